@@ -1,0 +1,360 @@
+/* mha: multi-head attention for C.
+ *
+ * A complete program. Build it with  cc first.c $(pkg-config --cflags --libs mha)
+ *
+ *     #include <mha.h>
+ *     #include <stdio.h>
+ *
+ *     int main(void)
+ *     {
+ *         enum { B = 1, H = 2, T = 3, D = 4 };
+ *         float q[B * H * T * D], out[B * H * T * D];
+ *         for (int i = 0; i < B * H * T * D; i++) q[i] = (float)(i % 7) - 3;
+ *
+ *         mha_context *ctx;
+ *         if (mha_context_create(&ctx, NULL)) return 1;
+ *         mha_tensor x = mha_tensor_4d(q, MHA_FLOAT32, B, H, T, D), y = mha_tensor_4d(out, MHA_FLOAT32, B, H, T, D);
+ *         mha_attention_options options = MHA_ATTENTION_DEFAULTS;
+ *         options.causal = true;
+ *         if (mha_attention_forward(ctx, y, NULL, x, x, x, &options)) puts(mha_context_error(ctx));
+ *         for (int i = 0; i < D; i++) printf("%g ", (double)out[i]);
+ *         mha_context_free(ctx);
+ *     }
+ *
+ * What is here, from simple to advanced:
+ *
+ *     1  Status        what a call returns
+ *     2  Version       of this header, of the library that is linked
+ *     3  Context       threads, memory, instruction set, the text of the last error
+ *     4  Tensors       a pointer with a type, sizes and strides
+ *     5  Attention     options, forward, and which kernel a call will use
+ *     6  Rotary        position embedding of queries and keys
+ *
+ * The letters are the same everywhere: B batch, H query heads, G key/value heads (H is a multiple of G; query head h
+ * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value.
+ *
+ * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
+ * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
+ * number of threads, and what a sequence gets does not depend on the other sequences of its batch. */
+#ifndef MHA_H
+#define MHA_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define MHA_API
+#else
+#define MHA_API __attribute__((visibility("default")))
+#endif
+
+/* ---- 1 · Status ------------------------------------------------------------------------------------------------- */
+
+/* What a call returns. Zero is success. The values never change; new ones are added at the end. */
+typedef enum mha_status {
+    MHA_OK = 0,
+    MHA_BAD_ARGUMENT = 1, /* a null pointer, or an option outside its range */
+    MHA_BAD_SHAPE = 2,    /* a rank or size that does not fit the others */
+    MHA_BAD_TYPE = 3,     /* a type that this argument cannot have */
+    MHA_OVERLAP = 4,      /* an output shares memory with an input, with another output or with itself */
+    MHA_TOO_LARGE = 5,    /* sizes or strides whose product does not fit 63 bits */
+    MHA_NO_MEMORY = 6,    /* the allocator returned NULL */
+    MHA_NO_ISA = 7        /* the instruction set asked for is unknown, not in this build, or not on this machine */
+} mha_status;
+
+/* The name of a status, such as "MHA_BAD_SHAPE"; "unknown status" for any other number. Static; any thread. */
+MHA_API const char *mha_status_name(mha_status status);
+
+/* ---- 2 · Version ------------------------------------------------------------------------------------------------ */
+
+#define MHA_VERSION_MAJOR 0
+#define MHA_VERSION_MINOR 1
+#define MHA_VERSION_PATCH 0
+
+/* The version of the library that is linked, such as "0.1.0". Static; any thread. */
+MHA_API const char *mha_version(void);
+
+/* ---- 3 · Context ------------------------------------------------------------------------------------------------ */
+
+/* Owns the scratch memory and the text of the last error. One call at a time may use a context; any number of contexts
+ * may work at the same time, and they share nothing. */
+typedef struct mha_context mha_context;
+
+/* Where memory comes from. `allocate` returns NULL when there is none; any alignment will do. `release` gets what
+ * `allocate` returned, never NULL. They are called from the thread that called the library, never from inside a
+ * parallel loop. Both NULL: malloc and free. */
+typedef struct mha_allocator {
+    void *(*allocate)(void *user, size_t bytes);
+    void (*release)(void *user, void *memory);
+    void *user;
+} mha_allocator;
+
+/* How loops run in parallel. `run` calls task(arg, index) once for each index from 0 to tasks - 1, in any order, at the
+ * same time or one after another, and returns when all have returned. `run` NULL: OpenMP, or a plain loop in a build
+ * without it. Tasks share out the work themselves, so results do not depend on how they are run. */
+typedef struct mha_parallel {
+    void (*run)(void *user, int tasks, void (*task)(void *arg, int index), void *arg);
+    void *user;
+} mha_parallel;
+
+typedef struct mha_context_options {
+    int threads;             /* tasks of a parallel loop; 0: as many as OpenMP would use, 1 with a `run` of your own */
+    const char *isa;         /* the instruction set to use; NULL: what the variable MHA_ISA names, else the best one */
+    mha_allocator allocator; /* all NULL: malloc and free */
+    mha_parallel parallel;   /* all NULL: OpenMP */
+    char *error;             /* NULL, or where a failed mha_context_create leaves its one-line reason */
+    size_t error_size;       /* how many bytes `error` has */
+} mha_context_options;
+
+/* clang-format off */
+#define MHA_CONTEXT_DEFAULTS {0, NULL, {NULL, NULL, NULL}, {NULL, NULL}, NULL, 0}
+/* clang-format on */
+
+/* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
+ * error, not a fallback. On error *ctx is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA or MHA_NO_MEMORY. */
+MHA_API mha_status mha_context_create(mha_context **ctx, const mha_context_options *options);
+
+/* Releases a context and its scratch. NULL is legal. */
+MHA_API void mha_context_free(mha_context *ctx);
+
+/* One line about the last call with this context: "" after MHA_OK, otherwise the argument and the rule it broke.
+ * Valid until the next call with this context. */
+MHA_API const char *mha_context_error(const mha_context *ctx);
+
+/* The instruction set and the number of threads that this context uses. */
+MHA_API const char *mha_context_isa(const mha_context *ctx);
+MHA_API int mha_context_threads(const mha_context *ctx);
+
+/* Scratch grows to what the largest call so far needed and stays, so that a call in a loop allocates nothing. This is
+ * its size in bytes; `trim` gives it back to the allocator. */
+MHA_API size_t mha_context_scratch(const mha_context *ctx);
+MHA_API void mha_context_trim(mha_context *ctx);
+
+/* One instruction set that this library knows, whether or not this build and this machine have it. */
+typedef struct mha_isa {
+    const char *name;   /* "scalar", "neon", "avx2", "avx512" */
+    const char *needs;  /* the processor features it wants, for people */
+    bool built;         /* its kernels are in this build */
+    bool available;     /* built, and the processor and the operating system have it: it may be forced */
+} mha_isa;
+
+/* How many there are, and one of them: worst first, so that the last available one is the one that is used. An index
+ * out of range gives a name of NULL. Any thread. */
+MHA_API int mha_isa_count(void);
+MHA_API mha_isa mha_isa_get(int index);
+
+/* ---- 4 · Tensors ------------------------------------------------------------------------------------------------ */
+
+typedef enum mha_type {
+    MHA_FLOAT32 = 0,
+    MHA_BFLOAT16 = 1, /* the upper half of a float32 */
+    MHA_FLOAT16 = 2,  /* IEEE binary16 */
+    MHA_BOOL = 3,     /* one byte; anything but zero is true */
+    MHA_INT64 = 4
+} mha_type;
+
+/* A view of memory that the caller owns: element (i,j,k,l) lies i*stride[0] + j*stride[1] + ... elements after `data`.
+ * Any stride works, negative ones too; 0 repeats one element along an axis (inputs only). Only the first `rank` sizes and
+ * strides count. Inputs are never written. `data` must be aligned for its type. An all-zero tensor means "none". */
+typedef struct mha_tensor {
+    void *data;
+    mha_type type;
+    int rank;          /* 0 to 4 */
+    int64_t size[4];   /* each at least 0 */
+    int64_t stride[4]; /* in elements */
+} mha_tensor;
+
+/* clang-format off */
+#define MHA_NO_TENSOR {NULL, MHA_FLOAT32, 0, {0, 0, 0, 0}, {0, 0, 0, 0}}
+/* clang-format on */
+
+/* Dense row-major views: the last axis has stride 1. */
+MHA_API mha_tensor mha_tensor_1d(const void *data, mha_type type, int64_t n0);
+MHA_API mha_tensor mha_tensor_2d(const void *data, mha_type type, int64_t n0, int64_t n1);
+MHA_API mha_tensor mha_tensor_3d(const void *data, mha_type type, int64_t n0, int64_t n1, int64_t n2);
+MHA_API mha_tensor mha_tensor_4d(const void *data, mha_type type, int64_t n0, int64_t n1, int64_t n2, int64_t n3);
+
+/* The same memory with two axes exchanged: mha_tensor_swap(x, 1, 2) shows a (B,T,H,D) array as (B,H,T,D). An axis
+ * outside the tensor leaves it as it is. */
+MHA_API mha_tensor mha_tensor_swap(mha_tensor tensor, int axis_a, int axis_b);
+
+/* Bytes of one element: 4, 2, 2, 1, 8; 0 for anything that is not a type. */
+MHA_API size_t mha_type_size(mha_type type);
+
+/* The name of a type, such as "float32"; "unknown type" otherwise. */
+MHA_API const char *mha_type_name(mha_type type);
+
+/* ---- 5 · Attention ---------------------------------------------------------------------------------------------- */
+
+/* Where query i stands among the keys: its position is p = i + offset. Causal masks, windows and ALiBi measure from
+ * p; without any of them the alignment changes nothing. The keys of b are key_lengths[b], or else all it has. */
+typedef enum mha_align {
+    MHA_ALIGN_TOP_LEFT = 0,     /* offset = 0: query 0 stands at key 0 */
+    MHA_ALIGN_BOTTOM_RIGHT = 1, /* offset = (keys of b) - (queries of b): the last query stands at the last key */
+    MHA_ALIGN_OFFSET = 2        /* offset = offsets[b] */
+} mha_align;
+
+/* What a score or weight has been through: each stage includes the ones before it. */
+typedef enum mha_stage {
+    MHA_STAGE_SCALED = 0,  /* scale * q . k */
+    MHA_STAGE_CAPPED = 1,  /* then softcap */
+    MHA_STAGE_MASKED = 2,  /* then bias and ALiBi; -infinity where not visible */
+    MHA_STAGE_SOFTMAX = 3, /* then softmax: the probabilities; zero where not visible */
+    MHA_STAGE_DROPPED = 4  /* then dropout: what multiplies the values */
+} mha_stage;
+
+#define MHA_UNLIMITED INT64_C(-1)
+
+/* Everything but the three inputs. Start from MHA_ATTENTION_DEFAULTS and change what you need; all of it composes.
+ *
+ * For query i of batch b and head h, at position p = i + offset, and key j:
+ *
+ *     s = scale * q . k
+ *     s = softcap * tanh(s / softcap)                                       if softcap > 0
+ *     s = s + bias[b,h,i,j] - alibi_slopes[b,h] * |p - j|                   where given
+ *     visible when  mask[b,h,i,j]  and  j < key_lengths[b]                  where given
+ *              and  j <= p                                                  if causal
+ *              and  p - window_left <= j <= p + window_right                where limited
+ *              and  bias[b,h,i,j] is not -infinity
+ *     weights = softmax of s over the visible keys and sinks[h]             the sink takes its share and gives no value
+ *     weights = dropout(weights)
+ *
+ * A row that sees no key gives zeros and lse = -infinity. A key or value that a row does not see never reaches that
+ * row's results, even if it is NaN or infinite. Finite inputs never make a NaN. */
+typedef struct mha_attention_options {
+    /* Scores. */
+    float scale;   /* NAN: 1/sqrt(D) */
+    float softcap; /* 0: none */
+
+    /* Who sees whom. `mask` and `bias` broadcast: they have up to four axes, aligned at the last one, each of the size
+     * of (B,H,Tq,Tk) or 1. */
+    bool causal;
+    mha_align align;
+    const int64_t *offsets;     /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else NULL */
+    int64_t window_left;        /* keys seen before p; MHA_UNLIMITED: all */
+    int64_t window_right;       /* keys seen after p; MHA_UNLIMITED: all */
+    const int64_t *key_lengths; /* (B), each from 0 to the keys of b: only so many keys exist; NULL: all */
+    mha_tensor mask;            /* MHA_BOOL, true = visible */
+    mha_tensor bias;            /* any float type, added to the scores */
+    mha_tensor alibi_slopes;    /* float32 (H) or (B,H) */
+    mha_tensor sinks;           /* float32 (H): one more logit in the softmax of every row */
+
+    /* Ragged batches. `sequences` is B when either array is given. With query_starts, q, out and lse are packed as
+     * (1,H,sum of Tq,*) and sequence b owns the rows query_starts[b] to query_starts[b+1] - 1; with key_starts the same
+     * holds for k and v. Either may be given alone. Starts never decrease and stay inside the tensor. Everything else
+     * (mask, bias, weights, scores) counts i and j from the start of the sequence, and is at least as large as the
+     * longest one. */
+    int64_t sequences;
+    const int64_t *query_starts; /* (B+1) */
+    const int64_t *key_starts;   /* (B+1) */
+
+    /* Dropout. Each weight is kept with probability 1 - dropout and then divided by it. The choice for (b,h,i,j) is a
+     * Philox number keyed by (dropout_seed, dropout_stream + b, h, i, j) and by nothing else. */
+    float dropout; /* from 0 to 1 */
+    uint64_t dropout_seed;
+    uint64_t dropout_stream;
+} mha_attention_options;
+
+/* clang-format off */
+#define MHA_ATTENTION_DEFAULTS                                                                                         \
+    {NAN, 0.0f,                                                                                                        \
+     false, MHA_ALIGN_TOP_LEFT, NULL, MHA_UNLIMITED, MHA_UNLIMITED, NULL,                                              \
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,                                                       \
+     0, NULL, NULL,                                                                                                    \
+     0.0f, 0, 0}
+/* clang-format on */
+
+/* What else a forward call can write, on request: leave a tensor all zero and it costs nothing. Without `weights` and
+ * `scores` nothing of size Tq x Tk is ever stored; with them, only what you pass here is. */
+typedef struct mha_attention_extras {
+    mha_tensor lse;     /* float32 (B,H,Tq): log of the softmax's denominator, the sink included */
+    mha_tensor weights; /* any float type (B,H,Tq,Tk): what multiplies the values; or (B,Tq,Tk): its mean over heads */
+    mha_tensor scores;  /* any float type (B,H,Tq,Tk): every key at `scores_stage`. At MHA_STAGE_SCALED and _CAPPED keys
+                           that are not visible show their score too, as long as it is finite; else -infinity */
+    mha_stage scores_stage;
+} mha_attention_extras;
+
+/* clang-format off */
+#define MHA_ATTENTION_NO_EXTRAS {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_STAGE_SCALED}
+/* clang-format on */
+
+/* out[b,h,i,:] = sum_j weights[b,h,i,j] * v[b,g,j,:],   g = h / (H/G),   weights as mha_attention_options says
+ *
+ *     q (B,H,Tq,D)   k (B,G,Tk,D)   v (B,G,Tk,E)   out (B,H,Tq,E)
+ *
+ * Each is float32, bfloat16 or float16, and they need not be alike; sums are kept in float32. B, H, G, Tq and Tk may be
+ * 0; D and E are at least 1. `extras` and `options` may be NULL: none, and MHA_ATTENTION_DEFAULTS. With ragged batches
+ * the parts of `out` and `lse` that belong to no sequence are left alone, and the parts of `weights` and `scores` past
+ * the end of a sequence get zero, or -infinity at the stages before the softmax.
+ *
+ * Inputs may overlap each other. `out` may be `q` itself (same data, type, sizes and strides) when neither weights nor
+ * scores are asked for. Nothing else may overlap.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const mha_attention_extras *extras,
+                                         mha_tensor q, mha_tensor k, mha_tensor v,
+                                         const mha_attention_options *options);
+
+/* How a forward call will be carried out. The strings are static, but for `why`, which lies in the struct. */
+typedef struct mha_attention_plan {
+    const char *isa;      /* the table of kernels: "scalar", "neon", "avx2", "avx512" */
+    const char *kernel;   /* the algorithm */
+    char why[160];        /* one line: what decided the two above */
+    int threads;          /* tasks that share the work */
+    int64_t tile_rows;    /* query rows of one piece of work; the query heads of a group share their keys here */
+    int64_t tile_keys;    /* keys of one step */
+    int64_t pieces;       /* pieces of work */
+    size_t scratch_bytes; /* what the context will hold for this call, all threads together */
+} mha_attention_plan;
+
+/* Fills `plan` for the forward call with these arguments, which it checks in the same way, except that the data
+ * pointers of tensors are not looked at and may be NULL. Computes nothing, allocates nothing.
+ * Returns what mha_attention_forward would return for the same shapes and options, but never MHA_OVERLAP or
+ * MHA_NO_MEMORY. */
+MHA_API mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *plan, mha_tensor out,
+                                         const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
+                                         const mha_attention_options *options);
+
+/* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
+
+typedef struct mha_rotary_options {
+    bool interleaved;       /* pairs are (0,1), (2,3), ...; otherwise (0,w/2), (1,w/2+1), ... of the rotated width w */
+    bool inverse;           /* turn back by the same angle; also the gradient of the operation */
+    int64_t width;          /* w: even, at most D; the rest of D passes through. 0: all of D */
+    int64_t first_position; /* without `positions`, row t stands at first_position + t */
+    mha_tensor positions;   /* MHA_INT64 (B,T), (1,T) or (T): the position of each row; or none */
+} mha_rotary_options;
+
+/* clang-format off */
+#define MHA_ROTARY_DEFAULTS {false, false, 0, 0, MHA_NO_TENSOR}
+/* clang-format on */
+
+/* Turns each pair (x,y) of the first w elements of a row by the angle a of its position and pair:
+ *
+ *     (x, y) -> (x cos a - y sin a, x sin a + y cos a)
+ *
+ *     x, out (B,H,T,D), any float type     cos, sin (P,w/2): row p belongs to position p
+ *                                          or (B,T,w/2), (1,T,w/2): a row of its own for each (b,t), positions unused
+ *
+ * The tables may have any float type. `out` may be `x` itself. `options` may be NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (a position outside the table among them), MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP,
+ * MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
+                                    const mha_rotary_options *options);
+
+/* Fills the usual tables: cos[p,i] = cos(p * base^(-2i/w)), sin[p,i] likewise, with 2i from 0 to w - 2.
+ * cos, sin (P,w/2), any float type; `base` is 10000 in most models. Angles are computed in float64.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
+MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tensor sin, double base);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
