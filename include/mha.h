@@ -139,10 +139,10 @@ MHA_API void mha_context_trim(mha_context *ctx);
 
 /* One instruction set that this library knows, whether or not this build and this machine have it. */
 typedef struct mha_isa {
-    const char *name;   /* "scalar", "neon", "avx2", "avx512" */
-    const char *needs;  /* the processor features it wants, for people */
-    bool built;         /* its kernels are in this build */
-    bool available;     /* built, and the processor and the operating system have it: it may be forced */
+    const char *name;  /* "scalar", "neon", "avx2", "avx512" */
+    const char *needs; /* the processor features it wants, for people */
+    bool built;        /* its kernels are in this build */
+    bool available;    /* built, and the processor and the operating system have it: it may be forced */
 } mha_isa;
 
 /* How many there are, and one of them: worst first, so that the last available one is the one that is used. An index
@@ -161,8 +161,8 @@ typedef enum mha_type {
 } mha_type;
 
 /* A view of memory that the caller owns: element (i,j,k,l) lies i*stride[0] + j*stride[1] + ... elements after `data`.
- * Any stride works, negative ones too; 0 repeats one element along an axis (inputs only). Only the first `rank` sizes and
- * strides count. Inputs are never written. `data` must be aligned for its type. An all-zero tensor means "none". */
+ * Any stride works, negative ones too; 0 repeats one element along an axis (inputs only). Only the first `rank` sizes
+ * and strides count. Inputs are never written. `data` must be aligned for its type. An all-zero tensor means "none". */
 typedef struct mha_tensor {
     void *data;
     mha_type type;

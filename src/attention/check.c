@@ -1,0 +1,266 @@
+/* The public edge of attention: every rule about its arguments, each with the sentence that a caller reads. Past this
+ * file nothing is checked again. */
+#include "attention/problem.h"
+
+typedef mha_status status;
+
+#define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
+#define TRY(call)                \
+    do {                         \
+        status tried = (call);   \
+        if (tried) return tried; \
+    } while (0)
+
+typedef long long ll;
+
+/* A float tensor of the four axes that `shape` names. */
+static status check_float(mha_problem *p, mha_tensor t, const char *name, const char *shape, mha_role role)
+{
+    TRY(mha_check_tensor(p->ctx, t, name, 4, shape, role));
+    if (!mha_is_float(t.type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    return MHA_OK;
+}
+
+static status check_size(mha_problem *p, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
+{
+    if (t.size[axis] != want)
+        FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis], (ll)want, why);
+    return MHA_OK;
+}
+
+/* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence. */
+static status check_starts(mha_problem *p, const int64_t *starts, const char *name, int64_t rows, int64_t *longest)
+{
+    *longest = 0;
+    if (starts[0] < 0) FAIL(MHA_BAD_ARGUMENT, "%s: [0] is %lld, must not be negative", name, (ll)starts[0]);
+    for (int64_t b = 0; b < p->B; b++) {
+        if (starts[b + 1] < starts[b])
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, less than the %lld before it", name, (ll)b + 1,
+                 (ll)starts[b + 1], (ll)starts[b]);
+        if (starts[b + 1] > rows)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, but the tensor has %lld rows", name, (ll)b + 1,
+                 (ll)starts[b + 1], (ll)rows);
+        int64_t length = starts[b + 1] - starts[b];
+        if (length > *longest) *longest = length;
+    }
+    return MHA_OK;
+}
+
+/* B, Tq and Tk, which ragged sequences take from their starts. */
+static status check_batch(mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    bool ragged = o->query_starts || o->key_starts;
+    p->B = ragged ? o->sequences : p->q.size[0];
+    p->Tq = p->q.size[2];
+    p->Tk = p->k.size[2];
+    if (!ragged && o->sequences) FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld without any starts", (ll)o->sequences);
+    if (ragged && (p->B < 1 || p->B > MHA_SIZE_LIMIT))
+        FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be at least 1 with query_starts or key_starts", (ll)p->B);
+    TRY(check_size(p, p->q, "q", 0, o->query_starts ? 1 : p->B, o->query_starts ? "packed by query_starts" : "B"));
+    TRY(check_size(p, p->k, "k", 0, o->key_starts ? 1 : p->B, o->key_starts ? "packed by key_starts" : "B"));
+    if (o->query_starts) TRY(check_starts(p, o->query_starts, "query_starts", p->q.size[2], &p->Tq));
+    if (o->key_starts) TRY(check_starts(p, o->key_starts, "key_starts", p->k.size[2], &p->Tk));
+    return MHA_OK;
+}
+
+static status check_inputs(mha_problem *p)
+{
+    mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
+    TRY(check_float(p, p->q, "q", "(B,H,Tq,D)", role));
+    TRY(check_float(p, p->k, "k", "(B,G,Tk,D)", role));
+    TRY(check_float(p, p->v, "v", "(B,G,Tk,E)", role));
+    TRY(check_float(p, p->out, "out", "(B,H,Tq,E)", p->output_role));
+    p->H = p->q.size[1];
+    p->G = p->k.size[1];
+    p->D = p->q.size[3];
+    p->E = p->v.size[3];
+    if (p->D < 1) FAIL(MHA_BAD_SHAPE, "q: axis 3 is 0, D must be at least 1");
+    if (p->E < 1) FAIL(MHA_BAD_SHAPE, "v: axis 3 is 0, E must be at least 1");
+    if (p->G ? p->H % p->G : p->H)
+        FAIL(MHA_BAD_SHAPE, "k: has %lld heads, which do not divide the %lld of q", (ll)p->G, (ll)p->H);
+    p->share = p->G ? p->H / p->G : 1;
+    TRY(check_batch(p));
+    TRY(check_size(p, p->k, "k", 3, p->D, "D of q"));
+    TRY(check_size(p, p->v, "v", 0, p->k.size[0], "batch of k"));
+    TRY(check_size(p, p->v, "v", 1, p->G, "heads of k"));
+    TRY(check_size(p, p->v, "v", 2, p->k.size[2], "keys of k"));
+    for (int axis = 0; axis < 3; axis++) TRY(check_size(p, p->out, "out", axis, p->q.size[axis], "as q"));
+    return check_size(p, p->out, "out", 3, p->E, "E of v");
+}
+
+static status check_numbers(mha_problem *p)
+{
+    mha_attention_options *o = &p->options;
+    if (isnan(o->scale)) o->scale = (float)(1.0 / sqrt((double)p->D));
+    if (isinf(o->scale)) FAIL(MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
+    if (!(o->softcap >= 0) || isinf(o->softcap)) FAIL(MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
+    if (!(o->dropout >= 0 && o->dropout <= 1)) FAIL(MHA_BAD_ARGUMENT, "dropout: must be from 0 to 1");
+    if (o->dropout > 0 && (p->Tq > UINT32_MAX || p->H > UINT32_MAX || p->Tk / 4 > UINT32_MAX))
+        FAIL(MHA_TOO_LARGE, "dropout: its generator counts H and Tq to 2^32 and Tk to 2^34");
+    if (o->window_left < MHA_UNLIMITED || o->window_right < MHA_UNLIMITED)
+        FAIL(MHA_BAD_ARGUMENT, "%s: must be MHA_UNLIMITED or not negative",
+             o->window_left < MHA_UNLIMITED ? "window_left" : "window_right");
+    /* A window beyond every position is the same as none, and sums with it stay small. */
+    if (o->window_left > 4 * MHA_SIZE_LIMIT) o->window_left = MHA_UNLIMITED;
+    if (o->window_right > 4 * MHA_SIZE_LIMIT) o->window_right = MHA_UNLIMITED;
+    return MHA_OK;
+}
+
+/* The arrays with one number a sequence. */
+static status check_lengths(mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    if ((unsigned)o->align > MHA_ALIGN_OFFSET) FAIL(MHA_BAD_ARGUMENT, "align: %d is not an alignment", (int)o->align);
+    if (!o->offsets != (o->align != MHA_ALIGN_OFFSET))
+        FAIL(MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
+    for (int64_t b = 0; o->key_lengths && b < p->B; b++) {
+        int64_t keys = o->key_starts ? o->key_starts[b + 1] - o->key_starts[b] : p->Tk;
+        if (o->key_lengths[b] < 0 || o->key_lengths[b] > keys)
+            FAIL(MHA_BAD_ARGUMENT, "key_lengths: [%lld] is %lld, must be from 0 to %lld", (ll)b, (ll)o->key_lengths[b],
+                 (ll)keys);
+    }
+    for (int64_t b = 0; o->offsets && b < p->B; b++)
+        if (o->offsets[b] < -MHA_SIZE_LIMIT || o->offsets[b] > MHA_SIZE_LIMIT)
+            FAIL(MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b, (ll)o->offsets[b]);
+    return MHA_OK;
+}
+
+/* An input that broadcasts to (B,H,Tq,Tk): axes of the full size or 1. Ragged sequences need at least the longest. */
+static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
+{
+    if (!mha_is_given(*t)) return MHA_OK;
+    mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
+    if (t->rank < 1 || t->rank > 4) FAIL(MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t->rank);
+    TRY(mha_check_tensor(p->ctx, *t, name, t->rank, "", role));
+    mha_tensor wide = mha_broadcast(*t);
+    const int64_t full[4] = {p->B, p->H, p->Tq, p->Tk};
+    const bool longer[4] = {false, false, p->options.query_starts != NULL, p->options.key_starts != NULL};
+    for (int axis = 0; axis < 4; axis++) {
+        if (wide.size[axis] == 1 || wide.size[axis] == full[axis]) continue;
+        if (longer[axis] && wide.size[axis] > full[axis]) continue;
+        FAIL(MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %lld or 1", name,
+             (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis], (ll)full[axis]);
+    }
+    *t = wide;
+    return MHA_OK;
+}
+
+/* One float32 a head: (H), or (B,H) where `batched`. Becomes (B,H,1,1). */
+static status check_per_head(mha_problem *p, mha_tensor *t, const char *name, bool batched)
+{
+    if (!mha_is_given(*t)) return MHA_OK;
+    mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
+    int rank = batched && t->rank == 2 ? 2 : 1;
+    TRY(mha_check_tensor(p->ctx, *t, name, rank, batched ? "(H) or 2 (B,H)" : "(H)", role));
+    if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
+    TRY(check_size(p, *t, name, rank - 1, p->H, "H"));
+    if (rank == 2) TRY(check_size(p, *t, name, 0, p->B, "B"));
+    *t = (mha_tensor){t->data,
+                      t->type,
+                      4,
+                      {rank == 2 ? p->B : 1, p->H, 1, 1},
+                      {rank == 2 ? t->stride[0] : 0, t->stride[rank - 1], 0, 0}};
+    return MHA_OK;
+}
+
+static status check_modifiers(mha_problem *p)
+{
+    mha_attention_options *o = &p->options;
+    TRY(check_broadcast(p, &o->mask, "mask"));
+    if (mha_is_given(o->mask) && o->mask.type != MHA_BOOL)
+        FAIL(MHA_BAD_TYPE, "mask: is %s, must be bool; numbers that are added go into bias",
+             mha_type_name(o->mask.type));
+    TRY(check_broadcast(p, &o->bias, "bias"));
+    if (mha_is_given(o->bias) && !mha_is_float(o->bias.type))
+        FAIL(MHA_BAD_TYPE, "bias: is %s, must be float32, bfloat16 or float16", mha_type_name(o->bias.type));
+    TRY(check_per_head(p, &o->alibi_slopes, "alibi_slopes", true));
+    return check_per_head(p, &o->sinks, "sinks", false);
+}
+
+/* One map of Tq x Tk numbers a head, or in all. Axes that follow ragged sequences may be longer than they need. */
+static status check_map(mha_problem *p, mha_tensor t, const char *name, bool averaged)
+{
+    int rank = averaged ? 3 : 4;
+    TRY(mha_check_tensor(p->ctx, t, name, rank, averaged ? "(B,Tq,Tk)" : "(B,H,Tq,Tk)", p->output_role));
+    if (!mha_is_float(t.type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    TRY(check_size(p, t, name, 0, p->B, "B"));
+    if (!averaged) TRY(check_size(p, t, name, 1, p->H, "H"));
+    if (!p->options.query_starts || t.size[rank - 2] < p->Tq) TRY(check_size(p, t, name, rank - 2, p->Tq, "Tq"));
+    if (!p->options.key_starts || t.size[rank - 1] < p->Tk) TRY(check_size(p, t, name, rank - 1, p->Tk, "Tk"));
+    return MHA_OK;
+}
+
+static status check_extras(mha_problem *p)
+{
+    mha_attention_extras *x = &p->extras;
+    if (mha_is_given(x->lse)) {
+        TRY(mha_check_tensor(p->ctx, x->lse, "lse", 3, "(B,H,Tq)", p->output_role));
+        if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
+        for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->lse, "lse", axis, p->q.size[axis], "as q"));
+    }
+    if (mha_is_given(x->weights)) TRY(check_map(p, x->weights, "weights", x->weights.rank == 3));
+    if (mha_is_given(x->scores)) TRY(check_map(p, x->scores, "scores", false));
+    if ((unsigned)x->scores_stage > MHA_STAGE_DROPPED)
+        FAIL(MHA_BAD_ARGUMENT, "scores_stage: %d is not a stage", (int)x->scores_stage);
+    return MHA_OK;
+}
+
+/* No output may touch an input or another output, save that `out` may be `q`. */
+static status check_overlap(mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const struct {
+        const char *name;
+        mha_tensor t;
+    } all[] = {{"out", p->out},
+               {"lse", p->extras.lse},
+               {"weights", p->extras.weights},
+               {"scores", p->extras.scores},
+               {"q", p->q},
+               {"k", p->k},
+               {"v", p->v},
+               {"mask", o->mask},
+               {"bias", o->bias},
+               {"alibi_slopes", o->alibi_slopes},
+               {"sinks", o->sinks}};
+    enum { OUTPUTS = 4, ALL = sizeof all / sizeof *all, OUT = 0, Q = 4 };
+    bool maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores);
+    for (int a = 0; a < OUTPUTS; a++) {
+        if (!mha_is_given(all[a].t)) continue;
+        for (int b = a + 1; b < ALL; b++) {
+            if (!mha_is_given(all[b].t) || !mha_may_overlap(all[a].t, all[b].t)) continue;
+            bool in_place = a == OUT && b == Q && mha_same_view(p->out, p->q);
+            if (in_place && !maps) continue;
+            FAIL(MHA_OVERLAP, "%s: shares memory with %s%s", all[a].name, all[b].name,
+                 in_place ? ", which weights and scores need to be kept" : "");
+        }
+    }
+    return MHA_OK;
+}
+
+mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha_tensor out,
+                            const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
+                            const mha_attention_options *options)
+{
+    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
+    static const mha_attention_extras none = MHA_ATTENTION_NO_EXTRAS;
+    *p = (mha_problem){.ctx = ctx,
+                       .kernels = ctx->kernels,
+                       .out = out,
+                       .q = q,
+                       .k = k,
+                       .v = v,
+                       .extras = extras ? *extras : none,
+                       .options = options ? *options : defaults,
+                       .output_role = role};
+    mha_succeed(ctx);
+    TRY(check_inputs(p));
+    TRY(check_numbers(p));
+    TRY(check_lengths(p));
+    TRY(check_modifiers(p));
+    TRY(check_extras(p));
+    return role == MHA_SHAPE ? MHA_OK : check_overlap(p);
+}

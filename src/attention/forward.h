@@ -1,0 +1,11 @@
+/* The passes of a forward call. */
+#ifndef MHA_ATTENTION_FORWARD_H
+#define MHA_ATTENTION_FORWARD_H
+
+#include "attention/plan.h"
+
+/* Writes the weights and scores that the call asked for, from the row statistics that the first pass left in `shared`.
+ * The scratch of the tasks is free for it. */
+void mha_maps_write(const mha_problem *problem, const mha_plan *plan, const mha_shared *shared);
+
+#endif

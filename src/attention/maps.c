@@ -1,0 +1,161 @@
+/* Attention weights and scores, for those who ask.
+ *
+ * The fused pass never has a finished weight: its maximum is known only at the end. So this is a second pass over Q and
+ * K, with each row's maximum and factor known: weight = exp(score - max) * factor. A piece of work is a block of
+ * queries of one sequence; it walks over the tiles of keys and, inside, over the heads in order, so that the mean over
+ * heads is one sum in a fixed order. Tiles that nobody sees are walked too: their places must be written. */
+#include "attention/careful.h"
+#include "attention/forward.h"
+#include "core/half.h"
+
+/* One map to write: a view of four axes, with head axis 1 where heads are averaged. */
+typedef struct map {
+    mha_tensor to;
+    mha_stage stage;
+    bool averaged;
+} map;
+
+typedef struct job {
+    const mha_problem *problem;
+    const mha_plan *plan;
+    const mha_shared *shared;
+    map maps[2];
+    int count;      /* of maps */
+    int64_t blocks; /* of queries in each sequence */
+    mha_queue queue;
+} job;
+
+static bool after_softmax(mha_stage stage) { return stage >= MHA_STAGE_SOFTMAX; }
+
+/* A row of scores, after what float32 could not hold has been done again in float64. A key that is not visible and
+ * whose score is not finite shows -inf. */
+static void mend_scores(mha_tile *t, int64_t r, float *s, mha_stage stage)
+{
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
+    for (int64_t j = 0; j < t->count; j++) {
+        if (isfinite(s[j]) || (stage == MHA_STAGE_MASKED && s[j] == -INFINITY)) continue;
+        double score = mha_careful_score(t->problem, &t->sequence, h, i, t->key + j, stage);
+        double visible = mha_careful_score(t->problem, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
+        s[j] = isfinite(score) || visible != -INFINITY ? (float)score : -INFINITY;
+    }
+}
+
+/* A row of weights in float64: for rows that the first pass could not hold in float32. */
+static void weigh_carefully(mha_tile *t, int64_t r, float *s, mha_stage stage)
+{
+    const mha_problem *p = t->problem;
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
+    mha_careful_row row = mha_careful_softmax(p, &t->sequence, h, i);
+    for (int64_t j = 0; j < t->count; j++) {
+        double score = mha_careful_score(p, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
+        bool dropped = stage == MHA_STAGE_DROPPED;
+        s[j] = (float)mha_careful_weight(p, &t->sequence, h, i, t->key + j, score, row, dropped);
+    }
+}
+
+/* A row of masked scores to weights, in place. */
+static void weigh(mha_tile *t, const mha_shared *shared, int64_t r, float *s, mha_stage stage)
+{
+    const mha_problem *p = t->problem;
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = mha_row_index(p, &t->sequence, h, i);
+    int64_t padded = mha_padded(t->count);
+    if (isnan(shared->max[row])) {
+        weigh_carefully(t, r, s, stage);
+        return;
+    }
+    p->kernels->exponentials(s, padded, shared->max[row], shared->factor[row]);
+    if (stage != MHA_STAGE_DROPPED || !(p->options.dropout > 0)) return;
+    mha_drop_row drop = mha_drop_row_get(p, &t->sequence, h, i);
+    p->kernels->drop(s, padded, t->key, &drop);
+    if (p->options.dropout < 1) p->kernels->multiply(s, padded, 1.0f / (1.0f - p->options.dropout));
+}
+
+static void write_row(const mha_problem *p, const map *m, const mha_tile *t, int64_t h, int64_t r, const float *from)
+{
+    void *to = mha_at(m->to, t->sequence.b, h, t->first + r, t->key);
+    mha_row_store(p->kernels, to, m->to.type, m->to.stride[3], from, t->count);
+}
+
+/* The loaded rows of head h against the loaded keys: into the map, or onto the mean. */
+static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_t h)
+{
+    const mha_problem *p = t->problem;
+    mha_tile_scores(t, 0, t->rows, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *s = t->scores + r * t->plan->keys, *mean = t->mean + r * t->plan->keys;
+        if (after_softmax(m->stage))
+            weigh(t, shared, r, s, m->stage);
+        else
+            mend_scores(t, r, s, m->stage);
+        if (m->averaged)
+            p->kernels->add(mean, s, mha_padded(t->count), 1.0f / (float)p->H);
+        else
+            write_row(p, m, t, h, r, s);
+    }
+}
+
+/* Query rows [first, first + rows) of all heads against keys [key, key + count). */
+static void write_tile(mha_tile *t, const job *j, const mha_sequence *sequence, int64_t first, int64_t rows,
+                       int64_t key, int64_t count)
+{
+    const mha_problem *p = j->problem;
+    memset(t->mean, 0, (size_t)(rows * j->plan->keys) * sizeof *t->mean);
+    for (int64_t h = 0; h < p->H; h++) {
+        mha_tile_rows(t, sequence, h, 1, first, rows);
+        if (h % p->share == 0) mha_tile_keys(t, key, count);
+        for (int m = 0; m < j->count; m++) add_head(t, j->shared, &j->maps[m], h);
+    }
+    for (int m = 0; m < j->count; m++)
+        for (int64_t r = 0; j->maps[m].averaged && r < rows; r++)
+            write_row(p, &j->maps[m], t, 0, r, t->mean + r * j->plan->keys);
+}
+
+/* The places of a map that lie beyond the end of a ragged sequence, in rows [first, last). */
+static void write_beyond(const map *m, const mha_sequence *s, int64_t first, int64_t last)
+{
+    float nothing = after_softmax(m->stage) ? 0.0f : -INFINITY;
+    for (int64_t h = 0; h < m->to.size[1]; h++)
+        for (int64_t i = first; i < last && i < m->to.size[2]; i++)
+            for (int64_t j = i < s->queries ? s->keys : 0; j < m->to.size[3]; j++)
+                mha_store(mha_at(m->to, s->b, h, i, j), m->to.type, nothing);
+}
+
+static void maps_task(void *arg, int task)
+{
+    job *j = arg;
+    const mha_problem *p = j->problem;
+    int64_t block = j->plan->block, tile = j->plan->keys;
+    mha_tile t;
+    mha_tile_layout(&t, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
+        mha_sequence s = mha_sequence_get(p, piece / j->blocks);
+        int64_t first = piece % j->blocks * block, rows = s.queries - first < block ? s.queries - first : block;
+        for (int64_t key = 0; rows > 0 && key < s.keys; key += tile)
+            write_tile(&t, j, &s, first, rows, key, s.keys - key < tile ? s.keys - key : tile);
+        for (int m = 0; m < j->count; m++) write_beyond(&j->maps[m], &s, first, first + block);
+    }
+}
+
+static void add_map(job *j, mha_tensor to, mha_stage stage)
+{
+    if (!to.rank) return;
+    bool averaged = to.rank == 3;
+    if (averaged)
+        to = (mha_tensor){to.data,
+                          to.type,
+                          4,
+                          {to.size[0], to.size[0] ? 1 : 0, to.size[1], to.size[2]},
+                          {to.stride[0], 0, to.stride[1], to.stride[2]}};
+    int64_t blocks = (to.size[2] + j->plan->block - 1) / j->plan->block;
+    if (blocks > j->blocks) j->blocks = blocks;
+    j->maps[j->count++] = (map){to, stage, averaged};
+}
+
+void mha_maps_write(const mha_problem *p, const mha_plan *plan, const mha_shared *shared)
+{
+    job j = {.problem = p, .plan = plan, .shared = shared};
+    add_map(&j, p->extras.weights, MHA_STAGE_DROPPED);
+    add_map(&j, p->extras.scores, p->extras.scores_stage);
+    j.queue.count = p->B * j.blocks;
+    if (j.queue.count) mha_parallel_run(p->ctx, plan->tasks, maps_task, &j);
+}

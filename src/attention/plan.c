@@ -1,0 +1,119 @@
+/* Cutting up the work.
+ *
+ * A piece is up to 256 query rows against all the keys they see. K is transposed and V copied once for a tile of keys
+ * and then read by all rows of the piece, so more rows make packing cheaper; their queries and accumulators must stay
+ * in L2. When pieces are too few to keep every thread busy they are halved: the bits of a row do not depend on its
+ * piece. */
+#include "attention/plan.h"
+#include "attention/tile.h"
+
+enum { PIECE_ROWS = 256, PIECE_FLOATS = 64 * 1024, TILE_KEYS = 64, BLOCKS = 4, PIECES_PER_TASK = 4 };
+
+static int64_t ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t count_pieces(const mha_problem *p, int64_t rows)
+{
+    if (!p->options.query_starts) return p->B * ceiling(p->share * p->Tq, rows);
+    int64_t count = 0;
+    for (int64_t b = 0; b < p->B; b++) count += ceiling(p->share * mha_sequence_get(p, b).queries, rows);
+    return count;
+}
+
+static void choose_rows(mha_plan *plan, const mha_problem *p)
+{
+    int64_t high = p->kernels->block_rows, longest = p->share * p->Tq;
+    int64_t rows = smaller(PIECE_ROWS, PIECE_FLOATS / (plan->Dp + plan->Ep));
+    plan->block = smaller(BLOCKS * high, ceiling(longest, high) * high);
+    if (plan->block < high) plan->block = high;
+    rows = smaller(rows, longest) / plan->block * plan->block;
+    if (rows < plan->block) rows = plan->block;
+    while (rows >= 2 * plan->block && count_pieces(p, rows) * p->G < PIECES_PER_TASK * (int64_t)p->ctx->threads)
+        rows = ceiling(rows / 2, plan->block) * plan->block;
+    plan->rows = rows;
+}
+
+/* Bytes of the parts that tasks share: the order list, and two numbers a row when maps follow. */
+static bool size_shared(mha_plan *plan, const mha_problem *p)
+{
+    int64_t rows = 0;
+    if (plan->maps && (__builtin_mul_overflow(p->q.size[0] * p->H, p->q.size[2], &rows) || rows > INT64_MAX / 64))
+        return false;
+    if (plan->pieces > INT64_MAX / 64) return false;
+    plan->order_bytes = mha_align_up((size_t)plan->pieces * sizeof(mha_piece));
+    plan->statistic_bytes = mha_align_up((size_t)rows * sizeof(float));
+    return true;
+}
+
+bool mha_plan_make(mha_plan *plan, const mha_problem *p)
+{
+    if (p->D > INT32_MAX / MHA_PAD || p->E > INT32_MAX / MHA_PAD) return false;
+    *plan = (mha_plan){.keys = TILE_KEYS,
+                       .Dp = mha_padded(p->D),
+                       .Ep = mha_padded(p->E),
+                       .maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)};
+    if (p->share > INT64_MAX / 64 / (p->Tq + 1)) return false;
+    choose_rows(plan, p);
+    plan->pieces = count_pieces(p, plan->rows);
+    int64_t work = plan->pieces * p->G;
+    plan->tasks = (int)smaller(p->ctx->threads, work < 1 ? 1 : work);
+    if (!size_shared(plan, p)) return false;
+    plan->task_bytes = mha_tile_layout(NULL, NULL, p, plan);
+    plan->total_bytes = plan->task_bytes * (size_t)plan->tasks + plan->order_bytes + 2 * plan->statistic_bytes;
+    return true;
+}
+
+/* Sifts the piece at `root` down a heap with the lightest on top. */
+static void sift(mha_piece *heap, int64_t root, int64_t count)
+{
+    for (int64_t child; (child = 2 * root + 1) < count; root = child) {
+        if (child + 1 < count && heap[child + 1].weight < heap[child].weight) child++;
+        if (heap[root].weight <= heap[child].weight) return;
+        mha_piece held = heap[root];
+        heap[root] = heap[child];
+        heap[child] = held;
+    }
+}
+
+/* Heaviest first, in place. Most calls have pieces of one weight and are sorted already. */
+static void sort(mha_piece *order, int64_t count)
+{
+    int64_t i = 1;
+    while (i < count && order[i].weight <= order[i - 1].weight) i++;
+    if (i >= count) return;
+    for (int64_t root = count / 2 - 1; root >= 0; root--) sift(order, root, count);
+    for (int64_t last = count - 1; last > 0; last--) {
+        mha_piece lightest = order[0];
+        order[0] = order[last];
+        order[last] = lightest;
+        sift(order, 0, last);
+    }
+}
+
+static void fill_order(mha_piece *order, const mha_plan *plan, const mha_problem *p)
+{
+    int64_t n = 0;
+    for (int64_t b = 0; b < p->B; b++) {
+        mha_sequence s = mha_sequence_get(p, b);
+        int64_t total = p->share * s.queries;
+        for (int64_t first = 0; first < total; first += plan->rows) {
+            int64_t rows = smaller(plan->rows, total - first);
+            int64_t low = mha_range_get(p, &s, first / p->share).low;
+            int64_t high = mha_range_get(p, &s, (first + rows - 1) / p->share).high;
+            order[n++] = (mha_piece){b, first, rows, rows * (high - low)};
+        }
+    }
+    sort(order, n);
+}
+
+mha_shared mha_plan_shared(const mha_plan *plan, const mha_problem *p)
+{
+    char *base = p->ctx->scratch + plan->task_bytes * (size_t)plan->tasks;
+    mha_shared shared = {(mha_piece *)base, NULL, NULL};
+    if (plan->maps) {
+        shared.max = (float *)(base + plan->order_bytes);
+        shared.factor = (float *)(base + plan->order_bytes + plan->statistic_bytes);
+    }
+    fill_order(shared.order, plan, p);
+    return shared;
+}

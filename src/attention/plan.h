@@ -1,0 +1,41 @@
+/* How a call is cut up: the sizes of its tiles, the order of its pieces, and where everything lies in scratch. */
+#ifndef MHA_ATTENTION_PLAN_H
+#define MHA_ATTENTION_PLAN_H
+
+#include "attention/problem.h"
+
+/* A piece of work: query rows [first, first + rows) of sequence b, for one key/value head. The query heads that share
+ * that head are folded in: row r is query r / share of head r % share, so that neighbours see nearly the same keys. */
+typedef struct mha_piece {
+    int64_t b, first, rows;
+    int64_t weight; /* keys that its rows see, about */
+} mha_piece;
+
+typedef struct mha_plan {
+    int64_t rows;   /* of a piece, at most */
+    int64_t block;  /* rows that go through scores, softmax and values together */
+    int64_t keys;   /* of a tile: a constant, so that the bits of a row do not depend on how work is cut up */
+    int64_t Dp, Ep; /* D and E padded to MHA_PAD */
+    int64_t pieces; /* of the order list; each stands for G pieces of work */
+    int tasks;
+    bool maps;              /* weights or scores are asked for */
+    size_t task_bytes;      /* scratch of one task */
+    size_t order_bytes;     /* of the order list */
+    size_t statistic_bytes; /* of one number a row, when maps follow */
+    size_t total_bytes;     /* of all tasks, the order list and two numbers a row */
+} mha_plan;
+
+/* False if the sizes do not fit memory at all. */
+bool mha_plan_make(mha_plan *plan, const mha_problem *problem);
+
+/* Scratch that all tasks share. */
+typedef struct mha_shared {
+    mha_piece *order; /* heaviest first */
+    float *max;       /* one a row, when maps follow: the row's maximum, NaN where it went the careful way */
+    float *factor;    /* and what its exponentials are multiplied by to be weights */
+} mha_shared;
+
+/* Lays them out behind the tasks' scratch, which the context has reserved, and fills the order list. */
+mha_shared mha_plan_shared(const mha_plan *plan, const mha_problem *problem);
+
+#endif

@@ -1,0 +1,46 @@
+/* The geometry of a checked problem: sequences, positions, ranges. */
+#include "attention/problem.h"
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+mha_sequence mha_sequence_get(const mha_problem *p, int64_t b)
+{
+    const mha_attention_options *o = &p->options;
+    mha_sequence s = {.b = b, .queries = p->Tq, .keys = p->Tk, .query_batch = b, .key_batch = b};
+    if (o->query_starts) {
+        s.query_batch = 0;
+        s.query_row = o->query_starts[b];
+        s.queries = o->query_starts[b + 1] - s.query_row;
+    }
+    if (o->key_starts) {
+        s.key_batch = 0;
+        s.key_row = o->key_starts[b];
+        s.keys = o->key_starts[b + 1] - s.key_row;
+    }
+    s.length = o->key_lengths ? o->key_lengths[b] : s.keys;
+    s.offset = o->align == MHA_ALIGN_OFFSET         ? o->offsets[b]
+               : o->align == MHA_ALIGN_BOTTOM_RIGHT ? s.length - s.queries
+                                                    : 0;
+    return s;
+}
+
+mha_range mha_range_get(const mha_problem *p, const mha_sequence *s, int64_t i)
+{
+    const mha_attention_options *o = &p->options;
+    int64_t position = i + s->offset;
+    mha_range r = {0, s->length};
+    if (o->causal) r.high = clamp(position + 1, 0, r.high);
+    if (o->window_right != MHA_UNLIMITED) r.high = clamp(position + o->window_right + 1, 0, r.high);
+    if (o->window_left != MHA_UNLIMITED) r.low = clamp(position - o->window_left, 0, r.high);
+    return r;
+}
+
+mha_drop_row mha_drop_row_get(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
+{
+    const mha_attention_options *o = &p->options;
+    return (mha_drop_row){.seed = o->dropout_seed,
+                          .query = (uint32_t)i,
+                          .head = (uint32_t)h,
+                          .stream = (uint32_t)(o->dropout_stream + (uint64_t)s->b),
+                          .threshold = (uint64_t)((double)o->dropout * 0x1p32)};
+}

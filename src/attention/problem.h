@@ -1,0 +1,54 @@
+/* One attention call, checked and made regular: what the algorithms of this folder work from. */
+#ifndef MHA_ATTENTION_PROBLEM_H
+#define MHA_ATTENTION_PROBLEM_H
+
+#include "core/tensor.h"
+#include "cpu/kernels.h"
+
+typedef struct mha_problem {
+    mha_context *ctx;
+    const mha_kernels *kernels;
+    int64_t B, H, G, Tq, Tk, D, E; /* Tq and Tk of the longest sequence */
+    int64_t share;                 /* H/G: query heads that read one key/value head */
+    mha_tensor out, q, k, v;
+    mha_attention_extras extras; /* what is not asked for is all zero */
+    mha_attention_options
+        options;          /* scale is a number; windows are limited; mask, bias, slopes and sinks have four axes */
+    mha_role output_role; /* MHA_OUTPUT, or MHA_SHAPE when the call only asks */
+} mha_problem;
+
+/* Checks every argument of a forward call and fills `problem`. Writes nothing else but the context's message. `role`
+ * MHA_SHAPE leaves the data pointers of tensors out. */
+mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role role, mha_tensor out,
+                            const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
+                            const mha_attention_options *options);
+
+/* Where sequence b lies, and which part of it exists. */
+typedef struct mha_sequence {
+    int64_t b;
+    int64_t queries, keys;          /* rows it has in the tensors */
+    int64_t length;                 /* its first keys that can be visible: key_lengths[b], or all */
+    int64_t query_batch, query_row; /* the batch index and first row of its queries in q, out and lse */
+    int64_t key_batch, key_row;     /* the same for its keys and values */
+    int64_t offset;                 /* query i stands at position i + offset */
+} mha_sequence;
+
+mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
+
+/* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */
+typedef struct mha_range {
+    int64_t low, high;
+} mha_range;
+
+mha_range mha_range_get(const mha_problem *problem, const mha_sequence *sequence, int64_t i);
+
+/* Where row (head h, query i) of a sequence stands in an array that holds one number a row. */
+static inline int64_t mha_row_index(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
+{
+    return (s->query_batch * p->H + h) * p->q.size[2] + s->query_row + i;
+}
+
+/* The place of a row in the generator of dropout. */
+mha_drop_row mha_drop_row_get(const mha_problem *problem, const mha_sequence *sequence, int64_t h, int64_t i);
+
+#endif

@@ -1,0 +1,107 @@
+/* Contexts: memory, error text, parallel loops. The public mha_context_create lives in cpu/choose.c, one floor up,
+ * because a context carries a table of kernels. */
+#include "core/context.h"
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static void *default_allocate(void *user, size_t bytes)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void default_release(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static int default_threads(const mha_context_options *options)
+{
+#ifdef _OPENMP
+    if (!options->parallel.run) return omp_get_max_threads();
+#else
+    (void)options;
+#endif
+    return 1;
+}
+
+mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, const struct mha_kernels *kernels)
+{
+    mha_allocator allocator = options->allocator;
+    if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
+    mha_context *made = allocator.allocate(allocator.user, sizeof *made);
+    if (!made) return MHA_NO_MEMORY;
+    *made = (mha_context){.allocator = allocator,
+                          .parallel = options->parallel,
+                          .threads = options->threads ? options->threads : default_threads(options),
+                          .kernels = kernels};
+    *ctx = made;
+    return MHA_OK;
+}
+
+void mha_context_free(mha_context *ctx)
+{
+    if (!ctx) return;
+    mha_allocator allocator = ctx->allocator;
+    mha_context_trim(ctx);
+    allocator.release(allocator.user, ctx);
+}
+
+const char *mha_context_error(const mha_context *ctx) { return ctx ? ctx->error : "ctx: is NULL"; }
+
+int mha_context_threads(const mha_context *ctx) { return ctx ? ctx->threads : 0; }
+
+size_t mha_context_scratch(const mha_context *ctx) { return ctx ? ctx->capacity : 0; }
+
+void mha_context_trim(mha_context *ctx)
+{
+    if (!ctx || !ctx->block) return;
+    ctx->allocator.release(ctx->allocator.user, ctx->block);
+    ctx->block = NULL;
+    ctx->scratch = NULL;
+    ctx->capacity = 0;
+}
+
+mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(ctx->error, sizeof ctx->error, format, args);
+    va_end(args);
+    return status;
+}
+
+void mha_succeed(mha_context *ctx) { ctx->error[0] = 0; }
+
+mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)
+{
+    if (bytes <= ctx->capacity) return MHA_OK;
+    if (bytes > SIZE_MAX - MHA_ALIGNMENT)
+        return mha_fail(ctx, MHA_TOO_LARGE, "scratch of %zu bytes is too large", bytes);
+    mha_context_trim(ctx);
+    ctx->block = ctx->allocator.allocate(ctx->allocator.user, bytes + MHA_ALIGNMENT);
+    if (!ctx->block) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
+    ctx->scratch = (char *)(((uintptr_t)ctx->block + MHA_ALIGNMENT - 1) & ~(uintptr_t)(MHA_ALIGNMENT - 1));
+    ctx->capacity = bytes;
+    return MHA_OK;
+}
+
+void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    if (tasks == 1) {
+        task(arg, 0);
+    } else if (ctx->parallel.run) {
+        ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
+    } else {
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(tasks) schedule(static, 1)
+#endif
+        for (int index = 0; index < tasks; index++) task(arg, index);
+    }
+}

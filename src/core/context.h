@@ -1,0 +1,56 @@
+/* The context: what a caller hands to every call. It owns one block of scratch memory, the text of the last error, and
+ * the choice of kernels; it knows how to run a loop in parallel. */
+#ifndef MHA_CORE_CONTEXT_H
+#define MHA_CORE_CONTEXT_H
+
+#include "mha.h"
+#include <stdatomic.h>
+
+struct mha_kernels; /* the table of src/cpu; the ground floor only carries it */
+
+struct mha_context {
+    mha_allocator allocator;
+    mha_parallel parallel;
+    int threads;
+    const struct mha_kernels *kernels;
+    void *block;     /* what the allocator returned */
+    char *scratch;   /* the same, aligned to MHA_ALIGNMENT */
+    size_t capacity; /* bytes at `scratch` */
+    char error[256];
+};
+
+enum { MHA_ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+
+/* Makes a context with these options and kernels; `options` is complete and checked by the caller. */
+mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, const struct mha_kernels *kernels);
+
+/* Leaves a message in the context and returns the status, so that a check reads  return mha_fail(ctx, ...). */
+__attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...);
+
+/* Clears the message of the call before. */
+void mha_succeed(mha_context *ctx);
+
+/* Makes sure that `scratch` has so many bytes, with undefined contents. */
+mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes);
+
+/* `bytes` rounded up to whole cache lines, so that parts of the scratch never share one. */
+static inline size_t mha_align_up(size_t bytes) { return (bytes + MHA_ALIGNMENT - 1) & ~(size_t)(MHA_ALIGNMENT - 1); }
+
+/* Runs task(arg, 0) to task(arg, tasks - 1), as mha_parallel says. */
+void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg);
+
+/* Pieces of work that tasks take one after another. A task that starts late or alone still leaves nothing undone, which
+ * is why any way of running the tasks is right. */
+typedef struct mha_queue {
+    atomic_llong next;
+    int64_t count;
+} mha_queue;
+
+/* The next piece, or -1 when all are taken. */
+static inline int64_t mha_queue_take(mha_queue *queue)
+{
+    int64_t piece = atomic_fetch_add_explicit(&queue->next, 1, memory_order_relaxed);
+    return piece < queue->count ? piece : -1;
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* Tensor views: building them and judging them.
+ *
+ * Overlap. Two views are apart when their byte ranges are. Slices of one interleaved buffer (the Q and the K of a fused
+ * QKV projection) have ranges that interlock, so a second look takes each stride as a possible pitch: axes whose
+ * strides are multiples of the pitch only move by whole pitches, so modulo the pitch each view is one interval, and two
+ * intervals that do not meet are apart. */
+#include "core/tensor.h"
+
+static mha_tensor dense(const void *data, mha_type type, int rank, const int64_t size[4])
+{
+    union {
+        const void *in;
+        void *out;
+    } pointer = {data}; /* inputs and outputs share one type; inputs are never written */
+    mha_tensor t = {pointer.out, type, rank, {0, 0, 0, 0}, {0, 0, 0, 0}};
+    int64_t stride = 1;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        t.size[axis] = size[axis];
+        t.stride[axis] = stride;
+        if (__builtin_mul_overflow(stride, size[axis], &stride)) stride = INT64_MAX; /* refused when it is used */
+    }
+    return t;
+}
+
+mha_tensor mha_tensor_1d(const void *data, mha_type type, int64_t n0)
+{
+    return dense(data, type, 1, (const int64_t[4]){n0, 0, 0, 0});
+}
+
+mha_tensor mha_tensor_2d(const void *data, mha_type type, int64_t n0, int64_t n1)
+{
+    return dense(data, type, 2, (const int64_t[4]){n0, n1, 0, 0});
+}
+
+mha_tensor mha_tensor_3d(const void *data, mha_type type, int64_t n0, int64_t n1, int64_t n2)
+{
+    return dense(data, type, 3, (const int64_t[4]){n0, n1, n2, 0});
+}
+
+mha_tensor mha_tensor_4d(const void *data, mha_type type, int64_t n0, int64_t n1, int64_t n2, int64_t n3)
+{
+    return dense(data, type, 4, (const int64_t[4]){n0, n1, n2, n3});
+}
+
+mha_tensor mha_tensor_swap(mha_tensor t, int a, int b)
+{
+    if (a < 0 || b < 0 || a >= t.rank || b >= t.rank || t.rank > 4) return t;
+    int64_t size = t.size[a], stride = t.stride[a];
+    t.size[a] = t.size[b];
+    t.stride[a] = t.stride[b];
+    t.size[b] = size;
+    t.stride[b] = stride;
+    return t;
+}
+
+size_t mha_type_size(mha_type type)
+{
+    static const unsigned char sizes[] = {4, 2, 2, 1, 8};
+    return (unsigned)type < sizeof sizes ? sizes[type] : 0;
+}
+
+const char *mha_type_name(mha_type type)
+{
+    static const char *const names[] = {"float32", "bfloat16", "float16", "bool", "int64"};
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown type";
+}
+
+int64_t mha_element_count(mha_tensor t)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < t.rank; axis++) count *= t.size[axis];
+    return count;
+}
+
+/* The bytes that a view reaches before and after its data pointer; false if they do not fit 63 bits. */
+static bool extent(mha_tensor t, int64_t *before, int64_t *after)
+{
+    int64_t low = 0, high = 0, count = 1, width = (int64_t)mha_type_size(t.type);
+    bool fits = true;
+    for (int axis = 0; axis < t.rank && fits; axis++) {
+        int64_t reach;
+        fits = !__builtin_mul_overflow(count, t.size[axis], &count);
+        if (t.size[axis] < 2) continue;
+        fits = fits && !__builtin_mul_overflow(t.size[axis] - 1, t.stride[axis], &reach);
+        if (fits) fits = !__builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+    }
+    return fits && !__builtin_mul_overflow(low, width, before) && !__builtin_add_overflow(high, 1, &high) &&
+           !__builtin_mul_overflow(high, width, after);
+}
+
+static int64_t magnitude(int64_t x) { return x == INT64_MIN ? INT64_MAX : x < 0 ? -x : x; }
+
+/* Whether some two elements of a view certainly or possibly share memory: taken from the innermost axis outwards, each
+ * stride must step over all that the smaller ones span. */
+static bool folds_onto_itself(mha_tensor t)
+{
+    bool done[4] = {false, false, false, false};
+    int64_t span = 1;
+    for (int round = 0; round < t.rank; round++) {
+        int inner = -1;
+        for (int axis = 0; axis < t.rank; axis++)
+            if (!done[axis] && (inner < 0 || magnitude(t.stride[axis]) < magnitude(t.stride[inner]))) inner = axis;
+        done[inner] = true;
+        if (t.size[inner] < 2) continue;
+        if (magnitude(t.stride[inner]) < span) return true;
+        span += (t.size[inner] - 1) * magnitude(t.stride[inner]);
+    }
+    return false;
+}
+
+mha_status mha_check_tensor(mha_context *ctx, mha_tensor t, const char *name, int rank, const char *shape,
+                            mha_role role)
+{
+    if (t.rank != rank)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have %d %s", name, t.rank, rank, shape);
+    if (!mha_type_size(t.type)) return mha_fail(ctx, MHA_BAD_TYPE, "%s: %d is not a type", name, (int)t.type);
+    for (int axis = 0; axis < rank; axis++) {
+        if (t.size[axis] < 0)
+            return mha_fail(ctx, MHA_BAD_SHAPE, "%s: size %lld of axis %d must not be negative", name,
+                            (long long)t.size[axis], axis);
+        if (t.size[axis] > MHA_SIZE_LIMIT)
+            return mha_fail(ctx, MHA_TOO_LARGE, "%s: size %lld of axis %d is over 2^40", name, (long long)t.size[axis],
+                            axis);
+    }
+    int64_t before, after;
+    if (!extent(t, &before, &after))
+        return mha_fail(ctx, MHA_TOO_LARGE, "%s: its sizes and strides reach beyond 63 bits", name);
+    if (role == MHA_SHAPE || mha_element_count(t) == 0) return MHA_OK;
+    if (!t.data) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is NULL", name);
+    if ((uintptr_t)t.data % mha_type_size(t.type))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is not aligned for %s", name, mha_type_name(t.type));
+    if (role == MHA_OUTPUT && folds_onto_itself(t))
+        return mha_fail(ctx, MHA_OVERLAP, "%s: its strides put two elements of an output in one place", name);
+    return MHA_OK;
+}
+
+/* The interval that a view occupies modulo `pitch`; false if it wraps around. */
+static bool slice(mha_tensor t, int64_t pitch, int64_t *start, int64_t *end)
+{
+    int64_t width = (int64_t)mha_type_size(t.type), low = 0, high = width;
+    for (int axis = 0; axis < t.rank; axis++) {
+        if (t.size[axis] < 2) continue;
+        int64_t step = t.stride[axis] * width;
+        if (step % pitch == 0) continue;
+        int64_t reach = (t.size[axis] - 1) * step;
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    *start = (int64_t)(((uintptr_t)t.data + (uintptr_t)low) % (uintptr_t)pitch);
+    *end = *start + high - low;
+    return *end <= pitch;
+}
+
+bool mha_may_overlap(mha_tensor a, mha_tensor b)
+{
+    int64_t before_a, after_a, before_b, after_b;
+    if (!mha_element_count(a) || !mha_element_count(b)) return false;
+    if (!extent(a, &before_a, &after_a) || !extent(b, &before_b, &after_b)) return true;
+    uintptr_t start_a = (uintptr_t)a.data + (uintptr_t)before_a, end_a = (uintptr_t)a.data + (uintptr_t)after_a;
+    uintptr_t start_b = (uintptr_t)b.data + (uintptr_t)before_b, end_b = (uintptr_t)b.data + (uintptr_t)after_b;
+    if (end_a <= start_b || end_b <= start_a) return false;
+    for (int axis = 0; axis < a.rank; axis++) {
+        int64_t pitch = magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type), from_a, to_a, from_b, to_b;
+        if (a.size[axis] < 2 || pitch == 0) continue;
+        if (slice(a, pitch, &from_a, &to_a) && slice(b, pitch, &from_b, &to_b) && (to_a <= from_b || to_b <= from_a))
+            return false;
+    }
+    return true;
+}
+
+bool mha_same_view(mha_tensor a, mha_tensor b)
+{
+    if (a.data != b.data || a.type != b.type || a.rank != b.rank) return false;
+    for (int axis = 0; axis < a.rank; axis++)
+        if (a.size[axis] != b.size[axis] || a.stride[axis] != b.stride[axis]) return false;
+    return true;
+}
+
+mha_tensor mha_broadcast(mha_tensor t)
+{
+    mha_tensor wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
+    for (int axis = 0; axis < t.rank; axis++) {
+        int to = axis + 4 - t.rank;
+        wide.size[to] = t.size[axis];
+        wide.stride[to] = t.size[axis] == 1 ? 0 : t.stride[axis];
+    }
+    return wide;
+}

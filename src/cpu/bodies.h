@@ -1,0 +1,23 @@
+/* Every kernel body over the vocabulary included before it, and the table of them. An instruction set is a file that
+ * names itself, includes its vocabulary and then this. */
+#include "cpu/kernels.h"
+#include "core/half.h"
+#include "core/random.h"
+
+#include "cpu/product_body.h"
+#include "cpu/softmax_body.h"
+#include "cpu/score_body.h"
+#include "cpu/row_body.h"
+
+#define JOIN(a, b)    a##b
+#define TABLE_OF(isa) JOIN(mha_kernels_, isa)
+#define TEXT(x)       #x
+#define NAME_OF(isa)  TEXT(isa)
+
+const mha_kernels TABLE_OF(ISA) = {
+    .name = NAME_OF(ISA),
+    .block_rows = BLOCK_ROWS,
+#define OP(result, name, arguments) .name = name,
+#include "cpu/ops.def"
+#undef OP
+};

@@ -1,0 +1,117 @@
+/* Which instruction sets there are, which of them this machine has, and the context's choice among them.
+ *
+ * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when it
+ * switches threads, which XCR0 tells. On 64-bit Arm, NEON is part of the architecture. */
+#include "cpu/kernels.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_bits(unsigned value, unsigned bits) { return (value & bits) == bits; }
+
+/* The register states that the operating system saves; 0 if it does not say. */
+static unsigned saved_states(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !has_bits(c, bit_OSXSAVE)) return 0;
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !has_bits(c, bit_AVX | bit_FMA | bit_F16C)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_bits(b, bit_AVX2)) return false;
+    return has_bits(saved_states(), 0x06); /* XMM and YMM */
+}
+
+static bool has_avx512(void)
+{
+    unsigned a, b, c, d;
+    if (!has_avx2() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!has_bits(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL)) return false;
+    return has_bits(saved_states(), 0xe6); /* and the masks and ZMM */
+}
+#endif
+
+static bool always(void) { return true; }
+
+/* One instruction set: its tables exist only in builds for its architecture. Worst first. */
+static const struct {
+    const char *name, *needs;
+    const mha_kernels *kernels;
+    bool (*present)(void);
+} sets[] = {
+    {"scalar", "plain C", &mha_kernels_scalar, always},
+#if defined(__aarch64__)
+    {"neon", "64-bit Arm", &mha_kernels_neon, always},
+#else
+    {"neon", "64-bit Arm", NULL, NULL},
+#endif
+#if defined(__x86_64__)
+    {"avx2", "AVX2, FMA, F16C", &mha_kernels_avx2, has_avx2},
+    {"avx512", "AVX-512 F, BW, DQ, VL", &mha_kernels_avx512, has_avx512},
+#else
+    {"avx2", "AVX2, FMA, F16C", NULL, NULL},
+    {"avx512", "AVX-512 F, BW, DQ, VL", NULL, NULL},
+#endif
+};
+
+enum { SETS = sizeof sets / sizeof *sets };
+
+int mha_isa_count(void) { return SETS; }
+
+mha_isa mha_isa_get(int index)
+{
+    if (index < 0 || index >= SETS) return (mha_isa){NULL, NULL, false, false};
+    bool built = sets[index].kernels != NULL;
+    return (mha_isa){sets[index].name, sets[index].needs, built, built && sets[index].present()};
+}
+
+const char *mha_context_isa(const mha_context *ctx) { return ctx ? ctx->kernels->name : NULL; }
+
+/* Leaves a line where the caller of mha_context_create wants it. */
+static mha_status refuse(const mha_context_options *options, mha_status status, const char *what, const char *word)
+{
+    if (options->error && options->error_size) snprintf(options->error, options->error_size, what, word);
+    return status;
+}
+
+static mha_status choose(const mha_context_options *options, const mha_kernels **kernels)
+{
+    const char *variable = getenv("MHA_ISA"), *wanted = options->isa;
+    if (!wanted && variable && *variable) wanted = variable;
+    for (int index = SETS - 1; index >= 0; index--) {
+        if (wanted && strcmp(wanted, sets[index].name) != 0) continue;
+        mha_isa isa = mha_isa_get(index);
+        if (isa.available) {
+            *kernels = sets[index].kernels;
+            return MHA_OK;
+        }
+        if (wanted && !isa.built) return refuse(options, MHA_NO_ISA, "isa: this build has no kernels for %s", wanted);
+        if (wanted) return refuse(options, MHA_NO_ISA, "isa: this machine does not have %s", wanted);
+    }
+    return refuse(options, MHA_NO_ISA, "isa: there is no instruction set called '%.40s'", wanted);
+}
+
+mha_status mha_context_create(mha_context **ctx, const mha_context_options *options)
+{
+    static const mha_context_options defaults = MHA_CONTEXT_DEFAULTS;
+    if (!options) options = &defaults;
+    if (!ctx) return refuse(options, MHA_BAD_ARGUMENT, "%s: is NULL", "ctx");
+    *ctx = NULL;
+    if (options->threads < 0) return refuse(options, MHA_BAD_ARGUMENT, "%s: must not be negative", "threads");
+    if (!options->allocator.allocate != !options->allocator.release)
+        return refuse(options, MHA_BAD_ARGUMENT, "%s: has only one of allocate and release", "allocator");
+    const mha_kernels *kernels;
+    mha_status status = choose(options, &kernels);
+    if (status) return status;
+    status = mha_context_make(ctx, options, kernels);
+    if (status) return refuse(options, status, "%s: has no memory for a context", "allocator");
+    return MHA_OK;
+}

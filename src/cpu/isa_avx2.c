@@ -1,0 +1,3 @@
+#define ISA avx2
+#include "cpu/vec_avx2.h"
+#include "cpu/bodies.h"

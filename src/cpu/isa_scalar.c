@@ -1,0 +1,3 @@
+#define ISA scalar
+#include "cpu/vec_scalar.h"
+#include "cpu/bodies.h"

@@ -1,0 +1,93 @@
+/* The vocabulary in AVX-512 (F, BW, DQ, VL): sixteen floats. Meanings as in vec_scalar.h. */
+#ifndef MHA_CPU_VEC_AVX512_H
+#define MHA_CPU_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+typedef __m512 vf;
+enum { VF = 16, BLOCK_ROWS = 12, BLOCK_VECTORS = 2 };
+
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }            /* NaN if b is NaN */
+static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+static inline vf vf_copysign(vf a, vf sign)
+{
+    return _mm512_or_ps(vf_abs(a), _mm512_and_ps(_mm512_set1_ps(-0.0f), sign));
+}
+static inline vf vf_where_less(vf a, vf b, vf yes, vf no)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+static inline vf vf_where_equal(vf a, vf b, vf yes, vf no)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), no, yes);
+}
+
+static inline vf vf_pow2(vf z)
+{
+    __m512i i = _mm512_add_epi32(_mm512_castps_si512(z), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(i, 23));
+}
+
+static inline float vf_reduce_max(vf x)
+{
+    __m256 y = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    z = _mm_max_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)));
+}
+static inline float vf_reduce_add(vf x)
+{
+    __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
+}
+
+static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)mask);
+    return _mm512_mask_blend_ps(_mm_test_epi8_mask(bytes, bytes), no, x);
+}
+
+static inline vf vf_iota(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+
+static inline vf vf_load_bf16(const uint16_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+
+static inline void vf_store_bf16(uint16_t *p, vf x)
+{
+    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i even = _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff));
+    __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+    __m512i half = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), quiet, even);
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(half, 16)));
+}
+
+static inline void vf_store_f16(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* One element, broadcast by its load. */
+typedef __m512 va;
+enum { VA = 1 };
+static inline va va_load(const float *p) { return _mm512_set1_ps(*p); }
+static inline vf vf_fma_lane(va a, int lane, vf b, vf c)
+{
+    (void)lane;
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* The vocabulary in NEON, as every 64-bit Arm has it: four floats. Meanings as in vec_scalar.h. */
+#ifndef MHA_CPU_VEC_NEON_H
+#define MHA_CPU_VEC_NEON_H
+
+#include <arm_neon.h>
+#include <string.h>
+
+typedef float32x4_t vf;
+enum { VF = 4, BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
+
+static inline vf vf_load(const float *p) { return vld1q_f32(p); }
+static inline void vf_store(float *p, vf x) { vst1q_f32(p, x); }
+static inline vf vf_set1(float x) { return vdupq_n_f32(x); }
+static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); } /* a*b + c */
+static inline vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }          /* NaN if either is NaN */
+static inline vf vf_abs(vf a) { return vabsq_f32(a); }
+static inline vf vf_copysign(vf a, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
+static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
+static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return vbslq_f32(vceqq_f32(a, b), yes, no); }
+
+static inline vf vf_pow2(vf z)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(z), vdupq_n_u32(127)), 23));
+}
+
+static inline float vf_reduce_max(vf x) { return vmaxvq_f32(x); }
+static inline float vf_reduce_add(vf x) { return vaddvq_f32(x); }
+
+static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no)
+{
+    uint32_t bytes;
+    memcpy(&bytes, mask, sizeof bytes);
+    uint16x8_t half = vmovl_u8(vcreate_u8(bytes));
+    return vbslq_f32(vceqzq_u32(vmovl_u16(vget_low_u16(half))), no, x);
+}
+
+static inline vf vf_iota(void)
+{
+    static const float ramp[4] = {0, 1, 2, 3};
+    return vld1q_f32(ramp);
+}
+
+static inline vf vf_load_bf16(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+static inline vf vf_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+
+static inline void vf_store_bf16(uint16_t *p, vf x)
+{
+    uint32x4_t u = vreinterpretq_u32_f32(x), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    uint32x4_t even = vaddq_u32(vaddq_u32(u, odd), vdupq_n_u32(0x7fff));
+    uint32x4_t quiet = vorrq_u32(u, vdupq_n_u32(0x400000));
+    vst1_u16(p, vshrn_n_u32(vbslq_u32(vceqq_f32(x, x), even, quiet), 16));
+}
+
+static inline void vf_store_f16(uint16_t *p, vf x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+
+/* Four elements in one register: the multiply-add by lane spares four broadcasting loads. */
+typedef float32x4_t va;
+enum { VA = 4 };
+static inline va va_load(const float *p) { return vld1q_f32(p); }
+static inline vf vf_fma_lane(va a, int lane, vf b, vf c)
+{
+    switch (lane) { /* the lane must be a literal; the switch folds away once the loop around it is unrolled */
+    case 0:
+        return vfmaq_laneq_f32(c, b, a, 0);
+    case 1:
+        return vfmaq_laneq_f32(c, b, a, 1);
+    case 2:
+        return vfmaq_laneq_f32(c, b, a, 2);
+    default:
+        return vfmaq_laneq_f32(c, b, a, 3);
+    }
+}
+
+#endif

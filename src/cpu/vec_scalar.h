@@ -1,0 +1,55 @@
+/* The vocabulary in plain C: a vector of one. It defines what every other vocabulary must mean, and runs anywhere.
+ * Multiply-add rounds twice here: fmaf without the instruction is a slow call. */
+#ifndef MHA_CPU_VEC_SCALAR_H
+#define MHA_CPU_VEC_SCALAR_H
+
+#include "core/half.h"
+
+typedef float vf;
+enum { VF = 1, BLOCK_ROWS = 4, BLOCK_VECTORS = 4 };
+
+static inline vf vf_load(const float *p) { return *p; }
+static inline void vf_store(float *p, vf x) { *p = x; }
+static inline vf vf_set1(float x) { return x; }
+static inline vf vf_add(vf a, vf b) { return a + b; }
+static inline vf vf_sub(vf a, vf b) { return a - b; }
+static inline vf vf_mul(vf a, vf b) { return a * b; }
+static inline vf vf_div(vf a, vf b) { return a / b; }
+static inline vf vf_fma(vf a, vf b, vf c) { return a * b + c; } /* a*b + c */
+static inline vf vf_max(vf a, vf b) { return a > b ? a : b; }   /* NaN if b is NaN */
+static inline vf vf_abs(vf a) { return mha_from_bits(mha_bits(a) & 0x7fffffff); }
+static inline vf vf_copysign(vf a, vf sign)
+{
+    return mha_from_bits((mha_bits(a) & 0x7fffffff) | (mha_bits(sign) & 0x80000000));
+}
+static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return a < b ? yes : no; }   /* a < b ? yes : no */
+static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return a == b ? yes : no; } /* a == b ? yes : no */
+
+/* 2^i for the integer in the low bits of z, from -127 (which gives 0) to 127. */
+static inline vf vf_pow2(vf z) { return mha_from_bits((mha_bits(z) + 127) << 23); }
+
+static inline float vf_reduce_max(vf x) { return x; }
+static inline float vf_reduce_add(vf x) { return x; }
+
+/* VF bytes at `mask`: x where they are not 0, `no` where they are. */
+static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no) { return *mask ? x : no; }
+
+/* 0, 1, 2, ... */
+static inline vf vf_iota(void) { return 0.0f; }
+
+static inline vf vf_load_bf16(const uint16_t *p) { return mha_bf16_to_f32(*p); }
+static inline vf vf_load_f16(const uint16_t *p) { return mha_f16_to_f32(*p); }
+static inline void vf_store_bf16(uint16_t *p, vf x) { *p = mha_f32_to_bf16(x); }
+static inline void vf_store_f16(uint16_t *p, vf x) { *p = mha_f32_to_f16(x); }
+
+/* VA consecutive elements of the left factor of a product, of which multiply-adds take one at a time. */
+typedef float va;
+enum { VA = 1 };
+static inline va va_load(const float *p) { return *p; }
+static inline vf vf_fma_lane(va a, int lane, vf b, vf c)
+{
+    (void)lane;
+    return vf_fma(a, b, c);
+}
+
+#endif
