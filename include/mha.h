@@ -233,8 +233,8 @@ typedef struct mha_attention_options {
     float scale;   /* NAN: 1/sqrt(D) */
     float softcap; /* 0: none */
 
-    /* Who sees whom. `mask` and `bias` broadcast: they have up to four axes, aligned at the last one, each of the size
-     * of (B,H,Tq,Tk) or 1. */
+    /* Who sees whom. `mask` and `bias` broadcast: they have one to four axes, aligned at the last one, each of the
+     * size of (B,H,Tq,Tk) or 1. */
     bool causal;
     mha_align align;
     const int64_t *offsets;     /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else NULL */

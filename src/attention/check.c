@@ -56,8 +56,8 @@ static status check_batch(mha_problem *p)
     p->Tq = p->q.size[2];
     p->Tk = p->k.size[2];
     if (!ragged && o->sequences) FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld without any starts", (ll)o->sequences);
-    if (ragged && (p->B < 1 || p->B > MHA_SIZE_LIMIT))
-        FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be at least 1 with query_starts or key_starts", (ll)p->B);
+    if (p->B < 0 || p->B > MHA_SIZE_LIMIT)
+        FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be from 0 to 2^40", (ll)p->B);
     TRY(check_size(p, p->q, "q", 0, o->query_starts ? 1 : p->B, o->query_starts ? "packed by query_starts" : "B"));
     TRY(check_size(p, p->k, "k", 0, o->key_starts ? 1 : p->B, o->key_starts ? "packed by key_starts" : "B"));
     if (o->query_starts) TRY(check_starts(p, o->query_starts, "query_starts", p->q.size[2], &p->Tq));

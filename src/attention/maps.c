@@ -138,13 +138,13 @@ static void maps_task(void *arg, int task)
 
 static void add_map(job *j, mha_tensor to, mha_stage stage)
 {
-    if (!to.rank) return;
+    if (!to.rank || !mha_element_count(to)) return;
     bool averaged = to.rank == 3;
     if (averaged)
         to = (mha_tensor){to.data,
                           to.type,
                           4,
-                          {to.size[0], to.size[0] ? 1 : 0, to.size[1], to.size[2]},
+                          {to.size[0], 1, to.size[1], to.size[2]},
                           {to.stride[0], 0, to.stride[1], to.stride[2]}};
     int64_t blocks = (to.size[2] + j->plan->block - 1) / j->plan->block;
     if (blocks > j->blocks) j->blocks = blocks;

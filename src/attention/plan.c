@@ -2,8 +2,8 @@
  *
  * A piece is up to 256 query rows against all the keys they see. K is transposed and V copied once for a tile of keys
  * and then read by all rows of the piece, so more rows make packing cheaper; their queries and accumulators must stay
- * in L2. When pieces are too few to keep every thread busy they are halved: the bits of a row do not depend on its
- * piece. */
+ * in L2. When pieces are too few to keep every thread busy they are cut smaller: the bits of a row do not depend on
+ * its piece. */
 #include "attention/plan.h"
 #include "attention/tile.h"
 
@@ -14,23 +14,27 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t count_pieces(const mha_problem *p, int64_t rows)
 {
+    if (!p->H) return 0;
     if (!p->options.query_starts) return p->B * ceiling(p->share * p->Tq, rows);
     int64_t count = 0;
     for (int64_t b = 0; b < p->B; b++) count += ceiling(p->share * mha_sequence_get(p, b).queries, rows);
     return count;
 }
 
+/* Cuts the longest sequence into as few equal pieces as fit L2, then into more while threads would go without. */
 static void choose_rows(mha_plan *plan, const mha_problem *p)
 {
-    int64_t high = p->kernels->block_rows, longest = p->share * p->Tq;
-    int64_t rows = smaller(PIECE_ROWS, PIECE_FLOATS / (plan->Dp + plan->Ep));
-    plan->block = smaller(BLOCKS * high, ceiling(longest, high) * high);
-    if (plan->block < high) plan->block = high;
-    rows = smaller(rows, longest) / plan->block * plan->block;
-    if (rows < plan->block) rows = plan->block;
-    while (rows >= 2 * plan->block && count_pieces(p, rows) * p->G < PIECES_PER_TASK * (int64_t)p->ctx->threads)
-        rows = ceiling(rows / 2, plan->block) * plan->block;
-    plan->rows = rows;
+    int64_t unit = p->kernels->block_rows, longest = p->share * p->Tq;
+    if (longest < 1) longest = 1;
+    plan->block = smaller(BLOCKS * unit, ceiling(longest, unit) * unit);
+    int64_t most = smaller(PIECE_ROWS, PIECE_FLOATS / (plan->Dp + plan->Ep));
+    if (most < plan->block) most = plan->block;
+    for (int64_t cuts = ceiling(longest, most);; cuts *= 2) {
+        plan->rows = ceiling(ceiling(longest, cuts), unit) * unit;
+        plan->pieces = count_pieces(p, plan->rows);
+        if (plan->rows <= plan->block || plan->pieces * p->G >= PIECES_PER_TASK * (int64_t)p->ctx->threads) break;
+    }
+    if (plan->block > plan->rows) plan->block = plan->rows;
 }
 
 /* Bytes of the parts that tasks share: the order list, and two numbers a row when maps follow. */
@@ -54,7 +58,6 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *p)
                        .maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)};
     if (p->share > INT64_MAX / 64 / (p->Tq + 1)) return false;
     choose_rows(plan, p);
-    plan->pieces = count_pieces(p, plan->rows);
     int64_t work = plan->pieces * p->G;
     plan->tasks = (int)smaller(p->ctx->threads, work < 1 ? 1 : work);
     if (!size_shared(plan, p)) return false;
@@ -114,6 +117,6 @@ mha_shared mha_plan_shared(const mha_plan *plan, const mha_problem *p)
         shared.max = (float *)(base + plan->order_bytes);
         shared.factor = (float *)(base + plan->order_bytes + plan->statistic_bytes);
     }
-    fill_order(shared.order, plan, p);
+    if (plan->pieces) fill_order(shared.order, plan, p);
     return shared;
 }

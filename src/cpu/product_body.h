@@ -3,7 +3,10 @@
  * A block keeps its part of c in registers for the whole of k: per step it loads BLOCK_VECTORS vectors of b and one
  * element a row of a, and does BLOCK_ROWS * BLOCK_VECTORS multiply-adds, enough to cover their latency. Blocks run down
  * the rows before they move on in n, so that a panel of b (k, BLOCK_VECTORS * VF) stays in L1. The block is written
- * once, with its height and width as constants: lower and narrower ones at the edges are the same code. */
+ * once, with its height and width as constants: lower and narrower ones at the edges are the same code.
+ *
+ * The old c is added last, not first: a sum over thousands of keys is then a sum of sums of one tile each, and its
+ * rounding error grows with the number of tiles instead of the number of keys. */
 
 /* A loop over i from 0 to a constant n that must leave no loop behind, or `sum` would not stay in registers. */
 #if defined(__clang__)
@@ -19,7 +22,7 @@ static inline __attribute__((always_inline)) void block(const int rows, const in
 {
     vf sum[BLOCK_ROWS][BLOCK_VECTORS];
     REPEAT (r, rows)
-        REPEAT (v, vectors) sum[r][v] = keep ? vf_mul(vf_load(c + r * ldc + v * VF), vf_set1(keep[r])) : vf_set1(0.0f);
+        REPEAT (v, vectors) sum[r][v] = vf_set1(0.0f);
 
     for (int64_t i = 0; i < k; i += VA) {
         va left[BLOCK_ROWS];
@@ -33,7 +36,10 @@ static inline __attribute__((always_inline)) void block(const int rows, const in
     }
 
     REPEAT (r, rows)
-        REPEAT (v, vectors) vf_store(c + r * ldc + v * VF, sum[r][v]);
+        REPEAT (v, vectors) {
+            float *to = c + r * ldc + v * VF;
+            vf_store(to, keep ? vf_fma(vf_load(to), vf_set1(keep[r]), sum[r][v]) : sum[r][v]);
+        }
 }
 
 /* All rows of c against one panel of b. */
