@@ -137,8 +137,8 @@ static void check_softmax(const mha_kernels *kernels)
         expect(fabs((double)sum[r] - total) < 1e-5 * total, "%s: sum %g, not %g", kernels->name, (double)sum[r], total);
         for (int j = 0; j < COLS; j++) {
             double want = exp((double)raw[1][r * WIDE + j] - top);
-            expect(fabs((double)s[1][r * WIDE + j] - want) <= (3e-7 + 2 * UNIT * 50) * want + 1e-38, "%s: P is %g, not %g", kernels->name,
-                   (double)s[1][r * WIDE + j], want);
+            expect(fabs((double)s[1][r * WIDE + j] - want) <= (3e-7 + 2 * UNIT * 50) * want + 1e-38,
+                   "%s: P is %g, not %g", kernels->name, (double)s[1][r * WIDE + j], want);
         }
     }
     expect(max[2] == -INFINITY && sum[2] == 0 && s[1][2 * WIDE] == 0, "%s: an unseeing row is not empty",
@@ -237,8 +237,13 @@ static void check_rows(const mha_kernels *kernels)
         for (int k = 0; k < 3; k++) {
             memcpy(y, x, sizeof y);
             y[i] = k == 0 ? INFINITY : k == 1 ? -INFINITY : NAN;
+            float most = kernels->largest(y, WIDE);
+            expect(k < 2 ? isinf(most) : isnan(most), "%s: the largest of them is %g", kernels->name, (double)most);
             expect(!kernels->finite(y, WIDE), "%s: %g at %d passes for finite", kernels->name, (double)y[i], i);
         }
+    memcpy(y, x, sizeof y);
+    y[WIDE / 2 + 1] = -7.5f;
+    expect(kernels->largest(y, WIDE) == 7.5f, "%s: the largest of them", kernels->name);
     for (int64_t rows = 1; rows <= WIDE; rows += 7) {
         for (int i = 0; i < 5 * WIDE; i++) from[i] = some(), t[i] = -9;
         kernels->transpose(t, WIDE, from, 5, rows, 5);

@@ -8,11 +8,13 @@
 #include "core/half.h"
 #include "core/random.h"
 
-static bool is_visible(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
+bool mha_careful_sees(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
 {
+    const mha_attention_options *o = &p->options;
     mha_range range = mha_range_get(p, s, i);
     if (j < range.low || j >= range.high) return false;
-    return !p->options.mask.rank || *(const uint8_t *)mha_at(p->options.mask, s->b, h, i, j);
+    if (o->bias.rank && mha_load(mha_at(o->bias, s->b, h, i, j), o->bias.type) == -INFINITY) return false;
+    return !o->mask.rank || *(const uint8_t *)mha_at(o->mask, s->b, h, i, j);
 }
 
 static double dot(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
@@ -27,16 +29,14 @@ static double dot(const mha_problem *p, const mha_sequence *s, int64_t h, int64_
 double mha_careful_score(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j, mha_stage stage)
 {
     const mha_attention_options *o = &p->options;
-    bool masked = stage >= MHA_STAGE_MASKED;
-    double bias = masked && o->bias.rank ? (double)mha_load(mha_at(o->bias, s->b, h, i, j), o->bias.type) : 0;
-    if (masked && (bias == -INFINITY || !is_visible(p, s, h, i, j))) return -INFINITY;
+    if (stage >= MHA_STAGE_MASKED && !mha_careful_sees(p, s, h, i, j)) return -INFINITY;
     double score = (double)o->scale * dot(p, s, h, i, j);
     if (stage >= MHA_STAGE_CAPPED && o->softcap > 0) score = (double)o->softcap * tanh(score / (double)o->softcap);
-    if (masked && o->alibi_slopes.rank) {
-        double slope = (double)*(const float *)mha_at(o->alibi_slopes, s->b, h, 0, 0);
-        bias -= slope * fabs((double)(i + s->offset - j));
-    }
-    return score + bias;
+    if (stage < MHA_STAGE_MASKED) return score;
+    if (o->bias.rank) score += (double)mha_load(mha_at(o->bias, s->b, h, i, j), o->bias.type);
+    if (o->alibi_slopes.rank)
+        score -= (double)*(const float *)mha_at(o->alibi_slopes, s->b, h, 0, 0) * fabs((double)(i + s->offset - j));
+    return score;
 }
 
 mha_careful_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)

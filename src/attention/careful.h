@@ -9,6 +9,9 @@
 double mha_careful_score(const mha_problem *problem, const mha_sequence *sequence, int64_t h, int64_t i, int64_t j,
                          mha_stage stage);
 
+/* Whether the query sees the key. */
+bool mha_careful_sees(const mha_problem *problem, const mha_sequence *sequence, int64_t h, int64_t i, int64_t j);
+
 /* The maximum of a row's scores and the sum of exp(score - maximum), the sink included; -inf and 0 if the row sees no
  * key. */
 typedef struct mha_careful_row {

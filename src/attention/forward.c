@@ -40,6 +40,17 @@ static void add_clean_values(mha_tile *t, int64_t r, const float *p, int64_t cou
     t->problem->kernels->product(t->sums + r * Ep, Ep, t->fade + r, p, t->plan->keys, t->clean, Ep, 1, Ep, deep);
 }
 
+/* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
+ * as its maximum sends it the careful way. */
+static void give_up_broken(mha_tile *t, int64_t r, int64_t rows, int64_t count)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < count; j++)
+            if (t->broken[i * t->plan->keys + j] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
+                                                                     mha_tile_query(t, r + i), t->key + j))
+                t->max[r + i] = NAN;
+}
+
 /* Rows [r, r + rows) against the loaded tile. */
 static void attend_block(mha_tile *t, int64_t r, int64_t rows, bool clean)
 {
@@ -52,6 +63,7 @@ static void attend_block(mha_tile *t, int64_t r, int64_t rows, bool clean)
     if (high <= t->key || low >= t->key + t->count) return;
     int64_t count = high - t->key < t->count ? high - t->key : t->count, padded = mha_padded(count);
     mha_tile_scores(t, r, rows, count, MHA_STAGE_MASKED);
+    if (t->suspect) give_up_broken(t, r, rows, count);
     p->kernels->softmax(t->scores, width, rows, padded, t->max + r, t->total + r, t->fade + r);
     for (int64_t i = 0; p->options.dropout > 0 && i < rows; i++) {
         mha_drop_row row = mha_drop_row_get(p, &t->sequence, mha_tile_head(t, r + i), mha_tile_query(t, r + i));

@@ -27,16 +27,16 @@ typedef struct job {
 
 static bool after_softmax(mha_stage stage) { return stage >= MHA_STAGE_SOFTMAX; }
 
-/* A row of scores, after what float32 could not hold has been done again in float64. A key that is not visible and
- * whose score is not finite shows -inf. */
+/* Scores that float32 could not hold, again in float64. A key that is not visible and whose score is not finite even so
+ * shows -inf. */
 static void mend_scores(mha_tile *t, int64_t r, float *s, mha_stage stage)
 {
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
-    for (int64_t j = 0; j < t->count; j++) {
-        if (isfinite(s[j]) || (stage == MHA_STAGE_MASKED && s[j] == -INFINITY)) continue;
+    for (int64_t j = 0; t->suspect && j < t->count; j++) {
+        if (!t->broken[r * t->plan->keys + j]) continue;
         double score = mha_careful_score(t->problem, &t->sequence, h, i, t->key + j, stage);
-        double visible = mha_careful_score(t->problem, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
-        s[j] = isfinite(score) || visible != -INFINITY ? (float)score : -INFINITY;
+        bool shown = isfinite(score) || mha_careful_sees(t->problem, &t->sequence, h, i, t->key + j);
+        s[j] = shown ? (float)score : -INFINITY;
     }
 }
 
@@ -70,10 +70,11 @@ static void weigh(mha_tile *t, const mha_shared *shared, int64_t r, float *s, mh
     if (p->options.dropout < 1) p->kernels->multiply(s, padded, 1.0f / (1.0f - p->options.dropout));
 }
 
-static void write_row(const mha_problem *p, const map *m, const mha_tile *t, int64_t h, int64_t r, const float *from)
+/* Numbers for one query of one head and the loaded keys. */
+static void write_row(const mha_tile *t, const map *m, int64_t b, int64_t h, int64_t i, const float *from)
 {
-    void *to = mha_at(m->to, t->sequence.b, h, t->first + r, t->key);
-    mha_row_store(p->kernels, to, m->to.type, m->to.stride[3], from, t->count);
+    void *to = mha_at(m->to, b, h, i, t->key);
+    mha_row_store(t->problem->kernels, to, m->to.type, m->to.stride[3], from, t->count);
 }
 
 /* The loaded rows of head h against the loaded keys: into the map, or onto the mean. */
@@ -90,7 +91,7 @@ static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_
         if (m->averaged)
             p->kernels->add(mean, s, mha_padded(t->count), 1.0f / (float)p->H);
         else
-            write_row(p, m, t, h, r, s);
+            write_row(t, m, t->sequence.b, h, t->first + r, s);
     }
 }
 
@@ -100,14 +101,16 @@ static void write_tile(mha_tile *t, const job *j, const mha_sequence *sequence, 
 {
     const mha_problem *p = j->problem;
     memset(t->mean, 0, (size_t)(rows * j->plan->keys) * sizeof *t->mean);
+    t->key = key;
+    t->count = count;
     for (int64_t h = 0; h < p->H; h++) {
         mha_tile_rows(t, sequence, h, 1, first, rows);
-        if (h % p->share == 0) mha_tile_keys(t, key, count);
+        mha_tile_keys(t, key, count);
         for (int m = 0; m < j->count; m++) add_head(t, j->shared, &j->maps[m], h);
     }
     for (int m = 0; m < j->count; m++)
         for (int64_t r = 0; j->maps[m].averaged && r < rows; r++)
-            write_row(p, &j->maps[m], t, 0, r, t->mean + r * j->plan->keys);
+            write_row(t, &j->maps[m], sequence->b, 0, first + r, t->mean + r * j->plan->keys);
 }
 
 /* The places of a map that lie beyond the end of a ragged sequence, in rows [first, last). */

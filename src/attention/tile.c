@@ -27,6 +27,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->clean, plan->keys * plan->Ep, sizeof(float)},
                  {&t->staged, plan->keys * plan->Dp, sizeof(float)},
                  {&t->scores, mha_padded(plan->block) * plan->keys, sizeof(float)},
+                 {&t->broken, mha_padded(plan->block) * plan->keys, sizeof(uint8_t)},
                  {&t->bias_row, plan->keys, sizeof(float)},
                  {&t->mask_row, plan->keys, sizeof(uint8_t)},
                  {&t->mean, mha_padded(plan->block) * plan->keys, sizeof(float)},
@@ -64,9 +65,18 @@ void mha_tile_rows(mha_tile *t, const mha_sequence *sequence, int64_t first_head
         if (range.high > t->seen.high) t->seen.high = range.high;
     }
     if (t->seen.high == 0) t->seen.low = 0;
+    t->largest = p->kernels->largest(t->queries, rows * Dp);
 }
 
-/* Keys as columns: (D,count), with zero columns up to the padding and zero rows up to a multiple of 4. */
+/* Whether a sum of products of the loaded rows and keys may overflow float32 somewhere on its way: a bound, far from
+ * every ordinary number, so that nobody else pays for looking at scores one by one. */
+static bool may_overflow(const mha_tile *t)
+{
+    float largest = t->problem->kernels->largest(t->keys, t->problem->D * t->plan->keys);
+    return !((double)t->problem->D * (double)t->largest * (double)largest < 1e38);
+}
+
+/* Keys as columns: (D,count), with zero columns up to a whole tile and zero rows up to a multiple of 4. */
 void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
 {
     const mha_problem *p = t->problem;
@@ -83,11 +93,12 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
         ldf = t->plan->Dp;
     }
     p->kernels->transpose(t->keys, width, from, ldf, count, p->D);
-    int64_t padded = mha_padded(count), deep = (p->D + 3) & ~INT64_C(3);
-    if (padded > count)
+    int64_t deep = (p->D + 3) & ~INT64_C(3);
+    if (count < width)
         for (int64_t d = 0; d < p->D; d++)
-            memset(t->keys + d * width + count, 0, (size_t)(padded - count) * sizeof(float));
-    for (int64_t d = p->D; d < deep; d++) memset(t->keys + d * width, 0, (size_t)padded * sizeof(float));
+            memset(t->keys + d * width + count, 0, (size_t)(width - count) * sizeof(float));
+    memset(t->keys + p->D * width, 0, (size_t)((deep - p->D) * width) * sizeof(float));
+    t->suspect = may_overflow(t);
 }
 
 void mha_tile_values(mha_tile *t)
@@ -154,6 +165,7 @@ void mha_tile_scores(mha_tile *t, int64_t r, int64_t rows, int64_t count, mha_st
                         deep);
     for (int64_t i = 0; i < rows; i++) {
         float *s = t->scores + i * width;
+        for (int64_t j = 0; t->suspect && j < count; j++) t->broken[i * width + j] = isfinite(s[j]) ? 0 : 1;
         if (stage >= MHA_STAGE_CAPPED && p->options.softcap > 0) p->kernels->softcap(s, padded, p->options.softcap);
         if (stage >= MHA_STAGE_MASKED) mask_scores(t, s, r + i, count);
     }

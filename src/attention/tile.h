@@ -15,6 +15,7 @@ typedef struct mha_tile {
     mha_range seen;            /* what any of the rows may see */
     mha_range *ranges;         /* (rows) what each may see by position */
     float *queries;            /* (rows,Dp) times scale */
+    float largest;             /* |queries| at most; NaN if there is one */
     float *sums;               /* (rows,Ep) weighted values so far */
     float *max, *total, *fade; /* (rows) running maximum and sum, and the last rescaling */
 
@@ -25,6 +26,9 @@ typedef struct mha_tile {
     float *clean;       /* (keys,Ep) values without the rows that one query does not see */
     float *staged;      /* (keys,Dp) keys on their way to the transposition */
 
+    /* Their meeting. */
+    bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
+    uint8_t *broken;   /* (block,keys) scale * q.k was not finite; only set where `suspect` */
     float *scores;     /* (block,keys) */
     float *bias_row;   /* (keys) */
     uint8_t *mask_row; /* (keys) */

@@ -20,6 +20,16 @@ static bool finite(const float *x, int64_t n)
     return vf_reduce_add(sum) == 0.0f;
 }
 
+static float largest(const float *x, int64_t n)
+{
+    vf most = vf_set1(0.0f);
+    float lanes[VF], top = 0.0f;
+    for (int64_t i = 0; i < n; i += VF) most = vf_max_size(most, vf_load(x + i));
+    vf_store(lanes, most);
+    for (int i = 0; i < VF; i++) top = lanes[i] > top || lanes[i] != lanes[i] ? lanes[i] : top;
+    return top;
+}
+
 /* Eight columns of `to` at a time: each of its cache lines is then written in a few visits. */
 static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols)
 {

@@ -18,6 +18,10 @@ static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }            /* NaN if b is NaN */
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+static inline vf vf_max_size(vf a, vf b)
+{
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(vf_abs(a)), _mm256_castps_si256(vf_abs(b))));
+}
 static inline vf vf_copysign(vf a, vf sign)
 {
     return _mm256_or_ps(vf_abs(a), _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));

@@ -18,6 +18,10 @@ static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }            /* NaN if b is NaN */
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+static inline vf vf_max_size(vf a, vf b)
+{
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(vf_abs(a)), _mm512_castps_si512(vf_abs(b))));
+}
 static inline vf vf_copysign(vf a, vf sign)
 {
     return _mm512_or_ps(vf_abs(a), _mm512_and_ps(_mm512_set1_ps(-0.0f), sign));

@@ -18,6 +18,10 @@ static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }          /* NaN if either is NaN */
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
+static inline vf vf_max_size(vf a, vf b)
+{
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(vabsq_f32(a)), vreinterpretq_u32_f32(vabsq_f32(b))));
+}
 static inline vf vf_copysign(vf a, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
 static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return vbslq_f32(vceqq_f32(a, b), yes, no); }

@@ -1,0 +1,14 @@
+/* The shapes that people run: vision, encoders, decoders, long contexts, and the steps of a decoder with its cache. */
+#include "bench.h"
+
+const bench_shape bench_shapes[] = {
+    {"vit_mnist", "a batch of MNIST digits in 4x4 patches", 256, 4, 4, 50, 50, 16, false},
+    {"vit_b16", "one image through ViT-B/16", 1, 12, 12, 197, 197, 64, false},
+    {"bert_base", "eight texts through BERT-Base", 8, 12, 12, 512, 512, 64, false},
+    {"gpt2_small", "one text through GPT-2 Small", 1, 12, 12, 1024, 1024, 64, true},
+    {"gpt3_2k", "one text through GPT-3", 1, 96, 96, 2048, 2048, 128, true},
+    {"long_16k", "one long text", 1, 8, 8, 16384, 16384, 64, true},
+    {"decode_gqa_4k", "one token, grouped heads, 4096 keys", 1, 32, 8, 1, 4096, 128, false},
+    {"decode_b32_1k", "one token for 32 texts of 1024 keys", 32, 12, 12, 1, 1024, 64, false},
+    {NULL, NULL, 0, 0, 0, 0, 0, 0, false},
+};
