@@ -165,7 +165,7 @@ void mha_tile_scores(mha_tile *t, int64_t r, int64_t rows, int64_t count, mha_st
                         deep);
     for (int64_t i = 0; i < rows; i++) {
         float *s = t->scores + i * width;
-        for (int64_t j = 0; t->suspect && j < count; j++) t->broken[i * width + j] = isfinite(s[j]) ? 0 : 1;
+        for (int64_t j = 0; t->suspect && j < count; j++) t->broken[i * width + j] = (uint8_t)!isfinite(s[j]);
         if (stage >= MHA_STAGE_CAPPED && p->options.softcap > 0) p->kernels->softcap(s, padded, p->options.softcap);
         if (stage >= MHA_STAGE_MASKED) mask_scores(t, s, r + i, count);
     }

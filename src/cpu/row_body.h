@@ -22,10 +22,14 @@ static bool finite(const float *x, int64_t n)
 
 static float largest(const float *x, int64_t n)
 {
-    vf most = vf_set1(0.0f);
+    enum { SIDE = MHA_PAD / VF < 4 ? MHA_PAD / VF : 4 }; /* as many chains as cover the latency */
+    vf most[SIDE];
     float lanes[VF], top = 0.0f;
-    for (int64_t i = 0; i < n; i += VF) most = vf_max_size(most, vf_load(x + i));
-    vf_store(lanes, most);
+    REPEAT (u, SIDE) most[u] = vf_set1(0.0f);
+    for (int64_t i = 0; i < n; i += SIDE * VF)
+        REPEAT (u, SIDE) most[u] = vf_max_size(most[u], vf_load(x + i + u * VF));
+    for (int u = 1; u < SIDE; u++) most[0] = vf_max_size(most[0], most[u]);
+    vf_store(lanes, most[0]);
     for (int i = 0; i < VF; i++) top = lanes[i] > top || lanes[i] != lanes[i] ? lanes[i] : top;
     return top;
 }

@@ -20,7 +20,7 @@ static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }            /
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 static inline vf vf_max_size(vf a, vf b)
 {
-    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(vf_abs(a)), _mm256_castps_si256(vf_abs(b))));
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(vf_abs(b))));
 }
 static inline vf vf_copysign(vf a, vf sign)
 {

@@ -20,7 +20,7 @@ static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }            /
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
 static inline vf vf_max_size(vf a, vf b)
 {
-    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(vf_abs(a)), _mm512_castps_si512(vf_abs(b))));
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(vf_abs(b))));
 }
 static inline vf vf_copysign(vf a, vf sign)
 {

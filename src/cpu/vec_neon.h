@@ -20,7 +20,7 @@ static inline vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }          /* NaN 
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
 static inline vf vf_max_size(vf a, vf b)
 {
-    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(vabsq_f32(a)), vreinterpretq_u32_f32(vabsq_f32(b))));
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(vabsq_f32(b))));
 }
 static inline vf vf_copysign(vf a, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }

@@ -17,10 +17,10 @@ static inline vf vf_mul(vf a, vf b) { return a * b; }
 static inline vf vf_div(vf a, vf b) { return a / b; }
 static inline vf vf_fma(vf a, vf b, vf c) { return a * b + c; } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return a > b ? a : b; }   /* NaN if b is NaN */
-/* The larger of |a| and |b|, where NaN is larger than everything: their bits compared as integers. */
+/* The larger of a and |b|, for an a without sign; NaN is larger than everything, as bits compared as integers are. */
 static inline vf vf_max_size(vf a, vf b)
 {
-    uint32_t x = mha_bits(a) & 0x7fffffff, y = mha_bits(b) & 0x7fffffff;
+    uint32_t x = mha_bits(a), y = mha_bits(b) & 0x7fffffff;
     return mha_from_bits(x > y ? x : y);
 }
 static inline vf vf_abs(vf a) { return mha_from_bits(mha_bits(a) & 0x7fffffff); }
