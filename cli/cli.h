@@ -1,0 +1,39 @@
+/* What the subcommands of mha share: the way they are called, their exit codes, their messages.
+ *
+ * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is its own name, the rest are its arguments, and the
+ * result is the exit code. Data goes to standard output, messages go to standard error. Nobody checks writes to standard
+ * output one by one: main flushes at the end and fails if anything was lost. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <mha.h>
+#include <stdbool.h>
+
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1, /* a check that failed */
+    CLI_USAGE = 2   /* wrong use or bad input */
+};
+
+int cmd_bench(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_conformance(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+
+/* One line on standard error: "mha: ", the message, a newline. */
+__attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
+
+/* A context with the defaults; or NULL, having said why: MHA_ISA may name what this machine lacks. */
+mha_context *cli_context(void);
+
+/* The candidate that `word` is most likely a slip of, or NULL when none is near. `candidates` ends with NULL. */
+const char *cli_closest(const char *word, const char *const *candidates);
+
+/* Says that `command` has no such option, with a suggestion from `options` (which ends with NULL) if one is near; or that
+ * it takes no such argument. Returns CLI_USAGE. */
+int cli_unknown_option(const char *command, const char *option, const char *const *options);
+
+/* Whether the word asks for help: --help or -h. */
+bool cli_wants_help(const char *word);
+
+#endif
