@@ -25,13 +25,13 @@ static inline __attribute__((always_inline)) void block(const int rows, const in
         REPEAT (v, vectors) sum[r][v] = vf_set1(0.0f);
 
     for (int64_t i = 0; i < k; i += VA) {
-        va left[BLOCK_ROWS];
-        REPEAT (r, rows) left[r] = va_load(a + r * lda + i);
         REPEAT (lane, VA) {
             vf right[BLOCK_VECTORS];
             REPEAT (v, vectors) right[v] = vf_load(b + (i + lane) * ldb + v * VF);
-            REPEAT (r, rows)
-                REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left[r], lane, right[v], sum[r][v]);
+            REPEAT (r, rows) {
+                va left = va_load(a + r * lda + i); /* one load for all lanes */
+                REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left, lane, right[v], sum[r][v]);
+            }
         }
     }
 
