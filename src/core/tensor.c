@@ -134,23 +134,31 @@ mha_status mha_check_tensor(mha_context *ctx, mha_tensor t, const char *name, in
     return MHA_OK;
 }
 
-/* The interval that a view occupies modulo `pitch`; false if it wraps around. */
-static bool slice(mha_tensor t, int64_t pitch, int64_t *start, int64_t *end)
+/* The bytes that a view spans apart from its steps of whole pitches, and where they start. */
+static int64_t slice(mha_tensor t, int64_t pitch, uintptr_t *start)
 {
     int64_t width = (int64_t)mha_type_size(t.type), low = 0, high = width;
     for (int axis = 0; axis < t.rank; axis++) {
         if (t.size[axis] < 2) continue;
-        int64_t step = t.stride[axis] * width;
+        int64_t step = t.stride[axis] * width, reach = (t.size[axis] - 1) * step;
         if (step % pitch == 0) continue;
-        int64_t reach = (t.size[axis] - 1) * step;
         if (reach < 0)
             low += reach;
         else
             high += reach;
     }
-    *start = (int64_t)(((uintptr_t)t.data + (uintptr_t)low) % (uintptr_t)pitch);
-    *end = *start + high - low;
-    return *end <= pitch;
+    *start = (uintptr_t)t.data + (uintptr_t)low;
+    return high - low;
+}
+
+/* Whether two views never meet modulo the pitch: the second starts after the first and ends before its next turn. */
+static bool apart(mha_tensor a, mha_tensor b, int64_t pitch)
+{
+    uintptr_t start_a, start_b, round = (uintptr_t)pitch;
+    int64_t span_a = slice(a, pitch, &start_a), span_b = slice(b, pitch, &start_b);
+    int64_t gap = start_b >= start_a ? (int64_t)((start_b - start_a) % round)
+                                     : (int64_t)((round - (start_a - start_b) % round) % round);
+    return span_a <= gap && span_b <= pitch - gap;
 }
 
 bool mha_may_overlap(mha_tensor a, mha_tensor b)
@@ -162,10 +170,8 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b)
     uintptr_t start_b = (uintptr_t)b.data + (uintptr_t)before_b, end_b = (uintptr_t)b.data + (uintptr_t)after_b;
     if (end_a <= start_b || end_b <= start_a) return false;
     for (int axis = 0; axis < a.rank; axis++) {
-        int64_t pitch = magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type), from_a, to_a, from_b, to_b;
-        if (a.size[axis] < 2 || pitch == 0) continue;
-        if (slice(a, pitch, &from_a, &to_a) && slice(b, pitch, &from_b, &to_b) && (to_a <= from_b || to_b <= from_a))
-            return false;
+        int64_t pitch = magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type);
+        if (a.size[axis] > 1 && pitch && apart(a, b, pitch)) return false;
     }
     return true;
 }
