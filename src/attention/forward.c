@@ -32,10 +32,8 @@ static void add_clean_values(mha_tile *t, int64_t r, const float *p, int64_t cou
 {
     int64_t Ep = t->plan->Ep, deep = (count + 3) & ~INT64_C(3);
     for (int64_t j = 0; j < deep; j++) {
-        if (p[j] != 0.0f)
-            memcpy(t->clean + j * Ep, t->values + j * Ep, (size_t)Ep * sizeof(float));
-        else
-            memset(t->clean + j * Ep, 0, (size_t)Ep * sizeof(float));
+        if (p[j] != 0.0f) memcpy(t->clean + j * Ep, t->values + j * Ep, (size_t)Ep * sizeof(float));
+        else memset(t->clean + j * Ep, 0, (size_t)Ep * sizeof(float));
     }
     t->problem->kernels->product(t->sums + r * Ep, Ep, t->fade + r, p, t->plan->keys, t->clean, Ep, 1, Ep, deep);
 }

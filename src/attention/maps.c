@@ -84,14 +84,10 @@ static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_
     mha_tile_scores(t, 0, t->rows, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
     for (int64_t r = 0; r < t->rows; r++) {
         float *s = t->scores + r * t->plan->keys, *mean = t->mean + r * t->plan->keys;
-        if (after_softmax(m->stage))
-            weigh(t, shared, r, s, m->stage);
-        else
-            mend_scores(t, r, s, m->stage);
-        if (m->averaged)
-            p->kernels->add(mean, s, mha_padded(t->count), 1.0f / (float)p->H);
-        else
-            write_row(t, m, t->sequence.b, h, t->first + r, s);
+        if (after_softmax(m->stage)) weigh(t, shared, r, s, m->stage);
+        else mend_scores(t, r, s, m->stage);
+        if (m->averaged) p->kernels->add(mean, s, mha_padded(t->count), 1.0f / (float)p->H);
+        else write_row(t, m, t->sequence.b, h, t->first + r, s);
     }
 }
 

@@ -62,7 +62,8 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *p)
     plan->tasks = (int)smaller(p->ctx->threads, work < 1 ? 1 : work);
     if (!size_shared(plan, p)) return false;
     plan->task_bytes = mha_tile_layout(NULL, NULL, p, plan);
-    plan->total_bytes = plan->task_bytes * (size_t)plan->tasks + plan->order_bytes + 2 * plan->statistic_bytes;
+    plan->total_bytes =
+        plan->task_bytes * (size_t)plan->tasks + plan->order_bytes + 2 * plan->statistic_bytes + MHA_ALIGNMENT;
     return true;
 }
 

@@ -22,7 +22,7 @@ typedef struct mha_plan {
     size_t task_bytes;      /* scratch of one task */
     size_t order_bytes;     /* of the order list */
     size_t statistic_bytes; /* of one number a row, when maps follow */
-    size_t total_bytes;     /* of all tasks, the order list and two numbers a row */
+    size_t total_bytes;     /* of all tasks, the order list, two numbers a row, and the alignment */
 } mha_plan;
 
 /* False if the sizes do not fit memory at all. */

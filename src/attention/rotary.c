@@ -137,10 +137,8 @@ static void rotate_task(void *arg, int task)
         for (int64_t i = 0; r->options.inverse && i < pairs; i++) sin[i] = -sin[i];
         for (int64_t h = 0; h < r->x.size[1]; h++) {
             mha_row_load(kernels, row, mha_at(r->x, b, h, t, 0), r->x.type, r->x.stride[3], D);
-            if (r->options.interleaved)
-                turn(row, cos, sin, pairs, 1, 2);
-            else
-                turn(row, cos, sin, pairs, pairs, 1);
+            if (r->options.interleaved) turn(row, cos, sin, pairs, 1, 2);
+            else turn(row, cos, sin, pairs, pairs, 1);
             mha_row_store(kernels, mha_at(r->out, b, h, t, 0), r->out.type, r->out.stride[3], row, D);
         }
     }
@@ -158,7 +156,7 @@ mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_
     r.queue.count = x.size[0] * x.size[2];
     int tasks = r.queue.count < ctx->threads ? (int)r.queue.count : ctx->threads;
     r.task_bytes = mha_align_up((size_t)(mha_padded(x.size[3]) + 2 * mha_padded(r.width / 2)) * sizeof(float));
-    TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks));
+    TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks + MHA_ALIGNMENT));
     mha_parallel_run(ctx, tasks, rotate_task, &r);
     return MHA_OK;
 }

@@ -82,10 +82,8 @@ void mha_succeed(mha_context *ctx) { ctx->error[0] = 0; }
 mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)
 {
     if (bytes <= ctx->capacity) return MHA_OK;
-    if (bytes > SIZE_MAX - MHA_ALIGNMENT)
-        return mha_fail(ctx, MHA_TOO_LARGE, "scratch of %zu bytes is too large", bytes);
     mha_context_trim(ctx);
-    ctx->block = ctx->allocator.allocate(ctx->allocator.user, bytes + MHA_ALIGNMENT);
+    ctx->block = ctx->allocator.allocate(ctx->allocator.user, bytes);
     if (!ctx->block) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
     ctx->scratch = (char *)(((uintptr_t)ctx->block + MHA_ALIGNMENT - 1) & ~(uintptr_t)(MHA_ALIGNMENT - 1));
     ctx->capacity = bytes;

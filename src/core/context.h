@@ -15,7 +15,7 @@ struct mha_context {
     const struct mha_kernels *kernels;
     void *block;     /* what the allocator returned */
     char *scratch;   /* the same, aligned to MHA_ALIGNMENT */
-    size_t capacity; /* bytes at `scratch` */
+    size_t capacity; /* bytes at `block` */
     char error[256];
 };
 
@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_
 /* Clears the message of the call before. */
 void mha_succeed(mha_context *ctx);
 
-/* Makes sure that `scratch` has so many bytes, with undefined contents. */
+/* Makes sure that the block has so many bytes, of which aligning takes up to MHA_ALIGNMENT. Contents are undefined. */
 mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes);
 
 /* `bytes` rounded up to whole cache lines, so that parts of the scratch never share one. */

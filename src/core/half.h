@@ -59,10 +59,8 @@ static inline float mha_load(const void *p, mha_type type)
 
 static inline void mha_store(void *p, mha_type type, float x)
 {
-    if (type == MHA_FLOAT32)
-        *(float *)p = x;
-    else
-        *(uint16_t *)p = type == MHA_BFLOAT16 ? mha_f32_to_bf16(x) : mha_f32_to_f16(x);
+    if (type == MHA_FLOAT32) *(float *)p = x;
+    else *(uint16_t *)p = type == MHA_BFLOAT16 ? mha_f32_to_bf16(x) : mha_f32_to_f16(x);
 }
 
 #endif

@@ -142,10 +142,8 @@ static int64_t slice(mha_tensor t, int64_t pitch, uintptr_t *start)
         if (t.size[axis] < 2) continue;
         int64_t step = t.stride[axis] * width, reach = (t.size[axis] - 1) * step;
         if (step % pitch == 0) continue;
-        if (reach < 0)
-            low += reach;
-        else
-            high += reach;
+        if (reach < 0) low += reach;
+        else high += reach;
     }
     *start = (uintptr_t)t.data + (uintptr_t)low;
     return high - low;
@@ -170,8 +168,8 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b)
     uintptr_t start_b = (uintptr_t)b.data + (uintptr_t)before_b, end_b = (uintptr_t)b.data + (uintptr_t)after_b;
     if (end_a <= start_b || end_b <= start_a) return false;
     for (int axis = 0; axis < a.rank; axis++) {
-        int64_t pitch = magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type);
-        if (a.size[axis] > 1 && pitch && apart(a, b, pitch)) return false;
+        if (a.size[axis] < 2 || a.stride[axis] == 0) continue;
+        if (apart(a, b, magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type))) return false;
     }
     return true;
 }
