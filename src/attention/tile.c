@@ -41,6 +41,16 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
     return bytes;
 }
 
+/* Whether a slope times a distance may leave float32, or come so near that a sum with it may. */
+static bool may_be_steep(const mha_tile *t)
+{
+    mha_tensor slopes = t->problem->options.alibi_slopes;
+    double far = fabs((double)t->sequence.offset) + (double)(t->sequence.queries + t->sequence.length), most = 0;
+    for (int64_t h = t->first_head; slopes.rank && h < t->first_head + t->heads; h++)
+        most = fmax(most, fabs((double)*(const float *)mha_at(slopes, t->sequence.b, h, 0, 0)));
+    return !(most * far < 1e37);
+}
+
 void mha_tile_rows(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
                    int64_t rows)
 {
@@ -66,6 +76,7 @@ void mha_tile_rows(mha_tile *t, const mha_sequence *sequence, int64_t first_head
     }
     if (t->seen.high == 0) t->seen.low = 0;
     t->largest = p->kernels->largest(t->queries, rows * Dp);
+    t->steep = may_be_steep(t);
 }
 
 /* Whether a sum of products of the loaded rows and keys may overflow float32 somewhere on its way: a bound, far from
@@ -98,7 +109,7 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
         for (int64_t d = 0; d < p->D; d++)
             memset(t->keys + d * width + count, 0, (size_t)(width - count) * sizeof(float));
     memset(t->keys + p->D * width, 0, (size_t)((deep - p->D) * width) * sizeof(float));
-    t->suspect = may_overflow(t);
+    t->suspect = t->steep || may_overflow(t);
 }
 
 void mha_tile_values(mha_tile *t)
@@ -141,17 +152,26 @@ static void fill(float *s, int64_t from, int64_t to)
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-/* One row of raw scores through bias, ALiBi and visibility. */
-static void mask_scores(mha_tile *t, float *s, int64_t r, int64_t count)
+/* Adds to the notes which scores are not finite. */
+static void note_broken(uint8_t *broken, const float *s, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++)
+        if (!isfinite(s[j])) broken[j] = 1;
+}
+
+/* One row of raw scores through ALiBi, bias and visibility. The bias comes after the slope, so that its -inf has the
+ * last word. */
+static void mask_scores(mha_tile *t, float *s, uint8_t *broken, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
     const mha_attention_options *o = &p->options;
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), padded = mha_padded(count);
-    if (o->bias.rank) p->kernels->add_bias(s, bias_row(t, h, i, count), padded);
     if (o->alibi_slopes.rank) {
         float slope = *(const float *)mha_at(o->alibi_slopes, t->sequence.b, h, 0, 0);
         p->kernels->add_slope(s, padded, slope, (float)(i + t->sequence.offset - t->key));
+        if (t->steep) note_broken(broken, s, count);
     }
+    if (o->bias.rank) p->kernels->add_bias(s, bias_row(t, h, i, count), padded);
     if (o->mask.rank) p->kernels->hide(s, mask_row(t, h, i, count), padded);
     fill(s, 0, clamp(t->ranges[r].low - t->key, 0, count));
     fill(s, clamp(t->ranges[r].high - t->key, 0, count), padded);
@@ -165,8 +185,12 @@ void mha_tile_scores(mha_tile *t, int64_t r, int64_t rows, int64_t count, mha_st
                         deep);
     for (int64_t i = 0; i < rows; i++) {
         float *s = t->scores + i * width;
-        for (int64_t j = 0; t->suspect && j < count; j++) t->broken[i * width + j] = (uint8_t)!isfinite(s[j]);
+        uint8_t *broken = t->broken + i * width;
+        if (t->suspect) {
+            memset(broken, 0, (size_t)count);
+            note_broken(broken, s, count);
+        }
         if (stage >= MHA_STAGE_CAPPED && p->options.softcap > 0) p->kernels->softcap(s, padded, p->options.softcap);
-        if (stage >= MHA_STAGE_MASKED) mask_scores(t, s, r + i, count);
+        if (stage >= MHA_STAGE_MASKED) mask_scores(t, s, broken, r + i, count);
     }
 }

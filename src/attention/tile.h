@@ -16,6 +16,7 @@ typedef struct mha_tile {
     mha_range *ranges;         /* (rows) what each may see by position */
     float *queries;            /* (rows,Dp) times scale */
     float largest;             /* |queries| at most; NaN if there is one */
+    bool steep;                /* ALiBi may take a score out of float32 */
     float *sums;               /* (rows,Ep) weighted values so far */
     float *max, *total, *fade; /* (rows) running maximum and sum, and the last rescaling */
 
@@ -28,7 +29,7 @@ typedef struct mha_tile {
 
     /* Their meeting. */
     bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
-    uint8_t *broken;   /* (block,keys) scale * q.k was not finite; only set where `suspect` */
+    uint8_t *broken;   /* (block,keys) a score that was not finite before bias and mask; set if `suspect` */
     float *scores;     /* (block,keys) */
     float *bias_row;   /* (keys) */
     uint8_t *mask_row; /* (keys) */
