@@ -76,10 +76,8 @@ static bool parse_shape(const char *word, const char **shape)
             return true;
         }
     const char *near = cli_closest(word, names);
-    if (near)
-        cli_error("bench: there is no shape '%s'; did you mean '%s'?", word, near);
-    else
-        cli_error("bench: there is no shape '%s'; 'mha bench --help' lists them", word);
+    if (near) cli_error("bench: there is no shape '%s'; did you mean '%s'?", word, near);
+    else cli_error("bench: there is no shape '%s'; 'mha bench --help' lists them", word);
     return false;
 }
 
@@ -117,20 +115,16 @@ static void print_json(const bench_shape *s, const request *r, mha_context *ctx,
            "\"ms_median\": %.4f, \"ms_best\": %.4f, \"gflops\": %.2f, \"unfused_ms\": ",
            s->name, mha_type_name(r->type), mha_context_threads(ctx), mha_context_isa(ctx), b->ms_median, b->ms_best,
            b->gflops);
-    if (isnan(b->unfused_ms))
-        printf("null");
-    else
-        printf("%.4f", b->unfused_ms);
+    if (isnan(b->unfused_ms)) printf("null");
+    else printf("%.4f", b->unfused_ms);
     printf(", \"scratch_bytes\": %zu, \"max_error\": %.3g}\n", b->scratch_bytes, b->max_error);
 }
 
 static void print_row(const bench_shape *s, const bench_result *b)
 {
     printf("%-15s%11.3f%11.3f%10.1f", s->name, b->ms_median, b->ms_best, b->gflops);
-    if (isnan(b->unfused_ms))
-        printf("%12s%8s", "-", "-");
-    else
-        printf("%12.2f%7.1fx", b->unfused_ms, b->unfused_ms / b->ms_best);
+    if (isnan(b->unfused_ms)) printf("%12s%8s", "-", "-");
+    else printf("%12.2f%7.1fx", b->unfused_ms, b->unfused_ms / b->ms_best);
     printf("%10.1e\n", b->max_error);
 }
 
@@ -165,10 +159,8 @@ int cmd_bench(int argc, char **argv)
             status = CLI_FAILED;
             continue;
         }
-        if (r.json)
-            print_json(s, &r, ctx, &result);
-        else
-            print_row(s, &result);
+        if (r.json) print_json(s, &r, ctx, &result);
+        else print_row(s, &result);
         fflush(stdout);
     }
     mha_context_free(ctx);

@@ -43,8 +43,7 @@ mha_context *cli_context(void)
     list_isas(isas, sizeof isas);
     if (status == MHA_NO_ISA) /* nothing else can have named one */
         cli_error("MHA_ISA: %s; available here: %s", strncmp(why, "isa: ", 5) == 0 ? why + 5 : why, isas);
-    else if (status)
-        cli_error("%s", why);
+    else if (status) cli_error("%s", why);
     return ctx;
 }
 
@@ -87,10 +86,8 @@ int cli_unknown_option(const char *command, const char *option, const char *cons
     const char *near = cli_closest(option, options);
     if (option[0] != '-')
         cli_error("%s: '%s' is one argument too many; 'mha %s --help' tells more", command, option, command);
-    else if (near)
-        cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
-    else
-        cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
+    else if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
+    else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
     return CLI_USAGE;
 }
 

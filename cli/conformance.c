@@ -25,9 +25,10 @@ static bool add_name(names *list, const char *name)
         list->name = bigger;
         list->room = more;
     }
-    char *copy = malloc(strlen(name) + 1);
+    size_t bytes = strlen(name) + 1;
+    char *copy = malloc(bytes);
     if (!copy) return false;
-    strcpy(copy, name);
+    memcpy(copy, name, bytes);
     list->name[list->count++] = copy;
     return true;
 }
@@ -64,20 +65,19 @@ static bool list_cases(names *list, const char *folder)
 static bool run_case(mha_context *ctx, const char *folder, const char *name)
 {
     onnx_result result = {0};
-    size_t room = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(room), number[16] = "   -   ";
+    char number[16] = "   -   ", error[320] = "no memory";
+    size_t folder_size = strlen(folder) + 1, room = folder_size + strlen(name) + 1;
+    char *path = malloc(room);
+    safetensors *file = NULL;
     if (path) {
         snprintf(path, room, "%s/%s", folder, name);
-        char error[320];
-        safetensors *file = safetensors_open(path, error, sizeof error);
-        size_t skip = strlen(folder) + 1; /* the line above has named the folder's file already */
-        if (file)
-            result = onnx_run(ctx, file);
-        else
-            snprintf(result.why, sizeof result.why, "%s", strlen(error) > skip ? error + skip : error);
-        safetensors_free(file);
-    } else
-        snprintf(result.why, sizeof result.why, "no memory");
+        file = safetensors_open(path, error, sizeof error);
+    }
+    if (file) result = onnx_run(ctx, file);
+    else
+        snprintf(result.why, sizeof result.why, "%s",
+                 path && strlen(error) > folder_size ? error + folder_size : error);
+    safetensors_free(file);
     free(path);
     if (result.compared) snprintf(number, sizeof number, "%7.1e", result.difference);
     printf("%s%s %.*s\n", result.passed ? "  ok    " : "FAILED  ", number, (int)(strlen(name) - (sizeof suffix - 1)),

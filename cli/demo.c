@@ -2,6 +2,7 @@
  *
  * First what each head looks at, as a heatmap with the numbers beside it; then the arithmetic of one word in one head.
  * demo_words.c computes, demo_steps.c draws the arithmetic, this file draws the rest and reads the options. */
+#include "cli.h"
 #include "demo.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-enum { INDENT = 2, LABEL = 11, CELL = 3, NUMBER = 5, WIDTH = 80, RULE = LABEL + T * (CELL + NUMBER) + 1 };
+enum { LABEL = 11, CELL = 3, NUMBER = 5, WIDTH = 80 };
+_Static_assert(LABEL + T * CELL + 1 + T * NUMBER == MEASURE, "the maps are as wide as the tables");
 
 static const char usage[] = "Examples:\n"
                             "  mha demo                        the four heads, and the steps of saw in head 1\n"
@@ -49,7 +51,7 @@ static void draw_header(const term *t)
     printf("\n%*s", INDENT, "");
     term_left(t, 0, TERM_BOLD, "Multi-head attention: one sentence, four heads");
     printf("\n");
-    term_rule(t, INDENT, RULE);
+    term_rule(t, INDENT, MEASURE);
     draw_sentence(t);
     printf("  Each word becomes eight numbers: its place, as the hand of a clock that\n"
            "  points at 1 to 8; a constant; its class. Four heads, not trained but written\n"
@@ -110,7 +112,7 @@ static void draw_head(const term *t, const demo_model *m, int head, int word)
     snprintf(title, sizeof title, "Head %d  %s", head + 1, demo_heads[head].habit);
     printf("%*s", INDENT, "");
     term_left(t, 0, TERM_BOLD, title);
-    term_right(t, RULE - term_columns(title), TERM_FAINT, demo_heads[head].how);
+    term_right(t, MEASURE - term_columns(title), TERM_FAINT, demo_heads[head].how);
     printf("\n");
     say_where(m, head, word);
     draw_map_columns(t);
@@ -132,9 +134,9 @@ static void draw_closing(const term *t, const demo_model *m)
 {
     int doer = best_word(m, DOER), deed = best_word(m, DEED);
     printf("  The library's 256 weights agree with a plain softmax in float64 within 1e-6.\n\n");
-    printf("  A doer is a thing before an act, a deed is an act after a thing. Strongest of\n"
-           "  all eight words: doer %s %.2f, deed %s %.2f. Four heads and one matrix have\n"
-           "  found \"%s %s\". That the cat ran, with a clause between, takes a second layer.\n\n",
+    printf("  A doer is a thing before an act, a deed is an act after a thing. Strongest\n"
+           "  of all eight words: doer %s %.2f, deed %s %.2f. Four heads and one matrix\n"
+           "  have found \"%s %s\". That the cat ran, a clause away, takes a second layer.\n\n",
            demo_words[doer].text, (double)m->y[doer][DOER], demo_words[deed].text, (double)m->y[deed][DEED],
            demo_words[doer].text, demo_words[deed].text);
     printf("  %sTry next%s  mha demo --word cat --head 3\n\n", term_style_on(t, TERM_BOLD),
@@ -164,8 +166,7 @@ static bool parse_word(request *r, const char *text)
     for (int i = 0; i < T && r->word < 0; i++)
         if (!strcasecmp(text, demo_words[i].text)) r->word = i;
     if (r->word >= 0) return true;
-    fprintf(stderr, "mha: demo: --word '%s' is not in \"The cat that I saw yesterday ran away\", nor from 1 to %d\n",
-            text, T);
+    cli_error("demo: --word '%s' is not in \"The cat that I saw yesterday ran away\", nor from 1 to %d", text, T);
     return false;
 }
 
@@ -173,7 +174,7 @@ static bool parse_head(request *r, const char *text)
 {
     r->head = parse_number(text, H);
     if (r->head >= 0) return true;
-    fprintf(stderr, "mha: demo: --head '%s' is not a number from 1 to %d\n", text, H);
+    cli_error("demo: --head '%s' is not a number from 1 to %d", text, H);
     return false;
 }
 
@@ -185,32 +186,28 @@ static bool parse_when(request *r, const char *text)
             r->when = (term_when)i;
             return true;
         }
-    fprintf(stderr, "mha: demo: --color '%s' is not auto, always or never\n", text);
+    cli_error("demo: --color '%s' is not auto, always or never", text);
     return false;
 }
 
 static bool parse(request *r, int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        bool (*parse)(request *, const char *);
-    } options[] = {{"--word", parse_word}, {"--head", parse_head}, {"--color", parse_when}};
-    for (int i = 1; i < argc; i++) {
-        size_t known = 0, count = sizeof options / sizeof *options;
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            r->help = true;
-            return true;
-        }
-        while (known < count && strcmp(argv[i], options[known].name) != 0) known++;
-        if (known == count) {
-            fprintf(stderr, "mha: demo: unknown option '%s'; 'mha demo --help' lists them\n", argv[i]);
+    static const char *const names[] = {"--word", "--head", "--color", "--help", NULL};
+    static bool (*const parsers[])(request *, const char *) = {parse_word, parse_head, parse_when};
+    enum { WITH_VALUE = sizeof parsers / sizeof *parsers };
+    for (int i = 1; i < argc; i += 2) {
+        int known = 0;
+        if (cli_wants_help(argv[i])) return r->help = true;
+        while (known < WITH_VALUE && strcmp(argv[i], names[known]) != 0) known++;
+        if (known == WITH_VALUE) {
+            cli_unknown_option("demo", argv[i], names);
             return false;
         }
-        if (++i == argc) {
-            fprintf(stderr, "mha: demo: %s needs a value; 'mha demo --help' shows how\n", options[known].name);
+        if (i + 1 == argc) {
+            cli_error("demo: %s needs a value; 'mha demo --help' shows how", argv[i]);
             return false;
         }
-        if (!options[known].parse(r, argv[i])) return false;
+        if (!parsers[known](r, argv[i + 1])) return false;
     }
     return true;
 }
@@ -218,22 +215,19 @@ static bool parse(request *r, int argc, char **argv)
 int cmd_demo(int argc, char **argv)
 {
     request r = {.word = 4, .head = 0, .when = TERM_AUTO};
-    if (!parse(&r, argc, argv)) return 2;
+    if (!parse(&r, argc, argv)) return CLI_USAGE;
     if (r.help) {
         fputs(usage, stdout);
-        return 0;
+        return CLI_OK;
     }
     demo_model model;
     int failed = demo_compute(&model);
     if (failed) return failed;
     term t = term_detect(r.when);
-    if (t.width && t.width < WIDTH)
-        fprintf(stderr, "mha: demo: the tables need %d columns, this terminal has %d\n", WIDTH, t.width);
+    if (t.width && t.width < WIDTH) cli_error("demo: the tables need %d columns, this terminal has %d", WIDTH, t.width);
     draw_header(&t);
     for (int h = 0; h < H; h++) draw_head(&t, &model, h, r.word);
     demo_draw_steps(&t, &model, r.word, r.head);
     draw_closing(&t, &model);
-    if (fflush(stdout) == 0) return 0;
-    perror("mha: demo: standard output");
-    return 1;
+    return CLI_OK;
 }

@@ -8,6 +8,9 @@
 
 enum { T = 8, M = 8, H = 4, D = 2 };
 
+/* The page: what is drawn stands in MEASURE columns after INDENT spaces. */
+enum { INDENT = 2, MEASURE = 76 };
+
 /* The slots of y that answer a question about the sentence. */
 enum { DOER = 0, DEED = 1 };
 
@@ -38,8 +41,8 @@ typedef struct demo_model {
 } demo_model;
 
 /* Builds X and the weights, and computes the rest: the projections by plain loops, all four heads by one call of
- * mha_attention_forward. Returns 0; or 2, with one line on standard error, when the library refuses; or 1 when its
- * weights and results are not those of a naive computation within 1e-6. */
+ * mha_attention_forward. Returns an exit code of cli.h, having said what was wrong: the library refused, or its weights
+ * and results are not those of a naive computation within 1e-6. */
 int demo_compute(demo_model *model);
 
 /* Draws the computation of one word in one head, from x to y. */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INDENT = 2, RULE = 76, NAME = 14 };
+enum { NAME = 14 };
 
 static void spaces(int n) { printf("%*s", n, ""); }
 
@@ -16,7 +16,7 @@ static void formula(const term *t, const char *name, const char *text, const cha
     spaces(INDENT);
     term_left(t, NAME, TERM_BOLD, name);
     fputs(text, stdout);
-    term_right(t, RULE - NAME - term_columns(text), TERM_FAINT, shapes);
+    term_right(t, MEASURE - NAME - term_columns(text), TERM_FAINT, shapes);
     printf("\n");
 }
 
@@ -28,6 +28,7 @@ static void pair(const term *t, int gap, const char *mark, int width, term_style
     for (int d = 0; d < D; d++) term_number(t, width, 3, style, (double)two[d]);
 }
 
+/* The names of such a pair, over its two columns. */
 static void names(const term *t, int gap, int width, const char *first, const char *second)
 {
     spaces(gap);
@@ -67,7 +68,7 @@ static void draw_projection(const term *t, const demo_model *m, int word, int he
         pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_v[head][n]);
         printf("\n");
     }
-    term_rule(t, INDENT, RULE);
+    term_rule(t, INDENT, MEASURE);
     spaces(INDENT + X_WIDTH);
     pair(t, GAP, "q", ENTRY, TERM_BOLD, m->q[head][word]);
     pair(t, GAP, "k", ENTRY, TERM_BOLD, m->k[head][word]);
@@ -122,17 +123,20 @@ static void attention_row(const term *t, const demo_model *m, int word, int head
 
 static void draw_attention(const term *t, const demo_model *m, int word, int head)
 {
-    double largest = -INFINITY, total = 0, exponentials[T];
-    for (int j = 0; j < T; j++)
+    double largest = -INFINITY, total = 0, one = 0, exponentials[T];
+    for (int j = 0; j < T; j++) /* not by fmax: gcc 12 breaks down over that loop on Arm */
         if ((double)m->scores[head][word][j] > largest) largest = (double)m->scores[head][word][j];
-    for (int j = 0; j < T; j++) total += exponentials[j] = exp((double)m->scores[head][word][j] - largest);
+    for (int j = 0; j < T; j++) {
+        total += exponentials[j] = exp((double)m->scores[head][word][j] - largest);
+        one += (double)m->weights[head][word][j];
+    }
     attention_formulas(t);
     attention_columns(t);
     for (int j = 0; j < T; j++) attention_row(t, m, word, head, j, exponentials[j]);
-    term_rule(t, INDENT, RULE);
+    term_rule(t, INDENT, MEASURE);
     spaces(INDENT + 32);
     term_number(t, 7, 3, TERM_PLAIN, total);
-    term_number(t, 11, 3, TERM_PLAIN, 1.0);
+    term_number(t, 11, 3, TERM_PLAIN, one);
     pair(t, 12, "o", 7, TERM_BOLD, m->out[word][head]);
     printf("\n\n");
 }
@@ -178,7 +182,7 @@ static void draw_output(const term *t, const demo_model *m, int word, int head)
     printf("\n");
     output_columns(t);
     for (int row = 0; row < H * D; row++) output_row(t, m, word, row, head);
-    term_rule(t, INDENT, RULE);
+    term_rule(t, INDENT, MEASURE);
     spaces(INDENT + PART + OUT + 1);
     term_left(t, 1, TERM_FAINT, "y");
     for (int n = 0; n < M; n++) term_number(t, column_width(n) - (n == 0 ? 2 : 0), 2, TERM_BOLD, (double)m->y[word][n]);
@@ -193,7 +197,7 @@ void demo_draw_steps(const term *t, const demo_model *model, int word, int head)
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n");
-    term_rule(t, INDENT, RULE);
+    term_rule(t, INDENT, MEASURE);
     spaces(INDENT);
     term_left(t, 0, TERM_FAINT, "Multiply down each column, add up at the line.");
     printf("\n\n");

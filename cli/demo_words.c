@@ -10,11 +10,11 @@
  * rests on the first word, as many heads of trained models do, hands on next to nothing.
  *
  * Gains set how sharp a head is. They are low enough for a second weight to be seen beside the largest one. */
+#include "cli.h"
 #include "demo.h"
 
 #include <math.h>
 #include <mha.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { RIGHT, UP, ONE, DET, NOUN, PRON, VERB, ADV };
@@ -86,10 +86,8 @@ static void build_heads(demo_model *m)
     class_corner(m->w_q[ALIKE], alike_gain);
     m->w_q[FIRST][ONE][1] = first_gain;
     for (int h = 0; h < H; h++) {
-        if (h == ALIKE)
-            class_corner(m->w_k[h], 1);
-        else
-            turn_hand(m->w_k[h], 0, 1);
+        if (h == ALIKE) class_corner(m->w_k[h], 1);
+        else turn_hand(m->w_k[h], 0, 1);
         m->w_v[h][NOUN][THING] = m->w_v[h][PRON][THING] = m->w_v[h][VERB][ACT] = 1;
     }
 }
@@ -124,15 +122,8 @@ static void multiply(float *y, const float *x, const float *w, int rows, int inn
  * then the concat of the heads, and no copy makes one. */
 static int attend(demo_model *m)
 {
-    char reason[200] = "";
-    mha_context *ctx;
-    mha_context_options setup = MHA_CONTEXT_DEFAULTS;
-    setup.error = reason;
-    setup.error_size = sizeof reason;
-    if (mha_context_create(&ctx, &setup)) {
-        fprintf(stderr, "mha: demo: %s\n", reason);
-        return 2;
-    }
+    mha_context *ctx = cli_context();
+    if (!ctx) return CLI_USAGE;
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     extras.weights = mha_tensor_4d(m->weights, MHA_FLOAT32, 1, H, T, T);
     extras.scores = mha_tensor_4d(m->scores, MHA_FLOAT32, 1, H, T, T);
@@ -141,9 +132,9 @@ static int attend(demo_model *m)
     mha_status status = mha_attention_forward(ctx, out, &extras, mha_tensor_4d(m->q, MHA_FLOAT32, 1, H, T, D),
                                               mha_tensor_4d(m->k, MHA_FLOAT32, 1, H, T, D),
                                               mha_tensor_4d(m->v, MHA_FLOAT32, 1, H, T, D), NULL);
-    if (status) fprintf(stderr, "mha: demo: %s\n", mha_context_error(ctx));
+    if (status) cli_error("demo: %s", mha_context_error(ctx));
     mha_context_free(ctx);
-    return status ? 2 : 0;
+    return status ? CLI_FAILED : CLI_OK;
 }
 
 /* The larger of two, where fmax would lose a NaN: a result that is none must not pass the check. */
@@ -155,7 +146,7 @@ static double row_difference(const demo_model *m, int h, int i)
     double e[T], total = 0, value[D] = {0}, worst = 0, top = -INFINITY;
     for (int j = 0; j < T; j++) {
         e[j] = ((double)m->q[h][i][0] * m->k[h][j][0] + (double)m->q[h][i][1] * m->k[h][j][1]) / sqrt(D);
-        if (e[j] > top) top = e[j];
+        if (e[j] > top) top = e[j]; /* not by fmax: gcc 12 breaks down over that loop on Arm */
     }
     for (int j = 0; j < T; j++) total += e[j] = exp(e[j] - top);
     for (int j = 0; j < T; j++) {
@@ -171,9 +162,9 @@ static int check(const demo_model *m)
     double worst = 0;
     for (int h = 0; h < H; h++)
         for (int i = 0; i < T; i++) worst = larger(worst, row_difference(m, h, i));
-    if (worst <= 1e-6) return 0;
-    fprintf(stderr, "mha: demo: the library is %g away from the naive softmax; 1e-6 is allowed\n", worst);
-    return 1;
+    if (worst <= 1e-6) return CLI_OK;
+    cli_error("demo: the library is %g away from the naive softmax; 1e-6 is allowed", worst);
+    return CLI_FAILED;
 }
 
 int demo_compute(demo_model *model)

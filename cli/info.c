@@ -139,10 +139,8 @@ static void put_text(const machine *m)
     term_left(&t, 5, TERM_FAINT, "needs");
     fputs("\n", stdout);
     for (int i = mha_isa_count() - 1; i >= 0; i--) put_isa(&t, m, mha_isa_get(i));
-    if (m->forced)
-        printf("\n  %s is used because MHA_ISA says so.\n", m->isa);
-    else
-        printf("\n  %s is the best one available; MHA_ISA=NAME forces another.\n", m->isa);
+    if (m->forced) printf("\n  %s is used because MHA_ISA says so.\n", m->isa);
+    else printf("\n  %s is the best one available; MHA_ISA=NAME forces another.\n", m->isa);
 }
 
 static void put_json(const machine *m)
@@ -205,10 +203,8 @@ int cmd_info(int argc, char **argv)
                  .isa = mha_context_isa(ctx),
                  .forced = forced && *forced ? forced : NULL};
     name_processor(m.processor, sizeof m.processor);
-    if (as_json)
-        put_json(&m);
-    else
-        put_text(&m);
+    if (as_json) put_json(&m);
+    else put_text(&m);
     mha_context_free(ctx);
     return CLI_OK;
 }

@@ -42,10 +42,8 @@ static int unknown(const char *word)
     const char *words[COMMANDS + 3] = {"--help", "--version"};
     for (int i = 0; i < COMMANDS; i++) words[2 + i] = commands[i].name;
     const char *near = cli_closest(word, words), *what = word[0] == '-' ? "option" : "command";
-    if (near)
-        cli_error("unknown %s '%s'; did you mean '%s'?", what, word, near);
-    else
-        cli_error("unknown %s '%s'; 'mha --help' lists them", what, word);
+    if (near) cli_error("unknown %s '%s'; did you mean '%s'?", what, word, near);
+    else cli_error("unknown %s '%s'; 'mha --help' lists them", what, word);
     return CLI_USAGE;
 }
 

@@ -30,10 +30,8 @@ void *onnx_memory(onnx_case *c, int64_t count, size_t size)
     void *memory = NULL;
     if (count > memory_max / (int64_t)size)
         onnx_fail(c, "%lld elements are more than a case may have", (long long)count);
-    else if (!(memory = calloc((size_t)count + 1, size)))
-        onnx_fail(c, "no memory for %lld elements", (long long)count);
-    else
-        c->owned[c->owned_count++] = memory;
+    else if (!(memory = calloc((size_t)count + 1, size))) onnx_fail(c, "no memory for %lld elements", (long long)count);
+    else c->owned[c->owned_count++] = memory;
     return memory;
 }
 

@@ -124,10 +124,8 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
     for (int64_t i = 0; i < total; i++) {
         bool padding = i % width >= have;
         double value = padding ? (double)-INFINITY : onnx_value(mask.dtype, mask.data, i / width * have + i % width);
-        if (boolean)
-            kept[i] = !padding && value != 0;
-        else
-            added[i] = (float)value;
+        if (boolean) kept[i] = !padding && value != 0;
+        else added[i] = (float)value;
     }
     wide.data = memory;
     return safetensors_view(&wide, view);
@@ -138,13 +136,11 @@ static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t
                            mha_attention_options *options)
 {
     const safetensors_tensor *nonpad = c->in[NONPAD];
-    mha_tensor view;
+    mha_tensor view = MHA_NO_TENSOR;
     if (c->in[MASK]) {
         if (!mask_view(c, keys, &view)) return false;
-        if (view.type == MHA_BOOL)
-            options->mask = view;
-        else
-            options->bias = view;
+        if (view.type == MHA_BOOL) options->mask = view;
+        else options->bias = view;
     }
     if (nonpad) {
         if (nonpad->dtype != SAFETENSORS_I64 || nonpad->rank != 1 || nonpad->shape[0] != batch)
@@ -191,7 +187,7 @@ static bool compare_all(onnx_case *c, mha_tensor y, mha_tensor k, mha_tensor v, 
 bool onnx_attention(onnx_case *c)
 {
     values a;
-    mha_tensor q, k, v, all_k, all_v, y;
+    mha_tensor q = MHA_NO_TENSOR, k = q, v = q, all_k = q, all_v = q, y = q;
     mha_attention_options options = MHA_ATTENTION_DEFAULTS;
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     if (!onnx_bind(c, inputs, 3, outputs) || !read_attributes(c, &a)) return false;

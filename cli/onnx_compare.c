@@ -25,12 +25,9 @@ static double small_float(uint16_t bits, int fraction_bits, int bias)
     int exponent = (bits & 0x7fff) >> fraction_bits;
     double fraction = bits & ((1 << fraction_bits) - 1);
     double one = 1 << fraction_bits, value;
-    if (exponent == 0x7fff >> fraction_bits)
-        value = fraction > 0 ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0)
-        value = ldexp(fraction / one, 1 - bias);
-    else
-        value = ldexp(1 + fraction / one, exponent - bias);
+    if (exponent == 0x7fff >> fraction_bits) value = fraction > 0 ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0) value = ldexp(fraction / one, 1 - bias);
+    else value = ldexp(1 + fraction / one, exponent - bias);
     return bits & 0x8000 ? -value : value;
 }
 

@@ -13,7 +13,7 @@ static const char *const attributes[] = {"interleaved", "num_heads", "rotary_emb
 bool onnx_rotary(onnx_case *c)
 {
     int64_t interleaved = 0, heads = 0, width = 0;
-    mha_tensor x, out, cos, sin;
+    mha_tensor x = MHA_NO_TENSOR, out = x, cos = x, sin = x;
     mha_rotary_options options = MHA_ROTARY_DEFAULTS;
     if (!onnx_bind(c, inputs, 3, outputs) || !onnx_attributes(c, attributes) ||
         !onnx_integer(c, "interleaved", &interleaved, 0, 1) || !onnx_integer(c, "num_heads", &heads, 0, INT32_MAX) ||

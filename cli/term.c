@@ -93,10 +93,8 @@ int term_columns(const char *text)
 
 static void styled(const term *t, term_style style, const char *text)
 {
-    if (style == TERM_PLAIN)
-        fputs(text, stdout);
-    else
-        printf("%s%s%s", term_style_on(t, style), text, term_style_on(t, TERM_PLAIN));
+    if (style == TERM_PLAIN || !*text) fputs(text, stdout);
+    else printf("%s%s%s", term_style_on(t, style), text, term_style_on(t, TERM_PLAIN));
 }
 
 void term_right(const term *t, int width, term_style style, const char *text)
@@ -118,10 +116,8 @@ void term_number(const term *t, int width, int decimals, term_style style, doubl
     char text[32];
     bool zero = fabs(value) < 0.5 * pow(10, -decimals);
     snprintf(text, sizeof text, "%.*f", decimals, value);
-    if (zero)
-        term_right(t, width, TERM_FAINT, term_pick(t, "\u00b7", "."));
-    else
-        term_right(t, width, style, text);
+    if (zero) term_right(t, width, TERM_FAINT, term_pick(t, "\u00b7", "."));
+    else term_right(t, width, style, text);
 }
 
 void term_rule(const term *t, int indent, int width)
@@ -147,10 +143,8 @@ static void heat_background(const term *t, double value)
 {
     double inside = fmin(fmax(value, 0), 1);
     colour c = colour_at(inside);
-    if (t->depth == TERM_TRUE)
-        printf("\033[48;2;%d;%d;%dm", c.red, c.green, c.blue);
-    else
-        printf("\033[48;5;%dm", scale_256[lround(inside * STEPS_256)]);
+    if (t->depth == TERM_TRUE) printf("\033[48;2;%d;%d;%dm", c.red, c.green, c.blue);
+    else printf("\033[48;5;%dm", scale_256[lround(inside * STEPS_256)]);
 }
 
 /* The lowest shade is for what is nearly nothing; the others share the range evenly, and begin where this says. */
