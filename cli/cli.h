@@ -1,8 +1,8 @@
 /* What the subcommands of mha share: the way they are called, their exit codes, their messages.
  *
- * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is its own name, the rest are its arguments, and the
- * result is the exit code. Data goes to standard output, messages go to standard error. Nobody checks writes to standard
- * output one by one: main flushes at the end and fails if anything was lost. */
+ * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is its own name, the rest are its arguments, and
+ * the result is the exit code. Data goes to standard output, messages go to standard error. Nobody checks writes to
+ * standard output one by one: main flushes at the end and fails if anything was lost. */
 #ifndef CLI_H
 #define CLI_H
 
@@ -29,8 +29,8 @@ mha_context *cli_context(void);
 /* The candidate that `word` is most likely a slip of, or NULL when none is near. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);
 
-/* Says that `command` has no such option, with a suggestion from `options` (which ends with NULL) if one is near; or that
- * it takes no such argument. Returns CLI_USAGE. */
+/* Says that `command` has no such option, with a suggestion from `options` (which ends with NULL) if one is near; or
+ * that it takes no such argument. Returns CLI_USAGE. */
 int cli_unknown_option(const char *command, const char *option, const char *const *options);
 
 /* Whether the word asks for help: --help or -h. */

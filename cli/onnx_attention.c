@@ -14,8 +14,8 @@
  *     qk_matmul_output, mode 0 to 3   extras.scores at the stage of the same number
  *     softmax_precision               accepted: sums and softmax are float32 here, whatever the types of the tensors
  *
- * A mask whose last axis is shorter than the keys is padded with "masked", also if it has length 1, which elsewhere would
- * mean broadcasting: that is how ONNX defines it. */
+ * A mask whose last axis is shorter than the keys is padded with "masked", also if it has length 1, which elsewhere
+ * would mean broadcasting: that is how ONNX defines it. */
 #include "onnx.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static void copy_rows(mha_tensor to, mha_tensor from, int64_t skip)
             }
 }
 
-/* Joins past (or nothing) and `now` (B,G,T,D) into *all: the output, if it is asked for. Without either, *all is now. */
+/* Joins past and `now` (B,G,T,D) into *all: the output, if it is asked for. Without past or output, *all is `now`. */
 static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_tensor now, mha_tensor *all)
 {
     const safetensors_tensor *past = c->in[past_slot];
@@ -101,7 +101,7 @@ static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_te
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
 
-/* The mask as the library takes it, with a last axis of `keys`: a view if possible, else a copy that pads and converts. */
+/* The mask with a last axis of `keys`, as the library takes it: a view if possible, else a padded, converted copy. */
 static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
 {
     safetensors_tensor mask = *c->in[MASK], wide = mask;

@@ -7,11 +7,12 @@
  *     anything else      the same value
  *
  * The suite itself allows rtol 1e-3, atol 1e-7; 1e-5 of the largest value is what rounding in float32 explains, and a
- * mistake does not hide in it. The unit is that of the largest value, not of each element's: the sums of one tensor have
- * terms of one size, so their errors do too, and the expected values of a half-precision case were rounded at every step.
+ * mistake does not hide in it. The unit is that of the largest value, not of each element's: the sums of one tensor
+ * have terms of one size, so their errors do too, and the expected values of a half-precision case were rounded at
+ * every step.
  *
- * NaN must meet NaN. Where a score is masked, one side may hold -infinity and the other the lowest number of the type, so
- * these count as one value, and neither takes part in w. */
+ * NaN must meet NaN. Where a score is masked, one side may hold -infinity and the other the lowest number of the
+ * type, so these count as one value, and neither takes part in w. */
 #include "onnx.h"
 
 #include <float.h>

@@ -1,0 +1,44 @@
+# What `cmake --install` gives: the header, both libraries, the command, mha.pc, and a CMake package with the targets
+# mha::shared, mha::static and mha::mha (the first of the two that is installed).
+option(MHA_INSTALL "Write the rules of cmake --install" ${PROJECT_IS_TOP_LEVEL})
+if(NOT MHA_INSTALL)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+set(MHA_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/mha)
+
+install(FILES include/mha.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(MHA_COMMAND)
+  install(TARGETS mha_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# One export set a library: only the static one makes its user look for OpenMP.
+foreach(kind static shared)
+  install(TARGETS mha_${kind} EXPORT mha_${kind}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT mha_${kind} FILE mha-${kind}.cmake NAMESPACE mha:: DESTINATION ${MHA_PACKAGE_DIR})
+endforeach()
+
+configure_package_config_file(cmake/mhaConfig.cmake.in mhaConfig.cmake INSTALL_DESTINATION ${MHA_PACKAGE_DIR})
+# Before 1.0 a minor version may break its users, so it counts as a major one does later.
+write_basic_package_version_file(mhaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mhaConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/mhaConfigVersion.cmake
+  DESTINATION ${MHA_PACKAGE_DIR})
+
+# mha.pc finds its prefix from its own place, so that an installed tree may be moved.
+file(RELATIVE_PATH MHA_PC_UP ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" MHA_PC_PREFIX "\${pcfiledir}/${MHA_PC_UP}")
+foreach(dir LIBDIR INCLUDEDIR)
+  set(MHA_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${dir}}")
+    set(MHA_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+    set(MHA_PC_${dir} ${CMAKE_INSTALL_${dir}})
+  endif()
+endforeach()
+set(MHA_PC_PRIVATE -lm)
+if(MHA_OPENMP)
+  string(APPEND MHA_PC_PRIVATE " ${OpenMP_C_FLAGS}")
+endif()
+configure_file(cmake/mha.pc.in mha.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mha.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -281,16 +281,12 @@ const char *json_quote(char *out, size_t room, const char *text)
     while (left) {
         char piece[8];
         int length = utf8(p, left), wide = length ? length : 1;
-        if (!length)
-            memcpy(piece, "?", 2);
-        else if (p[0] == '"' || p[0] == '\\')
-            snprintf(piece, sizeof piece, "\\%c", p[0]);
-        else if (p[0] < 0x20 || p[0] == 0x7f)
-            snprintf(piece, sizeof piece, "\\u%04x", p[0]);
+        if (!length) memcpy(piece, "?", 2);
+        else if (p[0] == '"' || p[0] == '\\') snprintf(piece, sizeof piece, "\\%c", p[0]);
+        else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\u%04x", p[0]);
         else if (p[0] == 0xc2 && p[1] < 0xa0) /* U+0080 to U+009F are control characters too */
             snprintf(piece, sizeof piece, "\\u%04x", p[1]);
-        else
-            snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);
+        else snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);
         size_t add = strlen(piece);
         if (n + 5 <= room) cut = n;
         if (n + add + 2 > room) {

@@ -1,5 +1,5 @@
-/* JSON, read by pulling: the caller walks the text value by value and keeps what it wants. No tree is built, so a reader
- * allocates nothing and hostile text can cost no more than its own length.
+/* JSON, read by pulling: the caller walks the text value by value and keeps what it wants. No tree is built, so a
+ * reader allocates nothing and hostile text can cost no more than its own length.
  *
  *     json j = json_open(text, size);
  *     json_enter(&j, '{');
@@ -10,9 +10,9 @@
  *     json_end(&j);
  *     if (json_failed(&j)) puts(j.why);
  *
- * An error sticks: `why` gets one line, and every later call does nothing and returns false or 0. So a loop needs one
- * check at its end, not one a line. Strict RFC 8259: UTF-8 and escapes are checked, numbers have no leading zeros,
- * nothing follows the value but white space; nesting stops at JSON_DEPTH. */
+ * An error sticks: `why` gets one line, and every later call does nothing and returns false or 0. So a loop needs
+ * one check at its end, not one a line. Strict RFC 8259: UTF-8 and escapes are checked, numbers have no leading
+ * zeros, nothing follows the value but white space; nesting stops at JSON_DEPTH. */
 #ifndef JSON_H
 #define JSON_H
 
@@ -57,9 +57,9 @@ bool json_skip(json *j);
 /* Nothing but white space is left. */
 bool json_end(json *j);
 
-/* Writes `text` as a JSON string with its quotes, for files and for messages: control characters become escapes, bytes
- * that are not UTF-8 become '?', and what does not fit `room` (at least 8) bytes is cut with "..." before the last quote.
- * Returns `out`. */
+/* Writes `text` as a JSON string with its quotes, for files and for messages: control characters become escapes,
+ * bytes that are not UTF-8 become '?', and what does not fit `room` (at least 8) bytes is cut with "..." before the
+ * last quote. Returns `out`. */
 const char *json_quote(char *out, size_t room, const char *text);
 
 #endif

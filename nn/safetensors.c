@@ -251,10 +251,8 @@ const char *safetensors_metadata(const safetensors *file, const char *key)
         size_t middle = low + (high - low) / 2;
         int order = strcmp(key, header->pairs[middle].key);
         if (order == 0) return header->pairs[middle].value;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
+        if (order < 0) high = middle;
+        else low = middle + 1;
     }
     return NULL;
 }

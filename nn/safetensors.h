@@ -6,8 +6,8 @@
  *     the rest         the data; offsets count from here, and the tensors cover it without gap or overlap
  *
  * A file is read whole and checked whole before anything is returned, so a `safetensors` in hand is sound: every tensor
- * has a known dtype, as many bytes as its shape needs, a name of its own, and lies inside the file. What is wrong with a
- * bad one is one line such as
+ * has a known dtype, as many bytes as its shape needs, a name of its own, and lies inside the file. What is wrong with
+ * a bad one is one line such as
  *
  *     layer.safetensors: tensor "in:Q" says 96 bytes, but float32 (2,3,4,8) needs 768
  *

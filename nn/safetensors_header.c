@@ -1,9 +1,10 @@
 /* The header of a safetensors file: JSON into records, and every rule of the format.
  *
- * Names and texts are decoded into one block as long as the header, which is always enough (json.h), and records grow by
- * doubling, so memory stays within a small multiple of the header however it is written. Each record is checked as it is
- * read, against the size of the data. Then the records are sorted: by name to find duplicates, by offset to find gaps
- * and overlaps. The order in which the header lists them is free, as it is for the format's own library. */
+ * Names and texts are decoded into one block as long as the header, which is always enough (json.h), and records
+ * grow by doubling, so memory stays within a small multiple of the header however it is written. Each record is
+ * checked as it is read, against the size of the data. Then the records are sorted: by name to find duplicates, by
+ * offset to find gaps and overlaps. The order in which the header lists them is free, as it is for the format's own
+ * library. */
 #include "safetensors_header.h"
 #include "json.h"
 
@@ -52,10 +53,8 @@ static void *grow(walk *w, void *records, size_t *room, size_t count, size_t rec
     if (count < *room) return records;
     size_t more = *room ? 2 * *room : 8;
     void *bigger = realloc(records, more * record_size);
-    if (bigger)
-        *room = more;
-    else
-        fail(w, "no memory for a header of %zu bytes", w->j.size);
+    if (bigger) *room = more;
+    else fail(w, "no memory for a header of %zu bytes", w->j.size);
     return bigger;
 }
 
@@ -156,8 +155,8 @@ static bool read_fields(walk *w, safetensors_tensor *tensor)
     return true;
 }
 
-/* Offsets inside the data, and as many bytes as the shape needs. Sizes of 0 are left out of the overflow check's product
- * and so cannot hide an absurd one. */
+/* Offsets inside the data, and as many bytes as the shape needs. Sizes of 0 are left out of the overflow check's
+ * product and so cannot hide an absurd one. */
 static bool check_tensor(const walk *w, safetensors_tensor *tensor)
 {
     char what[160];

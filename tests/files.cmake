@@ -1,0 +1,35 @@
+# Files of tensors, and the command.
+mha_test(safetensors)
+target_link_options(test_safetensors PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# The fuzz target. With MHA_FUZZ it is libFuzzer's, and the reader is compiled into it so that it is instrumented, too:
+#     cmake -B build/fuzz -DMHA_FUZZ=ON -DCMAKE_C_COMPILER=clang
+#     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60
+# Without, it is an ordinary test that shakes its own seeds.
+option(MHA_FUZZ "Build fuzz_safetensors for libFuzzer (clang only)" OFF)
+add_executable(fuzz_safetensors fuzz_safetensors.c)
+if(MHA_FUZZ)
+  set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/safetensors.c
+    ${PROJECT_SOURCE_DIR}/nn/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/json.c)
+  target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(fuzz_safetensors PRIVATE MHA_FUZZ)
+  target_compile_options(fuzz_safetensors PRIVATE ${sanitizers} -g)
+  target_link_options(fuzz_safetensors PRIVATE ${sanitizers})
+  target_link_libraries(fuzz_safetensors PRIVATE mha_flags)
+else()
+  target_link_libraries(fuzz_safetensors PRIVATE mha_nn mha_flags)
+  add_test(NAME fuzz_replay COMMAND fuzz_safetensors)
+endif()
+
+# What runs the command types it as a person would, after the emulator of a cross build.
+if(MHA_COMMAND)
+  string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
+  foreach(name cli conformance)
+    mha_test(${name})
+    target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
+    add_dependencies(test_${name} mha_command)
+  endforeach()
+  # Without MHA_VECTORS in the environment there is nothing to run, which is not a success.
+  set_tests_properties(conformance PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
+endif()

@@ -23,20 +23,20 @@ typedef struct harness_test {
 
 static struct {
     harness_test *first, **last;
-    int failures;       /* of the test that runs now */
+    int failures;        /* of the test that runs now */
     char not_given[200]; /* why the test that runs now could not be run, or "" */
 } harness;
 
 /* Declares a test and puts it at the end of the list before main starts. */
-#define TEST(name)                                                                                                     \
-    static void test_##name(void);                                                                                     \
-    static harness_test entry_##name = {#name, test_##name, NULL};                                                     \
-    __attribute__((constructor)) static void register_##name(void)                                                     \
-    {                                                                                                                  \
-        if (!harness.last) harness.last = &harness.first;                                                              \
-        *harness.last = &entry_##name;                                                                                 \
-        harness.last = &entry_##name.next;                                                                             \
-    }                                                                                                                  \
+#define TEST(name)                                                 \
+    static void test_##name(void);                                 \
+    static harness_test entry_##name = {#name, test_##name, NULL}; \
+    __attribute__((constructor)) static void register_##name(void) \
+    {                                                              \
+        if (!harness.last) harness.last = &harness.first;          \
+        *harness.last = &entry_##name;                             \
+        harness.last = &entry_##name.next;                         \
+    }                                                              \
     static void test_##name(void)
 
 /* Notes a failure and goes on; only the first ten of a test are printed. Returns whether the condition held. */

@@ -1,0 +1,69 @@
+/* For tests of the mha command: runs it in a shell and keeps what it said.
+ *
+ * COMMAND, set by files.cmake, is the command as a shell types it, after the emulator that it needs, if any. */
+#ifndef COMMAND_H
+#define COMMAND_H
+
+#include "harness.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct said {
+    int status;                   /* the exit status; -1 if it did not exit by itself */
+    char out[1 << 16], err[4096]; /* cut if longer */
+} said;
+
+static char command_folder[] = "/tmp/mha-test-XXXXXX"; /* for the test's own files, too */
+
+static inline const char *in_folder(const char *name)
+{
+    static char paths[4][256];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", command_folder, name);
+    return path;
+}
+
+/* Removes the folder at the end, whatever lies in it. */
+static void remove_folder(void)
+{
+    char line[300];
+    snprintf(line, sizeof line, "rm -rf '%s'", command_folder);
+    if (system(line)) fprintf(stderr, "cannot remove %s\n", command_folder);
+}
+
+__attribute__((constructor)) static void make_folder(void)
+{
+    if (!mkdtemp(command_folder)) {
+        perror(command_folder);
+        exit(1);
+    }
+    atexit(remove_folder);
+}
+
+static inline void slurp(const char *path, char *out, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    out[file ? fread(out, 1, room - 1, file) : 0] = 0;
+    if (file) fclose(file);
+}
+
+/* In a build with the address sanitizer, looking for leaks at the end can take seconds, so a run does it on request. */
+#define FIND_LEAKS "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=1\""
+
+/* Runs `settings COMMAND args`, as a shell reads them; settings such as "MHA_ISA=scalar", FIND_LEAKS, or "". */
+static inline const said *command(const char *settings, const char *args)
+{
+    static said result;
+    char line[2000];
+    snprintf(line, sizeof line, "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" %s %s %s >'%s' 2>'%s'", settings,
+             COMMAND, args, in_folder("out"), in_folder("err"));
+    int status = system(line);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    slurp(in_folder("out"), result.out, sizeof result.out);
+    slurp(in_folder("err"), result.err, sizeof result.err);
+    return &result;
+}
+
+#endif

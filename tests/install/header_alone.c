@@ -1,0 +1,12 @@
+/* The header alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
+#include <mha.h>
+
+int main(void)
+{
+    mha_context_options context = MHA_CONTEXT_DEFAULTS;
+    mha_attention_options attention = MHA_ATTENTION_DEFAULTS;
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
+    mha_tensor tensor = MHA_NO_TENSOR;
+    return context.threads + attention.causal + extras.lse.rank + rotary.interleaved + tensor.rank;
+}

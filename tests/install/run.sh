@@ -1,0 +1,134 @@
+#!/bin/sh
+# Installs a build tree into a temporary prefix and tests what is there: the libraries themselves, programs built by
+# pkg-config and by find_package, and the programs of README.md and mha.h.
+#
+#     run.sh SOURCE BUILD      with CC, CXX, CMAKE and VERSION from the environment
+set -u
+source=$1 build=$2
+here=$source/tests/install
+: "${CC:=cc}" "${CXX:=c++}" "${CMAKE:=cmake}" "${VERSION:?}"
+strict='-Wall -Wextra -Wpedantic -Werror -Wmissing-field-initializers'
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+prefix=$work/prefix
+passed=0 failed=0 skipped=0
+
+# check NAME COMMAND...: one test; what the command prints is shown only if it fails.
+check() {
+    name=$1
+    shift
+    if "$@" >log 2>&1; then
+        passed=$((passed + 1))
+        echo "  ok    $name"
+    else
+        failed=$((failed + 1))
+        sed 's/^/    /' log
+        echo "FAILED  $name"
+    fi
+}
+
+# with PROGRAMS NAME COMMAND...: the same on a machine that has the programs; one that lacks one of them says so.
+with() {
+    for program in $1; do
+        if ! command -v "$program" >/dev/null; then
+            skipped=$((skipped + 1))
+            echo "  -     $2: no $program here"
+            return
+        fi
+    done
+    shift
+    check "$@"
+}
+
+install_tree() { "$CMAKE" --install "$build" --prefix "$prefix"; }
+
+soname_is_versioned() {
+    readelf -d "$lib" | grep -F "soname: [libmha.so.${VERSION%.*}]" && [ -L "$libdir/libmha.so" ]
+}
+
+exports_only_mha() {
+    nm -D --defined-only "$lib" | awk '{ print $3 } $3 !~ /^mha_/ { bad = 1 } END { exit bad || NR == 0 }'
+}
+
+# Every name that the header declares is in the library, and the library has no public name beyond the header.
+exports_what_the_header_declares() {
+    grep -o '^MHA_API [^(]*(' "$prefix/include/mha.h" | grep -o 'mha_[a-z0-9_]*($' | tr -d '(' | sort >declared
+    nm -D --defined-only "$lib" | awk '{ print $3 }' | sort | diff declared -
+}
+
+# By the libraries it names, and by the version that each undefined symbol asks of one of them.
+needs_only_libc_libm_openmp() {
+    readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >needed
+    ! grep -vE '^(lib(c|m|gomp|omp|pthread)\.so|ld-linux)' needed &&
+        ! nm -D --undefined-only "$lib" | grep -vE '^ *w |@(GLIBC|GOMP|OMP|VERSION)'
+}
+
+is_under_1_mb() {
+    strip -o stripped.so "$lib" && size=$(wc -c <stripped.so) && echo "$size bytes" && [ "$size" -lt 1000000 ]
+}
+
+# shellcheck disable=SC2086 # $strict is a list of words
+header_compiles_alone() { "$@" $strict -I"$prefix/include" -fsyntax-only "$here/header_alone.c"; }
+
+pkg() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" mha; }
+pkg_config_knows_the_version() { [ "$(pkg --modversion)" = "$VERSION" ]; }
+
+# by_pkg_config COMPILER FILE [--static]
+# shellcheck disable=SC2046 # pkg-config prints a list of words
+by_pkg_config() {
+    "$1" "$2" -o user $(pkg ${3+"$3"} --cflags --libs) && LD_LIBRARY_PATH=$libdir ./user
+}
+
+# by_find_package FOLDER KINDS: the project beside this file, with the kinds of library that it asks for.
+by_find_package() {
+    "$CMAKE" -S "$here" -B "$1" -DKINDS="$2" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" && "$CMAKE" --build "$1" || return 1
+    for program in "$1"/c_* "$1"/cpp_*; do "./$program" || return 1; done
+}
+
+# A tree that was moved and lost its shared library: mha.pc and the CMake package must both lead to the static one.
+moved_tree() {
+    mv "$prefix" "$work/elsewhere" && prefix=$work/elsewhere &&
+        libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/cmake/mha/mha-shared*
+}
+
+# The program of a document: the first ```c block of README.md, the indented program at the top of mha.h.
+readme_program() { awk '/^```c$/ { on = 1; next } /^```/ && on { exit } on' "$source/README.md"; }
+header_program() { sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha.h"; }
+
+document_program() {
+    "$1" >program.c
+    # shellcheck disable=SC2086
+    "$CC" -std=c11 $strict -I"$prefix/include" program.c -o program -L"$libdir" -lmha -lm &&
+        LD_LIBRARY_PATH=$libdir ./program >printed && cat printed && [ -s printed ]
+}
+
+check installs install_tree
+lib=$(find "$prefix" -name libmha.so)
+libdir=${lib%/*}
+
+check command_runs "$prefix/bin/mha" --version
+check soname_is_versioned soname_is_versioned
+check exports_only_mha exports_only_mha
+check exports_what_the_header_declares exports_what_the_header_declares
+check needs_only_libc_libm_openmp needs_only_libc_libm_openmp
+check shared_library_is_under_1_mb is_under_1_mb
+check header_alone_c11 header_compiles_alone "$CC" -std=c11
+with "$CXX" header_alone_cxx11 header_compiles_alone "$CXX" -x c++ -std=c++11
+check program_of_readme document_program readme_program
+check program_of_header document_program header_program
+with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
+with pkg-config pkg_config_c by_pkg_config "$CC" "$here/user.c"
+with "pkg-config $CXX" pkg_config_cxx by_pkg_config "$CXX" "$here/user.cpp"
+with "$CXX" find_package by_find_package both "shared;static"
+check tree_can_be_moved moved_tree
+with pkg-config pkg_config_static_c by_pkg_config "$CC" "$here/user.c" --static
+with "pkg-config $CXX" pkg_config_static_cxx by_pkg_config "$CXX" "$here/user.cpp" --static
+with "$CXX" find_package_static by_find_package alone static
+
+printf '%d passed, %d failed' "$passed" "$failed"
+[ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped"
+echo
+[ "$failed" -eq 0 ]

@@ -1,0 +1,313 @@
+/* The mha command as a person or a script meets it: help, slips, exit codes, one line an error; info; conformance over
+ * cases that are made here. */
+#include "command.h"
+
+#include <json.h>
+#include <mha.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+static size_t widest_line(const char *text)
+{
+    size_t widest = 0;
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        widest = n > widest ? n : widest;
+        text += n + (text[n] == '\n');
+    }
+    return widest;
+}
+
+static bool one_line(const char *text) { return *text && strchr(text, '\n') == text + strlen(text) - 1; }
+
+/* ---- Help and slips --------------------------------------------------------------------------------------------- */
+
+TEST(help_begins_with_examples)
+{
+    static const char *const asks[] = {"--help",
+                                       "-h",
+                                       "help",
+                                       "info --help",
+                                       "conformance --help",
+                                       "demo --help",
+                                       "info -h",
+                                       "conformance DIR --help"};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        const said *it = command("", asks[i]);
+        const char *usage = strstr(it->out, "Usage: mha");
+        expect(it->status == 0 && !*it->err, "%s: exit %d, %s", asks[i], it->status, it->err);
+        expect(strncmp(it->out, "Examples:\n", 10) == 0 && usage, "%s: no examples before the usage", asks[i]);
+        expect(widest_line(it->out) <= 80, "%s: a line of %zu columns", asks[i], widest_line(it->out));
+    }
+}
+
+TEST(no_command_shows_the_help_and_fails)
+{
+    const said *it = command("", "");
+    expect(it->status == 2 && !*it->out && strstr(it->err, "Usage: mha"), "exit %d: %s", it->status, it->err);
+}
+
+TEST(version_is_that_of_the_library)
+{
+    char want[40];
+    snprintf(want, sizeof want, "mha %s\n", mha_version());
+    const said *it = command("", "--version");
+    expect(it->status == 0 && strcmp(it->out, want) == 0 && !*it->err, "exit %d: %s", it->status, it->out);
+}
+
+TEST(wrong_use_is_one_line_that_helps)
+{
+    static const struct {
+        const char *args, *says;
+    } wrong[] = {
+        {"inof", "mha: unknown command 'inof'; did you mean 'info'?\n"},
+        {"conformence", "mha: unknown command 'conformence'; did you mean 'conformance'?\n"},
+        {"deom", "mha: unknown command 'deom'; did you mean 'demo'?\n"},
+        {"Info", "mha: unknown command 'Info'; did you mean 'info'?\n"},
+        {"frobnicate", "mha: unknown command 'frobnicate'; 'mha --help' lists them\n"},
+        {"x", "mha: unknown command 'x'; 'mha --help' lists them\n"},
+        {"''", "mha: unknown command ''; 'mha --help' lists them\n"},
+        {"--verison", "mha: unknown option '--verison'; did you mean '--version'?\n"},
+        {"--hepl", "mha: unknown option '--hepl'; did you mean '--help'?\n"},
+        {"info --jsno", "mha: info: unknown option '--jsno'; did you mean '--json'?\n"},
+        {"info --zzzzzzz", "mha: info: unknown option '--zzzzzzz'; 'mha info --help' lists them\n"},
+        {"info --json extra", "mha: info: 'extra' is one argument too many; 'mha info --help' tells more\n"},
+        {"conformance", "mha: conformance: which folder? 'mha conformance DIR'\n"},
+        {"conformance --hlep", "mha: conformance: unknown option '--hlep'; did you mean '--help'?\n"},
+        {"conformance a b", "mha: conformance: one folder, not both 'a' and 'b'\n"},
+        {"conformance /no/such/folder",
+         "mha: conformance: cannot open the folder '/no/such/folder': No such file or directory\n"},
+        {"conformance /dev/null", "mha: conformance: cannot open the folder '/dev/null': Not a directory\n"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const said *it = command("", wrong[i].args);
+        expect(it->status == 2 && !*it->out && strcmp(it->err, wrong[i].says) == 0, "%s: exit %d, %s", wrong[i].args,
+               it->status, it->err);
+    }
+}
+
+TEST(a_full_disk_is_an_error)
+{
+    static const char *const speaks[] = {"--help", "--version", "info", "info --json", "conformance --help"};
+    struct stat about;
+    if (stat("/dev/full", &about)) {
+        not_given("this system has no /dev/full");
+        return;
+    }
+    for (size_t i = 0; i < sizeof speaks / sizeof *speaks; i++) {
+        char args[100];
+        snprintf(args, sizeof args, "%s >/dev/full 2>'%s' #", speaks[i], in_folder("err"));
+        const said *it = command("", args);
+        expect(it->status == 1 && strstr(it->err, "cannot write to standard output") && one_line(it->err),
+               "%s: exit %d, %s", speaks[i], it->status, it->err);
+    }
+}
+
+/* ---- info ------------------------------------------------------------------------------------------------------- */
+
+TEST(info_fits_the_screen_and_names_the_machine)
+{
+    const said *it = command("", "info");
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    expect(strncmp(it->out, "mha ", 4) == 0 && strstr(it->out, mha_version()), "no version: %.40s", it->out);
+    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
+    expect(!strchr(it->out, '\x1b'), "colours although it is no terminal");
+    static const char *const words[] = {"architecture", "processor", "threads", "is the best one available"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) expect(strstr(it->out, words[i]), "no %s", words[i]);
+    for (int i = 0; i < mha_isa_count(); i++)
+        expect(strstr(it->out, mha_isa_get(i).name), "%s is missing", mha_isa_get(i).name);
+}
+
+/* The text of a key of the object, without quotes; "" if there is none. Our own strict reader, so the whole is
+ * checked. */
+static const char *json_field(const char *text, const char *wanted)
+{
+    static char value[1 << 16], key[1 << 16];
+    json j = json_open(text, strlen(text));
+    value[0] = 0;
+    json_enter(&j, '{');
+    while (json_more(&j, '}')) {
+        json_key(&j, key, NULL);
+        bool quoted = json_peek(&j) == '"', hit = strcmp(key, wanted) == 0;
+        size_t start = j.at;
+        if (quoted) json_string(&j, hit ? value : NULL, NULL);
+        else if (json_skip(&j) && hit) snprintf(value, sizeof value, "%.*s", (int)(j.at - start), text + start);
+    }
+    expect(json_end(&j), "not JSON: %s", j.why);
+    return value;
+}
+
+TEST(info_json_is_valid_and_true)
+{
+    const said *it = command("", "info --json");
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    static const char *const keys[] = {"version", "architecture", "processor",  "cores",
+                                       "threads", "isa",          "isa_reason", "isas"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) expect(*json_field(it->out, keys[i]), "no key %s", keys[i]);
+    expect(strcmp(json_field(it->out, "version"), mha_version()) == 0, "version %s", json_field(it->out, "version"));
+    expect(strcmp(json_field(it->out, "isa_reason"), "best") == 0, "reason %s", json_field(it->out, "isa_reason"));
+    expect(atoi(json_field(it->out, "cores")) > 0, "cores %s", json_field(it->out, "cores")); // NOLINT(cert-err34-c)
+
+    mha_context *ctx = NULL;
+    if (!expect(mha_context_create(&ctx, NULL) == MHA_OK, "no context")) return;
+    expect(strcmp(json_field(it->out, "isa"), mha_context_isa(ctx)) == 0, "isa %s", json_field(it->out, "isa"));
+    mha_context_free(ctx);
+}
+
+TEST(a_forced_instruction_set_is_used_or_refused)
+{
+    for (int i = 0; i < mha_isa_count(); i++) {
+        mha_isa isa = mha_isa_get(i);
+        char settings[64];
+        snprintf(settings, sizeof settings, "MHA_ISA=%s", isa.name);
+        const said *it = command(settings, "info --json");
+        if (!isa.available) {
+            expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, isa.name), "%s: exit %d, %s",
+                   isa.name, it->status, it->err);
+            continue;
+        }
+        expect(it->status == 0 && strcmp(json_field(it->out, "isa"), isa.name) == 0 &&
+                   strcmp(json_field(it->out, "isa_reason"), "MHA_ISA") == 0,
+               "%s: exit %d, %s", isa.name, it->status, it->out);
+    }
+    static const char *const asks[] = {"info", "info --json", "conformance ."};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        const said *it = command("MHA_ISA=abacus", asks[i]);
+        expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "abacus") &&
+                   strstr(it->err, "scalar"),
+               "%s: exit %d, %s", asks[i], it->status, it->err);
+    }
+}
+
+/* ---- conformance ------------------------------------------------------------------------------------------------ */
+
+/* A case of one head with two queries and keys: Q is zero, so every key weighs the same and Y is the mean of V. */
+typedef struct tiny_case {
+    const char *op, *opset, *inputs, *outputs, *attributes; /* attributes: as JSON after a comma, or "" */
+    const char *q_shape;                                    /* of Q, K, V and Y */
+    float y[4];
+    size_t cut; /* bytes missing at the end */
+} tiny_case;
+
+static const tiny_case good = {"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, 3}, 0};
+
+static void write_case(const char *name, tiny_case c)
+{
+    static const float data[12] = {0, 0, 0, 0, 1, -1, 2, 5, 1, 2, 3, 4}; /* Q, K, V */
+    char header[1200];
+    int n = snprintf(header, sizeof header,
+                     "{\"__metadata__\":{\"op\":\"%s\",\"opset\":\"%s\",\"inputs\":\"%s\",\"outputs\":\"%s\"%s},"
+                     "\"in:Q\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,16]},"
+                     "\"in:K\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[16,32]},"
+                     "\"in:V\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[32,48]},"
+                     "\"out:Y\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[48,64]}}",
+                     c.op, c.opset, c.inputs, c.outputs, c.attributes, c.q_shape, c.q_shape, c.q_shape, c.q_shape);
+    unsigned char file[2000] = {0};
+    size_t size = 8 + (size_t)n;
+    file[0] = (unsigned char)n;
+    file[1] = (unsigned char)(n >> 8);
+    memcpy(file + 8, header, (size_t)n);
+    memcpy(file + size, data, sizeof data);
+    memcpy(file + size + sizeof data, c.y, sizeof c.y);
+    size += sizeof data + sizeof c.y;
+    FILE *out = fopen(in_folder(name), "wb");
+    if (!expect(out, "cannot write %s", name)) return;
+    fwrite(file, 1, size - c.cut, out);
+    fclose(out);
+}
+
+static const said *conformance(void)
+{
+    char args[100];
+    snprintf(args, sizeof args, "conformance '%s'", command_folder);
+    return command(FIND_LEAKS, args);
+}
+
+TEST(a_folder_without_cases_is_wrong_use)
+{
+    const said *it = conformance();
+    expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "has no safetensors file"),
+           "exit %d: %s", it->status, it->err);
+}
+
+TEST(good_cases_pass_in_order)
+{
+    tiny_case three = good, causal = good;
+    three.q_shape = "1,2,2";
+    three.attributes = ",\"attr:q_num_heads\":\"1\",\"attr:kv_num_heads\":\"1\"";
+    causal.attributes = ",\"attr:is_causal\":\"1\",\"attr:scale\":\"0.5\",\"attr:softmax_precision\":\"1\"";
+    memcpy(causal.y, (float[]){1, 2, 2, 3}, sizeof causal.y);
+    write_case("b.safetensors", three);
+    write_case("a.safetensors", good);
+    write_case("c.safetensors", causal);
+    const said *it = conformance();
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    expect(strcmp(it->out, "  ok    0.0e+00 a\n  ok    0.0e+00 b\n  ok    0.0e+00 c\n3 passed, 0 failed\n") == 0, "%s",
+           it->out);
+    unlink(in_folder("b.safetensors"));
+    unlink(in_folder("c.safetensors"));
+}
+
+/* Beside a good case that still passes, each one with a flaw fails with its reason on the line under its name. */
+TEST(bad_cases_fail_with_a_reason)
+{
+    static const struct {
+        tiny_case c;
+        const char *says;
+    } bad[] = {
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2.5f, 3}, 0}, "Y[0,0,1,0] is 2, but 2.5 is expected"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, NAN}, 0}, "Y[0,0,1,1] is 3, but nan is expected"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, 3.0001f}, 0}, "Y[0,0,1,1] is 3"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {0}, 1}, "tensor \"out:Y\" ends at byte 64 of the data"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,3", {0}, 0}, "says 16 bytes, but float32 (1,1,2,3) needs 24"},
+        {{"Attention", "22", "Q,K,V", "Y", "", "1,1,2,2", {0}, 0}, "the opset is \"22\""},
+        {{"Softmax", "23", "Q,K,V", "Y", "", "1,1,2,2", {0}, 0}, "the operator \"Softmax\" is not known"},
+        {{"Attention", "23", "Q,K", "Y", "", "1,1,2,2", {0}, 0}, "the input V is missing"},
+        {{"Attention", "23", "Q,K,V,attn_mask", "Y", "", "1,1,2,2", {0}, 0}, "tensor \"in:attn_mask\" is missing"},
+        {{"Attention", "23", "Q,V,K", "Y", "", "1,1,2,2", {0}, 0}, "inputs: place 1 should be K or empty"},
+        {{"Attention", "23", "Q,K,V,,,,,,,", "Y", "", "1,1,2,2", {0}, 0}, "inputs: only 7 are known"},
+        {{"Attention", "23", "Q,K,V", "", "", "1,1,2,2", {0}, 0}, "the output Y is missing"},
+        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:is_casual\":\"1\"", "1,1,2,2", {0}, 0},
+         "\"is_casual\" is not known"},
+        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:is_causal\":\"yes\"", "1,1,2,2", {0}, 0}, "is_causal is \"yes\""},
+        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:scale\":\"nan\"", "1,1,2,2", {0}, 0}, "scale is \"nan\""},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,2,2", {0}, 0}, "no attribute says how many heads"},
+        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:q_num_heads\":\"3\"", "1,2,2", {0}, 0}, "3 heads do not divide"},
+        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:q_num_heads\":\"2\"", "1,1,2,2", {0}, 0},
+         "the attribute says 2 heads"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "4", {0}, 0}, "3 or 4 axes"},
+        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,1,2,2", {0}, 0}, "3 or 4 axes"},
+    };
+    enum { BAD = sizeof bad / sizeof *bad };
+    char name[40], count[40];
+    write_case("a.safetensors", good);
+    for (int i = 0; i < BAD; i++) {
+        snprintf(name, sizeof name, "b%02d.safetensors", i);
+        write_case(name, bad[i].c);
+    }
+    const said *it = conformance();
+    snprintf(count, sizeof count, "\n1 passed, %d failed\n", BAD);
+    expect(it->status == 1 && !*it->err, "exit %d, %s", it->status, it->err);
+    expect(strncmp(it->out, "  ok    0.0e+00 a\nFAILED  ", 26) == 0 && strstr(it->out, count), "%s", it->out);
+    for (int i = 0; i < BAD; i++) {
+        snprintf(name, sizeof name, " b%02d\n        ", i);
+        const char *line = strstr(it->out, name);
+        if (!expect(line, "case %d is missing", i)) continue;
+        line += strlen(name);
+        const char *reason = strstr(line, bad[i].says);
+        expect(reason && reason < strchr(line, '\n'), "'%s' is not in: %.200s", bad[i].says, line);
+        snprintf(name, sizeof name, "b%02d.safetensors", i);
+        unlink(in_folder(name));
+    }
+    unlink(in_folder("a.safetensors"));
+}
+
+TEST(a_case_that_cannot_be_opened_fails)
+{
+    if (!expect(mkdir(in_folder("folder.safetensors"), 0700) == 0, "no folder")) return;
+    const said *it = conformance();
+    expect(it->status == 1 &&
+               strstr(it->out, "FAILED     -    folder\n        folder.safetensors: not a regular file\n"),
+           "exit %d: %s", it->status, it->out);
+    rmdir(in_folder("folder.safetensors"));
+}
