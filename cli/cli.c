@@ -74,7 +74,7 @@ const char *cli_closest(const char *word, const char *const *candidates)
     if (length > WORD_MAX) return NULL;
     for (; *candidates; candidates++) {
         int far = strlen(*candidates) > WORD_MAX ? WORD_MAX : distance(word, *candidates);
-        if (far >= nearest || far >= (int)length) continue;
+        if (far >= nearest) continue;
         nearest = far;
         best = *candidates;
     }

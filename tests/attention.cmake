@@ -10,9 +10,9 @@ else()
   target_compile_definitions(mha_cases PUBLIC TEST_OPENMP=0)
 endif()
 
-foreach(name oracle context tensor rotary rotary_errors memory attention_random attention_pairs attention_sizes attention_properties attention_hidden
-        attention_huge
-        attention_bits attention_batches attention_errors attention_overlap)
+foreach(name oracle context tensor memory rotary rotary_errors attention_random attention_pairs attention_sizes
+    attention_properties attention_hidden attention_huge attention_bits attention_batches attention_errors
+    attention_overlap)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()
