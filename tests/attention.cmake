@@ -10,7 +10,7 @@ else()
   target_compile_definitions(mha_cases PUBLIC TEST_OPENMP=0)
 endif()
 
-foreach(name oracle context tensor memory rotary rotary_errors attention_random attention_pairs attention_sizes
+foreach(name oracle context tensor memory explain rotary rotary_errors attention_random attention_pairs attention_sizes
     attention_properties attention_hidden attention_huge attention_bits attention_batches attention_errors
     attention_overlap)
   mha_test(${name})

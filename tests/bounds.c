@@ -33,23 +33,21 @@ typedef struct row {
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
-/* The sums of absolute terms are what the oracle says about |q|, |k| and |scale|. A query below the normal range has
- * fewer bits once it is scaled: that is an error relative to FLT_MIN. */
+/* sums (B,H,Tq,Tk) of |scale q_d k_d|. A query below the normal range has fewer bits once it is scaled: that is an error
+ * relative to FLT_MIN. */
 static double *absolute_sums(const problem *p)
 {
     const attention_case *c = &p->c;
-    int64_t queries = c->B * c->H * c->Tq * c->D, keys = c->B * c->G * c->Tk * c->D;
-    double *q = array(queries, sizeof *q), *k = array(keys, sizeof *k);
-    double *sums = array(c->B * c->H * c->Tq * c->Tk, sizeof *sums);
+    double *sums = array(c->B * c->H * c->Tq * c->Tk, sizeof *sums), *next = sums;
     double scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
-    for (int64_t n = 0; n < queries; n++) q[n] = fabs(p->ref.q[n]) + (scale > 0 ? (double)FLT_MIN / scale : 0);
-    for (int64_t n = 0; n < keys; n++) k[n] = fabs(p->ref.k[n]);
-    ref_attention a = {.B = c->B, .H = c->H, .G = c->G, .Tq = c->Tq, .Tk = c->Tk, .D = c->D, .q = q, .k = k};
-    a.scale = scale;
-    a.window_left = a.window_right = -1;
-    ref_attention_forward(&a, &(ref_result){.stage = {[REF_SCALED] = sums}});
-    free(q);
-    free(k);
+    for (int64_t b = 0; b < c->B; b++)
+        for (int64_t h = 0; h < c->H; h++)
+            for (int64_t i = 0; i < c->Tq; i++)
+                for (int64_t j = 0; j < c->Tk; j++, next++) {
+                    const double *q = p->ref.q + ((b * c->H + h) * c->Tq + i) * c->D;
+                    const double *k = p->ref.k + ((b * c->G + h / (c->H / c->G)) * c->Tk + j) * c->D;
+                    for (int64_t d = 0; d < c->D; d++) *next += (scale * fabs(q[d]) + (double)FLT_MIN) * fabs(k[d]);
+                }
     return sums;
 }
 
@@ -85,9 +83,10 @@ static void bound_scores(row *r, const double *sums)
 
 /* ---- Softmax ---------------------------------------------------------------------------------------------------- */
 
-/* log of the sum of exp(s + error) less lse: how far lse may move. */
+/* How far lse may move: by the largest error, or, where that is large, log of the sum of exp(s + error) less lse. */
 static double bound_lse(const row *r)
 {
+    if (r->largest_error < 1e-5) return r->largest_error;
     const double *s = r->p->want.stage[REF_MASKED] + r->at;
     double largest = r->sink + r->sink_error, sum = 0;
     for (int64_t j = 0; j < r->p->c.Tk; j++)

@@ -118,27 +118,18 @@ double float16_to(uint16_t bits)
     return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
 }
 
+static void put_float(void *to, float x) { memcpy(to, &x, sizeof x); }
+static void put_half(void *to, uint16_t bits) { memcpy(to, &bits, sizeof bits); }
+static void put_byte(void *to, uint8_t byte) { memcpy(to, &byte, sizeof byte); }
+static void put_int(void *to, int64_t x) { memcpy(to, &x, sizeof x); }
+
 void element_set(void *memory, mha_type type, double value)
 {
-    float narrow = (float)value;
-    uint16_t half = type == MHA_BFLOAT16 ? bfloat16_from(value) : float16_from(value);
-    uint8_t byte = type == MHA_BOOL ? (uint8_t)value : 0; /* every byte but zero is true: 2 and 255 too */
-    int64_t whole = type == MHA_INT64 ? (int64_t)value : 0;
-    switch (type) {
-    case MHA_FLOAT32:
-        memcpy(memory, &narrow, sizeof narrow);
-        break;
-    case MHA_BFLOAT16:
-    case MHA_FLOAT16:
-        memcpy(memory, &half, sizeof half);
-        break;
-    case MHA_BOOL:
-        memcpy(memory, &byte, sizeof byte);
-        break;
-    case MHA_INT64:
-        memcpy(memory, &whole, sizeof whole);
-        break;
-    }
+    if (type == MHA_FLOAT32) put_float(memory, (float)value);
+    if (type == MHA_BFLOAT16) put_half(memory, bfloat16_from(value));
+    if (type == MHA_FLOAT16) put_half(memory, float16_from(value));
+    if (type == MHA_BOOL) put_byte(memory, (uint8_t)value); /* every byte but zero is true: 2 and 255 too */
+    if (type == MHA_INT64) put_int(memory, (int64_t)value);
 }
 
 double element_get(const void *memory, mha_type type)

@@ -141,7 +141,7 @@ TEST(every_pair_of_options_on_a_small_shape) { run_pairs(case_plain(2, 4, 4, 5, 
 
 TEST(every_pair_of_options_on_several_tiles)
 {
-    attention_case c = case_plain(2, 2, 2, 45, 150, 9, 6);
+    attention_case c = case_plain(2, 2, 2, 36, 75, 6, 5);
     c.fill = FILL_PAINTED;
     run_pairs(c);
 }
