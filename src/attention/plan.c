@@ -7,7 +7,7 @@
 #include "attention/plan.h"
 #include "attention/tile.h"
 
-enum { PIECE_ROWS = 256, PIECE_FLOATS = 64 * 1024, TILE_KEYS = 64, BLOCKS = 4, PIECES_PER_TASK = 4 };
+enum { PIECE_ROWS = 256, PIECE_FLOATS = 64 * 1024, PIECES_PER_TASK = 4 };
 
 static int64_t ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -24,17 +24,15 @@ static int64_t count_pieces(const mha_problem *p, int64_t rows)
 /* Cuts the longest sequence into as few equal pieces as fit L2, then into more while threads would go without. */
 static void choose_rows(mha_plan *plan, const mha_problem *p)
 {
-    int64_t unit = p->kernels->block_rows, longest = p->share * p->Tq;
+    int64_t lanes = p->kernels->lanes, longest = p->share * p->Tq;
     if (longest < 1) longest = 1;
-    plan->block = smaller(BLOCKS * unit, ceiling(longest, unit) * unit);
-    int64_t most = smaller(PIECE_ROWS, PIECE_FLOATS / (plan->Dp + plan->Ep));
-    if (most < plan->block) most = plan->block;
+    int64_t most = smaller(PIECE_ROWS, PIECE_FLOATS / (p->D + p->E) / MHA_BLOCK * MHA_BLOCK);
+    if (most < MHA_BLOCK) most = MHA_BLOCK;
     for (int64_t cuts = ceiling(longest, most);; cuts *= 2) {
-        plan->rows = ceiling(ceiling(longest, cuts), unit) * unit;
+        plan->rows = ceiling(ceiling(longest, cuts), lanes) * lanes;
         plan->pieces = count_pieces(p, plan->rows);
-        if (plan->rows <= plan->block || plan->pieces * p->G >= PIECES_PER_TASK * (int64_t)p->ctx->threads) break;
+        if (plan->rows <= MHA_BLOCK || plan->pieces * p->G >= PIECES_PER_TASK * (int64_t)p->ctx->threads) break;
     }
-    if (plan->block > plan->rows) plan->block = plan->rows;
 }
 
 /* Bytes of the parts that tasks share: the order list, and two numbers a row when maps follow. */
@@ -52,9 +50,9 @@ static bool size_shared(mha_plan *plan, const mha_problem *p)
 bool mha_plan_make(mha_plan *plan, const mha_problem *p)
 {
     if (p->D > INT32_MAX / MHA_PAD || p->E > INT32_MAX / MHA_PAD) return false;
-    *plan = (mha_plan){.keys = TILE_KEYS,
-                       .Dp = mha_padded(p->D),
-                       .Ep = mha_padded(p->E),
+    int64_t wide = p->D > p->E ? p->D : p->E;
+    *plan = (mha_plan){.Em = (p->E + 3) & ~INT64_C(3),
+                       .staged = MHA_KEYS * (wide > MHA_BLOCK ? mha_padded(wide) : MHA_BLOCK),
                        .maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)};
     if (p->share > INT64_MAX / 64 / (p->Tq + 1)) return false;
     choose_rows(plan, p);

@@ -13,9 +13,8 @@ typedef struct mha_piece {
 
 typedef struct mha_plan {
     int64_t rows;   /* of a piece, at most */
-    int64_t block;  /* rows that go through scores, softmax and values together */
-    int64_t keys;   /* of a tile: a constant, so that the bits of a row do not depend on how work is cut up */
-    int64_t Dp, Ep; /* D and E padded to MHA_PAD */
+    int64_t Em;     /* E rounded up to 4 */
+    int64_t staged; /* floats of the staging area: a tile of keys, a block of queries, biases or results */
     int64_t pieces; /* of the order list; each stands for G pieces of work */
     int tasks;
     bool maps;              /* weights or scores are asked for */
