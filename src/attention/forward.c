@@ -1,19 +1,9 @@
-/* Attention forward, fused: no Tq x Tk buffer.
+/* Attention forward: pieces of work, their results, and the call itself.
  *
- *     for each tile of keys:                                   max, total, sums start at -inf, 0, 0
- *         S = scale K Q^T, softcap, bias, mask                 a block of rows at a time, in L1
- *         max' = max(max, rows of S),  P = exp(S - max')
- *         fade = exp(max - max'),  total = fade total + P 1
- *         sums = fade sums + dropout(P) V
- *     out = sums / total
- *
- * Every piece of work owns its rows of `out`, so threads never meet and results do not depend on their number. Tiles
- * start at multiples of their size, and products run over keys in order, so the bits of a row do not depend on the rows
- * beside it either: keys that a row does not see add exact zeros.
- *
- * That last sentence fails when a hidden value is infinite or NaN, for 0 * inf is NaN. Testing every V in advance would
- * cost everyone, so the result is tested instead: a piece with a row that is not finite is done again with the unseen
- * values of each row wiped out (same bits for all else), and rows that are still not finite go the careful way. */
+ * Every piece owns its rows of `out`, so threads never meet and results do not depend on their number. A sequence with
+ * few rows and many keys is cut along its keys: pieces leave partial results, and a second round merges those of each
+ * row in the order of the keys. */
+#include "attention/attend.h"
 #include "attention/careful.h"
 #include "attention/forward.h"
 #include <stdio.h>
@@ -24,87 +14,8 @@ typedef struct job {
     const mha_plan *plan;
     mha_shared shared;
     mha_queue queue;
+    bool merging; /* the second round */
 } job;
-
-/* sums = fade sums + V^T P for row r alone, with a V in which the keys that it gave no weight are zero. The whole vector
- * that its lane is in goes along; only that lane is kept. */
-static void add_clean_values(mha_tile *t, int64_t r, int64_t count)
-{
-    int64_t Em = t->plan->Em, lanes = t->problem->kernels->lanes, lane = r % MHA_BLOCK, base = lane / lanes * lanes;
-    float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
-    const float *p = t->scores + base;
-    for (int64_t j = 0; j < count; j++) {
-        float *to = t->clean + j * Em;
-        if (p[j * MHA_BLOCK + lane - base] != 0.0f)
-            memcpy(to, t->values + j * t->value_stride, (size_t)Em * sizeof *to);
-        else memset(to, 0, (size_t)Em * sizeof *to);
-    }
-    for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
-    t->problem->kernels->product(copy, lanes, t->fade + r - lane + base, t->clean, Em, p, MHA_BLOCK, Em, lanes, count);
-    for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
-}
-
-/* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
- * as its maximum sends it the careful way. */
-static void give_up_broken(mha_tile *t, int64_t r, int64_t count)
-{
-    for (int64_t j = 0; j < count; j++)
-        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
-                                                                 mha_tile_query(t, r + i), t->key + j))
-                t->max[r + i] = NAN;
-}
-
-/* The block that starts at row r against the loaded tile. */
-static void attend_block(mha_tile *t, int64_t r, bool clean)
-{
-    const mha_problem *p = t->problem;
-    int64_t low = INT64_MAX, high = 0, height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r);
-    for (int64_t i = r; i < r + height; i++) {
-        if (t->ranges[i].low < low) low = t->ranges[i].low;
-        if (t->ranges[i].high > high) high = t->ranges[i].high;
-    }
-    if (high <= t->key || low >= t->key + t->count) return;
-    int64_t count = high - t->key < t->count ? high - t->key : t->count;
-    mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
-    if (t->suspect) give_up_broken(t, r, count);
-    p->kernels->softmax(t->scores, MHA_BLOCK, count, lanes, t->max + r, t->total + r, t->fade + r);
-    mha_tile_drop(t, r, count);
-    if (!clean)
-        p->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
-                            MHA_BLOCK, t->plan->Em, lanes, count);
-    for (int64_t i = 0; clean && i < height; i++) add_clean_values(t, r + i, count);
-}
-
-static void attend(mha_tile *t, bool clean)
-{
-    int64_t lanes = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
-    for (int64_t r = 0; r < lanes; r++) {
-        t->max[r] = -INFINITY;
-        t->total[r] = 0.0f;
-    }
-    memset(t->sums, 0, (size_t)(lanes * t->plan->Em) * sizeof(float));
-    for (int64_t key = t->seen.low / MHA_KEYS * MHA_KEYS; key < t->seen.high; key += MHA_KEYS) {
-        mha_tile_keys(t, key, t->seen.high - key < MHA_KEYS ? t->seen.high - key : MHA_KEYS);
-        mha_tile_values(t);
-        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) attend_block(t, r, clean);
-    }
-}
-
-/* Whether the softmax of a row is sound. */
-static bool has_softmax(const mha_tile *t, int64_t r) { return isfinite(t->max[r]) && isfinite(t->total[r]); }
-
-/* Whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
-static bool needs_cleaning(const mha_tile *t)
-{
-    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
-        float unsound[MHA_BLOCK];
-        t->problem->kernels->unsound(unsound, mha_tile_sums(t, r), MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
-        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (has_softmax(t, r + i) && unsound[i] != 0.0f) return true;
-    }
-    return false;
-}
 
 /* What a finished row leaves behind. */
 typedef struct outcome {
@@ -141,20 +52,15 @@ static outcome finish_careful(mha_tile *t, int64_t r, float *row)
     return (outcome){NAN, NAN, soft.max + log(soft.sum)};
 }
 
-/* The block that starts at row r: its columns become rows, then results. A row of `out` is written after the last look
- * at the same row of q, which may be the same memory. */
-static void finish_block(mha_tile *t, const mha_shared *shared, int64_t r)
+/* Rows [r, r + height) of the piece: weighted values (height,E) become results, and are written. A row of `out` is
+ * written after the last look at the same row of q, which may be the same memory. */
+static void finish(mha_tile *t, const mha_shared *shared, int64_t r, float *rows, const bool *sound)
 {
     const mha_problem *p = t->problem;
-    int64_t height = mha_tile_height(t, r);
-    float unsound[MHA_BLOCK], *rows = t->staged, *sums = mha_tile_sums(t, r);
-    p->kernels->unsound(unsound, sums, MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
-    p->kernels->transpose(rows, p->E, sums, MHA_BLOCK, p->E, height);
-    for (int64_t n = 0; n < height; n++) {
+    for (int64_t n = 0; n < mha_tile_height(t, r); n++) {
         int64_t h = mha_tile_head(t, r + n), i = mha_tile_query(t, r + n), at = t->sequence.query_row + i;
         float *row = rows + n * p->E;
-        bool sound = has_softmax(t, r + n) && unsound[n] == 0.0f;
-        outcome end = sound ? finish_sound(t, r + n, row) : finish_careful(t, r + n, row);
+        outcome end = sound[n] ? finish_sound(t, r + n, row) : finish_careful(t, r + n, row);
         if (p->extras.lse.rank) *(float *)mha_at(p->extras.lse, t->sequence.query_batch, h, at, 0) = (float)end.lse;
         if (shared->max) {
             shared->max[mha_row_index(p, &t->sequence, h, i)] = end.max;
@@ -165,6 +71,73 @@ static void finish_block(mha_tile *t, const mha_shared *shared, int64_t r)
     }
 }
 
+/* Where chunk c of row r of a piece, for key/value head g, leaves its partial result. */
+static float *partial_at(const job *j, const mha_piece *work, const mha_sequence *s, int64_t c, int64_t g, int64_t r)
+{
+    int64_t rows = j->problem->share * s->queries, row = (c * j->problem->G + g) * rows + work->first + r;
+    return j->shared.partials + (work->partial + row) * (j->plan->Ep + 2);
+}
+
+/* Rows that are not sound leave a NaN as their maximum. */
+static void leave_partials(const job *j, mha_tile *t, const mha_piece *work, int64_t g, const float *rows,
+                           const bool *sound)
+{
+    int64_t E = j->problem->E, keys = mha_chunks_get(&t->sequence).keys;
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *to = partial_at(j, work, &t->sequence, work->low / keys, g, r);
+        to[0] = sound[r] || t->max[r] == -INFINITY ? t->max[r] : NAN;
+        to[1] = t->total[r];
+        memcpy(to + 2, rows + r * E, (size_t)E * sizeof *to);
+        memset(to + 2 + E, 0, (size_t)(j->plan->Ep - E) * sizeof *to);
+    }
+}
+
+/* Row r (E) from its partial results, folded as one piece of work would have; returns whether it is sound. The first
+ * that saw anything is taken as it is. */
+static bool merge_row(const job *j, mha_tile *t, const mha_piece *work, int64_t g, int64_t r, float *row)
+{
+    const mha_kernels *kernels = j->problem->kernels;
+    int64_t Ep = j->plan->Ep, count = mha_chunks_get(&t->sequence).count;
+    float *sums = t->all_sums;
+    bool first = true;
+    memset(sums, 0, (size_t)Ep * sizeof *sums);
+    t->max[r] = -INFINITY;
+    t->total[r] = 0.0f;
+    for (int64_t c = 0; c < count; c++) {
+        const float *from = partial_at(j, work, &t->sequence, c, g, r);
+        if (isnan(from[0])) return false;
+        if (first) {
+            t->max[r] = from[0];
+            t->total[r] = from[1];
+            memcpy(sums, from + 2, (size_t)Ep * sizeof *sums);
+            first = from[0] == -INFINITY;
+        } else {
+            kernels->fold_row(sums, t->max + r, t->total + r, from + 2, from[0], from[1], Ep);
+        }
+    }
+    memcpy(row, sums, (size_t)j->problem->E * sizeof *row);
+    return isfinite(t->max[r]) && isfinite(t->total[r]) && isfinite(kernels->largest(sums, Ep));
+}
+
+static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)
+{
+    bool sound[MHA_BLOCK];
+    mha_tile_load(t);
+    mha_attend(t, work->low, work->high);
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
+        mha_attend_rows(t, r, t->staged, sound);
+        if (work->partial < 0) finish(t, &j->shared, r, t->staged, sound);
+        else leave_partials(j, t, work, g, t->staged, sound);
+    }
+}
+
+static void merge_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)
+{
+    bool sound[MHA_BLOCK];
+    for (int64_t r = 0; r < t->rows; r++) sound[r] = merge_row(j, t, work, g, r, t->staged + r * j->problem->E);
+    finish(t, &j->shared, 0, t->staged, sound);
+}
+
 static void forward_task(void *arg, int task)
 {
     job *j = arg;
@@ -173,12 +146,22 @@ static void forward_task(void *arg, int task)
     mha_tile_layout(&tile, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         const mha_piece *work = &j->shared.order[piece / p->G];
+        int64_t g = piece % p->G;
+        if (j->merging && (work->partial < 0 || work->low > 0)) continue;
         mha_sequence sequence = mha_sequence_get(p, work->b);
-        mha_tile_rows(&tile, &sequence, piece % p->G * p->share, p->share, work->first, work->rows);
-        attend(&tile, false);
-        if (needs_cleaning(&tile)) attend(&tile, true);
-        for (int64_t r = 0; r < tile.rows; r += MHA_BLOCK) finish_block(&tile, &j->shared, r);
+        mha_tile_place(&tile, &sequence, g * p->share, p->share, work->first, work->rows);
+        if (j->merging) merge_piece(j, &tile, work, g);
+        else attend_piece(j, &tile, work, g);
     }
+}
+
+/* All pieces of a round. */
+static void run_round(job *j, bool merging)
+{
+    j->merging = merging;
+    j->queue.count = j->plan->pieces * j->problem->G;
+    atomic_store(&j->queue.next, 0);
+    if (j->queue.count) mha_parallel_run(j->problem->ctx, j->plan->tasks, forward_task, j);
 }
 
 /* Everything a call needs before it may write: checked arguments, a plan, memory. */
@@ -200,8 +183,8 @@ mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const mha_att
     if (!status) status = mha_scratch_reserve(ctx, plan.total_bytes);
     if (status) return status;
     job j = {.problem = &problem, .plan = &plan, .shared = mha_plan_shared(&plan, &problem)};
-    j.queue.count = plan.pieces * problem.G;
-    if (j.queue.count) mha_parallel_run(ctx, plan.tasks, forward_task, &j);
+    run_round(&j, false);
+    if (plan.partials) run_round(&j, true);
     if (plan.maps) mha_maps_write(&problem, &plan, &j.shared);
     return MHA_OK;
 }

@@ -103,7 +103,8 @@ static void write_tile(mha_tile *t, const job *j, const mha_sequence *sequence, 
     t->key = key;
     t->count = count;
     for (int64_t h = 0; h < p->H; h++) {
-        mha_tile_rows(t, sequence, h, 1, first, rows);
+        mha_tile_place(t, sequence, h, 1, first, rows);
+        mha_tile_load(t);
         mha_tile_keys(t, key, count);
         for (int m = 0; m < j->count; m++) add_head(t, j->shared, &j->maps[m], h);
     }

@@ -1,7 +1,7 @@
 /* Loading rows, keys and values into float32 tiles, and scoring them.
  *
- * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not see
- * becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
+ * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not
+ * see becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
 #include "attention/tile.h"
 #include <string.h>
 
@@ -17,13 +17,16 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
         size_t width;
     } parts[] = {{&t->ranges, rows, sizeof(mha_range)},
                  {&t->queries, rows * p->D, sizeof(float)},
-                 {&t->sums, rows * plan->Em, sizeof(float)},
+                 {&t->sums, rows * plan->Ep, sizeof(float)},
                  {&t->max, rows, sizeof(float)},
                  {&t->total, rows, sizeof(float)},
                  {&t->fade, rows, sizeof(float)},
+                 {&t->all_sums, rows * plan->Ep, sizeof(float)},
+                 {&t->all_max, rows, sizeof(float)},
+                 {&t->all_total, rows, sizeof(float)},
                  {&t->keys, p->D * MHA_KEYS, sizeof(float)},
-                 {&t->packed, MHA_KEYS * plan->Em, sizeof(float)},
-                 {&t->clean, MHA_KEYS * plan->Em, sizeof(float)},
+                 {&t->packed, MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
                  {&t->staged, plan->staged, sizeof(float)},
                  {&t->broken, square, sizeof(uint8_t)},
                  {&t->scores, square, sizeof(float)},
@@ -49,46 +52,56 @@ static bool may_be_steep(const mha_tile *t)
     return !(most * far < 1e37);
 }
 
-/* One block of queries, scaled, as columns. */
-static void load_queries(mha_tile *t, int64_t r)
+/* Row r of the queries, scaled. */
+static void load_query(mha_tile *t, float *to, int64_t r)
 {
     const mha_problem *p = t->problem;
-    const mha_sequence *s = &t->sequence;
-    int64_t height = mha_tile_height(t, r), D = p->D;
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r);
+    const void *from = mha_at(p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 0);
+    mha_row_load(p->kernels, to, from, p->q.type, p->q.stride[3], p->D);
+    for (int64_t d = 0; d < p->D; d++) to[d] *= p->options.scale;
+}
+
+/* One block of queries, as columns. */
+static void load_block(mha_tile *t, int64_t r)
+{
+    int64_t height = mha_tile_height(t, r), D = t->problem->D;
     float *to = t->queries + r * D;
-    for (int64_t i = 0; i < height; i++) {
-        float *row = t->staged + i * D;
-        const void *from =
-            mha_at(p->q, s->query_batch, mha_tile_head(t, r + i), s->query_row + mha_tile_query(t, r + i), 0);
-        mha_row_load(p->kernels, row, from, p->q.type, p->q.stride[3], D);
-        for (int64_t d = 0; d < D; d++) row[d] *= p->options.scale;
-    }
-    p->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
+    for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * D, r + i);
+    t->problem->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
     for (int64_t d = 0; height < MHA_BLOCK && d < D; d++)
         memset(to + d * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *to);
 }
 
-void mha_tile_rows(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
-                   int64_t rows)
+void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows)
 {
-    const mha_problem *p = t->problem;
     t->sequence = *sequence;
     t->first_head = first_head;
     t->heads = heads;
     t->first = first;
     t->rows = rows;
+    t->narrow = rows <= MHA_NARROW;
     t->seen = (mha_range){INT64_MAX, 0};
-    for (int64_t r = 0; r < rows; r += MHA_BLOCK) load_queries(t, r);
     for (int64_t r = 0; r < rows; r++) {
-        mha_range range = t->ranges[r] = mha_range_get(p, sequence, mha_tile_query(t, r));
+        mha_range range = t->ranges[r] = mha_range_get(t->problem, sequence, mha_tile_query(t, r));
         if (range.low >= range.high) continue;
         if (range.low < t->seen.low) t->seen.low = range.low;
         if (range.high > t->seen.high) t->seen.high = range.high;
     }
     if (t->seen.high == 0) t->seen.low = 0;
-    int64_t blocks = (rows + MHA_BLOCK - 1) / MHA_BLOCK;
-    t->largest = p->kernels->largest(t->queries, blocks * MHA_BLOCK * p->D);
+}
+
+void mha_tile_load(mha_tile *t)
+{
     t->steep = may_be_steep(t);
+    if (t->narrow) {
+        for (int64_t r = 0; r < t->rows; r++) load_query(t, t->queries + r * t->problem->D, r);
+        return;
+    }
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) load_block(t, r);
+    int64_t blocks = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK;
+    t->largest = t->problem->kernels->largest(t->queries, blocks * MHA_BLOCK * t->problem->D);
 }
 
 /* Whether a sum of products of the loaded rows and keys may overflow float32 somewhere on its way: a bound, far from
@@ -108,11 +121,17 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     t->key = key;
     t->count = count;
     if (k.type != MHA_FLOAT32 || k.stride[3] != 1) {
+        float *to = t->narrow ? t->keys : t->staged; /* a narrow tile keeps its keys as rows */
         for (int64_t j = 0; j < count; j++)
-            mha_row_load(p->kernels, t->staged + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
+            mha_row_load(p->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
                          k.stride[3], p->D);
-        from = t->staged;
+        from = to;
         ldf = p->D;
+    }
+    if (t->narrow) {
+        t->key_rows = from;
+        t->key_stride = ldf;
+        return;
     }
     p->kernels->transpose(t->keys, MHA_KEYS, from, ldf, count, p->D);
     for (int64_t d = 0; count < MHA_KEYS && d < p->D; d++)
@@ -124,17 +143,18 @@ void mha_tile_values(mha_tile *t)
 {
     const mha_problem *p = t->problem;
     mha_tensor v = p->v;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Em = t->plan->Em;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
+    int64_t unit = t->narrow ? p->kernels->lanes : 4; /* what a product reads at once along E */
     t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
     t->value_stride = v.stride[2];
-    if (v.type == MHA_FLOAT32 && v.stride[3] == 1 && Em == p->E) return;
+    if (v.type == MHA_FLOAT32 && v.stride[3] == 1 && p->E % unit == 0) return;
     for (int64_t j = 0; j < t->count; j++) {
-        float *to = t->packed + j * Em;
+        float *to = t->packed + j * Ep;
         mha_row_load(p->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);
-        memset(to + p->E, 0, (size_t)(Em - p->E) * sizeof *to);
+        memset(to + p->E, 0, (size_t)(Ep - p->E) * sizeof *to);
     }
     t->values = t->packed;
-    t->value_stride = Em;
+    t->value_stride = Ep;
 }
 
 /* Bias and mask of row r against the loaded keys, as numbers to add. */
@@ -210,20 +230,34 @@ static void note_broken(mha_tile *t, int64_t count)
         if (!isfinite(t->scores[i])) t->broken[i] = 1;
 }
 
+/* scale * q.k, and a note of those that float32 could not hold. A sum that overflowed anywhere on its way ends as
+ * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+static void multiply(mha_tile *t, int64_t r, int64_t count)
+{
+    const mha_problem *p = t->problem;
+    if (t->narrow) {
+        p->kernels->dots(t->scores, MHA_BLOCK, t->queries, p->D, t->rows, t->key_rows, t->key_stride, count, p->D);
+        t->suspect = t->steep;
+        for (int64_t j = 0; j < count; j++)
+            for (int64_t i = 0; i < t->rows; i++)
+                if (!isfinite(t->scores[j * MHA_BLOCK + i])) t->suspect = true;
+    } else {
+        p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
+                            (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
+    }
+    if (!t->suspect) return;
+    memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
+    note_broken(t, count);
+}
+
 /* The bias comes after the slopes, so that its -inf has the last word. */
 void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
     const mha_problem *p = t->problem;
     const mha_attention_options *o = &p->options;
-    int64_t lanes = mha_tile_lanes(t, r);
-    p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
-                        (count + 3) & ~INT64_C(3), lanes, p->D);
-    if (t->suspect) {
-        memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
-        note_broken(t, count);
-    }
+    multiply(t, r, count);
     if (stage >= MHA_STAGE_CAPPED && o->softcap > 0)
-        p->kernels->softcap(t->scores, MHA_BLOCK, count, lanes, o->softcap);
+        p->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), o->softcap);
     if (stage < MHA_STAGE_MASKED) return;
     if (o->alibi_slopes.rank) add_slopes(t, r, count);
     if (t->steep) note_broken(t, count);

@@ -1,8 +1,8 @@
 /* The meeting of a block of query rows with a tile of keys: the step that forward, weights and all later passes share.
  *
  * Rows are lanes. Queries, scores and sums lie with one column per row, MHA_BLOCK columns wide, so that a vector holds
- * the same thing of neighbouring rows: no operation ever works across rows, and what concerns a row alone (its range, its
- * maximum, its slope) is one lane of a vector. */
+ * the same thing of neighbouring rows: no operation ever works across rows, and what concerns a row alone (its range,
+ * its maximum, its slope) is one lane of a vector. */
 #ifndef MHA_ATTENTION_TILE_H
 #define MHA_ATTENTION_TILE_H
 
@@ -19,19 +19,24 @@ typedef struct mha_tile {
     int64_t first_head, heads, first, rows;
     mha_range seen;            /* what any of the rows may see */
     mha_range *ranges;         /* (rows) what each may see by position */
-    float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row */
+    bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
+    float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
     float largest;             /* |queries| at most; NaN if there is one */
     bool steep;                /* ALiBi may take a score out of float32 */
-    float *sums;               /* (blocks,Em,MHA_BLOCK) weighted values so far */
+    float *sums;               /* (blocks,Em,MHA_BLOCK) weighted values so far; narrow (rows,Ep) */
     float *max, *total, *fade; /* (blocks,MHA_BLOCK) running maximum and sum, and the last rescaling */
+    float *all_sums, *all_max, *all_total; /* the same of all chunks of keys so far */
 
     /* The keys. */
-    int64_t key, count;  /* keys [key, key + count) are loaded */
-    float *keys;         /* (D,MHA_KEYS) transposed, 0 where there is no key */
-    const float *values; /* (count,Em), value_stride apart: the caller's own where they can be read as they are */
+    int64_t key, count;    /* keys [key, key + count) are loaded */
+    float *keys;           /* (D,MHA_KEYS) transposed, 0 where there is no key */
+    const float *key_rows; /* narrow: (count,D), key_stride apart */
+    int64_t key_stride;
+    const float *
+        values; /* (count,Em), narrow (count,Ep), value_stride apart: the caller's own where they can be read as they are */
     int64_t value_stride;
-    float *packed; /* (MHA_KEYS,Em) values where they cannot */
-    float *clean;  /* (MHA_KEYS,Em) values without those that one row does not see */
+    float *packed; /* (MHA_KEYS,Ep) values where they cannot */
+    float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
     float *staged; /* rows on their way through a transposition: plan->staged floats */
 
     /* Their meeting. */
@@ -63,9 +68,11 @@ static inline int64_t mha_tile_lanes(const mha_tile *t, int64_t r)
 /* The sums of the block that starts at row r. */
 static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->sums + r * t->plan->Em; }
 
-/* Loads rows [first, first + rows) of the heads [first_head, first_head + heads), which share a key/value head. */
-void mha_tile_rows(mha_tile *tile, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
-                   int64_t rows);
+/* Turns to rows [first, first + rows) of the heads [first_head, first_head + heads), which share a key/value head; and
+ * loads their queries. */
+void mha_tile_place(mha_tile *tile, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows);
+void mha_tile_load(mha_tile *tile);
 
 /* Loads keys [key, key + count), and the values that go with them. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);

@@ -1,7 +1,7 @@
 /* The tile product, c (m,n) = fade c + a^T b, in register blocks of BLOCK_ROWS x BLOCK_VECTORS vectors.
  *
- * Both factors run along k, so that every load takes neighbours: BLOCK_VECTORS vectors of b, and BLOCK_ROWS numbers of a
- * that are multiplied in one by one. A block keeps its part of c in registers for the whole of k, with enough
+ * Both factors run along k, so that every load takes neighbours: BLOCK_VECTORS vectors of b, and BLOCK_ROWS numbers of
+ * a that are multiplied in one by one. A block keeps its part of c in registers for the whole of k, with enough
  * multiply-adds in flight to cover their latency. The block is written once, with its height and width as constants:
  * lower and narrower ones at the edges are the same code.
  *
@@ -51,4 +51,53 @@ static void product(float *c, int64_t ldc, const float *fade, const float *a, in
     for (; j + BLOCK_VECTORS * VF <= n; j += BLOCK_VECTORS * VF)
         panel(BLOCK_VECTORS, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
     for (; j < n; j += VF) panel(1, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+}
+
+/* Sixteen keys at a time: VF x VF pieces of them are transposed in registers, so that a vector holds one element of VF
+ * keys and the chain over d is the one of `product`. Several chains are under way at once. Keys past the end repeat the
+ * last one. */
+static void dots_group(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const float *k, int64_t ldk,
+                       int64_t count, int64_t D)
+{
+    enum { GROUPS = 16 / VF };
+    vf sum[MHA_NARROW][GROUPS];
+    const float *key[16];
+    float out[VF];
+    for (int i = 0; i < 16; i++) key[i] = k + (i < count ? i : count - 1) * ldk;
+    for (int64_t r = 0; r < rows; r++)
+        REPEAT (g, GROUPS) sum[r][g] = vf_set1(0.0f);
+    int64_t d = 0;
+    for (; d + VF <= D; d += VF)
+        REPEAT (g, GROUPS) {
+            vf x[VF];
+            REPEAT (i, VF) x[i] = vf_load(key[g * VF + i] + d);
+            vf_transpose(x);
+            for (int64_t r = 0; r < rows; r++) {
+                vf total = sum[r][g];
+                REPEAT (i, VF) total = vf_fma(x[i], vf_set1(q[r * ldq + d + i]), total);
+                sum[r][g] = total;
+            }
+        }
+    for (; d < D; d++)
+        for (int g = 0; g < GROUPS; g++) {
+            for (int i = 0; i < VF; i++) out[i] = key[g * VF + i][d];
+            for (int64_t r = 0; r < rows; r++) sum[r][g] = vf_fma(vf_load(out), vf_set1(q[r * ldq + d]), sum[r][g]);
+        }
+    for (int64_t r = 0; r < rows; r++)
+        for (int g = 0; g < GROUPS; g++) {
+            vf_store(out, sum[r][g]);
+            for (int i = 0; i < VF && g * VF + i < count; i++) s[(g * VF + i) * lds + r] = out[i];
+        }
+}
+
+static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const float *k, int64_t ldk,
+                 int64_t count, int64_t D)
+{
+    for (int64_t j = 0; j < count; j += 16) dots_group(s + j * lds, lds, q, ldq, rows, k + j * ldk, ldk, count - j, D);
+}
+
+static void add_faded(float *sums, float fade, const float *fresh, int64_t n)
+{
+    vf by = vf_set1(fade);
+    for (int64_t i = 0; i < n; i += VF) vf_store(sums + i, vf_fma(vf_load(sums + i), by, vf_load(fresh + i)));
 }

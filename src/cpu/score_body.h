@@ -1,5 +1,5 @@
-/* What happens to a tile of scores between the product and the softmax: softcap, ALiBi, bias and mask, range; and to its
- * weights after it: dropout. */
+/* What happens to a tile of scores between the product and the softmax: softcap, ALiBi, bias and mask, range; and to
+ * its weights after it: dropout. */
 
 /* tanh. Below 0.625 an odd polynomial (relative error 4e-9 before rounding), because 1 - 2/(e^2x + 1) cancels there;
  * above it (1 - e) / (1 + e) with e = exp(-2|x|). */
@@ -62,8 +62,8 @@ static void limit(float *s, int64_t lds, int64_t count, int64_t n, const float *
     }
 }
 
-/* One counter gives four keys of one lane; the counters of sixteen lanes go side by side in plain loops that the compiler
- * turns into vectors. */
+/* One counter gives four keys of one lane; the counters of sixteen lanes go side by side in plain loops that the
+ * compiler turns into vectors. */
 static void drop(float *p, int64_t lds, int64_t count, int64_t n, int64_t first, const mha_drop *drop)
 {
     enum { SIDE = 16 };

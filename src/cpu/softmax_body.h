@@ -3,9 +3,9 @@
  * exp(x) = 2^n exp(r) with n the integer nearest to x / ln 2 and |r| <= ln(2)/2. Adding 1.5 * 2^23 + 127 rounds to an
  * integer and leaves it, with the bias of the exponent, in the low bits of the float, where vf_pow2 wants it. ln 2 is
  * taken off in two parts, of which the first has so few bits that n times it is exact. exp(r) is 1 + r + r^2 times a
- * polynomial fitted to the least relative error (3.1e-9); with all rounding the result is within 1 unit in the last place
- * down to exp(-87.3), where degree 5 instead of 6 would give 2.3. Below -127 ln 2 the result is 0, so that -inf gives 0;
- * NaN gives NaN. */
+ * polynomial fitted to the least relative error (3.1e-9); with all rounding the result is within 1 unit in the last
+ * place down to exp(-87.3), where degree 5 instead of 6 would give 2.3. Below -127 ln 2 the result is 0, so that -inf
+ * gives 0; NaN gives NaN. */
 
 static inline vf vf_exp(vf x) /* x <= 0 */
 {
@@ -22,8 +22,8 @@ static inline vf vf_exp(vf x) /* x <= 0 */
     return vf_fma(y, power, power);
 }
 
-/* `side` vectors of lanes. Two sweeps, not one: the maximum must be final before the first exp, or every early term needs
- * a rescale. */
+/* `side` vectors of lanes. Two sweeps, not one: the maximum must be final before the first exp, or every early term
+ * needs a rescale. */
 static inline __attribute__((always_inline)) void softmax_lanes(const int side, float *s, int64_t lds, int64_t count,
                                                                 float *max, float *sum, float *fade)
 {
@@ -63,4 +63,44 @@ static void weights(float *s, int64_t lds, int64_t count, int64_t n, const float
             float *at = s + j * lds + i;
             vf_store(at, vf_mul(vf_exp(vf_sub(vf_load(at), vf_load(max + i))), vf_load(factor + i)));
         }
+}
+
+/* What two stretches of keys are multiplied by when they become one. */
+typedef struct shares {
+    vf top, first, second;
+} shares;
+
+static inline shares share_out(vf first, vf second)
+{
+    vf top = vf_max(second, first), zero = vf_set1(0.0f);
+    vf base = vf_where_equal(top, vf_set1(-INFINITY), zero, top); /* -inf - -inf would be NaN */
+    return (shares){top, vf_exp(vf_sub(first, base)), vf_exp(vf_sub(second, base))};
+}
+
+static inline vf mix(shares by, vf first, vf second) { return vf_fma(first, by.first, vf_mul(second, by.second)); }
+
+static void fold(float *all_sums, float *all_max, float *all_total, const float *sums, const float *max,
+                 const float *total, int64_t lds, int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        shares by = share_out(vf_load(all_max + i), vf_load(max + i));
+        vf_store(all_max + i, by.top);
+        vf_store(all_total + i, mix(by, vf_load(all_total + i), vf_load(total + i)));
+        for (int64_t r = 0; r < m; r++) {
+            float *at = all_sums + r * lds + i;
+            vf_store(at, mix(by, vf_load(at), vf_load(sums + r * lds + i)));
+        }
+    }
+}
+
+static void fold_row(float *all_sums, float *all_max, float *all_total, const float *sums, float max, float total,
+                     int64_t n)
+{
+    shares by = share_out(vf_set1(*all_max), vf_set1(max));
+    float lanes[VF];
+    vf_store(lanes, mix(by, vf_set1(*all_total), vf_set1(total)));
+    *all_total = lanes[0];
+    vf_store(lanes, by.top);
+    *all_max = lanes[0];
+    for (int64_t i = 0; i < n; i += VF) vf_store(all_sums + i, mix(by, vf_load(all_sums + i), vf_load(sums + i)));
 }
