@@ -94,6 +94,86 @@ static void check_products(const mha_kernels *kernels)
 
 TEST(product_is_the_product_and_lanes_are_independent) { each_table(check_products); }
 
+/* Dot products of few rows are the same chains as those of the tile product, bit by bit. */
+static void check_dots(const mha_kernels *kernels)
+{
+    static float q[MHA_NARROW * DEEP], k[HIGH * DEEP], a[DEEP * HIGH], b[DEEP * WIDE];
+    static tile few, many;
+    for (int64_t D = 1; D <= DEEP; D += D < 20 ? 1 : 16)
+        for (int64_t rows = 1; rows <= MHA_NARROW; rows += 3)
+            for (int64_t count = 1; count <= HIGH; count += count < 34 ? 1 : 15) {
+                fill(q, MHA_NARROW * DEEP, 1);
+                fill(k, HIGH * DEEP, 1);
+                memset(b, 0, sizeof b);
+                memset(a, 0, sizeof a);
+                for (int64_t d = 0; d < D; d++) {
+                    for (int64_t r = 0; r < rows; r++) b[d * WIDE + r] = q[r * DEEP + d];
+                    for (int64_t j = 0; j < count; j++) a[d * HIGH + j] = k[j * DEEP + d];
+                }
+                for (int64_t i = 0; i < HIGH * LD; i++) few[i] = -9;
+                kernels->product(many, LD, NULL, a, HIGH, b, WIDE, (count + 3) / 4 * 4, WIDE, D);
+                kernels->dots(few, LD, q, DEEP, rows, k, DEEP, count, D);
+                for (int64_t j = 0; j < HIGH; j++)
+                    for (int64_t r = 0; r < WIDE; r++) {
+                        float want = j < count && r < rows ? many[j * LD + r] : -9.0f;
+                        expect(few[j * LD + r] == want, "%s: %d rows, %d keys, D %d, at (%d,%d)", kernels->name,
+                               (int)rows, (int)count, (int)D, (int)j, (int)r);
+                    }
+            }
+}
+
+TEST(dots_have_the_bits_of_the_product) { each_table(check_dots); }
+
+/* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3 both;
+ * lane 4 was given up. */
+static void check_fold(const mha_kernels *kernels)
+{
+    static tile all, more, before;
+    float max[2][WIDE], total[2][WIDE], top[WIDE], sum[WIDE];
+    fill(before, HIGH * LD, 1);
+    fill(more, HIGH * LD, 1);
+    for (int r = 0; r < WIDE; r++)
+        for (int t = 0; t < 2; t++) {
+            bool empty = r == 3 || r == 1 + t;
+            max[t][r] = empty ? -INFINITY : r == 4 && t ? NAN : 30 * some();
+            total[t][r] = empty ? 0.0f : r == 4 && t ? NAN : 2 + some();
+            for (int e = 0; empty && e < 12; e++) (t ? more : before)[e * LD + r] = 0;
+        }
+    memcpy(all, before, sizeof all);
+    memcpy(top, max[0], sizeof top);
+    memcpy(sum, total[0], sizeof sum);
+    kernels->fold(all, top, sum, more, max[1], total[1], LD, 12, WIDE);
+    for (int r = 0; r < WIDE; r++) {
+        float row[16] = {0}, next[16] = {0}, row_max = max[0][r], row_total = total[0][r];
+        for (int e = 0; e < 12; e++) row[e] = before[e * LD + r], next[e] = more[e * LD + r];
+        kernels->fold_row(row, &row_max, &row_total, next, max[1][r], total[1][r], 16);
+        if (r == 4) {
+            expect(!isfinite(sum[r]) && !isfinite(row_total), "%s: a row that was given up came back", kernels->name);
+            continue;
+        }
+        double M = fmax((double)max[0][r], (double)max[1][r]);
+        double x = r == 3 ? 0 : exp((double)max[0][r] - M), y = r == 3 ? 0 : exp((double)max[1][r] - M);
+        double want = x * (double)total[0][r] + y * (double)total[1][r];
+        expect((double)top[r] == M && fabs((double)sum[r] - want) <= 1e-5 * want, "%s: lane %d folds to %g",
+               kernels->name, r, (double)sum[r]);
+        expect(row_max == top[r] && row_total == sum[r], "%s: lane %d is not the row", kernels->name, r);
+        for (int e = 0; e < 12; e++) {
+            want = x * (double)before[e * LD + r] + y * (double)more[e * LD + r];
+            expect(fabs((double)all[e * LD + r] - want) <= 1e-5, "%s: (%d,%d) folds to %g, not %g", kernels->name, e, r,
+                   (double)all[e * LD + r], want);
+            expect(row[e] == all[e * LD + r], "%s: lane %d is not the row at %d", kernels->name, r, e);
+        }
+        if (r == 1) expect(sum[r] == total[1][r] && all[r] == more[r], "%s: nothing and one is not one", kernels->name);
+    }
+    fill(all, WIDE, 1);
+    memcpy(more, all, WIDE * sizeof(float));
+    kernels->add_faded(all, 0.5f, before, WIDE);
+    for (int i = 0; i < WIDE; i++)
+        expect(fabs((double)all[i] - (0.5 * (double)more[i] + (double)before[i])) < 1e-6, "%s: faded", kernels->name);
+}
+
+TEST(stretches_fold) { each_table(check_fold); }
+
 /* The distance between a float and the true value, in units in the last place of the latter. */
 static double ulps(float got, double want)
 {

@@ -91,7 +91,9 @@ static void attend_block(mha_tile *t, int64_t r, bool clean)
     }
     if (high <= t->key || low >= t->key + t->count) return;
     int64_t count = high - t->key < t->count ? high - t->key : t->count;
+    if (t->narrow) mha_tile_fetch_values(t);
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
+    if (t->narrow) mha_tile_fetch_next_keys(t);
     if (t->suspect) give_up_broken(t, r, count);
     t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
                                  t->fade + r);

@@ -157,6 +157,24 @@ void mha_tile_values(mha_tile *t)
     t->value_stride = Ep;
 }
 
+/* Rows [row, row + count) of a key/value head, a cache line at a time, as far as the tensor goes. */
+static void fetch(const mha_tile *t, mha_tensor x, int64_t row, int64_t count)
+{
+    int64_t bytes = x.size[3] * (int64_t)mha_type_size(x.type), g = t->first_head / t->problem->share;
+    if (x.stride[3] != 1 || row + count > x.size[2]) return;
+    for (int64_t j = 0; j < count; j++) {
+        const char *at = mha_at(x, t->sequence.key_batch, g, row + j, 0);
+        for (int64_t i = 0; i < bytes; i += MHA_ALIGNMENT) __builtin_prefetch(at + i, 0, 2);
+    }
+}
+
+void mha_tile_fetch_values(const mha_tile *t) { fetch(t, t->problem->v, t->sequence.key_row + t->key, t->count); }
+
+void mha_tile_fetch_next_keys(const mha_tile *t)
+{
+    fetch(t, t->problem->k, t->sequence.key_row + t->key + t->count, t->count);
+}
+
 /* Bias and mask of row r against the loaded keys, as numbers to add. */
 static void load_bias_row(mha_tile *t, float *to, int64_t r, int64_t count)
 {

@@ -32,8 +32,7 @@ typedef struct mha_tile {
     float *keys;           /* (D,MHA_KEYS) transposed, 0 where there is no key */
     const float *key_rows; /* narrow: (count,D), key_stride apart */
     int64_t key_stride;
-    const float *
-        values; /* (count,Em), narrow (count,Ep), value_stride apart: the caller's own where they can be read as they are */
+    const float *values; /* (count,Em), narrow (count,Ep): the caller's own where they can be read as they are */
     int64_t value_stride;
     float *packed; /* (MHA_KEYS,Ep) values where they cannot */
     float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
@@ -77,6 +76,10 @@ void mha_tile_load(mha_tile *tile);
 /* Loads keys [key, key + count), and the values that go with them. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);
 void mha_tile_values(mha_tile *tile);
+
+/* Asks the memory for the values of the loaded keys, and for the keys after them. Narrow tiles wait for little else. */
+void mha_tile_fetch_values(const mha_tile *tile);
+void mha_tile_fetch_next_keys(const mha_tile *tile);
 
 /* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
