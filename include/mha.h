@@ -167,7 +167,7 @@ typedef struct mha_tensor {
     void *data;
     mha_type type;
     int rank;          /* 0 to 4 */
-    int64_t size[4];   /* each at least 0 */
+    int64_t size[4];   /* each from 0 to 2^40 */
     int64_t stride[4]; /* in elements */
 } mha_tensor;
 
@@ -277,7 +277,8 @@ typedef struct mha_attention_extras {
     mha_tensor lse;     /* float32 (B,H,Tq): log of the softmax's denominator, the sink included */
     mha_tensor weights; /* any float type (B,H,Tq,Tk): what multiplies the values; or (B,Tq,Tk): its mean over heads */
     mha_tensor scores;  /* any float type (B,H,Tq,Tk): every key at `scores_stage`. At MHA_STAGE_SCALED and _CAPPED keys
-                           that are not visible show their score too, as long as it is finite; else -infinity */
+                           that are not visible show their score too, as long as it is finite; else -infinity.
+                           Visible keys always show theirs, infinite where the type cannot hold it */
     mha_stage scores_stage;
 } mha_attention_extras;
 

@@ -11,7 +11,7 @@ else()
 endif()
 
 foreach(name oracle context tensor memory explain rotary rotary_errors attention_random attention_pairs attention_sizes
-    attention_properties attention_hidden attention_huge attention_bits attention_batches attention_errors
+    attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches attention_errors
     attention_overlap)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)

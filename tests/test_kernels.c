@@ -32,26 +32,36 @@ static void each_table(void (*check)(const mha_kernels *kernels))
     }
 }
 
-enum { WIDE = 64, DEEP = 68, HIGH = 30 };
+enum { WIDE = MHA_BLOCK, DEEP = 67, HIGH = 64, KEYS = 50 };
 
-static void check_product(const mha_kernels *kernels, int64_t m, int64_t n, int64_t k, const float *keep)
+/* A tile of numbers, and the same with room beside it that nobody may touch. */
+typedef float tile[HIGH * (WIDE + 16)];
+static const int64_t LD = WIDE + 16;
+
+static void fill(float *x, int64_t n, float size)
 {
-    static float a[HIGH * DEEP], b[DEEP * WIDE], c[HIGH * (WIDE + 16)], before[HIGH * (WIDE + 16)];
-    const int64_t ldc = WIDE + 16;
-    for (int i = 0; i < HIGH * DEEP; i++) a[i] = some();
-    for (int i = 0; i < DEEP * WIDE; i++) b[i] = some();
-    for (int i = 0; i < HIGH * ldc; i++) before[i] = c[i] = some();
-    kernels->product(c, ldc, keep, a, DEEP, b, WIDE, m, n, k);
+    for (int64_t i = 0; i < n; i++) x[i] = size * some();
+}
+
+static void check_product(const mha_kernels *kernels, int64_t m, int64_t n, int64_t k, const float *fade)
+{
+    static float a[DEEP * HIGH], b[DEEP * WIDE];
+    static tile c, before;
+    fill(a, DEEP * HIGH, 1);
+    fill(b, DEEP * WIDE, 1);
+    fill(before, HIGH * LD, 1);
+    memcpy(c, before, sizeof c);
+    kernels->product(c, LD, fade, a, HIGH, b, WIDE, m, n, k);
     for (int64_t r = 0; r < HIGH; r++)
-        for (int64_t j = 0; j < ldc; j++) {
-            float got = c[r * ldc + j], old = before[r * ldc + j];
+        for (int64_t j = 0; j < LD; j++) {
+            float got = c[r * LD + j], old = before[r * LD + j];
             if (r >= m || j >= n) {
                 expect(got == old, "%s: product wrote outside, at (%d,%d)", kernels->name, (int)r, (int)j);
                 continue;
             }
-            double want = keep ? (double)keep[r] * (double)old : 0, size = fabs(want);
+            double want = fade ? (double)fade[j] * (double)old : 0, size = fabs(want);
             for (int64_t i = 0; i < k; i++) {
-                double term = (double)a[r * DEEP + i] * (double)b[i * WIDE + j];
+                double term = (double)a[i * HIGH + r] * (double)b[i * WIDE + j];
                 want += term;
                 size += fabs(term);
             }
@@ -59,29 +69,110 @@ static void check_product(const mha_kernels *kernels, int64_t m, int64_t n, int6
                    "%s: (%d,%d,%d) at (%d,%d): %g not %g", kernels->name, (int)m, (int)n, (int)k, (int)r, (int)j,
                    (double)got, want);
         }
-    for (int64_t r = 0; r < m; r++) { /* a row alone has the same bits */
-        float alone[WIDE];
-        memcpy(alone, before + r * ldc, sizeof alone);
-        kernels->product(alone, WIDE, keep ? keep + r : NULL, a + r * DEEP, DEEP, b, WIDE, 1, n, k);
-        expect(memcmp(alone, c + r * ldc, (size_t)n * sizeof(float)) == 0, "%s: row %d of %d moves with its company",
-               kernels->name, (int)r, (int)m);
+    int64_t lanes = kernels->lanes; /* a vector of lanes alone has the same bits */
+    for (int64_t j = 0; j < n; j += lanes) {
+        static float alone[HIGH * 16];
+        for (int64_t r = 0; r < m; r++) memcpy(alone + r * lanes, before + r * LD + j, (size_t)lanes * sizeof(float));
+        kernels->product(alone, lanes, fade ? fade + j : NULL, a, HIGH, b + j, WIDE, m, lanes, k);
+        for (int64_t r = 0; r < m; r++)
+            expect(memcmp(alone + r * lanes, c + r * LD + j, (size_t)lanes * sizeof(float)) == 0,
+                   "%s: lanes at %d of %d move with their company", kernels->name, (int)j, (int)n);
     }
 }
 
 static void check_products(const mha_kernels *kernels)
 {
-    static const int64_t heights[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 24, 29}, widths[] = {16, 32, 48, 64};
-    float keep[HIGH];
-    for (int i = 0; i < HIGH; i++) keep[i] = some();
-    for (size_t h = 0; h < sizeof heights / sizeof *heights; h++)
-        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-            for (int64_t k = 4; k <= DEEP; k += 32) {
-                check_product(kernels, heights[h], widths[w], k, NULL);
-                check_product(kernels, heights[h], widths[w], k, keep);
+    float fade[WIDE];
+    fill(fade, WIDE, 1);
+    for (int64_t m = 4; m <= HIGH; m += m < 28 ? 4 : 12)
+        for (int64_t n = kernels->lanes; n <= WIDE; n += kernels->lanes > 4 ? kernels->lanes : 4)
+            for (int64_t k = 0; k <= DEEP; k = 4 * k + 3) {
+                check_product(kernels, m, n, k, NULL);
+                check_product(kernels, m, n, k, fade);
             }
 }
 
-TEST(product_is_the_product_and_rows_are_independent) { each_table(check_products); }
+TEST(product_is_the_product_and_lanes_are_independent) { each_table(check_products); }
+
+/* Dot products of few rows are the same chains as those of the tile product, bit by bit. */
+static void check_dots(const mha_kernels *kernels)
+{
+    static float q[MHA_NARROW * DEEP], k[HIGH * DEEP], a[DEEP * HIGH], b[DEEP * WIDE];
+    static tile few, many;
+    for (int64_t D = 1; D <= DEEP; D += D < 20 ? 1 : 16)
+        for (int64_t rows = 1; rows <= MHA_NARROW; rows += 3)
+            for (int64_t count = 1; count <= HIGH; count += count < 34 ? 1 : 15) {
+                fill(q, MHA_NARROW * DEEP, 1);
+                fill(k, HIGH * DEEP, 1);
+                memset(b, 0, sizeof b);
+                memset(a, 0, sizeof a);
+                for (int64_t d = 0; d < D; d++) {
+                    for (int64_t r = 0; r < rows; r++) b[d * WIDE + r] = q[r * DEEP + d];
+                    for (int64_t j = 0; j < count; j++) a[d * HIGH + j] = k[j * DEEP + d];
+                }
+                for (int64_t i = 0; i < HIGH * LD; i++) few[i] = -9;
+                kernels->product(many, LD, NULL, a, HIGH, b, WIDE, (count + 3) / 4 * 4, WIDE, D);
+                kernels->dots(few, LD, q, DEEP, rows, k, DEEP, count, D);
+                for (int64_t j = 0; j < HIGH; j++)
+                    for (int64_t r = 0; r < WIDE; r++) {
+                        float want = j < count && r < rows ? many[j * LD + r] : -9.0f;
+                        expect(few[j * LD + r] == want, "%s: %d rows, %d keys, D %d, at (%d,%d)", kernels->name,
+                               (int)rows, (int)count, (int)D, (int)j, (int)r);
+                    }
+            }
+}
+
+TEST(dots_have_the_bits_of_the_product) { each_table(check_dots); }
+
+/* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3 both;
+ * lane 4 was given up. */
+static void check_fold(const mha_kernels *kernels)
+{
+    static tile all, more, before;
+    float max[2][WIDE], total[2][WIDE], top[WIDE], sum[WIDE];
+    fill(before, HIGH * LD, 1);
+    fill(more, HIGH * LD, 1);
+    for (int r = 0; r < WIDE; r++)
+        for (int t = 0; t < 2; t++) {
+            bool empty = r == 3 || r == 1 + t;
+            max[t][r] = empty ? -INFINITY : r == 4 && t ? NAN : 30 * some();
+            total[t][r] = empty ? 0.0f : r == 4 && t ? NAN : 2 + some();
+            for (int e = 0; empty && e < 12; e++) (t ? more : before)[e * LD + r] = 0;
+        }
+    memcpy(all, before, sizeof all);
+    memcpy(top, max[0], sizeof top);
+    memcpy(sum, total[0], sizeof sum);
+    kernels->fold(all, top, sum, more, max[1], total[1], LD, 12, WIDE);
+    for (int r = 0; r < WIDE; r++) {
+        float row[16] = {0}, next[16] = {0}, row_max = max[0][r], row_total = total[0][r];
+        for (int e = 0; e < 12; e++) row[e] = before[e * LD + r], next[e] = more[e * LD + r];
+        kernels->fold_row(row, &row_max, &row_total, next, max[1][r], total[1][r], 16);
+        if (r == 4) {
+            expect(!isfinite(sum[r]) && !isfinite(row_total), "%s: a row that was given up came back", kernels->name);
+            continue;
+        }
+        double M = fmax((double)max[0][r], (double)max[1][r]);
+        double x = r == 3 ? 0 : exp((double)max[0][r] - M), y = r == 3 ? 0 : exp((double)max[1][r] - M);
+        double want = x * (double)total[0][r] + y * (double)total[1][r];
+        expect((double)top[r] == M && fabs((double)sum[r] - want) <= 1e-5 * want, "%s: lane %d folds to %g",
+               kernels->name, r, (double)sum[r]);
+        expect(row_max == top[r] && row_total == sum[r], "%s: lane %d is not the row", kernels->name, r);
+        for (int e = 0; e < 12; e++) {
+            want = x * (double)before[e * LD + r] + y * (double)more[e * LD + r];
+            expect(fabs((double)all[e * LD + r] - want) <= 1e-5, "%s: (%d,%d) folds to %g, not %g", kernels->name, e, r,
+                   (double)all[e * LD + r], want);
+            expect(row[e] == all[e * LD + r], "%s: lane %d is not the row at %d", kernels->name, r, e);
+        }
+        if (r == 1) expect(sum[r] == total[1][r] && all[r] == more[r], "%s: nothing and one is not one", kernels->name);
+    }
+    fill(all, WIDE, 1);
+    memcpy(more, all, WIDE * sizeof(float));
+    kernels->add_faded(all, 0.5f, before, WIDE);
+    for (int i = 0; i < WIDE; i++)
+        expect(fabs((double)all[i] - (0.5 * (double)more[i] + (double)before[i])) < 1e-6, "%s: faded", kernels->name);
+}
+
+TEST(stretches_fold) { each_table(check_fold); }
 
 /* The distance between a float and the true value, in units in the last place of the latter. */
 static double ulps(float got, double want)
@@ -91,6 +182,14 @@ static double ulps(float got, double want)
     return fabs((double)got - want) / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
 }
 
+/* exp(x) of sixteen numbers, through the operation that comes nearest to it. */
+static void exp_of(const mha_kernels *kernels, float x[16])
+{
+    float max[16] = {0}, factor[16];
+    for (int i = 0; i < 16; i++) factor[i] = 1;
+    kernels->weights(x, 16, 1, 16, max, factor);
+}
+
 static void check_exp(const mha_kernels *kernels)
 {
     double worst = 0, at = 0;
@@ -98,7 +197,7 @@ static void check_exp(const mha_kernels *kernels)
     for (uint32_t bits = 0x80000000u; bits < last; bits += 16 * 97) {
         float x[16], y[16];
         for (uint32_t i = 0; i < 16; i++) x[i] = y[i] = mha_from_bits(bits + i * 97);
-        kernels->exponentials(y, 16, 0.0f, 1.0f);
+        exp_of(kernels, y);
         for (int i = 0; i < 16; i++) {
             double error = x[i] >= -87.3f ? ulps(y[i], exp((double)x[i])) : 0;
             if (error > worst) worst = error, at = (double)x[i];
@@ -106,7 +205,7 @@ static void check_exp(const mha_kernels *kernels)
     }
     expect(worst <= 1, "%s: exp is off by %.2f units in the last place at %g", kernels->name, worst, at);
     float ends[16] = {0.0f, -0.0f, -INFINITY, -1e30f, -89.0f, NAN, -88.5f};
-    kernels->exponentials(ends, 16, 0.0f, 1.0f);
+    exp_of(kernels, ends);
     expect(ends[0] == 1.0f && ends[1] == 1.0f, "%s: exp(0) is %g", kernels->name, (double)ends[0]);
     expect(ends[2] == 0.0f && ends[3] == 0.0f && ends[4] == 0.0f && ends[6] == 0.0f, "%s: exp(-inf) is %g",
            kernels->name, (double)ends[2]);
@@ -115,74 +214,88 @@ static void check_exp(const mha_kernels *kernels)
 
 TEST(exp_is_within_one_unit_in_the_last_place) { each_table(check_exp); }
 
-/* Two tiles of a streaming softmax: one row that sees all, one nothing in the first, one nothing at all, one a NaN. */
+/* Two tiles of a streaming softmax. Lane 1 sees nothing in the first, lane 2 nothing at all, lane 3 a NaN, and the
+ * maximum of lane 4 is NaN from the start. */
 static void check_softmax(const mha_kernels *kernels)
 {
-    enum { ROWS = 4, COLS = 48 };
-    float s[2][ROWS * WIDE], raw[2][ROWS * WIDE], max[16], sum[16], fade[16];
+    static tile s[2], raw[2];
+    float max[WIDE], sum[WIDE], fade[WIDE];
     for (int t = 0; t < 2; t++)
-        for (int i = 0; i < ROWS * WIDE; i++) {
-            bool hidden = i / WIDE == 2 || (i / WIDE == 1 && t == 0);
-            raw[t][i] = hidden ? -INFINITY : 20 * some() + (t ? 10.0f : 0.0f);
+        for (int i = 0; i < HIGH * LD; i++) {
+            int64_t lane = i % LD;
+            raw[t][i] = lane == 2 || (lane == 1 && t == 0) ? -INFINITY : 20 * some() + (t ? 10.0f : 0.0f);
         }
-    raw[1][3 * WIDE + 5] = NAN;
-    for (int r = 0; r < ROWS; r++) max[r] = -INFINITY, sum[r] = 0;
+    raw[1][5 * LD + 3] = NAN;
+    for (int r = 0; r < WIDE; r++) max[r] = r == 4 ? NAN : -INFINITY, sum[r] = 0;
     memcpy(s, raw, sizeof s);
-    for (int t = 0; t < 2; t++) kernels->softmax(s[t], WIDE, ROWS, COLS, max, sum, fade);
-    for (int r = 0; r < 2; r++) {
+    for (int t = 0; t < 2; t++) kernels->softmax(s[t], LD, KEYS, WIDE, max, sum, fade);
+    for (int r = 0; r < WIDE; r++) {
+        if (r >= 2 && r <= 4) continue;
         double top = -INFINITY, total = 0;
-        for (int i = 0; i < 2 * COLS; i++) top = fmax(top, (double)raw[i / COLS][r * WIDE + i % COLS]);
-        for (int i = 0; i < 2 * COLS; i++) total += exp((double)raw[i / COLS][r * WIDE + i % COLS] - top);
+        for (int i = 0; i < 2 * KEYS; i++) top = fmax(top, (double)raw[i / KEYS][i % KEYS * LD + r]);
+        for (int i = 0; i < 2 * KEYS; i++) total += exp((double)raw[i / KEYS][i % KEYS * LD + r] - top);
         expect((double)max[r] == top, "%s: maximum %g, not %g", kernels->name, (double)max[r], top);
         expect(fabs((double)sum[r] - total) < 1e-5 * total, "%s: sum %g, not %g", kernels->name, (double)sum[r], total);
-        for (int j = 0; j < COLS; j++) {
-            double want = exp((double)raw[1][r * WIDE + j] - top);
-            expect(fabs((double)s[1][r * WIDE + j] - want) <= (3e-7 + 2 * UNIT * 50) * want + 1e-38,
-                   "%s: P is %g, not %g", kernels->name, (double)s[1][r * WIDE + j], want);
+        for (int j = 0; j < KEYS; j++) {
+            double want = exp((double)raw[1][j * LD + r] - top), got = (double)s[1][j * LD + r];
+            expect(fabs(got - want) <= (3e-7 + 2 * UNIT * 50) * want + 1e-38, "%s: P is %g, not %g", kernels->name, got,
+                   want);
         }
     }
-    expect(max[2] == -INFINITY && sum[2] == 0 && s[1][2 * WIDE] == 0, "%s: an unseeing row is not empty",
-           kernels->name);
+    expect(max[2] == -INFINITY && sum[2] == 0 && s[1][2] == 0, "%s: an unseeing row is not empty", kernels->name);
     expect(isnan(sum[3]), "%s: a NaN score was lost", kernels->name);
+    expect(isnan(max[4]) && isnan(sum[4]), "%s: a row that was given up came back", kernels->name);
+    expect(memcmp(s[1] + KEYS * LD, raw[1] + KEYS * LD, 10 * sizeof(float)) == 0, "%s: wrote past the keys",
+           kernels->name);
 }
 
 TEST(softmax_streams) { each_table(check_softmax); }
 
 static void check_scores(const mha_kernels *kernels)
 {
-    float s[WIDE], before[WIDE], bias[WIDE];
-    uint8_t mask[WIDE];
-    for (int i = 0; i < WIDE; i++) {
-        before[i] = 30 * some();
-        bias[i] = i % 7 == 3 ? -INFINITY : some();
-        mask[i] = (uint8_t)(i % 5 == 2 ? 0 : i % 3 == 0 ? 255 : 1);
+    static tile s, before, bias;
+    float low[WIDE], high[WIDE], slope[WIDE], distance[WIDE];
+    fill(before, HIGH * LD, 30);
+    fill(bias, HIGH * LD, 1);
+    for (int i = 0; i < HIGH * LD; i += 7) bias[i] = -INFINITY, before[i] = NAN; /* hidden by its bias */
+    for (int r = 0; r < WIDE; r++) {
+        low[r] = (float)(r % 5 - 1);
+        high[r] = (float)(KEYS - r);
+        slope[r] = some();
+        distance[r] = (float)(r - 7);
     }
-    before[3] = NAN; /* hidden by its bias */
-    before[2] = NAN; /* hidden by its mask */
     memcpy(s, before, sizeof s);
-    kernels->add_bias(s, bias, WIDE);
-    for (int i = 0; i < WIDE; i++)
-        expect(s[i] == (i % 7 == 3 ? -INFINITY : before[i] + bias[i]) || i == 2, "%s: bias at %d: %g", kernels->name, i,
-               (double)s[i]);
+    kernels->add_bias(s, LD, KEYS, WIDE, bias, LD);
+    for (int i = 0; i < HIGH * LD; i++) {
+        bool inside = i / LD < KEYS && i % LD < WIDE;
+        float want = !inside ? before[i] : i % 7 == 0 ? -INFINITY : before[i] + bias[i];
+        expect(s[i] == want || (isnan(want) && isnan(s[i])), "%s: bias at %d: %g", kernels->name, i, (double)s[i]);
+    }
     memcpy(s, before, sizeof s);
-    kernels->hide(s, mask, WIDE);
-    for (int i = 0; i < WIDE; i++)
-        expect(mask[i] ? s[i] == before[i] || i == 3 : s[i] == -INFINITY, "%s: mask at %d", kernels->name, i);
-    for (int i = 0; i < WIDE; i++) s[i] = before[i] = some();
-    kernels->add_slope(s, WIDE, 0.25f, 20.0f);
-    for (int i = 0; i < WIDE; i++)
-        expect(fabs((double)s[i] - ((double)before[i] - 0.25 * abs(20 - i))) < 1e-6, "%s: slope at %d", kernels->name,
-               i);
+    kernels->limit(s, LD, KEYS, WIDE, low, high);
+    for (int i = 0; i < KEYS * LD; i++) {
+        float j = (float)(i / LD);
+        bool inside = i % LD >= WIDE || (j >= low[i % LD] && j < high[i % LD]);
+        expect(inside ? s[i] == before[i] || isnan(before[i]) : s[i] == -INFINITY, "%s: limit at %d", kernels->name, i);
+    }
+    fill(before, HIGH * LD, 1);
+    memcpy(s, before, sizeof s);
+    kernels->add_slopes(s, LD, KEYS, WIDE, slope, distance);
+    for (int j = 0; j < KEYS; j++)
+        for (int r = 0; r < WIDE; r++) {
+            double want = (double)before[j * LD + r] - (double)slope[r] * fabs((double)distance[r] - j);
+            expect(fabs((double)s[j * LD + r] - want) < 1e-5, "%s: slope at (%d,%d)", kernels->name, j, r);
+        }
 }
 
-TEST(bias_mask_and_slope) { each_table(check_scores); }
+TEST(bias_limit_and_slopes) { each_table(check_scores); }
 
 static void check_softcap(const mha_kernels *kernels)
 {
     for (int round = 0; round < 2000; round++) {
         float s[16], before[16], cap = round % 2 ? 30.0f : 0.5f;
         for (int i = 0; i < 16; i++) s[i] = before[i] = some() * ldexpf(cap, round % 12 - 6);
-        kernels->softcap(s, 16, cap);
+        kernels->softcap(s, 16, 1, 16, cap);
         for (int i = 0; i < 16; i++) {
             double want = (double)cap * tanh((double)before[i] / (double)cap);
             expect(fabs((double)s[i] - want) <= 8 * UNIT * fabs(want), "%s: softcap(%g) is %g, not %g", kernels->name,
@@ -190,7 +303,7 @@ static void check_softcap(const mha_kernels *kernels)
         }
     }
     float ends[16] = {INFINITY, -INFINITY, NAN};
-    kernels->softcap(ends, 16, 2.0f);
+    kernels->softcap(ends, 16, 1, 16, 2.0f);
     expect(ends[0] == 2 && ends[1] == -2 && isnan(ends[2]), "%s: softcap of infinities", kernels->name);
 }
 
@@ -210,15 +323,20 @@ TEST(philox_known_answers) /* the authors' own, for counter and key of zeros, of
 
 static void check_drop(const mha_kernels *kernels)
 {
-    mha_drop_row row = {UINT64_C(0x123456789abcdef0), 7, 3, 11, (uint64_t)(0.3 * 0x1p32)};
+    mha_drop drop = {.seed = UINT64_C(0x123456789abcdef0), .threshold = (uint64_t)(0.3 * 0x1p32), .stream = 11};
     int64_t first = INT64_C(4) << 31;
-    float p[WIDE];
-    for (int i = 0; i < WIDE; i++) p[i] = 1;
-    kernels->drop(p, WIDE, first, &row);
-    for (int64_t i = 0; i < WIDE; i++) {
-        uint32_t c[4] = {(uint32_t)((first + i) / 4), row.query, row.head, row.stream};
-        mha_philox(c, row.seed);
-        expect(p[i] == (c[i % 4] < row.threshold ? 0.0f : 1.0f), "%s: dropout at %d", kernels->name, (int)i);
+    static tile p;
+    for (uint32_t r = 0; r < WIDE; r++) drop.query[r] = r / 3, drop.head[r] = r % 3;
+    for (int64_t n = kernels->lanes; n <= WIDE; n += kernels->lanes) {
+        for (int i = 0; i < HIGH * LD; i++) p[i] = 1;
+        kernels->drop(p, LD, KEYS, n, first, &drop);
+        for (int64_t i = 0; i < HIGH * LD; i++) {
+            int64_t j = i / LD, r = i % LD;
+            uint32_t c[4] = {(uint32_t)((first + j) / 4), (uint32_t)(r / 3), (uint32_t)(r % 3), drop.stream};
+            mha_philox(c, drop.seed);
+            bool dropped = j < KEYS && r < n && c[j % 4] < drop.threshold;
+            expect(p[i] == (dropped ? 0.0f : 1.0f), "%s: dropout at (%d,%d)", kernels->name, (int)j, (int)r);
+        }
     }
 }
 
@@ -226,34 +344,35 @@ TEST(dropout_is_philox_by_position) { each_table(check_drop); }
 
 static void check_rows(const mha_kernels *kernels)
 {
-    float x[WIDE], y[WIDE], t[WIDE * 5], from[5 * WIDE];
-    for (int i = 0; i < WIDE; i++) x[i] = y[i] = some();
-    kernels->multiply(y, WIDE, 3.0f);
-    for (int i = 0; i < WIDE; i++) expect(y[i] == x[i] * 3.0f, "%s: multiply at %d", kernels->name, i);
-    kernels->add(y, x, WIDE, -3.0f);
-    for (int i = 0; i < WIDE; i++) expect(fabsf(y[i]) < 4e-7f, "%s: add at %d: %g", kernels->name, i, (double)y[i]);
-    expect(kernels->finite(x, WIDE), "%s: finite numbers", kernels->name);
-    for (int i = 0; i < WIDE; i++)
-        for (int k = 0; k < 3; k++) {
-            memcpy(y, x, sizeof y);
-            y[i] = k == 0 ? INFINITY : k == 1 ? -INFINITY : NAN;
-            float most = kernels->largest(y, WIDE);
-            expect(k < 2 ? isinf(most) : isnan(most), "%s: the largest of them is %g", kernels->name, (double)most);
-            expect(!kernels->finite(y, WIDE), "%s: %g at %d passes for finite", kernels->name, (double)y[i], i);
-        }
-    memcpy(y, x, sizeof y);
-    y[WIDE / 2 + 1] = -7.5f;
-    expect(kernels->largest(y, WIDE) == 7.5f, "%s: the largest of them", kernels->name);
-    for (int64_t rows = 1; rows <= WIDE; rows += 7) {
-        for (int i = 0; i < 5 * WIDE; i++) from[i] = some(), t[i] = -9;
-        kernels->transpose(t, WIDE, from, 5, rows, 5);
-        for (int64_t r = 0; r < WIDE; r++)
-            for (int64_t c = 0; c < 5; c++)
-                expect(t[c * WIDE + r] == (r < rows ? from[r * 5 + c] : -9.0f), "%s: transpose", kernels->name);
+    static tile x;
+    static float from[HIGH * HIGH], to[HIGH * HIGH];
+    float sum[WIDE];
+    for (int kind = 0; kind < 4; kind++) {
+        fill(x, HIGH * LD, 1);
+        x[5 * LD + 9] = kind == 0 ? 7.5f : kind == 1 ? INFINITY : kind == 2 ? -INFINITY : NAN;
+        kernels->unsound(sum, x, LD, 12, WIDE);
+        for (int r = 0; r < WIDE; r++)
+            expect(kind && r == 9 ? isnan(sum[r]) : sum[r] == 0, "%s: lane %d, kind %d", kernels->name, r, kind);
+        float most = kernels->largest(x, HIGH * LD);
+        expect(kind == 0   ? most == 7.5f
+               : kind == 3 ? isnan(most)
+                           : isinf(most),
+               "%s: the largest of them is %g", kernels->name, (double)most);
     }
+    for (int64_t rows = 1; rows <= HIGH; rows += rows < 20 ? 1 : 11)
+        for (int64_t cols = 1; cols <= HIGH; cols += cols < 20 ? 1 : 11) {
+            fill(from, HIGH * HIGH, 1);
+            for (int i = 0; i < HIGH * HIGH; i++) to[i] = -9;
+            kernels->transpose(to, HIGH, from, HIGH, rows, cols);
+            for (int64_t c = 0; c < HIGH; c++)
+                for (int64_t r = 0; r < HIGH; r++) {
+                    float want = c < cols && r < rows ? from[r * HIGH + c] : -9.0f;
+                    expect(to[c * HIGH + r] == want, "%s: transpose (%d,%d)", kernels->name, (int)rows, (int)cols);
+                }
+        }
 }
 
-TEST(rows_multiply_add_judge_transpose) { each_table(check_rows); }
+TEST(rows_are_judged_and_transposed) { each_table(check_rows); }
 
 /* All 65,536 numbers of a 16-bit type, and for narrowing all floats at and around the middle between two of them. */
 static void check_half(const mha_kernels *kernels, bool brain)

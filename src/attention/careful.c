@@ -59,10 +59,10 @@ mha_careful_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s,
 
 static bool is_dropped(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
 {
-    mha_drop_row row = mha_drop_row_get(p, s, h, i);
-    uint32_t counter[4] = {(uint32_t)(j / 4), row.query, row.head, row.stream};
-    mha_philox(counter, row.seed);
-    return counter[j % 4] < row.threshold;
+    mha_drop drop = mha_drop_get(p, s);
+    uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)h, drop.stream};
+    mha_philox(counter, drop.seed);
+    return counter[j % 4] < drop.threshold;
 }
 
 double mha_careful_weight(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j, double score,

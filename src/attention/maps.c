@@ -29,19 +29,20 @@ static bool after_softmax(mha_stage stage) { return stage >= MHA_STAGE_SOFTMAX; 
 
 /* Scores that float32 could not hold, again in float64. A key that is not visible and whose score is not finite even so
  * shows -inf. */
-static void mend_scores(mha_tile *t, int64_t r, float *s, mha_stage stage)
+static void mend_scores(mha_tile *t, mha_stage stage)
 {
-    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
-    for (int64_t j = 0; t->suspect && j < t->count; j++) {
-        if (!t->broken[r * t->plan->keys + j]) continue;
-        double score = mha_careful_score(t->problem, &t->sequence, h, i, t->key + j, stage);
-        bool shown = isfinite(score) || mha_careful_sees(t->problem, &t->sequence, h, i, t->key + j);
-        s[j] = shown ? (float)score : -INFINITY;
+    for (int64_t n = 0; t->suspect && n < t->count * MHA_BLOCK; n++) {
+        int64_t r = n % MHA_BLOCK, j = t->key + n / MHA_BLOCK;
+        if (r >= t->rows || !t->broken[n]) continue;
+        int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
+        double score = mha_careful_score(t->problem, &t->sequence, h, i, j, stage);
+        bool shown = isfinite(score) || mha_careful_sees(t->problem, &t->sequence, h, i, j);
+        t->scores[n] = shown ? (float)score : -INFINITY;
     }
 }
 
-/* A row of weights in float64: for rows that the first pass could not hold in float32. */
-static void weigh_carefully(mha_tile *t, int64_t r, float *s, mha_stage stage)
+/* Weights of row r in float64: for rows that the first pass could not hold in float32. */
+static void weigh_carefully(mha_tile *t, int64_t r, mha_stage stage)
 {
     const mha_problem *p = t->problem;
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
@@ -49,25 +50,26 @@ static void weigh_carefully(mha_tile *t, int64_t r, float *s, mha_stage stage)
     for (int64_t j = 0; j < t->count; j++) {
         double score = mha_careful_score(p, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
         bool dropped = stage == MHA_STAGE_DROPPED;
-        s[j] = (float)mha_careful_weight(p, &t->sequence, h, i, t->key + j, score, row, dropped);
+        t->scores[j * MHA_BLOCK + r] =
+            (float)mha_careful_weight(p, &t->sequence, h, i, t->key + j, score, row, dropped);
     }
 }
 
-/* A row of masked scores to weights, in place. */
-static void weigh(mha_tile *t, const mha_shared *shared, int64_t r, float *s, mha_stage stage)
+/* Masked scores to weights, in place. */
+static void weigh(mha_tile *t, const mha_shared *shared, mha_stage stage)
 {
     const mha_problem *p = t->problem;
-    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = mha_row_index(p, &t->sequence, h, i);
-    int64_t padded = mha_padded(t->count);
-    if (isnan(shared->max[row])) {
-        weigh_carefully(t, r, s, stage);
-        return;
+    float max[MHA_BLOCK] = {0}, factor[MHA_BLOCK] = {0};
+    float kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t row = mha_row_index(p, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r));
+        max[r] = shared->max[row];
+        factor[r] = shared->factor[row] * (stage == MHA_STAGE_DROPPED ? kept : 1.0f);
     }
-    p->kernels->exponentials(s, padded, shared->max[row], shared->factor[row]);
-    if (stage != MHA_STAGE_DROPPED || !(p->options.dropout > 0)) return;
-    mha_drop_row drop = mha_drop_row_get(p, &t->sequence, h, i);
-    p->kernels->drop(s, padded, t->key, &drop);
-    if (p->options.dropout < 1) p->kernels->multiply(s, padded, 1.0f / (1.0f - p->options.dropout));
+    p->kernels->weights(t->scores, MHA_BLOCK, t->count, mha_tile_lanes(t, 0), max, factor);
+    if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, 0, t->count);
+    for (int64_t r = 0; r < t->rows; r++)
+        if (isnan(max[r])) weigh_carefully(t, r, stage);
 }
 
 /* Numbers for one query of one head and the loaded keys. */
@@ -80,14 +82,15 @@ static void write_row(const mha_tile *t, const map *m, int64_t b, int64_t h, int
 /* The loaded rows of head h against the loaded keys: into the map, or onto the mean. */
 static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_t h)
 {
-    const mha_problem *p = t->problem;
-    mha_tile_scores(t, 0, t->rows, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
+    float share = 1.0f / (float)t->problem->H;
+    mha_tile_scores(t, 0, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
+    if (after_softmax(m->stage)) weigh(t, shared, m->stage);
+    else mend_scores(t, m->stage);
+    t->problem->kernels->transpose(t->staged, MHA_KEYS, t->scores, MHA_BLOCK, t->count, t->rows);
     for (int64_t r = 0; r < t->rows; r++) {
-        float *s = t->scores + r * t->plan->keys, *mean = t->mean + r * t->plan->keys;
-        if (after_softmax(m->stage)) weigh(t, shared, r, s, m->stage);
-        else mend_scores(t, r, s, m->stage);
-        if (m->averaged) p->kernels->add(mean, s, mha_padded(t->count), 1.0f / (float)p->H);
-        else write_row(t, m, t->sequence.b, h, t->first + r, s);
+        float *row = t->staged + r * MHA_KEYS, *mean = t->mean + r * MHA_KEYS;
+        if (!m->averaged) write_row(t, m, t->sequence.b, h, t->first + r, row);
+        for (int64_t j = 0; m->averaged && j < t->count; j++) mean[j] += row[j] * share;
     }
 }
 
@@ -96,17 +99,18 @@ static void write_tile(mha_tile *t, const job *j, const mha_sequence *sequence, 
                        int64_t key, int64_t count)
 {
     const mha_problem *p = j->problem;
-    memset(t->mean, 0, (size_t)(rows * j->plan->keys) * sizeof *t->mean);
+    memset(t->mean, 0, (size_t)(rows * MHA_KEYS) * sizeof *t->mean);
     t->key = key;
     t->count = count;
     for (int64_t h = 0; h < p->H; h++) {
-        mha_tile_rows(t, sequence, h, 1, first, rows);
+        mha_tile_place(t, sequence, h, 1, first, rows);
+        mha_tile_load(t);
         mha_tile_keys(t, key, count);
         for (int m = 0; m < j->count; m++) add_head(t, j->shared, &j->maps[m], h);
     }
     for (int m = 0; m < j->count; m++)
         for (int64_t r = 0; j->maps[m].averaged && r < rows; r++)
-            write_row(t, &j->maps[m], sequence->b, 0, first + r, t->mean + r * j->plan->keys);
+            write_row(t, &j->maps[m], sequence->b, 0, first + r, t->mean + r * MHA_KEYS);
 }
 
 /* The places of a map that lie beyond the end of a ragged sequence, in rows [first, last). */
@@ -123,15 +127,15 @@ static void maps_task(void *arg, int task)
 {
     job *j = arg;
     const mha_problem *p = j->problem;
-    int64_t block = j->plan->block, tile = j->plan->keys;
     mha_tile t;
     mha_tile_layout(&t, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         mha_sequence s = mha_sequence_get(p, piece / j->blocks);
-        int64_t first = piece % j->blocks * block, rows = s.queries - first < block ? s.queries - first : block;
-        for (int64_t key = 0; rows > 0 && key < s.keys; key += tile)
-            write_tile(&t, j, &s, first, rows, key, s.keys - key < tile ? s.keys - key : tile);
-        for (int m = 0; m < j->count; m++) write_beyond(&j->maps[m], &s, first, first + block);
+        int64_t first = piece % j->blocks * MHA_BLOCK;
+        int64_t rows = s.queries - first < MHA_BLOCK ? s.queries - first : MHA_BLOCK;
+        for (int64_t key = 0; rows > 0 && key < s.keys; key += MHA_KEYS)
+            write_tile(&t, j, &s, first, rows, key, s.keys - key < MHA_KEYS ? s.keys - key : MHA_KEYS);
+        for (int m = 0; m < j->count; m++) write_beyond(&j->maps[m], &s, first, first + MHA_BLOCK);
     }
 }
 
@@ -145,7 +149,7 @@ static void add_map(job *j, mha_tensor to, mha_stage stage)
                           4,
                           {to.size[0], 1, to.size[1], to.size[2]},
                           {to.stride[0], 0, to.stride[1], to.stride[2]}};
-    int64_t blocks = (to.size[2] + j->plan->block - 1) / j->plan->block;
+    int64_t blocks = (to.size[2] + MHA_BLOCK - 1) / MHA_BLOCK;
     if (blocks > j->blocks) j->blocks = blocks;
     j->maps[j->count++] = (map){to, stage, averaged};
 }

@@ -4,25 +4,38 @@
 
 #include "attention/problem.h"
 
-/* A piece of work: query rows [first, first + rows) of sequence b, for one key/value head. The query heads that share
- * that head are folded in: row r is query r / share of head r % share, so that neighbours see nearly the same keys. */
+/* A piece of work: query rows [first, first + rows) of sequence b against keys [low, high), for one key/value head. The
+ * query heads that share that head are folded in: row r is query r / share of head r % share, so that neighbours see
+ * nearly the same keys. */
 typedef struct mha_piece {
     int64_t b, first, rows;
-    int64_t weight; /* keys that its rows see, about */
+    int64_t low, high;
+    int64_t partial; /* where the partial results of its sequence start; -1: its result is whole */
+    int64_t weight;  /* keys that its rows see, about */
 } mha_piece;
 
+/* The keys of a sequence are taken in chunks, each a streaming softmax of its own, and these are folded together in
+ * order. Their number and size depend on the length of the sequence alone, so that it does not matter for a single bit
+ * whether one piece of work takes them all or, when query rows are few, each is a piece of its own. */
+typedef struct mha_chunks {
+    int64_t count, keys;
+} mha_chunks;
+
+mha_chunks mha_chunks_get(const mha_sequence *sequence);
+
 typedef struct mha_plan {
-    int64_t rows;   /* of a piece, at most */
-    int64_t block;  /* rows that go through scores, softmax and values together */
-    int64_t keys;   /* of a tile: a constant, so that the bits of a row do not depend on how work is cut up */
-    int64_t Dp, Ep; /* D and E padded to MHA_PAD */
-    int64_t pieces; /* of the order list; each stands for G pieces of work */
+    int64_t rows;     /* of a piece, at most */
+    int64_t Em, Ep;   /* E rounded up to 4, to MHA_PAD */
+    int64_t staged;   /* floats of the staging area: a tile of keys, a block of queries, biases or results */
+    int64_t pieces;   /* of the order list; each stands for G pieces of work */
+    int64_t partials; /* partial results, a row each */
     int tasks;
     bool maps;              /* weights or scores are asked for */
     size_t task_bytes;      /* scratch of one task */
     size_t order_bytes;     /* of the order list */
+    size_t partial_bytes;   /* of the partial results */
     size_t statistic_bytes; /* of one number a row, when maps follow */
-    size_t total_bytes;     /* of all tasks, the order list, two numbers a row, and the alignment */
+    size_t total_bytes;     /* of all of these, and the alignment */
 } mha_plan;
 
 /* False if the sizes do not fit memory at all. */
@@ -31,6 +44,7 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *problem);
 /* Scratch that all tasks share. */
 typedef struct mha_shared {
     mha_piece *order; /* heaviest first */
+    float *partials;  /* a row each: maximum, sum, then E sums of values */
     float *max;       /* one a row, when maps follow: the row's maximum, NaN where it went the careful way */
     float *factor;    /* and what its exponentials are multiplied by to be weights */
 } mha_shared;

@@ -35,12 +35,10 @@ mha_range mha_range_get(const mha_problem *p, const mha_sequence *s, int64_t i)
     return r;
 }
 
-mha_drop_row mha_drop_row_get(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
+mha_drop mha_drop_get(const mha_problem *p, const mha_sequence *s)
 {
     const mha_attention_options *o = &p->options;
-    return (mha_drop_row){.seed = o->dropout_seed,
-                          .query = (uint32_t)i,
-                          .head = (uint32_t)h,
-                          .stream = (uint32_t)(o->dropout_stream + (uint64_t)s->b),
-                          .threshold = (uint64_t)((double)o->dropout * 0x1p32)};
+    return (mha_drop){.seed = o->dropout_seed,
+                      .threshold = (uint64_t)((double)o->dropout * 0x1p32),
+                      .stream = (uint32_t)(o->dropout_stream + (uint64_t)s->b)};
 }

@@ -48,7 +48,7 @@ static inline int64_t mha_row_index(const mha_problem *p, const mha_sequence *s,
     return (s->query_batch * p->H + h) * p->q.size[2] + s->query_row + i;
 }
 
-/* The place of a row in the generator of dropout. */
-mha_drop_row mha_drop_row_get(const mha_problem *problem, const mha_sequence *sequence, int64_t h, int64_t i);
+/* The generator of dropout for a sequence; its lanes are still to be set. */
+mha_drop mha_drop_get(const mha_problem *problem, const mha_sequence *sequence);
 
 #endif

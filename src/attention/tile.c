@@ -1,8 +1,7 @@
-/* Loading rows, keys and values into padded float32 tiles, and scoring them.
+/* Loading rows, keys and values into float32 tiles, and scoring them.
  *
- * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Padding is zero, which
- * adds exact zeros to every product, so the kernels know no tails. Whatever a row does not see becomes -inf by
- * selection, not by addition: a NaN in a hidden key is gone here. */
+ * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not
+ * see becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
 #include "attention/tile.h"
 #include <string.h>
 
@@ -11,26 +10,28 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
     mha_tile ignored;
     mha_tile *t = tile ? tile : &ignored;
     *t = (mha_tile){.problem = p, .plan = plan};
-    int64_t rows = mha_padded(plan->rows);
+    int64_t rows = (plan->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK, square = MHA_KEYS * MHA_BLOCK;
     const struct {
         void *place; /* the address of a pointer */
         int64_t count;
         size_t width;
     } parts[] = {{&t->ranges, rows, sizeof(mha_range)},
-                 {&t->queries, rows * plan->Dp, sizeof(float)},
+                 {&t->queries, rows * p->D, sizeof(float)},
                  {&t->sums, rows * plan->Ep, sizeof(float)},
                  {&t->max, rows, sizeof(float)},
                  {&t->total, rows, sizeof(float)},
                  {&t->fade, rows, sizeof(float)},
-                 {&t->keys, plan->Dp * plan->keys, sizeof(float)},
-                 {&t->values, plan->keys * plan->Ep, sizeof(float)},
-                 {&t->clean, plan->keys * plan->Ep, sizeof(float)},
-                 {&t->staged, plan->keys * plan->Dp, sizeof(float)},
-                 {&t->scores, mha_padded(plan->block) * plan->keys, sizeof(float)},
-                 {&t->broken, mha_padded(plan->block) * plan->keys, sizeof(uint8_t)},
-                 {&t->bias_row, plan->keys, sizeof(float)},
-                 {&t->mask_row, plan->keys, sizeof(uint8_t)},
-                 {&t->mean, mha_padded(plan->block) * plan->keys, sizeof(float)},
+                 {&t->all_sums, rows * plan->Ep, sizeof(float)},
+                 {&t->all_max, rows, sizeof(float)},
+                 {&t->all_total, rows, sizeof(float)},
+                 {&t->keys, p->D * MHA_KEYS, sizeof(float)},
+                 {&t->packed, MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->staged, plan->staged, sizeof(float)},
+                 {&t->broken, square, sizeof(uint8_t)},
+                 {&t->scores, square, sizeof(float)},
+                 {&t->bias, square, sizeof(float)},
+                 {&t->mean, square, sizeof(float)},
                  {&t->wide, p->E, sizeof(double)}};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -51,146 +52,245 @@ static bool may_be_steep(const mha_tile *t)
     return !(most * far < 1e37);
 }
 
-void mha_tile_rows(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
-                   int64_t rows)
+/* Row r of the queries, scaled. */
+static void load_query(mha_tile *t, float *to, int64_t r)
 {
     const mha_problem *p = t->problem;
-    int64_t Dp = t->plan->Dp;
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r);
+    const void *from = mha_at(p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 0);
+    mha_row_load(p->kernels, to, from, p->q.type, p->q.stride[3], p->D);
+    for (int64_t d = 0; d < p->D; d++) to[d] *= p->options.scale;
+}
+
+/* One block of queries, as columns. */
+static void load_block(mha_tile *t, int64_t r)
+{
+    int64_t height = mha_tile_height(t, r), D = t->problem->D;
+    float *to = t->queries + r * D;
+    for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * D, r + i);
+    t->problem->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
+    for (int64_t d = 0; height < MHA_BLOCK && d < D; d++)
+        memset(to + d * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *to);
+}
+
+void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows)
+{
     t->sequence = *sequence;
     t->first_head = first_head;
     t->heads = heads;
     t->first = first;
     t->rows = rows;
+    t->narrow = rows <= MHA_NARROW;
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r++) {
-        int64_t i = mha_tile_query(t, r), h = mha_tile_head(t, r);
-        float *to = t->queries + r * Dp;
-        const void *from = mha_at(p->q, sequence->query_batch, h, sequence->query_row + i, 0);
-        mha_row_load(p->kernels, to, from, p->q.type, p->q.stride[3], p->D);
-        memset(to + p->D, 0, (size_t)(Dp - p->D) * sizeof *to);
-        p->kernels->multiply(to, Dp, p->options.scale);
-        mha_range range = t->ranges[r] = mha_range_get(p, sequence, i);
+        mha_range range = t->ranges[r] = mha_range_get(t->problem, sequence, mha_tile_query(t, r));
         if (range.low >= range.high) continue;
         if (range.low < t->seen.low) t->seen.low = range.low;
         if (range.high > t->seen.high) t->seen.high = range.high;
     }
     if (t->seen.high == 0) t->seen.low = 0;
-    t->largest = p->kernels->largest(t->queries, rows * Dp);
+}
+
+void mha_tile_load(mha_tile *t)
+{
     t->steep = may_be_steep(t);
+    if (t->narrow) {
+        for (int64_t r = 0; r < t->rows; r++) load_query(t, t->queries + r * t->problem->D, r);
+        return;
+    }
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) load_block(t, r);
+    int64_t blocks = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK;
+    t->largest = t->problem->kernels->largest(t->queries, blocks * MHA_BLOCK * t->problem->D);
 }
 
 /* Whether a sum of products of the loaded rows and keys may overflow float32 somewhere on its way: a bound, far from
  * every ordinary number, so that nobody else pays for looking at scores one by one. */
 static bool may_overflow(const mha_tile *t)
 {
-    float largest = t->problem->kernels->largest(t->keys, t->problem->D * t->plan->keys);
+    float largest = t->problem->kernels->largest(t->keys, t->problem->D * MHA_KEYS);
     return !((double)t->problem->D * (double)t->largest * (double)largest < 1e38);
 }
 
-/* Keys as columns: (D,count), with zero columns up to a whole tile and zero rows up to a multiple of 4. */
 void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
 {
     const mha_problem *p = t->problem;
     mha_tensor k = p->k;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + key, width = t->plan->keys, ldf = k.stride[2];
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + key, ldf = k.stride[2];
     const float *from = mha_at(k, t->sequence.key_batch, g, row, 0);
     t->key = key;
     t->count = count;
     if (k.type != MHA_FLOAT32 || k.stride[3] != 1) {
+        float *to = t->narrow ? t->keys : t->staged; /* a narrow tile keeps its keys as rows */
         for (int64_t j = 0; j < count; j++)
-            mha_row_load(p->kernels, t->staged + j * t->plan->Dp, mha_at(k, t->sequence.key_batch, g, row + j, 0),
-                         k.type, k.stride[3], p->D);
-        from = t->staged;
-        ldf = t->plan->Dp;
+            mha_row_load(p->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
+                         k.stride[3], p->D);
+        from = to;
+        ldf = p->D;
     }
-    p->kernels->transpose(t->keys, width, from, ldf, count, p->D);
-    int64_t deep = (p->D + 3) & ~INT64_C(3);
-    if (count < width)
-        for (int64_t d = 0; d < p->D; d++)
-            memset(t->keys + d * width + count, 0, (size_t)(width - count) * sizeof(float));
-    memset(t->keys + p->D * width, 0, (size_t)((deep - p->D) * width) * sizeof(float));
+    if (t->narrow) {
+        t->key_rows = from;
+        t->key_stride = ldf;
+        return;
+    }
+    p->kernels->transpose(t->keys, MHA_KEYS, from, ldf, count, p->D);
+    for (int64_t d = 0; count < MHA_KEYS && d < p->D; d++)
+        memset(t->keys + d * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof(float));
     t->suspect = t->steep || may_overflow(t);
 }
 
 void mha_tile_values(mha_tile *t)
 {
     const mha_problem *p = t->problem;
+    mha_tensor v = p->v;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
+    int64_t unit = t->narrow ? p->kernels->lanes : 4; /* what a product reads at once along E */
+    t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
+    t->value_stride = v.stride[2];
+    if (v.type == MHA_FLOAT32 && v.stride[3] == 1 && p->E % unit == 0) return;
     for (int64_t j = 0; j < t->count; j++) {
-        float *to = t->values + j * Ep;
-        mha_row_load(p->kernels, to, mha_at(p->v, t->sequence.key_batch, g, row + j, 0), p->v.type, p->v.stride[3],
-                     p->E);
+        float *to = t->packed + j * Ep;
+        mha_row_load(p->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);
         memset(to + p->E, 0, (size_t)(Ep - p->E) * sizeof *to);
     }
-    int64_t deep = (t->count + 3) & ~INT64_C(3);
-    memset(t->values + t->count * Ep, 0, (size_t)((deep - t->count) * Ep) * sizeof(float));
+    t->values = t->packed;
+    t->value_stride = Ep;
 }
 
-/* The bias of one row, in place if it lies ready, else converted. */
-static const float *bias_row(mha_tile *t, int64_t h, int64_t i, int64_t count)
+/* Rows [row, row + count) of a key/value head, a cache line at a time, as far as the tensor goes. */
+static void fetch(const mha_tile *t, mha_tensor x, int64_t row, int64_t count)
 {
-    mha_tensor bias = t->problem->options.bias;
-    const void *from = mha_at(bias, t->sequence.b, h, i, t->key);
-    if (bias.type == MHA_FLOAT32 && bias.stride[3] == 1 && count % MHA_PAD == 0) return from;
-    mha_row_load(t->problem->kernels, t->bias_row, from, bias.type, bias.stride[3], count);
-    return t->bias_row;
+    int64_t bytes = x.size[3] * (int64_t)mha_type_size(x.type), g = t->first_head / t->problem->share;
+    if (x.stride[3] != 1 || row + count > x.size[2]) return;
+    for (int64_t j = 0; j < count; j++) {
+        const char *at = mha_at(x, t->sequence.key_batch, g, row + j, 0);
+        for (int64_t i = 0; i < bytes; i += MHA_ALIGNMENT) __builtin_prefetch(at + i, 0, 2);
+    }
 }
 
-static const uint8_t *mask_row(mha_tile *t, int64_t h, int64_t i, int64_t count)
+void mha_tile_fetch_values(const mha_tile *t) { fetch(t, t->problem->v, t->sequence.key_row + t->key, t->count); }
+
+void mha_tile_fetch_next_keys(const mha_tile *t)
 {
-    mha_tensor mask = t->problem->options.mask;
-    const uint8_t *from = mha_at(mask, t->sequence.b, h, i, t->key);
-    if (mask.stride[3] == 1 && count % MHA_PAD == 0) return from;
-    for (int64_t j = 0; j < count; j++) t->mask_row[j] = from[j * mask.stride[3]];
-    return t->mask_row;
+    fetch(t, t->problem->k, t->sequence.key_row + t->key + t->count, t->count);
 }
 
-static void fill(float *s, int64_t from, int64_t to)
+/* Bias and mask of row r against the loaded keys, as numbers to add. */
+static void load_bias_row(mha_tile *t, float *to, int64_t r, int64_t count)
 {
-    for (int64_t j = from; j < to; j++) s[j] = -INFINITY;
+    mha_tensor bias = t->problem->options.bias, mask = t->problem->options.mask;
+    int64_t b = t->sequence.b, h = mha_tile_head(t, r), i = mha_tile_query(t, r);
+    if (bias.rank)
+        mha_row_load(t->problem->kernels, to, mha_at(bias, b, h, i, t->key), bias.type, bias.stride[3], count);
+    else memset(to, 0, (size_t)count * sizeof *to);
+    if (!mask.rank) return;
+    const uint8_t *see = mha_at(mask, b, h, i, t->key);
+    int64_t stride = mask.stride[3];
+    if (stride == 1)
+        for (int64_t j = 0; j < count; j++) to[j] = see[j] ? to[j] : -INFINITY;
+    else
+        for (int64_t j = 0; j < count; j++) to[j] = see[j * stride] ? to[j] : -INFINITY;
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+/* Whether a tensor looks the same to all rows of a block. */
+static bool is_shared(const mha_tile *t, mha_tensor x)
+{
+    return x.stride[2] == 0 && (x.stride[1] == 0 || t->heads == 1);
+}
+
+/* Bias and mask of a block, as columns. */
+static void add_bias(mha_tile *t, int64_t r, int64_t count)
+{
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r);
+    if (is_shared(t, p->options.bias) && is_shared(t, p->options.mask)) {
+        load_bias_row(t, t->staged, r, count);
+        for (int64_t j = 0; j < count; j++)
+            for (int64_t i = 0; i < lanes; i++) t->bias[j * MHA_BLOCK + i] = t->staged[j];
+    } else {
+        for (int64_t i = 0; i < height; i++) load_bias_row(t, t->staged + i * MHA_KEYS, r + i, count);
+        p->kernels->transpose(t->bias, MHA_BLOCK, t->staged, MHA_KEYS, height, count);
+    }
+    p->kernels->add_bias(t->scores, MHA_BLOCK, count, lanes, t->bias, MHA_BLOCK);
+}
+
+static void add_slopes(mha_tile *t, int64_t r, int64_t count)
+{
+    float slope[MHA_BLOCK] = {0}, distance[MHA_BLOCK] = {0};
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
+        int64_t h = mha_tile_head(t, r + i);
+        slope[i] = *(const float *)mha_at(t->problem->options.alibi_slopes, t->sequence.b, h, 0, 0);
+        distance[i] = (float)(mha_tile_query(t, r + i) + t->sequence.offset - t->key);
+    }
+    t->problem->kernels->add_slopes(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), slope, distance);
+}
+
+static float clamp(int64_t x, int64_t low, int64_t high) { return (float)(x < low ? low : x > high ? high : x); }
+
+/* Hides what lies outside the rows' ranges, if any row's range ends inside the tile. */
+static void limit(mha_tile *t, int64_t r, int64_t count)
+{
+    float low[MHA_BLOCK] = {0}, high[MHA_BLOCK] = {0};
+    bool whole = true;
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
+        mha_range range = t->ranges[r + i];
+        low[i] = clamp(range.low - t->key, 0, count);
+        high[i] = clamp(range.high - t->key, 0, count);
+        whole = whole && range.low <= t->key && range.high >= t->key + count;
+    }
+    if (!whole) t->problem->kernels->limit(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), low, high);
+}
 
 /* Adds to the notes which scores are not finite. */
-static void note_broken(uint8_t *broken, const float *s, int64_t count)
+static void note_broken(mha_tile *t, int64_t count)
 {
-    for (int64_t j = 0; j < count; j++)
-        if (!isfinite(s[j])) broken[j] = 1;
+    for (int64_t i = 0; i < count * MHA_BLOCK; i++)
+        if (!isfinite(t->scores[i])) t->broken[i] = 1;
 }
 
-/* One row of raw scores through ALiBi, bias and visibility. The bias comes after the slope, so that its -inf has the
- * last word. */
-static void mask_scores(mha_tile *t, float *s, uint8_t *broken, int64_t r, int64_t count)
+/* scale * q.k, and a note of those that float32 could not hold. A sum that overflowed anywhere on its way ends as
+ * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+static void multiply(mha_tile *t, int64_t r, int64_t count)
+{
+    const mha_problem *p = t->problem;
+    if (t->narrow) {
+        p->kernels->dots(t->scores, MHA_BLOCK, t->queries, p->D, t->rows, t->key_rows, t->key_stride, count, p->D);
+        t->suspect = t->steep;
+        for (int64_t j = 0; j < count; j++)
+            for (int64_t i = 0; i < t->rows; i++)
+                if (!isfinite(t->scores[j * MHA_BLOCK + i])) t->suspect = true;
+    } else {
+        p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
+                            (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
+    }
+    if (!t->suspect) return;
+    memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
+    note_broken(t, count);
+}
+
+/* The bias comes after the slopes, so that its -inf has the last word. */
+void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
     const mha_problem *p = t->problem;
     const mha_attention_options *o = &p->options;
-    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), padded = mha_padded(count);
-    if (o->alibi_slopes.rank) {
-        float slope = *(const float *)mha_at(o->alibi_slopes, t->sequence.b, h, 0, 0);
-        p->kernels->add_slope(s, padded, slope, (float)(i + t->sequence.offset - t->key));
-        if (t->steep) note_broken(broken, s, count);
-    }
-    if (o->bias.rank) p->kernels->add_bias(s, bias_row(t, h, i, count), padded);
-    if (o->mask.rank) p->kernels->hide(s, mask_row(t, h, i, count), padded);
-    fill(s, 0, clamp(t->ranges[r].low - t->key, 0, count));
-    fill(s, clamp(t->ranges[r].high - t->key, 0, count), padded);
+    multiply(t, r, count);
+    if (stage >= MHA_STAGE_CAPPED && o->softcap > 0)
+        p->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), o->softcap);
+    if (stage < MHA_STAGE_MASKED) return;
+    if (o->alibi_slopes.rank) add_slopes(t, r, count);
+    if (t->steep) note_broken(t, count);
+    if (o->bias.rank || o->mask.rank) add_bias(t, r, count);
+    limit(t, r, count);
 }
 
-void mha_tile_scores(mha_tile *t, int64_t r, int64_t rows, int64_t count, mha_stage stage)
+void mha_tile_drop(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
-    int64_t width = t->plan->keys, padded = mha_padded(count), deep = (p->D + 3) & ~INT64_C(3);
-    p->kernels->product(t->scores, width, NULL, t->queries + r * t->plan->Dp, t->plan->Dp, t->keys, width, rows, padded,
-                        deep);
-    for (int64_t i = 0; i < rows; i++) {
-        float *s = t->scores + i * width;
-        uint8_t *broken = t->broken + i * width;
-        if (t->suspect) {
-            memset(broken, 0, (size_t)count);
-            note_broken(broken, s, count);
-        }
-        if (stage >= MHA_STAGE_CAPPED && p->options.softcap > 0) p->kernels->softcap(s, padded, p->options.softcap);
-        if (stage >= MHA_STAGE_MASKED) mask_scores(t, s, broken, r + i, count);
+    if (!(p->options.dropout > 0)) return;
+    mha_drop drop = mha_drop_get(p, &t->sequence);
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
+        drop.query[i] = (uint32_t)mha_tile_query(t, r + i);
+        drop.head[i] = (uint32_t)mha_tile_head(t, r + i);
     }
+    p->kernels->drop(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->key, &drop);
 }

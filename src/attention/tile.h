@@ -1,40 +1,50 @@
-/* The meeting of a few query rows with a tile of keys: the step that forward, weights and all later passes share. */
+/* The meeting of a block of query rows with a tile of keys: the step that forward, weights and all later passes share.
+ *
+ * Rows are lanes. Queries, scores and sums lie with one column per row, MHA_BLOCK columns wide, so that a vector holds
+ * the same thing of neighbouring rows: no operation ever works across rows, and what concerns a row alone (its range,
+ * its maximum, its slope) is one lane of a vector. */
 #ifndef MHA_ATTENTION_TILE_H
 #define MHA_ATTENTION_TILE_H
 
 #include "attention/plan.h"
 
-/* One task's scratch and what it holds now. Rows are padded: queries to Dp, values and sums to Ep, scores to keys. */
+/* One task's scratch and what it holds now. */
 typedef struct mha_tile {
     const mha_problem *problem;
     const mha_plan *plan;
 
-    /* The rows: row r is query (first + r) / heads of head first_head + (first + r) % heads. */
+    /* The rows: row r is query (first + r) / heads of head first_head + (first + r) % heads, in lane r % MHA_BLOCK of
+     * block r / MHA_BLOCK. */
     mha_sequence sequence;
     int64_t first_head, heads, first, rows;
     mha_range seen;            /* what any of the rows may see */
     mha_range *ranges;         /* (rows) what each may see by position */
-    float *queries;            /* (rows,Dp) times scale */
+    bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
+    float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
     float largest;             /* |queries| at most; NaN if there is one */
     bool steep;                /* ALiBi may take a score out of float32 */
-    float *sums;               /* (rows,Ep) weighted values so far */
-    float *max, *total, *fade; /* (rows) running maximum and sum, and the last rescaling */
+    float *sums;               /* (blocks,Em,MHA_BLOCK) weighted values so far; narrow (rows,Ep) */
+    float *max, *total, *fade; /* (blocks,MHA_BLOCK) running maximum and sum, and the last rescaling */
+    float *all_sums, *all_max, *all_total; /* the same of all chunks of keys so far */
 
     /* The keys. */
-    int64_t key, count; /* keys [key, key + count) are loaded */
-    float *keys;        /* (Dp,keys) transposed */
-    float *values;      /* (keys,Ep) */
-    float *clean;       /* (keys,Ep) values without the rows that one query does not see */
-    float *staged;      /* (keys,Dp) keys on their way to the transposition */
+    int64_t key, count;    /* keys [key, key + count) are loaded */
+    float *keys;           /* (D,MHA_KEYS) transposed, 0 where there is no key */
+    const float *key_rows; /* narrow: (count,D), key_stride apart */
+    int64_t key_stride;
+    const float *values; /* (count,Em), narrow (count,Ep): the caller's own where they can be read as they are */
+    int64_t value_stride;
+    float *packed; /* (MHA_KEYS,Ep) values where they cannot */
+    float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
+    float *staged; /* rows on their way through a transposition: plan->staged floats */
 
     /* Their meeting. */
-    bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
-    uint8_t *broken;   /* (block,keys) a score that was not finite before bias and mask; set if `suspect` */
-    float *scores;     /* (block,keys) */
-    float *bias_row;   /* (keys) */
-    uint8_t *mask_row; /* (keys) */
-    float *mean;       /* (block,keys) weights summed over heads */
-    double *wide;      /* (E) one row's sums in float64 */
+    bool suspect;    /* a score may have left the range of float32 on the way: see `broken` */
+    uint8_t *broken; /* (MHA_KEYS,MHA_BLOCK) a score that was not finite before bias and mask; set if `suspect` */
+    float *scores;   /* (MHA_KEYS,MHA_BLOCK) */
+    float *bias;     /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
+    float *mean;     /* (MHA_BLOCK,MHA_KEYS) weights summed over heads */
+    double *wide;    /* (E) one row's sums in float64 */
 } mha_tile;
 
 /* Places a tile's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */
@@ -43,16 +53,39 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *problem,
 static inline int64_t mha_tile_query(const mha_tile *t, int64_t r) { return (t->first + r) / t->heads; }
 static inline int64_t mha_tile_head(const mha_tile *t, int64_t r) { return t->first_head + (t->first + r) % t->heads; }
 
-/* Loads rows [first, first + rows) of the heads [first_head, first_head + heads), which share a key/value head. */
-void mha_tile_rows(mha_tile *tile, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
-                   int64_t rows);
+/* The rows of the block that starts at row r, and its lanes: those rows, rounded up to whole vectors. */
+static inline int64_t mha_tile_height(const mha_tile *t, int64_t r)
+{
+    return t->rows - r < MHA_BLOCK ? t->rows - r : MHA_BLOCK;
+}
+static inline int64_t mha_tile_lanes(const mha_tile *t, int64_t r)
+{
+    int64_t lanes = t->problem->kernels->lanes;
+    return (mha_tile_height(t, r) + lanes - 1) / lanes * lanes;
+}
+
+/* The sums of the block that starts at row r. */
+static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->sums + r * t->plan->Em; }
+
+/* Turns to rows [first, first + rows) of the heads [first_head, first_head + heads), which share a key/value head; and
+ * loads their queries. */
+void mha_tile_place(mha_tile *tile, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows);
+void mha_tile_load(mha_tile *tile);
 
 /* Loads keys [key, key + count), and the values that go with them. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);
 void mha_tile_values(mha_tile *tile);
 
-/* scores (rows, padded count) of rows [r, r + rows) against the first `count` of the loaded keys, up to `stage`, which
- * is at most MHA_STAGE_MASKED. There, whatever is not visible, padding included, is -inf. */
-void mha_tile_scores(mha_tile *tile, int64_t r, int64_t rows, int64_t count, mha_stage stage);
+/* Asks the memory for the values of the loaded keys, and for the keys after them. Narrow tiles wait for little else. */
+void mha_tile_fetch_values(const mha_tile *tile);
+void mha_tile_fetch_next_keys(const mha_tile *tile);
+
+/* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
+ * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
+void mha_tile_scores(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
+
+/* Dropout on the weights in `scores`; what is kept is not scaled. */
+void mha_tile_drop(mha_tile *tile, int64_t r, int64_t count);
 
 #endif

@@ -21,6 +21,12 @@ static void default_release(void *user, void *memory)
     free(memory);
 }
 
+/* The first aligned place at or after `memory`. */
+static void *align(void *memory)
+{
+    return (char *)memory + (MHA_ALIGNMENT - (uintptr_t)memory % MHA_ALIGNMENT) % MHA_ALIGNMENT;
+}
+
 static int default_threads(const mha_context_options *options)
 {
 #ifdef _OPENMP
@@ -35,9 +41,11 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
 {
     mha_allocator allocator = options->allocator;
     if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
-    mha_context *made = allocator.allocate(allocator.user, sizeof *made);
-    if (!made) return MHA_NO_MEMORY;
-    *made = (mha_context){.allocator = allocator,
+    void *memory = allocator.allocate(allocator.user, sizeof(mha_context) + MHA_ALIGNMENT);
+    if (!memory) return MHA_NO_MEMORY;
+    mha_context *made = align(memory);
+    *made = (mha_context){.self = memory,
+                          .allocator = allocator,
                           .parallel = options->parallel,
                           .threads = options->threads ? options->threads : default_threads(options),
                           .kernels = kernels};
@@ -50,7 +58,7 @@ void mha_context_free(mha_context *ctx)
     if (!ctx) return;
     mha_allocator allocator = ctx->allocator;
     mha_context_trim(ctx);
-    allocator.release(allocator.user, ctx);
+    allocator.release(allocator.user, ctx->self);
 }
 
 const char *mha_context_error(const mha_context *ctx) { return ctx ? ctx->error : "ctx: is NULL"; }
@@ -85,7 +93,7 @@ mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)
     mha_context_trim(ctx);
     ctx->block = ctx->allocator.allocate(ctx->allocator.user, bytes);
     if (!ctx->block) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
-    ctx->scratch = (char *)(((uintptr_t)ctx->block + MHA_ALIGNMENT - 1) & ~(uintptr_t)(MHA_ALIGNMENT - 1));
+    ctx->scratch = align(ctx->block);
     ctx->capacity = bytes;
     return MHA_OK;
 }

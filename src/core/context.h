@@ -13,7 +13,8 @@ struct mha_context {
     mha_parallel parallel;
     int threads;
     const struct mha_kernels *kernels;
-    void *block;     /* what the allocator returned */
+    void *self;      /* what the allocator returned for this struct, which lies aligned inside */
+    void *block;     /* what it returned for scratch */
     char *scratch;   /* the same, aligned to MHA_ALIGNMENT */
     size_t capacity; /* bytes at `block` */
     char error[256];

@@ -4,6 +4,13 @@
 #include "core/half.h"
 #include "core/random.h"
 
+/* A loop over i from 0 to a constant n that must leave no loop behind, or its arrays would not stay in registers. */
+#if defined(__clang__)
+#define REPEAT(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
+#else
+#define REPEAT(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+#endif
+
 #include "cpu/product_body.h"
 #include "cpu/softmax_body.h"
 #include "cpu/score_body.h"
@@ -16,7 +23,7 @@
 
 const mha_kernels TABLE_OF(ISA) = {
     .name = NAME_OF(ISA),
-    .block_rows = BLOCK_ROWS,
+    .lanes = VF,
 #define OP(result, name, arguments) .name = name,
 #include "cpu/ops.def"
 #undef OP

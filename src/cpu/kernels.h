@@ -5,20 +5,24 @@
 #include "core/context.h"
 
 enum {
-    MHA_PAD = 16,     /* floats: rows of scratch tiles are padded to this, the widest vector there is */
-    MHA_ROWS_MAX = 16 /* no table's block of the product is higher */
+    MHA_PAD = 16,   /* floats: the widest vector there is */
+    MHA_NARROW = 8, /* rows, at most, that are few: they take keys and values as they lie */
+    MHA_BLOCK = 32, /* rows that go through scores, softmax and values together: the width of a tile */
+    MHA_KEYS = 64   /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
 };
 
-/* Where a row of dropout stands: the Philox key and the parts of its counter that do not move with the key index. */
-typedef struct mha_drop_row {
+/* Where the lanes of a tile stand in the generator of dropout: its key, and the parts of its counter that do not move
+ * with the key index. */
+typedef struct mha_drop {
     uint64_t seed;
-    uint32_t query, head, stream;
     uint64_t threshold; /* numbers below it are dropped: 2^32 times the probability */
-} mha_drop_row;
+    uint32_t stream;
+    uint32_t query[MHA_BLOCK], head[MHA_BLOCK];
+} mha_drop;
 
 typedef struct mha_kernels {
     const char *name;
-    int block_rows; /* rows of one register block of the product: pieces of work prefer multiples of it */
+    int lanes; /* floats of a vector */
 #define OP(result, name, arguments) result(*name) arguments;
 #include "cpu/ops.def"
 #undef OP

@@ -1,23 +1,13 @@
-/* Rows of numbers: scaling, adding, judging, transposing, and the 16-bit types in and out. */
-
-static void multiply(float *x, int64_t n, float factor)
-{
-    vf by = vf_set1(factor);
-    for (int64_t i = 0; i < n; i += VF) vf_store(x + i, vf_mul(vf_load(x + i), by));
-}
-
-static void add(float *y, const float *x, int64_t n, float factor)
-{
-    vf by = vf_set1(factor);
-    for (int64_t i = 0; i < n; i += VF) vf_store(y + i, vf_fma(vf_load(x + i), by, vf_load(y + i)));
-}
+/* Judging numbers, transposing them, and the 16-bit types in and out. */
 
 /* A finite number times 0 is 0; infinities and NaN leave a NaN in the sum. */
-static bool finite(const float *x, int64_t n)
+static void unsound(float *sum, const float *c, int64_t ldc, int64_t m, int64_t n)
 {
-    vf zero = vf_set1(0.0f), sum = zero;
-    for (int64_t i = 0; i < n; i += VF) sum = vf_fma(vf_load(x + i), zero, sum);
-    return vf_reduce_add(sum) == 0.0f;
+    for (int64_t i = 0; i < n; i += VF) {
+        vf zero = vf_set1(0.0f), total = zero;
+        for (int64_t r = 0; r < m; r++) total = vf_fma(vf_load(c + r * ldc + i), zero, total);
+        vf_store(sum + i, total);
+    }
 }
 
 static float largest(const float *x, int64_t n)
@@ -34,17 +24,21 @@ static float largest(const float *x, int64_t n)
     return top;
 }
 
-/* Eight columns of `to` at a time: each of its cache lines is then written in a few visits. */
 static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols)
 {
-    int64_t r = 0;
-    for (; r + 8 <= rows; r += 8) {
-        const float *in = from + r * ldf;
-        for (int64_t c = 0; c < cols; c++)
-            for (int u = 0; u < 8; u++) to[c * ldt + r + u] = in[u * ldf + c];
+    int64_t r = 0, c;
+    for (; r + VF <= rows; r += VF) {
+        for (c = 0; c + VF <= cols; c += VF) {
+            vf x[VF];
+            REPEAT (i, VF) x[i] = vf_load(from + (r + i) * ldf + c);
+            vf_transpose(x);
+            REPEAT (i, VF) vf_store(to + (c + i) * ldt + r, x[i]);
+        }
+        for (; c < cols; c++)
+            for (int i = 0; i < VF; i++) to[c * ldt + r + i] = from[(r + i) * ldf + c];
     }
     for (; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) to[c * ldt + r] = from[r * ldf + c];
+        for (c = 0; c < cols; c++) to[c * ldt + r] = from[r * ldf + c];
 }
 
 static void widen_bf16(float *to, const uint16_t *from, int64_t n)

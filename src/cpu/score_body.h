@@ -1,5 +1,5 @@
-/* What happens to a row of scores between the product and the softmax: softcap, bias, ALiBi, mask; and to its weights
- * after it: dropout. */
+/* What happens to a tile of scores between the product and the softmax: softcap, ALiBi, bias and mask, range; and to
+ * its weights after it: dropout. */
 
 /* tanh. Below 0.625 an odd polynomial (relative error 4e-9 before rounding), because 1 - 2/(e^2x + 1) cancels there;
  * above it (1 - e) / (1 + e) with e = exp(-2|x|). */
@@ -16,59 +16,73 @@ static inline vf vf_tanh(vf x)
     return vf_where_less(size, vf_set1(0.625f), p, far);
 }
 
-static void softcap(float *s, int64_t n, float cap)
+static void softcap(float *s, int64_t lds, int64_t count, int64_t n, float cap)
 {
     vf high = vf_set1(cap), low = vf_set1(1.0f / cap);
-    for (int64_t j = 0; j < n; j += VF) vf_store(s + j, vf_mul(high, vf_tanh(vf_mul(vf_load(s + j), low))));
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i += VF) {
+            float *at = s + j * lds + i;
+            vf_store(at, vf_mul(high, vf_tanh(vf_mul(vf_load(at), low))));
+        }
 }
 
-static void add_bias(float *s, const float *bias, int64_t n)
+static void add_bias(float *s, int64_t lds, int64_t count, int64_t n, const float *bias, int64_t ldb)
 {
     vf none = vf_set1(-INFINITY);
-    for (int64_t j = 0; j < n; j += VF) {
-        vf b = vf_load(bias + j);
-        vf_store(s + j, vf_where_equal(b, none, none, vf_add(vf_load(s + j), b)));
-    }
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i += VF) {
+            vf b = vf_load(bias + j * ldb + i);
+            float *at = s + j * lds + i;
+            vf_store(at, vf_where_equal(b, none, none, vf_add(vf_load(at), b)));
+        }
 }
 
-static void add_slope(float *s, int64_t n, float slope, float distance)
+static void add_slopes(float *s, int64_t lds, int64_t count, int64_t n, const float *slope, const float *distance)
 {
-    vf by = vf_set1(-slope), to = vf_set1(distance), step = vf_set1((float)VF), at = vf_iota();
-    for (int64_t j = 0; j < n; j += VF) {
-        vf_store(s + j, vf_fma(by, vf_abs(vf_sub(to, at)), vf_load(s + j)));
-        at = vf_add(at, step);
+    vf zero = vf_set1(0.0f);
+    for (int64_t i = 0; i < n; i += VF) {
+        vf by = vf_sub(zero, vf_load(slope + i)), to = vf_load(distance + i);
+        for (int64_t j = 0; j < count; j++) {
+            float *at = s + j * lds + i;
+            vf_store(at, vf_fma(by, vf_abs(vf_sub(to, vf_set1((float)j))), vf_load(at)));
+        }
     }
 }
 
-static void hide(float *s, const uint8_t *mask, int64_t n)
+static void limit(float *s, int64_t lds, int64_t count, int64_t n, const float *low, const float *high)
 {
     vf none = vf_set1(-INFINITY);
-    for (int64_t j = 0; j < n; j += VF) vf_store(s + j, vf_where_mask(mask + j, vf_load(s + j), none));
-}
-
-/* Four counters side by side, which is sixteen keys: plain loops over them that the compiler turns into vectors. */
-static void drop(float *p, int64_t n, int64_t first, const mha_drop_row *row)
-{
-    enum { SIDE = MHA_PAD / 4 };
-    for (int64_t j = 0; j < n; j += MHA_PAD) {
-        uint32_t c0[SIDE], c1[SIDE], c2[SIDE], c3[SIDE], k0 = (uint32_t)row->seed, k1 = (uint32_t)(row->seed >> 32);
-        for (int u = 0; u < SIDE; u++) {
-            c0[u] = (uint32_t)((first + j) / 4 + u);
-            c1[u] = row->query;
-            c2[u] = row->head;
-            c3[u] = row->stream;
-        }
-        for (int round = 0; round < MHA_PHILOX_ROUNDS; round++) {
-            for (int u = 0; u < SIDE; u++) mha_philox_round(&c0[u], &c1[u], &c2[u], &c3[u], k0, k1);
-            k0 += MHA_PHILOX_W0;
-            k1 += MHA_PHILOX_W1;
-        }
-        for (int u = 0; u < SIDE; u++) {
-            float *to = p + j + 4 * u;
-            if (c0[u] < row->threshold) to[0] = 0.0f;
-            if (c1[u] < row->threshold) to[1] = 0.0f;
-            if (c2[u] < row->threshold) to[2] = 0.0f;
-            if (c3[u] < row->threshold) to[3] = 0.0f;
+    for (int64_t i = 0; i < n; i += VF) {
+        vf from = vf_load(low + i), to = vf_load(high + i);
+        for (int64_t j = 0; j < count; j++) {
+            float *at = s + j * lds + i;
+            vf here = vf_set1((float)j), x = vf_where_less(here, to, vf_load(at), none);
+            vf_store(at, vf_where_less(here, from, none, x));
         }
     }
+}
+
+/* One counter gives four keys of one lane; the counters of sixteen lanes go side by side in plain loops that the
+ * compiler turns into vectors. */
+static void drop(float *p, int64_t lds, int64_t count, int64_t n, int64_t first, const mha_drop *drop)
+{
+    enum { SIDE = 16 };
+    for (int64_t i = 0; i < n; i += SIDE)
+        for (int64_t j = 0; j < count; j += 4) {
+            uint32_t c[4][SIDE], k0 = (uint32_t)drop->seed, k1 = (uint32_t)(drop->seed >> 32);
+            for (int u = 0; u < SIDE; u++) {
+                c[0][u] = (uint32_t)((first + j) / 4);
+                c[1][u] = drop->query[i + u];
+                c[2][u] = drop->head[i + u];
+                c[3][u] = drop->stream;
+            }
+            for (int round = 0; round < MHA_PHILOX_ROUNDS; round++) {
+                for (int u = 0; u < SIDE; u++) mha_philox_round(&c[0][u], &c[1][u], &c[2][u], &c[3][u], k0, k1);
+                k0 += MHA_PHILOX_W0;
+                k1 += MHA_PHILOX_W1;
+            }
+            for (int64_t t = 0; t < 4 && j + t < count; t++)
+                for (int64_t u = 0; u < SIDE && i + u < n; u++)
+                    if (c[t][u] < drop->threshold) p[(j + t) * lds + i + u] = 0.0f;
+        }
 }

@@ -1,16 +1,17 @@
 /* Exponentials, and one tile of a streaming softmax.
  *
- * exp(x) = 2^n exp(r) with n the integer nearest to x / ln 2 and |r| <= ln(2)/2. Adding 1.5 * 2^23 rounds to an integer
- * and leaves it in the low bits of the float, where vf_pow2 wants it. ln 2 is taken off in two parts, of which the
- * first has so few bits that n times it is exact. exp(r) is 1 + r + r^2 times a polynomial fitted to the least relative
- * error (3.1e-9); with all rounding the result is within 1 unit in the last place down to exp(-87.3), where degree 5
- * instead of 6 would give 2.3. Below -127 ln 2 the result is 0, so that -inf gives 0; NaN gives NaN. */
+ * exp(x) = 2^n exp(r) with n the integer nearest to x / ln 2 and |r| <= ln(2)/2. Adding 1.5 * 2^23 + 127 rounds to an
+ * integer and leaves it, with the bias of the exponent, in the low bits of the float, where vf_pow2 wants it. ln 2 is
+ * taken off in two parts, of which the first has so few bits that n times it is exact. exp(r) is 1 + r + r^2 times a
+ * polynomial fitted to the least relative error (3.1e-9); with all rounding the result is within 1 unit in the last
+ * place down to exp(-87.3), where degree 5 instead of 6 would give 2.3. Below -127 ln 2 the result is 0, so that -inf
+ * gives 0; NaN gives NaN. */
 
 static inline vf vf_exp(vf x) /* x <= 0 */
 {
-    const vf round = vf_set1(12582912.0f);
+    const vf round = vf_set1(12583039.0f);
     x = vf_max(vf_set1(-88.02969f), x);
-    vf shifted = vf_fma(x, vf_set1(1.44269504f), round), n = vf_sub(shifted, round);
+    vf shifted = vf_fma(x, vf_set1(1.44269504f), round), n = vf_sub(shifted, round), power = vf_pow2(shifted);
     vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x);
     r = vf_fma(n, vf_set1(-1.42860677e-6f), r);
     vf y = vf_fma(r, vf_set1(1.381454058e-03f), vf_set1(8.368745446e-03f));
@@ -18,50 +19,88 @@ static inline vf vf_exp(vf x) /* x <= 0 */
     y = vf_fma(y, r, vf_set1(1.666652113e-01f));
     y = vf_fma(y, r, vf_set1(4.999999404e-01f));
     y = vf_fma(vf_mul(r, r), y, r);
-    return vf_mul(vf_add(y, vf_set1(1.0f)), vf_pow2(shifted));
+    return vf_fma(y, power, power);
 }
 
-static inline float row_max(const float *s, int64_t n)
+/* `side` vectors of lanes. Two sweeps, not one: the maximum must be final before the first exp, or every early term
+ * needs a rescale. */
+static inline __attribute__((always_inline)) void softmax_lanes(const int side, float *s, int64_t lds, int64_t count,
+                                                                float *max, float *sum, float *fade)
 {
-    vf a = vf_load(s), b = a;
-    int64_t j = VF;
-    for (; j + 2 * VF <= n; j += 2 * VF) {
-        a = vf_max(a, vf_load(s + j));
-        b = vf_max(b, vf_load(s + j + VF));
+    vf top[4], total[4];
+    const vf none = vf_set1(-INFINITY);
+    REPEAT (v, side) top[v] = vf_load(max + v * VF);
+    for (int64_t j = 0; j < count; j++)
+        REPEAT (v, side) top[v] = vf_max(vf_load(s + j * lds + v * VF), top[v]);
+    REPEAT (v, side) {
+        vf old = vf_load(max + v * VF);
+        vf_store(max + v * VF, top[v]);
+        top[v] = vf_where_equal(top[v], none, vf_set1(0.0f), top[v]); /* -inf - -inf would be NaN */
+        vf_store(fade + v * VF, vf_exp(vf_sub(old, top[v])));
+        total[v] = vf_set1(0.0f);
     }
-    for (; j < n; j += VF) a = vf_max(a, vf_load(s + j));
-    return vf_reduce_max(vf_max(a, b));
+    for (int64_t j = 0; j < count; j++)
+        REPEAT (v, side) {
+            vf p = vf_exp(vf_sub(vf_load(s + j * lds + v * VF), top[v]));
+            vf_store(s + j * lds + v * VF, p);
+            total[v] = vf_add(total[v], p);
+        }
+    REPEAT (v, side) vf_store(sum + v * VF, vf_fma(vf_load(sum + v * VF), vf_load(fade + v * VF), total[v]));
 }
 
-/* s = exp(s - max); returns the sum. The lanes of the sum are fixed by the column alone, so columns that are hidden
- * (and add an exact 0) at either end do not move its bits. */
-static inline float row_exp(float *s, int64_t n, float max)
+static void softmax(float *s, int64_t lds, int64_t count, int64_t n, float *max, float *sum, float *fade)
 {
-    vf shift = vf_set1(max), total = vf_set1(0.0f);
-    for (int64_t j = 0; j < n; j += VF) {
-        vf p = vf_exp(vf_sub(vf_load(s + j), shift));
-        vf_store(s + j, p);
-        total = vf_add(total, p);
+    int64_t i = 0;
+    for (; i + 4 * VF <= n; i += 4 * VF) softmax_lanes(4, s + i, lds, count, max + i, sum + i, fade + i);
+    for (; i + 2 * VF <= n; i += 2 * VF) softmax_lanes(2, s + i, lds, count, max + i, sum + i, fade + i);
+    for (; i < n; i += VF) softmax_lanes(1, s + i, lds, count, max + i, sum + i, fade + i);
+}
+
+static void weights(float *s, int64_t lds, int64_t count, int64_t n, const float *max, const float *factor)
+{
+    for (int64_t i = 0; i < n; i += VF)
+        for (int64_t j = 0; j < count; j++) {
+            float *at = s + j * lds + i;
+            vf_store(at, vf_mul(vf_exp(vf_sub(vf_load(at), vf_load(max + i))), vf_load(factor + i)));
+        }
+}
+
+/* What two stretches of keys are multiplied by when they become one. */
+typedef struct shares {
+    vf top, first, second;
+} shares;
+
+static inline shares share_out(vf first, vf second)
+{
+    vf top = vf_max(second, first), zero = vf_set1(0.0f);
+    vf base = vf_where_equal(top, vf_set1(-INFINITY), zero, top); /* -inf - -inf would be NaN */
+    return (shares){top, vf_exp(vf_sub(first, base)), vf_exp(vf_sub(second, base))};
+}
+
+static inline vf mix(shares by, vf first, vf second) { return vf_fma(first, by.first, vf_mul(second, by.second)); }
+
+static void fold(float *all_sums, float *all_max, float *all_total, const float *sums, const float *max,
+                 const float *total, int64_t lds, int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        shares by = share_out(vf_load(all_max + i), vf_load(max + i));
+        vf_store(all_max + i, by.top);
+        vf_store(all_total + i, mix(by, vf_load(all_total + i), vf_load(total + i)));
+        for (int64_t r = 0; r < m; r++) {
+            float *at = all_sums + r * lds + i;
+            vf_store(at, mix(by, vf_load(at), vf_load(sums + r * lds + i)));
+        }
     }
-    return vf_reduce_add(total);
 }
 
-/* Two sweeps, not one: the maximum must be final before the first exp, or every early term needs a rescale. The fades
- * of all rows are computed side by side in between, for an exp of one number costs as much as of a vector. */
-static void softmax(float *s, int64_t lds, int64_t rows, int64_t n, float *max, float *sum, float *fade)
+static void fold_row(float *all_sums, float *all_max, float *all_total, const float *sums, float max, float total,
+                     int64_t n)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float old = max[r], top = row_max(s + r * lds, n);
-        max[r] = top > old || top != top ? top : old;
-        fade[r] = max[r] == -INFINITY ? 0.0f : old - max[r]; /* -inf - -inf would be NaN */
-    }
-    for (int64_t r = 0; r < rows; r += VF) vf_store(fade + r, vf_exp(vf_load(fade + r)));
-    for (int64_t r = 0; r < rows; r++)
-        sum[r] = sum[r] * fade[r] + row_exp(s + r * lds, n, max[r] == -INFINITY ? 0.0f : max[r]);
-}
-
-static void exponentials(float *s, int64_t n, float max, float factor)
-{
-    vf shift = vf_set1(max), times = vf_set1(factor);
-    for (int64_t j = 0; j < n; j += VF) vf_store(s + j, vf_mul(vf_exp(vf_sub(vf_load(s + j), shift)), times));
+    shares by = share_out(vf_set1(*all_max), vf_set1(max));
+    float lanes[VF];
+    vf_store(lanes, mix(by, vf_set1(*all_total), vf_set1(total)));
+    *all_total = lanes[0];
+    vf_store(lanes, by.top);
+    *all_max = lanes[0];
+    for (int64_t i = 0; i < n; i += VF) vf_store(all_sums + i, mix(by, vf_load(all_sums + i), vf_load(sums + i)));
 }

@@ -35,32 +35,7 @@ static inline vf vf_where_equal(vf a, vf b, vf yes, vf no)
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_EQ_OQ));
 }
 
-static inline vf vf_pow2(vf z)
-{
-    __m256i i = _mm256_add_epi32(_mm256_castps_si256(z), _mm256_set1_epi32(127));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(i, 23));
-}
-
-static inline float vf_reduce_max(vf x)
-{
-    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
-    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
-}
-static inline float vf_reduce_add(vf x)
-{
-    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
-    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
-}
-
-static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no)
-{
-    __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)mask));
-    return _mm256_blendv_ps(x, no, _mm256_castsi256_ps(_mm256_cmpeq_epi32(wide, _mm256_setzero_si256())));
-}
-
-static inline vf vf_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
+static inline vf vf_pow2(vf z) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23)); }
 
 static inline vf vf_load_bf16(const uint16_t *p)
 {
@@ -82,6 +57,24 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 static inline void vf_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline void vf_transpose(vf x[VF])
+{
+    vf pair[VF], quad[VF];
+    for (int i = 0; i < VF; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < VF; i += 4)
+        for (int j = 0; j < 2; j++) {
+            quad[i + 2 * j] = _mm256_shuffle_ps(pair[i + j], pair[i + 2 + j], 0x44);
+            quad[i + 2 * j + 1] = _mm256_shuffle_ps(pair[i + j], pair[i + 2 + j], 0xee);
+        }
+    for (int i = 0; i < 4; i++) {
+        x[i] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20);
+        x[i + 4] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31);
+    }
 }
 
 /* One element, broadcast by its load. */

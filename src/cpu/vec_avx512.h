@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef __m512 vf;
-enum { VF = 16, BLOCK_ROWS = 12, BLOCK_VECTORS = 2 };
+enum { VF = 16, BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
 
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
@@ -35,34 +35,7 @@ static inline vf vf_where_equal(vf a, vf b, vf yes, vf no)
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), no, yes);
 }
 
-static inline vf vf_pow2(vf z)
-{
-    __m512i i = _mm512_add_epi32(_mm512_castps_si512(z), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(i, 23));
-}
-
-static inline float vf_reduce_max(vf x)
-{
-    __m256 y = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-    __m128 z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-    z = _mm_max_ps(z, _mm_movehl_ps(z, z));
-    return _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)));
-}
-static inline float vf_reduce_add(vf x)
-{
-    __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-    __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-    z = _mm_add_ps(z, _mm_movehl_ps(z, z));
-    return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
-}
-
-static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no)
-{
-    __m128i bytes = _mm_loadu_si128((const __m128i *)mask);
-    return _mm512_mask_blend_ps(_mm_test_epi8_mask(bytes, bytes), no, x);
-}
-
-static inline vf vf_iota(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+static inline vf vf_pow2(vf z) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23)); }
 
 static inline vf vf_load_bf16(const uint16_t *p)
 {
@@ -82,6 +55,30 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 static inline void vf_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline void vf_transpose(vf x[VF])
+{
+    vf pair[VF], quad[VF], half[VF];
+    for (int i = 0; i < VF; i += 2) {
+        pair[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < VF; i += 4)
+        for (int j = 0; j < 2; j++) {
+            quad[i + 2 * j] = _mm512_shuffle_ps(pair[i + j], pair[i + 2 + j], 0x44);
+            quad[i + 2 * j + 1] = _mm512_shuffle_ps(pair[i + j], pair[i + 2 + j], 0xee);
+        }
+    for (int i = 0; i < 4; i++) { /* quad[4a + i] holds column i, i + 4, i + 8, i + 12 of rows 4a to 4a + 3 */
+        half[i] = _mm512_shuffle_f32x4(quad[i], quad[i + 4], 0x88);
+        half[i + 4] = _mm512_shuffle_f32x4(quad[i], quad[i + 4], 0xdd);
+        half[i + 8] = _mm512_shuffle_f32x4(quad[i + 8], quad[i + 12], 0x88);
+        half[i + 12] = _mm512_shuffle_f32x4(quad[i + 8], quad[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        x[i] = _mm512_shuffle_f32x4(half[i], half[i + 8], 0x88);
+        x[i + 8] = _mm512_shuffle_f32x4(half[i], half[i + 8], 0xdd);
+    }
 }
 
 /* One element, broadcast by its load. */

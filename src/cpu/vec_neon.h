@@ -26,27 +26,7 @@ static inline vf vf_copysign(vf a, vf sign) { return vbslq_f32(vdupq_n_u32(0x800
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
 static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return vbslq_f32(vceqq_f32(a, b), yes, no); }
 
-static inline vf vf_pow2(vf z)
-{
-    return vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(z), vdupq_n_u32(127)), 23));
-}
-
-static inline float vf_reduce_max(vf x) { return vmaxvq_f32(x); }
-static inline float vf_reduce_add(vf x) { return vaddvq_f32(x); }
-
-static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no)
-{
-    uint32_t bytes;
-    memcpy(&bytes, mask, sizeof bytes);
-    uint16x8_t half = vmovl_u8(vcreate_u8(bytes));
-    return vbslq_f32(vceqzq_u32(vmovl_u16(vget_low_u16(half))), no, x);
-}
-
-static inline vf vf_iota(void)
-{
-    static const float ramp[4] = {0, 1, 2, 3};
-    return vld1q_f32(ramp);
-}
+static inline vf vf_pow2(vf z) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(z), 23)); }
 
 static inline vf vf_load_bf16(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
 static inline vf vf_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
@@ -60,6 +40,16 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+
+static inline void vf_transpose(vf x[VF])
+{
+    float32x4_t a = vtrn1q_f32(x[0], x[1]), b = vtrn2q_f32(x[0], x[1]);
+    float32x4_t c = vtrn1q_f32(x[2], x[3]), d = vtrn2q_f32(x[2], x[3]);
+    x[0] = vcombine_f32(vget_low_f32(a), vget_low_f32(c));
+    x[1] = vcombine_f32(vget_low_f32(b), vget_low_f32(d));
+    x[2] = vcombine_f32(vget_high_f32(a), vget_high_f32(c));
+    x[3] = vcombine_f32(vget_high_f32(b), vget_high_f32(d));
+}
 
 /* Four elements in one register: the multiply-add by lane spares four broadcasting loads. */
 typedef float32x4_t va;

@@ -31,24 +31,18 @@ static inline vf vf_copysign(vf a, vf sign)
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return a < b ? yes : no; }   /* a < b ? yes : no */
 static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return a == b ? yes : no; } /* a == b ? yes : no */
 
-/* 2^i for the integer in the low bits of z, from -127 (which gives 0) to 127. */
-static inline vf vf_pow2(vf z) { return mha_from_bits((mha_bits(z) + 127) << 23); }
-
-static inline float vf_reduce_max(vf x) { return x; }
-static inline float vf_reduce_add(vf x) { return x; }
-
-/* VF bytes at `mask`: x where they are not 0, `no` where they are. */
-static inline vf vf_where_mask(const uint8_t *mask, vf x, vf no) { return *mask ? x : no; }
-
-/* 0, 1, 2, ... */
-static inline vf vf_iota(void) { return 0.0f; }
+/* 2^(i - 127) for the integer i in the low bits of z, from 0 (which gives 0) to 254. */
+static inline vf vf_pow2(vf z) { return mha_from_bits(mha_bits(z) << 23); }
 
 static inline vf vf_load_bf16(const uint16_t *p) { return mha_bf16_to_f32(*p); }
 static inline vf vf_load_f16(const uint16_t *p) { return mha_f16_to_f32(*p); }
 static inline void vf_store_bf16(uint16_t *p, vf x) { *p = mha_f32_to_bf16(x); }
 static inline void vf_store_f16(uint16_t *p, vf x) { *p = mha_f32_to_f16(x); }
 
-/* VA consecutive elements of the left factor of a product, of which multiply-adds take one at a time. */
+/* The VF x VF matrix with its axes exchanged. */
+static inline void vf_transpose(vf x[VF]) { (void)x; }
+
+/* VA neighbours of the left factor of a product, which multiply-adds take one at a time. */
 typedef float va;
 enum { VA = 1 };
 static inline va va_load(const float *p) { return *p; }

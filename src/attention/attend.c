@@ -1,0 +1,206 @@
+/* The streaming softmax, fused: no Tq x Tk buffer.
+ *
+ *     for each tile of keys:                                   max, total, sums start at -inf, 0, 0
+ *         S = scale K Q^T, softcap, bias, mask                 a block of rows at a time, in L1
+ *         max' = max(max, S),  P = exp(S - max')
+ *         fade = exp(max - max'),  total = fade total + sum of P
+ *         sums = fade sums + V^T dropout(P)
+ *
+ * Tiles start at multiples of their size, and products run over keys in order, so the bits of a row do not depend on
+ * the rows beside it: keys that a row does not see add exact zeros.
+ *
+ * That last sentence fails when a hidden value is infinite or NaN, for 0 * inf is NaN. Testing every V in advance would
+ * cost everyone, so the result is tested instead: a piece with a row that is not finite is done again with the unseen
+ * values of each row wiped out: same bits for all else.
+ *
+ * A narrow tile has at most MHA_NARROW rows: a step of a decoder. It is bound by reading K and V, so they are read as
+ * they lie, once for all rows; scores are dot products along D, and values are added up along E. */
+#include "attention/attend.h"
+#include "attention/careful.h"
+#include <string.h>
+
+/* V without the keys to which one lane gives no weight. */
+static void clean_values(mha_tile *t, int64_t lane, int64_t count)
+{
+    int64_t E = t->problem->E, Ep = t->plan->Ep;
+    memset(t->clean, 0, (size_t)(count * Ep) * sizeof *t->clean);
+    for (int64_t j = 0; j < count; j++)
+        if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
+            memcpy(t->clean + j * Ep, t->values + j * t->value_stride, (size_t)E * sizeof *t->clean);
+}
+
+/* sums = fade sums + V^T P for row r alone. The whole vector that its lane is in goes along; only that lane is kept. */
+static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
+{
+    int64_t Em = t->plan->Em, lanes = t->problem->kernels->lanes, lane = r % MHA_BLOCK, base = lane / lanes * lanes;
+    float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
+    clean_values(t, lane, count);
+    for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
+    t->problem->kernels->product(copy, lanes, t->fade + r - lane + base, t->clean, t->plan->Ep, t->scores + base,
+                                 MHA_BLOCK, Em, lanes, count);
+    for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
+}
+
+/* The same for row r of a narrow tile. Products come four rows at a time. */
+static void add_narrow(mha_tile *t, int64_t r, int64_t rows, const float *values, int64_t stride, int64_t count)
+{
+    int64_t Ep = t->plan->Ep, lanes = t->problem->kernels->lanes, n = (t->problem->E + lanes - 1) / lanes * lanes;
+    float *fresh = t->staged;
+    t->problem->kernels->product(fresh, Ep, NULL, t->scores + r / 4 * 4, MHA_BLOCK, values, stride, 4, n, count);
+    for (int64_t i = r; i < r + rows; i++) {
+        t->problem->kernels->add_faded(t->sums + i * Ep, t->fade[i], fresh + i % 4 * Ep, n);
+    }
+}
+
+static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
+{
+    int64_t height = mha_tile_height(t, r);
+    if (clean) {
+        for (int64_t i = 0; i < height; i++) {
+            if (!t->narrow) add_clean_lane(t, r + i, count);
+            if (t->narrow) clean_values(t, i, count);
+            if (t->narrow) add_narrow(t, i, 1, t->clean, t->plan->Ep, count);
+        }
+    } else if (t->narrow) {
+        for (int64_t i = 0; i < height; i += 4)
+            add_narrow(t, i, height - i < 4 ? height - i : 4, t->values, t->value_stride, count);
+    } else {
+        t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
+                                     MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
+    }
+}
+
+/* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
+ * as its maximum sends it the careful way. */
+static void give_up_broken(mha_tile *t, int64_t r, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
+            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
+                                                                 mha_tile_query(t, r + i), t->key + j))
+                t->max[r + i] = NAN;
+}
+
+/* The block that starts at row r against the loaded tile. */
+static void attend_block(mha_tile *t, int64_t r, bool clean)
+{
+    int64_t low = INT64_MAX, high = 0;
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
+        if (t->ranges[i].low < low) low = t->ranges[i].low;
+        if (t->ranges[i].high > high) high = t->ranges[i].high;
+    }
+    if (high <= t->key || low >= t->key + t->count) return;
+    int64_t count = high - t->key < t->count ? high - t->key : t->count;
+    if (t->narrow) mha_tile_fetch_values(t);
+    mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
+    if (t->narrow) mha_tile_fetch_next_keys(t);
+    if (t->suspect) give_up_broken(t, r, count);
+    t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
+                                 t->fade + r);
+    mha_tile_drop(t, r, count);
+    add_values(t, r, count, clean);
+}
+
+/* One chunk of keys from the start. */
+static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
+{
+    int64_t lanes = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
+    for (int64_t r = 0; r < lanes; r++) {
+        t->max[r] = -INFINITY;
+        t->total[r] = 0.0f;
+    }
+    memset(t->sums, 0, (size_t)(t->narrow ? t->rows * t->plan->Ep : lanes * t->plan->Em) * sizeof(float));
+    for (int64_t key = low / MHA_KEYS * MHA_KEYS; key < high; key += MHA_KEYS) {
+        mha_tile_keys(t, key, high - key < MHA_KEYS ? high - key : MHA_KEYS);
+        mha_tile_values(t);
+        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) attend_block(t, r, clean);
+    }
+}
+
+/* Adds the chunk that has just been taken to the ones before it. */
+static void fold_chunk(mha_tile *t)
+{
+    const mha_kernels *kernels = t->problem->kernels;
+    for (int64_t r = 0; t->narrow && r < t->rows; r++)
+        kernels->fold_row(t->all_sums + r * t->plan->Ep, t->all_max + r, t->all_total + r, t->sums + r * t->plan->Ep,
+                          t->max[r], t->total[r], t->plan->Ep);
+    for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK)
+        kernels->fold(t->all_sums + r * t->plan->Em, t->all_max + r, t->all_total + r, mha_tile_sums(t, r), t->max + r,
+                      t->total + r, MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
+}
+
+static void swap(float **a, float **b)
+{
+    float *held = *a;
+    *a = *b;
+    *b = held;
+}
+
+/* The results so far change places with those of the chunk. */
+static void exchange(mha_tile *t)
+{
+    swap(&t->max, &t->all_max);
+    swap(&t->total, &t->all_total);
+    swap(&t->sums, &t->all_sums);
+}
+
+/* The first chunk needs no folding, and most calls have only that one. */
+static void attend(mha_tile *t, int64_t low, int64_t high, bool clean)
+{
+    int64_t keys = mha_chunks_get(&t->sequence).keys, first = keys ? low / keys * keys : 0;
+    attend_chunk(t, low, first + keys < high ? first + keys : high, clean);
+    if (first + keys >= high) return;
+    exchange(t);
+    for (int64_t chunk = first + keys; chunk < high; chunk += keys) {
+        attend_chunk(t, chunk, chunk + keys < high ? chunk + keys : high, clean);
+        fold_chunk(t);
+    }
+    exchange(t);
+}
+
+/* 0 for each row of the block whose sums are finite, else NaN. */
+static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
+{
+    if (!t->narrow) {
+        t->problem->kernels->unsound(unsound, mha_tile_sums(t, r), MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
+        return;
+    }
+    for (int64_t i = 0; i < t->rows; i++) {
+        unsound[i] = 0.0f;
+        for (int64_t e = 0; e < t->problem->E; e++) unsound[i] += t->sums[i * t->plan->Ep + e] * 0.0f;
+    }
+}
+
+static bool has_softmax(const mha_tile *t, int64_t r) { return isfinite(t->max[r]) && isfinite(t->total[r]); }
+
+/* Whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
+static bool needs_cleaning(const mha_tile *t)
+{
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
+        float unsound[MHA_BLOCK];
+        find_unsound(t, r, unsound);
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
+            if (has_softmax(t, r + i) && unsound[i] != 0.0f) return true;
+    }
+    return false;
+}
+
+void mha_attend(mha_tile *t, int64_t low, int64_t high)
+{
+    if (low < t->seen.low) low = t->seen.low;
+    if (high > t->seen.high) high = t->seen.high;
+    attend(t, low, high, false);
+    if (needs_cleaning(t)) attend(t, low, high, true);
+}
+
+void mha_attend_rows(const mha_tile *t, int64_t r, float *rows, bool sound[MHA_BLOCK])
+{
+    int64_t height = mha_tile_height(t, r), E = t->problem->E;
+    float unsound[MHA_BLOCK];
+    find_unsound(t, r, unsound);
+    for (int64_t i = 0; i < height; i++) {
+        sound[i] = has_softmax(t, r + i) && unsound[i] == 0.0f;
+        if (t->narrow) memcpy(rows + i * E, t->sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
+    }
+    if (!t->narrow) t->problem->kernels->transpose(rows, E, mha_tile_sums(t, r), MHA_BLOCK, E, height);
+}
