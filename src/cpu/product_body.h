@@ -41,7 +41,8 @@ static inline __attribute__((always_inline)) void panel(const int vectors, float
     int64_t r = 0;
     for (; r + BLOCK_ROWS <= m; r += BLOCK_ROWS)
         block(BLOCK_ROWS, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
-    for (; r < m; r += 4) block(4, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
+    for (; r + 4 <= m; r += 4) block(4, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
+    for (; r < m; r += 2) block(2, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* after blocks of 6 */
 }
 
 static void product(float *c, int64_t ldc, const float *fade, const float *a, int64_t lda, const float *b, int64_t ldb,
