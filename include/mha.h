@@ -27,7 +27,7 @@
  *     2  Version       of this header, of the library that is linked
  *     3  Context       threads, memory, instruction set, the text of the last error
  *     4  Tensors       a pointer with a type, sizes and strides
- *     5  Attention     options, forward, and which kernel a call will use
+ *     5  Attention     options, forward, which kernel a call will use, backward
  *     6  Rotary        position embedding of queries and keys
  *
  * The letters are the same everywhere: B batch, H query heads, G key/value heads (H is a multiple of G; query head h
@@ -321,6 +321,44 @@ typedef struct mha_attention_plan {
 MHA_API mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *plan, mha_tensor out,
                                          const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                                          const mha_attention_options *options);
+
+/* Where the gradients of a loss go, on request: leave a tensor all zero and it is not computed. They are written, not
+ * added to. */
+typedef struct mha_attention_gradients {
+    mha_tensor q, k, v;      /* any float type, the sizes of q, k and v */
+    mha_tensor bias;         /* float32, the rank and sizes of options.bias: summed over the axes that broadcast */
+    mha_tensor alibi_slopes; /* float32, the rank and sizes of options.alibi_slopes */
+    mha_tensor sinks;        /* float32 (H) */
+} mha_attention_gradients;
+
+/* clang-format off */
+#define MHA_ATTENTION_NO_GRADIENTS                                                                                     \
+    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
+/* clang-format on */
+
+/* The gradients of mha_attention_forward, from those of its results:
+ *
+ *     dout (B,H,Tq,E)     the gradient of the loss by `out`, any float type
+ *     dlse (B,H,Tq)       by `lse`, float32; all zero if the loss does not use it
+ *
+ * `out` and `lse` (float32) are what forward gave for the same q, k, v and options, dropout included. With w the
+ * weights before dropout and after it w', and s the scores that go into the softmax:
+ *
+ *     dv[j] = sum_i w'[i,j] dout[i]
+ *     ds[i,j] = w[i,j] * (dw[i,j] - dout[i] . out[i] + dlse[i]),   dw[i,j] = dout[i] . v[j] / (1 - dropout) where kept
+ *     dbias = ds,   dslope = -sum_ij ds |p - j|,   dsink = -sum_i w_sink[i] (dout[i] . out[i] - dlse[i])
+ *     dq[i] = scale sum_j ds[i,j] c[i,j] k[j],   dk[j] = scale sum_i ds[i,j] c[i,j] q[i]
+ *
+ * where c is 1, or 1 - (capped score / softcap)^2 with softcap. Query heads that share a key/value head add up in dk
+ * and dv. Rows that see no key, and keys that no row sees, have zero gradients; rows and keys of a ragged batch that
+ * belong to no sequence are left alone, in dq and in dk and dv. What a row does not see never reaches a gradient, even
+ * if it is NaN. Weights are recomputed from lse, tile by tile: scratch is O(T), and the bits are the same for any
+ * number of threads.
+ *
+ * No gradient may overlap anything else. Returns as mha_attention_forward. */
+MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                                          mha_tensor dlse, mha_tensor out, mha_tensor lse, mha_tensor q, mha_tensor k,
+                                          mha_tensor v, const mha_attention_options *options);
 
 /* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
 
