@@ -97,7 +97,7 @@ static void attend_block(mha_tile *t, int64_t r, bool clean)
     if (t->suspect) give_up_broken(t, r, count);
     t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
                                  t->fade + r);
-    mha_tile_drop(t, r, count);
+    mha_tile_drop(t, t->scores, r, count);
     add_values(t, r, count, clean);
 }
 

@@ -262,5 +262,5 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     TRY(check_lengths(p));
     TRY(check_modifiers(p));
     TRY(check_extras(p));
-    return role == MHA_SHAPE ? MHA_OK : check_overlap(p);
+    return role == MHA_OUTPUT ? check_overlap(p) : MHA_OK;
 }

@@ -67,7 +67,7 @@ static void weigh(mha_tile *t, const mha_shared *shared, mha_stage stage)
         factor[r] = shared->factor[row] * (stage == MHA_STAGE_DROPPED ? kept : 1.0f);
     }
     p->kernels->weights(t->scores, MHA_BLOCK, t->count, mha_tile_lanes(t, 0), max, factor);
-    if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, 0, t->count);
+    if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, t->scores, 0, t->count);
     for (int64_t r = 0; r < t->rows; r++)
         if (isnan(max[r])) weigh_carefully(t, r, stage);
 }

@@ -18,7 +18,7 @@ typedef struct mha_problem {
 } mha_problem;
 
 /* Checks every argument of a forward call and fills `problem`. Writes nothing else but the context's message. `role`
- * MHA_SHAPE leaves the data pointers of tensors out. */
+ * says what `out` and the extras are; MHA_SHAPE leaves the data pointers of all tensors out. */
 mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role role, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options);

@@ -108,8 +108,7 @@ void mha_tile_load(mha_tile *t)
  * every ordinary number, so that nobody else pays for looking at scores one by one. */
 static bool may_overflow(const mha_tile *t)
 {
-    float largest = t->problem->kernels->largest(t->keys, t->problem->D * MHA_KEYS);
-    return !((double)t->problem->D * (double)t->largest * (double)largest < 1e38);
+    return !((double)t->problem->D * (double)t->largest * (double)t->key_largest < 1e38);
 }
 
 void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
@@ -136,7 +135,7 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     p->kernels->transpose(t->keys, MHA_KEYS, from, ldf, count, p->D);
     for (int64_t d = 0; count < MHA_KEYS && d < p->D; d++)
         memset(t->keys + d * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof(float));
-    t->suspect = t->steep || may_overflow(t);
+    t->key_largest = p->kernels->largest(t->keys, p->D * MHA_KEYS);
 }
 
 void mha_tile_values(mha_tile *t)
@@ -214,14 +213,21 @@ static void add_bias(mha_tile *t, int64_t r, int64_t count)
     p->kernels->add_bias(t->scores, MHA_BLOCK, count, lanes, t->bias, MHA_BLOCK);
 }
 
+void mha_tile_distances(const mha_tile *t, int64_t r, float distance[MHA_BLOCK])
+{
+    memset(distance, 0, MHA_BLOCK * sizeof *distance);
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++)
+        distance[i] = (float)(mha_tile_query(t, r + i) + t->sequence.offset - t->key);
+}
+
 static void add_slopes(mha_tile *t, int64_t r, int64_t count)
 {
-    float slope[MHA_BLOCK] = {0}, distance[MHA_BLOCK] = {0};
+    float slope[MHA_BLOCK] = {0}, distance[MHA_BLOCK];
     for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
         int64_t h = mha_tile_head(t, r + i);
         slope[i] = *(const float *)mha_at(t->problem->options.alibi_slopes, t->sequence.b, h, 0, 0);
-        distance[i] = (float)(mha_tile_query(t, r + i) + t->sequence.offset - t->key);
     }
+    mha_tile_distances(t, r, distance);
     t->problem->kernels->add_slopes(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), slope, distance);
 }
 
@@ -262,28 +268,33 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
     } else {
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
+        t->suspect = t->steep || may_overflow(t);
     }
     if (!t->suspect) return;
     memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
     note_broken(t, count);
 }
 
-/* The bias comes after the slopes, so that its -inf has the last word. */
 void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
-    const mha_problem *p = t->problem;
-    const mha_attention_options *o = &p->options;
+    float cap = t->problem->options.softcap;
     multiply(t, r, count);
-    if (stage >= MHA_STAGE_CAPPED && o->softcap > 0)
-        p->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), o->softcap);
-    if (stage < MHA_STAGE_MASKED) return;
+    if (stage >= MHA_STAGE_CAPPED && cap > 0)
+        t->problem->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), cap);
+    if (stage >= MHA_STAGE_MASKED) mha_tile_mask(t, r, count);
+}
+
+/* The bias comes after the slopes, so that its -inf has the last word. */
+void mha_tile_mask(mha_tile *t, int64_t r, int64_t count)
+{
+    const mha_attention_options *o = &t->problem->options;
     if (o->alibi_slopes.rank) add_slopes(t, r, count);
     if (t->steep) note_broken(t, count);
     if (o->bias.rank || o->mask.rank) add_bias(t, r, count);
     limit(t, r, count);
 }
 
-void mha_tile_drop(mha_tile *t, int64_t r, int64_t count)
+void mha_tile_drop(const mha_tile *t, float *weights, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
     if (!(p->options.dropout > 0)) return;
@@ -292,5 +303,5 @@ void mha_tile_drop(mha_tile *t, int64_t r, int64_t count)
         drop.query[i] = (uint32_t)mha_tile_query(t, r + i);
         drop.head[i] = (uint32_t)mha_tile_head(t, r + i);
     }
-    p->kernels->drop(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->key, &drop);
+    p->kernels->drop(weights, MHA_BLOCK, count, mha_tile_lanes(t, r), t->key, &drop);
 }

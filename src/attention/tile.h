@@ -30,6 +30,7 @@ typedef struct mha_tile {
     /* The keys. */
     int64_t key, count;    /* keys [key, key + count) are loaded */
     float *keys;           /* (D,MHA_KEYS) transposed, 0 where there is no key */
+    float key_largest;     /* |keys| at most; NaN if there is one */
     const float *key_rows; /* narrow: (count,D), key_stride apart */
     int64_t key_stride;
     const float *values; /* (count,Em), narrow (count,Ep): the caller's own where they can be read as they are */
@@ -85,7 +86,13 @@ void mha_tile_fetch_next_keys(const mha_tile *tile);
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
 void mha_tile_scores(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
 
-/* Dropout on the weights in `scores`; what is kept is not scaled. */
-void mha_tile_drop(mha_tile *tile, int64_t r, int64_t count);
+/* The step of mha_tile_scores from MHA_STAGE_CAPPED to MHA_STAGE_MASKED. */
+void mha_tile_mask(mha_tile *tile, int64_t r, int64_t count);
+
+/* 0 where dropout strikes, in a tile that lies as `scores` does; what is kept is not scaled. */
+void mha_tile_drop(const mha_tile *tile, float *weights, int64_t r, int64_t count);
+
+/* The distance of each lane's position from the first loaded key. */
+void mha_tile_distances(const mha_tile *tile, int64_t r, float distance[MHA_BLOCK]);
 
 #endif

@@ -62,6 +62,41 @@ static void limit(float *s, int64_t lds, int64_t count, int64_t n, const float *
     }
 }
 
+static void gradient(float *ds, const float *p, const float *dp, int64_t lds, int64_t count, int64_t n,
+                     const float *delta, float kept)
+{
+    vf zero = vf_set1(0.0f), by = vf_set1(kept);
+    for (int64_t i = 0; i < n; i += VF) {
+        vf minus = vf_sub(zero, vf_load(delta + i));
+        for (int64_t j = 0; j < count; j++) {
+            int64_t at = j * lds + i;
+            vf weight = vf_load(p + at), x = vf_mul(weight, vf_fma(vf_load(dp + at), by, minus));
+            vf_store(ds + at, vf_where_equal(weight, zero, zero, x));
+        }
+    }
+}
+
+static void uncap(float *ds, const float *s, int64_t lds, int64_t count, int64_t n, float cap)
+{
+    vf low = vf_set1(1.0f / cap), zero = vf_set1(0.0f), one = vf_set1(1.0f);
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i += VF) {
+            vf x = vf_mul(vf_load(s + j * lds + i), low), d = vf_load(ds + j * lds + i);
+            vf y = vf_mul(d, vf_fma(vf_sub(zero, x), x, one));
+            vf_store(ds + j * lds + i, vf_where_equal(d, zero, zero, y)); /* a hidden score may be NaN */
+        }
+}
+
+static void add_distances(float *sum, const float *ds, int64_t lds, int64_t count, int64_t n, const float *distance)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        vf total = vf_set1(0.0f), to = vf_load(distance + i);
+        for (int64_t j = 0; j < count; j++)
+            total = vf_fma(vf_load(ds + j * lds + i), vf_abs(vf_sub(to, vf_set1((float)j))), total);
+        vf_store(sum + i, vf_add(vf_load(sum + i), total));
+    }
+}
+
 /* One counter gives four keys of one lane; the counters of sixteen lanes go side by side in plain loops that the
  * compiler turns into vectors. */
 static void drop(float *p, int64_t lds, int64_t count, int64_t n, int64_t first, const mha_drop *drop)
