@@ -15,6 +15,7 @@
 #include "cpu/softmax_body.h"
 #include "cpu/score_body.h"
 #include "cpu/row_body.h"
+#include "cpu/gemm_body.h"
 
 #define JOIN(a, b)    a##b
 #define TABLE_OF(isa) JOIN(mha_kernels_, isa)
@@ -24,6 +25,7 @@
 const mha_kernels TABLE_OF(ISA) = {
     .name = NAME_OF(ISA),
     .lanes = VF,
+    .panel = PANEL,
 #define OP(result, name, arguments) .name = name,
 #include "cpu/ops.def"
 #undef OP

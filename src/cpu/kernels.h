@@ -20,9 +20,26 @@ typedef struct mha_drop {
     uint32_t query[MHA_BLOCK], head[MHA_BLOCK];
 } mha_drop;
 
+typedef enum mha_activation {
+    MHA_LINEAR,    /* x */
+    MHA_RELU,      /* max(x, 0) */
+    MHA_GELU,      /* x/2 (1 + erf(x / sqrt(2))) */
+    MHA_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    MHA_SILU       /* x / (1 + exp(-x)) */
+} mha_activation;
+
+/* What happens to the sums of `gemm` on their way to c. */
+typedef struct mha_finish {
+    float alpha;
+    bool add;          /* to what c holds */
+    const float *bias; /* (n), readable up to the end of the last panel; or NULL */
+    mha_activation activation;
+} mha_finish;
+
 typedef struct mha_kernels {
     const char *name;
     int lanes; /* floats of a vector */
+    int panel; /* columns of a packed panel of `gemm` */
 #define OP(result, name, arguments) result(*name) arguments;
 #include "cpu/ops.def"
 #undef OP

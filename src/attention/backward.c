@@ -1,0 +1,370 @@
+/* Attention backward: its arguments, its rounds, and the gradients that are sums over rows.
+ *
+ *     1  delta = dout . out - dlse              a row each
+ *     2  dK, dV, and dQ of each chunk of keys   a piece of work owns a chunk of keys of one key/value head
+ *     3  dQ                                     the chunks' sums in order
+ *     4  float64                                key/value heads in which something was not finite
+ *     5  dbias                                  an element of the bias has one owner
+ *     6  slopes and sinks                       sums over rows, in order
+ *
+ * Every number has one owner, and every sum an order that depends on the sequence alone. */
+#include "attention/backward.h"
+#include "attention/careful.h"
+#include <string.h>
+
+enum { CHUNK_KEYS = MHA_TILES * MHA_KEYS, CHUNKS = 4 };
+
+#define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
+#define TRY(expression)                  \
+    do {                                 \
+        mha_status tried = (expression); \
+        if (tried) return tried;         \
+    } while (0)
+
+mha_chunks mha_backward_chunks(const mha_sequence *s)
+{
+    int64_t count = (s->length + CHUNK_KEYS - 1) / CHUNK_KEYS;
+    if (count > CHUNKS) count = CHUNKS;
+    if (count < 2) return (mha_chunks){1, s->length};
+    int64_t keys = ((s->length + count - 1) / count + MHA_KEYS - 1) / MHA_KEYS * MHA_KEYS;
+    return (mha_chunks){(s->length + keys - 1) / keys, keys};
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------------------------
+ * */
+
+/* A tensor with the sizes of another one. */
+static mha_status check_like(mha_backward *call, mha_tensor t, const char *name, mha_tensor like, const char *other,
+                             mha_role role, bool any_float)
+{
+    if (!mha_is_given(t)) return MHA_OK;
+    TRY(mha_check_tensor(call->problem.ctx, t, name, like.rank, other, role));
+    for (int axis = 0; axis < like.rank; axis++)
+        if (t.size[axis] != like.size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (long long)t.size[axis],
+                 (long long)like.size[axis], other);
+    if (any_float ? !mha_is_float(t.type) : t.type != MHA_FLOAT32)
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t.type),
+             any_float ? ", bfloat16 or float16" : "");
+    return MHA_OK;
+}
+
+/* A gradient of an option that must be there. */
+static mha_status check_option(mha_backward *call, mha_tensor t, const char *name, mha_tensor option, const char *other)
+{
+    if (mha_is_given(t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
+    return check_like(call, t, name, option, other, MHA_OUTPUT, false);
+}
+
+static mha_status check_overlap(mha_backward *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    const struct {
+        const char *name;
+        mha_tensor t;
+    } all[] = {{"gradients.q", g->q},
+               {"gradients.k", g->k},
+               {"gradients.v", g->v},
+               {"gradients.bias", g->bias},
+               {"gradients.alibi_slopes", g->alibi_slopes},
+               {"gradients.sinks", g->sinks},
+               {"q", p->q},
+               {"k", p->k},
+               {"v", p->v},
+               {"out", p->out},
+               {"lse", p->extras.lse},
+               {"dout", call->dout},
+               {"dlse", call->dlse},
+               {"mask", p->options.mask},
+               {"bias", p->options.bias},
+               {"alibi_slopes", p->options.alibi_slopes},
+               {"sinks", p->options.sinks}};
+    enum { OUTPUTS = 6, ALL = sizeof all / sizeof *all };
+    for (int a = 0; a < OUTPUTS; a++)
+        for (int b = a + 1; mha_is_given(all[a].t) && b < ALL; b++)
+            if (mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
+                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
+    return MHA_OK;
+}
+
+static mha_status check(mha_backward *call, const mha_attention_options *options)
+{
+    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    if (!options) options = &defaults;
+    if (!mha_is_given(p->extras.lse)) FAIL(MHA_BAD_ARGUMENT, "lse: must be given, as forward wrote it");
+    if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
+    TRY(check_like(call, call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
+    TRY(check_like(call, call->dlse, "dlse", p->extras.lse, "lse (B,H,Tq)", MHA_INPUT, false));
+    TRY(check_like(call, g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
+    TRY(check_option(call, g->bias, "gradients.bias", options->bias, "bias"));
+    TRY(check_option(call, g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
+    TRY(check_option(call, g->sinks, "gradients.sinks", options->sinks, "sinks"));
+    if (mha_is_given(g->bias)) call->dbias = mha_broadcast(g->bias);
+    return check_overlap(call);
+}
+
+/* ---- plan ---------------------------------------------------------------------------------------------------------
+ * */
+
+/* One pass over the sequences: counts pieces and partial rows and, where there is a list, fills it. */
+static void list_pieces(mha_backward *call, mha_piece *order)
+{
+    const mha_problem *p = &call->problem;
+    call->pieces = call->partials = call->longest = 0;
+    for (int64_t b = 0; p->G && b < p->B; b++) {
+        mha_sequence s = mha_sequence_get(p, b);
+        mha_chunks chunks = mha_backward_chunks(&s);
+        int64_t rows = p->share * s.queries;
+        if (rows > call->longest) call->longest = rows;
+        for (int64_t c = 0; c < chunks.count; c++) {
+            int64_t low = c * chunks.keys, high = low + chunks.keys < s.length ? low + chunks.keys : s.length;
+            if (order) order[call->pieces] = (mha_piece){b, c, rows, low, high, call->partials, 0};
+            call->pieces++;
+            call->partials += p->G * mha_backward_padded(call, &s);
+        }
+    }
+}
+
+/* Lays out what tasks share behind their own scratch; without memory it only counts. */
+static size_t lay_out(mha_backward *call, char *memory)
+{
+    const mha_problem *p = &call->problem;
+    size_t rows = (size_t)(p->q.size[0] * p->H * p->q.size[2]), partials = (size_t)call->partials;
+    const struct {
+        void *place;
+        size_t bytes;
+    } parts[] = {{&call->order, (size_t)call->pieces * sizeof(mha_piece)},
+                 {&call->delta, rows * sizeof(float)},
+                 {&call->unsound, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
+                 {&call->dq, call->gradients.q.rank ? partials * (size_t)call->Dm * sizeof(float) : 0},
+                 {&call->slopes, call->gradients.alibi_slopes.rank ? partials * sizeof(float) : 0}};
+    size_t bytes = call->task_bytes * (size_t)call->tasks;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *here = memory && parts[i].bytes ? memory + bytes : NULL;
+        memcpy(parts[i].place, &here, sizeof here);
+        bytes += mha_align_up(parts[i].bytes);
+    }
+    return bytes + MHA_ALIGNMENT;
+}
+
+static mha_status plan(mha_backward *call)
+{
+    const mha_problem *p = &call->problem;
+    if (!mha_plan_make(&call->plan, p))
+        FAIL(MHA_TOO_LARGE, "q, k, v: their sizes need more scratch than memory can have");
+    if (call->plan.rows < MHA_PAIR) call->plan.rows = MHA_PAIR; /* tiles must hold a pair of blocks */
+    call->Dm = (p->D + 3) & ~INT64_C(3);
+    call->Dp = mha_padded(p->D);
+    list_pieces(call, NULL);
+    int64_t work = call->pieces * p->G;
+    call->tasks = (int)(work < p->ctx->threads ? (work < 1 ? 1 : work) : p->ctx->threads);
+    call->task_bytes = mha_span_layout(NULL, NULL, call);
+    if (call->partials > INT64_MAX / 64 / (call->Dm + 1))
+        FAIL(MHA_TOO_LARGE, "q: its gradient needs more scratch than memory can have");
+    call->total_bytes = lay_out(call, NULL);
+    return MHA_OK;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------------------------
+ * */
+
+typedef struct job {
+    mha_backward *call;
+    void (*piece)(mha_backward *call, mha_span *span, int64_t piece);
+    mha_queue queue;
+} job;
+
+static void round_task(void *arg, int task)
+{
+    job *r = arg;
+    mha_span span;
+    mha_span_layout(&span, r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes, r->call);
+    for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) r->piece(r->call, &span, piece);
+}
+
+static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span *, int64_t), int64_t count)
+{
+    job r = {.call = call, .piece = piece, .queue = {.count = count}};
+    if (count) mha_parallel_run(call->problem.ctx, call->tasks, round_task, &r);
+}
+
+/* delta of all rows of one head of one sequence. */
+static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence s = mha_sequence_get(p, piece / p->H);
+    int64_t h = piece % p->H;
+    float *dout = span->dout_rows, *out = span->dout_rows + call->plan.Ep;
+    for (int64_t i = 0; i < s.queries; i++) {
+        int64_t row = s.query_row + i;
+        double sum = 0;
+        if (*(const float *)mha_at(p->extras.lse, s.query_batch, h, row, 0) != -INFINITY) {
+            mha_row_load(p->kernels, dout, mha_at(call->dout, s.query_batch, h, row, 0), call->dout.type,
+                         call->dout.stride[3], p->E);
+            mha_row_load(p->kernels, out, mha_at(p->out, s.query_batch, h, row, 0), p->out.type, p->out.stride[3],
+                         p->E);
+            for (int64_t e = 0; e < p->E; e++) sum += (double)dout[e] * (double)out[e];
+            if (call->dlse.rank) sum -= (double)*(const float *)mha_at(call->dlse, s.query_batch, h, row, 0);
+        }
+        call->delta[mha_row_index(p, &s, h, i)] = (float)sum;
+    }
+}
+
+static void keys_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    mha_backward_piece(call, span, &call->order[piece / call->problem.G], piece % call->problem.G);
+}
+
+/* dQ of one key/value head: the first piece of a sequence has its chunks behind it. */
+static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    const mha_problem *p = &call->problem;
+    const mha_piece *work = &call->order[piece / p->G];
+    if (work->first > 0) return;
+    mha_sequence s = mha_sequence_get(p, work->b);
+    int64_t g = piece % p->G, padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
+    int64_t size = MHA_BLOCK * call->Dm;
+    float *rows = span->tile.staged;
+    mha_span_place(span, &s, g * p->share, p->share, 0, 0);
+    for (int64_t r = 0; r < work->rows; r += MHA_BLOCK) {
+        int64_t height = work->rows - r < MHA_BLOCK ? work->rows - r : MHA_BLOCK;
+        float *sum = call->dq + (work->partial + g * padded + r) * call->Dm;
+        for (int64_t c = 1; c < chunks; c++)
+            for (int64_t i = 0; i < size; i++) sum[i] += sum[c * p->G * padded * call->Dm + i];
+        p->kernels->transpose(rows, p->D, sum, MHA_BLOCK, p->D, height);
+        for (int64_t i = 0; i < height; i++) {
+            int64_t h = mha_tile_head(&span->tile, r + i), row = s.query_row + mha_tile_query(&span->tile, r + i);
+            float *from = rows + i * p->D;
+            bool finite = true;
+            for (int64_t d = 0; d < p->D; d++) {
+                from[d] *= p->options.scale;
+                finite = finite && isfinite(from[d]);
+            }
+            if (!finite) atomic_store(&call->unsound[work->b * p->G + g], 1);
+            mha_tensor to = call->gradients.q;
+            mha_row_store(p->kernels, mha_at(to, s.query_batch, h, row, 0), to.type, to.stride[3], from, p->D);
+        }
+    }
+}
+
+/* A key/value head in which something was not finite. Its sums for slopes all go to its first chunk. */
+static void careful_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    const mha_problem *p = &call->problem;
+    const mha_piece *work = &call->order[piece / p->G];
+    int64_t g = piece % p->G;
+    if (!atomic_load(&call->unsound[work->b * p->G + g])) return;
+    mha_sequence s = mha_sequence_get(p, work->b);
+    float *slopes = call->slopes ? call->slopes + work->partial + g * mha_backward_padded(call, &s) : NULL;
+    if (work->first == 0) mha_careful_backward(call, span, &s, g, slopes);
+    else if (slopes) memset(slopes, 0, (size_t)work->rows * sizeof *slopes);
+}
+
+static void bias_piece(mha_backward *call, mha_span *span, int64_t piece) { mha_bias_piece(call, span, piece); }
+
+/* ---- sums over rows -----------------------------------------------------------------------------------------------
+ * */
+
+/* -sum of ds |p - j| for head h of sequence b. */
+static double slope_of(const mha_backward *call, int64_t b, int64_t h)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence s = mha_sequence_get(p, b);
+    double sum = 0;
+    for (int64_t n = 0; n < call->pieces; n++) {
+        const mha_piece *work = &call->order[n];
+        if (work->b != b) continue;
+        const float *rows = call->slopes + work->partial + h / p->share * mha_backward_padded(call, &s);
+        for (int64_t i = 0; i < s.queries; i++) sum -= (double)rows[i * p->share + h % p->share];
+    }
+    return sum;
+}
+
+/* -sum of w_sink delta for head h of sequence b. */
+static double sink_of(const mha_backward *call, int64_t b, int64_t h, double *wide)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence s = mha_sequence_get(p, b);
+    double sum = 0, sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0);
+    bool careful = atomic_load(&call->unsound[b * p->G + h / p->share]);
+    for (int64_t i = 0; i < s.queries; i++) {
+        double lse = (double)*(const float *)mha_at(p->extras.lse, s.query_batch, h, s.query_row + i, 0);
+        double delta = (double)call->delta[mha_row_index(p, &s, h, i)], statistics[3];
+        if (lse == -INFINITY) continue;
+        if (careful) {
+            mha_careful_statistics(call, &s, h, i, statistics, wide);
+            lse = statistics[0] + log(statistics[1]);
+            delta = statistics[2];
+        }
+        sum -= exp(sink - lse) * delta;
+    }
+    return sum;
+}
+
+/* One number a head: summed over the batch unless it has a batch axis. */
+static void write_heads(const mha_backward *call, mha_tensor to, mha_span *span, bool sinks)
+{
+    const mha_problem *p = &call->problem;
+    bool batched = to.rank == 2;
+    for (int64_t h = 0; to.rank && h < p->H; h++) {
+        double sum = 0;
+        for (int64_t b = 0; b < p->B; b++) {
+            double here = sinks ? sink_of(call, b, h, span->wide) : slope_of(call, b, h);
+            sum += here;
+            if (batched) ((float *)to.data)[b * to.stride[0] + h * to.stride[1]] = (float)here;
+        }
+        if (!batched) ((float *)to.data)[h * to.stride[0]] = (float)sum;
+    }
+}
+
+/* ---- the call -----------------------------------------------------------------------------------------------------
+ * */
+
+static bool any_unsound(const mha_backward *call)
+{
+    for (int64_t i = 0; i < call->problem.B * call->problem.G; i++)
+        if (atomic_load(&call->unsound[i])) return true;
+    return false;
+}
+
+static void run(mha_backward *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    int64_t work = call->pieces * p->G;
+    run_round(call, delta_piece, p->B * p->H);
+    run_round(call, keys_piece, work);
+    if (g->q.rank) run_round(call, queries_piece, work);
+    if (any_unsound(call)) run_round(call, careful_piece, work);
+    run_round(call, bias_piece, mha_bias_pieces(call));
+    mha_span span;
+    mha_span_layout(&span, p->ctx->scratch, call);
+    write_heads(call, g->alibi_slopes, &span, false);
+    write_heads(call, g->sinks, &span, true);
+}
+
+mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                                  mha_tensor dlse, mha_tensor out, mha_tensor lse, mha_tensor q, mha_tensor k,
+                                  mha_tensor v, const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    mha_backward call = {.gradients = *gradients, .dout = dout, .dlse = dlse};
+    extras.lse = lse;
+    TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, out, &extras, q, k, v, options));
+    TRY(check(&call, options));
+    if (!mha_element_count(q) && !mha_element_count(k)) call.problem.B = 0; /* nobody is there, however many */
+    TRY(plan(&call));
+    TRY(mha_scratch_reserve(ctx, call.total_bytes));
+    lay_out(&call, ctx->scratch);
+    list_pieces(&call, call.order);
+    for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.unsound[i], 0);
+    run(&call);
+    return MHA_OK;
+}

@@ -1,0 +1,103 @@
+/* The rooms of the backward pass: a checked call, the scratch of a task, and the passes that share them. */
+#ifndef MHA_ATTENTION_BACKWARD_H
+#define MHA_ATTENTION_BACKWARD_H
+
+#include "attention/tile.h"
+
+enum {
+    MHA_PAIR = 2 * MHA_BLOCK, /* query rows that meet a tile of keys together */
+    MHA_TILES = 4             /* tiles of keys that are held at once: a span */
+};
+
+/* A checked call, and the scratch that its tasks share. */
+typedef struct mha_backward {
+    mha_problem problem; /* extras.lse is the lse of the forward call */
+    mha_plan plan;       /* of the tiles */
+    mha_attention_gradients gradients;
+    mha_tensor dout, dlse;
+    mha_tensor dbias; /* gradients.bias with four axes, stride 0 where it broadcasts; rank 0 if not wanted */
+    int64_t Dm, Dp;   /* D rounded up to 4, to MHA_PAD */
+    int64_t longest;  /* rows of a key/value head in the longest sequence */
+    int64_t pieces;   /* of the order list; each stands for G pieces of work */
+    int64_t partials; /* rows of partial dQ */
+    int tasks;
+    size_t task_bytes, total_bytes;
+
+    mha_piece
+        *order;    /* a chunk of keys each; `first` is its number, `partial` the place of its rows, G heads of them */
+    float *dq;     /* (partials,Dm), in blocks (Dm,MHA_BLOCK): dQ from one chunk of keys */
+    float *slopes; /* (partials) the sum of ds |p - j| over one chunk */
+    float *delta;  /* a row: dout . out - dlse, 0 if it sees no key */
+    atomic_uchar *unsound; /* (B,G) something there was not finite */
+} mha_backward;
+
+/* Chunks of keys: as in the forward pass, they depend on the sequence alone, and dQ is their sum in order. */
+mha_chunks mha_backward_chunks(const mha_sequence *sequence);
+
+/* Rows of a key/value head in a sequence, rounded up to whole blocks. */
+static inline int64_t mha_backward_padded(const mha_backward *call, const mha_sequence *s)
+{
+    return (call->problem.share * s->queries + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
+}
+
+/* What dropout multiplies the weights it keeps by. */
+static inline float mha_backward_kept(const mha_backward *call)
+{
+    float dropout = call->problem.options.dropout;
+    return dropout < 1 ? 1.0f / (1.0f - dropout) : 0.0f;
+}
+
+/* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
+typedef struct mha_span {
+    mha_tile tile;
+    int64_t key, end;                           /* the keys that are loaded */
+    float *keys[MHA_TILES], *values[MHA_TILES]; /* (D,MHA_KEYS), (E,MHA_KEYS) */
+    const float *key_rows[MHA_TILES];           /* (count,Dm): the caller's own where they can be read as they are */
+    int64_t key_strides[MHA_TILES];
+    float key_largest[MHA_TILES];
+    float *packed;                 /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
+    float *dk, *dv;                /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */
+    float *query_rows, *dout_rows; /* (MHA_PAIR,Dp), (MHA_PAIR,Ep) */
+    float *douts;                  /* (2,E,MHA_BLOCK) */
+    float *weight_rows, *ds_rows;  /* (MHA_PAIR,MHA_KEYS) */
+    float *dp, *ds, *capped;       /* (MHA_KEYS,MHA_BLOCK) */
+    float *ones;                   /* as many as anything is wide */
+    float *lse, *delta;            /* (MHA_PAIR); an lse of +inf makes every weight 0 */
+    double *wide;                  /* (D + E) */
+    double *statistics;            /* (longest,3) the rows of a head in float64 */
+} mha_span;
+
+/* Places a span's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */
+size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call);
+
+/* Turns to query rows [first, first + rows) of some heads that share a key/value head, MHA_PAIR at most; and loads
+ * them. */
+void mha_span_place(mha_span *span, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows);
+void mha_span_load(mha_span *span, const mha_backward *call);
+
+/* Loads keys [key, end) of the key/value head that the span has been turned to: MHA_TILES tiles at most. */
+void mha_span_keys(mha_span *span, const mha_backward *call, int64_t key, int64_t end);
+
+/* The block at row r against tile n: ds (count,lanes), without the slope of a softcap, and in the tile's scores the
+ * weights before dropout. Returns count: how many of the tile's keys any row may see. Sets *broken if a visible score
+ * left float32. */
+int64_t mha_span_ds(mha_span *span, const mha_backward *call, int64_t r, int64_t n, bool *broken);
+
+/* dK, dV and a part of dQ: one chunk of keys and all query rows of one key/value head. */
+void mha_backward_piece(const mha_backward *call, mha_span *span, const mha_piece *work, int64_t g);
+
+/* One head's rows in float64: statistics (max, sum, delta) of row (h,i); the gradients of a whole key/value head; and
+ * ds of one score. */
+void mha_careful_statistics(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i,
+                            double statistics[3], double *wide);
+double mha_careful_ds(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i, int64_t j,
+                      const double statistics[3]);
+void mha_careful_backward(const mha_backward *call, mha_span *span, const mha_sequence *sequence, int64_t g,
+                          float *slopes);
+
+/* The gradient of the bias, each element by one task. */
+int64_t mha_bias_pieces(const mha_backward *call);
+void mha_bias_piece(const mha_backward *call, mha_span *span, int64_t piece);
+
+#endif

@@ -1,0 +1,291 @@
+/* A span of keys against all the query rows that see it: dK, dV, and its part of dQ.
+ *
+ *     P  = exp(S - lse)                 S as in the forward pass             (tile, rows)
+ *     dP = V dO^T, dropped as P was                                          (tile, rows)
+ *     dS = P (dP - delta)               delta = dO . O - dlse                (rows)
+ *     dQ = scale (dS c)^T K,  dK = (dS c) (scale Q),  dV = dropout(P) dO     c: the slope of the softcap
+ *
+ * Five products a tile. S, dP and dQ keep rows as lanes; dK and dV sum over rows, so P and dS are transposed for them,
+ * a pair of blocks at a time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch
+ * until all rows have passed, and are written once, by one owner. */
+#include "attention/backward.h"
+#include "attention/careful.h"
+#include <string.h>
+
+size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
+{
+    mha_span ignored;
+    mha_span *s = span ? span : &ignored;
+    const mha_problem *p = &call->problem;
+    int64_t Dp = call->Dp, Ep = call->plan.Ep, keys = MHA_TILES * MHA_KEYS, square = MHA_KEYS * MHA_BLOCK;
+    int64_t widest = Dp > Ep ? Dp : Ep;
+    const struct {
+        void *place; /* the address of a pointer */
+        int64_t count;
+        size_t width;
+    } parts[] = {{&s->keys[0], keys * p->D, sizeof(float)},
+                 {&s->values[0], keys * p->E, sizeof(float)},
+                 {&s->packed, keys * Dp, sizeof(float)},
+                 {&s->dk, keys * Dp, sizeof(float)},
+                 {&s->dv, keys * Ep, sizeof(float)},
+                 {&s->query_rows, MHA_PAIR * Dp, sizeof(float)},
+                 {&s->dout_rows, MHA_PAIR * Ep, sizeof(float)},
+                 {&s->douts, MHA_PAIR * p->E, sizeof(float)},
+                 {&s->weight_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
+                 {&s->ds_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
+                 {&s->dp, square, sizeof(float)},
+                 {&s->ds, square, sizeof(float)},
+                 {&s->capped, square, sizeof(float)},
+                 {&s->ones, widest > MHA_BLOCK ? widest : MHA_BLOCK, sizeof(float)},
+                 {&s->lse, MHA_PAIR, sizeof(float)},
+                 {&s->delta, MHA_PAIR, sizeof(float)},
+                 {&s->wide, p->D + p->E, sizeof(double)},
+                 {&s->statistics, 3 * call->longest, sizeof(double)}};
+    size_t bytes = mha_tile_layout(&s->tile, memory, p, &call->plan);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *here = memory ? memory + bytes : NULL;
+        memcpy(parts[i].place, &here, sizeof here);
+        bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
+    }
+    for (int n = 1; memory && n < MHA_TILES; n++) {
+        s->keys[n] = s->keys[0] + n * MHA_KEYS * p->D;
+        s->values[n] = s->values[0] + n * MHA_KEYS * p->E;
+    }
+    for (int64_t i = 0; memory && i < (widest > MHA_BLOCK ? widest : MHA_BLOCK); i++) s->ones[i] = 1.0f;
+    return bytes;
+}
+
+void mha_span_place(mha_span *s, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows)
+{
+    mha_tile_place(&s->tile, sequence, first_head, heads, first, rows);
+    s->tile.narrow = false;
+}
+
+/* Row r of dout, and what goes with it. A row that sees no key may hold anything, and counts as zeros. */
+static void load_row(mha_span *s, const mha_backward *call, int64_t r)
+{
+    const mha_problem *p = &call->problem;
+    mha_tile *t = &s->tile;
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = t->sequence.query_row + i, Ep = call->plan.Ep;
+    float *to = s->dout_rows + r * Ep;
+    s->lse[r] = *(const float *)mha_at(p->extras.lse, t->sequence.query_batch, h, row, 0);
+    s->delta[r] = call->delta[mha_row_index(p, &t->sequence, h, i)];
+    memset(to, 0, (size_t)Ep * sizeof *to);
+    if (s->lse[r] != -INFINITY) {
+        const void *from = mha_at(call->dout, t->sequence.query_batch, h, row, 0);
+        mha_row_load(p->kernels, to, from, call->dout.type, call->dout.stride[3], p->E);
+        return;
+    }
+    s->lse[r] = INFINITY;
+    float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * p->D + r % MHA_BLOCK;
+    for (int64_t d = 0; d < p->D; d++) query[d * MHA_BLOCK] = 0.0f;
+}
+
+void mha_span_load(mha_span *s, const mha_backward *call)
+{
+    const mha_problem *p = &call->problem;
+    mha_tile *t = &s->tile;
+    mha_tile_load(t);
+    for (int64_t r = 0; r < t->rows; r++) load_row(s, call, r);
+    for (int64_t r = t->rows; r < MHA_PAIR; r++) s->lse[r] = INFINITY, s->delta[r] = 0.0f;
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
+        int64_t height = mha_tile_height(t, r);
+        float *rows = s->query_rows + r * call->Dp, *douts = s->douts + r * p->E;
+        p->kernels->transpose(rows, call->Dp, t->queries + r * p->D, MHA_BLOCK, p->D, height);
+        for (int64_t i = 0; i < height; i++)
+            memset(rows + i * call->Dp + p->D, 0, (size_t)(call->Dp - p->D) * sizeof *rows);
+        p->kernels->transpose(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E);
+        for (int64_t e = 0; height < MHA_BLOCK && e < p->E; e++)
+            memset(douts + e * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *douts);
+    }
+}
+
+/* Keys as rows, for dQ. */
+static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
+{
+    const mha_problem *p = &call->problem;
+    const mha_tile *t = &s->tile;
+    mha_tensor k = p->k;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Dp = call->Dp;
+    s->key_rows[n] = mha_at(k, t->sequence.key_batch, g, row, 0);
+    s->key_strides[n] = k.stride[2];
+    if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D) return;
+    float *to = s->packed + n * MHA_KEYS * Dp;
+    s->key_rows[n] = to;
+    s->key_strides[n] = Dp;
+    for (int64_t j = 0; j < t->count; j++, to += Dp) {
+        mha_row_load(p->kernels, to, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type, k.stride[3], p->D);
+        memset(to + p->D, 0, (size_t)(Dp - p->D) * sizeof *to);
+    }
+}
+
+/* Values as columns, for dP. */
+static void load_values(mha_span *s, const mha_backward *call, int64_t n)
+{
+    const mha_problem *p = &call->problem;
+    mha_tile *t = &s->tile;
+    mha_tile_values(t);
+    p->kernels->transpose(s->values[n], MHA_KEYS, t->values, t->value_stride, t->count, p->E);
+    for (int64_t e = 0; t->count < MHA_KEYS && e < p->E; e++)
+        memset(s->values[n] + e * MHA_KEYS + t->count, 0, (size_t)(MHA_KEYS - t->count) * sizeof(float));
+}
+
+void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
+{
+    mha_tile *t = &s->tile;
+    s->key = key;
+    s->end = end;
+    for (int64_t n = 0; key < end; n++, key += MHA_KEYS) {
+        t->keys = s->keys[n];
+        mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
+        s->key_largest[n] = t->key_largest;
+        load_key_rows(s, call, n);
+        load_values(s, call, n);
+    }
+}
+
+/* Whether a row of the block sees a score that left float32 on the way. */
+static bool sees_broken(const mha_tile *t, int64_t r, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
+            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
+                                                                 mha_tile_query(t, r + i), t->key + j))
+                return true;
+    return false;
+}
+
+int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n, bool *broken)
+{
+    const mha_problem *p = &call->problem;
+    mha_tile *t = &s->tile;
+    int64_t low = INT64_MAX, high = 0, lanes = mha_tile_lanes(t, r), key = s->key + n * MHA_KEYS;
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
+        if (t->ranges[i].low < low) low = t->ranges[i].low;
+        if (t->ranges[i].high > high) high = t->ranges[i].high;
+    }
+    t->key = key;
+    t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
+    if (high <= key || low >= key + t->count) return 0;
+    int64_t count = high - key < t->count ? high - key : t->count;
+    t->keys = s->keys[n];
+    t->key_largest = s->key_largest[n];
+    mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);
+    if (p->options.softcap > 0) memcpy(s->capped, t->scores, (size_t)(count * MHA_BLOCK) * sizeof(float));
+    mha_tile_mask(t, r, count);
+    if (t->suspect && sees_broken(t, r, count)) *broken = true;
+    p->kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->lse + r, s->ones);
+    p->kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
+                        (count + 3) & ~INT64_C(3), lanes, p->E);
+    mha_tile_drop(t, s->dp, r, count);
+    p->kernels->gradient(s->ds, t->scores, s->dp, MHA_BLOCK, count, lanes, s->delta + r, mha_backward_kept(call));
+    return count;
+}
+
+/* A tile's lanes as rows, with zeros beyond `count`. */
+static void lay_rows(const mha_tile *t, float *rows, const float *lanes, int64_t height, int64_t count)
+{
+    t->problem->kernels->transpose(rows, MHA_KEYS, lanes, MHA_BLOCK, count, height);
+    for (int64_t i = 0; count < MHA_KEYS && i < height; i++)
+        memset(rows + i * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof *rows);
+}
+
+/* The block at row r against tile n: its part of dQ, the sums for slopes, and P and dS as rows. Returns count. */
+static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int64_t n, float *dq, float *slopes,
+                          bool *broken)
+{
+    const mha_problem *p = &call->problem;
+    mha_tile *t = &s->tile;
+    int64_t height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r), count = mha_span_ds(s, call, r, n, broken);
+    float distance[MHA_BLOCK];
+    if (count && call->slopes) {
+        mha_tile_distances(t, r, distance);
+        p->kernels->add_distances(slopes + r, s->ds, MHA_BLOCK, count, lanes, distance);
+    }
+    if (count && p->options.softcap > 0)
+        p->kernels->uncap(s->ds, s->capped, MHA_BLOCK, count, lanes, p->options.softcap);
+    if (count && call->gradients.q.rank)
+        p->kernels->product(dq + r * call->Dm, MHA_BLOCK, s->ones, s->key_rows[n], s->key_strides[n], s->ds, MHA_BLOCK,
+                            call->Dm, lanes, count);
+    if (count) mha_tile_drop(t, t->scores, r, count);
+    lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores, height, count);
+    lay_rows(t, s->ds_rows + r * MHA_KEYS, s->ds, height, count);
+    return count;
+}
+
+/* The loaded rows against all tiles of the span. */
+static void pass_rows(const mha_backward *call, mha_span *s, float *dq, float *slopes, bool *broken)
+{
+    const mha_problem *p = &call->problem;
+    int64_t lanes = p->kernels->lanes, rows = s->tile.rows;
+    int64_t D = (p->D + lanes - 1) / lanes * lanes, E = (p->E + lanes - 1) / lanes * lanes;
+    for (int64_t n = 0; s->key + n * MHA_KEYS < s->end; n++) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
+            int64_t here = pass_block(call, s, r, n, dq, slopes, broken);
+            if (here > count) count = here;
+        }
+        count = (count + 3) & ~INT64_C(3);
+        if (count && call->gradients.v.rank)
+            p->kernels->product(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, s->weight_rows, MHA_KEYS,
+                                s->dout_rows, call->plan.Ep, count, E, rows);
+        if (count && call->gradients.k.rank)
+            p->kernels->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, s->ds_rows, MHA_KEYS, s->query_rows,
+                                call->Dp, count, D, rows);
+    }
+}
+
+/* Rows [key, end) of dK or dV, from scratch or, without it, zeros. Returns whether they are finite. */
+static bool write_rows(const mha_backward *call, mha_span *s, mha_tensor to, float *from, int64_t ld, float factor,
+                       int64_t key, int64_t end)
+{
+    const mha_tile *t = &s->tile;
+    int64_t g = t->first_head / call->problem.share;
+    float *row = s->tile.staged;
+    bool finite = true;
+    for (int64_t j = key; to.rank && j < end; j++) {
+        for (int64_t d = 0; d < to.size[3]; d++) {
+            row[d] = from ? from[(j - key) * ld + d] * factor : 0.0f;
+            finite = finite && isfinite(row[d]);
+        }
+        void *at = mha_at(to, t->sequence.key_batch, g, t->sequence.key_row + j, 0);
+        mha_row_store(call->problem.kernels, at, to.type, to.stride[3], row, to.size[3]);
+    }
+    return finite;
+}
+
+void mha_backward_piece(const mha_backward *call, mha_span *s, const mha_piece *work, int64_t g)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence sequence = mha_sequence_get(p, work->b);
+    int64_t rows = p->share * sequence.queries, padded = mha_backward_padded(call, &sequence);
+    int64_t at = work->partial + g * padded, width = MHA_TILES * MHA_KEYS;
+    float *dq = call->dq + at * call->Dm, *slopes = call->slopes ? call->slopes + at : NULL;
+    bool broken = false, finite = true;
+    if (call->gradients.q.rank) memset(dq, 0, (size_t)(padded * call->Dm) * sizeof *dq);
+    if (slopes) memset(slopes, 0, (size_t)padded * sizeof *slopes);
+    for (int64_t key = work->low; key < work->high; key += width) {
+        int64_t end = work->high - key < width ? work->high : key + width;
+        mha_span_place(s, &sequence, g * p->share, p->share, 0, 0);
+        mha_span_keys(s, call, key, end);
+        memset(s->dk, 0, (size_t)(width * call->Dp) * sizeof(float));
+        memset(s->dv, 0, (size_t)(width * call->plan.Ep) * sizeof(float));
+        for (int64_t first = 0; first < rows; first += MHA_PAIR) {
+            mha_span_place(s, &sequence, g * p->share, p->share, first,
+                           rows - first < MHA_PAIR ? rows - first : MHA_PAIR);
+            if (s->tile.seen.high <= key || s->tile.seen.low >= end) continue;
+            mha_span_load(s, call);
+            pass_rows(call, s, dq + first * call->Dm, slopes ? slopes + first : NULL, &broken);
+        }
+        finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, 1.0f, key, end) && finite;
+        finite =
+            write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, mha_backward_kept(call), key, end) && finite;
+    }
+    if (work->high == sequence.length) { /* keys that do not exist */
+        mha_span_place(s, &sequence, g * p->share, p->share, 0, 0);
+        write_rows(call, s, call->gradients.k, NULL, 0, 0.0f, sequence.length, sequence.keys);
+        write_rows(call, s, call->gradients.v, NULL, 0, 0.0f, sequence.length, sequence.keys);
+    }
+    if (broken || !finite) atomic_store(&call->unsound[work->b * p->G + g], 1);
+}
