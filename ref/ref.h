@@ -1,4 +1,5 @@
-/* The oracle: attention and rotary embedding in float64, as loops that can be checked against the formula by eye.
+/* The oracle: attention, its gradients and rotary embedding in float64, as loops that can be checked against the
+ * formula by eye.
  *
  * Arrays are dense and row-major, their shapes stand beside them in the letters of DESIGN.md. Nothing is shared with
  * the library: types, visibility, random numbers are written here a second time, on purpose. Batches of sequences of
@@ -49,6 +50,24 @@ typedef struct ref_result {
 /* Rows of q past queries[b] give zeros and lse = -infinity, as rows that see no key do. Scores of keys past keys[b] are
  * -infinity before the softmax and 0 after it. */
 void ref_attention_forward(const ref_attention *a, const ref_result *result);
+
+/* What comes back to attention, and where the gradients by its inputs go. NULL: not given, not wanted. */
+typedef struct ref_gradients {
+    const double *dout; /* (B,H,Tq,E) */
+    const double *dlse; /* (B,H,Tq) or NULL */
+    const double *out;  /* (B,H,Tq,E) or NULL: what forward gave, where that was rounded; dout . out is taken from it */
+
+    double *dq;      /* (B,H,Tq,D) */
+    double *dk;      /* (B,G,Tk,D) */
+    double *dv;      /* (B,G,Tk,E) */
+    double *dbias;   /* (B,H,Tq,Tk): by the scores that go into the softmax */
+    double *dslopes; /* (B,H) */
+    double *dsinks;  /* (H); needs sinks */
+} ref_gradients;
+
+/* Rows that see no key, rows past queries[b] and keys that no row sees get zeros; dout and dlse of the first two are not
+ * looked at. */
+void ref_attention_backward(const ref_attention *a, const ref_gradients *gradients);
 
 /* Whether query i of (b,h) sees key j, and where the query stands among the keys. */
 bool ref_visible(const ref_attention *a, int64_t b, int64_t h, int64_t i, int64_t j);

@@ -173,16 +173,20 @@ static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
 
 static bool has_softmax(const mha_tile *t, int64_t r) { return isfinite(t->max[r]) && isfinite(t->total[r]); }
 
-/* Whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
-static bool needs_cleaning(const mha_tile *t)
+/* Judges every row. Returns whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
+static bool judge(mha_tile *t)
 {
+    bool hidden = false;
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
         float unsound[MHA_BLOCK];
         find_unsound(t, r, unsound);
-        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (has_softmax(t, r + i) && unsound[i] != 0.0f) return true;
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
+            bool softmax = has_softmax(t, r + i);
+            t->sound[r + i] = softmax && unsound[i] == 0.0f;
+            hidden = hidden || softmax != t->sound[r + i];
+        }
     }
-    return false;
+    return hidden;
 }
 
 void mha_attend(mha_tile *t, int64_t low, int64_t high)
@@ -190,17 +194,15 @@ void mha_attend(mha_tile *t, int64_t low, int64_t high)
     if (low < t->seen.low) low = t->seen.low;
     if (high > t->seen.high) high = t->seen.high;
     attend(t, low, high, false);
-    if (needs_cleaning(t)) attend(t, low, high, true);
+    if (!judge(t)) return;
+    attend(t, low, high, true);
+    judge(t);
 }
 
-void mha_attend_rows(const mha_tile *t, int64_t r, float *rows, bool sound[MHA_BLOCK])
+void mha_attend_rows(const mha_tile *t, int64_t r, float *rows)
 {
     int64_t height = mha_tile_height(t, r), E = t->problem->E;
-    float unsound[MHA_BLOCK];
-    find_unsound(t, r, unsound);
-    for (int64_t i = 0; i < height; i++) {
-        sound[i] = has_softmax(t, r + i) && unsound[i] == 0.0f;
-        if (t->narrow) memcpy(rows + i * E, t->sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
-    }
+    for (int64_t i = 0; t->narrow && i < height; i++)
+        memcpy(rows + i * E, t->sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
     if (!t->narrow) t->problem->kernels->transpose(rows, E, mha_tile_sums(t, r), MHA_BLOCK, E, height);
 }

@@ -4,11 +4,11 @@
 
 #include "attention/tile.h"
 
-/* Takes the loaded rows through keys [low, high): leaves each row's maximum, sum and weighted values in the tile. */
+/* Takes the loaded rows through keys [low, high): leaves each row's maximum, sum, weighted values and whether they are
+ * sound in the tile. */
 void mha_attend(mha_tile *tile, int64_t low, int64_t high);
 
-/* The weighted values of the block that starts at row r, not yet divided, as rows (height,E); and whether each row is
- * sound: its maximum, its sum and all its values finite. */
-void mha_attend_rows(const mha_tile *tile, int64_t r, float *rows, bool sound[MHA_BLOCK]);
+/* The weighted values of the block that starts at row r, not yet divided, as rows (height,E). */
+void mha_attend_rows(const mha_tile *tile, int64_t r, float *rows);
 
 #endif

@@ -19,12 +19,13 @@ typedef struct job {
 
 /* What a finished row leaves behind. */
 typedef struct outcome {
+    float share;       /* what its weighted values are multiplied by */
     float max, factor; /* weights are exp(score - max) * factor; a max of NaN sends maps the careful way */
     double lse;
 } outcome;
 
-/* row (E) becomes the row of `out`: divided by the total, with the sink's share in it, and by what dropout keeps. */
-static outcome finish_sound(mha_tile *t, int64_t r, float *row)
+/* A sound row: its values are divided by the total, with the sink's share in it, and by what dropout keeps. */
+static outcome settle(const mha_tile *t, int64_t r)
 {
     const mha_attention_options *o = &t->problem->options;
     double max = (double)t->max[r], total = (double)t->total[r], shrink = 1;
@@ -35,40 +36,72 @@ static outcome finish_sound(mha_tile *t, int64_t r, float *row)
         max = top;
     }
     double kept = o->dropout < 1 ? 1 / (1 - (double)o->dropout) : 0;
-    float factor = (float)(kept * shrink / total);
-    for (int64_t e = 0; e < t->problem->E; e++) row[e] *= factor;
-    return (outcome){t->max[r], (float)(shrink / total), t->problem->extras.lse.rank ? max + log(total) : 0};
+    return (outcome){(float)(kept * shrink / total), t->max[r], (float)(shrink / total),
+                     t->problem->extras.lse.rank ? max + log(total) : 0};
 }
 
-/* A row that sees nothing, or one that float32 could not hold. */
-static outcome finish_careful(mha_tile *t, int64_t r, float *row)
+/* A row that sees nothing, or one that float32 could not hold: its values (E) are made anew. */
+static outcome settle_carefully(const mha_tile *t, int64_t r, float *row)
 {
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
     mha_careful_row soft = mha_careful_softmax(t->problem, &t->sequence, h, i);
     memset(row, 0, (size_t)t->problem->E * sizeof *row);
-    if (soft.max == -INFINITY) return (outcome){0.0f, 0.0f, -INFINITY};
+    if (soft.max == -INFINITY) return (outcome){0.0f, 0.0f, 0.0f, -INFINITY};
     mha_careful_values(t->wide, t->problem, &t->sequence, h, i, soft);
     for (int64_t e = 0; e < t->problem->E; e++) row[e] = (float)t->wide[e];
-    return (outcome){NAN, NAN, soft.max + log(soft.sum)};
+    return (outcome){1.0f, NAN, NAN, soft.max + log(soft.sum)};
 }
 
-/* Rows [r, r + height) of the piece: weighted values (height,E) become results, and are written. A row of `out` is
- * written after the last look at the same row of q, which may be the same memory. */
-static void finish(mha_tile *t, const mha_shared *shared, int64_t r, float *rows, const bool *sound)
+/* What was asked for beside `out`. */
+static void write_extras(const mha_tile *t, const mha_shared *shared, int64_t r, outcome end)
 {
     const mha_problem *p = t->problem;
-    for (int64_t n = 0; n < mha_tile_height(t, r); n++) {
-        int64_t h = mha_tile_head(t, r + n), i = mha_tile_query(t, r + n), at = t->sequence.query_row + i;
-        float *row = rows + n * p->E;
-        outcome end = sound[n] ? finish_sound(t, r + n, row) : finish_careful(t, r + n, row);
-        if (p->extras.lse.rank) *(float *)mha_at(p->extras.lse, t->sequence.query_batch, h, at, 0) = (float)end.lse;
-        if (shared->max) {
-            shared->max[mha_row_index(p, &t->sequence, h, i)] = end.max;
-            shared->factor[mha_row_index(p, &t->sequence, h, i)] = end.factor;
-        }
-        void *to = mha_at(p->out, t->sequence.query_batch, h, at, 0);
-        mha_row_store(p->kernels, to, p->out.type, p->out.stride[3], row, p->E);
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
+    if (p->extras.lse.rank)
+        *(float *)mha_at(p->extras.lse, t->sequence.query_batch, h, t->sequence.query_row + i, 0) = (float)end.lse;
+    if (!shared->max) return;
+    shared->max[mha_row_index(p, &t->sequence, h, i)] = end.max;
+    shared->factor[mha_row_index(p, &t->sequence, h, i)] = end.factor;
+}
+
+static void *out_row(const mha_tile *t, int64_t r)
+{
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r);
+    return mha_at(t->problem->out, t->sequence.query_batch, mha_tile_head(t, r), row, 0);
+}
+
+/* Rows of the block at row r, weighted values (height,E), become results and are written. A row of `out` is written
+ * after the last look at the same row of q, which may be the same memory. */
+static void finish_rows(mha_tile *t, const mha_shared *shared, int64_t r, float *rows)
+{
+    const mha_problem *p = t->problem;
+    for (int64_t n = r; n < r + mha_tile_height(t, r); n++, rows += p->E) {
+        outcome end = t->sound[n] ? settle(t, n) : settle_carefully(t, n, rows);
+        for (int64_t e = 0; e < p->E; e++) rows[e] *= end.share;
+        write_extras(t, shared, n, end);
+        mha_row_store(p->kernels, out_row(t, n), p->out.type, p->out.stride[3], rows, p->E);
     }
+}
+
+/* The same for a block of sound rows that lie evenly in a float32 `out`: columns are multiplied where they are and go
+ * straight to their rows. False if the block is not of that kind. */
+static bool finish_columns(mha_tile *t, const mha_shared *shared, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r);
+    float share[MHA_BLOCK] = {0}, *sums = mha_tile_sums(t, r);
+    if (t->narrow || t->heads > 1 || p->out.type != MHA_FLOAT32 || p->out.stride[3] != 1) return false;
+    for (int64_t i = 0; i < height; i++)
+        if (!t->sound[r + i]) return false;
+    for (int64_t i = 0; i < height; i++) {
+        outcome end = settle(t, r + i);
+        share[i] = end.share;
+        write_extras(t, shared, r + i, end);
+    }
+    for (int64_t e = 0; e < p->E; e++)
+        for (int64_t i = 0; i < MHA_BLOCK; i++) sums[e * MHA_BLOCK + i] *= share[i];
+    p->kernels->transpose(out_row(t, r), p->out.stride[2], sums, MHA_BLOCK, p->E, height);
+    return true;
 }
 
 /* Where chunk c of row r of a piece, for key/value head g, leaves its partial result. */
@@ -79,13 +112,12 @@ static float *partial_at(const job *j, const mha_piece *work, const mha_sequence
 }
 
 /* Rows that are not sound leave a NaN as their maximum. */
-static void leave_partials(const job *j, mha_tile *t, const mha_piece *work, int64_t g, const float *rows,
-                           const bool *sound)
+static void leave_partials(const job *j, const mha_tile *t, const mha_piece *work, int64_t g, const float *rows)
 {
     int64_t E = j->problem->E, keys = mha_chunks_get(&t->sequence).keys;
     for (int64_t r = 0; r < t->rows; r++) {
         float *to = partial_at(j, work, &t->sequence, work->low / keys, g, r);
-        to[0] = sound[r] || t->max[r] == -INFINITY ? t->max[r] : NAN;
+        to[0] = t->sound[r] || t->max[r] == -INFINITY ? t->max[r] : NAN;
         to[1] = t->total[r];
         memcpy(to + 2, rows + r * E, (size_t)E * sizeof *to);
         memset(to + 2 + E, 0, (size_t)(j->plan->Ep - E) * sizeof *to);
@@ -121,21 +153,20 @@ static bool merge_row(const job *j, mha_tile *t, const mha_piece *work, int64_t 
 
 static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)
 {
-    bool sound[MHA_BLOCK];
     mha_tile_load(t);
     mha_attend(t, work->low, work->high);
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
-        mha_attend_rows(t, r, t->staged, sound);
-        if (work->partial < 0) finish(t, &j->shared, r, t->staged, sound);
-        else leave_partials(j, t, work, g, t->staged, sound);
+        if (work->partial < 0 && finish_columns(t, &j->shared, r)) continue;
+        mha_attend_rows(t, r, t->staged);
+        if (work->partial < 0) finish_rows(t, &j->shared, r, t->staged);
+        else leave_partials(j, t, work, g, t->staged);
     }
 }
 
 static void merge_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)
 {
-    bool sound[MHA_BLOCK];
-    for (int64_t r = 0; r < t->rows; r++) sound[r] = merge_row(j, t, work, g, r, t->staged + r * j->problem->E);
-    finish(t, &j->shared, 0, t->staged, sound);
+    for (int64_t r = 0; r < t->rows; r++) t->sound[r] = merge_row(j, t, work, g, r, t->staged + r * j->problem->E);
+    finish_rows(t, &j->shared, 0, t->staged);
 }
 
 static void forward_task(void *arg, int task)

@@ -32,6 +32,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->scores, square, sizeof(float)},
                  {&t->bias, square, sizeof(float)},
                  {&t->mean, square, sizeof(float)},
+                 {&t->sound, rows, sizeof(bool)},
                  {&t->wide, p->E, sizeof(double)}};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -62,13 +63,21 @@ static void load_query(mha_tile *t, float *to, int64_t r)
     for (int64_t d = 0; d < p->D; d++) to[d] *= p->options.scale;
 }
 
-/* One block of queries, as columns. */
+/* One block of queries, as columns: straight from where they lie if they lie evenly. */
 static void load_block(mha_tile *t, int64_t r)
 {
-    int64_t height = mha_tile_height(t, r), D = t->problem->D;
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r), D = p->D;
     float *to = t->queries + r * D;
-    for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * D, r + i);
-    t->problem->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
+    if (p->q.type == MHA_FLOAT32 && p->q.stride[3] == 1 && t->heads == 1) {
+        int64_t row = t->sequence.query_row + mha_tile_query(t, r);
+        const float *from = mha_at(p->q, t->sequence.query_batch, t->first_head, row, 0);
+        p->kernels->transpose(to, MHA_BLOCK, from, p->q.stride[2], height, D);
+        for (int64_t i = 0; i < D * MHA_BLOCK; i++) to[i] *= p->options.scale;
+    } else {
+        for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * D, r + i);
+        p->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
+    }
     for (int64_t d = 0; height < MHA_BLOCK && d < D; d++)
         memset(to + d * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *to);
 }

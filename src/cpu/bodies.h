@@ -25,7 +25,8 @@
 const mha_kernels TABLE_OF(ISA) = {
     .name = NAME_OF(ISA),
     .lanes = VF,
-    .panel = PANEL,
+    .panel_rows = BLOCK_ROWS,
+    .panel_cols = PANEL,
 #define OP(result, name, arguments) .name = name,
 #include "cpu/ops.def"
 #undef OP

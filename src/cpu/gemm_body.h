@@ -1,12 +1,13 @@
 /* The matrix product of projections and MLPs: c (m,n) = activation(c + alpha a b + bias), one block of k at a time.
  *
- * b comes packed in panels (k,PANEL), so that it is read in order from the first float to the last; a (m,k) lies as its
- * owner has it, with neighbours along k. A register block of BLOCK_ROWS x BLOCK_VECTORS vectors takes VA elements of
- * each of its rows with one load and multiplies them in one by one: as many loads as with a packed a, and no packing.
- * A panel stays in L1 while the rows go by. The block is written once with its height and width as constants; every
- * height up to BLOCK_ROWS exists, because a block of 5 takes as long as a 4 and half as long as a 4 and a 1.
+ * Both factors come packed in panels that run along k, a in (k,BLOCK_ROWS) and b in (k,PANEL), so that both are read in
+ * order from the first float to the last. A register block of BLOCK_ROWS x BLOCK_VECTORS vectors keeps its part of c for
+ * the whole of k; a panel of b stays in L1 while the rows go by. The block is written once with its height and width as
+ * constants; every height up to BLOCK_ROWS exists, because a block of 5 takes as long as a 4 and half as long as a 4 and
+ * a 1. (Taking a as it lies, with neighbours along k, would spare its packing. It needs as many loads, but eight
+ * registers to take lanes from in place of two, and a Neoverse-V1 then stops at 80 % of its multiply units, not 94 %.)
  *
- * One or two rows have too few sums to keep the multiply units busy: they take several panels side by side.
+ * The last rows may have too few sums to keep the multiply units busy: they take several panels of b side by side.
  *
  * Activations go over a finished block while it is in L1: in the block itself they would take its registers. */
 
@@ -83,7 +84,7 @@ static __attribute__((noinline)) void activate(float *c, int64_t ldc, int64_t ro
 
 /* c (rows, panels * PANEL) from as many neighbouring panels of b. */
 static inline __attribute__((always_inline)) void gemm_block(const int rows, const int panels, float *restrict c,
-                                                             int64_t ldc, const float *restrict a, int64_t lda,
+                                                             int64_t ldc, const float *restrict a,
                                                              const float *restrict b, int64_t k, const float *bias,
                                                              const mha_finish *finish)
 {
@@ -92,22 +93,15 @@ static inline __attribute__((always_inline)) void gemm_block(const int rows, con
     REPEAT (r, rows)
         REPEAT (v, vectors) sum[r][v] = vf_set1(0.0f);
 
-    int64_t i = 0;
-    for (; i + VA <= k; i += VA)
-        REPEAT (u, VA) {
-            vf right[SIDE_BY_SIDE * BLOCK_VECTORS];
-            REPEAT (v, vectors)
-                right[v] = vf_load(b + v / BLOCK_VECTORS * PANEL * k + (i + u) * PANEL + v % BLOCK_VECTORS * VF);
-            REPEAT (r, rows) {
-                va left = va_load(a + r * lda + i); /* one load for all of its VA elements */
-                REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left, u, right[v], sum[r][v]);
-            }
+    for (int64_t i = 0; i < k; i++) {
+        vf right[SIDE_BY_SIDE * BLOCK_VECTORS];
+        REPEAT (v, vectors)
+            right[v] = vf_load(b + v / BLOCK_VECTORS * PANEL * k + i * PANEL + v % BLOCK_VECTORS * VF);
+        REPEAT (r, rows) {
+            va left = va_load(a + i * BLOCK_ROWS + r / VA * VA); /* one load for all of its VA rows */
+            REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left, r % VA, right[v], sum[r][v]);
         }
-    for (; i < k; i++)
-        REPEAT (v, vectors) {
-            vf right = vf_load(b + v / BLOCK_VECTORS * PANEL * k + i * PANEL + v % BLOCK_VECTORS * VF);
-            REPEAT (r, rows) sum[r][v] = vf_fma(vf_set1(a[r * lda + i]), right, sum[r][v]);
-        }
+    }
 
     const vf alpha = vf_set1(finish->alpha);
     const bool add = finish->add;
@@ -120,73 +114,119 @@ static inline __attribute__((always_inline)) void gemm_block(const int rows, con
     if (finish->activation) activate(c, ldc, rows, panels * PANEL, finish->activation);
 }
 
-static void gemm_rows(int64_t rows, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t k,
+/* `count` panels for rows that are too few for a whole block: as many panels side by side as make up for it. */
+static inline __attribute__((always_inline)) void gemm_low(const int rows, float *c, int64_t ldc, const float *a,
+                                                           const float *b, int64_t count, int64_t k, const float *bias,
+                                                           const mha_finish *finish)
+{
+    const int wide = rows * SIDE_BY_SIDE <= BLOCK_ROWS ? SIDE_BY_SIDE : rows * 2 <= BLOCK_ROWS ? 2 : 1;
+    int64_t p = 0;
+    for (; p + wide <= count; p += wide)
+        gemm_block(rows, wide, c + p * PANEL, ldc, a, b + p * PANEL * k, k, bias ? bias + p * PANEL : bias, finish);
+    for (; p < count; p++)
+        gemm_block(rows, 1, c + p * PANEL, ldc, a, b + p * PANEL * k, k, bias ? bias + p * PANEL : bias, finish);
+}
+
+static void gemm_rows(int64_t rows, float *c, int64_t ldc, const float *a, const float *b, int64_t count, int64_t k,
                       const float *bias, const mha_finish *finish)
 {
     switch (rows) {
     case 1:
-        gemm_block(1, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(1, c, ldc, a, b, count, k, bias, finish);
         break;
     case 2:
-        gemm_block(2, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(2, c, ldc, a, b, count, k, bias, finish);
         break;
     case 3:
-        gemm_block(3, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(3, c, ldc, a, b, count, k, bias, finish);
         break;
     case 4:
-        gemm_block(4, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(4, c, ldc, a, b, count, k, bias, finish);
         break;
     case 5:
-        gemm_block(5, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(5, c, ldc, a, b, count, k, bias, finish);
         break;
     case 6:
-        gemm_block(6, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(6, c, ldc, a, b, count, k, bias, finish);
         break;
     case 7:
-        gemm_block(7, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(7, c, ldc, a, b, count, k, bias, finish);
         break;
     default:
-        gemm_block(8, 1, c, ldc, a, lda, b, k, bias, finish);
+        gemm_low(8, c, ldc, a, b, count, k, bias, finish);
     }
 }
 
 /* A panel of which c has only n columns: through a block of its own. */
-static void gemm_edge(int64_t rows, int64_t n, float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                      int64_t k, const float *bias, const mha_finish *finish)
+static void gemm_edge(int64_t rows, int64_t n, float *c, int64_t ldc, const float *a, const float *b, int64_t k,
+                      const float *bias, const mha_finish *finish)
 {
     float whole[TALL * PANEL] = {0};
     for (int64_t r = 0; finish->add && r < rows; r++)
         for (int64_t j = 0; j < n; j++) whole[r * PANEL + j] = c[r * ldc + j];
-    gemm_rows(rows, whole, PANEL, a, lda, b, k, bias, finish);
+    gemm_rows(rows, whole, PANEL, a, b, 1, k, bias, finish);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < n; j++) c[r * ldc + j] = whole[r * PANEL + j];
 }
 
-static void gemm(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t m, int64_t n, int64_t k,
+static void gemm(float *c, int64_t ldc, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
                  const mha_finish *finish)
 {
-    const float *bias = finish->bias;
-    int64_t j = 0;
-    for (; m == 1 && j + SIDE_BY_SIDE * PANEL <= n; j += SIDE_BY_SIDE * PANEL)
-        gemm_block(1, SIDE_BY_SIDE, c + j, ldc, a, lda, b + j * k, k, bias ? bias + j : bias, finish);
-    for (; m == 2 && j + 2 * PANEL <= n; j += 2 * PANEL)
-        gemm_block(2, 2, c + j, ldc, a, lda, b + j * k, k, bias ? bias + j : bias, finish);
-    for (; j < n; j += PANEL)
-        for (int64_t r = 0; r < m; r += BLOCK_ROWS) {
-            int64_t rows = m - r < BLOCK_ROWS ? m - r : BLOCK_ROWS;
-            const float *here = bias ? bias + j : bias;
-            if (n - j >= PANEL) gemm_rows(rows, c + r * ldc + j, ldc, a + r * lda, lda, b + j * k, k, here, finish);
-            else gemm_edge(rows, n - j, c + r * ldc + j, ldc, a + r * lda, lda, b + j * k, k, here, finish);
-        }
+    int64_t panels = n / PANEL, tall = m - m % BLOCK_ROWS;
+    for (int64_t p = 0; p < panels; p += SIDE_BY_SIDE) {
+        int64_t count = panels - p < SIDE_BY_SIDE ? panels - p : SIDE_BY_SIDE;
+        const float *bias = finish->bias ? finish->bias + p * PANEL : NULL, *right = b + p * PANEL * k;
+        for (int64_t q = 0; q < count; q++)
+            for (int64_t r = 0; r < tall; r += BLOCK_ROWS)
+                gemm_block(BLOCK_ROWS, 1, c + r * ldc + (p + q) * PANEL, ldc, a + r * k, right + q * PANEL * k, k,
+                           bias ? bias + q * PANEL : bias, finish);
+        if (tall < m)
+            gemm_rows(m - tall, c + tall * ldc + p * PANEL, ldc, a + tall * k, right, count, k, bias, finish);
+    }
+    int64_t j = panels * PANEL;
+    for (int64_t r = 0; j < n && r < m; r += BLOCK_ROWS)
+        gemm_edge(m - r < BLOCK_ROWS ? m - r : BLOCK_ROWS, n - j, c + r * ldc + j, ldc, a + r * k, b + j * k, k,
+                  finish->bias ? finish->bias + j : NULL, finish);
 }
 
-/* Panels of b from its rows as they lie; from columns it is `transpose`, a panel at a time. */
-static void gemm_pack(float *to, int64_t pitch, const float *from, int64_t ldf, int64_t k, int64_t n)
+/* The k rows (n) of a panel of `width` columns, from as many rows that lie `ldf` apart. */
+static inline __attribute__((always_inline)) void pack_straight(const int width, float *to, const float *from,
+                                                                int64_t ldf, int64_t k, int64_t n)
 {
-    int64_t j = 0;
-    for (; j + PANEL <= n; j += PANEL, to += pitch)
-        for (int64_t i = 0; i < k; i++)
-            REPEAT (v, BLOCK_VECTORS) vf_store(to + i * PANEL + v * VF, vf_load(from + i * ldf + j + v * VF));
-    for (int64_t i = 0; j < n && i < k; i++)
-        for (int64_t u = 0; u < PANEL; u++) to[i * PANEL + u] = j + u < n ? from[i * ldf + j + u] : 0.0f;
+    for (int64_t i = 0; n >= width && i < k; i++)
+        for (int u = 0; u < width; u++) to[i * width + u] = from[i * ldf + u];
+    for (int64_t i = 0; n < width && i < k; i++)
+        for (int64_t u = 0; u < width; u++) to[i * width + u] = u < n ? from[i * ldf + u] : 0.0f;
+}
+
+/* The same from n rows along k, VF x VF pieces of which are turned in registers; the last row stands in for those past
+ * n. Where a panel is narrower than a vector, each store runs over into the next line of the panel, which is written
+ * after it; near the end of the panel there is no next line, and elements go one by one. */
+static inline __attribute__((always_inline)) void pack_turned(const int width, float *to, const float *from,
+                                                              int64_t ldf, int64_t k, int64_t n)
+{
+    const int64_t room = width % VF ? VF : 0; /* lines that the overrun of the last store may need */
+    int64_t i = 0;
+    for (; i + VF + room <= k; i += VF)
+        for (int r = 0; r < width; r += VF) {
+            vf x[VF];
+            REPEAT (u, VF) x[u] = vf_load(from + (r + u < n ? r + u : n - 1) * ldf + i);
+            vf_transpose(x);
+            REPEAT (u, VF) vf_store(to + (i + u) * width + r, x[u]);
+        }
+    for (; i < k; i++)
+        for (int r = 0; r < width; r++) to[i * width + r] = from[(r < n ? r : n - 1) * ldf + i];
+}
+
+static void gemm_pack(float *to, bool left, int64_t pitch, const float *from, int64_t ldf, bool along, int64_t k,
+                      int64_t n)
+{
+    int64_t width = left ? BLOCK_ROWS : PANEL;
+    for (int64_t j = 0; j < n; j += width, to += pitch) {
+        const float *here = along ? from + j * ldf : from + j;
+        if (left && along) pack_turned(BLOCK_ROWS, to, here, ldf, k, n - j);
+        else if (left) pack_straight(BLOCK_ROWS, to, here, ldf, k, n - j);
+        else if (along) pack_turned(PANEL, to, here, ldf, k, n - j);
+        else pack_straight(PANEL, to, here, ldf, k, n - j);
+    }
 }

@@ -69,6 +69,16 @@ is_under_1_mb() {
     strip -o stripped.so "$lib" && size=$(wc -c <stripped.so) && echo "$size bytes" && [ "$size" -lt 1000000 ]
 }
 
+header_has_the_version() {
+    sed -n 's/^#define MHA_VERSION_[A-Z]* //p' "$source/include/mha.h" | tr '\n' . | grep -Fx "$VERSION."
+}
+
+# Each macro that initialises a struct stands in header_alone.c, which the next tests compile.
+every_initialiser_is_tried() {
+    grep -oE '^#define MHA_([A-Z]+_)*(DEFAULTS|NO_[A-Z]+)' "$source/include/mha.h" | cut -d ' ' -f 2 >macros
+    [ -s macros ] && while read -r macro; do grep -w "$macro" "$here/header_alone.c" || return 1; done <macros
+}
+
 # shellcheck disable=SC2086 # $strict is a list of words
 header_compiles_alone() { "$@" $strict -I"$prefix/include" -fsyntax-only "$here/header_alone.c"; }
 
@@ -115,6 +125,8 @@ check exports_only_mha exports_only_mha
 check exports_what_the_header_declares exports_what_the_header_declares
 check needs_only_libc_libm_openmp needs_only_libc_libm_openmp
 check shared_library_is_under_1_mb is_under_1_mb
+check header_has_the_version header_has_the_version
+check every_initialiser_is_tried every_initialiser_is_tried
 check header_alone_c11 header_compiles_alone "$CC" -std=c11
 with "$CXX" header_alone_cxx11 header_compiles_alone "$CXX" -x c++ -std=c++11
 check program_of_readme document_program readme_program
