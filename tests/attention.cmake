@@ -1,7 +1,8 @@
 # Attention and rotary embedding against the oracle. What the programs share is one library: cases, memory with guards,
 # bounds, contexts that watch.
 find_package(Threads REQUIRED)
-add_library(mha_cases STATIC bounds.c cases.c contexts.c gradients.c gradient_bounds.c numbers.c oracle.c problem.c verify.c views.c)
+add_library(mha_cases STATIC bounds.c cases.c contexts.c gradient_bounds.c gradients.c numbers.c oracle.c problem.c
+  verify.c views.c)
 target_include_directories(mha_cases PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(mha_cases PUBLIC mha::mha mha_ref Threads::Threads PRIVATE mha_flags m)
 if(MHA_OPENMP)
@@ -12,8 +13,7 @@ endif()
 
 foreach(name oracle context tensor memory explain rotary rotary_errors attention_random attention_pairs attention_sizes
     attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches attention_errors
-    attention_overlap backward_oracle backward backward_bits
-    backward_hidden)
+    attention_overlap backward_oracle backward backward_bits backward_hidden backward_errors)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()

@@ -1,8 +1,9 @@
 /* The oracle's gradients, and how far a correct float32 computation may be from them.
  *
  * dout . out is taken from the `out` that the library's forward pass gave, rounded to its type, as the formulas of
- * mha.h say: so no error of `out` enters here. Weights are recomputed from the scores and a rounded lse. With u = 2^-24,
- * x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at most about
+ * mha.h say: so no error of `out` enters here. Weights are recomputed from the scores and a rounded lse. With
+ * u = 2^-24, x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at most
+ * about
  *
  *     w_j           W = bound of softmax_j + w_j (exp(bound of lse) - 1)
  *     x_j           X = u ((4 + E/2) (sum_e |dw terms| + sum_e |dout out|) + 4 |dlse| + 4 |x_j|)

@@ -61,7 +61,7 @@ TEST(random_options_give_the_same_bits)
     }
 }
 
-/* Shapes that are cut up in unlike ways, with gradients that many pieces of work add to: slopes, sinks, a small bias. */
+/* Shapes that are cut up in unlike ways, and gradients that many pieces of work add to: slopes, sinks, a small bias. */
 TEST(shapes_that_split_give_the_same_bits)
 {
     const int64_t shapes[][7] = {{2, 6, 3, 40, 40, 16, 16}, {1, 1, 1, 300, 700, 16, 16}, {1, 2, 1, 3, 3000, 16, 16},

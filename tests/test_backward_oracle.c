@@ -1,5 +1,5 @@
-/* The oracle's gradients against differences of its own forward pass. The loss is sum(dout * out) + sum(dlse * lse) over
- * the rows that see a key; its slope by one number x comes from four more losses,
+/* The oracle's gradients against differences of its own forward pass. The loss is sum(dout * out) + sum(dlse * lse)
+ * over the rows that see a key; its slope by one number x comes from four more losses,
  *
  *     (8 (L(x + h) - L(x - h)) - (L(x + 2h) - L(x - 2h))) / 12h,    wrong by about h^4 and by 1e-16 L / h,
  *

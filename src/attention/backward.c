@@ -3,7 +3,7 @@
  *     1  delta = dout . out - dlse              a row each
  *     2  dK, dV, and dQ of each chunk of keys   a piece of work owns a chunk of keys of one key/value head
  *     3  dQ                                     the chunks' sums in order
- *     4  float64                                key/value heads in which something was not finite
+ *     4  float64                                what is not finite, and heads whose scores left float32
  *     5  dbias                                  an element of the bias has one owner
  *     6  slopes and sinks                       sums over rows, in order
  *
@@ -140,7 +140,7 @@ static size_t lay_out(mha_backward *call, char *memory)
         size_t bytes;
     } parts[] = {{&call->order, (size_t)call->pieces * sizeof(mha_piece)},
                  {&call->delta, rows * sizeof(float)},
-                 {&call->unsound, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
+                 {&call->doubts, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
                  {&call->dq, call->gradients.q.rank ? partials * (size_t)call->Dm * sizeof(float) : 0},
                  {&call->slopes, call->gradients.alibi_slopes.rank ? partials * sizeof(float) : 0}};
     size_t bytes = call->task_bytes * (size_t)call->tasks;
@@ -245,24 +245,22 @@ static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
                 from[d] *= p->options.scale;
                 finite = finite && isfinite(from[d]);
             }
-            if (!finite) atomic_store(&call->unsound[work->b * p->G + g], 1);
+            if (!finite) mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
             mha_tensor to = call->gradients.q;
             mha_row_store(p->kernels, mha_at(to, s.query_batch, h, row, 0), to.type, to.stride[3], from, p->D);
         }
     }
 }
 
-/* A key/value head in which something was not finite. Its sums for slopes all go to its first chunk. */
+/* A key/value head with a doubt. */
 static void careful_piece(mha_backward *call, mha_span *span, int64_t piece)
 {
     const mha_problem *p = &call->problem;
     const mha_piece *work = &call->order[piece / p->G];
-    int64_t g = piece % p->G;
-    if (!atomic_load(&call->unsound[work->b * p->G + g])) return;
+    int64_t g = piece % p->G, doubt = atomic_load(&call->doubts[work->b * p->G + g]);
+    if (!doubt || work->first > 0) return;
     mha_sequence s = mha_sequence_get(p, work->b);
-    float *slopes = call->slopes ? call->slopes + work->partial + g * mha_backward_padded(call, &s) : NULL;
-    if (work->first == 0) mha_careful_backward(call, span, &s, g, slopes);
-    else if (slopes) memset(slopes, 0, (size_t)work->rows * sizeof *slopes);
+    mha_careful_backward(call, span, &s, g, doubt >= MHA_BROKEN);
 }
 
 static void bias_piece(mha_backward *call, mha_span *span, int64_t piece) { mha_bias_piece(call, span, piece); }
@@ -270,33 +268,41 @@ static void bias_piece(mha_backward *call, mha_span *span, int64_t piece) { mha_
 /* ---- sums over rows -----------------------------------------------------------------------------------------------
  * */
 
-/* -sum of ds |p - j| for head h of sequence b. */
-static double slope_of(const mha_backward *call, int64_t b, int64_t h)
+/* Whether the scores of head h of sequence b left float32. */
+static bool is_broken(const mha_backward *call, int64_t b, int64_t h)
+{
+    return atomic_load(&call->doubts[b * call->problem.G + h / call->problem.share]) >= MHA_BROKEN;
+}
+
+/* -sum of ds |p - j| for head h of sequence b: over rows, and for each over its chunks, which lie one behind the other.
+ * */
+static double slope_of(const mha_backward *call, const mha_piece *first, int64_t h, double *wide)
 {
     const mha_problem *p = &call->problem;
-    mha_sequence s = mha_sequence_get(p, b);
+    mha_sequence s = mha_sequence_get(p, first->b);
+    int64_t padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
+    const float *rows = call->slopes + first->partial + h / p->share * padded + h % p->share;
     double sum = 0;
-    for (int64_t n = 0; n < call->pieces; n++) {
-        const mha_piece *work = &call->order[n];
-        if (work->b != b) continue;
-        const float *rows = call->slopes + work->partial + h / p->share * mha_backward_padded(call, &s);
-        for (int64_t i = 0; i < s.queries; i++) sum -= (double)rows[i * p->share + h % p->share];
+    for (int64_t i = 0; i < s.queries; i++) {
+        double row = 0;
+        for (int64_t c = 0; c < chunks; c++) row += (double)rows[c * p->G * padded + i * p->share];
+        if (!isfinite(row) || is_broken(call, first->b, h)) row = mha_careful_distances(call, &s, h, i, wide);
+        sum -= row;
     }
     return sum;
 }
 
 /* -sum of w_sink delta for head h of sequence b. */
-static double sink_of(const mha_backward *call, int64_t b, int64_t h, double *wide)
+static double sink_of(const mha_backward *call, const mha_piece *first, int64_t h, double *wide)
 {
     const mha_problem *p = &call->problem;
-    mha_sequence s = mha_sequence_get(p, b);
-    double sum = 0, sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0);
-    bool careful = atomic_load(&call->unsound[b * p->G + h / p->share]);
+    mha_sequence s = mha_sequence_get(p, first->b);
+    double sum = 0, sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0), statistics[3];
     for (int64_t i = 0; i < s.queries; i++) {
         double lse = (double)*(const float *)mha_at(p->extras.lse, s.query_batch, h, s.query_row + i, 0);
-        double delta = (double)call->delta[mha_row_index(p, &s, h, i)], statistics[3];
+        double delta = (double)call->delta[mha_row_index(p, &s, h, i)];
         if (lse == -INFINITY) continue;
-        if (careful) {
+        if (!isfinite(lse) || !isfinite(delta) || is_broken(call, first->b, h)) {
             mha_careful_statistics(call, &s, h, i, statistics, wide);
             lse = statistics[0] + log(statistics[1]);
             delta = statistics[2];
@@ -307,16 +313,18 @@ static double sink_of(const mha_backward *call, int64_t b, int64_t h, double *wi
 }
 
 /* One number a head: summed over the batch unless it has a batch axis. */
-static void write_heads(const mha_backward *call, mha_tensor to, mha_span *span, bool sinks)
+static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
+                        double (*of)(const mha_backward *, const mha_piece *, int64_t, double *))
 {
-    const mha_problem *p = &call->problem;
     bool batched = to.rank == 2;
-    for (int64_t h = 0; to.rank && h < p->H; h++) {
+    for (int64_t h = 0; to.rank && h < call->problem.H; h++) {
         double sum = 0;
-        for (int64_t b = 0; b < p->B; b++) {
-            double here = sinks ? sink_of(call, b, h, span->wide) : slope_of(call, b, h);
+        for (int64_t n = 0; n < call->pieces; n++) {
+            const mha_piece *piece = &call->order[n];
+            if (piece->first > 0) continue; /* the other chunks of the same sequence */
+            double here = of(call, piece, h, wide);
             sum += here;
-            if (batched) ((float *)to.data)[b * to.stride[0] + h * to.stride[1]] = (float)here;
+            if (batched) ((float *)to.data)[piece->b * to.stride[0] + h * to.stride[1]] = (float)here;
         }
         if (!batched) ((float *)to.data)[h * to.stride[0]] = (float)sum;
     }
@@ -325,10 +333,10 @@ static void write_heads(const mha_backward *call, mha_tensor to, mha_span *span,
 /* ---- the call -----------------------------------------------------------------------------------------------------
  * */
 
-static bool any_unsound(const mha_backward *call)
+static bool any_doubt(const mha_backward *call)
 {
     for (int64_t i = 0; i < call->problem.B * call->problem.G; i++)
-        if (atomic_load(&call->unsound[i])) return true;
+        if (atomic_load(&call->doubts[i])) return true;
     return false;
 }
 
@@ -340,12 +348,12 @@ static void run(mha_backward *call)
     run_round(call, delta_piece, p->B * p->H);
     run_round(call, keys_piece, work);
     if (g->q.rank) run_round(call, queries_piece, work);
-    if (any_unsound(call)) run_round(call, careful_piece, work);
+    if (any_doubt(call)) run_round(call, careful_piece, work);
     run_round(call, bias_piece, mha_bias_pieces(call));
     mha_span span;
     mha_span_layout(&span, p->ctx->scratch, call);
-    write_heads(call, g->alibi_slopes, &span, false);
-    write_heads(call, g->sinks, &span, true);
+    write_heads(call, g->alibi_slopes, span.wide, slope_of);
+    write_heads(call, g->sinks, span.wide, sink_of);
 }
 
 mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
@@ -364,7 +372,7 @@ mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradient
     TRY(mha_scratch_reserve(ctx, call.total_bytes));
     lay_out(&call, ctx->scratch);
     list_pieces(&call, call.order);
-    for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.unsound[i], 0);
+    for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
     run(&call);
     return MHA_OK;
 }

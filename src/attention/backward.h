@@ -9,6 +9,12 @@ enum {
     MHA_TILES = 4             /* tiles of keys that are held at once: a span */
 };
 
+/* What may be wrong with the gradients of a key/value head, worst last. */
+enum {
+    MHA_UNSOUND = 1, /* some are not finite */
+    MHA_BROKEN = 2   /* a score left float32 on the way: none can be trusted */
+};
+
 /* A checked call, and the scratch that its tasks share. */
 typedef struct mha_backward {
     mha_problem problem; /* extras.lse is the lse of the forward call */
@@ -28,7 +34,7 @@ typedef struct mha_backward {
     float *dq;     /* (partials,Dm), in blocks (Dm,MHA_BLOCK): dQ from one chunk of keys */
     float *slopes; /* (partials) the sum of ds |p - j| over one chunk */
     float *delta;  /* a row: dout . out - dlse, 0 if it sees no key */
-    atomic_uchar *unsound; /* (B,G) something there was not finite */
+    atomic_uchar *doubts; /* (B,G) what is wrong there */
 } mha_backward;
 
 /* Chunks of keys: as in the forward pass, they depend on the sequence alone, and dQ is their sum in order. */
@@ -38,6 +44,12 @@ mha_chunks mha_backward_chunks(const mha_sequence *sequence);
 static inline int64_t mha_backward_padded(const mha_backward *call, const mha_sequence *s)
 {
     return (call->problem.share * s->queries + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
+}
+
+/* Notes a doubt, unless there is a worse one. */
+static inline void mha_backward_doubt(const mha_backward *call, int64_t b, int64_t g, unsigned char doubt)
+{
+    atomic_fetch_or(&call->doubts[b * call->problem.G + g], doubt);
 }
 
 /* What dropout multiplies the weights it keeps by. */
@@ -63,6 +75,8 @@ typedef struct mha_span {
     float *dp, *ds, *capped;       /* (MHA_KEYS,MHA_BLOCK) */
     float *ones;                   /* as many as anything is wide */
     float *lse, *delta;            /* (MHA_PAIR); an lse of +inf makes every weight 0 */
+    bool clean;                    /* wipe what is not finite out of rows */
+    bool *lost;                    /* (MHA_PAIR) something was wiped out of this row of dout */
     double *wide;                  /* (D + E) */
     double *statistics;            /* (longest,3) the rows of a head in float64 */
 } mha_span;
@@ -87,14 +101,15 @@ int64_t mha_span_ds(mha_span *span, const mha_backward *call, int64_t r, int64_t
 /* dK, dV and a part of dQ: one chunk of keys and all query rows of one key/value head. */
 void mha_backward_piece(const mha_backward *call, mha_span *span, const mha_piece *work, int64_t g);
 
-/* One head's rows in float64: statistics (max, sum, delta) of row (h,i); the gradients of a whole key/value head; and
- * ds of one score. */
+/* In float64: statistics (max, sum, delta) of row (h,i); ds of one of its scores, and the sum of ds |p - j| over them;
+ * the gradients of a key/value head, all of them or only the rows that are not finite. */
 void mha_careful_statistics(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i,
                             double statistics[3], double *wide);
 double mha_careful_ds(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i, int64_t j,
                       const double statistics[3]);
-void mha_careful_backward(const mha_backward *call, mha_span *span, const mha_sequence *sequence, int64_t g,
-                          float *slopes);
+double mha_careful_distances(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i,
+                             double *wide);
+void mha_careful_backward(const mha_backward *call, mha_span *span, const mha_sequence *sequence, int64_t g, bool all);
 
 /* The gradient of the bias, each element by one task. */
 int64_t mha_bias_pieces(const mha_backward *call);

@@ -49,35 +49,62 @@ static void add_rows(const mha_backward *call, mha_span *s, const mha_sequence *
         }
 }
 
-/* The same in float64, where float32 has failed. */
-static void add_carefully(const mha_backward *call, mha_span *s, const mha_sequence *sequence, int64_t h, int64_t first,
-                          int64_t last)
+/* What one element of the bias stands for: [from, to) of an axis. */
+static mha_range axis_of(const mha_backward *call, int axis, int64_t index, int64_t size)
 {
-    for (int64_t i = first; i < last; i++) {
-        double statistics[3];
-        mha_range range = mha_range_get(&call->problem, sequence, i);
-        mha_careful_statistics(call, sequence, h, i, statistics, s->wide);
-        for (int64_t j = range.low; j < range.high; j++) {
-            float ds = (float)mha_careful_ds(call, sequence, h, i, j, statistics);
-            if (ds != 0.0f) *element(call, sequence->b, h, i, j) += ds;
-        }
+    return call->dbias.size[axis] == 1 ? (mha_range){0, size} : (mha_range){index, index + 1};
+}
+
+/* One element in float64, over everything that it stands for. */
+static float sum_carefully(const mha_backward *call, double *wide, int64_t batch, int64_t head, int64_t row,
+                           int64_t key)
+{
+    const mha_problem *p = &call->problem;
+    mha_range bs = axis_of(call, 0, batch, p->B), hs = axis_of(call, 1, head, p->H);
+    double sum = 0;
+    for (int64_t b = bs.low; b < bs.high; b++) {
+        mha_sequence s = mha_sequence_get(p, b);
+        mha_range rows = axis_of(call, 2, row, s.queries), keys = axis_of(call, 3, key, s.length);
+        for (int64_t h = hs.low; h < hs.high; h++)
+            for (int64_t i = rows.low; i < rows.high && i < s.queries; i++) {
+                double statistics[3];
+                mha_careful_statistics(call, &s, h, i, statistics, wide);
+                for (int64_t j = keys.low; j < keys.high && j < s.length; j++)
+                    sum += mha_careful_ds(call, &s, h, i, j, statistics);
+            }
     }
+    return (float)sum;
+}
+
+/* Whether the scores of a head that the element stands for left float32. */
+static bool is_broken(const mha_backward *call, int64_t batch, int64_t head)
+{
+    const mha_problem *p = &call->problem;
+    mha_range bs = axis_of(call, 0, batch, p->B), hs = axis_of(call, 1, head, p->H);
+    for (int64_t b = bs.low; b < bs.high; b++)
+        for (int64_t h = hs.low; h < hs.high; h++)
+            if (atomic_load(&call->doubts[b * p->G + h / p->share]) >= MHA_BROKEN) return true;
+    return false;
 }
 
 void mha_bias_piece(const mha_backward *call, mha_span *s, int64_t piece)
 {
     const mha_problem *p = &call->problem;
     mha_tensor to = call->dbias;
-    int64_t pieces = row_pieces(call), block = piece % pieces, head = piece / pieces % to.size[1];
-    int64_t batch = piece / pieces / to.size[1], first = block * MHA_PAIR;
-    int64_t last = to.size[2] == 1 ? 1 : first + MHA_PAIR < to.size[2] ? first + MHA_PAIR : to.size[2];
+    int64_t pieces = row_pieces(call), head = piece / pieces % to.size[1], batch = piece / pieces / to.size[1];
+    int64_t first = piece % pieces * MHA_PAIR, last = first + MHA_PAIR < to.size[2] ? first + MHA_PAIR : to.size[2];
+    mha_range bs = axis_of(call, 0, batch, p->B), hs = axis_of(call, 1, head, p->H);
     for (int64_t i = first; i < last; i++)
         for (int64_t j = 0; j < to.size[3]; j++) *element(call, batch, head, i, j) = 0.0f;
-    for (int64_t b = to.size[0] == 1 ? 0 : batch; b < (to.size[0] == 1 ? p->B : batch + 1); b++)
-        for (int64_t h = to.size[1] == 1 ? 0 : head; h < (to.size[1] == 1 ? p->H : head + 1); h++) {
-            mha_sequence sequence = mha_sequence_get(p, b);
-            int64_t end = to.size[2] == 1 || last > sequence.queries ? sequence.queries : last;
-            if (atomic_load(&call->unsound[b * p->G + h / p->share])) add_carefully(call, s, &sequence, h, first, end);
-            else add_rows(call, s, &sequence, h, first, end);
+    for (int64_t b = bs.low; b < bs.high; b++) {
+        mha_sequence sequence = mha_sequence_get(p, b);
+        int64_t end = to.size[2] == 1 || last > sequence.queries ? sequence.queries : last;
+        for (int64_t h = hs.low; h < hs.high; h++) add_rows(call, s, &sequence, h, first, end);
+    }
+    bool broken = is_broken(call, batch, head);
+    for (int64_t i = first; i < last; i++)
+        for (int64_t j = 0; j < to.size[3]; j++) {
+            float *at = element(call, batch, head, i, j);
+            if (broken || !isfinite(*at)) *at = sum_carefully(call, s->wide, batch, head, i, j);
         }
 }

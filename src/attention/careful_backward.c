@@ -16,17 +16,30 @@ static double dot_dout(const mha_backward *call, const mha_sequence *s, int64_t 
     return sum;
 }
 
+/* dout . out of a row: with the `out` that was given, or where that is beyond float32 with one made anew. */
+static double dot_out(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, mha_careful_row row,
+                      double *wide)
+{
+    const mha_problem *p = &call->problem;
+    int64_t at = s->query_row + i;
+    double given = 0, made = 0;
+    for (int64_t e = 0; e < p->E; e++)
+        given += (double)mha_load(mha_at(call->dout, s->query_batch, h, at, e), call->dout.type) *
+                 (double)mha_load(mha_at(p->out, s->query_batch, h, at, e), p->out.type);
+    if (isfinite(given)) return given;
+    mha_careful_values(wide, p, s, h, i, row);
+    for (int64_t e = 0; e < p->E; e++)
+        made += wide[e] * (double)mha_load(mha_at(call->dout, s->query_batch, h, at, e), call->dout.type);
+    return made;
+}
+
 void mha_careful_statistics(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, double statistics[3],
                             double *wide)
 {
-    const mha_problem *p = &call->problem;
-    mha_careful_row row = mha_careful_softmax(p, s, h, i);
+    mha_careful_row row = mha_careful_softmax(&call->problem, s, h, i);
     double delta = 0;
     if (row.max != -INFINITY) {
-        mha_careful_values(wide, p, s, h, i, row);
-        for (int64_t e = 0; e < p->E; e++)
-            delta +=
-                wide[e] * (double)mha_load(mha_at(call->dout, s->query_batch, h, s->query_row + i, e), call->dout.type);
+        delta = dot_out(call, s, h, i, row, wide);
         if (call->dlse.rank)
             delta -= (double)*(const float *)mha_at(call->dlse, s->query_batch, h, s->query_row + i, 0);
     }
@@ -74,23 +87,36 @@ static void write(mha_tensor to, int64_t b, int64_t h, int64_t row, const double
         mha_store(mha_at(to, b, h, row, d), to.type, (float)(from[d] * factor));
 }
 
-/* dQ of one row, and its sum for slopes. */
-static double query_gradient(const mha_backward *call, double *dq, const mha_sequence *s, int64_t h, int64_t i,
-                             const double *statistics)
+/* Whether a row of a gradient is as good as float32 could make it. */
+static bool is_finite(mha_tensor t, int64_t b, int64_t h, int64_t row)
+{
+    for (int64_t d = 0; t.rank && d < t.size[3]; d++)
+        if (!isfinite(mha_load(mha_at(t, b, h, row, d), t.type))) return false;
+    return true;
+}
+
+/* dQ of one row. */
+static void query_gradient(const mha_backward *call, double *dq, const mha_sequence *s, int64_t h, int64_t i,
+                           const double *statistics)
 {
     const mha_problem *p = &call->problem;
     mha_range range = mha_range_get(p, s, i);
-    double slopes = 0;
     clear(dq, p->D);
     for (int64_t j = range.low; j < range.high; j++) {
-        double ds = mha_careful_ds(call, s, h, i, j, statistics);
-        if (ds == 0) continue;
-        slopes += ds * fabs((double)(i + s->offset - j));
-        ds = ds_of_product(call, s, h, i, j, ds);
-        for (int64_t d = 0; d < p->D; d++)
+        double ds = ds_of_product(call, s, h, i, j, mha_careful_ds(call, s, h, i, j, statistics));
+        for (int64_t d = 0; ds != 0 && d < p->D; d++)
             dq[d] += ds * (double)mha_load(mha_at(p->k, s->key_batch, h / p->share, s->key_row + j, d), p->k.type);
     }
-    return slopes;
+}
+
+double mha_careful_distances(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, double *wide)
+{
+    mha_range range = mha_range_get(&call->problem, s, i);
+    double sum = 0, statistics[3];
+    mha_careful_statistics(call, s, h, i, statistics, wide);
+    for (int64_t j = range.low; j < range.high; j++)
+        sum += mha_careful_ds(call, s, h, i, j, statistics) * fabs((double)(i + s->offset - j));
+    return sum;
 }
 
 /* dK and dV of one key, from all rows of its head. */
@@ -113,17 +139,21 @@ static void key_gradient(const mha_backward *call, mha_span *span, const mha_seq
     write(call->gradients.v, s->key_batch, g, s->key_row + j, dv, 1);
 }
 
-void mha_careful_backward(const mha_backward *call, mha_span *span, const mha_sequence *s, int64_t g, float *slopes)
+void mha_careful_backward(const mha_backward *call, mha_span *span, const mha_sequence *s, int64_t g, bool all)
 {
     const mha_problem *p = &call->problem;
+    const mha_attention_gradients *to = &call->gradients;
     for (int64_t r = 0; r < p->share * s->queries; r++) {
-        int64_t h = g * p->share + r % p->share, i = r / p->share;
+        int64_t h = g * p->share + r % p->share, i = r / p->share, row = s->query_row + i;
         double *statistics = span->statistics + 3 * r;
         mha_careful_statistics(call, s, h, i, statistics, span->wide);
-        double sum = query_gradient(call, span->wide, s, h, i, statistics);
-        write(call->gradients.q, s->query_batch, h, s->query_row + i, span->wide, (double)p->options.scale);
-        if (slopes) slopes[r] = (float)sum;
+        if (!all && is_finite(to->q, s->query_batch, h, row)) continue;
+        query_gradient(call, span->wide, s, h, i, statistics);
+        write(to->q, s->query_batch, h, row, span->wide, (double)p->options.scale);
     }
-    for (int64_t j = 0; j < s->length && (call->gradients.k.rank || call->gradients.v.rank); j++)
-        key_gradient(call, span, s, g, j);
+    for (int64_t j = 0; j < s->length; j++) {
+        bool fine =
+            is_finite(to->k, s->key_batch, g, s->key_row + j) && is_finite(to->v, s->key_batch, g, s->key_row + j);
+        if (all || !fine) key_gradient(call, span, s, g, j);
+    }
 }

@@ -39,9 +39,11 @@ size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
                  {&s->ones, widest > MHA_BLOCK ? widest : MHA_BLOCK, sizeof(float)},
                  {&s->lse, MHA_PAIR, sizeof(float)},
                  {&s->delta, MHA_PAIR, sizeof(float)},
+                 {&s->lost, MHA_PAIR, sizeof(bool)},
                  {&s->wide, p->D + p->E, sizeof(double)},
                  {&s->statistics, 3 * call->longest, sizeof(double)}};
     size_t bytes = mha_tile_layout(&s->tile, memory, p, &call->plan);
+    s->clean = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *here = memory ? memory + bytes : NULL;
         memcpy(parts[i].place, &here, sizeof here);
@@ -82,6 +84,15 @@ static void load_row(mha_span *s, const mha_backward *call, int64_t r)
     for (int64_t d = 0; d < p->D; d++) query[d * MHA_BLOCK] = 0.0f;
 }
 
+/* Zeros for what is not finite. Returns whether there was any. */
+static bool wipe(float *x, int64_t n)
+{
+    bool wiped = false;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) x[i] = 0.0f, wiped = true;
+    return wiped;
+}
+
 void mha_span_load(mha_span *s, const mha_backward *call)
 {
     const mha_problem *p = &call->problem;
@@ -98,6 +109,10 @@ void mha_span_load(mha_span *s, const mha_backward *call)
         p->kernels->transpose(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E);
         for (int64_t e = 0; height < MHA_BLOCK && e < p->E; e++)
             memset(douts + e * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *douts);
+        for (int64_t i = 0; i < height; i++) {
+            s->lost[r + i] = s->clean && wipe(s->dout_rows + (r + i) * call->plan.Ep, p->E);
+            if (s->clean) wipe(rows + i * call->Dp, p->D);
+        }
     }
 }
 
@@ -110,13 +125,14 @@ static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Dp = call->Dp;
     s->key_rows[n] = mha_at(k, t->sequence.key_batch, g, row, 0);
     s->key_strides[n] = k.stride[2];
-    if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D) return;
+    if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D && !s->clean) return;
     float *to = s->packed + n * MHA_KEYS * Dp;
     s->key_rows[n] = to;
     s->key_strides[n] = Dp;
     for (int64_t j = 0; j < t->count; j++, to += Dp) {
         mha_row_load(p->kernels, to, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type, k.stride[3], p->D);
         memset(to + p->D, 0, (size_t)(Dp - p->D) * sizeof *to);
+        if (s->clean) wipe(to, p->D);
     }
 }
 
@@ -210,6 +226,9 @@ static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int6
                             call->Dm, lanes, count);
     if (count) mha_tile_drop(t, t->scores, r, count);
     lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores, height, count);
+    for (int64_t i = 0; s->clean && i < height * MHA_KEYS; i++) /* what was wiped from dout must still show */
+        if (s->lost[r + i / MHA_KEYS] && s->weight_rows[r * MHA_KEYS + i] != 0.0f)
+            s->weight_rows[r * MHA_KEYS + i] = NAN;
     lay_rows(t, s->ds_rows + r * MHA_KEYS, s->ds, height, count);
     return count;
 }
@@ -255,37 +274,67 @@ static bool write_rows(const mha_backward *call, mha_span *s, mha_tensor to, flo
     return finite;
 }
 
-void mha_backward_piece(const mha_backward *call, mha_span *s, const mha_piece *work, int64_t g)
+/* The keys of the piece that do not exist. */
+static void write_beyond(const mha_backward *call, mha_span *s, const mha_piece *work, const mha_sequence *sequence,
+                         int64_t g)
+{
+    if (work->high != sequence->length) return;
+    mha_span_place(s, sequence, g * call->problem.share, call->problem.share, 0, 0);
+    write_rows(call, s, call->gradients.k, NULL, 0, 0.0f, sequence->length, sequence->keys);
+    write_rows(call, s, call->gradients.v, NULL, 0, 0.0f, sequence->length, sequence->keys);
+}
+
+/* One span of keys [key, end) and all rows. Returns whether its dK and dV are finite. */
+static bool pass_span(const mha_backward *call, mha_span *s, const mha_sequence *sequence, int64_t g, int64_t key,
+                      int64_t end, float *dq, float *slopes, bool *broken)
 {
     const mha_problem *p = &call->problem;
-    mha_sequence sequence = mha_sequence_get(p, work->b);
-    int64_t rows = p->share * sequence.queries, padded = mha_backward_padded(call, &sequence);
-    int64_t at = work->partial + g * padded, width = MHA_TILES * MHA_KEYS;
+    int64_t rows = p->share * sequence->queries, width = MHA_TILES * MHA_KEYS;
+    mha_span_place(s, sequence, g * p->share, p->share, 0, 0);
+    mha_span_keys(s, call, key, end);
+    memset(s->dk, 0, (size_t)(width * call->Dp) * sizeof(float));
+    memset(s->dv, 0, (size_t)(width * call->plan.Ep) * sizeof(float));
+    for (int64_t first = 0; first < rows; first += MHA_PAIR) {
+        int64_t here = rows - first < MHA_PAIR ? rows - first : MHA_PAIR;
+        mha_span_place(s, sequence, g * p->share, p->share, first, here);
+        if (s->tile.seen.high <= key || s->tile.seen.low >= end) continue;
+        mha_span_load(s, call);
+        pass_rows(call, s, dq + first * call->Dm, slopes ? slopes + first : NULL, broken);
+    }
+    bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, 1.0f, key, end);
+    return write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, mha_backward_kept(call), key, end) && finite;
+}
+
+/* All spans of the piece. Returns whether everything is finite. */
+static bool pass_piece(const mha_backward *call, mha_span *s, const mha_piece *work, int64_t g, bool *broken)
+{
+    mha_sequence sequence = mha_sequence_get(&call->problem, work->b);
+    int64_t padded = mha_backward_padded(call, &sequence), at = work->partial + g * padded;
+    int64_t width = MHA_TILES * MHA_KEYS, size = call->gradients.q.rank ? padded * call->Dm : 0;
     float *dq = call->dq + at * call->Dm, *slopes = call->slopes ? call->slopes + at : NULL;
-    bool broken = false, finite = true;
-    if (call->gradients.q.rank) memset(dq, 0, (size_t)(padded * call->Dm) * sizeof *dq);
+    bool finite = true;
+    if (size) memset(dq, 0, (size_t)size * sizeof *dq);
     if (slopes) memset(slopes, 0, (size_t)padded * sizeof *slopes);
     for (int64_t key = work->low; key < work->high; key += width) {
         int64_t end = work->high - key < width ? work->high : key + width;
-        mha_span_place(s, &sequence, g * p->share, p->share, 0, 0);
-        mha_span_keys(s, call, key, end);
-        memset(s->dk, 0, (size_t)(width * call->Dp) * sizeof(float));
-        memset(s->dv, 0, (size_t)(width * call->plan.Ep) * sizeof(float));
-        for (int64_t first = 0; first < rows; first += MHA_PAIR) {
-            mha_span_place(s, &sequence, g * p->share, p->share, first,
-                           rows - first < MHA_PAIR ? rows - first : MHA_PAIR);
-            if (s->tile.seen.high <= key || s->tile.seen.low >= end) continue;
-            mha_span_load(s, call);
-            pass_rows(call, s, dq + first * call->Dm, slopes ? slopes + first : NULL, &broken);
-        }
-        finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, 1.0f, key, end) && finite;
-        finite =
-            write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, mha_backward_kept(call), key, end) && finite;
+        finite = pass_span(call, s, &sequence, g, key, end, dq, slopes, broken) && finite;
     }
-    if (work->high == sequence.length) { /* keys that do not exist */
-        mha_span_place(s, &sequence, g * p->share, p->share, 0, 0);
-        write_rows(call, s, call->gradients.k, NULL, 0, 0.0f, sequence.length, sequence.keys);
-        write_rows(call, s, call->gradients.v, NULL, 0, 0.0f, sequence.length, sequence.keys);
+    write_beyond(call, s, work, &sequence, g);
+    return finite && isfinite(size ? call->problem.kernels->largest(dq, size) : 0.0f);
+}
+
+/* 0 * NaN is NaN, so a NaN in a key, query or dout reaches gradients that it should not. As in the forward pass the
+ * result is looked at, and if need be the piece is done again with whatever is not finite wiped out of the factors that
+ * weights and dS are multiplied by: where it counts, the weight or dS beside it is NaN already. */
+void mha_backward_piece(const mha_backward *call, mha_span *s, const mha_piece *work, int64_t g)
+{
+    bool broken = false;
+    s->clean = false;
+    if (!pass_piece(call, s, work, g, &broken)) {
+        s->clean = true;
+        bool finite = pass_piece(call, s, work, g, &broken);
+        s->clean = false;
+        if (!finite) mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
     }
-    if (broken || !finite) atomic_store(&call->unsound[work->b * p->G + g], 1);
+    if (broken) mha_backward_doubt(call, work->b, g, MHA_BROKEN);
 }

@@ -218,6 +218,8 @@ static void add_bias(mha_tile *t, int64_t r, int64_t count)
     } else {
         for (int64_t i = 0; i < height; i++) load_bias_row(t, t->staged + i * MHA_KEYS, r + i, count);
         p->kernels->transpose(t->bias, MHA_BLOCK, t->staged, MHA_KEYS, height, count);
+        for (int64_t j = 0; height < lanes && j < count; j++) /* lanes without a row stay finite */
+            memset(t->bias + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *t->bias);
     }
     p->kernels->add_bias(t->scores, MHA_BLOCK, count, lanes, t->bias, MHA_BLOCK);
 }

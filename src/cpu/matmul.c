@@ -1,0 +1,377 @@
+/* C = activation(C + alpha A B + bias), cut into pieces of rows and columns that tasks take from a queue.
+ *
+ * A piece goes through K in blocks of DEPTH, in order. For each block it packs its columns of b, unless they were packed
+ * before, then ROWS rows of a at a time, and multiplies the two. So the packed rows stay in L2 while panels of b stream
+ * past them, and an element of C is the sum of the blocks' sums, whatever the piece: its rounding error grows with the
+ * number of blocks and the depth of one instead of their product.
+ *
+ * Between blocks the sums lie in C itself, or in a float32 tile where C is of another type or has gaps. Bias and
+ * activation come with the last block.
+ *
+ * Few rows are packed whole and kept by the task, because they meet many pieces of columns. */
+#include "cpu/matmul.h"
+#include "core/tensor.h"
+
+enum {
+    DEPTH = 256,         /* of a block. A constant, so that bits do not depend on how work is cut up */
+    ROWS = 120,          /* of packed a; a multiple of every panel_rows */
+    PIECE_ROWS = 480,    /* while b has to be packed for each piece */
+    COLS = 512,          /* of a piece; a multiple of every panel_cols */
+    TILE_COLS = 256,     /* of a piece that has a tile */
+    LINES = 16,          /* of columns or rows that are widened at a time */
+    STAGE = 8192,        /* floats: LINES of COLS, or a panel of DEPTH */
+    PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
+    KEPT = 64 * 1024,    /* floats of a that a task keeps */
+    TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
+};
+
+typedef mha_status status;
+typedef long long ll;
+
+#define FAIL(...) return mha_fail(j->ctx, __VA_ARGS__)
+#define TRY(call)                \
+    do {                         \
+        status tried = (call);   \
+        if (tried) return tried; \
+    } while (0)
+
+/* What opens a packed matrix; the panels follow, block by block. */
+typedef struct header {
+    const mha_kernels *kernels;
+    int64_t K, N;
+} header;
+
+enum { HEADER = MHA_ALIGNMENT };
+
+typedef struct job {
+    mha_context *ctx;
+    const mha_kernels *kernels;
+    mha_tensor c, a, columns; /* (M,N), (M,K), and b as (N,K) */
+    mha_matmul_options options;
+    int64_t M, N, K;
+    float *packed;      /* all of b, or NULL */
+    int64_t rows, cols; /* of a piece */
+    int64_t row_pieces;
+    int tasks;
+    bool in_place; /* sums lie in c */
+    bool kept;     /* all of a is packed once a task */
+    size_t a_floats, b_floats, c_floats, task_floats;
+    mha_queue queue;
+} job;
+
+/* The scratch of a task. */
+typedef struct slice {
+    float *stage;   /* (STAGE) */
+    float *bias;    /* (cols) */
+    float *a;       /* panels of (ROWS,DEPTH), or of all of a */
+    float *b;       /* panels of (DEPTH,cols) */
+    float *c;       /* (rows,cols) */
+    int64_t k_kept; /* of kept a, so much is there */
+} slice;
+
+static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+static int64_t round_up(int64_t n, int64_t unit) { return ceiling(n, unit) * unit; }
+
+/* The first cache line in memory of any alignment. */
+static char *first_line(const void *memory)
+{
+    union {
+        const void *in;
+        char *out;
+    } pointer = {memory};
+    return pointer.out + (MHA_ALIGNMENT - (uintptr_t)memory % MHA_ALIGNMENT) % MHA_ALIGNMENT;
+}
+
+/* ---- Packing ---------------------------------------------------------------------------------------------------- */
+
+static void *at(mha_tensor t, int64_t i, int64_t k)
+{
+    return (char *)t.data + (i * t.stride[0] + k * t.stride[1]) * (int64_t)mha_type_size(t.type);
+}
+
+/* The panels of n rows of t (*,K) from row `first` on, elements k to k + depth - 1 of each: rows of a if `left`, else
+ * columns of b. float32 is packed as it lies if one of the strides is 1; all else is widened line by line before. */
+static void pack(const mha_kernels *kernels, float *to, bool left, mha_tensor t, int64_t first, int64_t n, int64_t k,
+                 int64_t depth, float *stage)
+{
+    int64_t width = left ? kernels->panel_rows : kernels->panel_cols, pitch = width * depth;
+    bool along = t.stride[1] == 1 || t.stride[0] != 1;
+    if (t.type == MHA_FLOAT32 && (t.stride[0] == 1 || t.stride[1] == 1)) {
+        kernels->gemm_pack(to, left, pitch, at(t, first, k), t.stride[along ? 0 : 1], along, depth, n);
+    } else if (along) {
+        for (int64_t i = 0; i < n; i += width) {
+            int64_t lines = smaller(width, n - i);
+            for (int64_t u = 0; u < lines; u++)
+                mha_row_load(kernels, stage + u * depth, at(t, first + i + u, k), t.type, t.stride[1], depth);
+            kernels->gemm_pack(to + i * depth, left, pitch, stage, depth, true, depth, lines);
+        }
+    } else {
+        for (int64_t i = 0; i < depth; i += LINES) {
+            int64_t lines = smaller(LINES, depth - i);
+            for (int64_t u = 0; u < lines; u++)
+                mha_row_load(kernels, stage + u * n, at(t, first, k + i + u), t.type, 1, n);
+            kernels->gemm_pack(to + i * width, left, pitch, stage, n, false, lines, n);
+        }
+    }
+}
+
+/* ---- One piece -------------------------------------------------------------------------------------------------- */
+
+/* Panels of `rows` rows of a from `first` on, in the block at k. */
+static const float *left_panels(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
+{
+    float *to = j->kept ? s->a + k * round_up(j->M, j->kernels->panel_rows) : s->a;
+    if (!depth || (j->kept && k < s->k_kept)) return to;
+    pack(j->kernels, to, true, j->a, first, rows, k, depth, s->stage);
+    s->k_kept = k + depth;
+    return to;
+}
+
+/* Panels of `cols` columns of b from `first` on, in the block at k. */
+static const float *right_panels(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
+{
+    if (j->packed) return j->packed + k * round_up(j->N, j->kernels->panel_cols) + first * depth;
+    if (depth) pack(j->kernels, s->b, false, j->columns, first, cols, k, depth, s->stage);
+    return s->b;
+}
+
+/* c (rows,cols) of the piece whose first element is (row,col), in float32. */
+static void multiply(const job *j, slice *s, float *c, int64_t ldc, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols)
+{
+    const mha_matmul_options *o = &j->options;
+    mha_finish finish = {.alpha = o->alpha, .add = o->accumulate};
+    int64_t k = 0;
+    do {
+        int64_t depth = smaller(DEPTH, j->K - k);
+        const float *b = right_panels(j, s, col, cols, k, depth);
+        if (k + depth == j->K) {
+            finish.bias = o->bias.rank ? s->bias : NULL;
+            finish.activation = o->activation;
+        }
+        for (int64_t r = 0; r < rows; r += ROWS) {
+            int64_t high = smaller(ROWS, rows - r);
+            j->kernels->gemm(c + r * ldc, ldc, left_panels(j, s, row + r, high, k, depth), b, high, cols, depth,
+                             &finish);
+        }
+        finish.add = true;
+        k += depth;
+    } while (k < j->K);
+}
+
+static void work_piece(const job *j, slice *s, int64_t piece)
+{
+    int64_t row = piece % j->row_pieces * j->rows, col = piece / j->row_pieces * j->cols;
+    int64_t rows = smaller(j->rows, j->M - row), cols = smaller(j->cols, j->N - col);
+    mha_tensor c = j->c, bias = j->options.bias;
+    if (bias.rank)
+        mha_row_load(j->kernels, s->bias, (char *)bias.data + col * bias.stride[0] * (int64_t)mha_type_size(bias.type),
+                     bias.type, bias.stride[0], cols);
+    if (j->in_place) {
+        multiply(j, s, at(c, row, col), c.stride[0], row, rows, col, cols);
+        return;
+    }
+    for (int64_t r = 0; j->options.accumulate && r < rows; r++)
+        mha_row_load(j->kernels, s->c + r * j->cols, at(c, row + r, col), c.type, c.stride[1], cols);
+    multiply(j, s, s->c, j->cols, row, rows, col, cols);
+    for (int64_t r = 0; r < rows; r++)
+        mha_row_store(j->kernels, at(c, row + r, col), c.type, c.stride[1], s->c + r * j->cols, cols);
+}
+
+static void matmul_task(void *arg, int task)
+{
+    job *j = arg;
+    float *start = (float *)j->ctx->scratch + (size_t)task * j->task_floats;
+    slice s = {.stage = start, .bias = start + STAGE, .a = start + STAGE + COLS};
+    s.b = s.a + j->a_floats;
+    s.c = s.b + j->b_floats;
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) work_piece(j, &s, piece);
+}
+
+/* ---- The plan --------------------------------------------------------------------------------------------------- */
+
+/* Rows are cut before columns: rows of a are then packed once, and a row more or less is of no matter to b. */
+static void cut(job *j)
+{
+    int64_t tall = j->packed ? ROWS : PIECE_ROWS, wide = j->in_place ? COLS : TILE_COLS;
+    int64_t row_cuts = ceiling(j->M, tall), col_cuts = ceiling(j->N, wide);
+    double work = (double)j->M * (double)j->N * (double)(j->K + 1) / TASK_WORK;
+    j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
+    for (;;) {
+        j->rows = round_up(ceiling(j->M, row_cuts), j->kernels->panel_rows);
+        j->cols = round_up(ceiling(j->N, col_cuts), j->kernels->panel_cols);
+        j->row_pieces = ceiling(j->M, j->rows);
+        j->queue.count = j->row_pieces * ceiling(j->N, j->cols);
+        if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
+        if (j->rows > ROWS) row_cuts *= 2;
+        else if (j->cols > LINES * 8) col_cuts *= 2;
+        else if (j->rows > 2 * LINES) row_cuts *= 2;
+        else break;
+    }
+    j->tasks = (int)smaller(j->tasks, j->queue.count);
+}
+
+static void plan(job *j)
+{
+    cut(j);
+    int64_t high = round_up(smaller(j->rows, ROWS), j->kernels->panel_rows), deep = smaller(DEPTH, j->K);
+    j->kept = j->M <= high && high * j->K <= KEPT && j->queue.count > 1;
+    j->a_floats = (size_t)mha_padded(high * (j->kept ? j->K : deep));
+    j->b_floats = j->packed ? 0 : (size_t)mha_padded(deep * j->cols);
+    j->c_floats = j->in_place ? 0 : (size_t)mha_padded(j->rows * j->cols);
+    j->task_floats = STAGE + COLS + j->a_floats + j->b_floats + j->c_floats;
+}
+
+/* Everything has been checked. */
+static status run(job *j)
+{
+    if (!j->M || !j->N) return MHA_OK;
+    j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
+    plan(j);
+    TRY(mha_scratch_reserve(j->ctx, j->task_floats * sizeof(float) * (size_t)j->tasks + MHA_ALIGNMENT));
+    mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
+    return MHA_OK;
+}
+
+/* ---- The edge --------------------------------------------------------------------------------------------------- */
+
+static status check_float(const job *j, mha_tensor t, const char *name, int rank, const char *shape, mha_role role)
+{
+    TRY(mha_check_tensor(j->ctx, t, name, rank, shape, role));
+    if (!mha_is_float(t.type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    return MHA_OK;
+}
+
+static status check_size(const job *j, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
+{
+    if (t.size[axis] != want)
+        FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis], (ll)want, why);
+    return MHA_OK;
+}
+
+/* All but b: its sizes K and N are in the job, and `right` is its memory. */
+static status check(const job *j, mha_tensor right)
+{
+    const mha_matmul_options *o = &j->options;
+    TRY(check_float(j, j->c, "c", 2, "(M,N)", MHA_OUTPUT));
+    TRY(check_float(j, j->a, "a", 2, "(M,K)", MHA_INPUT));
+    TRY(check_size(j, j->a, "a", 1, j->K, "K of b"));
+    TRY(check_size(j, j->c, "c", 0, j->M, "M of a"));
+    TRY(check_size(j, j->c, "c", 1, j->N, "N of b"));
+    if (!isfinite(o->alpha)) FAIL(MHA_BAD_ARGUMENT, "alpha: must be finite");
+    if ((unsigned)o->activation > MHA_SILU)
+        FAIL(MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
+    if (mha_is_given(o->bias)) {
+        TRY(check_float(j, o->bias, "bias", 1, "(N)", MHA_INPUT));
+        TRY(check_size(j, o->bias, "bias", 0, j->N, "N of b"));
+        if (mha_may_overlap(j->c, o->bias)) FAIL(MHA_OVERLAP, "c: shares memory with bias");
+    }
+    if (mha_may_overlap(j->c, j->a)) FAIL(MHA_OVERLAP, "c: shares memory with a");
+    if (mha_may_overlap(j->c, right)) FAIL(MHA_OVERLAP, "c: shares memory with b");
+    return MHA_OK;
+}
+
+static job job_make(mha_context *ctx, mha_tensor c, mha_tensor a, const mha_matmul_options *options)
+{
+    static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
+    mha_succeed(ctx);
+    return (job){.ctx = ctx,
+                 .kernels = ctx->kernels,
+                 .c = c,
+                 .a = a,
+                 .options = options ? *options : defaults,
+                 .M = a.size[0]};
+}
+
+mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    job whole = job_make(ctx, c, a, options), *j = &whole;
+    TRY(check_float(j, b, "b", 2, "(K,N)", MHA_INPUT));
+    j->K = b.size[0];
+    j->N = b.size[1];
+    j->columns = mha_tensor_swap(b, 0, 1);
+    TRY(check(j, b));
+    return run(j);
+}
+
+mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
+                             const mha_matmul_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    job whole = job_make(ctx, c, a, options), *j = &whole;
+    if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
+    char *line = first_line(packed);
+    const header *h = (const header *)line;
+    if (h->kernels != ctx->kernels)
+        FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s", ctx->kernels->name);
+    j->K = h->K;
+    j->N = h->N;
+    j->packed = (float *)(line + HEADER);
+    int64_t floats = h->K * round_up(h->N, ctx->kernels->panel_cols);
+    TRY(check(j, mha_tensor_1d(line, MHA_FLOAT32, floats + HEADER / (int64_t)sizeof(float))));
+    return run(j);
+}
+
+/* ---- Packing once ----------------------------------------------------------------------------------------------- */
+
+typedef struct pack_job {
+    mha_context *ctx;
+    mha_tensor columns;
+    float *to;
+    int64_t strips; /* of COLS columns */
+    mha_queue queue;
+} pack_job;
+
+static void pack_task(void *arg, int task)
+{
+    pack_job *p = arg;
+    const mha_kernels *kernels = p->ctx->kernels;
+    int64_t N = p->columns.size[0], K = p->columns.size[1];
+    float *stage = (float *)p->ctx->scratch + (size_t)task * STAGE;
+    for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
+        int64_t k = piece / p->strips * DEPTH, col = piece % p->strips * COLS, depth = smaller(DEPTH, K - k);
+        float *to = p->to + k * round_up(N, kernels->panel_cols) + col * depth;
+        pack(kernels, to, false, p->columns, col, smaller(COLS, N - col), k, depth, stage);
+    }
+}
+
+mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int64_t N)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    if (!bytes) return mha_fail(ctx, MHA_BAD_ARGUMENT, "bytes: is NULL");
+    if (K < 0 || N < 0 || K > MHA_SIZE_LIMIT || N > MHA_SIZE_LIMIT)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "K, N: are %lld and %lld, must be from 0 to 2^40", (ll)K, (ll)N);
+    int64_t size;
+    if (__builtin_mul_overflow(K, round_up(N, ctx->kernels->panel_cols) * (int64_t)sizeof(float), &size) ||
+        size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
+        return mha_fail(ctx, MHA_TOO_LARGE, "K, N: a matrix of %lld x %lld has no place in memory", (ll)K, (ll)N);
+    *bytes = (size_t)size + HEADER + MHA_ALIGNMENT;
+    return MHA_OK;
+}
+
+mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    job whole = {.ctx = ctx}, *j = &whole;
+    size_t needed;
+    mha_succeed(ctx);
+    TRY(check_float(j, b, "b", 2, "(K,N)", MHA_INPUT));
+    TRY(mha_matmul_pack_size(ctx, &needed, b.size[0], b.size[1]));
+    if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
+    if (bytes < needed) FAIL(MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
+    char *line = first_line(packed);
+    if (mha_may_overlap(mha_tensor_1d(packed, MHA_BOOL, (int64_t)needed), b))
+        FAIL(MHA_OVERLAP, "packed: shares memory with b");
+    pack_job p = {.ctx = ctx, .columns = mha_tensor_swap(b, 0, 1), .to = (float *)(line + HEADER)};
+    p.strips = ceiling(b.size[1], COLS);
+    p.queue.count = p.strips * ceiling(b.size[0], DEPTH);
+    int tasks = (int)smaller(ctx->threads, p.queue.count);
+    TRY(mha_scratch_reserve(ctx, (size_t)STAGE * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
+    *(header *)line = (header){ctx->kernels, b.size[0], b.size[1]};
+    if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
+    return MHA_OK;
+}
