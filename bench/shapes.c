@@ -12,3 +12,14 @@ const bench_shape bench_shapes[] = {
     {"decode_b32_1k", "one token for 32 texts of 1024 keys", 32, 12, 12, 1, 1024, 64, false},
     {NULL, NULL, 0, 0, 0, 0, 0, 0, false},
 };
+
+bool bench_is_decode(const bench_shape *shape) { return shape->Tq <= 8 && shape->Tk > 64 * shape->Tq; }
+
+const bench_product bench_products[] = {
+    {"qkv_vit_b16", "queries, keys and values of one image, ViT-B/16", 197, 768, 2304},
+    {"out_bert_base", "output projection of eight texts, BERT-Base", 4096, 768, 768},
+    {"qkv_vit_mnist", "queries, keys and values of a batch of digits", 12800, 64, 192},
+    {"mlp_vit_mnist", "the first layer of their MLP", 12800, 64, 128},
+    {"small_512", "a projection of twenty tokens", 20, 512, 512},
+    {NULL, NULL, 0, 0, 0},
+};

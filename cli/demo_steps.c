@@ -1,4 +1,5 @@
-/* One word in one head, from x to y, in three tables that are read alike: multiply down the columns, add up at the line.
+/* One word in one head, from x to y, in three tables that are read alike: multiply down the columns, add up at the
+ * line.
  *
  * Every number is one that was computed; three decimals are enough to follow each sum with a pocket calculator. */
 #include "demo.h"

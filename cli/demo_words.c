@@ -1,7 +1,7 @@
 /* The sentence, the embedding and the weights of `mha demo`, and their attention.
  *
- * A word is eight numbers: its place, a constant, its class. The place is the tip of a clock's hand: word t points at
- * t o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h), so a query
+ * A word is eight numbers: its place, a constant, its class. The place is the tip of a clock's hand: word t points at t
+ * o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h), so a query
  * made of the hand finds the key whose hand points the same way, and turning the query by an hour finds the neighbour.
  * Eight words leave the hours from nine to twelve empty; without that gap the last word would be the first one's
  * neighbour. The five classes are the corners of a pentagon, for the same reason: five directions, equally far apart.

@@ -3,7 +3,8 @@
  * The scale is viridis: its lightness rises evenly from dark violet to yellow, so the order of values survives colour
  * blindness, a grey print, and either background. It is kept as nine points with straight lines between them, and as
  * eight colours of the 256-colour table, chosen by eye so that their lightness rises too (the nearest ones of the table
- * turn grey in the middle). Without colour the scale is ink: a dot and four shades of block, or of ASCII marks ordered by their darkness. */
+ * turn grey in the middle). Without colour the scale is ink: a dot and four shades of block, or of ASCII marks ordered
+ * by their darkness. */
 #include "term.h"
 
 #include <math.h>

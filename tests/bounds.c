@@ -13,7 +13,7 @@
  *     P'_j in 1 / (1 + sum_{n != j} exp(s_n - s_j -+ (e_n + e_j)))                   when they are not: huge scores
  *     |out' - out|   <=  sum_j |P'_j - P_j| |v_j| + r u sum_j P_j |v_j|              r = 8 + sqrt(Tk)/2
  *
- * Where the scores are of ordinary size (|s| <= 9 and A + |bias| + |alibi| <= 16), D <= 128 and Tk <= 4096, the
+ * Where the scores are of ordinary size (|s| <= 6 and A + |bias| + |alibi| <= 12), D <= 128 and Tk <= 4096, the
  * project's bar holds as well: 2e-6 of the largest |v| that the row sees. */
 #include "problem.h"
 
@@ -33,8 +33,8 @@ typedef struct row {
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
-/* sums (B,H,Tq,Tk) of |scale q_d k_d|. A query below the normal range has fewer bits once it is scaled: that is an error
- * relative to FLT_MIN. */
+/* sums (B,H,Tq,Tk) of |scale q_d k_d|. A query below the normal range has fewer bits once it is scaled: that is an
+ * error relative to FLT_MIN. */
 static double *absolute_sums(const problem *p)
 {
     const attention_case *c = &p->c;
@@ -77,7 +77,7 @@ static void bound_scores(row *r, const double *sums)
         if (!ref_visible(a, r->b, r->h, r->i, j)) continue;
         r->error[j] = masked + 2 * U * fabs(p->want.stage[REF_MASKED][n] - r->lse);
         r->largest_error = fmax(r->largest_error, r->error[j]);
-        if (fabs(p->want.stage[REF_MASKED][n]) > 9 || sums[n] + bias + alibi > 16) r->ordinary = false;
+        if (fabs(p->want.stage[REF_MASKED][n]) > 6 || sums[n] + bias + alibi > 12) r->ordinary = false;
     }
 }
 
@@ -170,7 +170,7 @@ static double naive_error(const row *r)
         }
         double want = p->want.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e];
         double error = fabs(round_to(c->type_out, (double)sum) - want);
-        if (isfinite(error)) worst = fmax(worst, error);
+        worst = fmax(worst, isfinite(error) ? error : half_ulp(c->type_out, want)); /* the naive sum overflowed */
     }
     return worst;
 }

@@ -1,5 +1,5 @@
-/* A case: one combination of shapes, layouts, types and options, as plain numbers that can be printed, changed and drawn
- * at random. What memory it needs is problem.h's matter. */
+/* A case: one combination of shapes, layouts, types and options, as plain numbers that can be printed, changed and
+ * drawn at random. What memory it needs is problem.h's matter. */
 #ifndef CASES_H
 #define CASES_H
 

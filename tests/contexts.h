@@ -21,8 +21,8 @@ typedef struct ledger {
     int64_t misuses; /* overruns, releases of foreign memory, calls from inside a parallel loop */
 } ledger;
 
-/* Starts a count. Blocks are full of 0xFF, which is NaN in every float type, and begin at an odd address: "any alignment
- * will do". */
+/* Starts a count. Blocks are full of 0xFF, which is NaN in every float type, and begin at an odd address: "any
+ * alignment will do". */
 ledger ledger_make(void);
 mha_allocator ledger_allocator(ledger *m);
 

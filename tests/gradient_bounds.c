@@ -2,8 +2,8 @@
  *
  * dout . out is taken from the `out` that the library's forward pass gave, rounded to its type, as the formulas of
  * mha.h say: so no error of `out` enters here. Weights are recomputed from the scores and a rounded lse. With
- * u = 2^-24, x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at most
- * about
+ * u = 2^-24, x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at
+ * most about
  *
  *     w_j           W = bound of softmax_j + w_j (exp(bound of lse) - 1)
  *     x_j           X = u ((4 + E/2) (sum_e |dw terms| + sum_e |dout out|) + 4 |dlse| + 4 |x_j|)
@@ -38,8 +38,10 @@ typedef struct pair {
     double kept;                      /* 1/(1 - dropout), or 0 */
 } pair;
 
-/* What may be lost below the normal range. Where no pair counts there is no bound but zero. */
+/* What may be lost below the normal range: by a product, and by a query that is scaled before it meets a key. Where no
+ * pair counts there is no bound but zero. */
 #define UNDERFLOW 1e-36
+#define SUBNORMAL 0x1p-149
 
 static double loss_of(double terms) { return (8 + sqrt(terms) / 2) * U; }
 
@@ -98,7 +100,8 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=
             (T + loss_of((double)p->c.Tk) * t) * fabs(p->ref.k[x->key * D + d]) + UNDERFLOW;
-        g->allowed[GRAD_K][x->key * D + d] += (T + loss_of(rows) * t) * fabs(p->ref.q[x->row * D + d]) + UNDERFLOW;
+        g->allowed[GRAD_K][x->key * D + d] += (T + loss_of(rows) * t) * fabs(p->ref.q[x->row * D + d]);
+        g->allowed[GRAD_K][x->key * D + d] += fabs(ds) * slope * SUBNORMAL + UNDERFLOW;
     }
     double all = (double)(p->c.B * p->c.Tq * p->c.Tk);
     if (p->bias.bytes) {

@@ -174,3 +174,27 @@ TEST(long_rows)
             check_case(&c, "long");
         }
 }
+
+/* Equal terms make equal rounding errors, which pile up instead of cancelling: a running sum over all rows loses ten
+ * times the bound here, sums of tiles do not. */
+TEST(equal_terms_keep_the_bounds)
+{
+    const double values[] = {0.1, 0.3, 0.7, 1.1, 1.9, 0.123};
+    for (int n = 0; n < 6; n++) {
+        bool many_rows = n % 2;
+        gradient_case c = gradient_plain(case_plain(1, 4, 1, many_rows ? 1500 : 3, many_rows ? 3 : 2000, 2, 2));
+        c.forward.bias = (broadcast){1, 0}; /* one number for all scores */
+        c.forward.alibi = 1;
+        gradients *g = gradients_make(&c);
+        store *all[] = {&g->p->q, &g->p->k, &g->p->v, &g->dout, &g->dlse};
+        for (int s = 0; s < 5; s++)
+            for (size_t at = 0; at < all[s]->size; at += 4) element_set(all[s]->bytes + at, MHA_FLOAT32, values[n]);
+        for (size_t at = 0; at < g->p->alibi.size; at += 4) element_set(g->p->alibi.bytes + at, MHA_FLOAT32, 0x1p-20);
+        gradients_refresh(g);
+        for_each_isa (isa) {
+            char why[300] = "";
+            expect(run_on(g, isa, why, sizeof why), "%s, %g, %s: %s", isa, values[n], many_rows ? "rows" : "keys", why);
+        }
+        gradients_free(g);
+    }
+}

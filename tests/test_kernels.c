@@ -124,8 +124,8 @@ static void check_dots(const mha_kernels *kernels)
 
 TEST(dots_have_the_bits_of_the_product) { each_table(check_dots); }
 
-/* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3 both;
- * lane 4 was given up. */
+/* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3
+ * both; lane 4 was given up. */
 static void check_fold(const mha_kernels *kernels)
 {
     static tile all, more, before;

@@ -1,4 +1,5 @@
-/* Bad input to the rotary embedding and its tables: the right status, a line that names the argument, nothing written. */
+/* Bad input to the rotary embedding and its tables: the right status, a line that names the argument, nothing written.
+ * */
 #include "contexts.h"
 #include "harness.h"
 

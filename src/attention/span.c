@@ -299,7 +299,7 @@ static bool pass_span(const mha_backward *call, mha_span *s, const mha_sequence 
         mha_span_place(s, sequence, g * p->share, p->share, first, here);
         if (s->tile.seen.high <= key || s->tile.seen.low >= end) continue;
         mha_span_load(s, call);
-        pass_rows(call, s, dq + first * call->Dm, slopes ? slopes + first : NULL, broken);
+        pass_rows(call, s, dq ? dq + first * call->Dm : NULL, slopes ? slopes + first : NULL, broken);
     }
     bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, 1.0f, key, end);
     return write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, mha_backward_kept(call), key, end) && finite;
@@ -311,7 +311,7 @@ static bool pass_piece(const mha_backward *call, mha_span *s, const mha_piece *w
     mha_sequence sequence = mha_sequence_get(&call->problem, work->b);
     int64_t padded = mha_backward_padded(call, &sequence), at = work->partial + g * padded;
     int64_t width = MHA_TILES * MHA_KEYS, size = call->gradients.q.rank ? padded * call->Dm : 0;
-    float *dq = call->dq + at * call->Dm, *slopes = call->slopes ? call->slopes + at : NULL;
+    float *dq = size ? call->dq + at * call->Dm : NULL, *slopes = call->slopes ? call->slopes + at : NULL;
     bool finite = true;
     if (size) memset(dq, 0, (size_t)size * sizeof *dq);
     if (slopes) memset(slopes, 0, (size_t)padded * sizeof *slopes);

@@ -31,7 +31,8 @@ static inline vf vf_normal_tail(vf a) /* 0 <= a <= 14 */
     y = vf_fma(y, t, vf_set1(0.1030303139f));
     y = vf_fma(y, t, vf_set1(0.1030167414f));
     y = vf_mul(vf_fma(y, t, vf_set1(0.1037590604f)), t);
-    vf half = vf_mul(a, vf_set1(-0.5f)), square = vf_mul(half, a), rest = vf_fma(half, a, vf_sub(vf_set1(0.0f), square));
+    vf half = vf_mul(a, vf_set1(-0.5f)), square = vf_mul(half, a),
+       rest = vf_fma(half, a, vf_sub(vf_set1(0.0f), square));
     vf e = vf_exp(square);
     return vf_mul(y, vf_fma(e, rest, e));
 }
@@ -68,7 +69,8 @@ static inline vf vf_silu(vf x)
 static inline vf vf_relu(vf x) { return vf_max(vf_set1(0.0f), x); }
 
 /* c (rows,n) in place; n is a multiple of VF. */
-static __attribute__((noinline)) void activate(float *c, int64_t ldc, int64_t rows, int64_t n, mha_activation activation)
+static __attribute__((noinline)) void activate(float *c, int64_t ldc, int64_t rows, int64_t n,
+                                               mha_activation activation)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < n; j += VF) {
@@ -95,8 +97,7 @@ static inline __attribute__((always_inline)) void gemm_block(const int rows, con
 
     for (int64_t i = 0; i < k; i++) {
         vf right[SIDE_BY_SIDE * BLOCK_VECTORS];
-        REPEAT (v, vectors)
-            right[v] = vf_load(b + v / BLOCK_VECTORS * PANEL * k + i * PANEL + v % BLOCK_VECTORS * VF);
+        REPEAT (v, vectors) right[v] = vf_load(b + v / BLOCK_VECTORS * PANEL * k + i * PANEL + v % BLOCK_VECTORS * VF);
         REPEAT (r, rows) {
             va left = va_load(a + i * BLOCK_ROWS + r / VA * VA); /* one load for all of its VA rows */
             REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left, r % VA, right[v], sum[r][v]);
@@ -180,8 +181,7 @@ static void gemm(float *c, int64_t ldc, const float *a, const float *b, int64_t 
             for (int64_t r = 0; r < tall; r += BLOCK_ROWS)
                 gemm_block(BLOCK_ROWS, 1, c + r * ldc + (p + q) * PANEL, ldc, a + r * k, right + q * PANEL * k, k,
                            bias ? bias + q * PANEL : bias, finish);
-        if (tall < m)
-            gemm_rows(m - tall, c + tall * ldc + p * PANEL, ldc, a + tall * k, right, count, k, bias, finish);
+        if (tall < m) gemm_rows(m - tall, c + tall * ldc + p * PANEL, ldc, a + tall * k, right, count, k, bias, finish);
     }
     int64_t j = panels * PANEL;
     for (int64_t r = 0; j < n && r < m; r += BLOCK_ROWS)

@@ -38,7 +38,7 @@ typedef struct mha_finish {
 
 typedef struct mha_kernels {
     const char *name;
-    int lanes; /* floats of a vector */
+    int lanes;                  /* floats of a vector */
     int panel_rows, panel_cols; /* of a and of b in a panel of `gemm` */
 #define OP(result, name, arguments) result(*name) arguments;
 #include "cpu/ops.def"

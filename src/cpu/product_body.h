@@ -102,3 +102,20 @@ static void add_faded(float *sums, float fade, const float *fresh, int64_t n)
     vf by = vf_set1(fade);
     for (int64_t i = 0; i < n; i += VF) vf_store(sums + i, vf_fma(vf_load(sums + i), by, vf_load(fresh + i)));
 }
+
+static double spin(int64_t rounds, float *sink)
+{
+    vf sum[BLOCK_ROWS][BLOCK_VECTORS], x = vf_set1(*sink), y = vf_set1(0.999f);
+    va left = va_load((const float[16]){0.5f, 0.25f, 0.125f, 0.0625f});
+    REPEAT (r, BLOCK_ROWS)
+        REPEAT (v, BLOCK_VECTORS) sum[r][v] = x;
+    for (int64_t i = 0; i < rounds; i++)
+        REPEAT (r, BLOCK_ROWS)
+            REPEAT (v, BLOCK_VECTORS) sum[r][v] = vf_fma_lane(left, r % VA, v % 2 ? x : y, sum[r][v]);
+    REPEAT (r, BLOCK_ROWS)
+        REPEAT (v, BLOCK_VECTORS) x = vf_add(x, sum[r][v]);
+    float lanes[VF];
+    vf_store(lanes, x);
+    *sink = lanes[0];
+    return 2.0 * VF * BLOCK_ROWS * BLOCK_VECTORS * (double)rounds;
+}

@@ -1,0 +1,34 @@
+/* The clock. */
+#include "bench.h"
+#include <stdlib.h>
+#include <time.h>
+
+enum { RUNS_MOST = 200 };
+static const double SECONDS = 1.0;
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void bench_time(void (*run)(void *arg), void *arg, double *median, double *best)
+{
+    double ms[RUNS_MOST], begun = bench_now();
+    int runs = 0;
+    while (runs < 3 || (runs < RUNS_MOST && bench_now() - begun < SECONDS)) {
+        double start = bench_now();
+        run(arg);
+        ms[runs++] = 1e3 * (bench_now() - start);
+    }
+    qsort(ms, (size_t)runs, sizeof *ms, by_size);
+    *best = ms[0];
+    *median = ms[runs / 2];
+}
