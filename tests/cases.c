@@ -49,6 +49,7 @@ static int64_t any_length(rng *r, int64_t most)
     return rng_chance(r, 0.5) ? rng_between(r, 2, 17) : rng_between(r, 18, most);
 }
 
+/* Long rows of keys, which are cut into chunks, are drawn often because few of them are small enough to be kept. */
 static void draw_shape(rng *r, attention_case *c)
 {
     do {
@@ -57,7 +58,7 @@ static void draw_shape(rng *r, attention_case *c)
         c->H = c->G * rng_between(r, 1, 4);
         if (rng_chance(r, 0.01)) c->H = c->G = 0;
         c->Tq = any_length(r, 70);
-        c->Tk = any_length(r, 150);
+        c->Tk = rng_chance(r, 0.3) ? rng_between(r, 500, 1700) : any_length(r, 150);
         c->D = any_width(r);
         c->E = rng_chance(r, 0.5) ? c->D : any_width(r);
     } while (c->B * c->H * c->Tq * c->Tk * (c->D + c->E) > 400000);

@@ -170,17 +170,26 @@ static void gemm_edge(int64_t rows, int64_t n, float *c, int64_t ldc, const floa
         for (int64_t j = 0; j < n; j++) c[r * ldc + j] = whole[r * PANEL + j];
 }
 
+/* A part of the panel that comes next, on its way to L1 while this one is at work. */
+static inline void fetch(const float *from, int64_t floats)
+{
+    for (int64_t i = 0; i < floats; i += MHA_ALIGNMENT / 4) __builtin_prefetch(from + i);
+}
+
 static void gemm(float *c, int64_t ldc, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
                  const mha_finish *finish)
 {
-    int64_t panels = n / PANEL, tall = m - m % BLOCK_ROWS;
+    int64_t panels = n / PANEL, tall = m - m % BLOCK_ROWS, share = tall ? PANEL * k / tall : 0;
     for (int64_t p = 0; p < panels; p += SIDE_BY_SIDE) {
         int64_t count = panels - p < SIDE_BY_SIDE ? panels - p : SIDE_BY_SIDE;
         const float *bias = finish->bias ? finish->bias + p * PANEL : NULL, *right = b + p * PANEL * k;
         for (int64_t q = 0; q < count; q++)
-            for (int64_t r = 0; r < tall; r += BLOCK_ROWS)
-                gemm_block(BLOCK_ROWS, 1, c + r * ldc + (p + q) * PANEL, ldc, a + r * k, right + q * PANEL * k, k,
+            for (int64_t r = 0; r < tall; r += BLOCK_ROWS) {
+                const float *panel = right + q * PANEL * k;
+                fetch(panel + PANEL * k + r * share, BLOCK_ROWS * share);
+                gemm_block(BLOCK_ROWS, 1, c + r * ldc + (p + q) * PANEL, ldc, a + r * k, panel, k,
                            bias ? bias + q * PANEL : bias, finish);
+            }
         if (tall < m) gemm_rows(m - tall, c + tall * ldc + p * PANEL, ldc, a + tall * k, right, count, k, bias, finish);
     }
     int64_t j = panels * PANEL;
