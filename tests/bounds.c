@@ -123,8 +123,7 @@ static void bound_weights(const row *r, double lse_error)
         double weight = p->want.stage[REF_SOFTMAX][r->at + j], error = 0;
         bool visible = p->want.stage[REF_MASKED][r->at + j] > -INFINITY;
         if (visible && r->largest_error < 1e-3) error = weight * expm1(r->error[j] + lse_error + rounding);
-        else if (visible)
-            error = fmax(extreme_weight(r, j, 1) - weight, weight - extreme_weight(r, j, -1)) + weight * rounding;
+        else if (visible) error = fmax(extreme_weight(r, j, 1) - weight, weight - extreme_weight(r, j, -1)) + rounding;
         double softmax = visible ? error + 2 * (double)FLT_MIN : 0;
         p->allowed.softmax[r->at + j] = softmax;
         p->allowed.weights[r->at + j] = dropped(r, j) ? 0 : softmax / kept;
@@ -148,7 +147,8 @@ static void bound_out(const row *r)
         double error = (double)FLT_MIN;
         for (int64_t j = 0; j < c->Tk; j++) {
             if (s[j] == -INFINITY) continue;
-            error += (p->allowed.weights[r->at + j] + rounding * weight[j]) * fabs(v[j * c->E + e]);
+            double lost = p->allowed.weights[r->at + j];
+            error += (lost + rounding * (weight[j] + lost)) * fabs(v[j * c->E + e]);
         }
         if (ordinary) error = fmin(error, 2e-6 * largest + (double)FLT_MIN);
         p->allowed.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = error;

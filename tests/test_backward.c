@@ -139,7 +139,7 @@ TEST(sizes_around_the_tiles)
             gradient_case c = gradient_plain(case_plain(1, 2, (n + m) % 2 + 1, sizes[n], sizes[m], D, E));
             c.forward.fill = FILL_PAINTED;
             c.forward.causal = (n + m) % 3 == 0;
-            c.forward.data_seed = (uint64_t)(n * COUNT + m);
+            c.forward.data_seed = (uint64_t)n * COUNT + (uint64_t)m;
             check_case(&c, "sizes");
         }
 }

@@ -281,11 +281,12 @@ static double slope_of(const mha_backward *call, const mha_piece *first, int64_t
     const mha_problem *p = &call->problem;
     mha_sequence s = mha_sequence_get(p, first->b);
     int64_t padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
-    const float *rows = call->slopes + first->partial + h / p->share * padded + h % p->share;
     double sum = 0;
     for (int64_t i = 0; i < s.queries; i++) {
         double row = 0;
-        for (int64_t c = 0; c < chunks; c++) row += (double)rows[c * p->G * padded + i * p->share];
+        for (int64_t c = 0; c < chunks; c++)
+            row +=
+                (double)call->slopes[first->partial + (c * p->G + h / p->share) * padded + i * p->share + h % p->share];
         if (!isfinite(row) || is_broken(call, first->b, h)) row = mha_careful_distances(call, &s, h, i, wide);
         sum -= row;
     }

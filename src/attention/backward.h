@@ -79,6 +79,7 @@ typedef struct mha_span {
     bool *lost;                    /* (MHA_PAIR) something was wiped out of this row of dout */
     double *wide;                  /* (D + E) */
     double *statistics;            /* (longest,3) the rows of a head in float64 */
+    double *bias_sums;             /* (MHA_PAIR,MHA_TILES*MHA_KEYS) of the gradient of the bias */
 } mha_span;
 
 /* Places a span's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */

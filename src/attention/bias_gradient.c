@@ -5,6 +5,7 @@
  * over everything that it stands for in order. Only those who ask for it pay for computing dS a second time. */
 #include "attention/backward.h"
 #include "attention/careful.h"
+#include <string.h>
 
 static int64_t row_pieces(const mha_backward *call)
 {
@@ -16,37 +17,34 @@ int64_t mha_bias_pieces(const mha_backward *call)
     return call->dbias.rank ? call->dbias.size[0] * call->dbias.size[1] * row_pieces(call) : 0;
 }
 
-/* Element (b,h,i,j) of the gradient, wherever it broadcasts to. */
-static float *element(const mha_backward *call, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    return mha_at(call->dbias, b, h, i, j);
-}
+enum { WIDTH = MHA_TILES * MHA_KEYS }; /* keys of a span */
 
+/* ds of a block against tile n onto the sums: row by row and key by key, or all onto one where the bias broadcasts. */
 static void add_block(const mha_backward *call, mha_span *s, int64_t r, int64_t n)
 {
-    mha_tile *t = &s->tile;
-    bool broken = false;
-    int64_t count = mha_span_ds(s, call, r, n, &broken), h = t->first_head;
-    for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-        for (int64_t j = 0; j < count; j++)
-            *element(call, t->sequence.b, h, mha_tile_query(t, r + i), t->key + j) += s->ds[j * MHA_BLOCK + i];
+    const mha_tile *t = &s->tile;
+    bool broken = false, rows = call->dbias.size[2] > 1, keys = call->dbias.size[3] > 1;
+    int64_t count = mha_span_ds(s, call, r, n, &broken);
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
+        double *to = s->bias_sums + (rows ? (r + i) * WIDTH : 0) + (keys ? n * MHA_KEYS : 0);
+        for (int64_t j = 0; j < count; j++) to[keys ? j : 0] += (double)s->ds[j * MHA_BLOCK + i];
+    }
 }
 
-/* Rows [first, last) of one head of one sequence. */
+/* Rows [first, last) of one head of one sequence against keys [key, key + WIDTH). */
 static void add_rows(const mha_backward *call, mha_span *s, const mha_sequence *sequence, int64_t h, int64_t first,
-                     int64_t last)
+                     int64_t last, int64_t key)
 {
-    int64_t width = MHA_TILES * MHA_KEYS;
-    for (int64_t row = first; row < last; row += MHA_PAIR)
-        for (int64_t key = 0; key < sequence->length; key += width) {
-            int64_t rows = last - row < MHA_PAIR ? last - row : MHA_PAIR;
-            mha_span_place(s, sequence, h, 1, row, rows);
-            if (s->tile.seen.high <= key || s->tile.seen.low >= key + width) continue;
-            mha_span_keys(s, call, key, sequence->length - key < width ? sequence->length : key + width);
-            mha_span_load(s, call);
-            for (int64_t n = 0; s->key + n * MHA_KEYS < s->end; n++)
-                for (int64_t r = 0; r < rows; r += MHA_BLOCK) add_block(call, s, r, n);
-        }
+    int64_t end = sequence->length - key < WIDTH ? sequence->length : key + WIDTH;
+    for (int64_t row = first; row < last && key < end; row += MHA_PAIR) {
+        int64_t rows = last - row < MHA_PAIR ? last - row : MHA_PAIR;
+        mha_span_place(s, sequence, h, 1, row, rows);
+        if (s->tile.seen.high <= key || s->tile.seen.low >= end) continue;
+        mha_span_keys(s, call, key, end);
+        mha_span_load(s, call);
+        for (int64_t n = 0; key + n * MHA_KEYS < end; n++)
+            for (int64_t r = 0; r < rows; r += MHA_BLOCK) add_block(call, s, r, n);
+    }
 }
 
 /* What one element of the bias stands for: [from, to) of an axis. */
@@ -87,6 +85,21 @@ static bool is_broken(const mha_backward *call, int64_t batch, int64_t head)
     return false;
 }
 
+/* Rows [first, last) of the bias: the sums of one span of keys. */
+static void write_sums(const mha_backward *call, mha_span *s, int64_t batch, int64_t head, int64_t first, int64_t last,
+                       int64_t key)
+{
+    mha_tensor to = call->dbias;
+    bool broken = is_broken(call, batch, head);
+    for (int64_t i = first; i < last; i++)
+        for (int64_t j = key; j < key + WIDTH && j < to.size[3]; j++) {
+            float sum = (float)s->bias_sums[(i - first) * WIDTH + j - key];
+            if (broken || !isfinite(sum)) sum = sum_carefully(call, s->wide, batch, head, i, j);
+            *(float *)mha_at(to, batch, head, i, j) = sum;
+        }
+}
+
+/* A bias that broadcasts over keys has one number for all spans; else each span is a sum of its own. */
 void mha_bias_piece(const mha_backward *call, mha_span *s, int64_t piece)
 {
     const mha_problem *p = &call->problem;
@@ -94,17 +107,15 @@ void mha_bias_piece(const mha_backward *call, mha_span *s, int64_t piece)
     int64_t pieces = row_pieces(call), head = piece / pieces % to.size[1], batch = piece / pieces / to.size[1];
     int64_t first = piece % pieces * MHA_PAIR, last = first + MHA_PAIR < to.size[2] ? first + MHA_PAIR : to.size[2];
     mha_range bs = axis_of(call, 0, batch, p->B), hs = axis_of(call, 1, head, p->H);
-    for (int64_t i = first; i < last; i++)
-        for (int64_t j = 0; j < to.size[3]; j++) *element(call, batch, head, i, j) = 0.0f;
-    for (int64_t b = bs.low; b < bs.high; b++) {
-        mha_sequence sequence = mha_sequence_get(p, b);
-        int64_t end = to.size[2] == 1 || last > sequence.queries ? sequence.queries : last;
-        for (int64_t h = hs.low; h < hs.high; h++) add_rows(call, s, &sequence, h, first, end);
-    }
-    bool broken = is_broken(call, batch, head);
-    for (int64_t i = first; i < last; i++)
-        for (int64_t j = 0; j < to.size[3]; j++) {
-            float *at = element(call, batch, head, i, j);
-            if (broken || !isfinite(*at)) *at = sum_carefully(call, s->wide, batch, head, i, j);
+    bool shared = to.size[3] == 1;
+    for (int64_t key = 0; key == 0 || key < p->Tk || key < to.size[3]; key += WIDTH) {
+        if (key == 0 || !shared) memset(s->bias_sums, 0, MHA_PAIR * WIDTH * sizeof *s->bias_sums);
+        for (int64_t b = bs.low; b < bs.high; b++) {
+            mha_sequence sequence = mha_sequence_get(p, b);
+            int64_t end = to.size[2] == 1 || last > sequence.queries ? sequence.queries : last;
+            for (int64_t h = hs.low; h < hs.high; h++) add_rows(call, s, &sequence, h, first, end, key);
         }
+        if (!shared) write_sums(call, s, batch, head, first, last, key);
+    }
+    if (shared) write_sums(call, s, batch, head, first, last, 0);
 }

@@ -41,7 +41,8 @@ size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
                  {&s->delta, MHA_PAIR, sizeof(float)},
                  {&s->lost, MHA_PAIR, sizeof(bool)},
                  {&s->wide, p->D + p->E, sizeof(double)},
-                 {&s->statistics, 3 * call->longest, sizeof(double)}};
+                 {&s->statistics, 3 * call->longest, sizeof(double)},
+                 {&s->bias_sums, call->dbias.rank ? MHA_PAIR * keys : 0, sizeof(double)}};
     size_t bytes = mha_tile_layout(&s->tile, memory, p, &call->plan);
     s->clean = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -179,7 +179,7 @@ static inline void fetch(const float *from, int64_t floats)
 static void gemm(float *c, int64_t ldc, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
                  const mha_finish *finish)
 {
-    int64_t panels = n / PANEL, tall = m - m % BLOCK_ROWS, share = tall ? PANEL * k / tall : 0;
+    int64_t panels = n / PANEL, tall = m - m % BLOCK_ROWS, share = tall < 6 * BLOCK_ROWS ? 0 : PANEL * k / tall;
     for (int64_t p = 0; p < panels; p += SIDE_BY_SIDE) {
         int64_t count = panels - p < SIDE_BY_SIDE ? panels - p : SIDE_BY_SIDE;
         const float *bias = finish->bias ? finish->bias + p * PANEL : NULL, *right = b + p * PANEL * k;
@@ -202,8 +202,7 @@ static void gemm(float *c, int64_t ldc, const float *a, const float *b, int64_t 
 static inline __attribute__((always_inline)) void pack_straight(const int width, float *to, const float *from,
                                                                 int64_t ldf, int64_t k, int64_t n)
 {
-    for (int64_t i = 0; n >= width && i < k; i++)
-        for (int u = 0; u < width; u++) to[i * width + u] = from[i * ldf + u];
+    for (int64_t i = 0; n >= width && i < k; i++) memcpy(to + i * width, from + i * ldf, (size_t)width * sizeof *to);
     for (int64_t i = 0; n < width && i < k; i++)
         for (int64_t u = 0; u < width; u++) to[i * width + u] = u < n ? from[i * ldf + u] : 0.0f;
 }
@@ -215,27 +214,34 @@ static inline __attribute__((always_inline)) void pack_turned(const int width, f
                                                               int64_t ldf, int64_t k, int64_t n)
 {
     const int64_t room = width % VF ? VF : 0; /* lines that the overrun of the last store may need */
+    const float *row[PANEL > BLOCK_ROWS + VF ? PANEL : BLOCK_ROWS + VF];
+    for (int r = 0; r < width + (int)room; r++) row[r] = from + (r < n ? r : n - 1) * ldf;
     int64_t i = 0;
     for (; i + VF + room <= k; i += VF)
         for (int r = 0; r < width; r += VF) {
             vf x[VF];
-            REPEAT (u, VF) x[u] = vf_load(from + (r + u < n ? r + u : n - 1) * ldf + i);
+            REPEAT (u, VF) x[u] = vf_load(row[r + u] + i);
             vf_transpose(x);
             REPEAT (u, VF) vf_store(to + (i + u) * width + r, x[u]);
         }
     for (; i < k; i++)
-        for (int r = 0; r < width; r++) to[i * width + r] = from[(r < n ? r : n - 1) * ldf + i];
+        for (int r = 0; r < width; r++) to[i * width + r] = row[r][i];
 }
 
+/* Rows across panels are taken a few at a time, all panels of them before the next few: with a long way from row to row,
+ * a panel at a time would touch a page for every line of it. */
 static void gemm_pack(float *to, bool left, int64_t pitch, const float *from, int64_t ldf, bool along, int64_t k,
                       int64_t n)
 {
-    int64_t width = left ? BLOCK_ROWS : PANEL;
-    for (int64_t j = 0; j < n; j += width, to += pitch) {
-        const float *here = along ? from + j * ldf : from + j;
-        if (left && along) pack_turned(BLOCK_ROWS, to, here, ldf, k, n - j);
-        else if (left) pack_straight(BLOCK_ROWS, to, here, ldf, k, n - j);
-        else if (along) pack_turned(PANEL, to, here, ldf, k, n - j);
-        else pack_straight(PANEL, to, here, ldf, k, n - j);
-    }
+    const int64_t width = left ? BLOCK_ROWS : PANEL, step = along ? k : 16;
+    for (int64_t i = 0; i < k; i += step)
+        for (int64_t j = 0; j < n; j += width) {
+            const float *here = along ? from + j * ldf : from + i * ldf + j;
+            float *panel = to + j / width * pitch + i * width;
+            int64_t lines = k - i < step ? k - i : step;
+            if (left && along) pack_turned(BLOCK_ROWS, panel, here, ldf, lines, n - j);
+            else if (left) pack_straight(BLOCK_ROWS, panel, here, ldf, lines, n - j);
+            else if (along) pack_turned(PANEL, panel, here, ldf, lines, n - j);
+            else pack_straight(PANEL, panel, here, ldf, lines, n - j);
+        }
 }

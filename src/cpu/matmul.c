@@ -277,12 +277,8 @@ static job job_make(mha_context *ctx, mha_tensor c, mha_tensor a, const mha_matm
 {
     static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
     mha_succeed(ctx);
-    return (job){.ctx = ctx,
-                 .kernels = ctx->kernels,
-                 .c = c,
-                 .a = a,
-                 .options = options ? *options : defaults,
-                 .M = a.size[0]};
+    return (job){
+        .ctx = ctx, .kernels = ctx->kernels, .c = c, .a = a, .options = options ? *options : defaults, .M = a.size[0]};
 }
 
 mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options)
@@ -306,7 +302,8 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     char *line = first_line(packed);
     const header *h = (const header *)line;
     if (h->kernels != ctx->kernels)
-        FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s", ctx->kernels->name);
+        FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s",
+             ctx->kernels->name);
     j->K = h->K;
     j->N = h->N;
     j->packed = (float *)(line + HEADER);

@@ -108,7 +108,7 @@ static double spin(int64_t rounds, float *sink)
     vf sum[BLOCK_ROWS][BLOCK_VECTORS], x = vf_set1(*sink), y = vf_set1(0.999f);
     va left = va_load((const float[16]){0.5f, 0.25f, 0.125f, 0.0625f});
     REPEAT (r, BLOCK_ROWS)
-        REPEAT (v, BLOCK_VECTORS) sum[r][v] = x;
+        REPEAT (v, BLOCK_VECTORS) sum[r][v] = vf_set1(*sink + (float)(r * BLOCK_VECTORS + v)); /* no two alike */
     for (int64_t i = 0; i < rounds; i++)
         REPEAT (r, BLOCK_ROWS)
             REPEAT (v, BLOCK_VECTORS) sum[r][v] = vf_fma_lane(left, r % VA, v % 2 ? x : y, sum[r][v]);
