@@ -274,8 +274,8 @@ static bool is_broken(const mha_backward *call, int64_t b, int64_t h)
     return atomic_load(&call->doubts[b * call->problem.G + h / call->problem.share]) >= MHA_BROKEN;
 }
 
-/* -sum of ds |p - j| for head h of sequence b: over rows, and for each over its chunks, which lie one behind the other.
- * */
+/* -sum of ds |p - j| for head h of sequence b: over rows, and for each over its chunks, which lie one behind the
+ * other. */
 static double slope_of(const mha_backward *call, const mha_piece *first, int64_t h, double *wide)
 {
     const mha_problem *p = &call->problem;

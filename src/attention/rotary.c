@@ -51,7 +51,7 @@ static mha_status check_table(rotation *r, mha_tensor *t, const char *name)
 static int64_t position_of(const rotation *r, int64_t b, int64_t t)
 {
     mha_tensor p = r->options.positions;
-    if (!p.rank) return r->options.first_position + t;
+    if (!p.data) return r->options.first_position + t;
     return ((const int64_t *)p.data)[b * p.stride[0] + t * p.stride[1]];
 }
 

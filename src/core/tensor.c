@@ -168,8 +168,9 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b)
     uintptr_t start_b = (uintptr_t)b.data + (uintptr_t)before_b, end_b = (uintptr_t)b.data + (uintptr_t)after_b;
     if (end_a <= start_b || end_b <= start_a) return false;
     for (int axis = 0; axis < a.rank; axis++) {
-        if (a.size[axis] < 2 || a.stride[axis] == 0) continue;
-        if (apart(a, b, magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type))) return false;
+        if (a.size[axis] < 2) continue;
+        int64_t pitch = magnitude(a.stride[axis]) * (int64_t)mha_type_size(a.type);
+        if (pitch > 0 && apart(a, b, pitch)) return false;
     }
     return true;
 }
