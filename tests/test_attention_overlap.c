@@ -1,6 +1,7 @@
 /* Which memory may be shared: inputs with each other, `out` with `q` when they are one and the same, slices of one
  * buffer that lie between each other without touching; nothing else. */
 #include "calls.h"
+#include "problem.h"
 
 /* ---- Shared and refused ----------------------------------------------------------------------------------------- */
 
@@ -118,6 +119,31 @@ TEST(out_may_be_q)
     c.out = c.q;
     c.extras.lse = good_lse();
     accept(&c);
+}
+
+/* The same where work is cut up: several tiles, a row of keys in chunks, and rows whose queries are looked at a second
+ * time because float32 cannot hold their scores. */
+TEST(out_may_be_q_at_any_size)
+{
+    const int64_t shapes[][3] = {{2, 300, 90}, {8, 1, 2500}, {4, 5, 700}, {6, 40, 600}};
+    for_each_isa (isa)
+        for (int n = 0; n < 8; n++) {
+            const int64_t *shape = shapes[n % 4];
+            attention_case c = case_plain(1, shape[0], 2, shape[1], shape[2], 8, 8);
+            c.causal = true;
+            c.align = MHA_ALIGN_BOTTOM_RIGHT;
+            problem *p = problem_make(&c);
+            for (int64_t i = 0; n > 3 && i < c.Tq; i += 3) element_set(problem_q(p, 0, 1, i, 5), MHA_FLOAT32, 3e38);
+            problem_refresh(p);
+            mha_context *ctx = context_make(isa, 3, (mha_parallel){NULL, NULL}, NULL);
+            expect(!problem_run(p, ctx), "%s", mha_context_error(ctx));
+            mha_status status =
+                mha_attention_forward(ctx, p->q.view, NULL, p->q.view, p->k.view, p->v.view, &p->options);
+            expect(!status, "%s: out on q: %s", isa, mha_context_error(ctx));
+            expect(!memcmp(p->q.bytes, p->out.bytes, p->out.size), "%s, case %d: out on q is another", isa, n);
+            mha_context_free(ctx);
+            problem_free(p);
+        }
 }
 
 TEST(inputs_may_be_one)
