@@ -1,5 +1,5 @@
-# Attention and rotary embedding against the oracle. What the programs share is one library: cases, memory with guards,
-# bounds, contexts that watch.
+# Attention, rotary embedding and the matrix product against float64. What the programs share is one library: cases,
+# memory with guards, bounds, contexts that watch.
 find_package(Threads REQUIRED)
 add_library(mha_cases STATIC bounds.c cases.c contexts.c gradient_bounds.c gradients.c numbers.c oracle.c problem.c
   verify.c views.c)
@@ -11,9 +11,9 @@ else()
   target_compile_definitions(mha_cases PUBLIC TEST_OPENMP=0)
 endif()
 
-foreach(name oracle context tensor memory explain rotary rotary_errors attention_random attention_pairs attention_sizes
-    attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches attention_errors
-    attention_overlap backward_oracle backward backward_bits backward_hidden backward_errors)
+foreach(name oracle matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
+    attention_sizes attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches
+    attention_errors attention_overlap backward_oracle backward backward_bits backward_hidden backward_errors)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()

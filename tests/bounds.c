@@ -97,14 +97,31 @@ static double bound_lse(const row *r)
     return largest + log(sum) - r->lse;
 }
 
-/* P_j if every score moved for it (sign 1) or against it (sign -1). */
-static double extreme_weight(const row *r, int64_t j, double sign)
+/* The sum of exp(s - sign * error) over the sink and all keys but one (-1: all), and what was taken out of it. */
+typedef struct crowd {
+    double top, sum;
+} crowd;
+
+static crowd gather(const row *r, int64_t but, double sign)
 {
     const double *s = r->p->want.stage[REF_MASKED] + r->at;
-    double others = exp(r->sink - s[j] - sign * (r->sink_error + r->error[j]));
+    crowd all = {r->sink - sign * r->sink_error, 0};
     for (int64_t n = 0; n < r->p->c.Tk; n++)
-        if (n != j && s[n] > -INFINITY) others += exp(s[n] - s[j] - sign * (r->error[n] + r->error[j]));
-    return 1 / (1 + others);
+        if (n != but && s[n] > -INFINITY) all.top = fmax(all.top, s[n] - sign * r->error[n]);
+    for (int64_t n = 0; n < r->p->c.Tk; n++)
+        if (n != but && s[n] > -INFINITY) all.sum += exp(s[n] - sign * r->error[n] - all.top);
+    if (r->sink > -INFINITY) all.sum += exp(r->sink - sign * r->sink_error - all.top);
+    return all;
+}
+
+/* P_j if every score moved for it (sign 1) or against it (sign -1). The others are the crowd without j; where j is most
+ * of the crowd that difference would cancel, and they are gathered anew. */
+static double extreme_weight(const row *r, crowd all, int64_t j, double sign)
+{
+    double s = r->p->want.stage[REF_MASKED][r->at + j], own = exp(s - sign * r->error[j] - all.top);
+    crowd others = own > all.sum / 2 ? gather(r, j, sign) : (crowd){all.top, all.sum - own};
+    if (others.sum == 0) return 1;
+    return 1 / (1 + exp(others.top - s - sign * r->error[j]) * others.sum);
 }
 
 static bool dropped(const row *r, int64_t j)
@@ -119,11 +136,14 @@ static void bound_weights(const row *r, double lse_error)
     const problem *p = r->p;
     double rounding = (8 + sqrt((double)p->c.Tk) / 2) * U;
     double kept = p->c.dropout < 1 ? 1 - (double)p->c.dropout : 1;
+    bool small = r->largest_error < 1e-3;
+    crowd high = small ? (crowd){0, 0} : gather(r, -1, 1), low = small ? (crowd){0, 0} : gather(r, -1, -1);
     for (int64_t j = 0; j < p->c.Tk; j++) {
         double weight = p->want.stage[REF_SOFTMAX][r->at + j], error = 0;
         bool visible = p->want.stage[REF_MASKED][r->at + j] > -INFINITY;
-        if (visible && r->largest_error < 1e-3) error = weight * expm1(r->error[j] + lse_error + rounding);
-        else if (visible) error = fmax(extreme_weight(r, j, 1) - weight, weight - extreme_weight(r, j, -1)) + rounding;
+        if (visible && small) error = weight * 1.01 * (r->error[j] + lse_error + rounding);
+        else if (visible)
+            error = fmax(extreme_weight(r, high, j, 1) - weight, weight - extreme_weight(r, low, j, -1)) + rounding;
         double softmax = visible ? error + 2 * (double)FLT_MIN : 0;
         p->allowed.softmax[r->at + j] = softmax;
         p->allowed.weights[r->at + j] = dropped(r, j) ? 0 : softmax / kept;

@@ -8,8 +8,8 @@
  *     w_j           W = bound of softmax_j + w_j (exp(bound of lse) - 1)
  *     x_j           X = u ((4 + E/2) (sum_e |dw terms| + sum_e |dout out|) + 4 |dlse| + 4 |x_j|)
  *     ds_j          S = W (|x_j| + X) + w_j X
- *     1 - t_j^2     C = 2 |t_j| (bound of capped_j) / softcap + 4 u
- *     dt_j          T = scale (S (1 - t_j^2) + |ds_j| C)
+ *     1 - t_j^2     C = o (2 |t_j| + o) + 4 u,   o = (bound of capped_j) / softcap
+ *     dt_j          T = scale (S (1 - t_j^2 + C) + |ds_j| C)
  *
  * A sum of n terms, each with its error, loses r u of their absolute sum on top: r = 8 + sqrt(n)/2, as in bounds.c.
  * Where lse itself is so large that float32 leaves its fraction open (distances of 2^40 with ALiBi), float32 cannot
@@ -94,8 +94,9 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double X = dw_error + common_error;
     double S = x->weight_error * (fabs(dw + common) + X) + x->weight * X + UNDERFLOW;
     double flat = cap > 0 ? p->want.stage[REF_CAPPED][x->at] / cap : 0, slope = 1 - flat * flat;
-    double C = cap > 0 ? 2 * fabs(flat) * p->allowed.scores[REF_CAPPED][x->at] / cap + 4 * U : 0;
-    double T = s->scale * (S * slope + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
+    double off = cap > 0 ? p->allowed.scores[REF_CAPPED][x->at] / cap : 0;
+    double C = cap > 0 ? off * (2 * fabs(flat) + off) + 4 * U : 0;
+    double T = s->scale * (S * (slope + C) + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=

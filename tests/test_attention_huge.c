@@ -127,6 +127,40 @@ TEST(huge_bias_slopes_and_sinks)
     }
 }
 
+/* Slope and distance leave float32 together, and the bias brings the score back. */
+TEST(slopes_that_a_bias_makes_up_for)
+{
+    attention_case c = case_plain(1, 2, 1, 4, 80, 4, 4);
+    c.align = MHA_ALIGN_OFFSET;
+    c.offset = 450;
+    c.alibi = 1;
+    c.bias = (broadcast){1, 0};
+    c.scores = MHA_STAGE_MASKED;
+    problem *p = problem_make(&c);
+    store_set(&p->bias, 0, 0, 0, 0, 3e38);
+    for (int64_t h = 0; h < c.H; h++) store_set(&p->alibi, h, 0, 0, 0, 1e36);
+    check(p, "slopes");
+    problem_free(p);
+}
+
+/* One key far out of float32 that gets no weight, in any part of a long row: all the others must still count. */
+TEST(one_bad_key_in_a_long_row)
+{
+    for (int64_t at = 100; at < 2100; at += 400)
+        for (int64_t Tq = 1; Tq <= 40; Tq += 39) {
+            attention_case c = case_plain(1, 2, 1, Tq, 2100, 4, 4);
+            c.bias = (broadcast){1, 8};
+            c.threads = 2;
+            problem *p = problem_make(&c);
+            for (int64_t i = 0; i < Tq; i++)
+                for (int64_t h = 0; h < c.H; h++) store_set(&p->q, 0, h, i, 0, 1);
+            for (int64_t d = 0; d < c.D; d++) store_set(&p->k, 0, 0, at, d, d ? 0 : -3e38);
+            store_set(&p->bias, at, 0, 0, 0, -3e38);
+            check(p, "one bad key");
+            problem_free(p);
+        }
+}
+
 TEST(huge_and_tiny_scales)
 {
     const float scales[] = {3e38f, -3e38f, 1e30f, 1e-30f, 1e-38f, 0.0f};

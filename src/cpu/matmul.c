@@ -16,10 +16,10 @@ enum {
     DEPTH = 256,         /* of a block. A constant, so that bits do not depend on how work is cut up */
     ROWS = 120,          /* of packed a; a multiple of every panel_rows */
     PIECE_ROWS = 480,    /* while b has to be packed for each piece */
-    COLS = 512,          /* of a piece; a multiple of every panel_cols */
+    COLS = 768,          /* of a piece; a multiple of every panel_cols */
     TILE_COLS = 256,     /* of a piece that has a tile */
     LINES = 16,          /* of columns or rows that are widened at a time */
-    STAGE = 8192,        /* floats: LINES of COLS, or a panel of DEPTH */
+    STAGE = 12288,       /* floats: LINES of COLS, or a panel of DEPTH */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
     KEPT = 64 * 1024,    /* floats of a that a task keeps */
     TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
@@ -204,9 +204,9 @@ static void cut(job *j)
         j->row_pieces = ceiling(j->M, j->rows);
         j->queue.count = j->row_pieces * ceiling(j->N, j->cols);
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
-        if (j->rows > ROWS) row_cuts *= 2;
-        else if (j->cols > LINES * 8) col_cuts *= 2;
-        else if (j->rows > 2 * LINES) row_cuts *= 2;
+        bool narrow = j->cols <= LINES * 8;
+        if (j->rows > (narrow ? 2 * LINES : ROWS)) row_cuts *= 2;
+        else if (!narrow) col_cuts *= 2;
         else break;
     }
     j->tasks = (int)smaller(j->tasks, j->queue.count);
