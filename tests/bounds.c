@@ -97,7 +97,7 @@ static double bound_lse(const row *r)
     return largest + log(sum) - r->lse;
 }
 
-/* The sum of exp(s - sign * error) over the sink and all keys but one (-1: all), and what was taken out of it. */
+/* The sum of exp(s - sign * error) over the sink and all keys but one (-1: none), as exp(top) * sum. */
 typedef struct crowd {
     double top, sum;
 } crowd;

@@ -177,6 +177,18 @@ TEST(any_product_in_every_way)
     }
 }
 
+/* Few rows are packed once a task and meet several pieces of columns, in several blocks of K. */
+TEST(few_rows_and_many_columns)
+{
+    for (int64_t M = 1; M <= 20; M += 19) {
+        rng r = rng_make((uint64_t)M, 75);
+        product p = product_make(&r, M, 517, M == 1 ? 1600 : 300, (const mha_type[4]){0, 0, 0, 0}, true);
+        solve(&p);
+        for_each_isa (isa) every_way(&p, isa);
+        product_free(&p);
+    }
+}
+
 /* Several pieces and blocks in every direction. Only some elements are worth the wait in float64. */
 TEST(large_product)
 {
