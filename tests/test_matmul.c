@@ -381,7 +381,7 @@ TEST(bad_arguments)
     refuses(ctx, mha_matmul_packed(ctx, c, a, NULL, NULL), MHA_BAD_ARGUMENT, "packed: is NULL");
     refuses(ctx, mha_matmul_packed(ctx, c, a, packed, NULL), MHA_BAD_ARGUMENT, "packed: was not packed");
     refuses(scalar, mha_matmul_pack(scalar, packed, sizeof packed, b), MHA_OK, "");
-    if (strcmp(mha_context_isa(ctx), "scalar"))
+    if (strcmp(mha_context_isa(ctx), "scalar") != 0)
         refuses(ctx, mha_matmul_packed(ctx, c, a, packed, NULL), MHA_BAD_ARGUMENT, "packed: was not packed");
     refuses(ctx, mha_matmul_pack(ctx, packed, sizeof packed, b), MHA_OK, "");
     refuses(ctx, mha_matmul_packed(ctx, c, mha_tensor_2d(x, MHA_FLOAT32, 4, 4), packed, NULL), MHA_BAD_SHAPE, "a:");
