@@ -32,7 +32,7 @@ static void each_table(void (*check)(const mha_kernels *kernels))
     }
 }
 
-enum { WIDE = MHA_BLOCK, DEEP = 67, HIGH = 64, KEYS = 50 };
+enum { WIDE = MHA_BLOCK, DEEP = 67, HIGH = 64, KEYS = 50, VALUES = 352 };
 
 /* A tile of numbers, and the same with room beside it that nobody may touch. */
 typedef float tile[HIGH * (WIDE + 16)];
@@ -95,34 +95,90 @@ static void check_products(const mha_kernels *kernels)
 TEST(product_is_the_product_and_lanes_are_independent) { each_table(check_products); }
 
 /* Dot products of few rows are the same chains as those of the tile product, bit by bit. */
-static void check_dots(const mha_kernels *kernels)
+/* Numbers in a type of two bytes, and what that type made of them. */
+static void round_to(mha_type type, uint16_t *half, float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        half[i] = type == MHA_BFLOAT16 ? mha_f32_to_bf16(x[i]) : mha_f32_to_f16(x[i]);
+        x[i] = type == MHA_BFLOAT16 ? mha_bf16_to_f32(half[i]) : mha_f16_to_f32(half[i]);
+    }
+}
+
+static void check_dots_of(const mha_kernels *kernels, mha_type type, int64_t D, int64_t rows, int64_t count)
 {
     static float q[MHA_NARROW * DEEP], k[HIGH * DEEP], a[DEEP * HIGH], b[DEEP * WIDE];
+    static uint16_t half[HIGH * DEEP];
     static tile few, many;
+    fill(q, MHA_NARROW * DEEP, 1);
+    fill(k, HIGH * DEEP, 1);
+    if (type != MHA_FLOAT32) round_to(type, half, k, HIGH * DEEP);
+    memset(b, 0, sizeof b);
+    memset(a, 0, sizeof a);
+    for (int64_t d = 0; d < D; d++) {
+        for (int64_t r = 0; r < rows; r++) b[d * WIDE + r] = q[r * DEEP + d];
+        for (int64_t j = 0; j < count; j++) a[d * HIGH + j] = k[j * DEEP + d];
+    }
+    for (int64_t i = 0; i < HIGH * LD; i++) few[i] = -9;
+    kernels->product(many, LD, NULL, a, HIGH, b, WIDE, (count + 3) / 4 * 4, WIDE, D);
+    kernels->dots(few, LD, q, DEEP, rows, type == MHA_FLOAT32 ? (const void *)k : half, type, DEEP, count, D);
+    for (int64_t j = 0; j < HIGH; j++)
+        for (int64_t r = 0; r < WIDE; r++) {
+            float want = j < count && r < rows ? many[j * LD + r] : -9.0f;
+            expect(few[j * LD + r] == want, "%s: %d rows, %d keys, D %d, type %d, at (%d,%d)", kernels->name, (int)rows,
+                   (int)count, (int)D, (int)type, (int)j, (int)r);
+        }
+}
+
+static void check_dots(const mha_kernels *kernels)
+{
     for (int64_t D = 1; D <= DEEP; D += D < 20 ? 1 : 16)
-        for (int64_t rows = 1; rows <= MHA_NARROW; rows += 3)
-            for (int64_t count = 1; count <= HIGH; count += count < 34 ? 1 : 15) {
-                fill(q, MHA_NARROW * DEEP, 1);
-                fill(k, HIGH * DEEP, 1);
-                memset(b, 0, sizeof b);
-                memset(a, 0, sizeof a);
-                for (int64_t d = 0; d < D; d++) {
-                    for (int64_t r = 0; r < rows; r++) b[d * WIDE + r] = q[r * DEEP + d];
-                    for (int64_t j = 0; j < count; j++) a[d * HIGH + j] = k[j * DEEP + d];
-                }
-                for (int64_t i = 0; i < HIGH * LD; i++) few[i] = -9;
-                kernels->product(many, LD, NULL, a, HIGH, b, WIDE, (count + 3) / 4 * 4, WIDE, D);
-                kernels->dots(few, LD, q, DEEP, rows, k, DEEP, count, D);
-                for (int64_t j = 0; j < HIGH; j++)
-                    for (int64_t r = 0; r < WIDE; r++) {
-                        float want = j < count && r < rows ? many[j * LD + r] : -9.0f;
-                        expect(few[j * LD + r] == want, "%s: %d rows, %d keys, D %d, at (%d,%d)", kernels->name,
-                               (int)rows, (int)count, (int)D, (int)j, (int)r);
-                    }
-            }
+        for (int64_t rows = 1; rows <= MHA_NARROW; rows++)
+            for (int64_t count = 1; count <= HIGH; count += count < 34 ? 1 : 15)
+                for (int type = MHA_FLOAT32; type <= MHA_FLOAT16; type++)
+                    if (type == MHA_FLOAT32 || D % 3 == 1) check_dots_of(kernels, (mha_type)type, D, rows, count);
 }
 
 TEST(dots_have_the_bits_of_the_product) { each_table(check_dots); }
+
+static void check_blend_of(const mha_kernels *kernels, mha_type type, int64_t n, int64_t rows, int64_t count)
+{
+    static float v[HIGH * VALUES], a[HIGH * MHA_NARROW], sums[MHA_NARROW * VALUES], want[MHA_NARROW * VALUES];
+    static tile w;
+    static uint16_t half[HIGH * VALUES];
+    float fade[MHA_NARROW], faded[VALUES];
+    fill(w, HIGH * LD, 1);
+    fill(v, HIGH * VALUES, 1);
+    fill(sums, MHA_NARROW * VALUES, 1);
+    fill(fade, MHA_NARROW, 1);
+    if (type != MHA_FLOAT32) round_to(type, half, v, HIGH * VALUES);
+    memcpy(want, sums, sizeof want);
+    for (int64_t j = 0; j < HIGH; j++)
+        for (int64_t r = 0; r < MHA_NARROW; r++) a[j * MHA_NARROW + r] = w[j * LD + r];
+    for (int64_t r = 0; r < rows; r++) { /* four rows of a product that are all row r, faded alike */
+        static float c[4 * VALUES], four[HIGH * 4];
+        for (int64_t j = 0; j < HIGH * 4; j++) four[j] = a[j / 4 * MHA_NARROW + r];
+        for (int64_t i = 0; i < VALUES; i++) faded[i] = fade[r], c[i] = want[r * VALUES + i];
+        kernels->product(c, VALUES, faded, four, 4, v, VALUES, 4, n, count);
+        memcpy(want + r * VALUES, c, (size_t)n * sizeof *want);
+    }
+    kernels->blend(sums, VALUES, fade, w, LD, rows, type == MHA_FLOAT32 ? (const void *)v : half, type, VALUES, count,
+                   n);
+    for (int64_t i = 0; i < MHA_NARROW * VALUES; i++)
+        expect(sums[i] == want[i], "%s: %d rows, %d keys, n %d, type %d, at (%d,%d): %g, not %g", kernels->name,
+               (int)rows, (int)count, (int)n, (int)type, (int)(i / VALUES), (int)(i % VALUES), (double)sums[i],
+               (double)want[i]);
+}
+
+static void check_blend(const mha_kernels *kernels)
+{
+    for (int64_t n = kernels->lanes; n <= VALUES; n += kernels->lanes)
+        for (int64_t rows = 1; rows <= MHA_NARROW; rows++)
+            for (int64_t count = 1; count <= HIGH; count += 21)
+                for (int type = MHA_FLOAT32; type <= MHA_FLOAT16; type++)
+                    if (n % 3 == 1 || n % 16 == 0) check_blend_of(kernels, (mha_type)type, n, rows, count);
+}
+
+TEST(blends_have_the_bits_of_the_product) { each_table(check_blend); }
 
 /* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3
  * both; lane 4 was given up. */
@@ -165,11 +221,6 @@ static void check_fold(const mha_kernels *kernels)
         }
         if (r == 1) expect(sum[r] == total[1][r] && all[r] == more[r], "%s: nothing and one is not one", kernels->name);
     }
-    fill(all, WIDE, 1);
-    memcpy(more, all, WIDE * sizeof(float));
-    kernels->add_faded(all, 0.5f, before, WIDE);
-    for (int i = 0; i < WIDE; i++)
-        expect(fabs((double)all[i] - (0.5 * (double)more[i] + (double)before[i])) < 1e-6, "%s: faded", kernels->name);
 }
 
 TEST(stretches_fold) { each_table(check_fold); }
@@ -371,6 +422,34 @@ static void check_rows(const mha_kernels *kernels)
                 }
         }
 }
+
+/* As a transposition, scaled, with zeros up to the next whole vector; and the largest of them, or a NaN. */
+static void check_columns(const mha_kernels *kernels)
+{
+    static float from[HIGH * HIGH], to[HIGH * HIGH];
+    for (int64_t rows = 1; rows <= HIGH; rows += rows < 20 ? 1 : 11)
+        for (int64_t cols = 1; cols <= HIGH; cols += cols < 20 ? 1 : 11) {
+            int64_t filled = (rows + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
+            float size = 0;
+            fill(from, HIGH * HIGH, 1);
+            for (int i = 0; i < HIGH * HIGH; i++) to[i] = -9;
+            float most = kernels->columns(to, HIGH, from, HIGH, rows, cols, 0.5f);
+            for (int64_t c = 0; c < HIGH; c++)
+                for (int64_t r = 0; r < HIGH; r++) {
+                    bool there = c < cols && r < rows;
+                    float want = there ? from[r * HIGH + c] * 0.5f : c < cols && r < filled ? 0.0f : -9.0f;
+                    if (there && fabsf(want) > size) size = fabsf(want);
+                    expect(to[c * HIGH + r] == want, "%s: columns (%d,%d)", kernels->name, (int)rows, (int)cols);
+                }
+            expect(most == size, "%s: the largest of (%d,%d) is %g, not %g", kernels->name, (int)rows, (int)cols,
+                   (double)size, (double)most);
+            from[(rows - 1) * HIGH + cols - 1] = NAN;
+            expect(isnan(kernels->columns(to, HIGH, from, HIGH, rows, cols, 0.5f)), "%s: a NaN in (%d,%d) is lost",
+                   kernels->name, (int)rows, (int)cols);
+        }
+}
+
+TEST(rows_become_columns) { each_table(check_columns); }
 
 TEST(rows_are_judged_and_transposed) { each_table(check_rows); }
 

@@ -26,7 +26,9 @@ static void clean_values(mha_tile *t, int64_t lane, int64_t count)
     memset(t->clean, 0, (size_t)(count * Ep) * sizeof *t->clean);
     for (int64_t j = 0; j < count; j++)
         if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
-            memcpy(t->clean + j * Ep, t->values + j * t->value_stride, (size_t)E * sizeof *t->clean);
+            mha_row_load(t->problem->kernels, t->clean + j * Ep,
+                         (const char *)t->values + j * t->value_stride * (int64_t)mha_type_size(t->value_type),
+                         t->value_type, 1, E);
 }
 
 /* sums = fade sums + V^T P for row r alone. The whole vector that its lane is in goes along; only that lane is kept. */
@@ -41,33 +43,27 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
 
-/* The same for row r of a narrow tile. Products come four rows at a time. */
-static void add_narrow(mha_tile *t, int64_t r, int64_t rows, const float *values, int64_t stride, int64_t count)
+/* The same for rows [r, r + rows) of a narrow tile. */
+static void add_narrow(mha_tile *t, int64_t r, int64_t rows, const void *values, mha_type type, int64_t stride,
+                       int64_t count)
 {
     int64_t Ep = t->plan->Ep, lanes = t->problem->kernels->lanes, n = (t->problem->E + lanes - 1) / lanes * lanes;
-    float *fresh = t->staged;
-    t->problem->kernels->product(fresh, Ep, NULL, t->scores + r / 4 * 4, MHA_BLOCK, values, stride, 4, n, count);
-    for (int64_t i = r; i < r + rows; i++) {
-        t->problem->kernels->add_faded(t->sums + i * Ep, t->fade[i], fresh + i % 4 * Ep, n);
-    }
+    t->problem->kernels->blend(t->sums + r * Ep, Ep, t->fade + r, t->scores + r, MHA_BLOCK, rows, values, type, stride,
+                               count, n);
 }
 
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
-    int64_t height = mha_tile_height(t, r);
-    if (clean) {
-        for (int64_t i = 0; i < height; i++) {
-            if (!t->narrow) add_clean_lane(t, r + i, count);
-            if (t->narrow) clean_values(t, i, count);
-            if (t->narrow) add_narrow(t, i, 1, t->clean, t->plan->Ep, count);
-        }
-    } else if (t->narrow) {
-        for (int64_t i = 0; i < height; i += 4)
-            add_narrow(t, i, height - i < 4 ? height - i : 4, t->values, t->value_stride, count);
-    } else {
+    for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) {
+        if (!t->narrow) add_clean_lane(t, r + i, count);
+        if (t->narrow) clean_values(t, i, count);
+        if (t->narrow) add_narrow(t, i, 1, t->clean, MHA_FLOAT32, t->plan->Ep, count);
+    }
+    if (clean) return;
+    if (t->narrow) add_narrow(t, 0, t->rows, t->values, t->value_type, t->value_stride, count);
+    else
         t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
                                      MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
-    }
 }
 
 /* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
@@ -84,16 +80,10 @@ static void give_up_broken(mha_tile *t, int64_t r, int64_t count)
 /* The block that starts at row r against the loaded tile. */
 static void attend_block(mha_tile *t, int64_t r, bool clean)
 {
-    int64_t low = INT64_MAX, high = 0;
-    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
-        if (t->ranges[i].low < low) low = t->ranges[i].low;
-        if (t->ranges[i].high > high) high = t->ranges[i].high;
-    }
-    if (high <= t->key || low >= t->key + t->count) return;
-    int64_t count = high - t->key < t->count ? high - t->key : t->count;
-    if (t->narrow) mha_tile_fetch_values(t);
+    mha_range any = t->blocks[r / MHA_BLOCK].any;
+    if (any.high <= t->key || any.low >= t->key + t->count) return;
+    int64_t count = any.high - t->key < t->count ? any.high - t->key : t->count;
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
-    if (t->narrow) mha_tile_fetch_next_keys(t);
     if (t->suspect) give_up_broken(t, r, count);
     t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
                                  t->fade + r);

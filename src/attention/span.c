@@ -107,9 +107,7 @@ void mha_span_load(mha_span *s, const mha_backward *call)
         p->kernels->transpose(rows, call->Dp, t->queries + r * p->D, MHA_BLOCK, p->D, height);
         for (int64_t i = 0; i < height; i++)
             memset(rows + i * call->Dp + p->D, 0, (size_t)(call->Dp - p->D) * sizeof *rows);
-        p->kernels->transpose(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E);
-        for (int64_t e = 0; height < MHA_BLOCK && e < p->E; e++)
-            memset(douts + e * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *douts);
+        p->kernels->columns(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E, 1.0f);
         for (int64_t i = 0; i < height; i++) {
             s->lost[r + i] = s->clean && wipe(s->dout_rows + (r + i) * call->plan.Ep, p->E);
             if (s->clean) wipe(rows + i * call->Dp, p->D);
@@ -143,9 +141,7 @@ static void load_values(mha_span *s, const mha_backward *call, int64_t n)
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
     mha_tile_values(t);
-    p->kernels->transpose(s->values[n], MHA_KEYS, t->values, t->value_stride, t->count, p->E);
-    for (int64_t e = 0; t->count < MHA_KEYS && e < p->E; e++)
-        memset(s->values[n] + e * MHA_KEYS + t->count, 0, (size_t)(MHA_KEYS - t->count) * sizeof(float));
+    p->kernels->columns(s->values[n], MHA_KEYS, t->values, t->value_stride, t->count, p->E, 1.0f);
 }
 
 void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
@@ -177,15 +173,12 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
 {
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
-    int64_t low = INT64_MAX, high = 0, lanes = mha_tile_lanes(t, r), key = s->key + n * MHA_KEYS;
-    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
-        if (t->ranges[i].low < low) low = t->ranges[i].low;
-        if (t->ranges[i].high > high) high = t->ranges[i].high;
-    }
+    int64_t lanes = mha_tile_lanes(t, r), key = s->key + n * MHA_KEYS;
+    mha_range any = t->blocks[r / MHA_BLOCK].any;
     t->key = key;
     t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
-    if (high <= key || low >= key + t->count) return 0;
-    int64_t count = high - key < t->count ? high - key : t->count;
+    if (any.high <= key || any.low >= key + t->count) return 0;
+    int64_t count = any.high - key < t->count ? any.high - key : t->count;
     t->keys = s->keys[n];
     t->key_largest = s->key_largest[n];
     mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);

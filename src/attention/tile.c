@@ -16,6 +16,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
         int64_t count;
         size_t width;
     } parts[] = {{&t->ranges, rows, sizeof(mha_range)},
+                 {&t->blocks, rows / MHA_BLOCK, sizeof(mha_block)},
                  {&t->queries, rows * p->D, sizeof(float)},
                  {&t->sums, rows * plan->Ep, sizeof(float)},
                  {&t->max, rows, sizeof(float)},
@@ -53,33 +54,42 @@ static bool may_be_steep(const mha_tile *t)
     return !(most * far < 1e37);
 }
 
-/* Row r of the queries, scaled. */
+/* Row r of the queries. */
 static void load_query(mha_tile *t, float *to, int64_t r)
 {
     const mha_problem *p = t->problem;
     int64_t row = t->sequence.query_row + mha_tile_query(t, r);
     const void *from = mha_at(p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 0);
     mha_row_load(p->kernels, to, from, p->q.type, p->q.stride[3], p->D);
-    for (int64_t d = 0; d < p->D; d++) to[d] *= p->options.scale;
 }
 
-/* One block of queries, as columns: straight from where they lie if they lie evenly. */
-static void load_block(mha_tile *t, int64_t r)
+/* One block of queries, as columns: straight from where they lie if they lie evenly. Returns their largest size. */
+static float load_block(mha_tile *t, int64_t r)
 {
     const mha_problem *p = t->problem;
-    int64_t height = mha_tile_height(t, r), D = p->D;
-    float *to = t->queries + r * D;
-    if (p->q.type == MHA_FLOAT32 && p->q.stride[3] == 1 && t->heads == 1) {
-        int64_t row = t->sequence.query_row + mha_tile_query(t, r);
-        const float *from = mha_at(p->q, t->sequence.query_batch, t->first_head, row, 0);
-        p->kernels->transpose(to, MHA_BLOCK, from, p->q.stride[2], height, D);
-        for (int64_t i = 0; i < D * MHA_BLOCK; i++) to[i] *= p->options.scale;
-    } else {
-        for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * D, r + i);
-        p->kernels->transpose(to, MHA_BLOCK, t->staged, D, height, D);
+    int64_t height = mha_tile_height(t, r), row = t->sequence.query_row + mha_tile_query(t, r), ldf = p->q.stride[2];
+    const float *from = mha_at(p->q, t->sequence.query_batch, t->first_head, row, 0);
+    if (p->q.type != MHA_FLOAT32 || p->q.stride[3] != 1 || t->heads > 1) {
+        for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * p->D, r + i);
+        from = t->staged;
+        ldf = p->D;
     }
-    for (int64_t d = 0; height < MHA_BLOCK && d < D; d++)
-        memset(to + d * MHA_BLOCK + height, 0, (size_t)(MHA_BLOCK - height) * sizeof *to);
+    return p->kernels->columns(t->queries + r * p->D, MHA_BLOCK, from, ldf, height, p->D, p->options.scale);
+}
+
+/* What the rows of a block see. */
+static void place_block(mha_tile *t, int64_t r)
+{
+    mha_block *block = &t->blocks[r / MHA_BLOCK];
+    *block = (mha_block){{INT64_MAX, 0}, {0, INT64_MAX}};
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
+        mha_range range = t->ranges[i] = mha_range_get(t->problem, &t->sequence, mha_tile_query(t, i));
+        if (range.low > block->all.low) block->all.low = range.low;
+        if (range.high < block->all.high) block->all.high = range.high;
+        if (range.low >= range.high) continue;
+        if (range.low < block->any.low) block->any.low = range.low;
+        if (range.high > block->any.high) block->any.high = range.high;
+    }
 }
 
 void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
@@ -92,11 +102,11 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->rows = rows;
     t->narrow = rows <= MHA_NARROW;
     t->seen = (mha_range){INT64_MAX, 0};
-    for (int64_t r = 0; r < rows; r++) {
-        mha_range range = t->ranges[r] = mha_range_get(t->problem, sequence, mha_tile_query(t, r));
-        if (range.low >= range.high) continue;
-        if (range.low < t->seen.low) t->seen.low = range.low;
-        if (range.high > t->seen.high) t->seen.high = range.high;
+    for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
+        place_block(t, r);
+        mha_range any = t->blocks[r / MHA_BLOCK].any;
+        if (any.low < t->seen.low) t->seen.low = any.low;
+        if (any.high > t->seen.high) t->seen.high = any.high;
     }
     if (t->seen.high == 0) t->seen.low = 0;
 }
@@ -104,13 +114,16 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
 void mha_tile_load(mha_tile *t)
 {
     t->steep = may_be_steep(t);
-    if (t->narrow) {
-        for (int64_t r = 0; r < t->rows; r++) load_query(t, t->queries + r * t->problem->D, r);
-        return;
+    t->largest = 0.0f;
+    for (int64_t r = 0; t->narrow && r < t->rows; r++) {
+        float *to = t->queries + r * t->problem->D;
+        load_query(t, to, r);
+        for (int64_t d = 0; d < t->problem->D; d++) to[d] *= t->problem->options.scale;
     }
-    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) load_block(t, r);
-    int64_t blocks = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK;
-    t->largest = t->problem->kernels->largest(t->queries, blocks * MHA_BLOCK * t->problem->D);
+    for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK) {
+        float here = load_block(t, r);
+        if (!(here <= t->largest)) t->largest = here; /* a NaN comes, too */
+    }
 }
 
 /* Whether a sum of products of the loaded rows and keys may overflow float32 somewhere on its way: a bound, far from
@@ -124,27 +137,23 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
 {
     const mha_problem *p = t->problem;
     mha_tensor k = p->k;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + key, ldf = k.stride[2];
-    const float *from = mha_at(k, t->sequence.key_batch, g, row, 0);
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + key;
     t->key = key;
     t->count = count;
-    if (k.type != MHA_FLOAT32 || k.stride[3] != 1) {
-        float *to = t->narrow ? t->keys : t->staged; /* a narrow tile keeps its keys as rows */
+    t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);
+    t->key_type = k.type;
+    t->key_stride = k.stride[2];
+    if (k.stride[3] != 1 || (!t->narrow && k.type != MHA_FLOAT32)) {
+        float *to = t->narrow ? t->keys : t->staged; /* a narrow tile comes back to its rows */
         for (int64_t j = 0; j < count; j++)
             mha_row_load(p->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
                          k.stride[3], p->D);
-        from = to;
-        ldf = p->D;
+        t->key_rows = to;
+        t->key_type = MHA_FLOAT32;
+        t->key_stride = p->D;
     }
-    if (t->narrow) {
-        t->key_rows = from;
-        t->key_stride = ldf;
-        return;
-    }
-    p->kernels->transpose(t->keys, MHA_KEYS, from, ldf, count, p->D);
-    for (int64_t d = 0; count < MHA_KEYS && d < p->D; d++)
-        memset(t->keys + d * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof(float));
-    t->key_largest = p->kernels->largest(t->keys, p->D * MHA_KEYS);
+    if (!t->narrow)
+        t->key_largest = p->kernels->columns(t->keys, MHA_KEYS, t->key_rows, t->key_stride, count, p->D, 1.0f);
 }
 
 void mha_tile_values(mha_tile *t)
@@ -154,33 +163,17 @@ void mha_tile_values(mha_tile *t)
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
     int64_t unit = t->narrow ? p->kernels->lanes : 4; /* what a product reads at once along E */
     t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
+    t->value_type = v.type;
     t->value_stride = v.stride[2];
-    if (v.type == MHA_FLOAT32 && v.stride[3] == 1 && p->E % unit == 0) return;
+    if ((t->narrow || v.type == MHA_FLOAT32) && v.stride[3] == 1 && p->E % unit == 0) return;
     for (int64_t j = 0; j < t->count; j++) {
         float *to = t->packed + j * Ep;
         mha_row_load(p->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);
         memset(to + p->E, 0, (size_t)(Ep - p->E) * sizeof *to);
     }
     t->values = t->packed;
+    t->value_type = MHA_FLOAT32;
     t->value_stride = Ep;
-}
-
-/* Rows [row, row + count) of a key/value head, a cache line at a time, as far as the tensor goes. */
-static void fetch(const mha_tile *t, mha_tensor x, int64_t row, int64_t count)
-{
-    int64_t bytes = x.size[3] * (int64_t)mha_type_size(x.type), g = t->first_head / t->problem->share;
-    if (x.stride[3] != 1 || row + count > x.size[2]) return;
-    for (int64_t j = 0; j < count; j++) {
-        const char *at = mha_at(x, t->sequence.key_batch, g, row + j, 0);
-        for (int64_t i = 0; i < bytes; i += MHA_ALIGNMENT) __builtin_prefetch(at + i, 0, 2);
-    }
-}
-
-void mha_tile_fetch_values(const mha_tile *t) { fetch(t, t->problem->v, t->sequence.key_row + t->key, t->count); }
-
-void mha_tile_fetch_next_keys(const mha_tile *t)
-{
-    fetch(t, t->problem->k, t->sequence.key_row + t->key + t->count, t->count);
 }
 
 /* Bias and mask of row r against the loaded keys, as numbers to add. */
@@ -247,15 +240,15 @@ static float clamp(int64_t x, int64_t low, int64_t high) { return (float)(x < lo
 /* Hides what lies outside the rows' ranges, if any row's range ends inside the tile. */
 static void limit(mha_tile *t, int64_t r, int64_t count)
 {
+    mha_range all = t->blocks[r / MHA_BLOCK].all;
+    if (all.low <= t->key && all.high >= t->key + count) return;
     float low[MHA_BLOCK] = {0}, high[MHA_BLOCK] = {0};
-    bool whole = true;
     for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
         mha_range range = t->ranges[r + i];
         low[i] = clamp(range.low - t->key, 0, count);
         high[i] = clamp(range.high - t->key, 0, count);
-        whole = whole && range.low <= t->key && range.high >= t->key + count;
     }
-    if (!whole) t->problem->kernels->limit(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), low, high);
+    t->problem->kernels->limit(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), low, high);
 }
 
 /* Adds to the notes which scores are not finite. */
@@ -271,7 +264,8 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
     if (t->narrow) {
-        p->kernels->dots(t->scores, MHA_BLOCK, t->queries, p->D, t->rows, t->key_rows, t->key_stride, count, p->D);
+        p->kernels->dots(t->scores, MHA_BLOCK, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
+                         count, p->D);
         t->suspect = t->steep;
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < t->rows; i++)

@@ -8,6 +8,11 @@
 
 #include "attention/plan.h"
 
+/* The keys that any of the rows of a block may see by position, and those that all of them see. */
+typedef struct mha_block {
+    mha_range any, all;
+} mha_block;
+
 /* One task's scratch and what it holds now. */
 typedef struct mha_tile {
     const mha_problem *problem;
@@ -17,8 +22,9 @@ typedef struct mha_tile {
      * block r / MHA_BLOCK. */
     mha_sequence sequence;
     int64_t first_head, heads, first, rows;
-    mha_range seen;            /* what any of the rows may see */
-    mha_range *ranges;         /* (rows) what each may see by position */
+    mha_range seen;    /* what any of the rows may see */
+    mha_range *ranges; /* (rows) what each may see by position */
+    mha_block *blocks;
     bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
     float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
     float largest;             /* |queries| at most; NaN if there is one */
@@ -28,12 +34,14 @@ typedef struct mha_tile {
     float *all_sums, *all_max, *all_total; /* the same of all chunks of keys so far */
 
     /* The keys. */
-    int64_t key, count;    /* keys [key, key + count) are loaded */
-    float *keys;           /* (D,MHA_KEYS) transposed, 0 where there is no key */
-    float key_largest;     /* |keys| at most; NaN if there is one */
-    const float *key_rows; /* narrow: (count,D), key_stride apart */
+    int64_t key, count;   /* keys [key, key + count) are loaded */
+    float *keys;          /* (D,MHA_KEYS) transposed, 0 in lanes without a key */
+    float key_largest;    /* |keys| at most; NaN if there is one */
+    const void *key_rows; /* (count,D), key_stride apart: the caller's own where they can be read as they are */
+    mha_type key_type;    /* float32 unless narrow */
     int64_t key_stride;
-    const float *values; /* (count,Em), narrow (count,Ep): the caller's own where they can be read as they are */
+    const void *values;  /* (count,Em), narrow (count,Ep): likewise */
+    mha_type value_type; /* likewise */
     int64_t value_stride;
     float *packed; /* (MHA_KEYS,Ep) values where they cannot */
     float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
@@ -78,10 +86,6 @@ void mha_tile_load(mha_tile *tile);
 /* Loads keys [key, key + count), and the values that go with them. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);
 void mha_tile_values(mha_tile *tile);
-
-/* Asks the memory for the values of the loaded keys, and for the keys after them. Narrow tiles wait for little else. */
-void mha_tile_fetch_values(const mha_tile *tile);
-void mha_tile_fetch_next_keys(const mha_tile *tile);
 
 /* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */

@@ -54,53 +54,154 @@ static void product(float *c, int64_t ldc, const float *fade, const float *a, in
     for (; j < n; j += VF) panel(1, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
 }
 
-/* Sixteen keys at a time: VF x VF pieces of them are transposed in registers, so that a vector holds one element of VF
- * keys and the chain over d is the one of `product`. Several chains are under way at once. Keys past the end repeat the
- * last one. */
-static void dots_group(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const float *k, int64_t ldk,
-                       int64_t count, int64_t D)
+/* ---- few rows -----------------------------------------------------------------------------------------------------
+ *
+ * Keys and values are read once, as they lie, in their own type. A function is made for one row, two, three and four:
+ * their sums stay in registers. */
+
+static inline __attribute__((always_inline)) vf load_as(const mha_type type, const void *from, int64_t i)
 {
-    enum { GROUPS = 16 / VF };
-    vf sum[MHA_NARROW][GROUPS];
-    const float *key[16];
+    if (type == MHA_BFLOAT16) return vf_load_bf16((const uint16_t *)from + i);
+    if (type == MHA_FLOAT16) return vf_load_f16((const uint16_t *)from + i);
+    return vf_load((const float *)from + i);
+}
+
+static inline float number_as(const mha_type type, const void *from, int64_t i)
+{
+    if (type == MHA_BFLOAT16) return mha_bf16_to_f32(((const uint16_t *)from)[i]);
+    if (type == MHA_FLOAT16) return mha_f16_to_f32(((const uint16_t *)from)[i]);
+    return ((const float *)from)[i];
+}
+
+/* Calls `name` with its first two arguments, rows and type, as constants. */
+#define WITH_TYPE(name, rows, type, ...)                              \
+    ((type) == MHA_FLOAT32    ? name(rows, MHA_FLOAT32, __VA_ARGS__)  \
+     : (type) == MHA_BFLOAT16 ? name(rows, MHA_BFLOAT16, __VA_ARGS__) \
+                              : name(rows, MHA_FLOAT16, __VA_ARGS__))
+#define WITH_ROWS(name, rows, type, ...)                   \
+    ((rows) == 1   ? WITH_TYPE(name, 1, type, __VA_ARGS__) \
+     : (rows) == 2 ? WITH_TYPE(name, 2, type, __VA_ARGS__) \
+     : (rows) == 3 ? WITH_TYPE(name, 3, type, __VA_ARGS__) \
+                   : WITH_TYPE(name, 4, type, __VA_ARGS__))
+
+/* Asks for what lies two tiles further on, once for a cache line: the memory then never waits for the arithmetic. Nothing
+ * happens where there is no memory. */
+static inline __attribute__((always_inline)) void ask_ahead(const mha_type type, const void *from, int64_t i,
+                                                            int64_t ahead)
+{
+    const uintptr_t width = type == MHA_FLOAT32 ? 4 : 2;
+    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(i + ahead) * width), 0, 1);
+}
+
+/* Vectors of keys that are taken at once: as many chains of multiply-adds as cover their latency. */
+enum { DOTS_VECTORS = VF < 8 ? 4 : 2 };
+
+/* A group of keys: VF x VF pieces of them are transposed in registers, so that a vector holds one element of VF keys and
+ * the chain over d is the one of `product`. Where fewer keys are left, the last one is repeated. */
+static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
+                                                            float *s, int64_t lds, const float *q, int64_t ldq,
+                                                            const void *k, int64_t ldk, int64_t count, int64_t D)
+{
+#define KEY(i) ((whole || (i) < count ? (i) : count - 1) * ldk)
+    const int vectors = DOTS_VECTORS, line = type == MHA_FLOAT32 ? 16 : 32;
+    vf sum[4][DOTS_VECTORS];
     float out[VF];
-    for (int i = 0; i < 16; i++) key[i] = k + (i < count ? i : count - 1) * ldk;
-    for (int64_t r = 0; r < rows; r++)
-        REPEAT (g, GROUPS) sum[r][g] = vf_set1(0.0f);
     int64_t d = 0;
+    REPEAT (r, rows)
+        REPEAT (g, vectors) sum[r][g] = vf_set1(0.0f);
     for (; d + VF <= D; d += VF)
-        REPEAT (g, GROUPS) {
+        REPEAT (g, vectors) {
             vf x[VF];
-            REPEAT (i, VF) x[i] = vf_load(key[g * VF + i] + d);
+            if (d % line == 0)
+                REPEAT (i, VF) ask_ahead(type, k, KEY(g * VF + i) + d, 2 * MHA_KEYS * ldk);
+            REPEAT (i, VF) x[i] = load_as(type, k, KEY(g * VF + i) + d);
             vf_transpose(x);
-            for (int64_t r = 0; r < rows; r++) {
-                vf total = sum[r][g];
-                REPEAT (i, VF) total = vf_fma(x[i], vf_set1(q[r * ldq + d + i]), total);
-                sum[r][g] = total;
-            }
+            REPEAT (i, VF)
+                REPEAT (r, rows)
+                    sum[r][g] = vf_fma_lane(va_load(q + r * ldq + d + i / VA * VA), i % VA, x[i], sum[r][g]);
         }
     for (; d < D; d++)
-        for (int g = 0; g < GROUPS; g++) {
-            for (int i = 0; i < VF; i++) out[i] = key[g * VF + i][d];
-            for (int64_t r = 0; r < rows; r++) sum[r][g] = vf_fma(vf_load(out), vf_set1(q[r * ldq + d]), sum[r][g]);
+        REPEAT (g, vectors) {
+            for (int i = 0; i < VF; i++) out[i] = number_as(type, k, KEY(g * VF + i) + d);
+            REPEAT (r, rows) sum[r][g] = vf_fma(vf_load(out), vf_set1(q[r * ldq + d]), sum[r][g]);
         }
-    for (int64_t r = 0; r < rows; r++)
-        for (int g = 0; g < GROUPS; g++) {
+#undef KEY
+    REPEAT (r, rows)
+        REPEAT (g, vectors) {
             vf_store(out, sum[r][g]);
-            for (int i = 0; i < VF && g * VF + i < count; i++) s[(g * VF + i) * lds + r] = out[i];
+            for (int i = 0; i < VF && (whole || g * VF + i < count); i++) s[(g * VF + i) * lds + r] = out[i];
         }
 }
 
-static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const float *k, int64_t ldk,
-                 int64_t count, int64_t D)
+static inline __attribute__((always_inline)) void dots_rows(const int rows, const mha_type type, float *s, int64_t lds,
+                                                            const float *q, int64_t ldq, const void *k, int64_t ldk,
+                                                            int64_t count, int64_t D)
 {
-    for (int64_t j = 0; j < count; j += 16) dots_group(s + j * lds, lds, q, ldq, rows, k + j * ldk, ldk, count - j, D);
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2, group = DOTS_VECTORS * VF;
+    int64_t j = 0;
+    for (; j + group <= count; j += group)
+        dots_keys(rows, type, true, s + j * lds, lds, q, ldq, (const char *)k + j * ldk * width, ldk, 0, D);
+    if (j < count)
+        dots_keys(rows, type, false, s + j * lds, lds, q, ldq, (const char *)k + j * ldk * width, ldk, count - j, D);
 }
 
-static void add_faded(float *sums, float fade, const float *fresh, int64_t n)
+static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const void *k, mha_type type,
+                 int64_t ldk, int64_t count, int64_t D)
 {
-    vf by = vf_set1(fade);
-    for (int64_t i = 0; i < n; i += VF) vf_store(sums + i, vf_fma(vf_load(sums + i), by, vf_load(fresh + i)));
+    for (int64_t r = 0; r < rows; r += 4)
+        WITH_ROWS(dots_rows, rows - r, type, s + r, lds, q + r * ldq, ldq, k, ldk, count, D);
+}
+
+/* `vectors` vectors of n. */
+static inline __attribute__((always_inline)) void blend_part(const int rows, const mha_type type, const int vectors,
+                                                             float *sums, int64_t lds, const float *fade,
+                                                             const float *w, int64_t ldw, const void *v, int64_t ldv,
+                                                             int64_t count)
+{
+    const int line = type == MHA_FLOAT32 ? 16 : 32;
+    vf sum[4][16];
+    REPEAT (r, rows)
+        REPEAT (u, vectors) sum[r][u] = vf_set1(0.0f);
+    for (int64_t j = 0; j < count; j++) {
+        vf by[4];
+        REPEAT (r, rows) by[r] = vf_set1(w[j * ldw + r]);
+        REPEAT (u, vectors) {
+            if (u * VF % line == 0) ask_ahead(type, v, j * ldv + u * VF, 2 * MHA_KEYS * ldv);
+            vf x = load_as(type, v, j * ldv + u * VF);
+            REPEAT (r, rows) sum[r][u] = vf_fma(x, by[r], sum[r][u]);
+        }
+    }
+    REPEAT (r, rows)
+        REPEAT (u, vectors) {
+            float *to = sums + r * lds + u * VF;
+            vf_store(to, vf_fma(vf_load(to), vf_set1(fade[r]), sum[r][u]));
+        }
+}
+
+/* As much of n at a time as there are registers for: a value row is then read in one go. */
+static inline __attribute__((always_inline)) void blend_rows(const int rows, const mha_type type, float *sums,
+                                                             int64_t lds, const float *fade, const float *w,
+                                                             int64_t ldw, const void *v, int64_t ldv, int64_t count,
+                                                             int64_t n)
+{
+    const int most = (VF == 8 ? 8 : 16) / (rows == 3 ? 4 : rows);
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
+    int64_t i = 0;
+#define BLEND(vectors)                                                    \
+    for (; (vectors) <= most && i + (vectors)*VF <= n; i += (vectors)*VF) \
+    blend_part(rows, type, vectors, sums + i, lds, fade, w, ldw, (const char *)v + i * width, ldv, count)
+    BLEND(16);
+    BLEND(8);
+    BLEND(4);
+    BLEND(1);
+#undef BLEND
+}
+
+static void blend(float *sums, int64_t lds, const float *fade, const float *w, int64_t ldw, int64_t rows, const void *v,
+                  mha_type type, int64_t ldv, int64_t count, int64_t n)
+{
+    for (int64_t r = 0; r < rows; r += 4)
+        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade + r, w + r, ldw, v, ldv, count, n);
 }
 
 static double spin(int64_t rounds, float *sink)

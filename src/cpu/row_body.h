@@ -10,18 +10,23 @@ static void unsound(float *sum, const float *c, int64_t ldc, int64_t m, int64_t 
     }
 }
 
+static inline float largest_lane(vf most)
+{
+    float lanes[VF], top = 0.0f;
+    vf_store(lanes, most);
+    for (int i = 0; i < VF; i++) top = lanes[i] > top || lanes[i] != lanes[i] ? lanes[i] : top;
+    return top;
+}
+
 static float largest(const float *x, int64_t n)
 {
     enum { SIDE = MHA_PAD / VF < 4 ? MHA_PAD / VF : 4 }; /* as many chains as cover the latency */
     vf most[SIDE];
-    float lanes[VF], top = 0.0f;
     REPEAT (u, SIDE) most[u] = vf_set1(0.0f);
     for (int64_t i = 0; i < n; i += SIDE * VF)
         REPEAT (u, SIDE) most[u] = vf_max_size(most[u], vf_load(x + i + u * VF));
     for (int u = 1; u < SIDE; u++) most[0] = vf_max_size(most[0], most[u]);
-    vf_store(lanes, most[0]);
-    for (int i = 0; i < VF; i++) top = lanes[i] > top || lanes[i] != lanes[i] ? lanes[i] : top;
-    return top;
+    return largest_lane(most[0]);
 }
 
 static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols)
@@ -39,6 +44,46 @@ static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, in
     }
     for (; r < rows; r++)
         for (c = 0; c < cols; c++) to[c * ldt + r] = from[r * ldf + c];
+}
+
+/* A VF x VF piece of `columns`, of which `rows` rows are there. Returns its largest sizes. */
+static inline __attribute__((always_inline)) vf columns_piece(float *to, int64_t ldt, const float *from, int64_t ldf,
+                                                              const int rows, vf scale)
+{
+    vf x[VF], most[2] = {vf_set1(0.0f), vf_set1(0.0f)};
+    REPEAT (i, VF) {
+        x[i] = i < rows ? vf_mul(vf_load(from + i * ldf), scale) : vf_set1(0.0f);
+        most[i % 2] = vf_max_size(most[i % 2], x[i]);
+    }
+    vf_transpose(x);
+    REPEAT (i, VF) vf_store(to + i * ldt, x[i]);
+    return vf_max_size(most[0], most[1]);
+}
+
+/* VF rows of `columns`: whole pieces, then what is left of them number by number. */
+static inline __attribute__((always_inline)) vf columns_band(float *to, int64_t ldt, const float *from, int64_t ldf,
+                                                             const int rows, int64_t cols, float scale)
+{
+    vf most = vf_set1(0.0f);
+    int64_t c = 0;
+    for (; c + VF <= cols; c += VF)
+        most = vf_max_size(most, columns_piece(to + c * ldt, ldt, from + c, ldf, rows, vf_set1(scale)));
+    for (; c < cols; c++) {
+        for (int i = 0; i < VF; i++) to[c * ldt + i] = i < rows ? from[i * ldf + c] * scale : 0.0f;
+        most = vf_max_size(most, vf_load(to + c * ldt));
+    }
+    return most;
+}
+
+static float columns(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols, float scale)
+{
+    vf most = vf_set1(0.0f);
+    int64_t r = 0;
+    for (; r + VF <= rows; r += VF)
+        most = vf_max_size(most, columns_band(to + r, ldt, from + r * ldf, ldf, VF, cols, scale));
+    if (r < rows)
+        most = vf_max_size(most, columns_band(to + r, ldt, from + r * ldf, ldf, (int)(rows - r), cols, scale));
+    return largest_lane(most);
 }
 
 static void widen_bf16(float *to, const uint16_t *from, int64_t n)

@@ -14,23 +14,27 @@ static inline vf vf_exp(vf x) /* x <= 0 */
     vf shifted = vf_fma(x, vf_set1(1.44269504f), round), n = vf_sub(shifted, round), power = vf_pow2(shifted);
     vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x);
     r = vf_fma(n, vf_set1(-1.42860677e-6f), r);
-    vf y = vf_fma(r, vf_set1(1.381454058e-03f), vf_set1(8.368745446e-03f));
-    y = vf_fma(y, r, vf_set1(4.166838899e-02f));
-    y = vf_fma(y, r, vf_set1(1.666652113e-01f));
-    y = vf_fma(y, r, vf_set1(4.999999404e-01f));
-    y = vf_fma(vf_mul(r, r), y, r);
+    vf square = vf_mul(r, r), low = vf_fma(r, vf_set1(1.666652113e-01f), vf_set1(4.999999404e-01f));
+    vf high = vf_fma(r, vf_set1(8.368745446e-03f), vf_set1(4.166838899e-02f));
+    high = vf_fma(square, vf_set1(1.381454058e-03f), high);
+    vf y = vf_fma(square, vf_fma(high, square, low), r);
     return vf_fma(y, power, power);
 }
 
-/* `side` vectors of lanes. Two sweeps, not one: the maximum must be final before the first exp, or every early term
- * needs a rescale. */
+/* Exponentials that are under way at once, to hide their latency; and how many of them lie side by side in a block. */
+enum { EXPS = 8, EXP_SIDE = MHA_BLOCK / VF < EXPS ? MHA_BLOCK / VF : EXPS };
+
+/* `side` vectors of lanes, EXPS / side keys at a time. Two sweeps, not one: the maximum must be final before the first
+ * exp, or every early term needs a rescale. */
 static inline __attribute__((always_inline)) void softmax_lanes(const int side, float *s, int64_t lds, int64_t count,
                                                                 float *max, float *sum, float *fade)
 {
-    vf top[4], total[4];
+    const int deep = EXPS / side;
+    vf top[EXP_SIDE], total[EXP_SIDE];
     const vf none = vf_set1(-INFINITY);
+    int64_t j = 0;
     REPEAT (v, side) top[v] = vf_load(max + v * VF);
-    for (int64_t j = 0; j < count; j++)
+    for (; j < count; j++)
         REPEAT (v, side) top[v] = vf_max(vf_load(s + j * lds + v * VF), top[v]);
     REPEAT (v, side) {
         vf old = vf_load(max + v * VF);
@@ -39,7 +43,14 @@ static inline __attribute__((always_inline)) void softmax_lanes(const int side, 
         vf_store(fade + v * VF, vf_exp(vf_sub(old, top[v])));
         total[v] = vf_set1(0.0f);
     }
-    for (int64_t j = 0; j < count; j++)
+    for (j = 0; j + deep <= count; j += deep)
+        REPEAT (u, deep)
+            REPEAT (v, side) {
+                vf p = vf_exp(vf_sub(vf_load(s + (j + u) * lds + v * VF), top[v]));
+                vf_store(s + (j + u) * lds + v * VF, p);
+                total[v] = vf_add(total[v], p);
+            }
+    for (; j < count; j++)
         REPEAT (v, side) {
             vf p = vf_exp(vf_sub(vf_load(s + j * lds + v * VF), top[v]));
             vf_store(s + j * lds + v * VF, p);
@@ -51,7 +62,8 @@ static inline __attribute__((always_inline)) void softmax_lanes(const int side, 
 static void softmax(float *s, int64_t lds, int64_t count, int64_t n, float *max, float *sum, float *fade)
 {
     int64_t i = 0;
-    for (; i + 4 * VF <= n; i += 4 * VF) softmax_lanes(4, s + i, lds, count, max + i, sum + i, fade + i);
+    for (; i + EXP_SIDE * VF <= n; i += EXP_SIDE * VF)
+        softmax_lanes(EXP_SIDE, s + i, lds, count, max + i, sum + i, fade + i);
     for (; i + 2 * VF <= n; i += 2 * VF) softmax_lanes(2, s + i, lds, count, max + i, sum + i, fade + i);
     for (; i < n; i += VF) softmax_lanes(1, s + i, lds, count, max + i, sum + i, fade + i);
 }

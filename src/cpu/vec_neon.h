@@ -41,14 +41,24 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 
 static inline void vf_store_f16(uint16_t *p, vf x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
 
+/* Two halves of two vectors as one: low with low, high with high. */
+static inline vf vf_lows(vf a, vf b)
+{
+    return vreinterpretq_f32_f64(vzip1q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+}
+static inline vf vf_highs(vf a, vf b)
+{
+    return vreinterpretq_f32_f64(vzip2q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+}
+
 static inline void vf_transpose(vf x[VF])
 {
-    float32x4_t a = vtrn1q_f32(x[0], x[1]), b = vtrn2q_f32(x[0], x[1]);
-    float32x4_t c = vtrn1q_f32(x[2], x[3]), d = vtrn2q_f32(x[2], x[3]);
-    x[0] = vcombine_f32(vget_low_f32(a), vget_low_f32(c));
-    x[1] = vcombine_f32(vget_low_f32(b), vget_low_f32(d));
-    x[2] = vcombine_f32(vget_high_f32(a), vget_high_f32(c));
-    x[3] = vcombine_f32(vget_high_f32(b), vget_high_f32(d));
+    vf a = vtrn1q_f32(x[0], x[1]), b = vtrn2q_f32(x[0], x[1]);
+    vf c = vtrn1q_f32(x[2], x[3]), d = vtrn2q_f32(x[2], x[3]);
+    x[0] = vf_lows(a, c);
+    x[1] = vf_lows(b, d);
+    x[2] = vf_highs(a, c);
+    x[3] = vf_highs(b, d);
 }
 
 /* Four elements in one register: the multiply-add by lane spares four broadcasting loads. */
