@@ -3,13 +3,16 @@
 #include "cpu/kernels.h"
 #include <stdlib.h>
 
-enum { ROUNDS = 20000, TRIES = 12 };
+enum { TRIES_LEAST = 3, TRIES_MOST = 12 };
+static const double ALL_SECONDS = 0.25;              /* for the tries of one limit, beyond the least */
+static const double TRY_SECONDS = 4e-3;              /* of multiply-adds: long beside the waking of threads */
 static const int64_t READ_FLOATS = INT64_C(1) << 26; /* 256 MiB, beyond the caches that matter */
 
 typedef struct limits {
     const mha_kernels *kernels;
     const float *memory;
     int tasks;
+    int64_t rounds;
     _Alignas(64) struct {
         float value;
         char apart[60]; /* a cache line each */
@@ -19,7 +22,7 @@ typedef struct limits {
 static void spin_task(void *arg, int task)
 {
     limits *l = arg;
-    l->kernels->spin(ROUNDS, &l->sinks[task % 64].value);
+    l->kernels->spin(l->rounds, &l->sinks[task % 64].value);
 }
 
 static void read_task(void *arg, int task)
@@ -29,10 +32,13 @@ static void read_task(void *arg, int task)
     l->sinks[task % 64].value = l->kernels->largest(l->memory + task * share, share);
 }
 
+/* The first run only wakes the threads and touches the memory. */
 static double best_seconds(mha_context *ctx, limits *l, void (*task)(void *, int))
 {
-    double best = INFINITY;
-    for (int i = 0; i < TRIES; i++) {
+    double best = INFINITY, begun;
+    mha_parallel_run(ctx, l->tasks, task, l);
+    begun = bench_now();
+    for (int i = 0; i < TRIES_LEAST || (i < TRIES_MOST && bench_now() - begun < ALL_SECONDS); i++) {
         double start = bench_now();
         mha_parallel_run(ctx, l->tasks, task, l);
         double took = bench_now() - start;
@@ -41,16 +47,35 @@ static double best_seconds(mha_context *ctx, limits *l, void (*task)(void *, int
     return best;
 }
 
+/* A count of rounds that takes one thread long enough; instruction sets differ. */
+static int64_t enough_rounds(limits *l)
+{
+    for (l->rounds = 1 << 14;; l->rounds *= 2) {
+        double start = bench_now();
+        spin_task(l, 0);
+        if (bench_now() - start >= TRY_SECONDS) return l->rounds;
+    }
+}
+
+static double peak_gflops(mha_context *ctx, limits *l)
+{
+    double operations = l->kernels->spin(1, &l->sinks[0].value) * (double)enough_rounds(l) * l->tasks;
+    return operations / best_seconds(ctx, l, spin_task) * 1e-9;
+}
+
+static double read_gbytes(mha_context *ctx, limits *l)
+{
+    float *memory = malloc((size_t)READ_FLOATS * sizeof *memory);
+    if (!memory) return NAN;
+    for (int64_t i = 0; i < READ_FLOATS; i++) memory[i] = (float)(i % 251);
+    l->memory = memory;
+    double found = (double)READ_FLOATS * sizeof *memory / best_seconds(ctx, l, read_task) * 1e-9;
+    free(memory);
+    return found;
+}
+
 bench_limits bench_measure_limits(mha_context *ctx)
 {
     limits l = {.kernels = ctx->kernels, .tasks = mha_context_threads(ctx)};
-    double operations = ctx->kernels->spin(1, &l.sinks[0].value) * ROUNDS * l.tasks;
-    bench_limits found = {operations / best_seconds(ctx, &l, spin_task) * 1e-9, NAN};
-    float *memory = malloc((size_t)READ_FLOATS * sizeof *memory);
-    if (!memory) return found;
-    for (int64_t i = 0; i < READ_FLOATS; i++) memory[i] = (float)(i % 251);
-    l.memory = memory;
-    found.read_gbytes = (double)READ_FLOATS * sizeof *memory / best_seconds(ctx, &l, read_task) * 1e-9;
-    free(memory);
-    return found;
+    return (bench_limits){peak_gflops(ctx, &l), read_gbytes(ctx, &l)};
 }
