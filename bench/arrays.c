@@ -38,3 +38,21 @@ double bench_array_get(const bench_array *a, int64_t i)
 {
     return (double)mha_load((const char *)a->typed + i * (int64_t)mha_type_size(a->type), a->type);
 }
+
+double bench_array_difference(const bench_array *a, const float *peer)
+{
+    double worst = 0, largest = 0;
+    for (int64_t i = 0; i < a->count; i++) {
+        double error = fabs(bench_array_get(a, i) - (double)peer[i]), size = fabs((double)peer[i]);
+        worst = bench_worse(worst, error);
+        if (size > largest) largest = size;
+    }
+    return worst / largest;
+}
+
+const char *bench_type_word(mha_type type)
+{
+    return type == MHA_FLOAT32 ? "f32" : type == MHA_BFLOAT16 ? "bf16" : "f16";
+}
+
+double bench_tolerance(mha_type type) { return type == MHA_FLOAT32 ? 1e-4 : type == MHA_BFLOAT16 ? 4e-2 : 5e-3; }

@@ -1,4 +1,4 @@
-/* Measuring the library: the shapes, the limits of the machine, and one measurement of one shape. */
+/* Measuring the library: the shapes, the limits of the machine, one measurement of one shape, and its peer. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -32,31 +32,68 @@ typedef struct bench_limits {
 
 bench_limits bench_measure_limits(mha_context *ctx);
 
+/* Products of float32 matrices by the C interface of BLAS: OpenBLAS where it is installed, else plain loops. */
+typedef struct bench_blas {
+    const char *name;    /* openblas or loop */
+    const char *version; /* of OpenBLAS, with the way it runs threads; else "" */
+    void (*gemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc);
+    void (*gemv)(int order, int transpose_a, int m, int n, float alpha, const float *a, int lda, const float *x,
+                 int step_x, float beta, float *y, int step_y); /* or NULL */
+    void (*set_threads)(int threads);
+    double flops_most; /* work for one thread, beyond which it would take too long to wait for */
+} bench_blas;
+
+/* OpenBLAS, or NULL if none is installed; and what is always there. */
+const bench_blas *bench_openblas(void);
+const bench_blas *bench_loops(void);
+
+/* c (m,n) = alpha * the product of a and b, where `left` says that a is (k,m), not (m,k), and `right` that b is (n,k),
+ * not (k,n). All dense; not both turned. */
+void bench_multiply(const bench_blas *blas, float *c, bool left, bool right, int64_t m, int64_t n, int64_t k,
+                    float alpha, const float *a, const float *b);
+
+/* How to measure. */
+typedef struct bench_setting {
+    mha_context *ctx;
+    mha_type type;
+    const bench_blas *blas; /* of the peer; NULL: no peer */
+    const char *save;       /* a folder that keeps arrays and results, or NULL */
+    double seconds;         /* of runs for one time */
+} bench_setting;
+
 typedef struct bench_result {
     double ms_median, ms_best;
     double gflops;     /* at the median: 4 B H Tq Tk D forward, half if causal; 2.5 times that backward; 2 M N K */
     double gbytes;     /* at the median, GB/s of keys and values: decode only, else 0 */
-    double unfused_ms; /* the loop that one would write first, same threads; forward only, NAN if not run */
-    double max_error;  /* against the oracle over samples, as a share of the largest value */
+    double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: too long for it */
+    double peer_ms;    /* the peer's median in float32 on as many threads, NAN if not run */
+    double peer_error; /* the largest difference to the peer's results, as a share of the largest of them */
     size_t scratch_bytes;
 } bench_result;
 
-/* Each verifies and then times. False if memory is short or the library refuses, with the reason in `error`. */
-bool bench_forward(bench_result *result, mha_context *ctx, const bench_shape *shape, mha_type type, char error[200]);
-bool bench_backward(bench_result *result, mha_context *ctx, const bench_shape *shape, mha_type type, char error[200]);
-bool bench_gemm(bench_result *result, mha_context *ctx, const bench_product *shape, mha_type type, char error[200]);
+/* Each verifies, times, saves what it worked on, and times the peer. False if memory is short, the library refuses or
+ * the disk is full, with the reason in `error`. */
+bool bench_forward(bench_result *result, const bench_setting *set, const bench_shape *shape, char error[200]);
+bool bench_backward(bench_result *result, const bench_setting *set, const bench_shape *shape, char error[200]);
+bool bench_gemm(bench_result *result, const bench_setting *set, const bench_product *shape, char error[200]);
 
-/* Attention with the whole (Tq,Tk) matrix of each head in memory: three loops, as the formula reads. */
-void bench_unfused(float *out, const float *q, const float *k, const float *v, const bench_shape *shape, float *scores,
-                   int threads);
+/* The largest error of a sound result of that type, as a share of the largest value: rounding, with room to spare. */
+double bench_tolerance(mha_type type);
+
+/* The word that options and files have for a type: f32, bf16, f16. */
+const char *bench_type_word(mha_type type);
 
 /* ---- shared by the measurements ---- */
 
 /* Seconds of a clock that never goes back. */
 double bench_now(void);
 
-/* Runs for about a second, at least three times, and gives the median and the best of a run in milliseconds. */
-void bench_time(void (*run)(void *arg), void *arg, double *median, double *best);
+/* Runs for so many seconds, at least three times, and gives the median and the best of a run in milliseconds. */
+void bench_time(const bench_setting *set, void (*run)(void *arg), void *arg, double *median, double *best);
+
+/* The same rule for a peer, after one run to warm up; where that took over two seconds, it stands for all. */
+double bench_time_peer(const bench_setting *set, void (*run)(void *arg), void *arg);
 
 /* An array in the type that is measured, and what that type made of its numbers, as floats. For float32 the two are
  * one. */
@@ -71,5 +108,39 @@ typedef struct bench_array {
 bool bench_array_make(bench_array *array, int64_t count, mha_type type, uint64_t seed);
 void bench_array_free(bench_array *array);
 double bench_array_get(const bench_array *array, int64_t i); /* from `typed` */
+
+/* The larger of two errors; one that is NaN counts as infinite, so that later ones do not hide it. */
+static inline double bench_worse(double worst, double error)
+{
+    return error <= worst ? worst : isnan(error) ? INFINITY : error;
+}
+
+/* The largest difference to what a peer computed, as a share of the largest number of the peer. */
+double bench_array_difference(const bench_array *array, const float *peer);
+
+/* Attention through the whole matrix of scores of each head, as one writes it over a BLAS. Arrays are dense (B,H,Tq,D)
+ * and (B,G,Tk,D); with `dout` it is the backward pass, which also takes `out` and `lse` of the forward one. */
+typedef struct bench_unfused {
+    const bench_setting *set;
+    const bench_shape *shape;
+    const float *q, *k, *v, *dout, *out, *lse;
+    float *to_out, *dq, *dk, *dv;
+} bench_unfused;
+
+/* Median milliseconds, or NAN if there is no peer, too little memory or too much work for it. */
+double bench_time_unfused(const bench_unfused *problem);
+
+/* Writes named arrays to FOLDER/PASS-SHAPE-TYPE.safetensors, with what `about` says of them as metadata. */
+typedef struct bench_saved {
+    const char *name;
+    mha_tensor tensor; /* dense */
+} bench_saved;
+
+typedef struct bench_about {
+    const char *pass, *shape;
+    bool causal;
+} bench_about;
+
+bool bench_save(const bench_setting *set, bench_about about, const bench_saved *arrays, int count, char error[200]);
 
 #endif

@@ -1,44 +1,24 @@
-/* mha bench: how fast the library is here, verified first, beside what the machine could do. */
-#include "bench.h"
+/* mha bench: how fast the library is here, verified first, beside what the machine could do and what a peer does. */
+#include "bench_print.h"
 #include "cli.h"
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum pass { FORWARD, BACKWARD, DECODE, GEMM, PASSES } pass;
-
-static const char *const pass_names[] = {"forward", "backward", "decode", "gemm", NULL};
+enum { JOBS_MOST = 64 };
 
 typedef struct request {
-    const char *shape, *isa;
+    const char *shape, *isa, *save; /* NULL: all of them, the best one, nowhere */
     mha_type type;
-    int threads, pass; /* PASSES: all of them */
-    bool json;
-    bench_limits limits;
+    int threads, pass; /* BENCH_PASSES: all of them */
+    const bench_blas *blas;
+    double seconds;
+    bool peer_chosen, json, list;
 } request;
 
-static void help(void)
-{
-    puts("mha bench: verify the library against the oracle, then time it\n"
-         "\n"
-         "  mha bench                              everything, float32, all threads\n"
-         "  mha bench --pass backward --shape bert_base --threads 1\n"
-         "  mha bench --dtype bf16 --json          a JSON object a line, for programs\n"
-         "\n"
-         "Usage: mha bench [--shape NAME|all] [--dtype f32|bf16|f16]\n"
-         "                 [--pass forward|backward|decode|gemm|all]\n"
-         "                 [--threads N] [--isa NAME] [--json]\n"
-         "\n"
-         "Shapes of attention:");
-    for (const bench_shape *s = bench_shapes; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
-    puts("\nShapes of the matrix product:");
-    for (const bench_product *s = bench_products; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
-    puts("\n"
-         "'of limit' is the share of the float32 multiply-adds, or for decode of the read bandwidth,\n"
-         "that the same threads reach when they do nothing else, measured in the same run. 'unfused'\n"
-         "is three plain loops through a (Tq,Tk) buffer on as many threads, in float32. 'error' is the\n"
-         "largest difference to the float64 oracle over samples, as a share of the largest value.");
-}
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static bool parse_word(const char *option, const char *word, const char *const *names, int *index)
 {
@@ -70,9 +50,18 @@ static bool parse_threads(const char *word, request *r)
     return false;
 }
 
+static bool parse_seconds(const char *word, request *r)
+{
+    char *end;
+    r->seconds = strtod(word, &end);
+    if (*word && !*end && r->seconds >= 0 && r->seconds <= 3600) return true;
+    cli_error("bench: --seconds is a number from 0 to 3600, not '%s'", word);
+    return false;
+}
+
 static bool parse_shape(const char *word, request *r)
 {
-    const char *names[64] = {"all"};
+    const char *names[JOBS_MOST] = {"all"};
     int count = 1, index;
     for (const bench_shape *s = bench_shapes; s->name; s++) names[count++] = s->name;
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
@@ -83,7 +72,9 @@ static bool parse_shape(const char *word, request *r)
 
 static bool parse_pass(const char *word, request *r)
 {
-    static const char *const names[] = {"forward", "backward", "decode", "gemm", "all", NULL};
+    const char *names[BENCH_PASSES + 2] = {NULL};
+    memcpy(names, bench_pass_names, BENCH_PASSES * sizeof *names);
+    names[BENCH_PASSES] = "all";
     return parse_word("--pass", word, names, &r->pass);
 }
 
@@ -93,23 +84,47 @@ static bool parse_isa(const char *word, request *r)
     return true;
 }
 
+static bool parse_peer(const char *word, request *r)
+{
+    static const char *const names[] = {"openblas", "loop", "none", NULL};
+    int index;
+    if (!parse_word("--peer", word, names, &index)) return false;
+    r->peer_chosen = true;
+    r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
+    if (index > 0 || r->blas) return true;
+    cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' does it");
+    return false;
+}
+
+static bool parse_save(const char *word, request *r)
+{
+    DIR *folder = opendir(word);
+    if (!folder) {
+        cli_error("bench: --save: cannot open the folder '%s': %s", word, strerror(errno));
+        return false;
+    }
+    closedir(folder);
+    r->save = word;
+    return true;
+}
+
 /* 0 to go on, else the exit code plus 1. */
 static int parse(int argc, char **argv, request *r)
 {
-    static const char *const options[] = {"--shape", "--dtype", "--threads", "--pass",
-                                          "--isa",   "--json",  "--help",    NULL};
+    static const char *const options[] = {"--shape", "--dtype",   "--threads", "--pass", "--isa",  "--peer",
+                                          "--save",  "--seconds", "--json",    "--list", "--help", NULL};
     static bool (*const parsers[])(const char *, request *) = {parse_shape, parse_type, parse_threads, parse_pass,
-                                                               parse_isa};
+                                                               parse_isa,   parse_peer, parse_save,    parse_seconds};
     enum { VALUES = sizeof parsers / sizeof *parsers };
     for (int i = 1; i < argc; i++) {
         if (cli_wants_help(argv[i])) {
-            help();
+            bench_help();
             return CLI_OK + 1;
         }
-        if (strcmp(argv[i], "--json") == 0) {
-            r->json = true;
-            continue;
-        }
+        bool json = strcmp(argv[i], "--json") == 0, list = strcmp(argv[i], "--list") == 0;
+        r->json |= json;
+        r->list |= list;
+        if (json || list) continue;
         int which = 0;
         while (which < VALUES && strcmp(argv[i], options[which]) != 0) which++;
         if (which == VALUES) return cli_unknown_option("bench", argv[i], options) + 1;
@@ -122,110 +137,91 @@ static int parse(int argc, char **argv, request *r)
     return 0;
 }
 
-/* A number, or null where there is none. */
-static void print_number(const char *key, const char *format, double x)
+/* ---- What to measure --------------------------------------------------------------------------------------------- */
+
+static int add(bench_job *jobs, int count, const request *r, bench_job job)
 {
-    printf(", \"%s\": ", key);
-    if (isfinite(x)) printf(format, x);
-    else printf("null");
+    if (r->pass != BENCH_PASSES && r->pass != (int)job.pass) return count;
+    if (r->shape && strcmp(r->shape, job.name) != 0) return count;
+    jobs[count] = job;
+    return count + 1;
 }
 
-static void print_json(const char *name, pass which, const request *r, mha_context *ctx, const bench_result *b)
+/* How many lines the table will have; 0, having said so, if the pass and the shape do not go together. */
+static int plan(bench_job jobs[JOBS_MOST], const request *r)
 {
-    printf("{\"shape\": \"%s\", \"dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %d, \"isa\": \"%s\"", name,
-           mha_type_name(r->type), pass_names[which], mha_context_threads(ctx), mha_context_isa(ctx));
-    print_number("ms_median", "%.4f", b->ms_median);
-    print_number("ms_best", "%.4f", b->ms_best);
-    print_number("gflops", "%.2f", b->gflops);
-    if (b->gbytes > 0) {
-        print_number("gb_per_s", "%.2f", b->gbytes);
-        print_number("bandwidth_gb_per_s", "%.2f", r->limits.read_gbytes);
-        print_number("percent_of_bandwidth", "%.1f", 100 * b->gbytes / r->limits.read_gbytes);
-    } else {
-        print_number("peak_gflops", "%.1f", r->limits.peak_gflops);
-        print_number("percent_of_peak", "%.1f", 100 * b->gflops / r->limits.peak_gflops);
-    }
-    print_number("unfused_ms", "%.4f", b->unfused_ms);
-    print_number("max_error", "%.3g", b->max_error);
-    printf(", \"scratch_bytes\": %zu}\n", b->scratch_bytes);
+    int n = 0;
+    for (const bench_shape *s = bench_shapes; s->name; s++)
+        n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s, NULL});
+    for (const bench_shape *s = bench_shapes; s->name; s++)
+        if (!bench_is_decode(s)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s, NULL});
+    for (const bench_product *s = bench_products; s->name; s++)
+        n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, NULL, s});
+    if (!n) cli_error("bench: %s has no pass '%s'; 'mha bench --list' has them", r->shape, bench_pass_names[r->pass]);
+    return n;
 }
 
-/* A cell of the table, or a dash where there is nothing. */
-static void print_cell(int width, const char *format, double x)
+/* ---- Measuring --------------------------------------------------------------------------------------------------- */
+
+/* Whether what was computed is right: NAN, where nobody looked, is not held against it. */
+static bool sound(const bench_job *job, mha_type type, const char *judge, double error)
 {
-    char text[32] = "-";
-    if (isfinite(x)) snprintf(text, sizeof text, format, x);
-    printf("%*s", width, text);
+    if (!(error > bench_tolerance(type))) return true;
+    cli_error("bench: %s %s is off by %.2g of the largest value, says %s; at most %.2g is expected",
+              bench_pass_names[job->pass], job->name, error, judge, bench_tolerance(type));
+    return false;
 }
 
-static void print_row(const char *name, pass which, const request *r, const bench_result *b)
-{
-    bool reads = b->gbytes > 0;
-    double share = reads ? b->gbytes / r->limits.read_gbytes : b->gflops / r->limits.peak_gflops;
-    printf("%-15s%-10s%10.3f", name, pass_names[which], b->ms_median);
-    print_cell(9, "%.1f", reads ? b->gbytes : b->gflops);
-    printf(" %s", reads ? "GB/s " : "GF/s ");
-    print_cell(7, "%.0f %%", 100 * share);
-    print_cell(12, "%.1fx", b->unfused_ms / b->ms_median);
-    print_cell(10, "%.1e", b->max_error);
-    printf("\n");
-}
-
-/* One measurement, if it was asked for. Returns an exit code. */
-static int measure(const char *name, pass which, const request *r, mha_context *ctx, const bench_shape *shape,
-                   const bench_product *product)
+/* Returns an exit code. */
+static int measure(const bench_setting *set, const bench_limits *limits, const bench_job *job, bool json)
 {
     char error[200];
     bench_result result;
-    if ((r->pass != PASSES && r->pass != (int)which) || (r->shape && strcmp(r->shape, name) != 0)) return CLI_OK;
-    bool done = which == GEMM       ? bench_gemm(&result, ctx, product, r->type, error)
-                : which == BACKWARD ? bench_backward(&result, ctx, shape, r->type, error)
-                                    : bench_forward(&result, ctx, shape, r->type, error);
+    bool done = job->pass == BENCH_GEMM       ? bench_gemm(&result, set, job->product, error)
+                : job->pass == BENCH_BACKWARD ? bench_backward(&result, set, job->shape, error)
+                                              : bench_forward(&result, set, job->shape, error);
     if (!done) {
         cli_error("bench: %s", error);
         return CLI_FAILED;
     }
-    if (r->json) print_json(name, which, r, ctx, &result);
-    else print_row(name, which, r, &result);
+    if (json) bench_print_json(set, limits, job, &result);
+    else bench_print_row(limits, job, &result);
     fflush(stdout);
-    return CLI_OK;
+    bool right = sound(job, set->type, "the oracle", result.max_error);
+    if (set->blas) right &= sound(job, set->type, set->blas->name, result.peer_error);
+    return right ? CLI_OK : CLI_FAILED;
 }
 
-static int measure_all(const request *r, mha_context *ctx)
+static mha_context *make_context(const request *r)
 {
-    int status = CLI_OK;
-    for (const bench_shape *s = bench_shapes; s->name; s++)
-        status |= measure(s->name, bench_is_decode(s) ? DECODE : FORWARD, r, ctx, s, NULL);
-    for (const bench_shape *s = bench_shapes; s->name; s++)
-        if (!bench_is_decode(s)) status |= measure(s->name, BACKWARD, r, ctx, s, NULL);
-    for (const bench_product *s = bench_products; s->name; s++) status |= measure(s->name, GEMM, r, ctx, NULL, s);
-    return status;
+    char error[200];
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    mha_context *ctx = NULL;
+    options.threads = r->threads;
+    options.isa = r->isa;
+    options.error = error;
+    options.error_size = sizeof error;
+    if (mha_context_create(&ctx, &options)) cli_error("bench: %s", error);
+    return ctx;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    request r = {.type = MHA_FLOAT32, .pass = PASSES};
-    int stop = parse(argc, argv, &r);
+    request r = {.type = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
+    bench_job jobs[JOBS_MOST];
+    int stop = parse(argc, argv, &r), count, status = CLI_OK;
     if (stop) return stop - 1;
-    char error[200];
-    mha_context_options options = MHA_CONTEXT_DEFAULTS;
-    options.threads = r.threads;
-    options.isa = r.isa;
-    options.error = error;
-    options.error_size = sizeof error;
-    mha_context *ctx;
-    if (mha_context_create(&ctx, &options)) {
-        cli_error("bench: %s", error);
-        return CLI_USAGE;
+    if (!(count = plan(jobs, &r))) return CLI_USAGE;
+    if (r.list) {
+        for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
+        return CLI_OK;
     }
-    r.limits = bench_measure_limits(ctx);
-    if (!r.json) {
-        printf("%s, %s, %d thread%s: %.1f GFLOP/s of multiply-adds, %.1f GB/s read\n\n", mha_context_isa(ctx),
-               mha_type_name(r.type), mha_context_threads(ctx), mha_context_threads(ctx) == 1 ? "" : "s",
-               r.limits.peak_gflops, r.limits.read_gbytes);
-        printf("%-15s%-10s%10s%9s%13s%12s%10s\n", "shape", "pass", "ms", "rate", "of limit", "unfused", "error");
-    }
-    int status = measure_all(&r, ctx);
-    mha_context_free(ctx);
+    bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds};
+    if (!set.ctx) return CLI_USAGE;
+    if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
+    bench_limits limits = bench_measure_limits(set.ctx);
+    if (!r.json) bench_print_head(&set, &limits);
+    for (int i = 0; i < count; i++) status |= measure(&set, &limits, &jobs[i], r.json);
+    mha_context_free(set.ctx);
     return status;
 }

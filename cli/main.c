@@ -23,7 +23,7 @@ static void help(FILE *out)
           "  mha demo                     see four heads at work on one sentence\n"
           "  mha info                     what this machine has, and what the library uses\n"
           "  mha info --json              the same for a program\n"
-          "  mha bench --shape bert_base  how fast it is here, beside a plain loop\n"
+          "  mha bench --shape bert_base  how fast it is here, beside OpenBLAS\n"
           "  mha conformance vectors/     check the library against a folder of cases\n"
           "\n"
           "Usage: mha COMMAND [OPTIONS]\n",

@@ -1,4 +1,4 @@
-/* For tests of the mha command: runs it in a shell and keeps what it said.
+/* For tests of the mha command: runs it in a shell, keeps what it said and looks into it.
  *
  * COMMAND, set by files.cmake, is the command as a shell types it, after the emulator that it needs, if any. */
 #ifndef COMMAND_H
@@ -6,6 +6,7 @@
 
 #include "harness.h"
 
+#include <json.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +65,38 @@ static inline const said *command(const char *settings, const char *args)
     slurp(in_folder("out"), result.out, sizeof result.out);
     slurp(in_folder("err"), result.err, sizeof result.err);
     return &result;
+}
+
+static inline size_t widest_line(const char *text)
+{
+    size_t widest = 0;
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        widest = n > widest ? n : widest;
+        text += n + (text[n] == '\n');
+    }
+    return widest;
+}
+
+static inline bool one_line(const char *text) { return *text && strchr(text, '\n') == text + strlen(text) - 1; }
+
+/* The text of a key of the object, without quotes; "" if there is none. Our own strict reader, so the whole is
+ * checked. */
+static inline const char *json_field(const char *text, const char *wanted)
+{
+    static char value[1 << 16], key[1 << 16];
+    json j = json_open(text, strlen(text));
+    value[0] = 0;
+    json_enter(&j, '{');
+    while (json_more(&j, '}')) {
+        json_key(&j, key, NULL);
+        bool quoted = json_peek(&j) == '"', hit = strcmp(key, wanted) == 0;
+        size_t start = j.at;
+        if (quoted) json_string(&j, hit ? value : NULL, NULL);
+        else if (json_skip(&j) && hit) snprintf(value, sizeof value, "%.*s", (int)(j.at - start), text + start);
+    }
+    expect(json_end(&j), "not JSON: %s", j.why);
+    return value;
 }
 
 #endif

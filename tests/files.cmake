@@ -25,7 +25,7 @@ endif()
 # What runs the command types it as a person would, after the emulator of a cross build.
 if(MHA_COMMAND)
   string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
-  foreach(name cli conformance)
+  foreach(name cli bench conformance)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)

@@ -2,36 +2,17 @@
  * cases that are made here. */
 #include "command.h"
 
-#include <json.h>
 #include <mha.h>
 #include <stdint.h>
 #include <sys/stat.h>
-
-static size_t widest_line(const char *text)
-{
-    size_t widest = 0;
-    while (*text) {
-        size_t n = strcspn(text, "\n");
-        widest = n > widest ? n : widest;
-        text += n + (text[n] == '\n');
-    }
-    return widest;
-}
-
-static bool one_line(const char *text) { return *text && strchr(text, '\n') == text + strlen(text) - 1; }
 
 /* ---- Help and slips --------------------------------------------------------------------------------------------- */
 
 TEST(help_begins_with_examples)
 {
-    static const char *const asks[] = {"--help",
-                                       "-h",
-                                       "help",
-                                       "info --help",
-                                       "conformance --help",
-                                       "demo --help",
-                                       "info -h",
-                                       "conformance DIR --help"};
+    static const char *const asks[] = {
+        "--help",      "-h",           "help",    "info --help",           "conformance --help",
+        "demo --help", "bench --help", "info -h", "conformance DIR --help"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
         const char *usage = strstr(it->out, "Usage: mha");
@@ -116,25 +97,6 @@ TEST(info_fits_the_screen_and_names_the_machine)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) expect(strstr(it->out, words[i]), "no %s", words[i]);
     for (int i = 0; i < mha_isa_count(); i++)
         expect(strstr(it->out, mha_isa_get(i).name), "%s is missing", mha_isa_get(i).name);
-}
-
-/* The text of a key of the object, without quotes; "" if there is none. Our own strict reader, so the whole is
- * checked. */
-static const char *json_field(const char *text, const char *wanted)
-{
-    static char value[1 << 16], key[1 << 16];
-    json j = json_open(text, strlen(text));
-    value[0] = 0;
-    json_enter(&j, '{');
-    while (json_more(&j, '}')) {
-        json_key(&j, key, NULL);
-        bool quoted = json_peek(&j) == '"', hit = strcmp(key, wanted) == 0;
-        size_t start = j.at;
-        if (quoted) json_string(&j, hit ? value : NULL, NULL);
-        else if (json_skip(&j) && hit) snprintf(value, sizeof value, "%.*s", (int)(j.at - start), text + start);
-    }
-    expect(json_end(&j), "not JSON: %s", j.why);
-    return value;
 }
 
 TEST(info_json_is_valid_and_true)

@@ -1,0 +1,25 @@
+/* Between the parts of mha bench: what is measured, and how it is printed. */
+#ifndef BENCH_PRINT_H
+#define BENCH_PRINT_H
+
+#include "bench.h"
+
+typedef enum bench_pass { BENCH_FORWARD, BENCH_BACKWARD, BENCH_DECODE, BENCH_GEMM, BENCH_PASSES } bench_pass;
+
+extern const char *const bench_pass_names[]; /* ends with NULL */
+
+/* One line of the table. */
+typedef struct bench_job {
+    bench_pass pass;
+    const char *name;
+    const bench_shape *shape;     /* or NULL: */
+    const bench_product *product; /* for the matrix product */
+} bench_job;
+
+void bench_help(void);
+void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job,
+                      const bench_result *result);
+void bench_print_head(const bench_setting *set, const bench_limits *limits);
+void bench_print_row(const bench_limits *limits, const bench_job *job, const bench_result *result);
+
+#endif
