@@ -1,0 +1,291 @@
+"""The whole table, for `./dev bench`: every measurement of `mha bench` with its peers beside it in the same run.
+
+    python3 report.py MHA PYTHON [ARG...]      PYTHON: one that can import torch, or ''; ARGs go to `mha bench`
+
+Measurements take turns: ours and OpenBLAS's in one process, then PyTorch's on the arrays that the first one saved, so
+that nothing runs beside what is timed. Leaves, in the folder of MHA, bench.json (a line a measurement), bench.md
+(tables for docs/SPEED.md) and bench.svg. Exit 1 if results differ, 2 on wrong use."""
+import datetime
+import json
+import math
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import tempfile
+
+import chart
+
+HERE = pathlib.Path(__file__).parent
+TOLERANCE = {"f32": 1e-4, "bf16": 4e-2, "f16": 5e-3}  # of the largest value, as in bench/arrays.c
+TORCH_PATIENCE = 60  # seconds: some versions multiply 16-bit numbers one by one
+
+
+class Torch:
+    """The process of torch_peer.py. One that takes too long is ended, and the next question starts another."""
+
+    def __init__(self, python):
+        self.python, self.process = python, None
+
+    def ask(self, path):
+        if not self.python:
+            return {}
+        if not self.process:
+            self.process = subprocess.Popen(
+                [self.python, "-B", HERE / "torch_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        self.process.stdin.write(f"{path}\n")
+        self.process.stdin.flush()
+        line = ""
+        if select.select([self.process.stdout], [], [], TORCH_PATIENCE)[0]:
+            line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self.close()
+        return {"peer": "torch", "error": f"no answer within {TORCH_PATIENCE} s"}
+
+    def close(self):
+        if self.process:
+            self.process.kill()
+            self.process.communicate()
+        self.process = None
+
+
+def fail(message):
+    print(f"dev: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def progress(text):
+    """What is being measured, on a terminal; the next row of the table takes its place."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def run_mha(mha, *args):
+    """What it printed; its exit status ours if it cannot go on."""
+    done = subprocess.run([mha, *args], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 2 or (done.returncode and not done.stdout):
+        progress("")
+        sys.exit(done.returncode)
+    return done.stdout, done.returncode
+
+
+def take_option(args, name):
+    """The value of an option, which is taken out of args; None if it is not there."""
+    if name not in args[:-1]:
+        return None
+    at = args.index(name)
+    value = args[at + 1]
+    del args[at : at + 2]
+    return value
+
+
+# ---- Measuring ----------------------------------------------------------------------------------------------------
+
+
+class Report:
+    def __init__(self, mha, python, args):
+        self.as_json = "--json" in args
+        self.args = [word for word in args if word != "--json"]
+        chosen = take_option(self.args, "--dtype")
+        self.dtypes = [chosen] if chosen else ["f32", "bf16"]
+        self.mha, self.torch, self.folder = mha, Torch(python), pathlib.Path(mha).parent
+        self.rows, self.failures, self.remarks = [], 0, {}
+
+    def jobs(self):
+        """Pairs of pass and shape; also where wrong use shows before anything is measured."""
+        listed, _ = run_mha(self.mha, "bench", "--list", "--dtype", self.dtypes[0], *self.args)
+        return [line.split() for line in listed.splitlines()]
+
+    def float32_peer(self, row):
+        """OpenBLAS computes in float32 whatever the type: its time is known where float32 has been measured."""
+        for other in self.rows:
+            if (other["pass"], other["shape"]) == (row["pass"], row["shape"]) and other.get("peer"):
+                return {key: other[key] for key in ("peer", "peer_version", "peer_ms")}
+        return {}
+
+    def measure(self, folder, dtype, which, shape):
+        progress(f"{shape} {which} {dtype} ...")
+        args = ["--dtype", dtype, *self.args, "--pass", which, "--shape", shape]
+        peer = self.float32_peer({"pass": which, "shape": shape}) if "--peer" not in self.args else {}
+        args += ["--peer", "none"] if peer else []
+        args += ["--save", folder] if self.torch.python else []
+        printed, status = run_mha(self.mha, "bench", "--json", *args)
+        self.failures += status != 0
+        row = {**json.loads(printed), **peer, "type": dtype}
+        path = os.path.join(folder, f"{which}-{shape}-{dtype}.safetensors")
+        row["torch"] = self.torch.ask(path)
+        if os.path.exists(path):
+            os.remove(path)
+        self.compare(row)
+        self.rows.append(row)
+        progress("")
+        return row
+
+    def compare(self, row):
+        """Results that differ are a failure; what a peer could not do is a remark."""
+        said = row["torch"]
+        where = f"{row['shape']} {row['pass']} {row['type']}"
+        if "error" in said:
+            self.remarks.setdefault(f"torch: {said['error']}", []).append(where)
+        elif said and not said["difference"] <= TOLERANCE[row["type"]]:
+            print(f"dev: {where} differs from torch by {said['difference']:.2g}", file=sys.stderr)
+            self.failures += 1
+            if not math.isfinite(said["difference"]):
+                said["difference"] = None
+
+    def run(self):
+        jobs = self.jobs()
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=self.folder) as folder:
+            for dtype in self.dtypes:
+                for number, (which, shape) in enumerate(jobs):
+                    row = self.measure(folder, dtype, which, shape)
+                    if self.as_json:
+                        print(json.dumps(row), flush=True)
+                        continue
+                    if number == 0:
+                        print_head(row, self.torch.python)
+                    print_row(row)
+        self.torch.close()
+
+
+# ---- The table ----------------------------------------------------------------------------------------------------
+
+
+def ratio(ms, row):
+    if not ms:
+        return "-"
+    times = ms / row["ms_median"]
+    return f"{times:.2f}x" if times < 100 else f"{min(times, 9999):.0f}x"
+
+
+def peer_name(row):
+    return row.get("peer", "peer")
+
+
+def plural(threads):
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
+def print_head(row, python):
+    print(f"\n{row['isa']}, {row['dtype']}, {plural(row['threads'])}")
+    names = ("shape", "pass", "ms", "rate", "of limit", peer_name(row), "torch" if python else "", "error")
+    print("\n%-15s%-9s%10s%8s%13s%9s%7s%9s" % names)
+
+
+def rate(row):
+    return (row["gb_per_s"], "GB/s") if "gb_per_s" in row else (row["gflops"], "GF/s")
+
+
+def share(row):
+    """Percent of the limit, as a number or None."""
+    return row.get("percent_of_bandwidth", row.get("percent_of_peak"))
+
+
+def error_of(row):
+    return f"{row['max_error']:.1e}" if row["max_error"] is not None else "-"
+
+
+def print_row(row):
+    speed, unit = rate(row)
+    torch = ratio(row["torch"].get("ms_median"), row) if row["torch"] else ""
+    cells = (row["shape"], row["pass"], row["ms_median"], speed, unit, f"{share(row):.0f} %")
+    cells += (ratio(row.get("peer_ms"), row), torch, error_of(row))
+    print("%-15s%-9s%10.3f%8.1f %s%8s%9s%7s%9s" % cells, flush=True)
+
+
+def largest(numbers):
+    return max((n for n in numbers if n is not None), default=None)
+
+
+def print_foot(report, about):
+    rows = report.rows
+    peak = largest(row.get("peak_gflops") for row in rows)
+    read = largest(row.get("bandwidth_gb_per_s") for row in rows)
+    said = [f"{peak:.0f} GFLOP/s of float32 multiply-adds"] if peak else []
+    said += [f"{read:.0f} GB/s read"] if read else []
+    print(f"\n{about['machine']}, {about['date']}\nLimits, measured in the same run: {', '.join(said)}")
+    for text in (about["peer"], about["torch"]):
+        if text:
+            print(f"Peer: {text}")
+    print("2.00x: the peer takes twice our time. OpenBLAS and loops compute in float32.")
+    off = largest(row.get("peer_error") for row in rows)
+    told = [f"{about['peer'].split()[0]} {off:.1e}"] if off is not None and about["peer"] else []
+    for dtype in report.dtypes:
+        worst = largest(row["torch"].get("difference") for row in rows if row["type"] == dtype)
+        told += [f"torch {dtype} {worst:.1e}"] if worst is not None else []
+    if told:
+        print("Results differ at most by (over the largest value): " + ", ".join(told))
+    for remark, where in report.remarks.items():
+        print(f"{len(where)} of {len(rows)} without {remark}"[:80])
+
+
+# ---- Files --------------------------------------------------------------------------------------------------------
+
+
+def describe(report):
+    """The machine, the date and the peers, in words."""
+    info = json.loads(run_mha(report.mha, "info", "--json")[0])
+    row = report.rows[0]
+    torch = next((r["torch"] for r in report.rows if "how" in r["torch"]), None)
+    plain = any(r["torch"].get("how") == "unfused" for r in report.rows)
+    unfused = ", unfused: it has no fused attention" if plain else ""
+    peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
+    return {
+        "machine": info["processor"],
+        "date": datetime.date.today().isoformat(),
+        "isa": row["isa"],
+        "threads": row["threads"],
+        "version": info["version"],
+        "peer": peer.get(row.get("peer"), ""),
+        "torch": f"PyTorch {torch['version']}{unfused}" if torch else "",
+    }
+
+
+def tables(report, about):
+    """Markdown, to be taken over into docs/SPEED.md together with what was tried."""
+    lines = []
+    for dtype in report.dtypes:
+        lines.append(f"## {dtype}, {plural(about['threads'])}, {about['isa']}, {about['machine']} ({about['date']})\n")
+        lines.append(f"Peers: {about['peer'] or 'none'}; {about['torch'] or 'no PyTorch'}. Ratio = peer / mha.\n")
+        lines.append(f"| pass | shape | mha ms | rate | of limit | {peer_name(report.rows[0])} | torch | error |")
+        lines.append("|---|---|---|---|---|---|---|---|")
+        for row in (r for r in report.rows if r["type"] == dtype):
+            speed, unit = rate(row)
+            ratios = f"{ratio(row.get('peer_ms'), row)} | {ratio(row['torch'].get('ms_median'), row)}"
+            lines.append(
+                f"| {row['pass']} | {row['shape']} | {row['ms_median']:.4g} | {speed:.1f} {unit} "
+                f"| {share(row):.0f} % | {ratios} | {error_of(row)} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    mha, python, *args = sys.argv[1:]
+    if "--help" in args or "-h" in args or "--list" in args:
+        os.execv(mha, [mha, "bench", *args])
+    if "--save" in args:
+        fail("bench: --save is for build/mha bench; here the arrays are handed to the peers")
+    report = Report(mha, python, args)
+    try:
+        report.run()
+    except KeyboardInterrupt:
+        report.torch.close()
+        sys.exit(130)
+    about = describe(report)
+    folder = report.folder
+    (folder / "bench.json").write_text("".join(json.dumps(row) + "\n" for row in report.rows), encoding="utf-8")
+    (folder / "bench.md").write_text(tables(report, about), encoding="utf-8")
+    (folder / "bench.svg").write_text(chart.draw(report.rows, about), encoding="utf-8")
+    if not report.as_json:
+        print_foot(report, about)
+    sys.stdout.flush()
+    print(f"dev: drawn in {folder}/bench.svg; tables in bench.md, numbers in bench.json beside it", file=sys.stderr)
+    sys.exit(1 if report.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""PyTorch on the very same arrays: reads the path of a file of `mha bench --save` from each line of standard input,
+does the same work with torch, and answers with one JSON object a line: its time, and how far its results are from ours.
+
+Run by bench/report.py, which keeps it for a whole table: importing torch takes longer than most measurements."""
+import json
+import math
+import mmap
+import struct
+import sys
+import time
+import warnings
+
+import torch
+
+F = torch.nn.functional
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+RUNS_MOST, PATIENCE = 200, 2.0  # the rule of bench/timing.c
+HAS_SDPA = hasattr(F, "scaled_dot_product_attention")  # from 2.0 on
+
+
+def load(path):
+    """The tensors of a safetensors file, in place, and its metadata."""
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    about = header.pop("__metadata__")
+    tensors = {}
+    for name, entry in header.items():
+        kind, shape, begin = TYPES[entry["dtype"]], entry["shape"], 8 + length + entry["data_offsets"][0]
+        flat = torch.frombuffer(data, dtype=kind, count=math.prod(shape), offset=begin)
+        # A copy, since torch aligns what it allocates, and a mapped file is not memory until it has been read.
+        tensors[name] = flat.reshape(shape).clone()
+    return tensors, about
+
+
+def unfused(q, k, v, causal):
+    """The formula, for versions without scaled_dot_product_attention."""
+    scores = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    return torch.softmax(scores, -1) @ v
+
+
+def attention(q, k, v, causal):
+    share = q.shape[1] // k.shape[1]
+    if HAS_SDPA and share > 1:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    if HAS_SDPA:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    # Query heads that share keys are rows beside each other, as in our own unfused peer; decoding has no mask.
+    rows = (q.shape[0], k.shape[1], share * q.shape[2], q.shape[3])
+    return unfused(q.reshape(rows), k, v, causal).reshape(q.shape)
+
+
+def clock(run, seconds):
+    """Median and best milliseconds, after one run to warm up, which stands for all if it was slow."""
+    start = time.perf_counter()
+    result = run()
+    first = time.perf_counter() - start
+    if first > PATIENCE:
+        return result, 1e3 * first, 1e3 * first
+    times, begun = [], time.perf_counter()
+    while len(times) < 3 or (len(times) < RUNS_MOST and time.perf_counter() - begun < seconds):
+        start = time.perf_counter()
+        result = run()
+        times.append(1e3 * (time.perf_counter() - start))
+    times.sort()
+    return result, times[len(times) // 2], times[0]
+
+
+def difference(ours, theirs):
+    """The largest difference, as a share of their largest number; infinite if a NaN is in it."""
+    theirs = theirs.detach().float()
+    worst = float((ours.float() - theirs).abs().max() / theirs.abs().max())
+    return math.inf if math.isnan(worst) else worst
+
+
+def work(t, about):
+    """What to time, and ours to compare with what it gives."""
+    causal = about["causal"] == "1"
+    if about["pass"] == "gemm":
+        return "matmul", lambda: (t["a"] @ t["b"],), [t["c"]]
+    how = "scaled_dot_product_attention" if HAS_SDPA else "unfused"
+    if about["pass"] != "backward":
+        return how, lambda: (attention(t["q"], t["k"], t["v"], causal),), [t["out"]]
+    inputs = [t[name].requires_grad_() for name in "qkv"]
+    with torch.enable_grad():
+        out = attention(*inputs, causal)
+    return (
+        how,
+        lambda: torch.autograd.grad(out, inputs, t["dout"], retain_graph=True),
+        [t["dq"], t["dk"], t["dv"]],
+    )
+
+
+def enough_memory(t, about):
+    """Without a fused kernel, scores, weights and their gradients lie in memory for all heads at once."""
+    if about["pass"] == "gemm" or HAS_SDPA:
+        return True
+    scores = t["q"].shape[:3].numel() * t["k"].shape[2] * t["q"].element_size()
+    with open("/proc/meminfo", encoding="ascii") as file:
+        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    return 5 * scores < free
+
+
+def answer(path):
+    t, about = load(path)
+    torch.set_num_threads(int(about["threads"]))
+    said = {"peer": "torch", "version": torch.__version__.split("+")[0]}
+    if not enough_memory(t, about):
+        return {**said, "error": "not enough memory"}
+    with torch.no_grad():
+        how, run, ours = work(t, about)
+        results, median, best = clock(run, float(about["seconds"]))
+        worst = max(difference(a, b) for a, b in zip(ours, results))
+    return {**said, "how": how, "ms_median": median, "ms_best": best, "difference": worst}
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for line in sys.stdin:
+        try:
+            said = answer(line.strip())
+        except (RuntimeError, TypeError) as problem:  # an operation that this version lacks
+            said = {"peer": "torch", "version": torch.__version__, "error": str(problem).splitlines()[0]}
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Looks at what bench/report.py, which `./dev bench` runs, makes of measurements: the table, the chart, the files.
+# Without PyTorch, which is not asked of anybody: a program that answers like torch_peer.py stands in for it.
+#
+#     report.sh REPORT COMMAND...      report.py; the mha command, after the emulator that it needs, if any
+set -u
+report=$1
+shift
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null ||
+    { echo '  -     report: no python3' && echo '0 passed, 0 failed, 1 skipped' && exit 0; }
+
+# The command as one file in a folder of its own, which is where the results go.
+{
+    echo '#!/bin/sh'
+    printf 'exec'
+    for word; do printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"; done
+    # shellcheck disable=SC2016 # the $@ of the file that is written here
+    echo ' "$@"'
+} >"$work/mha"
+
+# An interpreter that answers every path with one line, if the file is there and is what --save writes.
+cat >"$work/torch" <<'end'
+#!/bin/sh
+while read -r path; do
+    [ -s "$path" ] && grep -aq '"__metadata__":{"pass":"gemm","shape":"small_512"' "$path" || exit 1
+    echo '{"peer": "torch", "version": "9.9", "how": "matmul", "ms_median": 9, "ms_best": 9, "difference": DIFFERENCE}'
+done
+end
+sed 's/DIFFERENCE/0.25/' "$work/torch" >"$work/wrong_torch"
+sed -i 's/DIFFERENCE/1e-7/' "$work/torch"
+chmod +x "$work/mha" "$work/torch" "$work/wrong_torch"
+
+run() { python3 -B "$report" "$work/mha" "$@" --shape small_512 --threads 1 --seconds 0 >"$work/out" 2>"$work/err"; }
+
+check() {
+    if "$1" >"$work/log" 2>&1; then
+        passed=$((passed + 1))
+        echo "  ok    $1"
+    else
+        failed=$((failed + 1))
+        sed 's/^/    /' "$work/log" "$work/out" "$work/err"
+        echo "FAILED  $1"
+    fi
+}
+
+prints_a_table_that_fits() {
+    run '' --peer loop && [ "$(wc -L <"$work/out")" -le 80 ] && [ "$(grep -c '^small_512 *gemm ' "$work/out")" = 2 ] &&
+        grep -q 'float32, 1 thread' "$work/out" && grep -q 'bfloat16, 1 thread' "$work/out"
+}
+
+leaves_a_chart_and_numbers() {
+    run '' --peer loop && [ "$(wc -l <"$work/bench.json")" = 2 ] && grep -q '| gemm | small_512 |' "$work/bench.md" &&
+        python3 - "$work" <<'end'
+import json, sys, xml.dom.minidom
+svg = xml.dom.minidom.parse(sys.argv[1] + "/bench.svg")
+assert len(svg.getElementsByTagName("path")) == 3, "bars: ours twice, the loop once"
+rows = [json.loads(line) for line in open(sys.argv[1] + "/bench.json")]
+assert rows[0]["peer_ms"] > 0 and rows[0]["peer"] == "loop", rows[0]
+end
+}
+
+shows_torch() {
+    run "$work/torch" --peer none --dtype f32 && grep -q 'Peer: PyTorch 9.9' "$work/out" &&
+        grep -q 'torch f32 1.0e-07' "$work/out" && grep -Eq '^small_512 .* [0-9.]+x +[0-9.e-]+$' "$work/out"
+}
+
+notices_when_results_differ() {
+    run "$work/wrong_torch" --peer none --dtype f32
+    [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
+}
+
+refuses_wrong_use() {
+    run '' --pass nonsense
+    [ $? = 2 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ] || return 1
+    run '' --save .
+    [ $? = 2 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ]
+}
+
+leaves_nothing_else() { [ -z "$(find "$work" -name 'bench-*')" ]; }
+
+check prints_a_table_that_fits
+check leaves_a_chart_and_numbers
+check shows_torch
+check notices_when_results_differ
+check refuses_wrong_use
+check leaves_nothing_else
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
