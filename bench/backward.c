@@ -1,20 +1,7 @@
-/* Backward: forward once, a check of one head against the oracle where that is affordable, then the clock, then
- * the peer, which checks the rest. */
-#include "bench.h"
-#include "ref.h"
+/* Backward: forward once, a check against the oracle, then the clock, then the peer. */
+#include "backward.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-static const int64_t ORACLE_MOST = INT64_C(1) << 27; /* Tq Tk D of a head that the oracle takes in full */
-
-enum { Q, K, V, OUT, DOUT, DQ, DK, DV, ARRAYS };
-
-typedef struct backward {
-    const bench_setting *set;
-    const bench_shape *shape;
-    bench_array a[ARRAYS], lse;
-    mha_status status;
-} backward;
 
 static mha_tensor view(const backward *b, int which)
 {
@@ -51,57 +38,6 @@ static void run(void *arg)
                                        view(b, Q), view(b, K), view(b, V), &options);
 }
 
-/* The largest difference of a gradient in the last head, as a share of its largest number. */
-static double difference(const bench_array *got, int64_t first, const double *want, int64_t count)
-{
-    double worst = 0, largest = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double error = fabs(bench_array_get(got, first + i) - want[i]);
-        worst = bench_worse(worst, error);
-        if (fabs(want[i]) > largest) largest = fabs(want[i]);
-    }
-    return worst / largest;
-}
-
-/* The last head of the last batch against the oracle; NAN where that would take too long. Query heads that share keys
- * are left to the tests. */
-static double head_error(const backward *b)
-{
-    const bench_shape *s = b->shape;
-    int64_t rows = s->Tq * s->D, keys = s->Tk * s->D, size[ARRAYS] = {rows, keys, keys, rows, rows, rows, keys, keys};
-    double *x[ARRAYS] = {NULL}, worst = 0;
-    if (s->H != s->G || s->Tq * keys > ORACLE_MOST) return NAN;
-    bool done = true;
-    for (int n = 0; n < ARRAYS; n++) {
-        int64_t first = b->a[n].count - size[n];
-        x[n] = malloc((size_t)size[n] * sizeof(double));
-        done = done && x[n];
-        for (int64_t i = 0; x[n] && n < DQ && i < size[n]; i++) x[n][i] = bench_array_get(&b->a[n], first + i);
-    }
-    ref_attention one = {.B = 1,
-                         .H = 1,
-                         .G = 1,
-                         .Tq = s->Tq,
-                         .Tk = s->Tk,
-                         .D = s->D,
-                         .E = s->D,
-                         .q = x[Q],
-                         .k = x[K],
-                         .v = x[V],
-                         .scale = NAN,
-                         .causal = s->causal,
-                         .window_left = -1,
-                         .window_right = -1};
-    ref_gradients gradients = {.dout = x[DOUT], .out = x[OUT], .dq = x[DQ], .dk = x[DK], .dv = x[DV]};
-    if (done) ref_attention_backward(&one, &gradients);
-    for (int n = DQ; done && n < ARRAYS; n++) {
-        double here = difference(&b->a[n], b->a[n].count - size[n], x[n], size[n]);
-        worst = bench_worse(worst, here);
-    }
-    for (int n = 0; n < ARRAYS; n++) free(x[n]);
-    return done ? worst : NAN;
-}
-
 /* The peer reads and writes float32, whatever type is measured. */
 static void measure_peer(bench_result *result, const backward *b)
 {
@@ -130,7 +66,7 @@ static void measure(bench_result *result, backward *b)
 {
     const bench_shape *s = b->shape;
     run(b);
-    *result = (bench_result){.max_error = head_error(b), .peer_ms = NAN, .peer_error = NAN};
+    *result = (bench_result){.max_error = backward_error(b), .peer_ms = NAN, .peer_error = NAN};
     bench_time(b->set, run, b, &result->ms_median, &result->ms_best);
     double flops = 10.0 * (double)(s->B * s->H * s->Tq) * (double)(s->Tk * s->D) * (s->causal ? 0.5 : 1.0);
     result->gflops = flops / result->ms_median * 1e-6;

@@ -66,7 +66,7 @@ typedef struct bench_result {
     double ms_median, ms_best;
     double gflops;     /* at the median: 4 B H Tq Tk D forward, half if causal; 2.5 times that backward; 2 M N K */
     double gbytes;     /* at the median, GB/s of keys and values: decode only, else 0 */
-    double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: too long for it */
+    double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
     double peer_ms;    /* the peer's median in float32 on as many threads, NAN if not run */
     double peer_error; /* the largest difference to the peer's results, as a share of the largest of them */
     size_t scratch_bytes;

@@ -217,7 +217,7 @@ def print_foot(report, about):
         worst = largest(row["torch"].get("difference") for row in rows if row["type"] == dtype)
         told += [f"torch {dtype} {worst:.1e}"] if worst is not None else []
     if told:
-        print("Results differ at most by (over the largest value): " + ", ".join(told))
+        print("Largest differences: " + ", ".join(told))
     for remark, where in report.remarks.items():
         print(f"{len(where)} of {len(rows)} without {remark}"[:80])
 
