@@ -19,12 +19,17 @@
 #include "attention/careful.h"
 #include <string.h>
 
-/* V without the keys to which one lane gives no weight. */
+/* V without the keys to which one lane gives no weight; as the engine wants it, where there is one. */
 static void clean_values(mha_tile *t, int64_t lane, int64_t count)
 {
     int64_t E = t->problem->E, Ep = t->plan->Ep;
     memset(t->clean, 0, (size_t)(count * Ep) * sizeof *t->clean);
-    for (int64_t j = 0; j < count; j++)
+    for (int64_t j = 0; t->engine && j < count; j++)
+        if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
+            memcpy((uint16_t *)t->clean + j * E, (const uint16_t *)t->values + j * t->value_stride,
+                   (size_t)E * sizeof(uint16_t));
+    if (t->engine) t->engine->pack_left(t->left_clean, (const uint16_t *)t->clean, E, false, E, count);
+    for (int64_t j = 0; !t->engine && j < count; j++)
         if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
             mha_row_load(t->problem->kernels, t->clean + j * Ep,
                          (const char *)t->values + j * t->value_stride * (int64_t)mha_type_size(t->value_type),
@@ -38,8 +43,14 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
     clean_values(t, lane, count);
     for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
-    t->problem->kernels->product(copy, lanes, t->fade + r - lane + base, t->clean, t->plan->Ep, t->scores + base,
-                                 MHA_BLOCK, Em, lanes, count);
+    if (t->engine) {
+        t->engine->round_right(t->right_weights, t->scores + base, MHA_BLOCK, lanes, count);
+        t->engine->product(copy, lanes, t->fade + r - lane + base, 1.0f, t->left_clean, t->right_weights, t->problem->E,
+                           lanes, count);
+    } else {
+        t->problem->kernels->product(copy, lanes, t->fade + r - lane + base, t->clean, t->plan->Ep, t->scores + base,
+                                     MHA_BLOCK, Em, lanes, count);
+    }
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
 
@@ -60,8 +71,13 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
         if (t->narrow) add_narrow(t, i, 1, t->clean, MHA_FLOAT32, t->plan->Ep, count);
     }
     if (clean) return;
-    if (t->narrow) add_narrow(t, 0, t->rows, t->values, t->value_type, t->value_stride, count);
-    else
+    if (t->narrow) {
+        add_narrow(t, 0, t->rows, t->values, t->value_type, t->value_stride, count);
+    } else if (t->engine) {
+        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), count);
+        t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, 1.0f, t->left_values, t->right_weights,
+                           t->problem->E, mha_tile_lanes(t, r), count);
+    } else
         t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
                                      MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
 }

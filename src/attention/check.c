@@ -249,6 +249,8 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     static const mha_attention_extras none = MHA_ATTENTION_NO_EXTRAS;
     *p = (mha_problem){.ctx = ctx,
                        .kernels = ctx->kernels,
+                       .engine = q.type == MHA_BFLOAT16 && k.type == MHA_BFLOAT16 && v.type == MHA_BFLOAT16 ? ctx->engine
+                                                                                                          : NULL,
                        .out = out,
                        .q = q,
                        .k = k,

@@ -232,15 +232,19 @@ mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *answer, m
     if (!status) status = prepare(&problem, &plan);
     if (status) return status;
     bool widened = q.type != MHA_FLOAT32 || k.type != MHA_FLOAT32 || v.type != MHA_FLOAT32;
-    *answer = (mha_attention_plan){.isa = ctx->kernels->name,
-                                   .kernel = widened ? "fused-widened" : "fused",
+    bool engine = problem.engine && problem.share * problem.Tq > MHA_NARROW;
+    *answer = (mha_attention_plan){.isa = ctx->isa,
+                                   .kernel = engine ? "fused-engine" : widened ? "fused-widened" : "fused",
                                    .threads = plan.tasks,
                                    .tile_rows = plan.rows,
                                    .tile_keys = MHA_KEYS,
                                    .pieces = plan.pieces * problem.G,
                                    .scratch_bytes = plan.total_bytes};
-    snprintf(answer->why, sizeof answer->why, "%s is the context's instruction set; %s%s", ctx->kernels->name,
-             widened ? "16-bit inputs are widened to float32 as tiles are packed" : "inputs are float32",
+    snprintf(answer->why, sizeof answer->why, "%s is the context's instruction set; %s%s%s", ctx->isa,
+             engine    ? problem.engine->name
+             : widened ? "16-bit inputs are widened to float32 as they are read"
+                       : "inputs are float32",
+             engine ? " multiplies bfloat16 inputs as they are, sums are float32" : "",
              plan.maps ? "; weights or scores take a second pass" : "");
     return MHA_OK;
 }

@@ -3,11 +3,12 @@
 #define MHA_ATTENTION_PROBLEM_H
 
 #include "core/tensor.h"
-#include "cpu/kernels.h"
+#include "cpu/engine.h"
 
 typedef struct mha_problem {
     mha_context *ctx;
     const mha_kernels *kernels;
+    const mha_engine *engine; /* NULL unless q, k and v are bfloat16 and the context has one */
     int64_t B, H, G, Tq, Tk, D, E; /* Tq and Tk of the longest sequence */
     int64_t share;                 /* H/G: query heads that read one key/value head */
     mha_tensor out, q, k, v;
@@ -34,6 +35,13 @@ typedef struct mha_sequence {
 } mha_sequence;
 
 mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
+
+/* The engine that multiplies for a sequence, or NULL. Few rows take keys and values as they lie. It is the sequence that
+ * decides, not how its rows are cut up, for an engine's sums have bits of their own. */
+static inline const mha_engine *mha_sequence_engine(const mha_problem *p, const mha_sequence *s)
+{
+    return p->share * s->queries > MHA_NARROW ? p->engine : NULL;
+}
 
 /* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */
 typedef struct mha_range {

@@ -3,6 +3,7 @@
  * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not
  * see becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
 #include "attention/tile.h"
+#include "core/half.h"
 #include <string.h>
 
 size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const mha_plan *plan)
@@ -11,6 +12,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
     mha_tile *t = tile ? tile : &ignored;
     *t = (mha_tile){.problem = p, .plan = plan};
     int64_t rows = (plan->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK, square = MHA_KEYS * MHA_BLOCK;
+    int64_t packed = p->engine ? 1 : 0; /* times what an engine needs */
     const struct {
         void *place; /* the address of a pointer */
         int64_t count;
@@ -29,6 +31,11 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->packed, MHA_KEYS * plan->Ep, sizeof(float)},
                  {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
                  {&t->staged, plan->staged, sizeof(float)},
+                 {&t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D), sizeof(uint16_t)},
+                 {&t->left_keys, packed * mha_engine_size(MHA_KEYS, p->D), sizeof(uint16_t)},
+                 {&t->left_values, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
                  {&t->broken, square, sizeof(uint8_t)},
                  {&t->scores, square, sizeof(float)},
                  {&t->bias, square, sizeof(float)},
@@ -77,6 +84,50 @@ static float load_block(mha_tile *t, int64_t r)
     return p->kernels->columns(t->queries + r * p->D, MHA_BLOCK, from, ldf, height, p->D, p->options.scale);
 }
 
+const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
+                                int64_t rows)
+{
+    int64_t n = x.size[3];
+    *stride = x.stride[3] == 1 ? x.stride[2] : n;
+    if (x.stride[3] == 1) return mha_at(x, batch, head, row, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        const uint16_t *from = mha_at(x, batch, head, row + r, 0);
+        for (int64_t i = 0; i < n; i++) room[r * n + i] = from[i * x.stride[3]];
+    }
+    return room;
+}
+
+/* The largest size of bfloat16 numbers (rows,n), or NaN if there is one: their bits are in order. */
+static float largest_half(const uint16_t *x, int64_t stride, int64_t rows, int64_t n)
+{
+    int16_t most = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) {
+            int16_t size = (int16_t)(x[r * stride + i] & 0x7fff);
+            most = size > most ? size : most;
+        }
+    return mha_bf16_to_f32((uint16_t)most);
+}
+
+/* One block of queries for the engine. Returns the largest size of what they are when scaled. */
+static float load_right(mha_tile *t, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r), stride = p->D, batch = t->sequence.query_batch;
+    uint16_t *room = (uint16_t *)t->staged;
+    const uint16_t *from = room;
+    if (t->heads == 1)
+        from = mha_tile_halves(&stride, room, p->q, batch, t->first_head, t->sequence.query_row + mha_tile_query(t, r),
+                               height);
+    for (int64_t i = 0; t->heads > 1 && i < height; i++) {
+        int64_t row = t->sequence.query_row + mha_tile_query(t, r + i), ignored;
+        const uint16_t *one = mha_tile_halves(&ignored, room + i * p->D, p->q, batch, mha_tile_head(t, r + i), row, 1);
+        if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
+    }
+    t->engine->pack_right(mha_tile_right(t, r), from, stride, true, height, p->D);
+    return largest_half(from, stride, height, p->D) * fabsf(p->options.scale);
+}
+
 /* What the rows of a block see. */
 static void place_block(mha_tile *t, int64_t r)
 {
@@ -100,7 +151,8 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->heads = heads;
     t->first = first;
     t->rows = rows;
-    t->narrow = rows <= MHA_NARROW;
+    t->engine = mha_sequence_engine(t->problem, sequence);
+    t->narrow = !t->engine && rows <= MHA_NARROW;
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
         place_block(t, r);
@@ -121,7 +173,7 @@ void mha_tile_load(mha_tile *t)
         for (int64_t d = 0; d < t->problem->D; d++) to[d] *= t->problem->options.scale;
     }
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK) {
-        float here = load_block(t, r);
+        float here = t->engine ? load_right(t, r) : load_block(t, r);
         if (!(here <= t->largest)) t->largest = here; /* a NaN comes, too */
     }
 }
@@ -140,6 +192,14 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + key;
     t->key = key;
     t->count = count;
+    if (t->engine) {
+        int64_t stride;
+        const uint16_t *from =
+            mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
+        t->engine->pack_left(t->left_keys, from, stride, true, count, p->D);
+        t->key_largest = largest_half(from, stride, count, p->D);
+        return;
+    }
     t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);
     t->key_type = k.type;
     t->key_stride = k.stride[2];
@@ -162,6 +222,14 @@ void mha_tile_values(mha_tile *t)
     mha_tensor v = p->v;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
     int64_t unit = t->narrow ? p->kernels->lanes : 4; /* what a product reads at once along E */
+    if (t->engine) {
+        const uint16_t *from =
+            mha_tile_halves(&t->value_stride, (uint16_t *)t->packed, v, t->sequence.key_batch, g, row, t->count);
+        t->engine->pack_left(t->left_values, from, t->value_stride, false, p->E, t->count);
+        t->values = from;
+        t->value_type = MHA_BFLOAT16;
+        return;
+    }
     t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
     t->value_type = v.type;
     t->value_stride = v.stride[2];
@@ -270,11 +338,14 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < t->rows; i++)
                 if (!isfinite(t->scores[j * MHA_BLOCK + i])) t->suspect = true;
+    } else if (t->engine) {
+        t->engine->product(t->scores, MHA_BLOCK, NULL, p->options.scale, t->left_keys, mha_tile_right(t, r), count,
+                           mha_tile_lanes(t, r), p->D);
     } else {
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
-        t->suspect = t->steep || may_overflow(t);
     }
+    if (!t->narrow) t->suspect = t->steep || may_overflow(t);
     if (!t->suspect) return;
     memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
     note_broken(t, count);

@@ -25,6 +25,7 @@ typedef struct mha_tile {
     mha_range seen;    /* what any of the rows may see */
     mha_range *ranges; /* (rows) what each may see by position */
     mha_block *blocks;
+    const mha_engine *engine;  /* multiplies instead of the kernels; NULL if they do */
     bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
     float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
     float largest;             /* |queries| at most; NaN if there is one */
@@ -46,6 +47,10 @@ typedef struct mha_tile {
     float *packed; /* (MHA_KEYS,Ep) values where they cannot */
     float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
     float *staged; /* rows on their way through a transposition: plan->staged floats */
+
+    /* With an engine its factors stand for queries, keys, values and weights; queries are not scaled. */
+    uint16_t *right_queries; /* a block's after the other's */
+    uint16_t *left_keys, *left_values, *left_clean, *right_weights;
 
     /* Their meeting. */
     bool suspect;    /* a score may have left the range of float32 on the way: see `broken` */
@@ -74,6 +79,12 @@ static inline int64_t mha_tile_lanes(const mha_tile *t, int64_t r)
     return (mha_tile_height(t, r) + lanes - 1) / lanes * lanes;
 }
 
+/* The engine's queries of the block that starts at row r. */
+static inline uint16_t *mha_tile_right(const mha_tile *t, int64_t r)
+{
+    return t->right_queries + r / MHA_BLOCK * mha_engine_size(MHA_BLOCK, t->problem->D);
+}
+
 /* The sums of the block that starts at row r. */
 static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->sums + r * t->plan->Em; }
 
@@ -82,6 +93,11 @@ static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->sum
 void mha_tile_place(mha_tile *tile, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
                     int64_t rows);
 void mha_tile_load(mha_tile *tile);
+
+/* `rows` rows of bfloat16 numbers, the first at index `row` of the axis before the last: where they lie if they lie
+ * evenly, else copied to `room`, with *stride numbers between rows. */
+const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
+                                int64_t rows);
 
 /* Loads keys [key, key + count), and the values that go with them. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);

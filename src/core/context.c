@@ -37,7 +37,7 @@ static int default_threads(const mha_context_options *options)
     return 1;
 }
 
-mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, const struct mha_kernels *kernels)
+mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, mha_choice choice)
 {
     mha_allocator allocator = options->allocator;
     if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
@@ -48,7 +48,9 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
                           .allocator = allocator,
                           .parallel = options->parallel,
                           .threads = options->threads ? options->threads : default_threads(options),
-                          .kernels = kernels};
+                          .isa = choice.isa,
+                          .kernels = choice.kernels,
+                          .engine = choice.engine};
     *ctx = made;
     return MHA_OK;
 }

@@ -6,13 +6,24 @@
 #include "mha.h"
 #include <stdatomic.h>
 
-struct mha_kernels; /* the table of src/cpu; the ground floor only carries it */
+/* Tables of src/cpu; the ground floor only carries them. */
+struct mha_kernels;
+struct mha_engine;
+
+/* An instruction set, as chosen. */
+typedef struct mha_choice {
+    const char *isa;
+    const struct mha_kernels *kernels;
+    const struct mha_engine *engine; /* takes over the products of bfloat16 calls; or NULL */
+} mha_choice;
 
 struct mha_context {
     mha_allocator allocator;
     mha_parallel parallel;
     int threads;
+    const char *isa;
     const struct mha_kernels *kernels;
+    const struct mha_engine *engine;
     void *self;      /* what the allocator returned for this struct, which lies aligned inside */
     void *block;     /* what it returned for scratch */
     char *scratch;   /* the same, aligned to MHA_ALIGNMENT */
@@ -23,7 +34,7 @@ struct mha_context {
 enum { MHA_ALIGNMENT = 64 }; /* a cache line, and the widest vector */
 
 /* Makes a context with these options and kernels; `options` is complete and checked by the caller. */
-mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, const struct mha_kernels *kernels);
+mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, mha_choice choice);
 
 /* Leaves a message in the context and returns the status, so that a check reads  return mha_fail(ctx, ...). */
 __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...);

@@ -1,11 +1,18 @@
 /* Which instruction sets there are, which of them this machine has, and the context's choice among them.
  *
  * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when it
- * switches threads, which XCR0 tells. On 64-bit Arm, NEON is part of the architecture. */
-#include "cpu/kernels.h"
+ * switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On 64-bit Arm,
+ * NEON is part of the architecture. */
+#include "cpu/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -37,6 +44,42 @@ static bool has_avx512(void)
     if (!has_bits(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL)) return false;
     return has_bits(saved_states(), 0xe6); /* and the masks and ZMM */
 }
+
+static bool has_avx512_bf16(void)
+{
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has_bits(a, 1u << 5);
+}
+
+/* Asks for the tiles. Leave once given holds for the process, and asking again changes nothing. */
+static bool may_use_tiles(void)
+{
+#if defined(__linux__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+static bool has_amx(void)
+{
+    unsigned a, b, c, d;
+    if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!has_bits(d, 1u << 22 | 1u << 24)) return false;           /* AMX-BF16 and AMX-TILE */
+    return has_bits(saved_states(), 0x60000) && may_use_tiles(); /* the tiles and their configuration */
+}
+#endif
+
+#if defined(__aarch64__)
+static bool has_bf16(void)
+{
+#if defined(__linux__)
+    return getauxval(AT_HWCAP2) & 1 << 14;
+#else
+    return false;
+#endif
+}
 #endif
 
 static bool always(void) { return true; }
@@ -45,20 +88,27 @@ static bool always(void) { return true; }
 static const struct {
     const char *name, *needs;
     const mha_kernels *kernels;
+    const mha_engine *engine;
     bool (*present)(void);
 } sets[] = {
-    {"scalar", "plain C", &mha_kernels_scalar, always},
+    {"scalar", "plain C", &mha_kernels_scalar, NULL, always},
 #if defined(__aarch64__)
-    {"neon", "64-bit Arm", &mha_kernels_neon, always},
+    {"neon", "64-bit Arm", &mha_kernels_neon, NULL, always},
+    {"neon_bf16", "64-bit Arm, BF16", &mha_kernels_neon, &mha_engine_bfmmla, has_bf16},
 #else
-    {"neon", "64-bit Arm", NULL, NULL},
+    {"neon", "64-bit Arm", NULL, NULL, NULL},
+    {"neon_bf16", "64-bit Arm, BF16", NULL, NULL, NULL},
 #endif
 #if defined(__x86_64__)
-    {"avx2", "AVX2, FMA, F16C", &mha_kernels_avx2, has_avx2},
-    {"avx512", "AVX-512 F, BW, DQ, VL", &mha_kernels_avx512, has_avx512},
+    {"avx2", "AVX2, FMA, F16C", &mha_kernels_avx2, NULL, has_avx2},
+    {"avx512", "AVX-512 F, BW, DQ, VL", &mha_kernels_avx512, NULL, has_avx512},
+    {"avx512_bf16", "AVX-512, BF16", &mha_kernels_avx512, &mha_engine_avx512_bf16, has_avx512_bf16},
+    {"amx", "AVX-512, AMX-BF16, leave", &mha_kernels_avx512, &mha_engine_amx, has_amx},
 #else
-    {"avx2", "AVX2, FMA, F16C", NULL, NULL},
-    {"avx512", "AVX-512 F, BW, DQ, VL", NULL, NULL},
+    {"avx2", "AVX2, FMA, F16C", NULL, NULL, NULL},
+    {"avx512", "AVX-512 F, BW, DQ, VL", NULL, NULL, NULL},
+    {"avx512_bf16", "AVX-512, BF16", NULL, NULL, NULL},
+    {"amx", "AVX-512, AMX-BF16, leave", NULL, NULL, NULL},
 #endif
 };
 
@@ -73,7 +123,7 @@ mha_isa mha_isa_get(int index)
     return (mha_isa){sets[index].name, sets[index].needs, built, built && sets[index].present()};
 }
 
-const char *mha_context_isa(const mha_context *ctx) { return ctx ? ctx->kernels->name : NULL; }
+const char *mha_context_isa(const mha_context *ctx) { return ctx ? ctx->isa : NULL; }
 
 /* Leaves a line where the caller of mha_context_create wants it. */
 static mha_status refuse(const mha_context_options *options, mha_status status, const char *what, const char *word)
@@ -82,7 +132,7 @@ static mha_status refuse(const mha_context_options *options, mha_status status, 
     return status;
 }
 
-static mha_status choose(const mha_context_options *options, const mha_kernels **kernels)
+static mha_status choose(const mha_context_options *options, mha_choice *choice)
 {
     const char *variable = getenv("MHA_ISA"), *wanted = options->isa;
     if (!wanted && variable && *variable) wanted = variable;
@@ -90,7 +140,7 @@ static mha_status choose(const mha_context_options *options, const mha_kernels *
         if (wanted && strcmp(wanted, sets[index].name) != 0) continue;
         mha_isa isa = mha_isa_get(index);
         if (isa.available) {
-            *kernels = sets[index].kernels;
+            *choice = (mha_choice){sets[index].name, sets[index].kernels, sets[index].engine};
             return MHA_OK;
         }
         if (wanted && !isa.built) return refuse(options, MHA_NO_ISA, "isa: this build has no kernels for %s", wanted);
@@ -108,10 +158,10 @@ mha_status mha_context_create(mha_context **ctx, const mha_context_options *opti
     if (options->threads < 0) return refuse(options, MHA_BAD_ARGUMENT, "%s: must not be negative", "threads");
     if (!options->allocator.allocate != !options->allocator.release)
         return refuse(options, MHA_BAD_ARGUMENT, "%s: has only one of allocate and release", "allocator");
-    const mha_kernels *kernels;
-    mha_status status = choose(options, &kernels);
+    mha_choice choice;
+    mha_status status = choose(options, &choice);
     if (status) return status;
-    status = mha_context_make(ctx, options, kernels);
+    status = mha_context_make(ctx, options, choice);
     if (status) return refuse(options, status, "%s: has no memory for a context", "allocator");
     return MHA_OK;
 }

@@ -303,7 +303,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     const header *h = (const header *)line;
     if (h->kernels != ctx->kernels)
         FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s",
-             ctx->kernels->name);
+             ctx->isa);
     j->K = h->K;
     j->N = h->N;
     j->packed = (float *)(line + HEADER);

@@ -13,12 +13,12 @@ static inline __attribute__((always_inline)) void block(const int rows, const in
                                                         const float *restrict a, int64_t lda, const float *restrict b,
                                                         int64_t ldb, int64_t k)
 {
-    vf sum[BLOCK_ROWS][BLOCK_VECTORS];
+    vf sum[BLOCK_ROWS < 6 ? 6 : BLOCK_ROWS][BLOCK_VECTORS < 3 ? 3 : BLOCK_VECTORS];
     REPEAT (r, rows)
         REPEAT (v, vectors) sum[r][v] = vf_set1(0.0f);
 
     for (int64_t i = 0; i < k; i++) {
-        vf right[BLOCK_VECTORS];
+        vf right[BLOCK_VECTORS < 3 ? 3 : BLOCK_VECTORS];
         REPEAT (v, vectors) right[v] = vf_load(b + i * ldb + v * VF);
         REPEAT (r, rows) {
             va left = va_load(a + i * lda + r / VA * VA); /* one load for all of its VA rows */
@@ -39,18 +39,24 @@ static inline __attribute__((always_inline)) void panel(const int vectors, float
                                                         int64_t m, int64_t k)
 {
     int64_t r = 0;
-    for (; r + BLOCK_ROWS <= m; r += BLOCK_ROWS)
+    for (; r + BLOCK_ROWS <= m && m - r != 12; r += BLOCK_ROWS)
         block(BLOCK_ROWS, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
+    for (; r + 6 <= m; r += 6) block(6, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* 12 is 6 twice */
     for (; r + 4 <= m; r += 4) block(4, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
     for (; r < m; r += 2) block(2, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* after blocks of 6 */
 }
 
+/* Three vectors that are left go together: one alone would not cover the latency of its multiply-adds. */
 static void product(float *c, int64_t ldc, const float *fade, const float *a, int64_t lda, const float *b, int64_t ldb,
                     int64_t m, int64_t n, int64_t k)
 {
     int64_t j = 0;
-    for (; j + BLOCK_VECTORS * VF <= n; j += BLOCK_VECTORS * VF)
+    for (; j + BLOCK_VECTORS * VF <= n && n - j != 3 * VF; j += BLOCK_VECTORS * VF)
         panel(BLOCK_VECTORS, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+    if (n - j == 3 * VF) {
+        panel(3, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+        return;
+    }
     for (; j < n; j += VF) panel(1, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
 }
 
