@@ -34,12 +34,14 @@ typedef struct row {
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
 /* sums (B,H,Tq,Tk) of |scale q_d k_d|. A query below the normal range has fewer bits once it is scaled: that is an
- * error relative to FLT_MIN. */
+ * error relative to FLT_MIN. Engines take bfloat16 numbers below the normal range for zero. */
 static double *absolute_sums(const problem *p)
 {
     const attention_case *c = &p->c;
     double *sums = array(c->B * c->H * c->Tq * c->Tk, sizeof *sums), *next = sums;
-    double scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
+    double scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale),
+           tiny = scale * (double)FLT_MIN / U;
+    bool halves = c->type_q == MHA_BFLOAT16 && c->type_k == MHA_BFLOAT16 && c->type_v == MHA_BFLOAT16;
     for (int64_t b = 0; b < c->B; b++)
         for (int64_t h = 0; h < c->H; h++)
             for (int64_t i = 0; i < c->Tq; i++)
@@ -47,6 +49,7 @@ static double *absolute_sums(const problem *p)
                     const double *q = p->ref.q + ((b * c->H + h) * c->Tq + i) * c->D;
                     const double *k = p->ref.k + ((b * c->G + h / (c->H / c->G)) * c->Tk + j) * c->D;
                     for (int64_t d = 0; d < c->D; d++) *next += (scale * fabs(q[d]) + (double)FLT_MIN) * fabs(k[d]);
+                    for (int64_t d = 0; halves && d < c->D; d++) *next += tiny * (fabs(q[d]) + fabs(k[d]));
                 }
     return sums;
 }
@@ -164,14 +167,16 @@ static void bound_out(const row *r)
         for (int64_t e = 0; s[j] > -INFINITY && e < c->E; e++) largest = fmax(largest, fabs(v[j * c->E + e]));
     if (c->dropout > 0 && c->dropout < 1) largest /= 1 - (double)c->dropout;
     for (int64_t e = 0; e < c->E; e++) {
-        double error = (double)FLT_MIN;
+        double error = (double)FLT_MIN, rounded = 0;
         for (int64_t j = 0; j < c->Tk; j++) {
             if (s[j] == -INFINITY) continue;
             double lost = p->allowed.weights[r->at + j];
             error += (lost + rounding * (weight[j] + lost)) * fabs(v[j * c->E + e]);
+            rounded += 0x1.02p-8 * (weight[j] + lost) * fabs(v[j * c->E + e]) + (double)FLT_MIN;
         }
         if (ordinary) error = fmin(error, 2e-6 * largest + (double)FLT_MIN);
         p->allowed.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = error;
+        p->allowed.rounded[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = rounded;
     }
 }
 
@@ -225,6 +230,7 @@ void bounds_make(problem *p)
     p->allowed.weights = array(rows * c->Tk, sizeof(double));
     p->allowed.lse = array(rows, sizeof(double));
     p->allowed.out = array(rows * c->E, sizeof(double));
+    p->allowed.rounded = array(rows * c->E, sizeof(double));
     p->allowed.naive = array(c->B * c->H, sizeof(double));
     for (int64_t b = 0; b < c->B; b++)
         for (int64_t h = 0; h < c->H; h++)
@@ -240,6 +246,7 @@ void bounds_free(bounds *allowed)
     free(allowed->weights);
     free(allowed->lse);
     free(allowed->out);
+    free(allowed->rounded);
     free(allowed->naive);
     *allowed = (bounds){0};
 }

@@ -29,6 +29,7 @@ typedef struct bound {
     double *dlse; /* (B,H,Tq) or NULL */
     double *ds;   /* (B,H,Tq,Tk) */
     double scale, share;
+    double rounded; /* what an engine's rounding of weights and dS to bfloat16 may cost, relative to them */
 } bound;
 
 /* One row meets one key. */
@@ -97,6 +98,7 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double off = cap > 0 ? p->allowed.scores[REF_CAPPED][x->at] / cap : 0;
     double C = cap > 0 ? off * (2 * fabs(flat) + off) + 4 * U : 0;
     double T = s->scale * (S * (slope + C) + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
+    T += s->rounded * (t + T);
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=
@@ -117,7 +119,7 @@ static void bound_value(const bound *s, const pair *x)
 {
     int64_t E = s->g->p->c.E;
     double rows = (double)s->g->p->c.Tq * s->share;
-    double error = (x->weight_error + loss_of(rows) * x->weight) * x->kept;
+    double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept;
     for (int64_t e = 0; e < E; e++)
         s->g->allowed[GRAD_V][x->key * E + e] += error * fabs(s->dout[x->row * E + e]) + UNDERFLOW;
 }
@@ -196,6 +198,7 @@ void gradients_solve(gradients *g)
     s.ds = array(c->B * c->H * c->Tq * c->Tk, sizeof *s.ds);
     s.scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
     s.share = c->G ? (double)(c->H / c->G) : 1;
+    s.rounded = p->engine && g->dout.view.type == MHA_BFLOAT16 ? 0x1.02p-8 : 0;
     if (!p->want.out) problem_solve(p);
     make_room(g);
     ref_gradients r = {.dout = s.dout, .dlse = s.dlse, .out = s.out, .dbias = s.ds, .dslopes = slopes};

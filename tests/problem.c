@@ -185,6 +185,10 @@ mha_status problem_run(problem *p, mha_context *ctx)
     store_reset(&p->lse);
     store_reset(&p->weights);
     store_reset(&p->scores);
+    mha_attention_plan plan;
+    mha_status status =
+        mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
+    p->engine = !status && !strcmp(plan.kernel, "fused-engine");
     return mha_attention_forward(ctx, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
 }
 

@@ -15,6 +15,7 @@ typedef struct bounds {
     double *lse;       /* (B,H,Tq) */
     double *out;       /* (B,H,Tq,E) */
     double *naive;     /* (B,H): largest error of the naive computation in the type of `out`; 0 for float32 */
+    double *rounded;   /* (B,H,Tq,E) comes on top where an engine rounds weights to bfloat16 */
 } bounds;
 
 typedef struct problem {
@@ -30,6 +31,7 @@ typedef struct problem {
     ref_attention ref; /* owns its arrays */
     ref_result want;
     bounds allowed;
+    bool engine; /* a matrix engine multiplied in the last run */
 } problem;
 
 /* Fills inputs and guards everything. */

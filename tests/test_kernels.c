@@ -26,8 +26,10 @@ static void each_table(void (*check)(const mha_kernels *kernels))
         options.isa = isa.name;
         mha_context *ctx = NULL;
         if (!expect(mha_context_create(&ctx, &options) == MHA_OK, "no context for %s", isa.name)) continue;
-        expect(strcmp(ctx->kernels->name, isa.name) == 0, "asked for %s, got %s", isa.name, ctx->kernels->name);
-        check(ctx->kernels);
+        bool engine = ctx->engine != NULL; /* which stands beside the kernels of another set */
+        expect(engine || strcmp(ctx->kernels->name, isa.name) == 0, "asked for %s, got %s", isa.name,
+               ctx->kernels->name);
+        if (!engine) check(ctx->kernels);
         mha_context_free(ctx);
     }
 }

@@ -46,7 +46,8 @@ static bool check_out_row(const problem *p, verdict v, int64_t b, int64_t h, int
     int64_t row = (b * c->H + h) * c->Tq + i;
     for (int64_t e = 0; e < c->E; e++) {
         double got = element_get(problem_out(p, b, h, i, e), c->type_out), want = p->want.out[row * c->E + e];
-        double float32 = p->allowed.out[row * c->E + e], bound = out_bound(p, b * c->H + h, float32, want, got);
+        double rounded = p->engine ? p->allowed.rounded[row * c->E + e] : 0, float32 = p->allowed.out[row * c->E + e];
+        double bound = out_bound(p, b * c->H + h, float32, want, got) + rounded;
         bool good = isfinite(got) ? fabs(got - want) <= bound : near(got, want, float32, c->type_out);
         if (!good) return complain(v, "out", (int64_t[]){b, h, i, e}, got, want, bound);
     }

@@ -73,10 +73,11 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
     if (clean) return;
     if (t->narrow) {
         add_narrow(t, 0, t->rows, t->values, t->value_type, t->value_stride, count);
-    } else if (t->engine) {
-        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), count);
+    } else if (t->engine) { /* over all loaded keys, as V was packed */
+        memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
+        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), t->count);
         t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, 1.0f, t->left_values, t->right_weights,
-                           t->problem->E, mha_tile_lanes(t, r), count);
+                           t->problem->E, mha_tile_lanes(t, r), t->count);
     } else
         t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
                                      MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);

@@ -368,6 +368,7 @@ mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradient
     extras.lse = lse;
     TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, out, &extras, q, k, v, options));
     TRY(check(&call, options));
+    if (dout.type != MHA_BFLOAT16) call.problem.engine = NULL;
     if (!mha_element_count(q) && !mha_element_count(k)) call.problem.B = 0; /* nobody is there, however many */
     TRY(plan(&call));
     TRY(mha_scratch_reserve(ctx, call.total_bytes));

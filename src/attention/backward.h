@@ -59,6 +59,15 @@ static inline float mha_backward_kept(const mha_backward *call)
     return dropout < 1 ? 1.0f / (1.0f - dropout) : 0.0f;
 }
 
+/* The factors of an engine, and the rows that they are made of. Those of tiles and of blocks come one after another. */
+typedef struct mha_span_halves {
+    uint16_t *queries, *douts;                       /* (MHA_PAIR,D), (MHA_PAIR,E) rows as they are */
+    uint16_t *left_keys, *left_values, *left_across; /* a tile's: K and V for S and dP; K for dQ */
+    uint16_t *right_douts;                           /* a block's, for dP */
+    uint16_t *right_queries_down, *right_douts_down; /* a block's, summed over rows, for dK and dV */
+    uint16_t *right_ds, *left_rows;                  /* dS for dQ; P or dS for dV and dK */
+} mha_span_halves;
+
 /* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
 typedef struct mha_span {
     mha_tile tile;
@@ -73,6 +82,7 @@ typedef struct mha_span {
     float *douts;                  /* (2,E,MHA_BLOCK) */
     float *weight_rows, *ds_rows;  /* (MHA_PAIR,MHA_KEYS) */
     float *dp, *ds, *capped;       /* (MHA_KEYS,MHA_BLOCK) */
+    mha_span_halves halves;        /* with an engine */
     float *ones;                   /* as many as anything is wide */
     float *lse, *delta;            /* (MHA_PAIR); an lse of +inf makes every weight 0 */
     bool clean;                    /* wipe what is not finite out of rows */
@@ -93,6 +103,17 @@ void mha_span_load(mha_span *span, const mha_backward *call);
 
 /* Loads keys [key, end) of the key/value head that the span has been turned to: MHA_TILES tiles at most. */
 void mha_span_keys(mha_span *span, const mha_backward *call, int64_t key, int64_t end);
+
+/* The same with an engine, called by the two above: rows, and tile n of the keys. */
+void mha_span_engine_layout(mha_span *span, char *memory, const mha_backward *call, size_t *bytes);
+void mha_span_engine_load(mha_span *span, const mha_backward *call);
+void mha_span_engine_keys(mha_span *span, const mha_backward *call, int64_t n);
+
+/* With an engine: dp (count,lanes) of the block at row r against tile n; its part of dq (D,MHA_BLOCK); and its parts of
+ * dK and dV, from ds and from the weights in the tile's scores. */
+void mha_span_engine_dp(mha_span *span, const mha_backward *call, int64_t r, int64_t n, int64_t count);
+void mha_span_engine_dq(mha_span *span, const mha_backward *call, int64_t r, int64_t n, int64_t count, float *dq);
+void mha_span_engine_dkv(mha_span *span, const mha_backward *call, int64_t r, int64_t n, int64_t count);
 
 /* The block at row r against tile n: ds (count,lanes), without the slope of a softcap, and in the tile's scores the
  * weights before dropout. Returns count: how many of the tile's keys any row may see. Sets *broken if a visible score

@@ -247,17 +247,17 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
 {
     static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
     static const mha_attention_extras none = MHA_ATTENTION_NO_EXTRAS;
-    *p = (mha_problem){.ctx = ctx,
-                       .kernels = ctx->kernels,
-                       .engine = q.type == MHA_BFLOAT16 && k.type == MHA_BFLOAT16 && v.type == MHA_BFLOAT16 ? ctx->engine
-                                                                                                          : NULL,
-                       .out = out,
-                       .q = q,
-                       .k = k,
-                       .v = v,
-                       .extras = extras ? *extras : none,
-                       .options = options ? *options : defaults,
-                       .output_role = role};
+    *p = (mha_problem){
+        .ctx = ctx,
+        .kernels = ctx->kernels,
+        .engine = q.type == MHA_BFLOAT16 && k.type == MHA_BFLOAT16 && v.type == MHA_BFLOAT16 ? ctx->engine : NULL,
+        .out = out,
+        .q = q,
+        .k = k,
+        .v = v,
+        .extras = extras ? *extras : none,
+        .options = options ? *options : defaults,
+        .output_role = role};
     mha_succeed(ctx);
     TRY(check_inputs(p));
     TRY(check_numbers(p));

@@ -234,7 +234,9 @@ mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *answer, m
     bool widened = q.type != MHA_FLOAT32 || k.type != MHA_FLOAT32 || v.type != MHA_FLOAT32;
     bool engine = problem.engine && problem.share * problem.Tq > MHA_NARROW;
     *answer = (mha_attention_plan){.isa = ctx->isa,
-                                   .kernel = engine ? "fused-engine" : widened ? "fused-widened" : "fused",
+                                   .kernel = engine    ? "fused-engine"
+                                             : widened ? "fused-widened"
+                                                       : "fused",
                                    .threads = plan.tasks,
                                    .tile_rows = plan.rows,
                                    .tile_keys = MHA_KEYS,

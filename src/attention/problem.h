@@ -8,7 +8,7 @@
 typedef struct mha_problem {
     mha_context *ctx;
     const mha_kernels *kernels;
-    const mha_engine *engine; /* NULL unless q, k and v are bfloat16 and the context has one */
+    const mha_engine *engine;      /* NULL unless q, k and v are bfloat16 and the context has one */
     int64_t B, H, G, Tq, Tk, D, E; /* Tq and Tk of the longest sequence */
     int64_t share;                 /* H/G: query heads that read one key/value head */
     mha_tensor out, q, k, v;

@@ -50,6 +50,7 @@ size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
         memcpy(parts[i].place, &here, sizeof here);
         bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
     }
+    mha_span_engine_layout(s, memory, call, &bytes);
     for (int n = 1; memory && n < MHA_TILES; n++) {
         s->keys[n] = s->keys[0] + n * MHA_KEYS * p->D;
         s->values[n] = s->values[0] + n * MHA_KEYS * p->E;
@@ -81,6 +82,7 @@ static void load_row(mha_span *s, const mha_backward *call, int64_t r)
         return;
     }
     s->lse[r] = INFINITY;
+    if (t->engine) return;
     float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * p->D + r % MHA_BLOCK;
     for (int64_t d = 0; d < p->D; d++) query[d * MHA_BLOCK] = 0.0f;
 }
@@ -101,6 +103,10 @@ void mha_span_load(mha_span *s, const mha_backward *call)
     mha_tile_load(t);
     for (int64_t r = 0; r < t->rows; r++) load_row(s, call, r);
     for (int64_t r = t->rows; r < MHA_PAIR; r++) s->lse[r] = INFINITY, s->delta[r] = 0.0f;
+    if (t->engine) {
+        mha_span_engine_load(s, call);
+        return;
+    }
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
         int64_t height = mha_tile_height(t, r);
         float *rows = s->query_rows + r * call->Dp, *douts = s->douts + r * p->E;
@@ -144,15 +150,26 @@ static void load_values(mha_span *s, const mha_backward *call, int64_t n)
     p->kernels->columns(s->values[n], MHA_KEYS, t->values, t->value_stride, t->count, p->E, 1.0f);
 }
 
+/* Turns the tile's keys to those of tile n. */
+static void use_tile(mha_span *s, int64_t n)
+{
+    s->tile.keys = s->keys[n];
+    if (s->tile.engine) s->tile.left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, s->tile.problem->D);
+}
+
 void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
 {
     mha_tile *t = &s->tile;
     s->key = key;
     s->end = end;
     for (int64_t n = 0; key < end; n++, key += MHA_KEYS) {
-        t->keys = s->keys[n];
+        use_tile(s, n);
         mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
         s->key_largest[n] = t->key_largest;
+        if (t->engine) {
+            mha_span_engine_keys(s, call, n);
+            continue;
+        }
         load_key_rows(s, call, n);
         load_values(s, call, n);
     }
@@ -179,15 +196,17 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
     t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
     if (any.high <= key || any.low >= key + t->count) return 0;
     int64_t count = any.high - key < t->count ? any.high - key : t->count;
-    t->keys = s->keys[n];
+    use_tile(s, n);
     t->key_largest = s->key_largest[n];
     mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);
     if (p->options.softcap > 0) memcpy(s->capped, t->scores, (size_t)(count * MHA_BLOCK) * sizeof(float));
     mha_tile_mask(t, r, count);
     if (t->suspect && sees_broken(t, r, count)) *broken = true;
     p->kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->lse + r, s->ones);
-    p->kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
-                        (count + 3) & ~INT64_C(3), lanes, p->E);
+    if (t->engine) mha_span_engine_dp(s, call, r, n, count);
+    else
+        p->kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
+                            (count + 3) & ~INT64_C(3), lanes, p->E);
     mha_tile_drop(t, s->dp, r, count);
     p->kernels->gradient(s->ds, t->scores, s->dp, MHA_BLOCK, count, lanes, s->delta + r, mha_backward_kept(call));
     return count;
@@ -201,7 +220,8 @@ static void lay_rows(const mha_tile *t, float *rows, const float *lanes, int64_t
         memset(rows + i * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof *rows);
 }
 
-/* The block at row r against tile n: its part of dQ, the sums for slopes, and P and dS as rows. Returns count. */
+/* The block at row r against tile n: its part of dQ, the sums for slopes, and P and dS as rows. Returns count. An
+ * engine goes on to dK and dV at once, and leaves nothing to do: 0. */
 static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int64_t n, float *dq, float *slopes,
                           bool *broken)
 {
@@ -215,10 +235,15 @@ static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int6
     }
     if (count && p->options.softcap > 0)
         p->kernels->uncap(s->ds, s->capped, MHA_BLOCK, count, lanes, p->options.softcap);
-    if (count && call->gradients.q.rank)
+    if (count && call->gradients.q.rank && t->engine) mha_span_engine_dq(s, call, r, n, count, dq + r * call->Dm);
+    if (count && call->gradients.q.rank && !t->engine)
         p->kernels->product(dq + r * call->Dm, MHA_BLOCK, s->ones, s->key_rows[n], s->key_strides[n], s->ds, MHA_BLOCK,
                             call->Dm, lanes, count);
     if (count) mha_tile_drop(t, t->scores, r, count);
+    if (t->engine) {
+        if (count) mha_span_engine_dkv(s, call, r, n, count);
+        return 0;
+    }
     lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores, height, count);
     for (int64_t i = 0; s->clean && i < height * MHA_KEYS; i++) /* what was wiped from dout must still show */
         if (s->lost[r + i / MHA_KEYS] && s->weight_rows[r * MHA_KEYS + i] != 0.0f)

@@ -194,8 +194,7 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     t->count = count;
     if (t->engine) {
         int64_t stride;
-        const uint16_t *from =
-            mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
+        const uint16_t *from = mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
         t->engine->pack_left(t->left_keys, from, stride, true, count, p->D);
         t->key_largest = largest_half(from, stride, count, p->D);
         return;

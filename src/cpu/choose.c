@@ -66,7 +66,7 @@ static bool has_amx(void)
 {
     unsigned a, b, c, d;
     if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    if (!has_bits(d, 1u << 22 | 1u << 24)) return false;           /* AMX-BF16 and AMX-TILE */
+    if (!has_bits(d, 1u << 22 | 1u << 24)) return false;         /* AMX-BF16 and AMX-TILE */
     return has_bits(saved_states(), 0x60000) && may_use_tiles(); /* the tiles and their configuration */
 }
 #endif

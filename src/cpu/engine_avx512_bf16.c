@@ -69,4 +69,5 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * 2 * 16 * 16 * (double)rounds;
 }
 
-const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", pack_left, pack_right, round_left, round_right, product, spin};
+const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", pack_left, pack_right, round_left,
+                                           round_right,   product,   spin};

@@ -302,8 +302,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     char *line = first_line(packed);
     const header *h = (const header *)line;
     if (h->kernels != ctx->kernels)
-        FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s",
-             ctx->isa);
+        FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s", ctx->isa);
     j->K = h->K;
     j->N = h->N;
     j->packed = (float *)(line + HEADER);

@@ -93,9 +93,10 @@ static void round_left(uint16_t *to, const float *from, int64_t ldf, int64_t m, 
 
 static void round_right(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k)
 {
-    const __m512i halves = _mm512_cvtepu16_epi32(
-        _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    const __m512i pairs = _mm512_or_si512(halves, _mm512_slli_epi32(_mm512_add_epi32(halves, _mm512_set1_epi32(16)), 16));
+    const __m512i halves =
+        _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m512i pairs =
+        _mm512_or_si512(halves, _mm512_slli_epi32(_mm512_add_epi32(halves, _mm512_set1_epi32(16)), 16));
     for (int64_t c = 0; c < n; c += SIDE)
         for (int64_t d = 0; d < k; d += DEEP, to += TILE)
             for (int64_t i = 0; i < SIDE; i++) {

@@ -1,0 +1,140 @@
+/* Every matrix engine that this machine has, against float64: products of factors packed in every way, edges of every
+ * size, and nothing written beyond them. */
+#include "harness.h"
+#include "core/half.h"
+#include "cpu/engine.h"
+
+enum { M = 70, N = 64, K = 80, ROOM = 4096 * 4 };
+
+static unsigned state = 1;
+
+/* A number from -1 to 1, the same ones in every run. */
+static float some(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return (float)(state >> 8) * 0x1p-23f - 1.0f;
+}
+
+/* Factors as bfloat16 numbers, and as what those are. */
+typedef struct factors {
+    uint16_t a[M * K], b[K * N]; /* (M,K) and (K,N) */
+    float wide_a[M * K], wide_b[K * N];
+} factors;
+
+static void draw(factors *f)
+{
+    for (int i = 0; i < M * K; i++) f->wide_a[i] = mha_bf16_to_f32(f->a[i] = mha_f32_to_bf16(some()));
+    for (int i = 0; i < K * N; i++) f->wide_b[i] = mha_bf16_to_f32(f->b[i] = mha_f32_to_bf16(some()));
+}
+
+/* Packs a (m,k) and b (k,n) in one of four ways: as they lie, across, from float32; both alike. */
+static void pack(const mha_engine *e, const factors *f, int way, int64_t m, int64_t n, int64_t k, uint16_t *a,
+                 uint16_t *b)
+{
+    static uint16_t turned[K * (M > N ? M : N)];
+    if (way == 0) e->pack_left(a, f->a, K, true, m, k);
+    if (way == 0) e->pack_right(b, f->b, N, false, n, k);
+    if (way == 1) {
+        for (int64_t d = 0; d < K; d++)
+            for (int64_t r = 0; r < M; r++) turned[d * M + r] = f->a[r * K + d];
+        e->pack_left(a, turned, M, false, m, k);
+        for (int64_t d = 0; d < K; d++)
+            for (int64_t c = 0; c < N; c++) turned[c * K + d] = f->b[d * N + c];
+        e->pack_right(b, turned, K, true, n, k);
+    }
+    if (way == 2) e->round_left(a, f->wide_a, K, m, k);
+    if (way == 2) e->round_right(b, f->wide_b, N, n, k);
+}
+
+/* Packing must not read what lies beyond the factor: NaN there would show. */
+static void spoil(factors *f, int64_t m, int64_t n, int64_t k)
+{
+    for (int64_t r = 0; r < M; r++)
+        for (int64_t d = 0; d < K; d++)
+            if (r >= m || d >= k) f->a[r * K + d] = 0x7fc0, f->wide_a[r * K + d] = NAN;
+    for (int64_t d = 0; d < K; d++)
+        for (int64_t c = 0; c < N; c++)
+            if (d >= k || c >= n) f->b[d * N + c] = 0x7fc0, f->wide_b[d * N + c] = NAN;
+}
+
+static void check(const mha_engine *e, int way, int64_t m, int64_t n, int64_t k, bool fading)
+{
+    static factors f;
+    static uint16_t a[ROOM], b[ROOM];
+    static float c[(M + 1) * (N + 16)], before[(M + 1) * (N + 16)], fade[N];
+    const int64_t ld = N + 16;
+    draw(&f);
+    spoil(&f, m, n, k);
+    for (int64_t i = 0; i < ROOM; i++) a[i] = b[i] = 0x7fc0;
+    for (int64_t i = 0; i < (M + 1) * ld; i++) c[i] = before[i] = some();
+    for (int64_t i = 0; i < N; i++) fade[i] = some();
+    pack(e, &f, way, m, n, k, a, b);
+    expect(a[mha_engine_size(m, k)] == 0x7fc0 && b[mha_engine_size(n, k)] == 0x7fc0, "%s: packed too much", e->name);
+    e->product(c, ld, fading ? fade : NULL, 0.5f, a, b, m, n, k);
+    for (int64_t r = 0; r <= M; r++)
+        for (int64_t j = 0; j < ld; j++) {
+            double want = (double)before[r * ld + j], size = 0;
+            if (r < m && j < n) {
+                want *= fading ? (double)fade[j] : 0;
+                for (int64_t d = 0; d < k; d++) {
+                    want += 0.5 * (double)f.wide_a[r * K + d] * (double)f.wide_b[d * N + j];
+                    size += 0.5 * fabs((double)f.wide_a[r * K + d] * (double)f.wide_b[d * N + j]);
+                }
+            }
+            double got = (double)c[r * ld + j], bound = r < m && j < n ? 0x1p-23 * ((4 + (double)k / 2) * size + 1) : 0;
+            expect(fabs(got - want) <= bound, "%s: way %d, (%d,%d) times (%d,%d): (%d,%d) is %g, not %g", e->name, way,
+                   (int)m, (int)k, (int)k, (int)n, (int)r, (int)j, got, want);
+        }
+}
+
+/* The engine of each instruction set that has one; `sides` counts them. */
+static int each_engine(void (*run)(const mha_engine *engine, int64_t lanes))
+{
+    int seen = 0;
+    for (int i = 0; i < mha_isa_count(); i++) {
+        mha_isa isa = mha_isa_get(i);
+        mha_context_options options = MHA_CONTEXT_DEFAULTS;
+        mha_context *ctx = NULL;
+        options.isa = isa.name;
+        if (!isa.available || !expect(!mha_context_create(&ctx, &options), "no context for %s", isa.name)) continue;
+        if (ctx->engine) run(ctx->engine, ctx->kernels->lanes), seen++;
+        mha_context_free(ctx);
+    }
+    return seen;
+}
+
+static void check_all(const mha_engine *engine, int64_t lanes)
+{
+    const int64_t heights[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 70},
+                  depths[] = {1, 2, 3, 4, 5, 16, 31, 32, 33, 64, 80};
+    for (size_t i = 0; i < sizeof heights / sizeof *heights; i++)
+        for (size_t j = 0; j < sizeof depths / sizeof *depths; j++)
+            for (int64_t n = lanes; n <= N; n += lanes)
+                for (int way = 0; way < 3; way++) check(engine, way, heights[i], n, depths[j], (i + j) % 2 == 0);
+}
+
+TEST(products_of_every_size)
+{
+    if (!each_engine(check_all)) printf("    no matrix engine on this machine\n");
+}
+
+/* What a lane holds does not depend on the lanes beside it. */
+static void check_lanes(const mha_engine *e, int64_t lanes)
+{
+    static factors f;
+    static uint16_t a[ROOM], b[ROOM];
+    static float whole[M * N], part[M * N];
+    draw(&f);
+    e->pack_left(a, f.a, K, true, M, K);
+    e->pack_right(b, f.b, N, false, N, K);
+    e->product(whole, N, NULL, 1.0f, a, b, M, N, K);
+    for (int64_t at = 0; at + lanes <= N; at += lanes) {
+        e->pack_right(b, f.b + at, N, false, lanes, K);
+        e->product(part, N, NULL, 1.0f, a, b, M, lanes, K);
+        for (int64_t r = 0; r < M; r++)
+            expect(!memcmp(part + r * N, whole + r * N + at, (size_t)lanes * sizeof *part), "%s: row %d, lanes at %d",
+                   e->name, (int)r, (int)at);
+    }
+}
+
+TEST(lanes_are_independent) { each_engine(check_lanes); }
