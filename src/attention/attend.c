@@ -6,7 +6,8 @@
  *         fade = exp(max - max'),  total = fade total + sum of P
  *         sums = fade sums + V^T dropout(P)
  *
- * Tiles start at multiples of their size, and products run over keys in order, so the bits of a row do not depend on
+ * A block goes through a whole span of tiles, so that its queries, scores and sums stay in L1 while packed keys and values
+ * stream by from L2. Tiles start at multiples of their size, and products run over keys in order, so the bits of a row do not depend on
  * the rows beside it: keys that a row does not see add exact zeros.
  *
  * That last sentence fails when a hidden value is infinite or NaN, for 0 * inf is NaN. Testing every V in advance would
@@ -117,10 +118,13 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
         t->total[r] = 0.0f;
     }
     memset(t->sums, 0, (size_t)(t->narrow ? t->rows * t->plan->Ep : lanes * t->plan->Em) * sizeof(float));
-    for (int64_t key = low / MHA_KEYS * MHA_KEYS; key < high; key += MHA_KEYS) {
-        mha_tile_keys(t, key, high - key < MHA_KEYS ? high - key : MHA_KEYS);
-        mha_tile_values(t);
-        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) attend_block(t, r, clean);
+    for (int64_t key = low / MHA_KEYS * MHA_KEYS, next; key < high; key = next) {
+        next = mha_tile_span(t, key, high);
+        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
+            for (int64_t n = 0; key + n * MHA_KEYS < next; n++) {
+                mha_tile_turn(t, n);
+                attend_block(t, r, clean);
+            }
     }
 }
 

@@ -1,9 +1,9 @@
 /* Cutting up the work.
  *
- * A piece is up to 256 query rows against all the keys they see. K is transposed and V copied once for a tile of keys
- * and then read by all rows of the piece, so more rows make packing cheaper; their queries and accumulators must stay
- * in L2. When pieces are too few to keep every thread busy they are cut smaller: the bits of a row do not depend on
- * its piece. */
+ * A piece is up to 256 query rows against all the keys they see. K is transposed and V copied once for a span of keys and
+ * then read by all rows of the piece, so more rows make packing cheaper; their queries and accumulators must stay in L2,
+ * and so must the span. When pieces are too few to keep every thread busy they are cut smaller: the bits of a row do not
+ * depend on its piece. */
 #include "attention/plan.h"
 #include "attention/tile.h"
 
@@ -11,8 +11,10 @@ enum {
     PIECE_ROWS = 256,
     PIECE_FLOATS = 64 * 1024,
     PIECES_PER_TASK = 4,
-    CHUNK_KEYS = 512, /* at least */
-    CHUNKS = 16       /* at most */
+    SPAN_FLOATS = 64 * 1024, /* keys and values that are loaded at once: they stay in L2 */
+    SPAN = 8,                /* tiles of them, at most */
+    CHUNK_KEYS = 512,        /* at least */
+    CHUNKS = 16              /* at most */
 };
 
 static int64_t ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
@@ -98,7 +100,12 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *p)
 {
     if (p->D > INT32_MAX / MHA_PAD || p->E > INT32_MAX / MHA_PAD) return false;
     int64_t wide = p->D > p->E ? p->D : p->E;
-    *plan = (mha_plan){.Em = (p->E + 3) & ~INT64_C(3),
+    int64_t span = SPAN_FLOATS / (MHA_KEYS * (p->D + p->E + 1)), tiles = ceiling(p->Tk, MHA_KEYS);
+    *plan = (mha_plan){.span = smaller(span < 1      ? 1
+                                       : span > SPAN ? SPAN
+                                                     : span,
+                                       tiles < 1 ? 1 : tiles),
+                       .Em = (p->E + 3) & ~INT64_C(3),
                        .Ep = mha_padded(p->E),
                        .staged = MHA_KEYS * (wide > MHA_BLOCK ? mha_padded(wide) : MHA_BLOCK),
                        .maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)};

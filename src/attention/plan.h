@@ -26,6 +26,7 @@ mha_chunks mha_chunks_get(const mha_sequence *sequence);
 typedef struct mha_plan {
     int64_t rows;     /* of a piece, at most */
     int64_t Em, Ep;   /* E rounded up to 4, to MHA_PAD */
+    int64_t span;     /* tiles of keys that are loaded at once */
     int64_t staged;   /* floats of the staging area: a tile of keys, a block of queries, biases or results */
     int64_t pieces;   /* of the order list; each stands for G pieces of work */
     int64_t partials; /* partial results, a row each */

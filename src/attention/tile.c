@@ -6,6 +6,16 @@
 #include "core/half.h"
 #include <string.h>
 
+/* Turns to the room of tile n of the span. */
+static void use_room(mha_tile *t, int64_t n)
+{
+    const mha_problem *p = t->problem;
+    t->keys = t->key_room + n * p->D * MHA_KEYS;
+    t->packed = t->value_room + n * MHA_KEYS * t->plan->Ep;
+    t->left_keys = t->left_key_room + n * mha_engine_size(MHA_KEYS, p->D);
+    t->left_values = t->left_value_room + n * mha_engine_size(p->E, MHA_KEYS);
+}
+
 size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const mha_plan *plan)
 {
     mha_tile ignored;
@@ -13,6 +23,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
     *t = (mha_tile){.problem = p, .plan = plan};
     int64_t rows = (plan->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK, square = MHA_KEYS * MHA_BLOCK;
     int64_t packed = p->engine ? 1 : 0; /* times what an engine needs */
+    bool direct = p->v.type == MHA_FLOAT32 && p->v.stride[3] == 1 && p->E % MHA_PAD == 0; /* values need no room */
     const struct {
         void *place; /* the address of a pointer */
         int64_t count;
@@ -27,13 +38,14 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->all_sums, rows * plan->Ep, sizeof(float)},
                  {&t->all_max, rows, sizeof(float)},
                  {&t->all_total, rows, sizeof(float)},
-                 {&t->keys, p->D * MHA_KEYS, sizeof(float)},
-                 {&t->packed, MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->loaded, plan->span, sizeof(mha_keys)},
+                 {&t->key_room, plan->span * p->D * MHA_KEYS, sizeof(float)},
+                 {&t->value_room, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep, sizeof(float)},
                  {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
                  {&t->staged, plan->staged, sizeof(float)},
                  {&t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D), sizeof(uint16_t)},
-                 {&t->left_keys, packed * mha_engine_size(MHA_KEYS, p->D), sizeof(uint16_t)},
-                 {&t->left_values, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->left_key_room, packed * plan->span * mha_engine_size(MHA_KEYS, p->D), sizeof(uint16_t)},
+                 {&t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
                  {&t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
                  {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
                  {&t->broken, square, sizeof(uint8_t)},
@@ -48,6 +60,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
         memcpy(parts[i].place, &here, sizeof here);
         bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
     }
+    if (memory) use_room(t, 0);
     return bytes;
 }
 
@@ -241,6 +254,33 @@ void mha_tile_values(mha_tile *t)
     t->values = t->packed;
     t->value_type = MHA_FLOAT32;
     t->value_stride = Ep;
+}
+
+int64_t mha_tile_span(mha_tile *t, int64_t key, int64_t high)
+{
+    for (int64_t n = 0; n < t->plan->span && key < high; n++, key += MHA_KEYS) {
+        use_room(t, n);
+        mha_tile_keys(t, key, high - key < MHA_KEYS ? high - key : MHA_KEYS);
+        mha_tile_values(t);
+        t->loaded[n] = (mha_keys){t->key,      t->count,      t->key_largest, t->key_rows,    t->values,
+                                  t->key_type, t->value_type, t->key_stride,  t->value_stride};
+    }
+    return key;
+}
+
+void mha_tile_turn(mha_tile *t, int64_t n)
+{
+    mha_keys it = t->loaded[n];
+    use_room(t, n);
+    t->key = it.key;
+    t->count = it.count;
+    t->key_largest = it.key_largest;
+    t->key_rows = it.key_rows;
+    t->values = it.values;
+    t->key_type = it.key_type;
+    t->value_type = it.value_type;
+    t->key_stride = it.key_stride;
+    t->value_stride = it.value_stride;
 }
 
 /* Bias and mask of row r against the loaded keys, as numbers to add. */

@@ -13,6 +13,15 @@ typedef struct mha_block {
     mha_range any, all;
 } mha_block;
 
+/* A tile of keys that is loaded while another is at work: what mha_tile has of it. */
+typedef struct mha_keys {
+    int64_t key, count;
+    float key_largest;
+    const void *key_rows, *values;
+    mha_type key_type, value_type;
+    int64_t key_stride, value_stride;
+} mha_keys;
+
 /* One task's scratch and what it holds now. */
 typedef struct mha_tile {
     const mha_problem *problem;
@@ -34,8 +43,11 @@ typedef struct mha_tile {
     float *max, *total, *fade; /* (blocks,MHA_BLOCK) running maximum and sum, and the last rescaling */
     float *all_sums, *all_max, *all_total; /* the same of all chunks of keys so far */
 
-    /* The keys. */
-    int64_t key, count;   /* keys [key, key + count) are loaded */
+    /* The keys. Up to plan->span tiles of them are loaded, each in its part of these rooms, and one is at work. */
+    mha_keys *loaded;
+    float *key_room, *value_room;
+    uint16_t *left_key_room, *left_value_room;
+    int64_t key, count;   /* keys [key, key + count) are at work */
     float *keys;          /* (D,MHA_KEYS) transposed, 0 in lanes without a key */
     float key_largest;    /* |keys| at most; NaN if there is one */
     const void *key_rows; /* (count,D), key_stride apart: the caller's own where they can be read as they are */
@@ -99,9 +111,15 @@ void mha_tile_load(mha_tile *tile);
 const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
                                 int64_t rows);
 
-/* Loads keys [key, key + count), and the values that go with them. */
+/* Loads keys [key, key + count), and the values that go with them, over those at work. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);
 void mha_tile_values(mha_tile *tile);
+
+/* Loads keys and values from `key` up to `high`, plan->span tiles at most; returns where the next ones start. */
+int64_t mha_tile_span(mha_tile *tile, int64_t key, int64_t high);
+
+/* Puts tile n of the span to work. */
+void mha_tile_turn(mha_tile *tile, int64_t n);
 
 /* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
