@@ -398,8 +398,9 @@ TEST(dropout_is_philox_by_position) { each_table(check_drop); }
 static void check_rows(const mha_kernels *kernels)
 {
     static tile x;
-    static float from[HIGH * HIGH], to[HIGH * HIGH];
+    static float from[HIGH * HIGH], to[HIGH * HIGH], by[HIGH];
     float sum[WIDE];
+    fill(by, HIGH, 1);
     for (int kind = 0; kind < 4; kind++) {
         fill(x, HIGH * LD, 1);
         x[5 * LD + 9] = kind == 0 ? 7.5f : kind == 1 ? INFINITY : kind == 2 ? -INFINITY : NAN;
@@ -416,10 +417,10 @@ static void check_rows(const mha_kernels *kernels)
         for (int64_t cols = 1; cols <= HIGH; cols += cols < 20 ? 1 : 11) {
             fill(from, HIGH * HIGH, 1);
             for (int i = 0; i < HIGH * HIGH; i++) to[i] = -9;
-            kernels->transpose(to, HIGH, from, HIGH, rows, cols);
+            kernels->transpose(to, HIGH, from, HIGH, rows, cols, rows % 2 ? by : NULL);
             for (int64_t c = 0; c < HIGH; c++)
                 for (int64_t r = 0; r < HIGH; r++) {
-                    float want = c < cols && r < rows ? from[r * HIGH + c] : -9.0f;
+                    float want = c < cols && r < rows ? from[r * HIGH + c] * (rows % 2 ? by[c] : 1.0f) : -9.0f;
                     expect(to[c * HIGH + r] == want, "%s: transpose (%d,%d)", kernels->name, (int)rows, (int)cols);
                 }
         }

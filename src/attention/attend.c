@@ -42,15 +42,15 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
 {
     int64_t Em = t->plan->Em, lanes = t->problem->kernels->lanes, lane = r % MHA_BLOCK, base = lane / lanes * lanes;
     float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
+    const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r - lane + base : NULL;
     clean_values(t, lane, count);
     for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
     if (t->engine) {
         t->engine->round_right(t->right_weights, t->scores + base, MHA_BLOCK, lanes, count);
-        t->engine->product(copy, lanes, t->fade + r - lane + base, 1.0f, t->left_clean, t->right_weights, t->problem->E,
-                           lanes, count);
+        t->engine->product(copy, lanes, fade, 1.0f, t->left_clean, t->right_weights, t->problem->E, lanes, count);
     } else {
-        t->problem->kernels->product(copy, lanes, t->fade + r - lane + base, t->clean, t->plan->Ep, t->scores + base,
-                                     MHA_BLOCK, Em, lanes, count);
+        t->problem->kernels->product(copy, lanes, fade, t->clean, t->plan->Ep, t->scores + base, MHA_BLOCK, Em, lanes,
+                                     count);
     }
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
@@ -60,12 +60,14 @@ static void add_narrow(mha_tile *t, int64_t r, int64_t rows, const void *values,
                        int64_t count)
 {
     int64_t Ep = t->plan->Ep, lanes = t->problem->kernels->lanes, n = (t->problem->E + lanes - 1) / lanes * lanes;
-    t->problem->kernels->blend(t->sums + r * Ep, Ep, t->fade + r, t->scores + r, MHA_BLOCK, rows, values, type, stride,
-                               count, n);
+    const float *fade = t->blocks->begun ? t->fade + r : NULL;
+    t->problem->kernels->blend(t->sums + r * Ep, Ep, fade, t->scores + r, MHA_BLOCK, rows, values, type, stride, count,
+                               n);
 }
 
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
+    const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r : NULL; /* the first sums have nothing to join */
     for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) {
         if (!t->narrow) add_clean_lane(t, r + i, count);
         if (t->narrow) clean_values(t, i, count);
@@ -77,10 +79,10 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
     } else if (t->engine) { /* over all loaded keys, as V was packed */
         memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
         t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), t->count);
-        t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, 1.0f, t->left_values, t->right_weights,
-                           t->problem->E, mha_tile_lanes(t, r), t->count);
+        t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, fade, 1.0f, t->left_values, t->right_weights, t->problem->E,
+                           mha_tile_lanes(t, r), t->count);
     } else
-        t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, t->fade + r, t->values, t->value_stride, t->scores,
+        t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->values, t->value_stride, t->scores,
                                      MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
 }
 
@@ -107,6 +109,7 @@ static void attend_block(mha_tile *t, int64_t r, bool clean)
                                  t->fade + r);
     mha_tile_drop(t, t->scores, r, count);
     add_values(t, r, count, clean);
+    t->blocks[r / MHA_BLOCK].begun = true;
 }
 
 /* One chunk of keys from the start. */
@@ -117,7 +120,7 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
         t->max[r] = -INFINITY;
         t->total[r] = 0.0f;
     }
-    memset(t->sums, 0, (size_t)(t->narrow ? t->rows * t->plan->Ep : lanes * t->plan->Em) * sizeof(float));
+    for (int64_t r = 0; r < lanes; r += MHA_BLOCK) t->blocks[r / MHA_BLOCK].begun = false;
     for (int64_t key = low / MHA_KEYS * MHA_KEYS, next; key < high; key = next) {
         next = mha_tile_span(t, key, high);
         for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
@@ -126,6 +129,9 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
                 attend_block(t, r, clean);
             }
     }
+    int64_t size = t->narrow ? t->rows * t->plan->Ep : MHA_BLOCK * t->plan->Em;
+    for (int64_t r = 0; r < lanes; r += MHA_BLOCK) /* who saw nothing */
+        if (!t->blocks[r / MHA_BLOCK].begun) memset(mha_tile_sums(t, r), 0, (size_t)size * sizeof(float));
 }
 
 /* Adds the chunk that has just been taken to the ones before it. */
@@ -137,7 +143,7 @@ static void fold_chunk(mha_tile *t)
                           t->max[r], t->total[r], t->plan->Ep);
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK)
         kernels->fold(t->all_sums + r * t->plan->Em, t->all_max + r, t->all_total + r, mha_tile_sums(t, r), t->max + r,
-                      t->total + r, MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
+                      t->total + r, MHA_BLOCK, t->problem->E, mha_tile_lanes(t, r));
 }
 
 static void swap(float **a, float **b)
@@ -173,7 +179,7 @@ static void attend(mha_tile *t, int64_t low, int64_t high, bool clean)
 static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
 {
     if (!t->narrow) {
-        t->problem->kernels->unsound(unsound, mha_tile_sums(t, r), MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r));
+        t->problem->kernels->unsound(unsound, mha_tile_sums(t, r), MHA_BLOCK, t->problem->E, mha_tile_lanes(t, r));
         return;
     }
     for (int64_t i = 0; i < t->rows; i++) {
@@ -182,19 +188,24 @@ static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
     }
 }
 
-static bool has_softmax(const mha_tile *t, int64_t r) { return isfinite(t->max[r]) && isfinite(t->total[r]); }
+bool mha_attend_all_sound(const mha_tile *t, int64_t r)
+{
+    int unsound = 0;
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) unsound |= !t->sound[i];
+    return !unsound;
+}
 
 /* Judges every row. Returns whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
 static bool judge(mha_tile *t)
 {
-    bool hidden = false;
+    int hidden = 0;
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
         float unsound[MHA_BLOCK];
         find_unsound(t, r, unsound);
-        for (int64_t i = 0; i < mha_tile_height(t, r); i++) {
-            bool softmax = has_softmax(t, r + i);
-            t->sound[r + i] = softmax && unsound[i] == 0.0f;
-            hidden = hidden || softmax != t->sound[r + i];
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++) { /* a finite number times 0 is 0 */
+            int softmax = t->max[r + i] * 0.0f + t->total[r + i] * 0.0f == 0.0f, sound = softmax & (unsound[i] == 0.0f);
+            t->sound[r + i] = sound;
+            hidden |= softmax ^ sound;
         }
     }
     return hidden;
@@ -215,5 +226,5 @@ void mha_attend_rows(const mha_tile *t, int64_t r, float *rows)
     int64_t height = mha_tile_height(t, r), E = t->problem->E;
     for (int64_t i = 0; t->narrow && i < height; i++)
         memcpy(rows + i * E, t->sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
-    if (!t->narrow) t->problem->kernels->transpose(rows, E, mha_tile_sums(t, r), MHA_BLOCK, E, height);
+    if (!t->narrow) t->problem->kernels->transpose(rows, E, mha_tile_sums(t, r), MHA_BLOCK, E, height, NULL);
 }

@@ -236,7 +236,7 @@ static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
         float *sum = call->dq + (work->partial + g * padded + r) * call->Dm;
         for (int64_t c = 1; c < chunks; c++)
             for (int64_t i = 0; i < size; i++) sum[i] += sum[c * p->G * padded * call->Dm + i];
-        p->kernels->transpose(rows, p->D, sum, MHA_BLOCK, p->D, height);
+        p->kernels->transpose(rows, p->D, sum, MHA_BLOCK, p->D, height, NULL);
         for (int64_t i = 0; i < height; i++) {
             int64_t h = mha_tile_head(&span->tile, r + i), row = s.query_row + mha_tile_query(&span->tile, r + i);
             float *from = rows + i * p->D;

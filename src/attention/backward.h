@@ -52,13 +52,6 @@ static inline void mha_backward_doubt(const mha_backward *call, int64_t b, int64
     atomic_fetch_or(&call->doubts[b * call->problem.G + g], doubt);
 }
 
-/* What dropout multiplies the weights it keeps by. */
-static inline float mha_backward_kept(const mha_backward *call)
-{
-    float dropout = call->problem.options.dropout;
-    return dropout < 1 ? 1.0f / (1.0f - dropout) : 0.0f;
-}
-
 /* The factors of an engine, and the rows that they are made of. Those of tiles and of blocks come one after another. */
 typedef struct mha_span_halves {
     uint16_t *queries, *douts;                       /* (MHA_PAIR,D), (MHA_PAIR,E) rows as they are */

@@ -258,6 +258,7 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
         .extras = extras ? *extras : none,
         .options = options ? *options : defaults,
         .output_role = role};
+    p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     mha_succeed(ctx);
     TRY(check_inputs(p));
     TRY(check_numbers(p));

@@ -27,17 +27,16 @@ typedef struct outcome {
 /* A sound row: its values are divided by the total, with the sink's share in it, and by what dropout keeps. */
 static outcome settle(const mha_tile *t, int64_t r)
 {
-    const mha_attention_options *o = &t->problem->options;
-    double max = (double)t->max[r], total = (double)t->total[r], shrink = 1;
-    if (o->sinks.rank) {
-        double sink = (double)*(const float *)mha_at(o->sinks, 0, mha_tile_head(t, r), 0, 0), top = fmax(max, sink);
-        shrink = exp(max - top);
-        total = total * shrink + exp(sink - top);
-        max = top;
-    }
-    double kept = o->dropout < 1 ? 1 / (1 - (double)o->dropout) : 0;
-    return (outcome){(float)(kept * shrink / total), t->max[r], (float)(shrink / total),
-                     t->problem->extras.lse.rank ? max + log(total) : 0};
+    const mha_problem *p = t->problem;
+    float max = t->max[r], sum = t->total[r];
+    bool wanted = p->extras.lse.rank;
+    if (!p->options.sinks.rank)
+        return (outcome){p->kept / sum, max, 1.0f / sum, wanted ? (double)max + log((double)sum) : 0};
+    double sink = (double)*(const float *)mha_at(p->options.sinks, 0, mha_tile_head(t, r), 0, 0);
+    double top = fmax((double)max, sink), shrink = exp((double)max - top);
+    double total = (double)sum * shrink + exp(sink - top);
+    return (outcome){(float)((double)p->kept * shrink / total), max, (float)(shrink / total),
+                     wanted ? top + log(total) : 0};
 }
 
 /* A row that sees nothing, or one that float32 could not hold: its values (E) are made anew. */
@@ -83,24 +82,24 @@ static void finish_rows(mha_tile *t, const mha_shared *shared, int64_t r, float 
     }
 }
 
-/* The same for a block of sound rows that lie evenly in a float32 `out`: columns are multiplied where they are and go
- * straight to their rows. False if the block is not of that kind. */
-static bool finish_columns(mha_tile *t, const mha_shared *shared, int64_t r)
+/* The same for a block of sound rows that are lanes: they are multiplied on their way to being rows, which are those of
+ * `out` where it is float32 and even. False if the block is not of that kind. */
+static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
 {
     const mha_problem *p = t->problem;
     int64_t height = mha_tile_height(t, r);
-    float share[MHA_BLOCK] = {0}, *sums = mha_tile_sums(t, r);
-    if (t->narrow || t->heads > 1 || p->out.type != MHA_FLOAT32 || p->out.stride[3] != 1) return false;
-    for (int64_t i = 0; i < height; i++)
-        if (!t->sound[r + i]) return false;
+    float share[MHA_BLOCK] = {0};
+    bool even = t->heads == 1 && p->out.type == MHA_FLOAT32 && p->out.stride[3] == 1;
+    if (t->narrow || !mha_attend_all_sound(t, r)) return false;
     for (int64_t i = 0; i < height; i++) {
         outcome end = settle(t, r + i);
         share[i] = end.share;
         write_extras(t, shared, r + i, end);
     }
-    for (int64_t e = 0; e < p->E; e++)
-        for (int64_t i = 0; i < MHA_BLOCK; i++) sums[e * MHA_BLOCK + i] *= share[i];
-    p->kernels->transpose(out_row(t, r), p->out.stride[2], sums, MHA_BLOCK, p->E, height);
+    float *rows = even ? out_row(t, r) : t->staged;
+    p->kernels->transpose(rows, even ? p->out.stride[2] : p->E, mha_tile_sums(t, r), MHA_BLOCK, p->E, height, share);
+    for (int64_t i = 0; !even && i < height; i++)
+        mha_row_store(p->kernels, out_row(t, r + i), p->out.type, p->out.stride[3], rows + i * p->E, p->E);
     return true;
 }
 
@@ -156,7 +155,7 @@ static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64
     mha_tile_load(t);
     mha_attend(t, work->low, work->high);
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
-        if (work->partial < 0 && finish_columns(t, &j->shared, r)) continue;
+        if (work->partial < 0 && finish_lanes(t, &j->shared, r)) continue;
         mha_attend_rows(t, r, t->staged);
         if (work->partial < 0) finish_rows(t, &j->shared, r, t->staged);
         else leave_partials(j, t, work, g, t->staged);

@@ -60,11 +60,10 @@ static void weigh(mha_tile *t, const mha_shared *shared, mha_stage stage)
 {
     const mha_problem *p = t->problem;
     float max[MHA_BLOCK] = {0}, factor[MHA_BLOCK] = {0};
-    float kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t row = mha_row_index(p, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r));
         max[r] = shared->max[row];
-        factor[r] = shared->factor[row] * (stage == MHA_STAGE_DROPPED ? kept : 1.0f);
+        factor[r] = shared->factor[row] * (stage == MHA_STAGE_DROPPED ? p->kept : 1.0f);
     }
     p->kernels->weights(t->scores, MHA_BLOCK, t->count, mha_tile_lanes(t, 0), max, factor);
     if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, t->scores, 0, t->count);
@@ -86,7 +85,7 @@ static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_
     mha_tile_scores(t, 0, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
     if (after_softmax(m->stage)) weigh(t, shared, m->stage);
     else mend_scores(t, m->stage);
-    t->problem->kernels->transpose(t->staged, MHA_KEYS, t->scores, MHA_BLOCK, t->count, t->rows);
+    t->problem->kernels->transpose(t->staged, MHA_KEYS, t->scores, MHA_BLOCK, t->count, t->rows, NULL);
     for (int64_t r = 0; r < t->rows; r++) {
         float *row = t->staged + r * MHA_KEYS, *mean = t->mean + r * MHA_KEYS;
         if (!m->averaged) write_row(t, m, t->sequence.b, h, t->first + r, row);

@@ -100,7 +100,7 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *p)
 {
     if (p->D > INT32_MAX / MHA_PAD || p->E > INT32_MAX / MHA_PAD) return false;
     int64_t wide = p->D > p->E ? p->D : p->E;
-    int64_t span = SPAN_FLOATS / (MHA_KEYS * (p->D + p->E + 1)), tiles = ceiling(p->Tk, MHA_KEYS);
+    int64_t span = p->engine ? SPAN_FLOATS / (MHA_KEYS * (p->D + p->E + 1)) : 1, tiles = ceiling(p->Tk, MHA_KEYS);
     *plan = (mha_plan){.span = smaller(span < 1      ? 1
                                        : span > SPAN ? SPAN
                                                      : span,

@@ -110,7 +110,7 @@ void mha_span_load(mha_span *s, const mha_backward *call)
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
         int64_t height = mha_tile_height(t, r);
         float *rows = s->query_rows + r * call->Dp, *douts = s->douts + r * p->E;
-        p->kernels->transpose(rows, call->Dp, t->queries + r * p->D, MHA_BLOCK, p->D, height);
+        p->kernels->transpose(rows, call->Dp, t->queries + r * p->D, MHA_BLOCK, p->D, height, NULL);
         for (int64_t i = 0; i < height; i++)
             memset(rows + i * call->Dp + p->D, 0, (size_t)(call->Dp - p->D) * sizeof *rows);
         p->kernels->columns(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E, 1.0f);
@@ -208,14 +208,14 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
         p->kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), lanes, p->E);
     mha_tile_drop(t, s->dp, r, count);
-    p->kernels->gradient(s->ds, t->scores, s->dp, MHA_BLOCK, count, lanes, s->delta + r, mha_backward_kept(call));
+    p->kernels->gradient(s->ds, t->scores, s->dp, MHA_BLOCK, count, lanes, s->delta + r, call->problem.kept);
     return count;
 }
 
 /* A tile's lanes as rows, with zeros beyond `count`. */
 static void lay_rows(const mha_tile *t, float *rows, const float *lanes, int64_t height, int64_t count)
 {
-    t->problem->kernels->transpose(rows, MHA_KEYS, lanes, MHA_BLOCK, count, height);
+    t->problem->kernels->transpose(rows, MHA_KEYS, lanes, MHA_BLOCK, count, height, NULL);
     for (int64_t i = 0; count < MHA_KEYS && i < height; i++)
         memset(rows + i * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof *rows);
 }
@@ -320,8 +320,9 @@ static bool pass_span(const mha_backward *call, mha_span *s, const mha_sequence 
         mha_span_load(s, call);
         pass_rows(call, s, dq ? dq + first * call->Dm : NULL, slopes ? slopes + first : NULL, broken);
     }
-    bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, 1.0f, key, end);
-    return write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, mha_backward_kept(call), key, end) && finite;
+    float scale = s->tile.engine ? p->options.scale : 1.0f; /* the kernels' queries have it in them */
+    bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, scale, key, end);
+    return write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, call->problem.kept, key, end) && finite;
 }
 
 /* All spans of the piece. Returns whether everything is finite. */

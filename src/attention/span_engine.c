@@ -68,7 +68,11 @@ static void load_block(mha_span *s, const mha_backward *call, int64_t r)
     }
     memset(queries + height * p->D, 0, (size_t)((lanes - height) * p->D) * sizeof *queries);
     memset(douts + height * p->E, 0, (size_t)((lanes - height) * p->E) * sizeof *douts);
-    t->engine->pack_right(mha_tile_right(t, r), queries, p->D, true, lanes, p->D);
+    int64_t stride = p->D;
+    const uint16_t *scaled = queries;
+    if (t->score_scale == 1.0f)
+        scaled = mha_tile_scale((uint16_t *)t->staged, queries, &stride, p->options.scale, lanes, p->D);
+    t->engine->pack_right(mha_tile_right(t, r), scaled, stride, true, lanes, p->D);
     t->engine->pack_right(h->right_douts + block * mha_engine_size(MHA_BLOCK, p->E), douts, p->E, true, lanes, p->E);
     for (int64_t i = 0; i < height; i++) {
         s->lost[r + i] = s->clean && wipe(douts + i * p->E, p->E);
@@ -138,7 +142,7 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
     }
     if (call->gradients.k.rank) {
         engine->round_left(h->left_rows, s->ds, MHA_BLOCK, count, lanes);
-        engine->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, p->options.scale, h->left_rows,
+        engine->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, 1.0f, h->left_rows,
                         h->right_queries_down + block * size_down(p->D), count, D, lanes);
     }
 }

@@ -114,12 +114,29 @@ const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, i
 static float largest_half(const uint16_t *x, int64_t stride, int64_t rows, int64_t n)
 {
     int16_t most = 0;
+    if (stride == n) n *= rows, rows = 1;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < n; i++) {
             int16_t size = (int16_t)(x[r * stride + i] & 0x7fff);
             most = size > most ? size : most;
         }
     return mha_bf16_to_f32((uint16_t)most);
+}
+
+const uint16_t *mha_tile_scale(uint16_t *to, const uint16_t *from, int64_t *stride, float scale, int64_t rows,
+                               int64_t n)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits = (uint32_t)from[r * *stride + i] << 16;
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            x *= scale;
+            memcpy(&bits, &x, sizeof bits);
+            to[r * n + i] = (uint16_t)(bits >> 16);
+        }
+    *stride = n;
+    return to;
 }
 
 /* One block of queries for the engine. Returns the largest size of what they are when scaled. */
@@ -137,17 +154,27 @@ static float load_right(mha_tile *t, int64_t r)
         const uint16_t *one = mha_tile_halves(&ignored, room + i * p->D, p->q, batch, mha_tile_head(t, r + i), row, 1);
         if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
     }
+    float largest = largest_half(from, stride, height, p->D) * fabsf(p->options.scale);
+    if (t->score_scale == 1.0f) from = mha_tile_scale(room, from, &stride, p->options.scale, height, p->D);
     t->engine->pack_right(mha_tile_right(t, r), from, stride, true, height, p->D);
-    return largest_half(from, stride, height, p->D) * fabsf(p->options.scale);
+    return largest;
 }
 
 /* What the rows of a block see. */
 static void place_block(mha_tile *t, int64_t r)
 {
     mha_block *block = &t->blocks[r / MHA_BLOCK];
-    *block = (mha_block){{INT64_MAX, 0}, {0, INT64_MAX}};
+    const mha_attention_options *o = &t->problem->options;
+    bool alike = !o->causal && o->window_left == MHA_UNLIMITED && o->window_right == MHA_UNLIMITED;
+    mha_range range = {0, t->sequence.length};
+    *block = (mha_block){{INT64_MAX, 0}, {0, INT64_MAX}, false};
+    if (alike) {
+        for (int64_t i = r; i < r + mha_tile_height(t, r); i++) t->ranges[i] = range;
+        *block = (mha_block){range, range, false};
+        return;
+    }
     for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
-        mha_range range = t->ranges[i] = mha_range_get(t->problem, &t->sequence, mha_tile_query(t, i));
+        range = t->ranges[i] = mha_range_get(t->problem, &t->sequence, mha_tile_query(t, i));
         if (range.low > block->all.low) block->all.low = range.low;
         if (range.high < block->all.high) block->all.high = range.high;
         if (range.low >= range.high) continue;
@@ -165,6 +192,8 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->first = first;
     t->rows = rows;
     t->engine = mha_sequence_engine(t->problem, sequence);
+    int exponent;
+    t->score_scale = fabsf(frexpf(t->problem->options.scale, &exponent)) == 0.5f ? 1.0f : t->problem->options.scale;
     t->narrow = !t->engine && rows <= MHA_NARROW;
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
@@ -317,7 +346,7 @@ static void add_bias(mha_tile *t, int64_t r, int64_t count)
             for (int64_t i = 0; i < lanes; i++) t->bias[j * MHA_BLOCK + i] = t->staged[j];
     } else {
         for (int64_t i = 0; i < height; i++) load_bias_row(t, t->staged + i * MHA_KEYS, r + i, count);
-        p->kernels->transpose(t->bias, MHA_BLOCK, t->staged, MHA_KEYS, height, count);
+        p->kernels->transpose(t->bias, MHA_BLOCK, t->staged, MHA_KEYS, height, count, NULL);
         for (int64_t j = 0; height < lanes && j < count; j++) /* lanes without a row stay finite */
             memset(t->bias + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *t->bias);
     }
@@ -378,7 +407,7 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
             for (int64_t i = 0; i < t->rows; i++)
                 if (!isfinite(t->scores[j * MHA_BLOCK + i])) t->suspect = true;
     } else if (t->engine) {
-        t->engine->product(t->scores, MHA_BLOCK, NULL, p->options.scale, t->left_keys, mha_tile_right(t, r), count,
+        t->engine->product(t->scores, MHA_BLOCK, NULL, t->score_scale, t->left_keys, mha_tile_right(t, r), count,
                            mha_tile_lanes(t, r), p->D);
     } else {
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,

@@ -8,9 +8,11 @@
 
 #include "attention/plan.h"
 
-/* The keys that any of the rows of a block may see by position, and those that all of them see. */
+/* The keys that any of the rows of a block may see by position, and those that all of them see; and whether its sums hold
+ * anything of the chunk of keys at work. */
 typedef struct mha_block {
     mha_range any, all;
+    bool begun;
 } mha_block;
 
 /* A tile of keys that is loaded while another is at work: what mha_tile has of it. */
@@ -60,7 +62,9 @@ typedef struct mha_tile {
     float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
     float *staged; /* rows on their way through a transposition: plan->staged floats */
 
-    /* With an engine its factors stand for queries, keys, values and weights; queries are not scaled. */
+    /* With an engine its factors stand for queries, keys, values and weights. A scale that is a power of two is in the
+     * queries, exactly; any other is applied to scores. */
+    float score_scale;
     uint16_t *right_queries; /* a block's after the other's */
     uint16_t *left_keys, *left_values, *left_clean, *right_weights;
 
@@ -110,6 +114,10 @@ void mha_tile_load(mha_tile *tile);
  * evenly, else copied to `room`, with *stride numbers between rows. */
 const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
                                 int64_t rows);
+
+/* bfloat16 numbers (rows,n) times a power of two, which is exact, to `to`; *stride becomes n. */
+const uint16_t *mha_tile_scale(uint16_t *to, const uint16_t *from, int64_t *stride, float scale, int64_t rows,
+                               int64_t n);
 
 /* Loads keys [key, key + count), and the values that go with them, over those at work. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);

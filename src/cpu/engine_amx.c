@@ -1,11 +1,11 @@
 /* AMX: eight tile registers of 16 rows x 64 bytes. One instruction adds the product of a tile of a, 16 rows of 32 numbers,
  * and a tile of b, 16 pairs of 16 columns, to 16 x 16 sums.
  *
- * Four tiles hold 32 x 32 sums, two those of a and two those of b: four loads for four products. Sums leave through a
- * buffer in L1, where c is faded and scaled. The tiles are configured and let go in every call: their state is then no
- * burden to the system between calls, for the price of a few dozen cycles. */
+ * Four tiles hold 32 x 32 sums, two those of a and two those of b: four loads for four products. Sums start from what c
+ * holds, faded before, or from zero, and go straight back; only scaled ones and those at an edge go through a buffer. The
+ * tiles are configured and let go in every call: their state is then no burden to the system between calls, for the
+ * price of a few dozen cycles. */
 #include "cpu/pairs_body.h"
-#include <string.h>
 
 /* The layout of LDTILECFG's operand. */
 typedef struct configuration {
@@ -21,14 +21,24 @@ static void configure(void)
     _tile_loadconfig(&all);
 }
 
-/* sums (32,32), of which `high` tiles down and `wide` tiles across are wanted, 1 or 2 each. */
-static inline __attribute__((always_inline)) void block(const int high, const int wide, float *sums, const uint16_t *a,
-                                                        const uint16_t *b, int64_t pitch, int64_t steps)
+/* c (32,32), of which `high` tiles down and `wide` tiles across are wanted, 1 or 2 each: a b, on top of c if `onto`. */
+static inline __attribute__((always_inline)) void block(const int high, const int wide, const bool onto, float *c,
+                                                        int64_t ldc, const uint16_t *a, const uint16_t *b,
+                                                        int64_t pitch, int64_t steps)
 {
-    _tile_zero(0);
-    if (wide > 1) _tile_zero(1);
-    if (high > 1) _tile_zero(2);
-    if (high > 1 && wide > 1) _tile_zero(3);
+    float *lower = c + SIDE * ldc;
+    int64_t bytes = ldc * 4;
+    if (onto) {
+        _tile_loadd(0, c, bytes);
+        if (wide > 1) _tile_loadd(1, c + SIDE, bytes);
+        if (high > 1) _tile_loadd(2, lower, bytes);
+        if (high > 1 && wide > 1) _tile_loadd(3, lower + SIDE, bytes);
+    } else {
+        _tile_zero(0);
+        if (wide > 1) _tile_zero(1);
+        if (high > 1) _tile_zero(2);
+        if (high > 1 && wide > 1) _tile_zero(3);
+    }
     for (int64_t s = 0; s < steps; s++, a += TILE, b += TILE) {
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
@@ -39,43 +49,64 @@ static inline __attribute__((always_inline)) void block(const int high, const in
         if (high > 1) _tile_dpbf16ps(2, 5, 6);
         if (high > 1 && wide > 1) _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, sums, 128);
-    if (wide > 1) _tile_stored(1, sums + SIDE, 128);
-    if (high > 1) _tile_stored(2, sums + SIDE * 2 * SIDE, 128);
-    if (high > 1 && wide > 1) _tile_stored(3, sums + SIDE * 2 * SIDE + SIDE, 128);
+    _tile_stored(0, c, bytes);
+    if (wide > 1) _tile_stored(1, c + SIDE, bytes);
+    if (high > 1) _tile_stored(2, lower, bytes);
+    if (high > 1 && wide > 1) _tile_stored(3, lower + SIDE, bytes);
 }
 
-/* `rows` rows of `vectors` vectors on their way to c. */
-static void finish(float *c, int64_t ldc, const float *fade, float scale, const float *sums, int64_t rows,
-                   int64_t vectors)
+static void any_block(bool high, bool wide, bool onto, float *c, int64_t ldc, const uint16_t *a, const uint16_t *b,
+                      int64_t pitch, int64_t steps)
 {
-    __m512 by = _mm512_set1_ps(scale);
-    for (int64_t v = 0; v < vectors; v++) {
-        __m512 left = fade ? _mm512_loadu_ps(fade + v * SIDE) : _mm512_setzero_ps();
-        for (int64_t r = 0; r < rows; r++) {
-            float *to = c + r * ldc + v * SIDE;
-            __m512 x = _mm512_mul_ps(_mm512_load_ps(sums + r * 2 * SIDE + v * SIDE), by);
-            _mm512_storeu_ps(to, fade ? _mm512_fmadd_ps(_mm512_loadu_ps(to), left, x) : x);
-        }
+    if (high && wide && onto) block(2, 2, true, c, ldc, a, b, pitch, steps);
+    else if (high && wide) block(2, 2, false, c, ldc, a, b, pitch, steps);
+    else if (high) block(2, 1, onto, c, ldc, a, b, pitch, steps);
+    else if (wide) block(1, 2, onto, c, ldc, a, b, pitch, steps);
+    else block(1, 1, onto, c, ldc, a, b, pitch, steps);
+}
+
+/* c (rows,n) = fade * c; as it is where nothing fades. */
+static void apply_fade(float *c, int64_t ldc, const float *fade, int64_t rows, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += SIDE) {
+        __m512 by = _mm512_loadu_ps(fade + j);
+        if (_mm512_cmp_ps_mask(by, _mm512_set1_ps(1.0f), _CMP_NEQ_UQ) == 0) continue;
+        for (int64_t r = 0; r < rows; r++)
+            _mm512_storeu_ps(c + r * ldc + j, _mm512_mul_ps(_mm512_loadu_ps(c + r * ldc + j), by));
     }
+}
+
+/* A block that is scaled or ends inside a tile: `rows` rows of c, from and to a buffer. */
+static void edge_block(float *c, int64_t ldc, bool onto, float scale, const uint16_t *a, const uint16_t *b,
+                       int64_t pitch, int64_t steps, int64_t rows, int64_t n)
+{
+    _Alignas(64) float sums[4 * SIDE * SIDE];
+    bool start = onto && scale == 1.0f; /* from c itself: the order of additions is the one of whole blocks */
+    for (int64_t r = 0; start && r < rows; r++)
+        for (int64_t j = 0; j < n; j += SIDE)
+            _mm512_store_ps(sums + r * 2 * SIDE + j, _mm512_loadu_ps(c + r * ldc + j));
+    any_block(rows > SIDE, n > SIDE, start, sums, 2 * SIDE, a, b, pitch, steps);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < n; j += SIDE) {
+            __m512 x = _mm512_mul_ps(_mm512_load_ps(sums + r * 2 * SIDE + j), _mm512_set1_ps(scale));
+            if (onto && !start) x = _mm512_add_ps(_mm512_loadu_ps(c + r * ldc + j), x);
+            _mm512_storeu_ps(c + r * ldc + j, x);
+        }
 }
 
 static void product(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
                     int64_t m, int64_t n, int64_t k)
 {
-    _Alignas(64) float sums[4 * SIDE * SIDE];
     int64_t steps = tiles(k), pitch = steps * TILE;
+    if (fade) apply_fade(c, ldc, fade, m, n);
     configure();
     for (int64_t j = 0; j < n; j += 2 * SIDE)
         for (int64_t i = 0; i < m; i += 2 * SIDE) {
             const uint16_t *left = a + i / SIDE * pitch, *right = b + j / SIDE * pitch;
-            bool high = m - i > SIDE, wide = n - j > SIDE;
-            if (high && wide) block(2, 2, sums, left, right, pitch, steps);
-            else if (high) block(2, 1, sums, left, right, pitch, steps);
-            else if (wide) block(1, 2, sums, left, right, pitch, steps);
-            else block(1, 1, sums, left, right, pitch, steps);
-            finish(c + i * ldc + j, ldc, fade ? fade + j : fade, scale, sums, m - i < 2 * SIDE ? m - i : 2 * SIDE,
-                   wide ? 2 : 1);
+            int64_t rows = m - i < 2 * SIDE ? m - i : 2 * SIDE, cols = n - j < 2 * SIDE ? n - j : 2 * SIDE;
+            float *to = c + i * ldc + j;
+            if (scale != 1.0f || rows % SIDE) edge_block(to, ldc, fade, scale, left, right, pitch, steps, rows, cols);
+            else any_block(rows > SIDE, cols > SIDE, fade, to, ldc, left, right, pitch, steps);
         }
     _tile_release();
 }

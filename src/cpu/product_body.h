@@ -180,7 +180,7 @@ static inline __attribute__((always_inline)) void blend_part(const int rows, con
     REPEAT (r, rows)
         REPEAT (u, vectors) {
             float *to = sums + r * lds + u * VF;
-            vf_store(to, vf_fma(vf_load(to), vf_set1(fade[r]), sum[r][u]));
+            vf_store(to, fade ? vf_fma(vf_load(to), vf_set1(fade[r]), sum[r][u]) : sum[r][u]);
         }
 }
 
@@ -207,7 +207,8 @@ static void blend(float *sums, int64_t lds, const float *fade, const float *w, i
                   mha_type type, int64_t ldv, int64_t count, int64_t n)
 {
     for (int64_t r = 0; r < rows; r += 4)
-        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade + r, w + r, ldw, v, ldv, count, n);
+        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade ? fade + r : fade, w + r, ldw, v, ldv, count,
+                  n);
 }
 
 static double spin(int64_t rounds, float *sink)
