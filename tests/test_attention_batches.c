@@ -6,7 +6,8 @@
 
 enum { B = 4, H = 4, G = 2, D = 12, E = 10, TQ = 90, TK = 150 };
 
-static const int64_t queries[B] = {17, 1, 90, 0}, keys[B] = {150, 33, 71, 12}, offsets[B] = {130, 32, -10, 5};
+static const int64_t many[B] = {17, 5, 90, 0}, few[B] = {1, 1, 1, 1}, *queries = many;
+static const int64_t keys[B] = {150, 33, 71, 12}, offsets[B] = {130, 32, -10, 5};
 
 typedef enum arrangement { ALONE, PADDED, PACKED_QUERIES, PACKED_KEYS, PACKED_BOTH, ARRANGEMENTS } arrangement;
 
@@ -58,7 +59,7 @@ static void plan_call(call *c, arrangement how)
     c->packed_keys = how == PACKED_KEYS || how == PACKED_BOTH;
     for (int n = 0; n < c->count; n++) {
         int b = c->order[n];
-        c->most_queries = how == ALONE ? queries[b] : TQ;
+        c->most_queries = how == ALONE || queries == few ? queries[b] : TQ;
         c->most_keys = how == ALONE ? keys[b] : TK;
         c->query_starts[n + 1] = c->query_starts[n] + queries[b];
         c->key_starts[n + 1] = c->key_starts[n] + keys[b];
@@ -193,7 +194,7 @@ static void run_case(attention_case c, const char *what)
     }
 }
 
-TEST(a_sequence_does_not_notice_its_batch)
+static void run_cases(void)
 {
     attention_case c = case_plain(B, H, G, TQ, TK, D, E);
     run_case(c, "plain");
@@ -210,6 +211,16 @@ TEST(a_sequence_does_not_notice_its_batch)
     c.window_left = MHA_UNLIMITED;
     c.bias = (broadcast){4, 15};
     run_case(c, "alibi, sinks, softcap, bias, weights");
+}
+
+TEST(a_sequence_does_not_notice_its_batch) { run_cases(); }
+
+/* Steps of a decoder go another way. */
+TEST(a_step_does_not_notice_its_batch)
+{
+    queries = few;
+    run_cases();
+    queries = many;
 }
 
 TEST(dropout_goes_with_the_stream)

@@ -1,9 +1,11 @@
 /* One row, many ways: few rows take keys as they lie and are split over chunks, many rows go through blocks, long
- * sequences are folded. None of that may show in a single bit: a query alone gives what it gives among others. */
+ * sequences are folded. A query among few gives what it gives among few others, and among many what it gives among many,
+ * to the bit; between the two only the order of sums differs. */
 #include "harness.h"
 #include "problem.h"
+#include "cpu/kernels.h"
 
-enum { H = 4, G = 2, D = 20, E = 12, TQ = 45, MOST = 9001 };
+enum { H = 4, G = 2, D = 20, E = 12, TQ = 48, MOST = 9001 };
 
 static float q[H][TQ][D], k[G][MOST][D], v[G][MOST][E], whole[H][TQ][E], alone[H][TQ][E], lse[H][TQ], lse_alone[H][TQ];
 
@@ -36,6 +38,18 @@ static void run(mha_context *ctx, float out[H][TQ][E], float logs[H][TQ], int64_
     expect(!status, "%s", mha_context_error(ctx));
 }
 
+static float few_out[H][TQ][E], few_lse[H][TQ];
+
+/* Results of few rows are near those of many, and the bits of the first few rows; those of many are the bits of many. */
+static bool agree(float *first, const float *many, const float *got, size_t bytes, bool few, bool is_first)
+{
+    if (!few) return !memcmp(many, got, bytes);
+    if (is_first) memcpy(first, got, bytes);
+    for (size_t i = 0; i < bytes / sizeof *got; i++)
+        if (!(fabsf(many[i] - got[i]) <= 4e-6f * (1 + fabsf(many[i])))) return false;
+    return !memcmp(first, got, bytes);
+}
+
 static void check(const char *isa, int threads, int64_t keys, bool causal)
 {
     mha_context_options options = MHA_CONTEXT_DEFAULTS;
@@ -45,13 +59,14 @@ static void check(const char *isa, int threads, int64_t keys, bool causal)
     if (!expect(!mha_context_create(&ctx, &options), "no context")) return;
     int64_t offset = keys / 2;
     run(ctx, whole, lse, 0, TQ, keys, offset, causal);
-    for (int64_t step = 1; step <= 16; step *= 2) { /* 2 to 32 rows of a key/value head at a time */
+    for (int64_t step = 1; step <= 16; step *= 2) { /* 2 to 32 rows of a key/value head */
         for (int64_t i = 0; i < TQ; i += step)
             run(ctx, alone, lse_alone, i, TQ - i < step ? TQ - i : step, keys, offset, causal);
-        expect(!memcmp(whole, alone, sizeof whole), "%s, %d threads, %d keys, %d at a time: out differs", isa, threads,
-               (int)keys, (int)step);
-        expect(!memcmp(lse, lse_alone, sizeof lse), "%s, %d threads, %d keys, %d at a time: lse differs", isa, threads,
-               (int)keys, (int)step);
+        bool few = step * (H / G) <= MHA_NARROW;
+        expect(agree(&few_out[0][0][0], &whole[0][0][0], &alone[0][0][0], sizeof whole, few, step == 1),
+               "%s, %d threads, %d keys, %d at a time: out differs", isa, threads, (int)keys, (int)step);
+        expect(agree(&few_lse[0][0], &lse[0][0], &lse_alone[0][0], sizeof lse, few, step == 1),
+               "%s, %d threads, %d keys, %d at a time: lse differs", isa, threads, (int)keys, (int)step);
     }
     mha_context_free(ctx);
 }

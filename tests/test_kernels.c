@@ -38,7 +38,7 @@ enum { WIDE = MHA_BLOCK, DEEP = 67, HIGH = 64, KEYS = 50, VALUES = 352 };
 
 /* A tile of numbers, and the same with room beside it that nobody may touch. */
 typedef float tile[HIGH * (WIDE + 16)];
-static const int64_t LD = WIDE + 16;
+enum { LD = WIDE + 16 };
 
 static void fill(float *x, int64_t n, float size)
 {
@@ -106,69 +106,75 @@ static void round_to(mha_type type, uint16_t *half, float *x, int64_t n)
     }
 }
 
+static double number_of(mha_type type, const float *wide, const uint16_t *half, int64_t i)
+{
+    return type == MHA_FLOAT32    ? (double)wide[i]
+           : type == MHA_BFLOAT16 ? (double)mha_bf16_to_f32(half[i])
+                                  : (double)mha_f16_to_f32(half[i]);
+}
+
 static void check_dots_of(const mha_kernels *kernels, mha_type type, int64_t D, int64_t rows, int64_t count)
 {
-    static float q[MHA_NARROW * DEEP], k[HIGH * DEEP], a[DEEP * HIGH], b[DEEP * WIDE];
+    static float q[MHA_NARROW * DEEP], k[HIGH * DEEP], s[(MHA_NARROW + 1) * LD];
     static uint16_t half[HIGH * DEEP];
-    static tile few, many;
     fill(q, MHA_NARROW * DEEP, 1);
     fill(k, HIGH * DEEP, 1);
     if (type != MHA_FLOAT32) round_to(type, half, k, HIGH * DEEP);
-    memset(b, 0, sizeof b);
-    memset(a, 0, sizeof a);
-    for (int64_t d = 0; d < D; d++) {
-        for (int64_t r = 0; r < rows; r++) b[d * WIDE + r] = q[r * DEEP + d];
-        for (int64_t j = 0; j < count; j++) a[d * HIGH + j] = k[j * DEEP + d];
-    }
-    for (int64_t i = 0; i < HIGH * LD; i++) few[i] = -9;
-    kernels->product(many, LD, NULL, a, HIGH, b, WIDE, (count + 3) / 4 * 4, WIDE, D);
-    kernels->dots(few, LD, q, DEEP, rows, type == MHA_FLOAT32 ? (const void *)k : half, type, DEEP, count, D);
-    for (int64_t j = 0; j < HIGH; j++)
-        for (int64_t r = 0; r < WIDE; r++) {
-            float want = j < count && r < rows ? many[j * LD + r] : -9.0f;
-            expect(few[j * LD + r] == want, "%s: %d rows, %d keys, D %d, type %d, at (%d,%d)", kernels->name, (int)rows,
-                   (int)count, (int)D, (int)type, (int)j, (int)r);
+    for (int64_t i = 0; i < (MHA_NARROW + 1) * LD; i++) s[i] = -9;
+    kernels->dots(s, LD, q, DEEP, rows, type == MHA_FLOAT32 ? (const void *)k : half, type, DEEP, count, D);
+    for (int64_t r = 0; r <= MHA_NARROW; r++)
+        for (int64_t j = 0; j < LD; j++) {
+            double want = -9, size = 0;
+            if (r < rows && j < count) want = 0;
+            for (int64_t d = 0; d < D && r < rows && j < count; d++) {
+                double x = (double)q[r * DEEP + d] * number_of(type, k, half, j * DEEP + d);
+                want += x;
+                size += fabs(x);
+            }
+            expect(fabs((double)s[r * LD + j] - want) <= UNIT * (4 + (double)D / 2) * size,
+                   "%s: %d rows, %d keys, D %d, type %d, at (%d,%d): %g, not %g", kernels->name, (int)rows, (int)count,
+                   (int)D, (int)type, (int)r, (int)j, (double)s[r * LD + j], want);
         }
 }
 
 static void check_dots(const mha_kernels *kernels)
 {
     for (int64_t D = 1; D <= DEEP; D += D < 20 ? 1 : 16)
-        for (int64_t rows = 1; rows <= MHA_NARROW; rows++)
-            for (int64_t count = 1; count <= HIGH; count += count < 34 ? 1 : 15)
+        for (int64_t rows = 1; rows <= MHA_NARROW; rows += rows < 3 ? 1 : 5)
+            for (int64_t count = 1; count <= LD; count += count < 34 ? 1 : 14)
                 for (int type = MHA_FLOAT32; type <= MHA_FLOAT16; type++)
                     if (type == MHA_FLOAT32 || D % 3 == 1) check_dots_of(kernels, (mha_type)type, D, rows, count);
 }
 
-TEST(dots_have_the_bits_of_the_product) { each_table(check_dots); }
+TEST(dots_of_few_rows) { each_table(check_dots); }
 
-static void check_blend_of(const mha_kernels *kernels, mha_type type, int64_t n, int64_t rows, int64_t count)
+static void check_blend_of(const mha_kernels *kernels, mha_type type, int64_t n, int64_t rows, int64_t count,
+                           bool fading)
 {
-    static float v[HIGH * VALUES], a[HIGH * MHA_NARROW], sums[MHA_NARROW * VALUES], want[MHA_NARROW * VALUES];
-    static tile w;
+    static float v[HIGH * VALUES], w[MHA_NARROW * HIGH], sums[MHA_NARROW * VALUES], before[MHA_NARROW * VALUES];
     static uint16_t half[HIGH * VALUES];
-    float fade[MHA_NARROW], faded[VALUES];
-    fill(w, HIGH * LD, 1);
+    float fade[MHA_NARROW];
+    fill(w, MHA_NARROW * HIGH, 1);
     fill(v, HIGH * VALUES, 1);
-    fill(sums, MHA_NARROW * VALUES, 1);
+    fill(before, MHA_NARROW * VALUES, 1);
     fill(fade, MHA_NARROW, 1);
     if (type != MHA_FLOAT32) round_to(type, half, v, HIGH * VALUES);
-    memcpy(want, sums, sizeof want);
-    for (int64_t j = 0; j < HIGH; j++)
-        for (int64_t r = 0; r < MHA_NARROW; r++) a[j * MHA_NARROW + r] = w[j * LD + r];
-    for (int64_t r = 0; r < rows; r++) { /* four rows of a product that are all row r, faded alike */
-        static float c[4 * VALUES], four[HIGH * 4];
-        for (int64_t j = 0; j < HIGH * 4; j++) four[j] = a[j / 4 * MHA_NARROW + r];
-        for (int64_t i = 0; i < VALUES; i++) faded[i] = fade[r], c[i] = want[r * VALUES + i];
-        kernels->product(c, VALUES, faded, four, 4, v, VALUES, 4, n, count);
-        memcpy(want + r * VALUES, c, (size_t)n * sizeof *want);
+    memcpy(sums, before, sizeof sums);
+    kernels->blend(sums, VALUES, fading ? fade : NULL, w, HIGH, rows, type == MHA_FLOAT32 ? (const void *)v : half,
+                   type, VALUES, count, n);
+    for (int64_t i = 0; i < MHA_NARROW * VALUES; i++) {
+        int64_t r = i / VALUES, e = i % VALUES;
+        double want = (double)before[i], size = 1;
+        if (r < rows && e < n) want *= fading ? (double)fade[r] : 0;
+        for (int64_t j = 0; j < count && r < rows && e < n; j++) {
+            double x = (double)w[r * HIGH + j] * number_of(type, v, half, j * VALUES + e);
+            want += x;
+            size += fabs(x);
+        }
+        expect(fabs((double)sums[i] - want) <= (r < rows && e < n ? UNIT * (4 + (double)count / 2) * size : 0),
+               "%s: %d rows, %d keys, n %d, type %d, at (%d,%d): %g, not %g", kernels->name, (int)rows, (int)count,
+               (int)n, (int)type, (int)r, (int)e, (double)sums[i], want);
     }
-    kernels->blend(sums, VALUES, fade, w, LD, rows, type == MHA_FLOAT32 ? (const void *)v : half, type, VALUES, count,
-                   n);
-    for (int64_t i = 0; i < MHA_NARROW * VALUES; i++)
-        expect(sums[i] == want[i], "%s: %d rows, %d keys, n %d, type %d, at (%d,%d): %g, not %g", kernels->name,
-               (int)rows, (int)count, (int)n, (int)type, (int)(i / VALUES), (int)(i % VALUES), (double)sums[i],
-               (double)want[i]);
 }
 
 static void check_blend(const mha_kernels *kernels)
@@ -177,10 +183,48 @@ static void check_blend(const mha_kernels *kernels)
         for (int64_t rows = 1; rows <= MHA_NARROW; rows++)
             for (int64_t count = 1; count <= HIGH; count += 21)
                 for (int type = MHA_FLOAT32; type <= MHA_FLOAT16; type++)
-                    if (n % 3 == 1 || n % 16 == 0) check_blend_of(kernels, (mha_type)type, n, rows, count);
+                    if (n % 3 == 1 || n % 16 == 0)
+                        check_blend_of(kernels, (mha_type)type, n, rows, count, (rows + count) % 2);
 }
 
-TEST(blends_have_the_bits_of_the_product) { each_table(check_blend); }
+TEST(values_of_few_rows) { each_table(check_blend); }
+
+/* Row by row what `softmax` does lane by lane, but for the order of the sum. */
+static void check_softmax_rows(const mha_kernels *kernels)
+{
+    static tile lanes;
+    static float rows[MHA_NARROW * HIGH];
+    float max[2][WIDE] = {{0}}, sum[2][WIDE] = {{0}}, fade[2][WIDE] = {{0}};
+    for (int64_t count = 1; count <= HIGH; count++) {
+        for (int64_t r = 0; r < WIDE;
+             r++) { /* row 1 has seen nothing yet, row 2 sees nothing at all, row 3 is given up */
+            max[0][r] = r == 1 || r == 2 ? -INFINITY : r == 3 ? NAN : 3 * some();
+            sum[0][r] = r == 1 || r == 2 ? 0.0f : 1 + some();
+            for (int64_t j = 0; j < count; j++) lanes[j * LD + r] = r == 2 || some() > 0.8f ? -INFINITY : 5 * some();
+        }
+        memcpy(max[1], max[0], sizeof max[0]);
+        memcpy(sum[1], sum[0], sizeof sum[0]);
+        for (int64_t r = 0; r < MHA_NARROW; r++)
+            for (int64_t j = 0; j < count; j++) rows[r * HIGH + j] = lanes[j * LD + r];
+        kernels->softmax(lanes, LD, count, WIDE, max[0], sum[0], fade[0]);
+        kernels->softmax_rows(rows, HIGH, MHA_NARROW, count, max[1], sum[1], fade[1]);
+        for (int64_t r = 0; r < MHA_NARROW; r++) {
+            if (r == 3) {
+                expect(isnan(max[1][r]), "%s: a row that was given up came back", kernels->name);
+                continue;
+            }
+            expect(max[0][r] == max[1][r] && fade[0][r] == fade[1][r], "%s: row %d of %d keys: maximum %g, fade %g",
+                   kernels->name, (int)r, (int)count, (double)max[1][r], (double)fade[1][r]);
+            expect(fabsf(sum[0][r] - sum[1][r]) <= 1e-6f * (1 + sum[0][r]), "%s: row %d of %d keys: sum %g, not %g",
+                   kernels->name, (int)r, (int)count, (double)sum[1][r], (double)sum[0][r]);
+            for (int64_t j = 0; j < count; j++)
+                expect(rows[r * HIGH + j] == lanes[j * LD + r], "%s: weight (%d,%d) is %g", kernels->name, (int)r,
+                       (int)j, (double)rows[r * HIGH + j]);
+        }
+    }
+}
+
+TEST(softmax_of_few_rows) { each_table(check_softmax_rows); }
 
 /* Two stretches of keys folded into one, in lanes and in rows: right, and alike. Lane 1 is empty before, 2 after, 3
  * both; lane 4 was given up. */

@@ -15,26 +15,25 @@
  * values of each row wiped out: same bits for all else.
  *
  * A narrow tile has at most MHA_NARROW rows: a step of a decoder. It is bound by reading K and V, so they are read as
- * they lie, once for all rows; scores are dot products along D, and values are added up along E. */
+ * they lie, once for all rows; scores are dot products along D and lie row by row, and values are added up along E. */
 #include "attention/attend.h"
 #include "attention/careful.h"
 #include <string.h>
 
-/* V without the keys to which one lane gives no weight; as the engine wants it, where there is one. */
-static void clean_values(mha_tile *t, int64_t lane, int64_t count)
+/* V without the keys to which one row gives no weight, weights `stride` apart; as the engine wants it, where there is
+ * one. */
+static void clean_values(mha_tile *t, const float *weights, int64_t stride, int64_t count)
 {
-    int64_t E = t->problem->E, Ep = t->plan->Ep;
-    memset(t->clean, 0, (size_t)(count * Ep) * sizeof *t->clean);
-    for (int64_t j = 0; t->engine && j < count; j++)
-        if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
-            memcpy((uint16_t *)t->clean + j * E, (const uint16_t *)t->values + j * t->value_stride,
-                   (size_t)E * sizeof(uint16_t));
+    int64_t E = t->problem->E, width = t->engine ? E : t->plan->Ep;
+    int64_t bytes = t->value_stride * (int64_t)mha_type_size(t->value_type);
+    memset(t->clean, 0, (size_t)(count * t->plan->Ep) * sizeof *t->clean);
+    for (int64_t j = 0; j < count; j++) {
+        const void *from = (const char *)t->values + j * bytes;
+        if (weights[j * stride] == 0.0f) continue;
+        if (t->engine) memcpy((uint16_t *)t->clean + j * width, from, (size_t)E * sizeof(uint16_t));
+        else mha_row_load(t->problem->kernels, t->clean + j * width, from, t->value_type, 1, E);
+    }
     if (t->engine) t->engine->pack_left(t->left_clean, (const uint16_t *)t->clean, E, false, E, count);
-    for (int64_t j = 0; !t->engine && j < count; j++)
-        if (t->scores[j * MHA_BLOCK + lane] != 0.0f)
-            mha_row_load(t->problem->kernels, t->clean + j * Ep,
-                         (const char *)t->values + j * t->value_stride * (int64_t)mha_type_size(t->value_type),
-                         t->value_type, 1, E);
 }
 
 /* sums = fade sums + V^T P for row r alone. The whole vector that its lane is in goes along; only that lane is kept. */
@@ -43,7 +42,7 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     int64_t Em = t->plan->Em, lanes = t->problem->kernels->lanes, lane = r % MHA_BLOCK, base = lane / lanes * lanes;
     float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
     const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r - lane + base : NULL;
-    clean_values(t, lane, count);
+    clean_values(t, t->scores + lane, MHA_BLOCK, count);
     for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
     if (t->engine) {
         t->engine->round_right(t->right_weights, t->scores + base, MHA_BLOCK, lanes, count);
@@ -55,35 +54,38 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
 
-/* The same for rows [r, r + rows) of a narrow tile. */
-static void add_narrow(mha_tile *t, int64_t r, int64_t rows, const void *values, mha_type type, int64_t stride,
-                       int64_t count)
-{
-    int64_t Ep = t->plan->Ep, lanes = t->problem->kernels->lanes, n = (t->problem->E + lanes - 1) / lanes * lanes;
-    const float *fade = t->blocks->begun ? t->fade + r : NULL;
-    t->problem->kernels->blend(t->sums + r * Ep, Ep, fade, t->scores + r, MHA_BLOCK, rows, values, type, stride, count,
-                               n);
-}
-
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
+    int64_t lanes = mha_tile_lanes(t, r);
     const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r : NULL; /* the first sums have nothing to join */
-    for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) {
-        if (!t->narrow) add_clean_lane(t, r + i, count);
-        if (t->narrow) clean_values(t, i, count);
-        if (t->narrow) add_narrow(t, i, 1, t->clean, MHA_FLOAT32, t->plan->Ep, count);
-    }
+    for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
     if (clean) return;
-    if (t->narrow) {
-        add_narrow(t, 0, t->rows, t->values, t->value_type, t->value_stride, count);
-    } else if (t->engine) { /* over all loaded keys, as V was packed */
-        memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
-        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), t->count);
-        t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, fade, 1.0f, t->left_values, t->right_weights, t->problem->E,
-                           mha_tile_lanes(t, r), t->count);
-    } else
+    if (!t->engine) {
         t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->values, t->value_stride, t->scores,
-                                     MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
+                                     MHA_BLOCK, t->plan->Em, lanes, count);
+        return;
+    }
+    memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
+    t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, lanes, t->count); /* all keys, as V was packed */
+    t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, fade, 1.0f, t->left_values, t->right_weights, t->problem->E,
+                       lanes, t->count);
+}
+
+/* The same for a narrow tile. */
+static void add_value_rows(mha_tile *t, int64_t count, bool clean)
+{
+    const mha_kernels *kernels = t->problem->kernels;
+    int64_t Ep = t->plan->Ep, n = (t->problem->E + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
+    const float *fade = t->blocks->begun ? t->fade : NULL;
+    if (!clean)
+        kernels->blend(t->sums, Ep, fade, t->score_rows, MHA_KEYS, t->rows, t->values, t->value_type, t->value_stride,
+                       count, n);
+    for (int64_t r = 0; clean && r < t->rows; r++) {
+        float *weights = t->score_rows + r * MHA_KEYS;
+        clean_values(t, weights, 1, count);
+        kernels->blend(t->sums + r * Ep, Ep, fade ? fade + r : fade, weights, MHA_KEYS, 1, t->clean, MHA_FLOAT32, Ep,
+                       count, n);
+    }
 }
 
 /* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
@@ -97,19 +99,40 @@ static void give_up_broken(mha_tile *t, int64_t r, int64_t count)
                 t->max[r + i] = NAN;
 }
 
-/* The block that starts at row r against the loaded tile. */
-static void attend_block(mha_tile *t, int64_t r, bool clean)
+/* The rows of a narrow tile against the keys at work. */
+static void attend_rows(mha_tile *t, int64_t count, bool clean)
 {
-    mha_range any = t->blocks[r / MHA_BLOCK].any;
-    if (any.high <= t->key || any.low >= t->key + t->count) return;
-    int64_t count = any.high - t->key < t->count ? any.high - t->key : t->count;
+    const mha_kernels *kernels = t->problem->kernels;
+    mha_tile_score_rows(t, count);
+    if (t->suspect) give_up_broken(t, 0, count);
+    kernels->softmax_rows(t->score_rows, MHA_KEYS, t->rows, count, t->max, t->total, t->fade);
+    if (t->problem->options.dropout > 0) {
+        kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
+        mha_tile_drop(t, t->scores, 0, count);
+        kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
+    }
+    add_value_rows(t, count, clean);
+}
+
+static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
+{
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
     if (t->suspect) give_up_broken(t, r, count);
     t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
                                  t->fade + r);
     mha_tile_drop(t, t->scores, r, count);
     add_values(t, r, count, clean);
-    t->blocks[r / MHA_BLOCK].begun = true;
+}
+
+/* The block that starts at row r against the keys at work. */
+static void attend_block(mha_tile *t, int64_t r, bool clean)
+{
+    mha_block *block = &t->blocks[r / MHA_BLOCK];
+    if (block->any.high <= t->key || block->any.low >= t->key + t->count) return;
+    int64_t count = block->any.high - t->key < t->count ? block->any.high - t->key : t->count;
+    if (t->narrow) attend_rows(t, count, clean);
+    else attend_lanes(t, r, count, clean);
+    block->begun = true;
 }
 
 /* One chunk of keys from the start. */

@@ -37,11 +37,16 @@ typedef struct mha_sequence {
 
 mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
 
-/* The engine that multiplies for a sequence, or NULL. Few rows take keys and values as they lie. It is the sequence that
- * decides, not how its rows are cut up, for an engine's sums have bits of their own. */
+/* Whether the rows that share a key/value head are few: a step of a decoder, which is bound by reading keys and values;
+ * and the engine that multiplies where they are not, or NULL. It is the sequence that decides, not how its rows are cut
+ * up: few rows, many rows and engines add in orders of their own, and bits must not depend on the number of threads. */
+static inline bool mha_sequence_is_narrow(const mha_problem *p, const mha_sequence *s)
+{
+    return p->share * s->queries <= MHA_NARROW;
+}
 static inline const mha_engine *mha_sequence_engine(const mha_problem *p, const mha_sequence *s)
 {
-    return p->share * s->queries > MHA_NARROW ? p->engine : NULL;
+    return mha_sequence_is_narrow(p, s) ? NULL : p->engine;
 }
 
 /* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */

@@ -50,6 +50,7 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
                  {&t->broken, square, sizeof(uint8_t)},
                  {&t->scores, square, sizeof(float)},
+                 {&t->score_rows, MHA_NARROW * MHA_KEYS, sizeof(float)},
                  {&t->bias, square, sizeof(float)},
                  {&t->mean, square, sizeof(float)},
                  {&t->sound, rows, sizeof(bool)},
@@ -194,7 +195,7 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->engine = mha_sequence_engine(t->problem, sequence);
     int exponent;
     t->score_scale = fabsf(frexpf(t->problem->options.scale, &exponent)) == 0.5f ? 1.0f : t->problem->options.scale;
-    t->narrow = !t->engine && rows <= MHA_NARROW;
+    t->narrow = mha_sequence_is_narrow(t->problem, sequence);
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
         place_block(t, r);
@@ -394,18 +395,31 @@ static void note_broken(mha_tile *t, int64_t count)
         if (!isfinite(t->scores[i])) t->broken[i] = 1;
 }
 
+static bool are_finite(const mha_tile *t, int64_t count)
+{
+    float sum = 0.0f; /* a finite number times 0 is 0 */
+    for (int64_t r = 0; r < t->rows; r++)
+        for (int64_t j = 0; j < count; j++) sum += t->score_rows[r * MHA_KEYS + j] * 0.0f;
+    return sum == 0.0f;
+}
+
+/* scale * q.k of a narrow tile, as rows. */
+static void find_dots(mha_tile *t, int64_t count)
+{
+    const mha_problem *p = t->problem;
+    p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride, count,
+                     p->D);
+}
+
 /* scale * q.k, and a note of those that float32 could not hold. A sum that overflowed anywhere on its way ends as
  * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
     if (t->narrow) {
-        p->kernels->dots(t->scores, MHA_BLOCK, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
-                         count, p->D);
-        t->suspect = t->steep;
-        for (int64_t j = 0; j < count; j++)
-            for (int64_t i = 0; i < t->rows; i++)
-                if (!isfinite(t->scores[j * MHA_BLOCK + i])) t->suspect = true;
+        find_dots(t, count);
+        p->kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
+        t->suspect = t->steep || !are_finite(t, count);
     } else if (t->engine) {
         t->engine->product(t->scores, MHA_BLOCK, NULL, t->score_scale, t->left_keys, mha_tile_right(t, r), count,
                            mha_tile_lanes(t, r), p->D);
@@ -426,6 +440,24 @@ void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
     if (stage >= MHA_STAGE_CAPPED && cap > 0)
         t->problem->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), cap);
     if (stage >= MHA_STAGE_MASKED) mha_tile_mask(t, r, count);
+}
+
+/* What most calls ask for needs no lanes. */
+void mha_tile_score_rows(mha_tile *t, int64_t count)
+{
+    const mha_kernels *kernels = t->problem->kernels;
+    const mha_attention_options *o = &t->problem->options;
+    find_dots(t, count);
+    t->suspect = t->steep || !are_finite(t, count);
+    if (t->suspect || o->softcap > 0 || o->alibi_slopes.rank || o->bias.rank || o->mask.rank) {
+        mha_tile_scores(t, 0, count, MHA_STAGE_MASKED);
+        kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
+        return;
+    }
+    for (int64_t r = 0; r < t->rows; r++)
+        for (int64_t j = 0; j < count; j++)
+            if (t->key + j < t->ranges[r].low || t->key + j >= t->ranges[r].high)
+                t->score_rows[r * MHA_KEYS + j] = -INFINITY;
 }
 
 /* The bias comes after the slopes, so that its -inf has the last word. */

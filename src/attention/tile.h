@@ -69,13 +69,14 @@ typedef struct mha_tile {
     uint16_t *left_keys, *left_values, *left_clean, *right_weights;
 
     /* Their meeting. */
-    bool suspect;    /* a score may have left the range of float32 on the way: see `broken` */
-    uint8_t *broken; /* (MHA_KEYS,MHA_BLOCK) a score that was not finite before bias and mask; set if `suspect` */
-    float *scores;   /* (MHA_KEYS,MHA_BLOCK) */
-    float *bias;     /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
-    float *mean;     /* (MHA_BLOCK,MHA_KEYS) weights summed over heads */
-    bool *sound;     /* (rows) maximum, sum and all sums of values are finite */
-    double *wide;    /* (E) one row's sums in float64 */
+    bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
+    uint8_t *broken;   /* (MHA_KEYS,MHA_BLOCK) a score that was not finite before bias and mask; set if `suspect` */
+    float *scores;     /* (MHA_KEYS,MHA_BLOCK) */
+    float *score_rows; /* narrow: (rows,MHA_KEYS), the same as rows */
+    float *bias;       /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
+    float *mean;       /* (MHA_BLOCK,MHA_KEYS) weights summed over heads */
+    bool *sound;       /* (rows) maximum, sum and all sums of values are finite */
+    double *wide;      /* (E) one row's sums in float64 */
 } mha_tile;
 
 /* Places a tile's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */
@@ -132,6 +133,9 @@ void mha_tile_turn(mha_tile *tile, int64_t n);
 /* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
 void mha_tile_scores(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
+
+/* The same for a narrow tile, up to MHA_STAGE_MASKED, in score_rows. */
+void mha_tile_score_rows(mha_tile *tile, int64_t count);
 
 /* The step of mha_tile_scores from MHA_STAGE_CAPPED to MHA_STAGE_MASKED. */
 void mha_tile_mask(mha_tile *tile, int64_t r, int64_t count);

@@ -3,6 +3,7 @@
 #include "cpu/kernels.h"
 #include "core/half.h"
 #include "core/random.h"
+#include <string.h>
 
 /* A loop over i from 0 to a constant n that must leave no loop behind, or its arrays would not stay in registers. */
 #if defined(__clang__)

@@ -63,7 +63,7 @@ static void product(float *c, int64_t ldc, const float *fade, const float *a, in
 /* ---- few rows -----------------------------------------------------------------------------------------------------
  *
  * Keys and values are read once, as they lie, in their own type. A function is made for one row, two, three and four:
- * their sums stay in registers. */
+ * their sums stay in registers. What is summed is summed in another order than in `product`. */
 
 static inline __attribute__((always_inline)) vf load_as(const mha_type type, const void *from, int64_t i)
 {
@@ -99,43 +99,50 @@ static inline __attribute__((always_inline)) void ask_ahead(const mha_type type,
     __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(i + ahead) * width), 0, 1);
 }
 
-/* Vectors of keys that are taken at once: as many chains of multiply-adds as cover their latency. */
-enum { DOTS_VECTORS = VF < 8 ? 4 : 2 };
+enum { DOTS_MOST = 16 };
 
-/* A group of keys: VF x VF pieces of them are transposed in registers, so that a vector holds one element of VF keys and
- * the chain over d is the one of `product`. Where fewer keys are left, the last one is repeated. */
-static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
-                                                            float *s, int64_t lds, const float *q, int64_t ldq,
-                                                            const void *k, int64_t ldk, int64_t count, int64_t D)
+/* Sums that registers hold beside what they are made of. With four floats a vector, eight keys at a time come faster from
+ * memory than sixteen. */
+#define DOTS(rows) (VF == 8 || (VF == 4 && (rows) == 1) ? 8 : VF < 4 ? 4 : DOTS_MOST)
+
+/* One key further, or not if it was the last. The compiler is kept from seeing that this is a multiple of ldk, or it would
+ * hold an address for every key in a register and run out of them. */
+static inline __attribute__((always_inline)) const char *next_key(const char *at, int64_t bytes, bool last)
 {
-#define KEY(i) ((whole || (i) < count ? (i) : count - 1) * ldk)
-    const int vectors = DOTS_VECTORS, line = type == MHA_FLOAT32 ? 16 : 32;
-    vf sum[4][DOTS_VECTORS];
-    float out[VF];
+    at += last ? 0 : bytes;
+    __asm__("" : "+r"(at));
+    return at;
+}
+
+/* DOTS(rows) / rows keys against `rows` rows: a vector of partial sums for each pair, which are then transposed and added up.
+ * Where fewer keys are left, the last one is repeated. s (rows,keys). */
+static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
+                                                            float *s, const float *q, int64_t ldq, const void *k,
+                                                            int64_t ldk, int64_t count, int64_t D)
+{
+    const int all = DOTS(rows), keys = all / rows, line = type == MHA_FLOAT32 ? 16 : 32;
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
+    vf sum[DOTS_MOST];
     int64_t d = 0;
-    REPEAT (r, rows)
-        REPEAT (g, vectors) sum[r][g] = vf_set1(0.0f);
-    for (; d + VF <= D; d += VF)
-        REPEAT (g, vectors) {
-            vf x[VF];
-            if (d % line == 0)
-                REPEAT (i, VF) ask_ahead(type, k, KEY(g * VF + i) + d, 2 * MHA_KEYS * ldk);
-            REPEAT (i, VF) x[i] = load_as(type, k, KEY(g * VF + i) + d);
-            vf_transpose(x);
-            REPEAT (i, VF)
-                REPEAT (r, rows)
-                    sum[r][g] = vf_fma_lane(va_load(q + r * ldq + d + i / VA * VA), i % VA, x[i], sum[r][g]);
+    REPEAT (i, all) sum[i] = vf_set1(0.0f);
+    for (; d + VF <= D; d += VF) {
+        const char *at = (const char *)k + d * width;
+        REPEAT (i, keys) {
+            if (d % line == 0) ask_ahead(type, at, 0, 2 * MHA_KEYS * ldk);
+            vf x = load_as(type, at, 0);
+            REPEAT (r, rows) sum[r * keys + i] = vf_fma(x, vf_load(q + r * ldq + d), sum[r * keys + i]);
+            at = next_key(at, ldk * width, !whole && i + 1 >= count);
         }
+    }
+    REPEAT (g, all / VF) {
+        vf_transpose(sum + g * VF);
+        REPEAT (i, VF - 1) sum[g * VF] = vf_add(sum[g * VF], sum[g * VF + i + 1]);
+        vf_store(s + g * VF, sum[g * VF]);
+    }
     for (; d < D; d++)
-        REPEAT (g, vectors) {
-            for (int i = 0; i < VF; i++) out[i] = number_as(type, k, KEY(g * VF + i) + d);
-            REPEAT (r, rows) sum[r][g] = vf_fma(vf_load(out), vf_set1(q[r * ldq + d]), sum[r][g]);
-        }
-#undef KEY
-    REPEAT (r, rows)
-        REPEAT (g, vectors) {
-            vf_store(out, sum[r][g]);
-            for (int i = 0; i < VF && (whole || g * VF + i < count); i++) s[(g * VF + i) * lds + r] = out[i];
+        for (int i = 0; i < all; i++) {
+            int64_t key = whole || i % keys < count ? i % keys : count - 1;
+            s[i] += q[i / keys * ldq + d] * number_as(type, k, key * ldk + d);
         }
 }
 
@@ -143,19 +150,33 @@ static inline __attribute__((always_inline)) void dots_rows(const int rows, cons
                                                             const float *q, int64_t ldq, const void *k, int64_t ldk,
                                                             int64_t count, int64_t D)
 {
-    const int64_t width = type == MHA_FLOAT32 ? 4 : 2, group = DOTS_VECTORS * VF;
-    int64_t j = 0;
-    for (; j + group <= count; j += group)
-        dots_keys(rows, type, true, s + j * lds, lds, q, ldq, (const char *)k + j * ldk * width, ldk, 0, D);
-    if (j < count)
-        dots_keys(rows, type, false, s + j * lds, lds, q, ldq, (const char *)k + j * ldk * width, ldk, count - j, D);
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2, keys = DOTS(rows) / rows;
+    float some[DOTS_MOST];
+    for (int64_t j = 0; j < count; j += keys) {
+        const void *from = (const char *)k + j * ldk * width;
+        int64_t left = count - j < keys ? count - j : keys;
+        if (left == keys) {
+            dots_keys(rows, type, true, some, q, ldq, from, ldk, 0, D);
+            REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)(DOTS(rows) / rows) * sizeof *s);
+        } else {
+            dots_keys(rows, type, false, some, q, ldq, from, ldk, left, D);
+            REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)left * sizeof *s);
+        }
+    }
 }
 
+/* Four rows or two at a time, and one that is left. Keys come in groups that L1 keeps for all rows. */
 static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const void *k, mha_type type,
                  int64_t ldk, int64_t count, int64_t D)
 {
-    for (int64_t r = 0; r < rows; r += 4)
-        WITH_ROWS(dots_rows, rows - r, type, s + r, lds, q + r * ldq, ldq, k, ldk, count, D);
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
+    for (int64_t j = 0; j < count; j += 16)
+        for (int64_t r = 0, step; r < rows; r += step) {
+            int64_t left = count - j < 16 ? count - j : 16;
+            const void *from = (const char *)k + j * ldk * width;
+            step = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+            WITH_ROWS(dots_rows, step, type, s + r * lds + j, lds, q + r * ldq, ldq, from, ldk, left, D);
+        }
 }
 
 /* `vectors` vectors of n. */
@@ -170,7 +191,7 @@ static inline __attribute__((always_inline)) void blend_part(const int rows, con
         REPEAT (u, vectors) sum[r][u] = vf_set1(0.0f);
     for (int64_t j = 0; j < count; j++) {
         vf by[4];
-        REPEAT (r, rows) by[r] = vf_set1(w[j * ldw + r]);
+        REPEAT (r, rows) by[r] = vf_set1(w[r * ldw + j]);
         REPEAT (u, vectors) {
             if (u * VF % line == 0) ask_ahead(type, v, j * ldv + u * VF, 2 * MHA_KEYS * ldv);
             vf x = load_as(type, v, j * ldv + u * VF);
@@ -207,8 +228,8 @@ static void blend(float *sums, int64_t lds, const float *fade, const float *w, i
                   mha_type type, int64_t ldv, int64_t count, int64_t n)
 {
     for (int64_t r = 0; r < rows; r += 4)
-        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade ? fade + r : fade, w + r, ldw, v, ldv, count,
-                  n);
+        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade ? fade + r : fade, w + r * ldw, ldw, v, ldv,
+                  count, n);
 }
 
 static double spin(int64_t rounds, float *sink)

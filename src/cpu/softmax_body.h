@@ -68,6 +68,49 @@ static void softmax(float *s, int64_t lds, int64_t count, int64_t n, float *max,
     for (; i < n; i += VF) softmax_lanes(1, s + i, lds, count, max + i, sum + i, fade + i);
 }
 
+/* The largest of x and the lanes of top; a NaN in either stays. */
+static inline float max_lane(vf top, float x)
+{
+    float lanes[VF];
+    vf_store(lanes, top);
+    for (int i = 0; i < VF; i++) x = lanes[i] > x || lanes[i] != lanes[i] ? lanes[i] : x;
+    return x;
+}
+
+static inline float sum_lanes(vf total)
+{
+    float lanes[VF], sum = 0.0f;
+    vf_store(lanes, total);
+    for (int i = 0; i < VF; i++) sum += lanes[i];
+    return sum;
+}
+
+/* One row of at most MHA_KEYS scores, in whole vectors. */
+static void softmax_row(float *s, int64_t count, float *max, float *sum, float *fade)
+{
+    int64_t whole = (count + VF - 1) / VF * VF;
+    float lanes[VF], old = *max;
+    vf top = vf_set1(-INFINITY), total = vf_set1(0.0f);
+    for (int64_t j = count; j < whole; j++) s[j] = -INFINITY;
+    for (int64_t j = 0; j < whole; j += VF) top = vf_max(vf_load(s + j), top);
+    *max = max_lane(top, old);
+    vf base = vf_set1(*max == -INFINITY ? 0.0f : *max); /* -inf - -inf would be NaN */
+    vf_store(lanes, vf_exp(vf_sub(vf_set1(old), base)));
+    *fade = lanes[0];
+    for (int64_t j = 0; j < whole; j += VF) {
+        vf p = vf_exp(vf_sub(vf_load(s + j), base));
+        vf_store(s + j, p);
+        total = vf_add(total, p);
+    }
+    vf_store(lanes, vf_fma(vf_set1(*sum), vf_set1(*fade), vf_set1(sum_lanes(total))));
+    *sum = lanes[0];
+}
+
+static void softmax_rows(float *s, int64_t lds, int64_t rows, int64_t count, float *max, float *sum, float *fade)
+{
+    for (int64_t r = 0; r < rows; r++) softmax_row(s + r * lds, count, max + r, sum + r, fade + r);
+}
+
 static void weights(float *s, int64_t lds, int64_t count, int64_t n, const float *max, const float *factor)
 {
     for (int64_t i = 0; i < n; i += VF)
