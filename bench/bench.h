@@ -26,11 +26,11 @@ extern const bench_product bench_products[];
 
 /* What the machine can do with this context's instruction set and threads, measured now. */
 typedef struct bench_limits {
-    double peak_gflops; /* multiply-adds on registers alone, float32 */
+    double peak_gflops; /* multiply-adds on registers alone: float32, or the engine's for bfloat16 */
     double read_gbytes; /* reading memory that no cache holds, GB/s */
 } bench_limits;
 
-bench_limits bench_measure_limits(mha_context *ctx);
+bench_limits bench_measure_limits(mha_context *ctx, mha_type type);
 
 /* Products of float32 matrices by the C interface of BLAS: OpenBLAS where it is installed, else plain loops. */
 typedef struct bench_blas {

@@ -132,9 +132,13 @@ def draw_legend(y, kinds):
 
 
 def limits(rows):
-    peak = max((row.get("peak_gflops") or 0 for row in rows), default=0)
+    peaks = {}
+    for row in rows:
+        peaks[row["type"]] = max(peaks.get(row["type"], 0), row.get("peak_gflops") or 0)
+    peak = max(peaks.values(), default=0)
+    multiplied = " and ".join(f"{most:,.0f} in {kind}" for kind, most in peaks.items() if most)
     read = max((row.get("bandwidth_gb_per_s") or 0 for row in rows), default=0)
-    said = [f"{peak:,.0f} GFLOP/s of float32 multiply-adds"] * (peak > 0) + [f"{read:,.0f} GB/s read"] * (read > 0)
+    said = [f"{multiplied} GFLOP/s of multiply-adds"] * (peak > 0) + [f"{read:,.0f} GB/s read"] * (read > 0)
     return "100 % = " + ", or for decode ".join(said) if peak else "100 % = " + said[0] if said else ""
 
 

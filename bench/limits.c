@@ -1,6 +1,6 @@
 /* The limits of the machine: how fast its multiply units are when nothing stands in their way, and its memory. */
 #include "bench.h"
-#include "cpu/kernels.h"
+#include "cpu/engine.h"
 #include <stdlib.h>
 
 enum { TRIES_LEAST = 3, TRIES_MOST = 12 };
@@ -10,6 +10,7 @@ static const int64_t READ_FLOATS = INT64_C(1) << 26; /* 256 MiB, beyond the cach
 
 typedef struct limits {
     const mha_kernels *kernels;
+    double (*spin)(int64_t rounds, float *sink); /* of the kernels, or of the engine */
     const float *memory;
     int tasks;
     int64_t rounds;
@@ -22,7 +23,7 @@ typedef struct limits {
 static void spin_task(void *arg, int task)
 {
     limits *l = arg;
-    l->kernels->spin(l->rounds, &l->sinks[task % 64].value);
+    l->spin(l->rounds, &l->sinks[task % 64].value);
 }
 
 static void read_task(void *arg, int task)
@@ -59,7 +60,7 @@ static int64_t enough_rounds(limits *l)
 
 static double peak_gflops(mha_context *ctx, limits *l)
 {
-    double operations = l->kernels->spin(1, &l->sinks[0].value) * (double)enough_rounds(l) * l->tasks;
+    double operations = l->spin(1, &l->sinks[0].value) * (double)enough_rounds(l) * l->tasks;
     return operations / best_seconds(ctx, l, spin_task) * 1e-9;
 }
 
@@ -74,8 +75,9 @@ static double read_gbytes(mha_context *ctx, limits *l)
     return found;
 }
 
-bench_limits bench_measure_limits(mha_context *ctx)
+bench_limits bench_measure_limits(mha_context *ctx, mha_type type)
 {
-    limits l = {.kernels = ctx->kernels, .tasks = mha_context_threads(ctx)};
+    limits l = {.kernels = ctx->kernels, .spin = ctx->kernels->spin, .tasks = mha_context_threads(ctx)};
+    if (type == MHA_BFLOAT16 && ctx->engine) l.spin = ctx->engine->spin;
     return (bench_limits){peak_gflops(ctx, &l), read_gbytes(ctx, &l)};
 }

@@ -202,9 +202,9 @@ def largest(numbers):
 
 def print_foot(report, about):
     rows = report.rows
-    peak = largest(row.get("peak_gflops") for row in rows)
+    peaks = {dtype: largest(row.get("peak_gflops") for row in rows if row["type"] == dtype) for dtype in report.dtypes}
     read = largest(row.get("bandwidth_gb_per_s") for row in rows)
-    said = [f"{peak:.0f} GFLOP/s of float32 multiply-adds"] if peak else []
+    said = [f"{peak:.0f} GFLOP/s {dtype}" for dtype, peak in peaks.items() if peak]
     said += [f"{read:.0f} GB/s read"] if read else []
     print(f"\n{about['machine']}, {about['date']}\nLimits, measured in the same run: {', '.join(said)}")
     for text in (about["peer"], about["torch"]):

@@ -219,7 +219,7 @@ int cmd_bench(int argc, char **argv)
     bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds};
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
-    bench_limits limits = bench_measure_limits(set.ctx);
+    bench_limits limits = bench_measure_limits(set.ctx, set.type);
     if (!r.json) bench_print_head(&set, &limits);
     for (int i = 0; i < count; i++) status |= measure(&set, &limits, &jobs[i], r.json);
     mha_context_free(set.ctx);

@@ -368,6 +368,19 @@ static void check_scores(const mha_kernels *kernels)
         float want = !inside ? before[i] : i % 7 == 0 ? -INFINITY : before[i] + bias[i];
         expect(s[i] == want || (isnan(want) && isnan(s[i])), "%s: bias at %d: %g", kernels->name, i, (double)s[i]);
     }
+    for (int n = 1; n <= WIDE; n += n < 18 ? 1 : 7) {
+        static float rows[WIDE * HIGH];
+        for (int r = 0; r < WIDE; r++)
+            for (int j = 0; j < HIGH; j++) rows[r * HIGH + j] = r < n && j < KEYS ? bias[j * LD + r] : NAN;
+        memcpy(s, before, sizeof s);
+        kernels->add_bias_rows(s, LD, KEYS, n, rows, HIGH);
+        for (int i = 0; i < HIGH * LD; i++) {
+            bool inside = i / LD < KEYS && i % LD < n;
+            float want = !inside ? before[i] : i % 7 == 0 ? -INFINITY : before[i] + bias[i];
+            expect(s[i] == want || (isnan(want) && isnan(s[i])), "%s: bias of %d rows at %d: %g", kernels->name, n, i,
+                   (double)s[i]);
+        }
+    }
     memcpy(s, before, sizeof s);
     kernels->limit(s, LD, KEYS, WIDE, low, high);
     for (int i = 0; i < KEYS * LD; i++) {

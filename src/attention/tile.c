@@ -336,22 +336,28 @@ static bool is_shared(const mha_tile *t, mha_tensor x)
     return x.stride[2] == 0 && (x.stride[1] == 0 || t->heads == 1);
 }
 
-/* Bias and mask of a block, as columns. */
+/* Bias and mask of a block. A bias that can be added where it lies is; the rest goes through float32 rows. */
 static void add_bias(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
+    mha_tensor bias = p->options.bias, mask = p->options.mask;
     int64_t height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r);
-    if (is_shared(t, p->options.bias) && is_shared(t, p->options.mask)) {
+    if (is_shared(t, bias) && is_shared(t, mask)) {
         load_bias_row(t, t->staged, r, count);
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < lanes; i++) t->bias[j * MHA_BLOCK + i] = t->staged[j];
+        p->kernels->add_bias(t->scores, MHA_BLOCK, count, lanes, t->bias, MHA_BLOCK);
+        return;
+    }
+    const float *rows = t->staged;
+    int64_t stride = MHA_KEYS;
+    if (!mask.rank && bias.type == MHA_FLOAT32 && bias.stride[3] == 1 && t->heads == 1) {
+        rows = mha_at(bias, t->sequence.b, mha_tile_head(t, r), mha_tile_query(t, r), t->key);
+        stride = bias.stride[2];
     } else {
         for (int64_t i = 0; i < height; i++) load_bias_row(t, t->staged + i * MHA_KEYS, r + i, count);
-        p->kernels->transpose(t->bias, MHA_BLOCK, t->staged, MHA_KEYS, height, count, NULL);
-        for (int64_t j = 0; height < lanes && j < count; j++) /* lanes without a row stay finite */
-            memset(t->bias + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *t->bias);
     }
-    p->kernels->add_bias(t->scores, MHA_BLOCK, count, lanes, t->bias, MHA_BLOCK);
+    p->kernels->add_bias_rows(t->scores, MHA_BLOCK, count, height, rows, stride);
 }
 
 void mha_tile_distances(const mha_tile *t, int64_t r, float distance[MHA_BLOCK])

@@ -26,15 +26,41 @@ static void softcap(float *s, int64_t lds, int64_t count, int64_t n, float cap)
         }
 }
 
-static void add_bias(float *s, int64_t lds, int64_t count, int64_t n, const float *bias, int64_t ldb)
+static inline vf biased(vf s, vf bias)
 {
     vf none = vf_set1(-INFINITY);
+    return vf_where_equal(bias, none, none, vf_add(s, bias));
+}
+
+static void add_bias(float *s, int64_t lds, int64_t count, int64_t n, const float *bias, int64_t ldb)
+{
     for (int64_t j = 0; j < count; j++)
         for (int64_t i = 0; i < n; i += VF) {
-            vf b = vf_load(bias + j * ldb + i);
             float *at = s + j * lds + i;
-            vf_store(at, vf_where_equal(b, none, none, vf_add(vf_load(at), b)));
+            vf_store(at, biased(vf_load(at), vf_load(bias + j * ldb + i)));
         }
+}
+
+/* VF x VF pieces of the bias are transposed in registers; what is left over goes number by number. */
+static void add_bias_rows(float *s, int64_t lds, int64_t count, int64_t n, const float *bias, int64_t ldb)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        int64_t j = 0;
+        for (; n - i >= VF && j + VF <= count; j += VF) {
+            vf x[VF];
+            REPEAT (v, VF) x[v] = vf_load(bias + (i + v) * ldb + j);
+            vf_transpose(x);
+            REPEAT (v, VF) {
+                float *at = s + (j + v) * lds + i;
+                vf_store(at, biased(vf_load(at), x[v]));
+            }
+        }
+        for (; j < count; j++)
+            for (int64_t r = i; r < i + VF && r < n; r++) {
+                float b = bias[r * ldb + j], *at = s + j * lds + r;
+                *at = b == -INFINITY ? b : *at + b;
+            }
+    }
 }
 
 static void add_slopes(float *s, int64_t lds, int64_t count, int64_t n, const float *slope, const float *distance)
