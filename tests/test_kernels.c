@@ -509,6 +509,32 @@ static void check_columns(const mha_kernels *kernels)
         }
 }
 
+static void check_bf16_rows(const mha_kernels *kernels)
+{
+    static uint16_t from[HIGH * HIGH], to[HIGH * HIGH];
+    for (int64_t n = 1; n <= HIGH; n += n < 20 ? 1 : 11)
+        for (int64_t rows = 1; rows <= HIGH; rows += 9)
+            for (int64_t ld = n; ld <= HIGH; ld += HIGH - n ? HIGH - n : 1) {
+                float size = 0;
+                for (int i = 0; i < HIGH * HIGH; i++) from[i] = mha_f32_to_bf16(some()), to[i] = 1;
+                for (int64_t i = 0; i < rows * n; i++)
+                    size = fmaxf(size, fabsf(mha_bf16_to_f32(from[i / n * ld + i % n])));
+                expect(kernels->largest_bf16(from, ld, rows, n) == size, "%s: largest of (%d,%d)", kernels->name,
+                       (int)rows, (int)n);
+                kernels->scale_bf16(to, from, ld, -0.125f, rows, n);
+                for (int64_t i = 0; i < HIGH * HIGH; i++) {
+                    float want = i < rows * n ? mha_bf16_to_f32(from[i / n * ld + i % n]) * -0.125f : 0;
+                    expect(i < rows * n ? mha_bf16_to_f32(to[i]) == want : to[i] == 1, "%s: (%d,%d) scaled at %d",
+                           kernels->name, (int)rows, (int)n, (int)i);
+                }
+                from[(rows - 1) * ld + n - 1] = 0xffc0;
+                expect(isnan(kernels->largest_bf16(from, ld, rows, n)), "%s: a NaN in (%d,%d) is lost", kernels->name,
+                       (int)rows, (int)n);
+            }
+}
+
+TEST(bfloat16_rows) { each_table(check_bf16_rows); }
+
 TEST(rows_become_columns) { each_table(check_columns); }
 
 TEST(rows_are_judged_and_transposed) { each_table(check_rows); }

@@ -8,7 +8,7 @@
 #include "attention/tile.h"
 
 enum {
-    PIECE_ROWS = 256,
+    PIECE_ROWS = 512,
     PIECE_FLOATS = 64 * 1024,
     PIECES_PER_TASK = 4,
     SPAN_FLOATS = 64 * 1024, /* keys and values that are loaded at once: they stay in L2 */

@@ -3,7 +3,6 @@
  * Rows are lanes in S, dP and dQ, as everywhere. dK and dV sum over rows: P and dS lie as an engine's left factor wants
  * them, keys down and rows along, so nothing is transposed. P and dS are rounded to bfloat16 on their way. */
 #include "attention/backward.h"
-#include "core/half.h"
 #include <string.h>
 
 /* Numbers of a factor of a block whose sum runs over its rows, n wide. */
@@ -68,11 +67,12 @@ static void load_block(mha_span *s, const mha_backward *call, int64_t r)
     }
     memset(queries + height * p->D, 0, (size_t)((lanes - height) * p->D) * sizeof *queries);
     memset(douts + height * p->E, 0, (size_t)((lanes - height) * p->E) * sizeof *douts);
-    int64_t stride = p->D;
     const uint16_t *scaled = queries;
-    if (t->score_scale == 1.0f)
-        scaled = mha_tile_scale((uint16_t *)t->staged, queries, &stride, p->options.scale, lanes, p->D);
-    t->engine->pack_right(mha_tile_right(t, r), scaled, stride, true, lanes, p->D);
+    if (t->score_scale == 1.0f) {
+        p->kernels->scale_bf16((uint16_t *)t->staged, queries, p->D, p->options.scale, lanes, p->D);
+        scaled = (const uint16_t *)t->staged;
+    }
+    t->engine->pack_right(mha_tile_right(t, r), scaled, p->D, true, lanes, p->D);
     t->engine->pack_right(h->right_douts + block * mha_engine_size(MHA_BLOCK, p->E), douts, p->E, true, lanes, p->E);
     for (int64_t i = 0; i < height; i++) {
         s->lost[r + i] = s->clean && wipe(douts + i * p->E, p->E);

@@ -3,7 +3,6 @@
  * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not
  * see becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
 #include "attention/tile.h"
-#include "core/half.h"
 #include <string.h>
 
 /* Turns to the room of tile n of the span. */
@@ -111,35 +110,6 @@ const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, i
     return room;
 }
 
-/* The largest size of bfloat16 numbers (rows,n), or NaN if there is one: their bits are in order. */
-static float largest_half(const uint16_t *x, int64_t stride, int64_t rows, int64_t n)
-{
-    int16_t most = 0;
-    if (stride == n) n *= rows, rows = 1;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i++) {
-            int16_t size = (int16_t)(x[r * stride + i] & 0x7fff);
-            most = size > most ? size : most;
-        }
-    return mha_bf16_to_f32((uint16_t)most);
-}
-
-const uint16_t *mha_tile_scale(uint16_t *to, const uint16_t *from, int64_t *stride, float scale, int64_t rows,
-                               int64_t n)
-{
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t bits = (uint32_t)from[r * *stride + i] << 16;
-            float x;
-            memcpy(&x, &bits, sizeof x);
-            x *= scale;
-            memcpy(&bits, &x, sizeof bits);
-            to[r * n + i] = (uint16_t)(bits >> 16);
-        }
-    *stride = n;
-    return to;
-}
-
 /* One block of queries for the engine. Returns the largest size of what they are when scaled. */
 static float load_right(mha_tile *t, int64_t r)
 {
@@ -155,8 +125,12 @@ static float load_right(mha_tile *t, int64_t r)
         const uint16_t *one = mha_tile_halves(&ignored, room + i * p->D, p->q, batch, mha_tile_head(t, r + i), row, 1);
         if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
     }
-    float largest = largest_half(from, stride, height, p->D) * fabsf(p->options.scale);
-    if (t->score_scale == 1.0f) from = mha_tile_scale(room, from, &stride, p->options.scale, height, p->D);
+    float largest = p->kernels->largest_bf16(from, stride, height, p->D) * fabsf(p->options.scale);
+    if (t->score_scale == 1.0f) {
+        p->kernels->scale_bf16(room, from, stride, p->options.scale, height, p->D);
+        from = room;
+        stride = p->D;
+    }
     t->engine->pack_right(mha_tile_right(t, r), from, stride, true, height, p->D);
     return largest;
 }
@@ -239,7 +213,7 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
         int64_t stride;
         const uint16_t *from = mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
         t->engine->pack_left(t->left_keys, from, stride, true, count, p->D);
-        t->key_largest = largest_half(from, stride, count, p->D);
+        t->key_largest = p->kernels->largest_bf16(from, stride, count, p->D);
         return;
     }
     t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);

@@ -116,10 +116,6 @@ void mha_tile_load(mha_tile *tile);
 const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
                                 int64_t rows);
 
-/* bfloat16 numbers (rows,n) times a power of two, which is exact, to `to`; *stride becomes n. */
-const uint16_t *mha_tile_scale(uint16_t *to, const uint16_t *from, int64_t *stride, float scale, int64_t rows,
-                               int64_t n);
-
 /* Loads keys [key, key + count), and the values that go with them, over those at work. */
 void mha_tile_keys(mha_tile *tile, int64_t key, int64_t count);
 void mha_tile_values(mha_tile *tile);

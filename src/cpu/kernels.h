@@ -8,7 +8,7 @@ enum {
     MHA_PAD = 16,   /* floats: the widest vector there is */
     MHA_NARROW = 8, /* rows, at most, that are few: they take keys and values as they lie */
     MHA_BLOCK = 32, /* rows that go through scores, softmax and values together: the width of a tile */
-    MHA_KEYS = 64   /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
+    MHA_KEYS = 128  /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
 };
 
 /* Where the lanes of a tile stand in the generator of dropout: its key, and the parts of its counter that do not move

@@ -114,3 +114,23 @@ static void narrow_f16(uint16_t *to, const float *from, int64_t n)
     for (; i + VF <= n; i += VF) vf_store_f16(to + i, vf_load(from + i));
     for (; i < n; i++) to[i] = mha_f32_to_f16(from[i]);
 }
+
+/* The bits of sizes are in order, as integers are. */
+static float largest_bf16(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n)
+{
+    int16_t most = 0;
+    if (ldx == n) n *= rows, rows = 1;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) {
+            int16_t size = (int16_t)(x[r * ldx + i] & 0x7fff);
+            most = size > most ? size : most;
+        }
+    return mha_bf16_to_f32((uint16_t)most);
+}
+
+static void scale_bf16(uint16_t *to, const uint16_t *from, int64_t ldf, float scale, int64_t rows, int64_t n)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            to[r * n + i] = (uint16_t)(mha_bits(mha_bf16_to_f32(from[r * ldf + i]) * scale) >> 16);
+}
