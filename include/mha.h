@@ -35,7 +35,8 @@
  *
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
- * number of threads, and what a sequence gets does not depend on the other sequences of its batch. */
+ * number of threads, and what a sequence gets does not depend on the other sequences of its batch. (Between instruction
+ * sets, and between a sequence of a few query rows and the same rows in a longer one, results differ by rounding.) */
 #ifndef MHA_H
 #define MHA_H
 
@@ -139,7 +140,7 @@ MHA_API void mha_context_trim(mha_context *ctx);
 
 /* One instruction set that this library knows, whether or not this build and this machine have it. */
 typedef struct mha_isa {
-    const char *name;  /* "scalar", "neon", "avx2", "avx512" */
+    const char *name;  /* "scalar", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx" */
     const char *needs; /* the processor features it wants, for people */
     bool built;        /* its kernels are in this build */
     bool available;    /* built, and the processor and the operating system have it: it may be forced */
@@ -304,8 +305,9 @@ MHA_API mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const
 
 /* How a forward call will be carried out. The strings are static, but for `why`, which lies in the struct. */
 typedef struct mha_attention_plan {
-    const char *isa;      /* the table of kernels: "scalar", "neon", "avx2", "avx512" */
-    const char *kernel;   /* the algorithm */
+    const char *isa;      /* the instruction set, as in mha_isa */
+    const char *kernel;   /* "fused"; "fused-widened": 16-bit inputs become float32; "fused-engine": a matrix engine
+                           * multiplies bfloat16 inputs as they are, and weights are rounded to bfloat16 for it */
     char why[160];        /* one line: what decided the two above */
     int threads;          /* tasks that share the work */
     int64_t tile_rows;    /* query rows of one piece of work; the query heads of a group share their keys here */

@@ -4,19 +4,11 @@
 
 #include "core/context.h"
 
-/* Keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up. More keys mean fewer
- * rescalings of the sums; a tile of keys, one of values and the scores should stay in L1, which is 64 KiB on the Arm
- * processors that we know and 32 or 48 KiB on x86. */
-#if defined(__aarch64__)
-enum { MHA_KEYS = 128 };
-#else
-enum { MHA_KEYS = 64 };
-#endif
-
 enum {
     MHA_PAD = 16,   /* floats: the widest vector there is */
     MHA_NARROW = 8, /* rows, at most, that are few: they take keys and values as they lie */
-    MHA_BLOCK = 32  /* rows that go through scores, softmax and values together: the width of a tile */
+    MHA_BLOCK = 32, /* rows that go through scores, softmax and values together: the width of a tile */
+    MHA_KEYS = 64   /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
 };
 
 /* Where the lanes of a tile stand in the generator of dropout: its key, and the parts of its counter that do not move
