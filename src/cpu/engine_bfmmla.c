@@ -175,9 +175,9 @@ static double spin(int64_t rounds, float *sink)
     for (int64_t r = 0; r < rounds; r++) {
         const uint16_t *fresh = some; /* factors are loaded in every round, as in a product */
         __asm__ volatile("" : "+r"(fresh) : : "memory");
-        bfloat16x8_t x = vreinterpretq_bf16_u16(vld1q_u16(fresh)), y = vreinterpretq_bf16_u16(vld1q_u16(fresh + 8));
+        bfloat16x8_t x[] = {vreinterpretq_bf16_u16(vld1q_u16(fresh)), vreinterpretq_bf16_u16(vld1q_u16(fresh + 8))};
 #pragma GCC unroll 20
-        for (int i = 0; i < 20; i++) sum[i] = vbfmmlaq_f32(sum[i], i % 2 ? x : y, y);
+        for (int i = 0; i < 20; i++) sum[i] = vbfmmlaq_f32(sum[i], x[i % 2], x[1]);
     }
 #pragma GCC unroll 20
     for (int i = 1; i < 20; i++) sum[0] = vaddq_f32(sum[0], sum[i]);

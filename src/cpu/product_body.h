@@ -160,7 +160,8 @@ static inline __attribute__((always_inline)) void dots_rows(const int rows, cons
             REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)(DOTS(rows) / rows) * sizeof *s);
         } else {
             dots_keys(rows, type, false, some, q, ldq, from, ldk, left, D);
-            REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)left * sizeof *s);
+            REPEAT (r, rows)
+                for (int64_t i = 0; i < left; i++) s[r * lds + j + i] = some[r * keys + i];
         }
     }
 }

@@ -123,7 +123,7 @@ static float largest_bf16(const uint16_t *x, int64_t ldx, int64_t rows, int64_t 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < n; i++) {
             int16_t size = (int16_t)(x[r * ldx + i] & 0x7fff);
-            most = size > most ? size : most;
+            most = (int16_t)(size > most ? size : most);
         }
     return mha_bf16_to_f32((uint16_t)most);
 }
