@@ -39,9 +39,10 @@ static inline __attribute__((always_inline)) void panel(const int vectors, float
                                                         int64_t m, int64_t k)
 {
     int64_t r = 0;
-    for (; r + BLOCK_ROWS <= m && m - r != 12; r += BLOCK_ROWS)
+    for (; r + BLOCK_ROWS <= m && (VA > 1 || m - r != 12); r += BLOCK_ROWS)
         block(BLOCK_ROWS, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
-    for (; r + 6 <= m; r += 6) block(6, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* 12 is 6 twice */
+    for (; VA == 1 && r + 6 <= m; r += 6)
+        block(6, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* 6 twice */
     for (; r + 4 <= m; r += 4) block(4, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
     for (; r < m; r += 2) block(2, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* after blocks of 6 */
 }
