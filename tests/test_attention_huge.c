@@ -165,10 +165,12 @@ TEST(huge_and_tiny_scales)
 {
     const float scales[] = {3e38f, -3e38f, 1e30f, 1e-30f, 1e-38f, 0.0f};
     for (size_t n = 0; n < 6; n++)
-        for (int capped = 0; capped < 2; capped++) {
-            attention_case c = case_plain(1, 2, 2, 5, 70, 8, 8);
+        for (int kind = 0; kind < 8; kind++) { /* few rows and many, float32 and bfloat16, capped and not */
+            attention_case c = case_plain(1, 2, 2, kind & 1 ? 40 : 5, 70, 8, 8);
+            if (kind & 2) case_set_type(&c, MHA_BFLOAT16);
+            c.type_out = c.type_scores = MHA_FLOAT32;
             c.scale = scales[n];
-            c.softcap = capped ? 20 : 0;
+            c.softcap = kind & 4 ? (n == 3 ? 1e12f : 20) : 0;
             c.scores = MHA_STAGE_CAPPED;
             problem *p = problem_make(&c);
             if (n >= 3) {
@@ -183,9 +185,10 @@ TEST(huge_and_tiny_scales)
 TEST(a_softcap_tames_any_product)
 {
     const float caps[] = {1e-3f, 1, 50, 1e6f};
-    for (size_t n = 0; n < 4; n++) {
-        attention_case c = case_plain(1, 2, 2, 5, 70, 8, 8);
-        c.softcap = caps[n];
+    for (size_t n = 0; n < 16; n++) {
+        attention_case c = case_plain(1, 2, 2, n & 4 ? 40 : 5, 70, 8, 8);
+        if (n & 8) case_set_type(&c, MHA_BFLOAT16);
+        c.softcap = caps[n % 4];
         c.weights = 1;
         c.scores = MHA_STAGE_CAPPED;
         problem *p = problem_make(&c);
@@ -231,5 +234,45 @@ TEST(any_size_with_any_options)
         snprintf(what, sizeof what, "MHA_SEED=%llu MHA_CASE=%lld", (unsigned long long)seed, n);
         check(p, what);
         problem_free(p);
+    }
+}
+
+static void set_query(problem *p, int64_t i, int64_t d, double x)
+{
+    mha_tensor q = p->q.view;
+    char *at = (char *)q.data + (i * q.stride[2] + d * q.stride[3]) * (int64_t)mha_type_size(q.type);
+    element_set(at, q.type, x);
+}
+
+/* A row of NaN in one block, huge numbers beside it, ordinary rows in the next: each gets what it would get alone. */
+TEST(a_bad_row_does_not_hide_a_huge_one)
+{
+    for (int half = 0; half < 2; half++) {
+        attention_case c = case_plain(1, 1, 1, 70, 70, 8, 8);
+        if (half) case_set_type(&c, MHA_BFLOAT16);
+        c.softcap = 30;
+        c.type_out = MHA_FLOAT32;
+        problem *p = problem_make(&c), *alone = problem_make(&c);
+        for (int64_t d = 0; d < 8; d++)
+            for (int64_t i = 0; i < 2; i++) {
+                problem *each = i ? alone : p;
+                set_query(each, 4, d, 3e38);
+                set_query(each, 3, d, i ? 1.0 : NAN);
+            }
+        enlarge(&p->k, 1e3);
+        enlarge(&alone->k, 1e3);
+        for_each_isa (isa) {
+            mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
+            expect(!problem_run(p, ctx) && !problem_run(alone, ctx), "%s: %s", isa, mha_context_error(ctx));
+            for (int64_t i = 0; i < 70; i++)
+                for (int64_t e = 0; i != 3 && e < 8; e++) {
+                    double got = element_get(problem_out(p, 0, 0, i, e), MHA_FLOAT32);
+                    double want = element_get(problem_out(alone, 0, 0, i, e), MHA_FLOAT32);
+                    expect(got == want, "%s: row %d is %g beside a NaN, %g without", isa, (int)i, got, want);
+                }
+            mha_context_free(ctx);
+        }
+        problem_free(p);
+        problem_free(alone);
     }
 }

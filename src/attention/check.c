@@ -241,6 +241,13 @@ static status check_overlap(mha_problem *p)
     return MHA_OK;
 }
 
+/* An axis of one may have any stride, so large that a multiple of it would overflow: it becomes 0. */
+static void forget_strides(mha_tensor *x)
+{
+    for (int a = 0; a < 3; a++)
+        if (x->size[a] < 2) x->stride[a] = 0;
+}
+
 mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options)
@@ -265,5 +272,9 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     TRY(check_lengths(p));
     TRY(check_modifiers(p));
     TRY(check_extras(p));
-    return role == MHA_OUTPUT ? check_overlap(p) : MHA_OK;
+    if (role == MHA_OUTPUT) TRY(check_overlap(p));
+    forget_strides(&p->q);
+    forget_strides(&p->k);
+    forget_strides(&p->v);
+    return MHA_OK;
 }

@@ -132,9 +132,13 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
     int64_t lanes = mha_tile_lanes(&s->tile, r), unit = p->kernels->lanes, block = r / MHA_BLOCK;
     int64_t D = (p->D + unit - 1) / unit * unit, E = (p->E + unit - 1) / unit * unit;
     float *weights = s->tile.scores;
+    int64_t height = mha_tile_height(&s->tile, r);
+    for (int64_t j = 0; height < lanes && j < count; j++) { /* a NaN in a hidden key shows in lanes without a row */
+        memset(weights + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *weights);
+        memset(s->ds + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *weights);
+    }
     for (int64_t i = 0; s->clean && i < count * MHA_BLOCK; i++) /* what was wiped from dout must still show */
-        if (i % MHA_BLOCK < mha_tile_height(&s->tile, r) && s->lost[r + i % MHA_BLOCK] && weights[i] != 0.0f)
-            weights[i] = NAN;
+        if (i % MHA_BLOCK < height && s->lost[r + i % MHA_BLOCK] && weights[i] != 0.0f) weights[i] = NAN;
     if (call->gradients.v.rank) {
         engine->round_left(h->left_rows, weights, MHA_BLOCK, count, lanes);
         engine->product(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, 1.0f, h->left_rows,

@@ -125,7 +125,9 @@ static float load_right(mha_tile *t, int64_t r)
         const uint16_t *one = mha_tile_halves(&ignored, room + i * p->D, p->q, batch, mha_tile_head(t, r + i), row, 1);
         if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
     }
-    float largest = p->kernels->largest_bf16(from, stride, height, p->D) * fabsf(p->options.scale);
+    float by = fabsf(p->options.scale); /* scores that are scaled afterwards must fit float32 before, too */
+    if (t->score_scale != 1.0f) by = fmaxf(by, 1.0f);
+    float largest = p->kernels->largest_bf16(from, stride, height, p->D) * by;
     if (t->score_scale == 1.0f) {
         p->kernels->scale_bf16(room, from, stride, p->options.scale, height, p->D);
         from = room;
@@ -191,7 +193,7 @@ void mha_tile_load(mha_tile *t)
     }
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK) {
         float here = t->engine ? load_right(t, r) : load_block(t, r);
-        if (!(here <= t->largest)) t->largest = here; /* a NaN comes, too */
+        if (here > t->largest || isnan(here)) t->largest = here; /* a NaN comes, too, and stays */
     }
 }
 
@@ -383,55 +385,51 @@ static bool are_finite(const mha_tile *t, int64_t count)
     return sum == 0.0f;
 }
 
-/* scale * q.k of a narrow tile, as rows. */
-static void find_dots(mha_tile *t, int64_t count)
-{
-    const mha_problem *p = t->problem;
-    p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride, count,
-                     p->D);
-}
-
-/* scale * q.k, and a note of those that float32 could not hold. A sum that overflowed anywhere on its way ends as
- * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+/* scale * q.k, and whether some of it may have left float32. A sum that overflowed anywhere on its way ends as infinity or
+ * NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
-    if (t->narrow) {
-        find_dots(t, count);
-        p->kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
-        t->suspect = t->steep || !are_finite(t, count);
-    } else if (t->engine) {
+    if (t->narrow)
+        p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
+                         count, p->D);
+    else if (t->engine)
         t->engine->product(t->scores, MHA_BLOCK, NULL, t->score_scale, t->left_keys, mha_tile_right(t, r), count,
                            mha_tile_lanes(t, r), p->D);
-    } else {
+    else
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
+    t->suspect = t->steep || (t->narrow ? !are_finite(t, count) : may_overflow(t));
+}
+
+/* From products to `stage`, in lanes. */
+static void modify(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
+{
+    const mha_kernels *kernels = t->problem->kernels;
+    float cap = t->problem->options.softcap;
+    if (t->narrow) kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
+    if (t->suspect) {
+        memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
+        note_broken(t, count);
     }
-    if (!t->narrow) t->suspect = t->steep || may_overflow(t);
-    if (!t->suspect) return;
-    memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
-    note_broken(t, count);
+    if (stage >= MHA_STAGE_CAPPED && cap > 0) kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), cap);
+    if (stage >= MHA_STAGE_MASKED) mha_tile_mask(t, r, count);
 }
 
 void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
-    float cap = t->problem->options.softcap;
     multiply(t, r, count);
-    if (stage >= MHA_STAGE_CAPPED && cap > 0)
-        t->problem->kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), cap);
-    if (stage >= MHA_STAGE_MASKED) mha_tile_mask(t, r, count);
+    modify(t, r, count, stage);
 }
 
 /* What most calls ask for needs no lanes. */
 void mha_tile_score_rows(mha_tile *t, int64_t count)
 {
-    const mha_kernels *kernels = t->problem->kernels;
     const mha_attention_options *o = &t->problem->options;
-    find_dots(t, count);
-    t->suspect = t->steep || !are_finite(t, count);
+    multiply(t, 0, count);
     if (t->suspect || o->softcap > 0 || o->alibi_slopes.rank || o->bias.rank || o->mask.rank) {
-        mha_tile_scores(t, 0, count, MHA_STAGE_MASKED);
-        kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
+        modify(t, 0, count, MHA_STAGE_MASKED);
+        t->problem->kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
         return;
     }
     for (int64_t r = 0; r < t->rows; r++)

@@ -14,10 +14,14 @@ typedef struct configuration {
     uint8_t rows[16];
 } configuration;
 
+/* Tile loads do not tell the compiler that they read memory: what was stored there must be there. */
+#define READS(memory) __asm__ volatile("" : : "r"(memory) : "memory")
+
 static void configure(void)
 {
     configuration all = {.palette = 1};
     for (int i = 0; i < 8; i++) all.row_bytes[i] = 64, all.rows[i] = SIDE;
+    READS(&all);
     _tile_loadconfig(&all);
 }
 
@@ -29,6 +33,7 @@ static inline __attribute__((always_inline)) void block(const int high, const in
     float *lower = c + SIDE * ldc;
     int64_t bytes = ldc * 4;
     if (onto) {
+        READS(c);
         _tile_loadd(0, c, bytes);
         if (wide > 1) _tile_loadd(1, c + SIDE, bytes);
         if (high > 1) _tile_loadd(2, lower, bytes);
@@ -117,7 +122,7 @@ static double spin(int64_t rounds, float *sink)
     _Alignas(64) float sums[SIDE * SIDE];
     for (int i = 0; i < TILE; i++) some[i] = (uint16_t)(0x3f00 + i % 100);
     configure();
-    __asm__ volatile("" : : "r"(some) : "memory"); /* a tile load does not tell the compiler that it reads memory */
+    READS(some);
     _tile_loadd(4, some, 64);
     _tile_loadd(5, some, 64);
     _tile_zero(0);

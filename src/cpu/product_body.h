@@ -177,7 +177,10 @@ static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t row
             int64_t left = count - j < 16 ? count - j : 16;
             const void *from = (const char *)k + j * ldk * width;
             step = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
-            WITH_ROWS(dots_rows, step, type, s + r * lds + j, lds, q + r * ldq, ldq, from, ldk, left, D);
+            float *to = s + r * lds + j;
+            if (step == 4) WITH_TYPE(dots_rows, 4, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
+            if (step == 2) WITH_TYPE(dots_rows, 2, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
+            if (step == 1) WITH_TYPE(dots_rows, 1, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
         }
 }
 
