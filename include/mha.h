@@ -147,7 +147,8 @@ typedef struct mha_isa {
 } mha_isa;
 
 /* How many there are, and one of them: worst first, so that the last available one is the one that is used. An index
- * out of range gives a name of NULL. Any thread. */
+ * out of range gives a name of NULL. Any thread. Asking whether "amx" is available asks the system for the use of its
+ * tiles, as choosing it does; where that is refused it is not available. */
 MHA_API int mha_isa_count(void);
 MHA_API mha_isa mha_isa_get(int index);
 

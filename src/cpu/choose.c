@@ -103,12 +103,12 @@ static const struct {
     {"avx2", "AVX2, FMA, F16C", &mha_kernels_avx2, NULL, has_avx2},
     {"avx512", "AVX-512 F, BW, DQ, VL", &mha_kernels_avx512, NULL, has_avx512},
     {"avx512_bf16", "AVX-512, BF16", &mha_kernels_avx512, &mha_engine_avx512_bf16, has_avx512_bf16},
-    {"amx", "AVX-512, AMX-BF16, leave", &mha_kernels_avx512, &mha_engine_amx, has_amx},
+    {"amx", "AVX-512, AMX-BF16, permission", &mha_kernels_avx512, &mha_engine_amx, has_amx},
 #else
     {"avx2", "AVX2, FMA, F16C", NULL, NULL, NULL},
     {"avx512", "AVX-512 F, BW, DQ, VL", NULL, NULL, NULL},
     {"avx512_bf16", "AVX-512, BF16", NULL, NULL, NULL},
-    {"amx", "AVX-512, AMX-BF16, leave", NULL, NULL, NULL},
+    {"amx", "AVX-512, AMX-BF16, permission", NULL, NULL, NULL},
 #endif
 };
 
