@@ -1,9 +1,9 @@
 /* Whether gradients are right.
  *
- * The oracle takes one head in full if that is not too long. Of longer heads, and of heads that share keys, samples are
- * checked. A row of dQ depends on its own row of P alone, so the oracle computes it as a problem of one row. A row of dK
- * or dV is a sum over all rows of queries, for which P needs the `lse` of each: that of the library is taken, having
- * been compared with the oracle's in the sampled rows. */
+ * The oracle takes one head in full if that is not too long. Of longer heads, and of heads that share keys, samples
+ * are checked. A row of dQ depends on its own row of P alone, so the oracle computes it as a problem of one row. A
+ * row of dK or dV is a sum over all rows of queries, for which P needs the `lse` of each: that of the library is
+ * taken, having been compared with the oracle's in the sampled rows. */
 #include "backward.h"
 #include "ref.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* One row, many ways: few rows take keys as they lie and are split over chunks, many rows go through blocks, long
- * sequences are folded. A query among few gives what it gives among few others, and among many what it gives among many,
- * to the bit; between the two only the order of sums differs. */
+ * sequences are folded. A query among few gives what it gives among few others, and among many what it gives among
+ * many, to the bit; between the two only the order of sums differs. */
 #include "harness.h"
 #include "problem.h"
 #include "cpu/kernels.h"

@@ -6,16 +6,17 @@
  *         fade = exp(max - max'),  total = fade total + sum of P
  *         sums = fade sums + V^T dropout(P)
  *
- * A block goes through a whole span of tiles, so that its queries, scores and sums stay in L1 while packed keys and values
- * stream by from L2. Tiles start at multiples of their size, and products run over keys in order, so the bits of a row do not depend on
- * the rows beside it: keys that a row does not see add exact zeros.
+ * A block goes through a whole span of tiles, so that its queries, scores and sums stay in L1 while packed keys and
+ * values stream by from L2. Tiles start at multiples of their size, and products run over keys in order, so the bits
+ * of a row do not depend on the rows beside it: keys that a row does not see add exact zeros.
  *
- * That last sentence fails when a hidden value is infinite or NaN, for 0 * inf is NaN. Testing every V in advance would
- * cost everyone, so the result is tested instead: a piece with a row that is not finite is done again with the unseen
- * values of each row wiped out: same bits for all else.
+ * That last sentence fails when a hidden value is infinite or NaN, for 0 * inf is NaN. Testing every V in advance
+ * would cost everyone, so the result is tested instead: a piece with a row that is not finite is done again with the
+ * unseen values of each row wiped out: same bits for all else.
  *
- * A narrow tile has at most MHA_NARROW rows: a step of a decoder. It is bound by reading K and V, so they are read as
- * they lie, once for all rows; scores are dot products along D and lie row by row, and values are added up along E. */
+ * A narrow tile has at most MHA_NARROW rows: a step of a decoder. It is bound by reading K and V, so they are read
+ * as they lie, once for all rows; scores are dot products along D and lie row by row, and values are added up along
+ * E. */
 #include "attention/attend.h"
 #include "attention/careful.h"
 #include <string.h>

@@ -385,8 +385,8 @@ static bool are_finite(const mha_tile *t, int64_t count)
     return sum == 0.0f;
 }
 
-/* scale * q.k, and whether some of it may have left float32. A sum that overflowed anywhere on its way ends as infinity or
- * NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+/* scale * q.k, and whether some of it may have left float32. A sum that overflowed anywhere on its way ends as
+ * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;

@@ -8,8 +8,8 @@
 
 #include "attention/plan.h"
 
-/* The keys that any of the rows of a block may see by position, and those that all of them see; and whether its sums hold
- * anything of the chunk of keys at work. */
+/* The keys that any of the rows of a block may see by position, and those that all of them see; and whether its sums
+ * hold anything of the chunk of keys at work. */
 typedef struct mha_block {
     mha_range any, all;
     bool begun;

@@ -1,8 +1,8 @@
 /* Which instruction sets there are, which of them this machine has, and the context's choice among them.
  *
- * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when it
- * switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On 64-bit Arm,
- * NEON is part of the architecture. */
+ * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when
+ * it switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On
+ * 64-bit Arm, NEON is part of the architecture. */
 #include "cpu/engine.h"
 #include <stdio.h>
 #include <stdlib.h>

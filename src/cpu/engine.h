@@ -1,9 +1,9 @@
 /* Matrix engines: instructions that multiply small blocks of bfloat16 numbers and add up in float32.
  *
- * An engine stands beside a table of kernels and takes over the tile products of bfloat16 calls. How it wants its factors
- * to lie is its own affair: it packs them itself. Packed factors are filled up with zeros, so that products run over
- * whole blocks. An engine adds in its own order: its sums are not those of `product`, but they depend on nothing else
- * than the numbers that are multiplied. */
+ * An engine stands beside a table of kernels and takes over the tile products of bfloat16 calls. How it wants its
+ * factors to lie is its own affair: it packs them itself. Packed factors are filled up with zeros, so that products
+ * run over whole blocks. An engine adds in its own order: its sums are not those of `product`, but they depend on
+ * nothing else than the numbers that are multiplied. */
 #ifndef MHA_CPU_ENGINE_H
 #define MHA_CPU_ENGINE_H
 
@@ -25,8 +25,8 @@ typedef struct mha_engine {
     void (*round_left)(uint16_t *to, const float *from, int64_t ldf, int64_t m, int64_t k);
     void (*round_right)(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k);
 
-    /* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's `lanes`;
-     * any m and k that the factors were packed with. */
+    /* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's
+     * `lanes`; any m and k that the factors were packed with. */
     void (*product)(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
                     int64_t m, int64_t n, int64_t k);
 

@@ -1,10 +1,10 @@
-/* AMX: eight tile registers of 16 rows x 64 bytes. One instruction adds the product of a tile of a, 16 rows of 32 numbers,
- * and a tile of b, 16 pairs of 16 columns, to 16 x 16 sums.
+/* AMX: eight tile registers of 16 rows x 64 bytes. One instruction adds the product of a tile of a, 16 rows of 32
+ * numbers, and a tile of b, 16 pairs of 16 columns, to 16 x 16 sums.
  *
- * Four tiles hold 32 x 32 sums, two those of a and two those of b: four loads for four products. Sums start from what c
- * holds, faded before, or from zero, and go straight back; only scaled ones and those at an edge go through a buffer. The
- * tiles are configured and let go in every call: their state is then no burden to the system between calls, for the
- * price of a few dozen cycles. */
+ * Four tiles hold 32 x 32 sums, two those of a and two those of b: four loads for four products. Sums start from
+ * what c holds, faded before, or from zero, and go straight back; only scaled ones and those at an edge go through a
+ * buffer. The tiles are configured and let go in every call: their state is then no burden to the system between
+ * calls, for the price of a few dozen cycles. */
 #include "cpu/pairs_body.h"
 
 /* The layout of LDTILECFG's operand. */

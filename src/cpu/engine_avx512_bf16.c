@@ -1,5 +1,5 @@
-/* VDPBF16PS: every lane adds the product of two pairs to its sum. Blocks of 8 rows x 2 vectors of c, as in `product`: the
- * pair of a is broadcast, those of b come as vectors. */
+/* VDPBF16PS: every lane adds the product of two pairs to its sum. Blocks of 8 rows x 2 vectors of c, as in
+ * `product`: the pair of a is broadcast, those of b come as vectors. */
 #include "cpu/pairs_body.h"
 
 enum { ROWS = 8 };

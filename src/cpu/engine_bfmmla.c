@@ -1,7 +1,7 @@
 /* BFMMLA, the matrix multiply-add of Armv8.6: two rows of four against two columns of four, a 2 x 2 block of sums.
  *
- * Both factors lie alike: in panels of eight rows (or columns) and, within a panel, four k at a time: four pairs of rows,
- * each pair one vector. A block of c is 8 x 8: sixteen sums of 2 x 2, for which every four k take eight loads. */
+ * Both factors lie alike: in panels of eight rows (or columns) and, within a panel, four k at a time: four pairs of
+ * rows, each pair one vector. A block of c is 8 x 8: sixteen sums of 2 x 2, for which every four k take eight loads. */
 #include "cpu/engine.h"
 #include <arm_neon.h>
 #include <string.h>

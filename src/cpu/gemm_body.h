@@ -1,11 +1,12 @@
 /* The matrix product of projections and MLPs: c (m,n) = activation(c + alpha a b + bias), one block of k at a time.
  *
- * Both factors come packed in panels that run along k, a in (k,BLOCK_ROWS) and b in (k,PANEL), so that both are read in
- * order from the first float to the last. A register block of BLOCK_ROWS x BLOCK_VECTORS vectors keeps its part of c for
- * the whole of k; a panel of b stays in L1 while the rows go by. The block is written once with its height and width as
- * constants; every height up to BLOCK_ROWS exists, because a block of 5 takes as long as a 4 and half as long as a 4 and
- * a 1. (Taking a as it lies, with neighbours along k, would spare its packing. It needs as many loads, but eight
- * registers to take lanes from in place of two, and a Neoverse-V1 then stops at 80 % of its multiply units, not 94 %.)
+ * Both factors come packed in panels that run along k, a in (k,BLOCK_ROWS) and b in (k,PANEL), so that both are read
+ * in order from the first float to the last. A register block of BLOCK_ROWS x BLOCK_VECTORS vectors keeps its part
+ * of c for the whole of k; a panel of b stays in L1 while the rows go by. The block is written once with its height
+ * and width as constants; every height up to BLOCK_ROWS exists, because a block of 5 takes as long as a 4 and half
+ * as long as a 4 and a 1. (Taking a as it lies, with neighbours along k, would spare its packing. It needs as many
+ * loads, but eight registers to take lanes from in place of two, and a Neoverse-V1 then stops at 80 % of its
+ * multiply units, not 94 %.)
  *
  * The last rows may have too few sums to keep the multiply units busy: they take several panels of b side by side.
  *
@@ -228,8 +229,8 @@ static inline __attribute__((always_inline)) void pack_turned(const int width, f
         for (int r = 0; r < width; r++) to[i * width + r] = row[r][i];
 }
 
-/* Rows across panels are taken a few at a time, all panels of them before the next few: with a long way from row to row,
- * a panel at a time would touch a page for every line of it. */
+/* Rows across panels are taken a few at a time, all panels of them before the next few: with a long way from row to
+ * row, a panel at a time would touch a page for every line of it. */
 static void gemm_pack(float *to, bool left, int64_t pitch, const float *from, int64_t ldf, bool along, int64_t k,
                       int64_t n)
 {

@@ -1,9 +1,9 @@
 /* C = activation(C + alpha A B + bias), cut into pieces of rows and columns that tasks take from a queue.
  *
- * A piece goes through K in blocks of DEPTH, in order. For each block it packs its columns of b, unless they were packed
- * before, then ROWS rows of a at a time, and multiplies the two. So the packed rows stay in L2 while panels of b stream
- * past them, and an element of C is the sum of the blocks' sums, whatever the piece: its rounding error grows with the
- * number of blocks and the depth of one instead of their product.
+ * A piece goes through K in blocks of DEPTH, in order. For each block it packs its columns of b, unless they were
+ * packed before, then ROWS rows of a at a time, and multiplies the two. So the packed rows stay in L2 while panels
+ * of b stream past them, and an element of C is the sum of the blocks' sums, whatever the piece: its rounding error
+ * grows with the number of blocks and the depth of one instead of their product.
  *
  * Between blocks the sums lie in C itself, or in a float32 tile where C is of another type or has gaps. Bias and
  * activation come with the last block.

@@ -25,14 +25,15 @@ typedef struct mha_matmul_options {
 #define MHA_MATMUL_DEFAULTS {1.0f, false, MHA_NO_TENSOR, MHA_LINEAR}
 /* clang-format on */
 
-/* C from a and b; `options` NULL means MHA_MATMUL_DEFAULTS. b is packed on the way, in blocks, in the context's scratch.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or MHA_NO_MEMORY; on error
- * nothing has been written. */
+/* C from a and b; `options` NULL means MHA_MATMUL_DEFAULTS. b is packed on the way, in blocks, in the context's
+ * scratch. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or
+ * MHA_NO_MEMORY; on error nothing has been written. */
 mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options);
 
-/* Weights that serve many calls are packed once: ask for the size, give the memory (any alignment), pack, and pass it in
- * place of b. The packed form is float32 in the order in which the kernels of this context's instruction set read it;
- * another one refuses it. It may be read by any number of threads, must not be moved, and needs no clean-up. */
+/* Weights that serve many calls are packed once: ask for the size, give the memory (any alignment), pack, and pass
+ * it in place of b. The packed form is float32 in the order in which the kernels of this context's instruction set
+ * read it; another one refuses it. It may be read by any number of threads, must not be moved, and needs no
+ * clean-up. */
 mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int64_t N);
 mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b);
 mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,

@@ -91,8 +91,8 @@ static inline float number_as(const mha_type type, const void *from, int64_t i)
      : (rows) == 3 ? WITH_TYPE(name, 3, type, __VA_ARGS__) \
                    : WITH_TYPE(name, 4, type, __VA_ARGS__))
 
-/* Asks for what lies two tiles further on, once for a cache line: the memory then never waits for the arithmetic. Nothing
- * happens where there is no memory. */
+/* Asks for what lies two tiles further on, once for a cache line: the memory then never waits for the arithmetic.
+ * Nothing happens where there is no memory. */
 static inline __attribute__((always_inline)) void ask_ahead(const mha_type type, const void *from, int64_t i,
                                                             int64_t ahead)
 {
@@ -102,12 +102,12 @@ static inline __attribute__((always_inline)) void ask_ahead(const mha_type type,
 
 enum { DOTS_MOST = 16 };
 
-/* Sums that registers hold beside what they are made of. With four floats a vector, eight keys at a time come faster from
- * memory than sixteen. */
+/* Sums that registers hold beside what they are made of. With four floats a vector, eight keys at a time come faster
+ * from memory than sixteen. */
 #define DOTS(rows) (VF == 8 || (VF == 4 && (rows) == 1) ? 8 : VF < 4 ? 4 : DOTS_MOST)
 
-/* One key further, or not if it was the last. The compiler is kept from seeing that this is a multiple of ldk, or it would
- * hold an address for every key in a register and run out of them. */
+/* One key further, or not if it was the last. The compiler is kept from seeing that this is a multiple of ldk, or it
+ * would hold an address for every key in a register and run out of them. */
 static inline __attribute__((always_inline)) const char *next_key(const char *at, int64_t bytes, bool last)
 {
     at += last ? 0 : bytes;
@@ -115,8 +115,8 @@ static inline __attribute__((always_inline)) const char *next_key(const char *at
     return at;
 }
 
-/* DOTS(rows) / rows keys against `rows` rows: a vector of partial sums for each pair, which are then transposed and added up.
- * Where fewer keys are left, the last one is repeated. s (rows,keys). */
+/* DOTS(rows) / rows keys against `rows` rows: a vector of partial sums for each pair, which are then transposed and
+ * added up. Where fewer keys are left, the last one is repeated. s (rows,keys). */
 static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
                                                             float *s, const float *q, int64_t ldq, const void *k,
                                                             int64_t ldk, int64_t count, int64_t D)
