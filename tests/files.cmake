@@ -32,7 +32,8 @@ if(MHA_COMMAND)
   endforeach()
   # Without MHA_VECTORS in the environment there is nothing to run, which is not a success.
   set_tests_properties(conformance PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
-  # The script runs the command itself, so it is told of the emulator.
+  # The script runs the command itself, so it is told of the emulator. It wants python3, which ./dev sees to; whoever
+  # builds by hand may go without it, as without ./dev bench.
   add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:mha_command>)
   set_tests_properties(report PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")

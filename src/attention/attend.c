@@ -212,13 +212,6 @@ static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
     }
 }
 
-bool mha_attend_all_sound(const mha_tile *t, int64_t r)
-{
-    int unsound = 0;
-    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) unsound |= !t->sound[i];
-    return !unsound;
-}
-
 /* Judges every row. Returns whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
 static bool judge(mha_tile *t)
 {

@@ -8,9 +8,7 @@
  * sound in the tile. */
 void mha_attend(mha_tile *tile, int64_t low, int64_t high);
 
-/* Of the block that starts at row r: whether all its rows are sound; and its weighted values, not yet divided, as rows
- * (height,E). */
-bool mha_attend_all_sound(const mha_tile *tile, int64_t r);
+/* The weighted values of the block that starts at row r, not yet divided, as rows (height,E). */
 void mha_attend_rows(const mha_tile *tile, int64_t r, float *rows);
 
 #endif

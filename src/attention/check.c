@@ -273,6 +273,8 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     TRY(check_modifiers(p));
     TRY(check_extras(p));
     if (role == MHA_OUTPUT) TRY(check_overlap(p));
+    int exponent;
+    p->score_scale = fabsf(frexpf(p->options.scale, &exponent)) == 0.5f ? 1.0f : p->options.scale;
     forget_strides(&p->q);
     forget_strides(&p->k);
     forget_strides(&p->v);

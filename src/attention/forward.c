@@ -82,6 +82,13 @@ static void finish_rows(mha_tile *t, const mha_shared *shared, int64_t r, float 
     }
 }
 
+static bool are_sound(const mha_tile *t, int64_t r)
+{
+    int unsound = 0;
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) unsound |= !t->sound[i];
+    return !unsound;
+}
+
 /* The same for a block of sound rows that are lanes: they are multiplied on their way to being rows, which are those of
  * `out` where it is float32 and even. False if the block is not of that kind. */
 static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
@@ -90,7 +97,7 @@ static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
     int64_t height = mha_tile_height(t, r);
     float share[MHA_BLOCK] = {0};
     bool even = t->heads == 1 && p->out.type == MHA_FLOAT32 && p->out.stride[3] == 1;
-    if (t->narrow || !mha_attend_all_sound(t, r)) return false;
+    if (t->narrow || !are_sound(t, r)) return false;
     for (int64_t i = 0; i < height; i++) {
         outcome end = settle(t, r + i);
         share[i] = end.share;

@@ -15,6 +15,7 @@ typedef struct mha_problem {
     mha_attention_extras extras; /* what is not asked for is all zero */
     mha_attention_options
         options;          /* scale is a number; windows are limited; mask, bias, slopes and sinks have four axes */
+    float score_scale;    /* with an engine: 1 if the scale is a power of two, which goes into queries exactly */
     float kept;           /* what dropout multiplies the weights it keeps by */
     mha_role output_role; /* MHA_OUTPUT, or MHA_SHAPE when the call only asks */
 } mha_problem;

@@ -75,6 +75,10 @@ static void load_row(mha_span *s, const mha_backward *call, int64_t r)
     float *to = s->dout_rows + r * Ep;
     s->lse[r] = *(const float *)mha_at(p->extras.lse, t->sequence.query_batch, h, row, 0);
     s->delta[r] = call->delta[mha_row_index(p, &t->sequence, h, i)];
+    if (t->engine) { /* it takes dout as it is */
+        if (s->lse[r] == -INFINITY) s->lse[r] = INFINITY;
+        return;
+    }
     memset(to, 0, (size_t)Ep * sizeof *to);
     if (s->lse[r] != -INFINITY) {
         const void *from = mha_at(call->dout, t->sequence.query_batch, h, row, 0);
@@ -82,7 +86,6 @@ static void load_row(mha_span *s, const mha_backward *call, int64_t r)
         return;
     }
     s->lse[r] = INFINITY;
-    if (t->engine) return;
     float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * p->D + r % MHA_BLOCK;
     for (int64_t d = 0; d < p->D; d++) query[d * MHA_BLOCK] = 0.0f;
 }

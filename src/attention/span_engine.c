@@ -54,6 +54,17 @@ static bool wipe(uint16_t *x, int64_t n)
     return wiped;
 }
 
+/* The queries of a block for S, once more, now that rows which see no key are zeros. */
+static void repack_queries(mha_span *s, const uint16_t *queries, int64_t r)
+{
+    const mha_tile *t = &s->tile;
+    const mha_problem *p = t->problem;
+    int64_t lanes = mha_tile_lanes(t, r);
+    uint16_t *scaled = (uint16_t *)t->staged;
+    if (p->score_scale == 1.0f) p->kernels->scale_bf16(scaled, queries, p->D, p->options.scale, lanes, p->D);
+    t->engine->pack_right(mha_tile_right(t, r), p->score_scale == 1.0f ? scaled : queries, p->D, true, lanes, p->D);
+}
+
 static void load_block(mha_span *s, const mha_backward *call, int64_t r)
 {
     const mha_problem *p = &call->problem;
@@ -61,18 +72,15 @@ static void load_block(mha_span *s, const mha_backward *call, int64_t r)
     mha_span_halves *h = &s->halves;
     int64_t height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r), block = r / MHA_BLOCK;
     uint16_t *queries = h->queries + r * p->D, *douts = h->douts + r * p->E;
+    bool blind = false;
     for (int64_t i = 0; i < height; i++) {
+        blind = blind || s->lse[r + i] == INFINITY;
         load_half_row(s, queries + i * p->D, p->q, r + i);
         load_half_row(s, douts + i * p->E, call->dout, r + i);
     }
     memset(queries + height * p->D, 0, (size_t)((lanes - height) * p->D) * sizeof *queries);
     memset(douts + height * p->E, 0, (size_t)((lanes - height) * p->E) * sizeof *douts);
-    const uint16_t *scaled = queries;
-    if (t->score_scale == 1.0f) {
-        p->kernels->scale_bf16((uint16_t *)t->staged, queries, p->D, p->options.scale, lanes, p->D);
-        scaled = (const uint16_t *)t->staged;
-    }
-    t->engine->pack_right(mha_tile_right(t, r), scaled, p->D, true, lanes, p->D);
+    if (blind) repack_queries(s, queries, r);
     t->engine->pack_right(h->right_douts + block * mha_engine_size(MHA_BLOCK, p->E), douts, p->E, true, lanes, p->E);
     for (int64_t i = 0; i < height; i++) {
         s->lost[r + i] = s->clean && wipe(douts + i * p->E, p->E);

@@ -126,9 +126,9 @@ static float load_right(mha_tile *t, int64_t r)
         if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
     }
     float by = fabsf(p->options.scale); /* scores that are scaled afterwards must fit float32 before, too */
-    if (t->score_scale != 1.0f) by = fmaxf(by, 1.0f);
+    if (p->score_scale != 1.0f) by = fmaxf(by, 1.0f);
     float largest = p->kernels->largest_bf16(from, stride, height, p->D) * by;
-    if (t->score_scale == 1.0f) {
+    if (p->score_scale == 1.0f) {
         p->kernels->scale_bf16(room, from, stride, p->options.scale, height, p->D);
         from = room;
         stride = p->D;
@@ -169,8 +169,6 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->first = first;
     t->rows = rows;
     t->engine = mha_sequence_engine(t->problem, sequence);
-    int exponent;
-    t->score_scale = fabsf(frexpf(t->problem->options.scale, &exponent)) == 0.5f ? 1.0f : t->problem->options.scale;
     t->narrow = mha_sequence_is_narrow(t->problem, sequence);
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
@@ -394,7 +392,7 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
         p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
                          count, p->D);
     else if (t->engine)
-        t->engine->product(t->scores, MHA_BLOCK, NULL, t->score_scale, t->left_keys, mha_tile_right(t, r), count,
+        t->engine->product(t->scores, MHA_BLOCK, NULL, p->score_scale, t->left_keys, mha_tile_right(t, r), count,
                            mha_tile_lanes(t, r), p->D);
     else
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,

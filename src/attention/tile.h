@@ -62,9 +62,7 @@ typedef struct mha_tile {
     float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
     float *staged; /* rows on their way through a transposition: plan->staged floats */
 
-    /* With an engine its factors stand for queries, keys, values and weights. A scale that is a power of two is in the
-     * queries, exactly; any other is applied to scores. */
-    float score_scale;
+    /* With an engine its factors stand for queries, keys, values and weights. */
     uint16_t *right_queries; /* a block's after the other's */
     uint16_t *left_keys, *left_values, *left_clean, *right_weights;
 
