@@ -97,7 +97,12 @@ static int each_engine(void (*run)(const mha_engine *engine, int64_t lanes))
         mha_context *ctx = NULL;
         options.isa = isa.name;
         if (!isa.available || !expect(!mha_context_create(&ctx, &options), "no context for %s", isa.name)) continue;
-        if (ctx->engine) run(ctx->engine, ctx->kernels->lanes), seen++;
+        if (ctx->engine) {
+            ctx->engine->open();
+            run(ctx->engine, ctx->kernels->lanes);
+            ctx->engine->close();
+            seen++;
+        }
         mha_context_free(ctx);
     }
     return seen;
@@ -138,3 +143,52 @@ static void check_lanes(const mha_engine *e, int64_t lanes)
 }
 
 TEST(lanes_are_independent) { each_engine(check_lanes); }
+
+/* Two tiles of scores through the engine's softmax: exponentials, sums and fades against float64, and the factor against
+ * what `round_right` makes of them. The second tile rises by `rise`, and a lane sees nothing. */
+static void check_softmax_of(const mha_engine *e, int64_t n, int64_t count, int64_t k, float rise)
+{
+    static float s[K * N], kept[K * N];
+    static uint16_t factor[ROOM], want[ROOM];
+    float max[N], sum[N], fade[N];
+    double total[N] = {0}, before[N];
+    for (int64_t i = 0; i < N; i++) max[i] = -INFINITY, sum[i] = 0.0f;
+    for (int tile = 0; tile < 2; tile++) {
+        for (int64_t i = 0; i < K * N; i++) s[i] = kept[i] = i % N == 3 ? -INFINITY : 5 * some() + rise * (float)tile;
+        for (int64_t i = 0; i < n; i++) before[i] = (double)max[i];
+        e->softmax(factor, s, N, count, k, n, max, sum, fade);
+        for (int64_t i = 0; i < n; i++) {
+            double top = -INFINITY, base = max[i] == -INFINITY ? 0 : (double)max[i];
+            total[i] *= exp(before[i] - base);
+            for (int64_t j = 0; j < count; j++) {
+                double x = (double)kept[j * N + i], p = exp(x - base);
+                top = fmax(top, x);
+                total[i] += p;
+                expect(fabs((double)s[j * N + i] - p) <= 4e-7 * p, "%s: exp(%g - %g) is %g", e->name, x, base,
+                       (double)s[j * N + i]);
+            }
+            expect((double)max[i] >= top - 8.001 && (double)max[i] <= fmax(top, before[i]), "%s: max %g of %g", e->name,
+                   (double)max[i], top);
+            expect(fabs((double)fade[i] - exp(before[i] - base)) <= 4e-7, "%s: fade %g", e->name, (double)fade[i]);
+            expect(fabs((double)sum[i] - total[i]) <= 2e-6 * total[i], "%s: sum %g, not %g", e->name, (double)sum[i],
+                   total[i]);
+        }
+        memset(s + count * N, 0, (size_t)((K - count) * N) * sizeof *s);
+        e->round_right(want, s, N, n, k);
+        expect(!memcmp(want, factor, (size_t)mha_engine_size(n, k) * sizeof *want), "%s: factor of %d keys of %d",
+               e->name, (int)count, (int)k);
+    }
+}
+
+static void check_softmax(const mha_engine *e, int64_t lanes)
+{
+    const int64_t counts[] = {1, 7, 8, 31, 32, 33, 63, 64};
+    for (size_t c = 0; e->softmax && c < sizeof counts / sizeof *counts; c++)
+        for (int64_t n = lanes; n <= N; n += lanes) {
+            check_softmax_of(e, n, counts[c], counts[c], 0);
+            check_softmax_of(e, n, counts[c], 64, 3);
+            check_softmax_of(e, n, counts[c], 64, 30);
+        }
+}
+
+TEST(softmax_leaves_a_factor) { each_engine(check_softmax); }

@@ -66,8 +66,10 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
                                      MHA_BLOCK, t->plan->Em, lanes, count);
         return;
     }
-    memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
-    t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, lanes, t->count); /* all keys, as V was packed */
+    if (!t->engine->softmax || t->problem->options.dropout > 0) {
+        memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
+        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, lanes, t->count);
+    }
     t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, fade, 1.0f, t->left_values, t->right_weights, t->problem->E,
                        lanes, t->count);
 }
@@ -119,8 +121,11 @@ static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
     if (t->suspect) give_up_broken(t, r, count);
-    t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
-                                 t->fade + r);
+    int64_t lanes = mha_tile_lanes(t, r);
+    float *max = t->max + r, *total = t->total + r, *fade = t->fade + r;
+    if (t->engine && t->engine->softmax) /* all keys, as V was packed */
+        t->engine->softmax(t->right_weights, t->scores, MHA_BLOCK, count, t->count, lanes, max, total, fade);
+    else t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, lanes, max, total, fade);
     mha_tile_drop(t, t->scores, r, count);
     add_values(t, r, count, clean);
 }

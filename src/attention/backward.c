@@ -182,9 +182,12 @@ typedef struct job {
 static void round_task(void *arg, int task)
 {
     job *r = arg;
+    const mha_problem *p = &r->call->problem;
     mha_span span;
-    mha_span_layout(&span, r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes, r->call);
+    mha_span_layout(&span, p->ctx->scratch + (size_t)task * r->call->task_bytes, r->call);
+    if (p->engine) p->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) r->piece(r->call, &span, piece);
+    if (p->engine) p->engine->close();
 }
 
 static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span *, int64_t), int64_t count)
@@ -193,22 +196,39 @@ static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span
     if (count) mha_parallel_run(call->problem.ctx, call->tasks, round_task, &r);
 }
 
+/* A row of a tensor as float32: where it lies if it can be read there, else in `room`. */
+static const float *row_of(const mha_problem *p, float *room, mha_tensor t, int64_t batch, int64_t h, int64_t row)
+{
+    const void *at = mha_at(t, batch, h, row, 0);
+    if (t.type == MHA_FLOAT32 && t.stride[3] == 1) return at;
+    mha_row_load(p->kernels, room, at, t.type, t.stride[3], p->E);
+    return room;
+}
+
+/* The dot product in float64. Four sums, so that one addition need not wait for the other. */
+static double dot(const float *a, const float *b, int64_t n)
+{
+    double sum[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int u = 0; u < 4; u++) sum[u] += (double)a[i + u] * (double)b[i + u];
+    for (; i < n; i++) sum[0] += (double)a[i] * (double)b[i];
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
 /* delta of all rows of one head of one sequence. */
 static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
 {
     const mha_problem *p = &call->problem;
     mha_sequence s = mha_sequence_get(p, piece / p->H);
     int64_t h = piece % p->H;
-    float *dout = span->dout_rows, *out = span->dout_rows + call->plan.Ep;
+    float *rooms = span->dout_room;
     for (int64_t i = 0; i < s.queries; i++) {
         int64_t row = s.query_row + i;
         double sum = 0;
         if (*(const float *)mha_at(p->extras.lse, s.query_batch, h, row, 0) != -INFINITY) {
-            mha_row_load(p->kernels, dout, mha_at(call->dout, s.query_batch, h, row, 0), call->dout.type,
-                         call->dout.stride[3], p->E);
-            mha_row_load(p->kernels, out, mha_at(p->out, s.query_batch, h, row, 0), p->out.type, p->out.stride[3],
-                         p->E);
-            for (int64_t e = 0; e < p->E; e++) sum += (double)dout[e] * (double)out[e];
+            sum = dot(row_of(p, rooms, call->dout, s.query_batch, h, row),
+                      row_of(p, rooms + call->plan.Ep, p->out, s.query_batch, h, row), p->E);
             if (call->dlse.rank) sum -= (double)*(const float *)mha_at(call->dlse, s.query_batch, h, row, 0);
         }
         call->delta[mha_row_index(p, &s, h, i)] = (float)sum;
@@ -229,25 +249,24 @@ static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
     mha_sequence s = mha_sequence_get(p, work->b);
     int64_t g = piece % p->G, padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
     int64_t size = MHA_BLOCK * call->Dm;
-    float *rows = span->tile.staged;
+    mha_tensor to = call->gradients.q;
+    bool even = p->share == 1 && to.type == MHA_FLOAT32 && to.stride[3] == 1;
+    float scale[MHA_BLOCK];
+    for (int i = 0; i < MHA_BLOCK; i++) scale[i] = p->options.scale;
     mha_span_place(span, &s, g * p->share, p->share, 0, 0);
     for (int64_t r = 0; r < work->rows; r += MHA_BLOCK) {
         int64_t height = work->rows - r < MHA_BLOCK ? work->rows - r : MHA_BLOCK;
         float *sum = call->dq + (work->partial + g * padded + r) * call->Dm;
         for (int64_t c = 1; c < chunks; c++)
             for (int64_t i = 0; i < size; i++) sum[i] += sum[c * p->G * padded * call->Dm + i];
-        p->kernels->transpose(rows, p->D, sum, MHA_BLOCK, p->D, height, NULL);
-        for (int64_t i = 0; i < height; i++) {
+        if (!isfinite(p->kernels->largest(sum, size) * p->options.scale))
+            mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
+        float *rows = even ? mha_at(to, s.query_batch, g, s.query_row + r, 0) : span->tile.staged;
+        p->kernels->transpose(rows, even ? to.stride[2] : p->D, sum, MHA_BLOCK, p->D, height, scale);
+        for (int64_t i = 0; !even && i < height; i++) {
             int64_t h = mha_tile_head(&span->tile, r + i), row = s.query_row + mha_tile_query(&span->tile, r + i);
-            float *from = rows + i * p->D;
-            bool finite = true;
-            for (int64_t d = 0; d < p->D; d++) {
-                from[d] *= p->options.scale;
-                finite = finite && isfinite(from[d]);
-            }
-            if (!finite) mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
-            mha_tensor to = call->gradients.q;
-            mha_row_store(p->kernels, mha_at(to, s.query_batch, h, row, 0), to.type, to.stride[3], from, p->D);
+            mha_row_store(p->kernels, mha_at(to, s.query_batch, h, row, 0), to.type, to.stride[3], rows + i * p->D,
+                          p->D);
         }
     }
 }

@@ -61,6 +61,12 @@ typedef struct mha_span_halves {
     uint16_t *right_ds, *left_rows;                  /* dS for dQ; P or dS for dV and dK */
 } mha_span_halves;
 
+/* Rows of float32 numbers. */
+typedef struct mha_rows {
+    const float *data;
+    int64_t stride;
+} mha_rows;
+
 /* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
 typedef struct mha_span {
     mha_tile tile;
@@ -69,20 +75,21 @@ typedef struct mha_span {
     const float *key_rows[MHA_TILES];           /* (count,Dm): the caller's own where they can be read as they are */
     int64_t key_strides[MHA_TILES];
     float key_largest[MHA_TILES];
-    float *packed;                 /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
-    float *dk, *dv;                /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */
-    float *query_rows, *dout_rows; /* (MHA_PAIR,Dp), (MHA_PAIR,Ep) */
-    float *douts;                  /* (2,E,MHA_BLOCK) */
-    float *weight_rows, *ds_rows;  /* (MHA_PAIR,MHA_KEYS) */
-    float *dp, *ds, *capped;       /* (MHA_KEYS,MHA_BLOCK) */
-    mha_span_halves halves;        /* with an engine */
-    float *ones;                   /* as many as anything is wide */
-    float *lse, *delta;            /* (MHA_PAIR); an lse of +inf makes every weight 0 */
-    bool clean;                    /* wipe what is not finite out of rows */
-    bool *lost;                    /* (MHA_PAIR) something was wiped out of this row of dout */
-    double *wide;                  /* (D + E) */
-    double *statistics;            /* (longest,3) the rows of a head in float64 */
-    double *bias_sums;             /* (MHA_PAIR,MHA_TILES*MHA_KEYS) of the gradient of the bias */
+    float *packed;                  /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
+    float *dk, *dv;                 /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */
+    float *query_room, *dout_room;  /* (MHA_PAIR,Dp), (MHA_PAIR,Ep) */
+    mha_rows query_rows, dout_rows; /* there, or the caller's own where they can be read as they are */
+    float *douts;                   /* (2,E,MHA_BLOCK) */
+    float *weight_rows, *ds_rows;   /* (MHA_PAIR,MHA_KEYS) */
+    float *dp, *ds, *capped;        /* (MHA_KEYS,MHA_BLOCK) */
+    mha_span_halves halves;         /* with an engine */
+    float *ones;                    /* as many as anything is wide */
+    float *lse, *delta;             /* (MHA_PAIR); an lse of +inf makes every weight 0 */
+    bool clean;                     /* wipe what is not finite out of rows */
+    bool *lost;                     /* (MHA_PAIR) something was wiped out of this row of dout */
+    double *wide;                   /* (D + E) */
+    double *statistics;             /* (longest,3) the rows of a head in float64 */
+    double *bias_sums;              /* (MHA_PAIR,MHA_TILES*MHA_KEYS) of the gradient of the bias */
 } mha_span;
 
 /* Places a span's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */

@@ -181,6 +181,7 @@ static void forward_task(void *arg, int task)
     const mha_problem *p = j->problem;
     mha_tile tile;
     mha_tile_layout(&tile, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
+    if (p->engine) p->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         const mha_piece *work = &j->shared.order[piece / p->G];
         int64_t g = piece % p->G;
@@ -190,6 +191,7 @@ static void forward_task(void *arg, int task)
         if (j->merging) merge_piece(j, &tile, work, g);
         else attend_piece(j, &tile, work, g);
     }
+    if (p->engine) p->engine->close();
 }
 
 /* All pieces of a round. */

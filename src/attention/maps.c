@@ -128,6 +128,7 @@ static void maps_task(void *arg, int task)
     const mha_problem *p = j->problem;
     mha_tile t;
     mha_tile_layout(&t, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
+    if (p->engine) p->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         mha_sequence s = mha_sequence_get(p, piece / j->blocks);
         int64_t first = piece % j->blocks * MHA_BLOCK;
@@ -136,6 +137,7 @@ static void maps_task(void *arg, int task)
             write_tile(&t, j, &s, first, rows, key, s.keys - key < MHA_KEYS ? s.keys - key : MHA_KEYS);
         for (int m = 0; m < j->count; m++) write_beyond(&j->maps[m], &s, first, first + MHA_BLOCK);
     }
+    if (p->engine) p->engine->close();
 }
 
 static void add_map(job *j, mha_tensor to, mha_stage stage)

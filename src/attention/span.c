@@ -3,7 +3,7 @@
  *     P  = exp(S - lse)                 S as in the forward pass             (tile, rows)
  *     dP = V dO^T, dropped as P was                                          (tile, rows)
  *     dS = P (dP - delta)               delta = dO . O - dlse                (rows)
- *     dQ = scale (dS c)^T K,  dK = (dS c) (scale Q),  dV = dropout(P) dO     c: the slope of the softcap
+ *     dQ = scale (dS c)^T K,  dK = scale (dS c) Q,  dV = dropout(P) dO     c: the slope of the softcap
  *
  * Five products a tile. S, dP and dQ keep rows as lanes; dK and dV sum over rows, so P and dS are transposed for them,
  * a pair of blocks at a time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch
@@ -28,8 +28,8 @@ size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
                  {&s->packed, keys * Dp, sizeof(float)},
                  {&s->dk, keys * Dp, sizeof(float)},
                  {&s->dv, keys * Ep, sizeof(float)},
-                 {&s->query_rows, MHA_PAIR * Dp, sizeof(float)},
-                 {&s->dout_rows, MHA_PAIR * Ep, sizeof(float)},
+                 {&s->query_room, MHA_PAIR * Dp, sizeof(float)},
+                 {&s->dout_room, MHA_PAIR * Ep, sizeof(float)},
                  {&s->douts, MHA_PAIR * p->E, sizeof(float)},
                  {&s->weight_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
                  {&s->ds_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
@@ -66,28 +66,29 @@ void mha_span_place(mha_span *s, const mha_sequence *sequence, int64_t first_hea
     s->tile.narrow = false;
 }
 
-/* Row r of dout, and what goes with it. A row that sees no key may hold anything, and counts as zeros. */
-static void load_row(mha_span *s, const mha_backward *call, int64_t r)
+/* What goes with row r. A row that sees no key may hold anything, and counts as zeros; returns whether it is one. */
+static bool load_statistics(mha_span *s, const mha_backward *call, int64_t r)
 {
     const mha_problem *p = &call->problem;
-    mha_tile *t = &s->tile;
-    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = t->sequence.query_row + i, Ep = call->plan.Ep;
-    float *to = s->dout_rows + r * Ep;
+    const mha_tile *t = &s->tile;
+    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = t->sequence.query_row + i;
     s->lse[r] = *(const float *)mha_at(p->extras.lse, t->sequence.query_batch, h, row, 0);
     s->delta[r] = call->delta[mha_row_index(p, &t->sequence, h, i)];
-    if (t->engine) { /* it takes dout as it is */
-        if (s->lse[r] == -INFINITY) s->lse[r] = INFINITY;
-        return;
-    }
-    memset(to, 0, (size_t)Ep * sizeof *to);
-    if (s->lse[r] != -INFINITY) {
-        const void *from = mha_at(call->dout, t->sequence.query_batch, h, row, 0);
-        mha_row_load(p->kernels, to, from, call->dout.type, call->dout.stride[3], p->E);
-        return;
-    }
+    if (s->lse[r] != -INFINITY) return false;
     s->lse[r] = INFINITY;
-    float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * p->D + r % MHA_BLOCK;
-    for (int64_t d = 0; d < p->D; d++) query[d * MHA_BLOCK] = 0.0f;
+    return true;
+}
+
+/* Row r of q or dout, and zeros up to `width`. */
+static void load_row(const mha_span *s, float *to, mha_tensor x, int64_t r, int64_t width)
+{
+    const mha_tile *t = &s->tile;
+    int64_t n = x.size[3], row = t->sequence.query_row + mha_tile_query(t, r);
+    bool blind = s->lse[r] == INFINITY;
+    if (!blind)
+        mha_row_load(t->problem->kernels, to, mha_at(x, t->sequence.query_batch, mha_tile_head(t, r), row, 0), x.type,
+                     x.stride[3], n);
+    memset(to + (blind ? 0 : n), 0, (size_t)(width - (blind ? 0 : n)) * sizeof *to);
 }
 
 /* Zeros for what is not finite. Returns whether there was any. */
@@ -99,28 +100,48 @@ static bool wipe(float *x, int64_t n)
     return wiped;
 }
 
+/* The loaded rows of q or dout, for sums over rows: where they lie if they can be read there, else in `room`. */
+static mha_rows load_rows(const mha_span *s, float *room, mha_tensor x, int64_t width, bool blind)
+{
+    const mha_tile *t = &s->tile;
+    bool even = x.type == MHA_FLOAT32 && x.stride[3] == 1 && x.size[3] % t->problem->kernels->lanes == 0;
+    if (even && t->heads == 1 && !blind && !s->clean) {
+        int64_t row = t->sequence.query_row + mha_tile_query(t, 0);
+        return (mha_rows){mha_at(x, t->sequence.query_batch, t->first_head, row, 0), x.stride[2]};
+    }
+    for (int64_t r = 0; r < t->rows; r++) load_row(s, room + r * width, x, r, width);
+    return (mha_rows){room, width};
+}
+
+/* Queries that count as zeros, as lanes. */
+static void wipe_lane(const mha_tile *t, int64_t r)
+{
+    float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * t->problem->D + r % MHA_BLOCK;
+    for (int64_t d = 0; d < t->problem->D; d++) query[d * MHA_BLOCK] = 0.0f;
+}
+
 void mha_span_load(mha_span *s, const mha_backward *call)
 {
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
+    bool blind = false;
     mha_tile_load(t);
-    for (int64_t r = 0; r < t->rows; r++) load_row(s, call, r);
+    for (int64_t r = 0; r < t->rows; r++) blind = load_statistics(s, call, r) || blind;
     for (int64_t r = t->rows; r < MHA_PAIR; r++) s->lse[r] = INFINITY, s->delta[r] = 0.0f;
     if (t->engine) {
         mha_span_engine_load(s, call);
         return;
     }
-    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
-        int64_t height = mha_tile_height(t, r);
-        float *rows = s->query_rows + r * call->Dp, *douts = s->douts + r * p->E;
-        p->kernels->transpose(rows, call->Dp, t->queries + r * p->D, MHA_BLOCK, p->D, height, NULL);
-        for (int64_t i = 0; i < height; i++)
-            memset(rows + i * call->Dp + p->D, 0, (size_t)(call->Dp - p->D) * sizeof *rows);
-        p->kernels->columns(douts, MHA_BLOCK, s->dout_rows + r * call->plan.Ep, call->plan.Ep, height, p->E, 1.0f);
-        for (int64_t i = 0; i < height; i++) {
-            s->lost[r + i] = s->clean && wipe(s->dout_rows + (r + i) * call->plan.Ep, p->E);
-            if (s->clean) wipe(rows + i * call->Dp, p->D);
-        }
+    for (int64_t r = 0; blind && r < t->rows; r++)
+        if (s->lse[r] == INFINITY) wipe_lane(t, r);
+    s->query_rows = load_rows(s, s->query_room, p->q, call->Dp, blind);
+    s->dout_rows = load_rows(s, s->dout_room, call->dout, call->plan.Ep, blind);
+    for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
+        p->kernels->columns(s->douts + r * p->E, MHA_BLOCK, s->dout_rows.data + r * s->dout_rows.stride,
+                            s->dout_rows.stride, mha_tile_height(t, r), p->E, 1.0f);
+    for (int64_t r = 0; r < t->rows; r++) {
+        s->lost[r] = s->clean && wipe(s->dout_room + r * call->plan.Ep, p->E);
+        if (s->clean) wipe(s->query_room + r * call->Dp, p->D);
     }
 }
 
@@ -270,30 +291,30 @@ static void pass_rows(const mha_backward *call, mha_span *s, float *dq, float *s
         count = (count + 3) & ~INT64_C(3);
         if (count && call->gradients.v.rank)
             p->kernels->product(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, s->weight_rows, MHA_KEYS,
-                                s->dout_rows, call->plan.Ep, count, E, rows);
+                                s->dout_rows.data, s->dout_rows.stride, count, E, rows);
         if (count && call->gradients.k.rank)
-            p->kernels->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, s->ds_rows, MHA_KEYS, s->query_rows,
-                                call->Dp, count, D, rows);
+            p->kernels->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, s->ds_rows, MHA_KEYS,
+                                s->query_rows.data, s->query_rows.stride, count, D, rows);
     }
 }
 
 /* Rows [key, end) of dK or dV, from scratch or, without it, zeros. Returns whether they are finite. */
-static bool write_rows(const mha_backward *call, mha_span *s, mha_tensor to, float *from, int64_t ld, float factor,
-                       int64_t key, int64_t end)
+static bool write_rows(const mha_backward *call, mha_span *s, mha_tensor to, const float *from, int64_t ld,
+                       float factor, int64_t key, int64_t end)
 {
     const mha_tile *t = &s->tile;
-    int64_t g = t->first_head / call->problem.share;
-    float *row = s->tile.staged;
-    bool finite = true;
-    for (int64_t j = key; to.rank && j < end; j++) {
-        for (int64_t d = 0; d < to.size[3]; d++) {
-            row[d] = from ? from[(j - key) * ld + d] * factor : 0.0f;
-            finite = finite && isfinite(row[d]);
-        }
+    const mha_kernels *kernels = call->problem.kernels;
+    int64_t g = t->first_head / call->problem.share, n = to.size[3];
+    float *room = s->tile.staged;
+    if (!to.rank || key >= end) return true;
+    if (!from) memset(room, 0, (size_t)n * sizeof *room);
+    for (int64_t j = key; j < end; j++) {
+        const float *row = from && factor == 1.0f ? from + (j - key) * ld : room;
+        for (int64_t d = 0; from && row == room && d < n; d++) room[d] = from[(j - key) * ld + d] * factor;
         void *at = mha_at(to, t->sequence.key_batch, g, t->sequence.key_row + j, 0);
-        mha_row_store(call->problem.kernels, at, to.type, to.stride[3], row, to.size[3]);
+        mha_row_store(kernels, at, to.type, to.stride[3], row, n);
     }
-    return finite;
+    return !from || isfinite(kernels->largest(from, (end - key) * ld) * factor);
 }
 
 /* The keys of the piece that do not exist. */
@@ -311,11 +332,11 @@ static bool pass_span(const mha_backward *call, mha_span *s, const mha_sequence 
                       int64_t end, float *dq, float *slopes, bool *broken)
 {
     const mha_problem *p = &call->problem;
-    int64_t rows = p->share * sequence->queries, width = MHA_TILES * MHA_KEYS;
+    int64_t rows = p->share * sequence->queries, keys = (end - key + 3) & ~INT64_C(3); /* as products write them */
     mha_span_place(s, sequence, g * p->share, p->share, 0, 0);
     mha_span_keys(s, call, key, end);
-    memset(s->dk, 0, (size_t)(width * call->Dp) * sizeof(float));
-    memset(s->dv, 0, (size_t)(width * call->plan.Ep) * sizeof(float));
+    memset(s->dk, 0, (size_t)(keys * call->Dp) * sizeof(float));
+    memset(s->dv, 0, (size_t)(keys * call->plan.Ep) * sizeof(float));
     for (int64_t first = 0; first < rows; first += MHA_PAIR) {
         int64_t here = rows - first < MHA_PAIR ? rows - first : MHA_PAIR;
         mha_span_place(s, sequence, g * p->share, p->share, first, here);
@@ -323,8 +344,7 @@ static bool pass_span(const mha_backward *call, mha_span *s, const mha_sequence 
         mha_span_load(s, call);
         pass_rows(call, s, dq ? dq + first * call->Dm : NULL, slopes ? slopes + first : NULL, broken);
     }
-    float scale = s->tile.engine ? p->options.scale : 1.0f; /* the kernels' queries have it in them */
-    bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, scale, key, end);
+    bool finite = write_rows(call, s, call->gradients.k, s->dk, call->Dp, p->options.scale, key, end);
     return write_rows(call, s, call->gradients.v, s->dv, call->plan.Ep, call->problem.kept, key, end) && finite;
 }
 

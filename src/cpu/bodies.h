@@ -1,16 +1,10 @@
 /* Every kernel body over the vocabulary included before it, and the table of them. An instruction set is a file that
  * names itself, includes its vocabulary and then this. */
 #include "cpu/kernels.h"
+#include "cpu/repeat.h"
 #include "core/half.h"
 #include "core/random.h"
 #include <string.h>
-
-/* A loop over i from 0 to a constant n that must leave no loop behind, or its arrays would not stay in registers. */
-#if defined(__clang__)
-#define REPEAT(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
-#else
-#define REPEAT(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
-#endif
 
 #include "cpu/product_body.h"
 #include "cpu/softmax_body.h"

@@ -17,6 +17,10 @@ enum {
 typedef struct mha_engine {
     const char *name;
 
+    /* What a thread does before its first product and after its last: registers that are set up once, not every time. */
+    void (*open)(void);
+    void (*close)(void);
+
     /* a (m,k) from (m,k) if `along`, else from (k,m); and b (k,n) from (n,k) if `along`, else from (k,n). */
     void (*pack_left)(uint16_t *to, const uint16_t *from, int64_t ldf, bool along, int64_t m, int64_t k);
     void (*pack_right)(uint16_t *to, const uint16_t *from, int64_t ldf, bool along, int64_t n, int64_t k);
@@ -24,6 +28,12 @@ typedef struct mha_engine {
     /* The same from float32, rounded to nearest: a from (m,k), b from (k,n). */
     void (*round_left)(uint16_t *to, const float *from, int64_t ldf, int64_t m, int64_t k);
     void (*round_right)(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k);
+
+    /* The kernels' `softmax` and `round_right` in one, where that is faster, else NULL: exponentials replace the scores
+     * and become b (k,n), with zeros for keys from `count` to k. The maximum may stay below the largest score by a
+     * little. */
+    void (*softmax)(uint16_t *to, float *s, int64_t lds, int64_t count, int64_t k, int64_t n, float *max, float *sum,
+                    float *fade);
 
     /* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's
      * `lanes`; any m and k that the factors were packed with. */

@@ -3,9 +3,8 @@
  *
  * Four tiles hold 32 x 32 sums, two those of a and two those of b: four loads for four products. Sums start from
  * what c holds, faded before, or from zero, and go straight back; only scaled ones and those at an edge go through a
- * buffer. The tiles are configured and let go in every call: their state is then no burden to the system between
- * calls, for the price of a few dozen cycles. */
-#include "cpu/pairs_body.h"
+ * buffer. Configuring the tiles and letting them go takes as long as eight products, so it is done once a task. */
+#include "cpu/pairs_softmax.h"
 
 /* The layout of LDTILECFG's operand. */
 typedef struct configuration {
@@ -17,13 +16,15 @@ typedef struct configuration {
 /* Tile loads do not tell the compiler that they read memory: what was stored there must be there. */
 #define READS(memory) __asm__ volatile("" : : "r"(memory) : "memory")
 
-static void configure(void)
+static void open(void)
 {
     configuration all = {.palette = 1};
     for (int i = 0; i < 8; i++) all.row_bytes[i] = 64, all.rows[i] = SIDE;
     READS(&all);
     _tile_loadconfig(&all);
 }
+
+static void close(void) { _tile_release(); }
 
 /* c (32,32), of which `high` tiles down and `wide` tiles across are wanted, 1 or 2 each: a b, on top of c if `onto`. */
 static inline __attribute__((always_inline)) void block(const int high, const int wide, const bool onto, float *c,
@@ -104,7 +105,6 @@ static void product(float *c, int64_t ldc, const float *fade, float scale, const
 {
     int64_t steps = tiles(k), pitch = steps * TILE;
     if (fade) apply_fade(c, ldc, fade, m, n);
-    configure();
     for (int64_t j = 0; j < n; j += 2 * SIDE)
         for (int64_t i = 0; i < m; i += 2 * SIDE) {
             const uint16_t *left = a + i / SIDE * pitch, *right = b + j / SIDE * pitch;
@@ -113,7 +113,6 @@ static void product(float *c, int64_t ldc, const float *fade, float scale, const
             if (scale != 1.0f || rows % SIDE) edge_block(to, ldc, fade, scale, left, right, pitch, steps, rows, cols);
             else any_block(rows > SIDE, cols > SIDE, fade, to, ldc, left, right, pitch, steps);
         }
-    _tile_release();
 }
 
 static double spin(int64_t rounds, float *sink)
@@ -121,7 +120,7 @@ static double spin(int64_t rounds, float *sink)
     _Alignas(64) uint16_t some[TILE];
     _Alignas(64) float sums[SIDE * SIDE];
     for (int i = 0; i < TILE; i++) some[i] = (uint16_t)(0x3f00 + i % 100);
-    configure();
+    open();
     READS(some);
     _tile_loadd(4, some, 64);
     _tile_loadd(5, some, 64);
@@ -136,9 +135,10 @@ static double spin(int64_t rounds, float *sink)
         _tile_dpbf16ps(3, 4, 5);
     }
     _tile_stored(3, sums, 64);
-    _tile_release();
+    close();
     *sink += sums[0];
     return 2.0 * SIDE * SIDE * DEEP * 4 * (double)rounds;
 }
 
-const mha_engine mha_engine_amx = {"amx", pack_left, pack_right, round_left, round_right, product, spin};
+const mha_engine mha_engine_amx = {"amx",      open,        close,   pack_left, pack_right,
+                                   round_left, round_right, softmax, product,   spin};

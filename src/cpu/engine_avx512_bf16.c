@@ -1,6 +1,6 @@
 /* VDPBF16PS: every lane adds the product of two pairs to its sum. Blocks of 8 rows x 2 vectors of c, as in
  * `product`: the pair of a is broadcast, those of b come as vectors. */
-#include "cpu/pairs_body.h"
+#include "cpu/pairs_softmax.h"
 
 enum { ROWS = 8 };
 
@@ -69,5 +69,7 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * 2 * 16 * 16 * (double)rounds;
 }
 
-const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", pack_left, pack_right, round_left,
-                                           round_right,   product,   spin};
+static void nothing(void) {}
+
+const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", nothing,     nothing, pack_left, pack_right,
+                                           round_left,    round_right, softmax, product,   spin};

@@ -185,4 +185,7 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * 16 * 20 * (double)rounds;
 }
 
-const mha_engine mha_engine_bfmmla = {"bfmmla", pack, pack, round_left, round_right, product, spin};
+static void nothing(void) {}
+
+const mha_engine mha_engine_bfmmla = {"bfmmla",   nothing,     nothing, pack,    pack,
+                                      round_left, round_right, NULL,    product, spin};

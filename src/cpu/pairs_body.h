@@ -91,12 +91,18 @@ static void round_left(uint16_t *to, const float *from, int64_t ldf, int64_t m, 
             }
 }
 
-static void round_right(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k)
+/* Sixteen pairs of rounded numbers, the first of each from `low` and the second from `high`. */
+static inline __m512i round_pairs(__m512 low, __m512 high)
 {
     const __m512i halves =
         _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     const __m512i pairs =
         _mm512_or_si512(halves, _mm512_slli_epi32(_mm512_add_epi32(halves, _mm512_set1_epi32(16)), 16));
+    return _mm512_permutexvar_epi16(pairs, round_two(low, high));
+}
+
+static void round_right(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k)
+{
     for (int64_t c = 0; c < n; c += SIDE)
         for (int64_t d = 0; d < k; d += DEEP, to += TILE)
             for (int64_t i = 0; i < SIDE; i++) {
@@ -104,6 +110,6 @@ static void round_right(uint16_t *to, const float *from, int64_t ldf, int64_t n,
                 int64_t left = k - d - 2 * i;
                 __m512 low = _mm512_maskz_loadu_ps(left > 0 ? first16(n - c) : 0, row);
                 __m512 high = _mm512_maskz_loadu_ps(left > 1 ? first16(n - c) : 0, row + ldf);
-                _mm512_storeu_si512(to + i * DEEP, _mm512_permutexvar_epi16(pairs, round_two(low, high)));
+                _mm512_storeu_si512(to + i * DEEP, round_pairs(low, high));
             }
 }

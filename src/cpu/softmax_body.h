@@ -30,14 +30,18 @@ static inline __attribute__((always_inline)) void softmax_lanes(const int side, 
                                                                 float *max, float *sum, float *fade)
 {
     const int deep = EXPS / side;
-    vf top[EXP_SIDE], total[EXP_SIDE];
+    vf tops[EXPS], top[EXP_SIDE], total[EXP_SIDE];
     const vf none = vf_set1(-INFINITY);
     int64_t j = 0;
-    REPEAT (v, side) top[v] = vf_load(max + v * VF);
+    REPEAT (i, EXPS) tops[i] = vf_load(max + i % side * VF); /* as many chains, or they would wait for each other */
+    for (; j + deep <= count; j += deep)
+        REPEAT (i, EXPS) tops[i] = vf_max(vf_load(s + (j + i / side) * lds + i % side * VF), tops[i]);
     for (; j < count; j++)
-        REPEAT (v, side) top[v] = vf_max(vf_load(s + j * lds + v * VF), top[v]);
+        REPEAT (v, side) tops[v] = vf_max(vf_load(s + j * lds + v * VF), tops[v]);
     REPEAT (v, side) {
         vf old = vf_load(max + v * VF);
+        top[v] = tops[v];
+        REPEAT (u, deep - 1) top[v] = vf_max(tops[(u + 1) * side + v], top[v]);
         vf_store(max + v * VF, top[v]);
         top[v] = vf_where_equal(top[v], none, vf_set1(0.0f), top[v]); /* -inf - -inf would be NaN */
         vf_store(fade + v * VF, vf_exp(vf_sub(old, top[v])));
