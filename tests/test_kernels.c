@@ -96,7 +96,35 @@ static void check_products(const mha_kernels *kernels)
 
 TEST(product_is_the_product_and_lanes_are_independent) { each_table(check_products); }
 
-/* Dot products of few rows are the same chains as those of the tile product, bit by bit. */
+/* A left factor that lies the other way gives the same bits, for any number of rows, and nothing outside is touched. */
+static void check_along(const mha_kernels *kernels)
+{
+    static float a[DEEP * HIGH], along[HIGH * (DEEP + 1)], b[DEEP * WIDE], fade[WIDE];
+    static tile c, before, whole;
+    fill(a, DEEP * HIGH, 1);
+    fill(b, DEEP * WIDE, 1);
+    fill(fade, WIDE, 1);
+    for (int64_t r = 0; r < HIGH; r++)
+        for (int64_t i = 0; i < DEEP; i++) along[r * (DEEP + 1) + i] = a[i * HIGH + r];
+    for (int64_t m = 1; m <= HIGH; m += m < 20 ? 1 : 11)
+        for (int64_t n = kernels->lanes; n <= WIDE; n += kernels->lanes)
+            for (int64_t k = 0; k <= DEEP; k += k < 6 ? 1 : 61) {
+                fill(c, HIGH * LD, 1);
+                memcpy(before, c, sizeof c);
+                memcpy(whole, c, sizeof c);
+                kernels->product_along(c, LD, k % 2 ? fade : NULL, along, DEEP + 1, b, WIDE, m, n, k);
+                kernels->product(whole, LD, k % 2 ? fade : NULL, a, HIGH, b, WIDE, (m + 3) / 4 * 4, n, k);
+                for (int64_t r = 0; r < HIGH; r++)
+                    for (int64_t j = 0; j < LD; j++) {
+                        float wanted = r < m && j < n ? whole[r * LD + j] : before[r * LD + j];
+                        expect(c[r * LD + j] == wanted, "%s: along, (%d,%d,%d) at (%d,%d)", kernels->name, (int)m,
+                               (int)n, (int)k, (int)r, (int)j);
+                    }
+            }
+}
+
+TEST(product_along_has_the_same_bits) { each_table(check_along); }
+
 /* Numbers in a type of two bytes, and what that type made of them. */
 static void round_to(mha_type type, uint16_t *half, float *x, int64_t n)
 {
@@ -464,7 +492,7 @@ static void check_rows(const mha_kernels *kernels)
         kernels->unsound(sum, x, LD, 12, WIDE);
         for (int r = 0; r < WIDE; r++)
             expect(kind && r == 9 ? isnan(sum[r]) : sum[r] == 0, "%s: lane %d, kind %d", kernels->name, r, kind);
-        float most = kernels->largest(x, HIGH * LD);
+        float most = kernels->largest(x, LD, HIGH, LD);
         expect(kind == 0   ? most == 7.5f
                : kind == 3 ? isnan(most)
                            : isinf(most),

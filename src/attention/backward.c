@@ -259,7 +259,7 @@ static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
         float *sum = call->dq + (work->partial + g * padded + r) * call->Dm;
         for (int64_t c = 1; c < chunks; c++)
             for (int64_t i = 0; i < size; i++) sum[i] += sum[c * p->G * padded * call->Dm + i];
-        if (!isfinite(p->kernels->largest(sum, size) * p->options.scale))
+        if (!isfinite(p->kernels->largest(sum, size, 1, size) * p->options.scale))
             mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
         float *rows = even ? mha_at(to, s.query_batch, g, s.query_row + r, 0) : span->tile.staged;
         p->kernels->transpose(rows, even ? to.stride[2] : p->D, sum, MHA_BLOCK, p->D, height, scale);

@@ -70,10 +70,10 @@ typedef struct mha_rows {
 /* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
 typedef struct mha_span {
     mha_tile tile;
-    int64_t key, end;                           /* the keys that are loaded */
-    float *keys[MHA_TILES], *values[MHA_TILES]; /* (D,MHA_KEYS), (E,MHA_KEYS) */
-    const float *key_rows[MHA_TILES];           /* (count,Dm): the caller's own where they can be read as they are */
-    int64_t key_strides[MHA_TILES];
+    int64_t key, end;                                      /* the keys that are loaded */
+    float *keys[MHA_TILES], *values[MHA_TILES];            /* (D,MHA_KEYS), (E,MHA_KEYS) */
+    mha_rows score_rows[MHA_TILES], value_rows[MHA_TILES]; /* (count,D), (count,E) where kernels take them along */
+    mha_rows key_rows[MHA_TILES]; /* (count,Dm) for dQ: the caller's own where they can be read as they are */
     float key_largest[MHA_TILES];
     float *packed;                  /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
     float *dk, *dv;                 /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */

@@ -154,7 +154,7 @@ static bool merge_row(const job *j, mha_tile *t, const mha_piece *work, int64_t 
         }
     }
     memcpy(row, sums, (size_t)j->problem->E * sizeof *row);
-    return isfinite(t->max[r]) && isfinite(t->total[r]) && isfinite(kernels->largest(sums, Ep));
+    return isfinite(t->max[r]) && isfinite(t->total[r]) && isfinite(kernels->largest(sums, Ep, 1, Ep));
 }
 
 static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)

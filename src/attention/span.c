@@ -152,12 +152,10 @@ static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
     const mha_tile *t = &s->tile;
     mha_tensor k = p->k;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Dp = call->Dp;
-    s->key_rows[n] = mha_at(k, t->sequence.key_batch, g, row, 0);
-    s->key_strides[n] = k.stride[2];
+    s->key_rows[n] = (mha_rows){mha_at(k, t->sequence.key_batch, g, row, 0), k.stride[2]};
     if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D && !s->clean) return;
     float *to = s->packed + n * MHA_KEYS * Dp;
-    s->key_rows[n] = to;
-    s->key_strides[n] = Dp;
+    s->key_rows[n] = (mha_rows){to, Dp};
     for (int64_t j = 0; j < t->count; j++, to += Dp) {
         mha_row_load(p->kernels, to, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type, k.stride[3], p->D);
         memset(to + p->D, 0, (size_t)(Dp - p->D) * sizeof *to);
@@ -165,20 +163,35 @@ static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
     }
 }
 
-/* Values as columns, for dP. */
+/* Values for dP: as columns, or as rows where the kernels take them along. */
 static void load_values(mha_span *s, const mha_backward *call, int64_t n)
 {
     const mha_problem *p = &call->problem;
-    mha_tile *t = &s->tile;
-    mha_tile_values(t);
-    p->kernels->columns(s->values[n], MHA_KEYS, t->values, t->value_stride, t->count, p->E, 1.0f);
+    mha_tensor v = p->v;
+    const mha_tile *t = &s->tile;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key;
+    bool even = v.type == MHA_FLOAT32 && v.stride[3] == 1;
+    s->value_rows[n] = (mha_rows){mha_at(v, t->sequence.key_batch, g, row, 0), v.stride[2]};
+    if (!even) {
+        float *to = p->kernels->along ? s->values[n] : t->staged;
+        s->value_rows[n] = (mha_rows){to, p->E};
+        for (int64_t j = 0; j < t->count; j++)
+            mha_row_load(p->kernels, to + j * p->E, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type,
+                         v.stride[3], p->E);
+    }
+    if (!p->kernels->along)
+        p->kernels->columns(s->values[n], MHA_KEYS, s->value_rows[n].data, s->value_rows[n].stride, t->count, p->E,
+                            1.0f);
 }
 
 /* Turns the tile's keys to those of tile n. */
 static void use_tile(mha_span *s, int64_t n)
 {
-    s->tile.keys = s->keys[n];
-    if (s->tile.engine) s->tile.left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, s->tile.problem->D);
+    mha_tile *t = &s->tile;
+    t->keys = s->keys[n];
+    t->key_rows = s->score_rows[n].data;
+    t->key_stride = s->score_rows[n].stride;
+    if (t->engine) t->left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, t->problem->D);
 }
 
 void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
@@ -189,6 +202,7 @@ void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t e
     for (int64_t n = 0; key < end; n++, key += MHA_KEYS) {
         use_tile(s, n);
         mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
+        s->score_rows[n] = (mha_rows){t->key_rows, t->key_stride};
         s->key_largest[n] = t->key_largest;
         if (t->engine) {
             mha_span_engine_keys(s, call, n);
@@ -228,6 +242,9 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
     if (t->suspect && sees_broken(t, r, count)) *broken = true;
     p->kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->lse + r, s->ones);
     if (t->engine) mha_span_engine_dp(s, call, r, n, count);
+    else if (p->kernels->along)
+        p->kernels->product_along(s->dp, MHA_BLOCK, NULL, s->value_rows[n].data, s->value_rows[n].stride,
+                                  s->douts + r * p->E, MHA_BLOCK, count, lanes, p->E);
     else
         p->kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), lanes, p->E);
@@ -244,8 +261,32 @@ static void lay_rows(const mha_tile *t, float *rows, const float *lanes, int64_t
         memset(rows + i * MHA_KEYS + count, 0, (size_t)(MHA_KEYS - count) * sizeof *rows);
 }
 
-/* The block at row r against tile n: its part of dQ, the sums for slopes, and P and dS as rows. Returns count. An
- * engine goes on to dK and dV at once, and leaves nothing to do: 0. */
+/* dK and dV of tile n from the block at row r, whose weights and ds are read along its rows. */
+static void add_along(const mha_backward *call, mha_span *s, int64_t r, int64_t n, int64_t count)
+{
+    const mha_problem *p = &call->problem;
+    int64_t lanes = p->kernels->lanes, height = mha_tile_height(&s->tile, r);
+    int64_t D = (p->D + lanes - 1) / lanes * lanes, E = (p->E + lanes - 1) / lanes * lanes;
+    mha_rows q = s->query_rows, dout = s->dout_rows;
+    if (call->gradients.v.rank)
+        p->kernels->product_along(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, s->tile.scores,
+                                  MHA_BLOCK, dout.data + r * dout.stride, dout.stride, count, E, height);
+    if (call->gradients.k.rank)
+        p->kernels->product_along(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, s->ds, MHA_BLOCK,
+                                  q.data + r * q.stride, q.stride, count, D, height);
+}
+
+/* What was wiped from dout must still show: a NaN where such a row has a weight. */
+static void mark_lost(mha_span *s, int64_t r, int64_t count)
+{
+    float *weights = s->tile.scores;
+    int64_t height = mha_tile_height(&s->tile, r);
+    for (int64_t i = 0; i < count * MHA_BLOCK; i++)
+        if (i % MHA_BLOCK < height && s->lost[r + i % MHA_BLOCK] && weights[i] != 0.0f) weights[i] = NAN;
+}
+
+/* The block at row r against tile n: its part of dQ, the sums for slopes, and dK and dV or, where these want P and dS
+ * transposed, those: then it returns count, else 0. */
 static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int64_t n, float *dq, float *slopes,
                           bool *broken)
 {
@@ -261,17 +302,16 @@ static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int6
         p->kernels->uncap(s->ds, s->capped, MHA_BLOCK, count, lanes, p->options.softcap);
     if (count && call->gradients.q.rank && t->engine) mha_span_engine_dq(s, call, r, n, count, dq + r * call->Dm);
     if (count && call->gradients.q.rank && !t->engine)
-        p->kernels->product(dq + r * call->Dm, MHA_BLOCK, s->ones, s->key_rows[n], s->key_strides[n], s->ds, MHA_BLOCK,
-                            call->Dm, lanes, count);
+        p->kernels->product(dq + r * call->Dm, MHA_BLOCK, s->ones, s->key_rows[n].data, s->key_rows[n].stride, s->ds,
+                            MHA_BLOCK, call->Dm, lanes, count);
     if (count) mha_tile_drop(t, t->scores, r, count);
-    if (t->engine) {
-        if (count) mha_span_engine_dkv(s, call, r, n, count);
+    if (count && s->clean) mark_lost(s, r, count);
+    if (t->engine || p->kernels->along) {
+        if (count && t->engine) mha_span_engine_dkv(s, call, r, n, count);
+        else if (count) add_along(call, s, r, n, count);
         return 0;
     }
     lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores, height, count);
-    for (int64_t i = 0; s->clean && i < height * MHA_KEYS; i++) /* what was wiped from dout must still show */
-        if (s->lost[r + i / MHA_KEYS] && s->weight_rows[r * MHA_KEYS + i] != 0.0f)
-            s->weight_rows[r * MHA_KEYS + i] = NAN;
     lay_rows(t, s->ds_rows + r * MHA_KEYS, s->ds, height, count);
     return count;
 }
@@ -314,7 +354,7 @@ static bool write_rows(const mha_backward *call, mha_span *s, mha_tensor to, con
         void *at = mha_at(to, t->sequence.key_batch, g, t->sequence.key_row + j, 0);
         mha_row_store(kernels, at, to.type, to.stride[3], row, n);
     }
-    return !from || isfinite(kernels->largest(from, (end - key) * ld) * factor);
+    return !from || isfinite(kernels->largest(from, ld, end - key, ld) * factor);
 }
 
 /* The keys of the piece that do not exist. */
@@ -363,7 +403,7 @@ static bool pass_piece(const mha_backward *call, mha_span *s, const mha_piece *w
         finite = pass_span(call, s, &sequence, g, key, end, dq, slopes, broken) && finite;
     }
     write_beyond(call, s, work, &sequence, g);
-    return finite && isfinite(size ? call->problem.kernels->largest(dq, size) : 0.0f);
+    return finite && isfinite(size ? call->problem.kernels->largest(dq, size, 1, size) : 0.0f);
 }
 
 /* 0 * NaN is NaN, so a NaN in a key, query or dout reaches gradients that it should not. As in the forward pass the

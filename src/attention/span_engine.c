@@ -145,8 +145,6 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
         memset(weights + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *weights);
         memset(s->ds + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *weights);
     }
-    for (int64_t i = 0; s->clean && i < count * MHA_BLOCK; i++) /* what was wiped from dout must still show */
-        if (i % MHA_BLOCK < height && s->lost[r + i % MHA_BLOCK] && weights[i] != 0.0f) weights[i] = NAN;
     if (call->gradients.v.rank) {
         engine->round_left(h->left_rows, weights, MHA_BLOCK, count, lanes);
         engine->product(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, 1.0f, h->left_rows,

@@ -219,8 +219,9 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);
     t->key_type = k.type;
     t->key_stride = k.stride[2];
+    bool rows = t->narrow || p->kernels->along; /* keys are read as rows, not as columns */
     if (k.stride[3] != 1 || (!t->narrow && k.type != MHA_FLOAT32)) {
-        float *to = t->narrow ? t->keys : t->staged; /* a narrow tile comes back to its rows */
+        float *to = rows ? t->keys : t->staged;
         for (int64_t j = 0; j < count; j++)
             mha_row_load(p->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
                          k.stride[3], p->D);
@@ -228,8 +229,8 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
         t->key_type = MHA_FLOAT32;
         t->key_stride = p->D;
     }
-    if (!t->narrow)
-        t->key_largest = p->kernels->columns(t->keys, MHA_KEYS, t->key_rows, t->key_stride, count, p->D, 1.0f);
+    if (!rows) t->key_largest = p->kernels->columns(t->keys, MHA_KEYS, t->key_rows, t->key_stride, count, p->D, 1.0f);
+    else if (!t->narrow) t->key_largest = p->kernels->largest(t->key_rows, t->key_stride, count, p->D);
 }
 
 void mha_tile_values(mha_tile *t)
@@ -394,6 +395,9 @@ static void multiply(mha_tile *t, int64_t r, int64_t count)
     else if (t->engine)
         t->engine->product(t->scores, MHA_BLOCK, NULL, p->score_scale, t->left_keys, mha_tile_right(t, r), count,
                            mha_tile_lanes(t, r), p->D);
+    else if (p->kernels->along)
+        p->kernels->product_along(t->scores, MHA_BLOCK, NULL, t->key_rows, t->key_stride, t->queries + r * p->D,
+                                  MHA_BLOCK, count, mha_tile_lanes(t, r), p->D);
     else
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);

@@ -50,7 +50,7 @@ typedef struct mha_tile {
     float *key_room, *value_room;
     uint16_t *left_key_room, *left_value_room;
     int64_t key, count;   /* keys [key, key + count) are at work */
-    float *keys;          /* (D,MHA_KEYS) transposed, 0 in lanes without a key */
+    float *keys;          /* (D,MHA_KEYS) transposed, 0 in lanes without a key; or room for key_rows */
     float key_largest;    /* |keys| at most; NaN if there is one */
     const void *key_rows; /* (count,D), key_stride apart: the caller's own where they can be read as they are */
     mha_type key_type;    /* float32 unless narrow */

@@ -22,6 +22,7 @@ const mha_kernels TABLE_OF(ISA) = {
     .lanes = VF,
     .panel_rows = BLOCK_ROWS,
     .panel_cols = PANEL,
+    .along = VA == 1,
 #define OP(result, name, arguments) .name = name,
 #include "cpu/ops.def"
 #undef OP

@@ -40,6 +40,7 @@ typedef struct mha_kernels {
     const char *name;
     int lanes;                  /* floats of a vector */
     int panel_rows, panel_cols; /* of a and of b in a panel of `gemm` */
+    bool along;                 /* `product_along` is as fast as `product`: nothing need be transposed for it */
 #define OP(result, name, arguments) result(*name) arguments;
 #include "cpu/ops.def"
 #undef OP

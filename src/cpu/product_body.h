@@ -1,31 +1,46 @@
-/* The tile product, c (m,n) = fade c + a^T b, in register blocks of BLOCK_ROWS x BLOCK_VECTORS vectors.
+/* The tile product, c (m,n) = fade c + a b, in register blocks of BLOCK_ROWS x BLOCK_VECTORS vectors.
  *
- * Both factors run along k, so that every load takes neighbours: BLOCK_VECTORS vectors of b, and BLOCK_ROWS numbers of
- * a that are multiplied in one by one. A block keeps its part of c in registers for the whole of k, with enough
- * multiply-adds in flight to cover their latency. The block is written once, with its height and width as constants:
- * lower and narrower ones at the edges are the same code.
+ * A block keeps its part of c in registers for the whole of k, with enough multiply-adds in flight to cover their
+ * latency: BLOCK_VECTORS vectors of b, and BLOCK_ROWS numbers of a that are multiplied in one by one. A load takes VA
+ * numbers of a at once: those of neighbouring rows where a lies as (k,m), those of neighbouring k where it lies as
+ * (m,k). The block is written once, with the way a lies, its height and its width as constants: lower and narrower ones
+ * at the edges are the same code.
  *
  * The old c is added last, not first: a sum over thousands of keys is then a sum of sums of one tile each, and its
  * rounding error grows with the number of tiles instead of the number of keys. */
 
-static inline __attribute__((always_inline)) void block(const int rows, const int vectors, float *restrict c,
-                                                        int64_t ldc, const float *restrict fade,
+enum { MOST_ROWS = BLOCK_ROWS < 6 ? 6 : BLOCK_ROWS, MOST_VECTORS = BLOCK_VECTORS < 3 ? 3 : BLOCK_VECTORS };
+
+/* `deep` k of a block, from k = i on: 1 or, where a lies as (m,k), VA. */
+static inline __attribute__((always_inline)) void step(const bool along, const int deep, const int rows,
+                                                       const int vectors, vf sum[MOST_ROWS][MOST_VECTORS],
+                                                       const float *restrict a, int64_t lda, const float *restrict b,
+                                                       int64_t ldb, int64_t i)
+{
+    va left[MOST_ROWS];
+    REPEAT (r, rows)
+        if (along) left[r] = deep == VA ? va_load(a + r * lda + i) : vf_set1(a[r * lda + i]);
+    REPEAT (u, deep) {
+        vf right[MOST_VECTORS];
+        REPEAT (v, vectors) right[v] = vf_load(b + (i + u) * ldb + v * VF);
+        REPEAT (r, rows) {
+            if (!along) left[r] = va_load(a + (i + u) * lda + r / VA * VA); /* one load for all of its VA rows */
+            REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left[r], along ? u : r % VA, right[v], sum[r][v]);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void block(const bool along, const int rows, const int vectors,
+                                                        float *restrict c, int64_t ldc, const float *restrict fade,
                                                         const float *restrict a, int64_t lda, const float *restrict b,
                                                         int64_t ldb, int64_t k)
 {
-    vf sum[BLOCK_ROWS < 6 ? 6 : BLOCK_ROWS][BLOCK_VECTORS < 3 ? 3 : BLOCK_VECTORS];
+    vf sum[MOST_ROWS][MOST_VECTORS];
+    int64_t i = 0;
     REPEAT (r, rows)
         REPEAT (v, vectors) sum[r][v] = vf_set1(0.0f);
-
-    for (int64_t i = 0; i < k; i++) {
-        vf right[BLOCK_VECTORS < 3 ? 3 : BLOCK_VECTORS];
-        REPEAT (v, vectors) right[v] = vf_load(b + i * ldb + v * VF);
-        REPEAT (r, rows) {
-            va left = va_load(a + i * lda + r / VA * VA); /* one load for all of its VA rows */
-            REPEAT (v, vectors) sum[r][v] = vf_fma_lane(left, r % VA, right[v], sum[r][v]);
-        }
-    }
-
+    for (; along && i + VA <= k; i += VA) step(along, VA, rows, vectors, sum, a, lda, b, ldb, i);
+    for (; i < k; i++) step(along, 1, rows, vectors, sum, a, lda, b, ldb, i);
     REPEAT (r, rows)
         REPEAT (v, vectors) {
             float *to = c + r * ldc + v * VF;
@@ -34,31 +49,48 @@ static inline __attribute__((always_inline)) void block(const int rows, const in
 }
 
 /* All rows of c against one panel of b, which stays in L1. */
-static inline __attribute__((always_inline)) void panel(const int vectors, float *c, int64_t ldc, const float *fade,
-                                                        const float *a, int64_t lda, const float *b, int64_t ldb,
-                                                        int64_t m, int64_t k)
+static inline __attribute__((always_inline)) void panel(const bool along, const int vectors, float *c, int64_t ldc,
+                                                        const float *fade, const float *a, int64_t lda, const float *b,
+                                                        int64_t ldb, int64_t m, int64_t k)
 {
-    int64_t r = 0;
+    int64_t r = 0, down = along ? lda : 1; /* from one row of a to the next */
+#define BLOCKS(rows)                     \
+    for (; r + (rows) <= m; r += (rows)) \
+    block(along, rows, vectors, c + r * ldc, ldc, fade, a + r * down, lda, b, ldb, k)
     for (; r + BLOCK_ROWS <= m && (VA > 1 || m - r != 12); r += BLOCK_ROWS)
-        block(BLOCK_ROWS, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
-    for (; VA == 1 && r + 6 <= m; r += 6)
-        block(6, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* 6 twice */
-    for (; r + 4 <= m; r += 4) block(4, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k);
-    for (; r < m; r += 2) block(2, vectors, c + r * ldc, ldc, fade, a + r, lda, b, ldb, k); /* after blocks of 6 */
+        block(along, BLOCK_ROWS, vectors, c + r * ldc, ldc, fade, a + r * down, lda, b, ldb, k);
+    if (VA == 1) BLOCKS(6); /* twice, for 12 rows */
+    BLOCKS(4);
+    if (VA == 1 || along) BLOCKS(2);
+    if (along) BLOCKS(1);
+#undef BLOCKS
 }
 
 /* Three vectors that are left go together: one alone would not cover the latency of its multiply-adds. */
-static void product(float *c, int64_t ldc, const float *fade, const float *a, int64_t lda, const float *b, int64_t ldb,
-                    int64_t m, int64_t n, int64_t k)
+static inline __attribute__((always_inline)) void panels(const bool along, float *c, int64_t ldc, const float *fade,
+                                                         const float *a, int64_t lda, const float *b, int64_t ldb,
+                                                         int64_t m, int64_t n, int64_t k)
 {
     int64_t j = 0;
     for (; j + BLOCK_VECTORS * VF <= n && n - j != 3 * VF; j += BLOCK_VECTORS * VF)
-        panel(BLOCK_VECTORS, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+        panel(along, BLOCK_VECTORS, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
     if (n - j == 3 * VF) {
-        panel(3, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+        panel(along, 3, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
         return;
     }
-    for (; j < n; j += VF) panel(1, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+    for (; j < n; j += VF) panel(along, 1, c + j, ldc, fade ? fade + j : fade, a, lda, b + j, ldb, m, k);
+}
+
+static void product(float *c, int64_t ldc, const float *fade, const float *a, int64_t lda, const float *b, int64_t ldb,
+                    int64_t m, int64_t n, int64_t k)
+{
+    panels(false, c, ldc, fade, a, lda, b, ldb, m, n, k);
+}
+
+static void product_along(float *c, int64_t ldc, const float *fade, const float *a, int64_t lda, const float *b,
+                          int64_t ldb, int64_t m, int64_t n, int64_t k)
+{
+    panels(true, c, ldc, fade, a, lda, b, ldb, m, n, k);
 }
 
 /* ---- few rows -----------------------------------------------------------------------------------------------------

@@ -1,12 +1,17 @@
 /* Judging numbers, transposing them, and the 16-bit types in and out. */
 
-/* A finite number times 0 is 0; infinities and NaN leave a NaN in the sum. */
+/* A finite number times 0 is 0; infinities and NaN leave a NaN in the sum. Four sums, or they would wait for each
+ * other. */
 static void unsound(float *sum, const float *c, int64_t ldc, int64_t m, int64_t n)
 {
     for (int64_t i = 0; i < n; i += VF) {
-        vf zero = vf_set1(0.0f), total = zero;
-        for (int64_t r = 0; r < m; r++) total = vf_fma(vf_load(c + r * ldc + i), zero, total);
-        vf_store(sum + i, total);
+        vf zero = vf_set1(0.0f), total[4];
+        int64_t r = 0;
+        REPEAT (u, 4) total[u] = zero;
+        for (; r + 4 <= m; r += 4)
+            REPEAT (u, 4) total[u] = vf_fma(vf_load(c + (r + u) * ldc + i), zero, total[u]);
+        for (; r < m; r++) total[0] = vf_fma(vf_load(c + r * ldc + i), zero, total[0]);
+        vf_store(sum + i, vf_add(vf_add(total[0], total[1]), vf_add(total[2], total[3])));
     }
 }
 
@@ -18,15 +23,21 @@ static inline float largest_lane(vf most)
     return top;
 }
 
-static float largest(const float *x, int64_t n)
+static float largest(const float *x, int64_t ldx, int64_t rows, int64_t n)
 {
-    enum { SIDE = MHA_PAD / VF < 4 ? MHA_PAD / VF : 4 }; /* as many chains as cover the latency */
-    vf most[SIDE];
-    REPEAT (u, SIDE) most[u] = vf_set1(0.0f);
-    for (int64_t i = 0; i < n; i += SIDE * VF)
-        REPEAT (u, SIDE) most[u] = vf_max_size(most[u], vf_load(x + i + u * VF));
-    for (int u = 1; u < SIDE; u++) most[0] = vf_max_size(most[0], most[u]);
-    return largest_lane(most[0]);
+    enum { SIDE = 4 }; /* as many chains as cover the latency */
+    vf most[SIDE], rest = vf_set1(0.0f);
+    if (ldx == n) n *= rows, rows = 1;
+    REPEAT (u, SIDE) most[u] = rest;
+    for (int64_t r = 0; r < rows; r++, x += ldx) {
+        int64_t i = 0;
+        for (; i + SIDE * VF <= n; i += SIDE * VF)
+            REPEAT (u, SIDE) most[u] = vf_max_size(most[u], vf_load(x + i + u * VF));
+        for (; i + VF <= n; i += VF) most[0] = vf_max_size(most[0], vf_load(x + i));
+        for (; i < n; i++) rest = vf_max_size(rest, vf_set1(x[i]));
+    }
+    REPEAT (u, SIDE) rest = vf_max_size(rest, most[u]);
+    return largest_lane(rest);
 }
 
 static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols,
