@@ -70,7 +70,7 @@ static void check(const mha_engine *e, int way, int64_t m, int64_t n, int64_t k,
     for (int64_t i = 0; i < N; i++) fade[i] = some();
     pack(e, &f, way, m, n, k, a, b);
     expect(a[mha_engine_size(m, k)] == 0x7fc0 && b[mha_engine_size(n, k)] == 0x7fc0, "%s: packed too much", e->name);
-    e->product(c, ld, fading ? fade : NULL, 0.5f, a, b, m, n, k);
+    e->product(&(mha_product){c, ld, fading ? fade : NULL, 0.5f, a, b, m, n, k});
     for (int64_t r = 0; r <= M; r++)
         for (int64_t j = 0; j < ld; j++) {
             double want = (double)before[r * ld + j], size = 0;
@@ -132,10 +132,10 @@ static void check_lanes(const mha_engine *e, int64_t lanes)
     draw(&f);
     e->pack_left(a, f.a, K, true, M, K);
     e->pack_right(b, f.b, N, false, N, K);
-    e->product(whole, N, NULL, 1.0f, a, b, M, N, K);
+    e->product(&(mha_product){whole, N, NULL, 1.0f, a, b, M, N, K});
     for (int64_t at = 0; at + lanes <= N; at += lanes) {
         e->pack_right(b, f.b + at, N, false, lanes, K);
-        e->product(part, N, NULL, 1.0f, a, b, M, lanes, K);
+        e->product(&(mha_product){part, N, NULL, 1.0f, a, b, M, lanes, K});
         for (int64_t r = 0; r < M; r++)
             expect(!memcmp(part + r * N, whole + r * N + at, (size_t)lanes * sizeof *part), "%s: row %d, lanes at %d",
                    e->name, (int)r, (int)at);
@@ -144,33 +144,48 @@ static void check_lanes(const mha_engine *e, int64_t lanes)
 
 TEST(lanes_are_independent) { each_engine(check_lanes); }
 
-/* Two tiles of scores through the engine's softmax: exponentials, sums and fades against float64, and the factor against
- * what `round_right` makes of them. The second tile rises by `rise`, and a lane sees nothing. */
-static void check_softmax_of(const mha_engine *e, int64_t n, int64_t count, int64_t k, float rise)
+/* Two tiles of scores through `weigh`: exponentials, sums and fades against float64, and the factor against what
+ * `round_right` makes of them. The second tile rises by `rise`, and a lane sees nothing. The products that are done
+ * meanwhile must have the bits that they have alone. */
+static void check_weighing(const mha_engine *e, int64_t n, int64_t count, int64_t k, float rise, float scale)
 {
-    static float s[K * N], kept[K * N];
-    static uint16_t factor[ROOM], want[ROOM];
-    float max[N], sum[N], fade[N];
+    static factors f;
+    static float s[K * N], raw[K * N], sums[2][M * N], alone[2][M * N];
+    static uint16_t factor[ROOM], want[ROOM], a[ROOM], b[ROOM];
+    float max[N], sum[N], fade[N], fades[N];
     double total[N] = {0}, before[N];
-    for (int64_t i = 0; i < N; i++) max[i] = -INFINITY, sum[i] = 0.0f;
+    draw(&f);
+    for (int64_t i = 0; i < N; i++) max[i] = -INFINITY, sum[i] = 0.0f, fades[i] = some();
     for (int tile = 0; tile < 2; tile++) {
-        for (int64_t i = 0; i < K * N; i++) s[i] = kept[i] = i % N == 3 ? -INFINITY : 5 * some() + rise * (float)tile;
+        for (int64_t i = 0; i < K * N; i++) s[i] = raw[i] = i % N == 3 ? -INFINITY : 5 * some() + rise * (float)tile;
         for (int64_t i = 0; i < n; i++) before[i] = (double)max[i];
-        e->softmax(factor, s, N, count, k, n, max, sum, fade);
+        for (int64_t i = 0; i < M * N; i++) sums[0][i] = sums[1][i] = alone[0][i] = alone[1][i] = some();
+        e->pack_left(a, f.a, K, true, count, 64);
+        e->pack_right(b, f.b, N, false, n, 64);
+        mha_product products[] = {{sums[0], N, NULL, 1.0f, a, b, count, n, 64},
+                                  {sums[1], N, fades, tile ? 1.0f : 0.5f, a, b, count, n, 64}};
+        e->weigh(&(mha_weighing){factor, k, s, N, count, n, scale, true, max, sum, fade}, products, 2);
+        products[0].c = alone[0], products[1].c = alone[1];
+        for (int i = 0; i < 2; i++) {
+            e->product(&products[i]);
+            expect(!memcmp(sums[i], alone[i], sizeof alone[i]), "%s: a product of (%d,%d) meanwhile is another one",
+                   e->name, (int)count, (int)n);
+        }
         for (int64_t i = 0; i < n; i++) {
-            double top = -INFINITY, base = max[i] == -INFINITY ? 0 : (double)max[i];
-            total[i] *= exp(before[i] - base);
+            double top = -INFINITY, base = max[i] == -INFINITY ? 0 : (double)max[i], faded = exp(before[i] - base);
+            total[i] *= faded;
             for (int64_t j = 0; j < count; j++) {
-                double x = (double)kept[j * N + i], p = exp(x - base);
+                double x = (double)raw[j * N + i] * (double)scale, p = exp(x - base), got = (double)s[j * N + i];
+                double bound = p > 0 ? 1.2e-7 * (3 + fabs(x) + fabs(x - base)) * p : 0;
                 top = fmax(top, x);
                 total[i] += p;
-                expect(fabs((double)s[j * N + i] - p) <= 4e-7 * p, "%s: exp(%g - %g) is %g", e->name, x, base,
-                       (double)s[j * N + i]);
+                expect(fabs(got - p) <= bound, "%s: exp(%g - %g) is %g", e->name, x, base, got);
             }
-            expect((double)max[i] >= top - 8.001 && (double)max[i] <= fmax(top, before[i]), "%s: max %g of %g", e->name,
-                   (double)max[i], top);
-            expect(fabs((double)fade[i] - exp(before[i] - base)) <= 4e-7, "%s: fade %g", e->name, (double)fade[i]);
-            expect(fabs((double)sum[i] - total[i]) <= 2e-6 * total[i], "%s: sum %g, not %g", e->name, (double)sum[i],
+            expect((double)max[i] >= top - 8.001 && (double)max[i] <= fmax(top, before[i]) + 1e-5, "%s: max %g of %g",
+                   e->name, (double)max[i], top);
+            expect(before[i] == base ? fade[i] == 1.0f : fabs((double)fade[i] - faded) <= 1e-6, "%s: fade %g", e->name,
+                   (double)fade[i]);
+            expect(fabs((double)sum[i] - total[i]) <= 4e-6 * total[i], "%s: sum %g, not %g", e->name, (double)sum[i],
                    total[i]);
         }
         memset(s + count * N, 0, (size_t)((K - count) * N) * sizeof *s);
@@ -180,15 +195,15 @@ static void check_softmax_of(const mha_engine *e, int64_t n, int64_t count, int6
     }
 }
 
-static void check_softmax(const mha_engine *e, int64_t lanes)
+static void check_weigh(const mha_engine *e, int64_t lanes)
 {
     const int64_t counts[] = {1, 7, 8, 31, 32, 33, 63, 64};
-    for (size_t c = 0; e->softmax && c < sizeof counts / sizeof *counts; c++)
+    for (size_t c = 0; e->weigh && c < sizeof counts / sizeof *counts; c++)
         for (int64_t n = lanes; n <= N; n += lanes) {
-            check_softmax_of(e, n, counts[c], counts[c], 0);
-            check_softmax_of(e, n, counts[c], 64, 3);
-            check_softmax_of(e, n, counts[c], 64, 30);
+            check_weighing(e, n, counts[c], counts[c], 0, 1.0f);
+            check_weighing(e, n, counts[c], 64, 3, 0.7f);
+            check_weighing(e, n, counts[c], 64, 30, 1.0f);
         }
 }
 
-TEST(softmax_leaves_a_factor) { each_engine(check_softmax); }
+TEST(weighing_leaves_a_factor_and_products) { each_engine(check_weigh); }

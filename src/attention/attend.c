@@ -47,7 +47,8 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
     if (t->engine) {
         t->engine->round_right(t->right_weights, t->scores + base, MHA_BLOCK, lanes, count);
-        t->engine->product(copy, lanes, fade, 1.0f, t->left_clean, t->right_weights, t->problem->E, lanes, count);
+        t->engine->product(
+            &(mha_product){copy, lanes, fade, 1.0f, t->left_clean, t->right_weights, t->problem->E, lanes, count});
     } else {
         t->problem->kernels->product(copy, lanes, fade, t->clean, t->plan->Ep, t->scores + base, MHA_BLOCK, Em, lanes,
                                      count);
@@ -55,23 +56,40 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
 
+/* sums = fade sums + V^T P with an engine, whose factor P is ready; for all keys, as V was packed. */
+static mha_product value_product(const mha_tile *t, int64_t r, const float *fade)
+{
+    return (mha_product){.c = mha_tile_sums(t, r),
+                         .ldc = MHA_BLOCK,
+                         .fade = t->blocks[r / MHA_BLOCK].begun ? fade : NULL, /* the first have nothing to join */
+                         .scale = 1.0f,
+                         .a = t->left_values,
+                         .b = t->right_weights,
+                         .m = t->problem->E,
+                         .n = mha_tile_lanes(t, r),
+                         .k = t->count};
+}
+
+/* The factor P from the weights. */
+static void round_weights(mha_tile *t, int64_t r, int64_t count)
+{
+    memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
+    t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), t->count);
+}
+
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
-    int64_t lanes = mha_tile_lanes(t, r);
     const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r : NULL; /* the first sums have nothing to join */
     for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
     if (clean) return;
-    if (!t->engine) {
-        t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->values, t->value_stride, t->scores,
-                                     MHA_BLOCK, t->plan->Em, lanes, count);
+    if (t->engine) {
+        round_weights(t, r, count);
+        mha_product product = value_product(t, r, t->fade + r);
+        t->engine->product(&product);
         return;
     }
-    if (!t->engine->softmax || t->problem->options.dropout > 0) {
-        memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
-        t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, lanes, t->count);
-    }
-    t->engine->product(mha_tile_sums(t, r), MHA_BLOCK, fade, 1.0f, t->left_values, t->right_weights, t->problem->E,
-                       lanes, t->count);
+    t->problem->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->values, t->value_stride, t->scores, MHA_BLOCK,
+                                 t->plan->Em, mha_tile_lanes(t, r), count);
 }
 
 /* The same for a narrow tile. */
@@ -121,24 +139,93 @@ static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
     if (t->suspect) give_up_broken(t, r, count);
-    int64_t lanes = mha_tile_lanes(t, r);
-    float *max = t->max + r, *total = t->total + r, *fade = t->fade + r;
-    if (t->engine && t->engine->softmax) /* all keys, as V was packed */
-        t->engine->softmax(t->right_weights, t->scores, MHA_BLOCK, count, t->count, lanes, max, total, fade);
-    else t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, lanes, max, total, fade);
+    t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
+                                 t->fade + r);
     mha_tile_drop(t, t->scores, r, count);
     add_values(t, r, count, clean);
+}
+
+/* How many of the keys at work, from the first on, any row of the block may see. */
+static int64_t count_seen(const mha_tile *t, int64_t r)
+{
+    mha_range any = t->blocks[r / MHA_BLOCK].any;
+    if (any.high <= t->key || any.low >= t->key + t->count) return 0;
+    return any.high - t->key < t->count ? any.high - t->key : t->count;
 }
 
 /* The block that starts at row r against the keys at work. */
 static void attend_block(mha_tile *t, int64_t r, bool clean)
 {
-    mha_block *block = &t->blocks[r / MHA_BLOCK];
-    if (block->any.high <= t->key || block->any.low >= t->key + t->count) return;
-    int64_t count = block->any.high - t->key < t->count ? block->any.high - t->key : t->count;
+    int64_t count = count_seen(t, r);
+    if (!count) return;
     if (t->narrow) attend_rows(t, count, clean);
     else attend_lanes(t, r, count, clean);
-    block->begun = true;
+    t->blocks[r / MHA_BLOCK].begun = true;
+}
+
+static void swap(float **a, float **b)
+{
+    float *held = *a;
+    *a = *b;
+    *b = held;
+}
+
+/* Whether nothing between product and softmax asks for the scale: then the softmax may bring it. */
+static bool may_stay_raw(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    return p->score_scale > 0 && !(o->softcap > 0) && !o->alibi_slopes.rank && !o->bias.rank;
+}
+
+/* The block that starts at row r against all tiles of the span, with an engine that multiplies while exponentials are
+ * taken: the scores of the next tile, and the values of the one before. */
+static void attend_stream(mha_tile *t, int64_t r, int64_t tiles, bool clean)
+{
+    const mha_problem *p = t->problem;
+    bool raw = may_stay_raw(p), drops = p->options.dropout > 0;
+    float fade[MHA_BLOCK];
+    mha_product waiting[MHA_MEANWHILE];
+    int values = 0, scores = 0; /* whether one of the tile before, and one of the tile at hand, are waiting or done */
+    for (int64_t n = 0; n < tiles; n++) {
+        mha_tile_turn(t, n);
+        int64_t count = count_seen(t, r), next = 0;
+        if (!count) continue;
+        mha_product mine = mha_tile_product(t, r, count, t->scores, raw);
+        if (!scores) t->engine->product(&mine);
+        mha_tile_scored(t, r, count, MHA_STAGE_MASKED);
+        if (t->suspect) give_up_broken(t, r, count);
+        if (n + 1 < tiles) {
+            mha_tile_turn(t, n + 1);
+            next = count_seen(t, r);
+            if (next) waiting[values] = mha_tile_product(t, r, next, t->other_scores, raw);
+            mha_tile_turn(t, n);
+        }
+        scores = next > 0;
+        mha_weighing w = {.to = t->right_weights,
+                          .k = t->count,
+                          .s = t->scores,
+                          .lds = MHA_BLOCK,
+                          .count = count,
+                          .n = mha_tile_lanes(t, r),
+                          .scale = raw ? p->score_scale : 1.0f,
+                          .kept = drops || clean,
+                          .max = t->max + r,
+                          .sum = t->total + r,
+                          .fade = t->fade + r};
+        t->engine->weigh(&w, waiting, values + scores);
+        mha_tile_drop(t, t->scores, r, count);
+        if (drops) round_weights(t, r, count);
+        memcpy(fade, t->fade + r, sizeof fade);
+        values = !clean;
+        waiting[0] = value_product(t, r, fade);
+        for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
+        t->blocks[r / MHA_BLOCK].begun = true;
+        swap(&t->scores, &t->other_scores);
+        uint16_t *held = t->right_weights;
+        t->right_weights = t->other_weights;
+        t->other_weights = held;
+    }
+    if (values) t->engine->product(&waiting[0]);
 }
 
 /* One chunk of keys from the start. */
@@ -152,11 +239,12 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
     for (int64_t r = 0; r < lanes; r += MHA_BLOCK) t->blocks[r / MHA_BLOCK].begun = false;
     for (int64_t key = low / MHA_KEYS * MHA_KEYS, next; key < high; key = next) {
         next = mha_tile_span(t, key, high);
-        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
-            for (int64_t n = 0; key + n * MHA_KEYS < next; n++) {
-                mha_tile_turn(t, n);
-                attend_block(t, r, clean);
-            }
+        int64_t tiles = (next - key) / MHA_KEYS;
+        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
+            if (t->engine && t->engine->weigh) attend_stream(t, r, tiles, clean);
+            else
+                for (int64_t n = 0; n < tiles; n++) mha_tile_turn(t, n), attend_block(t, r, clean);
+        }
     }
     int64_t size = t->narrow ? t->rows * t->plan->Ep : MHA_BLOCK * t->plan->Em;
     for (int64_t r = 0; r < lanes; r += MHA_BLOCK) /* who saw nothing */
@@ -173,13 +261,6 @@ static void fold_chunk(mha_tile *t)
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK)
         kernels->fold(t->all_sums + r * t->plan->Em, t->all_max + r, t->all_total + r, mha_tile_sums(t, r), t->max + r,
                       t->total + r, MHA_BLOCK, t->problem->E, mha_tile_lanes(t, r));
-}
-
-static void swap(float **a, float **b)
-{
-    float *held = *a;
-    *a = *b;
-    *b = held;
 }
 
 /* The results so far change places with those of the chunk. */

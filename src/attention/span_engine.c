@@ -116,9 +116,9 @@ void mha_span_engine_keys(mha_span *s, const mha_backward *call, int64_t n)
 void mha_span_engine_dp(mha_span *s, const mha_backward *call, int64_t r, int64_t n, int64_t count)
 {
     int64_t E = call->problem.E;
-    s->tile.engine->product(s->dp, MHA_BLOCK, NULL, 1.0f, s->halves.left_values + n * mha_engine_size(MHA_KEYS, E),
-                            s->halves.right_douts + r / MHA_BLOCK * mha_engine_size(MHA_BLOCK, E), count,
-                            mha_tile_lanes(&s->tile, r), E);
+    s->tile.engine->product(&(mha_product){
+        s->dp, MHA_BLOCK, NULL, 1.0f, s->halves.left_values + n * mha_engine_size(MHA_KEYS, E),
+        s->halves.right_douts + r / MHA_BLOCK * mha_engine_size(MHA_BLOCK, E), count, mha_tile_lanes(&s->tile, r), E});
 }
 
 void mha_span_engine_dq(mha_span *s, const mha_backward *call, int64_t r, int64_t n, int64_t count, float *dq)
@@ -128,8 +128,9 @@ void mha_span_engine_dq(mha_span *s, const mha_backward *call, int64_t r, int64_
     int64_t all = s->tile.count; /* as K was packed */
     memset(s->ds + count * MHA_BLOCK, 0, (size_t)((all - count) * MHA_BLOCK) * sizeof *s->ds);
     engine->round_right(s->halves.right_ds, s->ds, MHA_BLOCK, lanes, all);
-    engine->product(dq, MHA_BLOCK, s->ones, 1.0f, s->halves.left_across + n * mha_engine_size(D, MHA_KEYS),
-                    s->halves.right_ds, D, lanes, all);
+    engine->product(&(mha_product){dq, MHA_BLOCK, s->ones, 1.0f,
+                                   s->halves.left_across + n * mha_engine_size(D, MHA_KEYS), s->halves.right_ds, D,
+                                   lanes, all});
 }
 
 void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64_t n, int64_t count)
@@ -147,12 +148,12 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
     }
     if (call->gradients.v.rank) {
         engine->round_left(h->left_rows, weights, MHA_BLOCK, count, lanes);
-        engine->product(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, 1.0f, h->left_rows,
-                        h->right_douts_down + block * size_down(p->E), count, E, lanes);
+        engine->product(&(mha_product){s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, 1.0f, h->left_rows,
+                                       h->right_douts_down + block * size_down(p->E), count, E, lanes});
     }
     if (call->gradients.k.rank) {
         engine->round_left(h->left_rows, s->ds, MHA_BLOCK, count, lanes);
-        engine->product(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, 1.0f, h->left_rows,
-                        h->right_queries_down + block * size_down(p->D), count, D, lanes);
+        engine->product(&(mha_product){s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, 1.0f, h->left_rows,
+                                       h->right_queries_down + block * size_down(p->D), count, D, lanes});
     }
 }

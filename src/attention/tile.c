@@ -47,6 +47,8 @@ size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const
                  {&t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
                  {&t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
                  {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->other_scores, packed * square, sizeof(float)},
                  {&t->broken, square, sizeof(uint8_t)},
                  {&t->scores, square, sizeof(float)},
                  {&t->score_rows, MHA_NARROW * MHA_KEYS, sizeof(float)},
@@ -384,32 +386,47 @@ static bool are_finite(const mha_tile *t, int64_t count)
     return sum == 0.0f;
 }
 
-/* scale * q.k, and whether some of it may have left float32. A sum that overflowed anywhere on its way ends as
- * infinity or NaN, so looking at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+mha_product mha_tile_product(const mha_tile *t, int64_t r, int64_t count, float *scores, bool raw)
+{
+    const mha_problem *p = t->problem;
+    return (mha_product){.c = scores,
+                         .ldc = MHA_BLOCK,
+                         .scale = raw ? 1.0f : p->score_scale,
+                         .a = t->left_keys,
+                         .b = mha_tile_right(t, r),
+                         .m = count,
+                         .n = mha_tile_lanes(t, r),
+                         .k = p->D};
+}
+
+/* scale * q.k, by the kernels. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
     if (t->narrow)
         p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
                          count, p->D);
-    else if (t->engine)
-        t->engine->product(t->scores, MHA_BLOCK, NULL, p->score_scale, t->left_keys, mha_tile_right(t, r), count,
-                           mha_tile_lanes(t, r), p->D);
     else if (p->kernels->along)
         p->kernels->product_along(t->scores, MHA_BLOCK, NULL, t->key_rows, t->key_stride, t->queries + r * p->D,
                                   MHA_BLOCK, count, mha_tile_lanes(t, r), p->D);
     else
         p->kernels->product(t->scores, MHA_BLOCK, NULL, t->keys, MHA_KEYS, t->queries + r * p->D, MHA_BLOCK,
                             (count + 3) & ~INT64_C(3), mha_tile_lanes(t, r), p->D);
-    t->suspect = t->steep || (t->narrow ? !are_finite(t, count) : may_overflow(t));
 }
 
-/* From products to `stage`, in lanes. */
-static void modify(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
+/* Whether a score may have left float32. A sum that overflowed anywhere on its way ends as infinity or NaN, so looking
+ * at the end is enough; where rows are many, the bound of may_overflow spares even that. */
+static bool may_be_broken(const mha_tile *t, int64_t count)
+{
+    return t->steep || (t->narrow ? !are_finite(t, count) : may_overflow(t));
+}
+
+void mha_tile_scored(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
     const mha_kernels *kernels = t->problem->kernels;
     float cap = t->problem->options.softcap;
     if (t->narrow) kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
+    t->suspect = may_be_broken(t, count);
     if (t->suspect) {
         memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
         note_broken(t, count);
@@ -420,8 +437,13 @@ static void modify(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 
 void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
-    multiply(t, r, count);
-    modify(t, r, count, stage);
+    if (t->engine) {
+        mha_product product = mha_tile_product(t, r, count, t->scores, false);
+        t->engine->product(&product);
+    } else {
+        multiply(t, r, count);
+    }
+    mha_tile_scored(t, r, count, stage);
 }
 
 /* What most calls ask for needs no lanes. */
@@ -429,8 +451,9 @@ void mha_tile_score_rows(mha_tile *t, int64_t count)
 {
     const mha_attention_options *o = &t->problem->options;
     multiply(t, 0, count);
+    t->suspect = may_be_broken(t, count);
     if (t->suspect || o->softcap > 0 || o->alibi_slopes.rank || o->bias.rank || o->mask.rank) {
-        modify(t, 0, count, MHA_STAGE_MASKED);
+        mha_tile_scored(t, 0, count, MHA_STAGE_MASKED);
         t->problem->kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
         return;
     }

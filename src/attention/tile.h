@@ -65,6 +65,8 @@ typedef struct mha_tile {
     /* With an engine its factors stand for queries, keys, values and weights. */
     uint16_t *right_queries; /* a block's after the other's */
     uint16_t *left_keys, *left_values, *left_clean, *right_weights;
+    float *other_scores; /* room beside `scores` and right_weights, for one tile while the other is multiplied */
+    uint16_t *other_weights;
 
     /* Their meeting. */
     bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
@@ -123,6 +125,13 @@ int64_t mha_tile_span(mha_tile *tile, int64_t key, int64_t high);
 
 /* Puts tile n of the span to work. */
 void mha_tile_turn(mha_tile *tile, int64_t n);
+
+/* The engine's product for the scores of the block that starts at row r against the first `count` of the loaded keys. It
+ * leaves the scale to the softmax if `raw`. */
+mha_product mha_tile_product(const mha_tile *tile, int64_t r, int64_t count, float *scores, bool raw);
+
+/* What mha_tile_scores does after the product. */
+void mha_tile_scored(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
 
 /* scores (count,lanes) of the block that starts at row r against the first `count` of the loaded keys, up to `stage`,
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */

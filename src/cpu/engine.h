@@ -14,6 +14,32 @@ enum {
     MHA_ENGINE_DEEP = 32  /* and what is summed over, to a multiple of this */
 };
 
+/* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's `lanes`; any
+ * m and k that the factors were packed with. */
+typedef struct mha_product {
+    float *c;
+    int64_t ldc;
+    const float *fade;
+    float scale;
+    const uint16_t *a, *b;
+    int64_t m, n, k;
+} mha_product;
+
+/* A tile of scores (count,n) on its way to being weights: scale * s becomes exponentials, with the running maximum and
+ * sum of each lane and the last rescaling beside them, as in the kernels' `softmax`; and these become the right factor
+ * `to` (k,n), with zeros for keys from `count` on. The maximum may stay below the largest score by a little. */
+typedef struct mha_weighing {
+    uint16_t *to;
+    int64_t k;
+    float *s;
+    int64_t lds, count, n;
+    float scale; /* more than 0 */
+    bool kept;   /* exponentials replace the scores, too */
+    float *max, *sum, *fade;
+} mha_weighing;
+
+enum { MHA_MEANWHILE = 2 };
+
 typedef struct mha_engine {
     const char *name;
 
@@ -29,16 +55,11 @@ typedef struct mha_engine {
     void (*round_left)(uint16_t *to, const float *from, int64_t ldf, int64_t m, int64_t k);
     void (*round_right)(uint16_t *to, const float *from, int64_t ldf, int64_t n, int64_t k);
 
-    /* The kernels' `softmax` and `round_right` in one, where that is faster, else NULL: exponentials replace the scores
-     * and become b (k,n), with zeros for keys from `count` to k. The maximum may stay below the largest score by a
-     * little. */
-    void (*softmax)(uint16_t *to, float *s, int64_t lds, int64_t count, int64_t k, int64_t n, float *max, float *sum,
-                    float *fade);
+    void (*product)(const mha_product *p);
 
-    /* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's
-     * `lanes`; any m and k that the factors were packed with. */
-    void (*product)(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
-                    int64_t m, int64_t n, int64_t k);
+    /* Weighs a tile and, so that neither vectors nor the engine wait for the other, does up to MHA_MEANWHILE products
+     * meanwhile, in any order. NULL where it would not be faster than one thing after the other. */
+    void (*weigh)(const mha_weighing *w, const mha_product *meanwhile, int products);
 
     /* As in the table of kernels: the measure of what `product` could reach. */
     double (*spin)(int64_t rounds, float *sink);

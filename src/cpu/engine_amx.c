@@ -100,19 +100,89 @@ static void edge_block(float *c, int64_t ldc, bool onto, float scale, const uint
         }
 }
 
-static void product(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
-                    int64_t m, int64_t n, int64_t k)
+static void product(const mha_product *p)
 {
-    int64_t steps = tiles(k), pitch = steps * TILE;
-    if (fade) apply_fade(c, ldc, fade, m, n);
-    for (int64_t j = 0; j < n; j += 2 * SIDE)
-        for (int64_t i = 0; i < m; i += 2 * SIDE) {
-            const uint16_t *left = a + i / SIDE * pitch, *right = b + j / SIDE * pitch;
-            int64_t rows = m - i < 2 * SIDE ? m - i : 2 * SIDE, cols = n - j < 2 * SIDE ? n - j : 2 * SIDE;
-            float *to = c + i * ldc + j;
-            if (scale != 1.0f || rows % SIDE) edge_block(to, ldc, fade, scale, left, right, pitch, steps, rows, cols);
-            else any_block(rows > SIDE, cols > SIDE, fade, to, ldc, left, right, pitch, steps);
+    int64_t steps = tiles(p->k), pitch = steps * TILE;
+    if (p->fade) apply_fade(p->c, p->ldc, p->fade, p->m, p->n);
+    for (int64_t j = 0; j < p->n; j += 2 * SIDE)
+        for (int64_t i = 0; i < p->m; i += 2 * SIDE) {
+            const uint16_t *a = p->a + i / SIDE * pitch, *b = p->b + j / SIDE * pitch;
+            int64_t rows = p->m - i < 2 * SIDE ? p->m - i : 2 * SIDE, cols = p->n - j < 2 * SIDE ? p->n - j : 2 * SIDE;
+            float *c = p->c + i * p->ldc + j;
+            if (p->scale != 1.0f || rows % SIDE)
+                edge_block(c, p->ldc, p->fade, p->scale, a, b, pitch, steps, rows, cols);
+            else any_block(rows > SIDE, cols > SIDE, p->fade, c, p->ldc, a, b, pitch, steps);
         }
+}
+
+/* Products in small steps between which the vector units have other work: the loads and products of one step, or the
+ * stores of a block. All of them are of whole blocks, two tiles wide. */
+typedef struct stream {
+    const mha_product *at, *end;
+    int64_t row, step; /* of the block at work */
+    int64_t rate;      /* steps to take at a time */
+} stream;
+
+static bool is_even(const mha_product *p) { return p->scale == 1.0f && p->n == 2 * SIDE && p->m % (2 * SIDE) == 0; }
+
+static int64_t count_steps(const mha_product *p) { return p->m / (2 * SIDE) * (tiles(p->k) + 1); }
+
+static inline void take_step(stream *s)
+{
+    const mha_product *p = s->at;
+    int64_t steps = tiles(p->k), pitch = steps * TILE, bytes = p->ldc * 4;
+    float *c = p->c + s->row * p->ldc, *lower = c + SIDE * p->ldc;
+    if (s->step == steps) {
+        _tile_stored(0, c, bytes);
+        _tile_stored(1, c + SIDE, bytes);
+        _tile_stored(2, lower, bytes);
+        _tile_stored(3, lower + SIDE, bytes);
+        s->step = 0;
+        s->row += 2 * SIDE;
+        if (s->row == p->m) s->row = 0, s->at++;
+        return;
+    }
+    const uint16_t *a = p->a + s->row / SIDE * pitch + s->step * TILE, *b = p->b + s->step * TILE;
+    if (s->step++ == 0 && p->fade) {
+        apply_fade(c, p->ldc, p->fade, 2 * SIDE, 2 * SIDE);
+        READS(c);
+        _tile_loadd(0, c, bytes);
+        _tile_loadd(1, c + SIDE, bytes);
+        _tile_loadd(2, lower, bytes);
+        _tile_loadd(3, lower + SIDE, bytes);
+    } else if (s->step == 1) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + pitch, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + pitch, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+static inline void take_steps(void *state)
+{
+    stream *s = state;
+    for (int64_t i = 0; i < s->rate && s->at < s->end; i++) take_step(s);
+}
+
+static void weigh(const mha_weighing *w, const mha_product *meanwhile, int products)
+{
+    mha_product even[MHA_MEANWHILE];
+    int64_t evens = 0, steps = 0, groups = count_groups(w);
+    for (int i = 0; i < products; i++) {
+        if (is_even(&meanwhile[i])) even[evens++] = meanwhile[i], steps += count_steps(&meanwhile[i]);
+        else product(&meanwhile[i]);
+    }
+    stream s = {.at = even, .end = even + evens, .rate = (steps + groups - 1) / groups};
+    weigh_tile(w, take_steps, &s);
+    while (s.at < s.end) take_step(&s);
 }
 
 static double spin(int64_t rounds, float *sink)
@@ -141,4 +211,4 @@ static double spin(int64_t rounds, float *sink)
 }
 
 const mha_engine mha_engine_amx = {"amx",      open,        close,   pack_left, pack_right,
-                                   round_left, round_right, softmax, product,   spin};
+                                   round_left, round_right, product, weigh,     spin};

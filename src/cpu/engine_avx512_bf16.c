@@ -41,17 +41,26 @@ static inline __attribute__((always_inline)) void block(const int vectors, float
             if (r < rows) finish(c + r * ldc + v * SIDE, fade ? fade + v * SIDE : fade, scale, sum[r][v]);
 }
 
-static void product(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
-                    int64_t m, int64_t n, int64_t k)
+static void product(const mha_product *p)
 {
-    int64_t pitch = tiles(k) * TILE, j = 0;
-    for (; j < n; j += 2 * SIDE)
-        for (int64_t i = 0; i < m; i += ROWS) {
-            const uint16_t *left = a + i / SIDE * pitch + i % SIDE * DEEP, *right = b + j / SIDE * pitch;
-            const float *by = fade ? fade + j : fade;
-            if (n - j > SIDE) block(2, c + i * ldc + j, ldc, by, scale, left, right, pitch, m - i, k);
-            else block(1, c + i * ldc + j, ldc, by, scale, left, right, pitch, m - i, k);
+    int64_t pitch = tiles(p->k) * TILE;
+    for (int64_t j = 0; j < p->n; j += 2 * SIDE)
+        for (int64_t i = 0; i < p->m; i += ROWS) {
+            const uint16_t *a = p->a + i / SIDE * pitch + i % SIDE * DEEP, *b = p->b + j / SIDE * pitch;
+            const float *fade = p->fade ? p->fade + j : NULL;
+            float *c = p->c + i * p->ldc + j;
+            if (p->n - j > SIDE) block(2, c, p->ldc, fade, p->scale, a, b, pitch, p->m - i, p->k);
+            else block(1, c, p->ldc, fade, p->scale, a, b, pitch, p->m - i, p->k);
         }
+}
+
+static void nothing(void) {}
+static void no_step(void *state) { (void)state; }
+
+static void weigh(const mha_weighing *w, const mha_product *meanwhile, int products)
+{
+    for (int i = 0; i < products; i++) product(&meanwhile[i]);
+    weigh_tile(w, no_step, NULL);
 }
 
 static double spin(int64_t rounds, float *sink)
@@ -69,7 +78,5 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * 2 * 16 * 16 * (double)rounds;
 }
 
-static void nothing(void) {}
-
 const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", nothing,     nothing, pack_left, pack_right,
-                                           round_left,    round_right, softmax, product,   spin};
+                                           round_left,    round_right, product, weigh,     spin};

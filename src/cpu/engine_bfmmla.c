@@ -155,14 +155,13 @@ static void block(float *c, int64_t ldc, const float *fade, float scale, const u
         }
 }
 
-static void product(float *c, int64_t ldc, const float *fade, float scale, const uint16_t *a, const uint16_t *b,
-                    int64_t m, int64_t n, int64_t k)
+static void product(const mha_product *p)
 {
-    int64_t steps = ceiling(k, DEEP), pitch = steps * PANEL * DEEP;
-    for (int64_t j = 0; j < n; j += PANEL)
-        for (int64_t i = 0; i < m; i += PANEL)
-            block(c + i * ldc + j, ldc, fade ? fade + j : fade, scale, a + i / PANEL * pitch, b + j / PANEL * pitch,
-                  m - i, n - j, steps);
+    int64_t steps = ceiling(p->k, DEEP), pitch = steps * PANEL * DEEP;
+    for (int64_t j = 0; j < p->n; j += PANEL)
+        for (int64_t i = 0; i < p->m; i += PANEL)
+            block(p->c + i * p->ldc + j, p->ldc, p->fade ? p->fade + j : NULL, p->scale, p->a + i / PANEL * pitch,
+                  p->b + j / PANEL * pitch, p->m - i, p->n - j, steps);
 }
 
 static double spin(int64_t rounds, float *sink)
@@ -187,5 +186,5 @@ static double spin(int64_t rounds, float *sink)
 
 static void nothing(void) {}
 
-const mha_engine mha_engine_bfmmla = {"bfmmla",   nothing,     nothing, pack,    pack,
-                                      round_left, round_right, NULL,    product, spin};
+const mha_engine mha_engine_bfmmla = {"bfmmla",   nothing,     nothing, pack, pack,
+                                      round_left, round_right, product, NULL, spin};
