@@ -177,49 +177,63 @@ static bool may_stay_raw(const mha_problem *p)
     return p->score_scale > 0 && !(o->softcap > 0) && !o->alibi_slopes.rank && !o->bias.rank;
 }
 
-/* The block that starts at row r against all tiles of the span, with an engine that multiplies while exponentials are
- * taken: the scores of the next tile, and the values of the one before. */
-static void attend_stream(mha_tile *t, int64_t r, int64_t tiles, bool clean)
+/* A block of rows that meets a tile of the span, and how many keys of it any row may see. */
+typedef struct meeting {
+    int64_t r, n, count;
+} meeting;
+
+/* Turns to the next meeting after `m`, or to m itself if it is one; false if there is none. */
+static bool find_meeting(mha_tile *t, meeting *m, int64_t tiles)
+{
+    for (; m->r < t->rows; m->r += MHA_BLOCK, m->n = 0)
+        for (; m->n < tiles; m->n++) {
+            mha_tile_turn(t, m->n);
+            m->count = count_seen(t, m->r);
+            if (m->count) return true;
+        }
+    return false;
+}
+
+/* All blocks against all tiles of the span, with an engine that multiplies while exponentials are taken: the values of
+ * the meeting before, and the scores of the next one. */
+static void attend_stream(mha_tile *t, int64_t tiles, bool clean)
 {
     const mha_problem *p = t->problem;
     bool raw = may_stay_raw(p), drops = p->options.dropout > 0;
     float fade[MHA_BLOCK];
     mha_product waiting[MHA_MEANWHILE];
-    int values = 0, scores = 0; /* whether one of the tile before, and one of the tile at hand, are waiting or done */
-    for (int64_t n = 0; n < tiles; n++) {
-        mha_tile_turn(t, n);
-        int64_t count = count_seen(t, r), next = 0;
-        if (!count) continue;
-        mha_product mine = mha_tile_product(t, r, count, t->scores, raw);
-        if (!scores) t->engine->product(&mine);
-        mha_tile_scored(t, r, count, MHA_STAGE_MASKED);
-        if (t->suspect) give_up_broken(t, r, count);
-        if (n + 1 < tiles) {
-            mha_tile_turn(t, n + 1);
-            next = count_seen(t, r);
-            if (next) waiting[values] = mha_tile_product(t, r, next, t->other_scores, raw);
-            mha_tile_turn(t, n);
-        }
-        scores = next > 0;
+    int values = 0; /* products of values that are waiting */
+    meeting now = {0}, next;
+    bool more = find_meeting(t, &now, tiles);
+    if (!more) return;
+    mha_product first = mha_tile_product(t, now.r, now.count, t->scores, raw);
+    t->engine->product(&first);
+    for (; more; now = next) {
+        next = (meeting){now.r, now.n + 1, 0};
+        more = find_meeting(t, &next, tiles);
+        if (more) waiting[values] = mha_tile_product(t, next.r, next.count, t->other_scores, raw);
+        mha_tile_turn(t, now.n);
+        mha_tile_scored(t, now.r, now.count, MHA_STAGE_MASKED);
+        if (t->suspect) give_up_broken(t, now.r, now.count);
         mha_weighing w = {.to = t->right_weights,
                           .k = t->count,
                           .s = t->scores,
                           .lds = MHA_BLOCK,
-                          .count = count,
-                          .n = mha_tile_lanes(t, r),
+                          .count = now.count,
+                          .n = mha_tile_lanes(t, now.r),
                           .scale = raw ? p->score_scale : 1.0f,
                           .kept = drops || clean,
-                          .max = t->max + r,
-                          .sum = t->total + r,
-                          .fade = t->fade + r};
-        t->engine->weigh(&w, waiting, values + scores);
-        mha_tile_drop(t, t->scores, r, count);
-        if (drops) round_weights(t, r, count);
-        memcpy(fade, t->fade + r, sizeof fade);
+                          .max = t->max + now.r,
+                          .sum = t->total + now.r,
+                          .fade = t->fade + now.r};
+        t->engine->weigh(&w, waiting, values + more);
+        mha_tile_drop(t, t->scores, now.r, now.count);
+        if (drops) round_weights(t, now.r, now.count);
+        for (int64_t i = 0; clean && i < mha_tile_height(t, now.r); i++) add_clean_lane(t, now.r + i, now.count);
+        memcpy(fade, t->fade + now.r, sizeof fade);
+        waiting[0] = value_product(t, now.r, fade);
         values = !clean;
-        waiting[0] = value_product(t, r, fade);
-        for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
-        t->blocks[r / MHA_BLOCK].begun = true;
+        t->blocks[now.r / MHA_BLOCK].begun = true;
         swap(&t->scores, &t->other_scores);
         uint16_t *held = t->right_weights;
         t->right_weights = t->other_weights;
@@ -240,11 +254,15 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
     for (int64_t key = low / MHA_KEYS * MHA_KEYS, next; key < high; key = next) {
         next = mha_tile_span(t, key, high);
         int64_t tiles = (next - key) / MHA_KEYS;
-        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK) {
-            if (t->engine && t->engine->weigh) attend_stream(t, r, tiles, clean);
-            else
-                for (int64_t n = 0; n < tiles; n++) mha_tile_turn(t, n), attend_block(t, r, clean);
+        if (t->engine && t->engine->weigh) {
+            attend_stream(t, tiles, clean);
+            continue;
         }
+        for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
+            for (int64_t n = 0; n < tiles; n++) {
+                mha_tile_turn(t, n);
+                attend_block(t, r, clean);
+            }
     }
     int64_t size = t->narrow ? t->rows * t->plan->Ep : MHA_BLOCK * t->plan->Em;
     for (int64_t r = 0; r < lanes; r += MHA_BLOCK) /* who saw nothing */
