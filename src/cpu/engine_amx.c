@@ -116,7 +116,7 @@ static void product(const mha_product *p)
 }
 
 /* Products in small steps between which the vector units have other work: the loads and products of one step, or the
- * stores of a block. All of them are of whole blocks, two tiles wide. */
+ * stores of a block. All of them are of whole blocks, two tiles wide, and what fades has faded. */
 typedef struct stream {
     const mha_product *at, *end;
     int64_t row, step; /* of the block at work */
@@ -127,7 +127,7 @@ static bool is_even(const mha_product *p) { return p->scale == 1.0f && p->n == 2
 
 static int64_t count_steps(const mha_product *p) { return p->m / (2 * SIDE) * (tiles(p->k) + 1); }
 
-static inline void take_step(stream *s)
+static inline __attribute__((always_inline)) void take_step(stream *s)
 {
     const mha_product *p = s->at;
     int64_t steps = tiles(p->k), pitch = steps * TILE, bytes = p->ldc * 4;
@@ -143,14 +143,12 @@ static inline void take_step(stream *s)
         return;
     }
     const uint16_t *a = p->a + s->row / SIDE * pitch + s->step * TILE, *b = p->b + s->step * TILE;
-    if (s->step++ == 0 && p->fade) {
-        apply_fade(c, p->ldc, p->fade, 2 * SIDE, 2 * SIDE);
-        READS(c);
+    if (s->step == 0 && p->fade) {
         _tile_loadd(0, c, bytes);
         _tile_loadd(1, c + SIDE, bytes);
         _tile_loadd(2, lower, bytes);
         _tile_loadd(3, lower + SIDE, bytes);
-    } else if (s->step == 1) {
+    } else if (s->step == 0) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
@@ -164,9 +162,10 @@ static inline void take_step(stream *s)
     _tile_loadd(5, a + pitch, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    s->step++;
 }
 
-static inline void take_steps(void *state)
+static inline __attribute__((always_inline)) void take_steps(void *state)
 {
     stream *s = state;
     for (int64_t i = 0; i < s->rate && s->at < s->end; i++) take_step(s);
@@ -177,9 +176,16 @@ static void weigh(const mha_weighing *w, const mha_product *meanwhile, int produ
     mha_product even[MHA_MEANWHILE];
     int64_t evens = 0, steps = 0, groups = count_groups(w);
     for (int i = 0; i < products; i++) {
-        if (is_even(&meanwhile[i])) even[evens++] = meanwhile[i], steps += count_steps(&meanwhile[i]);
-        else product(&meanwhile[i]);
+        const mha_product *p = &meanwhile[i];
+        if (!is_even(p)) {
+            product(p);
+            continue;
+        }
+        if (p->fade) apply_fade(p->c, p->ldc, p->fade, p->m, p->n);
+        steps += count_steps(p);
+        even[evens++] = *p;
     }
+    READS(even);
     stream s = {.at = even, .end = even + evens, .rate = (steps + groups - 1) / groups};
     weigh_tile(w, take_steps, &s);
     while (s.at < s.end) take_step(&s);
