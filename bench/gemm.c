@@ -32,7 +32,8 @@ static bool pack(gemm *g)
     size_t bytes = 0;
     g->status = mha_matmul_pack_size(g->set->ctx, &bytes, g->shape->K, g->shape->N);
     if (!g->status) g->packed = malloc(bytes);
-    if (g->packed) g->status = mha_matmul_pack(g->set->ctx, g->packed, bytes, view(&g->b, g->shape->K, g->shape->N));
+    if (g->packed)
+        g->status = mha_matmul_pack(g->set->ctx, g->packed, bytes, view(&g->b, g->shape->K, g->shape->N), g->set->type);
     return g->packed != NULL;
 }
 

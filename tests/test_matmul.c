@@ -105,13 +105,13 @@ static void product_free(product *p)
 }
 
 /* A packed copy of b, in memory as unaligned as it may be. */
-static char *packed_make(mha_context *ctx, mha_tensor b)
+static char *packed_make(mha_context *ctx, mha_tensor b, mha_type a)
 {
     size_t bytes = 0;
     expect(!mha_matmul_pack_size(ctx, &bytes, b.size[0], b.size[1]), "%s", mha_context_error(ctx));
     char *memory = array((int64_t)bytes + 9, 1);
     memset(memory, 0xA5, bytes + 9);
-    expect(!mha_matmul_pack(ctx, memory + 1, bytes, b), "%s", mha_context_error(ctx));
+    expect(!mha_matmul_pack(ctx, memory + 1, bytes, b, a), "%s", mha_context_error(ctx));
     for (int n = 0; n < 9; n++)
         expect(memory[n ? bytes + (size_t)n : 0] == (char)0xA5, "pack wrote outside its memory");
     return memory;
@@ -120,7 +120,7 @@ static char *packed_make(mha_context *ctx, mha_tensor b)
 /* One call, from the same c as every other call. */
 static void product_run(product *p, mha_context *ctx, bool packed)
 {
-    char *memory = packed ? packed_make(ctx, p->b.view) : NULL;
+    char *memory = packed ? packed_make(ctx, p->b.view, p->a.view.type) : NULL;
     store_reset(&p->c);
     mha_status status = packed ? mha_matmul_packed(ctx, p->c.view, p->a.view, memory + 1, &p->options)
                                : mha_matmul(ctx, p->c.view, p->a.view, p->b.view, &p->options);
@@ -180,9 +180,11 @@ TEST(any_product_in_every_way)
 /* Few rows are packed once a task and meet several pieces of columns, in several blocks of K. */
 TEST(few_rows_and_many_columns)
 {
-    for (int64_t M = 1; M <= 20; M += 19) {
+    for (int n = 0; n < 4; n++) {
+        int64_t M = n % 2 ? 20 : 1;
+        mha_type type = n < 2 ? MHA_FLOAT32 : MHA_BFLOAT16;
         rng r = rng_make((uint64_t)M, 75);
-        product p = product_make(&r, M, 517, M == 1 ? 1600 : 300, (const mha_type[4]){0, 0, 0, 0}, true);
+        product p = product_make(&r, M, 517, M == 1 ? 1600 : 300, (const mha_type[4]){0, type, type, 0}, true);
         solve(&p);
         for_each_isa (isa) every_way(&p, isa);
         product_free(&p);
@@ -190,11 +192,11 @@ TEST(few_rows_and_many_columns)
 }
 
 /* Several pieces and blocks in every direction. Only some elements are worth the wait in float64. */
-TEST(large_product)
+static void check_large(mha_type type)
 {
     rng r = rng_make(1, 72);
     enum { M = 491, K = 259, N = 781 };
-    product p = product_make(&r, M, K, N, (const mha_type[4]){0, 0, 0, 0}, true);
+    product p = product_make(&r, M, K, N, (const mha_type[4]){0, type, type, 0}, true);
     mha_context *one = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     mha_context *many = context_make(NULL, 5, parallel_reversed(), NULL);
     p.options = (mha_matmul_options)MHA_MATMUL_DEFAULTS;
@@ -221,14 +223,20 @@ TEST(large_product)
     product_free(&p);
 }
 
+TEST(large_product)
+{
+    check_large(MHA_FLOAT32);
+    check_large(MHA_BFLOAT16);
+}
+
 /* A row alone, or in any company, has the bits that it has among all; so has a column. */
-TEST(rows_and_columns_do_not_see_their_neighbours)
+static void check_neighbours(mha_type type)
 {
     enum { M = 67, K = 300, N = 75 };
     rng r = rng_make(2, 73);
     for_each_isa (isa) {
         mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
-        product p = product_make(&r, M, K, N, (const mha_type[4]){0, 0, 0, 0}, true);
+        product p = product_make(&r, M, K, N, (const mha_type[4]){0, type, type, 0}, true);
         static float part[M * N];
         p.options.activation = MHA_GELU;
         p.options.accumulate = false;
@@ -250,6 +258,12 @@ TEST(rows_and_columns_do_not_see_their_neighbours)
         product_free(&p);
         mha_context_free(ctx);
     }
+}
+
+TEST(rows_and_columns_do_not_see_their_neighbours)
+{
+    check_neighbours(MHA_FLOAT32);
+    check_neighbours(MHA_BFLOAT16);
 }
 
 /* Without any K the result is the activation of the bias, in relative terms down to 1e-30: 8 units of rounding, and for
@@ -305,7 +319,7 @@ TEST(no_memory)
             memset(packed, 0x55, sizeof packed);
             store_reset(&p.c);
             mha_status status = n ? mha_matmul(ctx, p.c.view, p.a.view, p.b.view, &p.options)
-                                  : mha_matmul_pack(ctx, packed, sizeof packed, p.b.view);
+                                  : mha_matmul_pack(ctx, packed, sizeof packed, p.b.view, p.a.view.type);
             expect(status == MHA_NO_MEMORY && mha_context_error(ctx)[0], "%s: %s", isa, mha_status_name(status));
             expect(!memcmp(p.c.bytes, p.c.original, p.c.size), "%s: c was written", isa);
             for (size_t k = 0; k < sizeof packed; k++)
@@ -375,16 +389,19 @@ TEST(bad_arguments)
     refuses(ctx, mha_matmul_pack_size(ctx, &bytes, -1, 6), MHA_BAD_ARGUMENT, "K, N:");
     refuses(ctx, mha_matmul_pack_size(ctx, &bytes, INT64_C(1) << 40, INT64_C(1) << 40), MHA_TOO_LARGE, "K, N:");
     refuses(ctx, mha_matmul_pack_size(ctx, &bytes, 5, 6), MHA_OK, "");
-    refuses(ctx, mha_matmul_pack(ctx, NULL, bytes, b), MHA_BAD_ARGUMENT, "packed: is NULL");
-    refuses(ctx, mha_matmul_pack(ctx, packed, bytes - 1, b), MHA_BAD_ARGUMENT, "packed: has");
-    refuses(ctx, mha_matmul_pack(ctx, z, bytes, mha_tensor_2d(z, MHA_FLOAT32, 5, 6)), MHA_OVERLAP, "packed: shares");
+    refuses(ctx, mha_matmul_pack(ctx, NULL, bytes, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "packed: is NULL");
+    refuses(ctx, mha_matmul_pack(ctx, packed, bytes - 1, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "packed: has");
+    refuses(ctx, mha_matmul_pack(ctx, z, bytes, mha_tensor_2d(z, MHA_FLOAT32, 5, 6), MHA_FLOAT32), MHA_OVERLAP,
+            "packed: shares");
     refuses(ctx, mha_matmul_packed(ctx, c, a, NULL, NULL), MHA_BAD_ARGUMENT, "packed: is NULL");
     refuses(ctx, mha_matmul_packed(ctx, c, a, packed, NULL), MHA_BAD_ARGUMENT, "packed: was not packed");
-    refuses(scalar, mha_matmul_pack(scalar, packed, sizeof packed, b), MHA_OK, "");
+    refuses(scalar, mha_matmul_pack(scalar, packed, sizeof packed, b, MHA_FLOAT32), MHA_OK, "");
     if (strcmp(mha_context_isa(ctx), "scalar") != 0)
         refuses(ctx, mha_matmul_packed(ctx, c, a, packed, NULL), MHA_BAD_ARGUMENT, "packed: was not packed");
-    refuses(ctx, mha_matmul_pack(ctx, packed, sizeof packed, b), MHA_OK, "");
+    refuses(ctx, mha_matmul_pack(ctx, packed, sizeof packed, b, MHA_FLOAT32), MHA_OK, "");
     refuses(ctx, mha_matmul_packed(ctx, c, mha_tensor_2d(x, MHA_FLOAT32, 4, 4), packed, NULL), MHA_BAD_SHAPE, "a:");
+    refuses(ctx, mha_matmul_packed(ctx, c, mha_tensor_2d(x, MHA_FLOAT16, 4, 5), packed, NULL), MHA_BAD_TYPE, "a: is");
+    refuses(ctx, mha_matmul_pack(ctx, packed, sizeof packed, b, MHA_INT64), MHA_BAD_TYPE, "a: is to be");
     t = mha_tensor_2d(packed + 128, MHA_FLOAT32, 4, 6);
     refuses(ctx, mha_matmul_packed(ctx, t, a, packed, NULL), MHA_OVERLAP, "c: shares memory with b");
 

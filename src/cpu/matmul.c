@@ -8,18 +8,24 @@
  * Between blocks the sums lie in C itself, or in a float32 tile where C is of another type or has gaps. Bias and
  * activation come with the last block.
  *
- * Few rows are packed whole and kept by the task, because they meet many pieces of columns. */
+ * Few rows are packed whole and kept by the task, because they meet many pieces of columns.
+ *
+ * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
+ * UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
 #include "cpu/matmul.h"
 #include "core/tensor.h"
+#include "cpu/engine.h"
 
 enum {
     DEPTH = 256,         /* of a block. A constant, so that bits do not depend on how work is cut up */
     ROWS = 120,          /* of packed a; a multiple of every panel_rows */
     PIECE_ROWS = 480,    /* while b has to be packed for each piece */
-    COLS = 768,          /* of a piece; a multiple of every panel_cols */
+    COLS = 768,          /* of a piece; a multiple of every panel_cols and of UNIT */
     TILE_COLS = 256,     /* of a piece that has a tile */
     LINES = 16,          /* of columns or rows that are widened at a time */
-    STAGE = 12288,       /* floats: LINES of COLS, or a panel of DEPTH */
+    STAGE = 16384,       /* floats: LINES of COLS, a panel of DEPTH, or ENGINE_ROWS x DEPTH numbers of two bytes */
+    ENGINE_ROWS = 128,   /* of a in a factor */
+    UNIT = 64,           /* columns of b in a factor */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
     KEPT = 64 * 1024,    /* floats of a that a task keeps */
     TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
@@ -38,6 +44,8 @@ typedef long long ll;
 /* What opens a packed matrix; the panels follow, block by block. */
 typedef struct header {
     const mha_kernels *kernels;
+    const mha_engine *engine; /* NULL if the kernels multiply */
+    mha_type a;               /* for an a of this type */
     int64_t K, N;
 } header;
 
@@ -46,10 +54,12 @@ enum { HEADER = MHA_ALIGNMENT };
 typedef struct job {
     mha_context *ctx;
     const mha_kernels *kernels;
+    const mha_engine *engine; /* multiplies instead of the kernels; or NULL */
     mha_tensor c, a, columns; /* (M,N), (M,K), and b as (N,K) */
     mha_matmul_options options;
     int64_t M, N, K;
     float *packed;      /* all of b, or NULL */
+    int64_t tall;       /* rows of a that are packed at a time */
     int64_t rows, cols; /* of a piece */
     int64_t row_pieces;
     int tasks;
@@ -72,6 +82,12 @@ typedef struct slice {
 static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 static int64_t round_up(int64_t n, int64_t unit) { return ceiling(n, unit) * unit; }
+
+/* Who multiplies an a and a b of these types. */
+static const mha_engine *choose_engine(const mha_context *ctx, mha_type a, mha_type b, int64_t K)
+{
+    return a == MHA_BFLOAT16 && b == MHA_BFLOAT16 && K ? ctx->engine : NULL;
+}
 
 /* The first cache line in memory of any alignment. */
 static char *first_line(const void *memory)
@@ -114,6 +130,37 @@ static void pack(const mha_kernels *kernels, float *to, bool left, mha_tensor t,
             kernels->gemm_pack(to + i * width, left, pitch, stage, n, false, lines, n);
         }
     }
+}
+
+/* The same for an engine: one factor of n rows of a, or of n columns of b. */
+static void pack_factor(const mha_engine *engine, uint16_t *to, bool left, mha_tensor t, int64_t first, int64_t n,
+                        int64_t k, int64_t depth, float *stage)
+{
+    bool along = t.stride[1] == 1 || t.stride[0] != 1;
+    const uint16_t *from = at(t, first, k);
+    int64_t ldf = t.stride[along ? 0 : 1];
+    if (t.stride[0] != 1 && t.stride[1] != 1) {
+        uint16_t *room = (uint16_t *)stage;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t u = 0; u < depth; u++) room[i * depth + u] = *(const uint16_t *)at(t, first + i, k + u);
+        from = room;
+        ldf = depth;
+    }
+    (left ? engine->pack_left : engine->pack_right)(to, from, ldf, along, n, depth);
+}
+
+/* The factors of n columns of b from `first` on, UNIT columns each. */
+static void pack_units(const mha_engine *engine, uint16_t *to, mha_tensor columns, int64_t first, int64_t n, int64_t k,
+                       int64_t depth, float *stage)
+{
+    for (int64_t u = 0; u < n; u += UNIT, to += mha_engine_size(UNIT, depth))
+        pack_factor(engine, to, false, columns, first + u, smaller(UNIT, n - u), k, depth, stage);
+}
+
+/* Numbers of two bytes in the factors of N columns, for k up to `k`. */
+static int64_t units_size(int64_t N, int64_t k)
+{
+    return ceiling(N, UNIT) * (k / DEPTH * mha_engine_size(UNIT, DEPTH) + mha_engine_size(UNIT, k % DEPTH));
 }
 
 /* ---- One piece -------------------------------------------------------------------------------------------------- */
@@ -160,6 +207,52 @@ static void multiply(const job *j, slice *s, float *c, int64_t ldc, int64_t row,
     } while (k < j->K);
 }
 
+static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
+{
+    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / DEPTH * mha_engine_size(j->M, DEPTH) : 0);
+    if (j->kept && k < s->k_kept) return to;
+    pack_factor(j->engine, to, true, j->a, first, rows, k, depth, s->stage);
+    s->k_kept = k + depth;
+    return to;
+}
+
+static const uint16_t *right_factors(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
+{
+    if (j->packed)
+        return (const uint16_t *)j->packed + units_size(j->N, k) + first / UNIT * mha_engine_size(UNIT, depth);
+    pack_units(j->engine, (uint16_t *)s->b, j->columns, first, cols, k, depth, s->stage);
+    return (const uint16_t *)s->b;
+}
+
+/* `multiply` with an engine. c has whole vectors of columns. */
+static void multiply_factors(const job *j, slice *s, float *c, int64_t ldc, int64_t row, int64_t rows, int64_t col,
+                             int64_t cols)
+{
+    const mha_matmul_options *o = &j->options;
+    float ones[UNIT];
+    for (int i = 0; i < UNIT; i++) ones[i] = 1.0f;
+    for (int64_t k = 0; k < j->K; k += DEPTH) {
+        int64_t depth = smaller(DEPTH, j->K - k);
+        const uint16_t *b = right_factors(j, s, col, cols, k, depth);
+        for (int64_t r = 0; r < rows; r += ENGINE_ROWS) {
+            int64_t high = smaller(ENGINE_ROWS, rows - r);
+            const uint16_t *a = left_factor(j, s, row + r, high, k, depth);
+            for (int64_t u = 0; u < cols; u += UNIT)
+                j->engine->product(&(mha_product){.c = c + r * ldc + u,
+                                                  .ldc = ldc,
+                                                  .fade = k || o->accumulate ? ones : NULL,
+                                                  .scale = o->alpha,
+                                                  .a = a,
+                                                  .b = b + u / UNIT * mha_engine_size(UNIT, depth),
+                                                  .m = high,
+                                                  .n = round_up(smaller(UNIT, cols - u), j->kernels->lanes),
+                                                  .k = depth});
+        }
+    }
+    mha_finish finish = {1.0f, true, o->bias.rank ? s->bias : NULL, o->activation};
+    if (finish.bias || finish.activation) j->kernels->gemm(c, ldc, s->a, s->a, rows, cols, 0, &finish);
+}
+
 static void work_piece(const job *j, slice *s, int64_t piece)
 {
     int64_t row = piece % j->row_pieces * j->rows, col = piece / j->row_pieces * j->cols;
@@ -168,13 +261,15 @@ static void work_piece(const job *j, slice *s, int64_t piece)
     if (bias.rank)
         mha_row_load(j->kernels, s->bias, (char *)bias.data + col * bias.stride[0] * (int64_t)mha_type_size(bias.type),
                      bias.type, bias.stride[0], cols);
+    void (*all)(const job *, slice *, float *, int64_t, int64_t, int64_t, int64_t, int64_t) =
+        j->engine ? multiply_factors : multiply;
     if (j->in_place) {
-        multiply(j, s, at(c, row, col), c.stride[0], row, rows, col, cols);
+        all(j, s, at(c, row, col), c.stride[0], row, rows, col, cols);
         return;
     }
     for (int64_t r = 0; j->options.accumulate && r < rows; r++)
         mha_row_load(j->kernels, s->c + r * j->cols, at(c, row + r, col), c.type, c.stride[1], cols);
-    multiply(j, s, s->c, j->cols, row, rows, col, cols);
+    all(j, s, s->c, j->cols, row, rows, col, cols);
     for (int64_t r = 0; r < rows; r++)
         mha_row_store(j->kernels, at(c, row + r, col), c.type, c.stride[1], s->c + r * j->cols, cols);
 }
@@ -186,7 +281,9 @@ static void matmul_task(void *arg, int task)
     slice s = {.stage = start, .bias = start + STAGE, .a = start + STAGE + COLS};
     s.b = s.a + j->a_floats;
     s.c = s.b + j->b_floats;
+    if (j->engine) j->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) work_piece(j, &s, piece);
+    if (j->engine) j->engine->close();
 }
 
 /* ---- The plan --------------------------------------------------------------------------------------------------- */
@@ -194,18 +291,20 @@ static void matmul_task(void *arg, int task)
 /* Rows are cut before columns: rows of a are then packed once, and a row more or less is of no matter to b. */
 static void cut(job *j)
 {
-    int64_t tall = j->packed ? ROWS : PIECE_ROWS, wide = j->in_place ? COLS : TILE_COLS;
-    int64_t row_cuts = ceiling(j->M, tall), col_cuts = ceiling(j->N, wide);
+    int64_t most = j->packed ? j->tall : PIECE_ROWS / ROWS * j->tall, wide = j->in_place ? COLS : TILE_COLS;
+    int64_t row_cuts = ceiling(j->M, most), col_cuts = ceiling(j->N, wide);
+    int64_t row_unit = j->engine ? 2 * MHA_ENGINE_ROWS : j->kernels->panel_rows;
+    int64_t col_unit = j->engine ? UNIT : j->kernels->panel_cols;
     double work = (double)j->M * (double)j->N * (double)(j->K + 1) / TASK_WORK;
     j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
     for (;;) {
-        j->rows = round_up(ceiling(j->M, row_cuts), j->kernels->panel_rows);
-        j->cols = round_up(ceiling(j->N, col_cuts), j->kernels->panel_cols);
+        j->rows = round_up(ceiling(j->M, row_cuts), row_unit);
+        j->cols = round_up(ceiling(j->N, col_cuts), col_unit);
         j->row_pieces = ceiling(j->M, j->rows);
         j->queue.count = j->row_pieces * ceiling(j->N, j->cols);
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
         bool narrow = j->cols <= LINES * 8;
-        if (j->rows > (narrow ? 2 * LINES : ROWS)) row_cuts *= 2;
+        if (j->rows > (narrow ? 2 * LINES : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
     }
@@ -214,11 +313,18 @@ static void cut(job *j)
 
 static void plan(job *j)
 {
+    j->tall = j->engine ? ENGINE_ROWS : ROWS;
     cut(j);
-    int64_t high = round_up(smaller(j->rows, ROWS), j->kernels->panel_rows), deep = smaller(DEPTH, j->K);
+    int64_t unit = j->engine ? MHA_ENGINE_ROWS : j->kernels->panel_rows;
+    int64_t high = round_up(smaller(j->rows, j->tall), unit), deep = smaller(DEPTH, j->K);
     j->kept = j->M <= high && high * j->K <= KEPT && j->queue.count > 1;
-    j->a_floats = (size_t)mha_padded(high * (j->kept ? j->K : deep));
-    j->b_floats = j->packed ? 0 : (size_t)mha_padded(deep * j->cols);
+    int64_t a = high * (j->kept ? j->K : deep), b = deep * j->cols;
+    if (j->engine) { /* a factor may be deeper than what it holds */
+        a = mha_engine_size(high, DEPTH) * (j->kept ? ceiling(j->K, DEPTH) : 1) / 2;
+        b = units_size(j->cols, deep) / 2;
+    }
+    j->a_floats = (size_t)mha_padded(a);
+    j->b_floats = j->packed ? 0 : (size_t)mha_padded(b);
     j->c_floats = j->in_place ? 0 : (size_t)mha_padded(j->rows * j->cols);
     j->task_floats = STAGE + COLS + j->a_floats + j->b_floats + j->c_floats;
 }
@@ -228,6 +334,7 @@ static status run(job *j)
 {
     if (!j->M || !j->N) return MHA_OK;
     j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
+    if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
     plan(j);
     TRY(mha_scratch_reserve(j->ctx, j->task_floats * sizeof(float) * (size_t)j->tasks + MHA_ALIGNMENT));
     mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
@@ -281,6 +388,15 @@ static job job_make(mha_context *ctx, mha_tensor c, mha_tensor a, const mha_matm
         .ctx = ctx, .kernels = ctx->kernels, .c = c, .a = a, .options = options ? *options : defaults, .M = a.size[0]};
 }
 
+/* What packed columns take, without the header; -1 if that is beyond all numbers. */
+static int64_t packed_bytes(const mha_context *ctx, const mha_engine *engine, int64_t K, int64_t N)
+{
+    int64_t deep = engine ? round_up(K, MHA_ENGINE_DEEP) : K, bytes;
+    int64_t line = engine ? round_up(N, UNIT) * (int64_t)sizeof(uint16_t)
+                          : round_up(N, ctx->kernels->panel_cols) * (int64_t)sizeof(float);
+    return __builtin_mul_overflow(deep, line, &bytes) ? -1 : bytes;
+}
+
 mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
@@ -289,6 +405,7 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
     j->K = b.size[0];
     j->N = b.size[1];
     j->columns = mha_tensor_swap(b, 0, 1);
+    j->engine = choose_engine(ctx, a.type, b.type, j->K);
     TRY(check(j, b));
     return run(j);
 }
@@ -301,13 +418,15 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
     char *line = first_line(packed);
     const header *h = (const header *)line;
-    if (h->kernels != ctx->kernels)
+    if (h->kernels != ctx->kernels || (h->engine && h->engine != ctx->engine))
         FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s", ctx->isa);
     j->K = h->K;
     j->N = h->N;
+    j->engine = h->engine;
     j->packed = (float *)(line + HEADER);
-    int64_t floats = h->K * round_up(h->N, ctx->kernels->panel_cols);
-    TRY(check(j, mha_tensor_1d(line, MHA_FLOAT32, floats + HEADER / (int64_t)sizeof(float))));
+    TRY(check(j, mha_tensor_1d(line, MHA_BOOL, HEADER + packed_bytes(ctx, h->engine, h->K, h->N))));
+    if (a.type != h->a)
+        FAIL(MHA_BAD_TYPE, "a: is %s, b was packed for one that is %s", mha_type_name(a.type), mha_type_name(h->a));
     return run(j);
 }
 
@@ -315,6 +434,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
 
 typedef struct pack_job {
     mha_context *ctx;
+    const mha_engine *engine;
     mha_tensor columns;
     float *to;
     int64_t strips; /* of COLS columns */
@@ -329,8 +449,14 @@ static void pack_task(void *arg, int task)
     float *stage = (float *)p->ctx->scratch + (size_t)task * STAGE;
     for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
         int64_t k = piece / p->strips * DEPTH, col = piece % p->strips * COLS, depth = smaller(DEPTH, K - k);
-        float *to = p->to + k * round_up(N, kernels->panel_cols) + col * depth;
-        pack(kernels, to, false, p->columns, col, smaller(COLS, N - col), k, depth, stage);
+        int64_t cols = smaller(COLS, N - col);
+        if (p->engine) {
+            uint16_t *to = (uint16_t *)p->to + units_size(N, k) + col / UNIT * mha_engine_size(UNIT, depth);
+            pack_units(p->engine, to, p->columns, col, cols, k, depth, stage);
+        } else {
+            float *to = p->to + k * round_up(N, kernels->panel_cols) + col * depth;
+            pack(kernels, to, false, p->columns, col, cols, k, depth, stage);
+        }
     }
 }
 
@@ -341,33 +467,34 @@ mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int6
     if (!bytes) return mha_fail(ctx, MHA_BAD_ARGUMENT, "bytes: is NULL");
     if (K < 0 || N < 0 || K > MHA_SIZE_LIMIT || N > MHA_SIZE_LIMIT)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "K, N: are %lld and %lld, must be from 0 to 2^40", (ll)K, (ll)N);
-    int64_t size;
-    if (__builtin_mul_overflow(K, round_up(N, ctx->kernels->panel_cols) * (int64_t)sizeof(float), &size) ||
-        size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
+    int64_t size = packed_bytes(ctx, NULL, K, N), other = ctx->engine ? packed_bytes(ctx, ctx->engine, K, N) : 0;
+    if (size < 0 || other < 0 || (size > other ? size : other) > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
         return mha_fail(ctx, MHA_TOO_LARGE, "K, N: a matrix of %lld x %lld has no place in memory", (ll)K, (ll)N);
-    *bytes = (size_t)size + HEADER + MHA_ALIGNMENT;
+    *bytes = (size_t)(size > other ? size : other) + HEADER + MHA_ALIGNMENT;
     return MHA_OK;
 }
 
-mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b)
+mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     job whole = {.ctx = ctx}, *j = &whole;
     size_t needed;
     mha_succeed(ctx);
     TRY(check_float(j, b, "b", 2, "(K,N)", MHA_INPUT));
+    if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
     TRY(mha_matmul_pack_size(ctx, &needed, b.size[0], b.size[1]));
     if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
     if (bytes < needed) FAIL(MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
     char *line = first_line(packed);
     if (mha_may_overlap(mha_tensor_1d(packed, MHA_BOOL, (int64_t)needed), b))
         FAIL(MHA_OVERLAP, "packed: shares memory with b");
-    pack_job p = {.ctx = ctx, .columns = mha_tensor_swap(b, 0, 1), .to = (float *)(line + HEADER)};
+    const mha_engine *engine = choose_engine(ctx, a, b.type, b.size[0]);
+    pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = (float *)(line + HEADER)};
     p.strips = ceiling(b.size[1], COLS);
     p.queue.count = p.strips * ceiling(b.size[0], DEPTH);
     int tasks = (int)smaller(ctx->threads, p.queue.count);
     TRY(mha_scratch_reserve(ctx, (size_t)STAGE * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
-    *(header *)line = (header){ctx->kernels, b.size[0], b.size[1]};
+    *(header *)line = (header){ctx->kernels, engine, a, b.size[0], b.size[1]};
     if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
     return MHA_OK;
 }

@@ -4,6 +4,8 @@
  *
  *   a (M,K)   b (K,N)   c (M,N)   bias (N)        each float32, bfloat16 or float16, sums in float32
  *
+ * Two bfloat16 factors go to the matrix engine of the context's instruction set, where there is one.
+ *
  * Strides are free, so A Bt is mha_tensor_swap(b, 0, 1) and At B is mha_tensor_swap(a, 0, 1); it is fastest when one of
  * the two strides is 1. c may not overlap anything else.
  *
@@ -30,12 +32,12 @@ typedef struct mha_matmul_options {
  * MHA_NO_MEMORY; on error nothing has been written. */
 mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options);
 
-/* Weights that serve many calls are packed once: ask for the size, give the memory (any alignment), pack, and pass
- * it in place of b. The packed form is float32 in the order in which the kernels of this context's instruction set
- * read it; another one refuses it. It may be read by any number of threads, must not be moved, and needs no
- * clean-up. */
+/* Weights that serve many calls are packed once: ask for the size, give the memory (any alignment), pack for an a of
+ * the type that is to come, and pass it in place of b. The packed form is what the kernels or the matrix engine of this
+ * context's instruction set read; another one refuses it, and so does an a of another type. It may be read by any
+ * number of threads, must not be moved, and needs no clean-up. */
 mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int64_t N);
-mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b);
+mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a);
 mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
                              const mha_matmul_options *options);
 
