@@ -380,10 +380,7 @@ static void note_broken(mha_tile *t, int64_t count)
 
 static bool are_finite(const mha_tile *t, int64_t count)
 {
-    float sum = 0.0f; /* a finite number times 0 is 0 */
-    for (int64_t r = 0; r < t->rows; r++)
-        for (int64_t j = 0; j < count; j++) sum += t->score_rows[r * MHA_KEYS + j] * 0.0f;
-    return sum == 0.0f;
+    return isfinite(t->problem->kernels->largest(t->score_rows, MHA_KEYS, t->rows, count));
 }
 
 mha_product mha_tile_product(const mha_tile *t, int64_t r, int64_t count, float *scores, bool raw)
@@ -457,6 +454,8 @@ void mha_tile_score_rows(mha_tile *t, int64_t count)
         t->problem->kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
         return;
     }
+    mha_range all = t->blocks->all;
+    if (all.low <= t->key && all.high >= t->key + count) return;
     for (int64_t r = 0; r < t->rows; r++)
         for (int64_t j = 0; j < count; j++)
             if (t->key + j < t->ranges[r].low || t->key + j >= t->ranges[r].high)

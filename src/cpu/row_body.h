@@ -43,19 +43,17 @@ static float largest(const float *x, int64_t ldx, int64_t rows, int64_t n)
 static void transpose(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t rows, int64_t cols,
                       const float *by)
 {
-    int64_t r = 0, c;
-    for (; r + VF <= rows; r += VF) {
-        for (c = 0; c + VF <= cols; c += VF) {
+    int64_t r = 0;
+    for (; r + VF <= rows; r += VF)
+        for (int64_t c = 0; c < cols; c += VF) {
             vf x[VF], scale = by ? vf_load(by + c) : vf_set1(1.0f);
             REPEAT (i, VF) x[i] = vf_mul(vf_load(from + (r + i) * ldf + c), scale);
             vf_transpose(x);
-            REPEAT (i, VF) vf_store(to + (c + i) * ldt + r, x[i]);
+            REPEAT (i, VF)
+                if (c + i < cols) vf_store(to + (c + i) * ldt + r, x[i]);
         }
-        for (; c < cols; c++)
-            for (int i = 0; i < VF; i++) to[c * ldt + r + i] = from[(r + i) * ldf + c] * (by ? by[c] : 1.0f);
-    }
     for (; r < rows; r++)
-        for (c = 0; c < cols; c++) to[c * ldt + r] = from[r * ldf + c] * (by ? by[c] : 1.0f);
+        for (int64_t c = 0; c < cols; c++) to[c * ldt + r] = from[r * ldf + c] * (by ? by[c] : 1.0f);
 }
 
 /* A VF x VF piece of `columns`, of which `rows` rows are there. Returns its largest sizes. */
