@@ -147,26 +147,44 @@ static inline __attribute__((always_inline)) const char *next_key(const char *at
     return at;
 }
 
+/* `deep` vectors of each of `keys` keys, the first at `at`, times those of `rows` rows, onto the sums. Two at a time are
+ * better than one: keys lie far apart, and loads from far apart get in each other's way. */
+static inline __attribute__((always_inline)) void dots_step(const int rows, const mha_type type, const int keys,
+                                                            const int deep, const bool whole, vf *sum, const float *q,
+                                                            int64_t ldq, const char *at, int64_t bytes, int64_t count)
+{
+    REPEAT (i, keys) {
+        vf x[2];
+        REPEAT (u, deep) x[u] = load_as(type, at, u * VF);
+        REPEAT (u, deep)
+            REPEAT (r, rows) sum[r * keys + i] = vf_fma(x[u], vf_load(q + r * ldq + u * VF), sum[r * keys + i]);
+        at = next_key(at, bytes, !whole && i + 1 >= count);
+    }
+}
+
 /* DOTS(rows) / rows keys against `rows` rows: a vector of partial sums for each pair, which are then transposed and
  * added up. Where fewer keys are left, the last one is repeated. s (rows,keys). */
 static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
                                                             float *s, const float *q, int64_t ldq, const void *k,
                                                             int64_t ldk, int64_t count, int64_t D)
 {
-    const int all = DOTS(rows), keys = all / rows, line = type == MHA_FLOAT32 ? 16 : 32;
+    const int all = DOTS(rows), keys = all / rows, line = type == MHA_FLOAT32 ? 16 : 32, deep = VF < line ? 2 : 1;
     const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
     vf sum[DOTS_MOST];
     int64_t d = 0;
     REPEAT (i, all) sum[i] = vf_set1(0.0f);
-    for (; d + VF <= D; d += VF) {
+    for (; d + line <= D; d += line) {
         const char *at = (const char *)k + d * width;
         REPEAT (i, keys) {
-            if (d % line == 0) ask_ahead(type, at, 0, 2 * MHA_KEYS * ldk);
-            vf x = load_as(type, at, 0);
-            REPEAT (r, rows) sum[r * keys + i] = vf_fma(x, vf_load(q + r * ldq + d), sum[r * keys + i]);
+            ask_ahead(type, at, 0, 2 * MHA_KEYS * ldk);
             at = next_key(at, ldk * width, !whole && i + 1 >= count);
         }
+        REPEAT (u, line / VF / deep)
+            dots_step(rows, type, keys, deep, whole, sum, q + d + u * deep * VF, ldq,
+                      (const char *)k + (d + u * deep * VF) * width, ldk * width, count);
     }
+    for (; d + VF <= D; d += VF)
+        dots_step(rows, type, keys, 1, whole, sum, q + d, ldq, (const char *)k + d * width, ldk * width, count);
     REPEAT (g, all / VF) {
         vf_transpose(sum + g * VF);
         REPEAT (i, VF - 1) sum[g * VF] = vf_add(sum[g * VF], sum[g * VF + i + 1]);
