@@ -207,3 +207,43 @@ static void check_weigh(const mha_engine *e, int64_t lanes)
 }
 
 TEST(weighing_leaves_a_factor_and_products) { each_engine(check_weigh); }
+
+/* Few rows against keys that lie apart: any number of both, any width, and nothing read or written beyond. */
+static void check_dots(const mha_engine *e, int64_t lanes)
+{
+    static factors f;
+    static float s[(MHA_NARROW + 1) * N];
+    const int64_t counts[] = {1, 3, 4, 7, 8, 9, 16, 33, 64}, depths[] = {1, 5, 8, 9, 16, 40, 64, 80};
+    (void)lanes;
+    for (size_t c = 0; e->dots && c < sizeof counts / sizeof *counts; c++)
+        for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+            for (int64_t rows = 1; rows <= MHA_NARROW; rows++) {
+                int64_t count = counts[c], D = depths[i];
+                draw(&f);
+                spoil(&f, count, N, D);
+                const uint16_t *q = f.a + (M - MHA_NARROW) * K; /* rows that were not spoiled are few: draw them anew */
+                for (int64_t n = 0; n < rows * K; n++) {
+                    int64_t at = (M - MHA_NARROW) * K + n;
+                    f.a[at] = n % K < D ? mha_f32_to_bf16(some()) : 0x7fc0;
+                    f.wide_a[at] = mha_bf16_to_f32(f.a[at]);
+                }
+                for (int64_t n = 0; n < (MHA_NARROW + 1) * N; n++) s[n] = -9.0f;
+                int64_t keys = count < M - MHA_NARROW ? count : M - MHA_NARROW;
+                e->dots(s, N, q, K, rows, f.a, K, keys, D);
+                for (int64_t n = 0; n < (MHA_NARROW + 1) * N; n++) {
+                    int64_t r = n / N, j = n % N;
+                    double want = 0, size = 0;
+                    for (int64_t d = 0; r < rows && j < keys && d < D; d++) {
+                        double term = (double)f.wide_a[(M - MHA_NARROW + r) * K + d] * (double)f.wide_a[j * K + d];
+                        want += term;
+                        size += fabs(term);
+                    }
+                    if (r >= rows || j >= keys) want = -9;
+                    expect(fabs((double)s[n] - want) <= 0x1p-23 * (double)(D + 4) * size,
+                           "%s: %d rows, %d keys of %d: (%d,%d) is %g, not %g", e->name, (int)rows, (int)keys, (int)D,
+                           (int)r, (int)j, (double)s[n], want);
+                }
+            }
+}
+
+TEST(dots_of_few_rows) { each_engine(check_dots); }

@@ -64,6 +64,7 @@ void mha_span_place(mha_span *s, const mha_sequence *sequence, int64_t first_hea
 {
     mha_tile_place(&s->tile, sequence, first_head, heads, first, rows);
     s->tile.narrow = false;
+    s->tile.dots = NULL;
 }
 
 /* What goes with row r. A row that sees no key may hold anything, and counts as zeros; returns whether it is one. */

@@ -139,6 +139,18 @@ static float load_right(mha_tile *t, int64_t r)
     return largest;
 }
 
+/* Row r of the queries of a narrow tile, for an engine's dots. */
+static void load_half_query(mha_tile *t, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r), ignored;
+    uint16_t *to = t->right_queries + r * p->D;
+    const uint16_t *from =
+        mha_tile_halves(&ignored, (uint16_t *)t->staged, p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 1);
+    if (p->score_scale == 1.0f) p->kernels->scale_bf16(to, from, p->D, p->options.scale, 1, p->D);
+    else memcpy(to, from, (size_t)p->D * sizeof *to);
+}
+
 /* What the rows of a block see. */
 static void place_block(mha_tile *t, int64_t r)
 {
@@ -172,6 +184,7 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
     t->rows = rows;
     t->engine = mha_sequence_engine(t->problem, sequence);
     t->narrow = mha_sequence_is_narrow(t->problem, sequence);
+    t->dots = t->narrow && t->problem->engine && t->problem->engine->dots ? t->problem->engine : NULL;
     t->seen = (mha_range){INT64_MAX, 0};
     for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
         place_block(t, r);
@@ -186,7 +199,8 @@ void mha_tile_load(mha_tile *t)
 {
     t->steep = may_be_steep(t);
     t->largest = 0.0f;
-    for (int64_t r = 0; t->narrow && r < t->rows; r++) {
+    for (int64_t r = 0; t->dots && r < t->rows; r++) load_half_query(t, r);
+    for (int64_t r = 0; t->narrow && !t->dots && r < t->rows; r++) {
         float *to = t->queries + r * t->problem->D;
         load_query(t, to, r);
         for (int64_t d = 0; d < t->problem->D; d++) to[d] *= t->problem->options.scale;
@@ -211,6 +225,10 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + key;
     t->key = key;
     t->count = count;
+    if (t->dots) {
+        t->key_rows = mha_tile_halves(&t->key_stride, (uint16_t *)t->keys, k, t->sequence.key_batch, g, row, count);
+        return;
+    }
     if (t->engine) {
         int64_t stride;
         const uint16_t *from = mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
@@ -396,11 +414,22 @@ mha_product mha_tile_product(const mha_tile *t, int64_t r, int64_t count, float 
                          .k = p->D};
 }
 
-/* scale * q.k, by the kernels. */
+/* scale * q.k of a narrow tile by the engine's dots, which do not have the scale unless the queries do. */
+static void multiply_halves(mha_tile *t, int64_t count)
+{
+    int64_t D = t->problem->D;
+    float scale = t->problem->score_scale;
+    t->dots->dots(t->score_rows, MHA_KEYS, t->right_queries, D, t->rows, t->key_rows, t->key_stride, count, D);
+    for (int64_t r = 0; scale != 1.0f && r < t->rows; r++)
+        for (int64_t j = 0; j < count; j++) t->score_rows[r * MHA_KEYS + j] *= scale;
+}
+
+/* The same for all other tiles that the kernels multiply. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
-    if (t->narrow)
+    if (t->dots) multiply_halves(t, count);
+    else if (t->narrow)
         p->kernels->dots(t->score_rows, MHA_KEYS, t->queries, p->D, t->rows, t->key_rows, t->key_type, t->key_stride,
                          count, p->D);
     else if (p->kernels->along)

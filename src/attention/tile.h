@@ -38,6 +38,7 @@ typedef struct mha_tile {
     mha_block *blocks;
     const mha_engine *engine;  /* multiplies instead of the kernels; NULL if they do */
     bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
+    const mha_engine *dots;    /* with few rows: multiplies queries and keys; NULL if the kernels do */
     float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
     float largest;             /* |queries| at most; NaN if there is one */
     bool steep;                /* ALiBi may take a score out of float32 */
@@ -63,7 +64,7 @@ typedef struct mha_tile {
     float *staged; /* rows on their way through a transposition: plan->staged floats */
 
     /* With an engine its factors stand for queries, keys, values and weights. */
-    uint16_t *right_queries; /* a block's after the other's */
+    uint16_t *right_queries; /* a block's after the other's; narrow: the rows (rows,D) */
     uint16_t *left_keys, *left_values, *left_clean, *right_weights;
     float *other_scores; /* room beside `scores` and right_weights, for one tile while the other is multiplied */
     uint16_t *other_weights;

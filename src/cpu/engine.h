@@ -61,6 +61,11 @@ typedef struct mha_engine {
      * meanwhile, in any order. NULL where it would not be faster than one thing after the other. */
     void (*weigh)(const mha_weighing *w, const mha_product *meanwhile, int products);
 
+    /* Few rows, at most MHA_NARROW, against keys that lie as the caller has them: s (rows,count) = the sum over d of
+     * q (rows,D) k (count,D). NULL where widening keeps up with the memory. */
+    void (*dots)(float *s, int64_t lds, const uint16_t *q, int64_t ldq, int64_t rows, const uint16_t *k, int64_t ldk,
+                 int64_t count, int64_t D);
+
     /* As in the table of kernels: the measure of what `product` could reach. */
     double (*spin)(int64_t rounds, float *sink);
 } mha_engine;

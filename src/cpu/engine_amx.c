@@ -216,5 +216,15 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * SIDE * SIDE * DEEP * 4 * (double)rounds;
 }
 
-const mha_engine mha_engine_amx = {"amx",      open,        close,   pack_left, pack_right,
-                                   round_left, round_right, product, weigh,     spin};
+const mha_engine mha_engine_amx = {
+    .name = "amx",
+    .open = open,
+    .close = close,
+    .pack_left = pack_left,
+    .pack_right = pack_right,
+    .round_left = round_left,
+    .round_right = round_right,
+    .product = product,
+    .weigh = weigh,
+    .spin = spin,
+};

@@ -78,5 +78,15 @@ static double spin(int64_t rounds, float *sink)
     return 2.0 * 2 * 16 * 16 * (double)rounds;
 }
 
-const mha_engine mha_engine_avx512_bf16 = {"avx512_bf16", nothing,     nothing, pack_left, pack_right,
-                                           round_left,    round_right, product, weigh,     spin};
+const mha_engine mha_engine_avx512_bf16 = {
+    .name = "avx512_bf16",
+    .open = nothing,
+    .close = nothing,
+    .pack_left = pack_left,
+    .pack_right = pack_right,
+    .round_left = round_left,
+    .round_right = round_right,
+    .product = product,
+    .weigh = weigh,
+    .spin = spin,
+};

@@ -1,8 +1,10 @@
-/* BFMMLA, the matrix multiply-add of Armv8.6: two rows of four against two columns of four, a 2 x 2 block of sums.
+/* BFMMLA, the matrix multiply-add of Armv8.6: two rows of four against two columns of four, a 2 x 2 block of sums; and
+ * BFDOT, four sums of two products, for few rows.
  *
  * Both factors lie alike: in panels of eight rows (or columns) and, within a panel, four k at a time: four pairs of
  * rows, each pair one vector. A block of c is 8 x 8: sixteen sums of 2 x 2, for which every four k take eight loads. */
 #include "cpu/engine.h"
+#include "cpu/repeat.h"
 #include <arm_neon.h>
 #include <string.h>
 
@@ -164,6 +166,69 @@ static void product(const mha_product *p)
                   p->b + j / PANEL * pitch, p->m - i, p->n - j, steps);
 }
 
+enum { AHEAD = 2 * MHA_KEYS }; /* keys that are asked for before it is their turn */
+
+/* Eight numbers of each of `keys` keys times those of `rows` rows, onto the sums; the last eight with zeros. */
+static inline __attribute__((always_inline)) void dots_step(const int rows, const int keys, float32x4_t *sum,
+                                                            const uint16_t *q, int64_t ldq, const uint16_t *k,
+                                                            int64_t ldk, int64_t left)
+{
+    bfloat16x8_t row[4];
+    REPEAT (r, rows) row[r] = vreinterpretq_bf16_u16(load_some(q + r * ldq, left));
+    REPEAT (i, keys) {
+        bfloat16x8_t key = vreinterpretq_bf16_u16(load_some(k + i * ldk, left));
+        REPEAT (r, rows) sum[r * keys + i] = vbfdotq_f32(sum[r * keys + i], row[r], key);
+    }
+}
+
+/* s (rows,keys), keys 1 or a multiple of 4. */
+static inline __attribute__((always_inline)) void dots_keys(const int rows, const int keys, float *s, int64_t lds,
+                                                            const uint16_t *q, int64_t ldq, const uint16_t *k,
+                                                            int64_t ldk, int64_t D)
+{
+    float32x4_t sum[16];
+    int64_t d = 0;
+    REPEAT (i, rows * keys) sum[i] = vdupq_n_f32(0.0f);
+    for (; d + 8 <= D; d += 8) {
+        if (d % 32 == 0)
+            REPEAT (i, keys)
+                __builtin_prefetch((const void *)((uintptr_t)(k + i * ldk + d) + (uintptr_t)(AHEAD * ldk * 2)), 0, 1);
+        dots_step(rows, keys, sum, q + d, ldq, k + d, ldk, 8);
+    }
+    if (d < D) dots_step(rows, keys, sum, q + d, ldq, k + d, ldk, D - d);
+    REPEAT (r, rows) {
+        const float32x4_t *of = sum + r * keys;
+        if (keys == 1) s[r * lds] = vaddvq_f32(of[0]);
+        REPEAT (i, keys / 4)
+            vst1q_f32(s + r * lds + 4 * i,
+                      vpaddq_f32(vpaddq_f32(of[4 * i], of[4 * i + 1]), vpaddq_f32(of[4 * i + 2], of[4 * i + 3])));
+    }
+}
+
+static inline __attribute__((always_inline)) void dots_rows(const int rows, float *s, int64_t lds, const uint16_t *q,
+                                                            int64_t ldq, const uint16_t *k, int64_t ldk, int64_t count,
+                                                            int64_t D)
+{
+    const int keys = rows == 1 ? 8 : rows == 2 ? 8 : 4;
+    int64_t j = 0;
+    for (; j + keys <= count; j += keys) dots_keys(rows, keys, s + j, lds, q, ldq, k + j * ldk, ldk, D);
+    for (; j < count; j++) dots_keys(rows, 1, s + j, lds, q, ldq, k + j * ldk, ldk, D);
+}
+
+/* Four rows or two at a time, and one that is left. Keys come in groups that L1 keeps for all rows. */
+static void dots(float *s, int64_t lds, const uint16_t *q, int64_t ldq, int64_t rows, const uint16_t *k, int64_t ldk,
+                 int64_t count, int64_t D)
+{
+    for (int64_t j = 0; j < count; j += 16)
+        for (int64_t r = 0, step; r < rows; r += step) {
+            int64_t left = count - j < 16 ? count - j : 16;
+            step = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+            if (step == 4) dots_rows(4, s + r * lds + j, lds, q + r * ldq, ldq, k + j * ldk, ldk, left, D);
+            if (step == 2) dots_rows(2, s + r * lds + j, lds, q + r * ldq, ldq, k + j * ldk, ldk, left, D);
+            if (step == 1) dots_rows(1, s + r * lds + j, lds, q + r * ldq, ldq, k + j * ldk, ldk, left, D);
+        }
+}
+
 static double spin(int64_t rounds, float *sink)
 {
     float32x4_t sum[20];
@@ -186,5 +251,15 @@ static double spin(int64_t rounds, float *sink)
 
 static void nothing(void) {}
 
-const mha_engine mha_engine_bfmmla = {"bfmmla",   nothing,     nothing, pack, pack,
-                                      round_left, round_right, product, NULL, spin};
+const mha_engine mha_engine_bfmmla = {
+    .name = "bfmmla",
+    .open = nothing,
+    .close = nothing,
+    .pack_left = pack,
+    .pack_right = pack,
+    .round_left = round_left,
+    .round_right = round_right,
+    .product = product,
+    .dots = dots,
+    .spin = spin,
+};
