@@ -97,8 +97,10 @@ static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
     int64_t height = mha_tile_height(t, r);
     float share[MHA_BLOCK] = {0};
     bool even = t->heads == 1 && p->out.type == MHA_FLOAT32 && p->out.stride[3] == 1;
+    bool bare = !p->options.sinks.rank && !p->extras.lse.rank && !shared->max; /* nothing beside `out` */
     if (t->narrow || !are_sound(t, r)) return false;
-    for (int64_t i = 0; i < height; i++) {
+    for (int64_t i = 0; bare && i < height; i++) share[i] = p->kept / t->total[r + i];
+    for (int64_t i = 0; !bare && i < height; i++) {
         outcome end = settle(t, r + i);
         share[i] = end.share;
         write_extras(t, shared, r + i, end);

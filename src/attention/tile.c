@@ -160,7 +160,8 @@ static void place_block(mha_tile *t, int64_t r)
     mha_range range = {0, t->sequence.length};
     *block = (mha_block){{INT64_MAX, 0}, {0, INT64_MAX}, false};
     if (alike) {
-        for (int64_t i = r; i < r + mha_tile_height(t, r); i++) t->ranges[i] = range;
+        bool whole = t->sequence.length == t->sequence.keys; /* then nobody asks for the range of a row */
+        for (int64_t i = r; !whole && i < r + mha_tile_height(t, r); i++) t->ranges[i] = range;
         *block = (mha_block){range, range, false};
         return;
     }
