@@ -30,10 +30,10 @@ static void run(void *arg)
 static bool pack(gemm *g)
 {
     size_t bytes = 0;
-    g->status = mha_matmul_pack_size(g->set->ctx, &bytes, g->shape->K, g->shape->N);
+    mha_tensor b = view(&g->b, g->shape->K, g->shape->N);
+    g->status = mha_matmul_pack_size(g->set->ctx, &bytes, b, g->set->type);
     if (!g->status) g->packed = malloc(bytes);
-    if (g->packed)
-        g->status = mha_matmul_pack(g->set->ctx, g->packed, bytes, view(&g->b, g->shape->K, g->shape->N), g->set->type);
+    if (g->packed) g->status = mha_matmul_pack(g->set->ctx, g->packed, bytes, b, g->set->type);
     return g->packed != NULL;
 }
 

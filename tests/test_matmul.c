@@ -108,7 +108,7 @@ static void product_free(product *p)
 static char *packed_make(mha_context *ctx, mha_tensor b, mha_type a)
 {
     size_t bytes = 0;
-    expect(!mha_matmul_pack_size(ctx, &bytes, b.size[0], b.size[1]), "%s", mha_context_error(ctx));
+    expect(!mha_matmul_pack_size(ctx, &bytes, b, a), "%s", mha_context_error(ctx));
     char *memory = array((int64_t)bytes + 9, 1);
     memset(memory, 0xA5, bytes + 9);
     expect(!mha_matmul_pack(ctx, memory + 1, bytes, b, a), "%s", mha_context_error(ctx));
@@ -344,6 +344,26 @@ static void refuses(mha_context *ctx, mha_status status, mha_status want, const 
            message, mha_status_name(want), word);
 }
 
+/* What was packed on one instruction set serves no other, even if the two share their kernels. */
+TEST(packed_elsewhere)
+{
+    rng r = rng_make(4, 76);
+    product p = product_make(&r, 9, 40, 20, (const mha_type[4]){0, MHA_BFLOAT16, MHA_BFLOAT16, 0}, true);
+    for_each_isa (here)
+        for_each_isa (there) {
+            mha_context *one = context_make(here, 1, (mha_parallel){NULL, NULL}, NULL);
+            mha_context *other = context_make(there, 1, (mha_parallel){NULL, NULL}, NULL);
+            char *memory = packed_make(one, p.b.view, MHA_BFLOAT16);
+            mha_status status = mha_matmul_packed(other, p.c.view, p.a.view, memory + 1, NULL);
+            expect(status == (strcmp(here, there) ? MHA_BAD_ARGUMENT : MHA_OK), "packed on %s, used on %s: %s", here,
+                   there, mha_status_name(status));
+            free(memory);
+            mha_context_free(one);
+            mha_context_free(other);
+        }
+    product_free(&p);
+}
+
 TEST(bad_arguments)
 {
     static float x[64], y[64], z[64], sevens[64];
@@ -385,10 +405,14 @@ TEST(bad_arguments)
     o.activation = (mha_activation)5;
     refuses(ctx, mha_matmul(ctx, c, a, b, &o), MHA_BAD_ARGUMENT, "activation: 5");
 
-    refuses(ctx, mha_matmul_pack_size(ctx, NULL, 5, 6), MHA_BAD_ARGUMENT, "bytes:");
-    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, -1, 6), MHA_BAD_ARGUMENT, "K, N:");
-    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, INT64_C(1) << 40, INT64_C(1) << 40), MHA_TOO_LARGE, "K, N:");
-    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, 5, 6), MHA_OK, "");
+    refuses(ctx, mha_matmul_pack_size(ctx, NULL, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "bytes:");
+    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, mha_tensor_2d(NULL, MHA_FLOAT32, -1, 6), MHA_FLOAT32), MHA_BAD_SHAPE,
+            "b: size -1");
+    t = mha_tensor_2d(NULL, MHA_FLOAT32, INT64_C(1) << 40, INT64_C(1) << 22);
+    t.stride[0] = t.stride[1] = 0;
+    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, t, MHA_FLOAT32), MHA_TOO_LARGE, "b: a matrix");
+    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, b, MHA_BOOL), MHA_BAD_TYPE, "a: is to be bool");
+    refuses(ctx, mha_matmul_pack_size(ctx, &bytes, mha_tensor_2d(NULL, MHA_FLOAT32, 5, 6), MHA_FLOAT32), MHA_OK, "");
     refuses(ctx, mha_matmul_pack(ctx, NULL, bytes, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "packed: is NULL");
     refuses(ctx, mha_matmul_pack(ctx, packed, bytes - 1, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "packed: has");
     refuses(ctx, mha_matmul_pack(ctx, z, bytes, mha_tensor_2d(z, MHA_FLOAT32, 5, 6), MHA_FLOAT32), MHA_OVERLAP,

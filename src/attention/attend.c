@@ -2,7 +2,7 @@
  *
  *     for each tile of keys:                                   max, total, sums start at -inf, 0, 0
  *         S = scale K Q^T, softcap, bias, mask                 a block of rows at a time, in L1
- *         max' = max(max, S),  P = exp(S - max')
+ *         max' = max(max, S), or a little less,  P = exp(S - max')
  *         fade = exp(max - max'),  total = fade total + sum of P
  *         sums = fade sums + V^T dropout(P)
  *
@@ -56,6 +56,11 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
 
+static void add_clean_lanes(mha_tile *t, int64_t r, int64_t count)
+{
+    for (int64_t i = 0; i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
+}
+
 /* sums = fade sums + V^T P with an engine, whose factor P is ready; for all keys, as V was packed. */
 static mha_product value_product(const mha_tile *t, int64_t r, const float *fade)
 {
@@ -80,8 +85,10 @@ static void round_weights(mha_tile *t, int64_t r, int64_t count)
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
     const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r : NULL; /* the first sums have nothing to join */
-    for (int64_t i = 0; clean && i < mha_tile_height(t, r); i++) add_clean_lane(t, r + i, count);
-    if (clean) return;
+    if (clean) {
+        add_clean_lanes(t, r, count);
+        return;
+    }
     if (t->engine) {
         round_weights(t, r, count);
         mha_product product = value_product(t, r, t->fade + r);
@@ -170,6 +177,13 @@ static void swap(float **a, float **b)
     *b = held;
 }
 
+static void swap_halves(uint16_t **a, uint16_t **b)
+{
+    uint16_t *held = *a;
+    *a = *b;
+    *b = held;
+}
+
 /* Whether nothing between product and softmax asks for the scale: then the softmax may bring it. */
 static bool may_stay_raw(const mha_problem *p)
 {
@@ -229,15 +243,13 @@ static void attend_stream(mha_tile *t, int64_t tiles, bool clean)
         t->engine->weigh(&w, waiting, values + more);
         mha_tile_drop(t, t->scores, now.r, now.count);
         if (drops) round_weights(t, now.r, now.count);
-        for (int64_t i = 0; clean && i < mha_tile_height(t, now.r); i++) add_clean_lane(t, now.r + i, now.count);
+        if (clean) add_clean_lanes(t, now.r, now.count);
         memcpy(fade, t->fade + now.r, sizeof fade);
         waiting[0] = value_product(t, now.r, fade);
         values = !clean;
         t->blocks[now.r / MHA_BLOCK].begun = true;
         swap(&t->scores, &t->other_scores);
-        uint16_t *held = t->right_weights;
-        t->right_weights = t->other_weights;
-        t->other_weights = held;
+        swap_halves(&t->right_weights, &t->other_weights);
     }
     if (values) t->engine->product(&waiting[0]);
 }

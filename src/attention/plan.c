@@ -1,7 +1,7 @@
 /* Cutting up the work.
  *
- * A piece is up to 512 query rows against all the keys they see. K is transposed and V copied once for a span of
- * keys and then read by all rows of the piece, so more rows make packing cheaper; their queries and accumulators
+ * A piece is up to 512 query rows against all the keys they see. K and V are laid out, where that is needed, once for a
+ * span of keys and then read by all rows of the piece, so more rows make that cheaper; their queries and accumulators
  * must stay in L2, and so must the span. When pieces are too few to keep every thread busy they are cut smaller: the
  * bits of a row do not depend on its piece. */
 #include "attention/plan.h"

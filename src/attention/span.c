@@ -3,10 +3,11 @@
  *     P  = exp(S - lse)                 S as in the forward pass             (tile, rows)
  *     dP = V dO^T, dropped as P was                                          (tile, rows)
  *     dS = P (dP - delta)               delta = dO . O - dlse                (rows)
- *     dQ = scale (dS c)^T K,  dK = scale (dS c) Q,  dV = dropout(P) dO     c: the slope of the softcap
+ *     dQ = scale (dS c)^T K,  dK = scale (dS c) Q,  dV = dropout(P) dO       c: the slope of the softcap
  *
- * Five products a tile. S, dP and dQ keep rows as lanes; dK and dV sum over rows, so P and dS are transposed for them,
- * a pair of blocks at a time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch
+ * Five products a tile. S, dP and dQ keep rows as lanes; dK and dV sum over rows. Where kernels read left factors along
+ * the sum, or an engine multiplies, P and dS are taken as they lie; else they are transposed, a pair of blocks at a
+ * time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch
  * until all rows have passed, and are written once, by one owner. */
 #include "attention/backward.h"
 #include "attention/careful.h"
@@ -185,14 +186,11 @@ static void load_values(mha_span *s, const mha_backward *call, int64_t n)
                             1.0f);
 }
 
-/* Turns the tile's keys to those of tile n. */
-static void use_tile(mha_span *s, int64_t n)
+/* Turns the tile to the room for the keys of tile n. */
+static void use_room(mha_span *s, int64_t n)
 {
-    mha_tile *t = &s->tile;
-    t->keys = s->keys[n];
-    t->key_rows = s->score_rows[n].data;
-    t->key_stride = s->score_rows[n].stride;
-    if (t->engine) t->left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, t->problem->D);
+    s->tile.keys = s->keys[n];
+    if (s->tile.engine) s->tile.left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, s->tile.problem->D);
 }
 
 void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
@@ -201,14 +199,14 @@ void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t e
     s->key = key;
     s->end = end;
     for (int64_t n = 0; key < end; n++, key += MHA_KEYS) {
-        use_tile(s, n);
+        use_room(s, n);
         mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
-        s->score_rows[n] = (mha_rows){t->key_rows, t->key_stride};
         s->key_largest[n] = t->key_largest;
         if (t->engine) {
             mha_span_engine_keys(s, call, n);
             continue;
         }
+        s->score_rows[n] = (mha_rows){t->key_rows, t->key_stride};
         load_key_rows(s, call, n);
         load_values(s, call, n);
     }
@@ -235,8 +233,9 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
     t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
     if (any.high <= key || any.low >= key + t->count) return 0;
     int64_t count = any.high - key < t->count ? any.high - key : t->count;
-    use_tile(s, n);
+    use_room(s, n);
     t->key_largest = s->key_largest[n];
+    if (!t->engine) t->key_rows = s->score_rows[n].data, t->key_stride = s->score_rows[n].stride;
     mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);
     if (p->options.softcap > 0) memcpy(s->capped, t->scores, (size_t)(count * MHA_BLOCK) * sizeof(float));
     mha_tile_mask(t, r, count);

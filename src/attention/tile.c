@@ -425,7 +425,7 @@ static void multiply_halves(mha_tile *t, int64_t count)
         for (int64_t j = 0; j < count; j++) t->score_rows[r * MHA_KEYS + j] *= scale;
 }
 
-/* The same for all other tiles that the kernels multiply. */
+/* scale * q.k, but for blocks of an engine. */
 static void multiply(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;

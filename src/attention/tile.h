@@ -127,8 +127,8 @@ int64_t mha_tile_span(mha_tile *tile, int64_t key, int64_t high);
 /* Puts tile n of the span to work. */
 void mha_tile_turn(mha_tile *tile, int64_t n);
 
-/* The engine's product for the scores of the block that starts at row r against the first `count` of the loaded keys. It
- * leaves the scale to the softmax if `raw`. */
+/* The engine's product for the scores of the block that starts at row r against the first `count` of the loaded keys.
+ * It leaves the scale to the softmax if `raw`. */
 mha_product mha_tile_product(const mha_tile *tile, int64_t r, int64_t count, float *scores, bool raw);
 
 /* What mha_tile_scores does after the product. */

@@ -14,8 +14,8 @@ enum {
     MHA_ENGINE_DEEP = 32  /* and what is summed over, to a multiple of this */
 };
 
-/* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's `lanes`; any
- * m and k that the factors were packed with. */
+/* c (m,n) = fade (n) * c + scale * a b, or scale * a b alone if fade is NULL. n is a multiple of the table's `lanes`;
+ * any m and k that the factors were packed with. */
 typedef struct mha_product {
     float *c;
     int64_t ldc;
@@ -43,7 +43,7 @@ enum { MHA_MEANWHILE = 2 };
 typedef struct mha_engine {
     const char *name;
 
-    /* What a thread does before its first product and after its last: registers that are set up once, not every time. */
+    /* What a thread does before its first product and after its last: registers are set up once, not every time. */
     void (*open)(void);
     void (*close)(void);
 
@@ -57,8 +57,8 @@ typedef struct mha_engine {
 
     void (*product)(const mha_product *p);
 
-    /* Weighs a tile and, so that neither vectors nor the engine wait for the other, does up to MHA_MEANWHILE products
-     * meanwhile, in any order. NULL where it would not be faster than one thing after the other. */
+    /* Weighs a tile and does up to MHA_MEANWHILE products, in any order or, so that neither vectors nor the engine wait
+     * for the other, at once. NULL where the kernels' `softmax` and `round_right` are faster. */
     void (*weigh)(const mha_weighing *w, const mha_product *meanwhile, int products);
 
     /* Few rows, at most MHA_NARROW, against keys that lie as the caller has them: s (rows,count) = the sum over d of

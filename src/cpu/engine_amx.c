@@ -103,6 +103,7 @@ static void edge_block(float *c, int64_t ldc, bool onto, float scale, const uint
 static void product(const mha_product *p)
 {
     int64_t steps = tiles(p->k), pitch = steps * TILE;
+    READS(p->a);
     if (p->fade) apply_fade(p->c, p->ldc, p->fade, p->m, p->n);
     for (int64_t j = 0; j < p->n; j += 2 * SIDE)
         for (int64_t i = 0; i < p->m; i += 2 * SIDE) {
@@ -123,7 +124,10 @@ typedef struct stream {
     int64_t rate;      /* steps to take at a time */
 } stream;
 
-static bool is_even(const mha_product *p) { return p->scale == 1.0f && p->n == 2 * SIDE && p->m % (2 * SIDE) == 0; }
+static bool is_even(const mha_product *p)
+{
+    return p->scale == 1.0f && p->n == 2 * SIDE && p->m > 0 && p->m % (2 * SIDE) == 0 && p->k > 0;
+}
 
 static int64_t count_steps(const mha_product *p) { return p->m / (2 * SIDE) * (tiles(p->k) + 1); }
 

@@ -209,7 +209,7 @@ static inline __attribute__((always_inline)) void dots_rows(const int rows, floa
                                                             int64_t ldq, const uint16_t *k, int64_t ldk, int64_t count,
                                                             int64_t D)
 {
-    const int keys = rows == 1 ? 8 : rows == 2 ? 8 : 4;
+    const int keys = rows <= 2 ? 8 : 4;
     int64_t j = 0;
     for (; j + keys <= count; j += keys) dots_keys(rows, keys, s + j, lds, q, ldq, k + j * ldk, ldk, D);
     for (; j < count; j++) dots_keys(rows, 1, s + j, lds, q, ldq, k + j * ldk, ldk, D);

@@ -45,7 +45,7 @@ typedef long long ll;
 typedef struct header {
     const mha_kernels *kernels;
     const mha_engine *engine; /* NULL if the kernels multiply */
-    mha_type a;               /* for an a of this type */
+    mha_type a, b;            /* for an a of this type, from a b of that type */
     int64_t K, N;
 } header;
 
@@ -71,11 +71,11 @@ typedef struct job {
 
 /* The scratch of a task. */
 typedef struct slice {
-    float *stage;   /* (STAGE) */
-    float *bias;    /* (cols) */
-    float *a;       /* panels of (ROWS,DEPTH), or of all of a */
-    float *b;       /* panels of (DEPTH,cols) */
-    float *c;       /* (rows,cols) */
+    float *stage; /* (STAGE) */
+    float *bias;  /* (cols) */
+    float *a;     /* panels of (ROWS,DEPTH), or of all of a; or factors of an engine, two numbers in a float's place */
+    float *b;     /* panels of (DEPTH,cols); or factors */
+    float *c;     /* (rows,cols) */
     int64_t k_kept; /* of kept a, so much is there */
 } slice;
 
@@ -418,7 +418,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
     char *line = first_line(packed);
     const header *h = (const header *)line;
-    if (h->kernels != ctx->kernels || (h->engine && h->engine != ctx->engine))
+    if (h->kernels != ctx->kernels || h->engine != choose_engine(ctx, h->a, h->b, h->K))
         FAIL(MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s", ctx->isa);
     j->K = h->K;
     j->N = h->N;
@@ -460,29 +460,35 @@ static void pack_task(void *arg, int task)
     }
 }
 
-mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int64_t N)
+/* What packing b for an a of this type needs, header and alignment included. */
+static status size_packed(const job *j, size_t *bytes, mha_tensor b, mha_type a, mha_role role)
+{
+    TRY(check_float(j, b, "b", 2, "(K,N)", role));
+    if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
+    int64_t K = b.size[0], N = b.size[1];
+    int64_t size = packed_bytes(j->ctx, choose_engine(j->ctx, a, b.type, K), K, N);
+    if (size < 0 || size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
+        FAIL(MHA_TOO_LARGE, "b: a matrix of %lld x %lld has no place in memory", (ll)K, (ll)N);
+    *bytes = (size_t)size + HEADER + MHA_ALIGNMENT;
+    return MHA_OK;
+}
+
+mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
+    job whole = {.ctx = ctx}, *j = &whole;
     mha_succeed(ctx);
-    if (!bytes) return mha_fail(ctx, MHA_BAD_ARGUMENT, "bytes: is NULL");
-    if (K < 0 || N < 0 || K > MHA_SIZE_LIMIT || N > MHA_SIZE_LIMIT)
-        return mha_fail(ctx, MHA_BAD_ARGUMENT, "K, N: are %lld and %lld, must be from 0 to 2^40", (ll)K, (ll)N);
-    int64_t size = packed_bytes(ctx, NULL, K, N), other = ctx->engine ? packed_bytes(ctx, ctx->engine, K, N) : 0;
-    if (size < 0 || other < 0 || (size > other ? size : other) > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
-        return mha_fail(ctx, MHA_TOO_LARGE, "K, N: a matrix of %lld x %lld has no place in memory", (ll)K, (ll)N);
-    *bytes = (size_t)(size > other ? size : other) + HEADER + MHA_ALIGNMENT;
-    return MHA_OK;
+    if (!bytes) FAIL(MHA_BAD_ARGUMENT, "bytes: is NULL");
+    return size_packed(j, bytes, b, a, MHA_SHAPE);
 }
 
 mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     job whole = {.ctx = ctx}, *j = &whole;
-    size_t needed;
+    size_t needed = 0;
     mha_succeed(ctx);
-    TRY(check_float(j, b, "b", 2, "(K,N)", MHA_INPUT));
-    if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
-    TRY(mha_matmul_pack_size(ctx, &needed, b.size[0], b.size[1]));
+    TRY(size_packed(j, &needed, b, a, MHA_INPUT));
     if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
     if (bytes < needed) FAIL(MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
     char *line = first_line(packed);
@@ -494,7 +500,7 @@ mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_ten
     p.queue.count = p.strips * ceiling(b.size[0], DEPTH);
     int tasks = (int)smaller(ctx->threads, p.queue.count);
     TRY(mha_scratch_reserve(ctx, (size_t)STAGE * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
-    *(header *)line = (header){ctx->kernels, engine, a, b.size[0], b.size[1]};
+    *(header *)line = (header){ctx->kernels, engine, a, b.type, b.size[0], b.size[1]};
     if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
     return MHA_OK;
 }

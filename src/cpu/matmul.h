@@ -36,7 +36,7 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
  * the type that is to come, and pass it in place of b. The packed form is what the kernels or the matrix engine of this
  * context's instruction set read; another one refuses it, and so does an a of another type. It may be read by any
  * number of threads, must not be moved, and needs no clean-up. */
-mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, int64_t K, int64_t N);
+mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a); /* b may have no data */
 mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a);
 mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
                              const mha_matmul_options *options);

@@ -1,14 +1,17 @@
 /* One tile of a streaming softmax whose exponentials become a right factor of the engines of x86 on the spot.
  *
- * exp(x) = 2^n 2^f with n the integer nearest to x / ln 2 and |f| <= 1/2, and 2^f a polynomial of degree 5 fitted to the
- * least relative error (9.2e-8) that is 1 at 0: two operations less than in softmax_body.h, for it shows in nothing but
- * the sum.
+ * exp(x) = 2^n 2^f with n the integer nearest to x / ln 2 and |f| <= 1/2, and 2^f a polynomial of degree 5 fitted to
+ * the least relative error (9.2e-8) that is 1 at 0: two operations less than in softmax_body.h, for it shows in nothing
+ * but the sum.
  *
  * A maximum is kept while no score exceeds it by more than SLACK: then nothing fades, and sums need not be touched. */
 #include "cpu/pairs_body.h"
 #include "cpu/repeat.h"
 
-enum { GROUP = 8, SLACK = 8 }; /* keys whose exponentials are under way at once */
+enum {
+    GROUP = 8, /* keys whose exponentials are under way at once */
+    SLACK = 8
+};
 
 static inline vf exp_weight(vf x) /* x <= SLACK */
 {

@@ -147,8 +147,8 @@ static inline __attribute__((always_inline)) const char *next_key(const char *at
     return at;
 }
 
-/* `deep` vectors of each of `keys` keys, the first at `at`, times those of `rows` rows, onto the sums. Two at a time are
- * better than one: keys lie far apart, and loads from far apart get in each other's way. */
+/* `deep` vectors of each of `keys` keys, the first at `at`, times those of `rows` rows, onto the sums. Two at a time
+ * are better than one: keys lie far apart, and loads from far apart get in each other's way. */
 static inline __attribute__((always_inline)) void dots_step(const int rows, const mha_type type, const int keys,
                                                             const int deep, const bool whole, vf *sum, const float *q,
                                                             int64_t ldq, const char *at, int64_t bytes, int64_t count)
@@ -179,9 +179,8 @@ static inline __attribute__((always_inline)) void dots_keys(const int rows, cons
             ask_ahead(type, at, 0, 2 * MHA_KEYS * ldk);
             at = next_key(at, ldk * width, !whole && i + 1 >= count);
         }
-        REPEAT (u, line / VF / deep)
-            dots_step(rows, type, keys, deep, whole, sum, q + d + u * deep * VF, ldq,
-                      (const char *)k + (d + u * deep * VF) * width, ldk * width, count);
+        for (int64_t u = d; u < d + line; u += deep * VF)
+            dots_step(rows, type, keys, deep, whole, sum, q + u, ldq, (const char *)k + u * width, ldk * width, count);
     }
     for (; d + VF <= D; d += VF)
         dots_step(rows, type, keys, 1, whole, sum, q + d, ldq, (const char *)k + d * width, ldk * width, count);

@@ -7,7 +7,7 @@
  * place down to exp(-87.3), where degree 5 instead of 6 would give 2.3. Below -127 ln 2 the result is 0, so that -inf
  * gives 0; NaN gives NaN. */
 
-static inline vf vf_exp(vf x) /* x <= 0 */
+static inline vf vf_exp(vf x) /* x <= 80; mostly x <= 0 */
 {
     const vf round = vf_set1(12583039.0f);
     x = vf_max(vf_set1(-88.02969f), x);
