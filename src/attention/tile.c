@@ -448,18 +448,24 @@ static bool may_be_broken(const mha_tile *t, int64_t count)
     return t->steep || (t->narrow ? !are_finite(t, count) : may_overflow(t));
 }
 
-void mha_tile_scored(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
+/* From products to `stage`, in lanes. */
+static void modify(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
 {
     const mha_kernels *kernels = t->problem->kernels;
     float cap = t->problem->options.softcap;
     if (t->narrow) kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
-    t->suspect = may_be_broken(t, count);
     if (t->suspect) {
         memset(t->broken, 0, (size_t)(count * MHA_BLOCK));
         note_broken(t, count);
     }
     if (stage >= MHA_STAGE_CAPPED && cap > 0) kernels->softcap(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), cap);
     if (stage >= MHA_STAGE_MASKED) mha_tile_mask(t, r, count);
+}
+
+void mha_tile_scored(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
+{
+    t->suspect = may_be_broken(t, count);
+    modify(t, r, count, stage);
 }
 
 void mha_tile_scores(mha_tile *t, int64_t r, int64_t count, mha_stage stage)
@@ -480,7 +486,7 @@ void mha_tile_score_rows(mha_tile *t, int64_t count)
     multiply(t, 0, count);
     t->suspect = may_be_broken(t, count);
     if (t->suspect || o->softcap > 0 || o->alibi_slopes.rank || o->bias.rank || o->mask.rank) {
-        mha_tile_scored(t, 0, count, MHA_STAGE_MASKED);
+        modify(t, 0, count, MHA_STAGE_MASKED);
         t->problem->kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
         return;
     }
