@@ -103,7 +103,7 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
 static void add_value_rows(mha_tile *t, int64_t count, bool clean)
 {
     const mha_kernels *kernels = t->problem->kernels;
-    int64_t Ep = t->plan->Ep, n = (t->problem->E + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
+    int64_t Ep = t->plan->Ep, n = mha_whole(kernels, t->problem->E);
     const float *fade = t->blocks->begun ? t->fade : NULL;
     if (!clean)
         kernels->blend(t->sums, Ep, fade, t->score_rows, MHA_KEYS, t->rows, t->values, t->value_type, t->value_stride,
@@ -152,18 +152,10 @@ static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
     add_values(t, r, count, clean);
 }
 
-/* How many of the keys at work, from the first on, any row of the block may see. */
-static int64_t count_seen(const mha_tile *t, int64_t r)
-{
-    mha_range any = t->blocks[r / MHA_BLOCK].any;
-    if (any.high <= t->key || any.low >= t->key + t->count) return 0;
-    return any.high - t->key < t->count ? any.high - t->key : t->count;
-}
-
 /* The block that starts at row r against the keys at work. */
 static void attend_block(mha_tile *t, int64_t r, bool clean)
 {
-    int64_t count = count_seen(t, r);
+    int64_t count = mha_tile_seen(t, r);
     if (!count) return;
     if (t->narrow) attend_rows(t, count, clean);
     else attend_lanes(t, r, count, clean);
@@ -202,7 +194,7 @@ static bool find_meeting(mha_tile *t, meeting *m, int64_t tiles)
     for (; m->r < t->rows; m->r += MHA_BLOCK, m->n = 0)
         for (; m->n < tiles; m->n++) {
             mha_tile_turn(t, m->n);
-            m->count = count_seen(t, m->r);
+            m->count = mha_tile_seen(t, m->r);
             if (m->count) return true;
         }
     return false;

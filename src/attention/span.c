@@ -7,8 +7,8 @@
  *
  * Five products a tile. S, dP and dQ keep rows as lanes; dK and dV sum over rows. Where kernels read left factors along
  * the sum, or an engine multiplies, P and dS are taken as they lie; else they are transposed, a pair of blocks at a
- * time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch
- * until all rows have passed, and are written once, by one owner. */
+ * time. A span of four tiles shares the loading of query rows; its dK and dV stay in scratch until all rows have
+ * passed, and are written once, by one owner. */
 #include "attention/backward.h"
 #include "attention/careful.h"
 #include <string.h>
@@ -228,11 +228,10 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
     int64_t lanes = mha_tile_lanes(t, r), key = s->key + n * MHA_KEYS;
-    mha_range any = t->blocks[r / MHA_BLOCK].any;
     t->key = key;
     t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
-    if (any.high <= key || any.low >= key + t->count) return 0;
-    int64_t count = any.high - key < t->count ? any.high - key : t->count;
+    int64_t count = mha_tile_seen(t, r);
+    if (!count) return 0;
     use_room(s, n);
     t->key_largest = s->key_largest[n];
     if (!t->engine) t->key_rows = s->score_rows[n].data, t->key_stride = s->score_rows[n].stride;
@@ -265,8 +264,7 @@ static void lay_rows(const mha_tile *t, float *rows, const float *lanes, int64_t
 static void add_along(const mha_backward *call, mha_span *s, int64_t r, int64_t n, int64_t count)
 {
     const mha_problem *p = &call->problem;
-    int64_t lanes = p->kernels->lanes, height = mha_tile_height(&s->tile, r);
-    int64_t D = (p->D + lanes - 1) / lanes * lanes, E = (p->E + lanes - 1) / lanes * lanes;
+    int64_t D = mha_whole(p->kernels, p->D), E = mha_whole(p->kernels, p->E), height = mha_tile_height(&s->tile, r);
     mha_rows q = s->query_rows, dout = s->dout_rows;
     if (call->gradients.v.rank)
         p->kernels->product_along(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, s->tile.scores,
@@ -320,8 +318,7 @@ static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int6
 static void pass_rows(const mha_backward *call, mha_span *s, float *dq, float *slopes, bool *broken)
 {
     const mha_problem *p = &call->problem;
-    int64_t lanes = p->kernels->lanes, rows = s->tile.rows;
-    int64_t D = (p->D + lanes - 1) / lanes * lanes, E = (p->E + lanes - 1) / lanes * lanes;
+    int64_t D = mha_whole(p->kernels, p->D), E = mha_whole(p->kernels, p->E), rows = s->tile.rows;
     for (int64_t n = 0; s->key + n * MHA_KEYS < s->end; n++) {
         int64_t count = 0;
         for (int64_t r = 0; r < rows; r += MHA_BLOCK) {

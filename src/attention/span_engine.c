@@ -138,8 +138,8 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
     const mha_problem *p = &call->problem;
     const mha_engine *engine = s->tile.engine;
     mha_span_halves *h = &s->halves;
-    int64_t lanes = mha_tile_lanes(&s->tile, r), unit = p->kernels->lanes, block = r / MHA_BLOCK;
-    int64_t D = (p->D + unit - 1) / unit * unit, E = (p->E + unit - 1) / unit * unit;
+    int64_t lanes = mha_tile_lanes(&s->tile, r), block = r / MHA_BLOCK;
+    int64_t D = mha_whole(p->kernels, p->D), E = mha_whole(p->kernels, p->E);
     float *weights = s->tile.scores;
     int64_t height = mha_tile_height(&s->tile, r);
     for (int64_t j = 0; height < lanes && j < count; j++) { /* a NaN in a hidden key shows in lanes without a row */

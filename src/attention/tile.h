@@ -93,8 +93,15 @@ static inline int64_t mha_tile_height(const mha_tile *t, int64_t r)
 }
 static inline int64_t mha_tile_lanes(const mha_tile *t, int64_t r)
 {
-    int64_t lanes = t->problem->kernels->lanes;
-    return (mha_tile_height(t, r) + lanes - 1) / lanes * lanes;
+    return mha_whole(t->problem->kernels, mha_tile_height(t, r));
+}
+
+/* How many of the keys at work, from the first on, any row of the block that starts at row r may see. */
+static inline int64_t mha_tile_seen(const mha_tile *t, int64_t r)
+{
+    mha_range any = t->blocks[r / MHA_BLOCK].any;
+    if (any.high <= t->key || any.low >= t->key + t->count) return 0;
+    return any.high - t->key < t->count ? any.high - t->key : t->count;
 }
 
 /* The engine's queries of the block that starts at row r. */

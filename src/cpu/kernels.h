@@ -51,6 +51,12 @@ extern const mha_kernels mha_kernels_neon;
 extern const mha_kernels mha_kernels_avx2;
 extern const mha_kernels mha_kernels_avx512;
 
+/* n rounded up to whole vectors of a table. */
+static inline int64_t mha_whole(const mha_kernels *kernels, int64_t n)
+{
+    return (n + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
+}
+
 static inline int64_t mha_padded(int64_t n) { return (n + MHA_PAD - 1) & ~(int64_t)(MHA_PAD - 1); }
 
 /* n floats from or to a row of a float tensor: `stride` elements apart, converted where the type asks for it. */
