@@ -409,6 +409,14 @@ static void check_scores(const mha_kernels *kernels)
                    (double)s[i]);
         }
     }
+    static uint8_t seen[KEYS * LD];
+    for (int i = 0; i < KEYS * LD; i++) seen[i] = (uint8_t)(i % 7 == 0 || i % 3 == 0 ? 0 : 1 + i % 255);
+    memcpy(s, before, sizeof s);
+    kernels->hide(s, LD, KEYS, WIDE, seen, LD);
+    for (int i = 0; i < HIGH * LD; i++) {
+        float want = i / LD < KEYS && i % LD < WIDE && !seen[i] ? -INFINITY : before[i];
+        expect(s[i] == want || (isnan(want) && isnan(s[i])), "%s: mask at %d: %g", kernels->name, i, (double)s[i]);
+    }
     memcpy(s, before, sizeof s);
     kernels->limit(s, LD, KEYS, WIDE, low, high);
     for (int i = 0; i < KEYS * LD; i++) {

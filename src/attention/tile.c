@@ -3,6 +3,7 @@
  * Everything irregular ends here: types, strides, ragged sequences, head groups, odd widths. Whatever a row does not
  * see becomes -inf by selection, not by addition: a NaN in a hidden key is gone here. */
 #include "attention/tile.h"
+#include "cpu/repeat.h"
 #include <string.h>
 
 /* Turns to the room of tile n of the span. */
@@ -309,21 +310,12 @@ void mha_tile_turn(mha_tile *t, int64_t n)
     t->value_stride = it.value_stride;
 }
 
-/* Bias and mask of row r against the loaded keys, as numbers to add. */
+/* The bias of row r against the loaded keys. */
 static void load_bias_row(mha_tile *t, float *to, int64_t r, int64_t count)
 {
-    mha_tensor bias = t->problem->options.bias, mask = t->problem->options.mask;
-    int64_t b = t->sequence.b, h = mha_tile_head(t, r), i = mha_tile_query(t, r);
-    if (bias.rank)
-        mha_row_load(t->problem->kernels, to, mha_at(bias, b, h, i, t->key), bias.type, bias.stride[3], count);
-    else memset(to, 0, (size_t)count * sizeof *to);
-    if (!mask.rank) return;
-    const uint8_t *see = mha_at(mask, b, h, i, t->key);
-    int64_t stride = mask.stride[3];
-    if (stride == 1)
-        for (int64_t j = 0; j < count; j++) to[j] = see[j] ? to[j] : -INFINITY;
-    else
-        for (int64_t j = 0; j < count; j++) to[j] = see[j * stride] ? to[j] : -INFINITY;
+    mha_tensor bias = t->problem->options.bias;
+    const void *from = mha_at(bias, t->sequence.b, mha_tile_head(t, r), mha_tile_query(t, r), t->key);
+    mha_row_load(t->problem->kernels, to, from, bias.type, bias.stride[3], count);
 }
 
 /* Whether a tensor looks the same to all rows of a block. */
@@ -332,13 +324,13 @@ static bool is_shared(const mha_tile *t, mha_tensor x)
     return x.stride[2] == 0 && (x.stride[1] == 0 || t->heads == 1);
 }
 
-/* Bias and mask of a block. A bias that can be added where it lies is; the rest goes through float32 rows. */
+/* The bias of a block, added where it lies if it can be; otherwise it goes through float32 rows. */
 static void add_bias(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_problem *p = t->problem;
-    mha_tensor bias = p->options.bias, mask = p->options.mask;
+    mha_tensor bias = p->options.bias;
     int64_t height = mha_tile_height(t, r), lanes = mha_tile_lanes(t, r);
-    if (is_shared(t, bias) && is_shared(t, mask)) {
+    if (is_shared(t, bias)) {
         load_bias_row(t, t->staged, r, count);
         for (int64_t j = 0; j < count; j++)
             for (int64_t i = 0; i < lanes; i++) t->bias[j * MHA_BLOCK + i] = t->staged[j];
@@ -347,13 +339,63 @@ static void add_bias(mha_tile *t, int64_t r, int64_t count)
     }
     const float *rows = t->staged;
     int64_t stride = MHA_KEYS;
-    if (!mask.rank && bias.type == MHA_FLOAT32 && bias.stride[3] == 1 && t->heads == 1) {
+    if (bias.type == MHA_FLOAT32 && bias.stride[3] == 1 && t->heads == 1) {
         rows = mha_at(bias, t->sequence.b, mha_tile_head(t, r), mha_tile_query(t, r), t->key);
         stride = bias.stride[2];
     } else {
         for (int64_t i = 0; i < height; i++) load_bias_row(t, t->staged + i * MHA_KEYS, r + i, count);
     }
     p->kernels->add_bias_rows(t->scores, MHA_BLOCK, count, height, rows, stride);
+}
+
+/* Halves of four, two and one byte change places across the diagonal: `low` names the lower half. */
+static inline void exchange(uint64_t *a, uint64_t *b, int bits, uint64_t low)
+{
+    uint64_t moved = ((*a >> bits) ^ *b) & low;
+    *a ^= moved << bits;
+    *b ^= moved;
+}
+
+/* Transposes 8 x 8 bytes, one row a word. */
+static inline void transpose_bytes(uint64_t x[8])
+{
+    REPEAT (i, 4) exchange(&x[i], &x[i + 4], 32, UINT64_C(0x00000000ffffffff));
+    REPEAT (i, 4) exchange(&x[i / 2 * 4 + i % 2], &x[i / 2 * 4 + i % 2 + 2], 16, UINT64_C(0x0000ffff0000ffff));
+    REPEAT (i, 4) exchange(&x[2 * i], &x[2 * i + 1], 8, UINT64_C(0x00ff00ff00ff00ff));
+}
+
+/* The mask of eight rows from r on, into lanes of `seen` (count,MHA_BLOCK); past the last row it is repeated. */
+static void load_mask(const mha_tile *t, uint8_t *seen, int64_t r, int64_t count)
+{
+    mha_tensor mask = t->problem->options.mask;
+    const uint8_t *row[8];
+    int64_t stride = mask.stride[3], j = 0;
+    for (int i = 0; i < 8; i++) {
+        int64_t at = r + i < t->rows ? r + i : t->rows - 1;
+        row[i] = mha_at(mask, t->sequence.b, mha_tile_head(t, at), mha_tile_query(t, at), t->key);
+    }
+    for (; stride == 1 && j + 8 <= count; j += 8) {
+        uint64_t x[8];
+        for (int i = 0; i < 8; i++) memcpy(&x[i], row[i] + j, sizeof x[i]);
+        transpose_bytes(x);
+        for (int i = 0; i < 8; i++) memcpy(seen + (j + i) * MHA_BLOCK, &x[i], sizeof x[i]);
+    }
+    for (; j < count; j++)
+        for (int i = 0; i < 8; i++) seen[j * MHA_BLOCK + i] = row[i][j * stride];
+}
+
+static void hide_unseen(mha_tile *t, int64_t r, int64_t count)
+{
+    uint8_t *seen = (uint8_t *)t->staged;
+    int64_t lanes = mha_tile_lanes(t, r);
+    if (is_shared(t, t->problem->options.mask)) {
+        mha_tensor mask = t->problem->options.mask;
+        const uint8_t *row = mha_at(mask, t->sequence.b, mha_tile_head(t, r), 0, t->key);
+        for (int64_t j = 0; j < count; j++) memset(seen + j * MHA_BLOCK, row[j * mask.stride[3]], (size_t)lanes);
+    } else {
+        for (int64_t i = 0; i < lanes; i += 8) load_mask(t, seen + i, r + i, count);
+    }
+    t->problem->kernels->hide(t->scores, MHA_BLOCK, count, lanes, seen, MHA_BLOCK);
 }
 
 void mha_tile_distances(const mha_tile *t, int64_t r, float distance[MHA_BLOCK])
@@ -498,13 +540,14 @@ void mha_tile_score_rows(mha_tile *t, int64_t count)
                 t->score_rows[r * MHA_KEYS + j] = -INFINITY;
 }
 
-/* The bias comes after the slopes, so that its -inf has the last word. */
+/* Bias and mask come after the slopes, so that their -inf has the last word. */
 void mha_tile_mask(mha_tile *t, int64_t r, int64_t count)
 {
     const mha_attention_options *o = &t->problem->options;
     if (o->alibi_slopes.rank) add_slopes(t, r, count);
     if (t->steep) note_broken(t, count);
-    if (o->bias.rank || o->mask.rank) add_bias(t, r, count);
+    if (o->bias.rank) add_bias(t, r, count);
+    if (o->mask.rank) hide_unseen(t, r, count);
     limit(t, r, count);
 }
 

@@ -63,6 +63,16 @@ static void add_bias_rows(float *s, int64_t lds, int64_t count, int64_t n, const
     }
 }
 
+static void hide(float *s, int64_t lds, int64_t count, int64_t n, const uint8_t *seen, int64_t ldm)
+{
+    vf none = vf_set1(-INFINITY);
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i += VF) {
+            float *at = s + j * lds + i;
+            vf_store(at, vf_where_set(seen + j * ldm + i, vf_load(at), none));
+        }
+}
+
 static void add_slopes(float *s, int64_t lds, int64_t count, int64_t n, const float *slope, const float *distance)
 {
     vf zero = vf_set1(0.0f);

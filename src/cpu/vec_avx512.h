@@ -34,6 +34,11 @@ static inline vf vf_where_equal(vf a, vf b, vf yes, vf no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), no, yes);
 }
+static inline vf vf_where_set(const uint8_t *p, vf yes, vf no)
+{
+    __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_mask_blend_ps(_mm512_test_epi32_mask(wide, wide), no, yes);
+}
 
 static inline vf vf_pow2(vf z) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23)); }
 

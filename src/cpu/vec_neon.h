@@ -25,6 +25,13 @@ static inline vf vf_max_size(vf a, vf b)
 static inline vf vf_copysign(vf a, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000), sign, a); }
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
 static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return vbslq_f32(vceqq_f32(a, b), yes, no); }
+static inline vf vf_where_set(const uint8_t *p, vf yes, vf no)
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    uint16x4_t wide = vget_low_u16(vmovl_u8(vcreate_u8(four)));
+    return vbslq_f32(vceqzq_u32(vmovl_u16(wide)), no, yes);
+}
 
 static inline vf vf_pow2(vf z) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(z), 23)); }
 

@@ -30,6 +30,7 @@ static inline vf vf_copysign(vf a, vf sign)
 }
 static inline vf vf_where_less(vf a, vf b, vf yes, vf no) { return a < b ? yes : no; }   /* a < b ? yes : no */
 static inline vf vf_where_equal(vf a, vf b, vf yes, vf no) { return a == b ? yes : no; } /* a == b ? yes : no */
+static inline vf vf_where_set(const uint8_t *p, vf yes, vf no) { return *p ? yes : no; } /* a byte a lane */
 
 /* 2^(i - 127) for the integer i in the low bits of z, from 0 (which gives 0) to 254. */
 static inline vf vf_pow2(vf z) { return mha_from_bits(mha_bits(z) << 23); }
