@@ -29,9 +29,12 @@
  *     4  Tensors       a pointer with a type, sizes and strides
  *     5  Attention     options, forward, which kernel a call will use, backward
  *     6  Rotary        position embedding of queries and keys
+ *     7  Layer         projections around attention: parameters, forward, backward, pruning
+ *     8  Cache         keys and values of a layer, kept for generation
  *
  * The letters are the same everywhere: B batch, H query heads, G key/value heads (H is a multiple of G; query head h
- * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value.
+ * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value, M width of a
+ * model.
  *
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
@@ -66,7 +69,8 @@ typedef enum mha_status {
     MHA_OVERLAP = 4,      /* an output shares memory with an input, with another output or with itself */
     MHA_TOO_LARGE = 5,    /* sizes or strides whose product does not fit 63 bits */
     MHA_NO_MEMORY = 6,    /* the allocator returned NULL */
-    MHA_NO_ISA = 7        /* the instruction set asked for is unknown, not in this build, or not on this machine */
+    MHA_NO_ISA = 7,       /* the instruction set asked for is unknown, not in this build, or not on this machine */
+    MHA_FULL = 8          /* a cache has no room for so many more positions */
 } mha_status;
 
 /* The name of a status, such as "MHA_BAD_SHAPE"; "unknown status" for any other number. Static; any thread. */
@@ -186,6 +190,11 @@ MHA_API mha_tensor mha_tensor_4d(const void *data, mha_type type, int64_t n0, in
 /* The same memory with two axes exchanged: mha_tensor_swap(x, 1, 2) shows a (B,T,H,D) array as (B,H,T,D). An axis
  * outside the tensor leaves it as it is. */
 MHA_API mha_tensor mha_tensor_swap(mha_tensor tensor, int axis_a, int axis_b);
+
+/* to = from, element by element, converted where the types differ: rounded to nearest even, or widened.
+ * Both have the same rank (1 to 4), the same sizes and a float type; strides are free, so a transposition is a copy to
+ * a swapped view. They may not overlap. Returns MHA_OK, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
+MHA_API mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from);
 
 /* Bytes of one element: 4, 2, 2, 1, 8; 0 for anything that is not a type. */
 MHA_API size_t mha_type_size(mha_type type);
@@ -394,6 +403,234 @@ MHA_API mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor
  * cos, sin (P,w/2), any float type; `base` is 10000 in most models. Angles are computed in float64.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tensor sin, double base);
+
+/* ---- 7 · The multi-head layer ----------------------------------------------------------------------------------- */
+
+/* What people call multi-head attention:
+ *
+ *     Q = query Wq^T + bq      K = key Wk^T + bk      V = value Wv^T + bv      each cut into heads
+ *     Q, K = rotary(norm(Q)), rotary(norm(K))                                  where the layer has them
+ *     O_h = gate_h * attention(Q_h, K_g, V_g)                                  g = h / (H/G)
+ *     out = concat(O_1 .. O_H) Wo^T + bo
+ *
+ *     query (B,Tq,M)   key (B,Tk,Mk)   value (B,Tk,Mv)   out (B,Tq,M)
+ *
+ *     mha_layer_options options = MHA_LAYER_DEFAULTS;
+ *     options.width = 768, options.heads = 12;
+ *     mha_layer *layer;
+ *     if (mha_layer_create(ctx, &layer, &options, NULL)) puts(mha_context_error(ctx));
+ *     mha_layer_initialize(layer, 1);
+ *     mha_layer_inputs inputs = {.query = x};
+ *     mha_layer_forward(ctx, layer, y, NULL, &inputs, NULL, NULL);
+ *     mha_layer_free(layer);
+ */
+typedef struct mha_layer mha_layer;
+
+typedef struct mha_layer_options {
+    /* Sizes. */
+    int64_t width;            /* M, of queries and of results */
+    int64_t heads;            /* H */
+    int64_t kv_heads;         /* G; 0: H */
+    int64_t key_width;        /* Mk, of key inputs; 0: M */
+    int64_t value_width;      /* Mv, of value inputs; 0: M */
+    int64_t head_width;       /* D; 0: M/H */
+    int64_t value_head_width; /* E; 0: D */
+
+    /* What it has. */
+    bool in_bias;         /* bq, bk, bv */
+    bool out_projection;  /* Wo; without it results are the heads side by side, (B,Tq,H*E) */
+    bool out_bias;        /* bo; only with Wo */
+    bool bias_kv;         /* one more key and value, learned, that every row sees */
+    bool zero_kv;         /* one more key and value, all zero, that every row sees */
+    bool sinks;           /* one more logit a head, as in mha_attention_options */
+    bool gates;           /* one multiplier a head */
+    float norm_epsilon;   /* > 0: rows of Q and K are divided by sqrt(mean of squares + this), times a gain (D) each */
+    double rotary_base;   /* > 0: rotary embedding with this base, 10000 in most models */
+    int64_t rotary_width; /* 0: D */
+    bool rotary_interleaved; /* as in mha_rotary_options */
+
+    /* How it attends, unless a call says otherwise: as in mha_attention_options. */
+    float scale;
+    float softcap;
+    bool causal;
+    int64_t window_left, window_right;
+    float dropout;
+
+    mha_type compute; /* MHA_FLOAT32; MHA_BFLOAT16: inputs, weights, heads and what lies between them are rounded to
+                         bfloat16 on the way into each product. Parameters and their gradients are float32 always */
+} mha_layer_options;
+
+/* clang-format off */
+#define MHA_LAYER_DEFAULTS                                                                                             \
+    {0, 0, 0, 0, 0, 0, 0,                                                                                              \
+     true, true, true, false, false, false, false, 0.0f, 0.0, 0, false,                                               \
+     NAN, 0.0f, false, MHA_UNLIMITED, MHA_UNLIMITED, 0.0f,                                                             \
+     MHA_FLOAT32}
+/* clang-format on */
+
+/* The parameters of a layer, or anything that has one number for each of them (gradients, moments of an optimiser), are
+ * one block of float32 numbers. This says how many. Returns as mha_layer_create. */
+MHA_API mha_status mha_layer_parameter_count(mha_context *ctx, int64_t *count, const mha_layer_options *options);
+
+/* Makes a layer over a block of parameters that the caller keeps until the layer is freed. NULL: the layer brings a
+ * block of its own, all zero but for gains and gates, which are one. Its memory comes from the context's allocator; it
+ * may be used with other contexts, too, by one call at a time. On error *layer is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (sizes that do not fit), MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
+                                    float *parameters);
+
+/* Releases a layer, and its parameters if they are its own. NULL is legal. */
+MHA_API void mha_layer_free(mha_layer *layer);
+
+/* The options that it was made with, sizes that were 0 filled in. */
+MHA_API const mha_layer_options *mha_layer_shape(const mha_layer *layer);
+
+/* How a call without options attends: something to start from. */
+MHA_API mha_attention_options mha_layer_attention(const mha_layer *layer);
+
+/* The parts of a block of parameters; all zero where the layer has no such part. They lie in this order, dense. */
+typedef struct mha_layer_parts {
+    mha_tensor q_weight;   /* (H*D,M) */
+    mha_tensor k_weight;   /* (G*D,Mk) */
+    mha_tensor v_weight;   /* (G*E,Mv) */
+    mha_tensor q_bias;     /* (H*D) */
+    mha_tensor k_bias;     /* (G*D) */
+    mha_tensor v_bias;     /* (G*E) */
+    mha_tensor out_weight; /* (M,H*E) */
+    mha_tensor out_bias;   /* (M) */
+    mha_tensor bias_k;     /* (G*D): the key of bias_kv, as it is: neither normalised nor rotated */
+    mha_tensor bias_v;     /* (G*E) */
+    mha_tensor q_norm;     /* (D) */
+    mha_tensor k_norm;     /* (D) */
+    mha_tensor sinks;      /* (H) */
+    mha_tensor gates;      /* (H) */
+    mha_tensor in_weight;  /* (H*D+G*D+G*E,M): the first three as one, where all inputs have width M */
+    mha_tensor in_bias;    /* (H*D+G*D+G*E): the next three as one */
+} mha_layer_parts;
+
+/* Views into a block that is laid out as this layer's parameters; NULL: the parameters themselves. */
+MHA_API mha_layer_parts mha_layer_view(const mha_layer *layer, float *block);
+
+/* The same for one query head h: its rows of Wq (D,M), those of its key/value head in Wk (D,Mk) and Wv (E,Mv), its
+ * columns of Wo (M,E), its parts of the biases, its one sink and gate. What all heads share (out_bias, gains) is whole;
+ * in_weight and in_bias are none. A head that somebody trained alone, with weights (M,D), goes in with
+ * mha_tensor_copy(ctx, mha_tensor_swap(parts.q_weight, 0, 1), its weight). All zero if there is no head h. */
+MHA_API mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block, int64_t h);
+
+/* Fills the parameters as PyTorch does: in_weight (or each of its three parts, where widths differ) uniform within
+ * sqrt(6 / (rows + columns)), Wo uniform within sqrt(1 / (H*E)), biases and sinks 0, gains and gates 1, bias_k and
+ * bias_v normal with deviation sqrt(1 / their length) (as sums of twelve uniform numbers, so without tails). The bits
+ * depend on the seed and the sizes alone. */
+MHA_API void mha_layer_initialize(mha_layer *layer, uint64_t seed);
+
+/* Calls without a tape read weights that were packed, once, by the first of them. Whoever changes parameters says so
+ * here, and the next call packs again. (A call with a tape reads the parameters themselves and counts as a change.) */
+MHA_API void mha_layer_changed(mha_layer *layer);
+
+/* What goes in. Strides are free: a (T,B,M) array is mha_tensor_swap(x, 0, 1). With ragged batches, query is
+ * (1,sum of Tq,M), and key and value likewise. */
+typedef struct mha_layer_inputs {
+    mha_tensor query; /* (B,Tq,M), any float type, as all of them */
+    mha_tensor key;   /* (B,Tk,Mk); none: query */
+    mha_tensor value; /* (B,Tk,Mv); none: key */
+    mha_tensor
+        query_positions;      /* for rotary: MHA_INT64 (B,Tq), (1,Tq) or (Tq), not negative; none: 0, 1, 2, ... from */
+    mha_tensor key_positions; /* the start of each sequence */
+} mha_layer_inputs;
+
+/* What a forward call leaves for the backward one. It owns memory, which grows to what the largest call needed. */
+typedef struct mha_tape mha_tape;
+MHA_API mha_status mha_tape_create(mha_context *ctx, mha_tape **tape);
+MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
+
+/* out (B,Tq,M), any float type, from `inputs`, as the top of this section says.
+ *
+ * `options`: how to attend, all of it (see mha_layer_attention); NULL: as the layer does. Its sinks must be none if the
+ * layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of extras->weights
+ * are longer by one or two, whose weights come last in that order, and scores cannot be asked for.
+ * `extras` as in mha_attention_forward, or NULL. weights (B,Tq,Tk) are the mean over heads. Gates do not change them.
+ * `tape`: for training. NULL: inference, without dropout whatever the options say.
+ *
+ * Nothing may overlap `out` or the extras. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP,
+ * MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
+                                     const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                                     const mha_attention_options *options, mha_tape *tape);
+
+/* Where gradients go, on request. They are added to what is there. */
+typedef struct mha_layer_gradients {
+    mha_tensor query, key, value; /* float32, sizes as the inputs. Where key or value was none, its part goes to the
+                                     tensor that stood in for it */
+    float *parameters;            /* a block as mha_layer_view says, or NULL */
+    mha_tensor bias;              /* float32, sizes as options.bias */
+    mha_tensor alibi_slopes;      /* float32, sizes as options.alibi_slopes */
+} mha_layer_gradients;
+
+/* The gradients of the forward call that left this tape, from that of its `out`: dout (B,Tq,M), any float type. The
+ * memory behind the inputs and options of that call, and the parameters, must still be there, unchanged. A tape serves
+ * any number of backward calls. Results are the same bits for any number of threads.
+ * Returns as mha_layer_forward; MHA_BAD_ARGUMENT for a tape that no forward call has filled. */
+MHA_API mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const mha_layer_gradients *gradients,
+                                      mha_tensor dout, const mha_tape *tape);
+
+/* Makes a layer of its own with the query heads h for which keep[h] is true, at least one, and the key/value heads that
+ * they read: what `layer` gives with the gates of the others at 0, by smaller products. Where a group loses more heads
+ * than another, key/value heads are repeated until all groups are of one size again.
+ * Returns as mha_layer_create. */
+MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_layer *layer, const bool *keep);
+
+/* ---- 8 · Cache -------------------------------------------------------------------------------------------------- */
+
+/* The keys and values of B sequences, projected, so that each is projected once:
+ *
+ *     generation           mha_cache_step(ctx, cache, layer, out, NULL, x, NULL)        a token, or the whole prompt
+ *     an encoder's memory  mha_cache_append(ctx, cache, layer, memory, none), once;
+ *                          mha_cache_attend(ctx, cache, layer, out, NULL, x, NULL) for each step of the decoder
+ *
+ * Token by token gives what one call for all of them gives, to rounding. A cache serves the layer that it was made for
+ * and layers with the same G, D and E. It allocates when it is made, and never again. */
+typedef struct mha_cache mha_cache;
+
+/* A cache for `rows` sequences of up to `capacity` positions; `type` is any float type (the layer's compute type serves
+ * its products best). On error *cache is NULL. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE,
+ * MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer *layer, int64_t rows,
+                                    int64_t capacity, mha_type type);
+MHA_API void mha_cache_free(mha_cache *cache); /* NULL is legal */
+
+MHA_API int64_t mha_cache_rows(const mha_cache *cache);
+MHA_API int64_t mha_cache_capacity(const mha_cache *cache);
+MHA_API int64_t mha_cache_length(const mha_cache *cache,
+                                 int64_t row); /* positions it holds; -1 if there is no such row */
+
+/* Projects key (B,T,Mk) and value (B,T,Mv; none: key) and puts them behind what each row holds.
+ * Returns as mha_layer_forward, and MHA_FULL if T more positions do not fit into some row; nothing is added then. */
+MHA_API mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
+                                    mha_tensor value);
+
+/* out (B,Tq,M) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
+ * rotary embedding the last query of a row stands at its last position, whatever options->align says;
+ * options->key_lengths and the ragged starts must be NULL. Tk is the length of the longest row. As in
+ * mha_layer_forward otherwise. */
+MHA_API mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
+                                    const mha_attention_extras *extras, mha_tensor query,
+                                    const mha_attention_options *options);
+
+/* Both, for self-attention: appends x (B,T,M), then attends with it. Returns as the two. */
+MHA_API mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
+                                  const mha_attention_extras *extras, mha_tensor x,
+                                  const mha_attention_options *options);
+
+/* Forgets all but the first `length` positions of a row; of every row if row is -1. Rows that are shorter stay as they
+ * are. Returns MHA_OK or MHA_BAD_ARGUMENT. */
+MHA_API mha_status mha_cache_truncate(mha_context *ctx, mha_cache *cache, int64_t row, int64_t length);
+
+/* Row b becomes what row from[b] was, for all b at once: the survivors of a beam search. from (B) may name a row more
+ * than once. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+MHA_API mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *from);
+
+/* A second cache with the same contents. Returns as mha_cache_create. */
+MHA_API mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *cache);
 
 #ifdef __cplusplus
 }
