@@ -222,7 +222,7 @@ mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const mha_att
     mha_status status = mha_problem_make(&problem, ctx, MHA_OUTPUT, out, extras, q, k, v, options);
     if (!status) status = prepare(&problem, &plan);
     if (!status) status = mha_scratch_reserve(ctx, plan.total_bytes);
-    if (status) return status;
+    if (status || ctx->rehearsing) return status;
     job j = {.problem = &problem, .plan = &plan, .shared = mha_plan_shared(&plan, &problem)};
     run_round(&j, false);
     if (plan.partials) run_round(&j, true);

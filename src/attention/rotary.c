@@ -157,7 +157,7 @@ mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_
     int tasks = r.queue.count < ctx->threads ? (int)r.queue.count : ctx->threads;
     r.task_bytes = mha_align_up((size_t)(mha_padded(x.size[3]) + 2 * mha_padded(r.width / 2)) * sizeof(float));
     TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks + MHA_ALIGNMENT));
-    mha_parallel_run(ctx, tasks, rotate_task, &r);
+    if (!ctx->rehearsing) mha_parallel_run(ctx, tasks, rotate_task, &r);
     return MHA_OK;
 }
 

@@ -46,6 +46,8 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
     mha_context *made = align(memory);
     *made = (mha_context){.self = memory,
                           .allocator = allocator,
+                          .block = {.allocator = allocator},
+                          .room = {.allocator = allocator},
                           .parallel = options->parallel,
                           .threads = options->threads ? options->threads : default_threads(options),
                           .isa = choice.isa,
@@ -67,15 +69,14 @@ const char *mha_context_error(const mha_context *ctx) { return ctx ? ctx->error 
 
 int mha_context_threads(const mha_context *ctx) { return ctx ? ctx->threads : 0; }
 
-size_t mha_context_scratch(const mha_context *ctx) { return ctx ? ctx->capacity : 0; }
+size_t mha_context_scratch(const mha_context *ctx) { return ctx ? ctx->block.capacity + ctx->room.capacity : 0; }
 
 void mha_context_trim(mha_context *ctx)
 {
-    if (!ctx || !ctx->block) return;
-    ctx->allocator.release(ctx->allocator.user, ctx->block);
-    ctx->block = NULL;
+    if (!ctx) return;
+    mha_memory_release(&ctx->block);
+    mha_memory_release(&ctx->room);
     ctx->scratch = NULL;
-    ctx->capacity = 0;
 }
 
 mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...)
@@ -89,15 +90,28 @@ mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...
 
 void mha_succeed(mha_context *ctx) { ctx->error[0] = 0; }
 
+mha_status mha_memory_reserve(mha_context *ctx, mha_memory *block, size_t bytes)
+{
+    if (bytes <= block->capacity) return MHA_OK;
+    mha_memory_release(block);
+    block->memory = block->allocator.allocate(block->allocator.user, bytes);
+    if (!block->memory) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
+    block->start = align(block->memory);
+    block->capacity = bytes;
+    return MHA_OK;
+}
+
+void mha_memory_release(mha_memory *block)
+{
+    if (block->memory) block->allocator.release(block->allocator.user, block->memory);
+    *block = (mha_memory){.allocator = block->allocator};
+}
+
 mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)
 {
-    if (bytes <= ctx->capacity) return MHA_OK;
-    mha_context_trim(ctx);
-    ctx->block = ctx->allocator.allocate(ctx->allocator.user, bytes);
-    if (!ctx->block) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
-    ctx->scratch = align(ctx->block);
-    ctx->capacity = bytes;
-    return MHA_OK;
+    mha_status status = mha_memory_reserve(ctx, &ctx->block, bytes);
+    ctx->scratch = ctx->block.start;
+    return status;
 }
 
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)

@@ -17,6 +17,14 @@ typedef struct mha_choice {
     const struct mha_engine *engine; /* takes over the products of bfloat16 calls; or NULL */
 } mha_choice;
 
+/* Memory that grows to the largest size asked for and stays; it goes back to where it came from. */
+typedef struct mha_memory {
+    mha_allocator allocator;
+    void *memory;    /* what the allocator returned; or NULL */
+    char *start;     /* the same, aligned to MHA_ALIGNMENT */
+    size_t capacity; /* bytes at `memory` */
+} mha_memory;
+
 struct mha_context {
     mha_allocator allocator;
     mha_parallel parallel;
@@ -25,9 +33,10 @@ struct mha_context {
     const struct mha_kernels *kernels;
     const struct mha_engine *engine;
     void *self;      /* what the allocator returned for this struct, which lies aligned inside */
-    void *block;     /* what it returned for scratch */
-    char *scratch;   /* the same, aligned to MHA_ALIGNMENT */
-    size_t capacity; /* bytes at `block` */
+    mha_memory block; /* scratch of one operation: a product, an attention */
+    char *scratch;   /* where it starts */
+    mha_memory room;  /* what lies between the operations of a call that is made of several */
+    bool rehearsing; /* operations check their arguments and reserve their scratch, and do nothing */
     char error[256];
 };
 
@@ -42,7 +51,11 @@ __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_
 /* Clears the message of the call before. */
 void mha_succeed(mha_context *ctx);
 
-/* Makes sure that the block has so many bytes, of which aligning takes up to MHA_ALIGNMENT. Contents are undefined. */
+/* Makes sure that a block has so many bytes, of which aligning takes up to MHA_ALIGNMENT. Contents are undefined. */
+mha_status mha_memory_reserve(mha_context *ctx, mha_memory *block, size_t bytes);
+void mha_memory_release(mha_memory *block);
+
+/* The same for the scratch of an operation. */
 mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes);
 
 /* `bytes` rounded up to whole cache lines, so that parts of the scratch never share one. */

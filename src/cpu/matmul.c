@@ -337,7 +337,7 @@ static status run(job *j)
     if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
     plan(j);
     TRY(mha_scratch_reserve(j->ctx, j->task_floats * sizeof(float) * (size_t)j->tasks + MHA_ALIGNMENT));
-    mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
+    if (!j->ctx->rehearsing) mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
     return MHA_OK;
 }
 

@@ -1,0 +1,349 @@
+/* The backward call of a layer: the steps of the pass in reverse, each product twice.
+ *
+ *     dout -> dWo = dout^T gated, dheads = dout Wo -> gates -> attention -> dq, dk, dv
+ *          -> rotary back, norm back -> dW = dy^T x, dx = dy W
+ *
+ * dq, dk and dv are columns of the dy of their projections, as q, k and v are of y. Gradients are added to what the
+ * caller's buffers hold: by the products themselves where rows lie in order, else by way of a copy. */
+#include "cpu/copy.h"
+#include "cpu/matmul.h"
+#include "layer/tape.h"
+#include <string.h>
+
+typedef long long ll;
+
+#define FAIL(...) return mha_fail(c->ctx, __VA_ARGS__)
+#define TRY(call)                  \
+    do {                           \
+        mha_status tried = (call); \
+        if (tried) return tried;   \
+    } while (0)
+
+static const mha_tensor none = MHA_NO_TENSOR;
+
+typedef struct back {
+    mha_context *ctx;
+    mha_pass *pass;
+    mha_layer_gradients wanted;
+    mha_layer_parts parts;     /* of wanted.parameters; all zero if not wanted */
+    mha_tensor target[MHA_IN]; /* where the gradient of each projection's input goes; or none */
+    mha_tensor dout;           /* (B,Tq,M) as given */
+    mha_tensor dresult;        /* the same as rows, in the order of the heads' rows */
+    bool dout_copied;
+    mha_tensor dhead_rows, dheads; /* (B*Tq,H*E), and as (B,H,Tq,E) */
+    mha_tensor dy[MHA_IN];         /* of each product */
+    mha_tensor dq, dk, dv;
+    mha_tensor dsinks, dbias, dslopes; /* what attention writes, to be added; or none */
+    mha_tensor dx;                     /* (rows,width) float32, where a target cannot take a product's rows; or none */
+    float *partials;
+    double *sums;
+} back;
+
+/* ---- Checks ----------------------------------------------------------------------------------------------------- */
+
+static mha_status check_like(back *c, mha_tensor g, const char *name, mha_tensor like, const char *what)
+{
+    if (!mha_is_given(g)) return MHA_OK;
+    TRY(mha_check_tensor(c->ctx, g, name, like.rank, what, MHA_OUTPUT));
+    if (g.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g.type));
+    for (int axis = 0; axis < like.rank; axis++)
+        if (g.size[axis] != like.size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (ll)g.size[axis],
+                 (ll)like.size[axis], what);
+    return MHA_OK;
+}
+
+static mha_status check_dout(back *c)
+{
+    const mha_layer_options *s = &c->pass->layer->shape;
+    int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
+    TRY(mha_check_tensor(c->ctx, c->dout, "dout", 3, "(B,Tq,M)", MHA_INPUT));
+    if (!mha_is_float(c->dout.type))
+        FAIL(MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16", mha_type_name(c->dout.type));
+    if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->Tq || c->dout.size[2] != width)
+        FAIL(MHA_BAD_SHAPE, "dout: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)c->dout.size[0],
+             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->Tq, (ll)width);
+    return MHA_OK;
+}
+
+/* No gradient may touch another one, an input or the parameters. */
+static mha_status check_overlap(back *c, int64_t count)
+{
+    const mha_layer_inputs *in = &c->pass->inputs;
+    mha_tensor block = c->wanted.parameters ? mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, count) : none;
+    mha_tensor own = mha_tensor_1d(c->pass->layer->parts.q_weight.data, MHA_FLOAT32, count);
+    const struct {
+        const char *name;
+        mha_tensor t;
+    } all[] = {{"gradients.query", c->wanted.query},
+               {"gradients.key", c->wanted.key},
+               {"gradients.value", c->wanted.value},
+               {"gradients.bias", c->wanted.bias},
+               {"gradients.alibi_slopes", c->wanted.alibi_slopes},
+               {"gradients.parameters", block},
+               {"dout", c->dout},
+               {"query", in->query},
+               {"key", in->key},
+               {"value", in->value},
+               {"mask", c->pass->options.mask},
+               {"bias", c->pass->options.bias},
+               {"alibi_slopes", c->pass->options.alibi_slopes},
+               {"the parameters", own}};
+    enum { OUTPUTS = 6, ALL = sizeof all / sizeof *all };
+    for (int a = 0; a < OUTPUTS; a++)
+        for (int b = a + 1; b < ALL; b++)
+            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
+                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
+    return MHA_OK;
+}
+
+static mha_status check(back *c, const mha_tape *tape)
+{
+    const mha_layer *layer = c->pass->layer;
+    const mha_layer_inputs *in = &c->pass->inputs;
+    mha_layer_gradients *w = &c->wanted;
+    int64_t count;
+    TRY(check_dout(c));
+    TRY(check_like(c, w->query, "gradients.query", in->query, "query"));
+    TRY(check_like(c, w->key, "gradients.key", in->key, "key"));
+    TRY(check_like(c, w->value, "gradients.value", in->value, "value"));
+    TRY(check_like(c, w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
+    TRY(check_like(c, w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
+                   "options.alibi_slopes"));
+    if ((mha_is_given(w->key) && !tape->given[MHA_K]) || (mha_is_given(w->value) && !tape->given[MHA_V]))
+        FAIL(MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
+             mha_is_given(w->key) ? "key" : "value");
+    TRY(mha_layer_parameter_count(c->ctx, &count, &layer->shape));
+    TRY(check_overlap(c, count));
+    if (w->parameters) c->parts = mha_layer_view(layer, w->parameters);
+    c->target[MHA_Q] = w->query;
+    c->target[MHA_K] = tape->given[MHA_K] ? w->key : w->query;
+    c->target[MHA_V] = tape->given[MHA_V] ? w->value : c->target[MHA_K];
+    return MHA_OK;
+}
+
+/* ---- Where everything lies -------------------------------------------------------------------------------------- */
+
+/* Whether a target takes the rows of a projection's product as they lie. */
+static bool fits(mha_tensor *rows, mha_tensor target, bool across) { return mha_as_rows(rows, target, across); }
+
+static void lay_sums(back *c, mha_arena *arena)
+{
+    const mha_layer_options *s = &c->pass->layer->shape;
+    const mha_attention_options *o = &c->pass->options;
+    size_t most = 0;
+    for (int n = 0; n < c->pass->projections; n++) {
+        size_t bytes = mha_rows_partials(c->dy[n].size[0], c->dy[n].size[1]);
+        most = bytes > most ? bytes : most;
+    }
+    size_t out = mha_rows_partials(c->dout.size[0] * c->dout.size[1], c->dout.size[2]);
+    size_t q = mha_rows_partials(c->dq.size[0] * c->dq.size[1] * c->dq.size[2], s->head_width);
+    size_t k = mha_rows_partials(c->dk.size[0] * c->dk.size[1] * c->dk.size[2], s->head_width);
+    most = out > most ? out : most;
+    most = q > most ? q : most;
+    most = k > most ? k : most;
+    c->partials = mha_arena_take(arena, (int64_t)most, 1);
+    c->sums = mha_arena_take(arena, s->kv_heads * (s->head_width + s->value_head_width), sizeof *c->sums);
+    c->dsinks = c->dbias = c->dslopes = none;
+    if (c->parts.sinks.rank)
+        c->dsinks = mha_tensor_1d(mha_arena_take(arena, s->heads, sizeof(float)), MHA_FLOAT32, s->heads);
+    const struct {
+        mha_tensor *to, like;
+        bool wanted;
+    } same[] = {{&c->dbias, o->bias, mha_is_given(c->wanted.bias)},
+                {&c->dslopes, o->alibi_slopes, mha_is_given(c->wanted.alibi_slopes)}};
+    for (int n = 0; n < 2; n++) {
+        if (!same[n].wanted) continue;
+        mha_tensor t = same[n].like;
+        int64_t count = mha_element_count(t), stride = 1;
+        t.type = MHA_FLOAT32;
+        t.data = mha_arena_take(arena, count, sizeof(float));
+        for (int axis = t.rank - 1; axis >= 0; axis--) t.stride[axis] = stride, stride *= t.size[axis];
+        *same[n].to = t;
+    }
+}
+
+static void lay_out(back *c, mha_arena *arena)
+{
+    const mha_pass *p = c->pass;
+    const mha_layer_options *s = &p->layer->shape;
+    mha_tensor *heads[] = {&c->dq, &c->dk, &c->dv}, like[] = {p->q, p->k, p->v}, rows;
+    bool half = s->compute == MHA_BFLOAT16, type_fits = !half || c->dout.type == MHA_BFLOAT16;
+    int64_t widest = 0;
+    c->dout_copied = s->out_projection && (!type_fits || !mha_as_rows(&c->dresult, c->dout, p->out_across));
+    if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->width);
+    c->dhead_rows = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->heads * s->value_head_width);
+    c->dheads = mha_as_heads(c->dhead_rows, p->out_across, p->B, p->Tq, 0, s->heads, s->value_head_width);
+    for (int n = 0; n < p->projections; n++) {
+        const mha_projection *j = &p->projection[n];
+        int64_t first = 0;
+        c->dy[n] = mha_arena_matrix(arena, s->compute, j->y.size[0], j->y.size[1]);
+        for (int part = j->first; part <= j->last; part++) {
+            *heads[part] = mha_as_heads(c->dy[n], j->across, j->input.size[0], j->input.size[1], first,
+                                        like[part].size[1], like[part].size[3]);
+            first += mha_layer_rows(s, part);
+            if (c->target[part].rank && !fits(&rows, c->target[part], j->across) && j->x.size[1] > widest)
+                widest = j->x.size[1];
+        }
+    }
+    int64_t most = p->B * p->Tq > p->inputs.key.size[0] * p->Tk ? p->B * p->Tq : p->inputs.key.size[0] * p->Tk;
+    c->dx = widest ? mha_arena_matrix(arena, MHA_FLOAT32, most, widest) : none;
+    lay_sums(c, arena);
+}
+
+static mha_status settle(back *c)
+{
+    mha_arena measure = {0}, arena = {0};
+    lay_out(c, &measure);
+    if (measure.too_large) FAIL(MHA_TOO_LARGE, "dout: what lies between has no place in memory");
+    TRY(mha_memory_reserve(c->ctx, &c->ctx->room, measure.used + MHA_ALIGNMENT));
+    arena.base = c->ctx->room.start;
+    lay_out(c, &arena);
+    return MHA_OK;
+}
+
+/* ---- The steps -------------------------------------------------------------------------------------------------- */
+
+/* to += a^T b, if wanted. */
+static mha_status add_product(back *c, mha_tensor to, mha_tensor a, mha_tensor b)
+{
+    mha_matmul_options options = MHA_MATMUL_DEFAULTS;
+    options.accumulate = true;
+    return to.rank ? mha_matmul(c->ctx, to, mha_tensor_swap(a, 0, 1), b, &options) : MHA_OK;
+}
+
+/* From dout to the gradient by what attention gave. */
+static mha_status through_output(back *c)
+{
+    mha_pass *p = c->pass;
+    const mha_layer_options *s = &p->layer->shape;
+    if (s->out_projection) {
+        if (c->dout_copied) mha_copy(c->ctx, mha_as_input(c->dresult, p->out_across, p->B, p->Tq), c->dout, false);
+        if (c->parts.out_bias.rank) mha_rows_sum(c->ctx, c->parts.out_bias, c->dresult, c->partials);
+        TRY(add_product(c, c->parts.out_weight, c->dresult, p->gated_rows));
+        TRY(mha_matmul(c->ctx, c->dhead_rows, c->dresult, p->out_weight, NULL));
+    } else {
+        mha_copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
+    }
+    if (s->gates) mha_rows_gate_back(c->ctx, c->dheads, p->heads, p->layer->parts.gates, c->parts.gates);
+    return MHA_OK;
+}
+
+/* Rows of a ragged batch that belong to no sequence are left alone by attention: their gradient is zero. */
+static void clear_gaps(const back *c)
+{
+    const mha_attention_options *o = &c->pass->options;
+    if (c->ctx->rehearsing || !(o->query_starts || o->key_starts)) return;
+    for (int n = 0; n < c->pass->projections; n++)
+        memset(c->dy[n].data, 0, (size_t)mha_element_count(c->dy[n]) * mha_type_size(c->dy[n].type));
+}
+
+static void add(back *c, mha_tensor to, mha_tensor from)
+{
+    if (from.rank) mha_copy(c->ctx, to, from, true);
+}
+
+static mha_status through_attention(back *c)
+{
+    mha_pass *p = c->pass;
+    mha_attention_gradients g = MHA_ATTENTION_NO_GRADIENTS;
+    g.q = c->dq;
+    g.k = c->dk;
+    g.v = c->dv;
+    g.sinks = c->dsinks;
+    g.bias = c->dbias;
+    g.alibi_slopes = c->dslopes;
+    clear_gaps(c);
+    TRY(mha_attention_backward(c->ctx, &g, c->dheads, none, p->heads, p->lse, p->q, p->k, p->v, &p->options));
+    add(c, c->parts.sinks, c->dsinks);
+    add(c, c->wanted.bias, c->dbias);
+    add(c, c->wanted.alibi_slopes, c->dslopes);
+    if (p->extra) TRY(mha_extra_keys_back(p, c->dheads, c->dq, c->parts.bias_k, c->parts.bias_v, c->sums));
+    return MHA_OK;
+}
+
+static mha_status through_norm(back *c)
+{
+    mha_pass *p = c->pass;
+    const mha_layer_parts *parts = &p->layer->parts;
+    float epsilon = p->layer->shape.norm_epsilon;
+    TRY(mha_pass_rotate(p, c->dq, p->query_places, true));
+    TRY(mha_pass_rotate(p, c->dk, p->key_places, true));
+    if (epsilon > 0) {
+        mha_rows_normalize_back(c->ctx, c->dq, p->raw_q, parts->q_norm, epsilon, c->parts.q_norm, c->partials);
+        mha_rows_normalize_back(c->ctx, c->dk, p->raw_k, parts->k_norm, epsilon, c->parts.k_norm, c->partials);
+    }
+    return MHA_OK;
+}
+
+/* dx += dy W for the columns of one part, or of several whose gradients go to the same place. */
+static mha_status add_input(back *c, int n, int part, int last, int64_t column)
+{
+    const mha_projection *j = &c->pass->projection[n];
+    mha_tensor dy = c->dy[n], weight = j->weight, target = c->target[part], rows;
+    mha_matmul_options options = MHA_MATMUL_DEFAULTS;
+    int64_t columns = 0;
+    if (!target.rank) return MHA_OK;
+    for (int k = part; k <= last; k++) columns += mha_layer_rows(&c->pass->layer->shape, k);
+    int64_t size = (int64_t)mha_type_size(dy.type);
+    dy.data = (char *)dy.data + column * size;
+    weight.data = (char *)weight.data + column * weight.stride[0] * (int64_t)mha_type_size(weight.type);
+    dy.size[1] = weight.size[0] = columns;
+    options.accumulate = fits(&rows, target, j->across);
+    if (!options.accumulate) rows = mha_tensor_2d(c->dx.data, MHA_FLOAT32, dy.size[0], weight.size[1]);
+    TRY(mha_matmul(c->ctx, rows, dy, weight, &options));
+    if (!options.accumulate)
+        mha_copy(c->ctx, target, mha_as_input(rows, j->across, target.size[0], target.size[1]), true);
+    return MHA_OK;
+}
+
+static mha_status through_projection(back *c, int n)
+{
+    const mha_projection *j = &c->pass->projection[n];
+    if (c->wanted.parameters) {
+        TRY(add_product(c, mha_layer_in_weight(&c->parts, j->first, j->last), c->dy[n], j->x));
+        if (c->parts.q_bias.rank)
+            mha_rows_sum(c->ctx, mha_layer_in_bias(&c->parts, j->first, j->last), c->dy[n], c->partials);
+    }
+    int64_t column = 0;
+    for (int part = j->first; part <= j->last;) {
+        int last = part;
+        while (last < j->last && mha_same_view(c->target[last + 1], c->target[part])) last++;
+        TRY(add_input(c, n, part, last, column));
+        for (; part <= last; part++) column += mha_layer_rows(&c->pass->layer->shape, part);
+    }
+    return MHA_OK;
+}
+
+static mha_status steps(back *c)
+{
+    TRY(through_output(c));
+    TRY(through_attention(c));
+    TRY(through_norm(c));
+    for (int n = 0; n < c->pass->projections; n++) TRY(through_projection(c, n));
+    return MHA_OK;
+}
+
+mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const mha_layer_gradients *gradients, mha_tensor dout,
+                              const mha_tape *tape)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, layer);
+    MHA_NEED(ctx, gradients);
+    MHA_NEED(ctx, tape);
+    if (!tape->filled) return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: no forward call has filled it");
+    if (tape->pass.layer != layer)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: was filled by another layer's forward call");
+    mha_pass pass = tape->pass;
+    back c = {.ctx = ctx, .pass = &pass, .wanted = *gradients, .dout = dout};
+    pass.ctx = ctx;
+    TRY(check(&c, tape));
+    TRY(settle(&c));
+    ctx->rehearsing = true;
+    mha_status status = steps(&c);
+    ctx->rehearsing = false;
+    if (!status) status = steps(&c);
+    mha_layer_changed(layer);
+    return status;
+}

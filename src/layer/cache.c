@@ -1,0 +1,326 @@
+/* The cache: keys and values of a layer, head by head, in one piece of memory that is made once.
+ *
+ * A call goes through the steps of a pass (pass.h): what it projects is appended, what attention reads are views of the
+ * cache. Lengths change last, so a call that fails leaves the cache as it was. */
+#include "layer/cache.h"
+#include "cpu/copy.h"
+#include "layer/tape.h"
+#include <string.h>
+
+typedef long long ll;
+
+#define TRY(call)                  \
+    do {                           \
+        mha_status tried = (call); \
+        if (tried) return tried;   \
+    } while (0)
+
+static const mha_tensor none = MHA_NO_TENSOR;
+
+/* ---- Making one ------------------------------------------------------------------------------------------------- */
+
+static size_t lay_out(mha_cache *c, char *base)
+{
+    mha_arena arena = {.base = base};
+    int64_t B = c->k.size[0], capacity = c->k.size[2], rows = B * c->G * capacity;
+    mha_arena_take(&arena, sizeof *c, 1);
+    c->lengths = mha_arena_take(&arena, B, sizeof *c->lengths);
+    c->after = mha_arena_take(&arena, B, sizeof *c->after);
+    c->places = mha_arena_take(&arena, B * capacity, sizeof *c->places);
+    mha_tensor k = mha_arena_matrix(&arena, c->k.type, rows, c->D), v = mha_arena_matrix(&arena, c->v.type, rows, c->E);
+    c->k = mha_tensor_4d(k.data, c->k.type, B, c->G, capacity, c->D);
+    c->v = mha_tensor_4d(v.data, c->v.type, B, c->G, capacity, c->E);
+    return arena.too_large ? 0 : arena.used;
+}
+
+static mha_status make(mha_context *ctx, mha_cache **cache, mha_cache plan)
+{
+    plan.bytes = lay_out(&plan, NULL);
+    if (!plan.bytes) return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: such a cache has no place in memory");
+    plan.self = (mha_memory){.allocator = ctx->allocator};
+    TRY(mha_memory_reserve(ctx, &plan.self, plan.bytes + MHA_ALIGNMENT));
+    lay_out(&plan, plan.self.start);
+    memset(plan.lengths, 0, (size_t)plan.k.size[0] * sizeof *plan.lengths);
+    *cache = (mha_cache *)plan.self.start;
+    **cache = plan;
+    return MHA_OK;
+}
+
+mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer *layer, int64_t rows, int64_t capacity,
+                            mha_type type)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    *cache = NULL;
+    MHA_NEED(ctx, layer);
+    if (!mha_is_float(type))
+        return mha_fail(ctx, MHA_BAD_TYPE, "type: is %s, must be float32, bfloat16 or float16", mha_type_name(type));
+    if (rows < 1 || capacity < 1)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "rows, capacity: are %lld and %lld, must be at least 1", (ll)rows,
+                        (ll)capacity);
+    if (rows > INT32_MAX || capacity > INT32_MAX)
+        return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: %lld and %lld must be below 2^31", (ll)rows, (ll)capacity);
+    const mha_layer_options *s = &layer->shape;
+    mha_cache plan = {.G = s->kv_heads, .D = s->head_width, .E = s->value_head_width};
+    plan.k = plan.v = (mha_tensor){NULL, type, 4, {rows, s->kv_heads, capacity, 0}, {0, 0, 0, 0}};
+    return make(ctx, cache, plan);
+}
+
+void mha_cache_free(mha_cache *cache)
+{
+    if (!cache) return;
+    mha_memory self = cache->self;
+    mha_memory_release(&self);
+}
+
+int64_t mha_cache_rows(const mha_cache *cache) { return cache ? cache->k.size[0] : 0; }
+
+int64_t mha_cache_capacity(const mha_cache *cache) { return cache ? cache->k.size[2] : 0; }
+
+int64_t mha_cache_length(const mha_cache *cache, int64_t row)
+{
+    return cache && row >= 0 && row < cache->k.size[0] ? cache->lengths[row] : -1;
+}
+
+/* ---- Append and attend ------------------------------------------------------------------------------------------ */
+
+typedef struct step {
+    mha_pass pass; /* first, so that its steps find the rest */
+    mha_cache *cache;
+    bool appends, attends;
+} step;
+
+/* Rows of one sequence, from position `first` on. */
+static mha_tensor stretch(mha_tensor cached, int64_t row, int64_t first, int64_t count)
+{
+    cached.data = mha_at(cached, row, 0, first, 0);
+    cached.size[0] = 1;
+    cached.size[2] = count;
+    return cached;
+}
+
+/* Row b of what was projected. */
+static mha_tensor one(mha_tensor projected, int64_t b)
+{
+    projected.data = mha_at(projected, b, 0, 0, 0);
+    projected.size[0] = 1;
+    return projected;
+}
+
+static mha_status steps(mha_pass *p)
+{
+    step *s = (step *)p;
+    mha_tensor k = p->k, v = p->v;
+    TRY(mha_pass_project(p));
+    for (int64_t b = 0; s->appends && b < mha_cache_rows(s->cache); b++) {
+        mha_copy(p->ctx, stretch(s->cache->k, b, s->cache->lengths[b], k.size[2]), one(k, b), false);
+        mha_copy(p->ctx, stretch(s->cache->v, b, s->cache->lengths[b], v.size[2]), one(v, b), false);
+    }
+    if (!s->attends) return MHA_OK;
+    p->k = s->cache->k;
+    p->v = s->cache->v;
+    p->k.size[2] = p->v.size[2] = p->Tk;
+    mha_status status = mha_pass_attend(p);
+    if (!status) status = mha_pass_finish(p);
+    p->k = k;
+    p->v = v;
+    return status;
+}
+
+static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *layer, mha_tensor x, int projection)
+{
+    const mha_layer_options *s = &layer->shape;
+    if (s->kv_heads != c->G || s->head_width != c->D || s->value_head_width != c->E)
+        return mha_fail(ctx, MHA_BAD_SHAPE,
+                        "cache: was made for %lld key/value heads of widths %lld and %lld, the layer has %lld of %lld "
+                        "and %lld",
+                        (ll)c->G, (ll)c->D, (ll)c->E, (ll)s->kv_heads, (ll)s->head_width, (ll)s->value_head_width);
+    TRY(mha_pass_check_input(ctx, layer, x, projection));
+    if (x.size[0] != mha_cache_rows(c))
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has a batch of %lld, the cache has %lld rows",
+                        projection == MHA_Q ? "query" : "key", (ll)x.size[0], (ll)mha_cache_rows(c));
+    return MHA_OK;
+}
+
+/* The lengths that rows will have, and the longest of them. */
+static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more, int64_t *longest)
+{
+    *longest = 0;
+    for (int64_t b = 0; b < mha_cache_rows(c); b++) {
+        if (more > mha_cache_capacity(c) - c->lengths[b])
+            return mha_fail(ctx, MHA_FULL, "cache: row %lld holds %lld of %lld positions; %lld more do not fit", (ll)b,
+                            (ll)c->lengths[b], (ll)mha_cache_capacity(c), (ll)more);
+        c->after[b] = c->lengths[b] + more;
+        if (c->after[b] > *longest) *longest = c->after[b];
+    }
+    return MHA_OK;
+}
+
+/* Where T rows stand that end at the end of each row. A query before the first position counts as standing there. */
+static mha_tensor places(const mha_cache *c, int64_t T)
+{
+    for (int64_t b = 0; b < mha_cache_rows(c); b++)
+        for (int64_t t = 0; t < T; t++) {
+            int64_t place = c->after[b] - T + t;
+            c->places[b * T + t] = place < 0 ? 0 : place;
+        }
+    return mha_tensor_2d(c->places, MHA_INT64, mha_cache_rows(c), T);
+}
+
+static mha_status check_options(mha_context *ctx, mha_attention_options *o, const mha_cache *c)
+{
+    if (o->key_lengths) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
+    if (o->query_starts || o->key_starts || o->sequences)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_starts, key_starts: a cache has rows, not ragged batches");
+    o->key_lengths = c->after;
+    o->align = MHA_ALIGN_BOTTOM_RIGHT;
+    o->offsets = NULL;
+    return MHA_OK;
+}
+
+/* What every call of a cache comes to. x is the query, or the key of a call that only appends. */
+static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
+                      mha_tensor x, mha_tensor value, const mha_attention_options *options)
+{
+    mha_cache *c = s->cache;
+    int64_t T = x.rank == 3 ? x.size[1] : 0, longest;
+    TRY(check(ctx, c, layer, x, s->attends ? MHA_Q : MHA_K));
+    TRY(look_ahead(ctx, c, s->appends ? T : 0, &longest));
+    if (T > mha_cache_capacity(c))
+        return mha_fail(ctx, MHA_BAD_SHAPE, "query: has %lld rows, more than the capacity of the cache", (ll)T);
+    mha_attention_options o = options ? *options : mha_layer_attention(layer);
+    TRY(check_options(ctx, &o, c));
+    mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
+    TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, longest));
+    s->pass.query_places = s->pass.key_places = places(c, T);
+    s->pass.last_place = mha_cache_capacity(c) - 1;
+    TRY(mha_pass_settle(&s->pass, &ctx->room));
+    TRY(mha_rehearsed(&s->pass, steps));
+    memcpy(c->lengths, c->after, (size_t)mha_cache_rows(c) * sizeof *c->lengths);
+    return MHA_OK;
+}
+
+mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key, mha_tensor value)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    MHA_NEED(ctx, layer);
+    step s = {.cache = cache, .appends = true};
+    return run(ctx, &s, layer, none, NULL, key, value, NULL);
+}
+
+mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
+                            const mha_attention_extras *extras, mha_tensor query, const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    MHA_NEED(ctx, layer);
+    step s = {.cache = cache, .attends = true};
+    return run(ctx, &s, layer, out, extras, query, none, options);
+}
+
+mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
+                          const mha_attention_extras *extras, mha_tensor x, const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    MHA_NEED(ctx, layer);
+    step s = {.cache = cache, .appends = true, .attends = true};
+    return run(ctx, &s, layer, out, extras, x, none, options);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------------------------- */
+
+mha_status mha_cache_truncate(mha_context *ctx, mha_cache *cache, int64_t row, int64_t length)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    int64_t rows = mha_cache_rows(cache);
+    if (row < -1 || row >= rows)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "row: %lld is not one of %lld, nor -1 for all", (ll)row, (ll)rows);
+    if (length < 0) return mha_fail(ctx, MHA_BAD_ARGUMENT, "length: is %lld, must not be negative", (ll)length);
+    for (int64_t b = row < 0 ? 0 : row; b < (row < 0 ? rows : row + 1); b++)
+        if (cache->lengths[b] > length) cache->lengths[b] = length;
+    return MHA_OK;
+}
+
+/* What row `from` holds, to row `to` of another cache of the same shape, or of the same. */
+static void copy_row(mha_context *ctx, mha_cache *into, int64_t to, const mha_cache *out_of, int64_t from)
+{
+    int64_t length = out_of->lengths[from];
+    mha_copy(ctx, stretch(into->k, to, 0, length), stretch(out_of->k, from, 0, length), false);
+    mha_copy(ctx, stretch(into->v, to, 0, length), stretch(out_of->v, from, 0, length), false);
+    into->lengths[to] = length;
+}
+
+/* A row is overwritten once nobody needs what it holds. Where rows wait for each other in a ring, one of them is set
+ * aside first: `aside` is a cache of one row. */
+static void move_rows(mha_context *ctx, mha_cache *c, int64_t *from, int64_t *readers, mha_cache *aside)
+{
+    int64_t B = mha_cache_rows(c);
+    for (int64_t start = 0; start < B; start++) {
+        int64_t b = start;
+        while (from[b] != b && readers[b] == 0) { /* follow the chain of rows that this sets free */
+            int64_t source = from[b];
+            copy_row(ctx, c, b, c, source);
+            from[b] = b;
+            readers[source]--;
+            b = source;
+        }
+    }
+    for (int64_t start = 0; start < B; start++) { /* only rings are left */
+        int64_t b = start;
+        if (from[start] == start) continue;
+        copy_row(ctx, aside, 0, c, start);
+        while (from[b] != start) {
+            int64_t source = from[b];
+            copy_row(ctx, c, b, c, source);
+            from[b] = b;
+            b = source;
+        }
+        copy_row(ctx, c, b, aside, 0);
+        from[b] = b;
+    }
+}
+
+mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *from)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, cache);
+    MHA_NEED(ctx, from);
+    int64_t B = mha_cache_rows(cache), *pending = cache->after, *readers = cache->places;
+    for (int64_t b = 0; b < B; b++)
+        if (from[b] < 0 || from[b] >= B)
+            return mha_fail(ctx, MHA_BAD_ARGUMENT, "from: [%lld] is %lld, not one of %lld rows", (ll)b, (ll)from[b],
+                            (ll)B);
+    mha_cache aside = *cache;
+    aside.k.size[0] = aside.v.size[0] = 1;
+    size_t bytes = lay_out(&aside, NULL); /* less than what the cache itself has */
+    TRY(mha_memory_reserve(ctx, &ctx->room, bytes + MHA_ALIGNMENT));
+    lay_out(&aside, ctx->room.start);
+    memset(readers, 0, (size_t)B * sizeof *readers);
+    for (int64_t b = 0; b < B; b++) {
+        pending[b] = from[b];
+        if (from[b] != b) readers[from[b]]++;
+    }
+    move_rows(ctx, cache, pending, readers, &aside);
+    return MHA_OK;
+}
+
+mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *cache)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, copy);
+    *copy = NULL;
+    MHA_NEED(ctx, cache);
+    TRY(make(ctx, copy, *cache));
+    for (int64_t b = 0; b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
+    return MHA_OK;
+}

@@ -1,0 +1,17 @@
+/* The cache as its own folder sees it. */
+#ifndef MHA_LAYER_CACHE_H
+#define MHA_LAYER_CACHE_H
+
+#include "layer/pass.h"
+
+struct mha_cache {
+    mha_memory self; /* the memory of this struct, of the lengths and of the keys and values */
+    int64_t G, D, E;
+    mha_tensor k, v;  /* (B,G,capacity,D), (B,G,capacity,E) */
+    int64_t *lengths; /* (B): positions that each row holds */
+    int64_t *after;   /* (B): the same with those that a call is about to append */
+    int64_t *places;  /* (B,capacity): positions of what a call appends or asks with */
+    size_t bytes;     /* of all that */
+};
+
+#endif

@@ -1,0 +1,208 @@
+/* The keys that a layer adds for every row: the learned one of bias_kv, the zeros of zero_kv.
+ *
+ * Attention has gone over the keys of the input, and each row's logsumexp is at hand. A further key with score s then
+ * only shifts the balance: with lse' = log(exp(lse) + exp(s)),
+ *
+ *     heads = exp(lse - lse') heads + exp(s - lse') v
+ *
+ * So no mask, length or window has to learn of keys that they do not concern, and nothing is copied to make room. The
+ * backward pass of attention recomputes weights from lse: given lse' and the final heads, what it computes for the keys
+ * of the input is right as it is, and only the extra keys are left to do here. */
+#include "core/half.h"
+#include "core/random.h"
+#include "layer/pass.h"
+
+enum { WIDEST = 2 };
+
+typedef struct extra_keys {
+    const mha_pass *pass;
+    mha_problem problem;                     /* for its sequences */
+    mha_tensor weights;                      /* (B,H,Tq,Tk + extra), or none */
+    mha_tensor dheads, dq, dbias_k, dbias_v; /* backward */
+    double *sums;                            /* (G,D+E), or NULL if the gradients of bias_kv are not asked for */
+    double scale;
+} extra_keys;
+
+/* One row, and how it sees the extra keys. */
+typedef struct row {
+    int64_t b, h, g, i;   /* sequence, heads, query */
+    int64_t batch, at;    /* where it lies in the tensors */
+    double score[WIDEST]; /* scaled and capped */
+    double kept[WIDEST];  /* what dropout multiplies its weight by */
+} row;
+
+/* Element d of the row in a tensor (B,H,Tq,*). */
+static double get(mha_tensor x, const row *r, int64_t d)
+{
+    return (double)mha_load(mha_at(x, r->batch, r->h, r->at, d), x.type);
+}
+
+static void set(mha_tensor x, const row *r, int64_t d, double value)
+{
+    mha_store(mha_at(x, r->batch, r->h, r->at, d), x.type, (float)value);
+}
+
+static double dot(mha_tensor x, const row *r, const float *y, int64_t n)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < n; d++) sum += get(x, r, d) * (double)y[d];
+    return sum;
+}
+
+/* The learned key or value of a head; NULL for the zeros. */
+static const float *part(mha_tensor bias, int64_t g, int64_t width, bool learned)
+{
+    return learned ? (const float *)bias.data + g * width : NULL;
+}
+
+static bool is_learned(const extra_keys *e, int64_t n) { return n == 0 && e->pass->layer->shape.bias_kv; }
+
+static double kept(const extra_keys *e, const row *r, int64_t key)
+{
+    const mha_attention_options *o = &e->pass->options;
+    if (!(o->dropout > 0)) return 1;
+    uint32_t c[4] = {(uint32_t)(key / 4), (uint32_t)r->i, (uint32_t)r->h,
+                     (uint32_t)(o->dropout_stream + (uint64_t)r->b)};
+    mha_philox(c, o->dropout_seed);
+    if (c[key % 4] < (uint64_t)((double)o->dropout * 0x1p32)) return 0;
+    return 1 / (1 - (double)o->dropout);
+}
+
+static row look(const extra_keys *e, const mha_sequence *s, int64_t h, int64_t i)
+{
+    const mha_pass *p = e->pass;
+    const mha_layer_options *shape = &p->layer->shape;
+    row r = {.b = s->b, .h = h, .g = h / (shape->heads / shape->kv_heads), .i = i};
+    double cap = (double)p->options.softcap;
+    r.batch = s->query_batch;
+    r.at = s->query_row + i;
+    for (int64_t n = 0; n < p->extra; n++) {
+        const float *key = part(p->layer->parts.bias_k, r.g, shape->head_width, is_learned(e, n));
+        double score = key ? e->scale * dot(p->q, &r, key, shape->head_width) : 0;
+        r.score[n] = cap > 0 ? cap * tanh(score / cap) : score;
+        r.kept[n] = kept(e, &r, s->length + n);
+    }
+    return r;
+}
+
+/* ---- Forward ---------------------------------------------------------------------------------------------------- */
+
+static void scale_weights(mha_tensor w, int64_t extra, const row *r, double fade, const double weight[WIDEST])
+{
+    int64_t Tk = w.size[3] - extra;
+    for (int64_t j = 0; w.rank && j < w.size[3]; j++) {
+        char *at = mha_at(w, r->b, r->h, r->i, j);
+        double x = j < Tk ? fade * (double)mha_load(at, w.type) : weight[j - Tk];
+        mha_store(at, w.type, (float)x);
+    }
+}
+
+static void mix(const extra_keys *e, const row *r)
+{
+    const mha_pass *p = e->pass;
+    int64_t E = p->layer->shape.value_head_width;
+    float *lse = (float *)p->lse.data + (r->batch * p->lse.size[1] + r->h) * p->lse.size[2] + r->at;
+    double top = (double)*lse, sum = 0, weight[WIDEST] = {0};
+    for (int64_t n = 0; n < p->extra; n++) top = r->score[n] > top ? r->score[n] : top;
+    for (int64_t n = 0; n < p->extra; n++) sum += exp(r->score[n] - top);
+    double all = top + log(sum + exp((double)*lse - top)), fade = exp((double)*lse - all);
+    for (int64_t n = 0; n < p->extra; n++) weight[n] = exp(r->score[n] - all) * r->kept[n];
+    const float *value = part(p->layer->parts.bias_v, r->g, E, is_learned(e, 0));
+    for (int64_t d = 0; d < E; d++) {
+        double before = fade > 0 ? fade * get(p->heads, r, d) : 0;
+        set(p->heads, r, d, before + (value ? weight[0] * (double)value[d] : 0));
+    }
+    scale_weights(e->weights, p->extra, r, fade, weight);
+    *lse = (float)all;
+}
+
+static void mix_head(void *arg, int64_t n)
+{
+    const extra_keys *e = arg;
+    mha_sequence s = mha_sequence_get(&e->problem, n / e->problem.H);
+    for (int64_t i = 0; i < s.queries; i++) {
+        row r = look(e, &s, n % e->problem.H, i);
+        mix(e, &r);
+    }
+}
+
+static mha_status make(extra_keys *e, const mha_pass *p)
+{
+    *e = (extra_keys){.pass = p};
+    mha_status status = mha_problem_make(&e->problem, p->ctx, MHA_INPUT, p->heads, NULL, p->q, p->k, p->v, &p->options);
+    e->scale = (double)e->problem.options.scale;
+    return status;
+}
+
+mha_status mha_extra_keys(mha_pass *p, mha_tensor weights)
+{
+    extra_keys e;
+    mha_status status = make(&e, p);
+    if (status) return status;
+    e.weights = weights;
+    mha_pass_each(p->ctx, e.problem.B * e.problem.H, mix_head, &e);
+    return MHA_OK;
+}
+
+/* ---- Backward --------------------------------------------------------------------------------------------------- */
+
+static double dot_rows(mha_tensor x, mha_tensor y, const row *r, int64_t n)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < n; d++) sum += get(x, r, d) * get(y, r, d);
+    return sum;
+}
+
+/* Adds what the learned key gives to dq, and what it gets to the sums of its key/value head. The key of zeros has no
+ * gradient and gives none. */
+static void mix_back(const extra_keys *e, const row *r, double *dkey, double *dvalue)
+{
+    const mha_pass *p = e->pass;
+    const mha_layer_options *shape = &p->layer->shape;
+    int64_t D = shape->head_width, E = shape->value_head_width;
+    const float *key = part(p->layer->parts.bias_k, r->g, D, true);
+    const float *value = part(p->layer->parts.bias_v, r->g, E, true);
+    double lse = (double)((const float *)p->lse.data)[(r->batch * p->lse.size[1] + r->h) * p->lse.size[2] + r->at];
+    double delta = dot_rows(e->dheads, p->heads, r, E), cap = (double)p->options.softcap;
+    double weight = exp(r->score[0] - lse), dscore = weight * (dot(e->dheads, r, value, E) * r->kept[0] - delta);
+    if (cap > 0) dscore *= 1 - r->score[0] / cap * (r->score[0] / cap);
+    dscore *= e->scale;
+    for (int64_t d = 0; e->dq.rank && d < D; d++) set(e->dq, r, d, get(e->dq, r, d) + dscore * (double)key[d]);
+    for (int64_t d = 0; dkey && d < D; d++) dkey[d] += dscore * get(p->q, r, d);
+    for (int64_t d = 0; dvalue && d < E; d++) dvalue[d] += weight * r->kept[0] * get(e->dheads, r, d);
+}
+
+/* A key/value head has one owner, so its sums are taken in one order. */
+static void group_back(void *arg, int64_t g)
+{
+    const extra_keys *e = arg;
+    const mha_layer_options *s = &e->pass->layer->shape;
+    int64_t D = s->head_width, E = s->value_head_width, share = s->heads / s->kv_heads;
+    double *dkey = e->sums ? e->sums + g * (D + E) : NULL, *dvalue = dkey ? dkey + D : NULL;
+    for (int64_t n = 0; dkey && n < D + E; n++) dkey[n] = 0;
+    for (int64_t b = 0; b < e->problem.B; b++) {
+        mha_sequence sequence = mha_sequence_get(&e->problem, b);
+        for (int64_t h = g * share; h < (g + 1) * share; h++)
+            for (int64_t i = 0; i < sequence.queries; i++) {
+                row r = look(e, &sequence, h, i);
+                mix_back(e, &r, dkey, dvalue);
+            }
+    }
+    for (int64_t d = 0; dkey && d < D; d++) ((float *)e->dbias_k.data)[g * D + d] += (float)dkey[d];
+    for (int64_t d = 0; dkey && d < E; d++) ((float *)e->dbias_v.data)[g * E + d] += (float)dvalue[d];
+}
+
+mha_status mha_extra_keys_back(const mha_pass *p, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
+                               mha_tensor dbias_v, double *sums)
+{
+    extra_keys e;
+    mha_status status = make(&e, p);
+    if (status || !p->layer->shape.bias_kv) return status;
+    e.dheads = dheads;
+    e.dq = dq;
+    e.dbias_k = dbias_k;
+    e.dbias_v = dbias_v;
+    e.sums = dbias_k.rank ? sums : NULL;
+    mha_pass_each(p->ctx, p->layer->shape.kv_heads, group_back, &e);
+    return MHA_OK;
+}

@@ -1,0 +1,150 @@
+/* The forward call of a layer, and the tape that it leaves.
+ *
+ * Everything is rehearsed first: each step checks its arguments and reserves its scratch without computing. So whatever
+ * can go wrong has gone wrong before the first result is written. */
+#include "cpu/copy.h"
+#include "layer/tape.h"
+#include <string.h>
+
+#define TRY(call)                  \
+    do {                           \
+        mha_status tried = (call); \
+        if (tried) return tried;   \
+    } while (0)
+
+static const mha_tensor none = MHA_NO_TENSOR;
+
+/* ---- The steps -------------------------------------------------------------------------------------------------- */
+
+/* Rows of a ragged batch that belong to no sequence are nobody's to write: they are zero. */
+static void clear_gaps(const mha_pass *p)
+{
+    if (p->ctx->rehearsing || !p->options.query_starts) return;
+    memset(p->head_rows.data, 0, (size_t)mha_element_count(p->head_rows) * mha_type_size(p->head_rows.type));
+    if (p->lse.rank) memset(p->lse.data, 0, (size_t)mha_element_count(p->lse) * sizeof(float));
+}
+
+/* The mean over heads of maps (B,H,Tq,Tk). */
+static void average(mha_context *ctx, mha_tensor to, mha_tensor maps)
+{
+    int64_t H = maps.size[1];
+    mha_tensor one = {maps.data,
+                      maps.type,
+                      3,
+                      {maps.size[0], maps.size[2], maps.size[3], 0},
+                      {maps.stride[0], maps.stride[2], maps.stride[3], 0}};
+    if (ctx->rehearsing) return;
+    for (int64_t b = 0; b < maps.size[0]; b++)
+        for (int64_t n = 0; n < maps.size[2] * maps.size[3]; n++) {
+            float *first = (float *)maps.data + b * maps.stride[0] + n;
+            double sum = 0;
+            for (int64_t h = 0; h < H; h++) sum += (double)first[h * maps.stride[1]];
+            *first = (float)(sum / (double)H);
+        }
+    mha_copy(ctx, to, one, false);
+}
+
+mha_status mha_pass_attend(mha_pass *p)
+{
+    mha_attention_extras extras = p->extras;
+    mha_tensor weights = p->maps.rank ? p->maps : extras.weights;
+    extras.lse = p->lse;
+    extras.weights = weights;
+    if (weights.rank) extras.weights.size[weights.rank - 1] -= p->extra;
+    clear_gaps(p);
+    TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
+    if (p->extra) TRY(mha_extra_keys(p, weights));
+    if (p->maps.rank) average(p->ctx, p->extras.weights, p->maps);
+    return MHA_OK;
+}
+
+/* The logsumexp that the caller asked for: of the rows that there are. */
+static void give_lse(const mha_pass *p)
+{
+    const int64_t *starts = p->options.query_starts;
+    if (!p->extras.lse.rank) return;
+    if (!starts) mha_copy(p->ctx, p->extras.lse, p->lse, false);
+    for (int64_t b = 0; starts && b < p->options.sequences; b++) {
+        mha_tensor to = p->extras.lse, from = p->lse;
+        to.data = (float *)to.data + starts[b] * to.stride[2];
+        from.data = (float *)from.data + starts[b] * from.stride[2];
+        to.size[2] = from.size[2] = starts[b + 1] - starts[b];
+        mha_copy(p->ctx, to, from, false);
+    }
+}
+
+mha_status mha_pass_finish(mha_pass *p)
+{
+    const mha_layer *layer = p->layer;
+    const mha_layer_options *s = &layer->shape;
+    give_lse(p);
+    if (s->gates) mha_rows_gate(p->ctx, p->gated, p->heads, layer->parts.gates);
+    if (!s->out_projection) {
+        mha_copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
+        return MHA_OK;
+    }
+    if (p->out_weight.type != MHA_FLOAT32) mha_copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
+    TRY(mha_pass_multiply(p, MHA_IN, p->result, p->gated_rows));
+    if (p->out_copied) mha_copy(p->ctx, p->out, mha_as_input(p->result, p->out_across, p->B, p->Tq), false);
+    return MHA_OK;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------ */
+
+static mha_status steps(mha_pass *p)
+{
+    TRY(mha_pass_project(p));
+    TRY(mha_pass_attend(p));
+    return mha_pass_finish(p);
+}
+
+mha_status mha_rehearsed(mha_pass *p, mha_status (*run)(mha_pass *pass))
+{
+    p->ctx->rehearsing = true;
+    mha_status status = run(p);
+    p->ctx->rehearsing = false;
+    return status ? status : run(p);
+}
+
+mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
+                             const mha_layer_inputs *inputs, const mha_attention_options *options, mha_tape *tape)
+{
+    mha_pass pass;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, layer);
+    MHA_NEED(ctx, inputs);
+    if (tape) tape->filled = false;
+    TRY(mha_pass_make(&pass, ctx, layer, out, extras, inputs, options, tape != NULL));
+    TRY(mha_pass_settle(&pass, tape ? &tape->block : &ctx->room));
+    TRY(mha_rehearsed(&pass, steps));
+    if (!tape) return MHA_OK;
+    mha_layer_changed(layer);
+    tape->pass = pass;
+    tape->pass.out = tape->pass.extras.lse = tape->pass.extras.weights = none;
+    tape->given[MHA_K] = mha_is_given(inputs->key);
+    tape->given[MHA_V] = mha_is_given(inputs->value);
+    tape->filled = true;
+    return MHA_OK;
+}
+
+mha_status mha_tape_create(mha_context *ctx, mha_tape **tape)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, tape);
+    *tape = NULL;
+    mha_memory none_yet = {.allocator = ctx->allocator}, self = none_yet;
+    TRY(mha_memory_reserve(ctx, &self, sizeof(mha_tape) + MHA_ALIGNMENT));
+    *tape = (mha_tape *)self.start;
+    **tape = (mha_tape){.self = self, .block = none_yet};
+    return MHA_OK;
+}
+
+void mha_tape_free(mha_tape *tape)
+{
+    if (!tape) return;
+    mha_memory self = tape->self;
+    mha_memory_release(&tape->block);
+    mha_memory_release(&self);
+}

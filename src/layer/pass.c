@@ -1,0 +1,415 @@
+/* A pass: its arguments checked, its memory cut up. */
+#include "layer/pass.h"
+#include <string.h>
+
+typedef long long ll;
+
+#define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
+#define TRY(call)                  \
+    do {                           \
+        mha_status tried = (call); \
+        if (tried) return tried;   \
+    } while (0)
+
+static const mha_tensor none = MHA_NO_TENSOR;
+static const char *const input_names[] = {"query", "key", "value"};
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+void *mha_arena_take(mha_arena *arena, int64_t count, size_t size)
+{
+    int64_t bytes;
+    if (__builtin_mul_overflow(count, (int64_t)size, &bytes) || bytes > PTRDIFF_MAX / 64) {
+        arena->too_large = true;
+        return NULL;
+    }
+    size_t at = arena->used;
+    arena->used += mha_align_up((size_t)bytes);
+    arena->too_large |= arena->used > PTRDIFF_MAX / 2;
+    return arena->base ? arena->base + at : NULL;
+}
+
+mha_tensor mha_arena_matrix(mha_arena *arena, mha_type type, int64_t rows, int64_t columns)
+{
+    int64_t count;
+    if (__builtin_mul_overflow(rows, columns, &count)) arena->too_large = true, count = 0;
+    return mha_tensor_2d(mha_arena_take(arena, count, mha_type_size(type)), type, rows, columns);
+}
+
+/* One step along an axis of n0*n1 elements that is made of two; false if there is none. */
+static bool join(int64_t *stride, int64_t n0, int64_t stride0, int64_t n1, int64_t stride1)
+{
+    *stride = n1 > 1 ? stride1 : stride0;
+    return n0 < 2 || n1 < 2 || (stride1 <= INT64_MAX / n1 && stride1 >= -INT64_MAX / n1 && stride0 == n1 * stride1);
+}
+
+bool mha_as_rows(mha_tensor *rows, mha_tensor x, bool across)
+{
+    int outer = across ? 1 : 0, inner = 1 - outer;
+    *rows = (mha_tensor){x.data, x.type, 2, {x.size[0] * x.size[1], x.size[2], 0, 0}, {0, x.stride[2], 0, 0}};
+    return join(&rows->stride[0], x.size[outer], x.stride[outer], x.size[inner], x.stride[inner]);
+}
+
+mha_tensor mha_as_heads(mha_tensor y, bool across, int64_t B, int64_t T, int64_t first, int64_t heads, int64_t width)
+{
+    int64_t step = y.stride[0], size = (int64_t)mha_type_size(y.type);
+    char *data = y.data ? (char *)y.data + first * size : NULL;
+    return (mha_tensor){
+        data, y.type, 4, {B, heads, T, width}, {across ? step : T * step, width, across ? B * step : step, 1}};
+}
+
+mha_tensor mha_as_input(mha_tensor rows, bool across, int64_t B, int64_t T)
+{
+    mha_tensor x = mha_as_heads(rows, across, B, T, 0, 1, rows.size[1]);
+    return (mha_tensor){x.data, x.type, 3, {B, T, x.size[3], 0}, {x.stride[0], x.stride[2], 1, 0}};
+}
+
+mha_tensor mha_as_split(mha_tensor x, int64_t heads, int64_t width)
+{
+    return (mha_tensor){x.data,
+                        x.type,
+                        4,
+                        {x.size[0], heads, x.size[1], width},
+                        {x.stride[0], width * x.stride[2], x.stride[1], x.stride[2]}};
+}
+
+/* ---- Checks ----------------------------------------------------------------------------------------------------- */
+
+static mha_status check_float(mha_context *ctx, mha_tensor t, const char *name, int rank, const char *shape,
+                              mha_role role)
+{
+    TRY(mha_check_tensor(ctx, t, name, rank, shape, role));
+    if (!mha_is_float(t.type))
+        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
+                        mha_type_name(t.type));
+    return MHA_OK;
+}
+
+mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor x, int n)
+{
+    int64_t width = mha_layer_width(&layer->shape, n);
+    TRY(check_float(ctx, x, input_names[n], 3, n == MHA_Q ? "(B,Tq,M)" : "(B,Tk,*)", MHA_INPUT));
+    if (x.size[2] != width)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has width %lld, the layer reads %lld", input_names[n], (ll)x.size[2],
+                        (ll)width);
+    return MHA_OK;
+}
+
+static mha_status check_inputs(mha_pass *p)
+{
+    mha_layer_inputs *in = &p->inputs;
+    bool ragged = p->options.query_starts || p->options.key_starts;
+    if (!mha_is_given(in->key)) in->key = in->query;
+    if (!mha_is_given(in->value)) in->value = in->key;
+    TRY(mha_pass_check_input(p->ctx, p->layer, in->query, MHA_Q));
+    TRY(mha_pass_check_input(p->ctx, p->layer, in->key, MHA_K));
+    TRY(mha_pass_check_input(p->ctx, p->layer, in->value, MHA_V));
+    p->B = in->query.size[0];
+    p->Tq = in->query.size[1];
+    p->Tk = in->key.size[1];
+    if (in->value.size[0] != in->key.size[0] || in->value.size[1] != p->Tk)
+        FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)in->value.size[0],
+             (ll)in->value.size[1], (ll)in->key.size[0], (ll)p->Tk);
+    if (!ragged && in->key.size[0] != p->B)
+        FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, query has %lld", (ll)in->key.size[0], (ll)p->B);
+    if (p->options.query_starts && p->B != 1)
+        FAIL(MHA_BAD_SHAPE, "query: is packed by query_starts, so its batch must be 1, not %lld", (ll)p->B);
+    if (p->options.key_starts && in->key.size[0] != 1)
+        FAIL(MHA_BAD_SHAPE, "key: is packed by key_starts, so its batch must be 1, not %lld", (ll)in->key.size[0]);
+    return MHA_OK;
+}
+
+/* Positions as (B,T), and the largest one. */
+static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, int64_t B, int64_t T, mha_tensor *out)
+{
+    *out = none;
+    if (!mha_is_given(given)) {
+        if (T - 1 > p->last_place) p->last_place = T - 1;
+        return MHA_OK;
+    }
+    TRY(mha_check_tensor(p->ctx, given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
+    if (given.type != MHA_INT64) FAIL(MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
+    mha_tensor wide = mha_broadcast(given);
+    if ((wide.size[2] != 1 && wide.size[2] != B) || given.size[given.rank - 1] != T)
+        FAIL(MHA_BAD_SHAPE, "%s: must be (B,T), (1,T) or (T) of its input", name);
+    *out = (mha_tensor){given.data, MHA_INT64, 2, {B, T, 0, 0}, {wide.stride[2], given.stride[given.rank - 1], 0, 0}};
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++) {
+            int64_t place = ((const int64_t *)given.data)[b * out->stride[0] + t * out->stride[1]];
+            if (place < 0) FAIL(MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is negative", name, (ll)b, (ll)t);
+            if (place > p->last_place) p->last_place = place;
+        }
+    return MHA_OK;
+}
+
+static mha_status check_extras(mha_pass *p)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    mha_attention_extras *x = &p->extras;
+    if (mha_is_given(x->lse)) {
+        TRY(mha_check_tensor(p->ctx, x->lse, "lse", 3, "(B,H,Tq)", MHA_OUTPUT));
+        if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
+        if (x->lse.size[0] != p->B || x->lse.size[1] != s->heads || x->lse.size[2] != p->Tq)
+            FAIL(MHA_BAD_SHAPE, "lse: must be (%lld,%lld,%lld)", (ll)p->B, (ll)s->heads, (ll)p->Tq);
+    }
+    if (!p->extra) return MHA_OK;
+    if (mha_is_given(x->scores)) FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
+    int last = x->weights.rank - 1;
+    if (mha_is_given(x->weights) && (last < 2 || last > 3))
+        FAIL(MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", x->weights.rank);
+    if (mha_is_given(x->weights) && x->weights.size[last] < p->extra)
+        FAIL(MHA_BAD_SHAPE, "weights: axis %d is %lld, must be %lld (Tk, and the keys of bias_kv and zero_kv)", last,
+             (ll)x->weights.size[last], (ll)(p->Tk + p->extra));
+    if (mha_is_given(x->weights)) TRY(check_float(p->ctx, x->weights, "weights", last + 1, "", MHA_OUTPUT));
+    return MHA_OK;
+}
+
+static mha_status check_overlap(const mha_pass *p)
+{
+    const mha_layer_parts *parts = &p->layer->parts;
+    const struct {
+        const char *name;
+        mha_tensor t;
+    } all[] = {{"out", p->out},
+               {"lse", p->extras.lse},
+               {"weights", p->extras.weights},
+               {"scores", p->extras.scores},
+               {"query", p->inputs.query},
+               {"key", p->inputs.key},
+               {"value", p->inputs.value},
+               {"mask", p->options.mask},
+               {"bias", p->options.bias},
+               {"alibi_slopes", p->options.alibi_slopes},
+               {"sinks", p->options.sinks},
+               {"the parameters", parts->q_weight},
+               {"the parameters", parts->k_weight},
+               {"the parameters", parts->v_weight},
+               {"the parameters", parts->out_weight}};
+    enum { OUTPUTS = 4, ALL = sizeof all / sizeof *all };
+    for (int a = 0; a < OUTPUTS; a++)
+        for (int b = a + 1; b < ALL; b++)
+            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
+                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
+    return MHA_OK;
+}
+
+static mha_status check_out(mha_pass *p)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
+    TRY(check_float(p->ctx, p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
+    if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != width)
+        FAIL(MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
+             (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)width);
+    return MHA_OK;
+}
+
+static mha_status check_options(mha_pass *p, const mha_attention_options *options)
+{
+    p->options = options ? *options : mha_layer_attention(p->layer);
+    if (p->layer->shape.sinks) {
+        if (mha_is_given(p->options.sinks)) FAIL(MHA_BAD_ARGUMENT, "sinks: the layer has its own");
+        p->options.sinks = p->layer->parts.sinks;
+    }
+    if (!p->training && p->options.dropout >= 0 && p->options.dropout <= 1) p->options.dropout = 0;
+    return MHA_OK;
+}
+
+static mha_pass start(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
+                      const mha_layer_inputs *inputs)
+{
+    static const mha_attention_extras no_extras = MHA_ATTENTION_NO_EXTRAS;
+    return (mha_pass){.ctx = ctx,
+                      .layer = layer,
+                      .inputs = *inputs,
+                      .extras = extras ? *extras : no_extras,
+                      .out = out,
+                      .wanted_last = MHA_V,
+                      .extra = (int64_t)layer->shape.bias_kv + (int64_t)layer->shape.zero_kv,
+                      .last_place = -1};
+}
+
+mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_tensor out,
+                         const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                         const mha_attention_options *options, bool training)
+{
+    *p = start(ctx, layer, out, extras, inputs);
+    p->training = training;
+    TRY(check_options(p, options));
+    TRY(check_inputs(p));
+    bool same = !mha_is_given(inputs->key) && !mha_is_given(inputs->key_positions);
+    TRY(check_places(p, inputs->query_positions, "query_positions", p->B, p->Tq, &p->query_places));
+    TRY(check_places(p, same ? inputs->query_positions : inputs->key_positions, "key_positions", p->inputs.key.size[0],
+                     p->Tk, &p->key_places));
+    TRY(check_out(p));
+    TRY(check_extras(p));
+    return check_overlap(p);
+}
+
+mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_tensor out,
+                                const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                                const mha_attention_options *options, bool appends, bool attends, int64_t longest)
+{
+    const mha_tensor key = inputs->key, value = inputs->value;
+    *p = start(ctx, layer, out, extras, inputs);
+    p->wanted_first = attends ? MHA_Q : MHA_K;
+    p->wanted_last = appends ? MHA_V : MHA_Q;
+    p->B = inputs->query.size[0];
+    p->Tq = inputs->query.size[1];
+    p->Tk = longest;
+    TRY(check_options(p, options));
+    if (appends) {
+        TRY(mha_pass_check_input(ctx, layer, key, MHA_K));
+        TRY(mha_pass_check_input(ctx, layer, value, MHA_V));
+        if (value.size[0] != key.size[0] || value.size[1] != key.size[1])
+            FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)value.size[0],
+                 (ll)value.size[1], (ll)key.size[0], (ll)key.size[1]);
+    }
+    if (!attends) return MHA_OK;
+    TRY(check_out(p));
+    TRY(check_extras(p));
+    return check_overlap(p);
+}
+
+/* ---- Where everything lies -------------------------------------------------------------------------------------- */
+
+static void lay_projection(mha_pass *p, mha_arena *arena, mha_projection *j)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    bool half = s->compute == MHA_BFLOAT16, fits = !half || j->input.type == MHA_BFLOAT16;
+    int64_t rows = j->input.size[0] * j->input.size[1], columns = 0;
+    for (int n = j->first; n <= j->last; n++) columns += mha_layer_rows(s, n);
+    j->weight = mha_layer_in_weight(&p->layer->parts, j->first, j->last);
+    j->across = fits && !mha_as_rows(&j->x, j->input, false);
+    j->copied = !fits || (j->across && !mha_as_rows(&j->x, j->input, true));
+    if (j->copied) {
+        j->across = false;
+        j->x = mha_arena_matrix(arena, s->compute, rows, j->input.size[2]);
+    }
+    if (half && p->training) j->weight = mha_arena_matrix(arena, MHA_BFLOAT16, columns, j->input.size[2]);
+    j->y = mha_arena_matrix(arena, s->compute, rows, columns);
+}
+
+/* Which inputs are one, and so one product. */
+static void lay_projections(mha_pass *p, mha_arena *arena)
+{
+    const mha_tensor *inputs = &p->inputs.query;
+    p->projections = 0;
+    for (int n = p->wanted_first; n <= p->wanted_last;) {
+        mha_projection *j = &p->projection[p->projections++];
+        *j = (mha_projection){.first = n, .input = inputs[n]};
+        for (n++; n <= p->wanted_last && mha_same_view(inputs[n], j->input);) n++;
+        j->last = n - 1;
+        lay_projection(p, arena, j);
+    }
+}
+
+/* Projection n, which may be among the columns of another, as (B,heads,T,width). */
+static mha_tensor heads_of(const mha_pass *p, int n)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    const mha_projection *j = p->projection;
+    int64_t first = 0;
+    while (j->last < n) j++;
+    for (int before = j->first; before < n; before++) first += mha_layer_rows(s, before);
+    return mha_as_heads(j->y, j->across, j->input.size[0], j->input.size[1], first, n == MHA_Q ? s->heads : s->kv_heads,
+                        n == MHA_V ? s->value_head_width : s->head_width);
+}
+
+/* Room for a second version of heads (B,heads,T,width), laid out by sequences. */
+static mha_tensor second(mha_arena *arena, mha_tensor x)
+{
+    mha_tensor rows = mha_arena_matrix(arena, x.type, x.size[0] * x.size[2], x.size[1] * x.size[3]);
+    return mha_as_heads(rows, false, x.size[0], x.size[2], 0, x.size[1], x.size[3]);
+}
+
+static void lay_heads(mha_pass *p, mha_arena *arena)
+{
+    bool norm = p->layer->shape.norm_epsilon > 0;
+    if (p->wanted_first == MHA_Q) {
+        p->raw_q = heads_of(p, MHA_Q);
+        p->q = norm && p->training ? second(arena, p->raw_q) : p->raw_q;
+    }
+    if (p->wanted_last == MHA_V) {
+        p->raw_k = heads_of(p, MHA_K);
+        p->k = norm && p->training ? second(arena, p->raw_k) : p->raw_k;
+        p->v = heads_of(p, MHA_V);
+    }
+}
+
+static void lay_results(mha_pass *p, mha_arena *arena)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    int64_t H = s->heads, E = s->value_head_width, rows = p->B * p->Tq;
+    bool half = s->compute == MHA_BFLOAT16, gates = s->gates && p->training;
+    p->out_across = !mha_as_rows(&p->result, p->out, false);
+    p->out_copied = !s->out_projection || (p->out_across && !mha_as_rows(&p->result, p->out, true));
+    if (p->out_copied) {
+        p->out_across = false;
+        p->result = s->out_projection ? mha_arena_matrix(arena, MHA_FLOAT32, rows, s->width) : none;
+    }
+    p->head_rows = mha_arena_matrix(arena, s->compute, rows, H * E);
+    p->gated_rows = gates ? mha_arena_matrix(arena, s->compute, rows, H * E) : p->head_rows;
+    p->heads = mha_as_heads(p->head_rows, p->out_across, p->B, p->Tq, 0, H, E);
+    p->gated = mha_as_heads(p->gated_rows, p->out_across, p->B, p->Tq, 0, H, E);
+    p->out_weight = p->layer->parts.out_weight;
+    if (half && p->training && s->out_projection)
+        p->out_weight = mha_arena_matrix(arena, MHA_BFLOAT16, s->width, H * E);
+    p->lse = p->maps = none;
+    if (p->training || p->extra || p->extras.lse.rank) {
+        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, p->B * H, p->Tq);
+        p->lse = mha_tensor_3d(all.data, MHA_FLOAT32, p->B, H, p->Tq);
+    }
+    if (p->extra && p->extras.weights.rank == 3) {
+        const int64_t *size = p->extras.weights.size;
+        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, size[0] * H, size[1] * size[2]);
+        p->maps = mha_tensor_4d(all.data, MHA_FLOAT32, size[0], H, size[1], size[2]);
+    }
+}
+
+/* Ragged sequences count positions from their own start. */
+static void lay_places(mha_pass *p, mha_arena *arena, mha_tensor *places, const int64_t *starts, int64_t rows)
+{
+    if (!starts || places->rank || !(p->layer->shape.rotary_base > 0)) return;
+    int64_t *at = mha_arena_take(arena, rows, sizeof *at);
+    if (!arena->base) return;
+    memset(at, 0, (size_t)rows * sizeof *at);
+    for (int64_t b = 0; b < p->options.sequences; b++)
+        for (int64_t t = starts[b]; t < starts[b + 1]; t++) at[t] = t - starts[b];
+    *places = mha_tensor_2d(at, MHA_INT64, 1, rows);
+}
+
+static void lay_out(mha_pass *p, mha_arena *arena)
+{
+    lay_projections(p, arena);
+    lay_heads(p, arena);
+    if (p->wanted_first == MHA_Q) {
+        lay_results(p, arena);
+        lay_places(p, arena, &p->query_places, p->options.query_starts, p->Tq);
+    }
+    lay_places(p, arena, &p->key_places, p->options.key_starts, p->Tk);
+}
+
+/* Starts are looked at before attention checks them, because positions are made of them. */
+static mha_status check_starts(const mha_pass *p, const int64_t *starts, const char *name, int64_t rows)
+{
+    for (int64_t b = 0; starts && b < p->options.sequences; b++)
+        if (starts[b] < 0 || starts[b + 1] < starts[b] || starts[b + 1] > rows)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] to [%lld] is not a stretch of the %lld rows", name, (ll)b, (ll)b + 1,
+                 (ll)rows);
+    return MHA_OK;
+}
+
+mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
+{
+    mha_arena measure = {0}, arena = {0};
+    TRY(check_starts(p, p->options.query_starts, "query_starts", p->Tq));
+    TRY(check_starts(p, p->options.key_starts, "key_starts", p->Tk));
+    lay_out(p, &measure);
+    if (measure.too_large) FAIL(MHA_TOO_LARGE, "query, key, value: what lies between has no place in memory");
+    if (!p->training) TRY(mha_pass_pack(p));
+    TRY(mha_memory_reserve(p->ctx, home, measure.used + MHA_ALIGNMENT));
+    arena.base = home->start;
+    lay_out(p, &arena);
+    return MHA_OK;
+}

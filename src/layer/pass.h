@@ -1,0 +1,139 @@
+/* One pass through a layer: what goes in, where everything between lies, and the steps from inputs to results.
+ *
+ *     input rows --matmul--> y --norm, rotary--> q, k, v --attention--> heads --gates--> gated --matmul--> out
+ *
+ * Rows: an input (B,T,W) is a matrix of B*T rows. Those of a (B,T,W) array lie sequence by sequence, those of a (T,B,W)
+ * array across sequences; either way the rows of y lie as those of the input do, and attention takes heads out of them
+ * by strides. Inputs that fit neither, or are not of the compute type bfloat16, are copied first.
+ *
+ * Projections that read the same rows are one product: all three in self-attention, keys and values where the two are
+ * one tensor. */
+#ifndef MHA_LAYER_PASS_H
+#define MHA_LAYER_PASS_H
+
+#include "attention/problem.h"
+#include "layer/layer.h"
+
+/* Memory that is cut up twice: first to learn how much, with no base; then in earnest. */
+typedef struct mha_arena {
+    char *base;
+    size_t used;
+    bool too_large;
+} mha_arena;
+
+void *mha_arena_take(mha_arena *arena, int64_t count, size_t size);
+mha_tensor mha_arena_matrix(mha_arena *arena, mha_type type, int64_t rows, int64_t columns);
+
+/* (B,T,W) as (rows,W), which lie sequence by sequence or across them. False if its strides do not allow it. */
+bool mha_as_rows(mha_tensor *rows, mha_tensor x, bool across);
+
+/* Columns first to first + heads*width of y, whose rows are B*T, as (B,heads,T,width). */
+mha_tensor mha_as_heads(mha_tensor y, bool across, int64_t B, int64_t T, int64_t first, int64_t heads, int64_t width);
+
+/* Rows (B*T,W) as (B,T,W). */
+mha_tensor mha_as_input(mha_tensor rows, bool across, int64_t B, int64_t T);
+
+/* Heads side by side (B,T,heads*width) as (B,heads,T,width). */
+mha_tensor mha_as_split(mha_tensor x, int64_t heads, int64_t width);
+
+/* The product that gives projections first to last. */
+typedef struct mha_projection {
+    int first, last;
+    mha_tensor input;  /* (B,T,W) as the caller gave it */
+    bool across;       /* how its rows lie */
+    bool copied;       /* x is a copy */
+    mha_tensor x;      /* (rows,W) */
+    mha_tensor y;      /* (rows,columns) */
+    mha_tensor weight; /* (columns,W): the parameters, or a copy in bfloat16 */
+} mha_projection;
+
+typedef struct mha_pass {
+    mha_context *ctx;
+    mha_layer *layer;
+    mha_layer_inputs inputs;       /* key and value filled in */
+    mha_attention_options options; /* complete: with the layer's sinks */
+    mha_attention_extras extras;   /* what the caller wants */
+    mha_tensor out;
+    bool training;
+    int64_t B, Tq, Tk; /* of the tensors: B is 1 if ragged */
+
+    int wanted_first, wanted_last; /* the projections that it makes */
+    int projections;
+    mha_projection projection[MHA_IN];
+    mha_tensor q, k, v;      /* (B,H,Tq,D), (B,G,Tk,D), (B,G,Tk,E), as attention reads them */
+    mha_tensor raw_q, raw_k; /* before the norm; the same memory if there is none, or no backward call to come */
+    mha_tensor query_places; /* int64 (B,T), positions for rotary; none: 0, 1, 2, ... */
+    mha_tensor key_places;
+    int64_t last_place; /* the largest of them */
+
+    bool out_across;         /* how the rows of heads and gated lie: as those of out, if they can */
+    bool out_copied;         /* out takes neither order: it gets a copy of `result` */
+    mha_tensor head_rows;    /* (B*Tq,H*E): what attention gives */
+    mha_tensor gated_rows;   /* the same times gates; the same memory if there are none, or no backward call */
+    mha_tensor heads, gated; /* both as (B,H,Tq,E) */
+    mha_tensor lse;          /* (B,H,Tq), or none */
+    mha_tensor maps;         /* (B,H,Tq,Tk + extra keys): weights of heads whose mean is asked for; or none */
+    mha_tensor result;       /* (B*Tq,M) */
+    mha_tensor out_weight;   /* (M,H*E): the parameter, or a copy in bfloat16 */
+    int64_t extra;           /* keys that the layer adds: bias_kv, zero_kv */
+} mha_pass;
+
+/* Checks the arguments of a forward call and fills the pass, but for memory. */
+mha_status mha_pass_make(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha_tensor out,
+                         const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                         const mha_attention_options *options, bool training);
+
+/* The same for a call that appends to a cache of `longest` positions, attends to it, or both. All inputs are given. */
+mha_status mha_pass_make_cached(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha_tensor out,
+                                const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                                const mha_attention_options *options, bool appends, bool attends, int64_t longest);
+
+/* Sizes and places of an input and of what is projected from it. */
+mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor x, int projection);
+
+/* Memory for all that lies between, from `home`; packed weights if the pass is for inference. */
+mha_status mha_pass_settle(mha_pass *pass, mha_memory *home);
+
+/* The steps. Each may fail only while the context rehearses. */
+mha_status mha_pass_project(mha_pass *pass);
+mha_status mha_pass_attend(mha_pass *pass);
+mha_status mha_pass_finish(mha_pass *pass);
+
+/* a (rows,W) times the weights of a projection, or of the output if n is MHA_IN, plus their bias. */
+mha_status mha_pass_multiply(mha_pass *pass, int n, mha_tensor c, mha_tensor a);
+
+/* Rotary embedding of x (B,heads,T,D) in place, or its inverse; nothing if the layer has none. */
+mha_status mha_pass_rotate(const mha_pass *pass, mha_tensor x, mha_tensor places, bool inverse);
+
+/* Packs what the pass will multiply by, unless it is packed already. */
+mha_status mha_pass_pack(mha_pass *pass);
+
+/* Calls task(arg, 0) to task(arg, count - 1) in parallel; not while the context rehearses. */
+void mha_pass_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
+
+/* rows.c: to = from * gain / sqrt(mean of squares + epsilon), for each row of (B,H,T,D) */
+void mha_rows_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
+
+/* Its gradients: dx in place of dy; dgain (D) is added to, if given. */
+void mha_rows_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
+                             mha_tensor dgain, float *partials);
+
+/* Bytes of partials: what sums over rows need. */
+size_t mha_rows_partials(int64_t rows, int64_t columns);
+
+/* to[b,h,:,:] = from[b,h,:,:] * gates[h], and 0 where the gate is 0. */
+void mha_rows_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
+
+/* dgates[h] += the sum of dgated * heads; then dgated = dgated * gates[h] in place. */
+void mha_rows_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
+
+/* sum (columns) += the sum of the rows of y. */
+void mha_rows_sum(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
+
+/* extra_keys.c: the keys that every row sees, mixed into heads, lse and weights (B,H,Tq,Tk + extra), if given; and their
+ * gradients, with dheads the gradient by heads: dq, dbias_k and dbias_v are added to, if given. sums has room for (G,D+E). */
+mha_status mha_extra_keys(mha_pass *pass, mha_tensor weights);
+mha_status mha_extra_keys_back(const mha_pass *pass, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
+                               mha_tensor dbias_v, double *sums);
+
+#endif

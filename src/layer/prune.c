@@ -1,0 +1,74 @@
+/* A smaller layer: some of the query heads, and the key/value heads that those read.
+ *
+ * Groups must be of one size. Of n_1, n_2, ... heads that are left of each group, s = gcd(n_1, n_2, ...) share a
+ * key/value head from now on, so the head of a group is there n_g / s times: once, if all groups lost alike. */
+#include "cpu/copy.h"
+#include "layer/layer.h"
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Heads that stay in group g. */
+static int64_t left(const mha_layer_options *s, const bool *keep, int64_t g)
+{
+    int64_t share = s->heads / s->kv_heads, count = 0;
+    for (int64_t h = g * share; h < (g + 1) * share; h++) count += keep[h];
+    return count;
+}
+
+static void copy(mha_context *ctx, mha_tensor to, mha_tensor from)
+{
+    if (to.rank) mha_copy(ctx, to, from, false);
+}
+
+/* All that belongs to one head. Those who share a key/value head write the same to it. */
+static void copy_head(mha_context *ctx, const mha_layer *to, int64_t n, const mha_layer *from, int64_t h)
+{
+    mha_layer_parts a = mha_layer_view_head(to, NULL, n), b = mha_layer_view_head(from, NULL, h);
+    copy(ctx, a.q_weight, b.q_weight);
+    copy(ctx, a.k_weight, b.k_weight);
+    copy(ctx, a.v_weight, b.v_weight);
+    copy(ctx, a.q_bias, b.q_bias);
+    copy(ctx, a.k_bias, b.k_bias);
+    copy(ctx, a.v_bias, b.v_bias);
+    copy(ctx, a.out_weight, b.out_weight);
+    copy(ctx, a.bias_k, b.bias_k);
+    copy(ctx, a.bias_v, b.bias_v);
+    copy(ctx, a.sinks, b.sinks);
+    copy(ctx, a.gates, b.gates);
+}
+
+mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_layer *layer, const bool *keep)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, smaller);
+    *smaller = NULL;
+    MHA_NEED(ctx, layer);
+    MHA_NEED(ctx, keep);
+    mha_layer_options shape = layer->shape;
+    int64_t heads = 0, share = 0, n = 0;
+    for (int64_t g = 0; g < shape.kv_heads; g++) {
+        heads += left(&layer->shape, keep, g);
+        share = gcd(share, left(&layer->shape, keep, g));
+    }
+    if (!heads) return mha_fail(ctx, MHA_BAD_ARGUMENT, "keep: no head is left");
+    shape.heads = heads;
+    shape.kv_heads = heads / share;
+    mha_status status = mha_layer_create(ctx, smaller, &shape, NULL);
+    if (status) return status;
+    for (int64_t h = 0; h < layer->shape.heads; h++)
+        if (keep[h]) copy_head(ctx, *smaller, n++, layer, h);
+    const mha_layer_parts *to = &(*smaller)->parts, *from = &layer->parts;
+    copy(ctx, to->out_bias, from->out_bias);
+    copy(ctx, to->q_norm, from->q_norm);
+    copy(ctx, to->k_norm, from->k_norm);
+    return MHA_OK;
+}

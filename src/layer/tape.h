@@ -1,0 +1,18 @@
+/* What a forward call leaves for the backward one. */
+#ifndef MHA_LAYER_TAPE_H
+#define MHA_LAYER_TAPE_H
+
+#include "layer/pass.h"
+
+struct mha_tape {
+    mha_memory self;  /* the memory of this struct */
+    mha_memory block; /* what the pass points to */
+    mha_pass pass;
+    bool given[MHA_IN]; /* whether key and value were inputs of their own */
+    bool filled;
+};
+
+/* Runs the steps of a pass twice: first in rehearsal, where all that can fail does; then in earnest. */
+mha_status mha_rehearsed(mha_pass *pass, mha_status (*run)(mha_pass *pass));
+
+#endif
