@@ -8,7 +8,6 @@
 #include "cpu/copy.h"
 #include "cpu/matmul.h"
 #include "layer/tape.h"
-#include <string.h>
 
 typedef long long ll;
 
@@ -41,9 +40,17 @@ typedef struct back {
 
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
 
+/* The sizes that an input had before it was cut. */
+static mha_tensor whole(mha_tensor input, mha_stretch rows)
+{
+    input.size[1] = rows.all;
+    return input;
+}
+
 static mha_status check_like(back *c, mha_tensor g, const char *name, mha_tensor like, const char *what)
 {
     if (!mha_is_given(g)) return MHA_OK;
+    if (!mha_is_given(like)) FAIL(MHA_BAD_ARGUMENT, "%s: is given, but %s was none", name, what);
     TRY(mha_check_tensor(c->ctx, g, name, like.rank, what, MHA_OUTPUT));
     if (g.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g.type));
     for (int axis = 0; axis < like.rank; axis++)
@@ -60,9 +67,9 @@ static mha_status check_dout(back *c)
     TRY(mha_check_tensor(c->ctx, c->dout, "dout", 3, "(B,Tq,M)", MHA_INPUT));
     if (!mha_is_float(c->dout.type))
         FAIL(MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16", mha_type_name(c->dout.type));
-    if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->Tq || c->dout.size[2] != width)
+    if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->query_rows.all || c->dout.size[2] != width)
         FAIL(MHA_BAD_SHAPE, "dout: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)c->dout.size[0],
-             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->Tq, (ll)width);
+             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->query_rows.all, (ll)width);
     return MHA_OK;
 }
 
@@ -104,9 +111,10 @@ static mha_status check(back *c, const mha_tape *tape)
     mha_layer_gradients *w = &c->wanted;
     int64_t count;
     TRY(check_dout(c));
-    TRY(check_like(c, w->query, "gradients.query", in->query, "query"));
-    TRY(check_like(c, w->key, "gradients.key", in->key, "key"));
-    TRY(check_like(c, w->value, "gradients.value", in->value, "value"));
+    const mha_stretch *q = &c->pass->query_rows, *k = &c->pass->key_rows;
+    TRY(check_like(c, w->query, "gradients.query", whole(in->query, *q), "query"));
+    TRY(check_like(c, w->key, "gradients.key", whole(in->key, *k), "key"));
+    TRY(check_like(c, w->value, "gradients.value", whole(in->value, *k), "value"));
     TRY(check_like(c, w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
     TRY(check_like(c, w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
                    "options.alibi_slopes"));
@@ -116,9 +124,10 @@ static mha_status check(back *c, const mha_tape *tape)
     TRY(mha_layer_parameter_count(c->ctx, &count, &layer->shape));
     TRY(check_overlap(c, count));
     if (w->parameters) c->parts = mha_layer_view(layer, w->parameters);
-    c->target[MHA_Q] = w->query;
-    c->target[MHA_K] = tape->given[MHA_K] ? w->key : w->query;
-    c->target[MHA_V] = tape->given[MHA_V] ? w->value : c->target[MHA_K];
+    c->dout = mha_cut(c->dout, 1, *q);
+    c->target[MHA_Q] = mha_cut(w->query, 1, *q);
+    c->target[MHA_K] = mha_cut(tape->given[MHA_K] ? w->key : w->query, 1, *k);
+    c->target[MHA_V] = tape->given[MHA_V] ? mha_cut(w->value, 1, *k) : c->target[MHA_K];
     return MHA_OK;
 }
 
@@ -229,15 +238,6 @@ static mha_status through_output(back *c)
     return MHA_OK;
 }
 
-/* Rows of a ragged batch that belong to no sequence are left alone by attention: their gradient is zero. */
-static void clear_gaps(const back *c)
-{
-    const mha_attention_options *o = &c->pass->options;
-    if (c->ctx->rehearsing || !(o->query_starts || o->key_starts)) return;
-    for (int n = 0; n < c->pass->projections; n++)
-        memset(c->dy[n].data, 0, (size_t)mha_element_count(c->dy[n]) * mha_type_size(c->dy[n].type));
-}
-
 static void add(back *c, mha_tensor to, mha_tensor from)
 {
     if (from.rank) mha_copy(c->ctx, to, from, true);
@@ -253,7 +253,6 @@ static mha_status through_attention(back *c)
     g.sinks = c->dsinks;
     g.bias = c->dbias;
     g.alibi_slopes = c->dslopes;
-    clear_gaps(c);
     TRY(mha_attention_backward(c->ctx, &g, c->dheads, none, p->heads, p->lse, p->q, p->k, p->v, &p->options));
     add(c, c->parts.sinks, c->dsinks);
     add(c, c->wanted.bias, c->dbias);

@@ -102,6 +102,9 @@ static void mix(const extra_keys *e, const row *r)
     const mha_pass *p = e->pass;
     int64_t E = p->layer->shape.value_head_width;
     float *lse = (float *)p->lse.data + (r->batch * p->lse.size[1] + r->h) * p->lse.size[2] + r->at;
+    const float *sinks = p->options.sinks.data;
+    if (*lse == -INFINITY && sinks)
+        *lse = sinks[r->h * p->options.sinks.stride[0]]; /* nobody else was there to share */
     double top = (double)*lse, sum = 0, weight[WIDEST] = {0};
     for (int64_t n = 0; n < p->extra; n++) top = r->score[n] > top ? r->score[n] : top;
     for (int64_t n = 0; n < p->extra; n++) sum += exp(r->score[n] - top);

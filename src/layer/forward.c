@@ -4,7 +4,6 @@
  * can go wrong has gone wrong before the first result is written. */
 #include "cpu/copy.h"
 #include "layer/tape.h"
-#include <string.h>
 
 #define TRY(call)                  \
     do {                           \
@@ -15,14 +14,6 @@
 static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- The steps -------------------------------------------------------------------------------------------------- */
-
-/* Rows of a ragged batch that belong to no sequence are nobody's to write: they are zero. */
-static void clear_gaps(const mha_pass *p)
-{
-    if (p->ctx->rehearsing || !p->options.query_starts) return;
-    memset(p->head_rows.data, 0, (size_t)mha_element_count(p->head_rows) * mha_type_size(p->head_rows.type));
-    if (p->lse.rank) memset(p->lse.data, 0, (size_t)mha_element_count(p->lse) * sizeof(float));
-}
 
 /* The mean over heads of maps (B,H,Tq,Tk). */
 static void average(mha_context *ctx, mha_tensor to, mha_tensor maps)
@@ -51,33 +42,17 @@ mha_status mha_pass_attend(mha_pass *p)
     extras.lse = p->lse;
     extras.weights = weights;
     if (weights.rank) extras.weights.size[weights.rank - 1] -= p->extra;
-    clear_gaps(p);
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
     if (p->extra) TRY(mha_extra_keys(p, weights));
     if (p->maps.rank) average(p->ctx, p->extras.weights, p->maps);
     return MHA_OK;
 }
 
-/* The logsumexp that the caller asked for: of the rows that there are. */
-static void give_lse(const mha_pass *p)
-{
-    const int64_t *starts = p->options.query_starts;
-    if (!p->extras.lse.rank) return;
-    if (!starts) mha_copy(p->ctx, p->extras.lse, p->lse, false);
-    for (int64_t b = 0; starts && b < p->options.sequences; b++) {
-        mha_tensor to = p->extras.lse, from = p->lse;
-        to.data = (float *)to.data + starts[b] * to.stride[2];
-        from.data = (float *)from.data + starts[b] * from.stride[2];
-        to.size[2] = from.size[2] = starts[b + 1] - starts[b];
-        mha_copy(p->ctx, to, from, false);
-    }
-}
-
 mha_status mha_pass_finish(mha_pass *p)
 {
     const mha_layer *layer = p->layer;
     const mha_layer_options *s = &layer->shape;
-    give_lse(p);
+    if (p->extras.lse.rank) mha_copy(p->ctx, p->extras.lse, p->lse, false);
     if (s->gates) mha_rows_gate(p->ctx, p->gated, p->heads, layer->parts.gates);
     if (!s->out_projection) {
         mha_copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);

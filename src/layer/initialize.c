@@ -1,30 +1,38 @@
 /* First values of the parameters. Each part draws from Philox under the layer's seed, with the part's number and the
- * element's place as the counter: the same bits on every machine, in any order. Only additions, multiplications and
- * square roots are used, which round alike everywhere. */
+ * draw's place as the counter: the same bits on every machine, in any order. Only additions, multiplications and square
+ * roots are used, which round alike everywhere. */
 #include "core/random.h"
 #include "layer/layer.h"
 
-/* From -1 to 1, exclusive, at odd multiples of 2^-24. */
-static float uniform(uint64_t seed, uint32_t part, int64_t place, uint32_t draw)
+enum { LANES = 4 }; /* numbers from one counter */
+
+/* Numbers LANES*place to LANES*place + 3 of a part: from -1 to 1, exclusive, at odd multiples of 2^-24. */
+static void draw(float to[LANES], uint64_t seed, uint32_t part, uint64_t place)
 {
-    uint32_t c[4] = {(uint32_t)place, (uint32_t)((uint64_t)place >> 32), part, draw / 4};
+    uint32_t c[LANES] = {(uint32_t)place, (uint32_t)(place >> 32), part, 0};
     mha_philox(c, seed);
-    return (float)((int32_t)(c[draw % 4] >> 8) - (1 << 23)) * 0x1p-23f + 0x1p-24f;
+    for (int n = 0; n < LANES; n++) to[n] = (float)((int32_t)(c[n] >> 8) - (1 << 23)) * 0x1p-23f + 0x1p-24f;
 }
 
 static void fill_uniform(mha_tensor part, uint64_t seed, uint32_t number, double bound)
 {
-    float *at = part.data, scale = (float)bound;
-    for (int64_t i = 0; i < mha_part_count(part); i++) at[i] = uniform(seed, number, i, 0) * scale;
+    float *at = part.data, scale = (float)bound, drawn[LANES];
+    for (int64_t i = 0; i < mha_part_count(part); i++) {
+        if (i % LANES == 0) draw(drawn, seed, number, (uint64_t)i / LANES);
+        at[i] = drawn[i % LANES] * scale;
+    }
 }
 
 /* Twelve numbers from -1 to 1 have a variance of 4. */
 static void fill_normal(mha_tensor part, uint64_t seed, uint32_t number, double deviation)
 {
-    float *at = part.data, scale = (float)(deviation / 2);
+    float *at = part.data, scale = (float)(deviation / 2), drawn[LANES];
     for (int64_t i = 0; i < mha_part_count(part); i++) {
         float sum = 0;
-        for (uint32_t draw = 0; draw < 12; draw++) sum += uniform(seed, number, i, draw);
+        for (uint64_t n = 0; n < 3; n++) {
+            draw(drawn, seed, number, 3 * (uint64_t)i + n);
+            for (int lane = 0; lane < LANES; lane++) sum += drawn[lane];
+        }
         at[i] = sum * scale;
     }
 }

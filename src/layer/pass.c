@@ -215,6 +215,52 @@ static mha_status check_options(mha_pass *p, const mha_attention_options *option
     return MHA_OK;
 }
 
+/* Stretches of rows must lie inside the tensor: what belongs to none of them is cut off before attention looks. */
+static mha_status check_starts(mha_pass *p, const int64_t *starts, const char *name, mha_stretch *rows)
+{
+    int64_t B = p->options.sequences;
+    rows->first = 0;
+    rows->count = rows->all;
+    if (!starts) return MHA_OK;
+    if (B < 0 || B > MHA_SIZE_LIMIT) FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be from 0 to 2^40", (ll)B);
+    for (int64_t b = 0; b <= B; b++)
+        if (starts[b] < (b ? starts[b - 1] : 0) || starts[b] > rows->all)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name, (ll)b,
+                 (ll)starts[b], (ll)rows->all);
+    rows->first = starts[0];
+    rows->count = starts[B] - starts[0];
+    return MHA_OK;
+}
+
+mha_tensor mha_cut(mha_tensor t, int axis, mha_stretch rows)
+{
+    if (!mha_is_given(t)) return t;
+    if (t.data) t.data = (char *)t.data + rows.first * t.stride[axis] * (int64_t)mha_type_size(t.type);
+    t.size[axis] = rows.count;
+    return t;
+}
+
+/* Leaves the rows out that belong to no sequence. */
+static mha_status cut(mha_pass *p)
+{
+    p->query_rows.all = p->Tq;
+    p->key_rows.all = p->Tk;
+    TRY(check_starts(p, p->options.query_starts, "query_starts", &p->query_rows));
+    TRY(check_starts(p, p->options.key_starts, "key_starts", &p->key_rows));
+    p->inputs.query = mha_cut(p->inputs.query, 1, p->query_rows);
+    p->query_places = mha_cut(p->query_places, 1, p->query_rows);
+    p->out = mha_cut(p->out, 1, p->query_rows);
+    p->extras.lse = mha_cut(p->extras.lse, 2, p->query_rows);
+    p->inputs.key = mha_cut(p->inputs.key, 1, p->key_rows);
+    p->inputs.value = mha_cut(p->inputs.value, 1, p->key_rows);
+    p->key_places = mha_cut(p->key_places, 1, p->key_rows);
+    p->Tq = p->query_rows.count;
+    p->Tk = p->key_rows.count;
+    p->query_starts = p->options.query_starts;
+    p->key_starts = p->options.key_starts;
+    return MHA_OK;
+}
+
 static mha_pass start(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
                       const mha_layer_inputs *inputs)
 {
@@ -243,7 +289,8 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
                      p->Tk, &p->key_places));
     TRY(check_out(p));
     TRY(check_extras(p));
-    return check_overlap(p);
+    TRY(check_overlap(p));
+    return cut(p);
 }
 
 mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_tensor out,
@@ -367,15 +414,23 @@ static void lay_results(mha_pass *p, mha_arena *arena)
     }
 }
 
-/* Ragged sequences count positions from their own start. */
-static void lay_places(mha_pass *p, mha_arena *arena, mha_tensor *places, const int64_t *starts, int64_t rows)
+/* Ragged sequences: starts that count from the first row that is not cut off; positions from the start of each. */
+static const int64_t *lay_starts(const mha_pass *p, mha_arena *arena, const int64_t *starts)
+{
+    int64_t B = p->options.sequences;
+    if (!starts || !starts[0]) return starts;
+    int64_t *moved = mha_arena_take(arena, B + 1, sizeof *moved);
+    for (int64_t b = 0; moved && b <= B; b++) moved[b] = starts[b] - starts[0];
+    return moved;
+}
+
+static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, const int64_t *starts, int64_t rows)
 {
     if (!starts || places->rank || !(p->layer->shape.rotary_base > 0)) return;
     int64_t *at = mha_arena_take(arena, rows, sizeof *at);
     if (!arena->base) return;
-    memset(at, 0, (size_t)rows * sizeof *at);
     for (int64_t b = 0; b < p->options.sequences; b++)
-        for (int64_t t = starts[b]; t < starts[b + 1]; t++) at[t] = t - starts[b];
+        for (int64_t t = starts[b]; t < starts[b + 1]; t++) at[t - starts[0]] = t - starts[b];
     *places = mha_tensor_2d(at, MHA_INT64, 1, rows);
 }
 
@@ -383,28 +438,16 @@ static void lay_out(mha_pass *p, mha_arena *arena)
 {
     lay_projections(p, arena);
     lay_heads(p, arena);
-    if (p->wanted_first == MHA_Q) {
-        lay_results(p, arena);
-        lay_places(p, arena, &p->query_places, p->options.query_starts, p->Tq);
-    }
-    lay_places(p, arena, &p->key_places, p->options.key_starts, p->Tk);
-}
-
-/* Starts are looked at before attention checks them, because positions are made of them. */
-static mha_status check_starts(const mha_pass *p, const int64_t *starts, const char *name, int64_t rows)
-{
-    for (int64_t b = 0; starts && b < p->options.sequences; b++)
-        if (starts[b] < 0 || starts[b + 1] < starts[b] || starts[b + 1] > rows)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] to [%lld] is not a stretch of the %lld rows", name, (ll)b, (ll)b + 1,
-                 (ll)rows);
-    return MHA_OK;
+    if (p->wanted_first == MHA_Q) lay_results(p, arena);
+    lay_places(p, arena, &p->query_places, p->query_starts, p->Tq);
+    lay_places(p, arena, &p->key_places, p->key_starts, p->Tk);
+    p->options.query_starts = lay_starts(p, arena, p->query_starts);
+    p->options.key_starts = lay_starts(p, arena, p->key_starts);
 }
 
 mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
 {
     mha_arena measure = {0}, arena = {0};
-    TRY(check_starts(p, p->options.query_starts, "query_starts", p->Tq));
-    TRY(check_starts(p, p->options.key_starts, "key_starts", p->Tk));
     lay_out(p, &measure);
     if (measure.too_large) FAIL(MHA_TOO_LARGE, "query, key, value: what lies between has no place in memory");
     if (!p->training) TRY(mha_pass_pack(p));

@@ -36,6 +36,14 @@ mha_tensor mha_as_input(mha_tensor rows, bool across, int64_t B, int64_t T);
 /* Heads side by side (B,T,heads*width) as (B,heads,T,width). */
 mha_tensor mha_as_split(mha_tensor x, int64_t heads, int64_t width);
 
+/* Rows first to first + count - 1, of so many. */
+typedef struct mha_stretch {
+    int64_t first, count, all;
+} mha_stretch;
+
+/* Only these rows of a tensor, which are its axis `axis`; none stays none. */
+mha_tensor mha_cut(mha_tensor t, int axis, mha_stretch rows);
+
 /* The product that gives projections first to last. */
 typedef struct mha_projection {
     int first, last;
@@ -56,6 +64,8 @@ typedef struct mha_pass {
     mha_tensor out;
     bool training;
     int64_t B, Tq, Tk; /* of the tensors: B is 1 if ragged */
+    const int64_t *query_starts, *key_starts;
+    mha_stretch query_rows, key_rows; /* of the tensors as the caller gave them: what belongs to some sequence */
 
     int wanted_first, wanted_last; /* the projections that it makes */
     int projections;
