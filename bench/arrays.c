@@ -27,6 +27,14 @@ bool bench_array_make(bench_array *a, int64_t count, mha_type type, uint64_t see
     return true;
 }
 
+void bench_array_scale(bench_array *a, double power)
+{
+    for (int64_t i = 0; i < a->count; i++) {
+        a->plain[i] *= (float)power;
+        mha_store((char *)a->typed + i * (int64_t)mha_type_size(a->type), a->type, a->plain[i]);
+    }
+}
+
 void bench_array_free(bench_array *a)
 {
     if (a->typed != a->plain) free(a->typed);

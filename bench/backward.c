@@ -79,7 +79,8 @@ static bool save(const backward *b, char error[200])
     static const char *const names[ARRAYS] = {"q", "k", "v", "out", "dout", "dq", "dk", "dv"};
     bench_saved all[ARRAYS];
     for (int n = 0; n < ARRAYS; n++) all[n] = (bench_saved){names[n], view(b, n)};
-    return bench_save(b->set, (bench_about){"backward", b->shape->name, b->shape->causal}, all, ARRAYS, error);
+    return bench_save(b->set, (bench_about){.pass = "backward", .shape = b->shape->name, .causal = b->shape->causal},
+                      all, ARRAYS, error);
 }
 
 bool bench_backward(bench_result *result, const bench_setting *set, const bench_shape *s, char error[200])

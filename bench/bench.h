@@ -24,6 +24,16 @@ typedef struct bench_product {
 
 extern const bench_product bench_products[];
 
+/* Layers: self-attention of B sequences of T tokens; or one step for each, with so many in the cache. */
+typedef struct bench_layer {
+    const char *name, *what;
+    int64_t B, T, M, H;
+    bool weights; /* those of each head are asked for, too */
+    int64_t cached;
+} bench_layer;
+
+extern const bench_layer bench_layers[];
+
 /* What the machine can do with this context's instruction set and threads, measured now. */
 typedef struct bench_limits {
     double peak_gflops; /* multiply-adds on registers alone: float32, or the engine's for bfloat16 */
@@ -64,8 +74,9 @@ typedef struct bench_setting {
 
 typedef struct bench_result {
     double ms_median, ms_best;
-    double gflops;     /* at the median: 4 B H Tq Tk D forward, half if causal; 2.5 times that backward; 2 M N K */
-    double gbytes;     /* at the median, GB/s of keys and values: decode only, else 0 */
+    double gflops; /* at the median: 4 B H Tq Tk D forward, half if causal; 2.5 times that backward; 2 M N K; a layer:
+                          its products and its attention */
+    double gbytes; /* at the median, GB/s of keys and values, and of weights: decode and steps only, else 0 */
     double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
     double peer_ms;    /* the peer's median in float32 on as many threads, NAN if not run */
     double peer_error; /* the largest difference to the peer's results, as a share of the largest of them */
@@ -77,6 +88,7 @@ typedef struct bench_result {
 bool bench_forward(bench_result *result, const bench_setting *set, const bench_shape *shape, char error[200]);
 bool bench_backward(bench_result *result, const bench_setting *set, const bench_shape *shape, char error[200]);
 bool bench_gemm(bench_result *result, const bench_setting *set, const bench_product *shape, char error[200]);
+bool bench_layer_forward(bench_result *result, const bench_setting *set, const bench_layer *shape, char error[200]);
 
 /* The largest error of a sound result of that type, as a share of the largest value: rounding, with room to spare. */
 double bench_tolerance(mha_type type);
@@ -106,6 +118,7 @@ typedef struct bench_array {
 
 /* `count` numbers that look like activations, the same on every machine; with seed 0 room for results. */
 bool bench_array_make(bench_array *array, int64_t count, mha_type type, uint64_t seed);
+void bench_array_scale(bench_array *array, double power); /* all of it times a power of two */
 void bench_array_free(bench_array *array);
 double bench_array_get(const bench_array *array, int64_t i); /* from `typed` */
 
@@ -139,6 +152,9 @@ typedef struct bench_saved {
 typedef struct bench_about {
     const char *pass, *shape;
     bool causal;
+    int64_t heads; /* of a layer, and the next two */
+    bool weights;
+    int64_t cached;
 } bench_about;
 
 bool bench_save(const bench_setting *set, bench_about about, const bench_saved *arrays, int count, char error[200]);

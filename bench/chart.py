@@ -11,6 +11,7 @@ PASSES = {
     "backward": "Backward",
     "decode": "Decode: a token at a time, bound by reading keys and values",
     "gemm": "Matrix products of the layers",
+    "layer": "The multi-head layer",
 }
 TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 

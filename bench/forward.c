@@ -101,7 +101,8 @@ static void measure(bench_result *result, forward *f)
 
 static bool save(const forward *f, char error[200])
 {
-    bench_about about = {bench_is_decode(f->shape) ? "decode" : "forward", f->shape->name, f->shape->causal};
+    bench_about about = {
+        .pass = bench_is_decode(f->shape) ? "decode" : "forward", .shape = f->shape->name, .causal = f->shape->causal};
     bench_saved all[] = {
         {"q", rows(f, &f->q)}, {"k", keys(f, &f->k)}, {"v", keys(f, &f->v)}, {"out", rows(f, &f->out)}};
     return bench_save(f->set, about, all, 4, error);

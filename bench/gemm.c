@@ -89,7 +89,7 @@ static bool save(const gemm *g, char error[200])
     const bench_product *s = g->shape;
     bench_saved all[] = {
         {"a", view(&g->a, s->M, s->K)}, {"b", view(&g->b, s->K, s->N)}, {"c", view(&g->c, s->M, s->N)}};
-    return bench_save(g->set, (bench_about){"gemm", s->name, false}, all, 3, error);
+    return bench_save(g->set, (bench_about){.pass = "gemm", .shape = s->name}, all, 3, error);
 }
 
 bool bench_gemm(bench_result *result, const bench_setting *set, const bench_product *s, char error[200])

@@ -36,9 +36,11 @@ static size_t make_header(char *out, size_t room, const bench_setting *set, benc
     int64_t begin = 0;
     size_t n = (size_t)snprintf(out, room,
                                 "{\"__metadata__\":{\"pass\":\"%s\",\"shape\":\"%s\",\"dtype\":\"%s\","
-                                "\"causal\":\"%d\",\"threads\":\"%d\",\"seconds\":\"%g\"}",
+                                "\"causal\":\"%d\",\"threads\":\"%d\",\"seconds\":\"%g\",\"heads\":\"%lld\","
+                                "\"weights\":\"%d\",\"cached\":\"%lld\"}",
                                 about.pass, about.shape, bench_type_word(set->type), about.causal,
-                                mha_context_threads(set->ctx), set->seconds);
+                                mha_context_threads(set->ctx), set->seconds, (long long)about.heads, about.weights,
+                                (long long)about.cached);
     for (int i = 0; i < count; i++) {
         n += describe(out + n, room - n, &arrays[i], begin);
         begin += bytes_of(&arrays[i].tensor);

@@ -80,11 +80,36 @@ def difference(ours, theirs):
     return math.inf if math.isnan(worst) else worst
 
 
+def layer(t, about):
+    """torch.nn.MultiheadAttention, ready for inference; or a step with a cache, which it does not have, spelled out."""
+    x, heads, cached = t["x"], int(about["heads"]), int(about["cached"])
+    module = torch.nn.MultiheadAttention(x.shape[2], heads, batch_first=True, dtype=x.dtype).eval()
+    module.load_state_dict({name: t[name] for name in module.state_dict()})
+    if not cached:
+        wanted = about["weights"] == "1"
+        return "MultiheadAttention", lambda: module(x, x, x, need_weights=wanted, average_attn_weights=False), [t["out"]]
+
+    def split(y):
+        return y.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    keys, values = [split(y).contiguous() for y in F.linear(x, t["in_proj_weight"], t["in_proj_bias"]).chunk(3, -1)[1:]]
+
+    def step():
+        q, k, v = F.linear(x[:, -1:], t["in_proj_weight"], t["in_proj_bias"]).chunk(3, -1)
+        keys[:, :, -1:], values[:, :, -1:] = split(k), split(v)
+        out = attention(split(q), keys, values, False)
+        return (F.linear(out.transpose(1, 2).flatten(2), t["out_proj.weight"], t["out_proj.bias"]),)
+
+    return "linear, attention, linear", step, [t["out"]]
+
+
 def work(t, about):
     """What to time, and ours to compare with what it gives."""
     causal = about["causal"] == "1"
     if about["pass"] == "gemm":
         return "matmul", lambda: (t["a"] @ t["b"],), [t["c"]]
+    if about["pass"] == "layer":
+        return layer(t, about)
     how = "scaled_dot_product_attention" if HAS_SDPA else "unfused"
     if about["pass"] != "backward":
         return how, lambda: (attention(t["q"], t["k"], t["v"], causal),), [t["out"]]
@@ -100,7 +125,7 @@ def work(t, about):
 
 def enough_memory(t, about):
     """Without a fused kernel, scores, weights and their gradients lie in memory for all heads at once."""
-    if about["pass"] == "gemm" or HAS_SDPA:
+    if about["pass"] in ("gemm", "layer") or HAS_SDPA:
         return True
     scores = t["q"].shape[:3].numel() * t["k"].shape[2] * t["q"].element_size()
     with open("/proc/meminfo", encoding="ascii") as file:

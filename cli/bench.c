@@ -65,6 +65,7 @@ static bool parse_shape(const char *word, request *r)
     int count = 1, index;
     for (const bench_shape *s = bench_shapes; s->name; s++) names[count++] = s->name;
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
+    for (const bench_layer *s = bench_layers; s->name; s++) names[count++] = s->name;
     if (!parse_word("--shape", word, names, &index)) return false;
     r->shape = index ? names[index] : NULL;
     return true;
@@ -152,11 +153,12 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
 {
     int n = 0;
     for (const bench_shape *s = bench_shapes; s->name; s++)
-        n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s, NULL});
+        n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s});
     for (const bench_shape *s = bench_shapes; s->name; s++)
-        if (!bench_is_decode(s)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s, NULL});
+        if (!bench_is_decode(s)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
     for (const bench_product *s = bench_products; s->name; s++)
-        n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, NULL, s});
+        n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
+    for (const bench_layer *s = bench_layers; s->name; s++) n = add(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
     if (!n) cli_error("bench: %s has no pass '%s'; 'mha bench --list' has them", r->shape, bench_pass_names[r->pass]);
     return n;
 }
@@ -177,7 +179,8 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
 {
     char error[200];
     bench_result result;
-    bool done = job->pass == BENCH_GEMM       ? bench_gemm(&result, set, job->product, error)
+    bool done = job->pass == BENCH_GEMM       ? bench_gemm(&result, set, job->shape, error)
+                : job->pass == BENCH_LAYER    ? bench_layer_forward(&result, set, job->shape, error)
                 : job->pass == BENCH_BACKWARD ? bench_backward(&result, set, job->shape, error)
                                               : bench_forward(&result, set, job->shape, error);
     if (!done) {

@@ -2,7 +2,7 @@
 #include "bench_print.h"
 #include <stdio.h>
 
-const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", NULL};
+const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", NULL};
 
 void bench_help(void)
 {
@@ -14,7 +14,7 @@ void bench_help(void)
          "                                   keep the arrays, as a safetensors file\n"
          "\n"
          "Usage: mha bench [--shape NAME|all] [--dtype f32|bf16|f16]\n"
-         "                 [--pass forward|backward|decode|gemm|all]\n"
+         "                 [--pass forward|backward|decode|gemm|layer|all]\n"
          "                 [--threads N] [--isa NAME] [--peer openblas|loop|none]\n"
          "                 [--seconds S] [--json] [--save DIR] [--list]\n"
          "\n"
@@ -22,10 +22,12 @@ void bench_help(void)
     for (const bench_shape *s = bench_shapes; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nShapes of the matrix product:");
     for (const bench_product *s = bench_products; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+    puts("\nMulti-head layers:");
+    for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\n"
          "Each measurement is verified against the float64 oracle on samples, then timed:\n"
          "the median of at least three runs and of S seconds (1) of them. The columns:\n"
-         "  rate       GFLOP/s; for decode GB/s of keys and values\n"
+         "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step\n"
          "  of limit   the share of what the same threads reach with float32 multiply-adds\n"
          "             alone, or with reading alone, measured in the same run\n"
          "  openblas   its time over ours: attention through the whole (Tq,Tk) matrix over\n"

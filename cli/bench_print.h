@@ -4,7 +4,14 @@
 
 #include "bench.h"
 
-typedef enum bench_pass { BENCH_FORWARD, BENCH_BACKWARD, BENCH_DECODE, BENCH_GEMM, BENCH_PASSES } bench_pass;
+typedef enum bench_pass {
+    BENCH_FORWARD,
+    BENCH_BACKWARD,
+    BENCH_DECODE,
+    BENCH_GEMM,
+    BENCH_LAYER,
+    BENCH_PASSES
+} bench_pass;
 
 extern const char *const bench_pass_names[]; /* ends with NULL */
 
@@ -12,8 +19,7 @@ extern const char *const bench_pass_names[]; /* ends with NULL */
 typedef struct bench_job {
     bench_pass pass;
     const char *name;
-    const bench_shape *shape;     /* or NULL: */
-    const bench_product *product; /* for the matrix product */
+    const void *shape; /* a bench_shape, bench_product or bench_layer, as the pass wants it */
 } bench_job;
 
 void bench_help(void);
