@@ -33,7 +33,9 @@ typedef struct back {
     mha_tensor dy[MHA_IN];         /* of each product */
     mha_tensor dq, dk, dv;
     mha_tensor dsinks, dbias, dslopes; /* what attention writes, to be added; or none */
-    mha_tensor dx;                     /* (rows,width) float32, where a target cannot take a product's rows; or none */
+    mha_tensor clean[MHA_IN];          /* of x, where it is not finite: without rows that nobody looked at; or none */
+    bool broken[MHA_IN];
+    mha_tensor dx; /* (rows,width) float32, where a target cannot take a product's rows; or none */
     float *partials;
     double *sums;
 } back;
@@ -187,6 +189,7 @@ static void lay_out(back *c, mha_arena *arena)
         const mha_projection *j = &p->projection[n];
         int64_t first = 0;
         c->dy[n] = mha_arena_matrix(arena, s->compute, j->y.size[0], j->y.size[1]);
+        c->clean[n] = c->broken[n] ? mha_arena_matrix(arena, j->x.type, j->x.size[0], j->x.size[1]) : none;
         for (int part = j->first; part <= j->last; part++) {
             *heads[part] = mha_as_heads(c->dy[n], j->across, j->input.size[0], j->input.size[1], first,
                                         like[part].size[1], like[part].size[3]);
@@ -203,6 +206,8 @@ static void lay_out(back *c, mha_arena *arena)
 static mha_status settle(back *c)
 {
     mha_arena measure = {0}, arena = {0};
+    for (int n = 0; c->wanted.parameters && n < c->pass->projections; n++)
+        c->broken[n] = !mha_rows_finite(c->ctx, c->pass->projection[n].x);
     lay_out(c, &measure);
     if (measure.too_large) FAIL(MHA_TOO_LARGE, "dout: what lies between has no place in memory");
     TRY(mha_memory_reserve(c->ctx, &c->ctx->room, measure.used + MHA_ALIGNMENT));
@@ -300,7 +305,9 @@ static mha_status through_projection(back *c, int n)
 {
     const mha_projection *j = &c->pass->projection[n];
     if (c->wanted.parameters) {
-        TRY(add_product(c, mha_layer_in_weight(&c->parts, j->first, j->last), c->dy[n], j->x));
+        mha_tensor x = c->clean[n].rank ? c->clean[n] : j->x;
+        if (c->clean[n].rank) mha_rows_clean(c->ctx, x, j->x, c->dy[n]); /* 0 * NaN is NaN */
+        TRY(add_product(c, mha_layer_in_weight(&c->parts, j->first, j->last), c->dy[n], x));
         if (c->parts.q_bias.rank)
             mha_rows_sum(c->ctx, mha_layer_in_bias(&c->parts, j->first, j->last), c->dy[n], c->partials);
     }

@@ -137,6 +137,10 @@ void mha_rows_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor 
 /* dgates[h] += the sum of dgated * heads; then dgated = dgated * gates[h] in place. */
 void mha_rows_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 
+/* Whether all numbers of x (rows,columns) are finite; and to = x, but for rows of zeros where those of dy are. */
+bool mha_rows_finite(mha_context *ctx, mha_tensor x);
+void mha_rows_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
+
 /* sum (columns) += the sum of the rows of y. */
 void mha_rows_sum(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
 

@@ -95,15 +95,19 @@ static void normalize_row_back(const norm *j, int64_t n, float *dgain)
     float x[PIECE], dy[PIECE];
     int64_t D = j->from.size[3];
     double r = inverse_rms(j, n), dot = 0;
+    bool zero = true;
     for (int64_t k = 0; k < D; k += PIECE) {
         int64_t count = smaller(PIECE, D - k);
         mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
         mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
         for (int64_t i = 0; i < count; i++) {
+            if (dy[i] == 0) continue; /* a row that nobody looked at may be NaN */
+            zero = false;
             dot += (double)(j->gain[k + i] * dy[i]) * (double)x[i];
             if (dgain) dgain[k + i] += dy[i] * x[i] * (float)r;
         }
     }
+    if (zero) return;
     float by = (float)r, less = (float)(r * r * r * dot / (double)D);
     for (int64_t k = 0; k < D; k += PIECE) {
         int64_t count = smaller(PIECE, D - k);
@@ -150,6 +154,77 @@ void mha_rows_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_
     if (dgain.rank) add_partials(ctx, dgain, partials, chunks);
 }
 
+/* ---- Rows that are not there ------------------------------------------------------------------------------------ */
+
+typedef struct cleaning {
+    const mha_kernels *kernels;
+    mha_tensor to, x, dy;
+    atomic_bool broken;
+} cleaning;
+
+/* Row n of a matrix, from column k on: at most PIECE numbers, of which there are so many. */
+static int64_t load_piece(const mha_kernels *kernels, float *to, mha_tensor y, int64_t n, int64_t k)
+{
+    int64_t count = smaller(PIECE, y.size[1] - k), size = (int64_t)mha_type_size(y.type);
+    const char *from = (const char *)y.data + (n * y.stride[0] + k * y.stride[1]) * size;
+    mha_row_load(kernels, to, from, y.type, y.stride[1], count);
+    return count;
+}
+
+/* x - x is 0 for finite numbers alone. */
+static void judge_chunk(void *arg, int64_t chunk)
+{
+    cleaning *j = arg;
+    int64_t end = smaller((chunk + 1) * CHUNK, j->x.size[0]);
+    float x[PIECE], sum = 0;
+    for (int64_t n = chunk * CHUNK; n < end; n++)
+        for (int64_t k = 0; k < j->x.size[1]; k += PIECE) {
+            int64_t count = load_piece(j->kernels, x, j->x, n, k);
+            for (int64_t i = 0; i < count; i++) sum += x[i] - x[i];
+        }
+    if (sum != 0) atomic_store(&j->broken, true);
+}
+
+bool mha_rows_finite(mha_context *ctx, mha_tensor x)
+{
+    cleaning j = {.kernels = ctx->kernels, .x = x};
+    mha_pass_each(ctx, chunk_count(x.size[0]), judge_chunk, &j);
+    return !atomic_load(&j.broken);
+}
+
+static bool is_zero(const cleaning *j, int64_t n)
+{
+    float dy[PIECE];
+    for (int64_t k = 0; k < j->dy.size[1]; k += PIECE) {
+        int64_t count = load_piece(j->kernels, dy, j->dy, n, k);
+        for (int64_t i = 0; i < count; i++)
+            if (dy[i] != 0) return false;
+    }
+    return true;
+}
+
+static void clean_chunk(void *arg, int64_t chunk)
+{
+    const cleaning *j = arg;
+    int64_t end = smaller((chunk + 1) * CHUNK, j->x.size[0]), size = (int64_t)mha_type_size(j->to.type);
+    float x[PIECE];
+    for (int64_t n = chunk * CHUNK; n < end; n++) {
+        bool zero = is_zero(j, n);
+        for (int64_t k = 0; k < j->x.size[1]; k += PIECE) {
+            int64_t count = load_piece(j->kernels, x, j->x, n, k);
+            if (zero) memset(x, 0, sizeof x);
+            char *to = (char *)j->to.data + (n * j->to.stride[0] + k) * size;
+            mha_row_store(j->kernels, to, j->to.type, 1, x, count);
+        }
+    }
+}
+
+void mha_rows_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
+{
+    cleaning j = {.kernels = ctx->kernels, .to = to, .x = x, .dy = dy};
+    mha_pass_each(ctx, chunk_count(x.size[0]), clean_chunk, &j);
+}
+
 /* ---- Sums of columns -------------------------------------------------------------------------------------------- */
 
 typedef struct column_sums {
@@ -162,14 +237,11 @@ static void sum_chunk(void *arg, int64_t chunk)
 {
     const column_sums *j = arg;
     int64_t columns = j->y.size[1], end = smaller((chunk + 1) * CHUNK, j->y.size[0]);
-    int64_t size = (int64_t)mha_type_size(j->y.type);
     float *sum = j->partials + chunk * columns, y[PIECE];
     memset(sum, 0, (size_t)columns * sizeof *sum);
     for (int64_t n = chunk * CHUNK; n < end; n++)
         for (int64_t k = 0; k < columns; k += PIECE) {
-            int64_t count = smaller(PIECE, columns - k);
-            const char *from = (const char *)j->y.data + (n * j->y.stride[0] + k * j->y.stride[1]) * size;
-            mha_row_load(j->kernels, y, from, j->y.type, j->y.stride[1], count);
+            int64_t count = load_piece(j->kernels, y, j->y, n, k);
             for (int64_t i = 0; i < count; i++) sum[k + i] += y[i];
         }
 }
