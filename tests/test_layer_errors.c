@@ -269,8 +269,8 @@ static void run_with(results *to, int threads, mha_parallel parallel, const floa
 {
     mha_context *ctx = context_make(NULL, threads, parallel, NULL);
     mha_layer_options o = MHA_LAYER_DEFAULTS;
-    mha_layer *layer;
-    mha_tape *tape;
+    mha_layer *layer = NULL;
+    mha_tape *tape = NULL;
     o.width = 24;
     o.heads = 4;
     o.kv_heads = 2;

@@ -269,8 +269,8 @@ static void check_model(const char *name, int64_t width, int64_t heads, int64_t 
 
 TEST(shapes_of_the_literature)
 {
-    check_model("BERT-Base", 768, 12, 16, false, true);
-    check_model("BERT-Large", 1024, 16, 8, false, true);
-    check_model("GPT-2 Small", 768, 12, 16, true, true);
-    check_model("GPT-2 Large", 1280, 20, 8, true, true);
+    check_model("BERT-Base", 768, 12, 6, false, true);
+    check_model("BERT-Large", 1024, 16, 4, false, true);
+    check_model("GPT-2 Small", 768, 12, 6, true, true);
+    check_model("GPT-2 Large", 1280, 20, 4, true, true);
 }

@@ -320,7 +320,7 @@ mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *c
     MHA_NEED(ctx, copy);
     *copy = NULL;
     MHA_NEED(ctx, cache);
-    TRY(make(ctx, copy, *cache));
-    for (int64_t b = 0; b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
-    return MHA_OK;
+    mha_status status = make(ctx, copy, *cache);
+    for (int64_t b = 0; *copy && b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
+    return status;
 }

@@ -59,7 +59,7 @@ mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_laye
         heads += left(&layer->shape, keep, g);
         share = gcd(share, left(&layer->shape, keep, g));
     }
-    if (!heads) return mha_fail(ctx, MHA_BAD_ARGUMENT, "keep: no head is left");
+    if (!share) return mha_fail(ctx, MHA_BAD_ARGUMENT, "keep: no head is left");
     shape.heads = heads;
     shape.kv_heads = heads / share;
     mha_status status = mha_layer_create(ctx, smaller, &shape, NULL);

@@ -8,6 +8,8 @@ int main(void)
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_gradients gradients = MHA_ATTENTION_NO_GRADIENTS;
     mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
+    mha_layer_options layer = MHA_LAYER_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
-    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + rotary.interleaved + tensor.rank;
+    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + rotary.interleaved + layer.causal +
+           tensor.rank;
 }

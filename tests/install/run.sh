@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs a build tree into a temporary prefix and tests what is there: the libraries themselves, programs built by
-# pkg-config and by find_package, and the programs of README.md and mha.h.
+# pkg-config and by find_package, the programs of README.md and mha.h, and the examples.
 #
 #     run.sh SOURCE BUILD      with CC, CXX, CMAKE and VERSION from the environment
 set -u
@@ -115,6 +115,17 @@ document_program() {
         LD_LIBRARY_PATH=$libdir ./program >printed && cat printed && [ -s printed ]
 }
 
+# Numbers below 1e-6, which are rounding and not the same on every machine, all read alike.
+without_rounding() { sed -E 's/\b(0\.0e\+00|[0-9]\.[0-9]e-(0[7-9]|[1-9][0-9]))\b/TINY/g' "$@"; }
+
+# An example prints what its first comment says.
+# shellcheck disable=SC2046,SC2086
+example() {
+    sed -n '/^ \* It prints/,/^ \*\/$/s/^ \*     //p' "$1" >promised
+    "$CC" -std=c11 $strict "$1" -o program $(pkg --cflags --libs) -lm && LD_LIBRARY_PATH=$libdir ./program >printed &&
+        [ -s promised ] && without_rounding printed >plain && without_rounding promised | diff - plain
+}
+
 check installs install_tree
 lib=$(find "$prefix" -name libmha.so)
 libdir=${lib%/*}
@@ -134,6 +145,10 @@ check program_of_header document_program header_program
 with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
 with pkg-config pkg_config_c by_pkg_config "$CC" "$here/user.c"
 with "pkg-config $CXX" pkg_config_cxx by_pkg_config "$CXX" "$here/user.cpp"
+for file in "$source"/examples/*.c; do
+    name=${file##*/}
+    with pkg-config "example_${name%.c}" example "$file"
+done
 with "$CXX" find_package by_find_package both "shared;static"
 check tree_can_be_moved moved_tree
 with pkg-config pkg_config_static_c by_pkg_config "$CC" "$here/user.c" --static
