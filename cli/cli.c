@@ -32,11 +32,14 @@ static void list_isas(char *out, size_t room)
             n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", mha_isa_get(i).name);
 }
 
-mha_context *cli_context(void)
+mha_context *cli_context(void) { return cli_context_of(0); }
+
+mha_context *cli_context_of(int threads)
 {
     char why[200] = "", isas[100];
     mha_context *ctx = NULL;
     mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.threads = threads;
     options.error = why;
     options.error_size = sizeof why;
     mha_status status = mha_context_create(&ctx, &options);

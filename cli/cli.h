@@ -19,12 +19,15 @@ int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_layer(int argc, char **argv);
 
 /* One line on standard error: "mha: ", the message, a newline. */
 __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
 
-/* A context with the defaults; or NULL, having said why: MHA_ISA may name what this machine lacks. */
+/* A context with the defaults, or with so many threads; or NULL, having said why: MHA_ISA may name what this machine
+ * lacks. */
 mha_context *cli_context(void);
+mha_context *cli_context_of(int threads);
 
 /* The candidate that `word` is most likely a slip of, or NULL when none is near. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);

@@ -13,6 +13,7 @@ static const struct {
     {"demo", "one sentence through four attention heads, drawn step by step", cmd_demo},
     {"info", "this build and this machine: version, processor, instruction sets", cmd_info},
     {"bench", "verify attention on the shapes that people run, then time it", cmd_bench},
+    {"layer", "a layer of one file over the inputs of another", cmd_layer},
     {"conformance", "run the cases of a folder against the library", cmd_conformance},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -24,6 +25,8 @@ static void help(FILE *out)
           "  mha info                     what this machine has, and what the library uses\n"
           "  mha info --json              the same for a program\n"
           "  mha bench --shape bert_base  how fast it is here, beside OpenBLAS\n"
+          "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"
+          "                               a layer that PyTorch saved, over its inputs\n"
           "  mha conformance vectors/     check the library against a folder of cases\n"
           "\n"
           "Usage: mha COMMAND [OPTIONS]\n",

@@ -19,8 +19,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as they lie in the file: little-endian");
 
-enum { HEADER_MAX = 100 * 1000 * 1000 }; /* the limit of the format's own library */
-
 struct safetensors {
     safetensors_header header; /* its tensors sorted by name in the end */
     unsigned char *block;      /* where they lie */
@@ -73,6 +71,7 @@ static const struct {
 };
 
 const char *safetensors_dtype_name(safetensors_dtype dtype) { return dtypes[dtype].name; }
+const char *safetensors_dtype_word(safetensors_dtype dtype) { return dtypes[dtype].word; }
 size_t safetensors_dtype_size(safetensors_dtype dtype) { return dtypes[dtype].size; }
 
 bool safetensors_dtype_find(const char *word, safetensors_dtype *dtype)
@@ -118,8 +117,9 @@ static bool read_length(source *from, size_t *length)
     if (n > from->size - 8)
         return fail(from, "the header says %llu bytes, but the file has %llu after its length", (unsigned long long)n,
                     (unsigned long long)from->size - 8);
-    if (n > HEADER_MAX)
-        return fail(from, "a header of %llu bytes is more than the %d allowed", (unsigned long long)n, HEADER_MAX);
+    if (n > SAFETENSORS_HEADER_MAX)
+        return fail(from, "a header of %llu bytes is more than the %d allowed", (unsigned long long)n,
+                    SAFETENSORS_HEADER_MAX);
     *length = (size_t)n;
     return true;
 }
@@ -141,7 +141,7 @@ static bool read_header(source *from, safetensors_header *header)
 static size_t aligned(size_t bytes) { return (bytes + SAFETENSORS_ALIGN - 1) / SAFETENSORS_ALIGN * SAFETENSORS_ALIGN; }
 
 /* Copies each tensor, in the order of the file, to an aligned place of its own. The sum cannot overflow: the tensors
- * together are no longer than the file, and HEADER_MAX bounds how many there are. */
+ * together are no longer than the file, and SAFETENSORS_HEADER_MAX bounds how many there are. */
 static bool read_data(source *from, safetensors *file)
 {
     safetensors_header *header = &file->header;

@@ -62,6 +62,11 @@ typedef struct safetensors_tensor {
     const void *data;                /* aligned; never NULL, even for a tensor without elements */
 } safetensors_tensor;
 
+/* An entry of the metadata. */
+typedef struct safetensors_pair {
+    const char *key, *value;
+} safetensors_pair;
+
 typedef struct safetensors safetensors;
 
 /* Reads a file, or the `size` bytes of one in memory (copied; `name` stands for the path in messages). NULL on error,

@@ -1,13 +1,11 @@
 /* Inside the reader: from the text of a safetensors header to records that have been checked against each other and
- * against the size of the data. */
+ * against the size of the data. The words and the limit of the format serve the writer, too. */
 #ifndef SAFETENSORS_HEADER_H
 #define SAFETENSORS_HEADER_H
 
 #include "safetensors.h"
 
-typedef struct safetensors_pair {
-    const char *key, *value;
-} safetensors_pair;
+enum { SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000 }; /* the limit of the format's own library */
 
 typedef struct safetensors_header {
     char *text; /* what names, keys and values point into */
@@ -22,7 +20,8 @@ bool safetensors_header_read(safetensors_header *header, const void *bytes, size
                              char *why, size_t why_size);
 void safetensors_header_free(safetensors_header *header);
 
-/* The dtype of a word such as "F32"; false if there is none. */
+/* The dtype of a word such as "F32", false if there is none; and the word of a dtype. */
 bool safetensors_dtype_find(const char *word, safetensors_dtype *dtype);
+const char *safetensors_dtype_word(safetensors_dtype dtype);
 
 #endif

@@ -2,6 +2,14 @@
 mha_test(safetensors)
 target_link_options(test_safetensors PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 
+mha_test(safetensors_write)
+target_link_options(test_safetensors_write PRIVATE -Wl,--wrap=malloc)
+mha_test(replace)
+target_link_options(test_replace PRIVATE
+  -Wl,--wrap=openat,--wrap=fchmod,--wrap=write,--wrap=fsync,--wrap=close,--wrap=renameat,--wrap=unlinkat)
+mha_test(layer_file)
+mha_test(layer_file_errors)
+
 # The fuzz target. With MHA_FUZZ it is libFuzzer's, and the reader is compiled into it so that it is instrumented, too:
 #     cmake -B build/fuzz -DMHA_FUZZ=ON -DCMAKE_C_COMPILER=clang
 #     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60
@@ -25,7 +33,7 @@ endif()
 # What runs the command types it as a person would, after the emulator of a cross build.
 if(MHA_COMMAND)
   string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
-  foreach(name cli bench conformance)
+  foreach(name cli bench layer_command layer_command_errors conformance)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)

@@ -122,7 +122,9 @@ void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int i
         ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
     } else {
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(tasks) schedule(static, 1)
+/* Always as many threads, even for fewer tasks: a team that shrinks sends threads home for good, and the next one that
+ * grows has to wait for new ones. */
+#pragma omp parallel for num_threads(ctx->threads) schedule(static, 1)
 #endif
         for (int index = 0; index < tasks; index++) task(arg, index);
     }

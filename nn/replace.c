@@ -1,0 +1,125 @@
+/* Replacing a file in one step.
+ *
+ * The order is what makes it safe: data to the disk, then the rename, then the folder to the disk. A rename before the
+ * data is there can leave, after a loss of power, the new name with an empty file. The temporary file is made by open
+ * with O_EXCL and the usual mode rather than by mkstemp, whose 0600 would have to be widened by a umask that cannot be
+ * read without changing it for every thread. Everything works relative to one descriptor of the folder, so that a
+ * folder which is renamed meanwhile does no harm. */
+#include "replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TRIES = 1000 }; /* names of temporary files; those of earlier processes with our number may be in the way */
+
+bool replacement_fail(replacement *to, const char *format, ...)
+{
+    char line[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (!to->failed && to->error_size) snprintf(to->error, to->error_size, "%s: %s", to->path, line);
+    to->failed = true;
+    return false;
+}
+
+/* Follows links as far as there is something to find, and takes the path apart; opens the folder. */
+static bool locate(replacement *to)
+{
+    to->target = realpath(to->path, NULL);
+    if (!to->target) to->target = strdup(to->path);
+    if (!to->target) return replacement_fail(to, "no memory");
+    char *slash = strrchr(to->target, '/');
+    to->name = slash ? slash + 1 : to->target;
+    if (!*to->name) return replacement_fail(to, "%s", strerror(EISDIR));
+    if (slash) *slash = 0;
+    to->folder = open(!slash ? "." : slash == to->target ? "/" : to->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return to->folder >= 0 || replacement_fail(to, "cannot open its folder: %s", strerror(errno));
+}
+
+/* Makes the temporary file, with the permissions of the file that it will replace, if there is one. */
+static bool make(replacement *to)
+{
+    struct stat old;
+    bool there = fstatat(to->folder, to->name, &old, 0) == 0;
+    if (there && !S_ISREG(old.st_mode)) return replacement_fail(to, "not a regular file");
+    if (there && faccessat(to->folder, to->name, W_OK, 0) != 0) return replacement_fail(to, "%s", strerror(errno));
+    for (int i = 0; i < TRIES && to->file < 0; i++) {
+        snprintf(to->temporary, sizeof to->temporary, ".mha-save-%ld-%d", (long)getpid(), i);
+        to->file = openat(to->folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
+        if (to->file < 0 && errno != EEXIST) break;
+    }
+    if (to->file < 0) return replacement_fail(to, "cannot make a file in its folder: %s", strerror(errno));
+    to->made = true;
+    if (there && fchmod(to->file, old.st_mode & 0777) != 0) return replacement_fail(to, "%s", strerror(errno));
+    return true;
+}
+
+bool replacement_begin(replacement *to, const char *path, char *error, size_t error_size)
+{
+    *to = (replacement){.path = path, .folder = -1, .file = -1, .error = error, .error_size = error_size};
+    return locate(to) && make(to);
+}
+
+/* A write may take less than it was given, or be interrupted. */
+static bool drain(replacement *to)
+{
+    for (size_t at = 0; at < to->used;) {
+        ssize_t n = write(to->file, to->buffer + at, to->used - at);
+        if (n < 0 && errno != EINTR) return replacement_fail(to, "%s", strerror(errno));
+        if (n > 0) at += (size_t)n;
+    }
+    to->used = 0;
+    return true;
+}
+
+bool replacement_put(replacement *to, const void *bytes, size_t size)
+{
+    const unsigned char *from = bytes;
+    while (size && !to->failed) {
+        size_t room = sizeof to->buffer - to->used, part = size < room ? size : room;
+        memcpy(to->buffer + to->used, from, part);
+        to->used += part;
+        from += part;
+        size -= part;
+        if (to->used == sizeof to->buffer) drain(to);
+    }
+    return !to->failed;
+}
+
+static bool settle(replacement *to)
+{
+    if (to->failed || !drain(to)) return false;
+    if (fsync(to->file) != 0) return replacement_fail(to, "%s", strerror(errno));
+    int file = to->file;
+    to->file = -1;
+    if (close(file) != 0) return replacement_fail(to, "%s", strerror(errno));
+    if (renameat(to->folder, to->temporary, to->folder, to->name) != 0)
+        return replacement_fail(to, "%s", strerror(errno));
+    to->made = false;
+    /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
+     * no way back to the old file. */
+    if (fsync(to->folder) != 0 && errno != EINVAL)
+        return replacement_fail(to, "replaced, but its folder is not on the disk: %s", strerror(errno));
+    return true;
+}
+
+bool replacement_end(replacement *to)
+{
+    settle(to);
+    if (to->file >= 0) close(to->file);
+    if (to->made) unlinkat(to->folder, to->temporary, 0);
+    if (to->folder >= 0) close(to->folder);
+    free(to->target);
+    to->target = NULL;
+    to->folder = to->file = -1;
+    to->made = false;
+    return !to->failed;
+}
