@@ -75,7 +75,7 @@ typedef struct mha_tile {
     float *scores;     /* (MHA_KEYS,MHA_BLOCK) */
     float *score_rows; /* narrow: (rows,MHA_KEYS), the same as rows */
     float *bias;       /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
-    float *mean;       /* (MHA_BLOCK,MHA_KEYS) weights summed over heads */
+    float *mean;       /* (MHA_KEYS,MHA_BLOCK) weights summed over heads */
     bool *sound;       /* (rows) maximum, sum and all sums of values are finite */
     double *wide;      /* (E) one row's sums in float64 */
 } mha_tile;
