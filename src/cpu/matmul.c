@@ -8,7 +8,7 @@
  * Between blocks the sums lie in C itself, or in a float32 tile where C is of another type or has gaps. Bias and
  * activation come with the last block.
  *
- * Few rows are packed whole and kept by the task, because they meet many pieces of columns.
+ * Pieces of the same rows follow one another, and a task keeps their packed rows, all of K, from one to the next.
  *
  * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
  * UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
@@ -27,7 +27,7 @@ enum {
     ENGINE_ROWS = 128,   /* of a in a factor */
     UNIT = 64,           /* columns of b in a factor */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
-    KEPT = 64 * 1024,    /* floats of a that a task keeps */
+    KEPT = 128 * 1024,   /* floats of a that a task keeps */
     TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
 };
 
@@ -61,10 +61,11 @@ typedef struct job {
     float *packed;      /* all of b, or NULL */
     int64_t tall;       /* rows of a that are packed at a time */
     int64_t rows, cols; /* of a piece */
-    int64_t row_pieces;
+    int64_t high;       /* rows of a that lie packed together: those of a piece, or `tall`, in whole panels */
+    int64_t col_pieces;
     int tasks;
     bool in_place; /* sums lie in c */
-    bool kept;     /* all of a is packed once a task */
+    bool kept;     /* rows stay packed from piece to piece */
     size_t a_floats, b_floats, c_floats, task_floats;
     mha_queue queue;
 } job;
@@ -76,7 +77,7 @@ typedef struct slice {
     float *a;     /* panels of (ROWS,DEPTH), or of all of a; or factors of an engine, two numbers in a float's place */
     float *b;     /* panels of (DEPTH,cols); or factors */
     float *c;     /* (rows,cols) */
-    int64_t k_kept; /* of kept a, so much is there */
+    int64_t row, k_kept; /* of kept a: its first row, and so much of it is there */
 } slice;
 
 static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
@@ -168,7 +169,7 @@ static int64_t units_size(int64_t N, int64_t k)
 /* Panels of `rows` rows of a from `first` on, in the block at k. */
 static const float *left_panels(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
 {
-    float *to = j->kept ? s->a + k * round_up(j->M, j->kernels->panel_rows) : s->a;
+    float *to = j->kept ? s->a + k * j->high : s->a;
     if (!depth || (j->kept && k < s->k_kept)) return to;
     pack(j->kernels, to, true, j->a, first, rows, k, depth, s->stage);
     s->k_kept = k + depth;
@@ -209,7 +210,7 @@ static void multiply(const job *j, slice *s, float *c, int64_t ldc, int64_t row,
 
 static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
 {
-    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / DEPTH * mha_engine_size(j->M, DEPTH) : 0);
+    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / DEPTH * mha_engine_size(j->high, DEPTH) : 0);
     if (j->kept && k < s->k_kept) return to;
     pack_factor(j->engine, to, true, j->a, first, rows, k, depth, s->stage);
     s->k_kept = k + depth;
@@ -255,9 +256,11 @@ static void multiply_factors(const job *j, slice *s, float *c, int64_t ldc, int6
 
 static void work_piece(const job *j, slice *s, int64_t piece)
 {
-    int64_t row = piece % j->row_pieces * j->rows, col = piece / j->row_pieces * j->cols;
+    int64_t row = piece / j->col_pieces * j->rows, col = piece % j->col_pieces * j->cols;
     int64_t rows = smaller(j->rows, j->M - row), cols = smaller(j->cols, j->N - col);
     mha_tensor c = j->c, bias = j->options.bias;
+    if (row != s->row) s->k_kept = 0;
+    s->row = row;
     if (bias.rank)
         mha_row_load(j->kernels, s->bias, (char *)bias.data + col * bias.stride[0] * (int64_t)mha_type_size(bias.type),
                      bias.type, bias.stride[0], cols);
@@ -300,8 +303,8 @@ static void cut(job *j)
     for (;;) {
         j->rows = round_up(ceiling(j->M, row_cuts), row_unit);
         j->cols = round_up(ceiling(j->N, col_cuts), col_unit);
-        j->row_pieces = ceiling(j->M, j->rows);
-        j->queue.count = j->row_pieces * ceiling(j->N, j->cols);
+        j->col_pieces = ceiling(j->N, j->cols);
+        j->queue.count = ceiling(j->M, j->rows) * j->col_pieces;
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
         bool narrow = j->cols <= LINES * 8;
         if (j->rows > (narrow ? 2 * LINES : j->tall)) row_cuts *= 2;
@@ -316,11 +319,12 @@ static void plan(job *j)
     j->tall = j->engine ? ENGINE_ROWS : ROWS;
     cut(j);
     int64_t unit = j->engine ? MHA_ENGINE_ROWS : j->kernels->panel_rows;
-    int64_t high = round_up(smaller(j->rows, j->tall), unit), deep = smaller(DEPTH, j->K);
-    j->kept = j->M <= high && high * j->K <= KEPT && j->queue.count > 1;
-    int64_t a = high * (j->kept ? j->K : deep), b = deep * j->cols;
+    int64_t deep = smaller(DEPTH, j->K);
+    j->high = round_up(smaller(j->rows, j->tall), unit);
+    j->kept = j->rows <= j->high && j->high * j->K <= KEPT && j->col_pieces > 1;
+    int64_t a = j->high * (j->kept ? j->K : deep), b = deep * j->cols;
     if (j->engine) { /* a factor may be deeper than what it holds */
-        a = mha_engine_size(high, DEPTH) * (j->kept ? ceiling(j->K, DEPTH) : 1) / 2;
+        a = mha_engine_size(j->high, DEPTH) * (j->kept ? ceiling(j->K, DEPTH) : 1) / 2;
         b = units_size(j->cols, deep) / 2;
     }
     j->a_floats = (size_t)mha_padded(a);
