@@ -32,7 +32,8 @@ void bench_help(void)
          "             alone, or with reading alone, measured in the same run\n"
          "  openblas   its time over ours: attention through the whole (Tq,Tk) matrix over\n"
          "             OpenBLAS, or its matrix product, on as many threads, in float32;\n"
-         "             'loop' is the same over plain loops, where OpenBLAS is missing\n"
+         "             'loop' is the same over plain loops, where OpenBLAS is missing;\n"
+         "             layers have no such peer\n"
          "  error      the largest difference to the oracle, over the largest value\n"
          "--list prints what would be measured, a pass and a shape a line. './dev bench'\n"
          "measures float32 and bfloat16 beside PyTorch, too, and draws a chart.");

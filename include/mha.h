@@ -421,11 +421,14 @@ MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tenso
  *     if (mha_layer_create(ctx, &layer, &options, NULL)) puts(mha_context_error(ctx));
  *     mha_layer_initialize(layer, 1);
  *     mha_layer_inputs inputs = {.query = x};
- *     mha_layer_forward(ctx, layer, y, NULL, &inputs, NULL, NULL);
+ *     mha_attention_options attend = mha_layer_attention(layer);
+ *     attend.key_lengths = lengths;
+ *     mha_layer_forward(ctx, layer, y, NULL, &inputs, &attend, NULL);
  *     mha_layer_free(layer);
  */
 typedef struct mha_layer mha_layer;
 
+/* Start from MHA_LAYER_DEFAULTS; a struct of zeros is refused for its scale. */
 typedef struct mha_layer_options {
     /* Sizes. */
     int64_t width;            /* M, of queries and of results */
@@ -485,7 +488,7 @@ MHA_API void mha_layer_free(mha_layer *layer);
 /* The options that it was made with, sizes that were 0 filled in. */
 MHA_API const mha_layer_options *mha_layer_shape(const mha_layer *layer);
 
-/* How a call without options attends: something to start from. */
+/* How a call without options attends. Options that are given replace all of it, causal included: start from this one. */
 MHA_API mha_attention_options mha_layer_attention(const mha_layer *layer);
 
 /* The parts of a block of parameters; all zero where the layer has no such part. They lie in this order, dense. */
@@ -508,7 +511,8 @@ typedef struct mha_layer_parts {
     mha_tensor in_bias;    /* (H*D+G*D+G*E): the next three as one */
 } mha_layer_parts;
 
-/* Views into a block that is laid out as this layer's parameters; NULL: the parameters themselves. */
+/* Views into a block that is laid out as this layer's parameters; NULL: the parameters themselves, of which the block
+ * starts at q_weight.data. Whoever writes to them calls mha_layer_changed. */
 MHA_API mha_layer_parts mha_layer_view(const mha_layer *layer, float *block);
 
 /* The same for one query head h: its rows of Wq (D,M), those of its key/value head in Wk (D,Mk) and Wv (E,Mv), its
@@ -523,8 +527,8 @@ MHA_API mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block
  * depend on the seed and the sizes alone. */
 MHA_API void mha_layer_initialize(mha_layer *layer, uint64_t seed);
 
-/* Calls without a tape read weights that were packed, once, by the first of them. Whoever changes parameters says so
- * here, and the next call packs again. (A call with a tape reads the parameters themselves and counts as a change.) */
+/* To be called after parameters were changed: calls without a tape read weights that the first of them packed, and would
+ * go on with the old ones. (A call with a tape reads the parameters themselves and counts as a change.) */
 MHA_API void mha_layer_changed(mha_layer *layer);
 
 /* What goes in. Strides are free: a (T,B,M) array is mha_tensor_swap(x, 0, 1). With ragged batches, query is
@@ -533,9 +537,10 @@ typedef struct mha_layer_inputs {
     mha_tensor query; /* (B,Tq,M), any float type, as all of them */
     mha_tensor key;   /* (B,Tk,Mk); none: query */
     mha_tensor value; /* (B,Tk,Mv); none: key */
-    mha_tensor
-        query_positions;      /* for rotary: MHA_INT64 (B,Tq), (1,Tq) or (Tq), not negative; none: 0, 1, 2, ... from */
-    mha_tensor key_positions; /* the start of each sequence */
+
+    /* Of a layer with rotary embedding: MHA_INT64 (B,T), (1,T) or (T), not negative. None: 0, 1, 2, ... from the start
+     * of each sequence; and where key is none, too, keys stand where queries do. */
+    mha_tensor query_positions, key_positions;
 } mha_layer_inputs;
 
 /* What a forward call leaves for the backward one. It owns memory, which grows to what the largest call needed. */
@@ -545,9 +550,9 @@ MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
 
 /* out (B,Tq,M), any float type, from `inputs`, as the top of this section says.
  *
- * `options`: how to attend, all of it (see mha_layer_attention); NULL: as the layer does. Its sinks must be none if the
- * layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of extras->weights
- * are longer by one or two, whose weights come last in that order, and scores cannot be asked for.
+ * `options`: how to attend, all of it, in place of what the layer says; NULL: as the layer does. Its sinks must be none
+ * if the layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of
+ * extras->weights are longer by one or two, whose weights come last in that order, and scores cannot be asked for.
  * `extras` as in mha_attention_forward, or NULL. weights (B,Tq,Tk) are the mean over heads. Gates do not change them.
  * `tape`: for training. NULL: inference, without dropout whatever the options say.
  *
@@ -557,7 +562,7 @@ MHA_API mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_ten
                                      const mha_attention_extras *extras, const mha_layer_inputs *inputs,
                                      const mha_attention_options *options, mha_tape *tape);
 
-/* Where gradients go, on request. They are added to what is there. */
+/* Where gradients go, on request. Unlike those of attention they are ADDED to what is there: clear them first. */
 typedef struct mha_layer_gradients {
     mha_tensor query, key, value; /* float32, sizes as the inputs. Where key or value was none, its part goes to the
                                      tensor that stood in for it */
@@ -587,8 +592,8 @@ MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const 
  *     an encoder's memory  mha_cache_append(ctx, cache, layer, memory, none), once;
  *                          mha_cache_attend(ctx, cache, layer, out, NULL, x, NULL) for each step of the decoder
  *
- * Token by token gives what one call for all of them gives, to rounding. A cache serves the layer that it was made for
- * and layers with the same G, D and E. It allocates when it is made, and never again. */
+ * With a causal layer, token by token gives what one call for all of them gives, to rounding. A cache serves the layer
+ * that it was made for and layers with the same G, D and E. It allocates when it is made, and never again. */
 typedef struct mha_cache mha_cache;
 
 /* A cache for `rows` sequences of up to `capacity` positions; `type` is any float type (the layer's compute type serves

@@ -58,7 +58,7 @@ layer_case layer_case_random(rng *r)
     c.mask = rng_chance(r, 0.25);
     c.bias = rng_chance(r, 0.25);
     c.slopes = rng_chance(r, 0.15);
-    c.positions = !c.ragged && rng_chance(r, 0.3);
+    c.positions = !c.ragged && c.options.rotary_base > 0 && rng_chance(r, 0.5);
     c.averaged = (int)rng_between(r, 0, 2);
     for (int n = 0; n < 4; n++) c.layouts[n] = (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY);
     c.type = rng_chance(r, 0.8) ? MHA_FLOAT32 : rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16;

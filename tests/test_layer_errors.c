@@ -44,6 +44,7 @@ TEST(options_that_make_no_layer)
     REFUSE(o.rotary_base = 10, MHA_BAD_ARGUMENT, "rotary_width: 3 must be even and at most 3, the width of a head");
     REFUSE((o.rotary_base = 10, o.rotary_width = 4), MHA_BAD_ARGUMENT,
            "rotary_width: 4 must be even and at most 3, the width of a head");
+    REFUSE(o.scale = 0, MHA_BAD_ARGUMENT, "scale: is 0; start from MHA_LAYER_DEFAULTS, where NAN stands for 1/sqrt(D)");
     REFUSE(o.scale = INFINITY, MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
     REFUSE(o.softcap = -1, MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
     REFUSE(o.window_left = -2, MHA_BAD_ARGUMENT, "window_left, window_right: must be MHA_UNLIMITED or at least 0");
@@ -176,6 +177,12 @@ TEST(options_that_do_not_fit)
     refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE, "lse: must be (2,2,3)");
     int64_t places[T] = {0, -1, 2};
     in.query_positions = mha_tensor_1d(places, MHA_INT64, T);
+    refuse_call(&s, s.out, NULL, in, NULL, MHA_BAD_ARGUMENT,
+                "query_positions: the layer has no rotary embedding that would use them");
+    scene_close(&s);
+    with.rotary_base = 10000;
+    scene_open(&s, with);
+    in.query = s.in;
     refuse_call(&s, s.out, NULL, in, NULL, MHA_BAD_ARGUMENT, "query_positions: (0,1) is negative");
     scene_close(&s);
 }

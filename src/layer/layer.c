@@ -137,6 +137,8 @@ static mha_status check_options(mha_context *ctx, mha_layer_options *s)
     if (s->rotary_width < 0 || s->rotary_width % 2 || s->rotary_width > s->head_width)
         FAIL(MHA_BAD_ARGUMENT, "rotary_width: %lld must be even and at most %lld, the width of a head",
              (ll)s->rotary_width, (ll)s->head_width);
+    if (s->scale == 0)
+        FAIL(MHA_BAD_ARGUMENT, "scale: is 0; start from MHA_LAYER_DEFAULTS, where NAN stands for 1/sqrt(D)");
     if (isinf(s->scale)) FAIL(MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
     if (!is_size(s->softcap)) FAIL(MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
     if (s->window_left < MHA_UNLIMITED || s->window_right < MHA_UNLIMITED)

@@ -127,6 +127,8 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
         if (T - 1 > p->last_place) p->last_place = T - 1;
         return MHA_OK;
     }
+    if (!(p->layer->shape.rotary_base > 0))
+        FAIL(MHA_BAD_ARGUMENT, "%s: the layer has no rotary embedding that would use them", name);
     TRY(mha_check_tensor(p->ctx, given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
     if (given.type != MHA_INT64) FAIL(MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
     mha_tensor wide = mha_broadcast(given);
