@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void help(void)
 {
@@ -21,16 +22,26 @@ static void help(void)
          "  -o OUTPUT              the file to write; it is replaced whole or not at all\n"
          "  --prefix P             what the layer's names begin with, in a larger file\n"
          "  --heads N              how many heads, if the file does not say so\n"
-         "  --rotary-base X        the base of the rotary embedding, if it is not 10000\n"
-         "  --causal               each query sees the keys up to its own place\n"
+         "  --rotary-base X        rotary embedding with this base (Llama: else 10000)\n"
+         "  --causal               each query sees the keys up to its own place (GPT-2 and\n"
+         "                         Llama: always, but for --no-causal)\n"
          "  --weights WHICH        also attention weights: per-head or average\n"
          "  --grad                 also gradients, from INPUT's grad_output\n"
          "  --threads N            how many threads; all by default\n"
          "\n"
          "LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
-         "       GPT-2, BERT, timm's ViT, Llama, BART, under their usual names; metadata\n"
-         "       such as {\"heads\": \"12\"} may say what the tensors do not. From PyTorch:\n"
+         "       GPT-2, BERT, timm's ViT, Llama, BART, under their usual names.\n"
+         "       From PyTorch:\n"
          "       save_file(module.state_dict(), \"attn.safetensors\", {\"heads\": \"12\"})\n"
+         "       Metadata, such as heads here, say what the tensors do not:\n"
+         "       heads, kv_heads            also as num_heads, n_head,\n"
+         "                                  num_attention_heads, num_key_value_heads\n"
+         "       head_width, value_head_width, width, key_width, value_width\n"
+         "       causal, add_zero_attn, rotary_interleaved, out_projection  true or false\n"
+         "       window_left, window_right  keys before and behind; -1: all\n"
+         "       scale, softcap, norm_epsilon, rotary_base, rotary_width, compute\n"
+         "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
+         "       state_dict() does not keep it.\n"
          "INPUT  query (B,T,M), or (T,M) without a batch; and, where there are such:\n"
          "       key, value                 else the query, the key\n"
          "       attn_mask                  (Tq,Tk) or (B*H,Tq,Tk)\n"
@@ -48,7 +59,9 @@ static void help(void)
 static bool parse_output(const char *word, layer_request *r)
 {
     r->output = word;
-    return true;
+    if (*word && strcmp(word, "-") != 0) return true;
+    cli_error("layer: -o is the name of a file, not '%s'", word);
+    return false;
 }
 
 static bool parse_prefix(const char *word, layer_request *r)
@@ -98,36 +111,98 @@ static bool parse_weights(const char *word, layer_request *r)
     return false;
 }
 
+static bool set_causal(const char *word, layer_request *r)
+{
+    (void)word;
+    r->causal = LAYER_CAUSAL;
+    return true;
+}
+
+static bool set_no_causal(const char *word, layer_request *r)
+{
+    (void)word;
+    r->causal = LAYER_NOT_CAUSAL;
+    return true;
+}
+
+static bool set_grad(const char *word, layer_request *r)
+{
+    (void)word;
+    return r->grad = true;
+}
+
+static const struct {
+    const char *name;
+    bool value; /* one follows, as the next word or behind '=' */
+    bool (*parse)(const char *value, layer_request *r);
+} options[] = {
+    {"-o", true, parse_output},          {"--prefix", true, parse_prefix},      {"--heads", true, parse_heads},
+    {"--rotary-base", true, parse_base}, {"--weights", true, parse_weights},    {"--threads", true, parse_threads},
+    {"--causal", false, set_causal},     {"--no-causal", false, set_no_causal}, {"--grad", false, set_grad},
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* Which option the word is, OPTIONS if none; *value is what stands behind its '=', or NULL. */
+static int find_option(const char *word, const char **value)
+{
+    int which = 0;
+    for (*value = NULL; which < OPTIONS; which++) {
+        size_t length = strlen(options[which].name);
+        if (strcmp(word, options[which].name) == 0) break;
+        if (!options[which].value || word[1] != '-' || strncmp(word, options[which].name, length) != 0) continue;
+        if (word[length] != '=') continue;
+        *value = word + length + 1;
+        break;
+    }
+    return which;
+}
+
+static int unknown(const char *word)
+{
+    const char *names[OPTIONS + 2] = {NULL};
+    for (int i = 0; i < OPTIONS; i++) names[i] = options[i].name;
+    names[OPTIONS] = "--help";
+    return cli_unknown_option("layer", word, names);
+}
+
+/* One word, and the next where it is the option's value. False if it is wrong, having said so. */
+static bool parse_word(int argc, char **argv, int *at, layer_request *r)
+{
+    const char *word = argv[*at], *value;
+    if (word[0] != '-' && (!r->layer || !r->input)) {
+        *(r->layer ? &r->input : &r->layer) = word;
+        return true;
+    }
+    int which = find_option(word, &value);
+    if (which == OPTIONS) return unknown(word) == CLI_OK;
+    if (options[which].value && !value) value = ++*at < argc ? argv[*at] : NULL;
+    if (!options[which].value || value) return options[which].parse(value, r);
+    cli_error("layer: %s needs a value; see 'mha layer --help'", options[which].name);
+    return false;
+}
+
+/* Whether the output would replace that file, whatever it is called. */
+static bool is_output(const layer_request *r, const char *path, const char *what)
+{
+    struct stat output, other;
+    if (stat(r->output, &output) || stat(path, &other)) return false; /* then there is nothing to be lost */
+    if (output.st_dev != other.st_dev || output.st_ino != other.st_ino) return false;
+    cli_error("layer: %s is also the %s; give another name to -o", r->output, what);
+    return true;
+}
+
 /* 0 to go on, else the exit code plus 1. */
 static int parse(int argc, char **argv, layer_request *r)
 {
-    static const char *const options[] = {"-o",        "--prefix", "--heads", "--rotary-base", "--weights",
-                                          "--threads", "--causal", "--grad",  "--help",        NULL};
-    static bool (*const parsers[])(const char *, layer_request *) = {parse_output, parse_prefix,  parse_heads,
-                                                                     parse_base,   parse_weights, parse_threads};
-    enum { VALUES = sizeof parsers / sizeof *parsers };
     for (int i = 1; i < argc; i++) {
         if (cli_wants_help(argv[i])) {
             help();
             return CLI_OK + 1;
         }
-        bool causal = strcmp(argv[i], "--causal") == 0, grad = strcmp(argv[i], "--grad") == 0;
-        bool path = argv[i][0] != '-' && (!r->layer || !r->input);
-        r->causal |= causal;
-        r->grad |= grad;
-        if (path && !r->layer) r->layer = argv[i];
-        else if (path) r->input = argv[i];
-        if (causal || grad || path) continue;
-        int which = 0;
-        while (which < VALUES && strcmp(argv[i], options[which]) != 0) which++;
-        if (which == VALUES) return cli_unknown_option("layer", argv[i], options) + 1;
-        if (++i == argc) {
-            cli_error("layer: %s needs a value; see 'mha layer --help'", options[which]);
-            return CLI_USAGE + 1;
-        }
-        if (!parsers[which](argv[i], r)) return CLI_USAGE + 1;
+        if (!parse_word(argc, argv, &i, r)) return CLI_USAGE + 1;
     }
-    if (r->input && r->output) return 0;
+    if (r->input && r->output)
+        return is_output(r, r->layer, "layer") || is_output(r, r->input, "input") ? CLI_USAGE + 1 : 0;
     cli_error("layer: %s? 'mha layer LAYER INPUT -o OUTPUT'", !r->layer   ? "which layer and which input"
                                                               : !r->input ? "which input"
                                                                           : "where to");
@@ -143,9 +218,22 @@ static void warn_not_finite(const layer_file *file, const char *path)
     if (bad) cli_error("%s: %lld of %lld parameters are not finite", path, (long long)bad, (long long)count);
 }
 
+/* False on error, having said why. Who gives the two files in the wrong order is told so. */
+static bool load(layer_file *file, mha_context *ctx, const layer_request *r)
+{
+    char error[800];
+    safetensors *from = safetensors_open(r->layer, error, sizeof error);
+    bool ok = from && layer_file_read(file, ctx, from, r->layer, &r->load, error, sizeof error);
+    if (from && !file->family && safetensors_find(from, "query"))
+        cli_error("%s: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT", r->layer);
+    else if (!ok) cli_error("%s", error);
+    safetensors_free(from);
+    return ok;
+}
+
 int cmd_layer(int argc, char **argv)
 {
-    layer_request r = {0};
+    layer_request r = {.load = {.heads_word = "--heads N", .prefix_word = "--prefix"}};
     int stop = parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
 
@@ -155,8 +243,9 @@ int cmd_layer(int argc, char **argv)
     safetensors *input = NULL;
     mha_context *ctx = cli_context_of(r.threads);
     if (!ctx) goto out;
-    if (!layer_file_load(&file, ctx, r.layer, &r.load, error, sizeof error) ||
-        !(input = safetensors_open(r.input, error, sizeof error))) {
+    if (!load(&file, ctx, &r)) goto out;
+    input = safetensors_open(r.input, error, sizeof error);
+    if (!input) {
         cli_error("%s", error);
         goto out;
     }

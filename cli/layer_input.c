@@ -41,21 +41,38 @@ static words shape_words(int rank, const int64_t *shape)
     return w;
 }
 
-/* Names every tensor that is not known, as far as a line goes. */
+/* The name that was probably meant, or NULL: a slip of it, or its beginning or end, such as "mask". */
+static const char *closest(const char *word)
+{
+    size_t length = strlen(word);
+    const char *near = cli_closest(word, names);
+    for (int i = 0; names[i] && length && !near; i++) {
+        size_t more = strlen(names[i]);
+        bool begins = strncmp(names[i], word, length) == 0;
+        if (begins || (length < more && strcmp(names[i] + more - length, word) == 0)) near = names[i];
+    }
+    return near;
+}
+
+/* Names every tensor that is not known, as far as a line goes; of a single one, what was meant by it. */
 static bool check_names(const reading *r)
 {
     char list[240] = "", quoted[60];
+    const char *near = NULL;
     size_t n = 0;
     for (size_t i = 0; i < safetensors_count(r->file); i++) {
         const char *name = safetensors_get(r->file, i)->name;
         int known = 0;
         while (names[known] && strcmp(names[known], name) != 0) known++;
-        if (!names[known] && n < sizeof list)
+        if (names[known]) continue;
+        near = n ? NULL : closest(name);
+        if (n < sizeof list)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                                   json_quote(quoted, sizeof quoted, name));
     }
     if (n >= sizeof list) memcpy(list + sizeof list - 4, "...", 4);
-    if (n)
+    if (near) cli_error("%s: unknown tensor %s; did you mean %s?", r->path, list, near);
+    else if (n)
         cli_error("%s: unknown tensor %s; an input has query, key, value, attn_mask, key_padding_mask, grad_output",
                   r->path, list);
     return !n;
@@ -128,7 +145,8 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
                   (long long)o->key_width, (long long)o->value_width);
         return false;
     }
-    if (grad && !safetensors_find(r->file, "grad_output")) {
+    if (!grad) return true;
+    if (!safetensors_find(r->file, "grad_output")) {
         cli_error("%s: grad_output is missing, which --grad needs", r->path);
         return false;
     }

@@ -88,7 +88,7 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
 {
     mha_attention_options options = mha_layer_attention(layer);
     mha_tape *tape = NULL;
-    options.causal |= r->causal;
+    if (r->causal) options.causal = r->causal == LAYER_CAUSAL;
     options.dropout = 0; /* the same answer every time */
     options.bias = m->in->bias;
     mha_status status = r->grad ? mha_tape_create(m->ctx, &tape) : MHA_OK;

@@ -7,11 +7,14 @@
 
 typedef enum layer_weights { WEIGHTS_NONE, WEIGHTS_PER_HEAD, WEIGHTS_AVERAGE } layer_weights;
 
+typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } layer_causal;
+
 typedef struct layer_request {
     const char *layer, *input, *output; /* paths */
     layer_file_options load;
     layer_weights weights;
-    bool causal, grad;
+    layer_causal causal;
+    bool grad;
     int threads; /* 0: as many as there are */
 } layer_request;
 

@@ -17,6 +17,7 @@ typedef struct loading {
     mha_context *ctx;
     const safetensors *file;
     const char *name, *prefix;
+    layer_file_options caller; /* its words filled in */
     const layer_family *family;
     const layer_name *row[LAYER_PARTS];            /* by part; NULL: the family has none */
     const safetensors_tensor *tensor[LAYER_PARTS]; /* by part; NULL: the file has none */
@@ -38,8 +39,18 @@ __attribute__((format(printf, 2, 3))) static bool fail(const loading *l, const c
 
 /* Text for messages, of bounded length. */
 typedef struct words {
-    char text[120];
+    char text[240];
 } words;
+
+__attribute__((format(printf, 1, 2))) static words say(const char *format, ...)
+{
+    words w;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w.text, sizeof w.text, format, args);
+    va_end(args);
+    return w;
+}
 
 static words quote(const char *name)
 {
@@ -67,30 +78,25 @@ static const safetensors_tensor *find(const loading *l, const char *name)
     return safetensors_find(l->file, full);
 }
 
-/* The prefix of some attention layer inside a larger file, for a hint; "" if there is none. */
-static words inner_prefix(const safetensors *file)
+/* Whether nobody has said how many heads there are; what else is wrong with the metadata is not the question. */
+static bool lacks_heads(const loading *l)
 {
-    words w = {""};
-    for (size_t i = 0; i < safetensors_count(file) && !*w.text; i++) {
-        const char *name = safetensors_get(file, i)->name;
-        for (const layer_family *f = layer_families; f->title && !*w.text; f++) {
-            size_t length = strlen(name), tail = strlen(f->names[0].name);
-            if (length <= tail || length - tail > 60 || strcmp(name + length - tail, f->names[0].name) != 0) continue;
-            char inner[64];
-            snprintf(inner, sizeof inner, "%.*s", (int)(length - tail), name);
-            w = quote(inner);
-        }
-    }
-    return w;
+    char why[240];
+    mha_layer_options said = MHA_LAYER_DEFAULTS;
+    return !l->caller.heads && layer_notes_read(&said, l->file, why, sizeof why) && !said.heads;
 }
 
 static void say_no_family(const loading *l)
 {
-    words inner = inner_prefix(l->file), prefix = quote(l->prefix);
-    if (!*inner.text && !*l->prefix) fail(l, "no tensor has a name that an attention layer's would have");
-    else if (!*inner.text) fail(l, "no tensor under the prefix %s is an attention layer's", prefix.text);
-    else if (!*l->prefix) fail(l, "a larger model; for one of its layers give a prefix, such as %s", inner.text);
-    else fail(l, "no tensor under the prefix %s is an attention layer's; there is %s", prefix.text, inner.text);
+    layer_prefixes inner = layer_prefixes_find(l->file);
+    words prefix = quote(l->prefix), first = quote(inner.first), there = say("there is %s", first.text);
+    if (inner.count > 1) there = say("there are %zu, from %s to %s", inner.count, first.text, quote(inner.last).text);
+    if (!inner.count && !*l->prefix) fail(l, "no tensor has a name that an attention layer's would have");
+    else if (!inner.count) fail(l, "no tensor under the prefix %s is an attention layer's", prefix.text);
+    else if (*l->prefix) fail(l, "no tensor under the prefix %s is an attention layer's; %s", prefix.text, there.text);
+    else
+        fail(l, "a larger model; of attention layers %s; give %s %s%s", there.text, l->caller.prefix_word, first.text,
+             lacks_heads(l) ? say(" and %s", l->caller.heads_word).text : "");
 }
 
 /* The family that most of the names belong to. */
@@ -156,8 +162,12 @@ static bool check_groups(loading *l)
     }
     if (there[LAYER_OUT] && !o->out_projection)
         return fail(l, "%s is there, though metadata out_projection is false", there[LAYER_OUT]->name);
-    o->in_bias = there[LAYER_IN_BIASES];
-    o->out_bias = there[LAYER_OUT_BIASES];
+    const safetensors_tensor *in = there[LAYER_IN_BIASES], *out = there[LAYER_OUT_BIASES];
+    if (l->family->same_biases && o->out_projection && !in != !out && !layer_notes_are_ours(l->file))
+        return fail(l, "%s%s is missing, though %s is there: nn.MultiheadAttention has both or none", l->prefix,
+                    l->row[in ? LAYER_OUT_BIAS : LAYER_IN_BIAS]->name, (in ? in : out)->name);
+    o->in_bias = in;
+    o->out_bias = out;
     o->bias_kv = there[LAYER_EXTRA_KEY];
     o->sinks = there[LAYER_SINK];
     o->gates = there[LAYER_GATE];
@@ -179,14 +189,16 @@ static int64_t size_of(const loading *l, layer_part part, int axis)
     return l->tensor[part]->shape[l->row[part]->layout == LAYER_TRANSPOSED ? 1 - axis : axis];
 }
 
-/* *size = total / shares where it is not known yet. */
-static bool share(const loading *l, int64_t *size, layer_part part, int64_t shares, const char *who)
+/* *size = rows / shares where it is not known yet. `each`: in how many parts of one size the rows are seen by `who`. */
+static bool share(const loading *l, int64_t *size, layer_part part, int64_t shares, int each, words who)
 {
     int64_t rows = size_of(l, part, 0);
     if (*size) return true;
-    if (shares < 1 || rows < 1 || rows % shares)
-        return fail(l, "%s is %s: %lld rows cannot be shared among %lld %s", l->tensor[part]->name,
-                    shape_words(2, l->tensor[part]->shape).text, (long long)rows, (long long)shares, who);
+    if (rows % shares)
+        return fail(l, "%s do not divide the %lld %s %s %s %s", who.text, (long long)(rows / each),
+                    l->row[part]->layout == LAYER_TRANSPOSED ? "columns" : "rows",
+                    each > 1 ? "that Q, K and V have each in" : "of", l->tensor[part]->name,
+                    shape_words(2, l->tensor[part]->shape).text);
     *size = rows / shares;
     return true;
 }
@@ -197,13 +209,19 @@ static bool learn_heads(loading *l)
     mha_layer_options *o = &l->options;
     if (l->tensor[LAYER_IN_WEIGHT]) {
         if (!o->kv_heads) o->kv_heads = o->heads;
-        if (!share(l, &o->head_width, LAYER_IN_WEIGHT, o->heads + 2 * o->kv_heads, "heads of Q, K and V")) return false;
+        int each = o->kv_heads == o->heads && size_of(l, LAYER_IN_WEIGHT, 0) % 3 == 0 ? 3 : 1;
+        words who = each > 1
+                        ? say("%lld heads", (long long)o->heads)
+                        : say("%lld heads of Q and %lld each of K and V", (long long)o->heads, (long long)o->kv_heads);
+        if (!share(l, &o->head_width, LAYER_IN_WEIGHT, o->heads + 2 * o->kv_heads, each, who)) return false;
         if (!o->value_head_width) o->value_head_width = o->head_width;
         return true;
     }
-    return share(l, &o->head_width, LAYER_Q_WEIGHT, o->heads, "heads") &&
-           share(l, &o->kv_heads, LAYER_K_WEIGHT, o->head_width, "columns of a head") &&
-           share(l, &o->value_head_width, LAYER_V_WEIGHT, o->kv_heads, "heads");
+    return share(l, &o->head_width, LAYER_Q_WEIGHT, o->heads, 1, say("%lld heads", (long long)o->heads)) &&
+           share(l, &o->kv_heads, LAYER_K_WEIGHT, o->head_width, 1,
+                 say("heads of width %lld", (long long)o->head_width)) &&
+           share(l, &o->value_head_width, LAYER_V_WEIGHT, o->kv_heads, 1,
+                 say("%lld heads of keys and values", (long long)o->kv_heads));
 }
 
 static void learn_widths(loading *l)
@@ -225,6 +243,8 @@ static bool check_ranks(const loading *l)
         if (tensor && tensor->rank != rank)
             return fail(l, "%s is %s, but should have %d %s", tensor->name,
                         shape_words(tensor->rank, tensor->shape).text, rank, rank > 1 ? "axes" : "axis");
+        if (tensor && !tensor->count)
+            return fail(l, "%s is %s: it is empty", tensor->name, shape_words(rank, tensor->shape).text);
     }
     return true;
 }
@@ -253,7 +273,9 @@ static bool check_sizes(const loading *l)
 static bool learn_sizes(loading *l)
 {
     mha_layer_options *o = &l->options;
-    if (!o->heads) return fail(l, "how many heads it has is not in the file; give the number of heads");
+    if (!o->heads)
+        return fail(l, "how many heads it has is not in the file; give %s (or metadata \"heads\")",
+                    l->caller.heads_word);
     if (o->heads < 1 || o->heads > LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > LAYER_SIZE_MAX)
         return fail(l, "%lld heads and %lld for keys and values cannot be", (long long)o->heads,
                     (long long)o->kv_heads);
@@ -281,8 +303,7 @@ static bool check_shapes(const loading *l)
                                     [LAYER_LIFTED] = {1, 1, plain[0]}};
         if (memcmp(tensor->shape, want[row->layout], (size_t)rank * sizeof *want[0]) == 0) continue;
         words groups = {""};
-        if (o->kv_heads != o->heads)
-            snprintf(groups.text, sizeof groups.text, ", %lld for keys and values,", (long long)o->kv_heads);
+        if (o->kv_heads != o->heads) groups = say(", %lld for keys and values,", (long long)o->kv_heads);
         return fail(l, "%s is %s, but %lld heads of width %lld%s need %s", tensor->name,
                     shape_words(tensor->rank, tensor->shape).text, (long long)o->heads, (long long)o->head_width,
                     groups.text, shape_words(rank, want[row->layout]).text);
@@ -313,8 +334,17 @@ static bool fill(const loading *l, mha_layer *layer)
     return true;
 }
 
+/* The caller's number of heads, unless the file says another. */
+static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *what)
+{
+    if (asked && *heads && asked != *heads)
+        return fail(l, "the file says %lld %s, %lld were asked for", (long long)*heads, what, (long long)asked);
+    if (asked) *heads = asked;
+    return true;
+}
+
 /* What is usual in the family, then what the file says, then what the caller says. */
-static bool read_options(loading *l, const layer_file_options *caller)
+static bool read_options(loading *l)
 {
     char why[240];
     mha_layer_options usual = MHA_LAYER_DEFAULTS;
@@ -322,27 +352,29 @@ static bool read_options(loading *l, const layer_file_options *caller)
     l->options.causal = l->family->causal;
     l->options.rotary_base = l->family->rotary_base;
     if (!layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
-    if (caller->heads) l->options.heads = caller->heads;
-    if (caller->kv_heads) l->options.kv_heads = caller->kv_heads;
-    if (caller->rotary_base != 0) l->options.rotary_base = caller->rotary_base;
-    return true;
+    if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
+    return agree(l, &l->options.heads, l->caller.heads, "heads") &&
+           agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }
 
 bool layer_file_read(layer_file *out, mha_context *ctx, const safetensors *from, const char *name,
                      const layer_file_options *options, char *error, size_t error_size)
 {
-    static const layer_file_options none = {0};
-    const layer_file_options *caller = options ? options : &none;
-    loading l = {.ctx = ctx, .file = from, .name = name, .prefix = caller->prefix ? caller->prefix : ""};
+    loading l = {.ctx = ctx, .file = from, .name = name};
+    if (options) l.caller = *options;
+    if (!l.caller.heads_word) l.caller.heads_word = "heads";
+    if (!l.caller.prefix_word) l.caller.prefix_word = "the prefix";
+    l.prefix = l.caller.prefix ? l.caller.prefix : "";
     l.error = error;
     l.error_size = error_size;
     *out = (layer_file){0};
     if (strlen(l.prefix) > LAYER_PREFIX_MAX) return fail(&l, "a prefix of more than %d bytes", LAYER_PREFIX_MAX);
-    if (!find_family(&l) || !check_strangers(&l) || !bind(&l) || !read_options(&l, caller) || !check_groups(&l) ||
-        !learn_sizes(&l) || !check_shapes(&l))
+    if (!find_family(&l)) return false;
+    out->family = l.family;
+    if (!check_strangers(&l) || !bind(&l) || !read_options(&l) || !check_groups(&l) || !learn_sizes(&l) ||
+        !check_shapes(&l))
         return false;
     if (mha_layer_create(ctx, &out->layer, &l.options, NULL)) return fail(&l, "%s", mha_context_error(ctx));
-    out->family = l.family;
     snprintf(out->prefix, sizeof out->prefix, "%s", l.prefix);
     if (fill(&l, out->layer)) return true;
     layer_file_free(out);

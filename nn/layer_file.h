@@ -10,8 +10,9 @@
  * layer, and a tensor that is no part of it is an error; with one, only names that begin with it are looked at, and
  * those that are no part are passed over. Numbers of any float type become float32. Sizes come from the shapes and from
  * the number of heads, which a file of ours says in its metadata (layer_notes.h), as any file may; else the caller says
- * it. What the caller says counts before what the file says, and that before what is usual in the family: GPT-2 and
- * Llama are causal, Llama has rotary embedding with base 10000; gains of Q and K come with an epsilon of 1e-6.
+ * it; they must not differ. Else what the caller says counts before what the file says, and that before what is usual in
+ * the family: GPT-2 and Llama are causal, Llama has rotary embedding with base 10000; gains of Q and K come with an
+ * epsilon of 1e-6. A file with PyTorch's names that is not ours has both biases or none, as nn.MultiheadAttention has.
  *
  * Saving. PyTorch's names: nn.MultiheadAttention loads in_proj_weight and so on as they are. Everything else is in the
  * metadata. What was saved loads to the same bits.
@@ -25,15 +26,14 @@
 #include "layer_names.h"
 #include "safetensors_write.h"
 
-enum { LAYER_PREFIX_MAX = 200 };
-
 typedef struct layer_file_options {
     const char *prefix;      /* NULL or "": the file is one layer */
     int64_t heads, kv_heads; /* 0: as the file says; kv_heads also from the shapes, where Q, K and V have their own */
     double rotary_base;      /* 0: as the file says */
+    const char *heads_word, *prefix_word; /* how a person gives them, for messages; NULL: "heads", "the prefix" */
 } layer_file_options;
 
-/* A layer, and how its file calls it. */
+/* A layer, and how its file calls it; without a layer, `family` still says what the file was taken for, or NULL. */
 typedef struct layer_file {
     mha_layer *layer;
     const layer_family *family;

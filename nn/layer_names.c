@@ -1,7 +1,8 @@
-/* The tables of layer_names.h, and what a part is: its place, its sizes, its group. */
+/* The tables of layer_names.h, what of them a larger file has, and what a part is: its place, its sizes, its group. */
 #include "layer_names.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { NEEDED = false, OPTIONAL = true };
@@ -10,7 +11,7 @@ enum { NEEDED = false, OPTIONAL = true };
  * because a block inside a larger file may have neighbours that nobody knows, but these must not be passed over. */
 /* clang-format off */
 const layer_family layer_families[] = {
-    {"pytorch", false, 0, {
+    {"pytorch", false, 0, true, {
         {"in_proj_weight", LAYER_IN_WEIGHT, LAYER_DENSE, NEEDED},
         {"in_proj_bias", LAYER_IN_BIAS, LAYER_DENSE, OPTIONAL},
         {"out_proj.weight", LAYER_OUT_WEIGHT, LAYER_DENSE, NEEDED},
@@ -22,7 +23,7 @@ const layer_family layer_families[] = {
         {"sinks", LAYER_SINKS, LAYER_DENSE, OPTIONAL},
         {"gates", LAYER_GATES, LAYER_DENSE, OPTIONAL},
     }},
-    {"pytorch-split", false, 0, {
+    {"pytorch-split", false, 0, true, {
         {"q_proj_weight", LAYER_Q_WEIGHT, LAYER_DENSE, NEEDED},
         {"k_proj_weight", LAYER_K_WEIGHT, LAYER_DENSE, NEEDED},
         {"v_proj_weight", LAYER_V_WEIGHT, LAYER_DENSE, NEEDED},
@@ -36,7 +37,7 @@ const layer_family layer_families[] = {
         {"sinks", LAYER_SINKS, LAYER_DENSE, OPTIONAL},
         {"gates", LAYER_GATES, LAYER_DENSE, OPTIONAL},
     }},
-    {"gpt2", true, 0, {
+    {"gpt2", true, 0, false, {
         {"c_attn.weight", LAYER_IN_WEIGHT, LAYER_TRANSPOSED, NEEDED},
         {"c_attn.bias", LAYER_IN_BIAS, LAYER_DENSE, NEEDED},
         {"c_proj.weight", LAYER_OUT_WEIGHT, LAYER_TRANSPOSED, NEEDED},
@@ -44,7 +45,7 @@ const layer_family layer_families[] = {
         {"bias", LAYER_IGNORED, LAYER_DENSE, OPTIONAL}, /* the causal mask */
         {"masked_bias", LAYER_IGNORED, LAYER_DENSE, OPTIONAL},
     }},
-    {"bert", false, 0, {
+    {"bert", false, 0, false, {
         {"self.query.weight", LAYER_Q_WEIGHT, LAYER_DENSE, NEEDED},
         {"self.query.bias", LAYER_Q_BIAS, LAYER_DENSE, NEEDED},
         {"self.key.weight", LAYER_K_WEIGHT, LAYER_DENSE, NEEDED},
@@ -54,7 +55,7 @@ const layer_family layer_families[] = {
         {"output.dense.weight", LAYER_OUT_WEIGHT, LAYER_DENSE, NEEDED},
         {"output.dense.bias", LAYER_OUT_BIAS, LAYER_DENSE, NEEDED},
     }},
-    {"vit", false, 0, {
+    {"vit", false, 0, false, {
         {"qkv.weight", LAYER_IN_WEIGHT, LAYER_DENSE, NEEDED},
         {"qkv.bias", LAYER_IN_BIAS, LAYER_DENSE, OPTIONAL},
         {"proj.weight", LAYER_OUT_WEIGHT, LAYER_DENSE, NEEDED},
@@ -65,7 +66,7 @@ const layer_family layer_families[] = {
         {"k_norm.bias", LAYER_REFUSED, LAYER_DENSE, OPTIONAL},
         {"norm.weight", LAYER_REFUSED, LAYER_DENSE, OPTIONAL},
     }},
-    {"llama", true, 10000, {
+    {"llama", true, 10000, false, {
         {"q_proj.weight", LAYER_Q_WEIGHT, LAYER_DENSE, NEEDED},
         {"k_proj.weight", LAYER_K_WEIGHT, LAYER_DENSE, NEEDED},
         {"v_proj.weight", LAYER_V_WEIGHT, LAYER_DENSE, NEEDED},
@@ -81,7 +82,7 @@ const layer_family layer_families[] = {
         {"k_norm.bias", LAYER_REFUSED, LAYER_DENSE, OPTIONAL},
         {"rotary_emb.inv_freq", LAYER_IGNORED, LAYER_DENSE, OPTIONAL}, /* what the base says, too */
     }},
-    {"bart", false, 0, {
+    {"bart", false, 0, false, {
         {"q_proj.weight", LAYER_Q_WEIGHT, LAYER_DENSE, NEEDED},
         {"k_proj.weight", LAYER_K_WEIGHT, LAYER_DENSE, NEEDED},
         {"v_proj.weight", LAYER_V_WEIGHT, LAYER_DENSE, NEEDED},
@@ -91,9 +92,49 @@ const layer_family layer_families[] = {
         {"v_proj.bias", LAYER_V_BIAS, LAYER_DENSE, OPTIONAL},
         {"out_proj.bias", LAYER_OUT_BIAS, LAYER_DENSE, OPTIONAL},
     }},
-    {NULL, false, 0, {{NULL, LAYER_IGNORED, LAYER_DENSE, OPTIONAL}}},
+    {NULL, false, 0, false, {{NULL, LAYER_IGNORED, LAYER_DENSE, OPTIONAL}}},
 };
 /* clang-format on */
+
+/* ---- Larger files ------------------------------------------------------------------------------------------------ */
+
+/* Bytes of the name in front of an attention layer's first tensor; 0 if it is none. */
+static size_t prefix_length(const char *name)
+{
+    size_t length = strlen(name);
+    for (const layer_family *f = layer_families; f->title; f++) {
+        size_t tail = strlen(f->names[0].name);
+        if (length > tail && length - tail <= LAYER_PREFIX_MAX && strcmp(name + length - tail, f->names[0].name) == 0)
+            return length - tail;
+    }
+    return 0;
+}
+
+/* Where two names first differ, the one with fewer digits is the smaller number. */
+static bool is_before(const char *a, const char *b)
+{
+    while (*a && *a == *b) a++, b++;
+    size_t digits = strspn(a, "0123456789"), others = strspn(b, "0123456789");
+    return digits != others ? digits < others : strcmp(a, b) < 0;
+}
+
+layer_prefixes layer_prefixes_find(const safetensors *file)
+{
+    layer_prefixes found = {0};
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        char prefix[LAYER_PREFIX_MAX + 1];
+        const char *name = safetensors_get(file, i)->name;
+        size_t length = prefix_length(name);
+        if (!length) continue;
+        snprintf(prefix, sizeof prefix, "%.*s", (int)length, name);
+        if (!found.count || is_before(prefix, found.first)) memcpy(found.first, prefix, sizeof prefix);
+        if (!found.count || is_before(found.last, prefix)) memcpy(found.last, prefix, sizeof prefix);
+        found.count++;
+    }
+    return found;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------------------------- */
 
 _Static_assert(offsetof(mha_layer_parts, gates) == LAYER_GATES * sizeof(mha_tensor) &&
                    sizeof(mha_layer_parts) == LAYER_PARTS * sizeof(mha_tensor),

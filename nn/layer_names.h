@@ -15,6 +15,8 @@
 
 #include "safetensors.h"
 
+enum { LAYER_PREFIX_MAX = 200 };
+
 /* The parts of mha_layer_parts, in its order. */
 typedef enum layer_part {
     LAYER_Q_WEIGHT,
@@ -55,11 +57,20 @@ typedef struct layer_family {
     const char *title;
     bool causal;        /* unless the file says otherwise, as is the next */
     double rotary_base; /* 0: none */
+    bool same_biases;   /* Q, K and V have biases if, and only if, the output has one */
     layer_name names[20];
 } layer_family;
 
 /* All of them; the title of the one behind the last is NULL. */
 extern const layer_family layer_families[];
+
+/* The attention layers of a larger file, by the first name of each family: how many there are, and what the names of the
+ * first and of the last begin with, "h.9." being before "h.10.". */
+typedef struct layer_prefixes {
+    size_t count;
+    char first[LAYER_PREFIX_MAX + 1], last[LAYER_PREFIX_MAX + 1];
+} layer_prefixes;
+layer_prefixes layer_prefixes_find(const safetensors *file);
 
 /* The family in which such a layer is saved: PyTorch's own, fused if its module could be this layer. */
 const layer_family *layer_family_to_save(const mha_layer *layer);

@@ -40,6 +40,17 @@ static const struct {
 enum { ENTRIES = sizeof entries / sizeof *entries };
 _Static_assert(ENTRIES + 2 <= LAYER_NOTES, "room for all of them, the format and its version");
 
+/* What PyTorch's module and the configurations of models call some of them. */
+static const struct {
+    const char *key, *ours;
+} others[] = {
+    {"num_heads", "heads"},
+    {"n_head", "heads"},
+    {"num_attention_heads", "heads"},
+    {"num_key_value_heads", "kv_heads"},
+};
+enum { OTHERS = sizeof others / sizeof *others };
+
 /* A field by its kind; copied, so that no pointer pretends to a type. */
 typedef union field {
     int64_t whole;
@@ -116,10 +127,11 @@ static bool read_real(const char *text, field *f, bool wide)
     return plain(text, "+-.0123456789eE") && !*end && isfinite(wide ? f->long_real : (double)f->real);
 }
 
+/* Also as Python's str() writes it. */
 static bool read_truth(const char *text, bool *value)
 {
-    *value = strcmp(text, "true") == 0;
-    return *value || strcmp(text, "false") == 0;
+    *value = strcmp(text, "true") == 0 || strcmp(text, "True") == 0;
+    return *value || strcmp(text, "false") == 0 || strcmp(text, "False") == 0;
 }
 
 static bool read_type(const char *text, mha_type *value)
@@ -149,22 +161,46 @@ static bool read_entry(field *f, int i, const char *text, char *should, size_t r
     }
 }
 
+/* Which key of entry i the file has, its own before the others; NULL if none. Those that are there must agree. */
+static bool find_key(const char **key, int i, const safetensors *file, char *why, size_t why_size)
+{
+    char quoted[60];
+    *key = safetensors_metadata(file, entries[i].key) ? entries[i].key : NULL;
+    for (int k = 0; k < OTHERS; k++) {
+        const char *other = others[k].key, *text = safetensors_metadata(file, other);
+        if (!text || strcmp(others[k].ours, entries[i].key) != 0) continue;
+        if (!*key) *key = other;
+        if (strcmp(text, safetensors_metadata(file, *key)) == 0) continue;
+        snprintf(why, why_size, "metadata %s is %s, but %s is another", other, json_quote(quoted, sizeof quoted, text),
+                 *key);
+        return false;
+    }
+    return true;
+}
+
+bool layer_notes_are_ours(const safetensors *file)
+{
+    const char *format = safetensors_metadata(file, "format");
+    return format && strcmp(format, "mha.layer") == 0;
+}
+
 bool layer_notes_read(mha_layer_options *options, const safetensors *file, char *why, size_t why_size)
 {
-    const char *format = safetensors_metadata(file, "format"), *version = safetensors_metadata(file, "version");
+    const char *version = safetensors_metadata(file, "version"), *key;
     char quoted[60], should[80];
-    if (format && strcmp(format, "mha.layer") == 0 && (!version || strcmp(version, "1") != 0)) {
+    if (layer_notes_are_ours(file) && (!version || strcmp(version, "1") != 0)) {
         snprintf(why, why_size, "version %s of mha.layer is not known here, only 1",
                  json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }
     for (int i = 0; i < ENTRIES; i++) {
         field f;
-        const char *text = safetensors_metadata(file, entries[i].key);
-        if (!text) continue;
+        if (!find_key(&key, i, file, why, why_size)) return false;
+        if (!key) continue;
+        const char *text = safetensors_metadata(file, key);
         if (!read_entry(&f, i, text, should, sizeof should)) {
-            snprintf(why, why_size, "metadata %s is %s, but should be %s", entries[i].key,
-                     json_quote(quoted, sizeof quoted, text), should);
+            snprintf(why, why_size, "metadata %s is %s, but should be %s", key, json_quote(quoted, sizeof quoted, text),
+                     should);
             return false;
         }
         memcpy((char *)options + entries[i].at, &f, field_size[entries[i].kind]);

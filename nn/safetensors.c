@@ -104,6 +104,29 @@ static bool take(source *from, void *out, size_t bytes)
     return fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
 }
 
+/* The next byte, which stays; EOF if there is none. */
+static int peek(source *from, uint64_t left)
+{
+    if (!left) return EOF;
+    return from->file ? ungetc(getc(from->file), from->file) : from->bytes[0];
+}
+
+/* Says why there can be no header of n bytes, where `left` follow its length: mostly it is another kind of file. */
+static bool refuse_length(source *from, const unsigned char length[8], uint64_t n, uint64_t left)
+{
+    int next = peek(from, left);
+    bool other = next != EOF && next != '{';
+    if (other && memcmp(length, "PK\3\4", 4) == 0)
+        return fail(from, "not a safetensors file but a zip, such as torch.save writes; save it with "
+                          "safetensors.torch.save_file");
+    if (other) return fail(from, "not a safetensors file");
+    if (n > SAFETENSORS_HEADER_MAX)
+        return fail(from, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
+                    (unsigned long long)n, SAFETENSORS_HEADER_MAX);
+    return fail(from, "the header says %llu bytes, but the file has %llu after its length; it is cut short",
+                (unsigned long long)n, (unsigned long long)left);
+}
+
 /* The length of the header, checked against the file. */
 static bool read_length(source *from, size_t *length)
 {
@@ -114,12 +137,7 @@ static bool read_length(source *from, size_t *length)
     if (from->size > SIZE_MAX / 2) return fail(from, "the file is larger than the address space");
     if (!take(from, bytes, 8)) return false;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
-    if (n > from->size - 8)
-        return fail(from, "the header says %llu bytes, but the file has %llu after its length", (unsigned long long)n,
-                    (unsigned long long)from->size - 8);
-    if (n > SAFETENSORS_HEADER_MAX)
-        return fail(from, "a header of %llu bytes is more than the %d allowed", (unsigned long long)n,
-                    SAFETENSORS_HEADER_MAX);
+    if (n > from->size - 8 || n > SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
     *length = (size_t)n;
     return true;
 }

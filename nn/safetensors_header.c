@@ -175,13 +175,13 @@ static bool check_tensor(const walk *w, safetensors_tensor *tensor)
     if (tensor->begin > tensor->end)
         return fail(w, "tensor %s begins at %lld, behind its end %lld", quote(tensor->name).text,
                     (long long)tensor->begin, (long long)tensor->end);
-    if ((uint64_t)tensor->end > w->data_size)
-        return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu", quote(tensor->name).text,
-                    (long long)tensor->end, (unsigned long long)w->data_size);
     if (tensor->end - tensor->begin != bytes)
         return fail(w, "tensor %s says %lld bytes, but %s needs %lld", quote(tensor->name).text,
                     (long long)(tensor->end - tensor->begin), safetensors_describe(what, sizeof what, tensor),
                     (long long)bytes);
+    if ((uint64_t)tensor->end > w->data_size)
+        return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; it is cut short",
+                    quote(tensor->name).text, (long long)tensor->end, (unsigned long long)w->data_size);
     return true;
 }
 
@@ -255,7 +255,8 @@ static bool check_names(walk *w)
 
 static bool read_header(walk *w)
 {
-    if (json_peek(&w->j) != '{' || w->j.at) return fail(w, "the header does not begin with '{'");
+    if (json_peek(&w->j) != '{' || w->j.at)
+        return fail(w, "not a safetensors file: the header does not begin with '{'");
     json_enter(&w->j, '{');
     while (json_more(&w->j, '}')) {
         const char *name = text(w, true);

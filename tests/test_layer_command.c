@@ -257,7 +257,7 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
 /* Writes the files of a problem, runs the command, and holds what it wrote to the oracle. */
 static void check(problem p, const char *settings, const char *more)
 {
-    static const char *const weights[] = {"", "--weights per-head", "--weights average"};
+    static const char *const weights[] = {"", "--weights per-head", "--weights=average"};
     p.B = p.batched ? 2 : 1;
     p.Tk = p.inputs > 1 ? TK : TQ;
     mha_layer *layer = make_layer(&p);
@@ -303,6 +303,8 @@ TEST(a_block_of_gpt2_has_its_names_and_layout)
     p.prefix = "h.0.attn.";
     expect(strcmp(p.family->title, "gpt2") == 0, "not gpt2");
     check(p, FIND_LEAKS, "--prefix h.0.attn. --heads 2");
+    p.causal = false;
+    check(p, "", "--prefix h.0.attn. --heads 2 --no-causal");
 }
 
 TEST(a_block_of_bert_has_its_names)
@@ -310,7 +312,7 @@ TEST(a_block_of_bert_has_its_names)
     problem p = {.batched = true, .grad = true, .inputs = 1, .padding = BOOL_MASK, .family = &layer_families[3]};
     p.prefix = "encoder.layer.0.attention.";
     expect(strcmp(p.family->title, "bert") == 0, "not bert");
-    check(p, "", "--prefix encoder.layer.0.attention. --heads 2");
+    check(p, "", "--prefix=encoder.layer.0.attention. --heads=2");
 }
 
 static void slurp_bytes(const char *path, char *bytes, size_t room, size_t *size)

@@ -1,6 +1,7 @@
 /* What `mha layer` refuses: one line on standard error, exit 2, and the output file stays what it was. */
 #include "command.h"
 #include "layer_file.h"
+#include "layer_notes.h"
 
 #include <sys/stat.h>
 
@@ -84,6 +85,32 @@ TEST(help_begins_with_examples)
     }
 }
 
+/* Every key that a saved layer has, but for the format's own and for dropout, which is off here. */
+TEST(help_lists_the_metadata)
+{
+    layer_notes notes;
+    mha_layer_options options = MHA_LAYER_DEFAULTS;
+    options.scale = 1; /* so that it is written */
+    layer_notes_write(&notes, &options);
+    const char *out = command("", "layer --help")->out, *list = strstr(out, "Metadata"), *end = strstr(out, "INPUT  ");
+    if (!expect(list && end && list < end, "no metadata")) return;
+    for (size_t i = 0; i < notes.count; i++) {
+        const char *name = notes.pair[i].key, *there = strstr(list, name);
+        bool ours = strcmp(name, "format") == 0 || strcmp(name, "version") == 0 || strcmp(name, "dropout") == 0;
+        expect(ours || (there && there < end), "%s is not there", name);
+    }
+    expect(strstr(list, "       heads, kv_heads            also as num_heads, n_head,\n"
+                        "                                  num_attention_heads, num_key_value_heads\n"),
+           "no other names");
+    expect(strstr(list, "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
+                        "       state_dict() does not keep it.\n"),
+           "nothing about add_zero_attn");
+    expect(strstr(out, "  --rotary-base X        rotary embedding with this base (Llama: else 10000)\n"
+                       "  --causal               each query sees the keys up to its own place (GPT-2 and\n"
+                       "                         Llama: always, but for --no-causal)\n"),
+           "nothing about what a family has");
+}
+
 TEST(wrong_use)
 {
     static const char line[] = "? 'mha layer LAYER INPUT -o OUTPUT'";
@@ -94,6 +121,13 @@ TEST(wrong_use)
         {FILES "more", "layer: 'more' is one argument too many; 'mha layer --help' tells more"},
         {FILES "--casual", "layer: unknown option '--casual'; did you mean '--causal'?"},
         {FILES "--zzzzzzzzz", "layer: unknown option '--zzzzzzzzz'; 'mha layer --help' lists them"},
+        {FILES "--grad=yes", "layer: unknown option '--grad=yes'; did you mean '--grad'?"},
+        {FILES "--weigths=average", "layer: unknown option '--weigths=average'; 'mha layer --help' lists them"},
+        {FILES "--weights=all", "layer: --weights is per-head or average, not 'all'"},
+        {FILES "--heads=", "layer: --heads is a number from 1 to 1000000, not ''"},
+        {FILES "-o=y.safetensors", "layer: unknown option '-o=y.safetensors'; 'mha layer --help' lists them"},
+        {"l.safetensors x.safetensors -o -", "layer: -o is the name of a file, not '-'"},
+        {"l.safetensors x.safetensors -o ''", "layer: -o is the name of a file, not ''"},
         {FILES "--weights all", "layer: --weights is per-head or average, not 'all'"},
         {FILES "--heads two", "layer: --heads is a number from 1 to 1000000, not 'two'"},
         {FILES "--heads 0", "layer: --heads is a number from 1 to 1000000, not '0'"},
@@ -118,13 +152,34 @@ TEST(bad_layers)
     write_layer("l.safetensors", NULL);
     write_input("x.safetensors", none, none);
     REFUSE("no.safetensors x.safetensors -o y.safetensors", "no.safetensors: No such file or directory");
-    REFUSE(FILES, "l.safetensors: how many heads it has is not in the file; give the number of heads");
+    REFUSE(FILES, "l.safetensors: how many heads it has is not in the file; give --heads N (or metadata \"heads\")");
     REFUSE(FILES "--heads 5",
-           "l.safetensors: in_proj_weight is (12,4): 12 rows cannot be shared among 15 heads of Q, K and V");
+           "l.safetensors: 5 heads do not divide the 4 rows that Q, K and V have each in in_proj_weight (12,4)");
     REFUSE(FILES "--heads 2 --prefix h.0.",
            "l.safetensors: no tensor under the prefix \"h.0.\" is an attention layer's");
     expect(truncate("l.safetensors", 100) == 0, "no cut");
-    REFUSE(FILES "--heads 2", "l.safetensors: the header says 152 bytes, but the file has 92 after its length");
+    REFUSE(FILES "--heads 2",
+           "l.safetensors: the header says 152 bytes, but the file has 92 after its length; it is cut short");
+    FILE *zip = fopen("l.safetensors", "wb");
+    if (!expect(zip, "no file")) return;
+    fwrite("PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 1, 28, zip);
+    fclose(zip);
+    REFUSE(FILES, "l.safetensors: not a safetensors file but a zip, such as torch.save writes; save it with "
+                  "safetensors.torch.save_file");
+    write_layer("l.safetensors", "2");
+    REFUSE(FILES "--heads 4", "l.safetensors: the file says 2 heads, 4 were asked for");
+    REFUSE("x.safetensors l.safetensors -o y.safetensors",
+           "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
+    REFUSE("x.safetensors l.safetensors -o y.safetensors --prefix h.0.attn.",
+           "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
+    safetensors_item model[] = {floats("h.2.attn.c_attn.weight", 2, 4, 12, 0),
+                                floats("h.10.attn.c_attn.weight", 2, 4, 12, 0)};
+    write_file("l.safetensors", model, 2, NULL);
+    REFUSE(FILES, "l.safetensors: a larger model; of attention layers there are 2, from \"h.2.attn.\" to "
+                  "\"h.10.attn.\"; give --prefix \"h.2.attn.\" and --heads N");
+    REFUSE(FILES "--heads 2 --prefix h.3.attn.",
+           "l.safetensors: no tensor under the prefix \"h.3.attn.\" is an attention layer's; there are 2, from "
+           "\"h.2.attn.\" to \"h.10.attn.\"");
     safetensors_item items[] = {floats("in_proj_weight", 2, 12, 3, 0), floats("out_proj.weight", 2, 4, 4, 0),
                                 floats("scale", 1, 1, 0, 0)};
     write_file("l.safetensors", items, 1, NULL);
@@ -170,12 +225,27 @@ TEST(bad_inputs)
     write_input("x.safetensors", floats("qeury", 1, 1, 0, 0), floats("a\nb", 1, 1, 0, 0));
     REFUSE(FILES, "x.safetensors: unknown tensor \"a\\u000ab\", \"qeury\"; an input has query, key, value, attn_mask, "
                   "key_padding_mask, grad_output");
+    static const char *const slips[][2] = {{"mask", "attn_mask"},
+                                           {"padding_mask", "key_padding_mask"},
+                                           {"qeury", "query"},
+                                           {"grad", "grad_output"},
+                                           {"v", "value"}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
+        char says[120];
+        snprintf(says, sizeof says, "x.safetensors: unknown tensor \"%s\"; did you mean %s?", slips[i][0], slips[i][1]);
+        write_input("x.safetensors", floats(slips[i][0], 1, 1, 0, 0), none);
+        REFUSE(FILES, says);
+    }
+    write_input("x.safetensors", floats("zzz", 1, 1, 0, 0), none);
+    REFUSE(FILES, "x.safetensors: unknown tensor \"zzz\"; an input has query, key, value, attn_mask, "
+                  "key_padding_mask, grad_output");
     write_input("x.safetensors", floats("value", 3, 2, 3, 4), none);
     REFUSE(FILES, "x.safetensors: value is (2,3,4), but should be (2,5,4)");
     write_input("x.safetensors", none, none);
     REFUSE(FILES "--grad", "x.safetensors: grad_output is missing, which --grad needs");
     write_input("x.safetensors", floats("grad_output", 3, 2, 5, 4), none);
     REFUSE(FILES "--grad", "x.safetensors: grad_output is (2,5,4), but should be (2,3,4)");
+    expect(command("", "layer " FILES)->status == 0, "without --grad, grad_output does not count");
     expect(truncate("x.safetensors", 400) == 0, "no cut");
     const said *it = command("", "layer " FILES);
     expect(it->status == 2 && one_line(it->err) && strncmp(it->err, "mha: x.safetensors: ", 20) == 0, "%s", it->err);
@@ -226,6 +296,28 @@ TEST(bad_outputs)
     if (!expect(mkdir("folder", 0700) == 0, "no folder")) return;
     REFUSE("l.safetensors x.safetensors -o folder", "folder: not a regular file");
     rmdir("folder");
+}
+
+/* By its name, by another way to it, and by another name of it; whatever it is, it stays as it was. */
+TEST(an_output_that_is_an_input)
+{
+    char before[2000] = "", after[2000] = "";
+    write_layer("l.safetensors", "2");
+    write_input("x.safetensors", none, none);
+    if (!expect(!link("x.safetensors", "hard") && !symlink("l.safetensors", "soft"), "no links")) return;
+    slurp("x.safetensors", before, sizeof before);
+    REFUSE("l.safetensors x.safetensors -o x.safetensors",
+           "layer: x.safetensors is also the input; give another name to -o");
+    REFUSE("l.safetensors x.safetensors -o l.safetensors",
+           "layer: l.safetensors is also the layer; give another name to -o");
+    REFUSE("l.safetensors x.safetensors -o ./x.safetensors",
+           "layer: ./x.safetensors is also the input; give another name to -o");
+    REFUSE("l.safetensors x.safetensors -o hard", "layer: hard is also the input; give another name to -o");
+    REFUSE("l.safetensors x.safetensors -o soft", "layer: soft is also the layer; give another name to -o");
+    slurp("x.safetensors", after, sizeof after);
+    expect(memcmp(before, after, sizeof before) == 0, "the input has changed");
+    unlink("hard");
+    unlink("soft");
 }
 
 /* Nothing is left behind in memory when a run is cut short at its stages. */

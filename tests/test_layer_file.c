@@ -33,7 +33,7 @@ static const family families[] = {
               .out_bias = true,
               .bias_kv = true}},
     {.title = "pytorch-split",
-     .metadata = "\"heads\":\"3\",\"add_zero_attn\":\"true\",\"window_left\":\"7\",\"scale\":\"0.25\"",
+     .metadata = "\"num_heads\":\"3\",\"add_zero_attn\":\"True\",\"window_left\":\"7\",\"scale\":\"0.25\"",
      .specs = {{"q_proj_weight", "F64", 2, {6, 6}, LAYER_Q_WEIGHT, false},
                {"k_proj_weight", "F32", 2, {6, 5}, LAYER_K_WEIGHT, false},
                {"v_proj_weight", "F16", 2, {6, 4}, LAYER_V_WEIGHT, false},
@@ -51,7 +51,7 @@ static const family families[] = {
               .window_left = 7,
               .scale = 0.25f}},
     {.title = "gpt2",
-     .heads = 3,
+     .metadata = "\"n_head\":\"3\",\"num_heads\":\"3\",\"rotary_interleaved\":\"False\"",
      .specs = {{"c_attn.weight", "F32", 2, {6, 18}, LAYER_IN_WEIGHT, true},
                {"c_attn.bias", "F32", 1, {18}, LAYER_IN_BIAS, false},
                {"c_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, true},
@@ -119,7 +119,8 @@ static const family families[] = {
               .causal = true,
               .rotary_base = 10000}},
     {.title = "llama", /* with biases, one key/value head and a base in the metadata */
-     .metadata = "\"format\":\"pt\",\"heads\":\"4\",\"rotary_base\":\"500000\"",
+     .metadata =
+         "\"format\":\"pt\",\"num_attention_heads\":\"4\",\"num_key_value_heads\":\"1\",\"rotary_base\":\"500000\"",
      .specs = {{"q_proj.weight", "F16", 2, {8, 5}, LAYER_Q_WEIGHT, false},
                {"q_proj.bias", "F16", 1, {8}, LAYER_Q_BIAS, false},
                {"k_proj.weight", "F16", 2, {2, 5}, LAYER_K_WEIGHT, false},
@@ -288,15 +289,14 @@ TEST(a_prefix_chooses_one_block)
            items.item[0].name);
     layer_file_free(&file);
 
+#define BOTH "there are 2, from \"h.0.attn.\" to \"h.1.attn.\""
     static const struct {
         const char *prefix, *says;
     } wrong[] = {
-        {NULL, "layer.safetensors: a larger model; for one of its layers give a prefix, such as \"h.0.attn.\""},
-        {"", "layer.safetensors: a larger model; for one of its layers give a prefix, such as \"h.0.attn.\""},
-        {"h.2.attn.", "layer.safetensors: no tensor under the prefix \"h.2.attn.\" is an attention layer's; there is "
-                      "\"h.0.attn.\""},
-        {"h.1.", "layer.safetensors: no tensor under the prefix \"h.1.\" is an attention layer's; there is "
-                 "\"h.0.attn.\""},
+        {NULL, "layer.safetensors: a larger model; of attention layers " BOTH "; give the prefix \"h.0.attn.\""},
+        {"", "layer.safetensors: a larger model; of attention layers " BOTH "; give the prefix \"h.0.attn.\""},
+        {"h.2.attn.", "layer.safetensors: no tensor under the prefix \"h.2.attn.\" is an attention layer's; " BOTH},
+        {"h.1.", "layer.safetensors: no tensor under the prefix \"h.1.\" is an attention layer's; " BOTH},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         options.prefix = wrong[i].prefix;
@@ -318,7 +318,7 @@ TEST(the_caller_has_the_last_word)
     layer_file file;
     const family *llama = &families[5];
     layer_file_options options = {.heads = 2, .rotary_base = 77};
-    if (!expect(load(&file, llama->specs, 4, "\"heads\":\"4\",\"rotary_base\":\"5\",\"causal\":\"false\"", &options,
+    if (!expect(load(&file, llama->specs, 4, "\"heads\":\"2\",\"rotary_base\":\"5\",\"causal\":\"false\"", &options,
                      error, sizeof error),
                 "%s", error))
         return;
@@ -370,6 +370,9 @@ static mha_layer_options options_of(int kind)
     case 8: /* widths are equal, but not PyTorch's */
         o.head_width = 5;
         break;
+    case 9: /* one bias without the other, which is PyTorch's with our metadata only */
+        o.out_bias = false;
+        break;
     default: /* all at once */
         o.heads = 4, o.kv_heads = 2, o.key_width = 5, o.value_width = 7, o.head_width = 6, o.value_head_width = 5;
         o.bias_kv = o.zero_kv = o.sinks = o.gates = o.causal = true;
@@ -378,7 +381,7 @@ static mha_layer_options options_of(int kind)
     }
     return o;
 }
-enum { KINDS = 10 };
+enum { KINDS = 11 };
 
 /* A layer all of whose numbers differ, NaN and infinity among them. */
 static mha_layer *make_layer(const mha_layer_options *o, int64_t *count)

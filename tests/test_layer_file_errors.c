@@ -44,6 +44,17 @@ static void refuse_at(int line, const spec *specs, int count, int at, spec other
 #define REFUSE(specs, at, other, metadata, heads, says) \
     refuse_at(__LINE__, specs, sizeof(specs) / sizeof *(specs), at, other, metadata, heads, says)
 
+/* With all that a caller may say. */
+static void refuse_with(const spec *specs, int count, const char *metadata, layer_file_options options,
+                        const char *says)
+{
+    layer_file file;
+    char error[400], want[400];
+    snprintf(want, sizeof want, "layer.safetensors: %s", says);
+    expect(!load(&file, specs, count, metadata, &options, error, sizeof error), "loaded");
+    expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
+}
+
 static const spec none; /* in place of another one: that one is missing */
 enum { AS_IT_IS = 99 };
 
@@ -63,16 +74,37 @@ TEST(missing_and_unknown_tensors)
            "tensor \"in_proj_wieght\" is no part of an attention layer with the names of pytorch");
     REFUSE(good, GOOD, bias_k, "", 2, "bias_v is missing, though bias_k is there");
     REFUSE(good, GOOD, q_norm, "", 2, "k_norm.weight is missing, though q_norm.weight is there");
+    REFUSE(good, 1, none, "", 2,
+           "in_proj_bias is missing, though out_proj.bias is there: nn.MultiheadAttention has both or none");
+    REFUSE(good, 3, none, "", 2,
+           "out_proj.bias is missing, though in_proj_bias is there: nn.MultiheadAttention has both or none");
     REFUSE(llama, 4, q_bias, "", 4, "k_proj.bias is missing, though q_proj.bias is there");
     REFUSE(llama, 4, norm_bias, "", 4, "q_norm.bias says that it is another kind of layer: this one has no such part");
     static const spec other[] = {{"x", "F32", 1, {2}, LAYER_IGNORED, false}};
     REFUSE(other, AS_IT_IS, none, "", 2, "no tensor has a name that an attention layer's would have");
-    layer_file file;
-    char error[400];
-    layer_file_options options = {.prefix = "a.", .heads = 2};
-    expect(!load(&file, other, 1, "", &options, error, sizeof error), "loaded");
-    expect(strcmp(error, "layer.safetensors: no tensor under the prefix \"a.\" is an attention layer's") == 0, "%s",
-           error);
+    refuse_with(other, 1, "", (layer_file_options){.prefix = "a.", .heads = 2},
+                "no tensor under the prefix \"a.\" is an attention layer's");
+}
+
+/* What there is instead: how much of it, in the order of the numbers, and what to give, in the caller's words. */
+TEST(larger_files)
+{
+    static const spec model[] = {{"h.10.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
+                                 {"h.11.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
+                                 {"h.2.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
+                                 {"h.9.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
+                                 {"wte.weight", "F32", 2, {4, 4}, LAYER_IGNORED, false}};
+#define FOUR "there are 4, from \"h.2.attn.\" to \"h.11.attn.\""
+    layer_file_options words = {.heads_word = "--heads N", .prefix_word = "--prefix"}, other = {.prefix = "h.3.attn."};
+    refuse_with(model, 5, "", words,
+                "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\" and --heads N");
+    refuse_with(model, 5, "\"num_heads\":\"2\"", words,
+                "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\"");
+    refuse_with(model + 3, 2, "", (layer_file_options){0},
+                "a larger model; of attention layers there is \"h.9.attn.\"; give the prefix \"h.9.attn.\" and heads");
+    refuse_with(model, 5, "", other, "no tensor under the prefix \"h.3.attn.\" is an attention layer's; " FOUR);
+    refuse_with(model + 3, 2, "", other,
+                "no tensor under the prefix \"h.3.attn.\" is an attention layer's; there is \"h.9.attn.\"");
 }
 
 TEST(shapes_and_types_that_do_not_fit)
@@ -86,8 +118,9 @@ TEST(shapes_and_types_that_do_not_fit)
     static const spec whole = {"out_proj.bias", "I16", 1, {4}, LAYER_OUT_BIAS, false};
     static const spec empty = {"in_proj_weight", "F32", 2, {0, 4}, LAYER_IN_WEIGHT, false};
     REFUSE(good, 0, narrow, "", 2, "in_proj_weight is (12,3), but 2 heads of width 2 need (12,4)");
-    REFUSE(good, 0, low, "", 2, "in_proj_weight is (11,4): 11 rows cannot be shared among 6 heads of Q, K and V");
-    REFUSE(good, 0, empty, "", 2, "in_proj_weight is (0,4): 0 rows cannot be shared among 6 heads of Q, K and V");
+    REFUSE(good, 0, low, "", 2,
+           "2 heads of Q and 2 each of K and V do not divide the 11 rows of in_proj_weight (11,4)");
+    REFUSE(good, 0, empty, "", 2, "in_proj_weight is (0,4): it is empty");
     REFUSE(good, 0, flat, "", 2, "in_proj_weight is (48), but should have 2 axes");
     REFUSE(good, 1, bias, "", 2, "in_proj_bias is (11), but 2 heads of width 2 need (12)");
     REFUSE(good, 1, deep, "", 2, "in_proj_bias is (12,1), but should have 1 axis");
@@ -101,32 +134,40 @@ TEST(shapes_and_types_that_do_not_fit)
     static const spec wide = {"k_proj.weight", "F32", 2, {5, 4}, LAYER_K_WEIGHT, false};
     static const spec value = {"v_proj.weight", "F32", 2, {3, 4}, LAYER_V_WEIGHT, false};
     static const spec out = {"o_proj.weight", "F32", 2, {4, 4}, LAYER_OUT_WEIGHT, false};
-    REFUSE(llama, 1, wide, "", 4, "k_proj.weight is (5,4): 5 rows cannot be shared among 2 columns of a head");
-    REFUSE(llama, 2, value, "", 4, "v_proj.weight is (3,4): 3 rows cannot be shared among 2 heads");
+    REFUSE(llama, 1, wide, "", 4, "heads of width 2 do not divide the 5 rows of k_proj.weight (5,4)");
+    REFUSE(llama, 2, value, "", 4, "2 heads of keys and values do not divide the 3 rows of v_proj.weight (3,4)");
     REFUSE(llama, 3, out, "", 4, "o_proj.weight is (4,4), but 4 heads of width 2, 2 for keys and values, need (4,8)");
     static const spec turned[] = {{"c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
                                   {"c_attn.bias", "F32", 1, {12}, LAYER_IN_BIAS, false},
                                   {"c_proj.weight", "F32", 2, {5, 4}, LAYER_OUT_WEIGHT, true},
                                   {"c_proj.bias", "F32", 1, {4}, LAYER_OUT_BIAS, false}};
+    REFUSE(turned, AS_IT_IS, none, "", 3,
+           "3 heads do not divide the 4 columns that Q, K and V have each in c_attn.weight (4,12)");
     REFUSE(turned, AS_IT_IS, none, "", 2, "c_proj.weight is (5,4), but 2 heads of width 2 need (4,4)");
 }
 
 TEST(heads_that_cannot_be)
 {
-    REFUSE(good, AS_IT_IS, none, "", 0, "how many heads it has is not in the file; give the number of heads");
+    REFUSE(good, AS_IT_IS, none, "", 0, "how many heads it has is not in the file; give heads (or metadata \"heads\")");
     REFUSE(good, AS_IT_IS, none, "", 5,
-           "in_proj_weight is (12,4): 12 rows cannot be shared among 15 heads of Q, K and V");
+           "5 heads do not divide the 4 rows that Q, K and V have each in in_proj_weight (12,4)");
+    REFUSE(good, AS_IT_IS, none, "\"kv_heads\":\"1\"", 3,
+           "3 heads of Q and 1 each of K and V do not divide the 12 rows of in_proj_weight (12,4)");
+    REFUSE(good, AS_IT_IS, none, "\"heads\":\"4\"", 2, "the file says 4 heads, 2 were asked for");
+    REFUSE(good, AS_IT_IS, none, "\"n_head\":\"4\"", 2, "the file says 4 heads, 2 were asked for");
     REFUSE(good, AS_IT_IS, none, "", -1, "-1 heads and 0 for keys and values cannot be");
     REFUSE(good, AS_IT_IS, none, "", INT64_MAX, "9223372036854775807 heads and 0 for keys and values cannot be");
-    REFUSE(llama, AS_IT_IS, none, "", 3, "q_proj.weight is (8,4): 8 rows cannot be shared among 3 heads");
+    REFUSE(llama, AS_IT_IS, none, "", 3, "3 heads do not divide the 8 rows of q_proj.weight (8,4)");
     REFUSE(llama, AS_IT_IS, none, "\"kv_heads\":\"3\"", 4,
-           "v_proj.weight is (4,4): 4 rows cannot be shared among 3 heads");
+           "3 heads of keys and values do not divide the 4 rows of v_proj.weight (4,4)");
     REFUSE(llama, AS_IT_IS, none, "", 8, "rotary_width: 1 must be even and at most 1, the width of a head");
     static const spec grouped[] = {{"q_proj_weight", "F32", 2, {6, 4}, LAYER_Q_WEIGHT, false},
                                    {"k_proj_weight", "F32", 2, {4, 4}, LAYER_K_WEIGHT, false},
                                    {"v_proj_weight", "F32", 2, {4, 4}, LAYER_V_WEIGHT, false},
                                    {"out_proj.weight", "F32", 2, {4, 6}, LAYER_OUT_WEIGHT, false}};
     REFUSE(grouped, AS_IT_IS, none, "", 3, "kv_heads: 2 do not divide the 3 heads");
+    refuse_with(llama, 4, "\"kv_heads\":\"2\"", (layer_file_options){.heads = 4, .kv_heads = 4},
+                "the file says 2 heads of keys and values, 4 were asked for");
 }
 
 TEST(metadata_that_cannot_be)
@@ -141,7 +182,13 @@ TEST(metadata_that_cannot_be)
         {"\"heads\":\"99999999999999999999\"",
          "metadata heads is \"99999999999999999999\", but should be a whole number from 1 to 1073741824"},
         {"\"width\":\"0\"", "metadata width is \"0\", but should be a whole number from 1 to 1073741824"},
-        {"\"causal\":\"True\"", "metadata causal is \"True\", but should be true or false"},
+        {"\"causal\":\"TRUE\"", "metadata causal is \"TRUE\", but should be true or false"},
+        {"\"num_heads\":\"x\"", "metadata num_heads is \"x\", but should be a whole number from 1 to 1073741824"},
+        {"\"heads\":\"2\",\"n_head\":\"4\"", "metadata n_head is \"4\", but heads is another"},
+        {"\"n_head\":\"2\",\"num_attention_heads\":\"4\"",
+         "metadata num_attention_heads is \"4\", but n_head is another"},
+        {"\"kv_heads\":\"2\",\"num_key_value_heads\":\"1\"",
+         "metadata num_key_value_heads is \"1\", but kv_heads is another"},
         {"\"causal\":\"1\"", "metadata causal is \"1\", but should be true or false"},
         {"\"scale\":\"nan\"", "metadata scale is \"nan\", but should be a finite number"},
         {"\"scale\":\"inf\"", "metadata scale is \"inf\", but should be a finite number"},
@@ -187,7 +234,8 @@ TEST(a_file_that_cannot_be_read)
     expect(write(descriptor, "\x10\0\0\0\0\0\0\0{\"in_pr", 14) == 14, "no write");
     close(descriptor);
     expect(!layer_file_load(&file, context(), path, NULL, error, sizeof error), "loaded");
-    expect(strstr(error, "the header says 16 bytes, but the file has 6 after its length"), "%s", error);
+    expect(strstr(error, "the header says 16 bytes, but the file has 6 after its length; it is cut short"), "%s",
+           error);
     unlink(path);
 }
 
@@ -227,10 +275,11 @@ static const char *const names[] = {"in_proj_weight",
                                     "x",
                                     "h.0.in_proj_weight"};
 static const char *const keys[] = {
-    "width",       "heads",        "kv_heads", "head_width", "value_head_width", "key_width",          "value_width",
-    "causal",      "window_left",  "scale",    "softcap",    "dropout",          "add_zero_attn",      "norm_epsilon",
-    "rotary_base", "rotary_width", "compute",  "format",     "version",          "rotary_interleaved", "out_projection",
-    "window_right"};
+    "width",          "heads",        "kv_heads",      "head_width",   "value_head_width",
+    "key_width",      "value_width",  "causal",        "window_left",  "scale",
+    "softcap",        "dropout",      "add_zero_attn", "norm_epsilon", "rotary_base",
+    "rotary_width",   "compute",      "format",        "version",      "rotary_interleaved",
+    "out_projection", "window_right", "n_head"};
 static const char *const values[] = {"1",
                                      "2",
                                      "4",

@@ -235,8 +235,9 @@ TEST(bad_records_are_refused)
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,0]"), 0, "does not fit 64 bits");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4, "behind its end");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]"), 4,
-           "ends at byte 8 of the data, but the file has 4");
-    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]"), 4, "but the file has 4");
+           "tensor \"x\" ends at byte 8 of the data, but the file has 4; it is cut short");
+    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]"), 4,
+           "says 9223372036854775807 bytes, but float32 (1) needs 4");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"), 4, "data_offsets is not a pair");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]"), 4, "more than 2 numbers");
     REFUSE(ONE("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "has no dtype");
@@ -339,6 +340,45 @@ TEST(nesting_stops_at_the_limit)
     }
 }
 
+/* Whole lines: what a person sees who gives a file of another kind, or half of one. */
+TEST(other_kinds_of_files_are_called_so)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *says;
+    } cases[] = {
+        {"Some text, as of a README.", 26, "not a safetensors file"},
+        {"PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 28,
+         "not a safetensors file but a zip, such as torch.save writes; save it with safetensors.torch.save_file"},
+        {"\x80\2\x8a\x0al\xfc\x9c"
+         "F\xf9 j\xa8P\x19.\x80",
+         16, "not a safetensors file"}, /* torch.save as it was */
+        {"\x05\0\0\0\0\0\0\0hello", 13, "not a safetensors file: the header does not begin with '{'"},
+        {"\0\0\0\0\0\0\0\0{}", 10, "not a safetensors file: the header does not begin with '{'"},
+        {"\x20\0\0\0\0\0\0\0hello", 13, "not a safetensors file"},
+        {"\1\xe1\xf5\5\0\0\0\0{}", 10,
+         "not a safetensors file: a header of 100000001 bytes is more than the 100000000 allowed"},
+        {"\0\xe1\xf5\5\0\0\0\0{}", 10,
+         "the header says 100000000 bytes, but the file has 2 after its length; it is cut short"},
+        {"\x20\0\0\0\0\0\0\0", 8, "the header says 32 bytes, but the file has 0 after its length; it is cut short"},
+        {"PK\3\4", 4, "4 bytes are too few for a safetensors file"},
+    };
+    char path[] = "/tmp/mha-test-XXXXXX", error[300], want[300];
+    int descriptor = mkstemp(path);
+    if (!expect(descriptor >= 0, "no file")) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(want, sizeof want, "t.safetensors: %s", cases[i].says);
+        expect(!parse((blob){(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size}, error, sizeof error), "read");
+        expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
+        expect(!ftruncate(descriptor, 0) && pwrite(descriptor, cases[i].bytes, cases[i].size, 0) > 0, "no write");
+        expect(!safetensors_open(path, error, sizeof error), "read");
+        expect(strcmp(error + strlen(path), want + 13) == 0, "'%s', not '%s'", error, want);
+    }
+    close(descriptor);
+    unlink(path);
+}
+
 TEST(every_truncation_is_refused)
 {
     blob whole = file_of(good_header, GOOD_DATA);
@@ -361,7 +401,7 @@ TEST(every_wrong_header_length_is_refused)
     static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63, UINT64_C(1) << 32, 100000001};
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
         heap.asked = 0;
-        refuse(file_of_length(huge[i], good_header, right, GOOD_DATA), "the header says", __LINE__);
+        refuse(file_of_length(huge[i], good_header, right, GOOD_DATA), "not a safetensors file: a header of", __LINE__);
         expect(heap.asked < 4096, "%zu bytes were allocated for a header that is not there", heap.asked);
     }
 }
@@ -459,7 +499,7 @@ TEST(files_are_opened_by_path)
         if (!expect(out, "cannot write %s", path)) break;
         fwrite(bytes.bytes, 1, bytes.size - cut, out);
         fclose(out);
-        expect_open(path, cut ? "ends at byte 39 of the data, but the file has 38" : NULL);
+        expect_open(path, cut ? "ends at byte 39 of the data, but the file has 38; it is cut short" : NULL);
     }
     free(bytes.bytes);
     unlink(path);

@@ -306,7 +306,7 @@ static void cut(job *j)
         j->col_pieces = ceiling(j->N, j->cols);
         j->queue.count = ceiling(j->M, j->rows) * j->col_pieces;
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
-        bool narrow = j->cols <= LINES * 8;
+        bool narrow = j->cols <= (j->packed ? UNIT : 2 * UNIT); /* packing columns asks for more of them */
         if (j->rows > (narrow ? 2 * LINES : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
