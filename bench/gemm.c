@@ -1,7 +1,6 @@
 /* The matrix product of the layers, with its weights packed once: checked on sampled elements, then timed. The peer
  * gets both factors as they lie, which is how its callers have them. */
 #include "bench.h"
-#include "cpu/matmul.h"
 #include <stdio.h>
 #include <stdlib.h>
 

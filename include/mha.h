@@ -31,6 +31,7 @@
  *     6  Rotary        position embedding of queries and keys
  *     7  Layer         projections around attention: parameters, forward, backward, pruning
  *     8  Cache         keys and values of a layer, kept for generation
+ *     9  Product       of matrices, with bias and activation
  *
  * The letters are the same everywhere: B batch, H query heads, G key/value heads (H is a multiple of G; query head h
  * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value, M width of a
@@ -141,6 +142,10 @@ MHA_API int mha_context_threads(const mha_context *ctx);
  * its size in bytes; `trim` gives it back to the allocator. */
 MHA_API size_t mha_context_scratch(const mha_context *ctx);
 MHA_API void mha_context_trim(mha_context *ctx);
+
+/* Runs task(arg, 0) to task(arg, tasks - 1) as the library runs its own loops, and returns when all have returned: for
+ * what goes on between calls. Nothing if ctx is NULL. */
+MHA_API void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg);
 
 /* One instruction set that this library knows, whether or not this build and this machine have it. */
 typedef struct mha_isa {
@@ -636,6 +641,52 @@ MHA_API mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const i
 
 /* A second cache with the same contents. Returns as mha_cache_create. */
 MHA_API mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *cache);
+
+/* ---- 9 · Matrix product ----------------------------------------------------------------------------------------- */
+
+typedef enum mha_activation {
+    MHA_LINEAR = 0,    /* x */
+    MHA_RELU = 1,      /* max(x, 0) */
+    MHA_GELU = 2,      /* x/2 (1 + erf(x / sqrt(2))) */
+    MHA_GELU_TANH = 3, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    MHA_SILU = 4       /* x / (1 + exp(-x)) */
+} mha_activation;
+
+typedef struct mha_matmul_options {
+    float alpha;
+    bool accumulate; /* start from what c holds, not from zero */
+    mha_tensor bias; /* (N), one for each column; or none */
+    mha_activation activation;
+} mha_matmul_options;
+
+/* clang-format off */
+#define MHA_MATMUL_DEFAULTS {1.0f, false, MHA_NO_TENSOR, MHA_LINEAR}
+/* clang-format on */
+
+/* The product of projections and MLPs, with bias and activation in the same pass:
+ *
+ *     C = activation(alpha A B + bias)            or            C = activation(C + alpha A B + bias)
+ *
+ *   a (M,K)   b (K,N)   c (M,N)   bias (N)        each float32, bfloat16 or float16, sums in float32
+ *
+ * Two bfloat16 factors go to the matrix engine of the context's instruction set, where there is one. Strides are free,
+ * so A Bt is mha_tensor_swap(b, 0, 1) and At B is mha_tensor_swap(a, 0, 1); it is fastest when one of the two strides is
+ * 1. c may not overlap anything else. `options` NULL means MHA_MATMUL_DEFAULTS.
+ *
+ * The bits of an element depend on its row of a, its column of b, its bias and its old value alone: not on M or N, the
+ * number of threads, the strides, or whether b was packed before. K = 0 gives activation(bias).
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b,
+                              const mha_matmul_options *options);
+
+/* Weights that serve many calls are packed once: ask for the size (b may have no data yet), give the memory (any
+ * alignment), pack for an a of the type that is to come, and pass it in place of b. The packed form is what the kernels
+ * or the matrix engine of this context's instruction set read; another one refuses it, and so does an a of another type.
+ * It may be read by any number of threads, must not be moved, and needs no clean-up. */
+MHA_API mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
+MHA_API mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a);
+MHA_API mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
+                                     const mha_matmul_options *options);
 
 #ifdef __cplusplus
 }

@@ -6,14 +6,14 @@
 
 TEST(status_names)
 {
-    const char *names[] = {"MHA_OK",      "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE", "MHA_BAD_TYPE",
-                           "MHA_OVERLAP", "MHA_TOO_LARGE",    "MHA_NO_MEMORY", "MHA_NO_ISA"};
-    for (int n = 0; n < 8; n++)
+    const char *names[] = {"MHA_OK",        "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE", "MHA_BAD_TYPE", "MHA_OVERLAP",
+                           "MHA_TOO_LARGE", "MHA_NO_MEMORY",    "MHA_NO_ISA",    "MHA_FULL"};
+    for (int n = 0; n < 9; n++)
         expect(!strcmp(mha_status_name((mha_status)n), names[n]), "%d is %s", n, mha_status_name((mha_status)n));
-    const int others[] = {-1, 8, 1000, INT32_MIN, INT32_MAX};
+    const int others[] = {-1, 9, 1000, INT32_MIN, INT32_MAX};
     for (int n = 0; n < 5; n++)
         expect(!strcmp(mha_status_name((mha_status)others[n]), "unknown status"), "%d has a name", others[n]);
-    expect(MHA_OK == 0 && MHA_OVERLAP == 4 && MHA_NO_ISA == 7, "the values are pinned");
+    expect(MHA_OK == 0 && MHA_OVERLAP == 4 && MHA_NO_ISA == 7 && MHA_FULL == 8, "the values are pinned");
 }
 
 TEST(version_of_header_and_library)
@@ -213,4 +213,21 @@ TEST(the_error_is_that_of_the_last_call)
     mha_context_trim(ctx);
     expect(mha_context_scratch(ctx) == 0, "%zu bytes after trim", mha_context_scratch(ctx));
     mha_context_free(ctx);
+}
+
+static void count(void *arg, int index) { ((int *)arg)[index]++; }
+
+TEST(loops_of_the_caller)
+{
+    for (int threads = 1; threads <= 4; threads++) {
+        mha_context *ctx =
+            context_make(NULL, threads, threads == 4 ? parallel_reversed() : (mha_parallel){NULL, NULL}, NULL);
+        int counts[100] = {0};
+        mha_context_run(ctx, 100, count, counts);
+        mha_context_run(ctx, 0, count, counts);
+        mha_context_run(ctx, -1, count, counts);
+        mha_context_run(NULL, 100, count, counts);
+        for (int n = 0; n < 100; n++) expect(counts[n] == 1, "task %d ran %d times", n, counts[n]);
+        mha_context_free(ctx);
+    }
 }

@@ -4,7 +4,7 @@
 #include "harness.h"
 #include "views.h"
 
-#include "cpu/matmul.h"
+#include "cpu/kernels.h"
 
 #define UNIT 0x1p-24 /* half the distance from 1 to the next float */
 

@@ -114,6 +114,11 @@ mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)
     return status;
 }
 
+void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    if (ctx && tasks > 0) mha_parallel_run(ctx, tasks, task, arg);
+}
+
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
 {
     if (tasks == 1) {

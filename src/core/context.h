@@ -32,11 +32,11 @@ struct mha_context {
     const char *isa;
     const struct mha_kernels *kernels;
     const struct mha_engine *engine;
-    void *self;      /* what the allocator returned for this struct, which lies aligned inside */
+    void *self;       /* what the allocator returned for this struct, which lies aligned inside */
     mha_memory block; /* scratch of one operation: a product, an attention */
-    char *scratch;   /* where it starts */
+    char *scratch;    /* where it starts */
     mha_memory room;  /* what lies between the operations of a call that is made of several */
-    bool rehearsing; /* operations check their arguments and reserve their scratch, and do nothing */
+    bool rehearsing;  /* operations check their arguments and reserve their scratch, and do nothing */
     char error[256];
 };
 

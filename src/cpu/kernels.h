@@ -20,14 +20,6 @@ typedef struct mha_drop {
     uint32_t query[MHA_BLOCK], head[MHA_BLOCK];
 } mha_drop;
 
-typedef enum mha_activation {
-    MHA_LINEAR,    /* x */
-    MHA_RELU,      /* max(x, 0) */
-    MHA_GELU,      /* x/2 (1 + erf(x / sqrt(2))) */
-    MHA_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-    MHA_SILU       /* x / (1 + exp(-x)) */
-} mha_activation;
-
 /* What happens to the sums of `gemm` on their way to c. */
 typedef struct mha_finish {
     float alpha;

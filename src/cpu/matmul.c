@@ -12,7 +12,7 @@
  *
  * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
  * UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
-#include "cpu/matmul.h"
+#include "cpu/kernels.h"
 #include "core/tensor.h"
 #include "cpu/engine.h"
 

@@ -6,7 +6,6 @@
  * dq, dk and dv are columns of the dy of their projections, as q, k and v are of y. Gradients are added to what the
  * caller's buffers hold: by the products themselves where rows lie in order, else by way of a copy. */
 #include "cpu/copy.h"
-#include "cpu/matmul.h"
 #include "layer/tape.h"
 
 typedef long long ll;

@@ -1,6 +1,5 @@
 /* The first steps of a pass: inputs to queries, keys and values; and the products with the weights. */
 #include "cpu/copy.h"
-#include "cpu/matmul.h"
 #include "layer/pass.h"
 
 #define TRY(call)                  \
