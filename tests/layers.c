@@ -93,14 +93,14 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
 /* Sequence lengths at random, and where the sequences start in a packed tensor with gaps between them. */
 static int64_t draw_starts(rng *r, int64_t *starts, int64_t *lengths, int64_t B, int64_t longest)
 {
-    int64_t at = 0;
+    int64_t at = rng_between(r, 0, 2); /* rows in front that belong to nobody */
     for (int64_t b = 0; b < B; b++) {
         lengths[b] = b == 0 ? longest : rng_between(r, 0, longest);
         starts[b] = at;
         at += lengths[b];
     }
     starts[B] = at;
-    return at + rng_between(r, 0, 2); /* rows at the end that belong to nobody */
+    return at + rng_between(r, 0, 2); /* and at the end */
 }
 
 static void fill(store *s, rng *r)

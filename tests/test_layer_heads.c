@@ -124,6 +124,77 @@ TEST(changes_are_packed_again)
     mha_context_free(ctx);
 }
 
+/* Weights are packed for an instruction set; a context with another one packs them again. */
+TEST(one_layer_for_every_instruction_set)
+{
+    enum { M = 16 };
+    static float x[B * T * M], alone[B * T * M], shared[B * T * M];
+    mha_context *maker = open_context();
+    mha_layer_options o = MHA_LAYER_DEFAULTS;
+    o.width = M;
+    o.heads = 2;
+    fill(x, B * T * M, 4);
+    mha_layer *layer = make(maker, o, 1);
+    for (int round = 0; round < 2; round++)
+        for_each_isa (isa) {
+            mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+            mha_layer *own = make(ctx, o, 1);
+            forward(ctx, own, alone, x);
+            forward(ctx, layer, shared, x);
+            expect(!memcmp(alone, shared, sizeof alone), "%s: a layer that others have used differs", isa);
+            mha_layer_free(own);
+            mha_context_free(ctx);
+        }
+    mha_layer_free(layer);
+    mha_context_free(maker);
+}
+
+/* A gate of 0 shuts a head out, whatever it says. */
+TEST(a_shut_gate_lets_no_nan_through)
+{
+    enum { M = 16 };
+    static float x[B * T * M], y[B * T * M], want[B * T * M];
+    mha_context *ctx = open_context();
+    mha_layer_options o = MHA_LAYER_DEFAULTS;
+    o.width = M;
+    o.heads = 2;
+    o.gates = true;
+    fill(x, B * T * M, 4);
+    mha_layer *layer = make(ctx, o, 1);
+    mha_layer_parts head = mha_layer_view_head(layer, NULL, 1);
+    *(float *)head.gates.data = 0;
+    mha_layer_changed(layer);
+    forward(ctx, layer, want, x);
+    for (int i = 0; i < 8 * M; i++) ((float *)head.v_weight.data)[i] = NAN;
+    mha_layer_changed(layer);
+    forward(ctx, layer, y, x);
+    expect(!memcmp(want, y, sizeof y), "the other head's results have changed");
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+}
+
+/* One matrix stands for three only where all three read the same width. */
+TEST(what_is_joined)
+{
+    mha_context *ctx = open_context();
+    const int64_t widths[][2] = {{0, 0}, {8, 8}, {8, 5}, {5, 8}, {5, 5}};
+    for (int n = 0; n < 5; n++) {
+        mha_layer_options o = MHA_LAYER_DEFAULTS;
+        o.width = 8;
+        o.heads = 2;
+        o.key_width = widths[n][0];
+        o.value_width = widths[n][1];
+        mha_layer *layer = make(ctx, o, 1);
+        mha_layer_parts p = mha_layer_view(layer, NULL);
+        expect((p.in_weight.rank == 2) == (n < 2), "widths %lld and %lld", (long long)o.key_width,
+               (long long)o.value_width);
+        if (n < 2) expect(p.in_weight.size[0] == 24 && p.in_weight.data == p.q_weight.data, "in_weight");
+        expect(p.in_bias.size[0] == 24 && p.in_bias.data == p.q_bias.data, "in_bias");
+        mha_layer_free(layer);
+    }
+    mha_context_free(ctx);
+}
+
 /* What is left of a layer whose gates are shut gives what the whole one gave. */
 static void check_pruned(mha_layer_options o, unsigned keep_bits, int64_t want_groups)
 {
