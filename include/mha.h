@@ -198,7 +198,8 @@ MHA_API mha_tensor mha_tensor_swap(mha_tensor tensor, int axis_a, int axis_b);
 
 /* to = from, element by element, converted where the types differ: rounded to nearest even, or widened.
  * Both have the same rank (1 to 4), the same sizes and a float type; strides are free, so a transposition is a copy to
- * a swapped view. They may not overlap. Returns MHA_OK, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
+ * a swapped view. They may not overlap.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from);
 
 /* Bytes of one element: 4, 2, 2, 1, 8; 0 for anything that is not a type. */
@@ -483,7 +484,8 @@ MHA_API mha_status mha_layer_parameter_count(mha_context *ctx, int64_t *count, c
 /* Makes a layer over a block of parameters that the caller keeps until the layer is freed. NULL: the layer brings a
  * block of its own, all zero but for gains and gates, which are one. Its memory comes from the context's allocator; it
  * may be used with other contexts, too, by one call at a time. On error *layer is NULL.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (sizes that do not fit), MHA_TOO_LARGE or MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (sizes that do not fit), MHA_BAD_TYPE, MHA_TOO_LARGE or
+ * MHA_NO_MEMORY. */
 MHA_API mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
                                     float *parameters);
 
@@ -544,7 +546,8 @@ typedef struct mha_layer_inputs {
     mha_tensor value; /* (B,Tk,Mv); none: key */
 
     /* Of a layer with rotary embedding: MHA_INT64 (B,T), (1,T) or (T), not negative. None: 0, 1, 2, ... from the start
-     * of each sequence; and where key is none, too, keys stand where queries do. */
+     * of each sequence; and where key is none, too, keys stand where queries do. The layer keeps a table of angles up
+     * to the largest position that it has met. */
     mha_tensor query_positions, key_positions;
 } mha_layer_inputs;
 

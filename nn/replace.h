@@ -11,7 +11,7 @@
  * gone. An error sticks: later calls do nothing and return false, so that one check at the end will do.
  *
  * A new file gets the permissions that any new file gets, one that is replaced keeps those it had. A symbolic link
- * stays, and the file that it names is replaced. What is not a regular file, or may not be written, is refused. */
+ * to a file stays, and that file is replaced; one that leads nowhere is replaced itself. What is not a regular file, or may not be written, is refused. */
 #ifndef REPLACE_H
 #define REPLACE_H
 

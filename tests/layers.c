@@ -90,7 +90,7 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
 
 /* ---- Making a problem ------------------------------------------------------------------------------------------- */
 
-/* Sequence lengths at random, and where the sequences start in a packed tensor with gaps between them. */
+/* Sequence lengths at random, and where the sequences start in a packed tensor. */
 static int64_t draw_starts(rng *r, int64_t *starts, int64_t *lengths, int64_t B, int64_t longest)
 {
     int64_t at = rng_between(r, 0, 2); /* rows in front that belong to nobody */
@@ -163,17 +163,17 @@ static void poison(store *s, const int64_t *starts, int64_t b, int64_t first, in
 static void make_options(layer_problem *p, rng *r)
 {
     const layer_case *c = &p->c;
-    int64_t map[4] = {1, c->options.heads, c->Tq, c->Tk}, heads[1] = {c->options.heads};
+    int64_t map[4] = {1, c->options.heads, c->Tq, c->Tk}, heads[2] = {c->B, c->options.heads};
     p->mask = make(r, c->mask, MHA_BOOL, 4, map, LAYOUT_ANY);
     p->bias = make(r, c->bias, MHA_FLOAT32, 4, map, LAYOUT_ANY);
     p->dbias = make(r, c->bias, MHA_FLOAT32, 4, map, LAYOUT_DENSE);
-    p->slopes = make(r, c->slopes, MHA_FLOAT32, 1, heads, LAYOUT_DENSE);
-    p->dslopes = make(r, c->slopes, MHA_FLOAT32, 1, heads, LAYOUT_DENSE);
+    p->slopes = make(r, c->slopes, MHA_FLOAT32, 2, heads, LAYOUT_ANY);
+    p->dslopes = make(r, c->slopes, MHA_FLOAT32, 2, heads, LAYOUT_ANY);
     for (int64_t h = 0; c->mask && h < map[1]; h++)
         for (int64_t i = 0; i < map[2]; i++)
             for (int64_t j = 0; j < map[3]; j++) store_set(&p->mask, 0, h, i, j, rng_chance(r, 0.8));
-    for (int64_t h = 0; c->slopes && h < heads[0]; h++) /* small, or rounded scores would be all that one sees */
-        store_set(&p->slopes, h, 0, 0, 0, 0.1 * store_get(&p->slopes, h, 0, 0, 0));
+    for (int64_t n = 0; c->slopes && n < heads[0] * heads[1]; n++) /* small, or rounded scores would be all one sees */
+        store_set(&p->slopes, n / heads[1], n % heads[1], 0, 0, 0.1 * rng_normal(r));
     mha_attention_options *o = &p->attend;
     o->mask = p->mask.view;
     o->bias = p->bias.view;
@@ -369,7 +369,7 @@ static void solve_attention(layer_problem *p)
         mask[n] = !c->mask || store_get(&p->mask, 0, h, i, j) != 0;
         bias[n] = c->bias ? store_get(&p->bias, 0, h, i, j) : 0;
     }
-    for (int64_t n = 0; n < c->B * H; n++) slopes[n] = c->slopes ? store_get(&p->slopes, n % H, 0, 0, 0) : 0;
+    for (int64_t n = 0; n < c->B * H; n++) slopes[n] = c->slopes ? store_get(&p->slopes, n / H, n % H, 0, 0) : 0;
     a->mask = mask;
     a->bias = bias;
     a->alibi_slopes = slopes;
@@ -515,7 +515,7 @@ static bool check_weights(const layer_problem *p, char *why, size_t room)
     mha_tensor t = p->weights.view;
     int64_t H = p->c.options.heads, columns = p->c.Tk + ref_layer_extra(&p->ref);
     for (int64_t b = 0; t.rank && b < p->c.B; b++)
-        for (int64_t i = 0; i < p->queries[b]; i++)
+        for (int64_t i = 0; i < p->c.Tq; i++) /* also past the end of a sequence, where all is zero */
             for (int64_t j = 0; j < columns; j++) {
                 if (t.rank == 3)
                     see(&g, p->want_mean[(b * p->c.Tq + i) * columns + j], store_get(&p->weights, b, i, j, 0));
@@ -568,9 +568,8 @@ static bool check_attention(const layer_problem *p, char *why, size_t room)
     const layer_case *c = &p->c;
     gap bias = {0, 0}, slopes = {0, 0};
     for (int64_t h = 0; h < c->options.heads; h++) {
-        double slope = 1;
-        for (int64_t b = 0; b < c->B; b++) slope += p->want.alibi_slopes[b * c->options.heads + h];
-        if (c->slopes) see(&slopes, slope, store_get(&p->dslopes, h, 0, 0, 0));
+        for (int64_t b = 0; c->slopes && b < c->B; b++)
+            see(&slopes, 1 + p->want.alibi_slopes[b * c->options.heads + h], store_get(&p->dslopes, b, h, 0, 0));
         for (int64_t n = 0; c->bias && n < c->Tq * c->Tk; n++) {
             double sum = 1;
             for (int64_t b = 0; b < c->B; b++) sum += p->want.bias[(b * c->options.heads + h) * c->Tq * c->Tk + n];

@@ -158,6 +158,24 @@ TEST(encoder_keys_are_kept)
     scene_close(&s);
 }
 
+/* More questions than the cache has room for positions. */
+TEST(a_small_memory_serves_many_queries)
+{
+    static scene s;
+    mha_layer_options o = small();
+    mha_cache *cache;
+    o.causal = false;
+    o.rotary_base = 100;
+    scene_open(&s, o, NULL);
+    mha_tensor none = MHA_NO_TENSOR;
+    expect(!mha_cache_create(s.ctx, &cache, s.layer, B, 2, MHA_FLOAT32), "%s", mha_context_error(s.ctx));
+    expect(!mha_cache_append(s.ctx, cache, s.layer, rows_of(s.x, 0, 2), none), "%s", mha_context_error(s.ctx));
+    expect(!mha_cache_attend(s.ctx, cache, s.layer, rows_of(s.step, 0, T), NULL, rows_of(s.x, 0, T), NULL), "%s",
+           mha_context_error(s.ctx));
+    mha_cache_free(cache);
+    scene_close(&s);
+}
+
 TEST(a_full_cache_is_a_status)
 {
     static scene s;
@@ -275,6 +293,14 @@ TEST(wrong_use_of_a_cache)
     expect(mha_cache_create(s.ctx, &cache, s.layer, INT64_C(1) << 30, INT64_C(1) << 30, MHA_FLOAT32) == MHA_TOO_LARGE,
            "huge");
     expect(mha_cache_create(s.ctx, &cache, NULL, 1, 1, MHA_FLOAT32) == MHA_BAD_ARGUMENT, "no layer");
+    mha_layer_options many = small();
+    many.heads = 1 << 20;
+    many.head_width = 1;
+    many.width = 1;
+    mha_layer *heads;
+    expect(!mha_layer_create(s.ctx, &heads, &many, NULL), "%s", mha_context_error(s.ctx));
+    expect(mha_cache_create(s.ctx, &cache, heads, 1 << 13, INT32_MAX, MHA_FLOAT32) == MHA_TOO_LARGE, "huge");
+    mha_layer_free(heads);
     expect(!mha_cache_create(s.ctx, &cache, s.layer, B, T, MHA_FLOAT32), "%s", mha_context_error(s.ctx));
     mha_tensor x = rows_of(s.x, 0, 2), y = rows_of(s.step, 0, 2), two = x;
     two.size[0] = 2;

@@ -187,6 +187,130 @@ TEST(options_that_do_not_fit)
     scene_close(&s);
 }
 
+TEST(tensors_that_are_not_tensors)
+{
+    static scene s;
+    static float map[B * H * T * T];
+    scene_open(&s, (mha_layer_options)MHA_LAYER_DEFAULTS);
+    mha_layer_inputs in = {.query = s.in};
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    extras.weights = mha_tensor_4d(map, MHA_FLOAT32, B, H, T, T);
+    extras.weights.rank = 40;
+    refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE, "weights: has rank 40, must have 1 to 4");
+    mha_attention_options o = mha_layer_attention(s.layer);
+    o.mask = mha_tensor_2d(map, MHA_BOOL, INT64_C(1) << 40, INT64_C(1) << 40);
+    refuse_call(&s, s.out, NULL, in, &o, MHA_TOO_LARGE, "mask: its sizes and strides reach beyond 63 bits");
+    o = mha_layer_attention(s.layer);
+    o.bias.rank = -3;
+    refuse_call(&s, s.out, NULL, in, &o, MHA_BAD_SHAPE, "bias: has rank -3, must have 1 to 4");
+    scene_close(&s);
+}
+
+TEST(weights_of_the_wrong_shape_beside_extra_keys)
+{
+    static scene s;
+    static float map[B * H * T * T];
+    mha_layer_options with = MHA_LAYER_DEFAULTS;
+    with.bias_kv = true;
+    scene_open(&s, with);
+    mha_layer_inputs in = {.query = s.in};
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    extras.weights = mha_tensor_4d(map, MHA_FLOAT32, B, H, T, T);
+    refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE,
+                "weights: must be (2,2,3,4), or that without heads: Tk is 3 and 1 more");
+    extras.weights = mha_tensor_3d(map, MHA_FLOAT32, INT64_C(1) << 36, T, T + 1);
+    refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE,
+                "weights: must be (2,2,3,4), or that without heads: Tk is 3 and 1 more");
+    scene_close(&s);
+}
+
+TEST(starts_of_one_side_alone)
+{
+    static scene s;
+    scene_open(&s, (mha_layer_options)MHA_LAYER_DEFAULTS);
+    int64_t starts[4] = {0, 2, 4, 6};
+    mha_layer_inputs packed = {.query = mha_tensor_3d(s.x, MHA_FLOAT32, 1, B * T, M)};
+    mha_attention_options o = mha_layer_attention(s.layer);
+    o.sequences = 3;
+    o.query_starts = starts;
+    refuse_call(&s, mha_tensor_3d(s.y, MHA_FLOAT32, 1, B * T, M), NULL, packed, &o, MHA_BAD_SHAPE,
+                "key: has a batch of 1, but there are 3 sequences, and no key_starts");
+    o.query_starts = NULL;
+    o.key_starts = starts;
+    refuse_call(&s, mha_tensor_3d(s.y, MHA_FLOAT32, 1, B * T, M), NULL, packed, &o, MHA_BAD_SHAPE,
+                "query: has a batch of 1, but there are 3 sequences, and no query_starts");
+    scene_close(&s);
+}
+
+/* Results may lie neither on a parameter nor on a position. */
+TEST(results_on_what_is_read)
+{
+    static scene s;
+    static union {
+        float numbers[4 * M * M + 4 * M + B * T * M];
+        int64_t places[T];
+    } shared;
+    mha_layer_options with = MHA_LAYER_DEFAULTS;
+    with.width = M;
+    with.heads = H;
+    with.rotary_base = 100;
+    scene_open(&s, with);
+    mha_layer *layer;
+    expect(!mha_layer_create(s.ctx, &layer, &with, shared.numbers), "%s", mha_context_error(s.ctx));
+    mha_layer_inputs in = {.query = s.in};
+    mha_tensor out = mha_tensor_3d(mha_layer_view(layer, NULL).q_bias.data, MHA_FLOAT32, B, T, M);
+    expect(mha_layer_forward(s.ctx, layer, out, NULL, &in, NULL, NULL) == MHA_OVERLAP, "on a bias");
+    mha_layer_free(layer);
+    in.query_positions = mha_tensor_1d(shared.places, MHA_INT64, T);
+    refuse_call(&s, mha_tensor_3d(shared.numbers, MHA_FLOAT32, B, T, M), NULL, in, NULL, MHA_OVERLAP,
+                "out: shares memory with query_positions");
+    scene_close(&s);
+}
+
+/* A refused forward call leaves the tape as it was. */
+TEST(a_tape_outlives_a_refused_call)
+{
+    static scene s;
+    static float y[B * T * M], dx[B * T * M];
+    scene_open(&s, (mha_layer_options)MHA_LAYER_DEFAULTS);
+    mha_layer_inputs in = {.query = s.in};
+    mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, B, T, M);
+    expect(!mha_layer_forward(s.ctx, s.layer, out, NULL, &in, NULL, s.tape), "%s", mha_context_error(s.ctx));
+    expect(mha_layer_forward(s.ctx, s.layer, s.in, NULL, &in, NULL, s.tape) == MHA_OVERLAP, "out is the input");
+    mha_layer_gradients g = {.query = mha_tensor_3d(dx, MHA_FLOAT32, B, T, M)};
+    expect(!mha_layer_backward(s.ctx, s.layer, &g, out, s.tape), "%s", mha_context_error(s.ctx));
+    scene_close(&s);
+}
+
+/* An axis of one element may have any stride. */
+TEST(strides_of_no_consequence)
+{
+    static float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8], want[8], one[1];
+    for (int half = 0; half < 2; half++) {
+        mha_context *ctx = open_context(NULL);
+        mha_layer_options o = MHA_LAYER_DEFAULTS;
+        mha_layer *layer = NULL;
+        o.width = 8;
+        o.heads = 2;
+        o.compute = half ? MHA_BFLOAT16 : MHA_FLOAT32;
+        expect(!mha_layer_create(ctx, &layer, &o, NULL), "%s", mha_context_error(ctx));
+        mha_layer_initialize(layer, 1);
+        mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, 1, 8)};
+        mha_tensor out = mha_tensor_3d(want, MHA_FLOAT32, 1, 1, 8);
+        expect(!mha_layer_forward(ctx, layer, out, NULL, &in, NULL, NULL), "%s", mha_context_error(ctx));
+        out.data = y;
+        in.query.stride[0] = out.stride[1] = INT64_MAX;
+        in.query.stride[1] = out.stride[0] = INT64_MIN;
+        expect(!mha_layer_forward(ctx, layer, out, NULL, &in, NULL, NULL), "%s", mha_context_error(ctx));
+        expect(!memcmp(y, want, sizeof y), "strides of axes of one element matter");
+        mha_tensor far = mha_tensor_1d(x, MHA_FLOAT32, 1);
+        far.stride[0] = INT64_MAX;
+        expect(!mha_tensor_copy(ctx, mha_tensor_1d(one, MHA_FLOAT32, 1), far) && one[0] == 1, "copy");
+        mha_layer_free(layer);
+        mha_context_free(ctx);
+    }
+}
+
 TEST(backward_of_the_wrong_thing)
 {
     static scene s;

@@ -195,6 +195,35 @@ TEST(what_is_joined)
     mha_context_free(ctx);
 }
 
+/* Scores that float32 cannot hold are no reason for a NaN, with extra keys neither. */
+TEST(huge_scores_beside_extra_keys)
+{
+    for (int extra = 0; extra < 3; extra++) {
+        mha_context *ctx = open_context();
+        mha_layer_options o = MHA_LAYER_DEFAULTS;
+        float x[2][4] = {{1, 2, 3, 4}, {1, 1, 1, 1}}, y[2][4], weights[1][1][2][3];
+        o.width = 4;
+        o.heads = 1;
+        o.bias_kv = extra == 1;
+        o.zero_kv = extra == 2;
+        mha_layer *layer = make(ctx, o, 1);
+        mha_layer_parts p = mha_layer_view(layer, NULL);
+        const mha_tensor all[] = {p.q_weight, p.k_weight, p.v_weight, p.out_weight};
+        for (int n = 0; n < 16; n++)
+            for (int w = 0; w < 4; w++) ((float *)all[w].data)[n] = n % 5 ? 0.0f : w < 2 ? 1e20f : 1.0f;
+        mha_layer_changed(layer);
+        mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, 2, 4)};
+        mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+        extras.weights = mha_tensor_4d(weights, MHA_FLOAT32, 1, 1, 2, extra ? 3 : 2);
+        expect(!mha_layer_forward(ctx, layer, mha_tensor_3d(y, MHA_FLOAT32, 1, 2, 4), &extras, &in, NULL, NULL), "%s",
+               mha_context_error(ctx));
+        for (int i = 0; i < 4; i++) expect(y[0][i] == (float)(i + 1), "extra %d: %g", extra, (double)y[0][i]);
+        if (extra) expect(weights[0][0][0][2] == 0 && weights[0][0][0][0] == 1, "weights");
+        mha_layer_free(layer);
+        mha_context_free(ctx);
+    }
+}
+
 /* What is left of a layer whose gates are shut gives what the whole one gave. */
 static void check_pruned(mha_layer_options o, unsigned keep_bits, int64_t want_groups)
 {

@@ -337,6 +337,8 @@ static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
                         double (*of)(const mha_backward *, const mha_piece *, int64_t, double *))
 {
     bool batched = to.rank == 2;
+    for (int64_t n = 0; batched && n < to.size[0] * to.size[1]; n++) /* there may be nobody at all */
+        ((float *)to.data)[n / to.size[1] * to.stride[0] + n % to.size[1] * to.stride[1]] = 0.0f;
     for (int64_t h = 0; to.rank && h < call->problem.H; h++) {
         double sum = 0;
         for (int64_t n = 0; n < call->pieces; n++) {

@@ -95,7 +95,7 @@ mha_status mha_memory_reserve(mha_context *ctx, mha_memory *block, size_t bytes)
     if (bytes <= block->capacity) return MHA_OK;
     mha_memory_release(block);
     block->memory = block->allocator.allocate(block->allocator.user, bytes);
-    if (!block->memory) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes of scratch", bytes);
+    if (!block->memory) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes", bytes);
     block->start = align(block->memory);
     block->capacity = bytes;
     return MHA_OK;

@@ -183,6 +183,13 @@ bool mha_same_view(mha_tensor a, mha_tensor b)
     return true;
 }
 
+mha_tensor mha_tidy(mha_tensor t)
+{
+    for (int axis = 0; axis < t.rank; axis++)
+        if (t.size[axis] < 2) t.stride[axis] = axis == t.rank - 1;
+    return t;
+}
+
 mha_tensor mha_broadcast(mha_tensor t)
 {
     mha_tensor wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};

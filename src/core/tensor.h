@@ -44,6 +44,9 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b);
 /* Whether two views are the same memory seen in the same way. */
 bool mha_same_view(mha_tensor a, mha_tensor b);
 
+/* `t` with strides of no consequence set: an axis of one element may have any, so large that a multiple overflows. */
+mha_tensor mha_tidy(mha_tensor t);
+
 /* `t` with its axes aligned at the last one of four, and stride 0 wherever the size is 1. */
 mha_tensor mha_broadcast(mha_tensor t);
 

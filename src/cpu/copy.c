@@ -42,9 +42,9 @@ static void copy_task(void *arg, int task)
 }
 
 /* The view with its axes at the end of four, of which those in front have one element. */
-static mha_tensor of_four(mha_tensor t)
+static mha_tensor of_four(mha_tensor given)
 {
-    mha_tensor wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
+    mha_tensor t = mha_tidy(given), wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
     for (int axis = 0; axis < t.rank; axis++) {
         wide.size[axis + 4 - t.rank] = t.size[axis];
         wide.stride[axis + 4 - t.rank] = t.stride[axis];

@@ -75,8 +75,9 @@ static mha_status check_dout(back *c)
 }
 
 /* No gradient may touch another one, an input or the parameters. */
-static mha_status check_overlap(back *c, int64_t count)
+static mha_status check_overlap(back *c)
 {
+    int64_t count = c->pass->layer->count;
     const mha_layer_inputs *in = &c->pass->inputs;
     mha_tensor block = c->wanted.parameters ? mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, count) : none;
     mha_tensor own = mha_tensor_1d(c->pass->layer->parts.q_weight.data, MHA_FLOAT32, count);
@@ -96,6 +97,8 @@ static mha_status check_overlap(back *c, int64_t count)
                {"mask", c->pass->options.mask},
                {"bias", c->pass->options.bias},
                {"alibi_slopes", c->pass->options.alibi_slopes},
+               {"query_positions", in->query_positions},
+               {"key_positions", in->key_positions},
                {"the parameters", own}};
     enum { OUTPUTS = 6, ALL = sizeof all / sizeof *all };
     for (int a = 0; a < OUTPUTS; a++)
@@ -110,8 +113,10 @@ static mha_status check(back *c, const mha_tape *tape)
     const mha_layer *layer = c->pass->layer;
     const mha_layer_inputs *in = &c->pass->inputs;
     mha_layer_gradients *w = &c->wanted;
-    int64_t count;
     TRY(check_dout(c));
+    if ((mha_is_given(w->key) && !tape->given[MHA_K]) || (mha_is_given(w->value) && !tape->given[MHA_V]))
+        FAIL(MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
+             mha_is_given(w->key) && !tape->given[MHA_K] ? "key" : "value");
     const mha_stretch *q = &c->pass->query_rows, *k = &c->pass->key_rows;
     TRY(check_like(c, w->query, "gradients.query", whole(in->query, *q), "query"));
     TRY(check_like(c, w->key, "gradients.key", whole(in->key, *k), "key"));
@@ -119,13 +124,9 @@ static mha_status check(back *c, const mha_tape *tape)
     TRY(check_like(c, w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
     TRY(check_like(c, w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
                    "options.alibi_slopes"));
-    if ((mha_is_given(w->key) && !tape->given[MHA_K]) || (mha_is_given(w->value) && !tape->given[MHA_V]))
-        FAIL(MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
-             mha_is_given(w->key) ? "key" : "value");
-    TRY(mha_layer_parameter_count(c->ctx, &count, &layer->shape));
-    TRY(check_overlap(c, count));
+    TRY(check_overlap(c));
     if (w->parameters) c->parts = mha_layer_view(layer, w->parameters);
-    c->dout = mha_cut(c->dout, 1, *q);
+    c->dout = mha_cut(mha_tidy(c->dout), 1, *q);
     c->target[MHA_Q] = mha_cut(w->query, 1, *q);
     c->target[MHA_K] = mha_cut(tape->given[MHA_K] ? w->key : w->query, 1, *k);
     c->target[MHA_V] = tape->given[MHA_V] ? mha_cut(w->value, 1, *k) : c->target[MHA_K];
@@ -133,9 +134,6 @@ static mha_status check(back *c, const mha_tape *tape)
 }
 
 /* ---- Where everything lies -------------------------------------------------------------------------------------- */
-
-/* Whether a target takes the rows of a projection's product as they lie. */
-static bool fits(mha_tensor *rows, mha_tensor target, bool across) { return mha_as_rows(rows, target, across); }
 
 static void lay_sums(back *c, mha_arena *arena)
 {
@@ -193,7 +191,7 @@ static void lay_out(back *c, mha_arena *arena)
             *heads[part] = mha_as_heads(c->dy[n], j->across, j->input.size[0], j->input.size[1], first,
                                         like[part].size[1], like[part].size[3]);
             first += mha_layer_rows(s, part);
-            if (c->target[part].rank && !fits(&rows, c->target[part], j->across) && j->x.size[1] > widest)
+            if (c->target[part].rank && !mha_as_rows(&rows, c->target[part], j->across) && j->x.size[1] > widest)
                 widest = j->x.size[1];
         }
     }
@@ -292,7 +290,7 @@ static mha_status add_input(back *c, int n, int part, int last, int64_t column)
     dy.data = (char *)dy.data + column * size;
     weight.data = (char *)weight.data + column * weight.stride[0] * (int64_t)mha_type_size(weight.type);
     dy.size[1] = weight.size[0] = columns;
-    options.accumulate = fits(&rows, target, j->across);
+    options.accumulate = mha_as_rows(&rows, target, j->across);
     if (!options.accumulate) rows = mha_tensor_2d(c->dx.data, MHA_FLOAT32, dy.size[0], weight.size[1]);
     TRY(mha_matmul(c->ctx, rows, dy, weight, &options));
     if (!options.accumulate)
@@ -320,8 +318,9 @@ static mha_status through_projection(back *c, int n)
     return MHA_OK;
 }
 
-static mha_status steps(back *c)
+static mha_status steps(void *arg)
 {
+    back *c = arg;
     TRY(through_output(c));
     TRY(through_attention(c));
     TRY(through_norm(c));
@@ -345,10 +344,7 @@ mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const mha_laye
     pass.ctx = ctx;
     TRY(check(&c, tape));
     TRY(settle(&c));
-    ctx->rehearsing = true;
-    mha_status status = steps(&c);
-    ctx->rehearsing = false;
-    if (!status) status = steps(&c);
+    mha_status status = mha_rehearsed(ctx, steps, &c);
     mha_layer_changed(layer);
     return status;
 }

@@ -22,11 +22,12 @@ static const mha_tensor none = MHA_NO_TENSOR;
 static size_t lay_out(mha_cache *c, char *base)
 {
     mha_arena arena = {.base = base};
-    int64_t B = c->k.size[0], capacity = c->k.size[2], rows = B * c->G * capacity;
+    int64_t B = c->k.size[0], capacity = c->k.size[2], rows;
+    if (__builtin_mul_overflow(B * capacity, c->G, &rows)) rows = -1; /* each is below 2^31 */
     mha_arena_take(&arena, sizeof *c, 1);
     c->lengths = mha_arena_take(&arena, B, sizeof *c->lengths);
     c->after = mha_arena_take(&arena, B, sizeof *c->after);
-    c->places = mha_arena_take(&arena, B * capacity, sizeof *c->places);
+    c->readers = mha_arena_take(&arena, B, sizeof *c->readers);
     mha_tensor k = mha_arena_matrix(&arena, c->k.type, rows, c->D), v = mha_arena_matrix(&arena, c->v.type, rows, c->E);
     c->k = mha_tensor_4d(k.data, c->k.type, B, c->G, capacity, c->D);
     c->v = mha_tensor_4d(v.data, c->v.type, B, c->G, capacity, c->E);
@@ -35,10 +36,10 @@ static size_t lay_out(mha_cache *c, char *base)
 
 static mha_status make(mha_context *ctx, mha_cache **cache, mha_cache plan)
 {
-    plan.bytes = lay_out(&plan, NULL);
-    if (!plan.bytes) return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: such a cache has no place in memory");
+    size_t bytes = lay_out(&plan, NULL);
+    if (!bytes) return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: such a cache has no place in memory");
     plan.self = (mha_memory){.allocator = ctx->allocator};
-    TRY(mha_memory_reserve(ctx, &plan.self, plan.bytes + MHA_ALIGNMENT));
+    TRY(mha_memory_reserve(ctx, &plan.self, bytes + MHA_ALIGNMENT));
     lay_out(&plan, plan.self.start);
     memset(plan.lengths, 0, (size_t)plan.k.size[0] * sizeof *plan.lengths);
     *cache = (mha_cache *)plan.self.start;
@@ -86,7 +87,7 @@ int64_t mha_cache_length(const mha_cache *cache, int64_t row)
 /* ---- Append and attend ------------------------------------------------------------------------------------------ */
 
 typedef struct step {
-    mha_pass pass; /* first, so that its steps find the rest */
+    mha_pass pass;
     mha_cache *cache;
     bool appends, attends;
 } step;
@@ -108,9 +109,10 @@ static mha_tensor one(mha_tensor projected, int64_t b)
     return projected;
 }
 
-static mha_status steps(mha_pass *p)
+static mha_status steps(void *arg)
 {
-    step *s = (step *)p;
+    step *s = arg;
+    mha_pass *p = &s->pass;
     mha_tensor k = p->k, v = p->v;
     TRY(mha_pass_project(p));
     for (int64_t b = 0; s->appends && b < mha_cache_rows(s->cache); b++) {
@@ -157,17 +159,6 @@ static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more,
     return MHA_OK;
 }
 
-/* Where T rows stand that end at the end of each row. A query before the first position counts as standing there. */
-static mha_tensor places(const mha_cache *c, int64_t T)
-{
-    for (int64_t b = 0; b < mha_cache_rows(c); b++)
-        for (int64_t t = 0; t < T; t++) {
-            int64_t place = c->after[b] - T + t;
-            c->places[b * T + t] = place < 0 ? 0 : place;
-        }
-    return mha_tensor_2d(c->places, MHA_INT64, mha_cache_rows(c), T);
-}
-
 static mha_status check_options(mha_context *ctx, mha_attention_options *o, const mha_cache *c)
 {
     if (o->key_lengths) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
@@ -184,19 +175,17 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
                       mha_tensor x, mha_tensor value, const mha_attention_options *options)
 {
     mha_cache *c = s->cache;
-    int64_t T = x.rank == 3 ? x.size[1] : 0, longest;
+    int64_t longest;
     TRY(check(ctx, c, layer, x, s->attends ? MHA_Q : MHA_K));
-    TRY(look_ahead(ctx, c, s->appends ? T : 0, &longest));
-    if (T > mha_cache_capacity(c))
-        return mha_fail(ctx, MHA_BAD_SHAPE, "query: has %lld rows, more than the capacity of the cache", (ll)T);
+    TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, &longest));
     mha_attention_options o = options ? *options : mha_layer_attention(layer);
     TRY(check_options(ctx, &o, c));
     mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
-    TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, longest));
-    s->pass.query_places = s->pass.key_places = places(c, T);
+    TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, c->after,
+                             longest));
     s->pass.last_place = mha_cache_capacity(c) - 1;
     TRY(mha_pass_settle(&s->pass, &ctx->room));
-    TRY(mha_rehearsed(&s->pass, steps));
+    TRY(mha_rehearsed(ctx, steps, s));
     memcpy(c->lengths, c->after, (size_t)mha_cache_rows(c) * sizeof *c->lengths);
     return MHA_OK;
 }
@@ -294,7 +283,7 @@ mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *
     mha_succeed(ctx);
     MHA_NEED(ctx, cache);
     MHA_NEED(ctx, from);
-    int64_t B = mha_cache_rows(cache), *pending = cache->after, *readers = cache->places;
+    int64_t B = mha_cache_rows(cache), *pending = cache->after, *readers = cache->readers;
     for (int64_t b = 0; b < B; b++)
         if (from[b] < 0 || from[b] >= B)
             return mha_fail(ctx, MHA_BAD_ARGUMENT, "from: [%lld] is %lld, not one of %lld rows", (ll)b, (ll)from[b],

@@ -10,8 +10,7 @@ struct mha_cache {
     mha_tensor k, v;  /* (B,G,capacity,D), (B,G,capacity,E) */
     int64_t *lengths; /* (B): positions that each row holds */
     int64_t *after;   /* (B): the same with those that a call is about to append */
-    int64_t *places;  /* (B,capacity): positions of what a call appends or asks with */
-    size_t bytes;     /* of all that */
+    int64_t *readers; /* (B): rows that wait for what a row holds, while rows move */
 };
 
 #endif

@@ -106,6 +106,10 @@ static void mix(const extra_keys *e, const row *r)
     if (*lse == -INFINITY && sinks)
         *lse = sinks[r->h * p->options.sinks.stride[0]]; /* nobody else was there to share */
     double top = (double)*lse, sum = 0, weight[WIDEST] = {0};
+    if (*lse == INFINITY) { /* scores beyond float32: next to them no other counts */
+        scale_weights(e->weights, p->extra, r, 1, weight);
+        return;
+    }
     for (int64_t n = 0; n < p->extra; n++) top = r->score[n] > top ? r->score[n] : top;
     for (int64_t n = 0; n < p->extra; n++) sum += exp(r->score[n] - top);
     double all = top + log(sum + exp((double)*lse - top)), fade = exp((double)*lse - all);
@@ -122,11 +126,16 @@ static void mix(const extra_keys *e, const row *r)
 static void mix_head(void *arg, int64_t n)
 {
     const extra_keys *e = arg;
+    mha_tensor w = e->weights;
     mha_sequence s = mha_sequence_get(&e->problem, n / e->problem.H);
+    int64_t h = n % e->problem.H;
     for (int64_t i = 0; i < s.queries; i++) {
-        row r = look(e, &s, n % e->problem.H, i);
+        row r = look(e, &s, h, i);
         mix(e, &r);
     }
+    for (int64_t i = s.queries; w.rank && i < w.size[2]; i++) /* rows past the end of a ragged sequence */
+        for (int64_t j = w.size[3] - e->pass->extra; j < w.size[3]; j++)
+            mha_store(mha_at(w, s.b, h, i, j), w.type, 0.0f);
 }
 
 static mha_status make(extra_keys *e, const mha_pass *p)

@@ -15,24 +15,27 @@ static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- The steps -------------------------------------------------------------------------------------------------- */
 
-/* The mean over heads of maps (B,H,Tq,Tk). */
+/* Row n of (B,H,Tq,Tk) maps becomes, in the place of its first head, the mean over heads. */
+static void average_row(void *arg, int64_t n)
+{
+    const mha_tensor *maps = arg;
+    int64_t H = maps->size[1], b = n / maps->size[2], i = n % maps->size[2];
+    float *first = (float *)maps->data + b * maps->stride[0] + i * maps->stride[2];
+    for (int64_t j = 0; j < maps->size[3]; j++) {
+        double sum = 0;
+        for (int64_t h = 0; h < H; h++) sum += (double)first[h * maps->stride[1] + j];
+        first[j] = (float)(sum / (double)H);
+    }
+}
+
 static void average(mha_context *ctx, mha_tensor to, mha_tensor maps)
 {
-    int64_t H = maps.size[1];
-    mha_tensor one = {maps.data,
-                      maps.type,
-                      3,
-                      {maps.size[0], maps.size[2], maps.size[3], 0},
-                      {maps.stride[0], maps.stride[2], maps.stride[3], 0}};
-    if (ctx->rehearsing) return;
-    for (int64_t b = 0; b < maps.size[0]; b++)
-        for (int64_t n = 0; n < maps.size[2] * maps.size[3]; n++) {
-            float *first = (float *)maps.data + b * maps.stride[0] + n;
-            double sum = 0;
-            for (int64_t h = 0; h < H; h++) sum += (double)first[h * maps.stride[1]];
-            *first = (float)(sum / (double)H);
-        }
-    mha_copy(ctx, to, one, false);
+    mha_pass_each(ctx, maps.size[0] * maps.size[2], average_row, &maps);
+    maps = mha_tensor_swap(maps, 1, 2);
+    maps.rank = 3;
+    maps.size[2] = maps.size[3];
+    maps.stride[2] = maps.stride[3];
+    mha_copy(ctx, to, maps, false);
 }
 
 mha_status mha_pass_attend(mha_pass *p)
@@ -66,19 +69,20 @@ mha_status mha_pass_finish(mha_pass *p)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------ */
 
-static mha_status steps(mha_pass *p)
+static mha_status steps(void *arg)
 {
+    mha_pass *p = arg;
     TRY(mha_pass_project(p));
     TRY(mha_pass_attend(p));
     return mha_pass_finish(p);
 }
 
-mha_status mha_rehearsed(mha_pass *p, mha_status (*run)(mha_pass *pass))
+mha_status mha_rehearsed(mha_context *ctx, mha_status (*run)(void *arg), void *arg)
 {
-    p->ctx->rehearsing = true;
-    mha_status status = run(p);
-    p->ctx->rehearsing = false;
-    return status ? status : run(p);
+    ctx->rehearsing = true;
+    mha_status status = run(arg);
+    ctx->rehearsing = false;
+    return status ? status : run(arg);
 }
 
 mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
@@ -89,10 +93,10 @@ mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
     mha_succeed(ctx);
     MHA_NEED(ctx, layer);
     MHA_NEED(ctx, inputs);
-    if (tape) tape->filled = false;
     TRY(mha_pass_make(&pass, ctx, layer, out, extras, inputs, options, tape != NULL));
+    if (tape) tape->filled = false; /* what it holds will be written over */
     TRY(mha_pass_settle(&pass, tape ? &tape->block : &ctx->room));
-    TRY(mha_rehearsed(&pass, steps));
+    TRY(mha_rehearsed(ctx, steps, &pass));
     if (!tape) return MHA_OK;
     mha_layer_changed(layer);
     tape->pass = pass;

@@ -206,7 +206,7 @@ mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer
     *made = (mha_layer){.self = self, .shape = shape, .own = none, .tables = none};
     for (int n = 0; n < MHA_IN * MHA_IN; n++) (&made->in[0][0])[n].block = none;
     made->out.block = none;
-    int64_t count = lay_parts(&made->parts, &shape, parameters);
+    int64_t count = made->count = lay_parts(&made->parts, &shape, parameters);
     if (!parameters) {
         status = mha_memory_reserve(ctx, &made->own, (size_t)count * sizeof(float) + MHA_ALIGNMENT);
         if (status) {
@@ -310,6 +310,7 @@ mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position
         status =
             mha_memory_reserve(ctx, &layer->tables, (size_t)(positions * pairs) * 2 * sizeof(float) + MHA_ALIGNMENT);
         layer->positions = 0;
+        if (status) return status;
     }
     float *start = (float *)layer->tables.start;
     *cos = mha_tensor_2d(start, MHA_FLOAT32, positions, pairs);

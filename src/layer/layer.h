@@ -17,6 +17,7 @@ struct mha_layer {
     mha_memory self; /* the memory of this struct */
     mha_layer_options shape;
     mha_layer_parts parts; /* of the parameters */
+    int64_t count;         /* of all of them */
     mha_memory own;        /* the parameters, if the layer brought them */
     mha_packed in[MHA_IN][MHA_IN], out;
     mha_memory tables; /* cos (P,w/2) and sin (P,w/2) of the rotary embedding */

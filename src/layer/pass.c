@@ -32,7 +32,7 @@ void *mha_arena_take(mha_arena *arena, int64_t count, size_t size)
 mha_tensor mha_arena_matrix(mha_arena *arena, mha_type type, int64_t rows, int64_t columns)
 {
     int64_t count;
-    if (__builtin_mul_overflow(rows, columns, &count)) arena->too_large = true, count = 0;
+    if (rows < 0 || __builtin_mul_overflow(rows, columns, &count)) arena->too_large = true, count = 0;
     return mha_tensor_2d(mha_arena_take(arena, count, mha_type_size(type)), type, rows, columns);
 }
 
@@ -112,6 +112,12 @@ static mha_status check_inputs(mha_pass *p)
              (ll)in->value.size[1], (ll)in->key.size[0], (ll)p->Tk);
     if (!ragged && in->key.size[0] != p->B)
         FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, query has %lld", (ll)in->key.size[0], (ll)p->B);
+    if (ragged && !p->options.query_starts && p->B != p->options.sequences)
+        FAIL(MHA_BAD_SHAPE, "query: has a batch of %lld, but there are %lld sequences, and no query_starts", (ll)p->B,
+             (ll)p->options.sequences);
+    if (ragged && !p->options.key_starts && in->key.size[0] != p->options.sequences)
+        FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, but there are %lld sequences, and no key_starts",
+             (ll)in->key.size[0], (ll)p->options.sequences);
     if (p->options.query_starts && p->B != 1)
         FAIL(MHA_BAD_SHAPE, "query: is packed by query_starts, so its batch must be 1, not %lld", (ll)p->B);
     if (p->options.key_starts && in->key.size[0] != 1)
@@ -144,31 +150,56 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
     return MHA_OK;
 }
 
+/* A tensor of one to four axes that somebody else will look at more closely. */
+static mha_status check_some(mha_context *ctx, mha_tensor t, const char *name, mha_role role)
+{
+    if (!mha_is_given(t)) return MHA_OK;
+    if (t.rank < 1 || t.rank > 4)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t.rank);
+    return mha_check_tensor(ctx, t, name, t.rank, "", role);
+}
+
+/* Weights that have columns for the keys that the layer adds. */
+static mha_status check_weights(const mha_pass *p, mha_tensor w)
+{
+    const mha_layer_options *s = &p->layer->shape;
+    bool ragged = p->options.query_starts || p->options.key_starts;
+    int64_t B = ragged ? p->options.sequences : p->B, Tk = p->Tk + p->extra;
+    if (w.rank != 3 && w.rank != 4)
+        FAIL(MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", w.rank);
+    const int64_t *rows = &w.size[w.rank - 2], *keys = &w.size[w.rank - 1];
+    if (w.size[0] != B || (w.rank == 4 && w.size[1] != s->heads) || (!p->options.query_starts && *rows != p->Tq) ||
+        (!p->options.key_starts && *keys != Tk) || *keys < p->extra)
+        FAIL(MHA_BAD_SHAPE, "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
+             (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
+    return check_float(p->ctx, w, "weights", w.rank, "", MHA_OUTPUT);
+}
+
 static mha_status check_extras(mha_pass *p)
 {
     const mha_layer_options *s = &p->layer->shape;
-    mha_attention_extras *x = &p->extras;
+    const mha_attention_extras *x = &p->extras;
+    const mha_attention_options *o = &p->options;
+    TRY(check_some(p->ctx, x->weights, "weights", MHA_OUTPUT));
+    TRY(check_some(p->ctx, x->scores, "scores", MHA_OUTPUT));
+    TRY(check_some(p->ctx, o->mask, "mask", MHA_INPUT));
+    TRY(check_some(p->ctx, o->bias, "bias", MHA_INPUT));
+    TRY(check_some(p->ctx, o->alibi_slopes, "alibi_slopes", MHA_INPUT));
+    TRY(check_some(p->ctx, o->sinks, "sinks", MHA_INPUT));
     if (mha_is_given(x->lse)) {
         TRY(mha_check_tensor(p->ctx, x->lse, "lse", 3, "(B,H,Tq)", MHA_OUTPUT));
         if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
         if (x->lse.size[0] != p->B || x->lse.size[1] != s->heads || x->lse.size[2] != p->Tq)
             FAIL(MHA_BAD_SHAPE, "lse: must be (%lld,%lld,%lld)", (ll)p->B, (ll)s->heads, (ll)p->Tq);
     }
-    if (!p->extra) return MHA_OK;
-    if (mha_is_given(x->scores)) FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
-    int last = x->weights.rank - 1;
-    if (mha_is_given(x->weights) && (last < 2 || last > 3))
-        FAIL(MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", x->weights.rank);
-    if (mha_is_given(x->weights) && x->weights.size[last] < p->extra)
-        FAIL(MHA_BAD_SHAPE, "weights: axis %d is %lld, must be %lld (Tk, and the keys of bias_kv and zero_kv)", last,
-             (ll)x->weights.size[last], (ll)(p->Tk + p->extra));
-    if (mha_is_given(x->weights)) TRY(check_float(p->ctx, x->weights, "weights", last + 1, "", MHA_OUTPUT));
-    return MHA_OK;
+    if (p->extra && mha_is_given(x->scores))
+        FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
+    return p->extra && mha_is_given(x->weights) ? check_weights(p, x->weights) : MHA_OK;
 }
 
 static mha_status check_overlap(const mha_pass *p)
 {
-    const mha_layer_parts *parts = &p->layer->parts;
+    mha_tensor parameters = mha_tensor_1d(p->layer->parts.q_weight.data, MHA_FLOAT32, p->layer->count);
     const struct {
         const char *name;
         mha_tensor t;
@@ -183,10 +214,9 @@ static mha_status check_overlap(const mha_pass *p)
                {"bias", p->options.bias},
                {"alibi_slopes", p->options.alibi_slopes},
                {"sinks", p->options.sinks},
-               {"the parameters", parts->q_weight},
-               {"the parameters", parts->k_weight},
-               {"the parameters", parts->v_weight},
-               {"the parameters", parts->out_weight}};
+               {"query_positions", p->inputs.query_positions},
+               {"key_positions", p->inputs.key_positions},
+               {"the parameters", parameters}};
     enum { OUTPUTS = 4, ALL = sizeof all / sizeof *all };
     for (int a = 0; a < OUTPUTS; a++)
         for (int b = a + 1; b < ALL; b++)
@@ -246,18 +276,18 @@ mha_tensor mha_cut(mha_tensor t, int axis, mha_stretch rows)
 static mha_status cut(mha_pass *p)
 {
     p->query_rows.all = p->Tq;
-    p->key_rows.all = p->Tk;
+    p->key_rows.all = p->inputs.key.size[1];
     TRY(check_starts(p, p->options.query_starts, "query_starts", &p->query_rows));
     TRY(check_starts(p, p->options.key_starts, "key_starts", &p->key_rows));
-    p->inputs.query = mha_cut(p->inputs.query, 1, p->query_rows);
+    p->inputs.query = mha_cut(mha_tidy(p->inputs.query), 1, p->query_rows);
     p->query_places = mha_cut(p->query_places, 1, p->query_rows);
-    p->out = mha_cut(p->out, 1, p->query_rows);
-    p->extras.lse = mha_cut(p->extras.lse, 2, p->query_rows);
-    p->inputs.key = mha_cut(p->inputs.key, 1, p->key_rows);
-    p->inputs.value = mha_cut(p->inputs.value, 1, p->key_rows);
+    p->out = mha_cut(mha_tidy(p->out), 1, p->query_rows);
+    p->extras.lse = mha_cut(mha_tidy(p->extras.lse), 2, p->query_rows);
+    p->inputs.key = mha_cut(mha_tidy(p->inputs.key), 1, p->key_rows);
+    p->inputs.value = mha_cut(mha_tidy(p->inputs.value), 1, p->key_rows);
     p->key_places = mha_cut(p->key_places, 1, p->key_rows);
     p->Tq = p->query_rows.count;
-    p->Tk = p->key_rows.count;
+    if (!p->lengths) p->Tk = p->key_rows.count;
     p->query_starts = p->options.query_starts;
     p->key_starts = p->options.key_starts;
     return MHA_OK;
@@ -272,7 +302,8 @@ static mha_pass start(mha_context *ctx, mha_layer *layer, mha_tensor out, const 
                       .inputs = *inputs,
                       .extras = extras ? *extras : no_extras,
                       .out = out,
-                      .wanted_last = MHA_V,
+                      .attends = true,
+                      .appends = true,
                       .extra = (int64_t)layer->shape.bias_kv + (int64_t)layer->shape.zero_kv,
                       .last_place = -1};
 }
@@ -297,12 +328,14 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
 
 mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_tensor out,
                                 const mha_attention_extras *extras, const mha_layer_inputs *inputs,
-                                const mha_attention_options *options, bool appends, bool attends, int64_t longest)
+                                const mha_attention_options *options, bool appends, bool attends,
+                                const int64_t *lengths, int64_t longest)
 {
     const mha_tensor key = inputs->key, value = inputs->value;
     *p = start(ctx, layer, out, extras, inputs);
-    p->wanted_first = attends ? MHA_Q : MHA_K;
-    p->wanted_last = appends ? MHA_V : MHA_Q;
+    p->attends = attends;
+    p->appends = appends;
+    p->lengths = lengths;
     p->B = inputs->query.size[0];
     p->Tq = inputs->query.size[1];
     p->Tk = longest;
@@ -314,10 +347,12 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
             FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)value.size[0],
                  (ll)value.size[1], (ll)key.size[0], (ll)key.size[1]);
     }
-    if (!attends) return MHA_OK;
-    TRY(check_out(p));
-    TRY(check_extras(p));
-    return check_overlap(p);
+    if (attends) {
+        TRY(check_out(p));
+        TRY(check_extras(p));
+        TRY(check_overlap(p));
+    }
+    return cut(p);
 }
 
 /* ---- Where everything lies -------------------------------------------------------------------------------------- */
@@ -344,10 +379,11 @@ static void lay_projections(mha_pass *p, mha_arena *arena)
 {
     const mha_tensor *inputs = &p->inputs.query;
     p->projections = 0;
-    for (int n = p->wanted_first; n <= p->wanted_last;) {
+    const int first = p->attends ? MHA_Q : MHA_K, last = p->appends ? MHA_V : MHA_Q;
+    for (int n = first; n <= last;) {
         mha_projection *j = &p->projection[p->projections++];
         *j = (mha_projection){.first = n, .input = inputs[n]};
-        for (n++; n <= p->wanted_last && mha_same_view(inputs[n], j->input);) n++;
+        for (n++; n <= last && mha_same_view(inputs[n], j->input);) n++;
         j->last = n - 1;
         lay_projection(p, arena, j);
     }
@@ -375,11 +411,11 @@ static mha_tensor second(mha_arena *arena, mha_tensor x)
 static void lay_heads(mha_pass *p, mha_arena *arena)
 {
     bool norm = p->layer->shape.norm_epsilon > 0;
-    if (p->wanted_first == MHA_Q) {
+    if (p->attends) {
         p->raw_q = heads_of(p, MHA_Q);
         p->q = norm && p->training ? second(arena, p->raw_q) : p->raw_q;
     }
-    if (p->wanted_last == MHA_V) {
+    if (p->appends) {
         p->raw_k = heads_of(p, MHA_K);
         p->k = norm && p->training ? second(arena, p->raw_k) : p->raw_k;
         p->v = heads_of(p, MHA_V);
@@ -426,23 +462,31 @@ static const int64_t *lay_starts(const mha_pass *p, mha_arena *arena, const int6
     return moved;
 }
 
-static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, const int64_t *starts, int64_t rows)
+/* Where T rows of a sequence stand that end at the end of a cache's row. One before the first position counts as there. */
+static void end_at(int64_t *places, int64_t length, int64_t T)
 {
-    if (!starts || places->rank || !(p->layer->shape.rotary_base > 0)) return;
-    int64_t *at = mha_arena_take(arena, rows, sizeof *at);
+    for (int64_t t = 0; t < T; t++) places[t] = length - T + t < 0 ? 0 : length - T + t;
+}
+
+static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, mha_tensor x, const int64_t *starts)
+{
+    int64_t B = x.size[0], T = x.size[1];
+    if (!(starts || p->lengths) || places->rank || !(p->layer->shape.rotary_base > 0)) return;
+    int64_t *at = mha_arena_take(arena, B * T, sizeof *at);
     if (!arena->base) return;
-    for (int64_t b = 0; b < p->options.sequences; b++)
+    for (int64_t b = 0; starts && b < p->options.sequences; b++)
         for (int64_t t = starts[b]; t < starts[b + 1]; t++) at[t - starts[0]] = t - starts[b];
-    *places = mha_tensor_2d(at, MHA_INT64, 1, rows);
+    for (int64_t b = 0; p->lengths && b < B; b++) end_at(at + b * T, p->lengths[b], T);
+    *places = mha_tensor_2d(at, MHA_INT64, B, T);
 }
 
 static void lay_out(mha_pass *p, mha_arena *arena)
 {
     lay_projections(p, arena);
     lay_heads(p, arena);
-    if (p->wanted_first == MHA_Q) lay_results(p, arena);
-    lay_places(p, arena, &p->query_places, p->query_starts, p->Tq);
-    lay_places(p, arena, &p->key_places, p->key_starts, p->Tk);
+    if (p->attends) lay_results(p, arena);
+    if (p->attends) lay_places(p, arena, &p->query_places, p->inputs.query, p->query_starts);
+    if (p->appends) lay_places(p, arena, &p->key_places, p->inputs.key, p->key_starts);
     p->options.query_starts = lay_starts(p, arena, p->query_starts);
     p->options.key_starts = lay_starts(p, arena, p->key_starts);
 }

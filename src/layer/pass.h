@@ -67,7 +67,8 @@ typedef struct mha_pass {
     const int64_t *query_starts, *key_starts;
     mha_stretch query_rows, key_rows; /* of the tensors as the caller gave them: what belongs to some sequence */
 
-    int wanted_first, wanted_last; /* the projections that it makes */
+    bool attends, appends;  /* it projects queries; it projects keys and values. Without a cache it does both */
+    const int64_t *lengths; /* (B) of a cache, with what is appended: places end there; or NULL */
     int projections;
     mha_projection projection[MHA_IN];
     mha_tensor q, k, v;      /* (B,H,Tq,D), (B,G,Tk,D), (B,G,Tk,E), as attention reads them */
@@ -96,7 +97,8 @@ mha_status mha_pass_make(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha
 /* The same for a call that appends to a cache of `longest` positions, attends to it, or both. All inputs are given. */
 mha_status mha_pass_make_cached(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha_tensor out,
                                 const mha_attention_extras *extras, const mha_layer_inputs *inputs,
-                                const mha_attention_options *options, bool appends, bool attends, int64_t longest);
+                                const mha_attention_options *options, bool appends, bool attends,
+                                const int64_t *lengths, int64_t longest);
 
 /* Sizes and places of an input and of what is projected from it. */
 mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor x, int projection);
@@ -117,6 +119,9 @@ mha_status mha_pass_rotate(const mha_pass *pass, mha_tensor x, mha_tensor places
 
 /* Packs what the pass will multiply by, unless it is packed already. */
 mha_status mha_pass_pack(mha_pass *pass);
+
+/* Runs a function twice: first in rehearsal, where all that can fail does; then in earnest. */
+mha_status mha_rehearsed(mha_context *ctx, mha_status (*run)(void *arg), void *arg);
 
 /* Calls task(arg, 0) to task(arg, count - 1) in parallel; not while the context rehearses. */
 void mha_pass_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);

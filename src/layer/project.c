@@ -11,7 +11,7 @@
 /* ---- Packed weights --------------------------------------------------------------------------------------------- */
 
 /* Packs a weight (columns,width) for an a of the compute type. A copy in bfloat16 lies in the room meanwhile. */
-static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, mha_type compute, mha_type a)
+static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, mha_type compute)
 {
     size_t bytes;
     if (packed->isa == ctx->isa) return MHA_OK;
@@ -25,9 +25,9 @@ static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, 
         weight = half;
     }
     mha_tensor b = mha_tensor_swap(weight, 0, 1);
-    TRY(mha_matmul_pack_size(ctx, &bytes, b, a));
+    TRY(mha_matmul_pack_size(ctx, &bytes, b, compute));
     TRY(mha_memory_reserve(ctx, &packed->block, bytes + MHA_ALIGNMENT));
-    TRY(mha_matmul_pack(ctx, packed->block.start, bytes, b, a));
+    TRY(mha_matmul_pack(ctx, packed->block.start, bytes, b, compute));
     packed->isa = ctx->isa;
     return MHA_OK;
 }
@@ -38,10 +38,9 @@ mha_status mha_pass_pack(mha_pass *p)
     mha_type compute = layer->shape.compute;
     for (int n = 0; n < p->projections; n++) {
         const mha_projection *j = &p->projection[n];
-        TRY(pack(p->ctx, &layer->in[j->first][j->last], j->weight, compute, compute));
+        TRY(pack(p->ctx, &layer->in[j->first][j->last], j->weight, compute));
     }
-    if (p->wanted_first == MHA_Q && layer->shape.out_projection)
-        TRY(pack(p->ctx, &layer->out, layer->parts.out_weight, compute, compute));
+    if (p->attends && layer->shape.out_projection) TRY(pack(p->ctx, &layer->out, layer->parts.out_weight, compute));
     return MHA_OK;
 }
 
@@ -92,11 +91,11 @@ mha_status mha_pass_project(mha_pass *p)
             mha_copy(p->ctx, j->weight, mha_layer_in_weight(parts, j->first, j->last), false);
         TRY(mha_pass_multiply(p, n, j->y, j->x));
     }
-    if (p->wanted_first == MHA_Q) {
+    if (p->attends) {
         normalize(p, p->q, p->raw_q, parts->q_norm);
         TRY(mha_pass_rotate(p, p->q, p->query_places, false));
     }
-    if (p->wanted_last == MHA_V) {
+    if (p->appends) {
         normalize(p, p->k, p->raw_k, parts->k_norm);
         TRY(mha_pass_rotate(p, p->k, p->key_places, false));
     }

@@ -12,7 +12,4 @@ struct mha_tape {
     bool filled;
 };
 
-/* Runs the steps of a pass twice: first in rehearsal, where all that can fail does; then in earnest. */
-mha_status mha_rehearsed(mha_pass *pass, mha_status (*run)(mha_pass *pass));
-
 #endif

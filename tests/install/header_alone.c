@@ -9,7 +9,8 @@ int main(void)
     mha_attention_gradients gradients = MHA_ATTENTION_NO_GRADIENTS;
     mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     mha_layer_options layer = MHA_LAYER_DEFAULTS;
+    mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + rotary.interleaved + layer.causal +
-           tensor.rank;
+           product.accumulate + tensor.rank;
 }
