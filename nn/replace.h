@@ -10,8 +10,9 @@
  * the new one, and at worst the temporary file. After an error the old file is what it was, and the temporary one is
  * gone. An error sticks: later calls do nothing and return false, so that one check at the end will do.
  *
- * A new file gets the permissions that any new file gets, one that is replaced keeps those it had. A symbolic link
- * to a file stays, and that file is replaced; one that leads nowhere is replaced itself. What is not a regular file, or may not be written, is refused. */
+ * A new file gets the permissions that any new file gets, one that is replaced keeps those it had. A symbolic link to a
+ * file stays, and that file is replaced; one that leads nowhere is replaced itself. What is not a regular file, or may
+ * not be written, is refused. */
 #ifndef REPLACE_H
 #define REPLACE_H
 
