@@ -10,6 +10,24 @@ target_link_options(test_replace PRIVATE
 mha_test(layer_file)
 mha_test(layer_file_errors)
 
+# Data sets: their files (the test packs some with zlib, where there is one), the digits, how they are fetched.
+mha_test(data)
+target_link_options(test_data PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
+if(MHA_ZLIB AND MHA_ZLIB_LINKS)
+  target_compile_definitions(test_data PRIVATE MHA_HAS_ZLIB)
+  target_link_libraries(test_data PRIVATE ZLIB::ZLIB)
+endif()
+mha_test(digits)
+add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
+set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
+
+# Operations, optimiser, models and their training.
+set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
+foreach(name nn_ops nn_ops_norm nn_ops_activation nn_optimizer vit vit_file trainer)
+  mha_test(${name})
+  target_link_libraries(test_${name} PRIVATE mha_cases)
+endforeach()
+
 # The fuzz target. With MHA_FUZZ it is libFuzzer's, and the reader is compiled into it so that it is instrumented, too:
 #     cmake -B build/fuzz -DMHA_FUZZ=ON -DCMAKE_C_COMPILER=clang
 #     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60

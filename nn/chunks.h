@@ -1,0 +1,26 @@
+/* Loops over rows, in chunks of a fixed number of them that threads take from a queue. A sum over rows is taken chunk by
+ * chunk, each by one thread, and the chunks are added in order: the same bits for any number of threads. */
+#ifndef NN_CHUNKS_H
+#define NN_CHUNKS_H
+
+#include <mha.h>
+
+enum { NN_CHUNK = 64 }; /* rows */
+
+static inline int64_t nn_chunks(int64_t rows) { return (rows + NN_CHUNK - 1) / NN_CHUNK; }
+
+/* How many rows chunk n has. */
+static inline int64_t nn_chunk_rows(int64_t rows, int64_t n)
+{
+    int64_t left = rows - n * NN_CHUNK;
+    return left < NN_CHUNK ? left : NN_CHUNK;
+}
+
+/* Calls task(arg, 0) to task(arg, count - 1), each once, by the threads of the context. */
+void nn_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
+
+/* to (columns) += the sum of the rows of partials (chunks,columns), of which one begins `stride` floats after the other;
+ * in float64, in order. Nothing if `to` is NULL. */
+void nn_add_chunks(mha_context *ctx, float *to, const float *partials, int64_t chunks, int64_t stride, int64_t columns);
+
+#endif

@@ -1,0 +1,58 @@
+/* Numbers drawn by their place: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), the
+ * generator that the library uses, too, here as a short sequence that belongs to one thing, such as an image:
+ *
+ *     philox draw = philox_at(seed, PHILOX_AUGMENT, epoch, index);
+ *     float angle = philox_uniform(&draw, -10, 10);
+ *
+ * Whoever asks for the same place gets the same numbers, on any thread, in any order. */
+#ifndef PHILOX_H
+#define PHILOX_H
+
+#include <stdint.h>
+
+/* What the numbers are for: two uses of one seed never meet. */
+enum { PHILOX_DIGITS = 1, PHILOX_AUGMENT, PHILOX_PARAMETERS, PHILOX_TOKENS, PHILOX_ORDER };
+
+typedef struct philox {
+    uint64_t key;
+    uint32_t counter[4]; /* the place: 64 bits of an index, 32 of an epoch or the like, the use and the block */
+    uint32_t block[4];
+    unsigned used; /* of the block */
+} philox;
+
+static inline philox philox_at(uint64_t seed, uint32_t use, uint32_t epoch, uint64_t index)
+{
+    return (philox){seed, {(uint32_t)index, (uint32_t)(index >> 32), epoch, use << 24}, {0}, 4};
+}
+
+/* The next block of four numbers. */
+static inline void philox_refill(philox *draw)
+{
+    uint32_t k0 = (uint32_t)draw->key, k1 = (uint32_t)(draw->key >> 32), *c = draw->block;
+    for (int i = 0; i < 4; i++) c[i] = draw->counter[i];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2];
+        c[0] = (uint32_t)(p1 >> 32) ^ c[1] ^ k0;
+        c[1] = (uint32_t)p1;
+        c[2] = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
+        c[3] = (uint32_t)p0;
+        k0 += UINT32_C(0x9E3779B9);
+        k1 += UINT32_C(0xBB67AE85);
+    }
+    draw->counter[3]++;
+    draw->used = 0;
+}
+
+static inline uint32_t philox_next(philox *draw)
+{
+    if (draw->used == 4) philox_refill(draw);
+    return draw->block[draw->used++];
+}
+
+/* One of 2^24 evenly spaced numbers from `low` to just below `high`. */
+static inline float philox_uniform(philox *draw, float low, float high)
+{
+    return low + (high - low) * ((float)(philox_next(draw) >> 8) * 0x1p-24f);
+}
+
+#endif

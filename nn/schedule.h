@@ -1,0 +1,34 @@
+/* The learning rate of each step of a training run whose length is known:
+ *
+ *     schedule plan = {SCHEDULE_COSINE, .peak = 1e-3, .floor = 1e-5, .warmup = 100, .steps = 2000};
+ *     for (int64_t step = 0; step < plan.steps; step++) ... schedule_rate(&plan, step) ...
+ *
+ * Steps count from 0. All kinds rise to the peak in the first `warmup` steps, and have it at the last of those (at
+ * step 0 if there are none):
+ *
+ *     CONSTANT     up in equal steps, from peak / warmup; then the peak, for ever
+ *     COSINE       up as above; then down by half a cosine, to the floor at step steps - 1
+ *     ONE_CYCLE    up by half a cosine from `start`, which step 0 has; down as above. PyTorch's OneCycleLR is
+ *                  warmup = pct_start * total_steps, start = peak / 25, floor = start / 10000
+ *
+ * What is below 0 or beyond the last step is as the nearest step of the run. */
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+
+#include <stdint.h>
+
+typedef enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_ONE_CYCLE } schedule_kind;
+
+typedef struct schedule {
+    schedule_kind kind;
+    double peak;
+    double start;   /* of ONE_CYCLE alone */
+    double floor;   /* not of CONSTANT */
+    int64_t warmup; /* steps */
+    int64_t steps;  /* in all; CONSTANT needs none */
+} schedule;
+
+/* The same bits on every machine: the cosine is made of sums and products in float64, without the C library's. */
+float schedule_rate(const schedule *plan, int64_t step);
+
+#endif

@@ -1,0 +1,46 @@
+/* Bytes in order, from a file or from memory, gunzipped on the way where they are gzipped (which the bytes say, not the
+ * name):
+ *
+ *     source from;
+ *     if (source_open(&from, "train-images-idx3-ubyte.gz", error, sizeof error)) n = source_take(&from, out, room);
+ *     source_close(&from);
+ *
+ * An error sticks: its one line, behind the path, is left in `error`, and later calls give nothing. */
+#ifndef SOURCE_H
+#define SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct source {
+    const char *name; /* the path, for messages */
+    char *error;
+    size_t error_size;
+    bool failed;
+    FILE *file; /* or NULL: the bytes in memory */
+    const unsigned char *bytes;
+    uint64_t size, left;     /* of the file or the memory: in all, not read yet */
+    struct gunzip *unpacker; /* NULL: the bytes are plain */
+} source;
+
+/* Starts to read a regular file, or `size` bytes in memory, which must stay. A close is due in any case. */
+bool source_open(source *from, const char *path, char *error, size_t error_size);
+bool source_memory(source *from, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
+void source_close(source *from);
+
+/* Gives the next `room` bytes; fewer only at the end or after an error. */
+size_t source_take(source *from, void *out, size_t room);
+
+/* How many bytes there can be in all: as many as there are, if they are plain; no more than deflate can pack into the
+ * file, if they are gzipped. What claims to be longer is not worth allocating for. */
+uint64_t source_most(const source *from);
+
+/* Notes why the bytes will not do; the first reason counts. Returns false. */
+__attribute__((format(printf, 2, 3))) bool source_fail(source *from, const char *format, ...);
+
+/* Whether this build can read gzipped files: it had zlib. */
+bool source_reads_gzip(void);
+
+#endif

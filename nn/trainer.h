@@ -1,0 +1,97 @@
+/* Training of a Vision Transformer: batches in an order drawn for each epoch, each image a little changed, a step of
+ * AdamW for each batch.
+ *
+ *     trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+ *     while (trainer_step(t, ctx, &report) == TRAINER_WENT_ON) ...
+ *     trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &score);
+ *     trainer_free(t);
+ *
+ * Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number of threads,
+ * and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters, the
+ * optimizer's blocks (optimizer.h), and the number of steps. */
+#ifndef TRAINER_H
+#define TRAINER_H
+
+#include "augment.h"
+#include "mnist.h"
+#include "optimizer.h"
+#include "schedule.h"
+#include "vit.h"
+
+typedef struct trainer_options {
+    int64_t epochs, batch;
+    double rate, floor; /* of learning: at its peak, and at the end */
+    double warmup;      /* the share of all steps that it takes to the peak */
+    double decay;       /* of the weights of products */
+    double clip;        /* the largest norm of a gradient */
+    double average;     /* of the weights, from step to step; 0: none */
+    float smoothing;    /* of labels */
+    int64_t held_out;   /* images at the end of the training part that are not trained on */
+    uint64_t seed;
+    augment_options augment; /* mean and deviation are taken from the data */
+} trainer_options;
+
+#define TRAINER_DEFAULTS                  \
+    ((trainer_options){.epochs = 10,      \
+                       .batch = 128,      \
+                       .rate = 2e-3,      \
+                       .floor = 1e-5,     \
+                       .warmup = 0.1,     \
+                       .decay = 0.05,     \
+                       .clip = 1,         \
+                       .average = 0.999,  \
+                       .smoothing = 0.1f, \
+                       .held_out = 5000,  \
+                       .seed = 1,         \
+                       .augment = AUGMENT_OPTIONS_DEFAULT})
+
+typedef struct trainer {
+    vit *net;
+    optimizer *adam;
+    schedule plan;
+    trainer_options options;
+    const mnist *set;
+    float *parameters, *gradients;
+    int64_t count;           /* of the parameters */
+    int64_t images;          /* that are trained on */
+    int64_t steps_per_epoch; /* the last images of an epoch that fill no batch wait for the next */
+    int64_t step;            /* taken so far */
+    int64_t *order;          /* (images) of the epoch */
+    int64_t order_epoch;     /* -1: not drawn yet */
+    float *batch, *dlogits;  /* (batch,rows,columns), (batch,classes) */
+    uint8_t *labels;
+    nn_workspace workspace;
+} trainer;
+
+/* `set` and `ctx` must live as long. NULL on error, with one line in `error`. */
+trainer *trainer_create(mha_context *ctx, const mnist *set, const vit_config *config, const trainer_options *options,
+                        char *error, size_t error_size);
+void trainer_free(trainer *t); /* NULL is legal */
+
+typedef struct trainer_report {
+    int64_t epoch, step; /* of the batch, counted from 0 */
+    double loss, norm;   /* of the batch, and of its gradient */
+    double rate;
+    int64_t correct;
+} trainer_report;
+
+typedef enum trainer_result {
+    TRAINER_WENT_ON,
+    TRAINER_DONE,     /* all epochs are over: nothing was done */
+    TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
+    TRAINER_FAILED    /* the context says why */
+} trainer_result;
+
+trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report);
+
+typedef enum trainer_part { TRAINER_HELD_OUT, TRAINER_TEST } trainer_part;
+
+typedef struct trainer_score {
+    int64_t count, correct;
+    double loss; /* mean cross-entropy, without smoothing */
+} trainer_score;
+
+/* How the average of the weights does (the weights themselves, if none is kept). False if the context has a reason. */
+bool trainer_evaluate(trainer *t, mha_context *ctx, trainer_part part, trainer_score *score);
+
+#endif

@@ -1,0 +1,78 @@
+/* A stack of transformer blocks over rows of tokens, forward and backward:
+ *
+ *     x = x + attention(norm1(x))
+ *     x = x + mlp(norm2(x))              mlp(y) = activation(y W1^T + b1) W2^T + b2
+ *
+ * and, after the last block, a norm if the configuration asks for one. What comes before (embeddings, positions) and
+ * after (pooling, a head) is the model's.
+ *
+ * Parameters are one block of float32 numbers, whoever owns it, and so are their gradients: in the order of
+ * transformer_tensor, which names each part. */
+#ifndef TRANSFORMER_H
+#define TRANSFORMER_H
+
+#include "ops.h"
+
+typedef struct transformer_config {
+    int64_t width, depth, heads;
+    int64_t kv_heads; /* 0: heads */
+    int64_t mlp;      /* width of the hidden layer */
+    nn_norm_kind norm;
+    float epsilon;
+    bool final_norm;
+    mha_activation activation;
+    bool causal;
+    float dropout; /* of attention weights, while training */
+} transformer_config;
+
+/* clang-format off */
+#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, true, MHA_GELU, false, 0.0f}
+/* clang-format on */
+
+/* One named part of a block of parameters. */
+typedef struct transformer_part {
+    char name[64];
+    int64_t first;    /* where it starts in the block */
+    mha_tensor shape; /* its sizes; no data */
+    bool is_weight;   /* a matrix of a product: what weight decay is for */
+} transformer_part;
+
+typedef struct transformer transformer;
+
+/* How many numbers a block of parameters has; -1 if the configuration makes no sense. */
+int64_t transformer_count(const transformer_config *config);
+
+/* Over the caller's parameters, for up to `rows` rows at a time. NULL on error, with one line in `error`. `ctx` gives
+ * memory to the attention layers. */
+transformer *transformer_create(mha_context *ctx, const transformer_config *config, float *parameters, int64_t rows,
+                                bool training, char *error, size_t error_size);
+void transformer_free(transformer *t); /* NULL is legal */
+
+/* The parts, from 0 until false, under the names of timm's blocks ("blocks.0.attn.qkv.weight"). */
+bool transformer_tensor(const transformer *t, int n, transformer_part *part);
+
+/* First values: products uniform within sqrt(6 / (rows + columns)), as Xavier has it; biases 0, gains 1. */
+void transformer_initialize(transformer *t, uint64_t seed);
+
+/* Parameters have changed since the last call. */
+void transformer_changed(transformer *t);
+
+/* Where the first block reads its rows (B*T,width): to be filled before a forward call. */
+float *transformer_input(transformer *t);
+
+/* The weights of every head of every block that a forward call should leave, (depth,B,H,T,T), or NULL; and the
+ * generator of dropout. */
+typedef struct transformer_call {
+    float *maps;
+    uint64_t seed, stream;
+} transformer_call;
+
+/* From the input, B sequences of T tokens, to the output (B*T,width), which is the transformer's and stays until the
+ * next call; NULL on error, with the reason in the context. `call` NULL: none of it. */
+const float *transformer_forward(transformer *t, mha_context *ctx, int64_t B, int64_t T, const transformer_call *call);
+
+/* After a forward call of a transformer for training: dy (B*T,width) is the gradient by its output, `gradients` a block
+ * that is added to. Returns the gradient by the input (B*T,width), or NULL as above. */
+const float *transformer_backward(transformer *t, mha_context *ctx, const float *dy, float *gradients);
+
+#endif
