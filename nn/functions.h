@@ -55,7 +55,7 @@ NN_INLINE nn_floats nn_at_most(nn_floats x, int32_t high)
 /* exp(x) for -88.02969 <= x <= 0. With n the integer nearest to x / ln 2 it is 2^n exp(r), |r| <= ln(2)/2. Adding
  * 1.5 * 2^23 + 127 rounds to an integer and leaves it, with the bias of the exponent, in the low bits of the float. ln 2
  * is taken off in two parts, of which the first has so few bits that n times it is exact; exp(r) is 1 + r + r^2 times a
- * polynomial fitted to the least relative error (3.1e-9). With all rounding the relative error is below 1.3e-7 down to
+ * polynomial fitted to the least relative error (3.1e-9). With all rounding the relative error is below 1e-7 down to
  * exp(-87.3); at the lower end n is -127, and the result 0. */
 NN_INLINE nn_floats nn_exp_held(nn_floats x)
 {
