@@ -27,7 +27,7 @@ static optimizer *make_optimizer(trainer *t, char *error, size_t error_size)
     transformer_part part;
     int parts = 0;
     while (vit_tensor(t->net, parts, &part)) parts++;
-    optimizer_group *groups = calloc((size_t)parts, sizeof *groups);
+    optimizer_group *groups = calloc((size_t)parts + 1, sizeof *groups);
     if (!groups) {
         snprintf(error, error_size, "not enough memory");
         return NULL;
