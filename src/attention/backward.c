@@ -15,12 +15,6 @@
 enum { CHUNK_KEYS = MHA_TILES * MHA_KEYS, CHUNKS = 4 };
 
 #define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
-#define TRY(expression)                  \
-    do {                                 \
-        mha_status tried = (expression); \
-        if (tried) return tried;         \
-    } while (0)
-
 mha_chunks mha_backward_chunks(const mha_sequence *s)
 {
     int64_t count = (s->length + CHUNK_KEYS - 1) / CHUNK_KEYS;

@@ -5,11 +5,6 @@
 typedef mha_status status;
 
 #define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
-#define TRY(call)                \
-    do {                         \
-        status tried = (call);   \
-        if (tried) return tried; \
-    } while (0)
 
 typedef long long ll;
 

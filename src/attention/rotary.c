@@ -19,11 +19,6 @@ typedef struct rotation {
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(r->ctx, __VA_ARGS__)
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
 
 static mha_status check_float(rotation *r, mha_tensor t, const char *name, int rank, const char *shape, mha_role role)
 {

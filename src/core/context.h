@@ -48,6 +48,13 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
 /* Leaves a message in the context and returns the status, so that a check reads  return mha_fail(ctx, ...). */
 __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...);
 
+/* Goes on if a call succeeded, and otherwise returns what it returned. */
+#define TRY(call)                  \
+    do {                           \
+        mha_status tried = (call); \
+        if (tried) return tried;   \
+    } while (0)
+
 /* Clears the message of the call before. */
 void mha_succeed(mha_context *ctx);
 

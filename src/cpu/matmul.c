@@ -35,11 +35,6 @@ typedef mha_status status;
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(j->ctx, __VA_ARGS__)
-#define TRY(call)                \
-    do {                         \
-        status tried = (call);   \
-        if (tried) return tried; \
-    } while (0)
 
 /* What opens a packed matrix; the panels follow, block by block. */
 typedef struct header {

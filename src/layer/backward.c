@@ -11,11 +11,6 @@
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(c->ctx, __VA_ARGS__)
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
 
 static const mha_tensor none = MHA_NO_TENSOR;
 

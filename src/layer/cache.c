@@ -9,12 +9,6 @@
 
 typedef long long ll;
 
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
-
 static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- Making one ------------------------------------------------------------------------------------------------- */
@@ -174,7 +168,11 @@ static mha_status check_options(mha_context *ctx, mha_attention_options *o, cons
 static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
                       mha_tensor x, mha_tensor value, const mha_attention_options *options)
 {
-    mha_cache *c = s->cache;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    mha_cache *cache = s->cache, *c = cache;
+    MHA_NEED(ctx, cache);
+    MHA_NEED(ctx, layer);
     int64_t longest;
     TRY(check(ctx, c, layer, x, s->attends ? MHA_Q : MHA_K));
     TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, &longest));
@@ -192,10 +190,6 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
 
 mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key, mha_tensor value)
 {
-    if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_succeed(ctx);
-    MHA_NEED(ctx, cache);
-    MHA_NEED(ctx, layer);
     step s = {.cache = cache, .appends = true};
     return run(ctx, &s, layer, none, NULL, key, value, NULL);
 }
@@ -203,10 +197,6 @@ mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer
 mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor query, const mha_attention_options *options)
 {
-    if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_succeed(ctx);
-    MHA_NEED(ctx, cache);
-    MHA_NEED(ctx, layer);
     step s = {.cache = cache, .attends = true};
     return run(ctx, &s, layer, out, extras, query, none, options);
 }
@@ -214,10 +204,6 @@ mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer
 mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                           const mha_attention_extras *extras, mha_tensor x, const mha_attention_options *options)
 {
-    if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_succeed(ctx);
-    MHA_NEED(ctx, cache);
-    MHA_NEED(ctx, layer);
     step s = {.cache = cache, .appends = true, .attends = true};
     return run(ctx, &s, layer, out, extras, x, none, options);
 }

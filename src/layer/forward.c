@@ -5,12 +5,6 @@
 #include "cpu/copy.h"
 #include "layer/tape.h"
 
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
-
 static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- The steps -------------------------------------------------------------------------------------------------- */

@@ -5,11 +5,6 @@
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
 
 static const mha_tensor none = MHA_NO_TENSOR;
 static const char *const input_names[] = {"query", "key", "value"};

@@ -2,12 +2,6 @@
 #include "cpu/copy.h"
 #include "layer/pass.h"
 
-#define TRY(call)                  \
-    do {                           \
-        mha_status tried = (call); \
-        if (tried) return tried;   \
-    } while (0)
-
 /* ---- Packed weights --------------------------------------------------------------------------------------------- */
 
 /* Packs a weight (columns,width) for an a of the compute type. A copy in bfloat16 lies in the room meanwhile. */
