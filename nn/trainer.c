@@ -47,16 +47,16 @@ static optimizer *make_optimizer(trainer *t, char *error, size_t error_size)
     return made;
 }
 
-static bool make_memory(trainer *t, const vit_config *c)
+static bool make_memory(trainer *t)
 {
-    const trainer_options *o = &t->options;
+    int64_t most = t->options.batch > t->options.held_out ? t->options.batch : t->options.held_out;
+    if (t->set->test.count > most) most = t->set->test.count;
     t->parameters = calloc((size_t)t->count, sizeof(float));
     t->gradients = calloc((size_t)t->count, sizeof(float));
+    t->slab_gradients = malloc((size_t)(crew_slabs(t->options.batch) * t->count) * sizeof(float));
+    t->slab_losses = calloc((size_t)crew_slabs(most), sizeof *t->slab_losses);
     t->order = calloc((size_t)t->images, sizeof *t->order);
-    t->batch = calloc((size_t)(o->batch * c->rows * c->columns), sizeof(float));
-    t->dlogits = calloc((size_t)(o->batch * c->classes), sizeof(float));
-    t->labels = calloc((size_t)o->batch, 1);
-    return t->parameters && t->gradients && t->order && t->batch && t->dlogits && t->labels;
+    return t->parameters && t->gradients && t->slab_gradients && t->slab_losses && t->order;
 }
 
 static bool fill(trainer *t, mha_context *ctx, const vit_config *c, char *error, size_t error_size)
@@ -67,12 +67,13 @@ static bool fill(trainer *t, mha_context *ctx, const vit_config *c, char *error,
     t->images = t->set->train.count - o->held_out;
     t->steps_per_epoch = t->images / o->batch;
     t->order_epoch = -1;
-    if (!make_memory(t, c)) {
+    if (!make_memory(t)) {
         snprintf(error, error_size, "not enough memory for a batch of %lld images", (long long)o->batch);
         return false;
     }
-    t->net = vit_create(ctx, c, t->parameters, o->batch, true, error, error_size);
-    if (!t->net) return false;
+    t->crew = crew_create(ctx, c, t->parameters, true, error, error_size);
+    if (!t->crew) return false;
+    t->net = t->crew->workers[0].net;
     vit_initialize(t->net, o->seed);
     int64_t steps = o->epochs * t->steps_per_epoch;
     t->plan = (schedule){SCHEDULE_COSINE, .peak = o->rate, .floor = o->floor, .steps = steps};
@@ -100,11 +101,10 @@ trainer *trainer_create(mha_context *ctx, const mnist *set, const vit_config *co
 void trainer_free(trainer *t)
 {
     if (!t) return;
-    void *memory[] = {t->parameters, t->gradients, t->order, t->batch, t->dlogits, t->labels};
-    vit_free(t->net);
+    void *memory[] = {t->parameters, t->gradients, t->slab_gradients, t->slab_losses, t->order};
+    crew_free(t->crew);
     optimizer_free(t->adam);
-    nn_workspace_free(&t->workspace);
-    for (int n = 0; n < 6; n++) free(memory[n]);
+    for (int n = 0; n < 5; n++) free(memory[n]);
     free(t);
 }
 
@@ -124,25 +124,61 @@ static void draw_order(trainer *t, int64_t epoch)
     t->order_epoch = epoch;
 }
 
-typedef struct loading {
+/* A walk over images of a part, in slabs. */
+typedef struct walk {
     const trainer *t;
     const mnist_part *part;
-    const int64_t *which; /* indices of images; NULL: from `first` on */
-    int64_t first, epoch; /* epoch -1: as they are */
-} loading;
+    const int64_t *which; /* indices of images, to train on; NULL: from `first` on, to be judged */
+    int64_t first, count;
+} walk;
 
-static void load_image(void *arg, int64_t n)
+static void load(const walk *k, float *images, uint8_t *labels, int64_t n, int64_t B)
 {
-    const loading *j = arg;
-    const mnist *set = j->t->set;
-    int64_t i = j->which ? j->which[n] : j->first + n, pixels = set->rows * set->columns;
-    const augment_options *how = &j->t->options.augment;
-    float *to = j->t->batch + n * pixels;
-    j->t->labels[n] = j->part->labels[i];
-    if (j->epoch < 0) augment_plain(to, mnist_image(set, j->part, i), pixels, how);
-    else
-        augment_image(to, mnist_image(set, j->part, i), set->rows, set->columns, how, j->t->options.seed,
-                      (uint32_t)j->epoch, (uint64_t)i);
+    const trainer *t = k->t;
+    const augment_options *how = &t->options.augment;
+    int64_t pixels = t->set->rows * t->set->columns, epoch = t->step / t->steps_per_epoch;
+    for (int64_t b = 0; b < B; b++, images += pixels) {
+        int64_t place = n * CREW_SLAB + b, i = k->which ? k->which[place] : k->first + place;
+        const unsigned char *image = mnist_image(t->set, k->part, i);
+        labels[b] = k->part->labels[i];
+        if (!k->which) augment_plain(images, image, pixels, how);
+        else
+            augment_image(images, image, t->set->rows, t->set->columns, how, t->options.seed, (uint32_t)epoch,
+                          (uint64_t)i);
+    }
+}
+
+/* Slab n: its loss and, in training, its share of the gradient of the batch's mean loss. */
+static bool walk_slab(void *arg, crew_worker *w, int64_t n)
+{
+    const walk *k = arg;
+    const trainer *t = k->t;
+    const vit_config *c = vit_shape(w->net);
+    int64_t B = crew_slab_images(k->count, n);
+    uint8_t labels[CREW_SLAB];
+    float dlogits[CREW_SLAB * MNIST_CLASSES], *gradients = t->slab_gradients + n * t->count;
+    transformer_call call = {.seed = t->options.seed, .stream = ((uint64_t)t->step << 20) + (uint64_t)(n * CREW_SLAB)};
+    load(k, w->images, labels, n, B);
+    const float *logits = vit_forward(w->net, w->ctx, w->images, B, k->which ? &call : NULL);
+    if (!logits || nn_cross_entropy(w->ctx, &w->workspace, &t->slab_losses[n], k->which ? dlogits : NULL, logits,
+                                    labels, B, c->classes, k->which ? t->options.smoothing : 0))
+        return false;
+    if (!k->which) return true;
+    for (int64_t i = 0; i < B * c->classes; i++) dlogits[i] *= (float)B / (float)k->count;
+    memset(gradients, 0, (size_t)t->count * sizeof(float));
+    return vit_backward(w->net, w->ctx, dlogits, gradients);
+}
+
+static bool walk_all(const walk *k, mha_context *ctx, nn_loss *loss)
+{
+    const trainer *t = k->t;
+    *loss = (nn_loss){0, 0};
+    if (!crew_each(t->crew, ctx, crew_slabs(k->count), walk_slab, (void *)k)) return false;
+    for (int64_t n = 0; n < crew_slabs(k->count); n++) {
+        loss->mean += t->slab_losses[n].mean * (double)crew_slab_images(k->count, n) / (double)k->count;
+        loss->correct += t->slab_losses[n].correct;
+    }
+    return true;
 }
 
 trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report)
@@ -151,19 +187,14 @@ trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report
     int64_t epoch = t->step / t->steps_per_epoch, within = t->step % t->steps_per_epoch;
     if (epoch >= o->epochs) return TRAINER_DONE;
     if (epoch != t->order_epoch) draw_order(t, epoch);
-    loading load = {t, &t->set->train, t->order + within * o->batch, 0, epoch};
-    nn_each(ctx, o->batch, load_image, &load);
-    transformer_call call = {.seed = o->seed, .stream = (uint64_t)t->step << 20};
-    const float *logits = vit_forward(t->net, ctx, t->batch, o->batch, &call);
-    nn_loss loss = {0, 0};
-    if (!logits || nn_cross_entropy(ctx, &t->workspace, &loss, t->dlogits, logits, t->labels, o->batch,
-                                    vit_shape(t->net)->classes, o->smoothing))
-        return TRAINER_FAILED;
+    walk batch = {t, &t->set->train, t->order + within * o->batch, 0, o->batch};
+    nn_loss loss;
+    if (!walk_all(&batch, ctx, &loss)) return TRAINER_FAILED;
     *report = (trainer_report){epoch, t->step, loss.mean, 0, (double)schedule_rate(&t->plan, t->step), loss.correct};
     if (!isfinite(loss.mean)) return TRAINER_DIVERGED;
-    if (!vit_backward(t->net, ctx, t->dlogits, t->gradients)) return TRAINER_FAILED;
+    nn_add_chunks(ctx, t->gradients, t->slab_gradients, crew_slabs(o->batch), t->count, t->count);
     if (!optimizer_step(t->adam, ctx, report->rate, &report->norm)) return TRAINER_DIVERGED;
-    vit_changed(t->net);
+    crew_changed(t->crew);
     t->step++;
     return TRAINER_WENT_ON;
 }
@@ -179,33 +210,18 @@ static void exchange(trainer *t)
         a[i] = b[i];
         b[i] = kept;
     }
-    vit_changed(t->net);
-}
-
-static bool evaluate(trainer *t, mha_context *ctx, const mnist_part *part, int64_t first, trainer_score *score)
-{
-    int64_t classes = vit_shape(t->net)->classes;
-    for (int64_t done = 0; done < score->count;) {
-        int64_t B = score->count - done < t->options.batch ? score->count - done : t->options.batch;
-        loading load = {t, part, NULL, first + done, -1};
-        nn_each(ctx, B, load_image, &load);
-        nn_loss loss = {0, 0};
-        const float *logits = vit_forward(t->net, ctx, t->batch, B, NULL);
-        if (!logits || nn_cross_entropy(ctx, &t->workspace, &loss, NULL, logits, t->labels, B, classes, 0))
-            return false;
-        score->correct += loss.correct;
-        score->loss += loss.mean * (double)B / (double)score->count;
-        done += B;
-    }
-    return true;
+    crew_changed(t->crew);
 }
 
 bool trainer_evaluate(trainer *t, mha_context *ctx, trainer_part part, trainer_score *score)
 {
     bool test = part == TRAINER_TEST;
-    *score = (trainer_score){.count = test ? t->set->test.count : t->options.held_out};
+    walk all = {t, test ? &t->set->test : &t->set->train, NULL, test ? 0 : t->images,
+                test ? t->set->test.count : t->options.held_out};
+    nn_loss loss;
     exchange(t);
-    bool good = evaluate(t, ctx, test ? &t->set->test : &t->set->train, test ? 0 : t->images, score);
+    bool good = walk_all(&all, ctx, &loss);
     exchange(t);
+    *score = (trainer_score){all.count, loss.correct, loss.mean};
     return good;
 }

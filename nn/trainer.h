@@ -6,17 +6,18 @@
  *     trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &score);
  *     trainer_free(t);
  *
- * Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number of threads,
+ * A batch goes through the model in slabs (crew.h), each with a block of gradients of its own; the blocks are added in
+ * order. Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number of threads,
  * and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters, the
  * optimizer's blocks (optimizer.h), and the number of steps. */
 #ifndef TRAINER_H
 #define TRAINER_H
 
 #include "augment.h"
+#include "crew.h"
 #include "mnist.h"
 #include "optimizer.h"
 #include "schedule.h"
-#include "vit.h"
 
 typedef struct trainer_options {
     int64_t epochs, batch;
@@ -46,21 +47,21 @@ typedef struct trainer_options {
                        .augment = AUGMENT_OPTIONS_DEFAULT})
 
 typedef struct trainer {
-    vit *net;
+    crew *crew;
+    vit *net; /* the first worker's, for whoever asks about the model */
     optimizer *adam;
     schedule plan;
     trainer_options options;
     const mnist *set;
     float *parameters, *gradients;
+    float *slab_gradients;   /* (slabs,count) */
+    nn_loss *slab_losses;    /* (slabs) */
     int64_t count;           /* of the parameters */
     int64_t images;          /* that are trained on */
     int64_t steps_per_epoch; /* the last images of an epoch that fill no batch wait for the next */
     int64_t step;            /* taken so far */
     int64_t *order;          /* (images) of the epoch */
     int64_t order_epoch;     /* -1: not drawn yet */
-    float *batch, *dlogits;  /* (batch,rows,columns), (batch,classes) */
-    uint8_t *labels;
-    nn_workspace workspace;
 } trainer;
 
 /* `set` and `ctx` must live as long. NULL on error, with one line in `error`. */
@@ -79,7 +80,7 @@ typedef enum trainer_result {
     TRAINER_WENT_ON,
     TRAINER_DONE,     /* all epochs are over: nothing was done */
     TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
-    TRAINER_FAILED    /* the context says why */
+    TRAINER_FAILED    /* crew->error says why */
 } trainer_result;
 
 trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report);
@@ -91,7 +92,7 @@ typedef struct trainer_score {
     double loss; /* mean cross-entropy, without smoothing */
 } trainer_score;
 
-/* How the average of the weights does (the weights themselves, if none is kept). False if the context has a reason. */
+/* How the average of the weights does (the weights themselves, if none is kept). False if crew->error has a reason. */
 bool trainer_evaluate(trainer *t, mha_context *ctx, trainer_part part, trainer_score *score);
 
 #endif

@@ -22,11 +22,14 @@ typedef struct transformer_config {
     bool final_norm;
     mha_activation activation;
     bool causal;
-    float dropout; /* of attention weights, while training */
+    float dropout;   /* of attention weights, while training */
+    float drop;      /* of what a branch adds to the residual stream, while training */
+    float drop_path; /* of whole branches, a sequence at a time: that of the last block; the first has none */
+    bool bfloat16;   /* factors of products are rounded to bfloat16; sums and all else stay float32 */
 } transformer_config;
 
 /* clang-format off */
-#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, true, MHA_GELU, false, 0.0f}
+#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false}
 /* clang-format on */
 
 /* One named part of a block of parameters. */
