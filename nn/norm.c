@@ -62,6 +62,27 @@ NN_CLONES static void scale_block(float *restrict y, const float *restrict x, co
     }
 }
 
+typedef struct sum {
+    float *x;
+    const float *r;
+    int64_t count;
+} sum;
+
+enum { PIECE = 4096 }; /* numbers of one task */
+
+static void add_piece(void *arg, int64_t n)
+{
+    const sum *s = arg;
+    int64_t at = n * PIECE, left = s->count - at;
+    add_block(s->x + at, s->r + at, left < PIECE ? left : PIECE);
+}
+
+void nn_add(mha_context *ctx, float *x, const float *r, int64_t count)
+{
+    sum s = {x, r, count};
+    nn_each(ctx, (count + PIECE - 1) / PIECE, add_piece, &s);
+}
+
 typedef struct forward {
     nn_norm norm;
     float *y, *kept, *sum; /* sum: x + r goes there; NULL: there is no r */

@@ -61,6 +61,9 @@ void nn_norm_forward(mha_context *ctx, const nn_norm *norm, float *y, float *kep
 void nn_norm_forward_add(mha_context *ctx, const nn_norm *norm, float *y, float *kept, float *x, const float *r,
                          int64_t rows);
 
+/* x (count) += r (count): the end of a residual branch that no norm follows. */
+void nn_add(mha_context *ctx, float *x, const float *r, int64_t count);
+
 typedef struct nn_norm_gradients {
     float *dx;    /* (rows,width), */
     bool add;     /* added to what is there */
@@ -106,5 +109,40 @@ typedef struct nn_loss {
  * Returns MHA_OK or MHA_NO_MEMORY. */
 mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *loss, float *dlogits,
                             const float *logits, const uint8_t *labels, int64_t rows, int64_t classes, float smoothing);
+
+/* ---- Dropout (drop.c) ------------------------------------------------------------------------------------------- */
+
+/* Dropout of the numbers of a residual branch, and stochastic depth, which drops the branch for whole sequences. */
+typedef struct nn_drop {
+    float drop, path; /* the share of numbers and of sequences that become 0; from 0 to below 1 */
+    int64_t tokens;   /* rows of a sequence */
+    uint64_t seed, stream;
+} nn_drop;
+
+/* to = from * keep(number) / (1 - drop) * keep(sequence) / (1 - path)       each keep is 0 or 1, their factor one float
+ *
+ *   to, from (rows,width)   rows: a multiple of tokens; tokens * width at most 2^35
+ *
+ * `to` may be `from`. It is its own backward pass: the gradient by `to`, in the place of `from`, gives that by `from`.
+ * Nothing is stored, since what is kept of sequence b is drawn from (seed, stream + b, the place within the sequence)
+ * alone, whatever else is in the batch. Numbers are drawn with 16 bits: the share that is dropped is `drop` rounded to a
+ * multiple of 2^-16, that of sequences a multiple of 2^-32. With drop 0 nothing is drawn for a number, and with path 0
+ * as well nothing is done but the copy. */
+void nn_drop_apply(mha_context *ctx, const nn_drop *d, float *to, const float *from, int64_t rows, int64_t width);
+
+/* ---- Embedding (embedding.c) ------------------------------------------------------------------------------------ */
+
+/* y[row] = table[ids[row]] + positions[row % T]
+ *
+ *   y (rows,width)   table (vocabulary,width)   positions (T,width) or NULL   ids (rows), from 0 to below vocabulary
+ *
+ * rows: a multiple of T. Steps of a decoder that are further on give positions + first * width. */
+void nn_embedding_forward(mha_context *ctx, float *y, const float *table, const float *positions, const int32_t *ids,
+                          int64_t rows, int64_t T, int64_t width);
+
+/* dtable[ids[row]] += dy[row], one row after another, and dpositions[row % T] += dy[row], summed in float64; either may
+ * be NULL: not wanted. */
+void nn_embedding_backward(mha_context *ctx, float *dtable, float *dpositions, const float *dy, const int32_t *ids,
+                           int64_t rows, int64_t T, int64_t width);
 
 #endif

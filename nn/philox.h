@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* What the numbers are for: two uses of one seed never meet. */
-enum { PHILOX_DIGITS = 1, PHILOX_AUGMENT, PHILOX_PARAMETERS, PHILOX_TOKENS, PHILOX_ORDER };
+enum { PHILOX_DIGITS = 1, PHILOX_AUGMENT, PHILOX_PARAMETERS, PHILOX_TOKENS, PHILOX_ORDER, PHILOX_DROP, PHILOX_PATH };
 
 typedef struct philox {
     uint64_t key;

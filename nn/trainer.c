@@ -157,7 +157,8 @@ static bool walk_slab(void *arg, crew_worker *w, int64_t n)
     int64_t B = crew_slab_images(k->count, n);
     uint8_t labels[CREW_SLAB];
     float dlogits[CREW_SLAB * MNIST_CLASSES], *gradients = t->slab_gradients + n * t->count;
-    transformer_call call = {.seed = t->options.seed, .stream = ((uint64_t)t->step << 20) + (uint64_t)(n * CREW_SLAB)};
+    transformer_call call = {
+        .drop = true, .seed = t->options.seed, .stream = ((uint64_t)t->step << 20) + (uint64_t)(n * CREW_SLAB)};
     load(k, w->images, labels, n, B);
     const float *logits = vit_forward(w->net, w->ctx, w->images, B, k->which ? &call : NULL);
     if (!logits || nn_cross_entropy(w->ctx, &w->workspace, &t->slab_losses[n], k->which ? dlogits : NULL, logits,

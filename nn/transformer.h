@@ -1,9 +1,11 @@
 /* A stack of transformer blocks over rows of tokens, forward and backward:
  *
- *     x = x + attention(norm1(x))
- *     x = x + mlp(norm2(x))              mlp(y) = activation(y W1^T + b1) W2^T + b2
+ *     x = x + drop(attention(norm1(x)))  or, with the norm behind,    x = norm1(x + drop(attention(x)))
+ *     x = x + drop(mlp(norm2(x)))                                     x = norm2(x + drop(mlp(x)))
  *
- * and, after the last block, a norm if the configuration asks for one. What comes before (embeddings, positions) and
+ *     mlp(y) = activation(y W1^T + b1) W2^T + b2
+ *
+ * and, after the last block, a norm if the configuration asks for one. Its input is dropped from, too. What comes before (embeddings, positions) and
  * after (pooling, a head) is the model's.
  *
  * Parameters are one block of float32 numbers, whoever owns it, and so are their gradients: in the order of
@@ -19,7 +21,8 @@ typedef struct transformer_config {
     int64_t mlp;      /* width of the hidden layer */
     nn_norm_kind norm;
     float epsilon;
-    bool final_norm;
+    bool post_norm;  /* the norm behind, as in BERT */
+    bool final_norm; /* not with the norm behind: it ends with one */
     mha_activation activation;
     bool causal;
     float dropout;   /* of attention weights, while training */
@@ -29,7 +32,7 @@ typedef struct transformer_config {
 } transformer_config;
 
 /* clang-format off */
-#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false}
+#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, false, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false}
 /* clang-format on */
 
 /* One named part of a block of parameters. */
@@ -63,11 +66,10 @@ void transformer_changed(transformer *t);
 /* Where the first block reads its rows (B*T,width): to be filled before a forward call. */
 float *transformer_input(transformer *t);
 
-/* The weights of every head of every block that a forward call should leave, (depth,B,H,T,T), or NULL; and the
- * generator of dropout. */
 typedef struct transformer_call {
-    float *maps;
-    uint64_t seed, stream;
+    float *maps;           /* (depth,B,H,T,T) the weights of every head of every block, to be left there; or NULL */
+    bool drop;             /* dropout and stochastic depth are at work, as the configuration says */
+    uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
 } transformer_call;
 
 /* From the input, B sequences of T tokens, to the output (B*T,width), which is the transformer's and stays until the

@@ -15,6 +15,7 @@ typedef struct model {
     float *parameters, *gradients;
     int64_t count;
     nn_workspace workspace;
+    transformer_call call;
 } model;
 
 static model open_model(vit_config config, int64_t batch, bool training, int threads)
@@ -61,7 +62,7 @@ static double loss_of(model *m, const float *images, const uint8_t *labels, int6
 {
     nn_loss loss = {0, 0};
     vit_changed(m->net);
-    const float *logits = vit_forward(m->net, m->ctx, images, count, NULL);
+    const float *logits = vit_forward(m->net, m->ctx, images, count, &m->call);
     if (!expect(logits != NULL, "%s", mha_context_error(m->ctx))) return 0;
     nn_cross_entropy(m->ctx, &m->workspace, &loss, dlogits, logits, labels, count, m->config.classes, 0.1f);
     return loss.mean;
@@ -75,6 +76,7 @@ static void check_gradients(vit_config config)
     const uint8_t labels[B] = {1, 4, 0};
     rng r = rng_make(5, 1);
     model m = open_model(config, B, true, 2);
+    m.call = (transformer_call){.drop = true, .seed = 9, .stream = 70};
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] += (float)(0.1 * rng_normal(&r));
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     loss_of(&m, images, labels, B, dlogits);
@@ -122,6 +124,72 @@ TEST(gradients_are_slopes)
     grouped.body.kv_heads = 2;
     grouped.body.causal = true;
     check_gradients(grouped);
+    vit_config behind = small(true, false, NN_LAYER_NORM, MHA_GELU);
+    behind.body.post_norm = true;
+    check_gradients(behind);
+    vit_config dropping = small(false, true, NN_LAYER_NORM, MHA_GELU);
+    dropping.body.dropout = dropping.body.drop = 0.2f;
+    dropping.body.drop_path = 0.4f;
+    check_gradients(dropping);
+    dropping.body.post_norm = true;
+    dropping.body.final_norm = false;
+    check_gradients(dropping);
+}
+
+/* Only a call that asks for it drops anything; then an image's losses depend on its place, not on what is beside it. */
+TEST(dropout_is_for_training)
+{
+    static float images[B * 8 * 12];
+    rng r = rng_make(8, 1);
+    for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
+    for (int kind = 0; kind < 3; kind++) {
+        vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), plain = config;
+        *(kind == 0 ? &config.body.dropout : kind == 1 ? &config.body.drop : &config.body.drop_path) = 0.5f;
+        model a = open_model(config, B, true, 2), b = open_model(plain, B, true, 1);
+        transformer_call drop = {.drop = true, .seed = 3, .stream = 12}, last = drop;
+        last.stream += B - 1;
+        float dropped[B * 5];
+        const float *x = vit_forward(a.net, a.ctx, images, B, NULL), *y = vit_forward(b.net, b.ctx, images, B, NULL);
+        if (!x || !y) exit(1);
+        expect(!memcmp(x, y, sizeof dropped), "kind %d drops without being asked to", kind);
+        memcpy(dropped, vit_forward(a.net, a.ctx, images, B, &drop), sizeof dropped);
+        expect(memcmp(dropped, y, sizeof dropped) != 0, "kind %d drops nothing", kind);
+        x = vit_forward(a.net, a.ctx, images + (B - 1) * 8 * 12, 1, &last);
+        expect(x && !memcmp(x, dropped + (B - 1) * 5, 5 * sizeof *x), "kind %d depends on the batch", kind);
+        close_model(&a);
+        close_model(&b);
+    }
+}
+
+/* Factors of 8 bits, sums of 24: every part of the gradient keeps its direction, and most of its length. */
+TEST(bfloat16_is_near)
+{
+    static float images[B * 8 * 12], dlogits[B * 5];
+    const uint8_t labels[B] = {1, 4, 0};
+    rng r = rng_make(7, 1);
+    vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), half = config;
+    half.body.bfloat16 = true;
+    for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
+    model a = open_model(config, B, true, 2), b = open_model(half, B, true, 2), c = open_model(half, B, false, 1);
+    double want = loss_of(&a, images, labels, B, dlogits);
+    vit_backward(a.net, a.ctx, dlogits, a.gradients);
+    double got = loss_of(&b, images, labels, B, dlogits), alone = loss_of(&c, images, labels, B, NULL);
+    vit_backward(b.net, b.ctx, dlogits, b.gradients);
+    expect(fabs(got - want) < 0.02 * want && got != want, "the loss is %.7g in float32, %.7g in bfloat16", want, got);
+    expect(fabs(got - alone) < 0.01 * got, "the loss is %.7g in training, %.7g without", got, alone);
+    transformer_part part;
+    for (int n = 0; vit_tensor(a.net, n, &part); n++) {
+        int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
+        double off = 0, all = 0;
+        for (int64_t i = part.first; i < part.first + count; i++) {
+            off += pow((double)(a.gradients[i] - b.gradients[i]), 2);
+            all += pow((double)a.gradients[i], 2);
+        }
+        expect(off < 0.05 * 0.05 * (all + 1e-6), "%s: %.3g of the gradient is elsewhere", part.name, sqrt(off / all));
+    }
+    close_model(&a);
+    close_model(&b);
+    close_model(&c);
 }
 
 /* For inference memory is shared between blocks: the same results, also for fewer images than there is room for. */
@@ -133,6 +201,7 @@ TEST(inference_is_training_without_memory)
     for (int64_t depth = 1; depth < 5; depth++) {
         vit_config config = small(depth % 2, depth < 3, NN_LAYER_NORM, MHA_GELU);
         config.body.depth = depth;
+        config.body.post_norm = depth >= 3;
         model a = open_model(config, B, true, 2), b = open_model(config, B + 2, false, 1);
         const float *x = vit_forward(a.net, a.ctx, images, B, NULL), *y = vit_forward(b.net, b.ctx, images, B, NULL);
         for (int i = 0; x && y && i < B * 5; i++)
