@@ -48,7 +48,7 @@ static int64_t lay_parts(const transformer_config *c, block *blocks)
     return at + (c->final_norm ? c->width * (transformer_norm_has_bias(c) ? 2 : 1) : 0);
 }
 
-static const char *problem_of(const transformer_config *c)
+const char *transformer_problem(const transformer_config *c)
 {
     if (c->width < 1 || c->depth < 1 || c->mlp < 1 || c->heads < 1)
         return "width, depth, heads and mlp must be at least 1";
@@ -66,7 +66,7 @@ static const char *problem_of(const transformer_config *c)
 
 int64_t transformer_count(const transformer_config *config)
 {
-    return problem_of(config) ? -1 : lay_parts(config, NULL);
+    return transformer_problem(config) ? -1 : lay_parts(config, NULL);
 }
 
 bool transformer_tensor(const transformer *t, int n, transformer_part *part)
@@ -214,7 +214,7 @@ static bool make_layers(transformer *t, mha_context *ctx)
 transformer *transformer_create(mha_context *ctx, const transformer_config *config, float *parameters, int64_t rows,
                                 bool training, char *error, size_t error_size)
 {
-    const char *problem = problem_of(config);
+    const char *problem = transformer_problem(config);
     if (problem || rows < 1) {
         snprintf(error, error_size, "%s", problem ? problem : "there must be rows");
         return NULL;

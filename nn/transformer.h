@@ -45,6 +45,9 @@ typedef struct transformer_part {
 
 typedef struct transformer transformer;
 
+/* What makes no sense in a configuration, in a few words; NULL if all does. */
+const char *transformer_problem(const transformer_config *config);
+
 /* How many numbers a block of parameters has; -1 if the configuration makes no sense. */
 int64_t transformer_count(const transformer_config *config);
 

@@ -57,7 +57,7 @@ int64_t vit_count(const vit_config *c, char *error, size_t error_size)
         problem = "an image has a size";
     else if (c->rows % c->patch || c->columns % c->patch) problem = "the patch does not divide the image";
     else if (c->classes < 2 || c->classes > 256) problem = "classes: from 2 to 256";
-    else if (transformer_count(&c->body) < 0) problem = "its transformer makes no sense: heads must divide the width";
+    else problem = transformer_problem(&c->body);
     if (!problem) return lay_parts(at, c) + transformer_count(&c->body);
     snprintf(error, error_size, "%s", problem);
     return -1;

@@ -258,6 +258,7 @@ static bool learn_body(const reading *r, transformer_config *b, const vit_notes 
     b->epsilon = notes->epsilon;
     b->activation = notes->activation;
     b->causal = notes->causal;
+    b->post_norm = !notes->pre_norm;
     b->dropout = notes->dropout;
     return true;
 }
@@ -358,6 +359,7 @@ static void list_notes(saving *s, vit_notes_text *text, const vit_config *c, vit
                        .deviation = input.deviation,
                        .activation = b->activation,
                        .causal = b->causal,
+                       .pre_norm = !b->post_norm,
                        .pool = c->mean_pool ? VIT_POOL_MEAN : VIT_POOL_CLASS};
     vit_notes_write(text, &notes);
     memcpy(s->pairs, text->pair, text->count * sizeof *s->pairs);

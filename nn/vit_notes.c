@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum kind { WHOLE, POSITIVE, FRACTION, REAL, ACTIVATION, TRUTH, ALWAYS, POOL } kind;
+typedef enum kind { WHOLE, POSITIVE, FRACTION, REAL, ACTIVATION, TRUTH, POOL } kind;
 
 static const struct {
     const char *key, *other; /* what people also call it, or NULL */
@@ -25,7 +25,7 @@ static const struct {
     {"deviation", "input_std", POSITIVE, offsetof(vit_notes, deviation)},
     {"activation", NULL, ACTIVATION, offsetof(vit_notes, activation)},
     {"causal", NULL, TRUTH, offsetof(vit_notes, causal)},
-    {"pre_norm", NULL, ALWAYS, 0},
+    {"pre_norm", NULL, TRUTH, offsetof(vit_notes, pre_norm)},
     {"pool", NULL, POOL, offsetof(vit_notes, pool)},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
@@ -72,10 +72,7 @@ void vit_notes_write(vit_notes_text *out, const vit_notes *notes)
             snprintf(text, sizeof text, "%s", activations[notes->activation]);
             break;
         case TRUTH:
-            snprintf(text, sizeof text, "%s", notes->causal ? "true" : "false");
-            break;
-        case ALWAYS:
-            snprintf(text, sizeof text, "true");
+            snprintf(text, sizeof text, "%s", *(const bool *)(const void *)field ? "true" : "false");
             break;
         case POOL:
             snprintf(text, sizeof text, "%s", notes->pool == VIT_POOL_MEAN ? "mean" : "cls");
@@ -186,7 +183,6 @@ static const char *read_pool(const char *text, vit_pool *pool)
 /* What the text of entry i should be and is not; NULL if all is well. */
 static const char *read_entry(vit_notes *notes, int i, const char *text)
 {
-    bool truth;
     char *field = (char *)notes + entries[i].at;
     switch (entries[i].kind) {
     case WHOLE:
@@ -194,9 +190,7 @@ static const char *read_entry(vit_notes *notes, int i, const char *text)
     case ACTIVATION:
         return read_activation(text, &notes->activation);
     case TRUTH:
-        return read_truth(text, &notes->causal);
-    case ALWAYS:
-        return !read_truth(text, &truth) && truth ? NULL : "true: other blocks are not known here";
+        return read_truth(text, (bool *)(void *)field);
     case POOL:
         return read_pool(text, &notes->pool);
     default:

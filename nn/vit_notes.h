@@ -4,7 +4,7 @@
  *     heads (num_heads), rows, columns (image_size: both)                     whole numbers
  *     epsilon (norm_eps), dropout, mean (input_mean), deviation (input_std)   numbers
  *     activation                                                              linear, relu, gelu_erf, gelu_tanh or silu
- *     causal, pre_norm (never false here)                                     true or false
+ *     causal, pre_norm                                                        true or false
  *     pool                                                                    cls, mean or avg
  *
  * The words in brackets also stand for those before them. The same keys count inside the JSON object under the key
@@ -20,12 +20,12 @@ typedef struct vit_notes {
     int64_t heads, rows, columns; /* 0: not said */
     float epsilon, dropout, mean, deviation;
     mha_activation activation;
-    bool causal;
+    bool causal, pre_norm;
     vit_pool pool;
 } vit_notes;
 
 /* clang-format off */
-#define VIT_NOTES_DEFAULTS {0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, VIT_POOL_UNSAID}
+#define VIT_NOTES_DEFAULTS {0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, VIT_POOL_UNSAID}
 /* clang-format on */
 
 /* Puts what the metadata says into `notes` and leaves the rest. False on error, with one line in `why`. */

@@ -46,6 +46,7 @@ static vit_config config_of(int kind)
     if (kind == 3) c.rows = 12, c.body.final_norm = false, c.body.activation = MHA_RELU;
     if (kind == 4) c.rows = 6, c.columns = 10, c.patch = 2, c.body.heads = 6, c.body.kv_heads = 2, c.mean_pool = true;
     if (kind == 5) c.body.depth = 12, c.body.causal = true, c.body.dropout = 0.3f, c.body.final_norm = false;
+    if (kind == 5) c.body.post_norm = true;
     return c;
 }
 
@@ -56,8 +57,8 @@ static bool same_config(const vit_config *a, const vit_config *b)
     return a->rows == b->rows && a->columns == b->columns && a->patch == b->patch && a->classes == b->classes &&
            a->mean_pool == b->mean_pool && x->width == y->width && x->depth == y->depth && x->heads == y->heads &&
            x->kv_heads == y->kv_heads && x->mlp == y->mlp && x->norm == y->norm && x->epsilon == y->epsilon &&
-           x->final_norm == y->final_norm && x->activation == y->activation && x->causal == y->causal &&
-           x->dropout == y->dropout;
+           x->final_norm == y->final_norm && x->post_norm == y->post_norm && x->activation == y->activation &&
+           x->causal == y->causal && x->dropout == y->dropout;
 }
 
 static bool paint_model(model *m, int kind)
@@ -363,8 +364,7 @@ TEST(a_wrong_note_is_named)
     expect_line(note(&e, "activation", "tanh"),
                 "m: metadata activation is \"tanh\", but should be gelu_erf, gelu_tanh, relu, silu or linear");
     expect_line(note(&e, "causal", "maybe"), "m: metadata causal is \"maybe\", but should be true or false");
-    expect_line(note(&e, "pre_norm", "false"),
-                "m: metadata pre_norm is \"false\", but should be true: other blocks are not known here");
+    expect_line(note(&e, "pre_norm", "false"), "m: blocks with the norm behind end with one: they take no final norm");
     expect_line(note(&e, "pool", "max"), "m: metadata pool is \"max\", but should be cls, mean or avg");
     expect_line(note(&e, "pool", "mean"), "m: cls_token is there, though pool is mean");
     expect_line(drop(&e, "cls_token"), "m: cls_token is missing, though pool is cls");
