@@ -152,7 +152,7 @@ TEST(what_cannot_be_trained)
     REFUSE(c.rows = 56, "the images are of another size than the model's");
     REFUSE(c.classes = 9, "the data have ten classes, the model has another number");
     REFUSE(c.patch = 5, "the patch does not divide the image");
-    REFUSE(c.body.heads = 5, "its transformer makes no sense: heads must divide the width");
+    REFUSE(c.body.heads = 5, "the heads do not divide the width");
 #undef REFUSE
     trainer *t = open_trainer(ctx, set);
     trainer_report report;
