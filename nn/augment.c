@@ -1,6 +1,6 @@
 /* Augmentation. For every pixel of the result: where in the image it comes from, and what lies there.
  *
- *     from = middle + turn * (1 / scale) * (to - middle - shift) + bend(to)
+ *     from = middle + turn * (1 / scale) * stretch * shear * (to - middle - shift) + bend(to)
  *
  * The draws have a fixed order, with those that only bending needs last, so that turning one strength off moves no other.
  * Arithmetic is plain float32 in a fixed order, and contraction is off: IEEE fixes the bits. */
@@ -36,7 +36,9 @@ static warp draw_warp(const augment_options *o, int64_t rows, int64_t columns, p
     w.shift_y = philox_uniform(draw, -o->shift, o->shift);
     affine turn = affine_turn(philox_uniform(draw, -o->rotation, o->rotation));
     float shrink = 1 / (1 + philox_uniform(draw, -o->scale, o->scale));
-    w.map = (affine){turn.a * shrink, turn.b * shrink, turn.c * shrink, turn.d * shrink};
+    float wide = 1 + philox_uniform(draw, -o->stretch, o->stretch), slant = philox_uniform(draw, -o->shear, o->shear);
+    affine lean = {shrink * wide, shrink * wide * slant, 0, shrink / wide};
+    w.map = affine_after(turn, lean);
     for (int i = 0; i < GRID * GRID && w.bent; i++) {
         w.bend_x[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);
         w.bend_y[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);

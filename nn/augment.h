@@ -1,4 +1,4 @@
-/* Images as a model reads them: floats, normalised; in training each time a little moved, turned, stretched and bent.
+/* Images as a model reads them: floats, normalised; in training each time a little moved, turned, stretched, slanted and bent.
  *
  *     out = (byte / 255 - mean) / deviation
  *
@@ -13,16 +13,18 @@ typedef struct augment_options {
     float shift;    /* pixels, up to so many along each axis */
     float rotation; /* degrees, up to so many either way; at most 45 */
     float scale;    /* 0.1: from 0.9 to 1.1 times the size; below 1 */
+    float shear;    /* 0.1: columns lean by up to a tenth of their height; below 1 */
+    float stretch;  /* 0.1: up to a tenth wider and as much lower, or the other way round; below 1 */
     float elastic;  /* pixels: so far at most go the nodes of a grid of 5 x 5 that bends the image; 0: it stays flat */
     float mean, deviation;
 } augment_options;
 
 /* A start for MNIST: what a person may do to a digit without making it another one. */
 #define AUGMENT_OPTIONS_DEFAULT \
-    ((augment_options){.shift = 2, .rotation = 10, .scale = 0.1f, .elastic = 0, .mean = 0.1307f, .deviation = 0.3081f})
+    ((augment_options){.shift = 2, .rotation = 10, .scale = 0.1f, .mean = 0.1307f, .deviation = 0.3081f})
 
-/* out (rows, columns) of image (rows, columns): about the middle turned, scaled and moved by a place of its own for
- * (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all four strengths 0 the
+/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a place of its own for
+ * (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all six strengths 0 the
  * bits are those of augment_plain. They may not overlap. */
 void augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
                    const augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index);

@@ -39,6 +39,7 @@ static optimizer *make_optimizer(trainer *t, char *error, size_t error_size)
             (optimizer_group){part.first, part.shape.size[0] * part.shape.size[1], (float)t->options.decay};
     }
     options.groups = groups;
+    options.beta2 = t->options.beta2;
     options.clip = t->options.clip;
     options.average = t->options.average;
     options.clear = true;

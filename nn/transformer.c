@@ -98,10 +98,13 @@ static void fill(float *to, int64_t count, float x)
     for (int64_t i = 0; i < count; i++) to[i] = x;
 }
 
-/* Uniform within sqrt(6 / (rows + columns)), each part from a place of its own. */
+/* Uniform within sqrt(6 / (rows + columns)), each part from a place of its own; what ends a branch is the smaller, the
+ * more branches there are, so that the stream keeps its size. */
 static void fill_product(transformer *t, const transformer_part *part, uint64_t seed, uint32_t number)
 {
-    float bound = (float)sqrt(6.0 / (double)(part->shape.size[0] + part->shape.size[1]));
+    int n = (int)number % PARTS;
+    double share = n == PROJ || n == FC2 ? 1 / sqrt(2.0 * (double)t->config.depth) : 1;
+    float bound = (float)(share * sqrt(6.0 / (double)(part->shape.size[0] + part->shape.size[1])));
     philox draw = philox_at(seed, PHILOX_PARAMETERS, number, 0);
     for (int64_t i = 0; i < part->shape.size[0] * part->shape.size[1]; i++)
         t->parameters[part->first + i] = philox_uniform(&draw, -bound, bound);

@@ -60,7 +60,8 @@ void transformer_free(transformer *t); /* NULL is legal */
 /* The parts, from 0 until false, under the names of timm's blocks ("blocks.0.attn.qkv.weight"). */
 bool transformer_tensor(const transformer *t, int n, transformer_part *part);
 
-/* First values: products uniform within sqrt(6 / (rows + columns)), as Xavier has it; biases 0, gains 1. */
+/* First values: products uniform within sqrt(6 / (rows + columns)), as Xavier has it, those that end a branch within
+ * 1 / sqrt(2 * depth) of that; biases 0, gains 1. */
 void transformer_initialize(transformer *t, uint64_t seed);
 
 /* Parameters have changed since the last call. */

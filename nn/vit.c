@@ -87,6 +87,22 @@ static void fill_uniform(float *to, int64_t count, float bound, uint64_t seed, u
     for (int64_t i = 0; i < count; i++) to[i] = philox_uniform(&draw, -bound, bound);
 }
 
+/* Adds to the positions of patches, a quarter of the width each, the sine and cosine of the column and of the row, at
+ * frequencies from 1 down to 1/100. */
+static void add_waves(vit *v)
+{
+    const vit_config *c = &v->config;
+    int64_t M = c->body.width, quarter = M / 4, wide = c->columns / c->patch, skip = !c->mean_pool;
+    float *positions = v->parameters + v->at[POSITIONS];
+    for (int64_t n = 0; n < patch_count(c); n++)
+        for (int64_t i = 0; i < quarter; i++) {
+            double frequency = quarter > 1 ? pow(0.01, (double)i / (double)(quarter - 1)) : 1;
+            double x = (double)(n % wide) * frequency, y = (double)(n / wide) * frequency;
+            const double wave[] = {sin(x), cos(x), sin(y), cos(y)};
+            for (int part = 0; part < 4; part++) positions[(skip + n) * M + part * quarter + i] += (float)wave[part];
+        }
+}
+
 void vit_initialize(vit *v, uint64_t seed)
 {
     for (int n = 0; n < OWN_PARTS; n++) {
@@ -97,6 +113,7 @@ void vit_initialize(vit *v, uint64_t seed)
         float bound = bias ? 0 : token ? 0.035f : (float)sqrt(6.0 / (double)(part.shape.size[0] + part.shape.size[1]));
         fill_uniform(v->parameters + part.first, count, bound, seed, (uint32_t)n);
     }
+    add_waves(v);
     transformer_initialize(v->body, seed);
 }
 

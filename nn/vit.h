@@ -38,7 +38,8 @@ float *vit_parameters(const vit *v);
 /* The parts of the parameters, from 0 until false. */
 bool vit_tensor(const vit *v, int n, transformer_part *part);
 
-/* First values: products as in a transformer, class token and positions small and uniform. */
+/* First values: products as in a transformer; the class token small and uniform, and so are positions, but for sines and
+ * cosines of the row and the column that are added to them: the model need not learn from nothing what is near. */
 void vit_initialize(vit *v, uint64_t seed);
 void vit_changed(vit *v); /* parameters have changed */
 

@@ -231,6 +231,8 @@ static augment_options everything(void)
 {
     augment_options options = AUGMENT_OPTIONS_DEFAULT;
     options.elastic = 1.5f;
+    options.shear = 0.15f;
+    options.stretch = 0.1f;
     return options;
 }
 
@@ -269,7 +271,7 @@ TEST(augmentation_is_pinned)
         augment_image(out, image, SIDE, SIDE, &flat, 1, 4, i);
         straight = straight * 3 + hash_of(out, sizeof out);
     }
-    expect(bent == 0xaa39925bec0f947fu, "bent: 0x%016llx", (unsigned long long)bent);
+    expect(bent == 0x3db94559ccfc72feu, "bent: 0x%016llx", (unsigned long long)bent);
     expect(straight == 0x353011e60da45b48u, "flat: 0x%016llx", (unsigned long long)straight);
 }
 
@@ -350,6 +352,47 @@ TEST(scales_grow_and_shrink_by_a_tenth)
         low = fmin(low, by), high = fmax(high, by);
     }
     expect(low < 0.91 && high > 1.09, "scales from %g to %g", low, high);
+}
+
+TEST(stretching_keeps_the_area)
+{
+    unsigned char image[PIXELS], upright[PIXELS];
+    float out[PIXELS];
+    augment_options options = plain;
+    double low = 9, high = 0;
+    options.stretch = 0.1f;
+    blot(image, 21.5, 13.5);
+    blot(upright, 13.5, 21.5);
+    for (uint64_t i = 0; i < 500; i++) {
+        augment_image(out, image, SIDE, SIDE, &options, 1, 0, i);
+        double wide = (centre_of(out).x - 13.5) / 8;
+        augment_image(out, upright, SIDE, SIDE, &options, 1, 0, i);
+        double tall = (centre_of(out).y - 13.5) / 8;
+        expect(wide > 0.895 && wide < 1.12 && fabs(wide * tall - 1) < 0.02, "image %d: %g x %g", (int)i, wide, tall);
+        low = fmin(low, wide), high = fmax(high, wide);
+    }
+    expect(low < 0.92 && high > 1.09, "from %g to %g times as wide", low, high);
+}
+
+/* What lies on the middle line stays; what lies above it goes aside. */
+TEST(slants_lean_by_up_to_their_share)
+{
+    unsigned char image[PIXELS], middle[PIXELS];
+    float out[PIXELS];
+    augment_options options = plain;
+    double left = 9, right = -9;
+    options.shear = 0.15f;
+    blot(image, 13.5, 5.5);
+    blot(middle, 18.5, 13.5);
+    for (uint64_t i = 0; i < 500; i++) {
+        augment_image(out, image, SIDE, SIDE, &options, 1, 0, i);
+        centre m = centre_of(out);
+        expect(fabs(m.x - 13.5) < 0.15 * 8 + 0.05 && fabs(m.y - 5.5) < 0.05, "image %d: %g, %g", (int)i, m.x, m.y);
+        left = fmin(left, m.x - 13.5), right = fmax(right, m.x - 13.5);
+        augment_image(out, middle, SIDE, SIDE, &options, 1, 0, i);
+        expect(fabs(centre_of(out).x - 18.5) < 0.05, "image %d: the middle went to %g", (int)i, centre_of(out).x);
+    }
+    expect(left < -1.1 && right > 1.1, "from %g to %g pixels", left, right);
 }
 
 /* Bending moves the middle of the blot by no more than the nodes move; here and there it does move it. */
