@@ -25,10 +25,11 @@ void ref_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2
     out[3] = c3;
 }
 
-/* One Philox block serves four neighbouring keys. A number r of 32 bits is kept when r / 2^32 >= dropout. */
+/* One Philox block serves four neighbouring keys; the upper half of the stream goes into the key. A number r of 32 bits is kept when r / 2^32 >= dropout. */
 bool ref_keeps(double dropout, uint64_t seed, uint64_t stream, int64_t h, int64_t i, int64_t j)
 {
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint64_t mixed = seed + (stream >> 32) * 0x9E3779B97F4A7C15u;
+    uint32_t key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)h, (uint32_t)stream};
     uint32_t random[4];
     ref_philox(random, counter, key);

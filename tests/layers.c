@@ -181,7 +181,7 @@ static void make_options(layer_problem *p, rng *r)
     o->align = c->align;
     o->dropout = c->dropout;
     o->dropout_seed = c->seed;
-    o->dropout_stream = 7;
+    o->dropout_stream = (uint64_t)1 << 33 | 7;
     for (int64_t b = 0; b < c->B; b++) p->offsets[b] = rng_between(r, -2, 5);
     if (c->align == MHA_ALIGN_OFFSET) o->offsets = p->offsets;
     for (int64_t b = 0; b < c->B; b++) p->key_lengths[b] = rng_between(r, 0, p->keys[b]);
@@ -361,7 +361,7 @@ static void solve_attention(layer_problem *p)
                          .window_right = o->window_right,
                          .dropout = (double)c->dropout,
                          .dropout_seed = c->seed,
-                         .dropout_stream = 7};
+                         .dropout_stream = (uint64_t)1 << 33 | 7};
     bool *mask = array(maps + 1, sizeof *mask);
     double *bias = array(maps + 1, sizeof *bias), *slopes = array(c->B * H + 1, sizeof *slopes);
     for (int64_t n = 0; n < maps; n++) {

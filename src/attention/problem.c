@@ -1,5 +1,6 @@
 /* The geometry of a checked problem: sequences, positions, ranges. */
 #include "attention/problem.h"
+#include "core/random.h"
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
@@ -38,7 +39,8 @@ mha_range mha_range_get(const mha_problem *p, const mha_sequence *s, int64_t i)
 mha_drop mha_drop_get(const mha_problem *p, const mha_sequence *s)
 {
     const mha_attention_options *o = &p->options;
-    return (mha_drop){.seed = o->dropout_seed,
+    uint64_t stream = o->dropout_stream + (uint64_t)s->b;
+    return (mha_drop){.seed = mha_philox_key(o->dropout_seed, stream),
                       .threshold = (uint64_t)((double)o->dropout * 0x1p32),
-                      .stream = (uint32_t)(o->dropout_stream + (uint64_t)s->b)};
+                      .stream = (uint32_t)stream};
 }

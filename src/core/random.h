@@ -31,4 +31,10 @@ static inline void mha_philox(uint32_t c[4], uint64_t key)
     }
 }
 
+/* The key for a seed and a stream of 64 bits: the counter has room for the lower half of the stream only. */
+static inline uint64_t mha_philox_key(uint64_t seed, uint64_t stream)
+{
+    return seed + (stream >> 32) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
 #endif

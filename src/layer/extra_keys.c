@@ -61,9 +61,9 @@ static double kept(const extra_keys *e, const row *r, int64_t key)
 {
     const mha_attention_options *o = &e->pass->options;
     if (!(o->dropout > 0)) return 1;
-    uint32_t c[4] = {(uint32_t)(key / 4), (uint32_t)r->i, (uint32_t)r->h,
-                     (uint32_t)(o->dropout_stream + (uint64_t)r->b)};
-    mha_philox(c, o->dropout_seed);
+    uint64_t stream = o->dropout_stream + (uint64_t)r->b;
+    uint32_t c[4] = {(uint32_t)(key / 4), (uint32_t)r->i, (uint32_t)r->h, (uint32_t)stream};
+    mha_philox(c, mha_philox_key(o->dropout_seed, stream));
     if (c[key % 4] < (uint64_t)((double)o->dropout * 0x1p32)) return 0;
     return 1 / (1 - (double)o->dropout);
 }
