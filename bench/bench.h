@@ -34,6 +34,14 @@ typedef struct bench_layer {
 
 extern const bench_layer bench_layers[];
 
+/* Models, and how many images a step of their training takes, and how many they look at. */
+typedef struct bench_model {
+    const char *name, *what;
+    int64_t train, infer;
+} bench_model;
+
+extern const bench_model bench_models[];
+
 /* What the machine can do with this context's instruction set and threads, measured now. */
 typedef struct bench_limits {
     double peak_gflops; /* multiply-adds on registers alone: float32, or the engine's for bfloat16 */
@@ -70,13 +78,15 @@ typedef struct bench_setting {
     const bench_blas *blas; /* of the peer; NULL: no peer */
     const char *save;       /* a folder that keeps arrays and results, or NULL */
     double seconds;         /* of runs for one time */
+    int64_t batch;          /* images for a model; 0: as many as it says */
 } bench_setting;
 
 typedef struct bench_result {
     double ms_median, ms_best;
     double gflops; /* at the median: 4 B H Tq Tk D forward, half if causal; 2.5 times that backward; 2 M N K; a layer:
-                          its products and its attention */
+                          its products and its attention, a model: those of all layers, three times in training */
     double gbytes; /* at the median, GB/s of keys and values, and of weights: decode and steps only, else 0 */
+    double images; /* a second, at the median: models only, else 0 */
     double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
     double peer_ms;    /* the peer's median in float32 on as many threads, NAN if not run */
     double peer_error; /* the largest difference to the peer's results, as a share of the largest of them */
@@ -89,6 +99,8 @@ bool bench_forward(bench_result *result, const bench_setting *set, const bench_s
 bool bench_backward(bench_result *result, const bench_setting *set, const bench_shape *shape, char error[200]);
 bool bench_gemm(bench_result *result, const bench_setting *set, const bench_product *shape, char error[200]);
 bool bench_layer_forward(bench_result *result, const bench_setting *set, const bench_layer *shape, char error[200]);
+bool bench_train(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
+bool bench_infer(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
 
 /* The largest error of a sound result of that type, as a share of the largest value: rounding, with room to spare. */
 double bench_tolerance(mha_type type);

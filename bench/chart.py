@@ -12,6 +12,8 @@ PASSES = {
     "decode": "Decode: a token at a time, bound by reading keys and values",
     "gemm": "Matrix products of the layers",
     "layer": "The multi-head layer",
+    "train": "Training a Vision Transformer, a step",
+    "infer": "A Vision Transformer at work",
 }
 TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
@@ -77,7 +79,9 @@ def draw_group(x, y, scale, row):
         hint = f"{row['shape']} {row['pass']}, {name}: {milliseconds(ms)}, {percent:.0f} %"
         parts.append(bar(x, y, width, kind, hint))
         if kind == "mha":
-            label = text(x + width + 6, y + BAR - 1, f"{percent:.0f} % · {milliseconds(ms)}", "small own")
+            images = row.get("images_per_s")
+            speed = f"{images:,.0f} img/s" if images else milliseconds(ms)
+            label = text(x + width + 6, y + BAR - 1, f"{percent:.0f} % · {speed}", "small own")
         else:
             label = text(x + width + 6, y + BAR - 1, f"{ms / row['ms_median']:.2f}× our time", "small soft")
         parts.append(label)

@@ -20,6 +20,7 @@ import chart
 HERE = pathlib.Path(__file__).parent
 TOLERANCE = {"f32": 1e-4, "bf16": 4e-2, "f16": 5e-3}  # of the largest value, as in bench/arrays.c
 TORCH_PATIENCE = 60  # seconds: some versions multiply 16-bit numbers one by one
+MODEL_PATIENCE = 150  # torch_vit.py lets a model be compiled
 
 
 class Torch:
@@ -28,7 +29,7 @@ class Torch:
     def __init__(self, python):
         self.python, self.process = python, None
 
-    def ask(self, path):
+    def ask(self, path, patience):
         if not self.python:
             return {}
         if not self.process:
@@ -38,12 +39,12 @@ class Torch:
         self.process.stdin.write(f"{path}\n")
         self.process.stdin.flush()
         line = ""
-        if select.select([self.process.stdout], [], [], TORCH_PATIENCE)[0]:
+        if select.select([self.process.stdout], [], [], patience)[0]:
             line = self.process.stdout.readline()
         if line:
             return json.loads(line)
         self.close()
-        return {"peer": "torch", "error": f"no answer within {TORCH_PATIENCE} s"}
+        return {"peer": "torch", "error": f"no answer within {patience} s"}
 
     def close(self):
         if self.process:
@@ -116,7 +117,7 @@ class Report:
         self.failures += status != 0
         row = {**json.loads(printed), **peer, "type": dtype}
         path = os.path.join(folder, f"{which}-{shape}-{dtype}.safetensors")
-        row["torch"] = self.torch.ask(path)
+        row["torch"] = self.torch.ask(path, MODEL_PATIENCE if "images_per_s" in row else TORCH_PATIENCE)
         if os.path.exists(path):
             os.remove(path)
         self.compare(row)
@@ -176,6 +177,8 @@ def print_head(row, python):
 
 
 def rate(row):
+    if "images_per_s" in row:
+        return row["images_per_s"], "img/s"
     return (row["gb_per_s"], "GB/s") if "gb_per_s" in row else (row["gflops"], "GF/s")
 
 
@@ -193,7 +196,7 @@ def print_row(row):
     torch = ratio(row["torch"].get("ms_median"), row) if row["torch"] else ""
     cells = (row["shape"], row["pass"], row["ms_median"], speed, unit, f"{share(row):.0f} %")
     cells += (ratio(row.get("peer_ms"), row), torch, error_of(row))
-    print("%-15s%-9s%10.3f%8.1f %s%8s%9s%7s%9s" % cells, flush=True)
+    print("%-15s%-9s%10.3f%8.1f %-5s%7s%9s%7s%9s" % cells, flush=True)
 
 
 def largest(numbers):
@@ -230,8 +233,10 @@ def describe(report):
     info = json.loads(run_mha(report.mha, "info", "--json")[0])
     row = report.rows[0]
     torch = next((r["torch"] for r in report.rows if "how" in r["torch"]), None)
-    plain = any(r["torch"].get("how") == "unfused" for r in report.rows)
+    hows = [r["torch"].get("how", "") for r in report.rows]
+    plain = any("unfused" in how for how in hows)
     unfused = ", unfused: it has no fused attention" if plain else ""
+    unfused += ", models compiled" if "compiled" in hows else ""
     peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
     return {
         "machine": info["processor"],

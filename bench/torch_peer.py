@@ -12,8 +12,10 @@ import warnings
 
 import torch
 
+import torch_vit
+
 F = torch.nn.functional
-TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "U8": torch.uint8}
 RUNS_MOST, PATIENCE = 200, 2.0  # the rule of bench/timing.c
 HAS_SDPA = hasattr(F, "scaled_dot_product_attention")  # from 2.0 on
 
@@ -123,9 +125,19 @@ def work(t, about):
     )
 
 
+def timed_work(t, about):
+    """How it was done, median and best milliseconds, ours, theirs."""
+    if about["pass"] in ("train", "infer"):
+        how, *rest = (torch_vit.train if about["pass"] == "train" else torch_vit.infer)(t, about, attention, clock)
+        return (how if HAS_SDPA else f"{how}, unfused", *rest)
+    how, run, ours = work(t, about)
+    results, median, best = clock(run, float(about["seconds"]))
+    return how, median, best, ours, results
+
+
 def enough_memory(t, about):
     """Without a fused kernel, scores, weights and their gradients lie in memory for all heads at once."""
-    if about["pass"] in ("gemm", "layer") or HAS_SDPA:
+    if about["pass"] in ("gemm", "layer", "train", "infer") or HAS_SDPA:
         return True
     scores = t["q"].shape[:3].numel() * t["k"].shape[2] * t["q"].element_size()
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -140,9 +152,8 @@ def answer(path):
     if not enough_memory(t, about):
         return {**said, "error": "not enough memory"}
     with torch.no_grad():
-        how, run, ours = work(t, about)
-        results, median, best = clock(run, float(about["seconds"]))
-        worst = max(difference(a, b) for a, b in zip(ours, results))
+        how, median, best, ours, theirs = timed_work(t, about)
+        worst = max(difference(a, b) for a, b in zip(ours, theirs))
     return {**said, "how": how, "ms_median": median, "ms_best": best, "difference": worst}
 
 

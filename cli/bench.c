@@ -15,6 +15,7 @@ typedef struct request {
     int threads, pass; /* BENCH_PASSES: all of them */
     const bench_blas *blas;
     double seconds;
+    int64_t batch; /* 0: the model's own */
     bool peer_chosen, json, list;
 } request;
 
@@ -59,6 +60,16 @@ static bool parse_seconds(const char *word, request *r)
     return false;
 }
 
+static bool parse_batch(const char *word, request *r)
+{
+    char *end;
+    long n = strtol(word, &end, 10);
+    r->batch = n;
+    if (*word && !*end && n >= 1 && n <= 65536) return true;
+    cli_error("bench: --batch is a number from 1 to 65536, not '%s'", word);
+    return false;
+}
+
 static bool parse_shape(const char *word, request *r)
 {
     const char *names[JOBS_MOST] = {"all"};
@@ -66,6 +77,7 @@ static bool parse_shape(const char *word, request *r)
     for (const bench_shape *s = bench_shapes; s->name; s++) names[count++] = s->name;
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
     for (const bench_layer *s = bench_layers; s->name; s++) names[count++] = s->name;
+    for (const bench_model *s = bench_models; s->name; s++) names[count++] = s->name;
     if (!parse_word("--shape", word, names, &index)) return false;
     r->shape = index ? names[index] : NULL;
     return true;
@@ -112,10 +124,11 @@ static bool parse_save(const char *word, request *r)
 /* 0 to go on, else the exit code plus 1. */
 static int parse(int argc, char **argv, request *r)
 {
-    static const char *const options[] = {"--shape", "--dtype",   "--threads", "--pass", "--isa",  "--peer",
-                                          "--save",  "--seconds", "--json",    "--list", "--help", NULL};
-    static bool (*const parsers[])(const char *, request *) = {parse_shape, parse_type, parse_threads, parse_pass,
-                                                               parse_isa,   parse_peer, parse_save,    parse_seconds};
+    static const char *const options[] = {"--shape",   "--dtype", "--threads", "--pass", "--isa",  "--peer", "--save",
+                                          "--seconds", "--batch", "--json",    "--list", "--help", NULL};
+    static bool (*const parsers[])(const char *, request *) = {parse_shape, parse_type,    parse_threads,
+                                                               parse_pass,  parse_isa,     parse_peer,
+                                                               parse_save,  parse_seconds, parse_batch};
     enum { VALUES = sizeof parsers / sizeof *parsers };
     for (int i = 1; i < argc; i++) {
         if (cli_wants_help(argv[i])) {
@@ -148,6 +161,14 @@ static int add(bench_job *jobs, int count, const request *r, bench_job job)
     return count + 1;
 }
 
+/* Whether nothing but models was asked for. */
+static bool is_model(const request *r)
+{
+    bool named = false;
+    for (const bench_model *s = bench_models; s->name && r->shape; s++) named |= strcmp(r->shape, s->name) == 0;
+    return named || (!r->shape && (r->pass == BENCH_TRAIN || r->pass == BENCH_INFER));
+}
+
 /* How many lines the table will have; 0, having said so, if the pass and the shape do not go together. */
 static int plan(bench_job jobs[JOBS_MOST], const request *r)
 {
@@ -159,7 +180,14 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
     for (const bench_product *s = bench_products; s->name; s++)
         n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
     for (const bench_layer *s = bench_layers; s->name; s++) n = add(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
-    if (!n) cli_error("bench: %s has no pass '%s'; 'mha bench --list' has them", r->shape, bench_pass_names[r->pass]);
+    for (const bench_model *s = bench_models; s->name && r->type != MHA_FLOAT16; s++) {
+        n = add(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
+        n = add(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
+    }
+    if (!n && r->type == MHA_FLOAT16 && is_model(r))
+        cli_error("bench: models are measured in f32 and bf16, not in f16");
+    else if (!n)
+        cli_error("bench: %s has no pass '%s'; 'mha bench --list' has them", r->shape, bench_pass_names[r->pass]);
     return n;
 }
 
@@ -180,6 +208,8 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
     char error[200];
     bench_result result;
     bool done = job->pass == BENCH_GEMM       ? bench_gemm(&result, set, job->shape, error)
+                : job->pass == BENCH_TRAIN    ? bench_train(&result, set, job->shape, error)
+                : job->pass == BENCH_INFER    ? bench_infer(&result, set, job->shape, error)
                 : job->pass == BENCH_LAYER    ? bench_layer_forward(&result, set, job->shape, error)
                 : job->pass == BENCH_BACKWARD ? bench_backward(&result, set, job->shape, error)
                                               : bench_forward(&result, set, job->shape, error);
@@ -219,7 +249,7 @@ int cmd_bench(int argc, char **argv)
         for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
         return CLI_OK;
     }
-    bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds};
+    bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds, r.batch};
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
     bench_limits limits = bench_measure_limits(set.ctx, set.type);

@@ -2,7 +2,7 @@
 #include "bench_print.h"
 #include <stdio.h>
 
-const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", NULL};
+const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", "train", "infer", NULL};
 
 void bench_help(void)
 {
@@ -12,11 +12,12 @@ void bench_help(void)
          "  mha bench --dtype bf16 --json    a JSON object a line, for programs\n"
          "  mha bench --shape vit_b16 --pass forward --save .\n"
          "                                   keep the arrays, as a safetensors file\n"
+         "  mha bench --pass train           images a second, in training\n"
          "\n"
          "Usage: mha bench [--shape NAME|all] [--dtype f32|bf16|f16]\n"
-         "                 [--pass forward|backward|decode|gemm|layer|all]\n"
+         "                 [--pass forward|backward|decode|gemm|layer|train|infer|all]\n"
          "                 [--threads N] [--isa NAME] [--peer openblas|loop|none]\n"
-         "                 [--seconds S] [--json] [--save DIR] [--list]\n"
+         "                 [--batch N] [--seconds S] [--json] [--save DIR] [--list]\n"
          "\n"
          "Shapes of attention:");
     for (const bench_shape *s = bench_shapes; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
@@ -24,17 +25,22 @@ void bench_help(void)
     for (const bench_product *s = bench_products; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nMulti-head layers:");
     for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+    puts("\nModels, in float32 and bfloat16:");
+    for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\n"
          "Each measurement is verified against the float64 oracle on samples, then timed:\n"
          "the median of at least three runs and of S seconds (1) of them. The columns:\n"
-         "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step\n"
+         "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step;\n"
+         "             images a second for models, in batches of 128 to train on and of\n"
+         "             256 to look at, or of N\n"
          "  of limit   the share of what the same threads reach with float32 multiply-adds\n"
          "             alone, or with reading alone, measured in the same run\n"
          "  openblas   its time over ours: attention through the whole (Tq,Tk) matrix over\n"
          "             OpenBLAS, or its matrix product, on as many threads, in float32;\n"
          "             'loop' is the same over plain loops, where OpenBLAS is missing;\n"
-         "             layers have no such peer\n"
-         "  error      the largest difference to the oracle, over the largest value\n"
+         "             layers and models have no such peer\n"
+         "  error      the largest difference to the oracle, over the largest value; of\n"
+         "             training, that of a loss or of a gradient's norm\n"
          "--list prints what would be measured, a pass and a shape a line. './dev bench'\n"
          "measures float32 and bfloat16 beside PyTorch, too, and draws a chart.");
 }
@@ -55,6 +61,7 @@ void bench_print_json(const bench_setting *set, const bench_limits *limits, cons
     print_number("ms_median", "%.6g", b->ms_median);
     print_number("ms_best", "%.6g", b->ms_best);
     print_number("gflops", "%.5g", b->gflops);
+    if (b->images > 0) print_number("images_per_s", "%.6g", b->images);
     if (b->gbytes > 0) {
         print_number("gb_per_s", "%.5g", b->gbytes);
         print_number("bandwidth_gb_per_s", "%.5g", limits->read_gbytes);
@@ -93,8 +100,8 @@ void bench_print_row(const bench_limits *limits, const bench_job *job, const ben
     bool reads = b->gbytes > 0;
     double share = reads ? b->gbytes / limits->read_gbytes : b->gflops / limits->peak_gflops;
     printf("%-15s%-10s%10.3f", job->name, bench_pass_names[job->pass], b->ms_median);
-    print_cell(9, "%.1f", reads ? b->gbytes : b->gflops);
-    printf(" %s", reads ? "GB/s " : "GF/s ");
+    print_cell(9, "%.1f", b->images > 0 ? b->images : reads ? b->gbytes : b->gflops);
+    printf(" %s", b->images > 0 ? "img/s" : reads ? "GB/s " : "GF/s ");
     print_cell(7, "%.0f %%", 100 * share);
     print_cell(12, "%.2fx", b->peer_ms / b->ms_median);
     print_cell(10, "%.1e", b->max_error);

@@ -10,6 +10,8 @@ typedef enum bench_pass {
     BENCH_DECODE,
     BENCH_GEMM,
     BENCH_LAYER,
+    BENCH_TRAIN,
+    BENCH_INFER,
     BENCH_PASSES
 } bench_pass;
 
@@ -19,7 +21,7 @@ extern const char *const bench_pass_names[]; /* ends with NULL */
 typedef struct bench_job {
     bench_pass pass;
     const char *name;
-    const void *shape; /* a bench_shape, bench_product or bench_layer, as the pass wants it */
+    const void *shape; /* a bench_shape, bench_product, bench_layer or bench_model, as the pass wants it */
 } bench_job;
 
 void bench_help(void);

@@ -1,6 +1,6 @@
 /* Dropout of residual branches. A sequence is one run of numbers, cut into groups of 256; a group has 32 blocks of
- * Philox, each of eight numbers of 16 bits, and number i of the group takes its 16 bits from block i % 32. So blocks are
- * computed side by side, and what they give is used in the order in which it lies:
+ * Philox, each of eight numbers of 16 bits, and number i of the group takes its 16 bits from block i % 32. So blocks
+ * are computed side by side, and what they give is used in the order in which it lies:
  *
  *     16 bits of number i of group g = half i / 32 of the block philox_at(seed, PHILOX_DROP, 32 g + i % 32, stream)
  *

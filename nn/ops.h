@@ -125,9 +125,9 @@ typedef struct nn_drop {
  *
  * `to` may be `from`. It is its own backward pass: the gradient by `to`, in the place of `from`, gives that by `from`.
  * Nothing is stored, since what is kept of sequence b is drawn from (seed, stream + b, the place within the sequence)
- * alone, whatever else is in the batch. Numbers are drawn with 16 bits: the share that is dropped is `drop` rounded to a
- * multiple of 2^-16, that of sequences a multiple of 2^-32. With drop 0 nothing is drawn for a number, and with path 0
- * as well nothing is done but the copy. */
+ * alone, whatever else is in the batch. Numbers are drawn with 16 bits: the share that is dropped is `drop` rounded to
+ * a multiple of 2^-16, that of sequences to one of 2^-32. With drop 0 nothing is drawn for a number, and with path 0 as
+ * well nothing is done but the copy. */
 void nn_drop_apply(mha_context *ctx, const nn_drop *d, float *to, const float *from, int64_t rows, int64_t width);
 
 /* ---- Embedding (embedding.c) ------------------------------------------------------------------------------------ */

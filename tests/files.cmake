@@ -23,7 +23,7 @@ set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 
 
 # Operations, optimiser, models and their training.
 set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
-foreach(name nn_ops nn_ops_norm nn_ops_activation nn_optimizer vit vit_file trainer)
+foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()

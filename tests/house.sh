@@ -18,7 +18,7 @@ may_see() {
         src/layer) echo include src/core src/cpu src/attention src/layer ;;
         nn) echo include nn ;;
         ref) echo ref ;;
-        bench) echo include src/core src/cpu ref bench ;;
+        bench) echo include src/core src/cpu ref nn bench ;;
         cli) echo include nn bench cli ;;
         *) echo anything ;;
     esac

@@ -32,7 +32,17 @@ done
 end
 sed 's/DIFFERENCE/0.25/' "$work/torch" >"$work/wrong_torch"
 sed -i 's/DIFFERENCE/1e-7/' "$work/torch"
-chmod +x "$work/mha" "$work/torch" "$work/wrong_torch"
+# One for models: the fields that torch_vit.py reads have to be there.
+cat >"$work/torch_vit" <<'end'
+#!/bin/sh
+while read -r path; do
+    for word in checkpoint.images checkpoint.labels heads epsilon mean deviation rate decay seconds threads; do
+        grep -aq "\"$word\":" "$path" || exit 1
+    done
+    echo '{"peer": "torch", "version": "9.9", "how": "compiled", "ms_median": 9, "ms_best": 9, "difference": 1e-7}'
+done
+end
+chmod +x "$work/mha" "$work/torch" "$work/wrong_torch" "$work/torch_vit"
 
 run() { python3 -B "$report" "$work/mha" "$@" --shape small_512 --threads 1 --seconds 0 >"$work/out" 2>"$work/err"; }
 
@@ -68,6 +78,15 @@ shows_torch() {
         grep -q 'torch f32 1.0e-07' "$work/out" && grep -Eq '^small_512 .* [0-9.]+x +[0-9.e-]+$' "$work/out"
 }
 
+shows_images_a_second() {
+    python3 -B "$report" "$work/mha" "$work/torch_vit" --shape vit_digits --batch 2 --dtype f32 --threads 1 \
+        --seconds 0 --peer none >"$work/out" 2>"$work/err" || return 1
+    [ "$(wc -L <"$work/out")" -le 80 ] &&
+        [ "$(grep -Ec '^vit_digits +(train|infer) .* img/s .*x ' "$work/out")" = 2 ] &&
+        grep -q 'Peer: PyTorch 9.9, models compiled' "$work/out" && grep -q ' img/s' "$work/bench.svg" &&
+        grep -q '| train | vit_digits | .* img/s |' "$work/bench.md"
+}
+
 notices_when_results_differ() {
     run "$work/wrong_torch" --peer none --dtype f32
     [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
@@ -85,6 +104,7 @@ leaves_nothing_else() { [ -z "$(find "$work" -name 'bench-*')" ]; }
 check prints_a_table_that_fits
 check leaves_a_chart_and_numbers
 check shows_torch
+check shows_images_a_second
 check notices_when_results_differ
 check refuses_wrong_use
 check leaves_nothing_else

@@ -4,6 +4,7 @@
 
 #include <mha.h>
 #include <safetensors.h>
+#include <vit_file.h>
 
 TEST(wrong_use_is_one_line_that_helps)
 {
@@ -19,6 +20,11 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--threads two", "mha: bench: --threads is a number from 1 to 4096, not 'two'\n"},
         {"--seconds 1s", "mha: bench: --seconds is a number from 0 to 3600, not '1s'\n"},
         {"--seconds nan", "mha: bench: --seconds is a number from 0 to 3600, not 'nan'\n"},
+        {"--batch 0", "mha: bench: --batch is a number from 1 to 65536, not '0'\n"},
+        {"--batch 8x", "mha: bench: --batch is a number from 1 to 65536, not '8x'\n"},
+        {"--pass train --dtype f16", "mha: bench: models are measured in f32 and bf16, not in f16\n"},
+        {"--shape vit_digits --dtype f16", "mha: bench: models are measured in f32 and bf16, not in f16\n"},
+        {"--shape vit_digits --pass gemm", "mha: bench: vit_digits has no pass 'gemm'; 'mha bench --list' has them\n"},
         {"--isa abacus", "mha: bench: isa: there is no instruction set called 'abacus'\n"},
         {"--save /no/such", "mha: bench: --save: cannot open the folder '/no/such': No such file or directory\n"},
         {"--save /dev/null", "mha: bench: --save: cannot open the folder '/dev/null': Not a directory\n"},
@@ -46,6 +52,8 @@ TEST(list_tells_what_would_be_measured)
         {"--shape vit_b16", "forward vit_b16\nbackward vit_b16\n"},
         {"--shape small_512 --dtype bf16", "gemm small_512\n"},
         {"--pass decode", "decode decode_gqa_4k\ndecode decode_b32_1k\n"},
+        {"--shape vit_digits --dtype bf16", "train vit_digits\ninfer vit_digits\n"},
+        {"--pass infer", "infer vit_digits\n"},
         {"--shape all --pass all", NULL},
     };
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
@@ -54,8 +62,10 @@ TEST(list_tells_what_would_be_measured)
         const said *it = command("", args);
         expect(it->status == 0 && !*it->err, "%s: exit %d, %s", args, it->status, it->err);
         if (asks[i].says) expect(strcmp(it->out, asks[i].says) == 0, "%s: %s", args, it->out);
-        else expect(strstr(it->out, "backward long_16k\n") && strstr(it->out, "gemm small_512\n"), "%s", it->out);
+        else expect(strstr(it->out, "backward long_16k\n") && strstr(it->out, "train vit_digits\n"), "%s", it->out);
     }
+    const said *half = command("", "bench --list --dtype f16");
+    expect(half->status == 0 && strstr(half->out, "layer ") && !strstr(half->out, "vit_digits"), "%s", half->out);
 }
 
 /* ---- What programs read ------------------------------------------------------------------------------------------ */
@@ -178,6 +188,53 @@ TEST(a_step_of_a_decoder_is_measured_by_what_it_reads)
     safetensors_free(file);
 }
 
+/* Images a second, and a file that another program can train from: a model, its batch, and the losses of three steps,
+ * which fall. One batch of nine is two slabs. */
+TEST(a_step_of_training_is_measured_and_saved)
+{
+    const said *it = bench("--pass train --batch 9 --threads 2 --peer none");
+    expect_sound(it->out, 1e-5);
+    expect_word(it->out, "pass", "train");
+    expect_word(it->out, "shape", "vit_digits");
+    double want = 9e3 / number(it->out, "ms_median"), got = number(it->out, "images_per_s");
+    expect(fabs(got - want) < 1e-4 * want, "%g images a second, not %g", got, want);
+    expect_share(it->out, "gflops", "peak_gflops", "percent_of_peak");
+    safetensors *file = saved("train-vit_digits-f32.safetensors");
+    if (!file) return;
+    vit_config config;
+    vit_input input;
+    char error[240] = "";
+    expect(vit_read_config(&config, &input, file, "saved", error, sizeof error), "%s", error);
+    expect(config.body.depth == 6 && config.body.width == 64 && config.patch == 4, "another model");
+    const safetensors_tensor *images = safetensors_find(file, "checkpoint.images"),
+                             *losses = safetensors_find(file, "checkpoint.losses");
+    expect(images && images->dtype == SAFETENSORS_U8 && images->count == 9 * 28 * 28, "images");
+    if (expect(losses && losses->count == 3, "losses")) {
+        const float *loss = losses->data;
+        expect(loss[0] > 1.5f && loss[0] < 4 && loss[2] < loss[1] && loss[1] < loss[0], "losses of %g, %g, %g",
+               (double)loss[0], (double)loss[1], (double)loss[2]);
+    }
+    expect_text(file, "pass", "train");
+    expect_text(file, "rate", "0.001");
+    expect_text(file, "threads", "2");
+    safetensors_free(file);
+}
+
+TEST(a_look_at_images_is_measured_and_saved)
+{
+    const said *it = bench("--pass infer --dtype bf16 --batch 9 --threads 1 --peer none");
+    expect_sound(it->out, 4e-2);
+    expect_word(it->out, "pass", "infer");
+    expect_word(it->out, "dtype", "bfloat16");
+    expect(number(it->out, "images_per_s") > 0, "%s", it->out);
+    safetensors *file = saved("infer-vit_digits-bf16.safetensors");
+    if (!file) return;
+    const safetensors_tensor *logits = safetensors_find(file, "checkpoint.logits");
+    expect(logits && logits->rank == 2 && logits->shape[0] == 9 && logits->shape[1] == 10, "logits");
+    expect_text(file, "dtype", "bf16");
+    safetensors_free(file);
+}
+
 /* ---- What people read -------------------------------------------------------------------------------------------- */
 
 TEST(the_table_fits_the_screen_and_names_the_peer)
@@ -186,6 +243,9 @@ TEST(the_table_fits_the_screen_and_names_the_peer)
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
     expect(strstr(it->out, "loop") && strstr(it->out, "\nvit_b16        forward"), "%s", it->out);
+    it = command(FIND_LEAKS, "bench --shape vit_digits --batch 1 --threads 1 --seconds 0");
+    expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, "\nvit_digits     train") && strstr(it->out, " img/s "), "%s", it->out);
 }
 
 /* Through every way of the unfused peer: causal, one row, rows that share keys, backward. */

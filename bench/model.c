@@ -1,0 +1,202 @@
+/* A Vision Transformer at work: one step of its training, from pixels to changed weights, and one look at a batch. A
+ * small batch is checked against the oracle, then the clock runs. There is no BLAS peer; PyTorch's model gets the same
+ * weights and images, and must come to the same losses, step after step, or to the same logits. */
+#include "model.h"
+#include "digits.h"
+#include "predictor.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 3 }; /* whose losses are kept, for whoever computes the same */
+
+const bench_model bench_models[] = {
+    {"vit_digits", "a Vision Transformer: 4x4 patches, 64 wide, 6 blocks, 4 heads", 128, 256},
+    {NULL, NULL, 0, 0},
+};
+
+typedef struct model_bench {
+    const bench_setting *set;
+    const bench_model *model;
+    const char *pass;
+    int64_t batch;
+    mnist *digits;
+    float *parameters; /* as they were at first */
+    int64_t count;
+    trainer *trainer;
+    vit *net; /* of an inference: the names of its parameters */
+    predictor *predictor;
+    float *logits, losses[STEPS];
+    vit_input input;
+    bool failed;
+} model_bench;
+
+vit_config bench_model_config(mha_type type)
+{
+    vit_config config = VIT_DEFAULTS;
+    config.body.bfloat16 = type == MHA_BFLOAT16;
+    return config;
+}
+
+trainer_options bench_model_options(int64_t batch)
+{
+    trainer_options o = TRAINER_DEFAULTS;
+    o.epochs = INT32_MAX;
+    o.batch = batch;
+    o.rate = o.floor = 1e-3;
+    o.warmup = o.clip = o.average = 0;
+    o.smoothing = 0;
+    o.held_out = 0;
+    o.augment = (augment_options){.mean = 0, .deviation = 1};
+    return o;
+}
+
+/* Multiply-adds of one image on its way through the model, twice. */
+static double forward_flops(void)
+{
+    vit_config c = bench_model_config(MHA_FLOAT32);
+    double M = (double)c.body.width, N = (double)c.body.mlp, pixels = (double)(c.rows * c.columns);
+    double T = pixels / (double)(c.patch * c.patch) + 1;
+    return 2 * (pixels * M + (double)c.body.depth * T * (4 * M * M + 2 * M * N + 2 * T * M) + M * (double)c.classes);
+}
+
+/* ---- Keeping it ------------------------------------------------------------------------------------------------- */
+
+/* The weights at first, the images and labels, and what became of them, with all that a peer has to know. */
+static bool save(const model_bench *b, const vit *net, char error[200])
+{
+    const mnist_part *part = &b->digits->train;
+    char path[4096], threads[16], seconds[32], rate[32], decay[32];
+    trainer_options o = bench_model_options(b->batch);
+    if (!b->set->save) return true;
+    snprintf(path, sizeof path, "%s/%s-%s-%s.safetensors", b->set->save, b->pass, b->model->name,
+             bench_type_word(b->set->type));
+    snprintf(threads, sizeof threads, "%d", mha_context_threads(b->set->ctx));
+    snprintf(seconds, sizeof seconds, "%g", b->set->seconds);
+    snprintf(rate, sizeof rate, "%.9g", o.rate);
+    snprintf(decay, sizeof decay, "%.9g", o.decay);
+    const int64_t images[] = {part->count, b->digits->rows, b->digits->columns};
+    const int64_t logits[] = {part->count, vit_shape(net)->classes}, steps = STEPS;
+    safetensors_item items[] = {
+        safetensors_item_dense(VIT_FILE_EXTRA "images", SAFETENSORS_U8, 3, images, part->images),
+        safetensors_item_dense(VIT_FILE_EXTRA "labels", SAFETENSORS_U8, 1, images, part->labels),
+        b->trainer ? safetensors_item_dense(VIT_FILE_EXTRA "losses", SAFETENSORS_F32, 1, &steps, b->losses)
+                   : safetensors_item_dense(VIT_FILE_EXTRA "logits", SAFETENSORS_F32, 2, logits, b->logits)};
+    safetensors_pair notes[] = {
+        {"pass", b->pass},    {"shape", b->model->name}, {"dtype", bench_type_word(b->set->type)},
+        {"threads", threads}, {"seconds", seconds},      {"rate", rate},
+        {"decay", decay}};
+    vit_save_options options = {.input = b->input, .parameters = b->parameters};
+    options.items = items;
+    options.item_count = 3;
+    options.notes = notes;
+    options.note_count = sizeof notes / sizeof *notes;
+    return vit_save(net, path, &options, error, 200);
+}
+
+/* ---- Both ------------------------------------------------------------------------------------------------------- */
+
+static bool begin(model_bench *b, char error[200])
+{
+    vit_config config = bench_model_config(b->set->type);
+    b->count = vit_count(&config, error, 200);
+    b->digits = digits_make(b->batch, 1, 1, error, 200);
+    b->parameters = malloc((size_t)b->count * sizeof(float));
+    if (b->digits && !b->parameters) snprintf(error, 200, "%s: not enough memory", b->model->name);
+    return b->digits && b->parameters;
+}
+
+static void end(model_bench *b)
+{
+    trainer_free(b->trainer);
+    predictor_free(b->predictor);
+    vit_free(b->net);
+    mnist_free(b->digits);
+    free(b->parameters);
+    free(b->logits);
+}
+
+static void measure(bench_result *result, model_bench *b, void (*run)(void *arg), double flops)
+{
+    result->peer_ms = result->peer_error = NAN;
+    bench_time(b->set, run, b, &result->ms_median, &result->ms_best);
+    result->images = 1e3 * (double)b->batch / result->ms_median;
+    result->gflops = flops * result->images * 1e-9;
+    result->scratch_bytes = mha_context_scratch(b->set->ctx);
+}
+
+/* ---- Training --------------------------------------------------------------------------------------------------- */
+
+static void step(void *arg)
+{
+    model_bench *b = arg;
+    trainer_report report;
+    if (trainer_step(b->trainer, b->set->ctx, &report) != TRAINER_WENT_ON) b->failed = true;
+    else if (report.step < STEPS) b->losses[report.step] = (float)report.loss;
+}
+
+static bool make_trainer(model_bench *b, char error[200])
+{
+    vit_config config = bench_model_config(b->set->type);
+    trainer_options options = bench_model_options(b->batch);
+    b->trainer = trainer_create(b->set->ctx, b->digits, &config, &options, error, 200);
+    if (!b->trainer) return false;
+    memcpy(b->parameters, b->trainer->parameters, (size_t)b->count * sizeof(float));
+    b->input = (vit_input){b->trainer->options.augment.mean, b->trainer->options.augment.deviation};
+    return true;
+}
+
+bool bench_train(bench_result *result, const bench_setting *set, const bench_model *model, char error[200])
+{
+    model_bench b = {.set = set, .model = model, .pass = "train", .batch = set->batch ? set->batch : model->train};
+    bool done = begin(&b, error) && make_trainer(&b, error);
+    if (done) {
+        *result = (bench_result){.max_error = bench_training_error(set->ctx, set->type, b.batch)};
+        for (int n = 0; n < STEPS; n++) step(&b);
+        measure(result, &b, step, 3 * forward_flops());
+        const char *why = b.trainer->crew->error;
+        if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, *why ? why : "the training diverged");
+    }
+    done = done && !b.failed && save(&b, b.trainer->net, error);
+    end(&b);
+    return done;
+}
+
+/* ---- Inference -------------------------------------------------------------------------------------------------- */
+
+static void look(void *arg)
+{
+    model_bench *b = arg;
+    if (!predictor_run(b->predictor, b->set->ctx, b->logits, b->digits->train.images, b->batch)) b->failed = true;
+}
+
+static bool make_predictor(model_bench *b, char error[200])
+{
+    vit_config config = bench_model_config(b->set->type);
+    mnist_statistics(b->digits, &b->digits->train, &b->input.mean, &b->input.deviation);
+    b->logits = malloc((size_t)(b->batch * config.classes) * sizeof(float));
+    if (!b->logits) {
+        snprintf(error, 200, "%s: not enough memory", b->model->name);
+        return false;
+    }
+    b->net = vit_create(b->set->ctx, &config, b->parameters, 1, false, error, 200);
+    if (!b->net) return false;
+    vit_initialize(b->net, 1);
+    b->predictor = predictor_create(b->set->ctx, &config, b->parameters, b->input, config.body.bfloat16, error, 200);
+    return b->predictor != NULL;
+}
+
+bool bench_infer(bench_result *result, const bench_setting *set, const bench_model *model, char error[200])
+{
+    model_bench b = {.set = set, .model = model, .pass = "infer", .batch = set->batch ? set->batch : model->infer};
+    bool done = begin(&b, error) && make_predictor(&b, error);
+    if (done) look(&b);
+    if (done && !b.failed) {
+        *result = (bench_result){.max_error = bench_logits_error(b.net, b.input, b.digits, b.logits)};
+        measure(result, &b, look, forward_flops());
+    }
+    if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, predictor_error(b.predictor));
+    done = done && !b.failed && save(&b, b.net, error);
+    end(&b);
+    return done;
+}
