@@ -11,6 +11,15 @@
 
 enum { WORD_MAX = 32 }; /* no word of ours is longer; a longer one is no slip of ours */
 
+static const char *program = "mha";
+
+void cli_called(const char *as)
+{
+    if (as && as[0] != '/' && strchr(as, '/')) program = as;
+}
+
+const char *cli_program(void) { return program; }
+
 void cli_error(const char *format, ...)
 {
     va_list args;

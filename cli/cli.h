@@ -16,10 +16,19 @@ enum {
 };
 
 int cmd_bench(int argc, char **argv);
+int cmd_classify(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_layer(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+
+/* How this program was called, for lines that a person may copy: build/mha, say, or mha if it is on the PATH or was
+ * called by a path from the root. main tells it. */
+void cli_called(const char *program);
+const char *cli_program(void);
 
 /* One line on standard error: "mha: ", the message, a newline. */
 __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);

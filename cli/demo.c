@@ -1,233 +1,336 @@
-/* mha demo: eight words through four heads, drawn for the terminal in 80 columns.
+/* mha demo: a Vision Transformer learns to read digits while you watch, and shows what its heads look at.
  *
- * First what each head looks at, as a heatmap with the numbers beside it; then the arithmetic of one word in one head.
- * demo_words.c computes, demo_steps.c draws the arithmetic, this file draws the rest and reads the options. */
-#include "cli.h"
-#include "demo.h"
+ * Training is the preset "demo": short, and good enough to be proud of. The curve is a table that grows, a line every few
+ * seconds, so that it reads the same on a terminal and in a file. Then one digit in the terminal, ten on a page. */
+#include "checkpoint.h"
+#include "data.h"
+#include "heads_draw.h"
+#include "options.h"
+#include "presets.h"
+#include "sheet.h"
+#include "train_progress.h"
+#include "vit_model.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/stat.h>
 
-enum { LABEL = 11, CELL = 3, NUMBER = 5, WIDTH = 80 };
-_Static_assert(LABEL + T * CELL + 1 + T * NUMBER == MEASURE, "the maps are as wide as the tables");
+enum { ROWS = 18, BAR = 44, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 };
 
-static const char usage[] = "Examples:\n"
-                            "  mha demo                        the four heads, and the steps of saw in head 1\n"
-                            "  mha demo --word cat --head 3    the steps of another word in another head\n"
-                            "  mha demo --color always | less -R\n"
-                            "\n"
-                            "Usage: mha demo [--word WORD] [--head N] [--color WHEN]\n"
-                            "  --word WORD    a word of \"The cat that I saw yesterday ran away\", or 1 to 8\n"
-                            "  --head N       1 previous word, 2 next word, 3 same word class, 4 first word\n"
-                            "  --color WHEN   auto, always or never; auto means on a terminal, unless\n"
-                            "                 NO_COLOR is set or TERM is dumb\n";
-
-/* ---- What the reader sees --------------------------------------------------------------------------------------- */
-
-/* The sentence as linguists gloss one: the number of each word above it, its class below. */
-static void draw_sentence(const term *t)
+static void help(void)
 {
-    for (int line = 0; line < 3; line++) {
-        printf("%*s", INDENT, "");
-        for (int i = 0; i < T; i++) {
-            char number[12];
-            snprintf(number, sizeof number, "%d", i + 1);
-            int word = term_columns(demo_words[i].text), kind = term_columns(demo_words[i].word_class);
-            int width = i + 1 < T ? (word > kind ? word : kind) + 4 : 0;
-            const char *text = line == 0 ? number : line == 1 ? demo_words[i].text : demo_words[i].word_class;
-            term_left(t, width, line == 1 ? TERM_BOLD : TERM_FAINT, text);
-        }
-        printf("\n");
-    }
-    printf("\n");
+    puts("Examples:\n"
+         "  mha demo --data ~/.cache/mha/mnist    learns MNIST, shows the heads\n"
+         "  mha demo                              the same on digits that it draws itself\n"
+         "\n"
+         "Usage: mha demo [OPTIONS]\n"
+         "  --data DIR      MNIST's four files, as './dev data mnist' fetches them; or\n"
+         "                  'synthetic', the same as no --data: digits that a program\n"
+         "                  draws, far easier than MNIST's\n"
+         "  --out DIR       where the model and the page go (mha-demo)\n"
+         "  --index N       the test image that is shown in the terminal (0)\n"
+         "  --epochs N      how long it learns\n"
+         "  --seed N        what it draws from\n"
+         "  --threads N     how many threads; all by default\n"
+         "  --color WHEN    auto, always or never");
 }
 
-static void draw_header(const term *t)
-{
-    const char *arrow = term_pick(t, "\u2192", "->");
-    printf("\n%*s", INDENT, "");
-    term_left(t, 0, TERM_BOLD, "Multi-head attention: one sentence, four heads");
-    printf("\n");
-    term_rule(t, INDENT, MEASURE);
-    draw_sentence(t);
-    printf("  Each word becomes eight numbers: its place, as the hand of a clock that\n"
-           "  points at 1 to 8; a constant; its class. Four heads, not trained but written\n"
-           "  down, look at the words in four ways, in one call of mha_attention_forward:\n\n");
-    printf("  X (8 words, 8) %s Q, K, V (4 heads, 8, 2) %s weights (4, 8, 8) %s Y (8, 8)\n\n", arrow, arrow, arrow);
-    printf("  Rows are the words that look, columns the words looked at. A row adds up\n"
-           "  to 1; what rounds to 0 is a dot.\n\n%*s",
-           INDENT, "");
-    term_left(t, LABEL, TERM_FAINT, "weight");
-    term_heat_legend(t);
-    printf("\n\n");
-}
-
-/* Over the cells the first letters, which are all different; over the numbers the words. */
-static void draw_map_columns(const term *t)
-{
-    printf("%*s", INDENT + LABEL, "");
-    for (int j = 0; j < T; j++) {
-        char letter[2] = {demo_words[j].text[0], 0};
-        term_right(t, CELL - 1, TERM_FAINT, letter);
-        printf(" ");
-    }
-    printf(" ");
-    for (int j = 0; j < T; j++) term_right(t, NUMBER, TERM_FAINT, demo_words[j].brief);
-    printf("\n");
-}
-
-/* The row of the chosen word carries a mark: it is the one that the sentence above and the steps speak of. */
-static void draw_map_row(const term *t, const demo_model *m, int head, int row, bool chosen)
-{
-    printf("%s ", chosen ? term_pick(t, "\u203a", ">") : " ");
-    term_left(t, LABEL, chosen ? TERM_BOLD : TERM_PLAIN, demo_words[row].text);
-    for (int j = 0; j < T; j++) term_heat(t, CELL, (double)m->weights[head][row][j]);
-    printf(" ");
-    for (int j = 0; j < T; j++) {
-        double weight = (double)m->weights[head][row][j];
-        term_number(t, NUMBER, 2, weight >= 0.25 ? TERM_BOLD : TERM_PLAIN, weight);
-    }
-    printf("\n");
-}
-
-/* "saw looks at itself with 0.48 and at ran with 0.48": every word that gets a quarter or more. */
-static void say_where(const demo_model *m, int head, int word)
-{
-    int said = 0;
-    printf("%*s%s looks", INDENT, "", demo_words[word].text);
-    for (int j = 0; j < T; j++) {
-        double weight = (double)m->weights[head][word][j];
-        if (weight < 0.25) continue;
-        printf("%s at %s with %.2f", said++ ? " and" : "", j == word ? "itself" : demo_words[j].text, weight);
-    }
-    printf(".\n");
-}
-
-static void draw_head(const term *t, const demo_model *m, int head, int word)
-{
-    char title[64];
-    snprintf(title, sizeof title, "Head %d  %s", head + 1, demo_heads[head].habit);
-    printf("%*s", INDENT, "");
-    term_left(t, 0, TERM_BOLD, title);
-    term_right(t, MEASURE - term_columns(title), TERM_FAINT, demo_heads[head].how);
-    printf("\n");
-    say_where(m, head, word);
-    draw_map_columns(t);
-    for (int i = 0; i < T; i++) draw_map_row(t, m, head, i, i == word);
-    printf("\n");
-}
-
-/* The word with the largest value in one slot of y. */
-static int best_word(const demo_model *m, int slot)
-{
-    int best = 0;
-    for (int i = 1; i < T; i++)
-        if (m->y[i][slot] > m->y[best][slot]) best = i;
-    return best;
-}
-
-/* What the four heads found together, and where to go from here. */
-static void draw_closing(const term *t, const demo_model *m)
-{
-    int doer = best_word(m, DOER), deed = best_word(m, DEED);
-    printf("  The library's 256 weights agree with a plain softmax in float64 within 1e-6.\n\n");
-    printf("  A doer is a thing before an act, a deed is an act after a thing. Strongest\n"
-           "  of all eight words: doer %s %.2f, deed %s %.2f. Four heads and one matrix\n"
-           "  have found \"%s %s\". That the cat ran, a clause away, takes a second layer.\n\n",
-           demo_words[doer].text, (double)m->y[doer][DOER], demo_words[deed].text, (double)m->y[deed][DEED],
-           demo_words[doer].text, demo_words[deed].text);
-    printf("  %sTry next%s  mha demo --word cat --head 3\n\n", term_style_on(t, TERM_BOLD),
-           term_style_on(t, TERM_PLAIN));
-}
-
-/* ---- What the reader asks --------------------------------------------------------------------------------------- */
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    int word, head; /* from 0 */
+    const char *data, *out; /* data NULL: none given */
+    long index, epochs, seed, threads;
     term_when when;
-    bool help;
 } request;
 
-/* The index that `text` names, from 0, as a number from 1 to `count`; -1 if it is none. */
-static int parse_number(const char *text, int count)
+static bool parse_data(const char *value, void *to)
 {
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    return errno || end == text || *end || number < 1 || number > count ? -1 : (int)number - 1;
-}
-
-static bool parse_word(request *r, const char *text)
-{
-    r->word = parse_number(text, T);
-    for (int i = 0; i < T && r->word < 0; i++)
-        if (!strcasecmp(text, demo_words[i].text)) r->word = i;
-    if (r->word >= 0) return true;
-    cli_error("demo: --word '%s' is not in \"The cat that I saw yesterday ran away\", nor from 1 to %d", text, T);
-    return false;
-}
-
-static bool parse_head(request *r, const char *text)
-{
-    r->head = parse_number(text, H);
-    if (r->head >= 0) return true;
-    cli_error("demo: --head '%s' is not a number from 1 to %d", text, H);
-    return false;
-}
-
-static bool parse_when(request *r, const char *text)
-{
-    static const char *const names[] = {"auto", "always", "never"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) {
-            r->when = (term_when)i;
-            return true;
-        }
-    cli_error("demo: --color '%s' is not auto, always or never", text);
-    return false;
-}
-
-static bool parse(request *r, int argc, char **argv)
-{
-    static const char *const names[] = {"--word", "--head", "--color", "--help", NULL};
-    static bool (*const parsers[])(request *, const char *) = {parse_word, parse_head, parse_when};
-    enum { WITH_VALUE = sizeof parsers / sizeof *parsers };
-    for (int i = 1; i < argc; i += 2) {
-        int known = 0;
-        if (cli_wants_help(argv[i])) return r->help = true;
-        while (known < WITH_VALUE && strcmp(argv[i], names[known]) != 0) known++;
-        if (known == WITH_VALUE) {
-            cli_unknown_option("demo", argv[i], names);
-            return false;
-        }
-        if (i + 1 == argc) {
-            cli_error("demo: %s needs a value; 'mha demo --help' shows how", argv[i]);
-            return false;
-        }
-        if (!parsers[known](r, argv[i + 1])) return false;
-    }
+    ((request *)to)->data = value;
     return true;
+}
+
+static bool parse_out(const char *value, void *to)
+{
+    ((request *)to)->out = value;
+    return true;
+}
+
+static bool parse_index(const char *value, void *to)
+{
+    return cli_number("demo", "--index", value, 0, 9999999, &((request *)to)->index);
+}
+
+static bool parse_epochs(const char *value, void *to)
+{
+    return cli_number("demo", "--epochs", value, 1, 1000, &((request *)to)->epochs);
+}
+
+static bool parse_seed(const char *value, void *to)
+{
+    return cli_number("demo", "--seed", value, 0, 999999999, &((request *)to)->seed);
+}
+
+static bool parse_threads(const char *value, void *to)
+{
+    return cli_number("demo", "--threads", value, 1, 4096, &((request *)to)->threads);
+}
+
+static bool parse_color(const char *value, void *to) { return cli_when("demo", value, &((request *)to)->when); }
+
+static bool no_word(const char *text, void *to, bool *said)
+{
+    (void)text, (void)to, (void)said;
+    return false;
+}
+
+/* ---- The demonstration ------------------------------------------------------------------------------------------ */
+
+typedef struct show {
+    const request *request;
+    term term;
+    mha_context *ctx;
+    mnist *set;
+    trainer *t;
+    checkpoint_run run;
+    double seconds; /* of training */
+    char model[PATH_ROOM], page[PATH_ROOM];
+    sheet_point curve[MOST_POINTS];
+    int64_t points;
+} show;
+
+/* Where everything goes, found out before anything is learnt. False, having said why. */
+static bool make_folder(show *s)
+{
+    const char *folder = s->request->out;
+    struct stat about;
+    if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))) {
+        cli_error("demo: cannot make the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
+        return false;
+    }
+    int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
+    int b = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
+    if (a < PATH_ROOM && b < PATH_ROOM) return true;
+    cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
+    return false;
+}
+
+/* Where products of bfloat16 have an engine that is quicker than float32, they are as good for this. */
+static bool prefers_bfloat16(const mha_context *ctx)
+{
+    const char *isa = mha_context_isa(ctx);
+    return strcmp(isa, "neon_bf16") == 0 || strcmp(isa, "amx") == 0;
+}
+
+static bool make_trainer(show *s)
+{
+    char error[400];
+    const request *r = s->request;
+    recipe *how = &s->run.how;
+    s->run.preset = "demo";
+    *how = preset_recipe(preset_find(s->run.preset));
+    if (r->epochs) how->training.epochs = r->epochs;
+    how->training.seed = (uint64_t)r->seed;
+    how->model.body.bfloat16 = prefers_bfloat16(s->ctx);
+    recipe_fit(how, s->set);
+    if (how->training.held_out > WATCHED) how->training.held_out = WATCHED;
+    s->t = trainer_create(s->ctx, s->set, &how->model, &how->training, error, sizeof error);
+    if (!s->t) cli_error("demo: %s", error);
+    return s->t;
+}
+
+static void say_what(const show *s)
+{
+    char about[400];
+    const vit_config *c = &s->run.how.model;
+    int64_t patches = (c->rows / c->patch) * (c->columns / c->patch);
+    printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
+           term_style_on(&s->term, TERM_PLAIN));
+    term_rule(&s->term, 2, 76);
+    printf("  %s\n\n", s->set->synthetic ? "These digits are synthetic: drawn by a program, and easier than MNIST's."
+                                         : mnist_describe(about, sizeof about, s->set));
+    printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
+           "  %" PRId64 " blocks of %" PRId64 " heads let every token look at every other; the class token,\n"
+           "  which is no patch, then says which digit it has seen. %" PRId64 " parameters,\n"
+           "  all random at first; %d thread%s, products in %s.\n\n",
+           patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
+           mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
+    term_left(&s->term, 0, TERM_FAINT, "   images     loss   right, of images that it does not learn from");
+    printf("\n");
+    fflush(stdout);
+}
+
+/* A line of the curve: the mean loss since the last one, and how it does now. */
+static bool say_row(show *s, double loss)
+{
+    trainer_score score;
+    const trainer_options *o = &s->t->options;
+    if (!trainer_evaluate(s->t, s->ctx, TRAINER_HELD_OUT, &score)) return false;
+    double right = score.count ? (double)score.correct / (double)score.count : NAN;
+    int64_t images = s->t->step * o->batch;
+    printf("  %7" PRId64 "  %7.4f   ", images, loss);
+    int filled = (int)(right * BAR + 0.5);
+    for (int i = 0; i < BAR; i++) fputs(i < filled ? term_pick(&s->term, "\u2588", "#") : " ", stdout);
+    printf("  %6.2f %%\n", 100 * right);
+    fflush(stdout);
+    if (s->points < MOST_POINTS)
+        s->curve[s->points++] = (sheet_point){(double)s->t->step / (double)s->t->steps_per_epoch, loss, right};
+    return true;
+}
+
+/* CLI_OK, or the exit code, having said why. */
+static int learn(show *s)
+{
+    const trainer_options *o = &s->t->options;
+    trainer_report report = {0};
+    trainer_result result;
+    checkpoint_epoch row = {0}, epoch = {0}; /* what came of the steps since the last line; of this epoch's */
+    int64_t steps = o->epochs * s->t->steps_per_epoch, rows = steps < ROWS ? steps : ROWS, said = 0;
+    double mark = train_clock(), begun = mark;
+    train_progress view = train_progress_begin(s->t);
+    while ((result = trainer_step(s->t, s->ctx, &report)) == TRAINER_WENT_ON) {
+        double now = train_clock();
+        if (report.step % s->t->steps_per_epoch == 0) epoch = (checkpoint_epoch){0};
+        epoch.images += (double)o->batch, row.images += (double)o->batch;
+        epoch.correct += (double)report.correct;
+        epoch.loss += report.loss * (double)o->batch, row.loss += report.loss * (double)o->batch;
+        epoch.seconds += now - mark;
+        train_progress_step(&view, report.epoch, &epoch);
+        if (s->t->step * rows / steps != said) {
+            train_progress_clear(&view);
+            if (!say_row(s, row.loss / row.images)) break;
+            said = s->t->step * rows / steps;
+            row = (checkpoint_epoch){0};
+        }
+        mark = train_clock();
+    }
+    train_progress_clear(&view);
+    s->seconds = train_clock() - begun;
+    if (result == TRAINER_DONE) return CLI_OK;
+    if (result == TRAINER_DIVERGED) cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, s->t->step);
+    else cli_error("demo: %s", s->t->crew->error);
+    return CLI_FAILED;
+}
+
+static bool say_result(show *s)
+{
+    char error[600];
+    trainer_score test;
+    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &test)) {
+        cli_error("demo: %s", s->t->crew->error);
+        return false;
+    }
+    double images = (double)(s->t->step * s->t->options.batch);
+    printf("\n  %s%.2f %% of %" PRId64 " %stest images are read right%s, %" PRId64 " are not. It took %.0f s:\n"
+           "  %.0f images a second, each a little turned, moved and scaled.\n\n",
+           term_style_on(&s->term, TERM_BOLD), 100 * (double)test.correct / (double)test.count, test.count,
+           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), test.count - test.correct,
+           s->seconds, images / s->seconds);
+    if (checkpoint_finish(s->model, s->t, &s->run, &test, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
+
+/* ---- What the heads see ----------------------------------------------------------------------------------------- */
+
+/* One digit of each kind, the first in the test set, for the page. */
+static bool write_page(const show *s, vit_model *model)
+{
+    char error[600], about[200], data[400], names[MNIST_CLASSES][40];
+    sheet_image images[MNIST_CLASSES];
+    int64_t count = 0;
+    for (int digit = 0; digit < MNIST_CLASSES; digit++)
+        for (int64_t i = 0; i < s->set->test.count; i++) {
+            if (s->set->test.labels[i] != digit) continue;
+            snprintf(names[count], sizeof names[count], "test image %" PRId64, i);
+            images[count] = (sheet_image){mnist_image(s->set, &s->set->test, i), digit, names[count]};
+            count++;
+            break;
+        }
+    snprintf(about, sizeof about, "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64 " parameters",
+             model->config.body.depth, model->config.body.heads, model->config.body.width, model->count);
+    sheet page = {.title = "What the heads look at",
+                  .model = about,
+                  .data = mnist_describe(data, sizeof data, s->set),
+                  .curve = s->curve,
+                  .point_count = s->points,
+                  .curve_unit = "epoch",
+                  .images = images,
+                  .image_count = count};
+    if (sheet_write(s->page, model->net, s->ctx, model->input, &page, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
+
+static bool show_heads(const show *s, vit_model *model)
+{
+    char error[600], name[60];
+    heads_view view;
+    int64_t index = s->request->index;
+    const unsigned char *image = mnist_image(s->set, &s->set->test, index);
+    if (!heads_look(&view, model->net, s->ctx, model->input, image, error, sizeof error)) {
+        cli_error("%s", error);
+        return false;
+    }
+    snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
+    heads_drawing d = {name, image, s->set->rows, s->set->columns, &view, s->set->test.labels[index]};
+    heads_draw_digit(&s->term, &d);
+    heads_free(&view);
+    return true;
+}
+
+static void say_next(const show *s)
+{
+    const char *data = s->request->data ? s->request->data : "synthetic";
+    printf("  %s\n      ten digits, every head of every block: open it in a browser\n", s->page);
+    printf("  %s\n      the model\n\n", s->model);
+    printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
+    printf("  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
+    printf("  %s eval %s --data %s\n", cli_program(), s->model, data);
+    printf("  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
+}
+
+static int run(show *s)
+{
+    char error[600];
+    vit_model model = {0};
+    int status = CLI_USAGE;
+    if (!make_folder(s) || !(s->set = data_open("demo", s->request->data, false))) return CLI_USAGE;
+    if (s->request->index >= s->set->test.count) {
+        cli_error("demo: there is no test image %ld: they go from 0 to %" PRId64, s->request->index,
+                  s->set->test.count - 1);
+        return CLI_USAGE;
+    }
+    if (!(s->ctx = cli_context_of((int)s->request->threads)) || !make_trainer(s)) return CLI_USAGE;
+    say_what(s);
+    status = learn(s);
+    if (status) return status;
+    if (!say_result(s)) return CLI_USAGE;
+    if (!vit_model_open(&model, s->ctx, s->model, error, sizeof error)) {
+        cli_error("%s", error);
+        return CLI_FAILED;
+    }
+    bool good = write_page(s, &model) && show_heads(s, &model);
+    vit_model_free(&model);
+    if (good) say_next(s);
+    return good ? CLI_OK : CLI_USAGE;
 }
 
 int cmd_demo(int argc, char **argv)
 {
-    request r = {.word = 4, .head = 0, .when = TERM_AUTO};
-    if (!parse(&r, argc, argv)) return CLI_USAGE;
-    if (r.help) {
-        fputs(usage, stdout);
-        return CLI_OK;
-    }
-    demo_model model;
-    int failed = demo_compute(&model);
-    if (failed) return failed;
-    term t = term_detect(r.when);
-    if (t.width && t.width < WIDTH) cli_error("demo: the tables need %d columns, this terminal has %d", WIDTH, t.width);
-    draw_header(&t);
-    for (int h = 0; h < H; h++) draw_head(&t, &model, h, r.word);
-    demo_draw_steps(&t, &model, r.word, r.head);
-    draw_closing(&t, &model);
-    return CLI_OK;
+    static const cli_option options[] = {{"--data", true, parse_data},   {"--out", true, parse_out},
+                                         {"--index", true, parse_index}, {"--epochs", true, parse_epochs},
+                                         {"--seed", true, parse_seed},   {"--threads", true, parse_threads},
+                                         {"--color", true, parse_color}, {NULL, false, NULL}};
+    request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
+    int stop = cli_parse("demo", argc, argv, options, no_word, help, &r);
+    if (stop) return stop - 1;
+    show s = {.request = &r, .term = term_detect(r.when)};
+    int status = run(&s);
+    trainer_free(s.t);
+    mha_context_free(s.ctx);
+    mnist_free(s.set);
+    return status;
 }

@@ -10,7 +10,11 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"demo", "one sentence through four attention heads, drawn step by step", cmd_demo},
+    {"demo", "a Vision Transformer learns to read digits and shows its heads", cmd_demo},
+    {"train", "train a Vision Transformer on MNIST, or on digits drawn here", cmd_train},
+    {"eval", "how good a model of a file is, and how fast", cmd_eval},
+    {"classify", "what a model says to a picture, and where its heads look", cmd_classify},
+    {"explain", "one sentence through four attention heads, drawn step by step", cmd_explain},
     {"info", "this build and this machine: version, processor, instruction sets", cmd_info},
     {"bench", "verify attention on the shapes that people run, then time it", cmd_bench},
     {"layer", "a layer of one file over the inputs of another", cmd_layer},
@@ -21,7 +25,14 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void help(FILE *out)
 {
     fputs("Examples:\n"
-          "  mha demo                     see four heads at work on one sentence\n"
+          "  mha demo                     a model learns to read digits and shows its heads\n"
+          "  mha train vit --out vit.safetensors\n"
+          "                               a Vision Transformer, saved after every epoch\n"
+          "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
+          "                               how good a model is, and what it takes for what\n"
+          "  mha classify vit.safetensors seven.png --heads\n"
+          "                               what it says to a picture, and where it looks\n"
+          "  mha explain                  four heads at work on one sentence, step by step\n"
           "  mha info                     what this machine has, and what the library uses\n"
           "  mha info --json              the same for a program\n"
           "  mha bench --shape bert_base  how fast it is here, beside OpenBLAS\n"
@@ -72,6 +83,7 @@ static int dispatch(int argc, char **argv)
 /* A full disk or a closed pipe shows at the latest when the stream is closed. */
 int main(int argc, char **argv)
 {
+    cli_called(argv[0]);
     int status = dispatch(argc, argv);
     bool lost = ferror(stdout) != 0;
     errno = 0;

@@ -2,7 +2,8 @@
  *
  *     from = middle + turn * (1 / scale) * stretch * shear * (to - middle - shift) + bend(to)
  *
- * The draws have a fixed order, with those that only bending needs last, so that turning one strength off moves no other.
+ * The draws have a fixed order, with those that only bending needs last, so that turning one strength off moves no
+ * other.
  * Arithmetic is plain float32 in a fixed order, and contraction is off: IEEE fixes the bits. */
 #include "augment.h"
 #include "affine.h"

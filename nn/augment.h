@@ -1,4 +1,5 @@
-/* Images as a model reads them: floats, normalised; in training each time a little moved, turned, stretched, slanted and bent.
+/* Images as a model reads them: floats, normalised; in training each time a little moved, turned, slanted, stretched
+ * and bent.
  *
  *     out = (byte / 255 - mean) / deviation
  *
@@ -23,9 +24,9 @@ typedef struct augment_options {
 #define AUGMENT_OPTIONS_DEFAULT \
     ((augment_options){.shift = 2, .rotation = 10, .scale = 0.1f, .mean = 0.1307f, .deviation = 0.3081f})
 
-/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a place of its own for
- * (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all six strengths 0 the
- * bits are those of augment_plain. They may not overlap. */
+/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a place
+ * of its own for (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all six
+ * strengths 0 the bits are those of augment_plain. They may not overlap. */
 void augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
                    const augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index);
 

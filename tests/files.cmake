@@ -18,12 +18,19 @@ if(MHA_ZLIB AND MHA_ZLIB_LINKS)
   target_link_libraries(test_data PRIVATE ZLIB::ZLIB)
 endif()
 mha_test(digits)
+mha_test(image)
+target_link_libraries(test_image PRIVATE mha_cases)
+target_link_options(test_image PRIVATE -Wl,--wrap=malloc)
+if(MHA_PNG AND MHA_PNG_LINKS)
+  target_compile_definitions(test_image PRIVATE MHA_HAS_PNG)
+  target_link_libraries(test_image PRIVATE PNG::PNG)
+endif()
 add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
 set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
 
 # Operations, optimiser, models and their training.
 set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
-foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer)
+foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer checkpoint)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()
@@ -51,11 +58,20 @@ endif()
 # What runs the command types it as a person would, after the emulator of a cross build.
 if(MHA_COMMAND)
   string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
-  foreach(name cli bench layer_command layer_command_errors conformance)
+  # It opens a terminal, which is in POSIX's extension alone.
+  set_source_files_properties(test_train_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
+  foreach(name cli bench layer_command layer_command_errors train_command train_command_errors conformance
+    eval_command classify_command demo_command)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)
   endforeach()
+  target_link_libraries(test_train_command PRIVATE mha_cases)
+  # What only the demo calls is compiled into its test.
+  set(sheet sheet sheet_curves sheet_digit sheet_style heads_draw picture scale term)
+  list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/\\1.c")
+  mha_test(sheet ${sheet})
+  target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR}/cli)
   # Without MHA_VECTORS in the environment there is nothing to run, which is not a success.
   set_tests_properties(conformance PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
   # The script runs the command itself, so it is told of the emulator. It wants python3, which ./dev sees to; whoever

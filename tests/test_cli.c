@@ -11,8 +11,8 @@
 TEST(help_begins_with_examples)
 {
     static const char *const asks[] = {
-        "--help",      "-h",           "help",    "info --help",           "conformance --help",
-        "demo --help", "bench --help", "info -h", "conformance DIR --help"};
+        "--help",         "-h",           "help",    "info --help",           "conformance --help", "demo --help",
+        "explain --help", "bench --help", "info -h", "conformance DIR --help"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
         const char *usage = strstr(it->out, "Usage: mha");

@@ -1,4 +1,4 @@
-/* The sentence, the embedding and the weights of `mha demo`, and their attention.
+/* The sentence, the embedding and the weights of `mha explain`, and their attention.
  *
  * A word is eight numbers: its place, a constant, its class. The place is the tip of a clock's hand: word t points at t
  * o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h), so a query
@@ -11,7 +11,7 @@
  *
  * Gains set how sharp a head is. They are low enough for a second weight to be seen beside the largest one. */
 #include "cli.h"
-#include "demo.h"
+#include "explain.h"
 
 #include <math.h>
 #include <mha.h>
@@ -21,14 +21,14 @@ enum { RIGHT, UP, ONE, DET, NOUN, PRON, VERB, ADV };
 enum { PREVIOUS, NEXT, ALIKE, FIRST };
 enum { THING, ACT };
 
-const char *const demo_slots[M] = {"right", "up", "one", "det", "noun", "pron", "verb", "adv"};
+const char *const explain_slots[M] = {"right", "up", "one", "det", "noun", "pron", "verb", "adv"};
 
-const demo_word demo_words[T] = {
+const explain_word explain_words[T] = {
     {"The", "The", "det"},  {"cat", "cat", "noun"},       {"that", "that", "pron"}, {"I", "I", "pron"},
     {"saw", "saw", "verb"}, {"yesterday", "yest", "adv"}, {"ran", "ran", "verb"},   {"away", "away", "adv"},
 };
 
-const demo_head demo_heads[H] = {
+const explain_head explain_heads[H] = {
     {"previous", "the previous word", "q: the hand, turned back an hour   k: the hand"},
     {"next", "the next word", "q: the hand, turned on an hour   k: the hand"},
     {"alike", "the same word class", "q, k: the class, as a corner of a pentagon"},
@@ -49,13 +49,14 @@ static float hour_sine(int hour)
 
 static float hour_cosine(int hour) { return hour_sine(hour + 3); }
 
-static void build_embedding(demo_model *m)
+static void build_embedding(explain_model *m)
 {
     for (int t = 0; t < T; t++) {
         m->x[t][RIGHT] = hour_sine(t + 1);
         m->x[t][UP] = hour_cosine(t + 1);
         m->x[t][ONE] = 1;
-        for (int c = DET; c <= ADV; c++) m->x[t][c] = !strcmp(demo_words[t].word_class, demo_slots[c]) ? 1.0f : 0.0f;
+        for (int c = DET; c <= ADV; c++)
+            m->x[t][c] = !strcmp(explain_words[t].word_class, explain_slots[c]) ? 1.0f : 0.0f;
     }
 }
 
@@ -79,7 +80,7 @@ static void class_corner(float w[M][D], float gain)
         for (int d = 0; d < D; d++) w[c][d] = gain * corners[c - DET][d];
 }
 
-static void build_heads(demo_model *m)
+static void build_heads(explain_model *m)
 {
     turn_hand(m->w_q[PREVIOUS], -1, neighbour_gain);
     turn_hand(m->w_q[NEXT], +1, neighbour_gain);
@@ -95,7 +96,7 @@ static void build_heads(demo_model *m)
 /* Each column of W_O (H*D,M) asks the heads a question. A doer is a thing with an act after it, a deed an act with a
  * thing before it; the other three pairs are what is near on either side, before rather than after, and the mean of all
  * heads. */
-static void build_output(demo_model *m)
+static void build_output(explain_model *m)
 {
     m->w_o[ALIKE * D + THING][DOER] = m->w_o[NEXT * D + ACT][DOER] = 0.5f;
     m->w_o[ALIKE * D + ACT][DEED] = m->w_o[PREVIOUS * D + THING][DEED] = 0.5f;
@@ -120,7 +121,7 @@ static void multiply(float *y, const float *x, const float *w, int rows, int inn
 
 /* All heads in one call. `out` lies in memory as (T,H,D) and is shown to the library as (1,H,T,D): what it writes is
  * then the concat of the heads, and no copy makes one. */
-static int attend(demo_model *m)
+static int attend(explain_model *m)
 {
     mha_context *ctx = cli_context();
     if (!ctx) return CLI_USAGE;
@@ -132,7 +133,7 @@ static int attend(demo_model *m)
     mha_status status = mha_attention_forward(ctx, out, &extras, mha_tensor_4d(m->q, MHA_FLOAT32, 1, H, T, D),
                                               mha_tensor_4d(m->k, MHA_FLOAT32, 1, H, T, D),
                                               mha_tensor_4d(m->v, MHA_FLOAT32, 1, H, T, D), NULL);
-    if (status) cli_error("demo: %s", mha_context_error(ctx));
+    if (status) cli_error("explain: %s", mha_context_error(ctx));
     mha_context_free(ctx);
     return status ? CLI_FAILED : CLI_OK;
 }
@@ -141,7 +142,7 @@ static int attend(demo_model *m)
 static double larger(double a, double b) { return a >= b || isnan(a) ? a : b; }
 
 /* The softmax and weighted sum of one row in float64, as a person would; the largest difference from the library's. */
-static double row_difference(const demo_model *m, int h, int i)
+static double row_difference(const explain_model *m, int h, int i)
 {
     double e[T], total = 0, value[D] = {0}, worst = 0, top = -INFINITY;
     for (int j = 0; j < T; j++) {
@@ -157,19 +158,19 @@ static double row_difference(const demo_model *m, int h, int i)
     return worst;
 }
 
-static int check(const demo_model *m)
+static int check(const explain_model *m)
 {
     double worst = 0;
     for (int h = 0; h < H; h++)
         for (int i = 0; i < T; i++) worst = larger(worst, row_difference(m, h, i));
     if (worst <= 1e-6) return CLI_OK;
-    cli_error("demo: the library is %g away from the naive softmax; 1e-6 is allowed", worst);
+    cli_error("explain: the library is %g away from the naive softmax; 1e-6 is allowed", worst);
     return CLI_FAILED;
 }
 
-int demo_compute(demo_model *model)
+int explain_compute(explain_model *model)
 {
-    *model = (demo_model){0};
+    *model = (explain_model){0};
     build_embedding(model);
     build_heads(model);
     build_output(model);

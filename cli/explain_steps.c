@@ -2,7 +2,7 @@
  * line.
  *
  * Every number is one that was computed; three decimals are enough to follow each sum with a pocket calculator. */
-#include "demo.h"
+#include "explain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,14 +55,14 @@ static void projection_columns(const term *t)
     printf("\n");
 }
 
-static void draw_projection(const term *t, const demo_model *m, int word, int head)
+static void draw_projection(const term *t, const explain_model *m, int word, int head)
 {
     formula(t, "1  Project", "q = x W_Q     k = x W_K     v = x W_V", "(8) (8, 2) = (2)");
     printf("\n");
     projection_columns(t);
     for (int n = 0; n < M; n++) {
         spaces(INDENT);
-        term_left(t, X_WIDTH - 6, TERM_PLAIN, demo_slots[n]);
+        term_left(t, X_WIDTH - 6, TERM_PLAIN, explain_slots[n]);
         term_number(t, 6, 3, TERM_PLAIN, (double)m->x[word][n]);
         pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_q[head][n]);
         pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_k[head][n]);
@@ -106,11 +106,11 @@ static void attention_columns(const term *t)
     printf("\n");
 }
 
-static void attention_row(const term *t, const demo_model *m, int word, int head, int key, double exponential)
+static void attention_row(const term *t, const explain_model *m, int word, int head, int key, double exponential)
 {
     double weight = (double)m->weights[head][word][key];
     spaces(INDENT);
-    term_left(t, 9, TERM_PLAIN, demo_words[key].text);
+    term_left(t, 9, TERM_PLAIN, explain_words[key].text);
     for (int d = 0; d < D; d++) term_number(t, 7, 3, TERM_PLAIN, (double)m->k[head][key][d]);
     term_number(t, 9, 3, TERM_PLAIN, (double)m->scores[head][word][key]);
     term_number(t, 7, 3, TERM_PLAIN, exponential);
@@ -122,7 +122,7 @@ static void attention_row(const term *t, const demo_model *m, int word, int head
     printf("\n");
 }
 
-static void draw_attention(const term *t, const demo_model *m, int word, int head)
+static void draw_attention(const term *t, const explain_model *m, int word, int head)
 {
     double largest = -INFINITY, total = 0, one = 0, exponentials[T];
     for (int j = 0; j < T; j++) /* not by fmax: gcc 12 breaks down over that loop on Arm */
@@ -163,12 +163,12 @@ static void output_columns(const term *t)
     printf("\n");
 }
 
-static void output_row(const term *t, const demo_model *m, int word, int row, int marked)
+static void output_row(const term *t, const explain_model *m, int word, int row, int marked)
 {
     static const char *const parts[D] = {"thing", "act"};
     int head = row / D, part = row % D;
     char label[32] = "";
-    if (part == 0) snprintf(label, sizeof label, "%d %s", head + 1, demo_heads[head].name);
+    if (part == 0) snprintf(label, sizeof label, "%d %s", head + 1, explain_heads[head].name);
     spaces(INDENT);
     term_left(t, PART - 5, TERM_PLAIN, label);
     term_left(t, 5, TERM_FAINT, parts[part]);
@@ -177,7 +177,7 @@ static void output_row(const term *t, const demo_model *m, int word, int row, in
     printf("\n");
 }
 
-static void draw_output(const term *t, const demo_model *m, int word, int head)
+static void draw_output(const term *t, const explain_model *m, int word, int head)
 {
     formula(t, "3  Output", "y = concat(o of heads 1 to 4) W_O", "(8) (8, 8) = (8)");
     printf("\n");
@@ -190,11 +190,11 @@ static void draw_output(const term *t, const demo_model *m, int word, int head)
     printf("\n\n");
 }
 
-void demo_draw_steps(const term *t, const demo_model *model, int word, int head)
+void explain_draw_steps(const term *t, const explain_model *model, int word, int head)
 {
     char title[80];
-    snprintf(title, sizeof title, "Step by step: %s in head %d, %s", demo_words[word].text, head + 1,
-             demo_heads[head].habit);
+    snprintf(title, sizeof title, "Step by step: %s in head %d, %s", explain_words[word].text, head + 1,
+             explain_heads[head].habit);
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n");

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Looks at what `mha demo` draws: its width, its colours, the habits of the heads, and whether a reader who follows the
+# Looks at what `mha explain` draws: its width, its colours, the habits of the heads, and whether a reader who follows the
 # printed numbers with a calculator arrives at the printed results.
 #
-#     demo.sh COMMAND...      the mha command, after the emulator that it needs, if any
+#     explain.sh COMMAND...      the mha command, after the emulator that it needs, if any
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -17,10 +17,10 @@ export TERM=xterm-256color LC_ALL=C
     printf 'exec'
     for word; do printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"; done
     # shellcheck disable=SC2016 # the $@ of the file that is written here
-    echo ' demo "$@"'
-} >"$work/demo"
-chmod +x "$work/demo"
-demo() { "$work/demo" "$@"; }
+    echo ' explain "$@"'
+} >"$work/explain"
+chmod +x "$work/explain"
+explain() { "$work/explain" "$@"; }
 
 # check NAME TEST...: one test; what it prints is shown only if it fails.
 check() {
@@ -36,7 +36,7 @@ check() {
     fi
 }
 
-runs_and_leaks_nothing() { demo >"$work/out" && [ "$(wc -l <"$work/out")" -gt 90 ]; }
+runs_and_leaks_nothing() { explain >"$work/out" && [ "$(wc -l <"$work/out")" -gt 90 ]; }
 check runs_and_leaks_nothing runs_and_leaks_nothing
 # In a sanitizer build looking for leaks takes seconds a process on some machines; the run above has done so.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
@@ -47,22 +47,22 @@ fits_in_80_columns() {
     for locale in C C.UTF-8; do
         for word in 1 2 3 4 5 6 7 8; do
             for head in 1 2 3 4; do
-                LC_ALL=$locale demo --word $word --head $head >"$work/out" || return 1
+                LC_ALL=$locale explain --word $word --head $head >"$work/out" || return 1
                 width=$(LC_ALL=C.UTF-8 wc -L <"$work/out")
                 [ "$width" -le 80 ] || { echo "$locale, word $word, head $head: $width columns" && return 1; }
                 ! grep -n ' $' "$work/out" || return 1
             done
         done
     done
-    [ "$(demo --help | wc -L)" -le 80 ]
+    [ "$(explain --help | wc -L)" -le 80 ]
 }
 
-plain_when_piped() { demo >"$work/out" && ! grep "$escape" "$work/out"; }
-ascii_without_utf8() { demo >"$work/out" && ! grep '[^ -~]' "$work/out"; }
-colour_when_forced() { NO_COLOR=1 demo --color always | grep -qF "${escape}[48;5;"; }
-true_colour_when_able() { COLORTERM=truecolor demo --color always | grep -qF "${escape}[48;2;"; }
+plain_when_piped() { explain >"$work/out" && ! grep "$escape" "$work/out"; }
+ascii_without_utf8() { explain >"$work/out" && ! grep '[^ -~]' "$work/out"; }
+colour_when_forced() { NO_COLOR=1 explain --color always | grep -qF "${escape}[48;5;"; }
+true_colour_when_able() { COLORTERM=truecolor explain --color always | grep -qF "${escape}[48;2;"; }
 
-on_terminal() { script -qec "'$work/demo' $1" /dev/null </dev/null; }
+on_terminal() { script -qec "'$work/explain' $1" /dev/null </dev/null; }
 terminal_gets_colour() { on_terminal '' | grep -qF "$escape"; }
 terminal_with_no_color() { (NO_COLOR=1 && export NO_COLOR && ! on_terminal '' | grep -F "$escape"); }
 terminal_that_is_dumb() { (TERM=dumb && export TERM && ! on_terminal '' | grep -F "$escape"); }
@@ -73,7 +73,7 @@ terminal_told_never() { ! on_terminal '--color never' | grep -F "$escape"; }
 # Reads the four maps: the last eight fields of a row are its weights, a dot is zero. Every row adds up to 1 and looks
 # where its head's habit says.
 habits_hold() {
-    demo >"$work/out" && awk '
+    explain >"$work/out" && awk '
         function number(field) { return field == "." ? 0 : field + 0 }
         function fail(what) { print "head " head ", row " row ": " what; bad = 1 }
         function expects(i, j) {
@@ -144,7 +144,7 @@ calculator() {
 steps_can_be_followed() {
     for word in The cat that I saw yesterday ran away; do
         for head in 1 2 3 4; do
-            demo --word $word --head $head >"$work/out" || return 1
+            explain --word $word --head $head >"$work/out" || return 1
             grep -q "^  Step by step: $word in head $head," "$work/out" || return 1
             calculator $head || { echo "$word, head $head" && return 1; }
         done
@@ -157,11 +157,11 @@ steps_can_be_followed() {
 refuses() {
     wrong=$1
     shift
-    demo "$@" >"$work/out" 2>"$work/err"
+    explain "$@" >"$work/out" 2>"$work/err"
     status=$?
     echo "exit $status, $(wc -c <"$work/out") bytes of output: $(cat "$work/err")"
     [ $status -eq 2 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" -eq 1 ] &&
-        grep '^mha: demo: ' "$work/err" | grep -qF -- "$wrong"
+        grep '^mha: explain: ' "$work/err" | grep -qF -- "$wrong"
 }
 
 wrong_use() {
@@ -170,13 +170,13 @@ wrong_use() {
         refuses --head --word cat --head && refuses --tail --tail && refuses cat cat && refuses red --color red
 }
 
-help_starts_with_an_example() { demo --help >"$work/out" && [ "$(head -n 1 "$work/out")" = Examples: ]; }
+help_starts_with_an_example() { explain --help >"$work/out" && [ "$(head -n 1 "$work/out")" = Examples: ]; }
 word_by_number_or_case() {
-    demo --word 2 >"$work/out" && demo --word CAT >"$work/also" && cmp "$work/out" "$work/also"
+    explain --word 2 >"$work/out" && explain --word CAT >"$work/also" && cmp "$work/out" "$work/also"
 }
 full_disk_is_an_error() {
     [ -c /dev/full ] || return 0
-    demo >/dev/full
+    explain >/dev/full
     [ $? -eq 1 ]
 }
 

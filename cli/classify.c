@@ -1,0 +1,390 @@
+/* mha classify: what a model says to a picture, and where its heads looked.
+ *
+ * Every picture is read before the first is shown, so that a slip in the last one leaves no half of an answer. */
+#include "cli.h"
+#include "data.h"
+#include "heads_draw.h"
+#include "image.h"
+#include "json.h"
+#include "options.h"
+#include "sheet.h"
+#include "vit_model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha classify vit.safetensors seven.png\n"
+         "                        the picture, the answer and the probabilities\n"
+         "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
+         "                        two test images, and where the last block's heads look\n"
+         "  mha classify vit.safetensors photo.png --fit\n"
+         "                        a picture of any size, made to look as MNIST's do\n"
+         "\n"
+         "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
+         "  --data DIR            for numbers: the test images of MNIST's folder, or\n"
+         "                        'synthetic', which also stands for no --data\n"
+         "  --heads               where each head of a block looks\n"
+         "  --block N             of which block, from 1, or all; the last by default\n"
+         "  --invert WHEN         dark ink on light paper becomes light on dark:\n"
+         "                        auto (default: if the border is light), yes or no\n"
+         "  --fit                 makes a digit of the model's size: the box around ink is\n"
+         "                        scaled to 20/28 of the side, its centre of mass comes to\n"
+         "                        the middle, paper becomes 0 and the strongest ink 255\n"
+         "  --sheet PAGE          also writes an HTML page with the maps of all heads\n"
+         "  --color WHEN          auto, always or never\n"
+         "  --json                one JSON object\n"
+         "\n"
+         "FILE    a Vision Transformer: what 'mha train' saves, or any safetensors file\n"
+         "        with the names of timm\n"
+         "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
+         "        (a file that is called 7 is ./7)\n"
+         "\n"
+         "A head's map is the class token's row of its weights, or the mean of all rows\n"
+         "of a model that reads out the mean. Keys of the object: model, images: [{image,\n"
+         "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
+         "strongest, row, column, patches, itself, map}]}]; the strongest patch is in that\n"
+         "row and column, from 0, and as many equal 'patches' would have its entropy.");
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+typedef enum invert_when { INVERT_AUTO, INVERT_YES, INVERT_NO } invert_when;
+
+typedef struct request {
+    const char *file, *folder, *page; /* NULL: none given */
+    const char **words;               /* what to look at */
+    int word_count;
+    bool heads, all_blocks, fit, json;
+    long block; /* from 1; 0: the last */
+    invert_when invert;
+    term_when when;
+} request;
+
+static bool parse_data(const char *value, void *to)
+{
+    ((request *)to)->folder = value;
+    return true;
+}
+
+static bool parse_sheet(const char *value, void *to)
+{
+    ((request *)to)->page = value;
+    return true;
+}
+
+/* Who names a block wants to see it. */
+static bool parse_block(const char *value, void *to)
+{
+    request *r = to;
+    r->heads = true;
+    r->all_blocks = strcmp(value, "all") == 0;
+    r->block = 0;
+    return r->all_blocks || cli_number("classify", "--block", value, 1, 1000000, &r->block);
+}
+
+static bool parse_invert(const char *value, void *to)
+{
+    static const char *const names[] = {"auto", "yes", "no", NULL};
+    int which = cli_choice("classify", "--invert", value, names);
+    if (which >= 0) ((request *)to)->invert = (invert_when)which;
+    return which >= 0;
+}
+
+static bool parse_color(const char *value, void *to) { return cli_when("classify", value, &((request *)to)->when); }
+
+static bool set_heads(const char *value, void *to)
+{
+    (void)value;
+    return ((request *)to)->heads = true;
+}
+
+static bool set_fit(const char *value, void *to)
+{
+    (void)value;
+    return ((request *)to)->fit = true;
+}
+
+static bool set_json(const char *value, void *to)
+{
+    (void)value;
+    return ((request *)to)->json = true;
+}
+
+static bool take_word(const char *text, void *to, bool *said)
+{
+    request *r = to;
+    (void)said;
+    if (!r->file) r->file = text;
+    else r->words[r->word_count++] = text;
+    return true;
+}
+
+static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
+
+/* ---- Pictures --------------------------------------------------------------------------------------------------- */
+
+/* One that the model is to look at. */
+typedef struct exhibit {
+    const char *word;
+    char *name;            /* for people */
+    unsigned char *pixels; /* (rows,columns) of the model */
+    int label;             /* -1: not known */
+} exhibit;
+
+__attribute__((format(printf, 2, 3))) static bool name_exhibit(exhibit *e, const char *format, ...)
+{
+    char name[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    if (!(e->name = strdup(name))) cli_error("no memory");
+    return e->name;
+}
+
+static bool load_number(exhibit *e, const mnist *set, const vit_config *c)
+{
+    const mnist_part *part = &set->test;
+    errno = 0;
+    long long index = strtoll(e->word, NULL, 10);
+    if (errno || index >= part->count) {
+        cli_error("classify: there is no test image %s: those of %s go from 0 to %" PRId64, e->word, set->name,
+                  part->count - 1);
+        return false;
+    }
+    memcpy(e->pixels, mnist_image(set, part, index), (size_t)(c->rows * c->columns));
+    e->label = part->labels[index];
+    return name_exhibit(e, "test image %lld %s %s%s", index, set->synthetic ? "drawn by" : "of", set->name,
+                        set->synthetic ? " (synthetic: not MNIST)" : "");
+}
+
+static void invert(image *picture, const char *word, invert_when when)
+{
+    enum { MIDDLE = 127 };
+    bool light = image_border(picture) > MIDDLE;
+    if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
+    image_invert(picture);
+    if (when == INVERT_AUTO)
+        cli_error("%s: the border is light, so ink is dark: inverted (--invert no keeps it)", word);
+}
+
+static bool load_file(exhibit *e, const request *r, const vit_config *c)
+{
+    image picture;
+    char error[600];
+    bool ok = image_open(&picture, e->word, error, sizeof error);
+    if (!ok) {
+        cli_error("%s", error);
+        return false;
+    }
+    bool same = picture.rows == c->rows && picture.columns == c->columns;
+    if (!same && !r->fit) {
+        cli_error("%s: the image has %" PRId64 " x %" PRId64 " pixels, the model reads %" PRId64 " x %" PRId64
+                  "; --fit makes it fit",
+                  e->word, picture.columns, picture.rows, c->columns, c->rows);
+        ok = false;
+    } else {
+        invert(&picture, e->word, r->invert);
+        if (!r->fit) memcpy(e->pixels, picture.pixels, (size_t)(c->rows * c->columns));
+        else if (!(ok = image_fit(e->pixels, c->rows, c->columns, &picture)))
+            cli_error("%s: there is no ink to fit, only paper", e->word);
+    }
+    image_free(&picture);
+    return ok && name_exhibit(e, "%s", e->word);
+}
+
+static void free_exhibits(exhibit *all, int count)
+{
+    for (int i = 0; all && i < count; i++) {
+        free(all[i].name);
+        free(all[i].pixels);
+    }
+    free(all);
+}
+
+/* All of them, or NULL, having said why. */
+static exhibit *load_all(const request *r, const vit_model *model)
+{
+    const vit_config *c = &model->config;
+    exhibit *all = calloc((size_t)r->word_count, sizeof *all);
+    mnist *set = NULL;
+    bool ok = all;
+    if (!ok) cli_error("no memory");
+    for (int i = 0; ok && i < r->word_count; i++) {
+        bool number = is_number(r->words[i]);
+        if (number && !set) ok = (set = data_open("classify", r->folder, true)) && data_fits(set, c, r->file);
+        all[i] = (exhibit){.word = r->words[i], .label = -1};
+        if (ok && !(all[i].pixels = malloc((size_t)(c->rows * c->columns)))) {
+            cli_error("no memory");
+            ok = false;
+        }
+        ok = ok && (number ? load_number(&all[i], set, c) : load_file(&all[i], r, c));
+    }
+    mnist_free(set);
+    if (ok) return all;
+    free_exhibits(all, r->word_count);
+    return NULL;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------------------------------- */
+
+/* The blocks whose heads are shown, from *first to before the result. */
+static int64_t blocks_of(const request *r, const vit_config *c, int64_t *first)
+{
+    *first = r->all_blocks ? 0 : (r->block ? r->block : c->body.depth) - 1;
+    return r->all_blocks ? c->body.depth : *first + 1;
+}
+
+static void print_text(const term *t, const request *r, const vit_model *model, const exhibit *e,
+                       const heads_view *view)
+{
+    const vit_config *c = &model->config;
+    int64_t first, end = blocks_of(r, c, &first);
+    heads_drawing d = {e->name, e->pixels, c->rows, c->columns, view, e->label};
+    heads_draw_answer(t, &d);
+    for (int64_t b = first; r->heads && b < end; b++) heads_draw_block(t, view, b, c->mean_pool);
+}
+
+static void print_number(const char *before, double x)
+{
+    fputs(before, stdout);
+    if (isfinite(x)) printf("%.6g", x);
+    else fputs("null", stdout);
+}
+
+static void print_head(const heads_view *v, int64_t block, int64_t head)
+{
+    heads_focus f = heads_focus_of(v, block, head);
+    const float *map = heads_map(v, block, head);
+    printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block + 1, head + 1);
+    print_number(", \"strongest\": ", f.strongest);
+    printf(", \"row\": %" PRId64 ", \"column\": %" PRId64, f.row, f.column);
+    print_number(", \"patches\": ", f.patches);
+    print_number(", \"itself\": ", f.itself);
+    printf(", \"map\": [");
+    for (int64_t n = 0; n < v->rows * v->columns; n++)
+        print_number(n == 0 ? "[" : n % v->columns ? ", " : "], [", (double)map[n]);
+    printf("]]}");
+}
+
+static void print_json(const request *r, const vit_model *model, const exhibit *e, const heads_view *v, bool is_first)
+{
+    char quoted[1200];
+    int64_t first, end = blocks_of(r, &model->config, &first);
+    printf("%s\n    {\"image\": %s, \"label\": ", is_first ? "" : ",", json_quote(quoted, sizeof quoted, e->word));
+    if (e->label >= 0) printf("%d", e->label);
+    else printf("null");
+    printf(", \"answer\": %d, \"probabilities\": [", v->best);
+    for (int64_t c = 0; c < v->classes; c++) print_number(c ? ", " : "", (double)v->probabilities[c]);
+    printf("]");
+    if (r->heads) printf(", \"heads\": [");
+    for (int64_t b = first; r->heads && b < end; b++)
+        for (int64_t h = 0; h < v->heads; h++) {
+            if (b > first || h) printf(",");
+            print_head(v, b, h);
+        }
+    printf("%s}", r->heads ? "]" : "");
+}
+
+/* False on error, having said why. */
+static bool answer_all(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    char error[240], quoted[1200];
+    term t = term_detect(r->when);
+    bool ok = true;
+    if (r->json) printf("{\"model\": %s, \"images\": [", json_quote(quoted, sizeof quoted, r->file));
+    for (int i = 0; ok && i < r->word_count; i++) {
+        heads_view view;
+        ok = heads_look(&view, model->net, ctx, model->input, all[i].pixels, error, sizeof error);
+        if (!ok) {
+            cli_error("%s", error);
+            break;
+        }
+        if (r->json) print_json(r, model, &all[i], &view, i == 0);
+        else print_text(&t, r, model, &all[i], &view);
+        heads_free(&view);
+    }
+    if (r->json) printf("\n]}\n");
+    return ok;
+}
+
+/* The page, before anything is printed. False on error, having said why. */
+static bool write_page(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    const vit_config *c = &model->config;
+    char error[600], about[800];
+    sheet_image *images = calloc((size_t)r->word_count, sizeof *images);
+    if (!images) {
+        cli_error("no memory");
+        return false;
+    }
+    for (int i = 0; i < r->word_count; i++) images[i] = (sheet_image){all[i].pixels, all[i].label, all[i].name};
+    snprintf(about, sizeof about,
+             "%s: %" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64 " parameters", r->file,
+             c->body.depth, c->body.heads, c->body.width, model->count);
+    sheet s = {.title = "Where the heads look", .model = about, .images = images, .image_count = r->word_count};
+    bool ok = sheet_write(r->page, model->net, ctx, model->input, &s, error, sizeof error);
+    if (!ok) cli_error("%s", error);
+    free(images);
+    return ok;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+/* False, having said why. */
+static bool check_request(const request *r, const vit_model *model)
+{
+    if (r->block <= model->config.body.depth) return true;
+    cli_error("classify: --block is from 1 to %" PRId64 " in %s, not %ld", model->config.body.depth, r->file, r->block);
+    return false;
+}
+
+static int classify(const request *r)
+{
+    char error[600];
+    vit_model model = {0};
+    exhibit *all = NULL;
+    int status = CLI_USAGE;
+    mha_context *ctx = cli_context();
+    if (!ctx) goto out;
+    if (!vit_model_open(&model, ctx, r->file, error, sizeof error)) {
+        cli_error("%s", error);
+        goto out;
+    }
+    if (!check_request(r, &model) || !(all = load_all(r, &model))) goto out;
+    if (r->page && !write_page(ctx, r, &model, all)) goto out;
+    if (answer_all(ctx, r, &model, all)) status = CLI_OK;
+out:
+    free_exhibits(all, r->word_count);
+    vit_model_free(&model);
+    mha_context_free(ctx);
+    return status;
+}
+
+int cmd_classify(int argc, char **argv)
+{
+    static const cli_option options[] = {
+        {"--data", true, parse_data},     {"--heads", false, set_heads},  {"--block", true, parse_block},
+        {"--invert", true, parse_invert}, {"--color", true, parse_color}, {"--fit", false, set_fit},
+        {"--sheet", true, parse_sheet},   {"--json", false, set_json},    {NULL, false, NULL}};
+    request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
+    if (!r.words) {
+        cli_error("no memory");
+        return CLI_USAGE;
+    }
+    int stop = cli_parse("classify", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    if (stop) status = stop - 1;
+    else if (!r.word_count)
+        cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
+    else status = classify(&r);
+    free(r.words);
+    return status;
+}

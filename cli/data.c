@@ -1,0 +1,44 @@
+/* Data sets for commands. */
+#include "data.h"
+#include "digits.h"
+#include "options.h"
+
+#include <string.h>
+
+enum { TRAIN = 6000, SHARE = 6, SEED = 1, MOST = 10000000 };
+
+static const char drawn[] = "synthetic";
+
+bool data_is_synthetic(const char *place)
+{
+    size_t length = sizeof drawn - 1;
+    return strncmp(place, drawn, length) == 0 && (!place[length] || place[length] == ':');
+}
+
+mnist *data_open(const char *command, const char *place, bool test_alone)
+{
+    char error[400];
+    long count = TRAIN;
+    mnist *set;
+    if (place && !data_is_synthetic(place)) {
+        set = mnist_open(place, error, sizeof error);
+    } else {
+        const char *number = place && place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
+        if (number && !cli_number(command, "--data synthetic:N", number, 1, MOST, &count)) return NULL;
+        set = digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
+    }
+    if (!set) cli_error("%s", error);
+    return set;
+}
+
+bool data_fits(const mnist *set, const vit_config *config, const char *path)
+{
+    if (config->classes != MNIST_CLASSES)
+        cli_error("%s: the model tells %lld classes apart, the data have %d", path, (long long)config->classes,
+                  MNIST_CLASSES);
+    else if (config->rows != set->rows || config->columns != set->columns)
+        cli_error("%s: the model reads images of %lld x %lld, the data's are %lld x %lld", path,
+                  (long long)config->rows, (long long)config->columns, (long long)set->rows, (long long)set->columns);
+    else return true;
+    return false;
+}

@@ -1,0 +1,19 @@
+/* The images that a model is to see: those of a folder, or, for whoever has none, digits that a program draws. */
+#ifndef DATA_H
+#define DATA_H
+
+#include "mnist.h"
+#include "vit.h"
+
+/* Whether a place is no folder but asks for drawn digits: "synthetic", or "synthetic:N". */
+bool data_is_synthetic(const char *place);
+
+/* The set of a folder; or N digits of digits.h, seed 1, for training and a sixth as many to test; or 6000 and 1000, if N
+ * is not given or the place is NULL. With `test_alone` there is but one image for training. NULL, having said why as
+ * `command`. Free it with mnist_free. */
+mnist *data_open(const char *command, const char *place, bool test_alone);
+
+/* Whether the model of that file can be asked about the set; if not, says so. */
+bool data_fits(const mnist *set, const vit_config *config, const char *path);
+
+#endif

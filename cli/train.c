@@ -1,0 +1,205 @@
+/* mha train: from words to a run that is ready. Whatever can be wrong is found here, before the first step: the recipe,
+ * the data, the checkpoint, and whether the files can be written. */
+#include "data.h"
+#include "options.h"
+#include "presets.h"
+#include "replace.h"
+#include "train.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 4096 };
+
+/* All that a session stands on. */
+typedef struct making {
+    const train_request *request;
+    checkpoint *from;     /* NULL: a new run */
+    checkpoint_run fresh; /* of a new run */
+    mnist *set;
+    train_session session;
+    char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* with their folders, for whoever goes on elsewhere */
+} making;
+
+/* ---- The recipe ------------------------------------------------------------------------------------------------- */
+
+/* Whatever was said beside --resume must be what the checkpoint says. */
+static bool agrees(const train_request *r, const checkpoint *from)
+{
+    char a[RECIPE_WORD_MAX], b[RECIPE_WORD_MAX], why[200];
+    recipe wanted = from->run.how;
+    if (r->preset && strcmp(r->preset, from->run.preset) != 0) {
+        cli_error("train: %s was begun with --preset %s, not %s; leave it out beside --resume", r->out,
+                  from->run.preset, r->preset);
+        return false;
+    }
+    if (*r->given) recipe_apply(&wanted, r->given, why, sizeof why);
+    for (int n = 0; recipe_key(n); n++) {
+        if (strcmp(recipe_get(a, &from->run.how, n), recipe_get(b, &wanted, n)) == 0) continue;
+        cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, recipe_key(n), a, b);
+        return false;
+    }
+    return true;
+}
+
+static bool resume(making *m)
+{
+    char error[600];
+    const train_request *r = m->request;
+    if (access(r->out, F_OK) != 0 && errno == ENOENT) {
+        cli_error("train: %s is not there, so there is nothing to go on with; leave out --resume to begin", r->out);
+        return false;
+    }
+    m->from = checkpoint_open(r->out, error, sizeof error);
+    if (!m->from) {
+        cli_error("%s", error);
+        return false;
+    }
+    m->session.run = &m->from->run;
+    return agrees(r, m->from);
+}
+
+static bool begin(making *m)
+{
+    char why[200];
+    const train_request *r = m->request;
+    checkpoint_run *run = &m->fresh;
+    *run = (checkpoint_run){.preset = r->preset ? r->preset : PRESET_DEFAULT};
+    run->how = preset_recipe(preset_find(run->preset));
+    if (*r->given) recipe_apply(&run->how, r->given, why, sizeof why);
+    run->epochs = calloc((size_t)run->how.training.epochs, sizeof *run->epochs);
+    m->session.run = run;
+    if (!run->epochs) cli_error("train: no memory for %lld epochs", (long long)run->how.training.epochs);
+    return run->epochs;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------ */
+
+/* A path as any folder sees it. NULL, having said so, if it is too long. */
+static const char *absolute(char out[PATH_ROOM], const char *path)
+{
+    size_t used = 0;
+    if (path[0] != '/' && getcwd(out, PATH_ROOM)) used = strlen(out);
+    if ((size_t)snprintf(out + used, PATH_ROOM - used, "%s%s", used ? "/" : "", path) < PATH_ROOM - used) return out;
+    cli_error("train: %s: %s", path, strerror(ENAMETOOLONG));
+    return NULL;
+}
+
+/* Whether a file could be replaced, by making the temporary one and giving it up. */
+static bool can_write(const char *path)
+{
+    char error[600];
+    replacement to;
+    bool good = replacement_begin(&to, path, error, sizeof error);
+    replacement_fail(&to, "not now");
+    replacement_end(&to);
+    if (!good) cli_error("%s", error);
+    return good;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (strcmp(a, b) == 0) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Where everything is: as given now, else as given when the run was begun. Messages have the words that were given, the
+ * checkpoint has paths that mean the same in any folder. */
+static bool place_files(making *m)
+{
+    const train_request *r = m->request;
+    train_session *s = &m->session;
+    checkpoint_run *run = s->run;
+    s->log = r->log ? r->log : run->log;
+    s->curves = r->curves ? r->curves : run->curves;
+    if (r->data && !(run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data))) return false;
+    if (r->log && !(run->log = absolute(m->log, r->log))) return false;
+    if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
+    const char *paths[] = {s->out, s->log, s->curves}, *options[] = {"--out", "--log", "--curves"};
+    for (int i = 0; i < 3; i++) {
+        if (paths[i] && !can_write(paths[i])) return false;
+        for (int j = 0; paths[i] && j < i; j++) {
+            if (!paths[j] || !same_file(paths[i], paths[j])) continue;
+            cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- Data ------------------------------------------------------------------------------------------------------- */
+
+static bool open_data(making *m)
+{
+    checkpoint_run *run = m->session.run;
+    if (!run->data && m->from) {
+        cli_error("train: %s does not say where its data are; give --data", m->request->out);
+        return false;
+    }
+    if (!run->data) run->data = "synthetic";
+    m->set = data_open("train", m->request->data ? m->request->data : run->data, false);
+    return m->set;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+static bool make_trainer(making *m)
+{
+    char error[600];
+    train_session *s = &m->session;
+    recipe_fit(&s->run->how, m->set);
+    s->ctx = cli_context_of(m->request->threads);
+    if (!s->ctx) return false;
+    if (!m->from) checkpoint_describe_set(s->run->set, m->set);
+    else if (!checkpoint_knows(m->from, m->set, error, sizeof error)) {
+        cli_error("%s", error);
+        return false;
+    }
+    s->t = trainer_create(s->ctx, m->set, &s->run->how.model, &s->run->how.training, error, sizeof error);
+    if (!s->t) cli_error("train: %s", error);
+    else if (m->from && !checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
+    else return true;
+    return false;
+}
+
+/* What is no mistake, but may be a slip. */
+static void warn(const making *m)
+{
+    char error[600];
+    struct stat about;
+    const train_request *r = m->request;
+    if (m->set->synthetic)
+        cli_error("train: %s are synthetic: drawn by a program, easier than MNIST, which './dev data mnist' fetches",
+                  r->data || r->resume ? "these digits" : "without --data, the digits");
+    checkpoint *old = !r->resume && stat(r->out, &about) == 0 ? checkpoint_open(r->out, error, sizeof error) : NULL;
+    if (old)
+        cli_error("train: %s holds a run that was stopped in epoch %lld of %lld, and will be replaced; --resume would "
+                  "go on with it",
+                  r->out, (long long)(old->run.begun ? old->run.begun : 1), (long long)old->run.how.training.epochs);
+    checkpoint_free(old);
+}
+
+int cmd_train(int argc, char **argv)
+{
+    train_request r = {0};
+    int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
+    if (stop) return stop - 1;
+    making m = {.request = &r, .session = {.out = r.out}};
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is told of as a full disk is, not killed for */
+    if ((r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_trainer(&m)) {
+        warn(&m);
+        status = train_loop(&m.session);
+    }
+    trainer_free(m.session.t);
+    mha_context_free(m.session.ctx);
+    mnist_free(m.set);
+    checkpoint_free(m.from);
+    free(m.fresh.epochs);
+    return status;
+}

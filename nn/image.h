@@ -1,0 +1,57 @@
+/* Small grey images in files: PGM, and PNG where the build has libpng.
+ *
+ *     image picture;
+ *     if (!image_open(&picture, "seven.png", error, sizeof error)) puts(error);
+ *     ... picture.pixels ...
+ *     image_free(&picture);
+ *
+ * The bytes say what a file is, not its name; a gzipped PGM is read, too. A PGM is P2 or P5 with samples up to any
+ * maximum below 65536, which become 0 to 255, rounded. A PNG of any kind becomes 8 bits of sRGB; what is transparent is
+ * laid over white, and colour becomes grey by its luminance, 0.299 red + 0.587 green + 0.114 blue. Sizes are held
+ * against the limits below, and against what the file can hold, before there is memory for the pixels. What is wrong
+ * with a file is one line such as
+ *
+ *     seven.pgm: 28 x 28 samples need 784 bytes, but 300 follow the header; it is cut short */
+#ifndef IMAGE_H
+#define IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { IMAGE_SIDE_MOST = 16384, IMAGE_PIXELS_MOST = 1 << 25, IMAGE_BYTES_MOST = 1 << 28 };
+
+typedef struct image {
+    int64_t rows, columns;
+    unsigned char *pixels; /* (rows,columns): 0 black, 255 white */
+} image;
+
+/* Reads a file, or the `size` bytes of one in memory (`name` stands for the path in messages). False on error, with its
+ * one line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
+bool image_open(image *out, const char *path, char *error, size_t error_size);
+bool image_parse(image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
+
+/* One without pixels is legal. */
+void image_free(image *picture);
+
+/* Whether this build knows PNG: it had libpng. */
+bool image_knows_png(void);
+
+/* Writes pixels (rows,columns), or (rows,columns,channels) of 1 (grey) or 3 (red, green, blue) channels, whole or not
+ * at all. Sizes as above. */
+bool image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
+                     size_t error_size);
+bool image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
+                     char *error, size_t error_size);
+
+/* Dark ink on light paper, or light on dark? The mean of the pixels along the four borders is taken for the paper. */
+double image_border(const image *picture);
+void image_invert(image *picture);
+
+/* What MNIST's makers did to their digits, for light ink on dark paper: grey values are stretched from the border's mean
+ * to the brightest pixel; the box around what is at least a quarter as bright is scaled, with its aspect kept and by
+ * averages over areas, to 20/28 of the new sides; and its centre of mass comes to the middle, as near as the frame
+ * allows. out (rows,columns). False if there is no ink. */
+bool image_fit(unsigned char *out, int64_t rows, int64_t columns, const image *picture);
+
+#endif

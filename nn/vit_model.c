@@ -1,0 +1,35 @@
+/* From a path to a model: the file, its configuration, memory, the numbers. */
+#include "vit_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool fill(vit_model *m, mha_context *ctx, const safetensors *file, const char *path, char *error,
+                 size_t error_size)
+{
+    char why[240] = "not enough memory";
+    if (!vit_read_config(&m->config, &m->input, file, path, error, error_size)) return false;
+    m->count = vit_count(&m->config, why, sizeof why); /* the file has as many, so there is a number */
+    m->parameters = calloc((size_t)m->count, sizeof *m->parameters);
+    if (m->parameters) m->net = vit_create(ctx, &m->config, m->parameters, 1, false, why, sizeof why);
+    if (m->net) return vit_read(m->net, ctx, file, path, error, error_size);
+    if (error_size) snprintf(error, error_size, "%s: %s", path, why);
+    return false;
+}
+
+bool vit_model_open(vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size)
+{
+    *model = (vit_model){0};
+    safetensors *file = safetensors_open(path, error, error_size);
+    bool ok = file && fill(model, ctx, file, path, error, error_size);
+    safetensors_free(file);
+    if (!ok) vit_model_free(model);
+    return ok;
+}
+
+void vit_model_free(vit_model *model)
+{
+    vit_free(model->net);
+    free(model->parameters);
+    *model = (vit_model){0};
+}

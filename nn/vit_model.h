@@ -1,0 +1,26 @@
+/* A Vision Transformer out of a file, ready to be asked:
+ *
+ *     vit_model model;
+ *     if (!vit_model_open(&model, ctx, "vit.safetensors", error, sizeof error)) puts(error);
+ *     ... model.net, model.config, model.input ...
+ *     vit_model_free(&model); */
+#ifndef VIT_MODEL_H
+#define VIT_MODEL_H
+
+#include "vit_file.h"
+
+typedef struct vit_model {
+    vit_config config;
+    vit_input input;
+    int64_t count; /* of the parameters */
+    float *parameters;
+    vit *net; /* for an image at a time, not for training; predictor.h is for many */
+} vit_model;
+
+/* False on error, with one line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
+bool vit_model_open(vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size);
+
+/* One that is all zero is legal. */
+void vit_model_free(vit_model *model);
+
+#endif
