@@ -13,12 +13,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { ROWS = 18, BAR = 44, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 };
+enum { ROWS = 18, BAR = 45, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 };
 
 static void help(void)
 {
@@ -157,23 +158,29 @@ static void say_what(const show *s)
            "  all random at first; %d thread%s, products in %s.\n\n",
            patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
            mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
-    term_left(&s->term, 0, TERM_FAINT, "   images     loss   right, of images that it does not learn from");
+    term_left(&s->term, 0, TERM_FAINT, "   images     loss     right   a third of the bar: ten times fewer mistakes");
     printf("\n");
     fflush(stdout);
 }
 
-/* A line of the curve: the mean loss since the last one, and how it does now. */
+/* How rare mistakes are, drawn: nothing where all is wrong, a third for each factor of ten. */
+static void draw_bar(const term *t, double right)
+{
+    double thirds = right < 1 ? -log10(1 - right) : 3;
+    int filled = (int)(thirds / 3 * BAR + 0.5);
+    for (int i = 0; i < BAR && i < filled; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
+}
+
+/* A line of the curve: the mean loss since the last one, and how it does now on images that it does not learn from. */
 static bool say_row(show *s, double loss)
 {
     trainer_score score;
     const trainer_options *o = &s->t->options;
     if (!trainer_evaluate(s->t, s->ctx, TRAINER_HELD_OUT, &score)) return false;
     double right = score.count ? (double)score.correct / (double)score.count : NAN;
-    int64_t images = s->t->step * o->batch;
-    printf("  %7" PRId64 "  %7.4f   ", images, loss);
-    int filled = (int)(right * BAR + 0.5);
-    for (int i = 0; i < BAR; i++) fputs(i < filled ? term_pick(&s->term, "\u2588", "#") : " ", stdout);
-    printf("  %6.2f %%\n", 100 * right);
+    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, loss, 100 * right);
+    draw_bar(&s->term, right);
+    printf("\n");
     fflush(stdout);
     if (s->points < MOST_POINTS)
         s->curve[s->points++] = (sheet_point){(double)s->t->step / (double)s->t->steps_per_epoch, loss, right};

@@ -77,7 +77,7 @@ static void put_marks(FILE *out, const line *l, const char *unit)
                 "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
                 LEFT, down(l, y), WIDE - RIGHT, LEFT - 7, down(l, y) + 3.5, decimals, y);
     }
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%.3g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>", LEFT,
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%.2g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>", LEFT,
             HIGH - 8, l->first, WIDE - RIGHT, HIGH - 8, unit, l->last);
 }
 

@@ -60,7 +60,7 @@ static const char rules[] =
     ".blocks{display:grid;gap:1rem 2rem;align-content:start;"
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,calc(var(--n)*5.4rem)),1fr))}\n"
     ".heads{display:grid;gap:.7rem;grid-template-columns:repeat(var(--n),minmax(0,1fr))}\n"
-    ".heads figcaption{margin-top:.2rem;font-size:.72rem;line-height:1.25}\n"
+    ".heads figcaption{margin-top:.2rem;font-size:.66rem;line-height:1.3}\n"
     ".map{transition:transform .15s}\n"
     ".map:hover{transform:scale(1.9);position:relative;z-index:1;box-shadow:0 .4rem 1.6rem #0009}\n"
     ".map use{opacity:.8}\n"
