@@ -33,7 +33,8 @@ static mha_tensor bias(const transformer *t, int64_t at, int64_t count)
 static nn_drop drop_at(const transformer *t, int64_t k)
 {
     const transformer_config *c = &t->config;
-    float path = k < 0 || c->depth < 2 ? 0 : c->drop_path * (float)(k / 2) / (float)(c->depth - 1);
+    int64_t above = k / 2; /* blocks before this one */
+    float path = k < 0 || c->depth < 2 ? 0 : c->drop_path * (float)above / (float)(c->depth - 1);
     if (!t->call.drop) return (nn_drop){.tokens = t->T};
     return (nn_drop){c->drop, path, t->T, t->call.seed, t->call.stream + ((uint64_t)(k + 1) << 44)};
 }

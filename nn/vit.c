@@ -94,13 +94,15 @@ static void add_waves(vit *v)
     const vit_config *c = &v->config;
     int64_t M = c->body.width, quarter = M / 4, wide = c->columns / c->patch, skip = !c->mean_pool;
     float *positions = v->parameters + v->at[POSITIONS];
-    for (int64_t n = 0; n < patch_count(c); n++)
+    for (int64_t n = 0; n < patch_count(c); n++) {
+        int64_t row = n / wide, column = n % wide;
         for (int64_t i = 0; i < quarter; i++) {
             double frequency = quarter > 1 ? pow(0.01, (double)i / (double)(quarter - 1)) : 1;
-            double x = (double)(n % wide) * frequency, y = (double)(n / wide) * frequency;
+            double x = (double)column * frequency, y = (double)row * frequency;
             const double wave[] = {sin(x), cos(x), sin(y), cos(y)};
             for (int part = 0; part < 4; part++) positions[(skip + n) * M + part * quarter + i] += (float)wave[part];
         }
+    }
 }
 
 void vit_initialize(vit *v, uint64_t seed)
