@@ -4,6 +4,7 @@
  * neighbours, each counting one. It is offered up to a third of the word's length, so that `inof` finds `info` and `x`
  * finds nothing. */
 #include "cli.h"
+#include "replace.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,6 +58,17 @@ mha_context *cli_context_of(int threads)
         cli_error("MHA_ISA: %s; available here: %s", strncmp(why, "isa: ", 5) == 0 ? why + 5 : why, isas);
     else if (status) cli_error("%s", why);
     return ctx;
+}
+
+bool cli_can_write(const char *path)
+{
+    char error[600];
+    replacement to;
+    bool good = replacement_begin(&to, path, error, sizeof error);
+    replacement_fail(&to, "not now");
+    replacement_end(&to);
+    if (!good) cli_error("%s", error);
+    return good;
 }
 
 static int smaller(int a, int b) { return a < b ? a : b; }

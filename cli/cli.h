@@ -38,6 +38,9 @@ __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
 mha_context *cli_context(void);
 mha_context *cli_context_of(int threads);
 
+/* Whether a file could be made or replaced, by making the temporary one and giving it up; if not, says why. */
+bool cli_can_write(const char *path);
+
 /* The candidate that `word` is most likely a slip of, or NULL when none is near. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);
 

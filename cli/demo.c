@@ -113,7 +113,7 @@ static bool make_folder(show *s)
     }
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
     int b = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
-    if (a < PATH_ROOM && b < PATH_ROOM) return true;
+    if (a < PATH_ROOM && b < PATH_ROOM) return cli_can_write(s->model) && cli_can_write(s->page);
     cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
     return false;
 }
@@ -304,13 +304,13 @@ static int run(show *s)
     char error[600];
     vit_model model = {0};
     int status = CLI_USAGE;
-    if (!make_folder(s) || !(s->set = data_open("demo", s->request->data, false))) return CLI_USAGE;
+    if (!(s->set = data_open("demo", s->request->data, false))) return CLI_USAGE;
     if (s->request->index >= s->set->test.count) {
         cli_error("demo: there is no test image %ld: they go from 0 to %" PRId64, s->request->index,
                   s->set->test.count - 1);
         return CLI_USAGE;
     }
-    if (!(s->ctx = cli_context_of((int)s->request->threads)) || !make_trainer(s)) return CLI_USAGE;
+    if (!(s->ctx = cli_context_of((int)s->request->threads)) || !make_trainer(s) || !make_folder(s)) return CLI_USAGE;
     say_what(s);
     status = learn(s);
     if (status) return status;

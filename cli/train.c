@@ -1,9 +1,9 @@
 /* mha train: from words to a run that is ready. Whatever can be wrong is found here, before the first step: the recipe,
  * the data, the checkpoint, and whether the files can be written. */
 #include "data.h"
+#include "json.h"
 #include "options.h"
 #include "presets.h"
-#include "replace.h"
 #include "train.h"
 
 #include <errno.h>
@@ -39,6 +39,7 @@ static bool agrees(const train_request *r, const checkpoint *from)
         return false;
     }
     if (*r->given) recipe_apply(&wanted, r->given, why, sizeof why);
+    if (wanted.model.body.kv_heads == wanted.model.body.heads) wanted.model.body.kv_heads = 0; /* as recipe_fit does */
     for (int n = 0; recipe_key(n); n++) {
         if (strcmp(recipe_get(a, &from->run.how, n), recipe_get(b, &wanted, n)) == 0) continue;
         cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, recipe_key(n), a, b);
@@ -90,23 +91,40 @@ static const char *absolute(char out[PATH_ROOM], const char *path)
     return NULL;
 }
 
-/* Whether a file could be replaced, by making the temporary one and giving it up. */
-static bool can_write(const char *path)
-{
-    char error[600];
-    replacement to;
-    bool good = replacement_begin(&to, path, error, sizeof error);
-    replacement_fail(&to, "not now");
-    replacement_end(&to);
-    if (!good) cli_error("%s", error);
-    return good;
-}
-
-static bool same_file(const char *a, const char *b)
+static bool same_place(const char *a, const char *b)
 {
     struct stat x, y;
-    if (strcmp(a, b) == 0) return true;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Takes a path apart: its folder to `out`. Returns its last part. */
+static const char *last_part(char out[PATH_ROOM], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
+    snprintf(out, PATH_ROOM, "%.*s", length, slash ? path : ".");
+    return slash ? slash + 1 : path;
+}
+
+/* Also of files that are not there yet. */
+static bool same_file(const char *a, const char *b)
+{
+    char x[PATH_ROOM], y[PATH_ROOM];
+    return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
+}
+
+/* A checkpoint may come from anywhere, and what it says about files beside it is followed only to files that such a run
+ * has made: those that begin as this one does, or are not there. */
+static bool begins_as(const char *path, const char *start, const char *option)
+{
+    char first[32] = "", quoted[400];
+    FILE *file = fopen(path, "rb");
+    bool empty = !file || !fread(first, 1, strlen(start), file);
+    if (file) fclose(file);
+    if (empty || strcmp(first, start) == 0) return true;
+    cli_error("train: the checkpoint names %s for %s, but that file holds something else; give %s",
+              json_quote(quoted, sizeof quoted, path), option, option);
+    return false;
 }
 
 /* Where everything is: as given now, else as given when the run was begun. Messages have the words that were given, the
@@ -121,9 +139,11 @@ static bool place_files(making *m)
     if (r->data && !(run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data))) return false;
     if (r->log && !(run->log = absolute(m->log, r->log))) return false;
     if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
+    if (!r->log && s->log && !begins_as(s->log, "{\"event\":\"start\",", "--log")) return false;
+    if (!r->curves && s->curves && !begins_as(s->curves, "<svg xmlns=", "--curves")) return false;
     const char *paths[] = {s->out, s->log, s->curves}, *options[] = {"--out", "--log", "--curves"};
     for (int i = 0; i < 3; i++) {
-        if (paths[i] && !can_write(paths[i])) return false;
+        if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
             if (!paths[j] || !same_file(paths[i], paths[j])) continue;
             cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);

@@ -116,6 +116,8 @@ static int end_epoch(loop *l, int64_t n)
         say(l, "train: ", s->t->crew->error);
         return CLI_FAILED;
     }
+    if (!isfinite(score.loss))
+        return diverged(l, "the loss on what is held out", score.loss, n, s->t->steps_per_epoch, e->rate);
     e->held_out = (double)score.count;
     e->held_correct = (double)score.correct;
     e->held_loss = score.loss;
@@ -176,6 +178,9 @@ static int finish(loop *l)
         say(l, "train: ", s->t->crew->error);
         return CLI_FAILED;
     }
+    if (!isfinite(end.test.loss))
+        return diverged(l, "the loss on the test set", end.test.loss, s->run->begun - 1, s->t->steps_per_epoch,
+                        s->run->epochs[s->run->begun - 1].rate);
     for (int64_t n = 0; n < s->run->begun; n++)
         end.seconds += s->run->epochs[n].seconds + s->run->epochs[n].other_seconds;
     end.seconds += lap(l);

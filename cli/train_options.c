@@ -60,6 +60,10 @@ static bool add(train_request *r, const char *option, const char *key, const cha
     char should[100];
     recipe scratch = recipe_default();
     size_t used = strlen(r->given), room = sizeof r->given - used;
+    if (strlen(value) >= RECIPE_WORD_MAX) {
+        cli_error("train: %s has %d characters at most, not '%s'", option, RECIPE_WORD_MAX - 1, value);
+        return false;
+    }
     if (!recipe_set(&scratch, recipe_find(key), value, should, sizeof should)) {
         cli_error("train: %s is %s, not '%s'", option, should, value);
         return false;

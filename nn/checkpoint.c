@@ -139,6 +139,14 @@ __attribute__((format(printf, 2, 3))) static bool fail(const complaint *to, cons
     return false;
 }
 
+/* A file's words get to people's terminals: none that would do more there than be read. */
+static bool printable(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] < 0xa0)) p++; /* U+0080 to U+009F are 0xc2 and more */
+    return !*p;
+}
+
 static bool is_checkpoint(const complaint *to, const safetensors *file)
 {
     char quoted[60];
@@ -158,6 +166,7 @@ static bool read_recipe(const complaint *to, recipe *how, const safetensors *fil
     const char *text = safetensors_metadata(file, RECIPE);
     *how = recipe_default();
     if (!text) return fail(to, "metadata " RECIPE " is missing");
+    if (!printable(text)) return fail(to, "metadata " RECIPE " has a character that cannot be printed");
     if (!recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
     if (how->training.held_out == RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
     recipe there = *how;
@@ -223,6 +232,12 @@ static bool read_history(const complaint *to, checkpoint *c)
     return true;
 }
 
+static const char *path_of(const safetensors *file, const char *key)
+{
+    const char *path = safetensors_metadata(file, key);
+    return path && printable(path) ? path : NULL;
+}
+
 static bool read_notes(const complaint *to, checkpoint *c)
 {
     char *end = NULL;
@@ -232,10 +247,12 @@ static bool read_notes(const complaint *to, checkpoint *c)
     if (!end || *end || errno) return fail(to, "metadata " STEP " is missing, or no number");
     c->run.preset = safetensors_metadata(c->file, PRESET);
     if (!set || !c->run.preset) return fail(to, "metadata %s is missing", set ? PRESET : SET);
+    if (!printable(set) || !printable(c->run.preset))
+        return fail(to, "metadata %s has a character that cannot be printed", printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
-    c->run.data = safetensors_metadata(c->file, PLACE);
-    c->run.log = safetensors_metadata(c->file, LOG);
-    c->run.curves = safetensors_metadata(c->file, CURVES);
+    c->run.data = path_of(c->file, PLACE);
+    c->run.log = path_of(c->file, LOG);
+    c->run.curves = path_of(c->file, CURVES);
     return true;
 }
 

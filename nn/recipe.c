@@ -237,9 +237,11 @@ bool recipe_set(recipe *r, int n, const char *text, char *should, size_t should_
     return false;
 }
 
+/* What is too long ends in dots, and so is neither a key nor a value: half a number would be another one. */
 static void copy_word(char out[RECIPE_WORD_MAX], const char *from, size_t length)
 {
-    snprintf(out, RECIPE_WORD_MAX, "%.*s", (int)(length < RECIPE_WORD_MAX ? length : RECIPE_WORD_MAX - 1), from);
+    bool fits = length < RECIPE_WORD_MAX;
+    snprintf(out, RECIPE_WORD_MAX, "%.*s%s", (int)(fits ? length : RECIPE_WORD_MAX - 4), from, fits ? "" : "...");
 }
 
 bool recipe_next(const char **text, char key[RECIPE_WORD_MAX], char value[RECIPE_WORD_MAX])

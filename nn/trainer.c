@@ -54,7 +54,7 @@ static bool make_memory(trainer *t)
     if (t->set->test.count > most) most = t->set->test.count;
     t->parameters = calloc((size_t)t->count, sizeof(float));
     t->gradients = calloc((size_t)t->count, sizeof(float));
-    t->slab_gradients = malloc((size_t)(crew_slabs(t->options.batch) * t->count) * sizeof(float));
+    t->slab_gradients = calloc((size_t)crew_slabs(t->options.batch), (size_t)t->count * sizeof(float));
     t->slab_losses = calloc((size_t)crew_slabs(most), sizeof *t->slab_losses);
     t->order = calloc((size_t)t->images, sizeof *t->order);
     return t->parameters && t->gradients && t->slab_gradients && t->slab_losses && t->order;

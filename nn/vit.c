@@ -54,7 +54,7 @@ int64_t vit_count(const vit_config *c, char *error, size_t error_size)
     int64_t at[OWN_PARTS];
     const char *problem = NULL;
     if (c->patch < 1 || c->rows < 1 || c->columns < 1 || c->rows > 4096 || c->columns > 4096)
-        problem = "an image has a size";
+        problem = "images have from 1 to 4096 rows and columns, a patch has a pixel at least";
     else if (c->rows % c->patch || c->columns % c->patch) problem = "the patch does not divide the image";
     else if (c->classes < 2 || c->classes > 256) problem = "classes: from 2 to 256";
     else problem = transformer_problem(&c->body);

@@ -67,6 +67,7 @@ TEST(bad_wishes_are_one_line)
 {
     FILE *file = fopen("file", "w");
     if (file) fclose(file);
+    expect(mkdir("full", 0777) == 0 && mkdir("full/heads.html", 0777) == 0, "no folders");
     refuse("demo --epochs 0", "mha: demo: --epochs is a number from 1 to 1000, not '0'");
     refuse("demo --data nowhere --out e", "mha: nowhere");
     refuse("demo --data synthetic:x --out e", "mha: demo: --data synthetic:N is a number from 1 to");
@@ -74,7 +75,8 @@ TEST(bad_wishes_are_one_line)
     refuse("demo --out no/where", "mha: demo: cannot make the folder no/where: No such file or directory");
     refuse("demo --data synthetic:60 --index 10 --out e", "mha: demo: there is no test image 10: they go from 0 to 9");
     refuse("demo --data synthetic:30 --out e", "mha: demo: a batch has more images than there are to train on");
+    refuse("demo --data synthetic:120 --out full", "mha: full/heads.html: not a regular file");
     refuse("demo mnist", "mha: demo: ");
     refuse("demo --epoch 3", "mha: demo: unknown option '--epoch'; did you mean '--epochs'?");
-    expect(!there("e/vit.safetensors"), "something was written");
+    expect(!there("e") && !there("full/vit.safetensors"), "something was written");
 }

@@ -64,6 +64,10 @@ TEST(wrong_use)
     REFUSE("vit --out y --batch=-1", "train: --batch is a whole number from 1 to 1048576, not '-1'");
     REFUSE("vit --out y --lr 0", "train: --lr is a number above 0, not '0'");
     REFUSE("vit --out y --lr nan", "train: --lr is a number above 0, not 'nan'");
+    REFUSE("vit --out y " TINY " --lr 0.000000000000000000000000000000000000000000000025e44",
+           "train: --lr has 47 characters at most, not '0.000000000000000000000000000000000000000000000025e44'");
+    REFUSE("vit --out y " TINY " --config lr=0.00000000000000000000000000000000000000000000025e44",
+           "train: --config: lr is a number above 0, not '0.000000000000000000000000000000000000000000...'");
     REFUSE("vit --out y --dtype f16", "train: --dtype is f32 or bf16, not 'f16'");
     REFUSE("vit --out y --threads 0", "train: --threads is a number from 1 to 4096, not '0'");
     REFUSE("vit --out y --threads two", "train: --threads is a number from 1 to 4096, not 'two'");
@@ -91,6 +95,7 @@ TEST(files_that_cannot_be_written)
     REFUSE("vit --out . " TINY, ".: not a regular file");
     REFUSE("vit --out y --log no/log " TINY, "no/log: cannot open its folder: No such file or directory");
     REFUSE("vit --out y --curves / " TINY, "/: Is a directory");
+    REFUSE("vit --out y --log ./y " TINY, "train: --out and --log are the same file, ./y");
     REFUSE("vit --out y --log y " TINY, "train: --out and --log are the same file, y");
     REFUSE("vit --out y --log log --curves log " TINY, "train: --log and --curves are the same file, log");
     if (there("/dev/full")) REFUSE("vit --out /dev/full " TINY, "/dev/full: not a regular file");
@@ -152,14 +157,21 @@ TEST(bad_data)
 
 /* ---- Going on --------------------------------------------------------------------------------------------------- */
 
-/* A run of TINY with three epochs that was stopped after seven steps, in the file `from`; it says that this is its
- * learning rate. */
-static void write_checkpoint_of(double rate)
+/* What else is said of such a run; 0 and NULL: nothing. */
+typedef struct claims {
+    double rate;
+    const char *preset, *log;
+} claims;
+
+/* A run of TINY with three epochs that was stopped after seven steps, in the file `from`; it says these things. */
+static void write_claims(claims says)
 {
     char error[400] = "";
     mha_context *ctx = NULL;
     mnist *set = digits_make(120, 20, 1, error, sizeof error);
-    checkpoint_run run = {.how = preset_recipe(preset_find("demo")), .preset = "demo", .data = "synthetic:120"};
+    checkpoint_run run = {
+        .how = preset_recipe(preset_find("demo")), .preset = "demo", .data = "synthetic:120", .log = says.log};
+    if (says.preset) run.preset = says.preset;
     recipe_apply(&run.how, strstr(TINY, "patch="), error, sizeof error);
     run.how.training.epochs = 3;
     recipe_fit(&run.how, set);
@@ -174,14 +186,14 @@ static void write_checkpoint_of(double rate)
         trainer_step(t, ctx, &report);
         epochs[n / 5].images += 20;
     }
-    run.how.training.rate = rate;
+    run.how.training.rate = says.rate;
     expect(t && checkpoint_save("from", t, &run, error, sizeof error), "%s", error);
     trainer_free(t);
     mha_context_free(ctx);
     mnist_free(set);
 }
 
-static void write_checkpoint(void) { write_checkpoint_of(0.004); }
+static void write_checkpoint(void) { write_claims((claims){.rate = 0.004}); }
 
 /* The checkpoint is what it was afterwards. */
 static void refuse_resume(const char *args, const char *says)
@@ -209,8 +221,9 @@ TEST(what_contradicts_the_checkpoint)
     const said *it = train("", "--out from --resume --data synthetic:121");
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, other), "exit %d: %s", it->status, it->err);
     write_checkpoint();
-    it = train(FIND_LEAKS,
-               "--out from --resume --preset demo --epochs 3 --threads 1 --config lr=4e-3,width=8 --log log");
+    it =
+        train(FIND_LEAKS,
+              "--out from --resume --preset demo --epochs 3 --threads 1 --config lr=4e-3,width=8,kv_heads=2 --log log");
     expect(it->status == 0, "what agrees: exit %d, %s", it->status, it->err);
     unlink("log");
 }
@@ -227,6 +240,24 @@ TEST(what_cannot_go_on)
     put_file("text", "no model", 8);
     it = train("", "--resume --out text");
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "text: "), "exit %d: %s", it->status, it->err);
+}
+
+/* A checkpoint may come from anywhere: what it names is kept, and what it says does nothing to a terminal. */
+TEST(a_checkpoint_is_not_trusted)
+{
+    char text[20];
+    put_file("letter", "Dear all", 8);
+    write_claims((claims){.rate = 0.004, .log = "letter"});
+    const said *it = train("", "--resume --out from");
+    slurp("letter", text, sizeof text);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "names \"letter\" for --log") &&
+               !strcmp(text, "Dear all"),
+           "exit %d: %s, %s", it->status, it->err, text);
+    it = train("", "--resume --out from --log other");
+    expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    write_claims((claims){.rate = 0.004, .preset = "\033[31mred"});
+    it = train("", "--resume --out from");
+    expect(it->status == 2 && one_line(it->err) && !strchr(it->err, '\033'), "exit %d: %s", it->status, it->err);
 }
 
 TEST(a_new_run_over_an_unfinished_one_says_so)
@@ -253,13 +284,31 @@ TEST(a_loss_that_is_lost)
                strstr(it->err, " in epoch 1, step 5, at a learning rate of "),
            "exit %d: %s", it->status, it->err);
     expect(!there("y") && leftovers() == 0, "something was written");
-    write_checkpoint_of(1e25);
+    write_claims((claims){.rate = 1e25});
     expect(system("cp from kept") == 0, "no copy");
     it = train("", "--resume --out from");
     expect(it->status == 1 && strstr(it->err, " in epoch 2, step ") &&
                strstr(it->err, "; from is as it was saved before;"),
            "exit %d: %s", it->status, it->err);
     expect(same_bytes("from", "kept") && leftovers() == 0, "the checkpoint has changed");
+}
+
+/* The last step of an epoch has no next one that would find out. */
+TEST(a_loss_that_is_lost_at_the_end)
+{
+    const said *it = train("", TINY " --epochs 1 --batch 100 --lr 1e25 --out y --log log");
+    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the loss on what is held out is ") &&
+               strstr(it->err, "y has not been written"),
+           "exit %d: %s", it->status, it->err);
+    expect(!there("y") && leftovers() == 0, "something was written");
+    it = train("", TINY " --epochs 1 --batch 120 --held-out 0 --lr 1e25 --out y --log log");
+    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the loss on the test set is "), "exit %d: %s",
+           it->status, it->err);
+    char text[4000];
+    slurp("log", text, sizeof text);
+    expect(!strstr(text, "nan") && !strstr(text, "inf"), "no JSON: %s", text);
+    unlink("log");
+    unlink("y");
 }
 
 /* A limit on the size of files is a disk that is full, to whoever writes. */
