@@ -3,7 +3,10 @@
 #include "digits.h"
 #include "options.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TRAIN = 6000, SHARE = 6, SEED = 1, MOST = 10000000 };
 
@@ -15,15 +18,26 @@ bool data_is_synthetic(const char *place)
     return strncmp(place, drawn, length) == 0 && (!place[length] || place[length] == ':');
 }
 
+const char *data_default(void)
+{
+    static char place[1024];
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool own = cache && cache[0] == '/'; /* its specification: a relative one does not count */
+    if (!own && (!home || !*home)) return drawn;
+    int length = snprintf(place, sizeof place, "%s%s/mha/mnist", own ? cache : home, own ? "" : "/.cache");
+    return length < (int)sizeof place && access(place, F_OK) == 0 ? place : drawn;
+}
+
 mnist *data_open(const char *command, const char *place, bool test_alone)
 {
     char error[400];
     long count = TRAIN;
     mnist *set;
-    if (place && !data_is_synthetic(place)) {
+    if (!place) place = data_default();
+    if (!data_is_synthetic(place)) {
         set = mnist_open(place, error, sizeof error);
     } else {
-        const char *number = place && place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
+        const char *number = place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
         if (number && !cli_number(command, "--data synthetic:N", number, 1, MOST, &count)) return NULL;
         set = digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
     }

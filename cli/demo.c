@@ -24,13 +24,13 @@ enum { ROWS = 18, BAR = 45, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 }
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha demo --data ~/.cache/mha/mnist    learns MNIST, shows the heads\n"
-         "  mha demo                              the same on digits that it draws itself\n"
+         "  mha demo                     learns MNIST, shows the heads\n"
+         "  mha demo --data synthetic    the same on digits that it draws itself\n"
          "\n"
          "Usage: mha demo [OPTIONS]\n"
-         "  --data DIR      MNIST's four files, as './dev data mnist' fetches them; or\n"
-         "                  'synthetic', the same as no --data: digits that a program\n"
-         "                  draws, far easier than MNIST's\n"
+         "  --data DIR      MNIST's four files; by default those that './dev data mnist'\n"
+         "                  fetched, if they are there, else 'synthetic': digits that a\n"
+         "                  program draws\n"
          "  --out DIR       where the model and the page go (mha-demo)\n"
          "  --index N       the test image that is shown in the terminal (0)\n"
          "  --epochs N      how long it learns\n"
@@ -97,6 +97,7 @@ typedef struct show {
     trainer *t;
     checkpoint_run run;
     double seconds; /* of training */
+    trainer_score test;
     char model[PATH_ROOM], page[PATH_ROOM];
     sheet_point curve[MOST_POINTS];
     int64_t points;
@@ -150,15 +151,17 @@ static void say_what(const show *s)
     printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
            term_style_on(&s->term, TERM_PLAIN));
     term_rule(&s->term, 2, 76);
-    printf("  %s\n\n", s->set->synthetic ? "These digits are synthetic: drawn by a program, and easier than MNIST's."
-                                         : mnist_describe(about, sizeof about, s->set));
+    printf("  %s\n\n", s->set->synthetic
+                           ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
+                           : mnist_describe(about, sizeof about, s->set));
     printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
            "  %" PRId64 " blocks of %" PRId64 " heads let every token look at every other; the class token,\n"
            "  which is no patch, then says which digit it has seen. %" PRId64 " parameters,\n"
            "  all random at first; %d thread%s, products in %s.\n\n",
            patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
            mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
-    term_left(&s->term, 0, TERM_FAINT, "   images     loss     right   a third of the bar: ten times fewer mistakes");
+    term_left(&s->term, 0, TERM_FAINT,
+              "   images     loss     right   of images kept aside; a third: 10 x fewer wrong");
     printf("\n");
     fflush(stdout);
 }
@@ -224,18 +227,17 @@ static int learn(show *s)
 static bool say_result(show *s)
 {
     char error[600];
-    trainer_score test;
-    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &test)) {
+    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &s->test)) {
         cli_error("demo: %s", s->t->crew->error);
         return false;
     }
     double images = (double)(s->t->step * s->t->options.batch);
     printf("\n  %s%.2f %% of %" PRId64 " %stest images are read right%s, %" PRId64 " are not. It took %.0f s:\n"
            "  %.0f images a second, each a little turned, moved and scaled.\n\n",
-           term_style_on(&s->term, TERM_BOLD), 100 * (double)test.correct / (double)test.count, test.count,
-           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), test.count - test.correct,
+           term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
+           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), s->test.count - s->test.correct,
            s->seconds, images / s->seconds);
-    if (checkpoint_finish(s->model, s->t, &s->run, &test, error, sizeof error)) return true;
+    if (checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }
@@ -245,7 +247,7 @@ static bool say_result(show *s)
 /* One digit of each kind, the first in the test set, for the page. */
 static bool write_page(const show *s, vit_model *model)
 {
-    char error[600], about[200], data[400], names[MNIST_CLASSES][40];
+    char error[600], about[300], data[400], names[MNIST_CLASSES][40];
     sheet_image images[MNIST_CLASSES];
     int64_t count = 0;
     for (int digit = 0; digit < MNIST_CLASSES; digit++)
@@ -256,8 +258,11 @@ static bool write_page(const show *s, vit_model *model)
             count++;
             break;
         }
-    snprintf(about, sizeof about, "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64 " parameters",
-             model->config.body.depth, model->config.body.heads, model->config.body.width, model->count);
+    snprintf(about, sizeof about,
+             "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64
+             " parameters; %.2f %% of the test images right",
+             model->config.body.depth, model->config.body.heads, model->config.body.width, model->count,
+             100 * (double)s->test.correct / (double)s->test.count);
     sheet page = {.title = "What the heads look at",
                   .model = about,
                   .data = mnist_describe(data, sizeof data, s->set),
@@ -290,7 +295,7 @@ static bool show_heads(const show *s, vit_model *model)
 
 static void say_next(const show *s)
 {
-    const char *data = s->request->data ? s->request->data : "synthetic";
+    const char *data = s->request->data ? s->request->data : data_default();
     printf("  %s\n      ten digits, every head of every block: open it in a browser\n", s->page);
     printf("  %s\n      the model\n\n", s->model);
     printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));

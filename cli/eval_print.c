@@ -58,15 +58,15 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
             c->body.depth, c->body.heads, c->body.width, c->patch, c->patch, set->model->count);
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
             set->set->name);
-    if (set->set->synthetic) put_row(t, "", "synthetic digits, far easier than MNIST: no accuracy to quote");
+    if (set->set->synthetic) put_row(t, "", "synthetic digits, not MNIST's: no accuracy to quote");
     printf("\n%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "accuracy");
     snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->correct, s->count));
     term_left(t, 0, TERM_BOLD, text);
     printf("   %" PRId64 " right, %" PRId64 " wrong\n", s->correct, s->count - s->correct);
     put_row(t, "loss", "%.4f", s->loss);
-    put_row(t, "speed", "%.0f images a second: %.2f s, %d thread%s, %s, %s", (double)s->count / s->seconds, s->seconds,
-            set->threads, set->threads == 1 ? "" : "s", set->isa, set->type);
+    put_row(t, "speed", "%.0f images a second: %.2f s, %d thread%s, %s on %s", (double)s->count / s->seconds,
+            s->seconds, set->threads, set->threads == 1 ? "" : "s", set->type, set->isa);
     printf("\n");
 }
 
@@ -137,7 +137,10 @@ static void put_table_foot(const term *t, int width, const eval_scores *s)
     put_share(t, SHARE, 2, part_of(s->correct, s->count));
     printf("\n");
     put_name(t, "precision %");
-    for (int c = 0; c < MNIST_CLASSES; c++) put_share(t, width, 1, eval_precision(s, c));
+    for (int c = 0; c < MNIST_CLASSES; c++) { /* "100" beside "100" needs a gap */
+        double share = eval_precision(s, c);
+        put_share(t, width, share < 0.9995 ? 1 : 0, share);
+    }
     printf("\n");
 }
 

@@ -70,6 +70,11 @@ static bool begin(making *m)
     char why[200];
     const train_request *r = m->request;
     checkpoint_run *run = &m->fresh;
+    struct stat about;
+    if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        cli_error("train: %s is there already; --force writes over it, --resume goes on with a run", r->out);
+        return false;
+    }
     *run = (checkpoint_run){.preset = r->preset ? r->preset : PRESET_DEFAULT};
     run->how = preset_recipe(preset_find(run->preset));
     if (*r->given) recipe_apply(&run->how, r->given, why, sizeof why);
@@ -162,7 +167,7 @@ static bool open_data(making *m)
         cli_error("train: %s does not say where its data are; give --data", m->request->out);
         return false;
     }
-    if (!run->data) run->data = "synthetic";
+    if (!run->data) run->data = data_default();
     m->set = data_open("train", m->request->data ? m->request->data : run->data, false);
     return m->set;
 }
@@ -188,23 +193,6 @@ static bool make_trainer(making *m)
     return false;
 }
 
-/* What is no mistake, but may be a slip. */
-static void warn(const making *m)
-{
-    char error[600];
-    struct stat about;
-    const train_request *r = m->request;
-    if (m->set->synthetic)
-        cli_error("train: %s are synthetic: drawn by a program, easier than MNIST, which './dev data mnist' fetches",
-                  r->data || r->resume ? "these digits" : "without --data, the digits");
-    checkpoint *old = !r->resume && stat(r->out, &about) == 0 ? checkpoint_open(r->out, error, sizeof error) : NULL;
-    if (old)
-        cli_error("train: %s holds a run that was stopped in epoch %lld of %lld, and will be replaced; --resume would "
-                  "go on with it",
-                  r->out, (long long)(old->run.begun ? old->run.begun : 1), (long long)old->run.how.training.epochs);
-    checkpoint_free(old);
-}
-
 int cmd_train(int argc, char **argv)
 {
     train_request r = {0};
@@ -213,7 +201,8 @@ int cmd_train(int argc, char **argv)
     making m = {.request = &r, .session = {.out = r.out}};
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is told of as a full disk is, not killed for */
     if ((r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_trainer(&m)) {
-        warn(&m);
+        if (m.set->synthetic)
+            cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");
         status = train_loop(&m.session);
     }
     trainer_free(m.session.t);

@@ -11,7 +11,7 @@ typedef struct train_request {
     const char *model, *data, *out, *preset, *log, *curves; /* NULL: not given */
     char given[RECIPE_TEXT_MAX]; /* KEY=VALUE,... of the options that change the recipe; or "" */
     int threads;                 /* 0: all */
-    bool resume;
+    bool resume, force;
 } train_request;
 
 /* 0 to go on, else the exit code plus 1. */

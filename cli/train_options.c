@@ -13,9 +13,9 @@ static void help(void)
     char value[RECIPE_WORD_MAX];
     recipe r = recipe_default();
     puts("Examples:\n"
-         "  mha train vit --out vit.safetensors    on digits that a program draws\n"
+         "  mha train vit --out vit.safetensors    ten epochs, on MNIST if it is there\n"
          "  mha train vit --data \"$(./dev data mnist)\" --out vit.safetensors \\\n"
-         "    --preset best --curves vit.svg       on MNIST, as well as it can\n"
+         "    --preset best --curves vit.svg       as well as it can, with its curves\n"
          "  mha train vit --resume --out vit.safetensors\n"
          "                                         goes on where it was stopped\n"
          "\n"
@@ -23,8 +23,8 @@ static void help(void)
          "  --out FILE             the model; after every epoch a checkpoint of it. It is\n"
          "                         replaced whole or not at all\n"
          "  --data DIR             a folder with the four files of MNIST or Fashion-MNIST,\n"
-         "                         or synthetic, or synthetic:N for N images (the default:\n"
-         "                         synthetic, easier than MNIST)\n"
+         "                         or synthetic, or synthetic:N for N drawn digits. By\n"
+         "                         default what './dev data mnist' fetched, else synthetic\n"
          "  --preset NAME          where the recipe starts from:");
     for (const preset *p = presets; p->name; p++) printf("      %-8s%s\n", p->name, p->description);
     puts("  --epochs N  --batch N  --lr X  --seed N  --held-out N  --dtype f32|bf16\n"
@@ -35,6 +35,7 @@ static void help(void)
          "  --resume               go on from the checkpoint at --out, with its options.\n"
          "                         --threads, --log and --curves may be others; --data may\n"
          "                         name another place for the same data\n"
+         "  --force                write over a file that is at --out\n"
          "  --log FILE             JSON, a line at the start, an epoch and at the end\n"
          "  --curves FILE.svg      loss and accuracy over the epochs, drawn\n"
          "\n"
@@ -103,15 +104,15 @@ static bool parse_config(const char *text, void *request)
 
 static bool parse_preset(const char *word, void *request)
 {
-    enum { MOST = 20 };
-    const char *names[MOST + 1] = {NULL}, *near;
+    char names[100] = "";
     train_request *r = request;
     r->preset = word;
     if (preset_find(word)) return true;
-    for (int n = 0; n < MOST && presets[n].name; n++) names[n] = presets[n].name;
-    near = cli_closest(word, names);
-    if (near) cli_error("train: there is no preset '%s'; did you mean '%s'?", word, near);
-    else cli_error("train: there is no preset '%s'; 'mha train --help' lists them", word);
+    for (const preset *p = presets; p->name; p++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", p->name);
+    }
+    cli_error("train: there is no preset '%s'; there are %s", word, names);
     return false;
 }
 
@@ -139,6 +140,12 @@ static bool parse_threads(const char *word, void *request)
     return true;
 }
 
+static bool set_force(const char *word, void *request)
+{
+    (void)word;
+    return ((train_request *)request)->force = true;
+}
+
 static bool set_resume(const char *word, void *request)
 {
     train_request *r = request;
@@ -160,11 +167,14 @@ static bool parse_model(const char *word, void *request, bool *said)
 }
 
 static const cli_option options[] = {
-    {"--out", true, parse_out},           {"--data", true, parse_data},       {"--preset", true, parse_preset},
-    {"--config", true, parse_config},     {"--epochs", true, parse_epochs},   {"--batch", true, parse_batch},
-    {"--lr", true, parse_rate},           {"--seed", true, parse_seed},       {"--dtype", true, parse_type},
-    {"--held-out", true, parse_held_out}, {"--threads", true, parse_threads}, {"--resume", false, set_resume},
-    {"--log", true, parse_log},           {"--curves", true, parse_curves},   {NULL, false, NULL},
+    {"--out", true, parse_out},         {"--data", true, parse_data},
+    {"--preset", true, parse_preset},   {"--config", true, parse_config},
+    {"--epochs", true, parse_epochs},   {"--batch", true, parse_batch},
+    {"--lr", true, parse_rate},         {"--seed", true, parse_seed},
+    {"--dtype", true, parse_type},      {"--held-out", true, parse_held_out},
+    {"--threads", true, parse_threads}, {"--resume", false, set_resume},
+    {"--force", false, set_force},      {"--log", true, parse_log},
+    {"--curves", true, parse_curves},   {NULL, false, NULL},
 };
 
 int train_parse(int argc, char **argv, train_request *r)

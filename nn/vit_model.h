@@ -17,7 +17,8 @@ typedef struct vit_model {
     vit *net; /* for an image at a time, not for training; predictor.h is for many */
 } vit_model;
 
-/* False on error, with one line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
+/* False on error, with one line in `error`, which has room for `error_size` bytes; there is nothing to free then.
+ * Numbers that are not finite are an error, too. */
 bool vit_model_open(vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size);
 
 /* One that is all zero is legal. */

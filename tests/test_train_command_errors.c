@@ -10,7 +10,8 @@ static void refuse_at(int line, const char *args, const char *says)
 {
     char want[900], old[10] = "", text[1000];
     snprintf(want, sizeof want, "mha: %s\n", says);
-    snprintf(text, sizeof text, "train %s", args);
+    bool model = strncmp(args, "vit", 3) == 0;
+    snprintf(text, sizeof text, "train %s %s", model ? "vit --force" : "", model ? args + 3 : args);
     for (int n = 0; n < 2; n++) {
         const said *it = command("", text);
         expect(it->status == 2 && !*it->out && !strcmp(it->err, want), "line %d: exit %d, '%s', not '%s'", line,
@@ -71,12 +72,29 @@ TEST(wrong_use)
     REFUSE("vit --out y --dtype f16", "train: --dtype is f32 or bf16, not 'f16'");
     REFUSE("vit --out y --threads 0", "train: --threads is a number from 1 to 4096, not '0'");
     REFUSE("vit --out y --threads two", "train: --threads is a number from 1 to 4096, not 'two'");
-    REFUSE("vit --out y --preset bset", "train: there is no preset 'bset'; did you mean 'best'?");
-    REFUSE("vit --out y --preset ''", "train: there is no preset ''; 'mha train --help' lists them");
+    REFUSE("vit --out y --preset bset", "train: there is no preset 'bset'; there are default, demo, best");
+    REFUSE("vit --out y --preset ''", "train: there is no preset ''; there are default, demo, best");
     REFUSE("vit --out y --config pacth=4", "train: --config: unknown key 'pacth'; did you mean 'patch'?");
     REFUSE("vit --out y --config quux=4", "train: --config: unknown key 'quux'; 'mha train --help' lists them");
     REFUSE("vit --out y --config width=8,patch", "train: --config: patch is a whole number from 1 to 1048576, not ''");
     REFUSE("vit --out y --config drop=1", "train: --config: drop is a number from 0 to below 1, not '1'");
+}
+
+/* Neither a model, nor a run that was stopped, nor anything else is lost by a slip. */
+TEST(what_is_there_stays)
+{
+    char old[10];
+    FILE *file = fopen("notes", "w");
+    if (!file) return;
+    fputs("mine", file);
+    fclose(file);
+    const said *it = command("", "train vit --epochs 1 --data synthetic:60 --out notes");
+    expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
+    expect(
+        !strcmp(it->err, "mha: train: notes is there already; --force writes over it, --resume goes on with a run\n"),
+        "%s", it->err);
+    slurp("notes", old, sizeof old);
+    expect(!strcmp(old, "mine"), "it is %s now", old);
 }
 
 TEST(what_does_not_fit)

@@ -20,7 +20,7 @@ __attribute__((constructor)) static void go_there(void) /* so that paths in mess
 static inline const said *train(const char *settings, const char *args)
 {
     char line[1200];
-    snprintf(line, sizeof line, "train vit %s", args);
+    snprintf(line, sizeof line, "train vit --force %s", args);
     return command(settings, line);
 }
 
