@@ -28,12 +28,17 @@ typedef struct loop {
 
 static volatile sig_atomic_t stopped;
 
-static void on_signal(int number) { stopped = number; }
+/* The first signal asks for a stop, the second one, whichever of the two it is, stops. */
+static void on_signal(int number)
+{
+    stopped = number;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
 
-/* The first signal asks for a stop, the second one stops. */
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

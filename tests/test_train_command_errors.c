@@ -278,16 +278,6 @@ TEST(a_checkpoint_is_not_trusted)
     expect(it->status == 2 && one_line(it->err) && !strchr(it->err, '\033'), "exit %d: %s", it->status, it->err);
 }
 
-TEST(a_new_run_over_an_unfinished_one_says_so)
-{
-    write_checkpoint();
-    const said *it = train("", TINY " --epochs 1 --out from");
-    expect(it->status == 0 &&
-               strstr(it->err, "mha: train: from holds a run that was stopped in epoch 2 of 3, and will be "
-                               "replaced; --resume would go on with it\n"),
-           "exit %d: %s", it->status, it->err);
-}
-
 /* ---- On the way ------------------------------------------------------------------------------------------------- */
 
 /* Too fast for any number, and fast enough to run away. */
