@@ -6,13 +6,14 @@
 #include <stdlib.h>
 
 /* A model that computes nothing but NaN answers all the same: better to say so. */
-static bool is_finite(const vit_model *m, const char *path, char *error, size_t error_size)
+static bool is_finite(const vit *net, const char *path, char *error, size_t error_size)
 {
+    const float *numbers = vit_parameters(net);
     transformer_part part;
-    for (int n = 0; vit_tensor(m->net, n, &part); n++) {
+    for (int n = 0; vit_tensor(net, n, &part); n++) {
         int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
         for (int64_t i = part.first; i < part.first + count; i++) {
-            if (isfinite(m->parameters[i])) continue;
+            if (isfinite(numbers[i])) continue;
             snprintf(error, error_size, "%s: %s has numbers that are not finite", path, part.name);
             return false;
         }
@@ -28,7 +29,8 @@ static bool fill(vit_model *m, mha_context *ctx, const safetensors *file, const 
     m->count = vit_count(&m->config, why, sizeof why); /* the file has as many, so there is a number */
     m->parameters = calloc((size_t)m->count, sizeof *m->parameters);
     if (m->parameters) m->net = vit_create(ctx, &m->config, m->parameters, 1, false, why, sizeof why);
-    if (m->net) return vit_read(m->net, ctx, file, path, error, error_size) && is_finite(m, path, error, error_size);
+    if (m->net)
+        return vit_read(m->net, ctx, file, path, error, error_size) && is_finite(m->net, path, error, error_size);
     if (error_size) snprintf(error, error_size, "%s: %s", path, why);
     return false;
 }
