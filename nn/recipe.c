@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum kind { WHOLE, SEED, REAL, LONG_REAL, TRUTH_WORD, NORM_WORD, ACTIVATION_WORD } kind;
+typedef enum kind { WHOLE, SEED, REAL, LONG_REAL, TRUTH_WORD, NORM_WORD, ACTIVATION_WORD, SCHEDULE_WORD } kind;
 typedef enum range { SIZE, ANY, EPOCHS, POSITIVE, NOT_NEGATIVE, FRACTION, SHARE, ANGLE } range;
 
 static const char *const pools[] = {"cls", "mean", NULL};
 static const char *const types[] = {"f32", "bf16", NULL};
 static const char *const orders[] = {"pre", "post", NULL};
 static const char *const norms[] = {[NN_LAYER_NORM] = "layer", [NN_RMS_NORM] = "rms", NULL};
+static const char *const schedules[] = {
+    [SCHEDULE_CONSTANT] = "constant", [SCHEDULE_COSINE] = "cosine", [SCHEDULE_ONE_CYCLE] = "one_cycle", NULL};
 static const char *const activations[] = {[MHA_LINEAR] = "linear",       [MHA_RELU] = "relu", [MHA_GELU] = "gelu",
                                           [MHA_GELU_TANH] = "gelu_tanh", [MHA_SILU] = "silu", NULL};
 
@@ -38,27 +40,28 @@ static const struct {
     {"norm", "layer or rms", MODEL(body.norm), NORM_WORD, ANY, norms},
     {"order", "the norm of a branch: pre (before it) or post (behind)", MODEL(body.post_norm), TRUTH_WORD, ANY, orders},
     {"activation", "gelu, gelu_tanh, relu or silu", MODEL(body.activation), ACTIVATION_WORD, ANY, activations},
-    {"dropout", "share of attention weights that is dropped", MODEL(body.dropout), REAL, FRACTION, NULL},
-    {"drop", "share of what a branch adds that is dropped", MODEL(body.drop), REAL, FRACTION, NULL},
-    {"drop_path", "share of whole branches that is dropped", MODEL(body.drop_path), REAL, FRACTION, NULL},
-    {"dtype", "of factors in products: f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
+    {"dropout", "of attention weights: the share that is dropped", MODEL(body.dropout), REAL, FRACTION, NULL},
+    {"drop", "dropout of what branches add, and of the input", MODEL(body.drop), REAL, FRACTION, NULL},
+    {"drop_path", "stochastic depth: the share of branches left out", MODEL(body.drop_path), REAL, FRACTION, NULL},
+    {"dtype", "products in f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
     {"epochs", "how often every image is seen", TRAINING(epochs), WHOLE, EPOCHS, NULL},
     {"batch", "images a step", TRAINING(batch), WHOLE, SIZE, NULL},
     {"lr", "learning rate at its peak", TRAINING(rate), LONG_REAL, POSITIVE, NULL},
+    {"schedule", "cosine, one_cycle or constant", TRAINING(schedule), SCHEDULE_WORD, ANY, schedules},
     {"floor", "learning rate at the end", TRAINING(floor), LONG_REAL, NOT_NEGATIVE, NULL},
     {"warmup", "share of the steps until the peak", TRAINING(warmup), LONG_REAL, SHARE, NULL},
-    {"decay", "of weights", TRAINING(decay), LONG_REAL, NOT_NEGATIVE, NULL},
-    {"beta2", "how long squares of gradients count", TRAINING(beta2), LONG_REAL, FRACTION, NULL},
+    {"decay", "weight decay of AdamW, of matrices", TRAINING(decay), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"beta2", "of AdamW: how long it remembers squares", TRAINING(beta2), LONG_REAL, FRACTION, NULL},
     {"clip", "largest norm of a gradient; 0: any", TRAINING(clip), LONG_REAL, NOT_NEGATIVE, NULL},
-    {"average", "of weights, from step to step; 0: none", TRAINING(average), LONG_REAL, FRACTION, NULL},
-    {"smoothing", "of labels", TRAINING(smoothing), REAL, FRACTION, NULL},
+    {"average", "moving average of weights (EMA); 0: none", TRAINING(average), LONG_REAL, FRACTION, NULL},
+    {"smoothing", "of labels: what goes to all classes alike", TRAINING(smoothing), REAL, FRACTION, NULL},
     {"shift", "images move up to so many pixels", TRAINING(augment.shift), REAL, NOT_NEGATIVE, NULL},
     {"rotation", "turn up to so many degrees", TRAINING(augment.rotation), REAL, ANGLE, NULL},
     {"scale", "grow or shrink up to this share", TRAINING(augment.scale), REAL, FRACTION, NULL},
     {"shear", "lean up to this share of their height", TRAINING(augment.shear), REAL, FRACTION, NULL},
     {"stretch", "grow wider and lower, or the other way", TRAINING(augment.stretch), REAL, FRACTION, NULL},
     {"elastic", "bend up to so many pixels", TRAINING(augment.elastic), REAL, NOT_NEGATIVE, NULL},
-    {"held_out", "images to watch, not to train on", TRAINING(held_out), WHOLE, ANY, NULL},
+    {"held_out", "images to watch, not to train on: by default a twelfth", TRAINING(held_out), WHOLE, ANY, NULL},
     {"seed", "of everything that is drawn", TRAINING(seed), SEED, ANY, NULL},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
@@ -73,6 +76,7 @@ typedef union field {
     bool truth;
     nn_norm_kind norm;
     mha_activation activation;
+    schedule_kind schedule;
 } field;
 
 static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
@@ -81,7 +85,8 @@ static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
                                     [LONG_REAL] = sizeof(double),
                                     [TRUTH_WORD] = sizeof(bool),
                                     [NORM_WORD] = sizeof(nn_norm_kind),
-                                    [ACTIVATION_WORD] = sizeof(mha_activation)};
+                                    [ACTIVATION_WORD] = sizeof(mha_activation),
+                                    [SCHEDULE_WORD] = sizeof(schedule_kind)};
 
 recipe recipe_default(void)
 {
@@ -148,6 +153,9 @@ const char *recipe_get(char out[RECIPE_WORD_MAX], const recipe *r, int n)
     case ACTIVATION_WORD:
         word = (int)f.activation;
         break;
+    case SCHEDULE_WORD:
+        word = (int)f.schedule;
+        break;
     }
     if (word >= 0) snprintf(out, RECIPE_WORD_MAX, "%s", entries[n].words[word]);
     return out;
@@ -212,7 +220,8 @@ static bool read_word(field *f, kind of, const char *const *words, const char *t
     if (!words[word]) return false;
     if (of == TRUTH_WORD) f->truth = word;
     else if (of == NORM_WORD) f->norm = (nn_norm_kind)word;
-    else f->activation = (mha_activation)word;
+    else if (of == ACTIVATION_WORD) f->activation = (mha_activation)word;
+    else f->schedule = (schedule_kind)word;
     return true;
 }
 

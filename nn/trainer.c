@@ -77,7 +77,7 @@ static bool fill(trainer *t, mha_context *ctx, const vit_config *c, char *error,
     t->net = t->crew->workers[0].net;
     vit_initialize(t->net, o->seed);
     int64_t steps = o->epochs * t->steps_per_epoch;
-    t->plan = (schedule){SCHEDULE_COSINE, .peak = o->rate, .floor = o->floor, .steps = steps};
+    t->plan = (schedule){o->schedule, .peak = o->rate, .start = o->rate / 25, .floor = o->floor, .steps = steps};
     t->plan.warmup = (int64_t)(o->warmup * (double)steps);
     mnist_statistics(t->set, &t->set->train, &t->options.augment.mean, &t->options.augment.deviation);
     return (t->adam = make_optimizer(t, error, error_size)) != NULL;

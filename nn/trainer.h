@@ -21,6 +21,7 @@
 
 typedef struct trainer_options {
     int64_t epochs, batch;
+    schedule_kind schedule;
     double rate, floor; /* of learning: at its peak, and at the end */
     double warmup;      /* the share of all steps that it takes to the peak */
     double decay;       /* of the weights of products */
@@ -33,19 +34,20 @@ typedef struct trainer_options {
     augment_options augment; /* mean and deviation are taken from the data */
 } trainer_options;
 
-#define TRAINER_DEFAULTS                   \
-    ((trainer_options){.epochs = 10,       \
-                       .batch = 128,       \
-                       .rate = 2.5e-3,     \
-                       .floor = 1e-5,      \
-                       .warmup = 0.1,      \
-                       .decay = 0.2,       \
-                       .beta2 = 0.99,      \
-                       .clip = 1,          \
-                       .average = 0.999,   \
-                       .smoothing = 0.05f, \
-                       .held_out = 5000,   \
-                       .seed = 1,          \
+#define TRAINER_DEFAULTS                            \
+    ((trainer_options){.epochs = 10,                \
+                       .batch = 128,                \
+                       .schedule = SCHEDULE_COSINE, \
+                       .rate = 2.5e-3,              \
+                       .floor = 1e-5,               \
+                       .warmup = 0.1,               \
+                       .decay = 0.2,                \
+                       .beta2 = 0.99,               \
+                       .clip = 1,                   \
+                       .average = 0.999,            \
+                       .smoothing = 0.05f,          \
+                       .held_out = 5000,            \
+                       .seed = 1,                   \
                        .augment = AUGMENT_OPTIONS_DEFAULT})
 
 typedef struct trainer {

@@ -30,7 +30,8 @@ TEST(keys_mean_what_they_say)
     char why[200] = "";
     recipe r = recipe_default();
     const char *text = "patch=2,width=3,depth=4,heads=5,kv_heads=6,mlp=7,pool=mean,norm=rms,order=post,activation=silu,"
-                       "dropout=0.5,drop=0.25,drop_path=0.125,dtype=bf16,epochs=8,batch=9,lr=10,floor=11,warmup=0.75,"
+                       "dropout=0.5,drop=0.25,drop_path=0.125,dtype=bf16,epochs=8,batch=9,lr=10,schedule=one_cycle,"
+                       "floor=11,warmup=0.75,"
                        "decay=12,beta2=0.96875,clip=13,average=0.875,smoothing=0.625,shift=14,rotation=15,scale=0.375,"
                        "shear=0.1875,stretch=0.4375,elastic=16,"
                        "held_out=17,seed=18";
@@ -51,7 +52,7 @@ TEST(keys_mean_what_they_say)
     expect(t->rate == 10 && t->floor == 11 && t->warmup == 0.75 && t->decay == 12 && t->beta2 == 0.96875 &&
                t->clip == 13,
            "rates");
-    expect(t->average == 0.875 && t->smoothing == 0.625f, "averages");
+    expect(t->average == 0.875 && t->smoothing == 0.625f && t->schedule == SCHEDULE_ONE_CYCLE, "averages");
     expect(a->shift == 14 && a->rotation == 15 && a->scale == 0.375f && a->shear == 0.1875f && a->stretch == 0.4375f &&
                a->elastic == 16,
            "changes of images");

@@ -83,6 +83,35 @@ TEST(digits_are_learnt)
     mnist_free(set);
 }
 
+/* A run has the rates of the schedule that it was told. */
+TEST(schedules_are_kept_to)
+{
+    char error[240] = "";
+    mnist *set = digits();
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    vit_config config = small();
+    for (int kind = SCHEDULE_CONSTANT; kind <= SCHEDULE_ONE_CYCLE; kind++) {
+        trainer_options options = quick();
+        options.schedule = (schedule_kind)kind;
+        options.epochs = 1;
+        options.warmup = 0.5;
+        trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+        if (!expect(t != NULL, "%s", error)) break;
+        trainer_report first = {0}, last = {0}, report;
+        while (trainer_step(t, ctx, &report) == TRAINER_WENT_ON) {
+            if (report.step == 0) first = report;
+            last = report;
+        }
+        double start = kind == SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 10;
+        double end = kind == SCHEDULE_CONSTANT ? options.rate : options.floor;
+        expect(last.step == 19 && fabs(first.rate / start - 1) < 1e-6 && fabs(last.rate / end - 1) < 1e-6,
+               "schedule %d: %g to %g", kind, first.rate, last.rate);
+        trainer_free(t);
+    }
+    mha_context_free(ctx);
+    mnist_free(set);
+}
+
 TEST(the_same_bits_on_any_number_of_threads)
 {
     mnist *set = digits();
