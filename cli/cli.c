@@ -21,15 +21,18 @@ void cli_called(const char *as)
 
 const char *cli_program(void) { return program; }
 
+/* A name may have any byte in it; one that a terminal would obey becomes a question mark, and a line stays a line. */
 void cli_error(const char *format, ...)
 {
+    char line[8192];
     va_list args;
     fflush(stdout); /* so that lines come in order where both streams end in the same place */
-    fputs("mha: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    fprintf(stderr, "mha: %s\n", line);
 }
 
 /* The names of the instruction sets that may be forced, separated by commas. */

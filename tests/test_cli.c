@@ -67,6 +67,13 @@ TEST(wrong_use_is_one_line_that_helps)
     }
 }
 
+/* What a terminal would obey, in a name that somebody else gave a file. */
+TEST(a_strange_name_stays_one_plain_line)
+{
+    const said *it = command("", "eval \"$(printf 'a\\033[31mb\\nc')\"");
+    expect(it->status == 2 && strncmp(it->err, "mha: a?[31mb?c: ", 16) == 0 && one_line(it->err), "%s", it->err);
+}
+
 TEST(a_full_disk_is_an_error)
 {
     static const char *const speaks[] = {"--help", "--version", "info", "info --json", "conformance --help"};
