@@ -363,6 +363,7 @@ static int classify(const request *r)
     if (!check_request(r, &model) || !(all = load_all(r, &model))) goto out;
     if (r->page && !write_page(ctx, r, &model, all)) goto out;
     if (answer_all(ctx, r, &model, all)) status = CLI_OK;
+    if (r->page && !r->json) printf("  %s shows every head of every block: open it in a browser\n\n", r->page);
 out:
     free_exhibits(all, r->word_count);
     vit_model_free(&model);
