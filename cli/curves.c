@@ -177,7 +177,8 @@ static void put_panel(FILE *out, const train_session *s, double left, bool of_er
 {
     panel p = {.s = s, .count = s->t->step / s->t->steps_per_epoch, .left = left, .errors = of_errors};
     measure(&p);
-    fprintf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20, of_errors ? "Accuracy" : "Loss");
+    fprintf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20,
+            of_errors ? "Accuracy, drawn by how rare mistakes are" : "Loss, on a logarithmic scale");
     put_ticks(out, &p);
     put_epochs(out, &p);
     put_lines(out, &p);
