@@ -94,6 +94,7 @@ TEST(schedules_are_kept_to)
         trainer_options options = quick();
         options.schedule = (schedule_kind)kind;
         options.epochs = 1;
+        options.held_out = 1000; /* 4 steps are left, of which 2 go up */
         options.warmup = 0.5;
         trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
         if (!expect(t != NULL, "%s", error)) break;
@@ -102,9 +103,9 @@ TEST(schedules_are_kept_to)
             if (report.step == 0) first = report;
             last = report;
         }
-        double start = kind == SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 10;
+        double start = kind == SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 2;
         double end = kind == SCHEDULE_CONSTANT ? options.rate : options.floor;
-        expect(last.step == 19 && fabs(first.rate / start - 1) < 1e-6 && fabs(last.rate / end - 1) < 1e-6,
+        expect(last.step == 3 && fabs(first.rate / start - 1) < 1e-6 && fabs(last.rate / end - 1) < 1e-6,
                "schedule %d: %g to %g", kind, first.rate, last.rate);
         trainer_free(t);
     }
