@@ -69,18 +69,6 @@ typedef struct request {
     term_when when;
 } request;
 
-static bool parse_data(const char *value, void *to)
-{
-    ((request *)to)->folder = value;
-    return true;
-}
-
-static bool parse_sheet(const char *value, void *to)
-{
-    ((request *)to)->page = value;
-    return true;
-}
-
 /* Who names a block wants to see it. */
 static bool parse_block(const char *value, void *to)
 {
@@ -100,24 +88,6 @@ static bool parse_invert(const char *value, void *to)
 }
 
 static bool parse_color(const char *value, void *to) { return cli_when("classify", value, &((request *)to)->when); }
-
-static bool set_heads(const char *value, void *to)
-{
-    (void)value;
-    return ((request *)to)->heads = true;
-}
-
-static bool set_fit(const char *value, void *to)
-{
-    (void)value;
-    return ((request *)to)->fit = true;
-}
-
-static bool set_json(const char *value, void *to)
-{
-    (void)value;
-    return ((request *)to)->json = true;
-}
 
 static bool take_word(const char *text, void *to, bool *said)
 {
@@ -373,10 +343,15 @@ out:
 
 int cmd_classify(int argc, char **argv)
 {
-    static const cli_option options[] = {
-        {"--data", true, parse_data},     {"--heads", false, set_heads},  {"--block", true, parse_block},
-        {"--invert", true, parse_invert}, {"--color", true, parse_color}, {"--fit", false, set_fit},
-        {"--sheet", true, parse_sheet},   {"--json", false, set_json},    {NULL, false, NULL}};
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
+                                         {"--heads", false, NULL, offsetof(request, heads)},
+                                         {"--block", true, parse_block, 0},
+                                         {"--invert", true, parse_invert, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {"--fit", false, NULL, offsetof(request, fit)},
+                                         {"--sheet", true, NULL, offsetof(request, page)},
+                                         {"--json", false, NULL, offsetof(request, json)},
+                                         {NULL, false, NULL, 0}};
     request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
     if (!r.words) {
         cli_error("no memory");

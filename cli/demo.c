@@ -47,18 +47,6 @@ typedef struct request {
     term_when when;
 } request;
 
-static bool parse_data(const char *value, void *to)
-{
-    ((request *)to)->data = value;
-    return true;
-}
-
-static bool parse_out(const char *value, void *to)
-{
-    ((request *)to)->out = value;
-    return true;
-}
-
 static bool parse_index(const char *value, void *to)
 {
     return cli_number("demo", "--index", value, 0, 9999999, &((request *)to)->index);
@@ -332,10 +320,14 @@ static int run(show *s)
 
 int cmd_demo(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, parse_data},   {"--out", true, parse_out},
-                                         {"--index", true, parse_index}, {"--epochs", true, parse_epochs},
-                                         {"--seed", true, parse_seed},   {"--threads", true, parse_threads},
-                                         {"--color", true, parse_color}, {NULL, false, NULL}};
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
+                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"--index", true, parse_index, 0},
+                                         {"--epochs", true, parse_epochs, 0},
+                                         {"--seed", true, parse_seed, 0},
+                                         {"--threads", true, parse_threads, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {NULL, false, NULL, 0}};
     request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
     int stop = cli_parse("demo", argc, argv, options, no_word, help, &r);
     if (stop) return stop - 1;

@@ -50,12 +50,6 @@ typedef struct request {
     term_when when;
 } request;
 
-static bool parse_data(const char *value, void *to)
-{
-    ((request *)to)->folder = value;
-    return true;
-}
-
 static bool parse_part(const char *value, void *to)
 {
     static const char *const names[] = {"test", "train", NULL};
@@ -78,12 +72,6 @@ static bool parse_threads(const char *value, void *to)
 }
 
 static bool parse_color(const char *value, void *to) { return cli_when("eval", value, &((request *)to)->when); }
-
-static bool set_json(const char *value, void *to)
-{
-    (void)value;
-    return ((request *)to)->json = true;
-}
 
 static bool take_word(const char *text, void *to, bool *said)
 {
@@ -156,13 +144,13 @@ static bool evaluate(eval_scores *s, mha_context *ctx, vit_model *model, const m
 
 int cmd_eval(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, parse_data},
-                                         {"--part", true, parse_part},
-                                         {"--dtype", true, parse_type},
-                                         {"--threads", true, parse_threads},
-                                         {"--color", true, parse_color},
-                                         {"--json", false, set_json},
-                                         {NULL, false, NULL}};
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
+                                         {"--part", true, parse_part, 0},
+                                         {"--dtype", true, parse_type, 0},
+                                         {"--threads", true, parse_threads, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {"--json", false, NULL, offsetof(request, json)},
+                                         {NULL, false, NULL, 0}};
     request r = {.when = TERM_AUTO};
     int stop = cli_parse("eval", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;

@@ -27,6 +27,15 @@ static int unknown(const char *command, const char *word, const cli_option *opti
     return cli_unknown_option(command, word, names) + 1;
 }
 
+static bool take(const cli_option *o, const char *value, void *request)
+{
+    const bool yes = true;
+    if (o->parse) return o->parse(value, request);
+    if (o->value) memcpy((char *)request + o->at, &value, sizeof value);
+    else memcpy((char *)request + o->at, &yes, sizeof yes);
+    return true;
+}
+
 int cli_parse(const char *command, int argc, char **argv, const cli_option *options,
               bool (*word)(const char *text, void *request, bool *said), void (*help)(void), void *request)
 {
@@ -46,7 +55,7 @@ int cli_parse(const char *command, int argc, char **argv, const cli_option *opti
             cli_error("%s: %s needs a value; see 'mha %s --help'", command, o->name, command);
             return CLI_USAGE + 1;
         }
-        if (!o->parse(value, request)) return CLI_USAGE + 1;
+        if (!take(o, value, request)) return CLI_USAGE + 1;
     }
     return 0;
 }

@@ -1,6 +1,8 @@
 /* The words behind a command, read by a table:
  *
- *     static const cli_option options[] = {{"--data", true, parse_data}, {"--json", false, set_json}, {NULL}};
+ *     static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
+ *                                          {"--part", true, parse_part, 0},
+ *                                          {NULL, false, NULL, 0}};
  *     int stop = cli_parse("eval", argc, argv, options, take_word, help, &request);
  *     if (stop) return stop - 1;
  *
@@ -11,11 +13,15 @@
 #include "cli.h"
 #include "term.h"
 
+#include <stddef.h>
+
 typedef struct cli_option {
     const char *name; /* NULL: the end of the table */
     bool value;       /* one follows */
-    /* False, having said so, if the value (NULL without one) will not do. */
+    /* False, having said so, if the value (NULL without one) will not do. NULL: the value goes, as text, to the
+     * const char * at `at` in the request; an option without a value sets the bool there. */
     bool (*parse)(const char *value, void *request);
+    size_t at;
 } cli_option;
 
 /* Goes through the words: options of the table, --help, and others, of which `word` takes one and returns true, or

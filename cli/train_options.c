@@ -140,19 +140,6 @@ static bool parse_threads(const char *word, void *request)
     return true;
 }
 
-static bool set_force(const char *word, void *request)
-{
-    (void)word;
-    return ((train_request *)request)->force = true;
-}
-
-static bool set_resume(const char *word, void *request)
-{
-    train_request *r = request;
-    (void)word;
-    return r->resume = true;
-}
-
 /* The first word that is no option is the model. */
 static bool parse_model(const char *word, void *request, bool *said)
 {
@@ -167,14 +154,22 @@ static bool parse_model(const char *word, void *request, bool *said)
 }
 
 static const cli_option options[] = {
-    {"--out", true, parse_out},         {"--data", true, parse_data},
-    {"--preset", true, parse_preset},   {"--config", true, parse_config},
-    {"--epochs", true, parse_epochs},   {"--batch", true, parse_batch},
-    {"--lr", true, parse_rate},         {"--seed", true, parse_seed},
-    {"--dtype", true, parse_type},      {"--held-out", true, parse_held_out},
-    {"--threads", true, parse_threads}, {"--resume", false, set_resume},
-    {"--force", false, set_force},      {"--log", true, parse_log},
-    {"--curves", true, parse_curves},   {NULL, false, NULL},
+    {"--out", true, parse_out, 0},
+    {"--data", true, parse_data, 0},
+    {"--preset", true, parse_preset, 0},
+    {"--config", true, parse_config, 0},
+    {"--epochs", true, parse_epochs, 0},
+    {"--batch", true, parse_batch, 0},
+    {"--lr", true, parse_rate, 0},
+    {"--seed", true, parse_seed, 0},
+    {"--dtype", true, parse_type, 0},
+    {"--held-out", true, parse_held_out, 0},
+    {"--threads", true, parse_threads, 0},
+    {"--resume", false, NULL, offsetof(train_request, resume)},
+    {"--force", false, NULL, offsetof(train_request, force)},
+    {"--log", true, parse_log, 0},
+    {"--curves", true, parse_curves, 0},
+    {NULL, false, NULL, 0},
 };
 
 int train_parse(int argc, char **argv, train_request *r)

@@ -25,6 +25,7 @@ if(MHA_PNG AND MHA_PNG_LINKS)
   target_compile_definitions(test_image PRIVATE MHA_HAS_PNG)
   target_link_libraries(test_image PRIVATE PNG::PNG)
 endif()
+# It fetches from a server on this machine, with curl and python3, which ./dev sees to; whoever builds by hand may go without.
 add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
 set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
 
