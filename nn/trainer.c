@@ -157,7 +157,7 @@ static bool walk_slab(void *arg, crew_worker *w, int64_t n)
     const vit_config *c = vit_shape(w->net);
     int64_t B = crew_slab_images(k->count, n);
     uint8_t labels[CREW_SLAB];
-    float dlogits[CREW_SLAB * MNIST_CLASSES], *gradients = t->slab_gradients + n * t->count;
+    float dlogits[CREW_SLAB * MNIST_CLASSES];
     transformer_call call = {
         .drop = true, .seed = t->options.seed, .stream = ((uint64_t)t->step << 20) + (uint64_t)(n * CREW_SLAB)};
     load(k, w->images, labels, n, B);
@@ -167,6 +167,7 @@ static bool walk_slab(void *arg, crew_worker *w, int64_t n)
         return false;
     if (!k->which) return true;
     for (int64_t i = 0; i < B * c->classes; i++) dlogits[i] *= (float)B / (float)k->count;
+    float *gradients = t->slab_gradients + n * t->count;
     memset(gradients, 0, (size_t)t->count * sizeof(float));
     return vit_backward(w->net, w->ctx, dlogits, gradients);
 }

@@ -218,6 +218,8 @@ transformer *transformer_create(mha_context *ctx, const transformer_config *conf
                                 bool training, char *error, size_t error_size)
 {
     const char *problem = transformer_problem(config);
+    if (!problem && training && config->activation == MHA_LINEAR)
+        problem = "an mlp without an activation is not trained";
     if (problem || rows < 1) {
         snprintf(error, error_size, "%s", problem ? problem : "there must be rows");
         return NULL;

@@ -51,8 +51,8 @@ const char *transformer_problem(const transformer_config *config);
 /* How many numbers a block of parameters has; -1 if the configuration makes no sense. */
 int64_t transformer_count(const transformer_config *config);
 
-/* Over the caller's parameters, for up to `rows` rows at a time. NULL on error, with one line in `error`. `ctx` gives
- * memory to the attention layers. */
+/* Over the caller's parameters, for up to `rows` rows at a time. NULL on error, with one line in `error`: also
+ * if it is for training and has MHA_LINEAR for an activation. `ctx` gives memory to the attention layers. */
 transformer *transformer_create(mha_context *ctx, const transformer_config *config, float *parameters, int64_t rows,
                                 bool training, char *error, size_t error_size);
 void transformer_free(transformer *t); /* NULL is legal */

@@ -103,6 +103,8 @@ TEST(what_does_not_fit)
     REFUSE("vit --out y " TINY ",heads=3", "train: the heads do not divide the width");
     REFUSE("vit --out y " TINY " --batch 101", "train: a batch has more images than there are to train on");
     REFUSE("vit --out y " TINY " --held-out 120", "train: more images are held out than there are");
+    REFUSE("vit --out y --data synthetic:60 --batch 8 --config activation=linear",
+           "train: an mlp without an activation is not trained");
     REFUSE("vit --out y --data synthetic:0", "train: --data synthetic:N is a number from 1 to 10000000, not '0'");
     REFUSE("vit --out y --data synthetic:", "train: --data synthetic:N is a number from 1 to 10000000, not ''");
 }
