@@ -347,11 +347,13 @@ typedef struct mha_attention_gradients {
     mha_tensor bias;         /* float32, the rank and sizes of options.bias: summed over the axes that broadcast */
     mha_tensor alibi_slopes; /* float32, the rank and sizes of options.alibi_slopes */
     mha_tensor sinks;        /* float32 (H) */
+    mha_tensor importance;   /* float32 (B,H): |sum_i dout[i] . out[i]|, how much the loss would change, to first order,
+                                with the head's results left out: what a head is worth to this loss */
 } mha_attention_gradients;
 
 /* clang-format off */
 #define MHA_ATTENTION_NO_GRADIENTS                                                                                     \
-    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
+    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
 /* clang-format on */
 
 /* The gradients of mha_attention_forward, from those of its results:
@@ -377,6 +379,52 @@ typedef struct mha_attention_gradients {
 MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
                                           mha_tensor dlse, mha_tensor out, mha_tensor lse, mha_tensor q, mha_tensor k,
                                           mha_tensor v, const mha_attention_options *options);
+
+/* What heads look at, in numbers, on request: leave a tensor all zero and it costs nothing. Below p is the weight of a
+ * key at MHA_STAGE_SOFTMAX: zero where not visible, before dropout; what a sink takes is missing from the sum.
+ *
+ * Sizes are those of the call; with ragged batches rows lie packed as those of q, and keys as those of k. Everything but
+ * top_keys and sets is float32. Rows that see no key have zeros. */
+typedef struct mha_stats {
+    /* A row each. */
+    mha_tensor entropy;     /* (B,H,Tq): -sum_j p log p, in nats */
+    mha_tensor effective;   /* (B,H,Tq): 1 / sum_j p^2, as many keys of equal weight would give that sum */
+    mha_tensor largest;     /* (B,H,Tq): max_j p */
+    mha_tensor distance;    /* (B,H,Tq): sum_j p d / sum_j p, over keys that have a place, d as below; or 0 */
+    mha_tensor mass;        /* (B,H,Tq,4+S): the sum of p over the key at the row's own position, the one before it, the
+                               one after it, the first key, and each of `sets` */
+    mha_tensor top_weights; /* (B,H,Tq,N): the N largest p, from the largest on; 0 where there are no more */
+    mha_tensor top_keys;    /* MHA_INT64 (B,H,Tq,N): whose they are; of equals the first comes first; -1 for no more */
+
+    /* Sums over rows. */
+    mha_tensor received; /* (B,H,Tk): sum_i p */
+    mha_tensor heatmap; /* (B,H,R,C), any R and C: row i adds to row floor(i R / Tq), key j to column floor(j C / Tk) */
+
+    /* Between the heads a and b of a batch. */
+    mha_tensor divergence; /* (B,H,H): Jensen-Shannon, sum_j (p_a log(p_a/m) + p_b log(p_b/m)) / 2 with
+                              m = (p_a + p_b) / 2, in nats, 0 to log 2; the mean over rows in which either sees a key */
+    mha_tensor cosine;     /* (B,H,H): of the two maps, as vectors of Tq x Tk numbers; 0 if one has nothing but zeros */
+
+    /* What is asked for. */
+    mha_tensor sets; /* MHA_BOOL (S,Tk): true for the keys of each set, counted from the start of a sequence; or none */
+    int64_t grid_columns; /* 0: tokens stand in a line, and d = |position - j|. Else they stand in rows of so many, and
+                             d is the distance on that grid, side by side 1; tokens before grid_first have no place */
+    int64_t grid_first;
+} mha_stats;
+
+/* clang-format off */
+#define MHA_NO_STATS                                                                                                   \
+    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,          \
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, 0, 0}
+/* clang-format on */
+
+/* Statistics of the weights of a forward call, from what it read and its lse: q, k and options as they were, dropout
+ * aside. Weights are computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length. The bits
+ * are the same for any number of threads, and do not depend on what else is asked for.
+ *
+ * No result may overlap anything else. Returns as mha_attention_forward. */
+MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k,
+                                       mha_tensor lse, const mha_attention_options *options);
 
 /* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
 
@@ -577,6 +625,8 @@ typedef struct mha_layer_gradients {
     float *parameters;            /* a block as mha_layer_view says, or NULL */
     mha_tensor bias;              /* float32, sizes as options.bias */
     mha_tensor alibi_slopes;      /* float32, sizes as options.alibi_slopes */
+    mha_tensor importance;        /* float32 (B,H), as in mha_attention_gradients, of heads times their gates; written,
+                                     not added to */
 } mha_layer_gradients;
 
 /* The gradients of the forward call that left this tape, from that of its `out`: dout (B,Tq,M), any float type. The
@@ -585,6 +635,11 @@ typedef struct mha_layer_gradients {
  * Returns as mha_layer_forward; MHA_BAD_ARGUMENT for a tape that no forward call has filled. */
 MHA_API mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const mha_layer_gradients *gradients,
                                       mha_tensor dout, const mha_tape *tape);
+
+/* mha_attention_stats of the heads of the forward call that left this tape. Keys that the layer adds (bias_kv, zero_kv)
+ * are not among the Tk; what they take is missing from sums, as with a sink. Conditions as for mha_layer_backward.
+ * Returns as mha_attention_stats; MHA_BAD_ARGUMENT for a tape that no forward call has filled. */
+MHA_API mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape);
 
 /* Makes a layer of its own with the query heads h for which keep[h] is true, at least one, and the key/value heads that
  * they read: what `layer` gives with the gates of the others at 0, by smaller products. Where a group loses more heads

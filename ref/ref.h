@@ -73,6 +73,26 @@ void ref_attention_backward(const ref_attention *a, const ref_gradients *gradien
 bool ref_visible(const ref_attention *a, int64_t b, int64_t h, int64_t i, int64_t j);
 int64_t ref_position(const ref_attention *a, int64_t b, int64_t i);
 
+/* What is asked of the weights of a call, and where the answers go; NULL: not wanted. */
+typedef struct ref_stats {
+    int64_t sets;                 /* S */
+    const bool *set;              /* (S,Tk) */
+    int64_t columns, first;       /* of a grid; columns 0: tokens stand in a line */
+    int64_t heat_rows, heat_cols; /* R, C */
+
+    double *entropy, *effective, *largest, *distance; /* (B,H,Tq) */
+    double *mass;                                     /* (B,H,Tq,4+S): own position, before, after, first key, sets */
+    double *received;                                 /* (B,H,Tk) */
+    double *heatmap;                                  /* (B,H,R,C) */
+    double *divergence, *cosine;                      /* (B,H,H) */
+} ref_stats;
+
+/* p (B,H,Tq,Tk) is stage REF_SOFTMAX of the same call. */
+void ref_attention_stats(const ref_attention *a, const ref_stats *stats, const double *p);
+
+/* How far token j stands from the query at `position`; negative if one of them has no place. */
+double ref_distance(const ref_stats *stats, int64_t position, int64_t j);
+
 /* out (rows,D): each row of x (rows,D) with its first w elements turned by cos, sin (rows,w/2). */
 void ref_rotary(double *out, const double *x, const double *cosines, const double *sines, int64_t rows, int64_t D,
                 int64_t w, bool interleaved, bool inverse);

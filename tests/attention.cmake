@@ -2,7 +2,7 @@
 # memory with guards, bounds, contexts that watch.
 find_package(Threads REQUIRED)
 add_library(mha_cases STATIC bounds.c cases.c contexts.c gradient_bounds.c gradients.c layers.c numbers.c oracle.c problem.c
-  verify.c views.c)
+  statistics.c verify.c views.c)
 target_include_directories(mha_cases PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(mha_cases PUBLIC mha::mha mha_ref Threads::Threads PRIVATE mha_flags m)
 if(MHA_OPENMP)
@@ -14,7 +14,8 @@ endif()
 foreach(name oracle matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
     layer_oracle layer layer_cache layer_errors layer_heads
     attention_sizes attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches
-    attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_hidden backward_errors)
+    attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_hidden backward_errors
+    stats stats_bits stats_errors)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()

@@ -136,6 +136,17 @@ static void bound_sink(const bound *s, int64_t h, int64_t row, double common, do
     s->g->allowed[GRAD_SINKS][h] += error + loss_of(terms) * fabs(weight * common) + UNDERFLOW;
 }
 
+/* Summed in float64: what may be off is the last rounding. */
+static void add_worth(const bound *s, int64_t b, int64_t h, int64_t row)
+{
+    const attention_case *c = &s->g->p->c;
+    for (int64_t e = 0; e < c->E; e++) {
+        double term = s->dout[row * c->E + e] * s->out[row * c->E + e];
+        s->g->want[GRAD_WORTH][b * c->H + h] += term;
+        s->g->allowed[GRAD_WORTH][b * c->H + h] += 0x1p-45 * fabs(term) + UNDERFLOW;
+    }
+}
+
 static void bound_row(bound *s, int64_t b, int64_t h, int64_t i)
 {
     const problem *p = s->g->p;
@@ -144,6 +155,7 @@ static void bound_row(bound *s, int64_t b, int64_t h, int64_t i)
     double lse_error = p->allowed.lse[x.row], common_error, common;
     if (p->want.lse[x.row] == -INFINITY) return;
     common = common_of(s, x.row, &common_error);
+    add_worth(s, b, h, x.row);
     bound_sink(s, h, x.row, common, common_error);
     for (x.j = 0; x.j < a->Tk; x.j++) {
         if (!ref_visible(a, b, h, i, x.j)) continue;
@@ -180,7 +192,8 @@ static void make_room(gradients *g)
     const attention_case *c = &p->c;
     int64_t rows = c->B * c->H * c->Tq, keys = c->B * c->G * c->Tk;
     const int64_t count[GRADS] = {
-        rows * c->D, keys * c->D, keys * c->E, store_count(&p->bias), c->alibi == 2 ? c->B * c->H : c->H, c->H};
+        rows * c->D, keys * c->D, keys * c->E, store_count(&p->bias), c->alibi == 2 ? c->B * c->H : c->H,
+        c->H,        c->B * c->H};
     for (int n = 0; n < GRADS; n++) {
         free(g->want[n]);
         free(g->allowed[n]);
@@ -211,6 +224,9 @@ void gradients_solve(gradients *g)
         for (int64_t h = 0; h < c->H; h++) {
             if (c->alibi) g->want[GRAD_SLOPES][slope_index(p, b, h)] += slopes[b * c->H + h];
             for (int64_t i = 0; i < p->queries[b]; i++) bound_row(&s, b, h, i);
+            double *worth = &g->want[GRAD_WORTH][b * c->H + h];
+            *worth = fabs(*worth);
+            g->allowed[GRAD_WORTH][b * c->H + h] += 2 * U * *worth;
         }
     free(slopes);
     free(s.ds);

@@ -37,7 +37,7 @@ gradient_case gradient_random(rng *r)
 void gradient_describe(const gradient_case *c, char *text, size_t size)
 {
     const char *kind[] = {"dense", "swapped", "any", "broadcast"},
-               *name[] = {"dq", "dk", "dv", "dbias", "dslopes", "dsinks"};
+               *name[] = {"dq", "dk", "dv", "dbias", "dslopes", "dsinks", "importance"};
     case_describe(&c->forward, text, size);
     size_t used = strlen(text);
     used += (size_t)snprintf(text + used, size - used, "\n      dout %s %s%s;", mha_type_name(c->type_dout),
@@ -96,11 +96,14 @@ static void fill_incoming(gradients *g, rng *r)
 static void make_outgoing(gradients *g, rng *r)
 {
     problem *p = g->p;
-    const store *like[GRADS] = {&p->q, &p->k, &p->v, &p->bias, &p->alibi, &p->sinks};
-    for (int n = 0; n < GRADS; n++) {
+    const store *like[GRAD_WORTH] = {&p->q, &p->k, &p->v, &p->bias, &p->alibi, &p->sinks};
+    const int64_t heads[2] = {p->c.B, p->c.H};
+    for (int n = 0; n < GRAD_WORTH; n++) {
         if (!(g->c.wanted >> n & 1) || !like[n]->bytes) continue;
         g->grad[n] = store_make(r, g->c.type_grad[n], like[n]->view.rank, like[n]->view.size, g->c.layout_grad[n]);
     }
+    if (g->c.wanted >> GRAD_WORTH & 1)
+        g->grad[GRAD_WORTH] = store_make(r, MHA_FLOAT32, 2, heads, g->c.layout_grad[GRAD_WORTH]);
 }
 
 /* Rows and keys that belong to no sequence stay as they are; the rest is written whole. */
@@ -168,7 +171,8 @@ void gradients_free(gradients *g)
 mha_attention_gradients gradients_asked(const gradients *g)
 {
     return (mha_attention_gradients){g->grad[GRAD_Q].view,    g->grad[GRAD_K].view,      g->grad[GRAD_V].view,
-                                     g->grad[GRAD_BIAS].view, g->grad[GRAD_SLOPES].view, g->grad[GRAD_SINKS].view};
+                                     g->grad[GRAD_BIAS].view, g->grad[GRAD_SLOPES].view, g->grad[GRAD_SINKS].view,
+                                     g->grad[GRAD_WORTH].view};
 }
 
 mha_status gradients_back(gradients *g, mha_context *ctx)
@@ -202,7 +206,7 @@ unsigned char *gradients_bytes(const gradients *g, size_t *size)
 
 /* ---- The comparison --------------------------------------------------------------------------------------------- */
 
-static const char *const names[GRADS] = {"dq", "dk", "dv", "dbias", "dslopes", "dsinks"};
+static const char *const names[GRADS] = {"dq", "dk", "dv", "dbias", "dslopes", "dsinks", "importance"};
 
 /* NaN is never right. A bound that is not finite says that float32 cannot tell. */
 static bool near(double got, double want, double bound, mha_type type)
@@ -245,7 +249,7 @@ static bool check_rows(const gradients *g, verdict v, int n)
     return true;
 }
 
-/* dbias, dslopes, dsinks: by place in the view. */
+/* dbias, dslopes, dsinks, importance: by place in the view. */
 static bool check_view(const gradients *g, verdict v, int n)
 {
     const store *s = &g->grad[n];

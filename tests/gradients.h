@@ -6,12 +6,12 @@
 #include "problem.h"
 
 /* What backward can write, in the order of mha_attention_gradients. */
-enum { GRAD_Q, GRAD_K, GRAD_V, GRAD_BIAS, GRAD_SLOPES, GRAD_SINKS, GRADS, GRAD_ALL = (1 << GRADS) - 1 };
+enum { GRAD_Q, GRAD_K, GRAD_V, GRAD_BIAS, GRAD_SLOPES, GRAD_SINKS, GRAD_WORTH, GRADS, GRAD_ALL = (1 << GRADS) - 1 };
 
 /* The choices that a forward case does not have. */
 typedef struct gradient_case {
     attention_case forward;
-    mha_type type_dout, type_grad[GRADS]; /* the last three are float32 */
+    mha_type type_dout, type_grad[GRADS]; /* the last four are float32 */
     layout layout_dout, layout_grad[GRADS];
     bool dlse;
     unsigned wanted; /* bit n: gradient n, where there is such an input */
@@ -31,7 +31,7 @@ typedef struct gradients {
     problem *p;
     store dout, dlse;       /* inputs */
     store grad[GRADS];      /* outputs; all zero where not wanted */
-    double *want[GRADS];    /* (B,H,Tq,D), (B,G,Tk,D), (B,G,Tk,E); bias, slopes and sinks in the sizes of their views */
+    double *want[GRADS];    /* (B,H,Tq,D), (B,G,Tk,D), (B,G,Tk,E); the others in the sizes of their views */
     double *allowed[GRADS]; /* the same: how far float32 may be away */
 } gradients;
 

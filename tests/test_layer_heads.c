@@ -374,3 +374,45 @@ TEST(shapes_of_the_literature)
     check_model("GPT-2 Small", 768, 12, 6, true, true);
     check_model("GPT-2 Large", 1280, 20, 4, true, true);
 }
+
+/* What a head is worth to a loss is the gradient by its gate: for a batch, that of each sequence alone. */
+TEST(importance_is_the_gradient_by_a_gate)
+{
+    enum { M = 24, H = 4, G = 2 };
+    static float x[B * T * M], y[B * T * M], dy[B * T * M], worth[B * H], one[H];
+    mha_context *ctx = open_context();
+    mha_layer_options o = MHA_LAYER_DEFAULTS;
+    o.width = M, o.heads = H, o.kv_heads = G, o.gates = o.bias_kv = o.sinks = true;
+    mha_layer *layer = make(ctx, o, 11);
+    mha_tape *tape = NULL;
+    int64_t count = 0;
+    expect(!mha_layer_parameter_count(ctx, &count, &o) && !mha_tape_create(ctx, &tape), "%s", mha_context_error(ctx));
+    float *gradients = array(count, sizeof *gradients);
+    fill(x, B * T * M, 3);
+    fill(dy, B * T * M, 4);
+    for (int64_t b = -1; b < B; b++) { /* all of them, then each */
+        int64_t n = b < 0 ? B : 1, at = b < 0 ? 0 : b * T * M;
+        mha_layer_inputs in = {.query = mha_tensor_3d(x + at, MHA_FLOAT32, n, T, M)};
+        mha_layer_gradients g = {.parameters = gradients,
+                                 .importance = mha_tensor_2d(b < 0 ? worth : one, MHA_FLOAT32, n, H)};
+        memset(gradients, 0, (size_t)count * sizeof *gradients);
+        expect(!mha_layer_forward(ctx, layer, mha_tensor_3d(y, MHA_FLOAT32, n, T, M), NULL, &in, NULL, tape) &&
+                   !mha_layer_backward(ctx, layer, &g, mha_tensor_3d(dy + at, MHA_FLOAT32, n, T, M), tape),
+               "%s", mha_context_error(ctx));
+        const float *by_gate = mha_layer_view(layer, gradients).gates.data;
+        for (int h = 0; b >= 0 && h < H; h++) {
+            expect(fabsf(one[h] - fabsf(by_gate[h])) < 1e-5f * (1 + one[h]), "head %d: worth %g, but its gate has %g",
+                   h, (double)one[h], (double)by_gate[h]);
+            expect(one[h] == worth[b * H + h], "head %d: worth %g alone, %g among others", h, (double)one[h],
+                   (double)worth[b * H + h]);
+        }
+    }
+    mha_layer_gradients wrong = {.importance = mha_tensor_2d(worth, MHA_FLOAT32, B + 1, H)};
+    expect(mha_layer_backward(ctx, layer, &wrong, mha_tensor_3d(dy, MHA_FLOAT32, 1, T, M), tape) == MHA_BAD_SHAPE &&
+               strstr(mha_context_error(ctx), "gradients.importance"),
+           "%s", mha_context_error(ctx));
+    free(gradients);
+    mha_tape_free(tape);
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+}

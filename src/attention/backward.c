@@ -63,6 +63,7 @@ static mha_status check_overlap(mha_backward *call)
                {"gradients.bias", g->bias},
                {"gradients.alibi_slopes", g->alibi_slopes},
                {"gradients.sinks", g->sinks},
+               {"gradients.importance", g->importance},
                {"q", p->q},
                {"k", p->k},
                {"v", p->v},
@@ -74,7 +75,7 @@ static mha_status check_overlap(mha_backward *call)
                {"bias", p->options.bias},
                {"alibi_slopes", p->options.alibi_slopes},
                {"sinks", p->options.sinks}};
-    enum { OUTPUTS = 6, ALL = sizeof all / sizeof *all };
+    enum { OUTPUTS = 7, ALL = sizeof all / sizeof *all };
     for (int a = 0; a < OUTPUTS; a++)
         for (int b = a + 1; mha_is_given(all[a].t) && b < ALL; b++)
             if (mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
@@ -98,6 +99,10 @@ static mha_status check(mha_backward *call, const mha_attention_options *options
     TRY(check_option(call, g->bias, "gradients.bias", options->bias, "bias"));
     TRY(check_option(call, g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
     TRY(check_option(call, g->sinks, "gradients.sinks", options->sinks, "sinks"));
+    if (mha_is_given(g->importance)) {
+        mha_tensor heads = mha_tensor_2d(NULL, MHA_FLOAT32, p->B, p->H);
+        TRY(check_like(call, g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));
+    }
     if (mha_is_given(g->bias)) call->dbias = mha_broadcast(g->bias);
     return check_overlap(call);
 }
@@ -210,12 +215,14 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
-/* delta of all rows of one head of one sequence. */
+/* delta of all rows of one head of one sequence, and what the head is worth: the sum of dout . out. */
 static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
 {
     const mha_problem *p = &call->problem;
     mha_sequence s = mha_sequence_get(p, piece / p->H);
+    mha_tensor worth = call->gradients.importance;
     int64_t h = piece % p->H;
+    double all = 0;
     float *rooms = span->dout_room;
     for (int64_t i = 0; i < s.queries; i++) {
         int64_t row = s.query_row + i;
@@ -223,10 +230,12 @@ static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
         if (*(const float *)mha_at(p->extras.lse, s.query_batch, h, row, 0) != -INFINITY) {
             sum = dot(row_of(p, rooms, call->dout, s.query_batch, h, row),
                       row_of(p, rooms + call->plan.Ep, p->out, s.query_batch, h, row), p->E);
+            all += sum;
             if (call->dlse.rank) sum -= (double)*(const float *)mha_at(call->dlse, s.query_batch, h, row, 0);
         }
         call->delta[mha_row_index(p, &s, h, i)] = (float)sum;
     }
+    if (worth.rank) ((float *)worth.data)[s.b * worth.stride[0] + h * worth.stride[1]] = (float)fabs(all);
 }
 
 static void keys_piece(mha_backward *call, mha_span *span, int64_t piece)
@@ -326,13 +335,19 @@ static double sink_of(const mha_backward *call, const mha_piece *first, int64_t 
     return sum;
 }
 
+/* Zeros (B,H), which stay if there is nobody at all. */
+static void clear_heads(mha_tensor to)
+{
+    for (int64_t n = 0; n < to.size[0] * to.size[1]; n++)
+        ((float *)to.data)[n / to.size[1] * to.stride[0] + n % to.size[1] * to.stride[1]] = 0.0f;
+}
+
 /* One number a head: summed over the batch unless it has a batch axis. */
 static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
                         double (*of)(const mha_backward *, const mha_piece *, int64_t, double *))
 {
     bool batched = to.rank == 2;
-    for (int64_t n = 0; batched && n < to.size[0] * to.size[1]; n++) /* there may be nobody at all */
-        ((float *)to.data)[n / to.size[1] * to.stride[0] + n % to.size[1] * to.stride[1]] = 0.0f;
+    if (batched) clear_heads(to);
     for (int64_t h = 0; to.rank && h < call->problem.H; h++) {
         double sum = 0;
         for (int64_t n = 0; n < call->pieces; n++) {
@@ -361,6 +376,7 @@ static void run(mha_backward *call)
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     int64_t work = call->pieces * p->G;
+    if (g->importance.rank) clear_heads(g->importance);
     run_round(call, delta_piece, p->B * p->H);
     run_round(call, keys_piece, work);
     if (g->q.rank) run_round(call, queries_piece, work);

@@ -9,6 +9,7 @@
 #include "cpu/product_body.h"
 #include "cpu/softmax_body.h"
 #include "cpu/score_body.h"
+#include "cpu/stats_body.h"
 #include "cpu/row_body.h"
 #include "cpu/gemm_body.h"
 

@@ -15,6 +15,7 @@ static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }            /* NaN if b is NaN */
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
@@ -41,6 +42,16 @@ static inline vf vf_where_set(const uint8_t *p, vf yes, vf no)
 }
 
 static inline vf vf_pow2(vf z) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23)); }
+
+static inline vf vf_exponent(vf x)
+{
+    return _mm256_sub_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_castps_si256(x), 23)), _mm256_set1_ps(127.0f));
+}
+static inline vf vf_mantissa(vf x)
+{
+    __m256i bits = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffff));
+    return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x3f800000)));
+}
 
 static inline vf vf_load_bf16(const uint16_t *p)
 {

@@ -15,6 +15,7 @@ static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }            /* NaN if b is NaN */
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
@@ -41,6 +42,16 @@ static inline vf vf_where_set(const uint8_t *p, vf yes, vf no)
 }
 
 static inline vf vf_pow2(vf z) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23)); }
+
+static inline vf vf_exponent(vf x)
+{
+    return _mm512_sub_ps(_mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_castps_si512(x), 23)), _mm512_set1_ps(127.0f));
+}
+static inline vf vf_mantissa(vf x)
+{
+    __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffff));
+    return _mm512_castsi512_ps(_mm512_or_si512(bits, _mm512_set1_epi32(0x3f800000)));
+}
 
 static inline vf vf_load_bf16(const uint16_t *p)
 {

@@ -15,6 +15,7 @@ static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
 static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
 static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return vmaxq_f32(a, b); }          /* NaN if either is NaN */
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
@@ -34,6 +35,15 @@ static inline vf vf_where_set(const uint8_t *p, vf yes, vf no)
 }
 
 static inline vf vf_pow2(vf z) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(z), 23)); }
+
+static inline vf vf_exponent(vf x)
+{
+    return vsubq_f32(vcvtq_f32_u32(vshrq_n_u32(vreinterpretq_u32_f32(x), 23)), vdupq_n_f32(127.0f));
+}
+static inline vf vf_mantissa(vf x)
+{
+    return vreinterpretq_f32_u32(vbslq_u32(vdupq_n_u32(0x7fffff), vreinterpretq_u32_f32(x), vdupq_n_u32(0x3f800000)));
+}
 
 static inline vf vf_load_bf16(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
 static inline vf vf_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }

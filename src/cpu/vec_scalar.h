@@ -4,6 +4,7 @@
 #define MHA_CPU_VEC_SCALAR_H
 
 #include "core/half.h"
+#include <math.h>
 
 typedef float vf;
 enum { VF = 1, BLOCK_ROWS = 4, BLOCK_VECTORS = 4 };
@@ -15,6 +16,7 @@ static inline vf vf_add(vf a, vf b) { return a + b; }
 static inline vf vf_sub(vf a, vf b) { return a - b; }
 static inline vf vf_mul(vf a, vf b) { return a * b; }
 static inline vf vf_div(vf a, vf b) { return a / b; }
+static inline vf vf_sqrt(vf a) { return sqrtf(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return a * b + c; } /* a*b + c */
 static inline vf vf_max(vf a, vf b) { return a > b ? a : b; }   /* NaN if b is NaN */
 /* The larger of a and |b|, for an a without sign; NaN is larger than everything, as bits compared as integers are. */
@@ -34,6 +36,10 @@ static inline vf vf_where_set(const uint8_t *p, vf yes, vf no) { return *p ? yes
 
 /* 2^(i - 127) for the integer i in the low bits of z, from 0 (which gives 0) to 254. */
 static inline vf vf_pow2(vf z) { return mha_from_bits(mha_bits(z) << 23); }
+
+/* x = m * 2^e with 1 <= m < 2, for x > 0 that is not subnormal; 0 has e = -127 and m = 1. */
+static inline vf vf_exponent(vf x) { return (float)(int32_t)(mha_bits(x) >> 23) - 127.0f; }
+static inline vf vf_mantissa(vf x) { return mha_from_bits((mha_bits(x) & 0x7fffff) | 0x3f800000); }
 
 static inline vf vf_load_bf16(const uint16_t *p) { return mha_bf16_to_f32(*p); }
 static inline vf vf_load_f16(const uint16_t *p) { return mha_f16_to_f32(*p); }

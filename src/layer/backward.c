@@ -84,6 +84,7 @@ static mha_status check_overlap(back *c)
                {"gradients.value", c->wanted.value},
                {"gradients.bias", c->wanted.bias},
                {"gradients.alibi_slopes", c->wanted.alibi_slopes},
+               {"gradients.importance", c->wanted.importance},
                {"gradients.parameters", block},
                {"dout", c->dout},
                {"query", in->query},
@@ -95,7 +96,7 @@ static mha_status check_overlap(back *c)
                {"query_positions", in->query_positions},
                {"key_positions", in->key_positions},
                {"the parameters", own}};
-    enum { OUTPUTS = 6, ALL = sizeof all / sizeof *all };
+    enum { OUTPUTS = 7, ALL = sizeof all / sizeof *all };
     for (int a = 0; a < OUTPUTS; a++)
         for (int b = a + 1; b < ALL; b++)
             if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
@@ -119,6 +120,9 @@ static mha_status check(back *c, const mha_tape *tape)
     TRY(check_like(c, w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
     TRY(check_like(c, w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
                    "options.alibi_slopes"));
+    int64_t sequences = c->pass->query_starts || c->pass->key_starts ? c->pass->options.sequences : c->pass->B;
+    mha_tensor heads = mha_tensor_2d(c, MHA_FLOAT32, sequences, layer->shape.heads);
+    TRY(check_like(c, w->importance, "gradients.importance", heads, "(B,H)"));
     TRY(check_overlap(c));
     if (w->parameters) c->parts = mha_layer_view(layer, w->parameters);
     c->dout = mha_cut(mha_tidy(c->dout), 1, *q);
@@ -250,6 +254,7 @@ static mha_status through_attention(back *c)
     g.sinks = c->dsinks;
     g.bias = c->dbias;
     g.alibi_slopes = c->dslopes;
+    g.importance = c->wanted.importance;
     TRY(mha_attention_backward(c->ctx, &g, c->dheads, none, p->heads, p->lse, p->q, p->k, p->v, &p->options));
     add(c, c->parts.sinks, c->dsinks);
     add(c, c->wanted.bias, c->dbias);
@@ -331,9 +336,7 @@ mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const mha_laye
     MHA_NEED(ctx, layer);
     MHA_NEED(ctx, gradients);
     MHA_NEED(ctx, tape);
-    if (!tape->filled) return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: no forward call has filled it");
-    if (tape->pass.layer != layer)
-        return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: was filled by another layer's forward call");
+    TRY(mha_tape_check(ctx, layer, tape));
     mha_pass pass = tape->pass;
     back c = {.ctx = ctx, .pass = &pass, .wanted = *gradients, .dout = dout};
     pass.ctx = ctx;

@@ -12,4 +12,13 @@ struct mha_tape {
     bool filled;
 };
 
+/* Whether a forward call of this layer has filled the tape. */
+static inline mha_status mha_tape_check(mha_context *ctx, const mha_layer *layer, const mha_tape *tape)
+{
+    if (!tape->filled) return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: no forward call has filled it");
+    if (tape->pass.layer != layer)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "tape: was filled by another layer's forward call");
+    return MHA_OK;
+}
+
 #endif

@@ -1,0 +1,313 @@
+/* Statistics of heads: the arguments, the pieces of work, and the sums of what pieces leave.
+ *
+ *     1  each piece: a stripe of rows of one head (of all heads, where they are compared) against the keys they see
+ *     2  received, the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
+ *
+ * Both of a pair's numbers come from sums over rows and keys. With u = p_a + p_b, m = u / 2, and L the sum of p log p:
+ *
+ *     sum of p_a log(p_a / m) + p_b log(p_b / m)  =  L_a + L_b - sum of u log u + log(2) sum of u
+ *
+ * so a pair costs one logarithm for each two weights. */
+#include "attention/stats.h"
+#include <string.h>
+
+enum { STEP_ROWS = 512, STEP_FLOATS = 256 * 1024 }; /* weights of all heads that stay in L2 */
+
+typedef long long ll;
+
+#define FAIL(...) return mha_fail(c->problem.ctx, __VA_ARGS__)
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+static mha_status check_result(mha_stats_call *c, mha_tensor t, const char *name, mha_type type, int rank,
+                               const int64_t *size, const char *shape)
+{
+    if (!mha_is_given(t)) return MHA_OK;
+    TRY(mha_check_tensor(c->problem.ctx, t, name, rank, shape, MHA_OUTPUT));
+    if (t.type != type) FAIL(MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t.type), mha_type_name(type));
+    for (int axis = 0; axis < rank; axis++)
+        if (size[axis] >= 0 && t.size[axis] != size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t.size[axis], (ll)size[axis],
+                 shape);
+    return MHA_OK;
+}
+
+static mha_status check_sets(mha_stats_call *c)
+{
+    mha_tensor sets = c->want.sets;
+    if (!mha_is_given(sets)) return MHA_OK;
+    if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "stats.sets: is given, but mass is not asked for");
+    TRY(mha_check_tensor(c->problem.ctx, sets, "stats.sets", 2, "(S,Tk)", MHA_INPUT));
+    if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "stats.sets: is %s, must be bool", mha_type_name(sets.type));
+    if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts && sets.size[1] > c->problem.Tk))
+        FAIL(MHA_BAD_SHAPE, "stats.sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
+    return MHA_OK;
+}
+
+static mha_status check_overlap(mha_stats_call *c)
+{
+    const mha_problem *p = &c->problem;
+    const mha_stats *w = &c->want;
+    const struct {
+        const char *name;
+        mha_tensor t;
+    } all[] = {{"stats.entropy", w->entropy},
+               {"stats.effective", w->effective},
+               {"stats.largest", w->largest},
+               {"stats.distance", w->distance},
+               {"stats.mass", w->mass},
+               {"stats.top_weights", w->top_weights},
+               {"stats.top_keys", w->top_keys},
+               {"stats.received", w->received},
+               {"stats.heatmap", w->heatmap},
+               {"stats.divergence", w->divergence},
+               {"stats.cosine", w->cosine},
+               {"stats.sets", w->sets},
+               {"q", p->q},
+               {"k", p->k},
+               {"lse", p->extras.lse},
+               {"mask", p->options.mask},
+               {"bias", p->options.bias},
+               {"alibi_slopes", p->options.alibi_slopes},
+               {"sinks", p->options.sinks}};
+    enum { OUTPUTS = 11, ALL = sizeof all / sizeof *all };
+    for (int a = 0; a < OUTPUTS; a++)
+        for (int b = a + 1; b < ALL; b++)
+            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
+                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
+    return MHA_OK;
+}
+
+static mha_status check(mha_stats_call *c)
+{
+    const mha_problem *p = &c->problem;
+    const mha_stats *w = &c->want;
+    if (!mha_is_given(p->extras.lse)) FAIL(MHA_BAD_ARGUMENT, "lse: must be given, as forward wrote it");
+    TRY(check_sets(c));
+    int64_t sets = mha_is_given(w->sets) ? w->sets.size[0] : 0;
+    int64_t row[4] = {p->q.size[0], p->H, p->q.size[2], -1}, mass[4] = {row[0], row[1], row[2], 4 + sets};
+    int64_t key[3] = {p->k.size[0], p->H, p->k.size[2]}, heat[4] = {p->B, p->H, -1, -1}, pair[3] = {p->B, p->H, p->H};
+    const char *of_rows = "(B,H,Tq)", *of_tops = "(B,H,Tq,N)";
+    TRY(check_result(c, w->entropy, "stats.entropy", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, w->effective, "stats.effective", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, w->largest, "stats.largest", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, w->distance, "stats.distance", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, w->mass, "stats.mass", MHA_FLOAT32, 4, mass, "(B,H,Tq,4+S)"));
+    TRY(check_result(c, w->top_weights, "stats.top_weights", MHA_FLOAT32, 4, row, of_tops));
+    if (mha_is_given(w->top_weights)) row[3] = w->top_weights.size[3];
+    TRY(check_result(c, w->top_keys, "stats.top_keys", MHA_INT64, 4, row, of_tops));
+    TRY(check_result(c, w->received, "stats.received", MHA_FLOAT32, 3, key, "(B,H,Tk)"));
+    TRY(check_result(c, w->heatmap, "stats.heatmap", MHA_FLOAT32, 4, heat, "(B,H,R,C)"));
+    TRY(check_result(c, w->divergence, "stats.divergence", MHA_FLOAT32, 3, pair, "(B,H,H)"));
+    TRY(check_result(c, w->cosine, "stats.cosine", MHA_FLOAT32, 3, pair, "(B,H,H)"));
+    if (w->grid_columns < 0 || w->grid_first < 0 || w->grid_columns > MHA_SIZE_LIMIT || w->grid_first > MHA_SIZE_LIMIT)
+        FAIL(MHA_BAD_ARGUMENT, "stats.grid_columns, stats.grid_first: must be from 0 to 2^40");
+    int64_t ignored;
+    if (__builtin_mul_overflow(w->heatmap.size[2], p->Tq, &ignored) ||
+        __builtin_mul_overflow(w->heatmap.size[3], p->Tk, &ignored))
+        FAIL(MHA_TOO_LARGE, "stats.heatmap: has too many rows or columns");
+    return check_overlap(c);
+}
+
+/* ---- Plan ------------------------------------------------------------------------------------------------------- */
+
+/* Lays out what pieces leave behind the scratch of the tasks; without memory it only counts. False if the sizes do not
+ * fit memory at all. */
+static bool lay_out(mha_stats_call *c, char *memory, size_t *bytes)
+{
+    const mha_problem *p = &c->problem;
+    const mha_stats *w = &c->want;
+    double stripes = (double)p->B * (double)c->stripes, H = (double)p->H;
+    const struct {
+        void *place;
+        double count;
+        size_t width;
+    } parts[] = {{&c->received, w->received.rank ? stripes * H * (double)p->Tk : 0, sizeof *c->received},
+                 {&c->edges, w->heatmap.rank ? stripes * H * (double)w->heatmap.size[3] : 0, sizeof *c->edges},
+                 {&c->whole, c->pairs ? stripes * H * 3 : 0, sizeof *c->whole},
+                 {&c->pair, c->pairs ? stripes * H * H * 2 : 0, sizeof *c->pair}};
+    *bytes = c->task_bytes * (size_t)c->tasks;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *here = memory && parts[i].count > 0 ? memory + *bytes : NULL;
+        if (!(parts[i].count < 0x1p48)) return false;
+        memcpy(parts[i].place, &here, sizeof here);
+        *bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
+    }
+    *bytes += MHA_ALIGNMENT;
+    return true;
+}
+
+static int64_t longest_stripes(const mha_problem *p)
+{
+    mha_sequence any = {.queries = p->Tq};
+    int64_t most = mha_stripe_count(&any);
+    for (int64_t b = 0; p->options.query_starts && b < p->B; b++) { /* a shorter one may have one more */
+        mha_sequence s = mha_sequence_get(p, b);
+        int64_t count = mha_stripe_count(&s);
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+static mha_status plan(mha_stats_call *c, size_t *bytes)
+{
+    const mha_problem *p = &c->problem;
+    if (!mha_plan_make(&c->plan, p)) FAIL(MHA_TOO_LARGE, "q, k: their sizes need more scratch than memory can have");
+    c->pairs = mha_is_given(c->want.divergence) || mha_is_given(c->want.cosine);
+    c->heads = c->pairs ? p->H : 1;
+    c->top = mha_is_given(c->want.top_weights) ? c->want.top_weights.size[3]
+             : mha_is_given(c->want.top_keys)  ? c->want.top_keys.size[3]
+                                               : 0;
+    c->stripes = longest_stripes(p);
+    int64_t rows = c->pairs && p->H ? STEP_FLOATS / MHA_KEYS / p->H / MHA_BLOCK * MHA_BLOCK : STEP_ROWS;
+    int64_t most = (p->Tq + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
+    if (rows > STEP_ROWS) rows = STEP_ROWS;
+    if (rows > most) rows = most;
+    c->plan.rows = rows < MHA_BLOCK ? MHA_BLOCK : rows;
+    c->plan.task_bytes = mha_tile_layout(NULL, NULL, p, &c->plan);
+    if (c->top > INT64_C(1) << 40 || (double)c->heads * (double)c->plan.rows * (double)(c->top + 1) > 0x1p48)
+        FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
+    c->task_bytes = mha_stats_layout(NULL, NULL, c);
+    int64_t pieces = p->B * c->stripes * (c->pairs ? 1 : p->H);
+    c->tasks = (int)(pieces < p->ctx->threads ? (pieces < 1 ? 1 : pieces) : p->ctx->threads);
+    if (!lay_out(c, NULL, bytes)) FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
+    return MHA_OK;
+}
+
+/* ---- Pieces ----------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    mha_stats_call *call;
+    mha_queue queue;
+} job;
+
+/* The last stripes first: under a causal mask they see most. */
+static void stripes_task(void *arg, int index)
+{
+    job *j = arg;
+    const mha_stats_call *c = j->call;
+    const mha_problem *p = &c->problem;
+    mha_stats_task task;
+    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
+    if (p->engine) p->engine->open();
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
+        int64_t groups = c->pairs ? 1 : p->H, stripe = c->stripes - 1 - piece / (p->B * groups);
+        mha_sequence s = mha_sequence_get(p, piece / groups % p->B);
+        if (stripe < mha_stripe_count(&s)) mha_stats_stripe(&task, &s, piece % groups, stripe);
+    }
+    if (p->engine) p->engine->close();
+}
+
+/* ---- Sums over stripes ------------------------------------------------------------------------------------------ */
+
+static void add_stripes(const mha_stats_call *c, const mha_sequence *s, int64_t h)
+{
+    mha_tensor received = c->want.received, heat = c->want.heatmap;
+    int64_t count = mha_stripe_count(s), Tk = c->problem.Tk;
+    for (int64_t j = 0; received.rank && j < s->keys; j++) {
+        double sum = 0;
+        for (int64_t n = 0; n < count; n++) sum += (double)c->received[mha_stripe_index(c, s->b, h, n) * Tk + j];
+        *(float *)mha_at(received, s->key_batch, h, s->key_row + j, 0) = (float)sum;
+    }
+    for (int64_t n = 1; heat.rank && heat.size[2] && n < count; n++) {
+        const float *edge = c->edges + mha_stripe_index(c, s->b, h, n) * heat.size[3];
+        int64_t row = mha_heat_row(c, s, n * mha_stripe_rows(s) - 1);
+        for (int64_t j = 0; j < heat.size[3]; j++) *(float *)mha_at(heat, s->b, h, row, j) += edge[j];
+    }
+}
+
+/* Rows in which a head sees a key, or either of two does. */
+static int64_t count_rows(const mha_stats_call *c, const mha_sequence *s, int64_t a, int64_t b)
+{
+    const mha_problem *p = &c->problem;
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->queries; i++) {
+        const float *first = mha_at(p->extras.lse, s->query_batch, a, s->query_row + i, 0);
+        const float *second = mha_at(p->extras.lse, s->query_batch, b, s->query_row + i, 0);
+        count += *first != -INFINITY || *second != -INFINITY;
+    }
+    return count;
+}
+
+static double over_stripes(const double *sums, int64_t stride, int64_t count)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < count; n++) sum += sums[n * stride];
+    return sum;
+}
+
+/* The numbers of heads a and b of a sequence, a < b. */
+static void write_pair(const mha_stats_call *c, const mha_sequence *s, int64_t a, int64_t b, int64_t rows)
+{
+    int64_t H = c->problem.H, count = mha_stripe_count(s), index = s->b * c->stripes;
+    double pair[2], all[2][3];
+    for (int n = 0; n < 2; n++)
+        pair[n] = over_stripes(c->pair + index * H * H * 2 + (a * H + b) * 2 + n, H * H * 2, count);
+    for (int n = 0; n < 6; n++)
+        all[n / 3][n % 3] = over_stripes(c->whole + index * H * 3 + (n < 3 ? a : b) * 3 + n % 3, H * 3, count);
+    double twice = all[0][1] + all[1][1] - pair[0] + log(2) * (all[0][0] + all[1][0]);
+    double divergence = rows ? twice / 2 / (double)rows : 0, norms = sqrt(all[0][2] * all[1][2]);
+    double cosine = norms != 0 ? pair[1] / norms : 0;
+    if (divergence < 0) divergence = 0; /* rounding, of maps that are the same */
+    if (divergence > log(2)) divergence = log(2);
+    if (cosine > 1) cosine = 1;
+    for (int n = 0; n < 2; n++) {
+        int64_t x = n ? b : a, y = n ? a : b;
+        if (c->want.divergence.rank) *(float *)mha_at(c->want.divergence, s->b, x, y, 0) = (float)divergence;
+        if (c->want.cosine.rank) *(float *)mha_at(c->want.cosine, s->b, x, y, 0) = (float)cosine;
+    }
+}
+
+static void write_pairs(const mha_stats_call *c, const mha_sequence *s)
+{
+    int64_t H = c->problem.H, count = mha_stripe_count(s);
+    bool blind = false; /* some row of some head sees nothing */
+    for (int64_t h = 0; h < H; h++) {
+        const double *squares = c->whole + s->b * c->stripes * H * 3 + h * 3 + 2;
+        double norm = over_stripes(squares, H * 3, count);
+        if (c->want.divergence.rank) *(float *)mha_at(c->want.divergence, s->b, h, h, 0) = 0;
+        if (c->want.cosine.rank) *(float *)mha_at(c->want.cosine, s->b, h, h, 0) = norm != 0 ? 1 : 0;
+        blind = blind || count_rows(c, s, h, h) < s->queries;
+    }
+    for (int64_t a = 0; a < H; a++)
+        for (int64_t b = a + 1; b < H; b++) write_pair(c, s, a, b, blind ? count_rows(c, s, a, b) : s->queries);
+}
+
+static void sums_task(void *arg, int index)
+{
+    job *j = arg;
+    const mha_stats_call *c = j->call;
+    int64_t H = c->problem.H;
+    (void)index;
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
+        mha_sequence s = mha_sequence_get(&c->problem, piece / H);
+        add_stripes(c, &s, piece % H);
+        if (c->pairs && piece % H == 0) write_pairs(c, &s);
+    }
+}
+
+/* ---- The call --------------------------------------------------------------------------------------------------- */
+
+mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor lse,
+                               const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    mha_stats_call c = {.want = *stats};
+    size_t bytes = 0;
+    extras.lse = lse;
+    TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options)); /* k stands for v, q for out */
+    TRY(check(&c));
+    if (!mha_element_count(c.want.heatmap)) c.want.heatmap.rank = 0;
+    TRY(plan(&c, &bytes));
+    TRY(mha_scratch_reserve(ctx, bytes));
+    if (ctx->rehearsing) return MHA_OK;
+    lay_out(&c, ctx->scratch, &bytes);
+    job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
+    job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
+    if (!sums.queue.count) return MHA_OK;
+    mha_parallel_run(ctx, c.tasks, stripes_task, &stripes);
+    mha_parallel_run(ctx, c.tasks, sums_task, &sums);
+    return MHA_OK;
+}

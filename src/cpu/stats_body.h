@@ -1,0 +1,107 @@
+/* What statistics need of a tile of scores.
+ *
+ * log(x) = e ln 2 + log(m) with m from 1/sqrt(2) to sqrt(2): log(1 + r) is r + r^2 times a polynomial fitted to the least
+ * relative error (1.8e-7). ln 2 is added in two parts, of which the first has so few bits that e times it is exact. */
+
+static inline vf vf_log(vf x) /* x > 0; 0 gives some -88 */
+{
+    vf e = vf_exponent(x), m = vf_mantissa(x), one = vf_set1(1.0f), root = vf_set1(1.41421356f);
+    e = vf_where_less(root, m, vf_add(e, one), e);
+    vf r = vf_sub(vf_where_less(root, m, vf_mul(m, vf_set1(0.5f)), m), one), square = vf_mul(r, r);
+    vf low = vf_fma(r, vf_set1(0.333347536f), vf_set1(-0.500003293f));
+    vf middle = vf_fma(r, vf_set1(0.199051664f), vf_set1(-0.249708683f));
+    vf high = vf_fma(r, vf_set1(0.161977306f), vf_set1(-0.172464433f));
+    high = vf_fma(square, vf_set1(-0.10094246f), high);
+    vf y = vf_fma(square, vf_fma(square, vf_fma(square, high, middle), low), r);
+    return vf_fma(e, vf_set1(0x1.62e4p-1f), vf_fma(e, vf_set1(1.42860677e-6f), y));
+}
+
+/* A vector of lanes after the other, four keys at a time: so many exponentials hide their latency. The floor is where
+ * vf_exp gives 0; it keeps 0 * infinity out of the sum, and whatever lies in lanes that have no lse. */
+static void tally(float *s, int64_t lds, int64_t count, int64_t n, const float *lse, float *total, float *log_sum,
+                  float *squares, float *largest)
+{
+    enum { DEEP = 4 };
+    const vf zero = vf_set1(0.0f), none = vf_set1(INFINITY), floor = vf_set1(-88.02969f);
+    for (int64_t i = 0; i < n; i += VF) {
+        vf by = vf_load(lse + i), all[DEEP], logs[DEEP], square[DEEP], top[DEEP];
+        int64_t j = 0;
+        REPEAT (u, DEEP) all[u] = logs[u] = square[u] = top[u] = zero;
+        for (; j + DEEP <= count; j += DEEP)
+            REPEAT (u, DEEP) {
+                float *at = s + (j + u) * lds + i;
+                vf x = vf_where_less(by, none, vf_max(floor, vf_sub(vf_load(at), by)), floor), p = vf_exp(x);
+                vf_store(at, p);
+                all[u] = vf_add(all[u], p);
+                logs[u] = vf_fma(p, x, logs[u]);
+                square[u] = vf_fma(p, p, square[u]);
+                top[u] = vf_max(top[u], p);
+            }
+        for (; j < count; j++) {
+            float *at = s + j * lds + i;
+            vf x = vf_where_less(by, none, vf_max(floor, vf_sub(vf_load(at), by)), floor), p = vf_exp(x);
+            vf_store(at, p);
+            all[0] = vf_add(all[0], p);
+            logs[0] = vf_fma(p, x, logs[0]);
+            square[0] = vf_fma(p, p, square[0]);
+            top[0] = vf_max(top[0], p);
+        }
+        vf_store(total + i, vf_add(vf_add(all[0], all[1]), vf_add(all[2], all[3])));
+        vf_store(log_sum + i, vf_add(vf_add(logs[0], logs[1]), vf_add(logs[2], logs[3])));
+        vf_store(squares + i, vf_add(vf_add(square[0], square[1]), vf_add(square[2], square[3])));
+        vf_store(largest + i, vf_max(vf_max(top[0], top[1]), vf_max(top[2], top[3])));
+    }
+}
+
+/* As many keys as a vector has lanes at a time: their sums, a vector each, turned by a transposition. */
+static void sum_across(float *sum, const float *p, int64_t lds, int64_t count, int64_t n)
+{
+    for (int64_t j = 0; j < count; j += VF) {
+        vf x[VF], total = vf_set1(0.0f);
+        REPEAT (u, VF) {
+            x[u] = total;
+            for (int64_t i = 0; j + u < count && i < n; i += VF) x[u] = vf_add(x[u], vf_load(p + (j + u) * lds + i));
+        }
+        vf_transpose(x);
+        REPEAT (u, VF) total = vf_add(total, x[u]);
+        vf_store(sum + j, total);
+    }
+}
+
+static void add_grid_distances(float *sum, const float *p, int64_t lds, int64_t count, int64_t n, const float *row,
+                               const float *column, const float *key_row, const float *key_column)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        vf total = vf_load(sum + i), down = vf_load(row + i), right = vf_load(column + i);
+        for (int64_t j = 0; j < count; j++) {
+            vf y = vf_sub(down, vf_set1(key_row[j])), x = vf_sub(right, vf_set1(key_column[j]));
+            total = vf_fma(vf_load(p + j * lds + i), vf_sqrt(vf_fma(y, y, vf_mul(x, x))), total);
+        }
+        vf_store(sum + i, total);
+    }
+}
+
+static void add_pair(float *log_sum, float *dot, const float *p, const float *q, int64_t lds, int64_t count, int64_t n)
+{
+    enum { DEEP = 4 };
+    for (int64_t i = 0; i < n; i += VF) {
+        vf logs[DEEP], dots[DEEP], zero = vf_set1(0.0f);
+        int64_t j = 0;
+        REPEAT (u, DEEP) logs[u] = dots[u] = zero;
+        for (; j + DEEP <= count; j += DEEP)
+            REPEAT (u, DEEP) {
+                vf a = vf_load(p + (j + u) * lds + i), b = vf_load(q + (j + u) * lds + i), sum = vf_add(a, b);
+                logs[u] = vf_fma(sum, vf_log(sum), logs[u]);
+                dots[u] = vf_fma(a, b, dots[u]);
+            }
+        for (; j < count; j++) {
+            vf a = vf_load(p + j * lds + i), b = vf_load(q + j * lds + i), sum = vf_add(a, b);
+            logs[0] = vf_fma(sum, vf_log(sum), logs[0]);
+            dots[0] = vf_fma(a, b, dots[0]);
+        }
+        vf log_here = vf_add(vf_add(logs[0], logs[1]), vf_add(logs[2], logs[3]));
+        vf dot_here = vf_add(vf_add(dots[0], dots[1]), vf_add(dots[2], dots[3]));
+        vf_store(log_sum + i, vf_add(vf_load(log_sum + i), log_here));
+        vf_store(dot + i, vf_add(vf_load(dot + i), dot_here));
+    }
+}

@@ -1,0 +1,34 @@
+/* Statistics of a layer's heads, from the queries, keys and lse that a forward call left on its tape. */
+#include "layer/tape.h"
+
+/* The rows of a result that belong to some sequence: what the tape has. */
+static mha_status cut(mha_context *ctx, mha_tensor *t, const char *name, mha_stretch rows)
+{
+    if (!mha_is_given(*t) || t->rank < 3) return MHA_OK;
+    if (t->size[2] != rows.all)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis 2 is %lld, must be %lld", name, (long long)t->size[2],
+                        (long long)rows.all);
+    *t = mha_cut(mha_tidy(*t), 2, rows);
+    return MHA_OK;
+}
+
+mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, layer);
+    MHA_NEED(ctx, stats);
+    MHA_NEED(ctx, tape);
+    TRY(mha_tape_check(ctx, layer, tape));
+    const mha_pass *p = &tape->pass;
+    mha_stats want = *stats;
+    TRY(cut(ctx, &want.entropy, "stats.entropy", p->query_rows));
+    TRY(cut(ctx, &want.effective, "stats.effective", p->query_rows));
+    TRY(cut(ctx, &want.largest, "stats.largest", p->query_rows));
+    TRY(cut(ctx, &want.distance, "stats.distance", p->query_rows));
+    TRY(cut(ctx, &want.mass, "stats.mass", p->query_rows));
+    TRY(cut(ctx, &want.top_weights, "stats.top_weights", p->query_rows));
+    TRY(cut(ctx, &want.top_keys, "stats.top_keys", p->query_rows));
+    TRY(cut(ctx, &want.received, "stats.received", p->key_rows));
+    return mha_attention_stats(ctx, &want, p->q, p->k, p->lse, &p->options);
+}
