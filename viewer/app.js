@@ -1,0 +1,151 @@
+/* The page put together: head, choice of image, panels; and the one place that runs the model.
+ *
+ * Whatever changes the image or a gate sets the store; the model runs once for it, and panels draw the new result. The
+ * result with all heads on is kept for each image, to hold the other against.
+ *
+ * window.mhaView = {data, store, model, panels} is for tests and for the curious. ?theme=dark or ?theme=light in the
+ * address sets the theme; else it is the system's. */
+
+function preferredTheme() {
+  const asked = new URLSearchParams(location.search).get('theme');
+  if (asked === 'dark' || asked === 'light') return asked;
+  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+}
+
+function applyTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  setColourTheme(theme);
+}
+
+function themeButton(store) {
+  const label = () => (store.get().theme === 'dark' ? 'Light page' : 'Dark page');
+  const button = element('button', {type: 'button', id: 'theme', onclick: () => {
+    const theme = store.get().theme === 'dark' ? 'light' : 'dark';
+    applyTheme(theme);
+    store.set({theme});
+  }}, label());
+  store.on('theme', () => (button.textContent = label()));
+  return button;
+}
+
+/* ---- The head of the page ---------------------------------------------------------------------------------------- */
+
+/* Of [3, 3] "3 heads each", of [4, 2], as pruning leaves it, "heads by block: 4, 2". */
+function countsInWords(counts, name) {
+  const same = counts.every((count) => count === counts[0]);
+  return same ? `${plural(counts[0], name)} each` : `${name}s by block: ${counts.join(', ')}`;
+}
+
+function modelFacts(data, model) {
+  const c = model.config, parameters = data.parameters.parts
+    .reduce((sum, part) => sum + part.shape.reduce((product, size) => product * size, 1), 0);
+  const facts = ['Vision Transformer', plural(c.depth, 'block'), countsInWords(c.heads, 'head'),
+    `width ${c.width}`, `${model.patches} patches of ${c.patch} × ${c.patch}`,
+    model.first ? 'class token' : 'mean of the patches', `${parameters.toLocaleString('en')} parameters`];
+  if (c.kv_heads.some((count, b) => count !== c.heads[b])) {
+    facts.splice(3, 0, countsInWords(c.kv_heads, 'key/value head'));
+  }
+  return facts;
+}
+
+function pageHead(data, store, facts, panels) {
+  const links = panels.map((panel) => element('a', {href: '#' + panel.id}, panel.title));
+  document.getElementById('top').append(
+    element('div', {class: 'title-row'}, element('h1', null, data.title), themeButton(store)),
+    element('ul', {class: 'facts'}, facts.map((fact) => element('li', null, fact))),
+    panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
+}
+
+/* ---- Choice of image --------------------------------------------------------------------------------------------- */
+
+function createImagePicker(store, model, data) {
+  const {rows, columns} = model.config;
+  const items = data.images.map((image, n) => {
+    const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+    const answer = bestOf(image.logits), labelled = image.label !== null && image.label !== undefined;
+    const wrong = labelled && answer !== image.label;
+    const input = element('input', {type: 'radio', name: 'image', value: n, checked: n === store.get().image,
+      onchange: () => store.set({image: n}),
+      'aria-label': `${image.name}: ${labelled ? `label ${image.label}, ` : ''}the model answers ${answer}`});
+    const words = wrong ? `${answer} ≠ ${image.label}` : `reads ${answer}`;
+    return {input, canvas, bytes: image.bytes, node: element('label', {class: 'thumb' + (wrong ? ' wrong' : ''),
+      title: image.name}, input, canvas, element('span', null, words))};
+  });
+  const draw = () => items.forEach(({canvas, bytes}) => drawPicture(canvas, bytes, rows, columns));
+  store.on('theme', draw);
+  store.on('image', (state) => (items[state.image].input.checked = true));
+  draw();
+  return element('fieldset', {class: 'images', id: 'images'}, element('legend', null, 'Image'),
+    element('div', {class: 'thumbs'}, items.map((item) => item.node)));
+}
+
+/* ---- A Vision Transformer ---------------------------------------------------------------------------------------- */
+
+function startVit(data) {
+  const model = loadModel(data), baselines = new Map();
+  for (const image of data.images) {
+    image.bytes = decodeBase64(image.pixels);
+    image.outline = outlinePath(image.bytes, model.config.rows, model.config.columns);
+  }
+  const baselineOf = (n) => {
+    if (!baselines.has(n)) baselines.set(n, runModel(model, data.images[n].bytes, openGates(model)));
+    return baselines.get(n);
+  };
+  const compute = ({image, gates}) => ({
+    baseline: baselineOf(image),
+    result: countOff(gates) ? runModel(model, data.images[image].bytes, gates) : {...baselineOf(image)},
+  });
+  const first = {image: 0, gates: openGates(model)};
+  const store = createStore({...first, ...compute(first), block: model.blocks.length - 1, head: 0,
+    token: model.first ? 0 : middleToken(model), scale: 'linear', range: 'fixed', sort: 'place',
+    survey: data.survey, theme: document.documentElement.dataset.theme});
+  store.on(['image', 'gates'], (state) => store.set(compute(state)));
+  document.addEventListener('keydown', (event) => {
+    const busy = event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, input[type=text]');
+    if (event.key.toLowerCase() === 'c' && model.first && !busy) chooseToken(store, model, 0);
+  });
+
+  const panels = [createLookPanel, createGridPanel, createRolloutPanel, createStepsPanel, createGatesPanel]
+    .map((create) => create(store, model, data));
+  pageHead(data, store, modelFacts(data, model), panels);
+  document.getElementById('main').append(createImagePicker(store, model, data));
+  placePanels(panels);
+  if (!data.survey) startSurvey(store, model, data);
+  return {data, store, model, panels};
+}
+
+/* ---- Weights from a file ----------------------------------------------------------------------------------------- */
+
+function startAttention(data) {
+  const store = createStore({block: 0, head: 0, token: 0, scale: 'linear', range: 'fixed',
+    theme: document.documentElement.dataset.theme});
+  const panels = [createAttentionPanel(store, data)];
+  const facts = ['Attention weights', plural(data.layers, 'layer'), `${plural(data.heads, 'head')} each`,
+    `${data.queries} queries × ${data.keys} keys`];
+  pageHead(data, store, facts, panels);
+  placePanels(panels);
+  return {data, store, model: null, panels};
+}
+
+function placePanels(panels) {
+  for (const panel of panels) {
+    const head = panel.element.querySelector('.panel-head');
+    if (head) head.append(exportButtons(panel));
+    document.getElementById('main').append(panel.element);
+  }
+}
+
+function startPage() {
+  applyTheme(preferredTheme());
+  const data = JSON.parse(document.getElementById('mha-data').textContent);
+  window.mhaView = data.kind === 'vit' ? startVit(data) : startAttention(data);
+  const {store} = window.mhaView;
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+    applyTheme(preferredTheme());
+    store.set({theme: preferredTheme()});
+  });
+  const words = `Written by ${data.version}. The page computes all it shows from the numbers in it.`;
+  document.getElementById('foot').append(words);
+}
+
+startPage();

@@ -1,0 +1,168 @@
+/* The page of attention weights from any model: all heads as thumbnails, one of them large with its tokens, and the
+ * chosen query's keys as text and as a list. In the store a layer is `block` and a query `token`, as elsewhere; `key`
+ * is the chosen key or null. */
+
+/* ---- All heads --------------------------------------------------------------------------------------------------- */
+
+/* Thumbnails are painted a few at a time: a thousand heads must not hold up the page. */
+function createHeadWall(store, attention) {
+  const wall = element('div', {id: 'heads', class: 'head-wall', role: 'group', 'aria-label': 'All heads'});
+  const cells = attention.facts.map((facts) => createHeadCell(store, facts));
+  let waiting = [];
+
+  function paint() {
+    const state = store.get(), end = performance.now() + 10;
+    while (waiting.length && performance.now() < end) waiting.shift().paint(state, attention);
+    if (waiting.length) requestAnimationFrame(paint);
+  }
+
+  return {
+    element: wall,
+    paint() {
+      const idle = waiting.length === 0;
+      waiting = cells.slice();
+      if (idle) paint();
+    },
+    order(sort) {
+      const byFacts = new Map(cells.map((cell) => [cell.facts, cell]));
+      wall.classList.toggle('by-entropy', sort === 'entropy');
+      wall.style.setProperty('--heads', attention.heads);
+      wall.replaceChildren(...sortHeads(attention.facts, sort).map((facts) => byFacts.get(facts).element));
+    },
+    choose(state) {
+      for (const {facts, element: button} of cells) {
+        button.setAttribute('aria-pressed', String(facts.layer === state.block && facts.head === state.head));
+      }
+    },
+  };
+}
+
+function createHeadCell(store, facts) {
+  const {layer, head, small} = facts, name = `Layer ${layer + 1}, head ${head + 1}`;
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const words = [name, `looks at ${shortNumber(facts.effective)} keys on average`,
+    `entropy ${shortNumber(facts.entropy)}`, `largest weight ${percent(facts.largest)}`];
+  const caption = `${layer + 1}.${head + 1} · ${facts.effective.toFixed(1)}`;
+  const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
+    'aria-label': [caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
+  canvas, element('span', {class: 'cell-caption'}, caption));
+  attachTip(button, () => words);
+  return {
+    facts,
+    element: button,
+    paint(state, attention) {
+      const max = state.range === 'per-head' ? facts.largest : attention.max;
+      drawHeatmap(canvas, small.values, small.rows, small.columns, {scale: state.scale, max});
+    },
+  };
+}
+
+/* ---- Controls ---------------------------------------------------------------------------------------------------- */
+
+function createAttentionControls(store, attention) {
+  const numbers = (count) => Array.from({length: count}, (_, n) => [String(n), String(n + 1)]);
+  const state = store.get();
+  const layer = selectControl('Layer', numbers(attention.layers), String(state.block),
+    (value) => store.set({block: Number(value)}));
+  const head = selectControl('Head', numbers(attention.heads), String(state.head),
+    (value) => store.set({head: Number(value)}));
+  const scale = selectControl('Colour', [['linear', 'linear'], ['log', 'logarithmic']], state.scale,
+    (value) => store.set({scale: value}));
+  const range = selectControl('Scale', [['fixed', 'one for all heads'], ['per-head', 'each head its own']], state.range,
+    (value) => store.set({range: value}));
+  const sort = selectControl('Order', [['number', 'by layer'], ['entropy', 'most pointed first']], state.sort,
+    (value) => store.set({sort: value}));
+  const choose = (label, value) => (label.querySelector('select').value = String(value));
+  return {
+    pick: [layer, head],
+    look: [scale, range],
+    sort,
+    update({block, head: h}) {
+      choose(layer, block);
+      choose(head, h);
+    },
+  };
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function attentionSvg(attention, state, data) {
+  const width = 1000, edge = 24, top = 84, colours = themeColours(), pen = svgPen();
+  const layout = attentionLayout(attention, 700), row = attention.row(state.block, state.head, state.token);
+  layout.plot = {...layout.plot, x: layout.plot.x + edge, y: layout.plot.y + top};
+  pen.label(edge, 38, `${data.title}: layer ${state.block + 1}, head ${state.head + 1}`,
+    {size: 20, weight: 600, fill: colours.ink});
+  pen.label(edge, 60, data.pooled ? data.pooled.text : `${attention.queries} queries × ${attention.keys} keys`,
+    {size: 13, fill: colours.soft});
+  const image = attentionImage(attention, state, layout);
+  drawAttentionMap(pen, attention, layout, image, {query: state.token, key: state.key}, colours);
+  const x = 760, list = strongestKeys(row, 12);
+  const from = fitToken(`From ${tokenLabel(attention.queryTexts, state.token)}`, width - x - edge, 14, 600);
+  pen.label(x, top + 14, from, {size: 14, weight: 600, fill: colours.ink});
+  list.forEach((n, place) => {
+    const y = top + 42 + 24 * place, share = scaleValue(row[n], 'linear', row[list[0]]);
+    pen.label(x, y, fitToken(visibleToken(attention.keyTexts[n]), 80, 13, 400), {size: 13, fill: colours.ink});
+    pen.box({x: x + 90, y: y - 10, width: Math.max(0.5, 60 * share), height: 11}, {fill: colours.accent});
+    pen.label(width - edge, y, percent(row[n]), {size: 13, anchor: 'end', fill: colours.soft});
+  });
+  const legendTop = top + 42 + 24 * list.length;
+  const legend = legendSvg(state.scale, attentionMax(attention, state), x, legendTop, width - x - edge, colours.soft);
+  const height = Math.max(top + layout.height, legendTop + 40) + edge;
+  return svgDocument(width, height, pen.text() + legend, attentionWords(attention, state));
+}
+
+/* ---- The panel --------------------------------------------------------------------------------------------------- */
+
+function createAttentionPanel(store, data) {
+  const attention = loadAttention(data), title = 'Where the heads look';
+  store.set({key: null, sort: 'number'});
+  const controls = createAttentionControls(store, attention), legend = createLegend();
+  const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
+  const tokens = createTokenView(store, attention), strongest = createStrongest(store, attention);
+  const chosen = element('h3', {id: 'chosen-head'});
+
+  const body = [
+    data.pooled && element('p', {class: 'notice', id: 'pooled', role: 'note'}, data.pooled.text),
+    element('div', {class: 'wall-head-row'},
+      element('h3', null, `All ${plural(attention.facts.length, 'head')}`), controls.sort),
+    wall.element,
+    element('p', {class: 'hint'}, 'Layer and head, and how many keys a query looks at on average (e to the power of ' +
+      'the entropy). A click takes that head.'),
+    element('div', {class: 'controls'}, controls.pick),
+    chosen,
+    element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas), strongest.element),
+    tokens.element,
+  ];
+  const text = 'Each row of a map is a query, each column a key; the colour says how much of its attention the query ' +
+    'gives to the key.';
+  const panel = {
+    id: 'attention',
+    title,
+    element: panelFrame('attention', title, text, [...controls.look, legend.element], ...body),
+    toSvg: () => attentionSvg(attention, store.get(), data),
+  };
+
+  function update(fresh) {
+    const state = store.get();
+    const {entropy} = attention.facts[state.block * attention.heads + state.head];
+    chosen.textContent = `Layer ${state.block + 1}, head ${state.head + 1}: entropy ${shortNumber(entropy)}`;
+    legend.update(state.scale, state.range === 'per-head' ? null : attention.max);
+    controls.update(state);
+    map.update(state, fresh);
+    tokens.update(state);
+    strongest.update(state);
+    wall.choose(state);
+  }
+
+  store.on(['block', 'head', 'scale', 'range', 'theme'], () => update(true));
+  store.on(['token', 'key'], () => update(false));
+  store.on(['scale', 'range', 'theme'], () => wall.paint());
+  store.on('sort', (state) => wall.order(state.sort));
+  new ResizeObserver(() => {
+    if (map.canvas.parentNode.clientWidth !== map.width) update(false);
+  }).observe(panel.element);
+  wall.order('number');
+  wall.paint();
+  update(true);
+  return panel;
+}

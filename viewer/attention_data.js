@@ -1,0 +1,133 @@
+/* Attention weights of any model, from a file: layers x heads x queries x keys, with a text for each token.
+ *
+ * Weights come as float32, or as 16-bit shares of 65535 at half the size; a head's map is then turned into floats when
+ * it is looked at. What a head is like on the whole (its entropy, its largest weight) is found once. */
+
+/* 16-bit numbers, little-endian. */
+function decodeShorts(text) {
+  const bytes = decodeBase64(text), shorts = new Uint16Array(bytes.length >> 1);
+  for (let i = 0; i < shorts.length; i++) shorts[i] = bytes[2 * i] | (bytes[2 * i + 1] << 8);
+  return shorts;
+}
+
+/* A loop: Float32Array.from with a function takes ten times as long. */
+function sharesOf(shorts) {
+  const shares = new Float32Array(shorts.length);
+  for (let i = 0; i < shorts.length; i++) shares[i] = shorts[i] / 65535;
+  return shares;
+}
+
+function loadAttention(data) {
+  const {layers, heads, queries, keys} = data, size = queries * keys, short = data.weights.type === 'u16';
+  const all = short ? decodeShorts(data.weights.data) : decodeFloats(data.weights.data);
+  const numbers = (layer, head) => all.subarray((layer * heads + head) * size, (layer * heads + head + 1) * size);
+  const cache = new Map();
+  const same = queries === keys && data.tokens.queries.every((text, n) => text === data.tokens.keys[n]);
+  const attention = {
+    layers, heads, queries, keys, same,
+    queryTexts: data.tokens.queries.map(String),
+    keyTexts: data.tokens.keys.map(String),
+    /* (queries,keys) of a head. The last few are kept. */
+    map(layer, head) {
+      if (!short) return numbers(layer, head);
+      const id = layer * heads + head;
+      if (!cache.has(id)) {
+        if (cache.size > 8) cache.delete(cache.keys().next().value);
+        cache.set(id, sharesOf(numbers(layer, head)));
+      }
+      return cache.get(id);
+    },
+    row(layer, head, query) {
+      return attention.map(layer, head).subarray(query * keys, (query + 1) * keys);
+    },
+  };
+  attention.facts = Array.from({length: layers * heads}, (_, n) => {
+    const [layer, head] = [Math.floor(n / heads), n % heads];
+    return {layer, head, ...headFacts(short ? sharesOf(numbers(layer, head)) : numbers(layer, head), queries, keys)};
+  });
+  attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
+  return attention;
+}
+
+/* The mean entropy of a row, in nats, over the rows that see a key; the largest weight; and a small map of it all. */
+function headFacts(values, rows, columns) {
+  let entropy = 0, seen = 0, largest = 0;
+  for (let r = 0; r < rows; r++) {
+    let row = 0, some = false;
+    for (let i = r * columns; i < (r + 1) * columns; i++) {
+      const x = values[i];
+      if (!(x > 0)) continue;
+      row -= x * Math.log(x);
+      some = true;
+      if (x > largest) largest = x;
+    }
+    if (some) seen++;
+    entropy += row;
+  }
+  entropy = seen ? Math.max(0, entropy / seen) : 0;
+  return {entropy, effective: Math.exp(entropy), largest, small: poolMap(values, rows, columns, smallSide, smallSide)};
+}
+
+const smallSide = 64;
+
+/* Of at most so many rows and columns, each cell the largest of those it stands for: a thin line of large weights must
+ * not fade away. */
+function poolMap(values, rows, columns, mostRows, mostColumns) {
+  const high = Math.min(rows, mostRows), wide = Math.min(columns, mostColumns);
+  const pooled = new Float32Array(high * wide);
+  for (let r = 0; r < rows; r++) {
+    const to = Math.floor((r * high) / rows) * wide;
+    for (let c = 0; c < columns; c++) {
+      const at = to + Math.floor((c * wide) / columns), x = values[r * columns + c];
+      if (x > pooled[at]) pooled[at] = x;
+    }
+  }
+  return {values: pooled, rows: high, columns: wide};
+}
+
+/* The order of heads: as they come, or the most pointed first. */
+function sortHeads(facts, sort) {
+  return sort === 'entropy' ? facts.slice().sort((a, b) => a.entropy - b.entropy) : facts;
+}
+
+/* The keys of a row that it sees at all, the largest weights first. */
+function strongestKeys(row, count) {
+  return Array.from(row.keys()).filter((n) => row[n] > 0).sort((a, b) => row[b] - row[a]).slice(0, count);
+}
+
+/* ---- Texts of tokens --------------------------------------------------------------------------------------------- */
+
+/* What cannot be seen gets a sign: a token of spaces or an empty one would be a hole. */
+function visibleToken(text) {
+  if (text === '') return '∅';
+  const shown = text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
+  return /^ +$/.test(shown) ? shown.replace(/ /g, '␣') : shown.replace(/[\u0000-\u001f\u007f]/g, '\ufffd');
+}
+
+const graphemes = typeof Intl === 'object' && Intl.Segmenter ? new Intl.Segmenter() : null;
+
+/* A text as what a reader takes for letters: a flag or a family is one, though it is many characters. */
+function lettersOf(text) {
+  return graphemes ? Array.from(graphemes.segment(text), (part) => part.segment) : Array.from(text);
+}
+
+function clipToken(text, most) {
+  if (text.length <= most) return text;
+  const letters = lettersOf(text.slice(0, 40 * most));
+  return letters.length <= most ? text : letters.slice(0, most - 1).join('') + '…';
+}
+
+/* As much of a text as fits `width`. */
+function fitToken(text, width, size, weight) {
+  let shown = clipToken(text, 60);
+  if (textWidth(shown, size, weight) <= width) return shown;
+  const letters = lettersOf(shown);
+  let low = 0, high = letters.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (textWidth(letters.slice(0, middle).join('') + '…', size, weight) <= width) low = middle;
+    else high = middle - 1;
+  }
+  shown = letters.slice(0, low).join('') + '…';
+  return shown;
+}

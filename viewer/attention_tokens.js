@@ -1,0 +1,111 @@
+/* Tokens as text: each key on the colour of its weight from the chosen query, and the list of the strongest.
+ *
+ * Texts run as their script does: each token is isolated, so that a right-to-left one does not turn its neighbours. */
+
+function tokenSpan(texts, n, id) {
+  const text = visibleToken(texts[n]);
+  return element('bdi', {class: 'token', id: `${id}-${n}`, role: 'option', 'data-token': n, 'aria-selected': false},
+    clipToken(text, 40));
+}
+
+/* A text whose tokens are chosen by click or arrow keys; `choose(n)`. */
+function createTokenText(id, label, texts, choose) {
+  const spans = texts.map((_, n) => tokenSpan(texts, n, id));
+  const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'},
+    spans);
+  let at = 0;
+  box.addEventListener('click', (event) => {
+    const span = event.target.closest('[data-token]');
+    if (span) choose(Number(span.dataset.token));
+  });
+  box.addEventListener('keydown', (event) => {
+    const last = texts.length - 1;
+    const moves = {ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: last};
+    if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    choose(Math.max(0, Math.min(last, moves[event.key])));
+  });
+  return {
+    element: box,
+    spans,
+    mark(n) {
+      spans[at].setAttribute('aria-selected', 'false');
+      if (n === null) return;
+      at = n;
+      spans[n].setAttribute('aria-selected', 'true');
+      box.setAttribute('aria-activedescendant', spans[n].id);
+      const top = spans[n].offsetTop - box.offsetTop, bottom = top + spans[n].offsetHeight;
+      if (top < box.scrollTop) box.scrollTop = top - 4;
+      else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight + 4;
+    },
+  };
+}
+
+/* Colours of the keys' text from a row of weights. */
+function paintTokens(spans, row, scale, max) {
+  spans.forEach((span, n) => {
+    const x = scaleValue(row[n], scale, max);
+    span.style.background = colourOf(x);
+    span.style.color = inkOn(x);
+  });
+}
+
+/* One text where queries and keys are the same tokens, else two. */
+function createTokenView(store, attention) {
+  const toQuery = (n) => {
+    store.set({token: n});
+    announce(attentionWords(attention, store.get()));
+  };
+  const toKey = (n) => {
+    store.set({key: n});
+    announce(attentionWords(attention, store.get()));
+  };
+  const label = attention.same ? 'Tokens, shaded by weight; choose a query' : 'Keys, shaded by weight';
+  const keys = createTokenText('token-keys', label, attention.keyTexts, attention.same ? toQuery : toKey);
+  const queries = attention.same ? null
+    : createTokenText('token-queries', 'Queries; choose one', attention.queryTexts, toQuery);
+  attachTip(keys.element, (event) => {
+    const span = event && event.target.closest('[data-token]');
+    if (!span) return null;
+    const {block, head, token} = store.get(), n = Number(span.dataset.token);
+    return [percent(attention.row(block, head, token)[n]), `to ${tokenLabel(attention.keyTexts, n)}`];
+  });
+  const title = element('h3', {id: 'token-title'});
+  const hint = attention.same ? 'Click a token, or move with the arrow keys, to see what it looks at.'
+    : 'Choose a query in the first text; the second shows its keys.';
+  return {
+    element: element('div', {class: 'tokens'}, title,
+      queries && [element('p', {class: 'hint'}, 'Queries'), queries.element, element('p', {class: 'hint'}, 'Keys')],
+      keys.element, element('p', {class: 'hint'}, hint)),
+    update(state) {
+      const row = attention.row(state.block, state.head, state.token);
+      title.textContent = `What ${tokenLabel(attention.queryTexts, state.token)} looks at`;
+      paintTokens(keys.spans, row, state.scale, attentionMax(attention, state));
+      keys.mark(attention.same ? state.token : state.key);
+      if (queries) queries.mark(state.token);
+    },
+  };
+}
+
+const strongestCount = 8;
+
+function createStrongest(store, attention) {
+  const list = element('ol', {id: 'strongest', class: 'strongest'}), rest = element('p', {class: 'hint'});
+  return {
+    element: element('div', {class: 'strongest-place'}, element('h3', null, 'Strongest keys'), list, rest),
+    update({block, head, token}) {
+      const row = attention.row(block, head, token), best = strongestKeys(row, strongestCount);
+      const most = row[best[0]];
+      list.replaceChildren(...best.map((n) => element('li', {'data-key': n},
+        element('bdi', {title: attention.keyTexts[n]}, clipToken(visibleToken(attention.keyTexts[n]), 24)),
+        element('span', {class: 'strong-place'}, attention.keyTexts[n] === String(n) ? '' : String(n + 1)),
+        element('span', {class: 'strong-bar', 'aria-hidden': true},
+          element('span', {style: `width:${svgNumber(100 * Math.max(0, row[n] / most))}%`})),
+        element('span', {class: 'number'}, percent(row[n])))));
+      const left = attention.keys - best.length;
+      const share = row.reduce((sum, x) => sum + x, 0) - best.reduce((sum, n) => sum + row[n], 0);
+      const others = left > 0 ? `The other ${plural(left, 'key')}: ${percent(Math.max(0, share))} together.` : '';
+      rest.textContent = best.length ? others : 'This query sees no key.';
+    },
+  };
+}

@@ -1,0 +1,158 @@
+/* Making elements, saying things to a screen reader, and the one tip of the page.
+ *
+ *     element('button', {type: 'button', class: 'plain', onclick: go, 'aria-pressed': true}, 'Go', icon)
+ *
+ * An attribute that is a function is a listener ("onclick" of "click"); null, undefined and false leave it out, true
+ * makes it empty, but for aria-*, whose values are words. Children are nodes or text; null ones and false are left out.
+ * Nothing here ever takes text for markup, so a file's name cannot become an element. */
+
+const SVG_NAMES = 'http://www.w3.org/2000/svg';
+
+function fillElement(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    const spoken = name.startsWith('aria-') && typeof value === 'boolean';
+    if (typeof value === 'function') node.addEventListener(name.slice(2), value);
+    else if (spoken) node.setAttribute(name, String(value));
+    else if (value === true) node.setAttribute(name, '');
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, String(value));
+  }
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+  return node;
+}
+
+function element(tag, attributes, ...children) {
+  return fillElement(document.createElement(tag), attributes, children);
+}
+
+function svgElement(tag, attributes, ...children) {
+  return fillElement(document.createElementNS(SVG_NAMES, tag), attributes, children);
+}
+
+/* Text for inside SVG or HTML that is written as a string. */
+function escapeText(text) {
+  const names = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'};
+  return String(text).replace(/[&<>"]/g, (letter) => names[letter]);
+}
+
+/* ---- Numbers as a person reads them ------------------------------------------------------------------------------ */
+
+/* A share from 0 to 1: "43 %", "4.3 %", "0.43 %", "<0.01 %". */
+function percent(share) {
+  const x = share * 100;
+  if (!Number.isFinite(x)) return 'not a number';
+  if (x === 0 || x >= 99.95) return x.toFixed(0) + ' %';
+  if (x < 0.01) return '<0.01 %';
+  return x.toFixed(x >= 10 ? 1 : 2) + ' %';
+}
+
+/* Three digits that count, without an exponent where that is short. */
+function shortNumber(x) {
+  if (!Number.isFinite(x)) return String(x);
+  const size = Math.abs(x);
+  if (size >= 1e6 || (size > 0 && size < 1e-4)) return x.toExponential(1);
+  if (size >= 1000) return String(Math.round(x));
+  return x.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : size >= 0.1 ? 3 : 4);
+}
+
+function plural(count, one, many) {
+  return count + ' ' + (count === 1 ? one : many || one + 's');
+}
+
+/* ---- Words for a screen reader ----------------------------------------------------------------------------------- */
+
+/* Says `text` through the page's live region, #announcer of page.html; the last of a burst wins. */
+let announceTimer = 0;
+
+function announce(text) {
+  clearTimeout(announceTimer);
+  announceTimer = setTimeout(() => {
+    const region = document.getElementById('announcer');
+    if (region) region.textContent = text;
+  }, 150);
+}
+
+/* ---- The tip ----------------------------------------------------------------------------------------------------- */
+
+/* A small box of text beside the pointer or under an element that has the focus. It never takes the pointer, and what
+ * it says is in the element's own label, too. */
+function tipBox() {
+  let box = document.getElementById('tip');
+  if (!box) {
+    box = element('div', {id: 'tip', 'aria-hidden': true, hidden: true});
+    document.body.append(box);
+  }
+  return box;
+}
+
+/* `lines` one a line, the first of them bold; x and y in the window. */
+function showTip(lines, x, y) {
+  const box = tipBox();
+  box.replaceChildren(...lines.map((line, n) => element(n ? 'div' : 'b', null, line)));
+  box.hidden = false;
+  const wide = document.documentElement.clientWidth, high = window.innerHeight;
+  const left = Math.max(4, Math.min(x + 14, wide - box.offsetWidth - 4));
+  const below = y + 18 + box.offsetHeight <= high;
+  box.style.left = left + 'px';
+  box.style.top = Math.max(4, below ? y + 18 : y - box.offsetHeight - 10) + 'px';
+}
+
+function hideTip() {
+  tipBox().hidden = true;
+}
+
+/* Over `node`: `linesAt(event)` for the pointer, `linesAt(null)` for the focus; null shows nothing. */
+function attachTip(node, linesAt) {
+  const point = (event) => {
+    const lines = linesAt(event);
+    if (lines) showTip(lines, event.clientX, event.clientY);
+    else hideTip();
+  };
+  node.addEventListener('pointermove', point);
+  node.addEventListener('pointerdown', point);
+  node.addEventListener('pointerleave', hideTip);
+  node.addEventListener('blur', hideTip);
+  node.addEventListener('focus', () => {
+    const box = node.getBoundingClientRect(), lines = linesAt(null);
+    if (lines && node.matches(':focus-visible')) showTip(lines, box.left, box.bottom - 12);
+  });
+}
+
+/* The name of a map that can be chosen, from the lines of its tip. What is to be read under it is part of it, so that
+ * who speaks to the page can say what they see. */
+function cellLabel(caption, lines) {
+  return [lines[0], caption.textContent, ...lines.slice(1)].join(', ');
+}
+
+/* ---- Controls ---------------------------------------------------------------------------------------------------- */
+
+/* A labelled <select>: choices are [value, text]; `change` gets the value. */
+function selectControl(label, choices, value, change) {
+  const select = element('select', {onchange: () => change(select.value)},
+    choices.map(([name, text]) => element('option', {value: name, selected: name === value}, text)));
+  return element('label', {class: 'control'}, element('span', null, label), select);
+}
+
+/* A <select> that is one value of the store, and follows it. */
+function storeControl(store, key, label, choices) {
+  const control = selectControl(label, choices, store.get()[key], (value) => store.set({[key]: value}));
+  store.on(key, (state) => (control.querySelector('select').value = state[key]));
+  return control;
+}
+
+/* How colours are scaled: two controls that every panel with maps may show; all of them follow the store. */
+function scaleControls(store) {
+  const choices = {scale: [['linear', 'linear'], ['log', 'logarithmic']],
+    range: [['fixed', 'one for all heads'], ['per-head', 'each head its own']]};
+  return [storeControl(store, 'scale', 'Colour', choices.scale), storeControl(store, 'range', 'Scale', choices.range)];
+}
+
+/* The frame that every panel has: heading, one paragraph that explains it, a row of controls, and what it shows. */
+function panelFrame(id, title, text, controls, ...body) {
+  return element('section', {id, class: 'panel', 'aria-labelledby': id + '-title'},
+    element('div', {class: 'panel-head'}, element('h2', {id: id + '-title'}, title)),
+    text && element('p', {class: 'lead'}, text),
+    controls && controls.length ? element('div', {class: 'controls'}, controls) : null,
+    body);
+}

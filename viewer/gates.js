@@ -1,0 +1,166 @@
+/* Panel 5: heads switched off, and what becomes of the answer.
+ *
+ * A switch sets the gate of a head, by which the head's part of concat(heads) is multiplied: 0 takes it out of the sum,
+ * as pruning does. The whole model is computed anew at each click, so later blocks see what is missing. */
+
+function createGatesPanel(store, model, data) {
+  const switches = createSwitches(store, model);
+  const bars = createBars(model);
+  const verdict = element('p', {class: 'verdict', id: 'verdict', role: 'status'});
+  const canvas = element('canvas', {class: 'map', role: 'img'});
+  const text = 'Switch heads off and see whether the model still knows. Many heads are never missed; a few are.';
+  const panel = {
+    id: 'gates',
+    title: 'Switch heads off',
+    element: panelFrame('gates', 'Switch heads off', text, null, element('div', {class: 'gates'},
+      switches.element,
+      element('div', {class: 'outcome'}, element('div', {class: 'outcome-head'}, canvas, verdict), bars.element))),
+    toSvg: () => gatesSvg(store.get(), model, data),
+  };
+  const update = () => {
+    const state = store.get(), image = data.images[state.image];
+    drawPicture(canvas, image.bytes, model.config.rows, model.config.columns);
+    canvas.setAttribute('aria-label', image.name);
+    switches.update(state);
+    bars.update(state);
+    verdict.textContent = gatesVerdict(state, image);
+  };
+  store.on(['result', 'block', 'head', 'theme'], update);
+  update();
+  return panel;
+}
+
+function countOff(gates) {
+  return gates.reduce((sum, row) => sum + row.filter((gate) => !gate).length, 0);
+}
+
+function gatesVerdict(state, image) {
+  const off = countOff(state.gates), before = bestOf(state.baseline.logits), after = bestOf(state.result.logits);
+  const truth = image.label === null || image.label === undefined ? '' : ` The label says ${image.label}.`;
+  const now = `${after} with ${percent(state.result.probabilities[after])}`;
+  if (!off) return `All heads on: the model answers ${now}.${truth}`;
+  const was = `${percent(state.baseline.probabilities[before])} with all on`;
+  const start = `${plural(off, 'head')} off: `;
+  if (after === before) return `${start}still ${now}, ${was}.${truth}`;
+  return `${start}the answer becomes ${now}; it was ${before}, ${was}.${truth}`;
+}
+
+/* ---- Switches ---------------------------------------------------------------------------------------------------- */
+
+function createSwitches(store, model) {
+  const cells = [], most = Math.max(...model.config.heads);
+  const setBlock = (block, gate) => store.set({
+    gates: changeGates(store.get().gates, (old, b) => (block === null || b === block ? gate : old)),
+  });
+  const rows = model.blocks.map((block, b) => {
+    const boxes = Array.from({length: block.heads}, (_, h) => {
+      const cell = createSwitch(store, b, h);
+      cells.push(cell);
+      return element('td', null, cell.element);
+    });
+    for (let h = block.heads; h < most; h++) boxes.push(element('td'));
+    const buttons = [['off', 0], ['on', 1]].map(([word, gate]) => element('button', {type: 'button', class: 'small',
+      'data-block': b, 'data-all': word, 'aria-label': `Block ${b + 1}: all ${word}`,
+      onclick: () => setBlock(b, gate)}, 'all ' + word));
+    return element('tr', null, element('th', {scope: 'row'}, `${b + 1}`), boxes,
+      element('td', {class: 'row-end'}, buttons));
+  });
+  const heads = Array.from({length: most}, (_, h) => element('th', {scope: 'col'}, `${h + 1}`));
+  const allOn = element('button', {type: 'button', id: 'all-on', onclick: () => setBlock(null, 1)}, 'All on');
+  const table = element('table', {class: 'switches'},
+    element('caption', {class: 'hidden'}, 'Switches: rows are blocks, columns are heads'),
+    element('thead', null,
+      element('tr', null, element('th', {scope: 'col'}, 'Block'), heads, element('td', null, allOn))),
+    element('tbody', null, rows));
+  return {
+    element: element('div', {class: 'scroll'}, table),
+    update(state) {
+      cells.forEach((cell) => cell.update(state));
+      allOn.disabled = countOff(state.gates) === 0;
+    },
+  };
+}
+
+function createSwitch(store, b, h) {
+  const box = element('input', {type: 'checkbox', 'data-block': b, 'data-head': h,
+    'aria-label': `Block ${b + 1}, head ${h + 1}`});
+  box.addEventListener('change', () => {
+    const set = (old, block, head) => (block === b && head === h ? Number(box.checked) : old);
+    store.set({gates: changeGates(store.get().gates, set)});
+  });
+  const label = element('label', {class: 'switch'}, box, element('span', {'aria-hidden': true}));
+  attachTip(label, () => [`Block ${b + 1}, head ${h + 1}`, store.get().gates[b][h] ? 'on' : 'off']);
+  return {
+    element: label,
+    update(state) {
+      box.checked = state.gates[b][h] !== 0;
+      label.classList.toggle('chosen', state.block === b && state.head === h);
+    },
+  };
+}
+
+/* ---- Probabilities and logits ------------------------------------------------------------------------------------ */
+
+function logitText(x) {
+  const text = x.toFixed(2);
+  return text === '-0.00' ? '0.00' : text.replace('-', '−');
+}
+
+function createBars(model) {
+  const rows = Array.from({length: model.config.classes}, (_, c) => {
+    const before = element('i', {class: 'before'}), after = element('i', {class: 'after'});
+    const share = element('td', {class: 'number'}), was = element('td', {class: 'number soft'});
+    const logit = element('td', {class: 'number'}), logitWas = element('td', {class: 'number soft'});
+    const node = element('tr', {'data-class': c}, element('th', {scope: 'row'}, String(c)),
+      element('td', {class: 'bar-cell'}, element('span', {class: 'bar', 'aria-hidden': true}, before, after)),
+      share, was, logit, logitWas);
+    return {node, before, after, share, was, logit, logitWas};
+  });
+  const heading = (words, more) => element('th', {scope: 'col', class: 'number' + (more || '')}, words);
+  return {
+    element: element('table', {class: 'bars', id: 'bars'},
+      element('caption', {class: 'hidden'}, 'Probabilities and logits, now and with all heads on'),
+      element('thead', null, element('tr', null, element('th', {scope: 'col'}, 'Class'),
+        element('td'), heading('now'), heading('all on'), heading('logit'), heading('all on'))),
+      element('tbody', null, rows.map((row) => row.node))),
+    update({result, baseline}) {
+      const best = bestOf(result.logits);
+      rows.forEach((row, c) => {
+        row.before.style.width = baseline.probabilities[c] * 100 + '%';
+        row.after.style.width = result.probabilities[c] * 100 + '%';
+        row.share.textContent = percent(result.probabilities[c]);
+        row.was.textContent = percent(baseline.probabilities[c]);
+        row.logit.textContent = logitText(result.logits[c]);
+        row.logitWas.textContent = logitText(baseline.logits[c]);
+        row.node.classList.toggle('best', c === best);
+      });
+    },
+  };
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function gatesSvg(state, model, data) {
+  const colours = themeColours(), left = 24, step = 24, image = data.images[state.image];
+  const most = Math.max(...model.config.heads), side = left + 40 + most * 26 + 40, wide = 240;
+  const parts = [svgLabel(left, 38, 'Heads switched off', {size: 20, weight: 600}),
+    svgLabel(left, 58, `${data.title}, ${image.name}. ${gatesVerdict(state, image)}`, {size: 13, fill: colours.soft})];
+  model.blocks.forEach((block, b) => {
+    parts.push(svgLabel(left + 14, 98 + b * step, `${b + 1}`, {size: 12, anchor: 'end', fill: colours.soft}));
+    for (let h = 0; h < block.heads; h++) {
+      const on = state.gates[b][h] !== 0;
+      parts.push(`<rect x="${left + 28 + h * 26}" y="${84 + b * step}" width="18" height="18" rx="4" ` +
+        `fill="${on ? colours.accent : 'none'}" stroke="${colours.accent}"/>`);
+    }
+  });
+  for (let c = 0; c < model.config.classes; c++) {
+    const y = 84 + c * step, now = state.result.probabilities[c], was = state.baseline.probabilities[c];
+    parts.push(svgLabel(side, y + 13, String(c), {size: 12, fill: colours.soft}),
+      `<rect x="${side + 20}" y="${y}" width="${svgNumber(wide * now)}" height="11" fill="${colours.accent}"/>`,
+      `<rect x="${side + 20}" y="${y + 12}" width="${svgNumber(wide * was)}" height="5" fill="${colours.soft}"/>`,
+      svgLabel(side + wide + 32, y + 13,
+        `${percent(now)} (all on ${percent(was)}), logit ${logitText(state.result.logits[c])}`, {size: 12}));
+  }
+  const height = 110 + step * Math.max(model.blocks.length, model.config.classes);
+  return svgDocument(side + wide + 290, height, parts.join('\n'), 'Switch heads off');
+}

@@ -1,0 +1,203 @@
+/* Panel 2: every head's whole map, small, in an order that the reader chooses.
+ *
+ * A map has a row for each token that looks and a column for each that is looked at. Sorted by likeness, heads stand in
+ * pairs: of all pairs of heads of one block the two most alike come first, then the next two of those that are left. */
+
+const gridOrders = [
+  ['place', 'place in the model'],
+  ['entropy', 'entropy, narrow first'],
+  ['distance', 'distance, near first'],
+  ['importance', 'importance, most first'],
+  ['likeness', 'likeness, twins first'],
+];
+
+function createGridPanel(store, model, data) {
+  const body = element('div', {class: 'grid-body', id: 'grid-body'});
+  const note = element('p', {class: 'hint', id: 'grid-note'});
+  const sort = storeControl(store, 'sort', 'Sorted by', gridOrders);
+  const legend = createLegend();
+  const cells = new Map();
+  model.blocks.forEach((block, b) => {
+    for (let h = 0; h < block.heads; h++) cells.set(b + ':' + h, createGridCell(store, model, b, h));
+  });
+  const text = 'Each square is one head: row by row who looks, column by column at whom' +
+    (model.first ? '; the class token comes first.' : '.') + ' A diagonal means that patches look at themselves or ' +
+    'at neighbours, a column that all look at one place. A click chooses that head everywhere on the page.';
+  const panel = {
+    id: 'grid',
+    title: 'All heads at a glance',
+    element: panelFrame('grid', 'All heads at a glance', text, [sort, ...scaleControls(store), legend.element],
+      note, body),
+    toSvg: () => gridSvg(store.get(), model, data),
+  };
+  let asked = false, progress = null;
+  const arrange = () => {
+    const state = store.get();
+    body.replaceChildren(...gridGroups(state, model).map((group) => gridGroup(group, cells, model)));
+    note.textContent = gridNote(state, progress);
+  };
+  const draw = () => {
+    const state = store.get();
+    legend.update(state.scale, state.range === 'fixed' ? gridMax(state) : null, true);
+    cells.forEach((cell) => cell.update(state));
+  };
+  store.on(['sort', 'survey'], () => {
+    const {sort: order, survey} = store.get();
+    if (order === 'importance' && survey && survey.byPage && !survey.importance_images && !asked) {
+      asked = true;
+      surveyImportance(store, model, data, (share) => {
+        progress = share < 1 ? share : null;
+        note.textContent = gridNote(store.get(), progress);
+      });
+    }
+    arrange();
+  });
+  store.on(['result', 'block', 'head', 'scale', 'range', 'theme', 'survey', 'sort'], draw);
+  arrange();
+  draw();
+  return panel;
+}
+
+/* ---- Order ------------------------------------------------------------------------------------------------------- */
+
+/* Groups that stay together: {title, heads: [[block, head], ...]}; a null title is none. */
+function gridGroups(state, model) {
+  const order = state.survey ? state.sort : 'place';
+  if (order === 'place') {
+    return model.blocks.map((block, b) => ({
+      title: `Block ${b + 1}`,
+      heads: Array.from({length: block.heads}, (_, h) => [b, h]),
+    }));
+  }
+  if (order === 'likeness') return gridPairs(state.survey);
+  const sign = order === 'importance' ? -1 : 1, value = (item) => item[order] ?? 0;
+  const sorted = state.survey.heads.slice().sort((a, b) => sign * (value(a) - value(b)));
+  return [{title: null, heads: sorted.map((item) => [item.block - 1, item.head - 1])}];
+}
+
+function gridPairs(survey) {
+  const pairs = [], used = new Set(), groups = [], alone = [];
+  survey.pairs.forEach((table, b) => table.forEach((row, h) => {
+    for (let other = h + 1; other < row.length; other++) pairs.push({b, h, other, divergence: row[other]});
+  }));
+  pairs.sort((one, two) => one.divergence - two.divergence);
+  for (const {b, h, other, divergence} of pairs) {
+    if (used.has(b + ':' + h) || used.has(b + ':' + other)) continue;
+    used.add(b + ':' + h).add(b + ':' + other);
+    groups.push({title: `divergence ${shortNumber(divergence)}`, pair: true, heads: [[b, h], [b, other]]});
+  }
+  for (const item of survey.heads) {
+    if (!used.has(item.block - 1 + ':' + (item.head - 1))) alone.push([item.block - 1, item.head - 1]);
+  }
+  if (alone.length) groups.push({title: 'without a partner', pair: true, heads: alone});
+  return groups;
+}
+
+function gridGroup(group, cells, model) {
+  const most = Math.max(...model.config.heads);
+  const place = group.title && !group.pair;
+  return element('div', {class: group.pair ? 'pair' : place ? 'grid-row' : 'grid-all', style: `--heads:${most}`},
+    group.title ? element('h3', null, group.title) : null,
+    element('div', {class: 'grid-cells'}, group.heads.map(([b, h]) => cells.get(b + ':' + h).element)));
+}
+
+/* Where the numbers come from. */
+function gridNote(state, progress) {
+  const survey = state.survey;
+  if (!survey) return 'Measuring the heads over the images of this page …';
+  if (progress !== null) return `Measuring importance, each head switched off in turn: ${percent(progress)} done …`;
+  const images = state.sort === 'importance' ? survey.importance_images : survey.images;
+  const by = survey.byPage ? `Measured in this page over ${plural(images, 'image')} of it`
+    : `Measured by mha over ${plural(images, 'image')}`;
+  const meanings = {
+    place: '',
+    entropy: ': how evenly a head spreads its weights, in nats.',
+    distance: ': how far from a patch its weights lie, in patches.',
+    importance: survey.byPage ? ': how much the loss changes when the head is switched off.'
+      : ': how strongly the loss leans on the head.',
+    likeness: ': Jensen-Shannon divergence of two heads of a block, 0 if they are alike, 0.69 if they share nothing.',
+  };
+  return by + (meanings[state.sort] || '.');
+}
+
+/* ---- One head ---------------------------------------------------------------------------------------------------- */
+
+function createGridCell(store, model, b, h) {
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const caption = element('span', {class: 'cell-caption'});
+  const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
+    onclick: () => store.set({block: b, head: h})}, canvas, caption);
+  attachTip(button, (event) => {
+    const state = store.get(), T = model.tokens;
+    const cell = event && cellUnder(canvas, event, T, T), lines = gridWords(state, model, b, h);
+    if (!cell) return lines;
+    const weight = state.result.maps[b][h][cell.row * T + cell.column];
+    return [`${percent(weight)} from ${tokenName(model, cell.row)} to ${tokenName(model, cell.column)}`, ...lines];
+  });
+  return {
+    element: button,
+    update(state) {
+      const map = state.result.maps[b][h];
+      const max = state.range === 'fixed' ? gridMax(state) : largestOf(map);
+      drawHeatmap(canvas, map, model.tokens, model.tokens, {scale: state.scale, max});
+      caption.textContent = gridCaption(state, b, h);
+      button.classList.toggle('off', !state.gates[b][h]);
+      button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
+      button.setAttribute('aria-label', cellLabel(caption, gridWords(state, model, b, h)));
+    },
+  };
+}
+
+/* The end of the scale that all maps share, found once a result. */
+const gridMaxima = new WeakMap();
+
+function gridMax(state) {
+  if (!gridMaxima.has(state.result)) {
+    gridMaxima.set(state.result, sharedMax(state.result.maps.flat().map(largestOf)));
+  }
+  return gridMaxima.get(state.result);
+}
+
+function gridCaption(state, b, h) {
+  const survey = surveyOf(state, b, h), name = `${b + 1}.${h + 1}`;
+  if (!survey || state.sort === 'place' || state.sort === 'likeness') return name;
+  return survey[state.sort] === null ? name : `${name}: ${shortNumber(survey[state.sort])}`;
+}
+
+function gridWords(state, model, b, h) {
+  const survey = surveyOf(state, b, h);
+  const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)')];
+  if (!survey) return lines;
+  if (survey.words) lines.push(survey.words);
+  lines.push(`entropy ${shortNumber(survey.entropy)} nats, as wide as ${shortNumber(survey.effective)} tokens`,
+    `distance ${shortNumber(survey.distance)} patches`);
+  if (survey.importance !== null && survey.importance !== undefined) {
+    lines.push(`importance ${shortNumber(survey.importance)}`);
+  }
+  if (survey.twin) lines.push(`most like head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
+  return lines;
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function gridSvg(state, model, data) {
+  const colours = themeColours(), groups = gridGroups(state, model), size = 96, gap = 16, left = 24;
+  const heads = groups.flatMap((group) => group.heads.map((head, n) => ({head, title: n ? null : group.title})));
+  const columns = state.sort === 'place' || !state.survey ? Math.max(...model.config.heads) : 6;
+  const order = (gridOrders.find(([name]) => name === state.sort) || gridOrders[0])[1];
+  const parts = [svgLabel(left, 38, 'All heads at a glance', {size: 20, weight: 600}),
+    svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}, by ${order}`, {size: 13, fill: colours.soft})];
+  const canvas = document.createElement('canvas'); /* thousands of rectangles a head would be megabytes */
+  let row = 0, column = 0;
+  for (const {head: [b, h], title} of heads) {
+    if (column === columns || (columns !== 6 && title && column)) row++, column = 0;
+    const x = left + column * (size + gap), y = 80 + row * (size + gap + 18), map = state.result.maps[b][h];
+    const max = state.range === 'fixed' ? gridMax(state) : largestOf(map);
+    drawHeatmap(canvas, map, model.tokens, model.tokens, {scale: state.scale, max});
+    parts.push(svgCanvas(canvas, x, y, size, size),
+      svgLabel(x, y + size + 14, gridCaption(state, b, h), {size: 11, fill: colours.soft}));
+    column++;
+  }
+  const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
+  return svgDocument(width, 80 + (row + 1) * (size + gap + 18) + 10, parts.join('\n'), 'All heads at a glance');
+}

@@ -1,0 +1,243 @@
+/* Panel 1: where every head of every block looks from a chosen token.
+ *
+ * On the left the picture, whose patches are chosen by mouse, finger or arrow keys, and the chosen head, large, with
+ * its numbers; on the right all heads side by side, a row of them a block. */
+
+function createLookPanel(store, model, data) {
+  const legend = createLegend();
+  const picker = createPatchPicker(store, model, data);
+  const large = createLargeMap(store, model, data);
+  const wall = createMapWall(store, model, data);
+  const text = 'Choose a patch of the picture, or the class token, which gathers what the model will answer. Each ' +
+    'small picture shows how one head spreads its attention from there: 100\u00a0% over all patches' +
+    (model.first ? ' and the class token, the square below.' : '.');
+  const panel = {
+    id: 'look',
+    title: 'Where the heads look',
+    element: panelFrame('look', 'Where the heads look', text, [...scaleControls(store), legend.element],
+      element('div', {class: 'look'},
+        element('div', {class: 'look-side'}, picker.element, large.element), wall.element)),
+    toSvg: () => lookSvg(store.get(), model, data),
+  };
+  const update = () => {
+    const state = store.get();
+    legend.update(state.scale, lookMax(state, model, null), true);
+    picker.update(state);
+    large.update(state);
+    wall.update(state);
+  };
+  store.on(['result', 'token', 'block', 'head', 'scale', 'range', 'theme', 'survey'], update);
+  update();
+  return panel;
+}
+
+/* The weights of one head from the chosen token, (tokens). */
+function lookRow(state, model, block, head) {
+  return state.result.maps[block][head].subarray(state.token * model.tokens, (state.token + 1) * model.tokens);
+}
+
+/* The end of the scale: of one head, given as [block, head], or of all of them (null: what the legend says). */
+function lookMax(state, model, which) {
+  if (state.range === 'per-head') return which ? largestOf(lookRow(state, model, which[0], which[1])) : null;
+  const maxima = (heads, b) => heads.map((_, h) => largestOf(lookRow(state, model, b, h)));
+  return sharedMax(state.result.maps.flatMap(maxima));
+}
+
+/* What a screen reader and the tip say of a head. */
+function lookWords(state, model, b, h) {
+  const row = describeRow(lookRow(state, model, b, h)), survey = surveyOf(state, b, h);
+  const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)'),
+    `most on ${tokenName(model, row.most)}: ${percent(row.share)}`,
+    `as wide as ${shortNumber(row.effective)} tokens with equal shares`];
+  if (survey && survey.words) lines.push('on the whole: ' + survey.words);
+  return lines;
+}
+
+/* ---- The picture, to choose a patch ------------------------------------------------------------------------------ */
+
+function createPatchPicker(store, model, data) {
+  const {rows, columns} = model.config;
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const frame = svgElement('rect', {class: 'pick-frame'});
+  const lines = svgElement('path', {class: 'pick-lines', d: patchLines(model)});
+  const over = svgElement('svg', {viewBox: `0 0 ${columns} ${rows}`, 'aria-hidden': true}, lines, frame);
+  const button = element('button', {type: 'button', id: 'picture', class: 'picture'}, canvas, over);
+  const classButton = model.first ? element('button', {type: 'button', id: 'class-token', class: 'toggle',
+    onclick: () => store.set({token: 0})}, 'Class token') : null;
+  const where = element('p', {class: 'where', id: 'chosen-token'});
+
+  button.addEventListener('click', (event) => {
+    const cell = event.detail ? cellUnder(canvas, event, model.down, model.across) : null; /* 0: by the keyboard */
+    if (cell) chooseToken(store, model, model.first + cell.row * model.across + cell.column);
+  });
+  button.addEventListener('keydown', (event) => moveToken(store, model, event));
+  attachTip(button, (event) => {
+    const cell = event && cellUnder(canvas, event, model.down, model.across);
+    return cell ? [`Row ${cell.row + 1}, column ${cell.column + 1}`] : null;
+  });
+
+  return {
+    element: element('div', {class: 'pick'}, button,
+      element('div', {class: 'pick-foot'}, where, classButton),
+      element('p', {class: 'hint'}, 'Arrow keys move the patch', model.first ? '; c takes the class token.' : '.')),
+    update(state) {
+      const place = tokenPlace(model, state.token), p = model.config.patch;
+      drawPicture(canvas, data.images[state.image].bytes, rows, columns);
+      const box = place ? {x: place.column * p, y: place.row * p, width: p, height: p}
+        : {x: 0, y: 0, width: 0, height: 0};
+      for (const [name, value] of Object.entries(box)) frame.setAttribute(name, value);
+      const name = tokenName(model, state.token);
+      where.replaceChildren('From ', element('b', null, name));
+      if (classButton) classButton.setAttribute('aria-pressed', String(state.token < model.first));
+      button.setAttribute('aria-label', `The picture. Chosen: ${name}. Arrow keys choose another patch.`);
+    },
+  };
+}
+
+/* The lines between patches. */
+function patchLines(model) {
+  const {patch, rows, columns} = model.config, parts = [];
+  for (let x = patch; x < columns; x += patch) parts.push(`M${x} 0V${rows}`);
+  for (let y = patch; y < rows; y += patch) parts.push(`M0 ${y}H${columns}`);
+  return parts.join('');
+}
+
+function chooseToken(store, model, token) {
+  store.set({token});
+  announce(`From ${tokenName(model, token)}`);
+}
+
+/* Arrow keys. From the class token they lead to the middle of the picture. */
+function moveToken(store, model, event) {
+  const steps = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]};
+  const step = steps[event.key];
+  if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  const at = tokenPlace(model, store.get().token);
+  if (!at) return chooseToken(store, model, middleToken(model));
+  const row = Math.max(0, Math.min(model.down - 1, at.row + step[0]));
+  const column = Math.max(0, Math.min(model.across - 1, at.column + step[1]));
+  chooseToken(store, model, model.first + row * model.across + column);
+}
+
+/* ---- The chosen head, large -------------------------------------------------------------------------------------- */
+
+function createLargeMap(store, model, data) {
+  const canvas = element('canvas', {role: 'img', class: 'large-map', id: 'large-map'});
+  const title = element('h3', null), words = element('p', {class: 'hint'});
+  let shown = null;
+  attachTip(canvas, (event) => {
+    const token = event && mapTokenUnder(model, canvas, event);
+    if (token === null || !shown) return null;
+    return [percent(shown[token]), 'on ' + tokenName(model, token)];
+  });
+  return {
+    element: element('div', {class: 'large'}, title, canvas, words),
+    update(state) {
+      const {block, head} = state, lines = lookWords(state, model, block, head);
+      shown = lookRow(state, model, block, head);
+      drawMap(canvas, model, shown, {...mapLook(state, model, data, [block, head]), numbers: model.across <= 16});
+      title.textContent = lines[0];
+      words.textContent = `Numbers are percentages: ${lines.slice(1).join('; ')}.`;
+      canvas.setAttribute('aria-label', `From ${tokenName(model, state.token)}: ${lines.join(', ')}`);
+    },
+  };
+}
+
+/* drawMap's options at this moment for a head. */
+function mapLook(state, model, data, which) {
+  return {
+    outline: data.images[state.image].outline,
+    scale: state.scale,
+    max: lookMax(state, model, which),
+    mark: state.token,
+    accent: accentColour(),
+  };
+}
+
+function accentColour() {
+  return getComputedStyle(document.documentElement).getPropertyValue('--accent').trim() || '#000';
+}
+
+/* ---- All heads --------------------------------------------------------------------------------------------------- */
+
+function createMapWall(store, model, data) {
+  const most = Math.max(...model.config.heads), cells = [];
+  const wall = element('div', {class: 'wall', id: 'wall', style: `--heads:${most}`, role: 'group',
+    'aria-label': 'All heads: rows are blocks, columns are heads'});
+  const label = (name, ...words) => element('span', {class: name, 'aria-hidden': true}, words);
+  wall.append(label('wall-corner'), ...Array.from({length: most}, (_, h) => label('wall-head', `head ${h + 1}`)));
+  model.blocks.forEach((block, b) => {
+    wall.append(label('wall-block', element('span', null, `block ${b + 1}`)));
+    for (let h = 0; h < block.heads; h++) {
+      const cell = createWallCell(store, model, b, h);
+      cells.push(cell);
+      wall.append(cell.element);
+    }
+    for (let h = block.heads; h < most; h++) wall.append(label('wall-none'));
+  });
+  return {
+    element: wall,
+    update(state) {
+      const fixed = state.range === 'fixed' ? lookMax(state, model, null) : null;
+      const look = mapLook({...state, range: 'fixed'}, model, data, null);
+      for (const cell of cells) {
+        const row = lookRow(state, model, cell.block, cell.head);
+        cell.update(state, row, {...look, max: fixed === null ? largestOf(row) : fixed});
+      }
+    },
+  };
+}
+
+function createWallCell(store, model, b, h) {
+  const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 6;
+  const caption = element('span', {class: 'cell-caption'});
+  const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
+    onclick: () => store.set({block: b, head: h}),
+    onkeydown: (event) => moveToken(store, model, event)}, canvas, caption);
+  attachTip(button, (event) => {
+    const state = store.get(), token = event && mapTokenUnder(model, canvas, event);
+    const lines = lookWords(state, model, b, h);
+    if (!event || token === null) return lines;
+    const share = lookRow(state, model, b, h)[token];
+    return [`${percent(share)} on ${tokenName(model, token)}`, ...lines];
+  });
+  return {
+    block: b, head: h, element: button,
+    update(state, row, look) {
+      const off = !state.gates[b][h];
+      drawMap(canvas, model, row, look);
+      caption.textContent = off ? 'off' : (narrow ? '' : 'max ') + percent(largestOf(row));
+      button.classList.toggle('off', off);
+      button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
+      button.setAttribute('aria-label', cellLabel(caption, lookWords(state, model, b, h)));
+    },
+  };
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function lookSvg(state, model, data) {
+  const colours = themeColours(), most = Math.max(...model.config.heads), size = most > 8 ? 64 : 96, gap = 14;
+  const high = mapHeight(model, size), left = 250, top = 76;
+  const image = data.images[state.image];
+  const title = `Where the heads look from ${tokenName(model, state.token)}`;
+  const parts = [svgLabel(24, 38, title, {size: 20, weight: 600}),
+    svgLabel(24, 58, `${data.title}, ${image.name}`, {size: 13, fill: colours.soft}),
+    pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),
+    legendSvg(state.scale, lookMax(state, model, null), 24, top + 220, 180, colours.soft, true)];
+  for (let h = 0; h < most; h++) {
+    parts.push(svgLabel(left + h * (size + gap) + size / 2, top + 10, `head ${h + 1}`,
+      {size: 12, anchor: 'middle', fill: colours.soft}));
+  }
+  model.blocks.forEach((block, b) => {
+    const y = top + 20 + b * (high + gap);
+    parts.push(svgLabel(left - 10, y + size / 2, `${b + 1}`, {size: 12, anchor: 'end', fill: colours.soft}));
+    for (let h = 0; h < block.heads; h++) {
+      parts.push(mapSvg(model, lookRow(state, model, b, h), {...mapLook(state, model, data, [b, h]),
+        x: left + h * (size + gap), y, width: size}));
+    }
+  });
+  const width = left + most * (size + gap) + 10, height = Math.max(340, top + 30 + model.blocks.length * (high + gap));
+  return svgDocument(width, height, parts.join('\n'), title);
+}

@@ -1,0 +1,164 @@
+/* Panel 3: how attention adds up through the blocks.
+ *
+ * A block hands on half of what it got (the residual stream) and half of what its heads fetched:
+ *
+ *     A_b = 0.5 mean over heads of weights + 0.5 I, rows made to sum to 1        R_b = A_b R_(b-1),  R_0 = I
+ *
+ * Row t of R_b says of which patches of the picture the token t has heard after block b, by that reckoning. It is an
+ * estimate, not the truth: values and the mlp are left out. Heads that are switched off fetch nothing and are left out
+ * of the mean; a block without any hands on what it got. */
+
+/* R_b for each block, (T,T). */
+function rollOut(model, maps, gates) {
+  const T = model.tokens, result = [];
+  let before = null;
+  maps.forEach((heads, b) => {
+    const step = rolloutStep(heads, gates[b], T);
+    before = before ? multiplySquare(step, before, T) : step;
+    result.push(before);
+  });
+  return result;
+}
+
+function rolloutStep(heads, gates, T) {
+  const on = heads.filter((_, h) => gates[h]), step = new Float32Array(T * T);
+  for (let i = 0; i < T; i++) {
+    let sum = 0;
+    for (let j = 0; j < T; j++) {
+      let mean = 0;
+      for (const weights of on) mean += weights[i * T + j] / on.length;
+      step[i * T + j] = on.length ? 0.5 * mean + (i === j ? 0.5 : 0) : i === j ? 1 : 0;
+      sum += step[i * T + j];
+    }
+    for (let j = 0; j < T; j++) step[i * T + j] /= sum;
+  }
+  return step;
+}
+
+function multiplySquare(a, b, T) {
+  const out = new Float32Array(T * T), row = new Float64Array(T);
+  for (let i = 0; i < T; i++) {
+    row.fill(0);
+    for (let n = 0; n < T; n++) {
+      const weight = a[i * T + n];
+      for (let j = 0; j < T; j++) row[j] += weight * b[n * T + j];
+    }
+    out.set(row, i * T);
+  }
+  return out;
+}
+
+/* What is read out: the class token's row, or the mean of all rows; or, if asked for, the row of a token. */
+function rolloutRow(model, matrix, from, token) {
+  const T = model.tokens;
+  if (from === 'chosen') return matrix.slice(token * T, (token + 1) * T);
+  if (model.first) return matrix.slice(0, T);
+  const mean = new Float32Array(T);
+  for (let i = 0; i < T * T; i++) mean[i % T] += matrix[i] / T;
+  return mean;
+}
+
+/* A token's own share stays the largest by far and would hide the rest: the scale ends at the largest of the others. */
+function rolloutMax(rows, own) {
+  let max = 0;
+  for (const row of rows) row.forEach((value, t) => (max = t === own ? max : Math.max(max, value)));
+  return max;
+}
+
+function createRolloutPanel(store, model, data) {
+  const view = {from: 'read-out', matrices: [], rows: []};
+  const readOut = model.first ? 'the class token' : 'the mean of all tokens, which is read out';
+  const choices = [['read-out', readOut], ['chosen', 'the chosen token']];
+  const from = selectControl('Seen from', choices, 'read-out', (value) => {
+    view.from = value;
+    draw();
+  });
+  const legend = createLegend();
+  const cells = model.blocks.map((_, b) => createRolloutCell(model, view, b));
+  const note = element('p', {class: 'hint'});
+  const text = 'Attention rollout: what a token has gathered, block after block, if each block keeps half of what it ' +
+    'had and takes half from where its heads look (their mean). The last picture shows what the answer rests on, by ' +
+    'that estimate.';
+  const panel = {
+    id: 'rollout',
+    title: 'Through the blocks',
+    element: panelFrame('rollout', 'Through the blocks', text, [from, ...scaleControls(store), legend.element],
+      element('ol', {class: 'rollout', id: 'rollout-row'}, cells.map((cell) => cell.element)), note),
+    toSvg: () => rolloutSvg(store.get(), model, data, view),
+  };
+  const draw = () => {
+    const state = store.get();
+    view.own = view.from === 'chosen' ? state.token : model.first ? 0 : -1;
+    view.rows = view.matrices.map((matrix) => rolloutRow(model, matrix, view.from, state.token));
+    legend.update(state.scale, state.range === 'fixed' ? rolloutMax(view.rows, view.own) : null, true);
+    cells.forEach((cell) => cell.update(rolloutLook(state, data, view)));
+    const off = state.gates.some((row) => row.some((gate) => !gate));
+    note.textContent = 'The colours end at the largest share of another token than the one itself.' +
+      (off ? ' Heads that are switched off are left out.' : '');
+  };
+  const compute = () => {
+    const {result, gates} = store.get();
+    view.matrices = rollOut(model, result.maps, gates);
+  };
+  store.on(['result', 'token', 'scale', 'range', 'theme'], (_, changed) => {
+    if (changed.has('result')) compute();
+    draw();
+  });
+  compute();
+  draw();
+  return panel;
+}
+
+/* drawMap's options for block b. */
+function rolloutLook(state, data, view) {
+  const all = rolloutMax(view.rows, view.own);
+  return (b) => ({
+    outline: data.images[state.image].outline,
+    scale: state.scale,
+    max: state.range === 'fixed' ? all : rolloutMax([view.rows[b]], view.own),
+    mark: view.own,
+    accent: accentColour(),
+  });
+}
+
+function createRolloutCell(model, view, b) {
+  const canvas = element('canvas', {role: 'img'});
+  const words = element('span', {class: 'cell-caption'});
+  attachTip(canvas, (event) => {
+    const token = event && mapTokenUnder(model, canvas, event);
+    return token === null ? null : [percent(view.rows[b][token]), 'from ' + tokenName(model, token)];
+  });
+  return {
+    element: element('li', null, element('h3', null, `After block ${b + 1}`), canvas, words),
+    update(lookAt) {
+      const row = view.rows[b], others = row.slice();
+      drawMap(canvas, model, row, lookAt(b));
+      if (view.own >= 0) others[view.own] = 0;
+      const most = bestOf(others);
+      words.textContent = view.own >= 0 ? `${percent(row[view.own])} its own` : `most ${percent(row[most])}`;
+      canvas.setAttribute('aria-label', `After block ${b + 1}: ` +
+        (view.own >= 0 ? `${percent(row[view.own])} its own, ` : '') +
+        `most of the others from ${tokenName(model, most)}, ${percent(others[most])}`);
+    },
+  };
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function rolloutSvg(state, model, data, view) {
+  const colours = themeColours(), size = 110, gap = 18, left = 24, columns = Math.min(6, view.rows.length);
+  const high = mapHeight(model, size) + 40, look = rolloutLook(state, data, view);
+  const name = view.from === 'chosen' ? tokenName(model, state.token) : model.first ? 'the class token' : 'all tokens';
+  const parts = [svgLabel(left, 38, `Attention rollout of ${name}`, {size: 20, weight: 600}),
+    svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}`, {size: 13, fill: colours.soft})];
+  view.rows.forEach((row, b) => {
+    const x = left + (b % columns) * (size + gap), y = 96 + Math.floor(b / columns) * high;
+    parts.push(svgLabel(x, y - 8, `After block ${b + 1}`, {size: 12, fill: colours.soft}),
+      mapSvg(model, row, {...look(b), x, y, width: size}));
+  });
+  const bottom = 96 + Math.ceil(view.rows.length / columns) * high;
+  parts.push(legendSvg(state.scale, state.range === 'fixed' ? rolloutMax(view.rows, view.own) : null, left, bottom - 10,
+    220, colours.soft, true));
+  const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
+  return svgDocument(width, bottom + 34, parts.join('\n'), 'Through the blocks');
+}

@@ -1,0 +1,164 @@
+/* The numbers of one head at work on one token, and what each step says about them.
+ *
+ *     N = norm(X)   Q = N W_Q + b   K = N W_K + b   V = N W_V + b   S = Q K^T   P = softmax(S / sqrt(D))   O = P V
+ *     C = [O_1 | .. | O_H]   A = C W_O + b   X' = X + A
+ *
+ * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads. A matrix of
+ * weights is kept in files as (outputs, inputs); here it is turned, so that formulas read from left to right. */
+
+/* Columns first .. first + count of W^T, for W (outputs,inputs): (inputs,count). */
+function turnedWeights(weight, inputs, first, count) {
+  const turned = new Float32Array(inputs * count);
+  for (let c = 0; c < count; c++) {
+    for (let i = 0; i < inputs; i++) turned[i * count + c] = weight[(first + c) * inputs + i];
+  }
+  return turned;
+}
+
+/* exp(s - largest) of a row of scores, their sum and the largest. */
+function exponentials(row) {
+  const top = row.reduce((most, s) => (s > most ? s : most), -Infinity);
+  const values = Float64Array.from(row, (s) => Math.exp(s - top));
+  return {values, top, sum: values.reduce((sum, e) => sum + e, 0)};
+}
+
+const rowOf = (matrix, width, row) => matrix.subarray(row * width, (row + 1) * width);
+const lengthOf = (row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
+
+/* All that the steps show, for the block, head and token of `state`; `run` is what runBlock made of that block. */
+function stepFacts(model, state, run) {
+  const {config, tokens: T} = model, {block, head, token: t} = state, parts = model.blocks[block];
+  const M = config.width, D = config.head_width, H = parts.heads, G = parts.groups;
+  const group = Math.floor(head / (H / G));
+  const scaled = run.scores[head], root = Math.sqrt(D);
+  const own = weighRows(run.weights[head], run.v[group], T, D, 1);
+  const facts = {
+    model, block, head, t, T, M, D, H, G, group, root, run, scaled, own,
+    gate: state.gates[block][head],
+    raw: scaled.map((s) => s * root),
+    weights: run.weights[head],
+    q: run.q[head], k: run.k[group], v: run.v[group],
+    wq: turnedWeights(parts.qkv.weight, M, head * D, D),
+    wk: turnedWeights(parts.qkv.weight, M, (H + group) * D, D),
+    wv: turnedWeights(parts.qkv.weight, M, (H + G + group) * D, D),
+    wo: turnedWeights(parts.proj.weight, H * D, 0, M),
+    visible: config.causal ? t + 1 : T,
+    name: (tokenPlace(model, t) ? 'the patch at ' : '') + tokenName(model, t),
+    keyName: (j) => tokenName(model, j),
+  };
+  facts.rawRow = rowOf(facts.raw, T, t);
+  facts.scaledRow = rowOf(scaled, T, t);
+  facts.weightRow = rowOf(facts.weights, T, t);
+  facts.exp = exponentials(facts.scaledRow);
+  const byWeight = (a, b) => facts.weightRow[b] - facts.weightRow[a];
+  facts.order = Array.from({length: facts.visible}, (_, j) => j).sort(byWeight);
+  facts.share = headShare(facts);
+  return facts;
+}
+
+/* How much of the row that attention adds comes from this head: its part of the sum, along the whole. The shares of
+ * all heads and of the bias make 1. */
+function headShare({run, wo, M, D, H, head, t}) {
+  const out = rowOf(run.out, M, t), part = rowOf(run.heads[head], D, t);
+  let along = 0, whole = 0;
+  for (let m = 0; m < M; m++) {
+    let sum = 0;
+    for (let d = 0; d < D; d++) sum += part[d] * wo[(head * D + d) * M + m];
+    along += sum * out[m];
+    whole += out[m] * out[m];
+  }
+  return whole > 0 ? along / whole : 0;
+}
+
+/* ---- Formulas: a list of signs and of symbols with their shapes -------------------------------------------------- */
+
+function symbol(text, marks, ...shape) {
+  return {text, ...marks, shape: shape.join(' × ')};
+}
+
+function stepFormulas({model, block, T, M, D, H, head, group, G}) {
+  const post = model.config.order === 'post', norm = model.config.norm === 'rms' ? 'RMSNorm' : 'LayerNorm';
+  const N = symbol('N', {}, T, M), {qkv, proj} = model.blocks[block], h = head + 1, g = G < H ? group + 1 : h;
+  const product = (left, letter, mark, number) => [symbol(letter, {sub: number}, T, D), '=', left,
+    symbol('W', {sub: mark}, M, D), ...(qkv.bias ? ['+', symbol('b', {sub: mark}, D)] : [])];
+  const sum = ['X', '+', 'A'].map((part) => (part === '+' ? part : symbol(part, {}, T, M)));
+  const next = symbol('X′', {}, T, M);
+  return {
+    tokens: [symbol('X', {}, T, M), '=', symbol('tokens', {}, `${T} rows of ${M} numbers`)],
+    norm: post ? [N, '=', symbol('X', {}, T, M)] : [N, '=', norm + '(', symbol('X', {}, T, M), ')'],
+    q: product(N, 'Q', 'Q', h),
+    k: product(N, 'K', 'K', g),
+    v: product(N, 'V', 'V', g),
+    scores: [symbol('S', {}, T, T), '=', symbol('Q', {sub: h}, T, D), symbol('K', {sup: 'T'}, D, T)],
+    scale: [symbol('S', {}, T, T), '÷', symbol(`√${D} = ${shortNumber(Math.sqrt(D))}`, {}, 'a number')],
+    softmax: [symbol('P', {}, T, T), '=', 'softmax(', symbol(`S ÷ √${D}`, {}, T, T), ')'],
+    sum: [symbol('O', {sub: h}, T, D), '=', symbol('P', {}, T, T), symbol('V', {sub: g}, T, D)],
+    concat: [symbol('C', {}, T, H * D), '=', '[', ...concatSymbols(T, D, H, head), ']'],
+    output: [symbol('A', {}, T, M), '=', symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M),
+      ...(proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : [])],
+    residual: post ? [next, '=', norm + '(', ...sum, ')'] : [next, '=', ...sum],
+  };
+}
+
+/* At most four heads by name: the first, this one, the last. */
+function concatSymbols(T, D, H, head) {
+  const shown = [...new Set(H <= 4 ? Array.from({length: H}, (_, h) => h) : [0, head, H - 1])].sort((a, b) => a - b);
+  const parts = [];
+  shown.forEach((h, n) => {
+    if (n) parts.push(h - shown[n - 1] > 1 ? '| … |' : '|');
+    parts.push(symbol('O', {sub: h + 1}, T, D));
+  });
+  return parts;
+}
+
+/* ---- Words: what happens, with the numbers of this token --------------------------------------------------------- */
+
+function stepWords(facts) {
+  const {model, block, head, t, T, M, D, H, G, group, name, run, order, visible, exp, keyName} = facts;
+  const best = order[0], n = shortNumber;
+  const length = (matrix) => n(lengthOf(rowOf(matrix, M, t)));
+  const post = model.config.order === 'post';
+  const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} behind it.` : '';
+  const shared = G < H ? ` Heads share keys and values here: head ${head + 1} reads those of group ${group + 1}.` : '';
+  return {
+    tokens: `The picture is cut into patches, and each is a row of X${model.first ? ', after the class token' : ''}. ` +
+      (block ? `Block ${block + 1} gets what the ${block > 1 ? block + ' blocks' : 'block'} before it made of them.`
+        : 'In the first block a row is the patch times a matrix, plus its place.') +
+      ` The marked row is ${name}: ${M} numbers, length ${length(run.x)}.`,
+    norm: post ? 'The norm of this model comes after attention: the heads read X as it is.'
+      : `Each row is shifted and stretched to the same spread, so that no token is heard only for being long. ` +
+        `Its length goes from ${length(run.x)} to ${length(run.n)}.`,
+    q: `A query is what a token asks for. The head's own ${M} × ${D} numbers turn every row into a query of ${D}.`,
+    k: `A key is what a token answers to. Same rows, another matrix.${shared}`,
+    v: `A value is what a token hands over when it is looked at. A third matrix.`,
+    scores: `The query of ${name} meets every key: multiply number by number, add up. The larger, the better they ` +
+      `match; the best is ${keyName(best)} with ${n(facts.rawRow[best])}.${hidden}`,
+    scale: `Sums of ${D} products grow with ${D}; dividing by √${D} = ${n(facts.root)} keeps the next step from ` +
+      `jumping to one key. ${n(facts.rawRow[best])} becomes ${n(facts.scaledRow[best])}.`,
+    softmax: `e to the power of each score (the largest, ${n(exp.top)}, taken off first) is positive; together they ` +
+      `make ${n(exp.sum)}. Divided by that they are shares of 1: ${percent(facts.weightRow[best])} goes to ` +
+      `${keyName(best)}.`,
+    sum: `The values, each times its share, add up to one row of ${D} numbers: what the head has found for ${name}. ` +
+      `The largest part, ${percent(facts.weightRow[best])}, is the value of ${keyName(best)}.`,
+    concat: `All ${plural(H, 'head')} have done the same with matrices of their own. Their rows stand side by side: ` +
+      `${H} × ${D} = ${H * D} numbers a token.` +
+      (facts.gate ? '' : ' This head is switched off, so its part is zeros.'),
+    output: `One more matrix mixes the heads. ${shareWords(facts)}`,
+    residual: `The result is added to what came in: attention writes a change of length ${length(run.out)} onto a ` +
+      `row of length ${length(run.x)}. ${post ? 'Then comes the norm.' : 'The MLP of the block reads it next.'}`,
+  };
+}
+
+/* What of the output's row is this head's. */
+function shareWords({model, block, head, H, name, share}) {
+  const others = [H > 1 && 'the other heads', model.blocks[block].proj.bias && 'the bias'].filter(Boolean);
+  if (share < 0) return `In the row it makes for ${name}, head ${head + 1} pulls against the rest.`;
+  return `Of the row it makes for ${name}, head ${head + 1} brings ${percent(share)}` +
+    `${others.length ? `, ${others.join(' and ')} the rest` : ''}.`;
+}
+
+const stepTitles = {
+  tokens: 'Tokens', norm: 'Norm', q: 'Queries', k: 'Keys', v: 'Values', scores: 'Scores', scale: 'Scaling',
+  softmax: 'Softmax', sum: 'Weighted sum', concat: 'Concat', output: 'Output matrix', residual: 'Residual',
+};
+const stepKeys = Object.keys(stepTitles);

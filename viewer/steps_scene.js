@@ -1,0 +1,222 @@
+/* What stands on the stage at each step, and where.
+ *
+ * A scene is a list of pieces: matrices, bars, the picture, and the signs between them. Pieces flow like words, line by
+ * line, each line in the middle, so the same scenes serve a desk and a phone. A piece that two scenes share has one id
+ * and travels from its old place to the new one. */
+
+/* What a stage of that width has room for: how large a cell is, and how large beside the bars, in `cramped`. */
+function stageSizes(facts, width) {
+  const narrow = width < 620, most = Math.max(facts.T, facts.M, facts.H * facts.D);
+  const cell = Math.min(300, narrow ? (width - 50) / 2 : (width - 140) / 3) / most; /* two matrices a line, or three */
+  const sign = narrow ? 22 : 40, scores = (width - 2 * sign - 40) / (facts.D + 2 * facts.T);
+  return {width, narrow, cell, cramped: Math.min(cell, 190 / facts.T, scores), sign};
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+
+const pieceHead = 24, pieceFoot = 20; /* room for the name above and the shape below */
+
+function matrixPiece(id, name, values, rows, columns, cell, options = {}) {
+  return {
+    kind: 'matrix', id, name, values, rows, columns, signed: true, ...options,
+    width: Math.max(options.least || 24, columns * cell),
+    height: Math.max(12, rows * cell) + pieceHead + pieceFoot,
+    shape: `${rows} × ${columns}`,
+  };
+}
+
+function signPiece(id, text, {sign}) {
+  return {kind: 'sign', id, text, width: text.length > 1 ? sign + 9 * text.length : sign, height: 40};
+}
+
+/* The row of scores or weights as bars. stages: [{values, low, high}], between which the bars move; with `sweep` they
+ * come one by one. */
+function barsPiece(sizes, caption, stages, sweep = false) {
+  const width = Math.min(sizes.width, 760), height = sizes.narrow ? 128 : 150;
+  return {kind: 'bars', id: 'bars', line: true, width, height, caption, stages, sweep};
+}
+
+function picturePiece({model}, sizes, weights) {
+  const width = sizes.narrow ? 130 : 190, {rows, columns} = model.config;
+  const height = weights ? mapHeight(model, width) : (width * rows) / columns;
+  return {kind: 'picture', id: 'picture', width, height: height + pieceHead + pieceFoot, weights,
+    apart: Boolean(weights)};
+}
+
+/* All matrices of the head, with cells of that size. */
+function stagePieces(facts, cell) {
+  const {T, M, D, H, G, head, group, run} = facts, h = head + 1, g = G < H ? group + 1 : h;
+  const matrix = (id, name, values, rows, columns, options) =>
+    matrixPiece(id, name, values, rows, columns, cell, {rowName: facts.keyName, ...options});
+  const keys = {rowName: null, columnName: facts.keyName};
+  const weight = (id, sub, values, rows, columns, options) =>
+    matrix(id, {text: 'W', sub}, values, rows, columns, {rowName: null, ...options});
+  return {
+    X: matrix('X', {text: 'X'}, run.x, T, M),
+    N: matrix('N', {text: 'N'}, run.n, T, M),
+    WQ: weight('W', 'Q', facts.wq, M, D), WK: weight('W', 'K', facts.wk, M, D), WV: weight('W', 'V', facts.wv, M, D),
+    Q: matrix('Q', {text: 'Q', sub: h}, facts.q, T, D),
+    K: matrix('K', {text: 'K', sub: g}, facts.k, T, D),
+    V: matrix('V', {text: 'V', sub: g}, facts.v, T, D),
+    KT: matrix('KT', {text: 'K', sup: 'T'}, transposed(facts.k, T, D), D, T, keys),
+    S: matrix('S', {text: 'S'}, facts.raw, T, T, {columnName: facts.keyName}),
+    Z: matrix('Z', {text: `S ÷ √${D}`}, facts.scaled, T, T, {columnName: facts.keyName}),
+    P: matrix('P', {text: 'P'}, facts.weights, T, T, {signed: false, columnName: facts.keyName}),
+    O: matrix('O', {text: 'O', sub: h}, facts.own, T, D),
+    C: matrix('C', {text: 'C'}, run.concat, T, H * D, {slices: H, own: head}),
+    heads: run.heads.map((values, n) => (n === head ? null
+      : matrix('O' + n, {text: 'O', sub: n + 1}, values, T, D, {least: 12}))),
+    WO: weight('WO', 'O', facts.wo, H * D, M, {ownRows: [head * D, D]}),
+    A: matrix('A', {text: 'A'}, run.out, T, M),
+    Y: matrix('Y', {text: 'X′'}, run.mid, T, M),
+  };
+}
+
+function transposed(values, rows, columns) {
+  const turned = new Float32Array(values.length);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) turned[c * rows + r] = values[r * columns + c];
+  return turned;
+}
+
+/* ---- Scenes ------------------------------------------------------------------------------------------------------ */
+
+/* low and high of an axis that holds the finite ones of `values`, and 0. */
+function axisOf(values) {
+  const finite = Array.from(values).filter(Number.isFinite);
+  return {values, low: Math.min(0, ...finite), high: Math.max(1e-9, 0, ...finite)};
+}
+
+/* The size that all but two in a hundred stay below: a few numbers of the stream are far larger than the others, and
+ * would leave no colour to them. */
+function commonSize(values) {
+  const sizes = values.map(Math.abs).sort();
+  return sizes[Math.floor(0.98 * (sizes.length - 1))] || 1;
+}
+
+/* scenes[key] = {pieces, made, flows, marks}: `made` are the ids that this step brings forth, and how (rows: one after
+ * the other, row: the one at work first, late: at the end); marks(p) says which row or column of which piece is at work
+ * when the step is p done, 0 to 1. */
+function stepScenes(facts, sizes) {
+  const {T, D, t} = facts, has = stagePieces(facts, sizes.cell), small = stagePieces(facts, sizes.cramped);
+  let signs = 0;
+  const sign = (text) => signPiece('sign' + signs++, text, sizes);
+  const at = (p, count = T) => (p < 1 ? Math.min(count - 1, Math.floor(p * count)) : t);
+  const rows = (...ids) => (p) => Object.fromEntries(ids.map((id) => [id, {row: at(p)}]));
+  const raw = axisOf(facts.rawRow), scaled = {...axisOf(facts.rawRow), values: facts.scaledRow};
+  const most = largestOf(facts.weightRow), e = {values: facts.exp.values, low: 0, high: 1};
+  const weights = {values: facts.weightRow, low: 0, high: most};
+  const project = (W, made, ...kept) => ({
+    pieces: [has.N, sign('×'), has[W], sign('='), has[made], ...kept.map((id) => ({...has[id], apart: true}))],
+    made: {[made]: 'rows'},
+    marks: (p) => ({N: {row: at(p)}, [made]: {row: at(p)}, ...Object.fromEntries(kept.map((id) => [id, {row: t}]))}),
+  });
+  const loudest = largestSize(facts.run.concat), widest = commonSize(facts.run.x);
+  const alike = (piece) => ({...piece, most: widest}); /* what is added up has one scale of colours */
+  const scores = (p) => (p < 1 ? at(p, facts.visible) : facts.order[0]);
+  return {
+    tokens: {pieces: [picturePiece(facts, sizes, null), sign('→'), has.X], made: {X: 'rows'},
+      marks: (p) => ({X: {row: at(p)}, picture: {token: at(p)}})},
+    norm: {pieces: [has.X, sign('→'), has.N], made: {N: 'rows'}, marks: rows('X', 'N')},
+    q: project('WQ', 'Q'),
+    k: project('WK', 'K', 'Q'),
+    v: project('WV', 'V', 'Q', 'K'),
+    scores: {
+      pieces: [small.Q, sign('×'), small.KT, sign('='), small.S, barsPiece(sizes, 'q · k', [raw], true)],
+      made: {S: 'row'},
+      marks: (p) => ({Q: {row: t}, KT: {column: scores(p)}, S: {row: t, column: scores(p)}, bars: {column: scores(p)}}),
+    },
+    scale: {
+      pieces: [small.S, sign(`÷ √${D} =`), small.Z, barsPiece(sizes, `q · k ÷ √${D}`, [raw, scaled])],
+      made: {Z: 'rows'},
+      marks: () => ({S: {row: t}, Z: {row: t}, bars: {column: facts.order[0]}}),
+    },
+    softmax: {
+      pieces: [...(sizes.narrow ? [] : [small.Z, sign('→')]), small.P, picturePiece(facts, sizes, facts.weightRow),
+        barsPiece(sizes, 'weight', [scaled, e, weights])],
+      made: {P: 'rows', picture: 'fade'},
+      marks: () => ({Z: {row: t}, P: {row: t}, bars: {column: facts.order[0]}}),
+    },
+    sum: {
+      pieces: [has.P, sign('×'), {...has.V, shares: facts.weightRow}, sign('='), has.O],
+      made: {V: 'shares', O: 'row'},
+      flows: valueFlows(facts),
+      marks: (p) => ({P: {row: t}, O: {row: t}, V: p < 1 ? {} : {row: facts.order[0]}}),
+    },
+    concat: {
+      pieces: [...has.heads.map((piece, n) =>
+        ({...(piece || has.O), values: facts.run.heads[n], most: loudest, crowded: true})), sign('='), has.C],
+      made: {C: 'late'},
+      flows: headFlows(facts),
+      marks: () => Object.fromEntries(['C', ...has.heads.map((_, n) => headId(facts, n))].map((id) => [id, {row: t}])),
+    },
+    output: {
+      pieces: [has.C, sign('×'), has.WO, sign('='), has.A],
+      made: {A: 'rows'},
+      marks: (p) => ({...rows('C', 'A')(p), WO: {}}),
+    },
+    residual: {
+      pieces: [alike(has.X), sign('+'), alike(has.A), sign('='), alike(has.Y)],
+      made: {Y: 'rows'},
+      marks: rows('X', 'A', 'Y'),
+    },
+  };
+}
+
+const headId = (facts, n) => (n === facts.head ? 'O' : 'O' + n);
+
+/* What travels within a step: a part of one piece onto a part of another, as strong as `share`. Here the rows of V, on
+ * their way into the row of O. */
+function valueFlows({T, t, weightRow}) {
+  const most = largestOf(weightRow) || 1, flows = [];
+  for (let row = 0; row < T; row++) {
+    const share = weightRow[row] / most;
+    if (share > 0.03) flows.push({from: 'V', part: {row, rows: 1}, to: 'O', onto: {row: t, rows: 1}, share});
+  }
+  return flows;
+}
+
+/* And here the heads, each to its place in C. */
+function headFlows(facts) {
+  return Array.from({length: facts.H}, (_, n) =>
+    ({from: headId(facts, n), part: {}, to: 'C', onto: {column: n * facts.D, columns: facts.D}, share: 1}));
+}
+
+/* ---- Places ------------------------------------------------------------------------------------------------------ */
+
+const pieceGap = 8, apartGap = 44, lineGap = 10;
+
+/* Lines of pieces that fit the width: a sign stays with what follows it. */
+function flowLines(pieces, width) {
+  const lines = [];
+  let line = null, pending = [];
+  for (const piece of pieces) {
+    pending.push(piece);
+    if (piece.kind === 'sign') continue;
+    const need = pending.reduce((sum, one) => sum + one.width + (one.apart ? apartGap : pieceGap), 0);
+    if (!line || piece.line || line.need + need > width + pieceGap) lines.push((line = {need: 0, pieces: []}));
+    line.need += need;
+    line.pieces.push(...pending);
+    pending = [];
+  }
+  return lines;
+}
+
+/* Map of id to {piece, box}, and the height of it all. */
+function placePieces(pieces, width) {
+  const placed = new Map();
+  let y = 0;
+  for (const line of flowLines(pieces, width)) {
+    const gaps = line.pieces.map((piece, n) => (n === 0 ? 0 : piece.apart ? apartGap : pieceGap));
+    const wide = line.pieces.reduce((sum, piece, n) => sum + piece.width + gaps[n], 0);
+    const high = Math.max(...line.pieces.map((piece) => piece.height));
+    let x = (width - wide) / 2;
+    line.pieces.forEach((piece, n) => {
+      x += gaps[n];
+      const {id, width: w, height: h} = piece;
+      placed.set(id, {piece, box: {x, y: y + (high - h) / 2, width: w, height: h}});
+      x += piece.width;
+    });
+    y += high + lineGap;
+  }
+  return {placed, height: Math.max(0, y - lineGap)};
+}
