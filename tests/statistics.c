@@ -248,7 +248,7 @@ static bool check_columns(const statistics *s, verdict v, int64_t b, int64_t h)
         for (int64_t j = 0; j < p->keys[b]; j++) {
             int64_t n = (head * p->c.Tq + i) * Tk + j;
             double e = s->error[n] + 80 * U * p->want.stage[REF_SOFTMAX][n];
-            received[j] += e;
+            received[j] += e + 0x1p-50 * (double)p->queries[b]; /* it is counted in fixed point */
             if (R && C) heat[i * R / p->queries[b] * C + j * C / p->keys[b]] += e;
         }
     for (int64_t j = 0; good && j < p->keys[b]; j++)

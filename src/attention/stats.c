@@ -1,7 +1,7 @@
 /* Statistics of heads: the arguments, the pieces of work, and the sums of what pieces leave.
  *
  *     1  each piece: a stripe of rows of one head (of all heads, where they are compared) against the keys they see
- *     2  received, the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
+ *     2  the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
  *
  * Both of a pair's numbers come from sums over rows and keys. With u = p_a + p_b, m = u / 2, and L the sum of p log p:
  *
@@ -122,7 +122,7 @@ static bool lay_out(mha_stats_call *c, char *memory, size_t *bytes)
         void *place;
         double count;
         size_t width;
-    } parts[] = {{&c->received, w->received.rank ? stripes * H * (double)p->Tk : 0, sizeof *c->received},
+    } parts[] = {{&c->received, w->received.rank ? (double)p->B * H * (double)p->Tk : 0, sizeof *c->received},
                  {&c->edges, w->heatmap.rank ? stripes * H * (double)w->heatmap.size[3] : 0, sizeof *c->edges},
                  {&c->whole, c->pairs ? stripes * H * 3 : 0, sizeof *c->whole},
                  {&c->pair, c->pairs ? stripes * H * H * 2 : 0, sizeof *c->pair}};
@@ -137,13 +137,14 @@ static bool lay_out(mha_stats_call *c, char *memory, size_t *bytes)
     return true;
 }
 
-static int64_t longest_stripes(const mha_problem *p)
+static int64_t longest_stripes(const mha_stats_call *c)
 {
+    const mha_problem *p = &c->problem;
     mha_sequence any = {.queries = p->Tq};
-    int64_t most = mha_stripe_count(&any);
+    int64_t most = mha_stripe_count(c, &any);
     for (int64_t b = 0; p->options.query_starts && b < p->B; b++) { /* a shorter one may have one more */
         mha_sequence s = mha_sequence_get(p, b);
-        int64_t count = mha_stripe_count(&s);
+        int64_t count = mha_stripe_count(c, &s);
         if (count > most) most = count;
     }
     return most;
@@ -158,7 +159,7 @@ static mha_status plan(mha_stats_call *c, size_t *bytes)
     c->top = mha_is_given(c->want.top_weights) ? c->want.top_weights.size[3]
              : mha_is_given(c->want.top_keys)  ? c->want.top_keys.size[3]
                                                : 0;
-    c->stripes = longest_stripes(p);
+    c->stripes = longest_stripes(c);
     int64_t rows = c->pairs && p->H ? STEP_FLOATS / MHA_KEYS / p->H / MHA_BLOCK * MHA_BLOCK : STEP_ROWS;
     int64_t most = (p->Tq + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
     if (rows > STEP_ROWS) rows = STEP_ROWS;
@@ -193,7 +194,7 @@ static void stripes_task(void *arg, int index)
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         int64_t groups = c->pairs ? 1 : p->H, stripe = c->stripes - 1 - piece / (p->B * groups);
         mha_sequence s = mha_sequence_get(p, piece / groups % p->B);
-        if (stripe < mha_stripe_count(&s)) mha_stats_stripe(&task, &s, piece % groups, stripe);
+        if (stripe < mha_stripe_count(c, &s)) mha_stats_stripe(&task, &s, piece % groups, stripe);
     }
     if (p->engine) p->engine->close();
 }
@@ -203,15 +204,15 @@ static void stripes_task(void *arg, int index)
 static void add_stripes(const mha_stats_call *c, const mha_sequence *s, int64_t h)
 {
     mha_tensor received = c->want.received, heat = c->want.heatmap;
-    int64_t count = mha_stripe_count(s), Tk = c->problem.Tk;
+    int64_t count = mha_stripe_count(c, s), Tk = c->problem.Tk;
+    double unit = mha_received_unit(s);
     for (int64_t j = 0; received.rank && j < s->keys; j++) {
-        double sum = 0;
-        for (int64_t n = 0; n < count; n++) sum += (double)c->received[mha_stripe_index(c, s->b, h, n) * Tk + j];
-        *(float *)mha_at(received, s->key_batch, h, s->key_row + j, 0) = (float)sum;
+        int64_t sum = atomic_load_explicit(&c->received[(s->b * c->problem.H + h) * Tk + j], memory_order_relaxed);
+        *(float *)mha_at(received, s->key_batch, h, s->key_row + j, 0) = sum < 0 ? NAN : (float)((double)sum * unit);
     }
     for (int64_t n = 1; heat.rank && heat.size[2] && n < count; n++) {
         const float *edge = c->edges + mha_stripe_index(c, s->b, h, n) * heat.size[3];
-        int64_t row = mha_heat_row(c, s, n * mha_stripe_rows(s) - 1);
+        int64_t row = mha_heat_row(c, s, n * mha_stripe_rows(c, s) - 1);
         for (int64_t j = 0; j < heat.size[3]; j++) *(float *)mha_at(heat, s->b, h, row, j) += edge[j];
     }
 }
@@ -239,7 +240,7 @@ static double over_stripes(const double *sums, int64_t stride, int64_t count)
 /* The numbers of heads a and b of a sequence, a < b. */
 static void write_pair(const mha_stats_call *c, const mha_sequence *s, int64_t a, int64_t b, int64_t rows)
 {
-    int64_t H = c->problem.H, count = mha_stripe_count(s), index = s->b * c->stripes;
+    int64_t H = c->problem.H, count = mha_stripe_count(c, s), index = s->b * c->stripes;
     double pair[2], all[2][3];
     for (int n = 0; n < 2; n++)
         pair[n] = over_stripes(c->pair + index * H * H * 2 + (a * H + b) * 2 + n, H * H * 2, count);
@@ -260,7 +261,7 @@ static void write_pair(const mha_stats_call *c, const mha_sequence *s, int64_t a
 
 static void write_pairs(const mha_stats_call *c, const mha_sequence *s)
 {
-    int64_t H = c->problem.H, count = mha_stripe_count(s);
+    int64_t H = c->problem.H, count = mha_stripe_count(c, s);
     bool blind = false; /* some row of some head sees nothing */
     for (int64_t h = 0; h < H; h++) {
         const double *squares = c->whole + s->b * c->stripes * H * 3 + h * 3 + 2;
@@ -304,6 +305,7 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
     TRY(mha_scratch_reserve(ctx, bytes));
     if (ctx->rehearsing) return MHA_OK;
     lay_out(&c, ctx->scratch, &bytes);
+    for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
     job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
     job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
     if (!sums.queue.count) return MHA_OK;

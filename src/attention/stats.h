@@ -4,6 +4,7 @@
 #define MHA_ATTENTION_STATS_H
 
 #include "attention/careful.h"
+#include <stdatomic.h>
 
 /* One row of one head, over the keys so far. */
 typedef struct mha_row_stats {
@@ -14,9 +15,12 @@ typedef struct mha_row_stats {
     mha_careful_row softmax;
 } mha_row_stats;
 
-/* Rows are taken in stripes, at most STRIPES of a sequence, whose number and size depend on its length alone. One task
- * takes a stripe from its first row to its last, so that sums over rows have one order; what stripes leave is added in
- * the order of stripes. A piece of work is a stripe of one head or, where heads are compared, of all of them. */
+/* Rows are taken in stripes, whose number and size depend on the length of the sequence and on H alone. One task takes a
+ * stripe from its first row to its last, so that sums over rows have one order; what stripes leave is added in the order
+ * of stripes. A piece of work is a stripe of one head or, where heads are compared, of all of them.
+ *
+ * What keys receive would be Tk numbers a stripe. It is one for all instead, counted in fixed point: whole numbers add up
+ * to the same sum in any order. Sums of no number set the sign, which nothing else does. */
 typedef struct mha_stats_call {
     mha_problem problem;
     mha_plan plan;
@@ -29,25 +33,36 @@ typedef struct mha_stats_call {
     size_t task_bytes;
 
     /* What pieces leave. */
-    float *received; /* (B,H,stripes,Tk) sums over the rows of a stripe */
-    float *edges;    /* (B,H,stripes,C) of the heatmap's row that a stripe begins in, if it shares that row with the one
-                        before it */
-    double *whole;   /* (B,stripes,H,3) total, log_sum and squares over the rows of a stripe */
-    double *pair;    /* (B,stripes,H,H,2) sums of u log u with u = p_a + p_b, and of p_a p_b; a < b */
+    atomic_llong *received; /* (B,H,Tk) in units of mha_received_unit */
+    float *edges;           /* (B,H,stripes,C) of the heatmap's row that a stripe begins in, if it shares that row with
+                               the one before it */
+    double *whole;          /* (B,stripes,H,3) total, log_sum and squares over the rows of a stripe */
+    double *pair;           /* (B,stripes,H,H,2) sums of u log u with u = p_a + p_b, and of p_a p_b; a < b */
 } mha_stats_call;
 
-static inline int64_t mha_stripe_rows(const mha_sequence *s)
+/* Pairs of many heads are many numbers a stripe. */
+static inline int64_t mha_stripe_rows(const mha_stats_call *c, const mha_sequence *s)
 {
-    enum { STRIPES = 16, LEAST = 64 };
-    int64_t rows = ((s->queries + STRIPES - 1) / STRIPES + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
+    enum { STRIPES = 128, FEWEST = 16, LEAST = 64 };
+    int64_t most = c->problem.H > 16 ? 16 * STRIPES / c->problem.H : STRIPES;
+    if (most < FEWEST) most = FEWEST;
+    int64_t rows = ((s->queries + most - 1) / most + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
     return rows < LEAST ? LEAST : rows;
 }
 
 /* A sequence without rows has one stripe, which clears what must be zero. */
-static inline int64_t mha_stripe_count(const mha_sequence *s)
+static inline int64_t mha_stripe_count(const mha_stats_call *c, const mha_sequence *s)
 {
-    int64_t rows = mha_stripe_rows(s);
+    int64_t rows = mha_stripe_rows(c, s);
     return s->queries ? (s->queries + rows - 1) / rows : 1;
+}
+
+/* What a key receives is at most the number of queries, which leaves this for the bits behind the point. */
+static inline double mha_received_unit(const mha_sequence *s)
+{
+    int bits = 0;
+    while (s->queries >> bits) bits++;
+    return ldexp(1, bits - 61);
 }
 
 /* The heatmap's row that query i belongs to, and its column that key j does. */
@@ -60,7 +75,7 @@ static inline int64_t mha_heat_column(const mha_stats_call *c, const mha_sequenc
     return j * c->want.heatmap.size[3] / s->keys;
 }
 
-/* Where what (b,h,stripe) received lies, and its edge of the heatmap. */
+/* Where the edge of the heatmap of (b,h,stripe) lies. */
 static inline int64_t mha_stripe_index(const mha_stats_call *c, int64_t b, int64_t h, int64_t stripe)
 {
     return (b * c->problem.H + h) * c->stripes + stripe;
@@ -73,7 +88,8 @@ typedef struct mha_stats_task {
     mha_row_stats *rows; /* (heads,rows) */
     float *top_weights;  /* (heads,rows,top) */
     int64_t *top_keys;
-    float *weights; /* (heads,rows,MHA_KEYS) tiles of all heads, where they are compared */
+    float *weights;             /* (heads,rows,MHA_KEYS) tiles of all heads, where they are compared */
+    int64_t received[MHA_KEYS]; /* by the keys at work from the rows of a step */
 } mha_stats_task;
 
 /* Places a task's arrays at `memory` and returns how many bytes they take; with NULL for a memory it only counts. */

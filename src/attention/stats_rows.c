@@ -192,7 +192,7 @@ static void add_top(const mha_stats_task *k, int64_t list, int64_t lane, int64_t
 static float *heat_at(const mha_stats_call *c, const mha_sequence *s, int64_t h, int64_t stripe, int64_t i,
                       int64_t *stride)
 {
-    int64_t row = mha_heat_row(c, s, i), first = stripe * mha_stripe_rows(s);
+    int64_t row = mha_heat_row(c, s, i), first = stripe * mha_stripe_rows(c, s);
     bool edge = first > 0 && mha_heat_row(c, s, first - 1) == row;
     *stride = edge ? 1 : c->want.heatmap.stride[3];
     return edge ? c->edges + mha_stripe_index(c, s->b, h, stripe) * c->want.heatmap.size[3]
@@ -215,9 +215,34 @@ static void add_heat(const mha_stats_call *c, const mha_tile *t, float *to, int6
     }
 }
 
-/* Sums over the rows of a block: what keys received, and the heatmap if all rows add to one row of it. */
-static void add_columns(const mha_stats_call *c, mha_tile *t, int64_t stripe, int64_t first, int64_t count)
+/* One block's sums for the keys at work, in fixed point. */
+static void receive(mha_stats_task *k, const float *sum, int64_t count)
 {
+    double units = 1 / mha_received_unit(&k->tile.sequence);
+    for (int64_t j = 0; j < count; j++) {
+        if (sum[j] >= 0 && sum[j] <= 2 * MHA_BLOCK) k->received[j] += (int64_t)((double)sum[j] * units);
+        else k->received[j] |= INT64_MIN;
+    }
+}
+
+/* A step's sums to everybody's. */
+static void hand_over(mha_stats_task *k, int64_t h)
+{
+    const mha_stats_call *c = k->call;
+    atomic_llong *to = c->received + (k->tile.sequence.b * c->problem.H + h) * c->problem.Tk + k->tile.key;
+    for (int64_t j = 0; j < k->tile.count; j++) {
+        int64_t sum = k->received[j];
+        k->received[j] = 0;
+        if (sum > 0) atomic_fetch_add_explicit(&to[j], sum, memory_order_relaxed);
+        else if (sum < 0) atomic_fetch_or_explicit(&to[j], INT64_MIN, memory_order_relaxed);
+    }
+}
+
+/* Sums over the rows of a block: what keys received, and the heatmap if all rows add to one row of it. */
+static void add_columns(mha_stats_task *k, int64_t stripe, int64_t first, int64_t count)
+{
+    const mha_stats_call *c = k->call;
+    mha_tile *t = &k->tile;
     const mha_sequence *s = &t->sequence;
     const mha_kernels *kernels = t->problem->kernels;
     int64_t h = t->first_head, height = mha_tile_height(t, first), i = t->first + first, stride;
@@ -226,10 +251,7 @@ static void add_columns(const mha_stats_call *c, mha_tile *t, int64_t stripe, in
     if (c->want.received.rank || one) {
         float sum[MHA_KEYS + MHA_PAD];
         kernels->sum_across(sum, t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first));
-        if (c->want.received.rank) {
-            float *to = c->received + mha_stripe_index(c, s->b, h, stripe) * t->problem->Tk + t->key;
-            for (int64_t j = 0; j < count; j++) to[j] += sum[j];
-        }
+        if (c->want.received.rank) receive(k, sum, count);
         if (one) {
             float *to = heat_at(c, s, h, stripe, i, &stride);
             add_heat(c, t, to, stride, sum, count);
@@ -263,11 +285,12 @@ static void add_head(mha_stats_task *k, int64_t n, int64_t stripe)
             int64_t list = n * c->plan.rows + first + i;
             if (largest[i] > k->top_weights[list * c->top + c->top - 1]) add_top(k, list, i, count);
         }
-        add_columns(c, t, stripe, first, count);
+        add_columns(k, stripe, first, count);
         if (c->pairs)
             memcpy(k->weights + (n * c->plan.rows + first) * MHA_KEYS, t->scores,
                    (size_t)(count * MHA_BLOCK) * sizeof *t->scores);
     }
+    if (c->want.received.rank) hand_over(k, t->first_head);
 }
 
 /* Every head's weights for the keys at work against every other's. */
@@ -361,13 +384,12 @@ static void step(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t
     }
 }
 
-/* Zeros where a stripe of head h adds to: its part of what is left, and the rows of the heatmap that begin in it. */
+/* Zeros where a stripe of head h adds to: its edge, and the rows of the heatmap that begin in it. */
 static void clear(const mha_stats_call *c, const mha_sequence *s, int64_t h, int64_t stripe)
 {
     mha_tensor heat = c->want.heatmap;
-    int64_t index = mha_stripe_index(c, s->b, h, stripe), Tk = c->problem.Tk;
-    int64_t first = stripe * mha_stripe_rows(s), end = first + mha_stripe_rows(s);
-    if (c->received) memset(c->received + index * Tk, 0, (size_t)Tk * sizeof *c->received);
+    int64_t index = mha_stripe_index(c, s->b, h, stripe);
+    int64_t first = stripe * mha_stripe_rows(c, s), end = first + mha_stripe_rows(c, s);
     if (!heat.rank) return;
     memset(c->edges + index * heat.size[3], 0, (size_t)heat.size[3] * sizeof *c->edges);
     int64_t low = first ? mha_heat_row(c, s, first - 1) + 1 : 0;
@@ -379,8 +401,8 @@ static void clear(const mha_stats_call *c, const mha_sequence *s, int64_t h, int
 void mha_stats_stripe(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t stripe)
 {
     const mha_stats_call *c = k->call;
-    int64_t first = stripe * mha_stripe_rows(s), H = c->problem.H;
-    int64_t end = first + mha_stripe_rows(s) < s->queries ? first + mha_stripe_rows(s) : s->queries;
+    int64_t rows = mha_stripe_rows(c, s), first = stripe * rows, H = c->problem.H;
+    int64_t end = first + rows < s->queries ? first + rows : s->queries;
     for (int64_t n = 0; n < c->heads; n++) clear(c, s, head + n, stripe);
     if (c->pairs) {
         int64_t index = s->b * c->stripes + stripe;
