@@ -30,6 +30,7 @@ typedef struct bound {
     double *ds;   /* (B,H,Tq,Tk) */
     double scale, share;
     double rounded; /* what an engine's rounding of weights and dS to bfloat16 may cost, relative to them */
+    double flushed; /* what it takes for zero: bfloat16 numbers below the normal range */
 } bound;
 
 /* One row meets one key. */
@@ -92,6 +93,7 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double dw = 0, ds = s->ds[x->at], cap = p->ref.softcap;
     for (int64_t e = 0; e < E; e++) dw += dout[e] * v[e] * x->kept;
     double dw_error = U * ((4 + (double)E / 2) * absolute_dot(dout, v, E) * x->kept + 4 * fabs(dw + common));
+    for (int64_t e = 0; e < E; e++) dw_error += s->flushed * (fabs(dout[e]) + fabs(v[e])) * x->kept;
     double X = dw_error + common_error;
     double S = x->weight_error * (fabs(dw + common) + X) + x->weight * X + UNDERFLOW;
     double flat = cap > 0 ? p->want.stage[REF_CAPPED][x->at] / cap : 0, slope = 1 - flat * flat;
@@ -102,9 +104,9 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=
-            (T + loss_of((double)p->c.Tk) * t) * fabs(p->ref.k[x->key * D + d]) + UNDERFLOW;
+            (T + loss_of((double)p->c.Tk) * t) * fabs(p->ref.k[x->key * D + d]) + s->flushed * (t + T) + UNDERFLOW;
         g->allowed[GRAD_K][x->key * D + d] += (T + loss_of(rows) * t) * fabs(p->ref.q[x->row * D + d]);
-        g->allowed[GRAD_K][x->key * D + d] += fabs(ds) * slope * SUBNORMAL + UNDERFLOW;
+        g->allowed[GRAD_K][x->key * D + d] += fabs(ds) * slope * SUBNORMAL + s->flushed * (t + T) + UNDERFLOW;
     }
     double all = (double)(p->c.B * p->c.Tq * p->c.Tk);
     if (p->bias.bytes) {
@@ -212,6 +214,7 @@ void gradients_solve(gradients *g)
     s.scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
     s.share = c->G ? (double)(c->H / c->G) : 1;
     s.rounded = p->engine && g->dout.view.type == MHA_BFLOAT16 ? 0x1.02p-8 : 0;
+    s.flushed = s.rounded > 0 ? 0x1p-126 : 0;
     if (!p->want.out) problem_solve(p);
     make_room(g);
     ref_gradients r = {.dout = s.dout, .dlse = s.dlse, .out = s.out, .dbias = s.ds, .dslopes = slopes};

@@ -215,6 +215,13 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
+static bool is_zero(const float *x, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && x[i] == 0) i++;
+    return i == n;
+}
+
 /* delta of all rows of one head of one sequence, and what the head is worth: the sum of dout . out. */
 static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
 {
@@ -226,12 +233,14 @@ static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
     float *rooms = span->dout_room;
     for (int64_t i = 0; i < s.queries; i++) {
         int64_t row = s.query_row + i;
+        const float *out = row_of(p, rooms + call->plan.Ep, p->out, s.query_batch, h, row);
         double sum = 0;
         if (*(const float *)mha_at(p->extras.lse, s.query_batch, h, row, 0) != -INFINITY) {
-            sum = dot(row_of(p, rooms, call->dout, s.query_batch, h, row),
-                      row_of(p, rooms + call->plan.Ep, p->out, s.query_batch, h, row), p->E);
+            sum = dot(row_of(p, rooms, call->dout, s.query_batch, h, row), out, p->E);
             all += sum;
             if (call->dlse.rank) sum -= (double)*(const float *)mha_at(call->dlse, s.query_batch, h, row, 0);
+        } else if (!is_zero(out, p->E)) { /* it saw keys, with scores below what float32 has */
+            all += dot(row_of(p, rooms, call->dout, s.query_batch, h, row), out, p->E);
         }
         call->delta[mha_row_index(p, &s, h, i)] = (float)sum;
     }

@@ -85,6 +85,7 @@ static inline int64_t mha_stripe_index(const mha_stats_call *c, int64_t b, int64
 typedef struct mha_stats_task {
     const mha_stats_call *call;
     mha_tile tile;
+    int64_t at;          /* the head of the piece that the tile is placed at; -1: none */
     mha_row_stats *rows; /* (heads,rows) */
     float *top_weights;  /* (heads,rows,top) */
     int64_t *top_keys;

@@ -122,27 +122,28 @@ static void add_in_line(mha_tile *t, mha_row_stats *rows, int64_t first, int64_t
 
 static void add_on_grid(const mha_stats_call *c, mha_tile *t, mha_row_stats *rows, int64_t first, int64_t count)
 {
-    const mha_kernels *kernels = t->problem->kernels;
-    int64_t columns = c->want.grid_columns, start = c->want.grid_first - t->key, lanes = mha_tile_lanes(t, first);
-    float row[MHA_BLOCK] = {0}, column[MHA_BLOCK] = {0}, sum[MHA_BLOCK] = {0};
+    int64_t columns = c->want.grid_columns, start = c->want.grid_first - t->key, height = mha_tile_height(t, first);
+    float row[MHA_BLOCK] = {0}, column[MHA_BLOCK] = {0}, sum[MHA_BLOCK], total[MHA_BLOCK];
     float key_row[MHA_KEYS], key_column[MHA_KEYS];
     if (start < 0) start = 0; /* keys before it have no place */
+    if (start >= count) return;
     for (int64_t j = start; j < count; j++) {
         int64_t place = t->key + j - c->want.grid_first, down = place / columns;
         key_row[j] = (float)down;
         key_column[j] = (float)(place - down * columns);
     }
-    for (int64_t i = 0; i < mha_tile_height(t, first); i++) {
-        int64_t place = mha_tile_query(t, first + i) + t->sequence.offset - c->want.grid_first, down = place / columns;
-        if (place < 0) continue; /* nor has it a distance: nothing is placed */
+    int64_t before = c->want.grid_first - t->sequence.offset - mha_tile_query(t, first); /* rows without a place */
+    for (int64_t i = before < 0 ? 0 : before; i < height; i++) {
+        int64_t place = i - before, down = place / columns;
         row[i] = (float)down;
         column[i] = (float)(place - down * columns);
-        for (int64_t j = start; j < count; j++) rows[first + i].placed += (double)t->scores[j * MHA_BLOCK + i];
     }
-    if (start >= count) return;
-    kernels->add_grid_distances(sum, t->scores + start * MHA_BLOCK, MHA_BLOCK, count - start, lanes, row, column,
-                                key_row + start, key_column + start);
-    for (int64_t i = 0; i < mha_tile_height(t, first); i++) rows[first + i].distance += (double)sum[i];
+    t->problem->kernels->sum_grid_distances(sum, total, t->scores + start * MHA_BLOCK, MHA_BLOCK, count - start,
+                                            mha_tile_lanes(t, first), row, column, key_row + start, key_column + start);
+    for (int64_t i = before < 0 ? 0 : before; i < height; i++) {
+        rows[first + i].distance += (double)sum[i];
+        rows[first + i].placed += (double)total[i];
+    }
 }
 
 /* Where the numbers of row r of the tile lie in a tensor of rows. */
@@ -204,7 +205,9 @@ static void add_heat(const mha_stats_call *c, const mha_tile *t, float *to, int6
                      int64_t count)
 {
     if (c->want.heatmap.size[3] == t->sequence.keys) {
-        for (int64_t j = 0; j < count; j++) to[(t->key + j) * stride] += from[j];
+        to += t->key * stride;
+        for (int64_t j = 0; stride == 1 && j < count; j++) to[j] += from[j];
+        for (int64_t j = 0; stride != 1 && j < count; j++) to[j * stride] += from[j];
         return;
     }
     for (int64_t j = 0; j < count;) {
@@ -355,31 +358,39 @@ static void finish_rows(mha_stats_task *k, int64_t n, double *whole)
     }
 }
 
+/* Turns to head n of the piece, unless it is there. Returns whether it had to. */
+static bool turn(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t n, int64_t first, int64_t rows)
+{
+    if (k->at == n) return false;
+    mha_tile_place(&k->tile, s, head + n, 1, first, rows);
+    k->at = n;
+    return true;
+}
+
 /* Rows [first, first + rows) of a stripe. */
 static void step(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t stripe, int64_t first, int64_t rows)
 {
     const mha_stats_call *c = k->call;
     mha_tile *t = &k->tile;
-    int64_t H = c->problem.H, index = s->b * c->stripes + stripe, placed = -1;
+    int64_t H = c->problem.H, index = s->b * c->stripes + stripe;
+    k->at = -1;
     for (int64_t n = 0; n < c->heads; n++) {
-        mha_tile_place(t, s, head + n, 1, first, rows);
+        turn(k, s, head, n, first, rows);
         begin_rows(k, n);
     }
+    bool loaded = false;
     for (int64_t key = t->seen.low / MHA_KEYS * MHA_KEYS; key < t->seen.high; key += MHA_KEYS) {
         int64_t count = t->seen.high - key < MHA_KEYS ? t->seen.high - key : MHA_KEYS;
         for (int64_t n = 0; n < c->heads; n++) {
-            if (placed != n) {
-                mha_tile_place(t, s, head + n, 1, first, rows);
-                mha_tile_load(t);
-                placed = n;
-            }
+            if (turn(k, s, head, n, first, rows) || !loaded) mha_tile_load(t);
+            loaded = true;
             mha_tile_keys(t, key, count);
             add_head(k, n, stripe);
         }
         if (c->pairs) compare(k, c->pair + index * H * H * 2);
     }
     for (int64_t n = 0; n < c->heads; n++) {
-        mha_tile_place(t, s, head + n, 1, first, rows);
+        turn(k, s, head, n, first, rows);
         finish_rows(k, n, c->pairs ? c->whole + index * H * 3 : NULL);
     }
 }
@@ -394,8 +405,12 @@ static void clear(const mha_stats_call *c, const mha_sequence *s, int64_t h, int
     memset(c->edges + index * heat.size[3], 0, (size_t)heat.size[3] * sizeof *c->edges);
     int64_t low = first ? mha_heat_row(c, s, first - 1) + 1 : 0;
     int64_t high = end < s->queries ? mha_heat_row(c, s, end - 1) : heat.size[2] - 1;
-    for (int64_t row = low; row <= high; row++)
-        for (int64_t j = 0; j < heat.size[3]; j++) *(float *)mha_at(heat, s->b, h, row, j) = 0;
+    for (int64_t row = low; row <= high; row++) {
+        float *to = mha_at(heat, s->b, h, row, 0);
+        if (heat.stride[3] == 1) memset(to, 0, (size_t)heat.size[3] * sizeof *to);
+        else
+            for (int64_t j = 0; j < heat.size[3]; j++) to[j * heat.stride[3]] = 0;
+    }
 }
 
 void mha_stats_stripe(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t stripe)

@@ -16,12 +16,12 @@ static inline vf vf_log(vf x) /* x > 0; 0 gives some -88 */
     return vf_fma(e, vf_set1(0x1.62e4p-1f), vf_fma(e, vf_set1(1.42860677e-6f), y));
 }
 
-/* A vector of lanes after the other, four keys at a time: so many exponentials hide their latency. The floor is where
+/* A vector of lanes after the other, two keys at a time: more would not fit the registers. The floor is where
  * vf_exp gives 0; it keeps 0 * infinity out of the sum, and whatever lies in lanes that have no lse. */
 static void tally(float *s, int64_t lds, int64_t count, int64_t n, const float *lse, float *total, float *log_sum,
                   float *squares, float *largest)
 {
-    enum { DEEP = 4 };
+    enum { DEEP = 2 };
     const vf zero = vf_set1(0.0f), none = vf_set1(INFINITY), floor = vf_set1(-88.02969f);
     for (int64_t i = 0; i < n; i += VF) {
         vf by = vf_load(lse + i), all[DEEP], logs[DEEP], square[DEEP], top[DEEP];
@@ -46,10 +46,10 @@ static void tally(float *s, int64_t lds, int64_t count, int64_t n, const float *
             square[0] = vf_fma(p, p, square[0]);
             top[0] = vf_max(top[0], p);
         }
-        vf_store(total + i, vf_add(vf_add(all[0], all[1]), vf_add(all[2], all[3])));
-        vf_store(log_sum + i, vf_add(vf_add(logs[0], logs[1]), vf_add(logs[2], logs[3])));
-        vf_store(squares + i, vf_add(vf_add(square[0], square[1]), vf_add(square[2], square[3])));
-        vf_store(largest + i, vf_max(vf_max(top[0], top[1]), vf_max(top[2], top[3])));
+        vf_store(total + i, vf_add(all[0], all[1]));
+        vf_store(log_sum + i, vf_add(logs[0], logs[1]));
+        vf_store(squares + i, vf_add(square[0], square[1]));
+        vf_store(largest + i, vf_max(top[0], top[1]));
     }
 }
 
@@ -68,16 +68,19 @@ static void sum_across(float *sum, const float *p, int64_t lds, int64_t count, i
     }
 }
 
-static void add_grid_distances(float *sum, const float *p, int64_t lds, int64_t count, int64_t n, const float *row,
-                               const float *column, const float *key_row, const float *key_column)
+static void sum_grid_distances(float *sum, float *total, const float *p, int64_t lds, int64_t count, int64_t n,
+                               const float *row, const float *column, const float *key_row, const float *key_column)
 {
     for (int64_t i = 0; i < n; i += VF) {
-        vf total = vf_load(sum + i), down = vf_load(row + i), right = vf_load(column + i);
+        vf far = vf_set1(0.0f), all = far, down = vf_load(row + i), right = vf_load(column + i);
         for (int64_t j = 0; j < count; j++) {
             vf y = vf_sub(down, vf_set1(key_row[j])), x = vf_sub(right, vf_set1(key_column[j]));
-            total = vf_fma(vf_load(p + j * lds + i), vf_sqrt(vf_fma(y, y, vf_mul(x, x))), total);
+            vf w = vf_load(p + j * lds + i);
+            far = vf_fma(w, vf_sqrt(vf_fma(y, y, vf_mul(x, x))), far);
+            all = vf_add(all, w);
         }
-        vf_store(sum + i, total);
+        vf_store(sum + i, far);
+        vf_store(total + i, all);
     }
 }
 
