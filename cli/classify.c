@@ -2,18 +2,16 @@
  *
  * Every picture is read before the first is shown, so that a slip in the last one leaves no half of an answer. */
 #include "cli.h"
-#include "data.h"
+#include "exhibit.h"
 #include "heads_draw.h"
-#include "image.h"
+#include "maps_heads.h"
 #include "json.h"
 #include "options.h"
 #include "sheet.h"
 #include "vit_model.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +38,8 @@ static void help(void)
          "                        scaled to 20/28 of the side, its centre of mass comes to\n"
          "                        the middle, paper becomes 0 and the strongest ink 255\n"
          "  --sheet PAGE          also writes an HTML page with the maps of all heads\n"
+         "  --format FORMAT       the maps of --heads: terminal (default), png or svg\n"
+         "  --out FILE            where a picture of the maps goes\n"
          "  --color WHEN          auto, always or never\n"
          "  --json                one JSON object\n"
          "\n"
@@ -57,15 +57,14 @@ static void help(void)
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-typedef enum invert_when { INVERT_AUTO, INVERT_YES, INVERT_NO } invert_when;
-
 typedef struct request {
-    const char *file, *folder, *page; /* NULL: none given */
-    const char **words;               /* what to look at */
+    const char *file, *folder, *page, *out; /* NULL: none given */
+    const char **words;                     /* what to look at */
     int word_count;
     bool heads, all_blocks, fit, json;
     long block; /* from 1; 0: the last */
-    invert_when invert;
+    exhibit_invert invert;
+    maps_format format;
     term_when when;
 } request;
 
@@ -79,11 +78,18 @@ static bool parse_block(const char *value, void *to)
     return r->all_blocks || cli_number("classify", "--block", value, 1, 1000000, &r->block);
 }
 
+static bool parse_format(const char *value, void *to)
+{
+    request *r = to;
+    r->heads = true;
+    return maps_parse_format("classify", value, &r->format);
+}
+
 static bool parse_invert(const char *value, void *to)
 {
     static const char *const names[] = {"auto", "yes", "no", NULL};
     int which = cli_choice("classify", "--invert", value, names);
-    if (which >= 0) ((request *)to)->invert = (invert_when)which;
+    if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
     return which >= 0;
 }
 
@@ -96,113 +102,6 @@ static bool take_word(const char *text, void *to, bool *said)
     if (!r->file) r->file = text;
     else r->words[r->word_count++] = text;
     return true;
-}
-
-static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
-
-/* ---- Pictures --------------------------------------------------------------------------------------------------- */
-
-/* One that the model is to look at. */
-typedef struct exhibit {
-    const char *word;
-    char *name;            /* for people */
-    unsigned char *pixels; /* (rows,columns) of the model */
-    int label;             /* -1: not known */
-} exhibit;
-
-__attribute__((format(printf, 2, 3))) static bool name_exhibit(exhibit *e, const char *format, ...)
-{
-    char name[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    if (!(e->name = strdup(name))) cli_error("no memory");
-    return e->name;
-}
-
-static bool load_number(exhibit *e, const mnist *set, const vit_config *c)
-{
-    const mnist_part *part = &set->test;
-    errno = 0;
-    long long index = strtoll(e->word, NULL, 10);
-    if (errno || index >= part->count) {
-        cli_error("classify: there is no test image %s: those of %s go from 0 to %" PRId64, e->word, set->name,
-                  part->count - 1);
-        return false;
-    }
-    memcpy(e->pixels, mnist_image(set, part, index), (size_t)(c->rows * c->columns));
-    e->label = part->labels[index];
-    return name_exhibit(e, "test image %lld %s %s%s", index, set->synthetic ? "drawn by" : "of", set->name,
-                        set->synthetic ? " (synthetic: not MNIST)" : "");
-}
-
-static void invert(image *picture, const char *word, invert_when when)
-{
-    enum { MIDDLE = 127 };
-    bool light = image_border(picture) > MIDDLE;
-    if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
-    image_invert(picture);
-    if (when == INVERT_AUTO)
-        cli_error("%s: the border is light, so ink is dark: inverted (--invert no keeps it)", word);
-}
-
-static bool load_file(exhibit *e, const request *r, const vit_config *c)
-{
-    image picture;
-    char error[600];
-    bool ok = image_open(&picture, e->word, error, sizeof error);
-    if (!ok) {
-        cli_error("%s", error);
-        return false;
-    }
-    bool same = picture.rows == c->rows && picture.columns == c->columns;
-    if (!same && !r->fit) {
-        cli_error("%s: the image has %" PRId64 " x %" PRId64 " pixels, the model reads %" PRId64 " x %" PRId64
-                  "; --fit makes it fit",
-                  e->word, picture.columns, picture.rows, c->columns, c->rows);
-        ok = false;
-    } else {
-        invert(&picture, e->word, r->invert);
-        if (!r->fit) memcpy(e->pixels, picture.pixels, (size_t)(c->rows * c->columns));
-        else if (!(ok = image_fit(e->pixels, c->rows, c->columns, &picture)))
-            cli_error("%s: there is no ink to fit, only paper", e->word);
-    }
-    image_free(&picture);
-    return ok && name_exhibit(e, "%s", e->word);
-}
-
-static void free_exhibits(exhibit *all, int count)
-{
-    for (int i = 0; all && i < count; i++) {
-        free(all[i].name);
-        free(all[i].pixels);
-    }
-    free(all);
-}
-
-/* All of them, or NULL, having said why. */
-static exhibit *load_all(const request *r, const vit_model *model)
-{
-    const vit_config *c = &model->config;
-    exhibit *all = calloc((size_t)r->word_count, sizeof *all);
-    mnist *set = NULL;
-    bool ok = all;
-    if (!ok) cli_error("no memory");
-    for (int i = 0; ok && i < r->word_count; i++) {
-        bool number = is_number(r->words[i]);
-        if (number && !set) ok = (set = data_open("classify", r->folder, true)) && data_fits(set, c, r->file);
-        all[i] = (exhibit){.word = r->words[i], .label = -1};
-        if (ok && !(all[i].pixels = malloc((size_t)(c->rows * c->columns)))) {
-            cli_error("no memory");
-            ok = false;
-        }
-        ok = ok && (number ? load_number(&all[i], set, c) : load_file(&all[i], r, c));
-    }
-    mnist_free(set);
-    if (ok) return all;
-    free_exhibits(all, r->word_count);
-    return NULL;
 }
 
 /* ---- Answers ---------------------------------------------------------------------------------------------------- */
@@ -221,7 +120,8 @@ static void print_text(const term *t, const request *r, const vit_model *model, 
     int64_t first, end = blocks_of(r, c, &first);
     heads_drawing d = {e->name, e->pixels, c->rows, c->columns, view, e->label};
     heads_draw_answer(t, &d);
-    for (int64_t b = first; r->heads && b < end; b++) heads_draw_block(t, view, b, c->mean_pool);
+    bool here = r->heads && r->format == MAPS_TERMINAL;
+    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, c->mean_pool);
 }
 
 static void print_number(const char *before, double x)
@@ -258,7 +158,7 @@ static void print_json(const request *r, const vit_model *model, const exhibit *
     printf("]");
     if (r->heads) printf(", \"heads\": [");
     for (int64_t b = first; r->heads && b < end; b++)
-        for (int64_t h = 0; h < v->heads; h++) {
+        for (int64_t h = 0; h < heads_in(v, b); h++) {
             if (b > first || h) printf(",");
             print_head(v, b, h);
         }
@@ -292,18 +192,37 @@ static bool write_page(mha_context *ctx, const request *r, vit_model *model, con
 {
     const vit_config *c = &model->config;
     char error[600], about[800];
+    char words[TRANSFORMER_WORDS];
     sheet_image *images = calloc((size_t)r->word_count, sizeof *images);
     if (!images) {
         cli_error("no memory");
         return false;
     }
     for (int i = 0; i < r->word_count; i++) images[i] = (sheet_image){all[i].pixels, all[i].label, all[i].name};
-    snprintf(about, sizeof about,
-             "%s: %" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64 " parameters", r->file,
-             c->body.depth, c->body.heads, c->body.width, model->count);
+    snprintf(about, sizeof about, "%s: %" PRId64 " blocks of %s, width %" PRId64 ", %" PRId64 " parameters", r->file,
+             c->body.depth, transformer_heads_words(words, &c->body), c->body.width, model->count);
     sheet s = {.title = "Where the heads look", .model = about, .images = images, .image_count = r->word_count};
     bool ok = sheet_write(r->page, model->net, ctx, model->input, &s, error, sizeof error);
     if (!ok) cli_error("%s", error);
+    free(images);
+    return ok;
+}
+
+/* The maps as a picture, likewise. */
+static bool write_maps(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    char error[600] = "no memory";
+    maps_image *images = calloc((size_t)r->word_count, sizeof *images);
+    int64_t first, end = blocks_of(r, &model->config, &first);
+    bool ok = images;
+    for (int i = 0; ok && i < r->word_count; i++) {
+        images[i].name = all[i].name;
+        ok = heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error);
+    }
+    ok = ok && maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, model->config.mean_pool,
+                              error, sizeof error);
+    if (!ok) cli_error("%s", error);
+    for (int i = 0; images && i < r->word_count; i++) heads_free(&images[i].view);
     free(images);
     return ok;
 }
@@ -322,7 +241,7 @@ static int classify(const request *r)
 {
     char error[600];
     vit_model model = {0};
-    exhibit *all = NULL;
+    exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
@@ -330,12 +249,17 @@ static int classify(const request *r)
         cli_error("%s", error);
         goto out;
     }
-    if (!check_request(r, &model) || !(all = load_all(r, &model))) goto out;
-    if (r->page && !write_page(ctx, r, &model, all)) goto out;
-    if (answer_all(ctx, r, &model, all)) status = CLI_OK;
+    if (!check_request(r, &model)) goto out;
+    e.config = &model.config;
+    for (int i = 0; i < r->word_count; i++)
+        if (!exhibits_add(&e, r->words[i])) goto out;
+    if (r->page && !write_page(ctx, r, &model, e.all)) goto out;
+    if (r->out && !write_maps(ctx, r, &model, e.all)) goto out;
+    if (answer_all(ctx, r, &model, e.all)) status = CLI_OK;
+    if (r->out && !r->json) printf("  %s has the maps of the heads\n\n", r->out);
     if (r->page && !r->json) printf("  %s shows every head of every block: open it in a browser\n\n", r->page);
 out:
-    free_exhibits(all, r->word_count);
+    exhibits_free(&e);
     vit_model_free(&model);
     mha_context_free(ctx);
     return status;
@@ -350,6 +274,8 @@ int cmd_classify(int argc, char **argv)
                                          {"--color", true, parse_color, 0},
                                          {"--fit", false, NULL, offsetof(request, fit)},
                                          {"--sheet", true, NULL, offsetof(request, page)},
+                                         {"--format", true, parse_format, 0},
+                                         {"--out", true, NULL, offsetof(request, out)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
@@ -361,7 +287,7 @@ int cmd_classify(int argc, char **argv)
     if (stop) status = stop - 1;
     else if (!r.word_count)
         cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
-    else status = classify(&r);
+    else if (maps_can_write("classify", r.format, r.out)) status = classify(&r);
     free(r.words);
     return status;
 }

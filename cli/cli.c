@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { WORD_MAX = 32 }; /* no word of ours is longer; a longer one is no slip of ours */
 
@@ -72,6 +73,15 @@ bool cli_can_write(const char *path)
     replacement_end(&to);
     if (!good) cli_error("%s", error);
     return good;
+}
+
+bool cli_is_output(const char *command, const char *output, const char *path, const char *what)
+{
+    struct stat to, from;
+    if (stat(output, &to) || stat(path, &from)) return false; /* then there is nothing to be lost */
+    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return false;
+    cli_error("%s: %s is also the %s; give another name to -o", command, output, what);
+    return true;
 }
 
 static int smaller(int a, int b) { return a < b ? a : b; }

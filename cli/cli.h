@@ -22,8 +22,11 @@ int cmd_conformance(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
+int cmd_heads(int argc, char **argv);
 int cmd_layer(int argc, char **argv);
+int cmd_prune(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_view(int argc, char **argv);
 
 /* How this program was called, for lines that a person may copy: build/mha, say, or mha if it is on the PATH or was
  * called by a path from the root. main tells it. */
@@ -40,6 +43,10 @@ mha_context *cli_context_of(int threads);
 
 /* Whether a file could be made or replaced, by making the temporary one and giving it up; if not, says why. */
 bool cli_can_write(const char *path);
+
+/* Whether writing to `output` would replace the file at `path`, whatever it is called there; if so, says that it is also
+ * the command's `what`. */
+bool cli_is_output(const char *command, const char *output, const char *path, const char *what);
 
 /* The candidate that `word` is most likely a slip of, or NULL when none is near. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);

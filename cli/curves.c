@@ -14,7 +14,7 @@
 
 enum { WIDTH = 960, HEIGHT = 440, TOP = 116, BOTTOM = 356, PANEL = 290, LABEL_GAP = 17 };
 
-static const char style[] =
+const char curves_style[] =
     "<style>\n"
     "  svg { --paper: #fcfcfb; --ink: #1d1d1b; --soft: #6b6a65; --grid: #e6e5e0; --train: #c2570c; --held: #1f6fb5 }\n"
     "  @media (prefers-color-scheme: dark) {\n"
@@ -193,7 +193,7 @@ static void put_head(FILE *out, const train_session *s, const trainer_score *tes
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
             "role=\"img\">\n<title>Training of a Vision Transformer: loss and accuracy over the epochs</title>\n%s"
             "<rect width=\"%d\" height=\"%d\" fill=\"var(--paper)\"/>\n<text class=\"title\" x=\"32\" y=\"40\">",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, style, WIDTH, HEIGHT);
+            WIDTH, HEIGHT, WIDTH, HEIGHT, curves_style, WIDTH, HEIGHT);
     if (test)
         fprintf(out, "%.2f %% of the test set right: %lld of %lld %simages wrong",
                 100 * (double)test->correct / (double)test->count, (long long)(test->count - test->correct),

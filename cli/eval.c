@@ -34,11 +34,12 @@ static void help(void)
          "        safetensors file with the names of timm\n"
          "The speed is that of the predictions alone, from bytes to logits.\n"
          "\n"
-         "Keys of the object: model, parameters, blocks, heads, width, patch, data,\n"
-         "synthetic, part, images, correct, accuracy, loss, seconds, images_per_second,\n"
-         "threads, isa, dtype, classes: [{label, images, answers, correct, precision,\n"
-         "recall}], confusion: [label][answer], worst: [{index, label, answer,\n"
-         "probability, of_label}].");
+         "Keys of the object: model, parameters, blocks, heads (that a block is made\n"
+         "with), block_heads (that each has), width, patch, data, synthetic, part,\n"
+         "images, correct, accuracy, loss, seconds, images_per_second, threads, isa,\n"
+         "dtype, classes: [{label, images, answers, correct, precision, recall}],\n"
+         "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
+         "of_label}].");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */

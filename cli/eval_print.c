@@ -50,12 +50,12 @@ __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const c
 static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
 {
     const vit_config *c = &set->model->config;
-    char text[40];
+    char text[TRANSFORMER_WORDS];
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
-            "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64
-            " parameters",
-            c->body.depth, c->body.heads, c->body.width, c->patch, c->patch, set->model->count);
+            "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
+            c->body.depth, transformer_heads_words(text, &c->body), c->body.width, c->patch, c->patch,
+            set->model->count);
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
             set->set->name);
     if (set->set->synthetic) put_row(t, "", "synthetic digits, not MNIST's: no accuracy to quote");
@@ -206,9 +206,10 @@ static void put_text(const char *before, const char *text)
 static void put_model(const vit_model *model)
 {
     const vit_config *c = &model->config;
-    printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"width\": %" PRId64
-           ", \"patch\": %" PRId64,
-           model->count, c->body.depth, c->body.heads, c->body.width, c->patch);
+    printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [",
+           model->count, c->body.depth, c->body.heads);
+    for (int64_t l = 0; l < c->body.depth; l++) printf("%s%" PRId64, l ? ", " : "", transformer_heads(&c->body, l));
+    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->body.width, c->patch);
 }
 
 static void put_classes(const eval_scores *s)

@@ -160,8 +160,9 @@ void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool
     spaces(INDENT);
     scale_legend(t, "nothing", "the head's strongest patch");
     printf("\n\n");
-    for (int64_t first = 0; first < view->heads; first += l.beside) {
-        int64_t end = first + l.beside < view->heads ? first + l.beside : view->heads;
+    int64_t heads = heads_in(view, block);
+    for (int64_t first = 0; first < heads; first += l.beside) {
+        int64_t end = first + l.beside < heads ? first + l.beside : heads;
         for (int64_t line = -1; line < view->rows * l.high + (mean ? 2 : 3); line++) {
             spaces(INDENT);
             for (int64_t h = first; h < end; h++)
@@ -221,7 +222,8 @@ static void draw_blocks(const term *t, const heads_view *v, const small *s, int6
             spaces(INDENT);
             term_left(t, LABEL, TERM_FAINT, line ? "" : name);
             for (int64_t b = first; b < end; b++) {
-                draw_small_line(t, v, s, b, h, line);
+                if (h < heads_in(v, b)) draw_small_line(t, v, s, b, h, line);
+                else if (b + 1 < end) spaces(s->width); /* a block with fewer heads */
                 if (b + 1 < end) spaces(field - s->width);
             }
             printf("\n");

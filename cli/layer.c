@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static void help(void)
 {
@@ -181,16 +180,6 @@ static bool parse_word(int argc, char **argv, int *at, layer_request *r)
     return false;
 }
 
-/* Whether the output would replace that file, whatever it is called. */
-static bool is_output(const layer_request *r, const char *path, const char *what)
-{
-    struct stat output, other;
-    if (stat(r->output, &output) || stat(path, &other)) return false; /* then there is nothing to be lost */
-    if (output.st_dev != other.st_dev || output.st_ino != other.st_ino) return false;
-    cli_error("layer: %s is also the %s; give another name to -o", r->output, what);
-    return true;
-}
-
 /* 0 to go on, else the exit code plus 1. */
 static int parse(int argc, char **argv, layer_request *r)
 {
@@ -202,7 +191,10 @@ static int parse(int argc, char **argv, layer_request *r)
         if (!parse_word(argc, argv, &i, r)) return CLI_USAGE + 1;
     }
     if (r->input && r->output)
-        return is_output(r, r->layer, "layer") || is_output(r, r->input, "input") ? CLI_USAGE + 1 : 0;
+        return cli_is_output("layer", r->output, r->layer, "layer") ||
+                       cli_is_output("layer", r->output, r->input, "input")
+                   ? CLI_USAGE + 1
+                   : 0;
     cli_error("layer: %s? 'mha layer LAYER INPUT -o OUTPUT'", !r->layer   ? "which layer and which input"
                                                               : !r->input ? "which input"
                                                                           : "where to");

@@ -14,6 +14,9 @@ static const struct {
     {"train", "train a Vision Transformer on MNIST, or on digits drawn here", cmd_train},
     {"eval", "how good a model of a file is, and how fast", cmd_eval},
     {"classify", "what a model says to a picture, and where its heads look", cmd_classify},
+    {"heads", "what every head of a model looks at, and what it is worth", cmd_heads},
+    {"prune", "take out the heads that a model can do without", cmd_prune},
+    {"view", "a page on which a model's heads, or any weights, are seen at work", cmd_view},
     {"explain", "one sentence through four attention heads, drawn step by step", cmd_explain},
     {"info", "this build and this machine: version, processor, instruction sets", cmd_info},
     {"bench", "verify attention on the shapes that people run, then time it", cmd_bench},
@@ -32,6 +35,11 @@ static void help(FILE *out)
           "                               how good a model is, and what it takes for what\n"
           "  mha classify vit.safetensors seven.png --heads\n"
           "                               what it says to a picture, and where it looks\n"
+          "  mha heads vit.safetensors    what each head looks at, over a set of images\n"
+          "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
+          "                               without the heads that it can do without\n"
+          "  mha view vit.safetensors -o page.html\n"
+          "                               a page on which its heads are seen at work\n"
           "  mha explain                  four heads at work on one sentence, step by step\n"
           "  mha info                     what this machine has, and what the library uses\n"
           "  mha info --json              the same for a program\n"

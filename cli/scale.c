@@ -68,6 +68,8 @@ void scale_cell(const term *t, int width, double value)
     printf("%*s%s", width, "", term_style_on(t, TERM_PLAIN));
 }
 
+void scale_ink(const term *t, double value) { paint(t, 38, value); }
+
 void scale_ground(const term *t, double value)
 {
     paint(t, 48, value);

@@ -18,6 +18,9 @@ scale_colour scale_at(double value);
 /* A cell of `width` columns. */
 void scale_cell(const term *t, int width, double value);
 
+/* Where there is colour: the escape that writes what follows in the value's colour; TERM_PLAIN ends it. */
+void scale_ink(const term *t, double value);
+
 /* Where there is colour: the escape that paints what follows on the value's colour, in the ink that can be read on it;
  * TERM_PLAIN ends it. */
 void scale_ground(const term *t, double value);

@@ -115,7 +115,7 @@ void sheet_digit(FILE *out, const sheet *s, int64_t n, const vit_config *config,
             view->heads < 8 ? view->heads : 8);
     for (int64_t b = 0; b < view->blocks; b++) {
         fputs("<div class=\"heads\">\n", out);
-        for (int64_t h = 0; h < view->heads; h++) put_map(out, view, b, h, n, config);
+        for (int64_t h = 0; h < heads_in(view, b); h++) put_map(out, view, b, h, n, config);
         fputs("</div>\n", out);
     }
     fputs("</div>\n</article>\n", out);

@@ -8,11 +8,17 @@
 
 static bool make_room(heads_view *view, const vit_config *c)
 {
-    size_t maps = (size_t)(view->blocks * view->heads), patches = (size_t)(view->rows * view->columns);
+    size_t maps = (size_t)transformer_all_heads(&c->body), patches = (size_t)(view->rows * view->columns);
+    view->first = calloc((size_t)view->blocks + 1, sizeof *view->first);
     view->probabilities = calloc((size_t)c->classes, sizeof(float));
     view->map = calloc(maps * patches, sizeof(float));
     view->itself = calloc(maps, sizeof(float));
-    return view->probabilities && view->map && view->itself;
+    for (int64_t b = 0; view->first && b < view->blocks; b++) {
+        int64_t heads = transformer_heads(&c->body, b);
+        view->first[b + 1] = view->first[b] + heads;
+        if (heads > view->heads) view->heads = heads;
+    }
+    return view->first && view->probabilities && view->map && view->itself;
 }
 
 static void softmax(heads_view *view, const float *logits)
@@ -39,10 +45,10 @@ static void read_out(heads_view *view, int64_t n, const float *weights, int64_t 
 }
 
 /* Room for the image in floats, and for all weights behind it; NULL if it is more than memory can hold. */
-static float *make_scratch(const heads_view *view, int64_t pixels, int64_t T)
+static float *make_scratch(int64_t heads, int64_t pixels, int64_t T)
 {
     int64_t count;
-    if (__builtin_mul_overflow(T * T, view->blocks * view->heads, &count)) return NULL;
+    if (__builtin_mul_overflow(T * T, heads, &count)) return NULL;
     if (__builtin_add_overflow(count, pixels, &count) || (uint64_t)count > SIZE_MAX / sizeof(float)) return NULL;
     return malloc((size_t)count * sizeof(float));
 }
@@ -54,12 +60,9 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
     const char *why = NULL;
     int64_t T = vit_tokens(net), pixels = c->rows * c->columns;
     augment_options plain = {.mean = input.mean, .deviation = input.deviation};
-    *view = (heads_view){.blocks = c->body.depth,
-                         .heads = c->body.heads,
-                         .classes = c->classes,
-                         .rows = c->rows / c->patch,
-                         .columns = c->columns / c->patch};
-    float *scratch = make_scratch(view, pixels, T);
+    *view = (heads_view){
+        .blocks = c->body.depth, .classes = c->classes, .rows = c->rows / c->patch, .columns = c->columns / c->patch};
+    float *scratch = make_scratch(transformer_all_heads(&c->body), pixels, T);
     if (!scratch || !make_room(view, c)) why = "no memory for the weights of the heads";
     if (!why) {
         transformer_call call = {.maps = scratch + pixels};
@@ -67,7 +70,7 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
         const float *logits = vit_forward(net, ctx, scratch, 1, &call);
         if (!logits) why = mha_context_error(ctx);
         else softmax(view, logits);
-        for (int64_t n = 0; logits && n < view->blocks * view->heads; n++)
+        for (int64_t n = 0; logits && n < view->first[view->blocks]; n++)
             read_out(view, n, call.maps + n * T * T, T, c->mean_pool);
     }
     free(scratch);
@@ -79,6 +82,7 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
 
 void heads_free(heads_view *view)
 {
+    free(view->first);
     free(view->probabilities);
     free(view->map);
     free(view->itself);
@@ -88,7 +92,7 @@ void heads_free(heads_view *view)
 heads_focus heads_focus_of(const heads_view *view, int64_t block, int64_t head)
 {
     const float *map = heads_map(view, block, head);
-    heads_focus f = {.itself = (double)view->itself[block * view->heads + head]};
+    heads_focus f = {.itself = (double)view->itself[view->first[block] + head]};
     double sum = 0, entropy = 0;
     for (int64_t n = 0; n < view->rows * view->columns; n++) {
         sum += (double)map[n];

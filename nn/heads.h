@@ -14,12 +14,14 @@
 #include "vit_file.h"
 
 typedef struct heads_view {
-    int64_t blocks, heads, classes;
+    int64_t blocks, classes;
+    int64_t heads;         /* the most that a block has */
+    int64_t *first;        /* (blocks+1): how many heads the blocks before each have; at last, all of them */
     int64_t rows, columns; /* of the grid of patches */
     int best;              /* the class with the largest logit, the first of equals */
     float *probabilities;  /* (classes): softmax of the logits */
-    float *map;            /* (blocks,heads,rows,columns) */
-    float *itself;         /* (blocks,heads): what is left for the class token */
+    float *map;            /* (heads of all blocks,rows,columns) */
+    float *itself;         /* (heads of all blocks): what is left for the class token */
 } heads_view;
 
 /* `net` is not for training; image (rows,columns) of the net's size, bytes. False on error, with one line in `error`;
@@ -28,9 +30,15 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
                 size_t error_size);
 void heads_free(heads_view *view); /* one that is all zero is legal */
 
+/* How many heads a block has. */
+static inline int64_t heads_in(const heads_view *view, int64_t block)
+{
+    return view->first[block + 1] - view->first[block];
+}
+
 static inline const float *heads_map(const heads_view *view, int64_t block, int64_t head)
 {
-    return view->map + (block * view->heads + head) * view->rows * view->columns;
+    return view->map + (view->first[block] + head) * view->rows * view->columns;
 }
 
 typedef struct heads_focus {

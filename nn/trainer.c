@@ -13,6 +13,7 @@ static const char *problem_of(const mnist *set, const vit_config *c, const train
     if (set->rows != c->rows || set->columns != c->columns) return "the images are of another size than the model's";
     if (c->classes != MNIST_CLASSES) return "the data have ten classes, the model has another number";
     if (o->epochs < 1) return "there must be an epoch at least";
+    if (o->steps < 0) return "there must be a step at least";
     if (o->batch < 1) return "there must be an image in a batch at least";
     if (o->held_out < 0 || o->held_out >= set->train.count) return "more images are held out than there are";
     if (o->batch > set->train.count - o->held_out) return "a batch has more images than there are to train on";
@@ -76,7 +77,7 @@ static bool fill(trainer *t, mha_context *ctx, const vit_config *c, char *error,
     if (!t->crew) return false;
     t->net = t->crew->workers[0].net;
     vit_initialize(t->net, o->seed);
-    int64_t steps = o->epochs * t->steps_per_epoch;
+    int64_t steps = o->steps ? o->steps : o->epochs * t->steps_per_epoch;
     t->plan = (schedule){o->schedule, .peak = o->rate, .start = o->rate / 25, .floor = o->floor, .steps = steps};
     t->plan.warmup = (int64_t)(o->warmup * (double)steps);
     mnist_statistics(t->set, &t->set->train, &t->options.augment.mean, &t->options.augment.deviation);
@@ -97,6 +98,16 @@ trainer *trainer_create(mha_context *ctx, const mnist *set, const vit_config *co
     if (fill(t, ctx, config, error, error_size)) return t;
     trainer_free(t);
     return NULL;
+}
+
+void trainer_begin(trainer *t, const float *parameters, float mean, float deviation)
+{
+    size_t bytes = (size_t)t->count * sizeof(float);
+    memcpy(t->parameters, parameters, bytes);
+    if (t->adam->average) memcpy(t->adam->average, parameters, bytes);
+    t->options.augment.mean = mean;
+    t->options.augment.deviation = deviation;
+    crew_changed(t->crew);
 }
 
 void trainer_free(trainer *t)
@@ -188,7 +199,7 @@ trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report
 {
     const trainer_options *o = &t->options;
     int64_t epoch = t->step / t->steps_per_epoch, within = t->step % t->steps_per_epoch;
-    if (epoch >= o->epochs) return TRAINER_DONE;
+    if (t->step >= t->plan.steps) return TRAINER_DONE;
     if (epoch != t->order_epoch) draw_order(t, epoch);
     walk batch = {t, &t->set->train, t->order + within * o->batch, 0, o->batch};
     nn_loss loss;

@@ -21,6 +21,7 @@
 
 typedef struct trainer_options {
     int64_t epochs, batch;
+    int64_t steps; /* as many and no more, whatever the epochs are; 0: all of them */
     schedule_kind schedule;
     double rate, floor; /* of learning: at its peak, and at the end */
     double warmup;      /* the share of all steps that it takes to the peak */
@@ -73,6 +74,10 @@ trainer *trainer_create(mha_context *ctx, const mnist *set, const vit_config *co
                         char *error, size_t error_size);
 void trainer_free(trainer *t); /* NULL is legal */
 
+/* Begins with these parameters in place of first values, and with what such a model wants to see of a pixel in place of
+ * what the data are like: before the first step. */
+void trainer_begin(trainer *t, const float *parameters, float mean, float deviation);
+
 typedef struct trainer_report {
     int64_t epoch, step; /* of the batch, counted from 0 */
     double loss, norm;   /* of the batch, and of its gradient */
@@ -82,7 +87,7 @@ typedef struct trainer_report {
 
 typedef enum trainer_result {
     TRAINER_WENT_ON,
-    TRAINER_DONE,     /* all epochs are over: nothing was done */
+    TRAINER_DONE,     /* all steps are over: nothing was done */
     TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
     TRAINER_FAILED    /* crew->error says why */
 } trainer_result;

@@ -7,30 +7,68 @@
 
 /* ---- Parameters ------------------------------------------------------------------------------------------------- */
 
-static mha_layer_options attention_of(const transformer_config *c)
+static bool has_own_heads(const transformer_config *c, int64_t l)
+{
+    return l < TRANSFORMER_BLOCKS && (c->block[l].heads || c->block[l].kv_heads);
+}
+
+int64_t transformer_heads(const transformer_config *c, int64_t l)
+{
+    return has_own_heads(c, l) ? c->block[l].heads : c->heads;
+}
+
+int64_t transformer_kv_heads(const transformer_config *c, int64_t l)
+{
+    int64_t G = has_own_heads(c, l) ? c->block[l].kv_heads : c->kv_heads;
+    return G ? G : transformer_heads(c, l);
+}
+
+int64_t transformer_heads_before(const transformer_config *c, int64_t l)
+{
+    int64_t count = 0;
+    for (int64_t k = 0; k < l; k++) count += transformer_heads(c, k);
+    return count;
+}
+
+int64_t transformer_all_heads(const transformer_config *c) { return transformer_heads_before(c, c->depth); }
+
+int64_t transformer_head_width(const transformer_config *c)
+{
+    return c->head_width ? c->head_width : c->width / c->heads;
+}
+
+const char *transformer_heads_words(char out[TRANSFORMER_WORDS], const transformer_config *c)
+{
+    int64_t least = transformer_heads(c, 0), most = least;
+    for (int64_t l = 1; l < c->depth; l++) {
+        int64_t H = transformer_heads(c, l);
+        if (H < least) least = H;
+        if (H > most) most = H;
+    }
+    if (least < most) snprintf(out, TRANSFORMER_WORDS, "%lld to %lld heads", (long long)least, (long long)most);
+    else snprintf(out, TRANSFORMER_WORDS, "%lld head%s", (long long)most, most == 1 ? "" : "s");
+    return out;
+}
+
+static mha_layer_options attention_of(const transformer_config *c, int64_t l)
 {
     mha_layer_options o = MHA_LAYER_DEFAULTS;
     o.width = c->width;
-    o.heads = c->heads;
-    o.kv_heads = c->kv_heads;
+    o.heads = transformer_heads(c, l);
+    o.kv_heads = transformer_kv_heads(c, l);
+    o.head_width = transformer_head_width(c);
     o.causal = c->causal;
     o.dropout = c->dropout;
     o.compute = c->bfloat16 ? MHA_BFLOAT16 : MHA_FLOAT32;
     return o;
 }
 
-/* How many rows of Q, K and V there are together. */
-static int64_t qkv_rows(const transformer_config *c)
+/* Sizes of the parts of block l: rows and columns, 0 for a vector; a part that is not there has no rows. */
+static void part_sizes(int64_t size[PARTS][2], const transformer_config *c, int64_t l)
 {
-    int64_t D = c->width / c->heads, G = c->kv_heads ? c->kv_heads : c->heads;
-    return (c->heads + 2 * G) * D;
-}
-
-/* Sizes of the parts of a block: rows and columns, 0 for a vector; a part that is not there has no rows. */
-static void part_sizes(int64_t size[PARTS][2], const transformer_config *c)
-{
-    int64_t M = c->width, bias = transformer_norm_has_bias(c) ? M : 0, N = qkv_rows(c);
-    const int64_t all[PARTS][2] = {{M, 0}, {bias, 0}, {N, M},      {N, 0},      {M, M},      {M, 0},
+    int64_t M = c->width, bias = transformer_norm_has_bias(c) ? M : 0, D = transformer_head_width(c);
+    int64_t O = transformer_heads(c, l) * D, N = O + 2 * transformer_kv_heads(c, l) * D;
+    const int64_t all[PARTS][2] = {{M, 0}, {bias, 0}, {N, M},      {N, 0},      {M, O},      {M, 0},
                                    {M, 0}, {bias, 0}, {c->mlp, M}, {c->mlp, 0}, {M, c->mlp}, {M, 0}};
     memcpy(size, all, sizeof all);
 }
@@ -39,12 +77,13 @@ static void part_sizes(int64_t size[PARTS][2], const transformer_config *c)
 static int64_t lay_parts(const transformer_config *c, block *blocks)
 {
     int64_t size[PARTS][2], at = 0;
-    part_sizes(size, c);
-    for (int64_t l = 0; l < c->depth; l++)
+    for (int64_t l = 0; l < c->depth; l++) {
+        part_sizes(size, c, l);
         for (int n = 0; n < PARTS; n++) {
             if (blocks) blocks[l].at[n] = at;
             at += size[n][0] * (size[n][1] ? size[n][1] : 1);
         }
+    }
     return at + (c->final_norm ? c->width * (transformer_norm_has_bias(c) ? 2 : 1) : 0);
 }
 
@@ -53,9 +92,15 @@ const char *transformer_problem(const transformer_config *c)
     if (c->width < 1 || c->depth < 1 || c->mlp < 1 || c->heads < 1)
         return "width, depth, heads and mlp must be at least 1";
     if (c->width > 1 << 20 || c->depth > 1 << 12 || c->mlp > 1 << 22) return "width, depth or mlp is too large";
-    if (c->width % c->heads) return "the heads do not divide the width";
+    if (!c->head_width && c->width % c->heads) return "the heads do not divide the width";
+    if (c->head_width < 0 || c->head_width > 1 << 20) return "a head has from 1 to 1048576 numbers";
     if (c->kv_heads < 0 || (c->kv_heads && c->heads % c->kv_heads))
         return "the key/value heads do not divide the heads";
+    for (int64_t l = 0; l < c->depth; l++) {
+        int64_t H = transformer_heads(c, l), G = transformer_kv_heads(c, l);
+        if (H < 1 || G < 1 || H % G) return "a block has no heads, or key/value heads that do not divide them";
+        if (H > 1 << 20 || H * transformer_head_width(c) > 1 << 20) return "a block has too many heads";
+    }
     if (!(c->epsilon > 0)) return "epsilon must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->drop >= 0 && c->drop < 1) ||
         !(c->drop_path >= 0 && c->drop_path < 1))
@@ -75,10 +120,10 @@ bool transformer_tensor(const transformer *t, int n, transformer_part *part)
                                              "attn.proj.weight", "attn.proj.bias", "norm2.weight",    "norm2.bias",
                                              "mlp.fc1.weight",   "mlp.fc1.bias",   "mlp.fc2.weight",  "mlp.fc2.bias"};
     int64_t size[PARTS][2], M = t->config.width, l = n / PARTS;
-    part_sizes(size, &t->config);
     *part = (transformer_part){.first = t->stages[2 * t->config.depth].norm};
     if (l < t->config.depth) {
         const int64_t *s = size[n % PARTS];
+        part_sizes(size, &t->config, l);
         part->first = t->blocks[l].at[n % PARTS];
         part->is_weight = s[1] != 0;
         part->shape = s[1] ? mha_tensor_2d(NULL, MHA_FLOAT32, s[0], s[1]) : mha_tensor_1d(NULL, MHA_FLOAT32, s[0]);
@@ -205,9 +250,9 @@ static int64_t lay_memory(transformer *t, float *memory)
 
 static bool make_layers(transformer *t, mha_context *ctx)
 {
-    mha_layer_options options = attention_of(&t->config);
     for (int64_t l = 0; l < t->config.depth; l++) {
         block *b = &t->blocks[l];
+        mha_layer_options options = attention_of(&t->config, l);
         if (mha_layer_create(ctx, &b->attention, &options, t->parameters + b->at[QKV])) return false;
         if (t->training && mha_tape_create(ctx, &b->tape)) return false;
     }
@@ -254,6 +299,7 @@ void transformer_free(transformer *t)
         mha_tape_free(t->blocks[l].tape);
         mha_layer_free(t->blocks[l].attention);
     }
+    mha_tape_free(t->tape);
     nn_workspace_free(&t->workspace);
     free(t->blocks);
     free(t->stages);
@@ -261,4 +307,5 @@ void transformer_free(transformer *t)
     free(t);
 }
 
+const mha_layer *transformer_attention(const transformer *t, int64_t l) { return t->blocks[l].attention; }
 float *transformer_input(transformer *t) { return t->stages[0].x; }

@@ -15,6 +15,14 @@
 
 #include "ops.h"
 
+/* How many of the first blocks may have numbers of heads of their own. */
+enum { TRANSFORMER_BLOCKS = 128 };
+
+/* Of one block: heads of queries, and of keys and values (0: as many). All 0: what the configuration says of all. */
+typedef struct transformer_block {
+    int32_t heads, kv_heads;
+} transformer_block;
+
 typedef struct transformer_config {
     int64_t width, depth, heads;
     int64_t kv_heads; /* 0: heads */
@@ -29,11 +37,27 @@ typedef struct transformer_config {
     float drop;      /* of what a branch adds to the residual stream, while training */
     float drop_path; /* of whole branches, a sequence at a time: that of the last block; the first has none */
     bool bfloat16;   /* factors of products are rounded to bfloat16; sums and all else stay float32 */
+
+    int64_t head_width;                          /* 0: width / heads */
+    transformer_block block[TRANSFORMER_BLOCKS]; /* those that have other numbers of heads than `heads`, `kv_heads` */
 } transformer_config;
 
 /* clang-format off */
-#define TRANSFORMER_DEFAULTS {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, false, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false}
+#define TRANSFORMER_DEFAULTS                                                                                            \
+    {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, false, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false, 0, {{0, 0}}}
 /* clang-format on */
+
+/* The heads of block l, of queries and of keys and values; of the blocks before block l; of all blocks; and how wide a
+ * head of any block is. */
+int64_t transformer_heads(const transformer_config *config, int64_t l);
+int64_t transformer_kv_heads(const transformer_config *config, int64_t l);
+int64_t transformer_heads_before(const transformer_config *config, int64_t l);
+int64_t transformer_all_heads(const transformer_config *config);
+int64_t transformer_head_width(const transformer_config *config);
+
+/* How many heads a block has, in words: "4 heads", or "1 to 4 heads" where blocks differ. Returns `out`. */
+enum { TRANSFORMER_WORDS = 60 };
+const char *transformer_heads_words(char out[TRANSFORMER_WORDS], const transformer_config *config);
 
 /* One named part of a block of parameters. */
 typedef struct transformer_part {
@@ -60,6 +84,9 @@ void transformer_free(transformer *t); /* NULL is legal */
 /* The parts, from 0 until false, under the names of timm's blocks ("blocks.0.attn.qkv.weight"). */
 bool transformer_tensor(const transformer *t, int n, transformer_part *part);
 
+/* The attention of block l, over its part of the parameters: whoever looks at heads one by one asks it. */
+const mha_layer *transformer_attention(const transformer *t, int64_t l);
+
 /* First values: products uniform within sqrt(6 / (rows + columns)), as Xavier has it, those that end a branch within
  * 1 / sqrt(2 * depth) of that; biases 0, gains 1. */
 void transformer_initialize(transformer *t, uint64_t seed);
@@ -71,9 +98,12 @@ void transformer_changed(transformer *t);
 float *transformer_input(transformer *t);
 
 typedef struct transformer_call {
-    float *maps;           /* (depth,B,H,T,T) the weights of every head of every block, to be left there; or NULL */
-    bool drop;             /* dropout and stochastic depth are at work, as the configuration says */
-    uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
+    float *maps;            /* a block after the other (B,H,T,T), each with its H: the weights, left there; or NULL */
+    const mha_stats *stats; /* (depth) what to leave of the heads of each block; or NULL */
+    float *importance;      /* likewise (B,H): what each head is worth to each sequence, left there by
+                               transformer_backward; or NULL */
+    bool drop;              /* dropout and stochastic depth are at work, as the configuration says */
+    uint64_t seed, stream;  /* of what they draw: sequence b has stream + b, below 2^44 */
 } transformer_call;
 
 /* From the input, B sequences of T tokens, to the output (B*T,width), which is the transformer's and stays until the

@@ -27,7 +27,7 @@ typedef struct stage {
 typedef struct block {
     int64_t at[PARTS]; /* where each part starts in a block of parameters */
     mha_layer *attention;
-    mha_tape *tape;
+    mha_tape *tape; /* its own for training; for statistics one that all share, from when the first are asked for */
     float *z;       /* (rows,mlp) before the activation, then its slope there */
     float *h;       /* (rows,mlp) after it; of blocks in bfloat16 that is in `half_h`, and this is everybody's */
     uint16_t *half; /* (rows,width) what the mlp reads, in bfloat16; or NULL */
@@ -39,6 +39,7 @@ struct transformer {
     bool training;
     int64_t rows, count; /* the most rows; parameters */
     float *parameters;
+    mha_tape *tape;   /* the shared one, or NULL */
     uint16_t *halves; /* (count) the parameters in bfloat16, if the configuration says so */
     bool fresh;       /* halves are up to date */
     block *blocks;

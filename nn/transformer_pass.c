@@ -50,19 +50,32 @@ static nn_norm norm_at(const transformer *t, int64_t gain)
                      transformer_norm_has_bias(&t->config) ? p + t->config.width : NULL};
 }
 
+/* What heads looked at is told from a tape; blocks that are not for training share one. */
+static mha_tape *tape_of(transformer *t, mha_context *ctx, int64_t l)
+{
+    if (t->training) return t->blocks[l].tape;
+    if (!t->tape) mha_tape_create(ctx, &t->tape);
+    return t->tape;
+}
+
 static bool attend(transformer *t, mha_context *ctx, int64_t l)
 {
     block *b = &t->blocks[l];
-    int64_t M = t->config.width, H = t->config.heads, map = t->B * H * t->T * t->T;
+    const mha_stats *stats = t->call.stats ? t->call.stats + l : NULL;
+    mha_tape *tape = t->training || stats ? tape_of(t, ctx, l) : NULL;
+    int64_t M = t->config.width, H = transformer_heads(&t->config, l);
+    int64_t map = transformer_heads_before(&t->config, l) * t->B * t->T * t->T;
     mha_tensor out = mha_tensor_3d(t->stages[2 * l + 1].x, MHA_FLOAT32, t->B, t->T, M);
     mha_layer_inputs in = {.query = mha_tensor_3d(t->stages[2 * l].n, MHA_FLOAT32, t->B, t->T, M)};
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = mha_layer_attention(b->attention);
-    if (t->call.maps) extras.weights = mha_tensor_4d(t->call.maps + l * map, MHA_FLOAT32, t->B, H, t->T, t->T);
+    if (t->call.maps) extras.weights = mha_tensor_4d(t->call.maps + map, MHA_FLOAT32, t->B, H, t->T, t->T);
     if (!t->call.drop) options.dropout = 0;
     options.dropout_seed = t->call.seed;
     options.dropout_stream = t->call.stream + ((uint64_t)l << 44);
-    return !mha_layer_forward(ctx, b->attention, out, &extras, &in, &options, b->tape);
+    if (stats && !tape) return false;
+    return !mha_layer_forward(ctx, b->attention, out, &extras, &in, &options, tape) &&
+           (!stats || !mha_layer_stats(ctx, b->attention, stats, tape));
 }
 
 /* The mlp of block l. For the backward pass the activation is a sweep of its own, which leaves its slope. */
@@ -173,9 +186,11 @@ static bool think_back(transformer *t, mha_context *ctx, int64_t l, const float 
 static bool attend_back(transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
 {
     const block *b = &t->blocks[l];
-    int64_t M = t->config.width;
+    int64_t M = t->config.width, before = transformer_heads_before(&t->config, l) * t->B;
     mha_layer_gradients g = {.query = mha_tensor_3d(t->dn, MHA_FLOAT32, t->B, t->T, M),
                              .parameters = gradients + b->at[QKV]};
+    if (t->call.importance)
+        g.importance = mha_tensor_2d(t->call.importance + before, MHA_FLOAT32, t->B, transformer_heads(&t->config, l));
     memset(t->dn, 0, (size_t)(t->B * t->T * M) * sizeof(float));
     return !mha_layer_backward(ctx, b->attention, &g, mha_tensor_3d(dy, MHA_FLOAT32, t->B, t->T, M), b->tape);
 }

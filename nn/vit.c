@@ -123,6 +123,7 @@ void vit_changed(vit *v) { transformer_changed(v->body); }
 const vit_config *vit_shape(const vit *v) { return &v->config; }
 int64_t vit_tokens(const vit *v) { return v->tokens; }
 float *vit_parameters(const vit *v) { return v->parameters; }
+const transformer *vit_body(const vit *v) { return v->body; }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */
 

@@ -34,6 +34,7 @@ void vit_free(vit *v); /* NULL is legal */
 const vit_config *vit_shape(const vit *v);
 int64_t vit_tokens(const vit *v); /* of an image, the class token included */
 float *vit_parameters(const vit *v);
+const transformer *vit_body(const vit *v);
 
 /* The parts of the parameters, from 0 until false. */
 bool vit_tensor(const vit *v, int n, transformer_part *part);

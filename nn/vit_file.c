@@ -50,11 +50,6 @@ static part make_part(const char *name, int64_t rows, int64_t columns)
 
 static int64_t tokens_of(const vit_config *c) { return (c->rows / c->patch) * (c->columns / c->patch) + !c->mean_pool; }
 
-static int64_t qkv_rows(const transformer_config *b)
-{
-    return b->width + 2 * (b->kv_heads ? b->kv_heads : b->heads) * (b->width / b->heads);
-}
-
 static part own_part(const vit_config *c, int n)
 {
     int64_t M = c->body.width, p = c->patch;
@@ -72,13 +67,14 @@ static part own_part(const vit_config *c, int n)
 static part block_part(const vit_config *c, int64_t block, int n)
 {
     const transformer_config *b = &c->body;
-    int64_t M = b->width, bias = b->norm == NN_LAYER_NORM ? M : 0, N = qkv_rows(b);
+    int64_t M = b->width, bias = b->norm == NN_LAYER_NORM ? M : 0, D = transformer_head_width(b);
+    int64_t O = transformer_heads(b, block) * D, N = O + 2 * transformer_kv_heads(b, block) * D;
     const struct {
         const char *name;
         int64_t rows, columns;
     } all[BLOCK_PARTS] = {
         {"norm1.weight", M, 0},      {"norm1.bias", bias, 0},       {"attn.qkv.weight", N, M},
-        {"attn.qkv.bias", N, 0},     {"attn.proj.weight", M, M},    {"attn.proj.bias", M, 0},
+        {"attn.qkv.bias", N, 0},     {"attn.proj.weight", M, O},    {"attn.proj.bias", M, 0},
         {"norm2.weight", M, 0},      {"norm2.bias", bias, 0},       {"mlp.fc1.weight", b->mlp, M},
         {"mlp.fc1.bias", b->mlp, 0}, {"mlp.fc2.weight", M, b->mlp}, {"mlp.fc2.bias", M, 0},
     };
@@ -231,28 +227,64 @@ static int64_t depth_of(const safetensors *file)
     return depth;
 }
 
-/* Heads of keys and values from the rows of Q, K and V; where those make no sense, as many as there are heads, and
- * check_parts says what the rows must be. */
+/* Heads of keys and values of a block with `heads` of width D, from its rows of Q, K and V. 0: as many as heads, also
+ * where the rows make no sense: then check_parts says what they must be. */
+static int64_t kv_heads_of(const safetensors_tensor *qkv, int64_t heads, int64_t D)
+{
+    int64_t groups = (qkv->shape[0] / D - heads) / 2;
+    bool grouped = groups > 0 && heads % groups == 0 && (heads + 2 * groups) * D == qkv->shape[0];
+    return grouped && groups < heads ? groups : 0;
+}
+
+/* The heads of block l by its shapes. (What a block beyond TRANSFORMER_BLOCKS cannot have, check_parts refuses.) */
+static bool learn_block(const reading *r, transformer_config *b, int64_t l, int64_t D)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blocks.%lld.attn.qkv.weight", (long long)l);
+    const safetensors_tensor *qkv = find(r, name, 2, "(rows of Q, K and V,width)");
+    snprintf(name, sizeof name, "blocks.%lld.attn.proj.weight", (long long)l);
+    const safetensors_tensor *proj = qkv ? find(r, name, 2, "(width,heads*head_width)") : NULL;
+    if (!proj) return false;
+    if (proj->shape[1] % D || proj->shape[1] > 1 << 20)
+        return fail(r, "%s has %lld columns, which are no heads of width %lld", name, (long long)proj->shape[1],
+                    (long long)D);
+    int64_t heads = proj->shape[1] / D, groups = kv_heads_of(qkv, heads, D);
+    if (!b->heads) b->heads = heads, b->kv_heads = groups;
+    if (l < TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
+        b->block[l] = (transformer_block){(int32_t)heads, (int32_t)groups};
+    return true;
+}
+
+/* Heads whose width is said, block by block. */
+static bool learn_blocks(const reading *r, transformer_config *b, const vit_notes *notes)
+{
+    b->head_width = notes->head_width;
+    b->heads = notes->heads;
+    for (int64_t l = 0; l < b->depth; l++)
+        if (!learn_block(r, b, l, notes->head_width)) return false;
+    if (b->heads * b->head_width == b->width) b->head_width = 0; /* one spelling */
+    return true;
+}
+
 static bool learn_heads(const reading *r, transformer_config *b, const vit_notes *notes)
 {
     const safetensors_tensor *qkv = find(r, "blocks.0.attn.qkv.weight", 2, "(rows of Q, K and V,width)");
     if (!qkv) return false;
+    if (notes->head_width) return learn_blocks(r, b, notes);
     if (!notes->heads) return fail(r, "the metadata does not say how many heads there are");
     b->heads = notes->heads;
     if (b->width % b->heads)
         return fail(r, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
-    int64_t D = b->width / b->heads, groups = (qkv->shape[0] / D - b->heads) / 2;
-    bool grouped = groups > 0 && b->heads % groups == 0 && (b->heads + 2 * groups) * D == qkv->shape[0];
-    b->kv_heads = grouped && groups < b->heads ? groups : 0;
+    b->kv_heads = kv_heads_of(qkv, b->heads, b->width / b->heads);
     return true;
 }
 
 static bool learn_body(const reading *r, transformer_config *b, const vit_notes *notes)
 {
     const safetensors_tensor *fc1 = find(r, "blocks.0.mlp.fc1.weight", 2, "(mlp,width)");
+    b->depth = depth_of(r->file);
     if (!fc1 || !learn_heads(r, b, notes)) return false;
     b->mlp = fc1->shape[0];
-    b->depth = depth_of(r->file);
     b->norm = safetensors_find(r->file, "blocks.0.norm1.bias") ? NN_LAYER_NORM : NN_RMS_NORM;
     b->final_norm = safetensors_find(r->file, "norm.weight");
     b->epsilon = notes->epsilon;
@@ -302,7 +334,10 @@ bool vit_read(vit *v, mha_context *ctx, const safetensors *file, const char *nam
     part p;
     if (!vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!check_parts(&r, c)) return false;
-    if (notes.heads && notes.heads != c->body.heads)
+    if (notes.head_width && notes.head_width != transformer_head_width(&c->body))
+        return fail(&r, "the file says heads of width %lld, the model's have %lld", (long long)notes.head_width,
+                    (long long)transformer_head_width(&c->body));
+    if (!notes.head_width && notes.heads && notes.heads != c->body.heads)
         return fail(&r, "the file says %lld heads, the model has %lld", (long long)notes.heads,
                     (long long)c->body.heads);
     for (int n = 0; part_of(c, n, &p); n++) {
@@ -347,10 +382,20 @@ static void list_parts(saving *s, const vit *v, const float *parameters)
     }
 }
 
+/* Whether the width of a head is more than the number of heads tells. */
+static bool says_head_width(const transformer_config *b)
+{
+    bool differ = b->head_width;
+    for (int64_t l = 0; l < b->depth; l++)
+        differ |= transformer_heads(b, l) != b->heads || transformer_kv_heads(b, l) != transformer_kv_heads(b, 0);
+    return differ;
+}
+
 static void list_notes(saving *s, vit_notes_text *text, const vit_config *c, vit_input input)
 {
     const transformer_config *b = &c->body;
     vit_notes notes = {.heads = b->heads,
+                       .head_width = says_head_width(b) ? transformer_head_width(b) : 0,
                        .rows = c->rows,
                        .columns = c->columns,
                        .epsilon = b->epsilon,

@@ -15,6 +15,10 @@
  * pooling (no cls_token), a final norm (norm.weight), RMS norm (no biases of norms). The number of heads and the rest
  * are in the metadata (vit_notes.h), ours or the JSON text under "config"; an image whose size is not said is square.
  *
+ * Where the metadata says head_width, as it does for a model that has lost heads (prune.h), each block has the heads
+ * that its tensors have room for: H of them in blocks.N.attn.proj.weight (M,H*head_width), and G of keys and values in
+ * blocks.N.attn.qkv.weight ((H+2G)*head_width,M).
+ *
  * Names that begin with VIT_FILE_EXTRA are no part of the model: there a checkpoint keeps what else it has to keep, and
  * reading passes over them. Any other tensor that is no part of the model is an error. What is wrong with a file is one
  * line such as

@@ -21,15 +21,26 @@ static bool is_finite(const vit *net, const char *path, char *error, size_t erro
     return true;
 }
 
+bool vit_model_make(vit_model *model, mha_context *ctx, const vit_config *config, vit_input input, char *error,
+                    size_t error_size)
+{
+    *model = (vit_model){.config = *config, .input = input, .count = vit_count(config, error, error_size)};
+    if (model->count < 0) return false;
+    model->parameters = calloc((size_t)model->count, sizeof *model->parameters);
+    if (!model->parameters) snprintf(error, error_size, "not enough memory");
+    else model->net = vit_create(ctx, config, model->parameters, 1, false, error, error_size);
+    if (!model->net) vit_model_free(model);
+    return model->net;
+}
+
 static bool fill(vit_model *m, mha_context *ctx, const safetensors *file, const char *path, char *error,
                  size_t error_size)
 {
-    char why[240] = "not enough memory";
-    if (!vit_read_config(&m->config, &m->input, file, path, error, error_size)) return false;
-    m->count = vit_count(&m->config, why, sizeof why); /* the file has as many, so there is a number */
-    m->parameters = calloc((size_t)m->count, sizeof *m->parameters);
-    if (m->parameters) m->net = vit_create(ctx, &m->config, m->parameters, 1, false, why, sizeof why);
-    if (m->net)
+    char why[240] = "";
+    vit_config config;
+    vit_input input;
+    if (!vit_read_config(&config, &input, file, path, error, error_size)) return false;
+    if (vit_model_make(m, ctx, &config, input, why, sizeof why))
         return vit_read(m->net, ctx, file, path, error, error_size) && is_finite(m->net, path, error, error_size);
     if (error_size) snprintf(error, error_size, "%s: %s", path, why);
     return false;

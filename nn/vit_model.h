@@ -21,6 +21,10 @@ typedef struct vit_model {
  * Numbers that are not finite are an error, too. */
 bool vit_model_open(vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size);
 
+/* One of that configuration whose parameters are all zero. Errors as above, but that no file is named. */
+bool vit_model_make(vit_model *model, mha_context *ctx, const vit_config *config, vit_input input, char *error,
+                    size_t error_size);
+
 /* One that is all zero is legal. */
 void vit_model_free(vit_model *model);
 

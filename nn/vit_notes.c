@@ -17,6 +17,7 @@ static const struct {
     size_t at; /* in vit_notes */
 } entries[] = {
     {"heads", "num_heads", WHOLE, offsetof(vit_notes, heads)},
+    {"head_width", NULL, WHOLE, offsetof(vit_notes, head_width)},
     {"rows", "image_size", WHOLE, offsetof(vit_notes, rows)},
     {"columns", "image_size", WHOLE, offsetof(vit_notes, columns)},
     {"epsilon", "norm_eps", POSITIVE, offsetof(vit_notes, epsilon)},
@@ -60,6 +61,7 @@ void vit_notes_write(vit_notes_text *out, const vit_notes *notes)
         switch (entries[i].kind) {
         case WHOLE:
             memcpy(&whole, field, sizeof whole);
+            if (!whole) continue;
             snprintf(text, sizeof text, "%lld", (long long)whole);
             break;
         case POSITIVE:

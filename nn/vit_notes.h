@@ -1,7 +1,7 @@
 /* What the tensors of a Vision Transformer do not say, as metadata of its file: text that reads back to the same bits.
  *
  *     format "mha.vit", version "1"
- *     heads (num_heads), rows, columns (image_size: both)                     whole numbers
+ *     heads (num_heads), head_width, rows, columns (image_size: both)         whole numbers
  *     epsilon (norm_eps), dropout, mean (input_mean), deviation (input_std)   numbers
  *     activation                                                              linear, relu, gelu_erf, gelu_tanh or silu
  *     causal, pre_norm                                                        true or false
@@ -17,7 +17,7 @@
 typedef enum vit_pool { VIT_POOL_UNSAID, VIT_POOL_CLASS, VIT_POOL_MEAN } vit_pool;
 
 typedef struct vit_notes {
-    int64_t heads, rows, columns; /* 0: not said */
+    int64_t heads, head_width, rows, columns; /* 0: not said */
     float epsilon, dropout, mean, deviation;
     mha_activation activation;
     bool causal, pre_norm;
@@ -25,13 +25,13 @@ typedef struct vit_notes {
 } vit_notes;
 
 /* clang-format off */
-#define VIT_NOTES_DEFAULTS {0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, VIT_POOL_UNSAID}
+#define VIT_NOTES_DEFAULTS {0, 0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, VIT_POOL_UNSAID}
 /* clang-format on */
 
 /* Puts what the metadata says into `notes` and leaves the rest. False on error, with one line in `why`. */
 bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t why_size);
 
-enum { VIT_NOTES = 13 };
+enum { VIT_NOTES = 14 };
 
 typedef struct vit_notes_text {
     size_t count;

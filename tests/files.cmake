@@ -31,7 +31,7 @@ set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 
 
 # Operations, optimiser, models and their training.
 set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
-foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer checkpoint)
+foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer checkpoint prune survey)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)
 endforeach()
@@ -62,7 +62,7 @@ if(MHA_COMMAND)
   # It opens a terminal, which is in POSIX's extension alone.
   set_source_files_properties(test_train_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   foreach(name cli bench layer_command layer_command_errors train_command train_command_errors conformance
-    eval_command classify_command demo_command)
+    eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)

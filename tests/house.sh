@@ -6,7 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 breaches=0
 breach() { echo "$*" && breaches=$((breaches + 1)); }
 files() { git ls-files -co --exclude-standard -- "$@" | while read -r file; do [ ! -f "$file" ] || echo "$file"; done; }
-code() { files '*.c' '*.h' '*.def' '*.inc' '*.cpp' '*.sh' '*.py' '*.cmake' '*.txt' '*.in' '*.json' dev .ci/run; }
+code() { files '*.c' '*.h' '*.def' '*.inc' '*.cpp' '*.sh' '*.py' '*.cmake' '*.txt' '*.in' '*.json' \
+    '*.js' '*.mjs' '*.css' '*.html' dev .ci/run; }
 
 # Arrows point one way. Tests may see everything, and nothing may see them.
 may_see() {

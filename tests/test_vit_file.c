@@ -40,7 +40,8 @@ static vit_config config_of(int kind)
     vit_config c = VIT_DEFAULTS;
     c.rows = c.columns = 8;
     c.classes = 5;
-    c.body = (transformer_config){12, 2, 3, 0, 20, NN_LAYER_NORM, 1e-5f, false, true, MHA_GELU, false, 0, 0, 0, false};
+    c.body = (transformer_config){12,       2,     3, 0, 20, NN_LAYER_NORM, 1e-5f, false,   true,
+                                  MHA_GELU, false, 0, 0, 0,  false,         0,     {{0, 0}}};
     if (kind == 1) c.mean_pool = true, c.body.activation = MHA_GELU_TANH;
     if (kind == 2) c.body.norm = NN_RMS_NORM, c.body.activation = MHA_SILU, c.body.epsilon = 0.1f;
     if (kind == 3) c.rows = 12, c.body.final_norm = false, c.body.activation = MHA_RELU;

@@ -1,0 +1,191 @@
+/* mha heads: what every head of a model does, over a set of images. */
+#include "heads_table.h"
+#include "cli.h"
+#include "data.h"
+#include "heads_json.h"
+#include "json.h"
+#include "maps_heads.h"
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha heads vit.safetensors --data ~/.cache/mha/mnist\n"
+         "                        a table of all heads: what each looks at, what it is\n"
+         "                        worth, which other one does nearly the same\n"
+         "  mha heads vit.safetensors --sort importance --sample 500\n"
+         "                        the most important ones first, from fewer images\n"
+         "  mha heads vit.safetensors --format svg --out heads.svg\n"
+         "                        the mean maps of all heads as a picture\n"
+         "  mha heads vit.safetensors --json\n"
+         "                        the numbers for a program\n"
+         "\n"
+         "Usage: mha heads FILE [OPTIONS]\n"
+         "  --data DIR            MNIST's four files, as './dev data mnist' fetches;\n"
+         "                        or 'synthetic': 1000 test digits that a program\n"
+         "                        draws. By default the former, if they are there\n"
+         "  --sample N            so many test images, spread over all of them; by\n"
+         "                        default all. At most 400 of them are for maps,\n"
+         "                        distances, twins and importance\n"
+         "  --sort KEY            the table by block (default), importance, entropy or\n"
+         "                        distance\n"
+         "  --format FORMAT       terminal (default), png or svg: the maps of all heads\n"
+         "  --out FILE            where a picture goes\n"
+         "  --threads N           how many threads; all by default\n"
+         "  --color WHEN          auto, always or never\n"
+         "  --json                one JSON object; heads by block\n"
+         "\n"
+         "FILE    a Vision Transformer of ten classes: what 'mha train' saves, or any\n"
+         "        safetensors file with the names of timm\n"
+         "\n"
+         "Keys of the object: model, data, synthetic, survey: {images, close_images,\n"
+         "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
+         "self, previous, next, first, place, position, content, importance, words, twin\n"
+         "(or null), divergence, cosine}], pairs: divergences [block][head][head]}; block,\n"
+         "head and twin count from 1. Numbers are means over images and over the tokens\n"
+         "that look. Place, position and content, in nats, are what makes the entropy\n"
+         "smaller than that of equal weights: places that all tokens look at, what\n"
+         "depends on who looks, and what depends on the image.");
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+typedef struct request {
+    const char *file, *folder, *out; /* NULL: none given */
+    long sample, threads;            /* 0: all */
+    heads_sort sort;
+    maps_format format;
+    term_when when;
+    bool json;
+} request;
+
+static bool parse_sample(const char *value, void *to)
+{
+    return cli_number("heads", "--sample", value, 1, 1000000, &((request *)to)->sample);
+}
+
+static bool parse_threads(const char *value, void *to)
+{
+    return cli_number("heads", "--threads", value, 1, 4096, &((request *)to)->threads);
+}
+
+static bool parse_sort(const char *value, void *to)
+{
+    static const char *const names[] = {"block", "importance", "entropy", "distance", NULL};
+    int which = cli_choice("heads", "--sort", value, names);
+    if (which >= 0) ((request *)to)->sort = (heads_sort)which;
+    return which >= 0;
+}
+
+static bool parse_format(const char *value, void *to)
+{
+    return maps_parse_format("heads", value, &((request *)to)->format);
+}
+
+static bool parse_color(const char *value, void *to) { return cli_when("heads", value, &((request *)to)->when); }
+
+static bool take_word(const char *text, void *to, bool *said)
+{
+    request *r = to;
+    (void)said;
+    if (r->file) return false;
+    r->file = text;
+    return true;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_json(const request *r, const mnist *set, const survey *s)
+{
+    char quoted[1200];
+    printf("{\"model\": %s", json_quote(quoted, sizeof quoted, r->file));
+    printf(", \"data\": %s", json_quote(quoted, sizeof quoted, set->name));
+    printf(", \"synthetic\": %s,\n\"survey\": ", set->synthetic ? "true" : "false");
+    heads_json(stdout, s);
+    printf("}\n");
+}
+
+/* False on error, having said why. */
+static bool show(const request *r, const vit_model *model, const mnist *set, const survey *s, double seconds)
+{
+    char error[600];
+    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->file, s, error, sizeof error)) {
+        cli_error("%s", error);
+        return false;
+    }
+    if (r->json) {
+        print_json(r, set, s);
+        return true;
+    }
+    if (r->format != MAPS_TERMINAL) {
+        printf("%s has the maps of all %lld heads\n", r->out, (long long)s->count);
+        return true;
+    }
+    term t = term_detect(r->when);
+    heads_setting setting = {r->file, model, set, r->sort, seconds};
+    if (heads_table(&t, s, &setting)) return true;
+    cli_error("no memory for the table");
+    return false;
+}
+
+static int heads(const request *r)
+{
+    char error[600];
+    vit_model model = {0};
+    mnist *set = NULL;
+    survey s = {0};
+    survey_options options = {.images = r->sample};
+    int status = CLI_USAGE;
+    mha_context *ctx = cli_context_of((int)r->threads);
+    if (!ctx) goto out;
+    if (!vit_model_open(&model, ctx, r->file, error, sizeof error)) {
+        cli_error("%s", error);
+        goto out;
+    }
+    if (!(set = data_open("heads", r->folder, true)) || !data_fits(set, &model.config, r->file)) goto out;
+    double start = now();
+    if (!survey_make(&s, ctx, &model.config, model.parameters, model.input, &set->test, &options, error,
+                     sizeof error)) {
+        cli_error("%s: %s", r->file, error);
+        goto out;
+    }
+    if (show(r, &model, set, &s, now() - start)) status = CLI_OK;
+out:
+    survey_free(&s);
+    mnist_free(set);
+    vit_model_free(&model);
+    mha_context_free(ctx);
+    return status;
+}
+
+int cmd_heads(int argc, char **argv)
+{
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
+                                         {"--sample", true, parse_sample, 0},
+                                         {"--sort", true, parse_sort, 0},
+                                         {"--format", true, parse_format, 0},
+                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"--threads", true, parse_threads, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {"--json", false, NULL, offsetof(request, json)},
+                                         {NULL, false, NULL, 0}};
+    request r = {.when = TERM_AUTO};
+    int stop = cli_parse("heads", argc, argv, options, take_word, help, &r);
+    if (stop) return stop - 1;
+    if (!r.file) {
+        cli_error("heads: which model? 'mha heads FILE'");
+        return CLI_USAGE;
+    }
+    return maps_can_write("heads", r.format, r.out) ? heads(&r) : CLI_USAGE;
+}

@@ -1,0 +1,46 @@
+/* Maps in a file: a titled sheet of heatmaps with their names, as SVG or PNG.
+ *
+ *     maps_panel panels[] = {{.title = "head 1", .note = {"itself"}, .map = {{weights, 7, 7}}}};
+ *     maps_sheet sheet = {.title = "Where the heads look", .panels = panels, .count = 1, .across = 4};
+ *     if (!maps_write("heads.svg", MAPS_SVG, &sheet, error, sizeof error)) puts(error);
+ *
+ * Each map is painted from 0 to its own largest weight, which stands under it; the scale is that of scale.h. */
+#ifndef MAPS_FILE_H
+#define MAPS_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum maps_format { MAPS_TERMINAL, MAPS_PNG, MAPS_SVG } maps_format;
+
+typedef struct maps_map {
+    const float *values; /* (rows,columns), not negative; NULL: none */
+    int64_t rows, columns;
+} maps_map;
+
+enum { MAPS_BESIDE = 2, MAPS_TEXT = 96 };
+
+typedef struct maps_panel {
+    char title[MAPS_TEXT], note[MAPS_TEXT]; /* above and below its maps */
+    maps_map map[MAPS_BESIDE];              /* side by side */
+    bool starts_row;
+    char heading[2 * MAPS_TEXT]; /* of the row that it starts; or "" */
+} maps_panel;
+
+typedef struct maps_sheet {
+    const char *title;
+    const char *about[3]; /* lines under it; NULL: no more */
+    const maps_panel *panels;
+    int64_t count;
+    int64_t across; /* the most panels in a row */
+} maps_sheet;
+
+/* Whole or not at all; PNG where the build has libpng. False on error, with one line in `error`. */
+bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, char *error, size_t error_size);
+
+/* For the option --format of a command, and the --out that goes with it: whether they go together; if not, says so. */
+bool maps_parse_format(const char *command, const char *value, maps_format *format);
+bool maps_can_write(const char *command, maps_format format, const char *path);
+
+#endif

@@ -1,0 +1,41 @@
+/* What the files behind `mha view` share. */
+#ifndef VIEW_H
+#define VIEW_H
+
+#include "exhibit.h"
+#include "survey.h"
+#include "vit_model.h"
+
+#include <stdio.h>
+
+/* The object of a model and the images it is shown with. `s` may be NULL. False, having said why. */
+bool view_model_json(FILE *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s);
+
+/* Attention weights of a file. */
+typedef struct view_weights {
+    const char *path, *tensor, *token_file; /* what was asked for; the last two may be NULL */
+    const char *name;                       /* of the tensor that was found */
+    safetensors *file;
+    int64_t layers, heads, queries, keys;
+    int64_t by_queries, by_keys; /* so many go into a cell; 1 and 1: all is shown */
+    int64_t rows, columns;       /* of cells */
+    float *cells;                /* (layers,heads,rows,columns) */
+    char pooled[400];            /* what was done to make them fewer, for people; "": nothing */
+} view_weights;
+
+/* Reads, checks and pools the weights, and puts down the object of them. False, having said why. In any case an end
+ * is due. */
+bool view_weights_json(FILE *out, mha_context *ctx, view_weights *w);
+void view_weights_free(view_weights *w);
+
+/* Words for the queries and the keys of weights; NULL: there are none, and numbers will do. */
+typedef struct view_tokens {
+    char **queries, **keys;
+    char **lists[2], *bytes[2]; /* what there is to free */
+} view_tokens;
+
+/* From w's file of tokens, or else from the metadata of its file. False, having said why; an end is due. */
+bool view_tokens_read(view_tokens *t, const view_weights *w);
+void view_tokens_free(view_tokens *t);
+
+#endif

@@ -1,0 +1,259 @@
+/* Attention weights of any model, out of a file, as data of the page.
+ *
+ * They are read a few rows at a time, whatever type they have, checked, and added up into cells: a cell is the sum over
+ * the keys that it stands for, so that rows still sum to one, and the mean over its queries. Pooling keeps a page small
+ * enough to be sent around; a browser could not draw 10,000 x 10,000 weights anyway. */
+#include "cli.h"
+#include "safetensors_floats.h"
+#include "view.h"
+#include "view_page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIDE_MOST = 250,       /* cells of a map */
+    DATA_MOST = 1900000,   /* bytes of all maps; base64 makes 2.5 MB of them, and a page is to stay below 3 */
+    ROWS_AT_ONCE = 1 << 16 /* in numbers */
+};
+
+/* ---- The tensor ------------------------------------------------------------------------------------------------- */
+
+static bool could_be(const safetensors_tensor *t)
+{
+    return (t->rank == 3 || t->rank == 4) && safetensors_is_float(t->dtype);
+}
+
+/* The one that was named, or is called as such tensors are, or is the only one that it can be. NULL, having said why. */
+static const safetensors_tensor *choose(const view_weights *w)
+{
+    const safetensors_tensor *found = NULL;
+    if (w->tensor) {
+        if (!(found = safetensors_find(w->file, w->tensor)))
+            cli_error("%s: there is no tensor \"%s\"", w->path, w->tensor);
+        return found;
+    }
+    if ((found = safetensors_find(w->file, "attention")) || (found = safetensors_find(w->file, "weights")))
+        return found;
+    int count = 0;
+    for (size_t i = 0; i < safetensors_count(w->file); i++) {
+        if (!could_be(safetensors_get(w->file, i))) continue;
+        found = safetensors_get(w->file, i);
+        count++;
+    }
+    if (count == 1) return found;
+    if (count)
+        cli_error(
+            "%s: %d tensors could be attention weights, and none is called \"attention\" or \"weights\"; --tensor "
+            "NAME chooses",
+            w->path, count);
+    else
+        cli_error("%s: no tensor is one of attention weights: floats of shape (heads,queries,keys) or "
+                  "(layers,heads,queries,keys)",
+                  w->path);
+    return NULL;
+}
+
+static bool take_shape(view_weights *w, const safetensors_tensor *t)
+{
+    char is[200];
+    const int64_t *shape = t->shape + (t->rank == 4);
+    w->name = t->name;
+    if (!could_be(t)) {
+        cli_error("%s: %s is %s, must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)", w->path,
+                  t->name, safetensors_describe(is, sizeof is, t));
+        return false;
+    }
+    if (!t->count) {
+        cli_error("%s: %s is %s: there are no weights in it", w->path, t->name, safetensors_describe(is, sizeof is, t));
+        return false;
+    }
+    w->layers = t->rank == 4 ? t->shape[0] : 1;
+    w->heads = shape[0], w->queries = shape[1], w->keys = shape[2];
+    return true;
+}
+
+/* ---- Pooling ---------------------------------------------------------------------------------------------------- */
+
+static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The largest side for which all maps fit: at two bytes a cell, if need be. */
+static void choose_cells(view_weights *w)
+{
+    for (int64_t side = SIDE_MOST; side; side--) {
+        w->by_queries = over(w->queries, side), w->by_keys = over(w->keys, side);
+        w->rows = over(w->queries, w->by_queries), w->columns = over(w->keys, w->by_keys);
+        if (w->rows * w->columns * 2 <= DATA_MOST / (w->layers * w->heads)) break;
+    }
+}
+
+/* How far the sum of a row may be from 1: the rounding of its weights, and where they are float32, of what they may have
+ * been before. */
+static double tolerance(safetensors_dtype dtype, int64_t keys)
+{
+    if (dtype == SAFETENSORS_BF16) return 0x1p-8;
+    if (dtype == SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* small ones have no digits left */
+    return 1e-3;
+}
+
+/* Where a row is: of the tensor's rows, all maps behind each other. */
+static void say_where(char *out, size_t room, const view_weights *w, int64_t row)
+{
+    int64_t map = row / w->queries;
+    snprintf(out, room, "%s: %s: layer %" PRId64 ", head %" PRId64 ", row %" PRId64 " (all from 1)", w->path, w->name,
+             map / w->heads + 1, map % w->heads + 1, row % w->queries + 1);
+}
+
+/* Whether it is a row of weights; if not, says so. */
+static bool check_row(const view_weights *w, const float *x, int64_t row, double within)
+{
+    char where[700];
+    double sum = 0;
+    for (int64_t j = 0; j < w->keys; j++) {
+        sum += (double)x[j];
+        if (isfinite(x[j]) && x[j] >= 0) continue;
+        say_where(where, sizeof where, w, row);
+        cli_error("%s has %g for key %" PRId64 "; weights are finite and not below 0", where, (double)x[j], j + 1);
+        return false;
+    }
+    if (sum == 0 || fabs(sum - 1) <= within) return true;
+    say_where(where, sizeof where, w, row);
+    cli_error("%s sums to %.6g; rows sum to 1, or are all 0 if they see nothing", where, sum);
+    return false;
+}
+
+/* Adds a row to the sums of its cells; puts them down behind the last query of a cell. */
+static void pool_row(const view_weights *w, double *sums, const float *x, int64_t row)
+{
+    int64_t map = row / w->queries, query = row % w->queries, cell = query / w->by_queries;
+    int64_t behind = (cell + 1) * w->by_queries;
+    if (behind > w->queries) behind = w->queries;
+    if (query == cell * w->by_queries) memset(sums, 0, (size_t)w->columns * sizeof *sums);
+    for (int64_t c = 0, j = 0; c < w->columns; c++) {
+        int64_t end = j + w->by_keys < w->keys ? j + w->by_keys : w->keys;
+        for (; j < end; j++) sums[c] += (double)x[j];
+    }
+    if (query + 1 < behind) return;
+    float *to = w->cells + (map * w->rows + cell) * w->columns;
+    double queries = (double)(behind - cell * w->by_queries);
+    for (int64_t c = 0; c < w->columns; c++) to[c] = (float)(sums[c] / queries);
+}
+
+/* False, having said why. */
+static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
+{
+    int64_t rows = w->layers * w->heads * w->queries;
+    int64_t at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
+    double within = tolerance(t->dtype, w->keys), *sums = calloc((size_t)w->columns, sizeof *sums);
+    w->cells = calloc((size_t)(w->layers * w->heads * w->rows * w->columns), sizeof *w->cells);
+    bool memory = sums && w->cells, ok = true;
+    for (int64_t first = 0; memory && ok && first < rows; first += at_once) {
+        int64_t count = rows - first < at_once ? rows - first : at_once;
+        safetensors_tensor part = *t;
+        part.count = count * w->keys;
+        part.data = (const char *)t->data + (size_t)(first * w->keys) * safetensors_dtype_size(t->dtype);
+        float *x = safetensors_floats(ctx, &part);
+        memory = x;
+        for (int64_t i = 0; memory && ok && i < count; i++) {
+            ok = check_row(w, x + i * w->keys, first + i, within);
+            if (ok) pool_row(w, sums, x + i * w->keys, first + i);
+        }
+        free(x);
+    }
+    free(sums);
+    if (!memory) cli_error("%s: no memory for %s", w->path, w->name);
+    return memory && ok;
+}
+
+/* ---- The object ------------------------------------------------------------------------------------------------- */
+
+/* One side's words: of a cell of several tokens, the first and the last. */
+static void put_words(FILE *out, char **words, int64_t count, int64_t by)
+{
+    for (int64_t first = 0; first < count; first += by) {
+        int64_t last = first + by < count ? first + by - 1 : count - 1;
+        char text[400];
+        if (words && last == first) snprintf(text, sizeof text, "%s", words[first]);
+        else if (words) snprintf(text, sizeof text, "%.150s … %.150s", words[first], words[last]);
+        else if (last == first) snprintf(text, sizeof text, "%" PRId64, first);
+        else snprintf(text, sizeof text, "%" PRId64 " … %" PRId64, first, last);
+        if (first) fputc(',', out);
+        view_string(out, text);
+    }
+}
+
+static void put_pooled(FILE *out, view_weights *w)
+{
+    if (w->by_queries == 1 && w->by_keys == 1) {
+        fputs("\"pooled\":null,\n", out);
+        return;
+    }
+    snprintf(w->pooled, sizeof w->pooled,
+             "%" PRId64 " x %" PRId64 " weights, pooled to %" PRId64 " x %" PRId64 ": each cell is a sum over %" PRId64
+             " %s and a mean over %" PRId64 " %s",
+             w->queries, w->keys, w->rows, w->columns, w->by_keys, w->by_keys == 1 ? "key" : "keys", w->by_queries,
+             w->by_queries == 1 ? "query" : "queries");
+    fprintf(out,
+            "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64 ",\"by_queries\":%" PRId64
+            ",\"by_keys\":%" PRId64 ",\"text\":",
+            w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries, w->by_keys);
+    view_string(out, w->pooled);
+    fputs("},\n", out);
+}
+
+/* As they are, or as whole multiples of 1/65535 where that would be too long. The multiples take the memory of the
+ * floats, front to back. */
+static void put_cells(FILE *out, view_weights *w)
+{
+    size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);
+    bool floats = count * sizeof(float) <= DATA_MOST;
+    unsigned char *bytes = (unsigned char *)w->cells;
+    for (size_t i = 0; !floats && i < count; i++) {
+        double x = fmin((double)w->cells[i], 1) * 65535;
+        uint16_t n = (uint16_t)lround(x);
+        memcpy(bytes + 2 * i, &n, sizeof n);
+    }
+    fprintf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
+    view_base64(out, bytes, count * (floats ? sizeof(float) : sizeof(uint16_t)));
+    fputs("}}", out);
+}
+
+static void put_object(FILE *out, view_weights *w, const view_tokens *t)
+{
+    fputs("{\"kind\":\"attention\",\"title\":", out);
+    view_string(out, view_title(w->path));
+    fprintf(out, ",\"version\":\"mha %s\",\"layers\":%" PRId64 ",\"heads\":%" PRId64, mha_version(), w->layers,
+            w->heads);
+    fprintf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows, w->columns);
+    put_words(out, t->queries, w->queries, w->by_queries);
+    fputs("],\n\"keys\":[", out);
+    put_words(out, t->keys, w->keys, w->by_keys);
+    fputs("]},\n", out);
+    put_pooled(out, w);
+    put_cells(out, w);
+}
+
+bool view_weights_json(FILE *out, mha_context *ctx, view_weights *w)
+{
+    char error[600];
+    view_tokens tokens = {0};
+    const safetensors_tensor *tensor = NULL;
+    w->file = safetensors_open(w->path, error, sizeof error);
+    if (!w->file) cli_error("%s", error);
+    bool ok = w->file && (tensor = choose(w)) && take_shape(w, tensor) && view_tokens_read(&tokens, w);
+    if (ok) choose_cells(w);
+    ok = ok && pool(w, ctx, tensor);
+    if (ok) put_object(out, w, &tokens);
+    view_tokens_free(&tokens);
+    return ok;
+}
+
+void view_weights_free(view_weights *w)
+{
+    safetensors_free(w->file);
+    free(w->cells);
+    w->file = NULL;
+    w->cells = NULL;
+}

@@ -1,0 +1,30 @@
+# The page's parts as bytes in a C file: the frame, the styles, the script.
+#
+#     cmake -DVIEWER=viewer -DOUT=view_files.c -P embed.cmake
+#
+# Styles are joined in the order of their names, scripts in the order of files.txt.
+cmake_minimum_required(VERSION 3.22)
+
+# One array from files, behind each other.
+function(embed name)
+  set(hex "")
+  foreach(file IN LISTS ARGN)
+    file(READ ${file} part HEX)
+    string(APPEND hex "${part}")
+  endforeach()
+  string(LENGTH "${hex}" digits)
+  math(EXPR size "${digits} / 2")
+  string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
+  file(APPEND ${OUT}.new "const size_t ${name}_size = ${size};\nconst unsigned char ${name}[] = {\n${hex}0};\n\n")
+endfunction()
+
+file(STRINGS ${VIEWER}/files.txt scripts)
+list(TRANSFORM scripts PREPEND ${VIEWER}/)
+file(GLOB styles ${VIEWER}/*.css)
+list(SORT styles)
+file(WRITE ${OUT}.new "/* Made of viewer/ by cmake/embed.cmake. */\n#include \"view_page.h\"\n\n")
+embed(view_frame ${VIEWER}/page.html)
+embed(view_style ${styles})
+embed(view_script ${scripts})
+file(RENAME ${OUT}.new ${OUT})

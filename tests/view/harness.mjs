@@ -1,0 +1,50 @@
+/* A test program: named cases, expectations that say what they saw, and a closing line, as tests/harness.h has them.
+ *
+ *     await test('rows sum to one', async () => { expect(Math.abs(sum - 1) < 1e-6, `the sum is ${sum}`); });
+ *     finish(); */
+
+let passed = 0, failed = 0, failures = [];
+
+/* Notes a failure and goes on. Returns whether the condition held. */
+export function expect(held, text) {
+  if (!held) failures.push(text);
+  return Boolean(held);
+}
+
+export function expectNear(value, wanted, within, what) {
+  return expect(Math.abs(value - wanted) <= within, `${what}: ${value}, not ${wanted}`);
+}
+
+/* The largest difference of two lists of numbers. */
+export function farthest(a, b) {
+  if (a.length !== b.length) return Infinity;
+  return a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+}
+
+/* Words behind the program's own arguments choose the tests whose names contain one of them. */
+const words = process.argv.slice(5);
+
+export async function test(name, run, always = false) {
+  if (!always && words.length && !words.some((word) => name.includes(word))) return;
+  failures = [];
+  try {
+    await run();
+  } catch (error) {
+    failures.push(String(error.message).split('\n').slice(0, 3).join(' '));
+  }
+  for (const line of failures.slice(0, 10)) console.log(`    ${line}`);
+  if (failures.length > 10) console.log(`    and ${failures.length - 10} more`);
+  console.log(failures.length ? `FAILED  ${name}` : `  ok    ${name}`);
+  if (failures.length) failed++;
+  else passed++;
+}
+
+/* Something measured, for whoever reads the log. */
+export function note(text) {
+  console.log(`          ${text}`);
+}
+
+export function finish() {
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exitCode = failed || !passed ? 1 : 0;
+}

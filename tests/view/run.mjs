@@ -1,0 +1,56 @@
+/* Looks at what `mha view` writes as a person would, in a browser: node run.mjs COMMAND BROWSER FOLDER [WORD...]
+ * (see run.sh). */
+import {existsSync, rmSync} from 'node:fs';
+import {join, resolve} from 'node:path';
+import {startBrowser} from './browser.mjs';
+import {createCommand} from './files.mjs';
+import {finish, test} from './harness.mjs';
+import {testLooks} from './looks.mjs';
+import {testControls, testNumbers} from './model.mjs';
+import {makeWeights, testWeights} from './weights.mjs';
+
+const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
+const mha = createCommand(program, folder);
+
+/* Models of other kinds, so that every way of the page's own arithmetic is gone once. */
+const others = {
+  mean_pool_and_rms: 'patch=7,width=24,depth=2,heads=4,kv_heads=2,mlp=32,pool=mean,norm=rms,activation=silu',
+  the_norm_behind: 'patch=7,width=16,depth=2,heads=2,mlp=32,order=post,activation=gelu_tanh',
+  one_head_and_relu: 'patch=14,width=8,depth=1,heads=1,mlp=16,activation=relu',
+};
+const pruned = 'blocks_that_differ';
+
+function train(name, data, config) {
+  rmSync(join(folder, `${name}.safetensors`), {force: true});
+  mha('train', 'vit', '--data', data, '--config', `average=0,${config}`, '--out', `${name}.safetensors`);
+}
+
+function makePages() {
+  const two = (name) => mha('view', `${name}.safetensors`, '0', '1', '--data', 'synthetic', '-o', `${name}.html`);
+  train('main', 'synthetic:1500', 'epochs=2,batch=32,lr=0.003');
+  mha('view', 'main.safetensors', '--data', 'synthetic', '-o', 'main.html');
+  mha('view', 'main.safetensors', '0', '1', '2', '3', '--data', 'synthetic', '-o', 'first.html');
+  for (const [name, config] of Object.entries(others)) {
+    train(name, 'synthetic:600', `epochs=1,${config}`);
+    two(name);
+  }
+  mha('prune', 'main.safetensors', '--data', 'synthetic:300', '--heads', '15', '--rounds', '1', '--tune', '0',
+    '--epochs', '0', '--sample', '100', '-o', `${pruned}.safetensors`);
+  two(pruned);
+  makeWeights(mha, folder);
+}
+
+let made = false;
+await test('pages_are_made', async () => {
+  makePages();
+  made = existsSync(join(folder, 'main.html'));
+}, true);
+if (made) {
+  const browser = await startBrowser(browserPath);
+  await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
+  await testControls(browser, folder);
+  await testWeights(browser, folder);
+  await testLooks(browser, folder);
+  await browser.close();
+}
+finish();
