@@ -170,7 +170,7 @@ static bool make_desks(look *k)
         d->stats = calloc((size_t)k->s->blocks, sizeof *d->stats);
         d->rows = calloc(ROWS * B * heads, T * sizeof(float));
         d->maps = calloc(B * heads, T * T * sizeof(float));
-        d->pairs = calloc(2 * B, (size_t)k->pairs * sizeof(float));
+        d->pairs = calloc(2 * B * (size_t)k->pairs + 1, sizeof(float));
         d->sums = calloc((size_t)k->sum_count, sizeof *d->sums);
         if (!d->stats || !d->rows || !d->maps || !d->pairs || !d->sums) return false;
     }

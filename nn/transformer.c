@@ -278,7 +278,7 @@ transformer *transformer_create(mha_context *ctx, const transformer_config *conf
     if (t && t->blocks && t->stages) {
         t->count = lay_parts(config, t->blocks);
         lay_norms(t);
-        t->memory = malloc((size_t)lay_memory(t, NULL) * sizeof(float));
+        t->memory = malloc((size_t)(lay_memory(t, NULL) + 1) * sizeof(float)); /* never of nothing */
     }
     if (!t || !t->memory) {
         snprintf(error, error_size, "not enough memory for %lld rows of a transformer", (long long)rows);

@@ -9,7 +9,8 @@ double ref_distance(const ref_stats *s, int64_t position, int64_t j)
     if (!s->columns) return fabs((double)(position - j));
     if (position < s->first || j < s->first) return -1;
     int64_t from = position - s->first, to = j - s->first;
-    return hypot((double)(from / s->columns - to / s->columns), (double)(from % s->columns - to % s->columns));
+    int64_t down = from / s->columns - to / s->columns, right = from % s->columns - to % s->columns;
+    return hypot((double)down, (double)right);
 }
 
 static void row(const ref_attention *a, const ref_stats *s, int64_t n, const double *p, int64_t position)

@@ -364,7 +364,7 @@ static bool write_long(int64_t T, int64_t by, double *want)
     uint64_t length = (uint64_t)snprintf(header, sizeof header,
                                          "{\"attention\":{\"dtype\":\"BF16\",\"shape\":[1,%lld,%lld],"
                                          "\"data_offsets\":[0,%lld]}}",
-                                         (long long)T, (long long)T, (long long)(2 * T * T));
+                                         (long long)T, (long long)T, 2LL * T * T);
     int file = open("long.safetensors", O_CREAT | O_RDWR | O_TRUNC, 0600);
     bool ok = file >= 0 && write(file, &length, 8) == 8 && write(file, header, length) == (ssize_t)length &&
               ftruncate(file, (off_t)(8 + length) + 2 * T * T) == 0;

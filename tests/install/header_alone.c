@@ -12,6 +12,6 @@ int main(void)
     mha_layer_options layer = MHA_LAYER_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
-    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.sets.rank + rotary.interleaved + layer.causal +
-           product.accumulate + tensor.rank;
+    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.sets.rank +
+           rotary.interleaved + layer.causal + product.accumulate + tensor.rank;
 }
