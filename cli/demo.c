@@ -288,7 +288,7 @@ static void say_next(const show *s)
     printf("  %s\n      the model\n\n", s->model);
     printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
     printf("  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
-    printf("  %s eval %s --data %s\n", cli_program(), s->model, data);
+    printf("  %s view %s -o view.html --data %s\n", cli_program(), s->model, data);
     printf("  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
 }
 

@@ -34,7 +34,7 @@ TEST(it_learns_and_shows)
     expect(strstr(it->out, "Test image 3, and where each head looks") && strstr(it->out, "the label says 3"), "%s",
            it->out);
     expect(strstr(it->out, "block 6") && strstr(it->out, "head 4"), "%s", it->out);
-    expect(strstr(it->out, "mha classify d/vit.safetensors") && strstr(it->out, "mha eval d/vit.safetensors") &&
+    expect(strstr(it->out, "mha classify d/vit.safetensors") && strstr(it->out, "mha view d/vit.safetensors") &&
                strstr(it->out, "mha train vit --preset best"),
            "%s", it->out);
     slurp("d/heads.html", page, sizeof page);
