@@ -343,6 +343,21 @@ static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *w
     return true;
 }
 
+/* In a Vision Transformer that says how wide its heads are, blocks have numbers of heads of their own: see vit_notes.h.
+ * What does not fit is left for the checks to come. */
+static void count_own_heads(loading *l)
+{
+    mha_layer_options *o = &l->options;
+    const char *format = safetensors_metadata(l->file, "format");
+    const safetensors_tensor *in = l->tensor[LAYER_IN_WEIGHT], *out = l->tensor[LAYER_OUT_WEIGHT];
+    int64_t D = o->head_width;
+    if (!format || strcmp(format, "mha.vit") != 0 || D < 1 || !in || !out || in->rank != 2 || out->rank != 2) return;
+    if (out->shape[1] % D != 0 || in->shape[0] <= out->shape[1] || (in->shape[0] - out->shape[1]) % (2 * D) != 0)
+        return;
+    o->heads = out->shape[1] / D;
+    o->kv_heads = (in->shape[0] - out->shape[1]) / (2 * D);
+}
+
 /* What is usual in the family, then what the file says, then what the caller says. */
 static bool read_options(loading *l)
 {
@@ -352,6 +367,7 @@ static bool read_options(loading *l)
     l->options.causal = l->family->causal;
     l->options.rotary_base = l->family->rotary_base;
     if (!layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
+    count_own_heads(l);
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
     return agree(l, &l->options.heads, l->caller.heads, "heads") &&
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");

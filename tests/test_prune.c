@@ -5,6 +5,7 @@
 #include "augment.h"
 #include "digits.h"
 #include "importance.h"
+#include "layer_file.h"
 #include "prune.h"
 #include "saving.h"
 
@@ -296,6 +297,33 @@ TEST(files_keep_the_heads_of_each_block)
             vit_model_free(&smaller);
             vit_model_free(&m);
         }
+    mha_context_free(ctx);
+}
+
+/* A block of such a file is a layer with heads of its own, for whoever reads layers. */
+TEST(a_block_of_a_file_is_a_layer)
+{
+    mha_context *ctx = context_of(1);
+    bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
+    for (int k = 0; k <= GROUPED; k++) {
+        char error[300] = "";
+        vit_model m = {0}, smaller = {0};
+        if (make(&m, ctx, (kind)k) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller))
+            for (int64_t l = 0; l < DEPTH; l++) {
+                char prefix[40];
+                layer_file layer;
+                snprintf(prefix, sizeof prefix, "blocks.%lld.attn.", (long long)l);
+                layer_file_options o = {.prefix = prefix};
+                if (!expect(layer_file_load(&layer, ctx, path, &o, error, sizeof error), "%s", error)) continue;
+                const mha_layer_options *shape = mha_layer_shape(layer.layer);
+                expect(shape->heads == transformer_heads(&smaller.config.body, l) &&
+                           shape->kv_heads == transformer_kv_heads(&smaller.config.body, l),
+                       "%s, block %lld: %lld heads", names[k], (long long)l, (long long)shape->heads);
+                layer_file_free(&layer);
+            }
+        vit_model_free(&smaller);
+        vit_model_free(&m);
+    }
     mha_context_free(ctx);
 }
 
