@@ -397,7 +397,7 @@ typedef struct mha_stats {
     mha_tensor top_keys;    /* MHA_INT64 (B,H,Tq,N): whose they are; of equals the first comes first; -1 for no more */
 
     /* Sums over rows. */
-    mha_tensor received; /* (B,H,Tk): sum_i p; less than some 1e-15 Tq may be lost */
+    mha_tensor received; /* (B,H,Tk): sum_i p; up to some 3e-20 Tq^2 may be lost */
     mha_tensor heatmap; /* (B,H,R,C), any R and C: row i adds to row floor(i R / Tq), key j to column floor(j C / Tk) */
 
     /* Between the heads a and b of a batch. */

@@ -68,7 +68,7 @@ static void add_rows(const look *k, desk *d, int64_t n, int64_t H, int64_t h, co
     add(d, at + LARGEST, sum_rows(k, H, h, block_rows + LARGEST * all, B, 0));
     if (!close) return;
     add(d, at + ENTROPY_CLOSE, entropy); /* the class token's row has no place on the grid: */
-    add(d, at + DISTANCE, sum_rows(k, H, h, block_rows + DISTANCE * all, B, k->s->class_token));
+    add(d, at + DISTANCE, sum_rows(k, H, h, block_rows + DISTANCE * all, B, k->s->class_token) / (double)T);
 }
 
 static void add_map(const look *k, desk *d, int64_t n, int64_t H, int64_t h, const float *block_maps, int64_t B)
@@ -228,7 +228,7 @@ static void fill(survey *s, const look *k, const double *worth)
             one->entropy = mean_of(k, at + ENTROPY, s->images);
             one->effective = mean_of(k, at + EFFECTIVE, s->images) * (double)s->tokens;
             one->largest = mean_of(k, at + LARGEST, s->images);
-            one->distance = mean_of(k, at + DISTANCE, s->close_images);
+            one->distance = mean_of(k, at + DISTANCE, s->close_images) * (double)s->tokens;
             find_twin(s, one, first_pair, H);
             survey_tell(s, one, survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
         }

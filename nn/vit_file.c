@@ -237,9 +237,10 @@ static int64_t kv_heads_of(const safetensors_tensor *qkv, int64_t heads, int64_t
 }
 
 /* The heads of block l by its shapes. (What a block beyond TRANSFORMER_BLOCKS cannot have, check_parts refuses.) */
-static bool learn_block(const reading *r, transformer_config *b, int64_t l, int64_t D)
+static bool learn_block(const reading *r, transformer_config *b, int64_t l, const vit_notes *notes)
 {
     char name[64];
+    int64_t D = notes->head_width;
     snprintf(name, sizeof name, "blocks.%lld.attn.qkv.weight", (long long)l);
     const safetensors_tensor *qkv = find(r, name, 2, "(rows of Q, K and V,width)");
     snprintf(name, sizeof name, "blocks.%lld.attn.proj.weight", (long long)l);
@@ -249,6 +250,9 @@ static bool learn_block(const reading *r, transformer_config *b, int64_t l, int6
         return fail(r, "%s has %lld columns, which are no heads of width %lld", name, (long long)proj->shape[1],
                     (long long)D);
     int64_t heads = proj->shape[1] / D, groups = kv_heads_of(qkv, heads, D);
+    if (notes->heads && heads > notes->heads)
+        return fail(r, "%s has %lld heads of width %lld, but the model had %lld a block", name, (long long)heads,
+                    (long long)D, (long long)notes->heads);
     if (!b->heads) b->heads = heads, b->kv_heads = groups;
     if (l < TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
         b->block[l] = (transformer_block){(int32_t)heads, (int32_t)groups};
@@ -261,7 +265,7 @@ static bool learn_blocks(const reading *r, transformer_config *b, const vit_note
     b->head_width = notes->head_width;
     b->heads = notes->heads;
     for (int64_t l = 0; l < b->depth; l++)
-        if (!learn_block(r, b, l, notes->head_width)) return false;
+        if (!learn_block(r, b, l, notes)) return false;
     if (b->heads * b->head_width == b->width) b->head_width = 0; /* one spelling */
     return true;
 }

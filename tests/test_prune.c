@@ -350,6 +350,8 @@ TEST(files_that_contradict_themselves)
                    "blocks.0.attn.qkv.weight is float32 (27,12), must be (36,12)");
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"5\"",
                    "blocks.0.attn.proj.weight has 9 columns, which are no heads of width 5");
+    expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"1\"",
+                   "blocks.0.attn.proj.weight has 9 heads of width 1, but the model had 4 a block");
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"0\"",
                    "metadata head_width is \"0\", but should be a whole number from 1 to 1048576");
     expect_refused(ctx, "blocks.1.attn.qkv.weight", "blocks.1.attn.qkv.weighs", "blocks.1.attn.qkv.weight is missing");

@@ -52,11 +52,8 @@ TEST(random_options_give_the_same_bits)
 
 TEST(shapes_that_split_give_the_same_bits)
 {
-    const int64_t shapes[][6] = {{2, 6, 3, 140, 140, 16},
-                                 {1, 1, 1, 1300, 70, 16},
-                                 {1, 4, 1, 700, 300, 16},
-                                 {3, 2, 2, 1, 777, 8},
-                                 {1, 16, 4, 600, 65, 24}};
+    const int64_t shapes[][6] = {{2, 6, 3, 140, 140, 16}, {1, 1, 1, 1300, 70, 16}, {1, 4, 1, 700, 300, 16},
+                                 {3, 2, 2, 1, 777, 8},    {1, 16, 4, 600, 65, 24}, {1, 40, 4, 700, 130, 4}};
     for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
         const int64_t *z = shapes[n];
         attention_case c = case_plain(z[0], z[1], z[2], z[3], z[4], z[5], 8);

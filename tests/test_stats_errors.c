@@ -133,6 +133,11 @@ TEST(a_layer_tells_of_its_heads)
     stats.mass = mha_tensor_4d(mass, MHA_FLOAT32, 1, HEADS, T - 1, 4);
     expect(mha_layer_stats(ctx, layer, &stats, tape) == MHA_BAD_SHAPE && strstr(mha_context_error(ctx), "stats.mass"),
            "%s", mha_context_error(ctx));
+    stats.mass = (mha_tensor)MHA_NO_TENSOR;
+    stats.entropy.rank = 40;
+    expect(mha_layer_stats(ctx, layer, &stats, tape) == MHA_BAD_SHAPE &&
+               strstr(mha_context_error(ctx), "stats.entropy"),
+           "%s", mha_context_error(ctx));
     mha_tape_free(tape);
     mha_layer_free(layer);
     mha_context_free(ctx);

@@ -11,7 +11,9 @@
 #include "attention/stats.h"
 #include <string.h>
 
-enum { STEP_ROWS = 512, STEP_FLOATS = 256 * 1024 }; /* weights of all heads that stay in L2 */
+/* Of a step: weights of all heads that stay in L2, if heads are compared; it has as many rows if they are not, because
+ * tiles are added to a heatmap step by step. */
+enum { STEP_ROWS = 512, STEP_FEWEST = 128, STEP_FLOATS = 256 * 1024 };
 
 typedef long long ll;
 
@@ -160,9 +162,10 @@ static mha_status plan(mha_stats_call *c, size_t *bytes)
              : mha_is_given(c->want.top_keys)  ? c->want.top_keys.size[3]
                                                : 0;
     c->stripes = longest_stripes(c);
-    int64_t rows = c->pairs && p->H ? STEP_FLOATS / MHA_KEYS / p->H / MHA_BLOCK * MHA_BLOCK : STEP_ROWS;
+    int64_t rows = p->H ? STEP_FLOATS / MHA_KEYS / p->H / MHA_BLOCK * MHA_BLOCK : STEP_ROWS;
     int64_t most = (p->Tq + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
     if (rows > STEP_ROWS) rows = STEP_ROWS;
+    if (rows < STEP_FEWEST) rows = STEP_FEWEST;
     if (rows > most) rows = most;
     c->plan.rows = rows < MHA_BLOCK ? MHA_BLOCK : rows;
     c->plan.task_bytes = mha_tile_layout(NULL, NULL, p, &c->plan);
@@ -308,7 +311,8 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
     for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
     job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
     job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
-    if (!sums.queue.count) return MHA_OK;
+    bool sums_over_rows = c.received || c.want.heatmap.rank || c.pairs;
+    if (!sums.queue.count || (!c.problem.Tq && !sums_over_rows)) return MHA_OK;
     mha_parallel_run(ctx, c.tasks, stripes_task, &stripes);
     mha_parallel_run(ctx, c.tasks, sums_task, &sums);
     return MHA_OK;

@@ -4,7 +4,7 @@
 /* The rows of a result that belong to some sequence: what the tape has. */
 static mha_status cut(mha_context *ctx, mha_tensor *t, const char *name, mha_stretch rows)
 {
-    if (!mha_is_given(*t) || t->rank < 3) return MHA_OK;
+    if (!mha_is_given(*t) || t->rank < 3 || t->rank > 4) return MHA_OK; /* such a rank will be refused */
     if (t->size[2] != rows.all)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis 2 is %lld, must be %lld", name, (long long)t->size[2],
                         (long long)rows.all);
