@@ -287,7 +287,9 @@ int cmd_classify(int argc, char **argv)
     if (stop) status = stop - 1;
     else if (!r.word_count)
         cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
-    else if (maps_can_write("classify", r.format, r.out)) status = classify(&r);
+    else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.file, NULL}) &&
+             maps_can_write("classify", r.format, r.out, r.words))
+        status = classify(&r);
     free(r.words);
     return status;
 }

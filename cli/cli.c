@@ -80,7 +80,7 @@ bool cli_is_output(const char *command, const char *output, const char *path, co
     struct stat to, from;
     if (stat(output, &to) || stat(path, &from)) return false; /* then there is nothing to be lost */
     if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return false;
-    cli_error("%s: %s is also the %s; give another name to -o", command, output, what);
+    cli_error("%s: %s is also the %s; write to another file", command, output, what);
     return true;
 }
 

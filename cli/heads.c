@@ -17,8 +17,8 @@ static void help(void)
          "  mha heads vit.safetensors --data ~/.cache/mha/mnist\n"
          "                        a table of all heads: what each looks at, what it is\n"
          "                        worth, which other one does nearly the same\n"
-         "  mha heads vit.safetensors --sort importance --sample 500\n"
-         "                        the most important ones first, from fewer images\n"
+         "  mha heads vit.safetensors --sort worth --sample 500\n"
+         "                        those that are worth most first, from fewer images\n"
          "  mha heads vit.safetensors --format svg --out heads.svg\n"
          "                        the mean maps of all heads as a picture\n"
          "  mha heads vit.safetensors --json\n"
@@ -30,9 +30,9 @@ static void help(void)
          "                        draws. By default the former, if they are there\n"
          "  --sample N            so many test images, spread over all of them; by\n"
          "                        default all. At most 400 of them are for maps,\n"
-         "                        distances, twins and importance\n"
-         "  --sort KEY            the table by block (default), importance, entropy or\n"
-         "                        distance\n"
+         "                        distances, twins and worth\n"
+         "  --sort KEY            the table by block (default), worth (importance is the\n"
+         "                        same), entropy or distance\n"
          "  --format FORMAT       terminal (default), png or svg: the maps of all heads\n"
          "  --out FILE            where a picture goes\n"
          "  --threads N           how many threads; all by default\n"
@@ -46,10 +46,10 @@ static void help(void)
          "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
          "self, previous, next, first, place, position, content, importance, words, twin\n"
          "(or null), divergence, cosine}], pairs: divergences [block][head][head]}; block,\n"
-         "head and twin count from 1. Numbers are means over images and over the tokens\n"
-         "that look. Place, position and content, in nats, are what makes the entropy\n"
-         "smaller than that of equal weights: places that all tokens look at, what\n"
-         "depends on who looks, and what depends on the image.");
+         "head and twin count from 1; importance is the table's worth. Numbers are means\n"
+         "over images and over the tokens that look. Place, position and content, in nats,\n"
+         "are what makes the entropy smaller than that of equal weights: places that all\n"
+         "tokens look at, what depends on who looks, and what depends on the image.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
@@ -75,9 +75,11 @@ static bool parse_threads(const char *value, void *to)
 
 static bool parse_sort(const char *value, void *to)
 {
-    static const char *const names[] = {"block", "importance", "entropy", "distance", NULL};
+    static const char *const names[] = {"block", "worth", "importance", "entropy", "distance", NULL};
+    static const heads_sort sorts[] = {HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY,
+                                       HEADS_BY_DISTANCE};
     int which = cli_choice("heads", "--sort", value, names);
-    if (which >= 0) ((request *)to)->sort = (heads_sort)which;
+    if (which >= 0) ((request *)to)->sort = sorts[which];
     return which >= 0;
 }
 
@@ -187,5 +189,5 @@ int cmd_heads(int argc, char **argv)
         cli_error("heads: which model? 'mha heads FILE'");
         return CLI_USAGE;
     }
-    return maps_can_write("heads", r.format, r.out) ? heads(&r) : CLI_USAGE;
+    return maps_can_write("heads", r.format, r.out, (const char *[]){r.file, NULL}) ? heads(&r) : CLI_USAGE;
 }

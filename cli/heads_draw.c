@@ -232,14 +232,15 @@ static void draw_blocks(const term *t, const heads_view *v, const small *s, int6
     }
 }
 
-void heads_draw_all(const term *t, const heads_view *view)
+void heads_draw_all(const term *t, const heads_view *view, const char *title)
 {
     small s = small_of(t, view);
     int field = (s.width < SMALL ? SMALL : s.width) + GAP;
     int64_t beside = (WIDTH - INDENT - LABEL + GAP) / field;
     if (beside < 1) beside = 1;
     spaces(INDENT);
-    term_left(t, 24, TERM_BOLD, "Where each head looks");
+    term_left(t, 0, TERM_BOLD, title);
+    printf("\n%*s", INDENT, "");
     scale_legend(t, "nothing", "its strongest patch");
     printf("\n\n");
     for (int64_t b = 0; b < view->blocks; b += beside)
@@ -249,5 +250,5 @@ void heads_draw_all(const term *t, const heads_view *view)
 void heads_draw_digit(const term *t, const heads_drawing *d)
 {
     heads_draw_answer(t, d);
-    heads_draw_all(t, d->view);
+    heads_draw_all(t, d->view, "Where each head looks; each map to its own strongest patch");
 }

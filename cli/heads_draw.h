@@ -25,8 +25,9 @@ void heads_draw_answer(const term *t, const heads_drawing *d);
  * the model reads out the mean of the patches. */
 void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool mean);
 
-/* All heads of all blocks, small: a row of maps for each head, a column for each block. */
-void heads_draw_all(const term *t, const heads_view *view);
+/* All heads of all blocks, small: a row of maps for each head, a column for each block. The title says whose weights the
+ * maps have. */
+void heads_draw_all(const term *t, const heads_view *view, const char *title);
 
 /* The answer, and all heads. */
 void heads_draw_digit(const term *t, const heads_drawing *d);

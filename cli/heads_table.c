@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 6, GAP = 2, WORDS = 28, ENTROPY = 8, DISTANCE = 9, BAR = 6, TWIN = 11 };
-_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + GAP + BAR + 1 + TWIN <= 80,
+enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 28, ENTROPY = 5, DISTANCE = 9, WORTH = 8 };
+enum { BAR = 3, TWIN = 11 };
+_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + WORTH + 1 + BAR + 1 + TWIN <= 80,
                "the table fits the screen");
 
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
@@ -37,30 +38,35 @@ static int64_t *order_of(const survey *s, heads_sort sort)
 
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 static void put_title(const term *t, const survey *s, const heads_setting *set)
 {
     const char *of = set->set->synthetic ? "drawn by" : "of";
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "model");
-    printf("%s: %" PRId64 " heads in %" PRId64 " blocks\n%*s", set->file, s->count, s->blocks, INDENT, "");
+    printf("%s: %" PRId64 " head%s in %" PRId64 " block%s\n%*s", set->file, s->count, plural(s->count), s->blocks,
+           plural(s->blocks), INDENT, "");
     term_left(t, NAME, TERM_FAINT, "data");
-    printf("%" PRId64 " test images %s %s; %.1f s\n", s->images, of, set->set->name, set->seconds);
+    printf("%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name, set->seconds);
     printf("%*s", INDENT + NAME, "");
-    printf("maps, distance and twin from %" PRId64 " of them, worth from %" PRId64 "\n\n", s->close_images,
-           s->importance_images);
+    printf("maps, distance and twin from %" PRId64 " image%s, worth from %" PRId64 "\n\n", s->close_images,
+           plural(s->close_images), s->importance_images);
 }
 
+/* The name of the entropy is wider than its numbers, and reaches over to the words, whose name is short. */
 static void put_names(const term *t)
 {
+    enum { OVER = 3 };
     printf("%*s", INDENT, "");
     term_right(t, BLOCK, TERM_FAINT, "block");
     term_right(t, HEAD, TERM_FAINT, "head");
     printf("%*s", GAP, "");
-    term_left(t, WORDS, TERM_FAINT, "looks at");
-    term_right(t, ENTROPY, TERM_FAINT, "entropy");
+    term_left(t, WORDS - OVER, TERM_FAINT, "looks at");
+    term_right(t, ENTROPY + OVER, TERM_FAINT, "entropy");
     term_right(t, DISTANCE, TERM_FAINT, "distance");
-    printf("%*s", GAP, "");
-    term_left(t, BAR + 1, TERM_FAINT, "worth");
+    term_right(t, WORTH, TERM_FAINT, "worth");
+    printf("%*s", 1 + BAR + 1, "");
     term_left(t, 0, TERM_FAINT, "twin");
     printf("\n");
     term_rule(t, INDENT, 80 - 2 * INDENT);
@@ -82,16 +88,26 @@ static void put_twin(const term *t, const survey_head *h)
     char text[40];
     if (h->twin < 0) return;
     bool like = survey_is_like(h);
-    if (like) snprintf(text, sizeof text, "like head %" PRId64, h->twin + 1);
+    if (like) snprintf(text, sizeof text, h->twin < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->twin + 1);
     else snprintf(text, sizeof text, "%" PRId64 " by %.2f", h->twin + 1, h->divergence);
     term_left(t, 0, like ? TERM_BOLD : TERM_FAINT, text);
+}
+
+/* With as many decimals as give the largest three digits; where there is no room for them, with an exponent. */
+static void put_worth(double worth, double most)
+{
+    int decimals = 2;
+    while (decimals < 5 && most * pow(10, decimals) < 100) decimals++;
+    if (most < 1e-3) printf("%*.1e ", WORTH, worth);
+    else printf("%*.*f ", WORTH, decimals, worth);
 }
 
 static void put_head(const term *t, const survey_head *h, double most)
 {
     printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
     term_left(t, WORDS, TERM_BOLD, h->words);
-    printf("%*.2f%*.2f%*s", ENTROPY, h->entropy, DISTANCE, h->distance, GAP, "");
+    printf("%*.2f%*.2f", ENTROPY, h->entropy, DISTANCE, h->distance);
+    put_worth(h->importance, most);
     put_bar(t, most > 0 ? h->importance / most : 0);
     printf(" ");
     put_twin(t, h);
@@ -100,10 +116,13 @@ static void put_head(const term *t, const survey_head *h, double most)
 
 static void put_foot(const survey *s, double most)
 {
-    printf("\n%*sentropy: of a row of weights, in nats; %.2f would be all tokens alike\n", INDENT, "",
+    printf("\n%*slooks at: all tokens, on the mean over images\n", INDENT, "");
+    printf("%*sby position: where a token looks depends on its own place, whatever the image\n", INDENT, "");
+    printf("%*sby content: where a token looks depends on what the image shows\n", INDENT, "");
+    printf("%*sentropy: of a row of weights, in nats; %.2f would be all tokens alike\n", INDENT, "",
            log((double)s->tokens));
     printf("%*sdistance: to the patches it looks at, side by side 1\n", INDENT, "");
-    printf("%*sworth: how far the loss moves without it, to first order; full is %.3g\n", INDENT, "", most);
+    printf("%*sworth: how far the loss moves without it, to first order; a full bar: %.3g\n", INDENT, "", most);
     printf("%*stwin: the nearest head of its block, by Jensen-Shannon divergence (0 to 0.69)\n\n", INDENT, "");
 }
 
@@ -143,7 +162,9 @@ bool heads_table(const term *t, const survey *s, const heads_setting *setting)
         put_names(t);
         for (int64_t n = 0; n < s->count; n++) put_head(t, &s->heads[order[n]], most);
         put_foot(s, most);
-        heads_draw_all(t, &view);
+        heads_draw_all(t, &view,
+                       s->class_token ? "Where the class token looks, on the mean; each map to its own strongest patch"
+                                      : "Where the patches look, on the mean; each map to its own strongest patch");
         heads_free(&view);
     }
     free(order);

@@ -157,8 +157,10 @@ bool maps_parse_format(const char *command, const char *value, maps_format *form
     return which >= 0;
 }
 
-bool maps_can_write(const char *command, maps_format format, const char *path)
+bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs)
 {
+    for (; path && *inputs; inputs++)
+        if (cli_is_output(command, path, *inputs, "input")) return false;
     if (format == MAPS_TERMINAL && path)
         cli_error("%s: --out goes with --format png or svg: the terminal needs no file", command);
     else if (format != MAPS_TERMINAL && !path)

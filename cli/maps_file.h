@@ -39,8 +39,9 @@ typedef struct maps_sheet {
 /* Whole or not at all; PNG where the build has libpng. False on error, with one line in `error`. */
 bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, char *error, size_t error_size);
 
-/* For the option --format of a command, and the --out that goes with it: whether they go together; if not, says so. */
+/* For the option --format of a command, and the --out that goes with it: whether they go together, and
+ * that is not where one of the inputs lies (up to a NULL); if not, says so. */
 bool maps_parse_format(const char *command, const char *value, maps_format *format);
-bool maps_can_write(const char *command, maps_format format, const char *path);
+bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs);
 
 #endif

@@ -5,13 +5,14 @@
 #include "data.h"
 #include "options.h"
 #include "prune_print.h"
+#include "train_progress.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void help(void)
@@ -32,7 +33,9 @@ static void help(void)
          "  --data DIR            MNIST's four files, as './dev data mnist' fetches;\n"
          "                        or 'synthetic', 'synthetic:N': digits that a program\n"
          "                        draws. By default the former, if they are there\n"
-         "  --rounds N            heads go in so many rounds; by default one a round\n"
+         "  --rounds N            heads go in so many rounds, at least one head in each,\n"
+         "                        so no more rounds than heads that may go; by default\n"
+         "                        one head a round\n"
          "  --tune STEPS          of learning after each round (50); 0: none\n"
          "  --epochs X            of learning when the last round is over (1); 0: none\n"
          "  --sample N            training images that heads are weighed by (1000)\n"
@@ -46,6 +49,10 @@ static void help(void)
          "The test set is looked at once before and once after. A round weighs all\n"
          "heads by what they are worth to the loss, and takes out the least. With\n"
          "--max-drop the round that goes too far is the last, and is taken back.\n"
+         "\n"
+         "Heads are named by block and number, 2.4 is head 4 of block 2 of FILE. In the\n"
+         "smaller model the heads of a block are counted anew: without 2.1, what was 2.4\n"
+         "is 2.3.\n"
          "\n"
          "Keys of the object: model, out, data, synthetic, heads_before, heads,\n"
          "block_heads, parameters_before, parameters, rounds: [{round, heads, gone:\n"
@@ -148,13 +155,28 @@ static bool take_word(const char *text, void *to, bool *said)
 }
 
 /* What words alone tell. */
+/* Whether two names, of which the files need not be there yet, are one: the same name in the same folder. */
+static bool one_file(const char *a, const char *b)
+{
+    const char *name[2] = {strrchr(a, '/'), strrchr(b, '/')}, *path[2] = {a, b};
+    struct stat folder[2];
+    for (int n = 0; n < 2; n++) {
+        char text[4096];
+        int length = name[n] ? (int)(name[n] - path[n]) + 1 : 0;
+        name[n] = name[n] ? name[n] + 1 : path[n];
+        snprintf(text, sizeof text, "%.*s.", length, path[n]);
+        if (stat(text, &folder[n])) return false;
+    }
+    return folder[0].st_dev == folder[1].st_dev && folder[0].st_ino == folder[1].st_ino && !strcmp(name[0], name[1]);
+}
+
 static bool makes_sense(const request *r)
 {
     if (!r->file) cli_error("prune: which model? 'mha prune FILE --max-drop 0.3 -o FILE'");
     else if (!r->heads && !r->drop) cli_error("prune: how many heads go? give --heads N or --max-drop POINTS");
+    else if (r->heads && r->drop) cli_error("prune: give --heads N or --max-drop POINTS, not both");
     else if (!r->out) cli_error("prune: where to? give -o FILE");
-    else if (r->curve && strcmp(r->curve, r->out) == 0)
-        cli_error("prune: -o and --curve are the same file, %s", r->out);
+    else if (r->curve && one_file(r->curve, r->out)) cli_error("prune: -o and --curve are the same file, %s", r->out);
     else
         return !cli_is_output("prune", r->out, r->file, "model") && cli_can_write(r->out) &&
                (!r->curve || (!cli_is_output("prune", r->curve, r->file, "model") && cli_can_write(r->curve)));
@@ -162,13 +184,6 @@ static bool makes_sense(const request *r)
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* What the model and the data allow. */
 static bool fit(request *r, const vit_model *model, const mnist *set)
@@ -185,6 +200,9 @@ static bool fit(request *r, const vit_model *model, const mnist *set)
     else if (r->how.keep < c->depth || r->how.keep >= all)
         cli_error("prune: --heads is from %lld, one a block, to %lld, one less than %s has, not %ld",
                   (long long)c->depth, (long long)all - 1, r->file, r->heads);
+    else if (r->how.rounds > all - r->how.keep)
+        cli_error("prune: --rounds is from 1 to %lld, as many as heads may go, not %lld",
+                  (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
         cli_error("prune: %lld training images are too few, there must be 12", (long long)images);
     else if (c->activation == MHA_LINEAR)
@@ -199,6 +217,7 @@ static bool begin_story(prune_story *s, const request *r, const vit_model *model
     const char *name = getenv("TERM");
     s->heads = transformer_all_heads(c);
     s->parameters = model->count;
+    s->tunes = r->how.tune > 0;
     s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
     s->utf8 = term_detect(TERM_NEVER).utf8;
     s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* as it was, each round, learning at the end */
@@ -229,6 +248,13 @@ static bool watch(void *arg, const prune_round *round)
     return true;
 }
 
+static void step(void *arg, int64_t n, int64_t steps)
+{
+    char words[80];
+    snprintf(words, sizeof words, "learning, step %lld of %lld", (long long)n, (long long)steps);
+    prune_print_now(arg, words, n == 1);
+}
+
 static bool write_model(const prune_story *s, char *error, size_t error_size)
 {
     char gone[60], accuracy[32];
@@ -248,12 +274,15 @@ static bool go(const request *r, mha_context *ctx, prune_story *s, vit_model *mo
 {
     char error[600];
     const mnist_part *test = &s->set->test;
-    double start = now();
+    double start = train_clock();
     prune_print_head(s);
+    prune_print_now(s, "looking at the test set", true);
     bool ok = prune_score(&s->before, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error) &&
-              prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error) &&
-              prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
-    s->seconds = now() - start;
+              prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error);
+    if (ok) prune_print_now(s, "looking at the test set", true);
+    ok = ok && prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
+    prune_print_clear(s);
+    s->seconds = train_clock() - start;
     if (!ok) {
         cli_error("prune: %s", error);
         return false;
@@ -283,6 +312,7 @@ int cmd_prune(int argc, char **argv)
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.how = PRUNE_DEFAULTS, .epochs = 1};
+    r.how.step = step;
     int stop = cli_parse("prune", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     if (!makes_sense(&r)) return CLI_USAGE;

@@ -102,25 +102,36 @@ static void put_line(FILE *out, const plot *p, line which)
     fputc('\n', out);
 }
 
-static void put_label(FILE *out, line which, double x, double y, const char *name, double value)
+typedef struct label {
+    const char *name;
+    line which;
+    double value; /* share of errors */
+} label;
+
+static void put_label(FILE *out, const plot *p, const label *l, double y)
 {
-    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s %.2f %%</text>\n", classes[which], x, y + 4.5, name,
-            100 - 100 * value);
+    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s %.2f %%</text>\n", classes[l->which],
+            x_of(p, p->last) + 14, y + 4.5, l->name, 100 - 100 * l->value);
 }
 
-/* At the ends of the lines, one under the other. */
+/* At the ends of the lines, one under the other in the order of the ends: fewest errors first. */
 static void put_labels(FILE *out, const plot *p)
 {
-    static const char *const names[] = {"learnt at the end", "learnt a little", "just cut"};
-    bool learnt = p->count < p->s->count;
-    double value[] = {learnt ? errors(p, LEARNT, p->count) : 0, errors(p, LEARNT, p->count - 1),
-                      errors(p, CUT, p->count - 1)};
+    label labels[3], next;
+    int count = 0;
     double above = -INFINITY;
-    if (learnt) put_point(out, p, LEARNT, p->count, "5.5");
-    for (int n = learnt ? 0 : 1; n < 3; n++) {
-        double y = fmax(y_of(p, value[n]), above + LABEL_GAP);
-        put_label(out, n < 2 ? LEARNT : CUT, x_of(p, p->last) + 14, y, names[n], value[n]);
-        above = y;
+    if (p->count < p->s->count) {
+        put_point(out, p, LEARNT, p->count, "5.5");
+        labels[count++] = (label){"learnt at the end", LEARNT, errors(p, LEARNT, p->count)};
+    }
+    if (p->s->tunes) labels[count++] = (label){"learnt a little", LEARNT, errors(p, LEARNT, p->count - 1)};
+    labels[count++] = (label){"just cut", CUT, errors(p, CUT, p->count - 1)};
+    for (int n = 1; n < count; n++)
+        for (int m = n; m > 0 && labels[m].value < labels[m - 1].value; m--)
+            next = labels[m], labels[m] = labels[m - 1], labels[m - 1] = next;
+    for (int n = 0; n < count; n++) {
+        above = fmax(y_of(p, labels[n].value), above + LABEL_GAP);
+        put_label(out, p, &labels[n], above);
     }
 }
 
@@ -140,12 +151,13 @@ static void put_picture(FILE *out, const prune_story *s)
             100 * (double)s->before.correct / (double)s->before.count);
     fprintf(out,
             "<text x=\"32\" y=\"62\">Vision Transformer of %" PRId64 " parameters, %" PRId64
-            " before. Accuracy on %" PRId64 " %simages that were held out,</text>\n"
-            "<text x=\"32\" y=\"80\">drawn by how rare mistakes are</text>\n",
+            " before. Accuracy on %" PRId64 " %simages that were held out.</text>\n"
+            "<text x=\"32\" y=\"80\">On this scale half the mistakes is always the same step up: "
+            "98 %% to 99 %% is as far as 99 %% to 99.5 %%.</text>\n",
             s->model->count, s->parameters, s->entries[0].round.cut.count, s->set->synthetic ? "synthetic " : "");
     put_axes(out, &p);
     put_line(out, &p, CUT);
-    put_line(out, &p, LEARNT);
+    if (s->tunes) put_line(out, &p, LEARNT);
     put_labels(out, &p);
     if (s->entries[s->count - 1].round.taken_back)
         fprintf(out,

@@ -23,13 +23,21 @@ typedef struct prune_story {
     double seconds;
     int threads;
     const char *isa;
-    bool draws; /* lines have a drawing of the heads that are left */
+    bool tunes; /* there is learning after each round */
+    bool draws; /* standard error is a terminal: lines have a drawing of the heads that are left, and one moves */
     bool utf8;
+    bool drawn;  /* a line that moves is there now */
+    double last; /* of the clock, when it was drawn */
 } prune_story;
 
 /* To standard error: what the columns are; and the last of the entries. */
 void prune_print_head(const prune_story *s);
-void prune_print_round(const prune_story *s);
+void prune_print_round(prune_story *s);
+
+/* On a terminal, what it is doing now, in place of the line before: but not more often than the eye reads, unless
+ * `must`. And nothing in its place, before anything else is said. */
+void prune_print_now(prune_story *s, const char *words, bool must);
+void prune_print_clear(prune_story *s);
 
 /* To standard output. */
 void prune_print_text(const prune_story *s);

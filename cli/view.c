@@ -102,6 +102,21 @@ static bool take_word(const char *text, void *to, bool *said)
     return true;
 }
 
+/* Whether there is a number below 0, having said so: among the words it would be an option that nobody knows. */
+static bool has_negative(int argc, char **argv, const cli_option *options)
+{
+    for (int i = 1; i < argc && !cli_wants_help(argv[i]); i++) {
+        const cli_option *o = options;
+        if (argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9') {
+            cli_error("view: the index of a test image is 0 or more, not '%s'", argv[i]);
+            return true;
+        }
+        while (o->name && strcmp(o->name, argv[i]) != 0) o++;
+        if (o->name && o->value) i++; /* what belongs to an option is its own affair */
+    }
+    return false;
+}
+
 /* False, having said why. */
 static bool check_request(const request *r)
 {
@@ -135,7 +150,8 @@ static bool open_model(vit_model *model, mha_context *ctx, const request *r)
 {
     char error[600];
     if (!vit_model_open(model, ctx, r->file, error, sizeof error)) {
-        cli_error("%s", error);
+        bool weights = view_weights_are_in(r->file, ctx);
+        cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
         return false;
     }
     if (model->count <= PARAMETERS_MOST) return true;
@@ -254,7 +270,8 @@ int cmd_view(int argc, char **argv)
         cli_error("no memory");
         return CLI_USAGE;
     }
-    int stop = cli_parse("view", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    int status = CLI_USAGE, stop = has_negative(argc, argv, options) ? CLI_USAGE + 1 : 0;
+    if (!stop) stop = cli_parse("view", argc, argv, options, take_word, help, &r);
     if (stop) status = stop - 1;
     else if (check_request(&r)) status = view(&r);
     free(r.words);

@@ -20,6 +20,7 @@ typedef struct view_weights {
     int64_t by_queries, by_keys; /* so many go into a cell; 1 and 1: all is shown */
     int64_t rows, columns;       /* of cells */
     float *cells;                /* (layers,heads,rows,columns) */
+    double *entropy;             /* (layers,heads) of a row, before pooling, on the mean over rows that see something */
     char pooled[400];            /* what was done to make them fewer, for people; "": nothing */
 } view_weights;
 
@@ -27,6 +28,9 @@ typedef struct view_weights {
  * is due. */
 bool view_weights_json(FILE *out, mha_context *ctx, view_weights *w);
 void view_weights_free(view_weights *w);
+
+/* Whether a file that is no model has attention weights, by the first row of a tensor that could be such. */
+bool view_weights_are_in(const char *path, mha_context *ctx);
 
 /* Words for the queries and the keys of weights; NULL: there are none, and numbers will do. */
 typedef struct view_tokens {

@@ -14,9 +14,11 @@
 #include <string.h>
 
 enum {
-    SIDE_MOST = 250,       /* cells of a map */
-    DATA_MOST = 1900000,   /* bytes of all maps; base64 makes 2.5 MB of them, and a page is to stay below 3 */
-    ROWS_AT_ONCE = 1 << 16 /* in numbers */
+    SIDE_MOST = 250,        /* cells of a map */
+    DATA_MOST = 1900000,    /* bytes of all maps; base64 makes 2.5 MB of them, and a page is to stay below 3 */
+    ROWS_AT_ONCE = 1 << 16, /* in numbers */
+    NAMED = 4,              /* tensors in a message */
+    NAME_MOST = 200         /* bytes of a name there */
 };
 
 /* ---- The tensor ------------------------------------------------------------------------------------------------- */
@@ -26,29 +28,41 @@ static bool could_be(const safetensors_tensor *t)
     return (t->rank == 3 || t->rank == 4) && safetensors_is_float(t->dtype);
 }
 
+/* Those that could be, by name: up to NAMED of them, and how many more. Returns how many in all. */
+static int name_candidates(char *out, size_t room, const safetensors *file)
+{
+    int count = 0, named = 0;
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < safetensors_count(file); i++) count += could_be(safetensors_get(file, i));
+    for (size_t i = 0; named < count && named < NAMED; i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        if (!could_be(t)) continue;
+        const char *before = named == 0 ? "" : named + 1 == count ? " and " : ", ";
+        n += (size_t)snprintf(out + n, room - n, "%s%.*s", before, NAME_MOST, t->name);
+        named++;
+    }
+    if (count > named) snprintf(out + n, room - n, " and %d more", count - named);
+    return count;
+}
+
 /* The one that was named, or is called as such tensors are, or is the only one that it can be. NULL, having said why. */
 static const safetensors_tensor *choose(const view_weights *w)
 {
     const safetensors_tensor *found = NULL;
+    char names[NAMED * (NAME_MOST + 8) + 40];
+    int count = name_candidates(names, sizeof names, w->file);
     if (w->tensor) {
         if (!(found = safetensors_find(w->file, w->tensor)))
-            cli_error("%s: there is no tensor \"%s\"", w->path, w->tensor);
+            cli_error("%s: there is no tensor \"%s\"%s%s", w->path, w->tensor,
+                      count ? "; could be attention weights: " : "", names);
         return found;
     }
     if ((found = safetensors_find(w->file, "attention")) || (found = safetensors_find(w->file, "weights")))
         return found;
-    int count = 0;
-    for (size_t i = 0; i < safetensors_count(w->file); i++) {
-        if (!could_be(safetensors_get(w->file, i))) continue;
-        found = safetensors_get(w->file, i);
-        count++;
-    }
-    if (count == 1) return found;
-    if (count)
-        cli_error(
-            "%s: %d tensors could be attention weights, and none is called \"attention\" or \"weights\"; --tensor "
-            "NAME chooses",
-            w->path, count);
+    for (size_t i = 0; count == 1; i++)
+        if (could_be(found = safetensors_get(w->file, i))) return found;
+    if (count) cli_error("%s: %d tensors could be attention weights: %s; --tensor NAME chooses", w->path, count, names);
     else
         cli_error("%s: no tensor is one of attention weights: floats of shape (heads,queries,keys) or "
                   "(layers,heads,queries,keys)",
@@ -141,24 +155,52 @@ static void pool_row(const view_weights *w, double *sums, const float *x, int64_
     for (int64_t c = 0; c < w->columns; c++) to[c] = (float)(sums[c] / queries);
 }
 
+/* Adds the entropy of a row, as of weights that sum to exactly one, to that of its map; behind the map's last row it
+ * becomes the mean over the rows that see something, of which there are *seen. */
+static void add_entropy(const view_weights *w, const float *x, int64_t row, int64_t *seen)
+{
+    double sum = 0, logs = 0, *to = w->entropy + row / w->queries;
+    if (row % w->queries == 0) *seen = 0;
+    for (int64_t j = 0; j < w->keys; j++) {
+        double p = (double)x[j];
+        if (!(p > 0)) continue;
+        sum += p;
+        logs += p * log(p);
+    }
+    if (sum > 0) {
+        *to += fmax(log(sum) - logs / sum, 0);
+        ++*seen;
+    }
+    if ((row + 1) % w->queries == 0 && *seen) *to /= (double)*seen;
+}
+
+/* Numbers of a tensor as floats, to be freed; NULL without memory. */
+static float *floats_of(mha_context *ctx, const safetensors_tensor *t, int64_t first, int64_t count)
+{
+    safetensors_tensor part = *t;
+    part.count = count;
+    part.data = (const char *)t->data + (size_t)first * safetensors_dtype_size(t->dtype);
+    return safetensors_floats(ctx, &part);
+}
+
 /* False, having said why. */
 static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
 {
     int64_t rows = w->layers * w->heads * w->queries;
-    int64_t at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
+    int64_t seen = 0, at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
     double within = tolerance(t->dtype, w->keys), *sums = calloc((size_t)w->columns, sizeof *sums);
     w->cells = calloc((size_t)(w->layers * w->heads * w->rows * w->columns), sizeof *w->cells);
-    bool memory = sums && w->cells, ok = true;
+    w->entropy = calloc((size_t)(w->layers * w->heads), sizeof *w->entropy);
+    bool memory = sums && w->cells && w->entropy, ok = true;
     for (int64_t first = 0; memory && ok && first < rows; first += at_once) {
         int64_t count = rows - first < at_once ? rows - first : at_once;
-        safetensors_tensor part = *t;
-        part.count = count * w->keys;
-        part.data = (const char *)t->data + (size_t)(first * w->keys) * safetensors_dtype_size(t->dtype);
-        float *x = safetensors_floats(ctx, &part);
+        float *x = floats_of(ctx, t, first * w->keys, count * w->keys);
         memory = x;
         for (int64_t i = 0; memory && ok && i < count; i++) {
             ok = check_row(w, x + i * w->keys, first + i, within);
-            if (ok) pool_row(w, sums, x + i * w->keys, first + i);
+            if (!ok) break;
+            pool_row(w, sums, x + i * w->keys, first + i);
+            add_entropy(w, x + i * w->keys, first + i, &seen);
         }
         free(x);
     }
@@ -232,6 +274,12 @@ static void put_object(FILE *out, view_weights *w, const view_tokens *t)
     put_words(out, t->keys, w->keys, w->by_keys);
     fputs("]},\n", out);
     put_pooled(out, w);
+    fputs("\"entropy\":[", out);
+    for (int64_t n = 0; n < w->layers * w->heads; n++) {
+        if (n) fputc(',', out);
+        view_number(out, w->entropy[n]);
+    }
+    fputs("],\n", out);
     put_cells(out, w);
 }
 
@@ -254,6 +302,39 @@ void view_weights_free(view_weights *w)
 {
     safetensors_free(w->file);
     free(w->cells);
+    free(w->entropy);
     w->file = NULL;
     w->cells = NULL;
+    w->entropy = NULL;
+}
+
+/* ---- A file that was taken for a model -------------------------------------------------------------------------- */
+
+static bool begins_as_weights(mha_context *ctx, const safetensors_tensor *t)
+{
+    int64_t keys = t->shape[t->rank - 1];
+    float *x = t->count ? floats_of(ctx, t, 0, keys) : NULL;
+    bool good = x;
+    double sum = 0;
+    for (int64_t j = 0; good && j < keys; j++) {
+        good = isfinite(x[j]) && x[j] >= 0;
+        sum += (double)x[j];
+    }
+    free(x);
+    return good && fabs(sum - 1) <= tolerance(t->dtype, keys);
+}
+
+bool view_weights_are_in(const char *path, mha_context *ctx)
+{
+    char error[600];
+    bool found = false;
+    safetensors *file = safetensors_open(path, error, sizeof error);
+    if (!file) return false;
+    bool model = safetensors_find(file, "patch_embed.proj.weight");
+    for (size_t i = 0; !model && !found && i < safetensors_count(file); i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        found = could_be(t) && begins_as_weights(ctx, t);
+    }
+    safetensors_free(file);
+    return found;
 }

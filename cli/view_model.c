@@ -77,8 +77,12 @@ static bool put_rows(FILE *out, mha_context *ctx, vit_model *model, const exhibi
     int64_t heads = view.first[view.blocks], patches = view.rows * view.columns;
     fputs(",\n\"cls\":[", out);
     for (int64_t h = 0; h < heads; h++) {
-        fprintf(out, h ? ",%.6g" : "%.6g", (double)view.itself[h]);
-        for (int64_t j = 0; j < patches; j++) fprintf(out, ",%.6g", (double)view.map[h * patches + j]);
+        if (h) fputc(',', out);
+        view_number(out, (double)view.itself[h]);
+        for (int64_t j = 0; j < patches; j++) {
+            fputc(',', out);
+            view_number(out, (double)view.map[h * patches + j]);
+        }
     }
     fputc(']', out);
     heads_free(&view);

@@ -3,6 +3,7 @@
 #include "importance.h"
 #include "predictor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,7 @@ typedef struct run {
     mha_context *ctx;
     const mnist *set;
     const prune_options *options;
+    void *arg;           /* of who watches */
     int64_t heads;       /* that are left */
     prune_head *origins; /* (heads) which each one was at first */
     prune_head *gone;
@@ -154,8 +156,16 @@ static bool weigh(run *r)
     mnist_part seen = r->set->train;
     seen.count -= r->options->held_out;
     int64_t sample = r->options->sample < seen.count ? r->options->sample : seen.count;
-    return importance_measure(r->worth, r->ctx, &config, r->model->parameters, r->model->input, &seen, sample, r->error,
-                              r->error_size);
+    if (!importance_measure(r->worth, r->ctx, &config, r->model->parameters, r->model->input, &seen, sample, r->error,
+                            r->error_size))
+        return false;
+    for (int64_t n = 0; n < r->heads; n++)
+        if (!isfinite(r->worth[n])) {
+            snprintf(r->error, r->error_size, "what head %lld of block %lld is worth is no number",
+                     (long long)r->origins[n].head + 1, (long long)r->origins[n].block + 1);
+            return false;
+        }
+    return true;
 }
 
 /* How many heads of that one's block stay, as far as is decided. */
@@ -206,7 +216,10 @@ static bool learn(run *r, vit_model *model, int64_t round, int64_t steps, double
     trainer *t = trainer_create(r->ctx, r->set, &config, &how, r->error, r->error_size);
     if (!t) return false;
     trainer_begin(t, model->parameters, model->input.mean, model->input.deviation);
-    while (result == TRAINER_WENT_ON) result = trainer_step(t, r->ctx, &report);
+    while (result == TRAINER_WENT_ON) {
+        result = trainer_step(t, r->ctx, &report);
+        if (o->step) o->step(r->arg, t->step, steps);
+    }
     if (result == TRAINER_DONE) memcpy(model->parameters, t->adam->average, (size_t)t->count * sizeof(float));
     else
         snprintf(r->error, r->error_size, "%s",
@@ -258,9 +271,9 @@ static bool finish(run *r, prune_round *round)
            score(r, &round->tuned, r->model);
 }
 
-static bool tell(const run *r, bool (*watch)(void *arg, const prune_round *round), void *arg, const prune_round *round)
+static bool tell(const run *r, bool (*watch)(void *arg, const prune_round *round), const prune_round *round)
 {
-    if (!watch || watch(arg, round)) return true;
+    if (!watch || watch(r->arg, round)) return true;
     snprintf(r->error, r->error_size, "stopped");
     return false;
 }
@@ -268,19 +281,24 @@ static bool tell(const run *r, bool (*watch)(void *arg, const prune_round *round
 bool prune_run(vit_model *model, mha_context *ctx, const mnist *set, const prune_options *options,
                bool (*watch)(void *arg, const prune_round *round), void *arg, char *error, size_t error_size)
 {
-    run r = {.model = model, .ctx = ctx, .set = set, .options = options, .error = error, .error_size = error_size};
+    run r = {model, ctx, set, options, arg, .error = error, .error_size = error_size};
     bool ok = make_room(&r);
+    if (ok && (options->keep < model->config.body.depth || options->keep > r.heads)) {
+        snprintf(error, error_size, "%lld heads cannot stay: each of %lld blocks keeps one, and there are %lld",
+                 (long long)options->keep, (long long)model->config.body.depth, (long long)r.heads);
+        ok = false;
+    }
     int64_t all = r.heads - options->keep, rounds = options->rounds && options->rounds < all ? options->rounds : all;
     prune_round now = {.heads = r.heads};
     ok = ok && score(&r, &now.cut, model);
     double floor = ok ? share(&now.cut) - options->max_drop : 0;
     now.tuned = now.cut;
-    ok = ok && tell(&r, watch, arg, &now);
+    ok = ok && tell(&r, watch, &now);
     for (int64_t n = 0; ok && n < rounds && !now.taken_back; n++) {
         now = (prune_round){n + 1, r.heads, r.gone, all * (n + 1) / rounds - all * n / rounds, now.cut, now.cut, false};
-        ok = go_round(&r, &now, floor) && tell(&r, watch, arg, &now);
+        ok = go_round(&r, &now, floor) && tell(&r, watch, &now);
     }
-    if (ok && options->finish && r.heads < all + options->keep) ok = finish(&r, &now) && tell(&r, watch, arg, &now);
+    if (ok && options->finish && r.heads < all + options->keep) ok = finish(&r, &now) && tell(&r, watch, &now);
     free(r.origins);
     free(r.gone);
     free(r.worth);

@@ -45,6 +45,8 @@ typedef struct prune_options {
     double tune_rate, finish_rate; /* of learning, at first; it falls to nothing */
     bool bfloat16;                 /* products in that type */
     uint64_t seed;
+    void (*step)(void *arg, int64_t step, int64_t steps); /* after each step of learning, with the watcher's arg; or
+                                                             NULL */
 } prune_options;
 
 #define PRUNE_DEFAULTS                     \

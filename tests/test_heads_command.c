@@ -22,7 +22,8 @@ static bool prepare(void)
     if (tried) return expect(done, "not prepared");
     tried = true;
     config.body.head_width = 6;
-    config.body.block[1] = (transformer_block){3, 3};
+    config.body.heads = 3;
+    config.body.block[0] = (transformer_block){2, 2};
     set = small_folder("d");
     done = set && small_make(&model, &config, "m.safetensors") &&
            expect(survey_make(&truth, model.ctx, &config, model.parameters, small_input, &set->test, NULL, error,
@@ -74,6 +75,14 @@ static void expect_sorted(const char *key, const double *by)
         expect(by[order[n - 1]] <= by[order[n]], "by %s: head %d before %d", key, order[n - 1], order[n]);
 }
 
+/* As many decimals as give the largest three digits, up to five. */
+static int worth_decimals(void)
+{
+    double most = 0;
+    for (int n = 0; n < HEADS; n++) most = fmax(most, truth.heads[n].importance);
+    return most >= 1 ? 2 : most >= 0.1 ? 3 : most >= 0.01 ? 4 : 5;
+}
+
 TEST(the_table_has_every_head)
 {
     int order[HEADS];
@@ -84,8 +93,9 @@ TEST(the_table_has_every_head)
     for (int n = 0; n < HEADS; n++) {
         const survey_head *h = &truth.heads[n];
         char want[160];
-        snprintf(want, sizeof want, "%-28s%8.2f%9.2f", h->words, h->entropy, h->distance);
-        expect(order[n] == n && strncmp(line[n] + 15, want, strlen(want)) == 0, "'%.60s', not '%s'", line[n], want);
+        snprintf(want, sizeof want, "%-28s%5.2f%9.2f%8.*f ", h->words, h->entropy, h->distance, worth_decimals(),
+                 h->importance);
+        expect(order[n] == n && strncmp(line[n] + 14, want, strlen(want)) == 0, "'%.60s', not '%s'", line[n], want);
     }
     expect(strstr(it->out, "70 test images of d"), "no images");
     expect(widest_columns(it->out) <= 80, "%d columns wide", widest_columns(it->out));
@@ -95,6 +105,26 @@ TEST(the_table_has_every_head)
     char *plain = strdup(it->out);
     if (plain) expect(widest_columns(strip(plain)) <= 80, "%d columns wide", widest_columns(plain));
     free(plain);
+}
+
+/* Under the table and over the maps it says what the words mean, and whose maps they are. */
+TEST(the_table_is_explained)
+{
+    small_vit mean;
+    vit_config config = small_config();
+    if (!prepare()) return;
+    const char *text = heads("LC_ALL=C", "--sample 1")->out;
+    expect(strstr(text, "1 test image of d;") && strstr(text, "twin from 1 image, worth from 1\n"), "%.300s", text);
+    expect(strstr(text, "\n  by position: ") && strstr(text, "\n  by content: "), "words without a meaning");
+    expect(strstr(text, "\n  Where the class token looks, on the mean; each map to its own strongest patch\n") != NULL,
+           "whose maps?");
+    config.mean_pool = true;
+    if (small_make(&mean, &config, "mean.safetensors")) {
+        text = command("LC_ALL=C", "heads mean.safetensors --data d --sample 9")->out;
+        expect(strstr(text, "\n  Where the patches look, on the mean; each map to its own strongest patch\n") != NULL,
+               "whose maps, without a class token?");
+    }
+    small_free(&mean);
 }
 
 TEST(the_table_is_sorted)
@@ -108,6 +138,7 @@ TEST(the_table_is_sorted)
         distance[n] = truth.heads[n].distance;
     }
     expect_sorted("block", block);
+    expect_sorted("worth", importance);
     expect_sorted("importance", importance);
     expect_sorted("entropy", entropy);
     expect_sorted("distance", distance);
@@ -248,7 +279,7 @@ TEST(bad_arguments_are_one_line)
     if (!prepare()) return;
     REFUSE("heads", "heads: which model? 'mha heads FILE'");
     REFUSE("heads a b", "heads: 'b' is one argument too many; 'mha heads --help' tells more");
-    REFUSE("heads a --sort size", "heads: --sort is block, importance, entropy or distance, not 'size'");
+    REFUSE("heads a --sort size", "heads: --sort is block, worth, importance, entropy or distance, not 'size'");
     REFUSE("heads a --format jpg --out x", "heads: --format is terminal, png or svg, not 'jpg'");
     REFUSE("heads a --sample 0", "heads: --sample is a number from 1 to 1000000, not '0'");
     REFUSE("heads a --threads none", "heads: --threads is a number from 1 to 4096, not 'none'");

@@ -307,13 +307,13 @@ TEST(an_output_that_is_an_input)
     if (!expect(!link("x.safetensors", "hard") && !symlink("l.safetensors", "soft"), "no links")) return;
     slurp("x.safetensors", before, sizeof before);
     REFUSE("l.safetensors x.safetensors -o x.safetensors",
-           "layer: x.safetensors is also the input; give another name to -o");
+           "layer: x.safetensors is also the input; write to another file");
     REFUSE("l.safetensors x.safetensors -o l.safetensors",
-           "layer: l.safetensors is also the layer; give another name to -o");
+           "layer: l.safetensors is also the layer; write to another file");
     REFUSE("l.safetensors x.safetensors -o ./x.safetensors",
-           "layer: ./x.safetensors is also the input; give another name to -o");
-    REFUSE("l.safetensors x.safetensors -o hard", "layer: hard is also the input; give another name to -o");
-    REFUSE("l.safetensors x.safetensors -o soft", "layer: soft is also the layer; give another name to -o");
+           "layer: ./x.safetensors is also the input; write to another file");
+    REFUSE("l.safetensors x.safetensors -o hard", "layer: hard is also the input; write to another file");
+    REFUSE("l.safetensors x.safetensors -o soft", "layer: soft is also the layer; write to another file");
     slurp("x.safetensors", after, sizeof after);
     expect(memcmp(before, after, sizeof before) == 0, "the input has changed");
     unlink("hard");

@@ -1,9 +1,13 @@
 /* mha prune: the smaller model is what it says, every other command reads it, and every bad input is one line. */
+#define _XOPEN_SOURCE 700 /* for a terminal of its own */
 #include "small_vit.h"
 
 #include "prune.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define DATA "--data synthetic:120"
 static const char quick[] = DATA " --threads 1 --tune 2 --epochs 0.1 --sample 20";
@@ -45,6 +49,11 @@ static int count_of(const char *text, const char *word)
     return count;
 }
 
+static void expect_indented(const char *text)
+{
+    for (; *text; text += strcspn(text, "\n") + 1) expect(strncmp(text, "  ", 2) == 0, "not indented: %s", text);
+}
+
 /* ---- What comes of it ------------------------------------------------------------------------------------------- */
 
 /* The object, and what eval says about the file. */
@@ -81,10 +90,12 @@ TEST(other_commands_read_it)
     if (!make_model(&v, "m.safetensors")) return;
     const said *it = prune("LC_ALL=C", "m.safetensors --heads 3 --rounds 2 -o s.safetensors --curve s.svg");
     expect(it->status == 0, "exit %d: %s", it->status, it->err);
-    expect(strstr(it->out, "3 of 6 heads are gone; 2 blocks of 1 to 2 heads are left\n"), "%s", it->out);
-    expect(strstr(it->out, "synthetic images\n"), "%s", it->out);
+    expect(strstr(it->out, "  3 of 6 heads are gone; 2 blocks of 1 to 2 heads are left\n"), "%s", it->out);
+    expect(strstr(it->out, " synthetic images right; "), "%s", it->out);
     expect(count_of(it->err, "\n") == 5 && !strchr(it->err, '\x1b'), "rounds: %s", it->err);
     expect(widest_columns(it->err) <= 80 && widest_columns(it->out) <= 80, "too wide");
+    expect_indented(it->err);
+    expect_indented(it->out);
     slurp("s.svg", text, sizeof text);
     expect(strstr(text, "<svg xmlns=") == text && strstr(text, "3 of 6 heads gone") && strstr(text, "</svg>\n"),
            "no picture: %.80s", text);
@@ -130,12 +141,181 @@ TEST(max_drop_ends_it)
     if (!make_model(&v, "m.safetensors")) return;
     const said *it = prune("", "m.safetensors --max-drop 100 -o s.safetensors --json");
     expect(it->status == 0 && number(it->out, "heads") == 2, "%s heads: %s", json_field(it->out, "heads"), it->err);
-    it = prune("", "m.safetensors --max-drop 100 --heads 5 -o s.safetensors --json");
-    expect(it->status == 0 && number(it->out, "heads") == 5, "%s heads: %s", json_field(it->out, "heads"), it->err);
     it = prune("", "m.safetensors --max-drop 0 --rounds 1 -o s.safetensors --json");
     const char *rounds = json_field(it->out, "rounds");
     if (expect(it->status == 0, "exit %d: %s", it->status, it->err) && strstr(rounds, "\"taken_back\": true"))
         expect(count_of(rounds, "\"taken_back\": true") == 1 && strstr(it->err, "taken back"), "%s", rounds);
+    small_free(&v);
+}
+
+/* ---- In words and pictures -------------------------------------------------------------------------------------- */
+
+/* What is said about the numbers of heads when those three of the object have gone; whether there is another number. */
+static bool new_number(char want[100], const double told[6])
+{
+    bool gone[2][3] = {{false}};
+    for (int n = 0; n < 6; n += 2) gone[(int)told[n] - 1][(int)told[n + 1] - 1] = true;
+    for (int n = 0; n < 6; n++) {
+        int block = n / 3, head = n % 3, now = head + 1;
+        for (int before = 0; before < head; before++) now -= gone[block][before];
+        if (gone[block][head] || now > head) continue;
+        snprintf(want, 100, "anew: what was %d.%d is %d.%d now\n", block + 1, head + 1, block + 1, now);
+        return true;
+    }
+    snprintf(want, 100, "anew: here each one keeps its number\n");
+    return false;
+}
+
+/* The first head that has another number is said as the object has it; which heads go depends on the sample. */
+TEST(numbers_that_are_others_are_said)
+{
+    small_vit v;
+    bool changed = false;
+    if (!make_model(&v, "m.safetensors")) return;
+    for (int sample = 1; sample <= 30 && !changed; sample++) {
+        char args[200], want[100];
+        double told[6] = {0};
+        snprintf(args, sizeof args,
+                 "prune m.safetensors --heads 3 --rounds 1 --tune 0 --epochs 0 -o s.safetensors --sample %d " DATA
+                 " --json",
+                 sample);
+        const said *it = command("", args);
+        const char *list = strstr(it->out, "{\"block\"");
+        bool ok = it->status == 0 && list && numbers_of(list, told, 6) == 6;
+        if (!expect(ok, "exit %d: %s", it->status, it->err)) break;
+        changed = new_number(want, told);
+        *strstr(args, " --json") = 0;
+        it = command("", args);
+        expect(strstr(it->out, want), "sample %d: not '%s': %s", sample, want, it->out);
+    }
+    expect(changed, "no head has another number: nothing is shown");
+    const said *it = prune("", "m.safetensors --heads 5 -o s.safetensors");
+    expect(strstr(it->out, "  1 of 6 heads is gone; 2 blocks of 2 to 3 heads are left\n") == it->out, "%s", it->out);
+    small_free(&v);
+}
+
+/* Where there is nothing to learn, nothing is said to be learnt, nor drawn. */
+TEST(nothing_learnt_is_a_dash)
+{
+    static char text[1 << 16];
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it =
+        command("", "prune m.safetensors --heads 4 --tune 0 --epochs 0 -o s.safetensors --curve s.svg " DATA);
+    const char *row = strstr(it->err, "\n      5  ");
+    expect(it->status == 0 && row && strstr(row, " %         -  "), "exit %d: %s", it->status, it->err);
+    slurp("s.svg", text, sizeof text);
+    expect(count_of(text, "<circle") == 3 && !strstr(text, "learnt") && strstr(text, ">just cut "), "%s", text);
+    small_free(&v);
+}
+
+/* How far down a label is and what it says, of a picture. */
+static bool label_of(const char *picture, const char *name, double *y, double *percent)
+{
+    char start[60];
+    snprintf(start, sizeof start, ">%s ", name);
+    const char *at = strstr(picture, start), *before = at;
+    while (before && before > picture && strncmp(before, "y=\"", 3) != 0) before--;
+    if (!at) return false;
+    *y = strtod(before + 3, NULL);
+    *percent = strtod(at + strlen(start), NULL);
+    return true;
+}
+
+/* The higher line has the higher label, also where learning did harm. */
+TEST(labels_stand_as_the_lines_do)
+{
+    static const char *const names[] = {"just cut", "learnt a little", "learnt at the end"};
+    static char text[1 << 16];
+    small_vit v;
+    bool rose = false, fell = false;
+    if (!make_model(&v, "m.safetensors")) return;
+    for (int seed = 1; seed <= 20 && !(rose && fell); seed++) {
+        char line[300];
+        double y[3], percent[3];
+        snprintf(line, sizeof line,
+                 "prune m.safetensors --heads 3 --rounds 1 --tune 3 --epochs 0.05 --sample 20 --threads 1 --seed %d "
+                 "-o s.safetensors --curve s.svg --data synthetic:1200",
+                 seed);
+
+        const said *it = command("", line);
+        slurp("s.svg", text, sizeof text);
+        bool all = it->status == 0;
+        for (int n = 0; n < 3; n++) all = all && label_of(text, names[n], &y[n], &percent[n]);
+        if (!expect(all, "exit %d: %s", it->status, it->err)) break;
+        for (int n = 0; n < 9; n++)
+            expect(percent[n / 3] <= percent[n % 3] || y[n / 3] < y[n % 3], "seed %d: %s stands under %s", seed,
+                   names[n / 3], names[n % 3]);
+        rose = rose || percent[2] > percent[0];
+        fell = fell || percent[2] < percent[0] || percent[1] < percent[0];
+    }
+    expect(rose && fell, "every label in the same order: nothing is shown");
+    small_free(&v);
+}
+
+/* What arrives at a terminal of 80 columns that is standard error. */
+static const char *on_terminal(const char *settings, const char *args)
+{
+    static char seen[1 << 16];
+    char line[1500];
+    size_t used = 0;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (!expect(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal), "no terminal")) return "";
+    int kept = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* or there is nothing to read before the command opens it */
+    snprintf(line, sizeof line, "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" %s %s prune %s %s >out 2>'%s'", settings,
+             COMMAND, args, quick, ptsname(terminal));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    close(kept);
+    for (ssize_t n; used < sizeof seen - 1 && (n = read(terminal, seen + used, sizeof seen - 1 - used)) != 0;) {
+        if (n > 0) used += (size_t)n;
+        else if (waitpid(child, NULL, WNOHANG) != 0)
+            break; /* an error until the other side is open, and when it is shut */
+    }
+    close(terminal);
+    waitpid(child, NULL, 0);
+    seen[used] = 0;
+    return seen;
+}
+
+/* Columns of the widest row, of what is still there when the moving lines are wiped. */
+static int widest_row(const char *seen)
+{
+    static char rows[1 << 16];
+    size_t used = 0, start = 0;
+    for (; *seen && used < sizeof rows - 1; seen++) {
+        if (*seen == '\n') start = used + 1;
+        if (*seen == '\r' && seen[1] != '\n') used = start;
+        else if (strncmp(seen, "\033[K", 3) == 0) seen += 2;
+        else if (*seen != '\r') rows[used++] = *seen;
+    }
+    rows[used] = 0;
+    return widest_columns(rows);
+}
+
+/* 24 heads in 6 blocks, as large a drawing as the demo's. */
+TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
+{
+    small_vit v;
+    vit_config config = small_config();
+    config.body.depth = 6;
+    config.body.heads = 4;
+    if (!small_make(&v, &config, "deep.safetensors")) return;
+    const char *seen =
+        on_terminal("TERM=xterm LC_ALL=C.UTF-8", "deep.safetensors --heads 12 --rounds 2 -o s.safetensors");
+    expect(strstr(seen, "\r  looking at the test set\033[K"), "no test set: %s", seen);
+    expect(strstr(seen, "\r  learning, step 1 of 2\033[K"), "no line of learning: %s", seen);
+    expect(count_of(seen, "\r\033[K     ") == 4, "not wiped before each row: %s", seen);
+    expect(strstr(seen, "\u25a0"), "no drawing: %s", seen);
+    expect(widest_row(seen) > 60 && widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
+    seen = on_terminal("TERM=xterm LC_ALL=C", "deep.safetensors --max-drop 0 --rounds 1 --sample 1 -o s.safetensors");
+    expect(widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
+    seen = on_terminal("TERM=dumb", "deep.safetensors --heads 12 --rounds 2 -o s.safetensors");
+    expect(!strchr(seen, '\033') && !strstr(seen, "learning, step"), "a line that moves where none can: %s", seen);
     small_free(&v);
 }
 
@@ -151,7 +331,12 @@ TEST(one_line_for_what_is_wrong)
     if (!small_make(&v, &lone, "lone.safetensors")) return;
     REFUSE("prune", "prune: which model? 'mha prune FILE --max-drop 0.3 -o FILE'");
     REFUSE("prune m.safetensors -o s", "prune: how many heads go? give --heads N or --max-drop POINTS");
+    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: give --heads N or --max-drop POINTS, not both");
     REFUSE("prune m.safetensors --heads 3", "prune: where to? give -o FILE");
+    REFUSE("prune m.safetensors --heads 3 --rounds 4 -o s " DATA,
+           "prune: --rounds is from 1 to 3, as many as heads may go, not 4");
+    REFUSE("prune m.safetensors --max-drop 1 --rounds 5 -o s " DATA,
+           "prune: --rounds is from 1 to 4, as many as heads may go, not 5");
     REFUSE("prune m.safetensors --heads 0 -o s", "prune: --heads is a number from 1 to 1048576, not '0'");
     REFUSE("prune m.safetensors --heads few -o s", "prune: --heads is a number from 1 to 1048576, not 'few'");
     REFUSE("prune m.safetensors --heads 1 -o s " DATA,
@@ -163,8 +348,9 @@ TEST(one_line_for_what_is_wrong)
            "prune: --max-drop is a number of points from 0 to 100, not 'nan'");
     REFUSE("prune m.safetensors --max-drop 1% -o s", "prune: --max-drop is a number of points from 0 to 100, not '1%'");
     REFUSE("prune m.safetensors --heads 3 -o m.safetensors",
-           "prune: m.safetensors is also the model; give another name to -o");
+           "prune: m.safetensors is also the model; write to another file");
     REFUSE("prune m.safetensors --heads 3 -o s --curve s", "prune: -o and --curve are the same file, s");
+    REFUSE("prune m.safetensors --heads 3 -o s --curve .//s", "prune: -o and --curve are the same file, s");
     REFUSE("prune m.safetensors --heads 3 -o nowhere/s",
            "nowhere/s: cannot open its folder: No such file or directory");
     REFUSE("prune none.safetensors --heads 3 -o s", "none.safetensors: No such file or directory");

@@ -179,9 +179,12 @@ TEST(killed_again_and_again_it_ends_in_the_same_bytes)
                  (int)rng_between(&draw, 1, 3));
         status = stop(line, SIGKILL, wait * rng_uniform(&draw));
         killed += status < 0;
+        if (status < 0 && there("m") && !*note_of("m", "checkpoint.step")) status = 0; /* it was over already */
         wait *= 1.4;
     } while (status < 0);
-    expect(status == 0 && killed > 1, "exit %d after %d times", status, killed);
+    char said_now[4096];
+    slurp("err", said_now, sizeof said_now);
+    expect(status == 0 && killed > 1, "exit %d after %d times: %s", status, killed, said_now);
     expect_same_end("after kill -9");
     leftovers();
 }

@@ -317,6 +317,28 @@ TEST(weights_of_every_type)
     expect_weights(data, 1, 8, 250, 249);
 }
 
+/* The entropies of a page, one a head, which are those of the weights before pooling. */
+static void expect_entropy(piece data, const double *want, int count)
+{
+    double got[100] = {0};
+    piece list = member(data, "entropy");
+    if (!expect(length_of(list) == count && numbers_of(list.at, got, count) == count, "not %d entropies", count))
+        return;
+    for (int n = 0; n < count; n++)
+        expect(fabs(got[n] - want[n]) < 1e-7, "head %d: %.9g, not %.9g", n, got[n], want[n]);
+}
+
+/* Whatever there is but rows that see nothing. */
+TEST(entropy_is_of_rows_that_see_something)
+{
+    char error[300] = "";
+    const float maps[3][2][4] = {{{0.25f, 0.25f, 0.25f, 0.25f}, {1, 0, 0, 0}}, {{0.5f, 0.5f}, {0}}, {{0}, {0}}};
+    const safetensors_item item =
+        safetensors_item_dense("attention", SAFETENSORS_F32, 4, (const int64_t[]){1, 3, 2, 4}, maps);
+    expect(safetensors_write("h.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect_entropy(data_of(view("--attention h.safetensors")), (const double[]){log(4) / 2, log(2), 0}, 3);
+}
+
 /* The tensor of that name counts, whatever else is in the file; a row of zeros sees nothing. */
 TEST(one_tensor_of_several)
 {
@@ -401,6 +423,7 @@ TEST(ten_thousand_tokens_are_pooled)
     snprintf(last, sizeof last, "\"%d \xe2\x80\xa6 %d\"", T - by, T - 1);
     expect(is(element(member(member(data, "tokens"), "keys"), 249), last), "last key");
     expect(cells_of(data, got, CELLS * CELLS) == CELLS * CELLS, "cells");
+    expect_entropy(data, (const double[]){log(2)}, 1); /* no row is its own mirror image, and others are zero */
     for (int i = 0; i < CELLS * CELLS; i++)
         expect(fabs(got[i] - want[i]) < 1e-7, "cell %d: %g, not %g", i, got[i], want[i]);
 }
@@ -440,6 +463,9 @@ TEST(many_maps_are_pooled_to_fit)
     expect(it->status == 0 && strstr(it->err, "100 x 100 weights, pooled to 50 x 50: "), "exit %d: %s", it->status,
            it->err);
     piece data = data_of(read_page("p.html"));
+    double entropies[100];
+    for (int n = 0; n < 100; n++) entropies[n] = 1.75 * log(2); /* of 1/2, 1/4, 1/8 and 1/8 */
+    expect_entropy(data, entropies, 100);
     EXPECT_MEMBER(data, "layers", "10");
     EXPECT_MEMBER(data, "queries", "50");
     if (!expect(cells_of(data, got, 100 * 50 * 50) == 100 * 50 * 50, "cells")) return;

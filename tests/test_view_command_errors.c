@@ -63,6 +63,9 @@ TEST(wrong_use)
     REFUSE("m.safetensors -o ''", "view: -o is the name of a file, not ''");
     REFUSE("m.safetensors --indx 3" TO, "view: unknown option '--indx'; did you mean '--index'?");
     REFUSE("m.safetensors --index three" TO, "view: --index is a number from 0 to 1000000000, not 'three'");
+    REFUSE("m.safetensors -1" TO, "view: the index of a test image is 0 or more, not '-1'");
+    REFUSE("m.safetensors --index -1" TO, "view: --index is a number from 0 to 1000000000, not '-1'");
+    REFUSE("--attention none.safetensors --tensor -1" TO, "none.safetensors: No such file or directory");
     REFUSE("m.safetensors --invert maybe" TO, "view: --invert is auto, yes or no, not 'maybe'");
     REFUSE("m.safetensors --tensor x" TO, "view: --tensor is for --attention");
     REFUSE("m.safetensors --tokens x" TO, "view: --tokens is for --attention");
@@ -79,12 +82,15 @@ TEST(bad_models)
     REFUSE("none.safetensors" TO, "none.safetensors: No such file or directory");
     REFUSE("a.pgm" TO, "a.pgm: not a safetensors file");
     write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
-    const said *it = command("", "view w.safetensors -o p.html");
-    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "mha: w.safetensors: ") == it->err, "exit %d: %s",
-           it->status, it->err);
+    REFUSE("w.safetensors" TO, "w.safetensors: patch_embed.proj.weight is missing; for attention weights: 'mha view "
+                               "--attention FILE -o PAGE'");
+    static const float parts[4] = {0.5f, -0.25f, 0.5f, 0.25f}; /* no weights, though they sum to 1 */
+    safetensors_item item = safetensors_item_dense("x", SAFETENSORS_F32, 3, (const int64_t[]){1, 1, 4}, parts);
+    char error[300] = "";
+    expect(safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    REFUSE("x.safetensors" TO, "x.safetensors: patch_embed.proj.weight is missing");
     small_vit v;
     vit_config config = small_config();
-    char error[300] = "";
     if (small_make(&v, &config, "nan.safetensors")) {
         v.parameters[0] = NAN;
         expect(vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
@@ -172,9 +178,11 @@ TEST(tensors_that_are_no_weights)
     expect(safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
     expect(safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention none.safetensors" TO, "none.safetensors: No such file or directory");
-    REFUSE("--attention t.safetensors --tensor z" TO, "t.safetensors: there is no tensor \"z\"");
-    REFUSE("--attention t.safetensors" TO, "t.safetensors: 3 tensors could be attention weights, and none is called "
-                                           "\"attention\" or \"weights\"; --tensor NAME chooses");
+    REFUSE("--attention t.safetensors --tensor z" TO,
+           "t.safetensors: there is no tensor \"z\"; could be attention weights: empty, x and y");
+    REFUSE("--attention t.safetensors" TO, "t.safetensors: 3 tensors could be attention weights: empty, x and y; "
+                                           "--tensor NAME chooses");
+    REFUSE("--attention flat.safetensors --tensor z" TO, "flat.safetensors: there is no tensor \"z\"");
     REFUSE("--attention flat.safetensors" TO,
            "flat.safetensors: no tensor is one of attention weights: floats of shape "
            "(heads,queries,keys) or (layers,heads,queries,keys)");
@@ -184,6 +192,25 @@ TEST(tensors_that_are_no_weights)
     REFUSE("--attention t.safetensors --tensor whole" TO, says);
     REFUSE("--attention t.safetensors --tensor empty" TO,
            "t.safetensors: empty is float32 (2,0,3): there are no weights in it");
+}
+
+TEST(many_tensors_are_not_all_named)
+{
+    static const float numbers[2] = {1, 1};
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    char error[300] = "";
+    safetensors_item items[6];
+    for (int i = 0; i < 6; i++)
+        items[i] = safetensors_item_dense(names[i], SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 1}, numbers);
+    expect(safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
+    REFUSE("--attention six.safetensors" TO,
+           "six.safetensors: 6 tensors could be attention weights: a, b, c, d and 2 more; --tensor NAME chooses");
+    expect(safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
+    REFUSE("--attention four.safetensors --tensor z" TO,
+           "four.safetensors: there is no tensor \"z\"; could be attention weights: a, b, c and d");
+    expect(safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
+    REFUSE("--attention one.safetensors --tensor z" TO,
+           "one.safetensors: there is no tensor \"z\"; could be attention weights: a");
 }
 
 TEST(tokens_that_do_not_fit)
@@ -216,10 +243,10 @@ TEST(places_that_cannot_be_written)
     char before[100], after[100];
     if (!prepare()) return;
     write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
-    REFUSE("m.safetensors a.pgm -o m.safetensors", "view: m.safetensors is also the model; give another name to -o");
-    REFUSE("m.safetensors a.pgm -o ./a.pgm", "view: ./a.pgm is also the image; give another name to -o");
+    REFUSE("m.safetensors a.pgm -o m.safetensors", "view: m.safetensors is also the model; write to another file");
+    REFUSE("m.safetensors a.pgm -o ./a.pgm", "view: ./a.pgm is also the image; write to another file");
     REFUSE("--attention w.safetensors -o w.safetensors",
-           "view: w.safetensors is also the weights; give another name to -o");
+           "view: w.safetensors is also the weights; write to another file");
     REFUSE("m.safetensors a.pgm -o no/such/p.html",
            "no/such/p.html: cannot open its folder: No such file or directory");
     const said *it = command("", "view m.safetensors a.pgm -o d");

@@ -30,9 +30,10 @@ function themeButton(store) {
 
 /* ---- The head of the page ---------------------------------------------------------------------------------------- */
 
-/* Of [3, 3] "3 heads each", of [4, 2], as pruning leaves it, "heads by block: 4, 2". */
+/* Of [3, 3] "3 heads each", of [3] "3 heads", of [4, 2], as pruning leaves it, "heads by block: 4, 2". */
 function countsInWords(counts, name) {
   const same = counts.every((count) => count === counts[0]);
+  if (counts.length === 1) return plural(counts[0], name);
   return same ? `${plural(counts[0], name)} each` : `${name}s by block: ${counts.join(', ')}`;
 }
 
@@ -40,7 +41,7 @@ function modelFacts(data, model) {
   const c = model.config, parameters = data.parameters.parts
     .reduce((sum, part) => sum + part.shape.reduce((product, size) => product * size, 1), 0);
   const facts = ['Vision Transformer', plural(c.depth, 'block'), countsInWords(c.heads, 'head'),
-    `width ${c.width}`, `${model.patches} patches of ${c.patch} × ${c.patch}`,
+    `width ${c.width}`, `${plural(model.patches, 'patch', 'patches')} of ${c.patch} × ${c.patch}`,
     model.first ? 'class token' : 'mean of the patches', `${parameters.toLocaleString('en')} parameters`];
   if (c.kv_heads.some((count, b) => count !== c.heads[b])) {
     facts.splice(3, 0, countsInWords(c.kv_heads, 'key/value head'));
@@ -69,13 +70,18 @@ function createImagePicker(store, model, data) {
       'aria-label': `${image.name}: ${labelled ? `label ${image.label}, ` : ''}the model answers ${answer}`});
     const words = wrong ? `${answer} ≠ ${image.label}` : `reads ${answer}`;
     return {input, canvas, bytes: image.bytes, node: element('label', {class: 'thumb' + (wrong ? ' wrong' : ''),
-      title: image.name}, input, canvas, element('span', null, words))};
+      title: image.name}, input, canvas, element('span', null, words),
+    element('span', {class: 'thumb-name'}, image.name.replace(/^test image/, 'image')))};
   });
   const draw = () => items.forEach(({canvas, bytes}) => drawPicture(canvas, bytes, rows, columns));
   store.on('theme', draw);
-  store.on('image', (state) => (items[state.image].input.checked = true));
+  const chosen = element('b', {id: 'image-name'}, data.images[store.get().image].name);
+  store.on('image', (state) => {
+    items[state.image].input.checked = true;
+    chosen.textContent = data.images[state.image].name;
+  });
   draw();
-  return element('fieldset', {class: 'images', id: 'images'}, element('legend', null, 'Image'),
+  return element('fieldset', {class: 'images', id: 'images'}, element('legend', null, 'Image: ', chosen),
     element('div', {class: 'thumbs'}, items.map((item) => item.node)));
 }
 
@@ -120,8 +126,8 @@ function startAttention(data) {
   const store = createStore({block: 0, head: 0, token: 0, scale: 'linear', range: 'fixed',
     theme: document.documentElement.dataset.theme});
   const panels = [createAttentionPanel(store, data)];
-  const facts = ['Attention weights', plural(data.layers, 'layer'), `${plural(data.heads, 'head')} each`,
-    `${data.queries} queries × ${data.keys} keys`];
+  const facts = ['Attention weights', plural(data.layers, 'layer'),
+    countsInWords(new Array(data.layers).fill(data.heads), 'head'), sizesInWords(data)];
   pageHead(data, store, facts, panels);
   placePanels(panels);
   return {data, store, model: null, panels};

@@ -7,7 +7,7 @@
 /* Thumbnails are painted a few at a time: a thousand heads must not hold up the page. */
 function createHeadWall(store, attention) {
   const wall = element('div', {id: 'heads', class: 'head-wall', role: 'group', 'aria-label': 'All heads'});
-  const cells = attention.facts.map((facts) => createHeadCell(store, facts));
+  const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention.pooled));
   let waiting = [];
 
   function paint() {
@@ -37,12 +37,12 @@ function createHeadWall(store, attention) {
   };
 }
 
-function createHeadCell(store, facts) {
+function createHeadCell(store, facts, pooled) {
   const {layer, head, small} = facts, name = `Layer ${layer + 1}, head ${head + 1}`;
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
   const words = [name, `looks at ${shortNumber(facts.effective)} keys on average`,
-    `entropy ${shortNumber(facts.entropy)}`, `largest weight ${percent(facts.largest)}`];
-  const caption = `${layer + 1}.${head + 1} · ${facts.effective.toFixed(1)}`;
+    `entropy ${shortNumber(facts.entropy)}`, `largest ${pooled ? 'cell' : 'weight'} ${percent(facts.largest)}`];
+  const caption = `${layer + 1}.${head + 1}\u00a0· ${facts.effective.toFixed(1)}`;
   const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
     'aria-label': [caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
   canvas, element('span', {class: 'cell-caption'}, caption));
@@ -87,26 +87,29 @@ function createAttentionControls(store, attention) {
 /* ---- Export ------------------------------------------------------------------------------------------------------ */
 
 function attentionSvg(attention, state, data) {
-  const width = 1000, edge = 24, top = 84, colours = themeColours(), pen = svgPen();
+  const edge = 24, top = 84, listed = 216, colours = themeColours(), pen = svgPen();
   const layout = attentionLayout(attention, 700), row = attention.row(state.block, state.head, state.token);
   layout.plot = {...layout.plot, x: layout.plot.x + edge, y: layout.plot.y + top};
-  pen.label(edge, 38, `${data.title}: layer ${state.block + 1}, head ${state.head + 1}`,
-    {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 60, data.pooled ? data.pooled.text : `${attention.queries} queries × ${attention.keys} keys`,
-    {size: 13, fill: colours.soft});
+  const title = `${data.title}: layer ${state.block + 1}, head ${state.head + 1}`;
+  const x = edge + layout.width + 36, right = x + listed;
+  const sizes = data.pooled ? data.pooled.text : sizesInWords(data);
+  const words = Math.max(textWidth(title, 20, 600), textWidth(sizes, 13, 400));
+  const width = Math.ceil(Math.max(right, edge + words) + edge);
+  pen.label(edge, 38, title, {size: 20, weight: 600, fill: colours.ink});
+  pen.label(edge, 60, sizes, {size: 13, fill: colours.soft});
   const image = attentionImage(attention, state, layout);
   drawAttentionMap(pen, attention, layout, image, {query: state.token, key: state.key}, colours);
-  const x = 760, list = strongestKeys(row, 12);
-  const from = fitToken(`From ${tokenLabel(attention.queryTexts, state.token)}`, width - x - edge, 14, 600);
+  const list = strongestKeys(row, 12);
+  const from = fitToken(`From ${tokenLabel(attention, attention.queryTexts, state.token)}`, listed, 14, 600);
   pen.label(x, top + 14, from, {size: 14, weight: 600, fill: colours.ink});
   list.forEach((n, place) => {
-    const y = top + 42 + 24 * place, share = scaleValue(row[n], 'linear', row[list[0]]);
+    const y = top + 42 + 24 * place, share = scaleValue(row[n], 'linear', 1);
     pen.label(x, y, fitToken(visibleToken(attention.keyTexts[n]), 80, 13, 400), {size: 13, fill: colours.ink});
     pen.box({x: x + 90, y: y - 10, width: Math.max(0.5, 60 * share), height: 11}, {fill: colours.accent});
-    pen.label(width - edge, y, percent(row[n]), {size: 13, anchor: 'end', fill: colours.soft});
+    pen.label(right, y, percent(row[n]), {size: 13, anchor: 'end', fill: colours.soft});
   });
   const legendTop = top + 42 + 24 * list.length;
-  const legend = legendSvg(state.scale, attentionMax(attention, state), x, legendTop, width - x - edge, colours.soft);
+  const legend = legendSvg(state.scale, attentionMax(attention, state), x, legendTop, listed, colours.soft);
   const height = Math.max(top + layout.height, legendTop + 40) + edge;
   return svgDocument(width, height, pen.text() + legend, attentionWords(attention, state));
 }
@@ -120,17 +123,20 @@ function createAttentionPanel(store, data) {
   const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
   const tokens = createTokenView(store, attention), strongest = createStrongest(store, attention);
   const chosen = element('h3', {id: 'chosen-head'});
+  const both = element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas),
+    strongest.element);
 
   const body = [
     data.pooled && element('p', {class: 'notice', id: 'pooled', role: 'note'}, data.pooled.text),
     element('div', {class: 'wall-head-row'},
-      element('h3', null, `All ${plural(attention.facts.length, 'head')}`), controls.sort),
+      element('h3', null, attention.facts.length > 1 ? `All ${attention.facts.length} heads` : 'The only head'),
+      controls.sort),
     wall.element,
     element('p', {class: 'hint'}, 'Layer and head, and how many keys a query looks at on average (e to the power of ' +
       'the entropy). A click takes that head.'),
     element('div', {class: 'controls'}, controls.pick),
     chosen,
-    element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas), strongest.element),
+    both,
     tokens.element,
   ];
   const text = 'Each row of a map is a query, each column a key; the colour says how much of its attention the query ' +
@@ -149,6 +155,7 @@ function createAttentionPanel(store, data) {
     legend.update(state.scale, state.range === 'per-head' ? null : attention.max);
     controls.update(state);
     map.update(state, fresh);
+    both.style.setProperty('--spare', map.spare + 'px');
     tokens.update(state);
     strongest.update(state);
     wall.choose(state);
@@ -159,7 +166,7 @@ function createAttentionPanel(store, data) {
   store.on(['scale', 'range', 'theme'], () => wall.paint());
   store.on('sort', (state) => wall.order(state.sort));
   new ResizeObserver(() => {
-    if (map.canvas.parentNode.clientWidth !== map.width) update(false);
+    if (map.canvas.parentNode.clientWidth !== map.room) update(false);
   }).observe(panel.element);
   wall.order('number');
   wall.paint();

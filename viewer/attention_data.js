@@ -1,7 +1,8 @@
 /* Attention weights of any model, from a file: layers x heads x queries x keys, with a text for each token.
  *
  * Weights come as float32, or as 16-bit shares of 65535 at half the size; a head's map is then turned into floats when
- * it is looked at. What a head is like on the whole (its entropy, its largest weight) is found once. */
+ * it is looked at. What a head is like on the whole (its entropy, its largest weight) is found once. Of pooled weights
+ * the entropy is not that of the weights themselves, and the file brings it along: data.entropy, a number a head. */
 
 /* 16-bit numbers, little-endian. */
 function decodeShorts(text) {
@@ -25,6 +26,7 @@ function loadAttention(data) {
   const same = queries === keys && data.tokens.queries.every((text, n) => text === data.tokens.keys[n]);
   const attention = {
     layers, heads, queries, keys, same,
+    pooled: Boolean(data.pooled),
     queryTexts: data.tokens.queries.map(String),
     keyTexts: data.tokens.keys.map(String),
     /* (queries,keys) of a head. The last few are kept. */
@@ -43,14 +45,17 @@ function loadAttention(data) {
   };
   attention.facts = Array.from({length: layers * heads}, (_, n) => {
     const [layer, head] = [Math.floor(n / heads), n % heads];
-    return {layer, head, ...headFacts(short ? sharesOf(numbers(layer, head)) : numbers(layer, head), queries, keys)};
+    const values = short ? sharesOf(numbers(layer, head)) : numbers(layer, head);
+    const known = data.entropy && Number.isFinite(data.entropy[n]) ? data.entropy[n] : null;
+    return {layer, head, ...headFacts(values, queries, keys, known)};
   });
   attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
   return attention;
 }
 
-/* The mean entropy of a row, in nats, over the rows that see a key; the largest weight; and a small map of it all. */
-function headFacts(values, rows, columns) {
+/* The mean entropy of a row, in nats, over the rows that see a key, unless it is known; the largest weight; and a small
+ * map of it all. */
+function headFacts(values, rows, columns, known) {
   let entropy = 0, seen = 0, largest = 0;
   for (let r = 0; r < rows; r++) {
     let row = 0, some = false;
@@ -64,7 +69,7 @@ function headFacts(values, rows, columns) {
     if (some) seen++;
     entropy += row;
   }
-  entropy = seen ? Math.max(0, entropy / seen) : 0;
+  entropy = known !== null ? known : seen ? Math.max(0, entropy / seen) : 0;
   return {entropy, effective: Math.exp(entropy), largest, small: poolMap(values, rows, columns, smallSide, smallSide)};
 }
 
@@ -83,6 +88,12 @@ function poolMap(values, rows, columns, mostRows, mostColumns) {
     }
   }
   return {values: pooled, rows: high, columns: wide};
+}
+
+/* "10 queries × 9 keys", before pooling. */
+function sizesInWords({pooled, queries, keys}) {
+  const size = pooled || {queries, keys};
+  return `${plural(size.queries, 'query', 'queries')} × ${plural(size.keys, 'key')}`;
 }
 
 /* The order of heads: as they come, or the most pointed first. */

@@ -5,7 +5,7 @@
 
 const mapSizes = {cell: 28, high: 640, label: 12, spacing: 15};
 
-/* Where all of it lies, for a width. A map far from square gets cells that are not. */
+/* Where all of it lies, in a width or, with few keys, less of it. A map far from square gets cells that are not. */
 function attentionLayout(attention, width) {
   const {queries, keys} = attention, most = width < 560 ? 84 : 150;
   const widest = (texts) => Math.min(most, Math.max(...labelSample(texts).map((text) =>
@@ -15,7 +15,8 @@ function attentionLayout(attention, width) {
   let high = Math.min(mapSizes.cell, mapSizes.high / queries);
   if (queries <= 3 * keys && keys <= 3 * queries) wide = high = Math.min(wide, high);
   const plot = {x: left, y: 4, width: wide * keys, height: high * queries};
-  return {width, plot, wide, high, left, below, height: plot.y + plot.height + below};
+  const used = Math.min(width, Math.ceil(left + plot.width) + 8);
+  return {width: used, plot, wide, high, left, below, height: plot.y + plot.height + below};
 }
 
 /* Enough texts to know how wide labels get. */
@@ -81,7 +82,7 @@ function attentionImage(attention, state, {plot}) {
 
 function createAttentionMap(store, attention) {
   const canvas = element('canvas', {id: 'attention-map', class: 'attention-map', tabindex: 0, role: 'img'});
-  let layout = null, image = null;
+  let layout = null, image = null, room = 0;
 
   function cellAt(event) {
     const box = canvas.getBoundingClientRect(), {plot} = layout;
@@ -95,10 +96,10 @@ function createAttentionMap(store, attention) {
     const cell = event && layout && cellAt(event);
     if (!cell) return null;
     const {block, head} = store.get();
-    const query = `from ${tokenLabel(attention.queryTexts, cell.query)}`;
+    const query = `from ${tokenLabel(attention, attention.queryTexts, cell.query)}`;
     if (cell.key === null) return [query];
     return [percent(attention.row(block, head, cell.query)[cell.key]), query,
-      `to ${tokenLabel(attention.keyTexts, cell.key)}`];
+      `to ${tokenLabel(attention, attention.keyTexts, cell.key)}`];
   });
   canvas.addEventListener('click', (event) => {
     const cell = cellAt(event);
@@ -110,10 +111,11 @@ function createAttentionMap(store, attention) {
     canvas,
     /* `fresh`: the map itself has changed, not only what is chosen in it. */
     update(state, fresh) {
-      const width = Math.max(240, canvas.parentNode ? canvas.parentNode.clientWidth : 0);
-      const moved = !layout || layout.width !== width;
-      if (moved) layout = attentionLayout(attention, width);
+      const given = canvas.parentNode.clientWidth, moved = !layout || given !== room;
+      room = given;
+      if (moved) layout = attentionLayout(attention, Math.max(240, room));
       if (fresh || moved) image = attentionImage(attention, state, layout);
+      canvas.style.width = layout.width + 'px';
       canvas.style.height = layout.height + 'px';
       const context = sizeCanvas(canvas, layout.width, layout.height);
       const chosen = {query: state.token, key: state.key};
@@ -121,26 +123,36 @@ function createAttentionMap(store, attention) {
       canvas.setAttribute('aria-label',
         attentionWords(attention, state) + ' Up and down choose a query, left and right a key.');
     },
-    get width() {
-      return layout ? layout.width : 0;
+    /* The width that it was drawn for, and what it left of that. */
+    get room() {
+      return room;
+    },
+    get spare() {
+      return Math.max(0, room - layout.width);
     },
   };
 }
 
-/* "“cat” (4)": a token and its place, from 1; or its number, where it has no other name. U+2068 and U+2069 isolate the
- * token, as a right-to-left one needs. */
-function tokenLabel(texts, n) {
-  if (texts[n] === String(n)) return String(n);
+/* Whether a token has no name but its number, from 0, or, pooled, those of the first and last in its cell. */
+function isNumbered({pooled}, texts, n) {
+  return texts[n] === String(n) || (pooled && /^\d+( … \d+)?$/.test(texts[n]));
+}
+
+/* "“cat” (4)": a token and its place, from 1; or "token 3", pooled "group 0 … 2", where it has no name. U+2068 and
+ * U+2069 isolate the token, as a right-to-left one needs. */
+function tokenLabel(attention, texts, n) {
+  if (isNumbered(attention, texts, n)) return (attention.pooled ? 'group ' : 'token ') + texts[n];
   return `“\u2068${clipToken(visibleToken(texts[n]), 40)}\u2069” (${n + 1})`;
 }
 
 /* The numbers that matter, in a sentence. */
 function attentionWords(attention, {block, head, token, key}) {
   const row = attention.row(block, head, token);
-  const name = (n) => `${tokenLabel(attention.keyTexts, n)} ${percent(row[n])}`;
+  const name = (n) => `${tokenLabel(attention, attention.keyTexts, n)} ${percent(row[n])}`;
   const best = strongestKeys(row, 3).map(name).join(', ') || 'no key';
   const chosen = key === null ? '' : ` Chosen key: ${name(key)}.`;
-  return `Layer ${block + 1}, head ${head + 1}, from ${tokenLabel(attention.queryTexts, token)}: ${best}.${chosen}`;
+  const from = tokenLabel(attention, attention.queryTexts, token);
+  return `Layer ${block + 1}, head ${head + 1}, from ${from}: ${best}.${chosen}`;
 }
 
 function moveOnMap(store, attention, event) {

@@ -68,7 +68,7 @@ function createTokenView(store, attention) {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;
     const {block, head, token} = store.get(), n = Number(span.dataset.token);
-    return [percent(attention.row(block, head, token)[n]), `to ${tokenLabel(attention.keyTexts, n)}`];
+    return [percent(attention.row(block, head, token)[n]), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
   });
   const title = element('h3', {id: 'token-title'});
   const hint = attention.same ? 'Click a token, or move with the arrow keys, to see what it looks at.'
@@ -79,7 +79,7 @@ function createTokenView(store, attention) {
       keys.element, element('p', {class: 'hint'}, hint)),
     update(state) {
       const row = attention.row(state.block, state.head, state.token);
-      title.textContent = `What ${tokenLabel(attention.queryTexts, state.token)} looks at`;
+      title.textContent = `What ${tokenLabel(attention, attention.queryTexts, state.token)} looks at`;
       paintTokens(keys.spans, row, state.scale, attentionMax(attention, state));
       keys.mark(attention.same ? state.token : state.key);
       if (queries) queries.mark(state.token);
@@ -91,21 +91,25 @@ const strongestCount = 8;
 
 function createStrongest(store, attention) {
   const list = element('ol', {id: 'strongest', class: 'strongest'}), rest = element('p', {class: 'hint'});
+  const placed = attention.keyTexts.some((_, n) => !isNumbered(attention, attention.keyTexts, n));
+  const titles = element('div', {class: 'strongest-titles', 'aria-hidden': true},
+    ['token', placed ? 'place' : '', '', 'weight'].map((title) => element('span', null, title)));
   return {
-    element: element('div', {class: 'strongest-place'}, element('h3', null, 'Strongest keys'), list, rest),
+    element: element('div', {class: 'strongest-place'}, element('h3', null, 'Strongest keys'), titles, list, rest),
     update({block, head, token}) {
       const row = attention.row(block, head, token), best = strongestKeys(row, strongestCount);
-      const most = row[best[0]];
       list.replaceChildren(...best.map((n) => element('li', {'data-key': n},
         element('bdi', {title: attention.keyTexts[n]}, clipToken(visibleToken(attention.keyTexts[n]), 24)),
-        element('span', {class: 'strong-place'}, attention.keyTexts[n] === String(n) ? '' : String(n + 1)),
+        element('span', {class: 'strong-place', title: 'place'},
+          isNumbered(attention, attention.keyTexts, n) ? '' : String(n + 1)),
         element('span', {class: 'strong-bar', 'aria-hidden': true},
-          element('span', {style: `width:${svgNumber(100 * Math.max(0, row[n] / most))}%`})),
+          element('span', {style: `width:${svgNumber(100 * Math.min(1, row[n]))}%`})),
         element('span', {class: 'number'}, percent(row[n])))));
       const left = attention.keys - best.length;
       const share = row.reduce((sum, x) => sum + x, 0) - best.reduce((sum, n) => sum + row[n], 0);
-      const others = left > 0 ? `The other ${plural(left, 'key')}: ${percent(Math.max(0, share))} together.` : '';
-      rest.textContent = best.length ? others : 'This query sees no key.';
+      const name = attention.pooled ? 'group' : 'key', sum = percent(Math.max(0, share));
+      const others = left > 1 ? `The other ${left} ${name}s: ${sum} together.` : `The other ${name}: ${sum}.`;
+      rest.textContent = best.length ? (left ? others : '') : 'This query sees no key.';
     },
   };
 }

@@ -141,10 +141,11 @@ function storeControl(store, key, label, choices) {
   return control;
 }
 
-/* How colours are scaled: two controls that every panel with maps may show; all of them follow the store. */
-function scaleControls(store) {
+/* How colours are scaled: two controls that every panel with maps may show; all of them follow the store. `one` is what
+ * a map is of. */
+function scaleControls(store, one = 'head') {
   const choices = {scale: [['linear', 'linear'], ['log', 'logarithmic']],
-    range: [['fixed', 'one for all heads'], ['per-head', 'each head its own']]};
+    range: [['fixed', `one for all ${one}s`], ['per-head', `each ${one} its own`]]};
   return [storeControl(store, 'scale', 'Colour', choices.scale), storeControl(store, 'range', 'Scale', choices.range)];
 }
 

@@ -31,10 +31,11 @@ function createGridPanel(store, model, data) {
     toSvg: () => gridSvg(store.get(), model, data),
   };
   let asked = false, progress = null;
+  const tell = () => (note.textContent = gridNote(store.get(), data, progress));
   const arrange = () => {
     const state = store.get();
     body.replaceChildren(...gridGroups(state, model).map((group) => gridGroup(group, cells, model)));
-    note.textContent = gridNote(state, progress);
+    tell();
   };
   const draw = () => {
     const state = store.get();
@@ -47,11 +48,12 @@ function createGridPanel(store, model, data) {
       asked = true;
       surveyImportance(store, model, data, (share) => {
         progress = share < 1 ? share : null;
-        note.textContent = gridNote(store.get(), progress);
+        tell();
       });
     }
     arrange();
   });
+  store.on('image', tell);
   store.on(['result', 'block', 'head', 'scale', 'range', 'theme', 'survey', 'sort'], draw);
   arrange();
   draw();
@@ -101,23 +103,28 @@ function gridGroup(group, cells, model) {
     element('div', {class: 'grid-cells'}, group.heads.map(([b, h]) => cells.get(b + ':' + h).element)));
 }
 
-/* Where the numbers come from. */
-function gridNote(state, progress) {
-  const survey = state.survey;
-  if (!survey) return 'Measuring the heads over the images of this page …';
-  if (progress !== null) return `Measuring importance, each head switched off in turn: ${percent(progress)} done …`;
-  const images = state.sort === 'importance' ? survey.importance_images : survey.images;
-  const by = survey.byPage ? `Measured in this page over ${plural(images, 'image')} of it`
-    : `Measured by mha over ${plural(images, 'image')}`;
+/* What the maps are of, where the numbers come from, and what the one means that heads are sorted by. */
+function gridNote(state, data, progress) {
+  const survey = state.survey, maps = `Maps: of this image, ${data.images[state.image].name}. `;
+  if (!survey) return maps + 'Measuring the heads over the images of this page …';
   const meanings = {
-    place: '',
-    entropy: ': how evenly a head spreads its weights, in nats.',
-    distance: ': how far from a patch its weights lie, in patches.',
-    importance: survey.byPage ? ': how much the loss changes when the head is switched off.'
-      : ': how strongly the loss leans on the head.',
-    likeness: ': Jensen-Shannon divergence of two heads of a block, 0 if they are alike, 0.69 if they share nothing.',
+    entropy: ' Entropy: how evenly a head spreads its weights, in nats.',
+    distance: ' Distance: how far from a patch its weights lie, in patches.',
+    importance: survey.byPage ? ' Importance: how much the loss changes when the head is switched off.'
+      : ' Importance: how strongly the loss leans on the head.',
+    likeness: ' Likeness: Jensen-Shannon divergence of two heads of a block, 0 if they are alike, 0.69 if they share ' +
+      'nothing.',
   };
-  return by + (meanings[state.sort] || '.');
+  const busy = progress === null ? ''
+    : ` Measuring importance, each head switched off in turn: ${percent(progress)} done …`;
+  return maps + surveySource(survey) + (busy || meanings[state.sort] || '');
+}
+
+/* Importance costs more to measure and may be of fewer images. */
+function surveySource({images, importance_images: fewer, byPage}) {
+  const by = byPage ? 'measured in this page' : 'measured by mha', over = `over ${plural(images, 'image')}`;
+  if (fewer === images) return `Entropy, distance, importance, twins: ${by} ${over}.`;
+  return `Entropy, distance, twins: ${by} ${over}${fewer ? `, importance over ${fewer}` : ''}.`;
 }
 
 /* ---- One head ---------------------------------------------------------------------------------------------------- */
@@ -168,7 +175,7 @@ function gridWords(state, model, b, h) {
   const survey = surveyOf(state, b, h);
   const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)')];
   if (!survey) return lines;
-  if (survey.words) lines.push(survey.words);
+  if (survey.words) lines.push('over all images: ' + survey.words);
   lines.push(`entropy ${shortNumber(survey.entropy)} nats, as wide as ${shortNumber(survey.effective)} tokens`,
     `distance ${shortNumber(survey.distance)} patches`);
   if (survey.importance !== null && survey.importance !== undefined) {

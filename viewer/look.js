@@ -10,7 +10,7 @@ function createLookPanel(store, model, data) {
   const wall = createMapWall(store, model, data);
   const text = 'Choose a patch of the picture, or the class token, which gathers what the model will answer. Each ' +
     'small picture shows how one head spreads its attention from there: 100\u00a0% over all patches' +
-    (model.first ? ' and the class token, the square below.' : '.');
+    (model.first ? ' and the class token, the square below.' : '.') + ' The number under it is the largest share.';
   const panel = {
     id: 'look',
     title: 'Where the heads look',
@@ -49,7 +49,7 @@ function lookWords(state, model, b, h) {
   const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)'),
     `most on ${tokenName(model, row.most)}: ${percent(row.share)}`,
     `as wide as ${shortNumber(row.effective)} tokens with equal shares`];
-  if (survey && survey.words) lines.push('on the whole: ' + survey.words);
+  if (survey && survey.words) lines.push('over all images: ' + survey.words);
   return lines;
 }
 
@@ -190,8 +190,9 @@ function createMapWall(store, model, data) {
 }
 
 function createWallCell(store, model, b, h) {
-  const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 6;
+  const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 5;
   const caption = element('span', {class: 'cell-caption'});
+  const most = narrow ? '' : element('span', {class: 'caption-word'}, 'max ');
   const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
     onclick: () => store.set({block: b, head: h}),
     onkeydown: (event) => moveToken(store, model, event)}, canvas, caption);
@@ -207,7 +208,7 @@ function createWallCell(store, model, b, h) {
     update(state, row, look) {
       const off = !state.gates[b][h];
       drawMap(canvas, model, row, look);
-      caption.textContent = off ? 'off' : (narrow ? '' : 'max ') + percent(largestOf(row));
+      caption.replaceChildren(...(off ? ['off'] : [most, percent(largestOf(row))]));
       button.classList.toggle('off', off);
       button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
       button.setAttribute('aria-label', cellLabel(caption, lookWords(state, model, b, h)));

@@ -82,7 +82,7 @@ function createRolloutPanel(store, model, data) {
   const panel = {
     id: 'rollout',
     title: 'Through the blocks',
-    element: panelFrame('rollout', 'Through the blocks', text, [from, ...scaleControls(store), legend.element],
+    element: panelFrame('rollout', 'Through the blocks', text, [from, ...scaleControls(store, 'block'), legend.element],
       element('ol', {class: 'rollout', id: 'rollout-row'}, cells.map((cell) => cell.element)), note),
     toSvg: () => rolloutSvg(store.get(), model, data, view),
   };

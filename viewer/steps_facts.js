@@ -140,7 +140,8 @@ function stepWords(facts) {
       `${keyName(best)}.`,
     sum: `The values, each times its share, add up to one row of ${D} numbers: what the head has found for ${name}. ` +
       `The largest part, ${percent(facts.weightRow[best])}, is the value of ${keyName(best)}.`,
-    concat: `All ${plural(H, 'head')} have done the same with matrices of their own. Their rows stand side by side: ` +
+    concat: (H === 1 ? 'The block has no other head; with more of them, rows would stand side by side: '
+      : `All ${H} heads have done the same with matrices of their own. Their rows stand side by side: `) +
       `${H} × ${D} = ${H * D} numbers a token.` +
       (facts.gate ? '' : ' This head is switched off, so its part is zeros.'),
     output: `One more matrix mixes the heads. ${shareWords(facts)}`,

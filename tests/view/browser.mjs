@@ -61,6 +61,13 @@ export async function expectAccessible(page, what) {
   }
 }
 
+/* What stands under a small picture is there to the last letter. */
+export async function expectWholeCaptions(page, what) {
+  const cut = await page.evaluate(() => [...document.querySelectorAll('.cell-caption, .thumb span')]
+    .filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.textContent));
+  expect(cut.length === 0, `${what}: ${cut.length} captions are cut, such as ${cut[0]}`);
+}
+
 export async function expectNoSidewaysScroll(page, what) {
   const {wide, room, worst} = await page.evaluate(() => {
     const limit = document.documentElement.clientWidth;

@@ -8,6 +8,7 @@ async function looksWell(browser, folder, name, options, what) {
   await browsing.takePictures(page, folder, `${name}-${what}`);
   await browsing.expectAccessible(page, what);
   await browsing.expectNoSidewaysScroll(page, what);
+  await browsing.expectWholeCaptions(page, what);
   await browsing.expectHeadingsInOrder(page);
   await browsing.expectNamedControls(page);
   await close();

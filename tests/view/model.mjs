@@ -223,6 +223,10 @@ async function switchesHeads(page) {
 async function changesImages(page) {
   await page.check('#images input[value="3"]', {force: true});
   expect((await stateOf(page)).image === 3, 'not the fourth image');
+  const name = await page.evaluate(() => window.mhaView.data.images[3].name);
+  expect((await page.textContent('#image-name')) === name, `${await page.textContent('#image-name')}, not ${name}`);
+  const note = await page.textContent('#grid-note'), {images} = await page.evaluate(() => window.mhaView.data.survey);
+  expect(note.includes(`${name}.`) && note.includes(`over ${images} images`), note);
   await page.focus('#images input[value="3"]');
   await page.keyboard.press('ArrowRight');
   expect((await stateOf(page)).image === 4, 'arrow keys do not choose images');

@@ -1,5 +1,5 @@
 /* The page of attention weights of any model: as they are, with queries that are no keys, and pooled. */
-import {writeFileSync} from 'node:fs';
+import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {expect, expectNear, farthest, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
@@ -25,6 +25,14 @@ export function makeWeights(mha, folder) {
   mha('view', '--attention', 'weights.safetensors', '-o', 'weights.html');
   mha('view', '--attention', 'cross.safetensors', '--tokens', 'keys.txt', '-o', 'cross.html');
   mha('view', '--attention', 'pooled.safetensors', '-o', 'pooled.html');
+}
+
+/* A page whose data say what entropy its heads had before they were pooled. */
+function writeWithEntropy(folder, from, to, entropy) {
+  const text = readFileSync(join(folder, from), 'utf8'), mark = 'id="mha-data">', start = text.indexOf(mark) + mark.length;
+  const end = text.indexOf('</script>', start), data = {...JSON.parse(text.slice(start, end)), entropy};
+  const written = JSON.stringify(data).replaceAll('<', '\\u003c');
+  writeFileSync(join(folder, to), text.slice(0, start) + written + text.slice(end));
 }
 
 const rowOf = ({heads, queries, keys}, numbers, layer, head, query) => {
@@ -123,6 +131,12 @@ export async function testWeights(browser, folder) {
     await expectStrongest(page, rowOf(cross, crossed, 0, 0, 3), 'query 3');
     expect((await page.textContent('#token-keys [data-token="8"]')) === 'key8', 'the last key has no name');
     expect((await page.textContent('#token-queries [data-token="3"]')) === '3', 'the last query has no number');
+    expect((await page.textContent('#token-title')) === 'What token 3 looks at', await page.textContent('#token-title'));
+    const map = await page.locator('#attention-map').boundingBox(), list = await page.locator('#strongest').boundingBox();
+    const between = list.x - (map.x + map.width);
+    expect(between > 0 && between < 60, `the list is ${between} px from the map`);
+    const bar = await page.evaluate(() => parseFloat(document.querySelector('.strong-bar span').style.width));
+    expectNear(bar, 100 * Math.max(...rowOf(cross, crossed, 0, 0, 3)), 0.1, 'the bar of the strongest');
     expect(problems.length === 0, problems.join('; '));
   });
   await opened.close();
@@ -130,11 +144,23 @@ export async function testWeights(browser, folder) {
   opened = await openPage(browser, join(folder, 'pooled.html'));
   await test('a_pooled_map_says_so', async () => {
     const {page, problems} = opened;
+    expect(/600 queries × 600 keys/.test(await page.textContent('.facts')), await page.textContent('.facts'));
     expect(/600 x 600 weights, pooled to 200 x 200/.test(await page.textContent('#pooled')), await page.textContent('#pooled'));
     await page.click('#heads .cell[data-head="1"]');
     expect(/head 2/.test(await page.getAttribute('#attention-map', 'aria-label')), 'no second head');
     await browsing.expectExports(page, 'attention');
     expect(problems.length === 0, problems.join('; '));
+  });
+  await opened.close();
+
+  writeWithEntropy(folder, 'pooled.html', 'entropy.html', [5.5, 4.25]);
+  opened = await openPage(browser, join(folder, 'entropy.html'));
+  await test('a_pooled_map_has_the_entropy_from_before', async () => {
+    const {page} = opened, cell = (head) => page.textContent(`#heads .cell[data-head="${head}"] .cell-caption`);
+    expect(/entropy 5\.50/.test(await page.textContent('#chosen-head')), await page.textContent('#chosen-head'));
+    for (const [head, entropy] of [5.5, 4.25].entries()) {
+      expectNear(parseFloat((await cell(head)).split('·')[1]), Math.exp(entropy), 0.0501, `keys of head ${head + 1}`);
+    }
   });
   await opened.close();
 }
