@@ -59,8 +59,8 @@ endif()
 # What runs the command types it as a person would, after the emulator of a cross build.
 if(MHA_COMMAND)
   string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
-  # It opens a terminal, which is in POSIX's extension alone.
-  set_source_files_properties(test_train_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
+  # They open a terminal, which is in POSIX's extension alone.
+  set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   foreach(name cli bench layer_command layer_command_errors train_command train_command_errors conformance
     eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
     mha_test(${name})

@@ -1,6 +1,6 @@
 /* mha prune: the smaller model is what it says, every other command reads it, and every bad input is one line. */
-#define _XOPEN_SOURCE 700 /* for a terminal of its own */
 #include "small_vit.h"
+#include "terminal.h"
 
 #include "prune.h"
 
@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DATA "--data synthetic:120"
-static const char quick[] = DATA " --threads 1 --tune 2 --epochs 0.1 --sample 20";
+#define DATA  "--data synthetic:120"
+#define QUICK DATA " --threads 1 --tune 2 --epochs 0.1 --sample 20"
 
 /* Two blocks of three heads, so that two can go of each. */
 static bool make_model(small_vit *v, const char *path)
@@ -23,7 +23,7 @@ static bool make_model(small_vit *v, const char *path)
 static const said *prune(const char *settings, const char *args)
 {
     char line[1200];
-    snprintf(line, sizeof line, "prune %s %s", args, quick);
+    snprintf(line, sizeof line, "prune %s %s", args, QUICK);
     return command(settings, line);
 }
 
@@ -253,35 +253,6 @@ TEST(labels_stand_as_the_lines_do)
     small_free(&v);
 }
 
-/* What arrives at a terminal of 80 columns that is standard error. */
-static const char *on_terminal(const char *settings, const char *args)
-{
-    static char seen[1 << 16];
-    char line[1500];
-    size_t used = 0;
-    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    if (!expect(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal), "no terminal")) return "";
-    int kept = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* or there is nothing to read before the command opens it */
-    snprintf(line, sizeof line, "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" %s %s prune %s %s >out 2>'%s'", settings,
-             COMMAND, args, quick, ptsname(terminal));
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    close(kept);
-    for (ssize_t n; used < sizeof seen - 1 && (n = read(terminal, seen + used, sizeof seen - 1 - used)) != 0;) {
-        if (n > 0) used += (size_t)n;
-        else if (waitpid(child, NULL, WNOHANG) != 0)
-            break; /* an error until the other side is open, and when it is shut */
-    }
-    close(terminal);
-    waitpid(child, NULL, 0);
-    seen[used] = 0;
-    return seen;
-}
-
 /* Columns of the widest row, of what is still there when the moving lines are wiped. */
 static int widest_row(const char *seen)
 {
@@ -305,16 +276,17 @@ TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
     config.body.depth = 6;
     config.body.heads = 4;
     if (!small_make(&v, &config, "deep.safetensors")) return;
-    const char *seen =
-        on_terminal("TERM=xterm LC_ALL=C.UTF-8", "deep.safetensors --heads 12 --rounds 2 -o s.safetensors");
+    const char *seen = on_terminal("TERM=xterm LC_ALL=C.UTF-8",
+                                   "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
     expect(strstr(seen, "\r  looking at the test set\033[K"), "no test set: %s", seen);
     expect(strstr(seen, "\r  learning, step 1 of 2\033[K"), "no line of learning: %s", seen);
     expect(count_of(seen, "\r\033[K     ") == 4, "not wiped before each row: %s", seen);
     expect(strstr(seen, "\u25a0"), "no drawing: %s", seen);
     expect(widest_row(seen) > 60 && widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
-    seen = on_terminal("TERM=xterm LC_ALL=C", "deep.safetensors --max-drop 0 --rounds 1 --sample 1 -o s.safetensors");
+    seen = on_terminal("TERM=xterm LC_ALL=C",
+                       "prune deep.safetensors --max-drop 0 --rounds 1 --sample 1 -o s.safetensors " QUICK);
     expect(widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
-    seen = on_terminal("TERM=dumb", "deep.safetensors --heads 12 --rounds 2 -o s.safetensors");
+    seen = on_terminal("TERM=dumb", "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
     expect(!strchr(seen, '\033') && !strstr(seen, "learning, step"), "a line that moves where none can: %s", seen);
     small_free(&v);
 }

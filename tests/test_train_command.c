@@ -2,6 +2,8 @@
  * was stopped or killed on its way. */
 #include "training.h"
 
+#include "terminal.h"
+
 #include <fcntl.h>
 #include <numbers.h>
 #include <signal.h>
@@ -191,38 +193,9 @@ TEST(killed_again_and_again_it_ends_in_the_same_bytes)
 
 /* ---- On a terminal ---------------------------------------------------------------------------------------------- */
 
-/* Standard error is a terminal of so many columns; returns what arrived there. */
-static const char *on_terminal(const char *settings, const char *args)
-{
-    static char seen[1 << 16];
-    char line[1500];
-    size_t used = 0;
-    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    if (!expect(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal), "no terminal")) return "";
-    int kept = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* or there is nothing to read before the command opens it */
-    snprintf(line, sizeof line, "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" %s %s train vit --force %s >out 2>'%s'",
-             settings, COMMAND, args, ptsname(terminal));
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    close(kept);
-    for (ssize_t n; used < sizeof seen - 1 && (n = read(terminal, seen + used, sizeof seen - 1 - used)) != 0;) {
-        if (n > 0) used += (size_t)n;
-        else if (waitpid(child, NULL, WNOHANG) != 0)
-            break; /* an error until the other side is open, and when it is shut */
-    }
-    close(terminal);
-    waitpid(child, NULL, 0);
-    seen[used] = 0;
-    return seen;
-}
-
 TEST(a_line_is_drawn_again_on_a_terminal)
 {
-    const char *run = TINY " --epochs 2 --out m";
+    const char *run = "train vit --force " TINY " --epochs 2 --out m";
     const char *seen = on_terminal("TERM=xterm LC_ALL=C.UTF-8", run);
     const char *first = strstr(seen, "\r  1/2  "), *end = first ? strstr(first, "\033[K") : NULL;
     char line[400] = "";
