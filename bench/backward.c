@@ -15,12 +15,18 @@ static mha_tensor lse_view(const backward *b)
     return mha_tensor_3d(b->lse.typed, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq);
 }
 
+static mha_tensor softmax_view(const backward *b)
+{
+    return mha_tensor_4d(b->softmax.typed, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq, 2);
+}
+
 static void forward(backward *b)
 {
     mha_attention_options options = MHA_ATTENTION_DEFAULTS;
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     options.causal = b->shape->causal;
-    extras.lse = lse_view(b);
+    extras.lse = lse_view(b); /* for the peer and the check */
+    extras.softmax = softmax_view(b);
     b->status = mha_attention_forward(b->set->ctx, view(b, OUT), &extras, view(b, Q), view(b, K), view(b, V), &options);
 }
 
@@ -34,7 +40,7 @@ static void run(void *arg)
     gradients.q = view(b, DQ);
     gradients.k = view(b, DK);
     gradients.v = view(b, DV);
-    b->status = mha_attention_backward(b->set->ctx, &gradients, view(b, DOUT), none, view(b, OUT), lse_view(b),
+    b->status = mha_attention_backward(b->set->ctx, &gradients, view(b, DOUT), none, view(b, OUT), softmax_view(b),
                                        view(b, Q), view(b, K), view(b, V), &options);
 }
 
@@ -87,7 +93,8 @@ bool bench_backward(bench_result *result, const bench_setting *set, const bench_
 {
     backward b = {.set = set, .shape = s};
     int64_t queries = s->B * s->H * s->Tq * s->D, keys = s->B * s->G * s->Tk * s->D;
-    bool done = bench_array_make(&b.lse, s->B * s->H * s->Tq, MHA_FLOAT32, 0);
+    bool done = bench_array_make(&b.lse, s->B * s->H * s->Tq, MHA_FLOAT32, 0) &&
+                bench_array_make(&b.softmax, s->B * s->H * s->Tq * 2, MHA_FLOAT32, 0);
     for (int n = 0; n < ARRAYS; n++) {
         bool long_one = n == K || n == V || n == DK || n == DV, input = n <= V || n == DOUT;
         done = bench_array_make(&b.a[n], long_one ? keys : queries, set->type, input ? (uint64_t)n + 1 : 0) && done;
@@ -98,6 +105,7 @@ bool bench_backward(bench_result *result, const bench_setting *set, const bench_
     if (b.status) snprintf(error, 200, "%s: %s", s->name, mha_context_error(set->ctx));
     done = done && !b.status && save(&b, error);
     bench_array_free(&b.lse);
+    bench_array_free(&b.softmax);
     for (int n = 0; n < ARRAYS; n++) bench_array_free(&b.a[n]);
     return done;
 }

@@ -9,7 +9,7 @@ enum { Q, K, V, OUT, DOUT, DQ, DK, DV, ARRAYS };
 typedef struct backward {
     const bench_setting *set;
     const bench_shape *shape;
-    bench_array a[ARRAYS], lse;
+    bench_array a[ARRAYS], lse, softmax;
     mha_status status;
 } backward;
 

@@ -2,7 +2,7 @@
  *
  * Positions are turned into vectors of sines and cosines, so that heads can look for a place: the first turns its queries
  * back by one position and so looks at the token before, the second looks for the first token, the third at all alike.
- * Forward leaves lse; statistics take it from there, tile by tile.
+ * Forward leaves the softmax of each row; statistics take it from there, tile by tile.
  *
  *     cc head_statistics.c $(pkg-config --cflags --libs mha) -lm && ./a.out
  *
@@ -22,7 +22,7 @@
 
 enum { T = 8192, D = 32, H = 3 };
 
-static float q[H][T][D], k[T][D], out[H][T][D], lse[H][T];
+static float q[H][T][D], k[T][D], out[H][T][D], softmax[H][T][2];
 static float entropy[H][T], effective[H][T], distance[H][T], mass[H][T][4], divergence[H][H];
 
 static void must(mha_context *ctx, mha_status status)
@@ -64,7 +64,7 @@ int main(void)
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     options.causal = true;
     options.scale = 1;
-    extras.lse = mha_tensor_3d(lse, MHA_FLOAT32, 1, H, T);
+    extras.softmax = mha_tensor_4d(softmax, MHA_FLOAT32, 1, H, T, 2);
     must(ctx, mha_attention_forward(ctx, mha_tensor_4d(out, MHA_FLOAT32, 1, H, T, D), &extras, queries, keys, keys,
                                     &options));
 
@@ -74,7 +74,7 @@ int main(void)
     stats.distance = mha_tensor_3d(distance, MHA_FLOAT32, 1, H, T);
     stats.mass = mha_tensor_4d(mass, MHA_FLOAT32, 1, H, T, 4);
     stats.divergence = mha_tensor_3d(divergence, MHA_FLOAT32, 1, H, H);
-    must(ctx, mha_attention_stats(ctx, &stats, queries, keys, extras.lse, &options));
+    must(ctx, mha_attention_stats(ctx, &stats, queries, keys, extras.softmax, &options));
 
     printf("%d tokens: the weights of three heads would be %d MB\n", T, H * (T / 1024) * (T / 1024) * 4);
     printf("head   entropy      keys   before   first   distance\n");

@@ -292,6 +292,10 @@ typedef struct mha_attention_options {
  * `scores` nothing of size Tq x Tk is ever stored; with them, only what you pass here is. */
 typedef struct mha_attention_extras {
     mha_tensor lse;     /* float32 (B,H,Tq): log of the softmax's denominator, the sink included */
+    mha_tensor softmax; /* float32 (B,H,Tq,2): a reference m, about the row's largest score, and the sum of exp(s - m),
+                           the sink included: lse = m + log(sum), but apart they lose nothing where scores are large.
+                           mha_attention_backward and mha_attention_stats take it. A row that sees no key has
+                           (-infinity, 0); m is infinite where scores left float32 */
     mha_tensor weights; /* any float type (B,H,Tq,Tk): what multiplies the values; or (B,Tq,Tk): its mean over heads */
     mha_tensor scores;  /* any float type (B,H,Tq,Tk): every key at `scores_stage`. At MHA_STAGE_SCALED and _CAPPED keys
                            that are not visible show their score too, as long as it is finite; else -infinity.
@@ -300,7 +304,7 @@ typedef struct mha_attention_extras {
 } mha_attention_extras;
 
 /* clang-format off */
-#define MHA_ATTENTION_NO_EXTRAS {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_STAGE_SCALED}
+#define MHA_ATTENTION_NO_EXTRAS {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_STAGE_SCALED}
 /* clang-format on */
 
 /* out[b,h,i,:] = sum_j weights[b,h,i,j] * v[b,g,j,:],   g = h / (H/G),   weights as mha_attention_options says
@@ -309,7 +313,7 @@ typedef struct mha_attention_extras {
  *
  * Each is float32, bfloat16 or float16, and they need not be alike; sums are kept in float32. B, H, G, Tq and Tk may be
  * 0; D and E are at least 1. `extras` and `options` may be NULL: none, and MHA_ATTENTION_DEFAULTS. With ragged batches
- * the parts of `out` and `lse` that belong to no sequence are left alone, and the parts of `weights` and `scores` past
+ * the parts of `out`, `lse` and `softmax` that belong to no sequence are left alone, and the parts of `weights` and `scores` past
  * the end of a sequence get zero, or -infinity at the stages before the softmax.
  *
  * Inputs may overlap each other. `out` may be `q` itself (same data, type, sizes and strides) when neither weights nor
@@ -361,8 +365,9 @@ typedef struct mha_attention_gradients {
  *     dout (B,H,Tq,E)     the gradient of the loss by `out`, any float type
  *     dlse (B,H,Tq)       by `lse`, float32; all zero if the loss does not use it
  *
- * `out` and `lse` (float32) are what forward gave for the same q, k, v and options, dropout included. With w the
- * weights before dropout and after it w', and s the scores that go into the softmax:
+ * `out` and `softmax` are what forward gave for the same q, k, v and options, dropout included. Without `softmax` (all
+ * zero) it is computed anew, which takes one more product. With w the weights before dropout and after it w', and s the
+ * scores that go into the softmax:
  *
  *     dv[j] = sum_i w'[i,j] dout[i]
  *     ds[i,j] = w[i,j] * (dw[i,j] - dout[i] . out[i] + dlse[i]),   dw[i,j] = dout[i] . v[j] / (1 - dropout) where kept
@@ -372,13 +377,13 @@ typedef struct mha_attention_gradients {
  * where c is 1, or 1 - (capped score / softcap)^2 with softcap. Query heads that share a key/value head add up in dk
  * and dv. Rows that see no key, and keys that no row sees, have zero gradients; rows and keys of a ragged batch that
  * belong to no sequence are left alone, in dq and in dk and dv. What a row does not see never reaches a gradient, even
- * if it is NaN. Weights are recomputed from lse, tile by tile: scratch is O(T), and the bits are the same for any
- * number of threads.
+ * if it is NaN. Weights are recomputed tile by tile: scratch is O(T), and the bits are the same for any number of
+ * threads.
  *
  * No gradient may overlap anything else. Returns as mha_attention_forward. */
 MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
-                                          mha_tensor dlse, mha_tensor out, mha_tensor lse, mha_tensor q, mha_tensor k,
-                                          mha_tensor v, const mha_attention_options *options);
+                                          mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q,
+                                          mha_tensor k, mha_tensor v, const mha_attention_options *options);
 
 /* What heads look at, in numbers, on request: leave a tensor all zero and it costs nothing. Below p is the weight of a
  * key at MHA_STAGE_SOFTMAX: zero where not visible, before dropout; what a sink takes is missing from the sum.
@@ -418,13 +423,14 @@ typedef struct mha_stats {
      MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, 0, 0}
 /* clang-format on */
 
-/* Statistics of the weights of a forward call, from what it read and its lse: q, k and options as they were, dropout
- * aside. Weights are computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length. The bits
- * are the same for any number of threads, and do not depend on what else is asked for.
+/* Statistics of the weights of a forward call, from what it read and the `softmax` that it wrote: q, k and options as
+ * they were, dropout aside. Without `softmax` (all zero) it is computed anew: no forward call is needed. Weights are
+ * computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length. The bits are the same for
+ * any number of threads, and do not depend on what else is asked for.
  *
  * No result may overlap anything else. Returns as mha_attention_forward. */
 MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k,
-                                       mha_tensor lse, const mha_attention_options *options);
+                                       mha_tensor softmax, const mha_attention_options *options);
 
 /* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
 

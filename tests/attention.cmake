@@ -14,7 +14,8 @@ endif()
 foreach(name oracle matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
     layer_oracle layer layer_cache layer_errors layer_heads
     attention_sizes attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches
-    attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_hidden backward_errors
+    attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_exact backward_hidden
+    backward_errors
     stats stats_bits stats_errors)
   mha_test(${name})
   target_link_libraries(test_${name} PRIVATE mha_cases)

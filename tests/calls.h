@@ -43,6 +43,7 @@ static inline call good(void)
 }
 
 static inline mha_tensor good_lse(void) { return mha_tensor_3d(arena.floats + 4096, MHA_FLOAT32, B, H, TQ); }
+static inline mha_tensor good_softmax(void) { return mha_tensor_4d(arena.floats + 4352, MHA_FLOAT32, B, H, TQ, 2); }
 static inline mha_tensor good_weights(void) { return mha_tensor_4d(arena.floats + 5120, MHA_FLOAT32, B, H, TQ, TK); }
 static inline mha_tensor good_scores(void) { return mha_tensor_4d(arena.floats + 6144, MHA_FLOAT32, B, H, TQ, TK); }
 static inline mha_tensor good_bias(void) { return mha_tensor_4d(arena.floats + 7168, MHA_FLOAT32, B, H, TQ, TK); }

@@ -21,6 +21,7 @@ attention_case case_plain(int64_t B, int64_t H, int64_t G, int64_t Tq, int64_t T
                             .mask = {-1, 0},
                             .bias = {-1, 0},
                             .lse = true,
+                            .softmax = true,
                             .scores = -1,
                             .threads = 1,
                             .data_seed = 1};
@@ -119,6 +120,7 @@ static void draw_rest(rng *r, attention_case *c)
     c->dropout_seed = rng_bits(r);
     c->dropout_stream = rng_bits(r);
     c->lse = rng_chance(r, 0.7);
+    c->softmax = rng_chance(r, 0.7);
     c->weights = rng_chance(r, 0.35) ? (int)rng_between(r, 1, 2) : 0;
     c->scores = rng_chance(r, 0.35) ? (int)rng_between(r, MHA_STAGE_SCALED, MHA_STAGE_DROPPED) : -1;
     c->poison = rng_chance(r, 0.5);
@@ -181,6 +183,7 @@ void case_describe(const attention_case *c, char *text, size_t size)
     if (c->sinks) add(text, size, " sinks");
     if (c->dropout > 0) add(text, size, " dropout %g", (double)c->dropout);
     if (c->lse) add(text, size, " lse");
+    if (c->softmax) add(text, size, " softmax");
     if (c->weights)
         add(text, size, " weights(%s %s)", c->weights == 1 ? "each" : "mean", mha_type_name(c->type_weights));
     if (c->scores >= 0) add(text, size, " scores(stage %d %s)", c->scores, mha_type_name(c->type_scores));

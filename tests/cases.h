@@ -33,7 +33,7 @@ typedef struct attention_case {
     float dropout;
     uint64_t dropout_seed, dropout_stream;
 
-    bool lse;
+    bool lse, softmax;
     int weights; /* 0 none, 1 per head, 2 their mean */
     int scores;  /* -1 none, else the stage */
 

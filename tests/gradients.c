@@ -11,7 +11,7 @@
 gradient_case gradient_plain(attention_case forward)
 {
     gradient_case c = {.forward = forward, .dlse = true, .wanted = GRAD_ALL};
-    c.forward.lse = true;
+    c.forward.lse = c.forward.softmax = true;
     c.forward.weights = 0;
     c.forward.scores = -1;
     c.type_dout = forward.type_out;
@@ -30,6 +30,7 @@ gradient_case gradient_random(rng *r)
     c.layout_dout = (layout)rng_between(r, 0, LAYOUTS - 1);
     for (int n = 0; n < GRADS; n++) c.layout_grad[n] = (layout)rng_between(r, 0, LAYOUT_ANY);
     c.dlse = rng_chance(r, 0.5);
+    c.anew = rng_chance(r, 0.2);
     if (rng_chance(r, 0.4)) c.wanted = (unsigned)rng_between(r, 0, GRAD_ALL);
     return c;
 }
@@ -42,6 +43,7 @@ void gradient_describe(const gradient_case *c, char *text, size_t size)
     size_t used = strlen(text);
     used += (size_t)snprintf(text + used, size - used, "\n      dout %s %s%s;", mha_type_name(c->type_dout),
                              kind[c->layout_dout], c->dlse ? " dlse" : "");
+    if (c->anew && used < size) used += (size_t)snprintf(text + used, size - used, " anew");
     for (int n = 0; n < GRADS && used < size; n++)
         if (c->wanted >> n & 1)
             used += (size_t)snprintf(text + used, size - used, " %s %s %s", name[n], mha_type_name(c->type_grad[n]),
@@ -180,8 +182,9 @@ mha_status gradients_back(gradients *g, mha_context *ctx)
     problem *p = g->p;
     mha_attention_gradients asked = gradients_asked(g);
     for (int n = 0; n < GRADS; n++) store_reset(&g->grad[n]);
-    return mha_attention_backward(ctx, &asked, g->dout.view, g->dlse.view, p->out.view, p->lse.view, p->q.view,
-                                  p->k.view, p->v.view, &p->options);
+    mha_tensor softmax = g->c.anew ? (mha_tensor)MHA_NO_TENSOR : p->softmax.view;
+    return mha_attention_backward(ctx, &asked, g->dout.view, g->dlse.view, p->out.view, softmax, p->q.view, p->k.view,
+                                  p->v.view, &p->options);
 }
 
 /* What forward wrote is an input of backward: from there on it may not change. */
@@ -190,7 +193,7 @@ mha_status gradients_run(gradients *g, mha_context *ctx)
     mha_status status = problem_run(g->p, ctx);
     if (status) return status;
     store_guard(&g->p->out);
-    store_guard(&g->p->lse);
+    store_guard(&g->p->softmax);
     return gradients_back(g, ctx);
 }
 
@@ -266,9 +269,9 @@ static bool check_view(const gradients *g, verdict v, int n)
 static bool check_guards(const gradients *g, verdict v)
 {
     const problem *p = g->p;
-    const store *inputs[] = {&p->q,     &p->k,   &p->v,   &p->mask, &p->bias, &p->alibi,
-                             &p->sinks, &p->out, &p->lse, &g->dout, &g->dlse};
-    const char *input[] = {"q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "out", "lse", "dout", "dlse"};
+    const store *inputs[] = {&p->q,     &p->k,   &p->v,       &p->mask, &p->bias, &p->alibi,
+                             &p->sinks, &p->out, &p->softmax, &g->dout, &g->dlse};
+    const char *input[] = {"q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "out", "softmax", "dout", "dlse"};
     const char *changed = NULL;
     for (size_t n = 0; n < sizeof inputs / sizeof *inputs; n++)
         if (!store_intact(inputs[n])) changed = input[n];

@@ -14,6 +14,7 @@ typedef struct gradient_case {
     mha_type type_dout, type_grad[GRADS]; /* the last four are float32 */
     layout layout_dout, layout_grad[GRADS];
     bool dlse;
+    bool anew;       /* backward is not given what forward knows of its softmax */
     unsigned wanted; /* bit n: gradient n, where there is such an input */
 } gradient_case;
 

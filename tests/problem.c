@@ -124,20 +124,21 @@ static void make_outputs(problem *p, rng *r)
 {
     const attention_case *c = &p->c;
     int64_t batches = c->ragged_q ? 1 : c->B;
-    int64_t rows[3] = {batches, c->H, p->query_rows};
+    int64_t rows[4] = {batches, c->H, p->query_rows, 2};
     int64_t each[4] = {c->B, c->H, c->Tq, c->Tk}, mean[3] = {c->B, c->Tq, c->Tk};
     p->out = make_rows(r, c->type_out, c->layout_out, batches, c->H, p->query_rows, c->E);
     p->lse = store_make(r, MHA_FLOAT32, c->lse ? 3 : -1, rows, c->layout_rest);
+    p->softmax = store_make(r, MHA_FLOAT32, c->softmax ? 4 : -1, rows, c->layout_rest);
     if (c->weights == 1) p->weights = store_make(r, c->type_weights, 4, each, c->layout_rest);
     if (c->weights == 2) p->weights = store_make(r, c->type_weights, 3, mean, c->layout_rest);
     p->scores = store_make(r, c->type_scores, c->scores >= 0 ? 4 : -1, each, c->layout_rest);
 }
 
-/* Rows of out and lse that belong to no sequence stay as they are; weights and scores are written whole. */
+/* Rows of out, lse and softmax that belong to no sequence stay as they are; weights and scores are written whole. */
 static void guard(problem *p)
 {
-    store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,  &p->alibi,
-                    &p->sinks, &p->out, &p->lse, &p->weights, &p->scores};
+    store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,    &p->alibi,
+                    &p->sinks, &p->out, &p->lse, &p->softmax, &p->weights, &p->scores};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) store_guard(all[n]);
     for (int64_t b = 0; b < p->c.B; b++)
         for (int64_t h = 0; h < p->c.H; h++)
@@ -145,6 +146,7 @@ static void guard(problem *p)
                 int64_t batch = outer(p->query_starts, b), row = inner(p->query_starts, b, i);
                 for (int64_t e = 0; e < p->c.E; e++) store_allow(&p->out, batch, h, row, e);
                 if (p->c.lse) store_allow(&p->lse, batch, h, row, 0);
+                for (int64_t n = 0; p->c.softmax && n < 2; n++) store_allow(&p->softmax, batch, h, row, n);
             }
     store_allow_all(&p->weights);
     store_allow_all(&p->scores);
@@ -176,13 +178,14 @@ static void make_options(problem *p)
     o.dropout_stream = c->dropout_stream;
     p->options = o;
     mha_stage stage = c->scores >= 0 ? (mha_stage)c->scores : MHA_STAGE_SCALED;
-    p->extras = (mha_attention_extras){p->lse.view, p->weights.view, p->scores.view, stage};
+    p->extras = (mha_attention_extras){p->lse.view, p->softmax.view, p->weights.view, p->scores.view, stage};
 }
 
 mha_status problem_run(problem *p, mha_context *ctx)
 {
     store_reset(&p->out);
     store_reset(&p->lse);
+    store_reset(&p->softmax);
     store_reset(&p->weights);
     store_reset(&p->scores);
     mha_attention_plan plan;
@@ -219,8 +222,8 @@ void problem_refresh(problem *p)
 
 void problem_free(problem *p)
 {
-    store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,  &p->alibi,
-                    &p->sinks, &p->out, &p->lse, &p->weights, &p->scores};
+    store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,    &p->alibi,
+                    &p->sinks, &p->out, &p->lse, &p->softmax, &p->weights, &p->scores};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) store_free(all[n]);
     free(p->queries);
     free(p->keys);
@@ -240,6 +243,11 @@ void *problem_out(const problem *p, int64_t b, int64_t h, int64_t i, int64_t e)
 void *problem_lse(const problem *p, int64_t b, int64_t h, int64_t i)
 {
     return store_at(&p->lse, outer(p->query_starts, b), h, inner(p->query_starts, b, i), 0);
+}
+
+void *problem_softmax(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n)
+{
+    return store_at(&p->softmax, outer(p->query_starts, b), h, inner(p->query_starts, b, i), n);
 }
 
 void *problem_q(const problem *p, int64_t b, int64_t h, int64_t i, int64_t d)

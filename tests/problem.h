@@ -20,12 +20,12 @@ typedef struct bounds {
 
 typedef struct problem {
     attention_case c;
-    store q, k, v, mask, bias, alibi, sinks; /* inputs; all zero where not given */
-    store out, lse, weights, scores;         /* outputs */
-    int64_t *queries, *keys;                 /* (B) rows that each sequence has */
-    int64_t query_rows, key_rows;            /* rows that q, k and v have on axis 2 */
-    int64_t *key_lengths, *offsets;          /* (B) or NULL */
-    int64_t *query_starts, *key_starts;      /* (B+1) or NULL */
+    store q, k, v, mask, bias, alibi, sinks;  /* inputs; all zero where not given */
+    store out, lse, softmax, weights, scores; /* outputs */
+    int64_t *queries, *keys;                  /* (B) rows that each sequence has */
+    int64_t query_rows, key_rows;             /* rows that q, k and v have on axis 2 */
+    int64_t *key_lengths, *offsets;           /* (B) or NULL */
+    int64_t *query_starts, *key_starts;       /* (B+1) or NULL */
     mha_attention_options options;
     mha_attention_extras extras;
     ref_attention ref; /* owns its arrays */
@@ -48,6 +48,7 @@ mha_status problem_run(problem *p, mha_context *ctx);
 typedef void *problem_element(const problem *p, int64_t b, int64_t h, int64_t n, int64_t d);
 problem_element problem_q, problem_k, problem_v, problem_out;
 void *problem_lse(const problem *p, int64_t b, int64_t h, int64_t i);
+void *problem_softmax(const problem *p, int64_t b, int64_t h, int64_t i, int64_t n);
 
 /* ---- oracle.c: the question and the answer ---------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* Statistics against the oracle.
  *
- * The library takes p = exp(s - lse) with a score and an lse of float32. With dp what bounds.c allows the softmax plus
- * p times what it allows lse and its rounding, every bound follows:
+ * With dp what bounds.c allows the softmax and a few roundings of p, every bound follows:
  *
  *     entropy     sum dp (|log p| + 1)           effective   |1/S - 1/(S -+ dS)|, dS = sum dp (2 p + dp)
  *     largest     max dp, and so the n-th        mass, received, heatmap   sum dp
@@ -72,7 +71,7 @@ statistics *statistics_make(const attention_case *c)
     statistics *s = array(1, sizeof *s);
     attention_case with = *c;
     rng r = rng_make(c->data_seed, 4711);
-    with.lse = true;
+    with.softmax = true;
     problem *p = s->p = problem_make(&with);
     make_sets(s, &r);
     s->ref.columns = s->want.grid_columns = rng_chance(&r, 0.5) ? rng_between(&r, 1, 9) : 0;
@@ -123,7 +122,7 @@ mha_status statistics_run(statistics *s, mha_context *ctx, int only)
         if (only < 0 || only == n) *field(&want, n) = s->result[n].view;
     }
     if (!want.mass.rank) want.sets = (mha_tensor)MHA_NO_TENSOR;
-    return mha_attention_stats(ctx, &want, p->q.view, p->k.view, p->lse.view, &p->options);
+    return mha_attention_stats(ctx, &want, p->q.view, p->k.view, p->softmax.view, &p->options);
 }
 
 /* ---- The answer ------------------------------------------------------------------------------------------------- */
@@ -147,9 +146,7 @@ void statistics_solve(statistics *s)
     s->error = array(rows * c->Tk, sizeof(double));
     ref_attention_stats(&p->ref, &s->ref, p->want.stage[REF_SOFTMAX]);
     for (int64_t n = 0; n < rows * c->Tk; n++) {
-        double w = p->want.stage[REF_SOFTMAX][n], lse = p->want.lse[n / c->Tk];
-        double off = isfinite(lse) ? p->allowed.lse[n / c->Tk] + 2 * U * fabs(lse) : 0;
-        s->error[n] = p->allowed.softmax[n] + w * expm1(fmin(off, 1)) + 4 * U * w + 1e-37;
+        s->error[n] = p->allowed.softmax[n] + 4 * U * p->want.stage[REF_SOFTMAX][n] + 1e-37;
     }
 }
 

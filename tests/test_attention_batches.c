@@ -153,7 +153,7 @@ static void run_call(batch *s, mha_context *ctx, arrangement how, call *c)
     c->slopes = store_make(&r, MHA_FLOAT32, 2, map, LAYOUT_ANY);
     load(c, s);
     mha_attention_options options = options_of(c, s, how);
-    mha_attention_extras extras = {c->lse.view, c->weights.view, MHA_NO_TENSOR, MHA_STAGE_SCALED};
+    mha_attention_extras extras = {.lse = c->lse.view, .weights = c->weights.view};
     mha_status status = mha_attention_forward(ctx, c->out.view, &extras, c->q.view, c->k.view, c->v.view, &options);
     expect(!status, "arrangement %d: %s", (int)how, mha_context_error(ctx));
     save(c, s);

@@ -6,7 +6,7 @@
 /* What a backward call takes beyond a forward one. */
 typedef struct back_call {
     call c;
-    mha_tensor dout, dlse, lse;
+    mha_tensor dout, dlse, softmax;
     mha_attention_gradients g;
     bool no_gradients;
 } back_call;
@@ -18,7 +18,7 @@ static back_call good_back(void)
     b.c.options.alibi_slopes = good_slopes();
     b.c.options.sinks = good_sinks();
     b.c.options.mask = good_mask();
-    b.lse = good_lse();
+    b.softmax = good_softmax();
     b.dout = mha_tensor_4d(arena.floats + 9216, MHA_FLOAT32, B, H, TQ, E);
     b.dlse = mha_tensor_3d(arena.floats + 10240, MHA_FLOAT32, B, H, TQ);
     b.g.q = mha_tensor_4d(arena.floats + 10496, MHA_FLOAT32, B, H, TQ, D);
@@ -32,7 +32,7 @@ static back_call good_back(void)
 
 static mha_status backward(mha_context *ctx, const back_call *b)
 {
-    return mha_attention_backward(ctx, b->no_gradients ? NULL : &b->g, b->dout, b->dlse, b->c.out, b->lse, b->c.q,
+    return mha_attention_backward(ctx, b->no_gradients ? NULL : &b->g, b->dout, b->dlse, b->c.out, b->softmax, b->c.q,
                                   b->c.k, b->c.v, b->c.no_options ? NULL : &b->c.options);
 }
 
@@ -71,10 +71,10 @@ enum { OUTPUTS = 6, TENSORS = 13 };
 static mha_tensor *tensor_of(back_call *b, int n, const char **name)
 {
     static const char *const names[TENSORS] = {"gradients", "gradients", "gradients", "gradients", "gradients",
-                                               "gradients", "dout",      "dlse",      "lse",       "out",
+                                               "gradients", "dout",      "dlse",      "softmax",   "out",
                                                "q",         "k",         "v"};
-    mha_tensor *all[TENSORS] = {&b->g.q,     &b->g.k,  &b->g.v,  &b->g.bias, &b->g.alibi_slopes,
-                                &b->g.sinks, &b->dout, &b->dlse, &b->lse,    &b->c.out,
+    mha_tensor *all[TENSORS] = {&b->g.q,     &b->g.k,  &b->g.v,  &b->g.bias,  &b->g.alibi_slopes,
+                                &b->g.sinks, &b->dout, &b->dlse, &b->softmax, &b->c.out,
                                 &b->c.q,     &b->c.k,  &b->c.v};
     *name = names[n];
     return all[n];
@@ -87,6 +87,8 @@ TEST(good_calls_are_accepted)
     back_call b = good_back();
     accept_back(&b);
     b.dlse = (mha_tensor)MHA_NO_TENSOR;
+    accept_back(&b);
+    b.softmax = (mha_tensor)MHA_NO_TENSOR;
     accept_back(&b);
     b.c.no_options = true;
     b.g.bias = b.g.alibi_slopes = b.g.sinks = (mha_tensor)MHA_NO_TENSOR;
@@ -104,8 +106,8 @@ TEST(what_is_missing)
     expect(backward(NULL, &b) == MHA_BAD_ARGUMENT, "backward without a context");
     b.no_gradients = true;
     refuse_back(&b, MHA_BAD_ARGUMENT, "gradients");
-    b.lse = (mha_tensor)MHA_NO_TENSOR;
-    refuse_back(&b, MHA_BAD_ARGUMENT, "lse");
+    b.softmax = good_lse();
+    refuse_back(&b, MHA_BAD_SHAPE, "softmax");
     b.dout = (mha_tensor)MHA_NO_TENSOR;
     refuse_back(&b, MHA_BAD_ARGUMENT, "dout");
     b.c.out = (mha_tensor)MHA_NO_TENSOR;
@@ -219,7 +221,7 @@ TEST(inputs_may_be_one)
     back_call b = good_back();
     b.dout = b.c.out;
     accept_back(&b);
-    b.dlse = b.lse;
+    b.dlse.data = b.softmax.data;
     b.c.v = b.c.k;
     accept_back(&b);
     b.dout.stride[0] = b.dout.stride[3] = b.dlse.stride[1] = 0; /* the gradient of a sum: one number for all */

@@ -39,10 +39,18 @@ TEST(a_plan_needs_no_data)
         mha_attention_plan with = {0}, without = {0};
         mha_status a =
             mha_attention_explain(ctx, &with, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
-        mha_tensor *all[] = {
-            &p->out.view,       &p->q.view,        &p->k.view,       &p->v.view,       &p->extras.lse,
-            &p->extras.weights, &p->extras.scores, &p->options.mask, &p->options.bias, &p->options.alibi_slopes,
-            &p->options.sinks};
+        mha_tensor *all[] = {&p->out.view,
+                             &p->q.view,
+                             &p->k.view,
+                             &p->v.view,
+                             &p->extras.lse,
+                             &p->extras.softmax,
+                             &p->extras.weights,
+                             &p->extras.scores,
+                             &p->options.mask,
+                             &p->options.bias,
+                             &p->options.alibi_slopes,
+                             &p->options.sinks};
         for (size_t t = 0; t < sizeof all / sizeof *all; t++) all[t]->data = NULL;
         mha_status b =
             mha_attention_explain(ctx, &without, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);

@@ -174,7 +174,7 @@ TEST(options_that_do_not_fit)
                 "scores: a layer with bias_kv or zero_kv has none to show");
     extras = (mha_attention_extras)MHA_ATTENTION_NO_EXTRAS;
     extras.lse = mha_tensor_3d(map, MHA_FLOAT32, B, T, H);
-    refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE, "lse: must be (2,2,3)");
+    refuse_call(&s, s.out, &extras, in, NULL, MHA_BAD_SHAPE, "lse: axis 1 is 3, must be 2 of (B,H,Tq)");
     int64_t places[T] = {0, -1, 2};
     in.query_positions = mha_tensor_1d(places, MHA_INT64, T);
     refuse_call(&s, s.out, NULL, in, NULL, MHA_BAD_ARGUMENT,

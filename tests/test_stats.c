@@ -101,7 +101,7 @@ TEST(twins_are_twins)
 {
     for_each_isa (isa) {
         enum { T = 100, D = 8 };
-        static float q[3 * T * D], k[3 * T * D], lse[3 * T], out[3 * T * D], divergence[9], cosine[9];
+        static float q[3 * T * D], k[3 * T * D], softmax[3 * T * 2], out[3 * T * D], divergence[9], cosine[9];
         rng r = rng_make(5, 1);
         for (int n = 0; n < 3 * T * D; n++) q[n] = (float)(3 * rng_normal(&r)), k[n] = (float)rng_normal(&r);
         memcpy(q + T * D, q, T * D * sizeof *q);
@@ -110,12 +110,12 @@ TEST(twins_are_twins)
         mha_tensor tq = mha_tensor_4d(q, MHA_FLOAT32, 1, 3, T, D), tk = mha_tensor_4d(k, MHA_FLOAT32, 1, 3, T, D);
         mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
         mha_stats stats = MHA_NO_STATS;
-        extras.lse = mha_tensor_3d(lse, MHA_FLOAT32, 1, 3, T);
+        extras.softmax = mha_tensor_4d(softmax, MHA_FLOAT32, 1, 3, T, 2);
         stats.divergence = mha_tensor_3d(divergence, MHA_FLOAT32, 1, 3, 3);
         stats.cosine = mha_tensor_3d(cosine, MHA_FLOAT32, 1, 3, 3);
         expect(!mha_attention_forward(ctx, mha_tensor_4d(out, MHA_FLOAT32, 1, 3, T, D), &extras, tq, tk, tk, NULL),
                "%s", mha_context_error(ctx));
-        expect(!mha_attention_stats(ctx, &stats, tq, tk, extras.lse, NULL), "%s", mha_context_error(ctx));
+        expect(!mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, NULL), "%s", mha_context_error(ctx));
         expect(divergence[1] < 2e-6f && cosine[1] > 0.999999f, "%s: twins differ by %g, cosine %g", isa,
                (double)divergence[1], (double)cosine[1]);
         expect(divergence[2] > 0.3f && cosine[2] < 0.3f, "%s: strangers differ by %g, cosine %g", isa,
@@ -132,7 +132,7 @@ typedef struct paper {
 /* Two queries and four keys of width 2, whose scores are q . k. */
 static paper on_paper(const char *isa, const float q[4], const float k[8])
 {
-    float lse[2], out[4];
+    float softmax[4], out[4];
     paper p;
     mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
     mha_attention_options options = MHA_ATTENTION_DEFAULTS;
@@ -140,14 +140,14 @@ static paper on_paper(const char *isa, const float q[4], const float k[8])
     mha_stats stats = MHA_NO_STATS;
     mha_tensor tq = mha_tensor_4d(q, MHA_FLOAT32, 1, 1, 2, 2), tk = mha_tensor_4d(k, MHA_FLOAT32, 1, 1, 4, 2);
     options.scale = 1;
-    extras.lse = mha_tensor_3d(lse, MHA_FLOAT32, 1, 1, 2);
+    extras.softmax = mha_tensor_4d(softmax, MHA_FLOAT32, 1, 1, 2, 2);
     stats.entropy = mha_tensor_3d(p.entropy, MHA_FLOAT32, 1, 1, 2);
     stats.effective = mha_tensor_3d(p.effective, MHA_FLOAT32, 1, 1, 2);
     stats.mass = mha_tensor_4d(p.mass, MHA_FLOAT32, 1, 1, 2, 4);
     stats.top_weights = mha_tensor_4d(p.top_weights, MHA_FLOAT32, 1, 1, 2, 3);
     stats.top_keys = mha_tensor_4d(p.top_keys, MHA_INT64, 1, 1, 2, 3);
     expect(!mha_attention_forward(ctx, mha_tensor_4d(out, MHA_FLOAT32, 1, 1, 2, 2), &extras, tq, tk, tk, &options) &&
-               !mha_attention_stats(ctx, &stats, tq, tk, extras.lse, &options),
+               !mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, &options),
            "%s", mha_context_error(ctx));
     mha_context_free(ctx);
     return p;

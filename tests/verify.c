@@ -54,6 +54,17 @@ static bool check_out_row(const problem *p, verdict v, int64_t b, int64_t h, int
     return true;
 }
 
+/* A maximum and a sum that make lse; a row that sees nothing has (-infinity, 0). What the maximum is exactly is left to
+ * the library, and it may be infinite where scores are huge. */
+static bool check_softmax(const problem *p, verdict v, int64_t b, int64_t h, int64_t i, double want, double bound)
+{
+    double max = element_get(problem_softmax(p, b, h, i, 0), MHA_FLOAT32);
+    double sum = element_get(problem_softmax(p, b, h, i, 1), MHA_FLOAT32), got = max + log(sum);
+    bool nobody = want == -INFINITY, good = nobody ? max == -INFINITY && sum == 0 : sum >= 0.5;
+    if (!nobody) good = good && (isinf(max) ? fabs(want) > 1e8 : fabs(got - want) <= bound);
+    return good || complain(v, "softmax", (int64_t[]){b, h, i, 0}, got, want, bound);
+}
+
 static bool check_rows(const problem *p, verdict v)
 {
     const attention_case *c = &p->c;
@@ -62,6 +73,7 @@ static bool check_rows(const problem *p, verdict v)
             for (int64_t i = 0; i < p->queries[b]; i++) {
                 int64_t row = (b * c->H + h) * c->Tq + i;
                 if (!check_out_row(p, v, b, h, i)) return false;
+                if (c->softmax && !check_softmax(p, v, b, h, i, p->want.lse[row], p->allowed.lse[row])) return false;
                 if (!c->lse) continue;
                 double got = element_get(problem_lse(p, b, h, i), MHA_FLOAT32);
                 if (!near(got, p->want.lse[row], p->allowed.lse[row], MHA_FLOAT32))
@@ -120,9 +132,10 @@ static bool check_maps(const problem *p, verdict v)
 
 static bool check_guards(const problem *p, verdict v)
 {
-    const store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,  &p->alibi,
-                          &p->sinks, &p->out, &p->lse, &p->weights, &p->scores};
-    const char *name[] = {"q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "out", "lse", "weights", "scores"};
+    const store *all[] = {&p->q,     &p->k,   &p->v,   &p->mask,    &p->bias,    &p->alibi,
+                          &p->sinks, &p->out, &p->lse, &p->softmax, &p->weights, &p->scores};
+    const char *name[] = {"q",     "k",   "v",   "mask",    "bias",    "alibi_slopes",
+                          "sinks", "out", "lse", "softmax", "weights", "scores"};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++)
         if (!store_intact(all[n])) {
             snprintf(v.why, v.size, "%s: memory changed that the call must not write", name[n]);

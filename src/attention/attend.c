@@ -116,23 +116,12 @@ static void add_value_rows(mha_tile *t, int64_t count, bool clean)
     }
 }
 
-/* A row that sees a score which left float32 cannot be trusted any more, even if softcap made it look harmless: a NaN
- * as its maximum sends it the careful way. */
-static void give_up_broken(mha_tile *t, int64_t r, int64_t count)
-{
-    for (int64_t j = 0; j < count; j++)
-        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
-                                                                 mha_tile_query(t, r + i), t->key + j))
-                t->max[r + i] = NAN;
-}
-
 /* The rows of a narrow tile against the keys at work. */
 static void attend_rows(mha_tile *t, int64_t count, bool clean)
 {
     const mha_kernels *kernels = t->problem->kernels;
     mha_tile_score_rows(t, count);
-    if (t->suspect) give_up_broken(t, 0, count);
+    if (t->suspect) mha_careful_give_up(t, 0, count);
     kernels->softmax_rows(t->score_rows, MHA_KEYS, t->rows, count, t->max, t->total, t->fade);
     if (t->problem->options.dropout > 0) {
         kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
@@ -145,7 +134,7 @@ static void attend_rows(mha_tile *t, int64_t count, bool clean)
 static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
-    if (t->suspect) give_up_broken(t, r, count);
+    if (t->suspect) mha_careful_give_up(t, r, count);
     t->problem->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
                                  t->fade + r);
     mha_tile_drop(t, t->scores, r, count);
@@ -220,7 +209,7 @@ static void attend_stream(mha_tile *t, int64_t tiles, bool clean)
         if (more) waiting[values] = mha_tile_product(t, next.r, next.count, t->other_scores, raw);
         mha_tile_turn(t, now.n);
         mha_tile_scored(t, now.r, now.count, MHA_STAGE_MASKED);
-        if (t->suspect) give_up_broken(t, now.r, now.count);
+        if (t->suspect) mha_careful_give_up(t, now.r, now.count);
         mha_weighing w = {.to = t->right_weights,
                           .k = t->count,
                           .s = t->scores,

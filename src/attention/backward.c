@@ -1,6 +1,6 @@
 /* Attention backward: its arguments, its rounds, and the gradients that are sums over rows.
  *
- *     1  delta = dout . out - dlse              a row each
+ *     1  the softmax of rows, delta = dout . out - dlse
  *     2  dK, dV, and dQ of each chunk of keys   a piece of work owns a chunk of keys of one key/value head
  *     3  dQ                                     the chunks' sums in order
  *     4  float64                                what is not finite, and heads whose scores left float32
@@ -68,7 +68,7 @@ static mha_status check_overlap(mha_backward *call)
                {"k", p->k},
                {"v", p->v},
                {"out", p->out},
-               {"lse", p->extras.lse},
+               {"softmax", p->extras.softmax},
                {"dout", call->dout},
                {"dlse", call->dlse},
                {"mask", p->options.mask},
@@ -89,10 +89,11 @@ static mha_status check(mha_backward *call, const mha_attention_options *options
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     if (!options) options = &defaults;
-    if (!mha_is_given(p->extras.lse)) FAIL(MHA_BAD_ARGUMENT, "lse: must be given, as forward wrote it");
     if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
     TRY(check_like(call, call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
-    TRY(check_like(call, call->dlse, "dlse", p->extras.lse, "lse (B,H,Tq)", MHA_INPUT, false));
+    mha_tensor rows = p->q;
+    rows.rank = 3;
+    TRY(check_like(call, call->dlse, "dlse", rows, "lse (B,H,Tq)", MHA_INPUT, false));
     TRY(check_like(call, g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
     TRY(check_like(call, g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
     TRY(check_like(call, g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
@@ -139,6 +140,8 @@ static size_t lay_out(mha_backward *call, char *memory)
         size_t bytes;
     } parts[] = {{&call->order, (size_t)call->pieces * sizeof(mha_piece)},
                  {&call->delta, rows * sizeof(float)},
+                 {&call->softmax.max, rows * sizeof(float)},
+                 {&call->softmax.factor, rows * sizeof(float)},
                  {&call->doubts, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
                  {&call->dq, call->gradients.q.rank ? partials * (size_t)call->Dm * sizeof(float) : 0},
                  {&call->slopes, call->gradients.alibi_slopes.rank ? partials * sizeof(float) : 0}};
@@ -193,58 +196,6 @@ static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span
 {
     job r = {.call = call, .piece = piece, .queue = {.count = count}};
     if (count) mha_parallel_run(call->problem.ctx, call->tasks, round_task, &r);
-}
-
-/* A row of a tensor as float32: where it lies if it can be read there, else in `room`. */
-static const float *row_of(const mha_problem *p, float *room, mha_tensor t, int64_t batch, int64_t h, int64_t row)
-{
-    const void *at = mha_at(t, batch, h, row, 0);
-    if (t.type == MHA_FLOAT32 && t.stride[3] == 1) return at;
-    mha_row_load(p->kernels, room, at, t.type, t.stride[3], p->E);
-    return room;
-}
-
-/* The dot product in float64. Four sums, so that one addition need not wait for the other. */
-static double dot(const float *a, const float *b, int64_t n)
-{
-    double sum[4] = {0};
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int u = 0; u < 4; u++) sum[u] += (double)a[i + u] * (double)b[i + u];
-    for (; i < n; i++) sum[0] += (double)a[i] * (double)b[i];
-    return sum[0] + sum[1] + (sum[2] + sum[3]);
-}
-
-static bool is_zero(const float *x, int64_t n)
-{
-    int64_t i = 0;
-    while (i < n && x[i] == 0) i++;
-    return i == n;
-}
-
-/* delta of all rows of one head of one sequence, and what the head is worth: the sum of dout . out. */
-static void delta_piece(mha_backward *call, mha_span *span, int64_t piece)
-{
-    const mha_problem *p = &call->problem;
-    mha_sequence s = mha_sequence_get(p, piece / p->H);
-    mha_tensor worth = call->gradients.importance;
-    int64_t h = piece % p->H;
-    double all = 0;
-    float *rooms = span->dout_room;
-    for (int64_t i = 0; i < s.queries; i++) {
-        int64_t row = s.query_row + i;
-        const float *out = row_of(p, rooms + call->plan.Ep, p->out, s.query_batch, h, row);
-        double sum = 0;
-        if (*(const float *)mha_at(p->extras.lse, s.query_batch, h, row, 0) != -INFINITY) {
-            sum = dot(row_of(p, rooms, call->dout, s.query_batch, h, row), out, p->E);
-            all += sum;
-            if (call->dlse.rank) sum -= (double)*(const float *)mha_at(call->dlse, s.query_batch, h, row, 0);
-        } else if (!is_zero(out, p->E)) { /* it saw keys, with scores below what float32 has */
-            all += dot(row_of(p, rooms, call->dout, s.query_batch, h, row), out, p->E);
-        }
-        call->delta[mha_row_index(p, &s, h, i)] = (float)sum;
-    }
-    if (worth.rank) ((float *)worth.data)[s.b * worth.stride[0] + h * worth.stride[1]] = (float)fabs(all);
 }
 
 static void keys_piece(mha_backward *call, mha_span *span, int64_t piece)
@@ -331,15 +282,17 @@ static double sink_of(const mha_backward *call, const mha_piece *first, int64_t 
     mha_sequence s = mha_sequence_get(p, first->b);
     double sum = 0, sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0), statistics[3];
     for (int64_t i = 0; i < s.queries; i++) {
-        double lse = (double)*(const float *)mha_at(p->extras.lse, s.query_batch, h, s.query_row + i, 0);
-        double delta = (double)call->delta[mha_row_index(p, &s, h, i)];
-        if (lse == -INFINITY) continue;
-        if (!isfinite(lse) || !isfinite(delta) || is_broken(call, first->b, h)) {
+        int64_t at = mha_row_index(p, &s, h, i);
+        double max = (double)call->softmax.max[at], factor = (double)call->softmax.factor[at];
+        double delta = (double)call->delta[at];
+        if (max == INFINITY) continue;
+        if (isnan(max) || !isfinite(delta) || is_broken(call, first->b, h)) {
             mha_careful_statistics(call, &s, h, i, statistics, wide);
-            lse = statistics[0] + log(statistics[1]);
+            max = statistics[0];
+            factor = 1 / statistics[1];
             delta = statistics[2];
         }
-        sum -= exp(sink - lse) * delta;
+        sum -= exp(sink - max) * factor * delta;
     }
     return sum;
 }
@@ -386,7 +339,7 @@ static void run(mha_backward *call)
     const mha_attention_gradients *g = &call->gradients;
     int64_t work = call->pieces * p->G;
     if (g->importance.rank) clear_heads(g->importance);
-    run_round(call, delta_piece, p->B * p->H);
+    run_round(call, mha_backward_rows, p->B * p->H);
     run_round(call, keys_piece, work);
     if (g->q.rank) run_round(call, queries_piece, work);
     if (any_doubt(call)) run_round(call, careful_piece, work);
@@ -397,18 +350,20 @@ static void run(mha_backward *call)
     write_heads(call, g->sinks, span.wide, sink_of);
 }
 
-mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
-                                  mha_tensor dlse, mha_tensor out, mha_tensor lse, mha_tensor q, mha_tensor k,
-                                  mha_tensor v, const mha_attention_options *options)
+mha_status mha_backward_run(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                            mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
+                            mha_tensor v, const mha_attention_options *options, bool others)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    mha_backward call = {.gradients = *gradients, .dout = dout, .dlse = dlse};
-    extras.lse = lse;
+    mha_backward call = {.gradients = *gradients, .dout = dout, .dlse = dlse, .others = others};
+    extras.softmax = softmax;
     TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, out, &extras, q, k, v, options));
     TRY(check(&call, options));
-    if (dout.type != MHA_BFLOAT16) call.problem.engine = NULL;
+    bool engine = call.problem.engine && dout.type == MHA_BFLOAT16;
+    call.anew = !mha_is_given(softmax) || (call.problem.engine && !engine);
+    if (!engine) call.problem.engine = NULL;
     if (!mha_element_count(q) && !mha_element_count(k)) call.problem.B = 0; /* nobody is there, however many */
     TRY(plan(&call));
     TRY(mha_scratch_reserve(ctx, call.total_bytes));
@@ -418,4 +373,11 @@ mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradient
     for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
     run(&call);
     return MHA_OK;
+}
+
+mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                                  mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
+                                  mha_tensor v, const mha_attention_options *options)
+{
+    return mha_backward_run(ctx, gradients, dout, dlse, out, softmax, q, k, v, options, false);
 }

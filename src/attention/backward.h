@@ -2,7 +2,7 @@
 #ifndef MHA_ATTENTION_BACKWARD_H
 #define MHA_ATTENTION_BACKWARD_H
 
-#include "attention/tile.h"
+#include "attention/softmax.h"
 
 enum {
     MHA_PAIR = 2 * MHA_BLOCK, /* query rows that meet a tile of keys together */
@@ -17,7 +17,7 @@ enum {
 
 /* A checked call, and the scratch that its tasks share. */
 typedef struct mha_backward {
-    mha_problem problem; /* extras.lse is the lse of the forward call */
+    mha_problem problem; /* extras.softmax is that of the forward call, if it was given */
     mha_plan plan;       /* of the tiles */
     mha_attention_gradients gradients;
     mha_tensor dout, dlse;
@@ -26,6 +26,8 @@ typedef struct mha_backward {
     int64_t longest;  /* rows of a key/value head in the longest sequence */
     int64_t pieces;   /* of the order list; each stands for G pieces of work */
     int64_t partials; /* rows of partial dQ */
+    bool others;      /* keys that this call does not know of have a part in `out` and in the softmax */
+    bool anew;        /* the softmax of rows must be computed: it was not given, or belongs to other scores */
     int tasks;
     size_t task_bytes, total_bytes;
 
@@ -34,8 +36,14 @@ typedef struct mha_backward {
     float *dq;     /* (partials,Dm), in blocks (Dm,MHA_BLOCK): dQ from one chunk of keys */
     float *slopes; /* (partials) the sum of ds |p - j| over one chunk */
     float *delta;  /* a row: dout . out - dlse, 0 if it sees no key */
+    mha_softmax_rows softmax;
     atomic_uchar *doubts; /* (B,G) what is wrong there */
 } mha_backward;
+
+/* mha_attention_backward, also for a caller who has mixed other keys into `out` and the softmax. */
+mha_status mha_backward_run(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                            mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
+                            mha_tensor v, const mha_attention_options *options, bool others);
 
 /* Chunks of keys: as in the forward pass, they depend on the sequence alone, and dQ is their sum in order. */
 mha_chunks mha_backward_chunks(const mha_sequence *sequence);
@@ -67,13 +75,21 @@ typedef struct mha_rows {
     int64_t stride;
 } mha_rows;
 
+/* A tile's keys as its scores want them: what mha_tile has of them. */
+typedef struct mha_score_keys {
+    const void *rows;
+    mha_type type;
+    int64_t stride;
+} mha_score_keys;
+
 /* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
 typedef struct mha_span {
     mha_tile tile;
-    int64_t key, end;                                      /* the keys that are loaded */
-    float *keys[MHA_TILES], *values[MHA_TILES];            /* (D,MHA_KEYS), (E,MHA_KEYS) */
-    mha_rows score_rows[MHA_TILES], value_rows[MHA_TILES]; /* (count,D), (count,E) where kernels take them along */
-    mha_rows key_rows[MHA_TILES]; /* (count,Dm) for dQ: the caller's own where they can be read as they are */
+    int64_t key, end;                           /* the keys that are loaded */
+    float *keys[MHA_TILES], *values[MHA_TILES]; /* (D,MHA_KEYS), (E,MHA_KEYS) */
+    mha_score_keys score_keys[MHA_TILES];
+    mha_rows value_rows[MHA_TILES]; /* (count,E) where kernels take them along */
+    mha_rows key_rows[MHA_TILES];   /* (count,Dm) for dQ: the caller's own where they can be read as they are */
     float key_largest[MHA_TILES];
     float *packed;                  /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
     float *dk, *dv;                 /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */
@@ -84,7 +100,7 @@ typedef struct mha_span {
     float *dp, *ds, *capped;        /* (MHA_KEYS,MHA_BLOCK) */
     mha_span_halves halves;         /* with an engine */
     float *ones;                    /* as many as anything is wide */
-    float *lse, *delta;             /* (MHA_PAIR); an lse of +inf makes every weight 0 */
+    float *max, *factor, *delta;    /* (MHA_PAIR); a max of +inf makes every weight 0 */
     bool clean;                     /* wipe what is not finite out of rows */
     bool *lost;                     /* (MHA_PAIR) something was wiped out of this row of dout */
     double *wide;                   /* (D + E) */
@@ -123,8 +139,13 @@ int64_t mha_span_ds(mha_span *span, const mha_backward *call, int64_t r, int64_t
 /* dK, dV and a part of dQ: one chunk of keys and all query rows of one key/value head. */
 void mha_backward_piece(const mha_backward *call, mha_span *span, const mha_piece *work, int64_t g);
 
-/* In float64: statistics (max, sum, delta) of row (h,i); ds of one of its scores, and the sum of ds |p - j| over them;
+/* Fills in softmax and delta of the rows of one head of one sequence, and its importance: piece b * H + h. */
+void mha_backward_rows(mha_backward *call, mha_span *span, int64_t piece);
+
+/* In float64: dout . out of row (h,i), with an `out` made anew where the one that was given is beyond float32;
+ * statistics (max, sum, delta) of the row; ds of one of its scores, and the sum of ds |p - j| over them;
  * the gradients of a key/value head, all of them or only the rows that are not finite. */
+double mha_careful_dot_out(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i, double *wide);
 void mha_careful_statistics(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i,
                             double statistics[3], double *wide);
 double mha_careful_ds(const mha_backward *call, const mha_sequence *sequence, int64_t h, int64_t i, int64_t j,

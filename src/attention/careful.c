@@ -39,9 +39,9 @@ double mha_careful_score(const mha_problem *p, const mha_sequence *s, int64_t h,
     return score;
 }
 
-mha_careful_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
+mha_softmax_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
 {
-    mha_careful_row row = {-INFINITY, 0};
+    mha_softmax_row row = {-INFINITY, 0};
     mha_range range = mha_range_get(p, s, i);
     for (int64_t j = range.low; j < range.high; j++) {
         double score = mha_careful_score(p, s, h, i, j, MHA_STAGE_MASKED);
@@ -54,7 +54,7 @@ mha_careful_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s,
     }
     if (row.max == -INFINITY || !p->options.sinks.rank) return row;
     double sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0), max = fmax(row.max, sink);
-    return (mha_careful_row){max, row.sum * exp(row.max - max) + exp(sink - max)};
+    return (mha_softmax_row){max, row.sum * exp(row.max - max) + exp(sink - max)};
 }
 
 static bool is_dropped(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
@@ -66,7 +66,7 @@ static bool is_dropped(const mha_problem *p, const mha_sequence *s, int64_t h, i
 }
 
 double mha_careful_weight(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j, double score,
-                          mha_careful_row row, bool dropped)
+                          mha_softmax_row row, bool dropped)
 {
     if (score == -INFINITY) return 0;
     double weight = exp(score - row.max) / row.sum;
@@ -75,7 +75,7 @@ double mha_careful_weight(const mha_problem *p, const mha_sequence *s, int64_t h
 }
 
 void mha_careful_values(double *out, const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i,
-                        mha_careful_row row)
+                        mha_softmax_row row)
 {
     mha_range range = mha_range_get(p, s, i);
     for (int64_t e = 0; e < p->E; e++) out[e] = 0;
@@ -86,4 +86,13 @@ void mha_careful_values(double *out, const mha_problem *p, const mha_sequence *s
         for (int64_t e = 0; e < p->E; e++)
             out[e] += weight * (double)mha_load(mha_at(p->v, s->key_batch, h / p->share, s->key_row + j, e), p->v.type);
     }
+}
+
+void mha_careful_give_up(mha_tile *t, int64_t r, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < mha_tile_height(t, r); i++)
+            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
+                                                                 mha_tile_query(t, r + i), t->key + j))
+                t->max[r + i] = NAN;
 }

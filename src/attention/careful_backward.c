@@ -16,9 +16,7 @@ static double dot_dout(const mha_backward *call, const mha_sequence *s, int64_t 
     return sum;
 }
 
-/* dout . out of a row: with the `out` that was given, or where that is beyond float32 with one made anew. */
-static double dot_out(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, mha_careful_row row,
-                      double *wide)
+double mha_careful_dot_out(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, double *wide)
 {
     const mha_problem *p = &call->problem;
     int64_t at = s->query_row + i;
@@ -27,7 +25,7 @@ static double dot_out(const mha_backward *call, const mha_sequence *s, int64_t h
         given += (double)mha_load(mha_at(call->dout, s->query_batch, h, at, e), call->dout.type) *
                  (double)mha_load(mha_at(p->out, s->query_batch, h, at, e), p->out.type);
     if (isfinite(given)) return given;
-    mha_careful_values(wide, p, s, h, i, row);
+    mha_careful_values(wide, p, s, h, i, mha_careful_softmax(p, s, h, i));
     for (int64_t e = 0; e < p->E; e++)
         made += wide[e] * (double)mha_load(mha_at(call->dout, s->query_batch, h, at, e), call->dout.type);
     return made;
@@ -36,10 +34,10 @@ static double dot_out(const mha_backward *call, const mha_sequence *s, int64_t h
 void mha_careful_statistics(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, double statistics[3],
                             double *wide)
 {
-    mha_careful_row row = mha_careful_softmax(&call->problem, s, h, i);
+    mha_softmax_row row = mha_careful_softmax(&call->problem, s, h, i);
     double delta = 0;
     if (row.max != -INFINITY) {
-        delta = dot_out(call, s, h, i, row, wide);
+        delta = mha_careful_dot_out(call, s, h, i, wide);
         if (call->dlse.rank)
             delta -= (double)*(const float *)mha_at(call->dlse, s->query_batch, h, s->query_row + i, 0);
     }
@@ -54,7 +52,7 @@ static double weight_of(const mha_backward *call, const mha_sequence *s, int64_t
 {
     if (statistics[MAX] == -INFINITY) return 0;
     double score = mha_careful_score(&call->problem, s, h, i, j, MHA_STAGE_MASKED);
-    mha_careful_row row = {statistics[MAX], statistics[SUM]};
+    mha_softmax_row row = {statistics[MAX], statistics[SUM]};
     return mha_careful_weight(&call->problem, s, h, i, j, score, row, dropped);
 }
 

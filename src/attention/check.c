@@ -196,6 +196,13 @@ static status check_extras(mha_problem *p)
         if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
         for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->lse, "lse", axis, p->q.size[axis], "as q"));
     }
+    if (mha_is_given(x->softmax)) {
+        TRY(mha_check_tensor(p->ctx, x->softmax, "softmax", 4, "(B,H,Tq,2)", p->output_role));
+        if (x->softmax.type != MHA_FLOAT32)
+            FAIL(MHA_BAD_TYPE, "softmax: is %s, must be float32", mha_type_name(x->softmax.type));
+        for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->softmax, "softmax", axis, p->q.size[axis], "as q"));
+        TRY(check_size(p, x->softmax, "softmax", 3, 2, "a maximum and a sum"));
+    }
     if (mha_is_given(x->weights)) TRY(check_map(p, x->weights, "weights", x->weights.rank == 3));
     if (mha_is_given(x->scores)) TRY(check_map(p, x->scores, "scores", false));
     if ((unsigned)x->scores_stage > MHA_STAGE_DROPPED)
@@ -212,6 +219,7 @@ static status check_overlap(mha_problem *p)
         mha_tensor t;
     } all[] = {{"out", p->out},
                {"lse", p->extras.lse},
+               {"softmax", p->extras.softmax},
                {"weights", p->extras.weights},
                {"scores", p->extras.scores},
                {"q", p->q},
@@ -221,7 +229,7 @@ static status check_overlap(mha_problem *p)
                {"bias", o->bias},
                {"alibi_slopes", o->alibi_slopes},
                {"sinks", o->sinks}};
-    enum { OUTPUTS = 4, ALL = sizeof all / sizeof *all, OUT = 0, Q = 4 };
+    enum { OUTPUTS = 5, ALL = sizeof all / sizeof *all, OUT = 0, Q = 5 };
     bool maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores);
     for (int a = 0; a < OUTPUTS; a++) {
         if (!mha_is_given(all[a].t)) continue;

@@ -4,8 +4,8 @@
  * few rows and many keys is cut along its keys: pieces leave partial results, and a second round merges those of each
  * row in the order of the keys. */
 #include "attention/attend.h"
-#include "attention/careful.h"
 #include "attention/forward.h"
+#include "attention/softmax.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +22,7 @@ typedef struct outcome {
     float share;       /* what its weighted values are multiplied by */
     float max, factor; /* weights are exp(score - max) * factor; a max of NaN sends maps the careful way */
     double lse;
+    mha_softmax_row softmax;
 } outcome;
 
 /* A sound row: its values are divided by the total, with the sink's share in it, and by what dropout keeps. */
@@ -31,24 +32,24 @@ static outcome settle(const mha_tile *t, int64_t r)
     float max = t->max[r], sum = t->total[r];
     bool wanted = p->extras.lse.rank;
     if (!p->options.sinks.rank)
-        return (outcome){p->kept / sum, max, 1.0f / sum, wanted ? (double)max + log((double)sum) : 0};
-    double sink = (double)*(const float *)mha_at(p->options.sinks, 0, mha_tile_head(t, r), 0, 0);
-    double top = fmax((double)max, sink), shrink = exp((double)max - top);
-    double total = (double)sum * shrink + exp(sink - top);
-    return (outcome){(float)((double)p->kept * shrink / total), max, (float)(shrink / total),
-                     wanted ? top + log(total) : 0};
+        return (outcome){
+            p->kept / sum, max, 1.0f / sum, wanted ? (double)max + log((double)sum) : 0, {(double)max, (double)sum}};
+    mha_softmax_row row = mha_softmax_of(t, r);
+    double shrink = exp((double)max - row.max);
+    return (outcome){(float)((double)p->kept * shrink / row.sum), max, (float)(shrink / row.sum),
+                     wanted ? row.max + log(row.sum) : 0, row};
 }
 
 /* A row that sees nothing, or one that float32 could not hold: its values (E) are made anew. */
 static outcome settle_carefully(const mha_tile *t, int64_t r, float *row)
 {
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
-    mha_careful_row soft = mha_careful_softmax(t->problem, &t->sequence, h, i);
+    mha_softmax_row soft = mha_careful_softmax(t->problem, &t->sequence, h, i);
     memset(row, 0, (size_t)t->problem->E * sizeof *row);
-    if (soft.max == -INFINITY) return (outcome){0.0f, 0.0f, 0.0f, -INFINITY};
+    if (soft.max == -INFINITY) return (outcome){0.0f, 0.0f, 0.0f, -INFINITY, {-INFINITY, 0}};
     mha_careful_values(t->wide, t->problem, &t->sequence, h, i, soft);
     for (int64_t e = 0; e < t->problem->E; e++) row[e] = (float)t->wide[e];
-    return (outcome){1.0f, NAN, NAN, soft.max + log(soft.sum)};
+    return (outcome){1.0f, NAN, NAN, soft.max + log(soft.sum), mha_softmax_of(t, r)};
 }
 
 /* What was asked for beside `out`. */
@@ -58,6 +59,11 @@ static void write_extras(const mha_tile *t, const mha_shared *shared, int64_t r,
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
     if (p->extras.lse.rank)
         *(float *)mha_at(p->extras.lse, t->sequence.query_batch, h, t->sequence.query_row + i, 0) = (float)end.lse;
+    if (p->extras.softmax.rank) {
+        float *to = mha_at(p->extras.softmax, t->sequence.query_batch, h, t->sequence.query_row + i, 0);
+        to[0] = (float)end.softmax.max;
+        to[p->extras.softmax.stride[3]] = (float)end.softmax.sum;
+    }
     if (!shared->max) return;
     shared->max[mha_row_index(p, &t->sequence, h, i)] = end.max;
     shared->factor[mha_row_index(p, &t->sequence, h, i)] = end.factor;
@@ -97,7 +103,8 @@ static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
     int64_t height = mha_tile_height(t, r);
     float share[MHA_BLOCK] = {0};
     bool even = t->heads == 1 && p->out.type == MHA_FLOAT32 && p->out.stride[3] == 1;
-    bool bare = !p->options.sinks.rank && !p->extras.lse.rank && !shared->max; /* nothing beside `out` */
+    bool bare = !p->options.sinks.rank && !p->extras.lse.rank && !p->extras.softmax.rank &&
+                !shared->max; /* nothing beside `out` */
     if (t->narrow || !are_sound(t, r)) return false;
     for (int64_t i = 0; bare && i < height; i++) share[i] = p->kept / t->total[r + i];
     for (int64_t i = 0; !bare && i < height; i++) {
@@ -145,7 +152,10 @@ static bool merge_row(const job *j, mha_tile *t, const mha_piece *work, int64_t 
     t->total[r] = 0.0f;
     for (int64_t c = 0; c < count; c++) {
         const float *from = partial_at(j, work, &t->sequence, c, g, r);
-        if (isnan(from[0])) return false;
+        if (isnan(from[0])) {
+            t->max[r] = NAN;
+            return false;
+        }
         if (first) {
             t->max[r] = from[0];
             t->total[r] = from[1];

@@ -52,7 +52,7 @@ static void weigh_carefully(mha_tile *t, int64_t r, mha_stage stage)
 {
     const mha_problem *p = t->problem;
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
-    mha_careful_row row = mha_careful_softmax(p, &t->sequence, h, i);
+    mha_softmax_row row = mha_careful_softmax(p, &t->sequence, h, i);
     for (int64_t j = 0; j < t->count; j++) {
         double score = mha_careful_score(p, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
         bool dropped = stage == MHA_STAGE_DROPPED;

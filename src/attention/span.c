@@ -1,6 +1,6 @@
 /* A span of keys against all the query rows that see it: dK, dV, and its part of dQ.
  *
- *     P  = exp(S - lse)                 S as in the forward pass             (tile, rows)
+ *     P  = exp(S - max) / sum           S as in the forward pass             (tile, rows)
  *     dP = V dO^T, dropped as P was                                          (tile, rows)
  *     dS = P (dP - delta)               delta = dO . O - dlse                (rows)
  *     dQ = scale (dS c)^T K,  dK = scale (dS c) Q,  dV = dropout(P) dO       c: the slope of the softcap
@@ -38,7 +38,8 @@ size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
                  {&s->ds, square, sizeof(float)},
                  {&s->capped, square, sizeof(float)},
                  {&s->ones, widest > MHA_BLOCK ? widest : MHA_BLOCK, sizeof(float)},
-                 {&s->lse, MHA_PAIR, sizeof(float)},
+                 {&s->max, MHA_PAIR, sizeof(float)},
+                 {&s->factor, MHA_PAIR, sizeof(float)},
                  {&s->delta, MHA_PAIR, sizeof(float)},
                  {&s->lost, MHA_PAIR, sizeof(bool)},
                  {&s->wide, p->D + p->E, sizeof(double)},
@@ -64,21 +65,17 @@ void mha_span_place(mha_span *s, const mha_sequence *sequence, int64_t first_hea
                     int64_t rows)
 {
     mha_tile_place(&s->tile, sequence, first_head, heads, first, rows);
-    s->tile.narrow = false;
-    s->tile.dots = NULL;
 }
 
 /* What goes with row r. A row that sees no key may hold anything, and counts as zeros; returns whether it is one. */
 static bool load_statistics(mha_span *s, const mha_backward *call, int64_t r)
 {
-    const mha_problem *p = &call->problem;
     const mha_tile *t = &s->tile;
-    int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r), row = t->sequence.query_row + i;
-    s->lse[r] = *(const float *)mha_at(p->extras.lse, t->sequence.query_batch, h, row, 0);
-    s->delta[r] = call->delta[mha_row_index(p, &t->sequence, h, i)];
-    if (s->lse[r] != -INFINITY) return false;
-    s->lse[r] = INFINITY;
-    return true;
+    int64_t at = mha_row_index(&call->problem, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r));
+    s->max[r] = call->softmax.max[at];
+    s->factor[r] = call->softmax.factor[at];
+    s->delta[r] = call->delta[at];
+    return s->max[r] == INFINITY;
 }
 
 /* Row r of q or dout, and zeros up to `width`. */
@@ -86,7 +83,7 @@ static void load_row(const mha_span *s, float *to, mha_tensor x, int64_t r, int6
 {
     const mha_tile *t = &s->tile;
     int64_t n = x.size[3], row = t->sequence.query_row + mha_tile_query(t, r);
-    bool blind = s->lse[r] == INFINITY;
+    bool blind = s->max[r] == INFINITY;
     if (!blind)
         mha_row_load(t->problem->kernels, to, mha_at(x, t->sequence.query_batch, mha_tile_head(t, r), row, 0), x.type,
                      x.stride[3], n);
@@ -115,11 +112,15 @@ static mha_rows load_rows(const mha_span *s, float *room, mha_tensor x, int64_t 
     return (mha_rows){room, width};
 }
 
-/* Queries that count as zeros, as lanes. */
-static void wipe_lane(const mha_tile *t, int64_t r)
+/* A row of queries that counts as zeros, as the tile has it: a lane, or a row where rows are few. */
+static void wipe_query(const mha_tile *t, int64_t r)
 {
-    float *query = t->queries + r / MHA_BLOCK * MHA_BLOCK * t->problem->D + r % MHA_BLOCK;
-    for (int64_t d = 0; d < t->problem->D; d++) query[d * MHA_BLOCK] = 0.0f;
+    int64_t D = t->problem->D, step = t->narrow ? 1 : MHA_BLOCK;
+    float *query = t->queries + (t->narrow ? r * D : r / MHA_BLOCK * MHA_BLOCK * D + r % MHA_BLOCK);
+    for (int64_t d = 0; d < D; d++) {
+        if (t->dots) t->right_queries[r * D + d] = 0;
+        else query[d * step] = 0.0f;
+    }
 }
 
 void mha_span_load(mha_span *s, const mha_backward *call)
@@ -129,13 +130,13 @@ void mha_span_load(mha_span *s, const mha_backward *call)
     bool blind = false;
     mha_tile_load(t);
     for (int64_t r = 0; r < t->rows; r++) blind = load_statistics(s, call, r) || blind;
-    for (int64_t r = t->rows; r < MHA_PAIR; r++) s->lse[r] = INFINITY, s->delta[r] = 0.0f;
+    for (int64_t r = t->rows; r < MHA_PAIR; r++) s->max[r] = INFINITY, s->factor[r] = s->delta[r] = 0.0f;
     if (t->engine) {
         mha_span_engine_load(s, call);
         return;
     }
     for (int64_t r = 0; blind && r < t->rows; r++)
-        if (s->lse[r] == INFINITY) wipe_lane(t, r);
+        if (s->max[r] == INFINITY) wipe_query(t, r);
     s->query_rows = load_rows(s, s->query_room, p->q, call->Dp, blind);
     s->dout_rows = load_rows(s, s->dout_room, call->dout, call->plan.Ep, blind);
     for (int64_t r = 0; r < t->rows; r += MHA_BLOCK)
@@ -202,11 +203,11 @@ void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t e
         use_room(s, n);
         mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
         s->key_largest[n] = t->key_largest;
+        s->score_keys[n] = (mha_score_keys){t->key_rows, t->key_type, t->key_stride};
         if (t->engine) {
             mha_span_engine_keys(s, call, n);
             continue;
         }
-        s->score_rows[n] = (mha_rows){t->key_rows, t->key_stride};
         load_key_rows(s, call, n);
         load_values(s, call, n);
     }
@@ -234,12 +235,14 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
     if (!count) return 0;
     use_room(s, n);
     t->key_largest = s->key_largest[n];
-    if (!t->engine) t->key_rows = s->score_rows[n].data, t->key_stride = s->score_rows[n].stride;
+    t->key_rows = s->score_keys[n].rows;
+    t->key_type = s->score_keys[n].type;
+    t->key_stride = s->score_keys[n].stride;
     mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);
     if (p->options.softcap > 0) memcpy(s->capped, t->scores, (size_t)(count * MHA_BLOCK) * sizeof(float));
     mha_tile_mask(t, r, count);
     if (t->suspect && sees_broken(t, r, count)) *broken = true;
-    p->kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->lse + r, s->ones);
+    p->kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->max + r, s->factor + r);
     if (t->engine) mha_span_engine_dp(s, call, r, n, count);
     else if (p->kernels->along)
         p->kernels->product_along(s->dp, MHA_BLOCK, NULL, s->value_rows[n].data, s->value_rows[n].stride,

@@ -37,7 +37,7 @@ static void load_half_row(const mha_span *s, uint16_t *to, mha_tensor x, int64_t
 {
     const mha_tile *t = &s->tile;
     int64_t n = x.size[3], row = t->sequence.query_row + mha_tile_query(t, r), ignored;
-    if (s->lse[r] == INFINITY) {
+    if (s->max[r] == INFINITY) {
         memset(to, 0, (size_t)n * sizeof *to);
         return;
     }
@@ -74,7 +74,7 @@ static void load_block(mha_span *s, const mha_backward *call, int64_t r)
     uint16_t *queries = h->queries + r * p->D, *douts = h->douts + r * p->E;
     bool blind = false;
     for (int64_t i = 0; i < height; i++) {
-        blind = blind || s->lse[r + i] == INFINITY;
+        blind = blind || s->max[r + i] == INFINITY;
         load_half_row(s, queries + i * p->D, p->q, r + i);
         load_half_row(s, douts + i * p->E, call->dout, r + i);
     }

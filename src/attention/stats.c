@@ -1,7 +1,8 @@
 /* Statistics of heads: the arguments, the pieces of work, and the sums of what pieces leave.
  *
- *     1  each piece: a stripe of rows of one head (of all heads, where they are compared) against the keys they see
- *     2  the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
+ *     1  the softmax of rows, a head at a time
+ *     2  each piece: a stripe of rows of one head (of all heads, where they are compared) against the keys they see
+ *     3  the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
  *
  * Both of a pair's numbers come from sums over rows and keys. With u = p_a + p_b, m = u / 2, and L the sum of p log p:
  *
@@ -67,7 +68,7 @@ static mha_status check_overlap(mha_stats_call *c)
                {"stats.sets", w->sets},
                {"q", p->q},
                {"k", p->k},
-               {"lse", p->extras.lse},
+               {"softmax", p->extras.softmax},
                {"mask", p->options.mask},
                {"bias", p->options.bias},
                {"alibi_slopes", p->options.alibi_slopes},
@@ -84,7 +85,6 @@ static mha_status check(mha_stats_call *c)
 {
     const mha_problem *p = &c->problem;
     const mha_stats *w = &c->want;
-    if (!mha_is_given(p->extras.lse)) FAIL(MHA_BAD_ARGUMENT, "lse: must be given, as forward wrote it");
     TRY(check_sets(c));
     int64_t sets = mha_is_given(w->sets) ? w->sets.size[0] : 0;
     int64_t row[4] = {p->q.size[0], p->H, p->q.size[2], -1}, mass[4] = {row[0], row[1], row[2], 4 + sets};
@@ -120,11 +120,14 @@ static bool lay_out(mha_stats_call *c, char *memory, size_t *bytes)
     const mha_problem *p = &c->problem;
     const mha_stats *w = &c->want;
     double stripes = (double)p->B * (double)c->stripes, H = (double)p->H;
+    double rows = (double)p->q.size[0] * H * (double)p->q.size[2];
     const struct {
         void *place;
         double count;
         size_t width;
-    } parts[] = {{&c->received, w->received.rank ? (double)p->B * H * (double)p->Tk : 0, sizeof *c->received},
+    } parts[] = {{&c->softmax.max, rows, sizeof *c->softmax.max},
+                 {&c->softmax.factor, rows, sizeof *c->softmax.factor},
+                 {&c->received, w->received.rank ? (double)p->B * H * (double)p->Tk : 0, sizeof *c->received},
                  {&c->edges, w->heatmap.rank ? stripes * H * (double)w->heatmap.size[3] : 0, sizeof *c->edges},
                  {&c->whole, c->pairs ? stripes * H * 3 : 0, sizeof *c->whole},
                  {&c->pair, c->pairs ? stripes * H * H * 2 : 0, sizeof *c->pair}};
@@ -185,6 +188,24 @@ typedef struct job {
     mha_queue queue;
 } job;
 
+/* The softmax of the rows of one stripe of one head. */
+static void softmax_task(void *arg, int index)
+{
+    job *j = arg;
+    const mha_stats_call *c = j->call;
+    const mha_problem *p = &c->problem;
+    mha_stats_task task;
+    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
+    if (p->engine) p->engine->open();
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
+        mha_sequence s = mha_sequence_get(p, piece / c->stripes / p->H);
+        int64_t rows = mha_stripe_rows(c, &s), first = piece % c->stripes * rows;
+        mha_range range = {first, first + rows < s.queries ? first + rows : s.queries};
+        mha_softmax_fill(c->softmax, &task.tile, &s, piece / c->stripes % p->H, range, !p->extras.softmax.rank);
+    }
+    if (p->engine) p->engine->close();
+}
+
 /* The last stripes first: under a causal mask they see most. */
 static void stripes_task(void *arg, int index)
 {
@@ -226,9 +247,8 @@ static int64_t count_rows(const mha_stats_call *c, const mha_sequence *s, int64_
     const mha_problem *p = &c->problem;
     int64_t count = 0;
     for (int64_t i = 0; i < s->queries; i++) {
-        const float *first = mha_at(p->extras.lse, s->query_batch, a, s->query_row + i, 0);
-        const float *second = mha_at(p->extras.lse, s->query_batch, b, s->query_row + i, 0);
-        count += *first != -INFINITY || *second != -INFINITY;
+        float first = c->softmax.max[mha_row_index(p, s, a, i)], second = c->softmax.max[mha_row_index(p, s, b, i)];
+        count += first != INFINITY || second != INFINITY;
     }
     return count;
 }
@@ -292,7 +312,7 @@ static void sums_task(void *arg, int index)
 
 /* ---- The call --------------------------------------------------------------------------------------------------- */
 
-mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor lse,
+mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor softmax,
                                const mha_attention_options *options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
@@ -300,7 +320,7 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_stats_call c = {.want = *stats};
     size_t bytes = 0;
-    extras.lse = lse;
+    extras.softmax = softmax;
     TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options)); /* k stands for v, q for out */
     TRY(check(&c));
     if (!mha_element_count(c.want.heatmap)) c.want.heatmap.rank = 0;
@@ -310,9 +330,11 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
     lay_out(&c, ctx->scratch, &bytes);
     for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
     job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
+    job rows = {.call = &c, .queue = {.count = c.problem.B * c.problem.H * c.stripes}};
     job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
     bool sums_over_rows = c.received || c.want.heatmap.rank || c.pairs;
     if (!sums.queue.count || (!c.problem.Tq && !sums_over_rows)) return MHA_OK;
+    mha_parallel_run(ctx, c.tasks, softmax_task, &rows);
     mha_parallel_run(ctx, c.tasks, stripes_task, &stripes);
     mha_parallel_run(ctx, c.tasks, sums_task, &sums);
     return MHA_OK;

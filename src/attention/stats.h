@@ -3,16 +3,16 @@
 #ifndef MHA_ATTENTION_STATS_H
 #define MHA_ATTENTION_STATS_H
 
-#include "attention/careful.h"
+#include "attention/softmax.h"
 #include <stdatomic.h>
 
 /* One row of one head, over the keys so far. */
 typedef struct mha_row_stats {
-    double total, log_sum, squares; /* of p, p log p, p^2 */
+    double total, log_sum, squares; /* of p, p (s - max) and p^2; at the end log_sum is that of p log p */
     double distance, placed;        /* of p d, and of p, over keys that have a place */
     float largest;
-    bool careful; /* its weights come from float64 */
-    mha_careful_row softmax;
+    bool careful;            /* its weights come from float64 */
+    mha_softmax_row softmax; /* then in float64, too */
 } mha_row_stats;
 
 /* Rows are taken in stripes, whose number and size depend on the length of the sequence and on H alone. One task takes a
@@ -31,6 +31,7 @@ typedef struct mha_stats_call {
     int64_t stripes; /* of the longest sequence */
     int tasks;
     size_t task_bytes;
+    mha_softmax_rows softmax;
 
     /* What pieces leave. */
     atomic_llong *received; /* (B,H,Tk) in units of mha_received_unit */

@@ -1,16 +1,13 @@
 /* A stripe of rows against the keys that they see.
  *
- * Scores come from the same tiles as everywhere; with lse known, p = exp(score - lse) is final at once, and all sums are
- * taken while a tile is in L1. A step has so many rows that a tile of keys is worth its loading; where heads are
+ * Scores come from the same tiles as everywhere; with a row's softmax known, p = exp(score - max) / sum is final at once,
+ * and all sums are taken while a tile is in L1. A step has so many rows that a tile of keys is worth its loading; where heads are
  * compared, the weights of all heads for one tile of keys stay in L2 until the last of them is there. Sums over the keys
  * of a tile are float32, sums over tiles float64.
  *
- * An lse that is large has few bits behind the point, and a score that left float32 has none to compare: rows with such
- * are weighed in float64, as the forward pass did. */
+ * Rows with a score that left float32 are weighed in float64, as the forward pass did. */
 #include "attention/stats.h"
 #include <string.h>
-
-enum { LARGE_LSE = 4096 };
 
 size_t mha_stats_layout(mha_stats_task *task, char *memory, const mha_stats_call *call)
 {
@@ -37,11 +34,9 @@ size_t mha_stats_layout(mha_stats_task *task, char *memory, const mha_stats_call
 
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
-static float lse_of(const mha_tile *t, int64_t r)
+static int64_t index_of(const mha_tile *t, int64_t r)
 {
-    const mha_sequence *s = &t->sequence;
-    int64_t row = s->query_row + mha_tile_query(t, r);
-    return *(const float *)mha_at(t->problem->extras.lse, s->query_batch, mha_tile_head(t, r), row, 0);
+    return mha_row_index(t->problem, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r));
 }
 
 static void turn_careful(const mha_tile *t, mha_row_stats *row, int64_t r)
@@ -74,7 +69,7 @@ static float weigh_carefully(mha_tile *t, mha_row_stats *row, int64_t r, int64_t
         t->scores[j * MHA_BLOCK + r % MHA_BLOCK] = (float)w;
         row->total += w;
         row->squares += w * w;
-        if (w != 0) row->log_sum += w * (score - row->softmax.max - log(row->softmax.sum));
+        if (w != 0) row->log_sum += w * (score - row->softmax.max);
         if (!(w <= largest)) largest = w;
     }
     return (float)largest;
@@ -82,18 +77,20 @@ static float weigh_carefully(mha_tile *t, mha_row_stats *row, int64_t r, int64_t
 
 /* The block at `first` against the first `count` keys at work: weights in `scores`, their sums in `rows`, and the
  * largest of each row in these keys. */
-static void weigh(mha_tile *t, mha_row_stats *rows, int64_t first, int64_t count, float largest[MHA_BLOCK])
+static void weigh(const mha_stats_call *c, mha_tile *t, mha_row_stats *rows, int64_t first, int64_t count,
+                  float largest[MHA_BLOCK])
 {
-    float lse[MHA_BLOCK], total[MHA_BLOCK], log_sum[MHA_BLOCK], squares[MHA_BLOCK];
+    float max[MHA_BLOCK], factor[MHA_BLOCK], total[MHA_BLOCK], log_sum[MHA_BLOCK], squares[MHA_BLOCK];
     int64_t height = mha_tile_height(t, first);
     mha_tile_scores(t, first, count, MHA_STAGE_MASKED);
     if (t->suspect) look_for_broken(t, rows, first, count);
     for (int64_t i = 0; i < MHA_BLOCK; i++) {
-        lse[i] = i < height && !rows[first + i].careful ? lse_of(t, first + i) : INFINITY;
-        if (lse[i] == -INFINITY) lse[i] = INFINITY; /* it sees nothing: no weights either way */
+        bool usual = i < height && !rows[first + i].careful;
+        max[i] = usual ? c->softmax.max[index_of(t, first + i)] : INFINITY;
+        factor[i] = usual ? c->softmax.factor[index_of(t, first + i)] : 0.0f;
     }
-    t->problem->kernels->tally(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first), lse, total, log_sum, squares,
-                               largest);
+    t->problem->kernels->tally(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first), max, factor, total, log_sum,
+                               squares, largest);
     for (int64_t i = 0; i < height; i++) {
         mha_row_stats *row = &rows[first + i];
         if (row->careful) {
@@ -280,7 +277,7 @@ static void add_head(mha_stats_task *k, int64_t n, int64_t stripe)
         float largest[MHA_BLOCK];
         int64_t count = mha_tile_seen(t, first);
         if (!count) continue;
-        weigh(t, rows, first, count, largest);
+        weigh(c, t, rows, first, count, largest);
         if (c->want.distance.rank && c->want.grid_columns) add_on_grid(c, t, rows, first, count);
         else if (c->want.distance.rank) add_in_line(t, rows, first, count);
         if (c->want.mass.rank) add_mass(c, t, first, count);
@@ -324,14 +321,20 @@ static void begin_rows(mha_stats_task *k, int64_t n)
     const mha_stats_call *c = k->call;
     for (int64_t r = 0; r < k->tile.rows; r++) {
         int64_t list = (n * c->plan.rows + r) * c->top;
-        float lse = lse_of(&k->tile, r);
         mha_row_stats *row = &k->rows[n * c->plan.rows + r];
         *row = (mha_row_stats){0};
-        if (lse != -INFINITY && !(fabsf(lse) < LARGE_LSE)) turn_careful(&k->tile, row, r);
+        if (isnan(c->softmax.max[index_of(&k->tile, r)])) turn_careful(&k->tile, row, r);
         for (int64_t i = 0; i < c->top; i++) k->top_weights[list + i] = 0, k->top_keys[list + i] = -1;
         for (int64_t i = 0; c->want.mass.rank && i < c->want.mass.size[3]; i++)
             *row_at(c->want.mass, &k->tile, r, i) = 0;
     }
+}
+
+static double log_of_sum(const mha_stats_task *k, const mha_row_stats *row, int64_t r)
+{
+    if (row->careful) return log(row->softmax.sum);
+    double factor = (double)k->call->softmax.factor[index_of(&k->tile, r)];
+    return factor > 0 ? -log(factor) : 0; /* 0: it sees no key */
 }
 
 static void finish_rows(mha_stats_task *k, int64_t n, double *whole)
@@ -339,8 +342,9 @@ static void finish_rows(mha_stats_task *k, int64_t n, double *whole)
     const mha_stats_call *c = k->call;
     const mha_stats *w = &c->want;
     for (int64_t r = 0; r < k->tile.rows; r++) {
-        const mha_row_stats *row = &k->rows[n * c->plan.rows + r];
+        mha_row_stats *row = &k->rows[n * c->plan.rows + r];
         int64_t list = (n * c->plan.rows + r) * c->top;
+        row->log_sum -= log_of_sum(k, row, r) * row->total; /* log p = s - max - log(sum) */
         if (w->entropy.rank) *row_at(w->entropy, &k->tile, r, 0) = (float)(0 - row->log_sum);
         if (w->effective.rank)
             *row_at(w->effective, &k->tile, r, 0) = (float)(row->squares != 0 ? 1 / row->squares : 0);

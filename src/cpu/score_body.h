@@ -98,6 +98,15 @@ static void limit(float *s, int64_t lds, int64_t count, int64_t n, const float *
     }
 }
 
+static void dot_lanes(float *sum, const float *a, const float *b, int64_t ld, int64_t k, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VF) {
+        vf all = vf_set1(0.0f);
+        for (int64_t j = 0; j < k; j++) all = vf_fma(vf_load(a + j * ld + i), vf_load(b + j * ld + i), all);
+        vf_store(sum + i, all);
+    }
+}
+
 static void gradient(float *ds, const float *p, const float *dp, int64_t lds, int64_t count, int64_t n,
                      const float *delta, float kept)
 {

@@ -16,40 +16,39 @@ static inline vf vf_log(vf x) /* x > 0; 0 gives some -88 */
     return vf_fma(e, vf_set1(0x1.62e4p-1f), vf_fma(e, vf_set1(1.42860677e-6f), y));
 }
 
-/* A vector of lanes after the other, two keys at a time: more would not fit the registers. The floor is where
- * vf_exp gives 0; it keeps 0 * infinity out of the sum, and whatever lies in lanes that have no lse. */
-static void tally(float *s, int64_t lds, int64_t count, int64_t n, const float *lse, float *total, float *log_sum,
-                  float *squares, float *largest)
+/* What is added up over keys, for a vector of lanes. */
+typedef struct tallies {
+    vf all, logs, squares, top;
+} tallies;
+
+/* One key. The floor is where vf_exp gives 0; it keeps 0 * infinity out of the sum, and whatever lies in lanes that have
+ * no max. */
+static inline __attribute__((always_inline)) tallies tally_key(tallies sum, float *at, vf max, vf factor)
 {
-    enum { DEEP = 2 };
-    const vf zero = vf_set1(0.0f), none = vf_set1(INFINITY), floor = vf_set1(-88.02969f);
+    const vf none = vf_set1(INFINITY), floor = vf_set1(-88.02969f);
+    vf x = vf_where_less(max, none, vf_max(floor, vf_sub(vf_load(at), max)), floor), p = vf_mul(vf_exp(x), factor);
+    vf_store(at, p);
+    return (tallies){vf_add(sum.all, p), vf_fma(p, x, sum.logs), vf_fma(p, p, sum.squares), vf_max(sum.top, p)};
+}
+
+/* A vector of lanes after the other, two keys at a time: more would not fit the registers. */
+static void tally(float *s, int64_t lds, int64_t count, int64_t n, const float *max, const float *factor, float *total,
+                  float *log_sum, float *squares, float *largest)
+{
+    const vf zero = vf_set1(0.0f);
     for (int64_t i = 0; i < n; i += VF) {
-        vf by = vf_load(lse + i), all[DEEP], logs[DEEP], square[DEEP], top[DEEP];
+        vf base = vf_load(max + i), by = vf_load(factor + i);
+        tallies even = {zero, zero, zero, zero}, odd = even;
         int64_t j = 0;
-        REPEAT (u, DEEP) all[u] = logs[u] = square[u] = top[u] = zero;
-        for (; j + DEEP <= count; j += DEEP)
-            REPEAT (u, DEEP) {
-                float *at = s + (j + u) * lds + i;
-                vf x = vf_where_less(by, none, vf_max(floor, vf_sub(vf_load(at), by)), floor), p = vf_exp(x);
-                vf_store(at, p);
-                all[u] = vf_add(all[u], p);
-                logs[u] = vf_fma(p, x, logs[u]);
-                square[u] = vf_fma(p, p, square[u]);
-                top[u] = vf_max(top[u], p);
-            }
-        for (; j < count; j++) {
-            float *at = s + j * lds + i;
-            vf x = vf_where_less(by, none, vf_max(floor, vf_sub(vf_load(at), by)), floor), p = vf_exp(x);
-            vf_store(at, p);
-            all[0] = vf_add(all[0], p);
-            logs[0] = vf_fma(p, x, logs[0]);
-            square[0] = vf_fma(p, p, square[0]);
-            top[0] = vf_max(top[0], p);
+        for (; j + 2 <= count; j += 2) {
+            even = tally_key(even, s + j * lds + i, base, by);
+            odd = tally_key(odd, s + (j + 1) * lds + i, base, by);
         }
-        vf_store(total + i, vf_add(all[0], all[1]));
-        vf_store(log_sum + i, vf_add(logs[0], logs[1]));
-        vf_store(squares + i, vf_add(square[0], square[1]));
-        vf_store(largest + i, vf_max(top[0], top[1]));
+        if (j < count) even = tally_key(even, s + j * lds + i, base, by);
+        vf_store(total + i, vf_add(even.all, odd.all));
+        vf_store(log_sum + i, vf_add(even.logs, odd.logs));
+        vf_store(squares + i, vf_add(even.squares, odd.squares));
+        vf_store(largest + i, vf_max(even.top, odd.top));
     }
 }
 

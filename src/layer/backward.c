@@ -5,6 +5,7 @@
  *
  * dq, dk and dv are columns of the dy of their projections, as q, k and v are of y. Gradients are added to what the
  * caller's buffers hold: by the products themselves where rows lie in order, else by way of a copy. */
+#include "attention/backward.h"
 #include "cpu/copy.h"
 #include "layer/tape.h"
 
@@ -255,7 +256,8 @@ static mha_status through_attention(back *c)
     g.bias = c->dbias;
     g.alibi_slopes = c->dslopes;
     g.importance = c->wanted.importance;
-    TRY(mha_attention_backward(c->ctx, &g, c->dheads, none, p->heads, p->lse, p->q, p->k, p->v, &p->options));
+    TRY(mha_backward_run(c->ctx, &g, c->dheads, none, p->heads, p->softmax, p->q, p->k, p->v, &p->options,
+                         p->extra > 0));
     add(c, c->parts.sinks, c->dsinks);
     add(c, c->wanted.bias, c->dbias);
     add(c, c->wanted.alibi_slopes, c->dslopes);

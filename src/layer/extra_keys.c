@@ -1,16 +1,18 @@
 /* The keys that a layer adds for every row: the learned one of bias_kv, the zeros of zero_kv.
  *
- * Attention has gone over the keys of the input, and each row's logsumexp is at hand. A further key with score s then
- * only shifts the balance: with lse' = log(exp(lse) + exp(s)),
+ * Attention has gone over the keys of the input, and each row's softmax (m, sum) is at hand. A further key with score s
+ * then only shifts the balance: with m' = max(m, s),
  *
- *     heads = exp(lse - lse') heads + exp(s - lse') v
+ *     sum' = exp(m - m') sum + exp(s - m')
+ *     heads = exp(m - m') sum / sum' heads + exp(s - m') / sum' v
  *
  * So no mask, length or window has to learn of keys that they do not concern, and nothing is copied to make room. The
- * backward pass of attention recomputes weights from lse: given lse' and the final heads, what it computes for the keys
- * of the input is right as it is, and only the extra keys are left to do here. */
+ * backward pass of attention computes weights from m' and sum': given these and the final heads, what it computes for
+ * the keys of the input is right as it is, and only the extra keys are left to do here. */
 #include "core/half.h"
 #include "core/random.h"
 #include "layer/pass.h"
+#include <float.h>
 
 enum { WIDEST = 2 };
 
@@ -97,30 +99,38 @@ static void scale_weights(mha_tensor w, int64_t extra, const row *r, double fade
     }
 }
 
+/* The row's maximum, and behind it its sum. */
+static float *softmax_of(const mha_pass *p, const row *r) { return mha_at(p->softmax, r->batch, r->h, r->at, 0); }
+
 static void mix(const extra_keys *e, const row *r)
 {
     const mha_pass *p = e->pass;
     int64_t E = p->layer->shape.value_head_width;
-    float *lse = (float *)p->lse.data + (r->batch * p->lse.size[1] + r->h) * p->lse.size[2] + r->at;
+    float *softmax = softmax_of(p, r);
     const float *sinks = p->options.sinks.data;
-    if (*lse == -INFINITY && sinks)
-        *lse = sinks[r->h * p->options.sinks.stride[0]]; /* nobody else was there to share */
-    double top = (double)*lse, sum = 0, weight[WIDEST] = {0};
-    if (*lse == INFINITY) { /* scores beyond float32: next to them no other counts */
+    if (softmax[1] == 0 && sinks) { /* nobody else was there to share */
+        softmax[0] = sinks[r->h * p->options.sinks.stride[0]];
+        softmax[1] = 1;
+    }
+    double max = (double)softmax[0], old = (double)softmax[1], sum = 0, weight[WIDEST] = {0};
+    if (max == INFINITY) { /* scores beyond float32: next to them no other counts */
         scale_weights(e->weights, p->extra, r, 1, weight);
         return;
     }
+    double top = max;
     for (int64_t n = 0; n < p->extra; n++) top = r->score[n] > top ? r->score[n] : top;
     for (int64_t n = 0; n < p->extra; n++) sum += exp(r->score[n] - top);
-    double all = top + log(sum + exp((double)*lse - top)), fade = exp((double)*lse - all);
-    for (int64_t n = 0; n < p->extra; n++) weight[n] = exp(r->score[n] - all) * r->kept[n];
+    double before = old > 0 ? exp(max - top) * old : 0, all = before + sum, fade = before / all;
+    for (int64_t n = 0; n < p->extra; n++) weight[n] = exp(r->score[n] - top) / all * r->kept[n];
     const float *value = part(p->layer->parts.bias_v, r->g, E, is_learned(e, 0));
     for (int64_t d = 0; d < E; d++) {
-        double before = fade > 0 ? fade * get(p->heads, r, d) : 0;
-        set(p->heads, r, d, before + (value ? weight[0] * (double)value[d] : 0));
+        double rest = fade > 0 ? fade * get(p->heads, r, d) : 0;
+        set(p->heads, r, d, rest + (value ? weight[0] * (double)value[d] : 0));
     }
     scale_weights(e->weights, p->extra, r, fade, weight);
-    *lse = (float)all;
+    softmax[0] = (float)fmax(fmin(top, FLT_MAX), -FLT_MAX);
+    softmax[1] = (float)(all * fmin(exp(top - (double)softmax[0]), 1e30));
+    if (p->extras.lse.rank) *(float *)mha_at(p->extras.lse, r->batch, r->h, r->at, 0) = (float)(top + log(all));
 }
 
 static void mix_head(void *arg, int64_t n)
@@ -174,9 +184,10 @@ static void mix_back(const extra_keys *e, const row *r, double *dkey, double *dv
     int64_t D = shape->head_width, E = shape->value_head_width;
     const float *key = part(p->layer->parts.bias_k, r->g, D, true);
     const float *value = part(p->layer->parts.bias_v, r->g, E, true);
-    double lse = (double)((const float *)p->lse.data)[(r->batch * p->lse.size[1] + r->h) * p->lse.size[2] + r->at];
+    const float *softmax = softmax_of(p, r);
     double delta = dot_rows(e->dheads, p->heads, r, E), cap = (double)p->options.softcap;
-    double weight = exp(r->score[0] - lse), dscore = weight * (dot(e->dheads, r, value, E) * r->kept[0] - delta);
+    double weight = fmin(exp(r->score[0] - (double)softmax[0]) / (double)softmax[1], 1);
+    double dscore = weight * (dot(e->dheads, r, value, E) * r->kept[0] - delta);
     if (cap > 0) dscore *= 1 - r->score[0] / cap * (r->score[0] / cap);
     dscore *= e->scale;
     for (int64_t d = 0; e->dq.rank && d < D; d++) set(e->dq, r, d, get(e->dq, r, d) + dscore * (double)key[d]);

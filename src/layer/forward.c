@@ -36,7 +36,7 @@ mha_status mha_pass_attend(mha_pass *p)
 {
     mha_attention_extras extras = p->extras;
     mha_tensor weights = p->maps.rank ? p->maps : extras.weights;
-    extras.lse = p->lse;
+    extras.softmax = p->softmax;
     extras.weights = weights;
     if (weights.rank) extras.weights.size[weights.rank - 1] -= p->extra;
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
@@ -49,7 +49,7 @@ mha_status mha_pass_finish(mha_pass *p)
 {
     const mha_layer *layer = p->layer;
     const mha_layer_options *s = &layer->shape;
-    if (p->extras.lse.rank) mha_copy(p->ctx, p->extras.lse, p->lse, false);
+    if (p->extras.softmax.rank) mha_copy(p->ctx, p->extras.softmax, p->softmax, false);
     if (s->gates) mha_rows_gate(p->ctx, p->gated, p->heads, layer->parts.gates);
     if (!s->out_projection) {
         mha_copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
@@ -94,7 +94,7 @@ mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
     if (!tape) return MHA_OK;
     mha_layer_changed(layer);
     tape->pass = pass;
-    tape->pass.out = tape->pass.extras.lse = tape->pass.extras.weights = none;
+    tape->pass.out = tape->pass.extras.lse = tape->pass.extras.softmax = tape->pass.extras.weights = none;
     tape->given[MHA_K] = mha_is_given(inputs->key);
     tape->given[MHA_V] = mha_is_given(inputs->value);
     tape->filled = true;

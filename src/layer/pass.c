@@ -170,9 +170,22 @@ static mha_status check_weights(const mha_pass *p, mha_tensor w)
     return check_float(p->ctx, w, "weights", w.rank, "", MHA_OUTPUT);
 }
 
+/* One number, or two, for each row of each head. */
+static mha_status check_per_row(mha_pass *p, mha_tensor t, const char *name, int rank, const char *shape)
+{
+    const int64_t want[4] = {p->B, p->layer->shape.heads, p->Tq, 2};
+    if (!mha_is_given(t)) return MHA_OK;
+    TRY(mha_check_tensor(p->ctx, t, name, rank, shape, MHA_OUTPUT));
+    if (t.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t.type));
+    for (int axis = 0; axis < rank; axis++)
+        if (t.size[axis] != want[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t.size[axis], (ll)want[axis],
+                 shape);
+    return MHA_OK;
+}
+
 static mha_status check_extras(mha_pass *p)
 {
-    const mha_layer_options *s = &p->layer->shape;
     const mha_attention_extras *x = &p->extras;
     const mha_attention_options *o = &p->options;
     TRY(check_some(p->ctx, x->weights, "weights", MHA_OUTPUT));
@@ -181,12 +194,8 @@ static mha_status check_extras(mha_pass *p)
     TRY(check_some(p->ctx, o->bias, "bias", MHA_INPUT));
     TRY(check_some(p->ctx, o->alibi_slopes, "alibi_slopes", MHA_INPUT));
     TRY(check_some(p->ctx, o->sinks, "sinks", MHA_INPUT));
-    if (mha_is_given(x->lse)) {
-        TRY(mha_check_tensor(p->ctx, x->lse, "lse", 3, "(B,H,Tq)", MHA_OUTPUT));
-        if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
-        if (x->lse.size[0] != p->B || x->lse.size[1] != s->heads || x->lse.size[2] != p->Tq)
-            FAIL(MHA_BAD_SHAPE, "lse: must be (%lld,%lld,%lld)", (ll)p->B, (ll)s->heads, (ll)p->Tq);
-    }
+    TRY(check_per_row(p, x->lse, "lse", 3, "(B,H,Tq)"));
+    TRY(check_per_row(p, x->softmax, "softmax", 4, "(B,H,Tq,2)"));
     if (p->extra && mha_is_given(x->scores))
         FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
     return p->extra && mha_is_given(x->weights) ? check_weights(p, x->weights) : MHA_OK;
@@ -200,6 +209,7 @@ static mha_status check_overlap(const mha_pass *p)
         mha_tensor t;
     } all[] = {{"out", p->out},
                {"lse", p->extras.lse},
+               {"softmax", p->extras.softmax},
                {"weights", p->extras.weights},
                {"scores", p->extras.scores},
                {"query", p->inputs.query},
@@ -212,7 +222,7 @@ static mha_status check_overlap(const mha_pass *p)
                {"query_positions", p->inputs.query_positions},
                {"key_positions", p->inputs.key_positions},
                {"the parameters", parameters}};
-    enum { OUTPUTS = 4, ALL = sizeof all / sizeof *all };
+    enum { OUTPUTS = 5, ALL = sizeof all / sizeof *all };
     for (int a = 0; a < OUTPUTS; a++)
         for (int b = a + 1; b < ALL; b++)
             if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
@@ -278,6 +288,7 @@ static mha_status cut(mha_pass *p)
     p->query_places = mha_cut(p->query_places, 1, p->query_rows);
     p->out = mha_cut(mha_tidy(p->out), 1, p->query_rows);
     p->extras.lse = mha_cut(mha_tidy(p->extras.lse), 2, p->query_rows);
+    p->extras.softmax = mha_cut(mha_tidy(p->extras.softmax), 2, p->query_rows);
     p->inputs.key = mha_cut(mha_tidy(p->inputs.key), 1, p->key_rows);
     p->inputs.value = mha_cut(mha_tidy(p->inputs.value), 1, p->key_rows);
     p->key_places = mha_cut(p->key_places, 1, p->key_rows);
@@ -435,10 +446,10 @@ static void lay_results(mha_pass *p, mha_arena *arena)
     p->out_weight = p->layer->parts.out_weight;
     if (half && p->training && s->out_projection)
         p->out_weight = mha_arena_matrix(arena, MHA_BFLOAT16, s->width, H * E);
-    p->lse = p->maps = none;
-    if (p->training || p->extra || p->extras.lse.rank) {
-        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, p->B * H, p->Tq);
-        p->lse = mha_tensor_3d(all.data, MHA_FLOAT32, p->B, H, p->Tq);
+    p->softmax = p->maps = none;
+    if (p->training || p->extra || p->extras.softmax.rank) {
+        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, p->B * H, p->Tq * 2);
+        p->softmax = mha_tensor_4d(all.data, MHA_FLOAT32, p->B, H, p->Tq, 2);
     }
     if (p->extra && p->extras.weights.rank == 3) {
         const int64_t *size = p->extras.weights.size;

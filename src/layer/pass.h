@@ -82,7 +82,7 @@ typedef struct mha_pass {
     mha_tensor head_rows;    /* (B*Tq,H*E): what attention gives */
     mha_tensor gated_rows;   /* the same times gates; the same memory if there are none, or no backward call */
     mha_tensor heads, gated; /* both as (B,H,Tq,E) */
-    mha_tensor lse;          /* (B,H,Tq), or none */
+    mha_tensor softmax;      /* (B,H,Tq,2), or none */
     mha_tensor maps;         /* (B,H,Tq,Tk + extra keys): weights of heads whose mean is asked for; or none */
     mha_tensor result;       /* (B*Tq,M) */
     mha_tensor out_weight;   /* (M,H*E): the parameter, or a copy in bfloat16 */
@@ -149,7 +149,7 @@ void mha_rows_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy
 /* sum (columns) += the sum of the rows of y. */
 void mha_rows_sum(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
 
-/* extra_keys.c: the keys that every row sees, mixed into heads, lse and weights (B,H,Tq,Tk + extra), if given; and their
+/* extra_keys.c: the keys that every row sees, mixed into heads, softmax, lse and weights (B,H,Tq,Tk + extra), if given; and their
  * gradients, with dheads the gradient by heads: dq, dbias_k and dbias_v are added to, if given. sums has room for (G,D+E). */
 mha_status mha_extra_keys(mha_pass *pass, mha_tensor weights);
 mha_status mha_extra_keys_back(const mha_pass *pass, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,

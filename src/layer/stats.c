@@ -1,4 +1,4 @@
-/* Statistics of a layer's heads, from the queries, keys and lse that a forward call left on its tape. */
+/* Statistics of a layer's heads, from the queries, keys and softmax that a forward call left on its tape. */
 #include "layer/tape.h"
 
 /* The rows of a result that belong to some sequence: what the tape has. */
@@ -30,5 +30,5 @@ mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *
     TRY(cut(ctx, &want.top_weights, "stats.top_weights", p->query_rows));
     TRY(cut(ctx, &want.top_keys, "stats.top_keys", p->query_rows));
     TRY(cut(ctx, &want.received, "stats.received", p->key_rows));
-    return mha_attention_stats(ctx, &want, p->q, p->k, p->lse, &p->options);
+    return mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options);
 }
