@@ -162,6 +162,34 @@ TEST(biases_of_every_size)
             }
 }
 
+/* Queries times a power of two: scores up to 2^100, of which several keys share the largest. */
+TEST(scores_of_every_size)
+{
+    static attention a;
+    static answer want;
+    static double s[MOST][MOST];
+    for (int power = 0; power <= 100; power += 4) {
+        float size = ldexpf(1, power);
+        for (int few = 0; few < 2; few++) {
+            make_biased(&a, s, 0, few ? 5 : 40, 64);
+            for (int64_t j = 0; j < a.Tk; j++) memcpy(a.k[j], a.k[j % 8], sizeof a.k[j]);
+            for (int64_t i = 0; i < a.Tq; i++) {
+                for (int64_t d = 0; d < a.D; d++) a.q[i][d] *= size;
+                for (int64_t j = a.Tk - 1; j >= 0; j--) s[i][j] = s[i][j % 8] * (double)size;
+            }
+            solve(&want, &a, s, 0.5);
+            for_each_isa (isa) {
+                run(&a, isa, 0.5f, false, power % 8 == 4);
+                for (int64_t n = 0; n < a.Tk * WIDTH; n++) a.dk[n / WIDTH][n % WIDTH] /= size;
+                answer scaled = want;
+                for (int64_t n = 0; n < a.Tk * WIDTH; n++) scaled.dk[n / WIDTH][n % WIDTH] /= (double)size;
+                double error = error_of(&a, &scaled);
+                expect(error <= 2e-6, "%s, %d queries times 2^%d: off by %g", isa, (int)a.Tq, power, error);
+            }
+        }
+    }
+}
+
 /* ---- Large scores, and terms that cancel ------------------------------------------------------------------------ */
 
 /* What a framework does in float32: scores, weights and their gradients as whole matrices. */
