@@ -169,6 +169,10 @@ typedef struct bench_about {
     int64_t cached;
 } bench_about;
 
+/* All of them replace a file atomically. False on error, with one line in `error`; the old file is then unchanged. */
+enum { BENCH_PATH = 4096 };
+bool bench_save_path(char path[BENCH_PATH], const bench_setting *set, const char *pass, const char *shape,
+                     char error[200]);
 bool bench_save(const bench_setting *set, bench_about about, const bench_saved *arrays, int count, char error[200]);
 
 #endif

@@ -66,11 +66,10 @@ static double forward_flops(void)
 static bool save(const model_bench *b, const vit *net, char error[200])
 {
     const mnist_part *part = &b->digits->train;
-    char path[4096], threads[16], seconds[32], rate[32], decay[32];
+    char path[BENCH_PATH], threads[16], seconds[32], rate[32], decay[32];
     trainer_options o = bench_model_options(b->batch);
     if (!b->set->save) return true;
-    snprintf(path, sizeof path, "%s/%s-%s-%s.safetensors", b->set->save, b->pass, b->model->name,
-             bench_type_word(b->set->type));
+    if (!bench_save_path(path, b->set, b->pass, b->model->name, error)) return false;
     snprintf(threads, sizeof threads, "%d", mha_context_threads(b->set->ctx));
     snprintf(seconds, sizeof seconds, "%g", b->set->seconds);
     snprintf(rate, sizeof rate, "%.9g", o.rate);

@@ -1,6 +1,8 @@
 /* The arrays of a measurement as a safetensors file, so that another program can do the same work on the same numbers
  * and compare its results. */
 #include "bench.h"
+#include "replace.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,29 +52,29 @@ static size_t make_header(char *out, size_t room, const bench_setting *set, benc
     return n;
 }
 
-static bool write_all(FILE *file, const char *header, size_t length, const bench_saved *arrays, int count)
+bool bench_save_path(char path[BENCH_PATH], const bench_setting *set, const char *pass, const char *shape,
+                     char error[200])
 {
-    unsigned char size[8] = {0};
-    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)length >> (8 * i));
-    bool done = fwrite(size, 1, 8, file) == 8 && fwrite(header, 1, length, file) == length;
-    for (int i = 0; done && i < count; i++) {
-        size_t bytes = (size_t)bytes_of(&arrays[i].tensor);
-        done = fwrite(arrays[i].tensor.data, 1, bytes, file) == bytes;
-    }
-    return done;
+    int end = snprintf(path, BENCH_PATH, "%s/%s-%s-%s.safetensors", set->save, pass, shape, bench_type_word(set->type));
+    if (end >= 0 && end < BENCH_PATH) return true;
+    snprintf(error, 200, "%s: cannot save its arrays: %s", shape, strerror(ENAMETOOLONG));
+    return false;
 }
 
 bool bench_save(const bench_setting *set, bench_about about, const bench_saved *arrays, int count, char error[200])
 {
-    char path[4096], header[4096];
+    char path[BENCH_PATH], header[4096], why[BENCH_PATH + 300];
+    unsigned char size[8];
+    replacement to;
     if (!set->save) return true;
-    snprintf(path, sizeof path, "%s/%s-%s-%s.safetensors", set->save, about.pass, about.shape,
-             bench_type_word(set->type));
+    if (!bench_save_path(path, set, about.pass, about.shape, error)) return false;
     size_t length = make_header(header, sizeof header, set, about, arrays, count);
-    errno = 0;
-    FILE *file = fopen(path, "wb");
-    bool done = file && write_all(file, header, length, arrays, count);
-    if (file && fclose(file) != 0) done = false;
-    if (!done) snprintf(error, 200, "%s: cannot save its arrays: %s", about.shape, strerror(errno));
-    return done;
+    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    replacement_begin(&to, path, why, sizeof why);
+    replacement_put(&to, size, sizeof size);
+    replacement_put(&to, header, length);
+    for (int i = 0; i < count; i++) replacement_put(&to, arrays[i].tensor.data, (size_t)bytes_of(&arrays[i].tensor));
+    if (replacement_end(&to)) return true;
+    snprintf(error, 200, "%s: cannot save its arrays: %.140s", about.shape, why);
+    return false;
 }

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,6 +254,11 @@ int cmd_bench(int argc, char **argv)
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
     bench_limits limits = bench_measure_limits(set.ctx, set.type);
+    if (isnan(limits.read_gbytes)) {
+        cli_error("bench: no memory to measure how fast it is read");
+        mha_context_free(set.ctx);
+        return CLI_FAILED;
+    }
     if (!r.json) bench_print_head(&set, &limits);
     for (int i = 0; i < count; i++) status |= measure(&set, &limits, &jobs[i], r.json);
     mha_context_free(set.ctx);

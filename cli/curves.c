@@ -5,11 +5,10 @@
  * Lines are labelled at their ends, in their colours. The file carries both its looks: whoever shows it in the dark gets
  * the dark one. */
 #include "curves.h"
-#include "replace.h"
+#include "buffer.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 960, HEIGHT = 440, TOP = 116, BOTTOM = 356, PANEL = 290, LABEL_GAP = 17 };
@@ -102,7 +101,7 @@ static int tick_steps(const panel *p, const double **steps)
     return decades > 1.4 ? 3 : decades > 0.6 ? 6 : 10;
 }
 
-static void put_ticks(FILE *out, const panel *p)
+static void put_ticks(buffer *out, const panel *p)
 {
     const double *steps;
     int count = tick_steps(p, &steps);
@@ -110,52 +109,53 @@ static void put_ticks(FILE *out, const panel *p)
         int decade = i / count - 10;
         double value = steps[i % count] * pow(10, decade), at = log10(value), y = y_of(p, value);
         if (at < p->least || at > p->most) continue;
-        fprintf(out, "<line class=\"grid\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left, p->left + PANEL, y,
-                y);
-        fprintf(out, "<text class=\"small end\" x=\"%g\" y=\"%.1f\">", p->left - 10, y + 4);
-        if (p->errors) fprintf(out, "%.6g %%</text>\n", 100 - 100 * value);
-        else fprintf(out, "%.6g</text>\n", value);
+        buffer_printf(out, "<line class=\"grid\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left,
+                      p->left + PANEL, y, y);
+        buffer_printf(out, "<text class=\"small end\" x=\"%g\" y=\"%.1f\">", p->left - 10, y + 4);
+        if (p->errors) buffer_printf(out, "%.6g %%</text>\n", 100 - 100 * value);
+        else buffer_printf(out, "%.6g</text>\n", value);
     }
-    fprintf(out, "<line class=\"axis\" x1=\"%g\" x2=\"%g\" y1=\"%d\" y2=\"%d\"/>\n", p->left, p->left + PANEL, BOTTOM,
-            BOTTOM);
+    buffer_printf(out, "<line class=\"axis\" x1=\"%g\" x2=\"%g\" y1=\"%d\" y2=\"%d\"/>\n", p->left, p->left + PANEL,
+                  BOTTOM, BOTTOM);
 }
 
-static void put_epochs(FILE *out, const panel *p)
+static void put_epochs(buffer *out, const panel *p)
 {
     int64_t epochs = p->s->run->how.training.epochs, step = 1;
     for (int i = 0; epochs / step > 8; i++) step = i % 3 == 1 ? step / 2 * 5 : step * 2; /* 1, 2, 5, 10, 20, 50 */
     for (int64_t n = 0; n < epochs; n++) {
         if ((n + 1) % step) continue;
-        fprintf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">%lld</text>", x_of(p, n), BOTTOM + 20,
-                (long long)n + 1);
+        buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">%lld</text>", x_of(p, n), BOTTOM + 20,
+                      (long long)n + 1);
     }
-    fprintf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">epoch</text>\n", p->left + PANEL / 2.0, BOTTOM + 38);
+    buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">epoch</text>\n", p->left + PANEL / 2.0,
+                  BOTTOM + 38);
 }
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------ */
 
-static void put_line(FILE *out, const panel *p, line which)
+static void put_line(buffer *out, const panel *p, line which)
 {
-    fprintf(out, "<path class=\"line %s\" d=\"", classes[which]);
+    buffer_printf(out, "<path class=\"line %s\" d=\"", classes[which]);
     for (int64_t n = 0; n < p->count; n++)
-        fprintf(out, "%c%.1f %.1f", n ? 'L' : 'M', x_of(p, n), y_of(p, value_of(p, which, n)));
-    fputs("\"/>", out);
+        buffer_printf(out, "%c%.1f %.1f", n ? 'L' : 'M', x_of(p, n), y_of(p, value_of(p, which, n)));
+    buffer_puts(out, "\"/>");
     int64_t dots = p->count <= 24 ? 0 : p->count - 1; /* many would be a caterpillar: then the last one alone */
     for (int64_t n = dots; n < p->count; n++)
-        fprintf(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>", classes[which], x_of(p, n),
-                y_of(p, value_of(p, which, n)), n == p->count - 1 ? "4.5" : "3");
-    fputc('\n', out);
+        buffer_printf(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>", classes[which], x_of(p, n),
+                      y_of(p, value_of(p, which, n)), n == p->count - 1 ? "4.5" : "3");
+    buffer_putc(out, '\n');
 }
 
-static void put_label(FILE *out, const panel *p, line which, double y)
+static void put_label(buffer *out, const panel *p, line which, double y)
 {
     double value = value_of(p, which, p->count - 1), x = x_of(p, p->count - 1) + 12;
-    fprintf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s ", classes[which], x, y + 4.5, names[which]);
-    if (p->errors) fprintf(out, "%.2f %%</text>\n", 100 - 100 * (value < 1e-12 ? 0 : value));
-    else fprintf(out, "%#.3g</text>\n", value);
+    buffer_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s ", classes[which], x, y + 4.5, names[which]);
+    if (p->errors) buffer_printf(out, "%.2f %%</text>\n", 100 - 100 * (value < 1e-12 ? 0 : value));
+    else buffer_printf(out, "%#.3g</text>\n", value);
 }
 
-static void put_lines(FILE *out, const panel *p)
+static void put_lines(buffer *out, const panel *p)
 {
     bool there[LINES];
     double y[LINES];
@@ -173,12 +173,12 @@ static void put_lines(FILE *out, const panel *p)
         if (there[which]) put_label(out, p, (line)which, y[which]);
 }
 
-static void put_panel(FILE *out, const train_session *s, double left, bool of_errors)
+static void put_panel(buffer *out, const train_session *s, double left, bool of_errors)
 {
     panel p = {.s = s, .count = s->t->step / s->t->steps_per_epoch, .left = left, .errors = of_errors};
     measure(&p);
-    fprintf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20,
-            of_errors ? "Accuracy, drawn by how rare mistakes are" : "Loss, on a logarithmic scale");
+    buffer_printf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20,
+                  of_errors ? "Accuracy, drawn by how rare mistakes are" : "Loss, on a logarithmic scale");
     put_ticks(out, &p);
     put_epochs(out, &p);
     put_lines(out, &p);
@@ -186,54 +186,49 @@ static void put_panel(FILE *out, const train_session *s, double left, bool of_er
 
 /* ---- The picture ------------------------------------------------------------------------------------------------ */
 
-static void put_head(FILE *out, const train_session *s, const trainer_score *test)
+static void put_head(buffer *out, const train_session *s, const trainer_score *test)
 {
     const vit_config *c = &s->run->how.model;
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-            "role=\"img\">\n<title>Training of a Vision Transformer: loss and accuracy over the epochs</title>\n%s"
-            "<rect width=\"%d\" height=\"%d\" fill=\"var(--paper)\"/>\n<text class=\"title\" x=\"32\" y=\"40\">",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, curves_style, WIDTH, HEIGHT);
+    buffer_printf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+        "role=\"img\">\n<title>Training of a Vision Transformer: loss and accuracy over the epochs</title>\n%s"
+        "<rect width=\"%d\" height=\"%d\" fill=\"var(--paper)\"/>\n<text class=\"title\" x=\"32\" y=\"40\">",
+        WIDTH, HEIGHT, WIDTH, HEIGHT, curves_style, WIDTH, HEIGHT);
     if (test)
-        fprintf(out, "%.2f %% of the test set right: %lld of %lld %simages wrong",
-                100 * (double)test->correct / (double)test->count, (long long)(test->count - test->correct),
-                (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
+        buffer_printf(out, "%.2f %% of the test set right: %lld of %lld %simages wrong",
+                      100 * (double)test->correct / (double)test->count, (long long)(test->count - test->correct),
+                      (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
     else
-        fprintf(out, "%lld of %lld epochs", (long long)(s->t->step / s->t->steps_per_epoch),
-                (long long)s->t->options.epochs);
-    fprintf(
+        buffer_printf(out, "%lld of %lld epochs", (long long)(s->t->step / s->t->steps_per_epoch),
+                      (long long)s->t->options.epochs);
+    buffer_printf(
         out,
         "</text>\n<text x=\"32\" y=\"62\">Vision Transformer of %lld parameters: depth %lld, width %lld, %lld heads",
         (long long)s->t->count, (long long)c->body.depth, (long long)c->body.width, (long long)c->body.heads);
-    fprintf(out, ", patches of %lld x %lld; trained on %lld %simages</text>\n", (long long)c->patch,
-            (long long)c->patch, (long long)s->t->images, s->t->set->synthetic ? "synthetic " : "");
+    buffer_printf(out, ", patches of %lld x %lld; trained on %lld %simages</text>\n", (long long)c->patch,
+                  (long long)c->patch, (long long)s->t->images, s->t->set->synthetic ? "synthetic " : "");
 }
 
-static void put_picture(FILE *out, const train_session *s, const trainer_score *test)
+static void put_picture(buffer *out, const train_session *s, const trainer_score *test)
 {
     put_head(out, s, test);
     put_panel(out, s, 72, false);
     put_panel(out, s, 72 + PANEL + 178, true);
-    fprintf(out,
-            "<text class=\"small\" x=\"32\" y=\"%d\">Training: while it learns, on images that were changed a little.",
-            HEIGHT - 16);
+    buffer_printf(
+        out, "<text class=\"small\" x=\"32\" y=\"%d\">Training: while it learns, on images that were changed a little.",
+        HEIGHT - 16);
     if (s->t->options.held_out)
-        fprintf(out, " Held out: images it never learns from, as they are%s.",
-                s->t->adam->average ? ", by the averaged weights" : "");
-    fputs("</text>\n</svg>\n", out);
+        buffer_printf(out, " Held out: images it never learns from, as they are%s.",
+                      s->t->adam->average ? ", by the averaged weights" : "");
+    buffer_puts(out, "</text>\n</svg>\n");
 }
 
 bool curves_write(const train_session *s, const trainer_score *test, char *error, size_t error_size)
 {
-    char *text = NULL;
-    size_t size = 0;
-    replacement to;
-    FILE *out = open_memstream(&text, &size);
-    if (out) put_picture(out, s, test);
-    bool good = out && fclose(out) == 0;
-    replacement_begin(&to, s->curves, error, error_size);
-    if (good) replacement_put(&to, text, size);
-    else replacement_fail(&to, "no memory");
-    free(text);
-    return replacement_end(&to);
+    buffer out = {0};
+    put_picture(&out, s, test);
+    bool written = buffer_save(&out, s->curves, error, error_size);
+    buffer_free(&out);
+    return written;
 }

@@ -108,14 +108,22 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void print_json(const request *r, const mnist *set, const survey *s)
+/* False if there is no memory. */
+static bool print_json(const request *r, const mnist *set, const survey *s)
 {
     char quoted[1200];
+    buffer object = {0};
+    heads_json(&object, s);
+    bool whole = !object.failed;
+    if (!whole) goto out;
     printf("{\"model\": %s", json_quote(quoted, sizeof quoted, r->file));
     printf(", \"data\": %s", json_quote(quoted, sizeof quoted, set->name));
     printf(", \"synthetic\": %s,\n\"survey\": ", set->synthetic ? "true" : "false");
-    heads_json(stdout, s);
+    fwrite(object.bytes, 1, object.size, stdout);
     printf("}\n");
+out:
+    buffer_free(&object);
+    return whole;
 }
 
 /* False on error, having said why. */
@@ -127,8 +135,9 @@ static bool show(const request *r, const vit_model *model, const mnist *set, con
         return false;
     }
     if (r->json) {
-        print_json(r, set, s);
-        return true;
+        if (print_json(r, set, s)) return true;
+        cli_error("no memory for the JSON");
+        return false;
     }
     if (r->format != MAPS_TERMINAL) {
         printf("%s has the maps of all %lld heads\n", r->out, (long long)s->count);

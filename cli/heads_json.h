@@ -10,10 +10,10 @@
 #ifndef HEADS_JSON_H
 #define HEADS_JSON_H
 
+#include "buffer.h"
 #include "survey.h"
-#include <stdio.h>
 
 /* Without an end of line. */
-void heads_json(FILE *out, const survey *s);
+void heads_json(buffer *out, const survey *s);
 
 #endif

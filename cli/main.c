@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <mha.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_called(argv[0]);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error as a full disk is, not the end of the process */
     int status = dispatch(argc, argv);
     bool lost = ferror(stdout) != 0;
     errno = 0;

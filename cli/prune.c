@@ -8,7 +8,6 @@
 #include "train_progress.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,7 +320,6 @@ int cmd_prune(int argc, char **argv)
     vit_model model = {0};
     mnist *set = NULL;
     prune_story story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is told of as a full disk is, not killed for */
     mha_context *ctx = cli_context_of((int)r.threads);
     if (!ctx) goto out;
     if (!vit_model_open(&model, ctx, r.file, error, sizeof error)) {

@@ -1,97 +1,97 @@
 /* The page around the digits. It is written to memory first: what fails on the way leaves no file. */
 #include "sheet.h"
-#include "replace.h"
 #include "sheet_parts.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 
-void sheet_text(FILE *out, const char *text)
+void sheet_text(buffer *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '<') fputs("&lt;", out);
-        else if (*text == '>') fputs("&gt;", out);
-        else if (*text == '&') fputs("&amp;", out);
-        else if (*text == '"') fputs("&quot;", out);
-        else fputc(*text, out);
+        if (*text == '<') buffer_puts(out, "&lt;");
+        else if (*text == '>') buffer_puts(out, "&gt;");
+        else if (*text == '&') buffer_puts(out, "&amp;");
+        else if (*text == '"') buffer_puts(out, "&quot;");
+        else buffer_putc(out, *text);
     }
 }
 
-static void put_fact(FILE *out, const char *what, const char *text)
+static void put_fact(buffer *out, const char *what, const char *text)
 {
     if (!text) return;
-    fprintf(out, "<div><dt>%s</dt><dd>", what);
+    buffer_printf(out, "<div><dt>%s</dt><dd>", what);
     sheet_text(out, text);
-    fputs("</dd></div>\n", out);
+    buffer_puts(out, "</dd></div>\n");
 }
 
-static void put_head(FILE *out, const sheet *s)
+static void put_head(buffer *out, const sheet *s)
 {
-    fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-          out);
+    buffer_puts(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                     "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
     sheet_text(out, s->title);
-    fputs("</title>\n", out);
+    buffer_puts(out, "</title>\n");
     sheet_style(out);
-    fputs("</head>\n<body>\n<header>\n<h1>", out);
+    buffer_puts(out, "</head>\n<body>\n<header>\n<h1>");
     sheet_text(out, s->title);
-    fputs("</h1>\n<dl>\n", out);
+    buffer_puts(out, "</h1>\n<dl>\n");
     put_fact(out, "model", s->model);
     put_fact(out, "data", s->data);
-    fputs("</dl>\n</header>\n<main>\n", out);
+    buffer_puts(out, "</dl>\n</header>\n<main>\n");
 }
 
 /* The lines between the patches, for every picture to use. */
-static void put_grid(FILE *out, const vit_config *c)
+static void put_grid(buffer *out, const vit_config *c)
 {
-    fputs("<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\"><path id=\"grid\" d=\"", out);
-    for (int64_t y = c->patch; y < c->rows; y += c->patch) fprintf(out, "M0 %" PRId64 "h%" PRId64, y, c->columns);
-    for (int64_t x = c->patch; x < c->columns; x += c->patch) fprintf(out, "M%" PRId64 " 0v%" PRId64, x, c->rows);
-    fputs("\"/></svg>\n", out);
+    buffer_puts(
+        out, "<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\"><path id=\"grid\" d=\"");
+    for (int64_t y = c->patch; y < c->rows; y += c->patch) buffer_printf(out, "M0 %" PRId64 "h%" PRId64, y, c->columns);
+    for (int64_t x = c->patch; x < c->columns; x += c->patch) buffer_printf(out, "M%" PRId64 " 0v%" PRId64, x, c->rows);
+    buffer_puts(out, "\"/></svg>\n");
 }
 
 /* How the maps are read: in words, and as the scale that they are painted with. */
-static void put_legend(FILE *out, const vit_config *c)
+static void put_legend(buffer *out, const vit_config *c)
 {
-    fprintf(out,
-            "<section class=\"legend\" aria-labelledby=\"read\">\n<div><h2 id=\"read\">How to read the maps</h2>\n"
-            "<p>The model cuts an image into %" PRId64 " &times; %" PRId64
-            " patches, and in every block each head decides %s. A map shows that over the picture: the brightest patch "
-            "gets the largest share of the head&rsquo;s attention, and the number under the map says how large that "
-            "is. &ldquo;Like 12&rdquo; is how wide the head looks: as if it shared its attention evenly among "
-            "12 patches.</p></div>\n<div class=\"scale\"><svg viewBox=\"0 0 %d 1\" "
-            "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"The colour scale, from dark blue for no attention "
-            "over violet, rose and orange to pale yellow for the head&rsquo;s strongest patch\">",
-            c->rows / c->patch, c->columns / c->patch,
-            c->mean_pool ? "how much each patch is looked at, here on the mean of all that look"
-                         : "how much the class token, from which the answer is read, looks at each of them",
-            SHEET_STEPS);
-    for (int i = 0; i < SHEET_STEPS; i++) fprintf(out, "<path class=\"h%d\" d=\"M%d 0h1v1h-1z\"/>", i, i);
-    fputs("</svg><span>no attention</span><span>the head&rsquo;s strongest patch</span></div>\n", out);
+    buffer_printf(
+        out,
+        "<section class=\"legend\" aria-labelledby=\"read\">\n<div><h2 id=\"read\">How to read the maps</h2>\n"
+        "<p>The model cuts an image into %" PRId64 " &times; %" PRId64
+        " patches, and in every block each head decides %s. A map shows that over the picture: the brightest patch "
+        "gets the largest share of the head&rsquo;s attention, and the number under the map says how large that "
+        "is. &ldquo;Like 12&rdquo; is how wide the head looks: as if it shared its attention evenly among "
+        "12 patches.</p></div>\n<div class=\"scale\"><svg viewBox=\"0 0 %d 1\" "
+        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"The colour scale, from dark blue for no attention "
+        "over violet, rose and orange to pale yellow for the head&rsquo;s strongest patch\">",
+        c->rows / c->patch, c->columns / c->patch,
+        c->mean_pool ? "how much each patch is looked at, here on the mean of all that look"
+                     : "how much the class token, from which the answer is read, looks at each of them",
+        SHEET_STEPS);
+    for (int i = 0; i < SHEET_STEPS; i++) buffer_printf(out, "<path class=\"h%d\" d=\"M%d 0h1v1h-1z\"/>", i, i);
+    buffer_puts(out, "</svg><span>no attention</span><span>the head&rsquo;s strongest patch</span></div>\n");
     put_grid(out, c);
-    fputs("</section>\n", out);
+    buffer_puts(out, "</section>\n");
 }
 
 /* A picture of each image, which leads to its place. */
-static void put_index(FILE *out, const sheet *s, const vit_config *c)
+static void put_index(buffer *out, const sheet *s, const vit_config *c)
 {
     if (s->image_count < 2) return;
-    fputs("<nav aria-label=\"Images\">\n", out);
+    buffer_puts(out, "<nav aria-label=\"Images\">\n");
     for (int64_t n = 0; n < s->image_count; n++) {
         char name[40];
         snprintf(name, sizeof name, "image %" PRId64, n + 1);
-        fprintf(out, "<a href=\"#image%" PRId64 "\" aria-label=\"", n + 1);
+        buffer_printf(out, "<a href=\"#image%" PRId64 "\" aria-label=\"", n + 1);
         sheet_text(out, s->images[n].name ? s->images[n].name : name);
-        fprintf(out,
-                "\"><svg class=\"picture ink\" viewBox=\"0 0 %" PRId64 " %" PRId64
-                "\" aria-hidden=\"true\"><use href=\"#p%" PRId64 "\"/></svg></a>\n",
-                c->columns, c->rows, n + 1);
+        buffer_printf(out,
+                      "\"><svg class=\"picture ink\" viewBox=\"0 0 %" PRId64 " %" PRId64
+                      "\" aria-hidden=\"true\"><use href=\"#p%" PRId64 "\"/></svg></a>\n",
+                      c->columns, c->rows, n + 1);
     }
-    fputs("</nav>\n", out);
+    buffer_puts(out, "</nav>\n");
 }
 
-static bool put_page(FILE *out, vit *net, mha_context *ctx, vit_input input, const sheet *s, char *error,
+static bool put_page(buffer *out, vit *net, mha_context *ctx, vit_input input, const sheet *s, char *error,
                      size_t error_size)
 {
     const vit_config *c = vit_shape(net);
@@ -105,27 +105,15 @@ static bool put_page(FILE *out, vit *net, mha_context *ctx, vit_input input, con
         sheet_digit(out, s, n, c, &view);
         heads_free(&view);
     }
-    fputs("</main>\n</body>\n</html>\n", out);
+    buffer_puts(out, "</main>\n</body>\n</html>\n");
     return true;
 }
 
 bool sheet_write(const char *path, vit *net, mha_context *ctx, vit_input input, const sheet *s, char *error,
                  size_t error_size)
 {
-    char *bytes = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&bytes, &size);
-    bool ok = out && put_page(out, net, ctx, input, s, error, error_size);
-    bool whole = out && !ferror(out);
-    whole = out && fclose(out) == 0 && whole;
-    if (!out || (ok && !whole)) snprintf(error, error_size, "%s: no memory for the page", path);
-    ok = ok && whole;
-    if (ok) {
-        replacement to;
-        replacement_begin(&to, path, error, error_size);
-        replacement_put(&to, bytes, size);
-        ok = replacement_end(&to);
-    }
-    free(bytes);
+    buffer out = {0};
+    bool ok = put_page(&out, net, ctx, input, s, error, error_size) && buffer_save(&out, path, error, error_size);
+    buffer_free(&out);
     return ok;
 }

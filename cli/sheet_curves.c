@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 
 /* The chart in its own units: the field of the line, and what stands around it. */
 enum { WIDE = 360, HIGH = 190, LEFT = 44, RIGHT = 52, TOP = 14, BOTTOM = 28, BINS = 180 };
@@ -68,49 +68,49 @@ static double down(const line *l, double y)
     return HIGH - BOTTOM - (y - l->low) / (l->high - l->low) * (HIGH - BOTTOM - TOP);
 }
 
-static void put_marks(FILE *out, const line *l, const char *unit)
+static void put_marks(buffer *out, const line *l, const char *unit)
 {
     int decimals = l->tick < 1 ? (int)ceil(-log10(l->tick) - 1e-9) : 0;
     for (int i = 0; l->low + i * l->tick <= l->high + l->tick / 2; i++) {
         double y = l->low + i * l->tick;
-        fprintf(out,
-                "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
-                LEFT, down(l, y), WIDE - RIGHT, LEFT - 7, down(l, y) + 3.5, decimals, y);
+        buffer_printf(
+            out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
+            LEFT, down(l, y), WIDE - RIGHT, LEFT - 7, down(l, y) + 3.5, decimals, y);
     }
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%.2g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>", LEFT,
-            HIGH - 8, l->first, WIDE - RIGHT, HIGH - 8, unit, l->last);
+    buffer_printf(out, "<text x=\"%d\" y=\"%d\">%.2g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>",
+                  LEFT, HIGH - 8, l->first, WIDE - RIGHT, HIGH - 8, unit, l->last);
 }
 
-static void put_chart(FILE *out, const sheet *s, const char *title, const char *format, reader of, double most)
+static void put_chart(buffer *out, const sheet *s, const char *title, const char *format, reader of, double most)
 {
-    line *l = malloc(sizeof *l);
-    if (l) collect(l, s, of);
-    if (l && l->count > 1) {
+    line all, *l = &all;
+    collect(l, s, of);
+    if (l->count > 1) {
         char first[40], last[40];
         int end = l->count - 1;
         choose_scale(l, most);
         snprintf(first, sizeof first, format, l->y[0]);
         snprintf(last, sizeof last, format, l->y[end]);
-        fprintf(out,
-                "<figure><figcaption>%s</figcaption><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                "aria-label=\"%s, from %s to %s\"><title>%s, from %s to %s</title>",
-                title, WIDE, HIGH, title, first, last, title, first, last);
+        buffer_printf(out,
+                      "<figure><figcaption>%s</figcaption><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                      "aria-label=\"%s, from %s to %s\"><title>%s, from %s to %s</title>",
+                      title, WIDE, HIGH, title, first, last, title, first, last);
         put_marks(out, l, s->curve_unit ? s->curve_unit : "");
-        fputs("<path class=\"line\" d=\"", out);
-        for (int i = 0; i <= end; i++) fprintf(out, "%c%.1f %.1f", i ? 'L' : 'M', across(l, l->x[i]), down(l, l->y[i]));
-        fprintf(out,
-                "\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/><text class=\"last\" x=\"%.1f\" y=\"%.1f\">%s</text>",
-                across(l, l->x[end]), down(l, l->y[end]), across(l, l->x[end]) + 8, down(l, l->y[end]) + 4, last);
-        fputs("</svg></figure>\n", out);
+        buffer_puts(out, "<path class=\"line\" d=\"");
+        for (int i = 0; i <= end; i++)
+            buffer_printf(out, "%c%.1f %.1f", i ? 'L' : 'M', across(l, l->x[i]), down(l, l->y[i]));
+        buffer_printf(
+            out, "\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/><text class=\"last\" x=\"%.1f\" y=\"%.1f\">%s</text>",
+            across(l, l->x[end]), down(l, l->y[end]), across(l, l->x[end]) + 8, down(l, l->y[end]) + 4, last);
+        buffer_puts(out, "</svg></figure>\n");
     }
-    free(l);
 }
 
-void sheet_curves(FILE *out, const sheet *s)
+void sheet_curves(buffer *out, const sheet *s)
 {
     if (s->point_count < 2) return;
-    fputs("<section class=\"curves\" aria-label=\"Training\">\n", out);
+    buffer_puts(out, "<section class=\"curves\" aria-label=\"Training\">\n");
     put_chart(out, s, "Loss of training", "%.3f", loss_of, INFINITY);
     put_chart(out, s, "Accuracy, in percent, on images not trained on", "%.2f", accuracy_of, 100);
-    fputs("</section>\n", out);
+    buffer_puts(out, "</section>\n");
 }

@@ -7,7 +7,6 @@
 #include "train.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,7 +198,6 @@ int cmd_train(int argc, char **argv)
     int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     making m = {.request = &r, .session = {.out = r.out}};
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is told of as a full disk is, not killed for */
     if ((r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_trainer(&m)) {
         if (m.set->synthetic)
             cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");

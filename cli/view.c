@@ -7,6 +7,7 @@
 #include "view_page.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +182,7 @@ static bool look_at_heads(survey *s, mha_context *ctx, const vit_model *model, c
 }
 
 /* False, having said why. */
-static bool put_model(FILE *out, mha_context *ctx, const request *r, char *about, size_t room)
+static bool put_model(buffer *out, mha_context *ctx, const request *r, char *about, size_t room)
 {
     vit_model model = {0};
     survey s = {0};
@@ -202,7 +203,7 @@ static bool put_model(FILE *out, mha_context *ctx, const request *r, char *about
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
 /* False, having said why. What was pooled goes to `note`. */
-static bool put_weights(FILE *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
+static bool put_weights(buffer *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
                         size_t note_room)
 {
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
@@ -218,12 +219,12 @@ static bool put_weights(FILE *out, mha_context *ctx, const request *r, char *abo
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool write_page(const request *r, const char *data, size_t size, const char *about)
+static bool write_page(const request *r, const buffer *data, const char *about)
 {
     char error[600];
     size_t bytes = 0;
     const char *title = view_title(r->attention ? r->attention : r->file);
-    if (!view_page_write(r->page, title, data, size, &bytes, error, sizeof error)) {
+    if (!view_page_write(r->page, title, data, &bytes, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
@@ -233,22 +234,15 @@ static bool write_page(const request *r, const char *data, size_t size, const ch
 
 static int view(const request *r)
 {
-    char *data = NULL, about[200] = "", note[1000] = "";
-    size_t size = 0;
-    bool ok = false;
+    char about[200] = "", note[1000] = "";
+    buffer data = {0};
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
-    FILE *out = ctx ? open_memstream(&data, &size) : NULL;
-    if (ctx && !out) cli_error("no memory");
-    if (!out) goto end;
-    ok = r->attention ? put_weights(out, ctx, r, about, sizeof about, note, sizeof note)
-                      : put_model(out, ctx, r, about, sizeof about);
-    bool whole = !ferror(out);
-    whole = fclose(out) == 0 && whole;
-    if (ok && !whole) cli_error("no memory for the page");
-    ok = ok && whole && write_page(r, data, size, about);
+    if (!ctx) return CLI_USAGE;
+    bool ok = r->attention ? put_weights(&data, ctx, r, about, sizeof about, note, sizeof note)
+                           : put_model(&data, ctx, r, about, sizeof about);
+    ok = ok && write_page(r, &data, about);
     if (ok && *note) cli_error("%s", note);
-end:
-    free(data);
+    buffer_free(&data);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

@@ -2,14 +2,13 @@
 #ifndef VIEW_H
 #define VIEW_H
 
+#include "buffer.h"
 #include "exhibit.h"
 #include "survey.h"
 #include "vit_model.h"
 
-#include <stdio.h>
-
 /* The object of a model and the images it is shown with. `s` may be NULL. False, having said why. */
-bool view_model_json(FILE *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s);
+bool view_model_json(buffer *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s);
 
 /* Attention weights of a file. */
 typedef struct view_weights {
@@ -26,7 +25,7 @@ typedef struct view_weights {
 
 /* Reads, checks and pools the weights, and puts down the object of them. False, having said why. In any case an end
  * is due. */
-bool view_weights_json(FILE *out, mha_context *ctx, view_weights *w);
+bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w);
 void view_weights_free(view_weights *w);
 
 /* Whether a file that is no model has attention weights, by the first row of a tensor that could be such. */

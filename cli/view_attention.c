@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,7 +213,7 @@ static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
 /* ---- The object ------------------------------------------------------------------------------------------------- */
 
 /* One side's words: of a cell of several tokens, the first and the last. */
-static void put_words(FILE *out, char **words, int64_t count, int64_t by)
+static void put_words(buffer *out, char **words, int64_t count, int64_t by)
 {
     for (int64_t first = 0; first < count; first += by) {
         int64_t last = first + by < count ? first + by - 1 : count - 1;
@@ -221,15 +222,15 @@ static void put_words(FILE *out, char **words, int64_t count, int64_t by)
         else if (words) snprintf(text, sizeof text, "%.150s … %.150s", words[first], words[last]);
         else if (last == first) snprintf(text, sizeof text, "%" PRId64, first);
         else snprintf(text, sizeof text, "%" PRId64 " … %" PRId64, first, last);
-        if (first) fputc(',', out);
+        if (first) buffer_putc(out, ',');
         view_string(out, text);
     }
 }
 
-static void put_pooled(FILE *out, view_weights *w)
+static void put_pooled(buffer *out, view_weights *w)
 {
     if (w->by_queries == 1 && w->by_keys == 1) {
-        fputs("\"pooled\":null,\n", out);
+        buffer_puts(out, "\"pooled\":null,\n");
         return;
     }
     snprintf(w->pooled, sizeof w->pooled,
@@ -237,17 +238,18 @@ static void put_pooled(FILE *out, view_weights *w)
              " %s and a mean over %" PRId64 " %s",
              w->queries, w->keys, w->rows, w->columns, w->by_keys, w->by_keys == 1 ? "key" : "keys", w->by_queries,
              w->by_queries == 1 ? "query" : "queries");
-    fprintf(out,
-            "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64 ",\"by_queries\":%" PRId64
-            ",\"by_keys\":%" PRId64 ",\"text\":",
-            w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries, w->by_keys);
+    buffer_printf(out,
+                  "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64 ",\"by_queries\":%" PRId64
+                  ",\"by_keys\":%" PRId64 ",\"text\":",
+                  w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries,
+                  w->by_keys);
     view_string(out, w->pooled);
-    fputs("},\n", out);
+    buffer_puts(out, "},\n");
 }
 
 /* As they are, or as whole multiples of 1/65535 where that would be too long. The multiples take the memory of the
  * floats, front to back. */
-static void put_cells(FILE *out, view_weights *w)
+static void put_cells(buffer *out, view_weights *w)
 {
     size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);
     bool floats = count * sizeof(float) <= DATA_MOST;
@@ -257,33 +259,34 @@ static void put_cells(FILE *out, view_weights *w)
         uint16_t n = (uint16_t)lround(x);
         memcpy(bytes + 2 * i, &n, sizeof n);
     }
-    fprintf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
+    buffer_printf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
     view_base64(out, bytes, count * (floats ? sizeof(float) : sizeof(uint16_t)));
-    fputs("}}", out);
+    buffer_puts(out, "}}");
 }
 
-static void put_object(FILE *out, view_weights *w, const view_tokens *t)
+static void put_object(buffer *out, view_weights *w, const view_tokens *t)
 {
-    fputs("{\"kind\":\"attention\",\"title\":", out);
+    buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
     view_string(out, view_title(w->path));
-    fprintf(out, ",\"version\":\"mha %s\",\"layers\":%" PRId64 ",\"heads\":%" PRId64, mha_version(), w->layers,
-            w->heads);
-    fprintf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows, w->columns);
+    buffer_printf(out, ",\"version\":\"mha %s\",\"layers\":%" PRId64 ",\"heads\":%" PRId64, mha_version(), w->layers,
+                  w->heads);
+    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
+                  w->columns);
     put_words(out, t->queries, w->queries, w->by_queries);
-    fputs("],\n\"keys\":[", out);
+    buffer_puts(out, "],\n\"keys\":[");
     put_words(out, t->keys, w->keys, w->by_keys);
-    fputs("]},\n", out);
+    buffer_puts(out, "]},\n");
     put_pooled(out, w);
-    fputs("\"entropy\":[", out);
+    buffer_puts(out, "\"entropy\":[");
     for (int64_t n = 0; n < w->layers * w->heads; n++) {
-        if (n) fputc(',', out);
+        if (n) buffer_putc(out, ',');
         view_number(out, w->entropy[n]);
     }
-    fputs("],\n", out);
+    buffer_puts(out, "],\n");
     put_cells(out, w);
 }
 
-bool view_weights_json(FILE *out, mha_context *ctx, view_weights *w)
+bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w)
 {
     char error[600];
     view_tokens tokens = {0};

@@ -8,19 +8,20 @@
 #include "view_page.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- The model -------------------------------------------------------------------------------------------------- */
 
-static void put_heads(FILE *out, const char *key, const transformer_config *c,
+static void put_heads(buffer *out, const char *key, const transformer_config *c,
                       int64_t (*heads)(const transformer_config *config, int64_t l))
 {
-    fprintf(out, "\"%s\":[", key);
-    for (int64_t l = 0; l < c->depth; l++) fprintf(out, l ? ",%" PRId64 : "%" PRId64, heads(c, l));
-    fputs("],", out);
+    buffer_printf(out, "\"%s\":[", key);
+    for (int64_t l = 0; l < c->depth; l++) buffer_printf(out, l ? ",%" PRId64 : "%" PRId64, heads(c, l));
+    buffer_puts(out, "],");
 }
 
-static void put_config(FILE *out, const vit_config *c)
+static void put_config(buffer *out, const vit_config *c)
 {
     static const char *const activations[] = {[MHA_LINEAR] = "linear",
                                               [MHA_RELU] = "relu",
@@ -28,45 +29,45 @@ static void put_config(FILE *out, const vit_config *c)
                                               [MHA_GELU_TANH] = "gelu_tanh",
                                               [MHA_SILU] = "silu"};
     const transformer_config *b = &c->body;
-    fprintf(out, "\"config\":{\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"patch\":%" PRId64 ",\"classes\":%" PRId64,
-            c->rows, c->columns, c->patch, c->classes);
-    fprintf(out, ",\"pool\":\"%s\",\"width\":%" PRId64 ",\"depth\":%" PRId64 ",", c->mean_pool ? "mean" : "cls",
-            b->width, b->depth);
+    buffer_printf(out,
+                  "\"config\":{\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"patch\":%" PRId64 ",\"classes\":%" PRId64,
+                  c->rows, c->columns, c->patch, c->classes);
+    buffer_printf(out, ",\"pool\":\"%s\",\"width\":%" PRId64 ",\"depth\":%" PRId64 ",", c->mean_pool ? "mean" : "cls",
+                  b->width, b->depth);
     put_heads(out, "heads", b, transformer_heads);
     put_heads(out, "kv_heads", b, transformer_kv_heads);
-    fprintf(out,
-            "\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":", transformer_head_width(b),
-            b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
+    buffer_printf(out, "\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":",
+                  transformer_head_width(b), b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
     view_number(out, (double)b->epsilon);
-    fprintf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
-            b->post_norm ? "post" : "pre", b->final_norm ? "true" : "false", activations[b->activation],
-            b->causal ? "true" : "false");
+    buffer_printf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
+                  b->post_norm ? "post" : "pre", b->final_norm ? "true" : "false", activations[b->activation],
+                  b->causal ? "true" : "false");
 }
 
 /* Parts that the model does without, such as the class token of one that reads out the mean, are left out. */
-static void put_parameters(FILE *out, const vit_model *model)
+static void put_parameters(buffer *out, const vit_model *model)
 {
     transformer_part part;
     const char *before = "{\"name\":";
-    fputs("\"parameters\":{\"parts\":[", out);
+    buffer_puts(out, "\"parameters\":{\"parts\":[");
     for (int n = 0; vit_tensor(model->net, n, &part); n++) {
         if (!part.shape.size[0]) continue;
-        fputs(before, out);
+        buffer_puts(out, before);
         before = ",{\"name\":";
         view_string(out, part.name);
-        fputs(",\"shape\":[", out);
-        for (int i = 0; i < part.shape.rank; i++) fprintf(out, i ? ",%" PRId64 : "%" PRId64, part.shape.size[i]);
-        fprintf(out, "],\"first\":%" PRId64 "}", part.first);
+        buffer_puts(out, ",\"shape\":[");
+        for (int i = 0; i < part.shape.rank; i++) buffer_printf(out, i ? ",%" PRId64 : "%" PRId64, part.shape.size[i]);
+        buffer_printf(out, "],\"first\":%" PRId64 "}", part.first);
     }
-    fputs("],\n\"data\":", out);
+    buffer_puts(out, "],\n\"data\":");
     view_base64(out, model->parameters, (size_t)model->count * sizeof(float));
-    fputs("},\n", out);
+    buffer_puts(out, "},\n");
 }
 
 /* ---- Images ----------------------------------------------------------------------------------------------------- */
 
 /* The rows of the class token of all heads, block after block. False, having said why. */
-static bool put_rows(FILE *out, mha_context *ctx, vit_model *model, const exhibit *e)
+static bool put_rows(buffer *out, mha_context *ctx, vit_model *model, const exhibit *e)
 {
     char error[600];
     heads_view view;
@@ -75,39 +76,39 @@ static bool put_rows(FILE *out, mha_context *ctx, vit_model *model, const exhibi
         return false;
     }
     int64_t heads = view.first[view.blocks], patches = view.rows * view.columns;
-    fputs(",\n\"cls\":[", out);
+    buffer_puts(out, ",\n\"cls\":[");
     for (int64_t h = 0; h < heads; h++) {
-        if (h) fputc(',', out);
+        if (h) buffer_putc(out, ',');
         view_number(out, (double)view.itself[h]);
         for (int64_t j = 0; j < patches; j++) {
-            fputc(',', out);
+            buffer_putc(out, ',');
             view_number(out, (double)view.map[h * patches + j]);
         }
     }
-    fputc(']', out);
+    buffer_putc(out, ']');
     heads_free(&view);
     return true;
 }
 
-static bool put_image(FILE *out, mha_context *ctx, vit_model *model, const exhibit *e, const float *logits)
+static bool put_image(buffer *out, mha_context *ctx, vit_model *model, const exhibit *e, const float *logits)
 {
     const vit_config *c = &model->config;
     char name[40];
     snprintf(name, sizeof name, "test image %" PRId64, e->index);
-    fputs("{\"name\":", out);
+    buffer_puts(out, "{\"name\":");
     view_string(out, e->index < 0 ? view_title(e->word) : name);
-    if (e->label < 0) fputs(",\"label\":null", out);
-    else fprintf(out, ",\"label\":%d", e->label);
-    fputs(",\"pixels\":", out);
+    if (e->label < 0) buffer_puts(out, ",\"label\":null");
+    else buffer_printf(out, ",\"label\":%d", e->label);
+    buffer_puts(out, ",\"pixels\":");
     view_base64(out, e->pixels, (size_t)(c->rows * c->columns));
-    fputs(",\n\"logits\":[", out);
+    buffer_puts(out, ",\n\"logits\":[");
     for (int64_t k = 0; k < c->classes; k++) {
-        if (k) fputc(',', out);
+        if (k) buffer_putc(out, ',');
         view_number(out, (double)logits[k]);
     }
-    fputc(']', out);
+    buffer_putc(out, ']');
     bool ok = c->mean_pool || put_rows(out, ctx, model, e);
-    fputc('}', out);
+    buffer_putc(out, '}');
     return ok;
 }
 
@@ -132,30 +133,30 @@ static float *ask(mha_context *ctx, vit_model *model, const exhibits *images)
     return NULL;
 }
 
-bool view_model_json(FILE *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s)
+bool view_model_json(buffer *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s)
 {
     float *logits = ask(ctx, model, images);
     bool ok = logits;
     if (!ok) return false;
-    fputs("{\"kind\":\"vit\",\"title\":", out);
+    buffer_puts(out, "{\"kind\":\"vit\",\"title\":");
     view_string(out, view_title(images->model));
-    fprintf(out, ",\"version\":\"mha %s\",\n", mha_version());
+    buffer_printf(out, ",\"version\":\"mha %s\",\n", mha_version());
     put_config(out, &model->config);
-    fputs("\"input\":{\"mean\":", out);
+    buffer_puts(out, "\"input\":{\"mean\":");
     view_number(out, (double)model->input.mean);
-    fputs(",\"deviation\":", out);
+    buffer_puts(out, ",\"deviation\":");
     view_number(out, (double)model->input.deviation);
-    fputs("},\n", out);
+    buffer_puts(out, "},\n");
     put_parameters(out, model);
-    fputs("\"images\":[\n", out);
+    buffer_puts(out, "\"images\":[\n");
     for (int i = 0; ok && i < images->count; i++) {
-        if (i) fputs(",\n", out);
+        if (i) buffer_puts(out, ",\n");
         ok = put_image(out, ctx, model, &images->all[i], logits + i * model->config.classes);
     }
-    fputs("],\n\"survey\":", out);
+    buffer_puts(out, "],\n\"survey\":");
     if (s) heads_json(out, s);
-    else fputs("null", out);
-    fputs("}", out);
+    else buffer_puts(out, "null");
+    buffer_puts(out, "}");
     free(logits);
     return ok;
 }

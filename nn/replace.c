@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,30 +29,17 @@ bool replacement_fail(replacement *to, const char *format, ...)
     return false;
 }
 
-/* Follows links as far as there is something to find, and takes the path apart; opens the folder. */
-static bool locate(replacement *to)
-{
-    to->target = realpath(to->path, NULL);
-    if (!to->target) to->target = strdup(to->path);
-    if (!to->target) return replacement_fail(to, "no memory");
-    char *slash = strrchr(to->target, '/');
-    to->name = slash ? slash + 1 : to->target;
-    if (!*to->name) return replacement_fail(to, "%s", strerror(EISDIR));
-    if (slash) *slash = 0;
-    to->folder = open(!slash ? "." : slash == to->target ? "/" : to->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return to->folder >= 0 || replacement_fail(to, "cannot open its folder: %s", strerror(errno));
-}
-
 /* Makes the temporary file, with the permissions of the file that it will replace, if there is one. */
 static bool make(replacement *to)
 {
     struct stat old;
-    bool there = fstatat(to->folder, to->name, &old, 0) == 0;
+    bool there = fstatat(to->at.folder, to->at.name, &old, 0) == 0;
     if (there && !S_ISREG(old.st_mode)) return replacement_fail(to, "not a regular file");
-    if (there && faccessat(to->folder, to->name, W_OK, 0) != 0) return replacement_fail(to, "%s", strerror(errno));
+    if (there && faccessat(to->at.folder, to->at.name, W_OK, 0) != 0)
+        return replacement_fail(to, "%s", strerror(errno));
     for (int i = 0; i < TRIES && to->file < 0; i++) {
         snprintf(to->temporary, sizeof to->temporary, ".mha-save-%ld-%d", (long)getpid(), i);
-        to->file = openat(to->folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
+        to->file = openat(to->at.folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
         if (to->file < 0 && errno != EEXIST) break;
     }
     if (to->file < 0) return replacement_fail(to, "cannot make a file in its folder: %s", strerror(errno));
@@ -64,8 +50,14 @@ static bool make(replacement *to)
 
 bool replacement_begin(replacement *to, const char *path, char *error, size_t error_size)
 {
-    *to = (replacement){.path = path, .folder = -1, .file = -1, .error = error, .error_size = error_size};
-    return locate(to) && make(to);
+    char why[300];
+    to->path = path;
+    to->error = error;
+    to->error_size = error_size;
+    to->file = -1;
+    to->made = to->failed = false;
+    to->used = 0;
+    return place_find(&to->at, path, why, sizeof why) ? make(to) : replacement_fail(to, "%s", why);
 }
 
 /* A write may take less than it was given, or be interrupted. */
@@ -101,12 +93,12 @@ static bool settle(replacement *to)
     int file = to->file;
     to->file = -1;
     if (close(file) != 0) return replacement_fail(to, "%s", strerror(errno));
-    if (renameat(to->folder, to->temporary, to->folder, to->name) != 0)
+    if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)
         return replacement_fail(to, "%s", strerror(errno));
     to->made = false;
     /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
      * no way back to the old file. */
-    if (fsync(to->folder) != 0 && errno != EINVAL)
+    if (fsync(to->at.folder) != 0 && errno != EINVAL)
         return replacement_fail(to, "replaced, but its folder is not on the disk: %s", strerror(errno));
     return true;
 }
@@ -115,11 +107,9 @@ bool replacement_end(replacement *to)
 {
     settle(to);
     if (to->file >= 0) close(to->file);
-    if (to->made) unlinkat(to->folder, to->temporary, 0);
-    if (to->folder >= 0) close(to->folder);
-    free(to->target);
-    to->target = NULL;
-    to->folder = to->file = -1;
+    if (to->made) unlinkat(to->at.folder, to->temporary, 0);
+    place_free(&to->at);
+    to->file = -1;
     to->made = false;
     return !to->failed;
 }

@@ -16,16 +16,14 @@
 #ifndef REPLACE_H
 #define REPLACE_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "place.h"
 
 typedef struct replacement {
     const char *path; /* as the caller calls it, for messages */
-    char *target;     /* with links followed; `name` is its part behind the last slash */
-    const char *name;
+    place at;
     char temporary[48];
-    int folder, file; /* descriptors; -1: none */
-    bool made;        /* the temporary file is there */
+    int file;  /* a descriptor; -1: none */
+    bool made; /* the temporary file is there */
     bool failed;
     char *error;
     size_t error_size;

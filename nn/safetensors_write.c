@@ -1,6 +1,7 @@
 /* The writer of safetensors files: items are judged and sorted, the header is made in memory, then all goes to a
  * replacement (replace.h), which is whole or not at all. */
 #include "safetensors_write.h"
+#include "buffer.h"
 #include "json.h"
 #include "replace.h"
 #include "safetensors_header.h"
@@ -110,7 +111,7 @@ static bool sort(replacement *to, safetensors_item *items, size_t item_count, sa
 /* ---- The header ------------------------------------------------------------------------------------------------- */
 
 /* A string of JSON. Quoting replaces what is not UTF-8, so a text that does not come back was not. */
-static bool put_string(replacement *to, FILE *out, const char *text)
+static bool put_string(replacement *to, buffer *out, const char *text)
 {
     size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest that a byte becomes */
     char *quoted_text = malloc(2 * room);
@@ -119,26 +120,26 @@ static bool put_string(replacement *to, FILE *out, const char *text)
     json_quote(quoted_text, room, text);
     json j = json_open(quoted_text, strlen(quoted_text));
     bool same = json_string(&j, back, NULL) && strcmp(back, text) == 0;
-    if (same) fputs(quoted_text, out);
+    if (same) buffer_puts(out, quoted_text);
     else replacement_fail(to, "%s is not UTF-8", quote(text).text);
     free(quoted_text);
     return same;
 }
 
-static bool put_metadata(replacement *to, FILE *out, const safetensors_pair *pairs, size_t count)
+static bool put_metadata(replacement *to, buffer *out, const safetensors_pair *pairs, size_t count)
 {
-    fputs("\"__metadata__\":", out);
+    buffer_puts(out, "\"__metadata__\":");
     for (size_t i = 0; i < count; i++) {
-        fputc(i ? ',' : '{', out);
+        buffer_putc(out, i ? ',' : '{');
         if (!put_string(to, out, pairs[i].key)) return false;
-        fputc(':', out);
+        buffer_putc(out, ':');
         if (!put_string(to, out, pairs[i].value)) return false;
     }
-    fputc('}', out);
+    buffer_putc(out, '}');
     return true;
 }
 
-static bool put_record(replacement *to, FILE *out, const safetensors_item *item, int64_t *at)
+static bool put_record(replacement *to, buffer *out, const safetensors_item *item, int64_t *at)
 {
     int64_t bytes = measure(to, item), begin = *at;
     if (bytes < 0) return false;
@@ -146,41 +147,37 @@ static bool put_record(replacement *to, FILE *out, const safetensors_item *item,
     if (strcmp(item->name, "__metadata__") == 0)
         return replacement_fail(to, "a tensor cannot be called \"__metadata__\"");
     if (!put_string(to, out, item->name)) return false;
-    fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_word(item->dtype));
-    for (int i = 0; i < item->rank; i++) fprintf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);
-    fprintf(out, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)*at);
+    buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_word(item->dtype));
+    for (int i = 0; i < item->rank; i++) buffer_printf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);
+    buffer_printf(out, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)*at);
     return true;
 }
 
-static bool put_header(replacement *to, FILE *out, const safetensors_item *items, size_t item_count,
+static bool put_header(replacement *to, buffer *out, const safetensors_item *items, size_t item_count,
                        const safetensors_pair *pairs, size_t pair_count)
 {
     int64_t at = 0;
-    fputc('{', out);
+    buffer_putc(out, '{');
     if (pair_count && !put_metadata(to, out, pairs, pair_count)) return false;
     for (size_t i = 0; i < item_count; i++) {
-        if (i || pair_count) fputc(',', out);
+        if (i || pair_count) buffer_putc(out, ',');
         if (!put_record(to, out, &items[i], &at)) return false;
     }
-    fputc('}', out);
-    while (ftell(out) % 8) fputc(' ', out);
+    buffer_putc(out, '}');
+    while (!out->failed && out->size % 8) buffer_putc(out, ' ');
     return true;
 }
 
-/* The header as text, to be freed, or NULL, having said why. */
-static char *make_header(replacement *to, size_t *length, const safetensors_item *items, size_t item_count,
-                         const safetensors_pair *pairs, size_t pair_count)
+/* The header in memory; an end is due in any case. False, having said why. */
+static bool make_header(replacement *to, buffer *out, const safetensors_item *items, size_t item_count,
+                        const safetensors_pair *pairs, size_t pair_count)
 {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, length);
-    bool ok = out && put_header(to, out, items, item_count, pairs, pair_count), lost = !out || ferror(out);
-    if (out && fclose(out) != 0) lost = true;
-    if (lost) ok = replacement_fail(to, "no memory for a header");
-    if (ok && *length > SAFETENSORS_HEADER_MAX)
-        ok = replacement_fail(to, "a header of %zu bytes is more than the %d allowed", *length, SAFETENSORS_HEADER_MAX);
-    if (ok) return text;
-    free(text);
-    return NULL;
+    if (!put_header(to, out, items, item_count, pairs, pair_count)) return false;
+    if (out->failed) return replacement_fail(to, "no memory for a header");
+    if (out->size > SAFETENSORS_HEADER_MAX)
+        return replacement_fail(to, "a header of %zu bytes is more than the %d allowed", out->size,
+                                SAFETENSORS_HEADER_MAX);
+    return true;
 }
 
 /* ---- The data --------------------------------------------------------------------------------------------------- */
@@ -209,16 +206,16 @@ static void put_data(replacement *to, const safetensors_item *item)
 static void write_all(replacement *to, safetensors_item *items, size_t item_count, safetensors_pair *pairs,
                       size_t pair_count)
 {
-    size_t length;
-    if (!sort(to, items, item_count, pairs, pair_count)) return;
-    char *header = make_header(to, &length, items, item_count, pairs, pair_count);
-    if (!header) return;
-    unsigned char bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)length >> 8 * i);
-    replacement_put(to, bytes, 8);
-    replacement_put(to, header, length);
-    for (size_t i = 0; i < item_count; i++) put_data(to, &items[i]);
-    free(header);
+    buffer header = {0};
+    if (sort(to, items, item_count, pairs, pair_count) &&
+        make_header(to, &header, items, item_count, pairs, pair_count)) {
+        unsigned char bytes[8];
+        for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)header.size >> 8 * i);
+        replacement_put(to, bytes, 8);
+        replacement_put(to, header.bytes, header.size);
+        for (size_t i = 0; i < item_count; i++) put_data(to, &items[i]);
+    }
+    buffer_free(&header);
 }
 
 bool safetensors_write(const char *path, const safetensors_item *items, size_t item_count,

@@ -3,7 +3,7 @@ mha_test(safetensors)
 target_link_options(test_safetensors PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 
 mha_test(safetensors_write)
-target_link_options(test_safetensors_write PRIVATE -Wl,--wrap=malloc)
+target_link_options(test_safetensors_write PRIVATE -Wl,--wrap=malloc,--wrap=realloc)
 mha_test(replace)
 target_link_options(test_replace PRIVATE
   -Wl,--wrap=openat,--wrap=fchmod,--wrap=write,--wrap=fsync,--wrap=close,--wrap=renameat,--wrap=unlinkat)
@@ -73,6 +73,22 @@ if(MHA_COMMAND)
   list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/\\1.c")
   mha_test(sheet ${sheet})
   target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR}/cli)
+  # Allocations and writes that fail, by a library that is preloaded (LD_PRELOAD) and calls the C library's allocator by
+  # the names that glibc has for it. Not with a sanitizer, whose own allocator has to come first; nor in a cross build,
+  # where the emulator would load the library and nothing of it depends on the instruction set.
+  set(CMAKE_REQUIRED_LIBRARIES)
+  check_c_source_compiles("void *__libc_malloc(unsigned long);\nint main(void) { return !__libc_malloc(1); }" MHA_GLIBC)
+  if(MHA_GLIBC AND NOT CMAKE_CROSSCOMPILING AND NOT CMAKE_C_FLAGS MATCHES "-fsanitize")
+    add_library(mha_faults MODULE faults.c)
+    target_compile_definitions(mha_faults PRIVATE _DEFAULT_SOURCE)
+    target_compile_options(mha_faults PRIVATE -fno-builtin)
+    target_link_libraries(mha_faults PRIVATE mha_flags)
+    mha_test(faults)
+    target_compile_definitions(test_faults PRIVATE "COMMAND=\"'$<TARGET_FILE:mha_command>'\""
+      "FAULTS=\"$<TARGET_FILE:mha_faults>\"")
+    target_link_libraries(test_faults PRIVATE mha_cases)
+    add_dependencies(test_faults mha_command mha_faults)
+  endif()
   # Without MHA_VECTORS in the environment there is nothing to run, which is not a success.
   set_tests_properties(conformance PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
   # The script runs the command itself, so it is told of the emulator. It wants python3, which ./dev sees to; whoever

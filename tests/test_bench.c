@@ -117,6 +117,26 @@ static safetensors *saved(const char *name)
     return file;
 }
 
+/* A limit on the size of files is a full disk to a writer. */
+TEST(a_full_disk_leaves_the_old_arrays)
+{
+    char line[400], text[20], path[300];
+    snprintf(path, sizeof path, "%s/gemm-small_512-f32.safetensors", command_folder);
+    snprintf(line, sizeof line, "bench --pass gemm --shape small_512 --seconds 0.001 --peer none --save '%s'",
+             command_folder);
+    FILE *old = fopen(path, "w");
+    if (!expect(old, "no file")) return;
+    fputs("old arrays", old);
+    fclose(old);
+    const said *it = command("ulimit -f 8;", line);
+    expect(it->status == 1 && one_line(it->err) && strstr(it->err, "mha: bench: small_512: cannot save its arrays: ") &&
+               strstr(it->err, "File too large"),
+           "exit %d: %s", it->status, it->err);
+    slurp(path, text, sizeof text);
+    expect(!strcmp(text, "old arrays"), "the file is '%s' now", text);
+    unlink(path);
+}
+
 static void expect_text(const safetensors *file, const char *key, const char *want)
 {
     const char *got = safetensors_metadata(file, key);

@@ -1,18 +1,27 @@
 /* The writer of safetensors files: what is written is what the reader finds, the bytes are the same every time, and what
  * cannot be written leaves the old file. Allocations are wrapped (-Wl,--wrap in files.cmake) and fail on request. */
+#include "buffer.h"
 #include "saving.h"
 
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
 
-static long fail_after = -1; /* allocations that succeed before all fail; -1: none fails */
+static long fail_after = -1; /* allocations that succeed before one fails; -1: none fails */
+static bool fail_on;         /* all after it fail, too */
+static bool struck;          /* one has failed */
 
-void *__wrap_malloc(size_t bytes)
+static bool strike(void)
 {
-    if (fail_after == 0) return NULL;
-    if (fail_after > 0) fail_after--;
-    return __real_malloc(bytes);
+    bool fails = fail_after == 0;
+    struck = struck || fails;
+    if (fail_after > 0 || (fails && !fail_on)) fail_after--;
+    return fails;
 }
+
+void *__wrap_malloc(size_t bytes) { return strike() ? NULL : __real_malloc(bytes); }
+void *__wrap_realloc(void *old, size_t bytes) { return strike() ? NULL : __real_realloc(old, bytes); }
 
 /* ---- What is written is read ------------------------------------------------------------------------------------ */
 
@@ -232,20 +241,76 @@ TEST(bad_items_are_refused_and_the_old_file_stays)
 
 TEST(no_memory_is_an_error_wherever_it_strikes)
 {
-    long step = 0;
-    if (!saved(in_folder("m.safetensors"), 2)) return;
-    for (;; step++) {
-        char error[400] = "";
-        fail_after = step;
-        bool ok = save(in_folder("m.safetensors"), 3, error, sizeof error);
-        fail_after = -1;
-        if (ok || step > 100) break;
-        expect(strstr(error, "m.safetensors: no memory"), "allocation %ld: '%s'", step, error);
-        expect(kind_of(in_folder("m.safetensors")) == 2 && leftovers(true) == 0, "allocation %ld: changed", step);
+    for (int on = 0; on < 2; on++) {
+        long step = 0;
+        if (!saved(in_folder("m.safetensors"), 2)) return;
+        for (;; step++) {
+            char error[400] = "";
+            fail_after = step;
+            fail_on = on;
+            struck = false;
+            bool ok = save(in_folder("m.safetensors"), 3, error, sizeof error);
+            fail_after = -1;
+            if (!struck || step > 100) break;
+            expect(!ok && strstr(error, "m.safetensors: no memory"), "allocation %ld: '%s'", step, error);
+            expect(kind_of(in_folder("m.safetensors")) == 2 && leftovers(true) == 0, "allocation %ld: changed", step);
+        }
+        expect(step >= 4 && step < 100, "it took %ld allocations", step);
+        expect(kind_of(in_folder("m.safetensors")) == 3, "not written at last");
     }
-    expect(step >= 4 && step < 100, "it took %ld allocations", step);
     unlink(in_folder("m.safetensors"));
 }
+
+/* ---- Text ------------------------------------------------------------------------------------------------------- */
+
+TEST(text_grows)
+{
+    static char want[200000], chunk[5000];
+    size_t size = 0;
+    buffer b = {0};
+    memset(chunk, 'c', sizeof chunk);
+    for (int i = 0; i < 20; i++) {
+        buffer_printf(&b, "%d:%.*s|", i, 100 * i, chunk);
+        size += (size_t)snprintf(want + size, sizeof want - size, "%d:%.*s|", i, 100 * i, chunk);
+        buffer_put(&b, chunk, sizeof chunk);
+        memcpy(want + size, chunk, sizeof chunk);
+        size += sizeof chunk;
+        buffer_putc(&b, '\n');
+        buffer_puts(&b, "");
+        want[size++] = '\n';
+    }
+    expect(!b.failed && b.size == size && memcmp(b.bytes, want, size) == 0, "%zu bytes, not %zu", b.size, size);
+    buffer_free(&b);
+    expect(!b.bytes && !b.size, "not empty");
+    buffer_printf(&b, "%*d", 9999, 1); /* at once, more than the first allocation */
+    expect(b.size == 9999 && b.bytes[9998] == '1', "%zu bytes", b.size);
+    buffer_free(&b);
+}
+
+/* A text that has lost something is not saved, whatever is put later. */
+TEST(text_that_cannot_grow_is_not_saved)
+{
+    const char *path = in_folder("text");
+    for (int first = 0; first < 2; first++) {
+        char error[400] = "";
+        buffer b = {0};
+        if (!saved(path, 4)) return;
+        if (first) buffer_puts(&b, "begun");
+        fail_after = 0;
+        fail_on = false;
+        buffer_printf(&b, "%*d", 9999, 1);
+        fail_after = -1;
+        buffer_puts(&b, "more");
+        expect(b.failed && b.size == (first ? 5 : 0), "%zu bytes", b.size);
+        expect(!buffer_save(&b, path, error, sizeof error) && strstr(error, "text: no memory for its text"), "%s",
+               error);
+        expect(kind_of(path) == 4 && leftovers(true) == 0, "the old file has changed");
+        buffer_free(&b);
+    }
+    unlink(path);
+}
+
+/* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
 TEST(an_error_buffer_of_any_size_will_do)
 {
