@@ -67,12 +67,20 @@ static bool is_utf8(const char *text)
     return same;
 }
 
-static vit_save_options model_of(const trainer *t)
+static vit_save_options model_of(const trainer *t, const checkpoint_run *run)
 {
     vit_save_options o = VIT_SAVE_DEFAULTS;
     o.input = (vit_input){t->options.augment.mean, t->options.augment.deviation};
+    o.lock = run->lock;
     o.parameters = t->adam->average; /* NULL, the model's own, if none is kept */
     return o;
+}
+
+/* The model; the parameters and two moments; the history. */
+int64_t checkpoint_bytes(const trainer *t, const checkpoint_run *run)
+{
+    return vit_save_bytes(&run->how.model, t->count) + 3 * t->count * (int64_t)sizeof(float) +
+           run->how.training.epochs * (int64_t)sizeof(checkpoint_epoch);
 }
 
 /* A path of which the metadata could not keep every byte is left out: whoever goes on has to name it again. */
@@ -90,7 +98,7 @@ bool checkpoint_save(const char *path, const trainer *t, const checkpoint_run *r
     safetensors_pair notes[NOTES] = {{VERSION, "1"},        {STEP, step},    {RECIPE, recipe_write(text, &run->how)},
                                      {PRESET, run->preset}, {SET, run->set}, {0}};
     const safetensors_pair paths[] = {{PLACE, run->data}, {LOG, run->log}, {CURVES, run->curves}};
-    vit_save_options o = model_of(t);
+    vit_save_options o = model_of(t, run);
     o.items = items;
     o.item_count = ITEMS;
     o.notes = notes;
@@ -114,7 +122,7 @@ bool checkpoint_finish(const char *path, const trainer *t, const checkpoint_run 
                                       {"epochs", epochs},
                                       {"trained_on", on},
                                       {ACCURACY, accuracy}};
-    vit_save_options o = model_of(t);
+    vit_save_options o = model_of(t, run);
     o.notes = notes;
     o.note_count = sizeof notes / sizeof *notes;
     return vit_save(t->net, path, &o, error, error_size);

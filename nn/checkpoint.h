@@ -3,7 +3,7 @@
  *     checkpoint_save("vit.safetensors", t, &run, error, sizeof error);               after every epoch, say
  *     ...
  *     checkpoint *c = checkpoint_open("vit.safetensors", error, sizeof error);
- *     ... the data of c->run.data, a trainer t of c->run.how over it ...
+ *     ... the data, a trainer t of c->run.how over it ...
  *     checkpoint_restore(c, t, ctx, error, sizeof error);                             t is where it was
  *     checkpoint_free(c);
  *
@@ -15,13 +15,15 @@
  *
  * and in the metadata checkpoint.step, checkpoint.recipe (recipe.h), checkpoint.preset, checkpoint.data, checkpoint.set
  * (what the data must be), and, if there are such, checkpoint.log and checkpoint.curves. A run that goes on from a
- * checkpoint ends in the bits of one that nothing has stopped.
+ * checkpoint ends in the bits of one that nothing has stopped. A checkpoint may come from anybody: the paths in it are
+ * for people to read, and nothing is opened or written because a checkpoint names it.
  *
  * When a run is over, checkpoint_finish leaves the model and a few notes on where it comes from, and nothing else. Files
  * are replaced whole or not at all (replace.h). Errors are one line in `error`, which has room for `error_size` bytes. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
+#include "file_lock.h"
 #include "recipe.h"
 #include "safetensors.h"
 
@@ -40,14 +42,18 @@ typedef struct checkpoint_run {
     recipe how;                   /* fitted to the data */
     const char *preset;           /* the name of the recipe that it began with */
     const char *data;             /* where the data are, in whatever words the caller has for that */
-    const char *log, *curves;     /* where to write what beside; NULL: nowhere */
+    const char *log, *curves;     /* what is written beside; NULL: nothing */
     char set[CHECKPOINT_SET_MAX]; /* of checkpoint_describe_set */
     int64_t begun;                /* epochs of which a step has been taken */
     checkpoint_epoch *epochs;     /* room for all of them */
+    file_lock *lock;              /* of the file that it is saved to; NULL: none */
 } checkpoint_run;
 
 /* Counts, sizes and a hash of all bytes, as text: two sets with the same text are the same. */
 void checkpoint_describe_set(char out[CHECKPOINT_SET_MAX], const mnist *set);
+
+/* How many bytes a checkpoint of this run takes, at most, in all its epochs. */
+int64_t checkpoint_bytes(const trainer *t, const checkpoint_run *run);
 
 bool checkpoint_save(const char *path, const trainer *t, const checkpoint_run *run, char *error, size_t error_size);
 

@@ -6,9 +6,11 @@
  * read without changing it for every thread. Everything works relative to one descriptor of the folder, so that a
  * folder which is renamed meanwhile does no harm. */
 #include "replace.h"
+#include "file_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,8 +58,9 @@ bool replacement_begin(replacement *to, const char *path, char *error, size_t er
     to->error_size = error_size;
     to->file = -1;
     to->made = to->failed = false;
+    to->lock = NULL;
     to->used = 0;
-    return place_find(&to->at, path, why, sizeof why) ? make(to) : replacement_fail(to, "%s", why);
+    return file_place_find(&to->at, path, why, sizeof why) ? make(to) : replacement_fail(to, "%s", why);
 }
 
 /* A write may take less than it was given, or be interrupted. */
@@ -89,13 +92,17 @@ bool replacement_put(replacement *to, const void *bytes, size_t size)
 static bool settle(replacement *to)
 {
     if (to->failed || !drain(to)) return false;
-    if (fsync(to->file) != 0) return replacement_fail(to, "%s", strerror(errno));
+    struct stat mine;
+    if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return replacement_fail(to, "%s", strerror(errno));
     int file = to->file;
     to->file = -1;
     if (close(file) != 0) return replacement_fail(to, "%s", strerror(errno));
+    if (to->lock && !file_lock_check(to->lock))
+        return replacement_fail(to, "another process has written to it meanwhile; it is left as it is");
     if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)
         return replacement_fail(to, "%s", strerror(errno));
     to->made = false;
+    if (to->lock) file_lock_replaced(to->lock, &mine);
     /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
      * no way back to the old file. */
     if (fsync(to->at.folder) != 0 && errno != EINVAL)
@@ -108,8 +115,32 @@ bool replacement_end(replacement *to)
     settle(to);
     if (to->file >= 0) close(to->file);
     if (to->made) unlinkat(to->at.folder, to->temporary, 0);
-    place_free(&to->at);
+    file_place_free(&to->at);
     to->file = -1;
     to->made = false;
     return !to->failed;
+}
+
+/* Some file systems cannot reserve; there it is written. */
+static bool reserve(replacement *to, int64_t bytes)
+{
+    static const unsigned char zeros[4096];
+    int64_t part = sizeof zeros;
+    int why;
+    do why = posix_fallocate(to->file, 0, (off_t)bytes);
+    while (why == EINTR);
+    if (why != EOPNOTSUPP && why != EINVAL && why != ENOSYS)
+        return !why || replacement_fail(to, "no room for its %" PRId64 " bytes: %s", bytes, strerror(why));
+    for (int64_t left = bytes; left > 0 && !to->failed; left -= part)
+        replacement_put(to, zeros, (size_t)(left < part ? left : part));
+    return !to->failed && drain(to);
+}
+
+bool replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
+{
+    replacement to;
+    bool fits = replacement_begin(&to, path, error, error_size) && reserve(&to, bytes);
+    to.failed = true; /* so that the temporary file goes */
+    replacement_end(&to);
+    return fits;
 }

@@ -12,19 +12,22 @@
  *
  * A new file gets the permissions that any new file gets, one that is replaced keeps those it had. A symbolic link to a
  * file stays, and that file is replaced; one that leads nowhere is replaced itself. What is not a regular file, or may
- * not be written, is refused. */
-#ifndef REPLACE_H
-#define REPLACE_H
+ * not be written, is refused. With a lock (file_lock.h), what another process has put in the target's place stays. */
+#ifndef REFILE_PLACE_H
+#define REFILE_PLACE_H
 
-#include "place.h"
+#include "file_place.h"
+
+#include <stdint.h>
 
 typedef struct replacement {
     const char *path; /* as the caller calls it, for messages */
-    place at;
+    file_place at;
     char temporary[48];
     int file;  /* a descriptor; -1: none */
     bool made; /* the temporary file is there */
     bool failed;
+    struct file_lock *lock; /* of the target, set after the begin; NULL: none */
     char *error;
     size_t error_size;
     size_t used; /* of the buffer */
@@ -37,6 +40,10 @@ bool replacement_put(replacement *to, const void *bytes, size_t size);
 
 /* Takes the target's place, unless something has failed. */
 bool replacement_end(replacement *to);
+
+/* Whether there is room for a file of so many bytes at `path`, beside the one that is there: they are reserved in a
+ * temporary file, which is then removed. False, with one line in `error`, if not, or if no file can be made there. */
+bool replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size);
 
 /* Notes the caller's own reason why there will be no new file; the first one counts. Returns false. */
 __attribute__((format(printf, 2, 3))) bool replacement_fail(replacement *to, const char *format, ...);

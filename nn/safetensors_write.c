@@ -221,6 +221,12 @@ static void write_all(replacement *to, safetensors_item *items, size_t item_coun
 bool safetensors_write(const char *path, const safetensors_item *items, size_t item_count,
                        const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
 {
+    return safetensors_write_locked(path, NULL, items, item_count, metadata, pair_count, error, error_size);
+}
+
+bool safetensors_write_locked(const char *path, file_lock *lock, const safetensors_item *items, size_t item_count,
+                              const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
+{
     safetensors_item *sorted = malloc(item_count * sizeof *sorted + 1);
     safetensors_pair *pairs = malloc(pair_count * sizeof *pairs + 1);
     replacement *to = malloc(sizeof *to);
@@ -228,7 +234,9 @@ bool safetensors_write(const char *path, const safetensors_item *items, size_t i
     if (sorted && pairs && to) {
         if (item_count) memcpy(sorted, items, item_count * sizeof *sorted);
         if (pair_count) memcpy(pairs, metadata, pair_count * sizeof *pairs);
-        if (replacement_begin(to, path, error, error_size)) write_all(to, sorted, item_count, pairs, pair_count);
+        bool begun = replacement_begin(to, path, error, error_size);
+        to->lock = lock;
+        if (begun) write_all(to, sorted, item_count, pairs, pair_count);
         ok = replacement_end(to);
     } else if (error_size) snprintf(error, error_size, "%s: no memory", path);
     free(to);

@@ -17,6 +17,7 @@
 #ifndef SAFETENSORS_WRITE_H
 #define SAFETENSORS_WRITE_H
 
+#include "file_lock.h"
 #include "safetensors.h"
 
 /* A tensor to be written, dense, whatever its strides are here. Its bytes are written as they lie. */
@@ -38,5 +39,9 @@ safetensors_item safetensors_item_dense(const char *name, safetensors_dtype dtyp
  * path). */
 bool safetensors_write(const char *path, const safetensors_item *items, size_t item_count,
                        const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size);
+
+/* The same, by the owner of a lock of that file; NULL: there is none. */
+bool safetensors_write_locked(const char *path, file_lock *lock, const safetensors_item *items, size_t item_count,
+                              const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size);
 
 #endif

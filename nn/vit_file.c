@@ -415,6 +415,13 @@ static void list_notes(saving *s, vit_notes_text *text, const vit_config *c, vit
     s->pair_count = text->count;
 }
 
+/* The header has some 3 kB for each block. */
+int64_t vit_save_bytes(const vit_config *config, int64_t parameters)
+{
+    enum { HEADER = 1 << 16, BLOCK = 1 << 12 };
+    return parameters * (int64_t)sizeof(float) + HEADER + config->body.depth * BLOCK;
+}
+
 bool vit_save(const vit *v, const char *path, const vit_save_options *options, char *error, size_t error_size)
 {
     reading r = {NULL, path, error, error_size};
@@ -440,7 +447,7 @@ bool vit_save(const vit *v, const char *path, const vit_save_options *options, c
     list_notes(&s, &text, vit_shape(v), o.input);
     for (size_t i = 0; i < o.item_count; i++) s.items[s.item_count++] = o.items[i];
     for (size_t i = 0; i < o.note_count; i++) s.pairs[s.pair_count++] = o.notes[i];
-    ok = safetensors_write(path, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
+    ok = safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
 out:
     free(s.parts);
     free(s.items);

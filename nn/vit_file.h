@@ -55,11 +55,15 @@ typedef struct vit_save_options {
     size_t item_count;
     const safetensors_pair *notes; /* of other keys than those of vit_notes.h */
     size_t note_count;
+    file_lock *lock; /* of the file; NULL: none */
 } vit_save_options;
 
 /* clang-format off */
-#define VIT_SAVE_DEFAULTS {{0.0f, 1.0f}, NULL, NULL, 0, NULL, 0}
+#define VIT_SAVE_DEFAULTS {{0.0f, 1.0f}, NULL, NULL, 0, NULL, 0, NULL}
 /* clang-format on */
+
+/* How many bytes a file of a model with so many parameters takes, at most, without items. */
+int64_t vit_save_bytes(const vit_config *config, int64_t parameters);
 
 /* Whole or not at all, as safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
 bool vit_save(const vit *v, const char *path, const vit_save_options *options, char *error, size_t error_size);

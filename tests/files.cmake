@@ -6,7 +6,7 @@ mha_test(safetensors_write)
 target_link_options(test_safetensors_write PRIVATE -Wl,--wrap=malloc,--wrap=realloc)
 mha_test(replace)
 target_link_options(test_replace PRIVATE
-  -Wl,--wrap=openat,--wrap=fchmod,--wrap=write,--wrap=fsync,--wrap=close,--wrap=renameat,--wrap=unlinkat)
+  -Wl,--wrap=openat,--wrap=fchmod,--wrap=write,--wrap=fsync,--wrap=close,--wrap=renameat,--wrap=unlinkat,--wrap=flock)
 mha_test(layer_file)
 mha_test(layer_file_errors)
 

@@ -3,6 +3,8 @@
  *
  * The calls to the system are wrapped (-Wl,--wrap in files.cmake): they are noted, and at any one of them the call can
  * fail or the process can die. */
+#include "file_lock.h"
+#include "replace.h"
 #include "saving.h"
 
 #include <errno.h>
@@ -14,6 +16,8 @@
 
 /* ---- The system, watched ---------------------------------------------------------------------------------------- */
 
+int __real_flock(int file, int operation);
+int __wrap_flock(int file, int operation);
 int __real_openat(int folder, const char *path, int flags, ...);
 int __real_fchmod(int file, mode_t mode);
 ssize_t __real_write(int file, const void *bytes, size_t size);
@@ -51,6 +55,15 @@ static bool strike(char letter)
     if (watch.die) _exit(0);
     errno = EIO;
     return true;
+}
+
+static bool no_locks; /* as on a file system without them */
+
+int __wrap_flock(int file, int operation)
+{
+    if (!no_locks) return __real_flock(file, operation);
+    errno = ENOLCK;
+    return -1;
 }
 
 int __wrap_openat(int folder, const char *path, int flags, ...)
@@ -172,6 +185,168 @@ TEST(a_full_disk_leaves_the_old_file)
     expect(kind_of(in_folder("full.safetensors")) == 2, "the old file was touched");
     expect(leftovers(true) == 0, "a temporary file is left");
     unlink(in_folder("full.safetensors"));
+}
+
+static int ask_for_room(void)
+{
+    char error[400] = "";
+    struct rlimit limit = {NUMBERS, NUMBERS};
+    const char *path = in_folder("room.safetensors");
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
+    if (replacement_fits(path, NUMBERS + 1, error, sizeof error)) return 3;
+    if (!strstr(error, "room.safetensors: no room for its 60001 bytes: File too large")) return 4;
+    return replacement_fits(path, NUMBERS, error, sizeof error) ? 0 : 5;
+}
+
+TEST(room_is_known_beforehand)
+{
+    char error[400] = "";
+    const char *path = in_folder("room.safetensors");
+    int status = apart(ask_for_room);
+    expect(status == 0 && access(path, F_OK) != 0 && leftovers(true) == 0, "the process with a limit ended with %d",
+           status);
+    if (!saved(path, 2)) return;
+    status = apart(ask_for_room);
+    expect(status == 0 && kind_of(path) == 2 && leftovers(true) == 0, "with an old file it ended with %d", status);
+    expect(!replacement_fits(in_folder("no/x"), 1, error, sizeof error) && strstr(error, "cannot open its folder"),
+           "%s", error);
+    unlink(path);
+}
+
+/* ---- Locks ------------------------------------------------------------------------------------------------------ */
+
+static int take_lock(void)
+{
+    char error[400] = "";
+    file_lock lock;
+    if (!file_lock_take(&lock, in_folder("locked"), error, sizeof error))
+        return strstr(error, "locked: another process is writing to it; wait until ") ? 1 : 2;
+    bool held = lock.held && file_lock_check(&lock);
+    file_lock_free(&lock);
+    return held ? 0 : 3;
+}
+
+TEST(a_lock_is_for_one_process)
+{
+    char error[400] = "", name[260];
+    file_lock lock = {0};
+    file_lock_free(&lock);
+    expect(apart(take_lock) == 0, "a free lock is not to be had");
+    if (!expect(file_lock_take(&lock, in_folder("locked"), error, sizeof error), "%s", error)) return;
+    expect(apart(take_lock) == 1, "two have it");
+    expect(!access(in_folder(".mha-lock-locked"), F_OK), "no lock file");
+    expect(saved(in_folder("locked"), 1) && apart(take_lock) == 1, "it was lost when the file was replaced");
+    file_lock_free(&lock);
+    expect(access(in_folder(".mha-lock-locked"), F_OK) != 0, "the lock file is left");
+    expect(apart(take_lock) == 0, "it was not given back");
+    memset(name, 'n', 255);
+    name[255] = 0;
+    expect(file_lock_take(&lock, in_folder(name), error, sizeof error) && lock.held, "a name of 255 bytes: %s", error);
+    file_lock_free(&lock);
+    expect(!file_lock_take(&lock, in_folder("no/x"), error, sizeof error) && !lock.taken &&
+               strstr(error, "no/x: cannot open its folder: No such file"),
+           "%s", error);
+    unlink(in_folder("locked"));
+}
+
+static int take_and_die(void)
+{
+    char error[400];
+    file_lock lock;
+    if (!file_lock_take(&lock, in_folder("locked"), error, sizeof error)) return 1;
+    raise(SIGKILL);
+    return 2;
+}
+
+TEST(a_lock_ends_with_its_process)
+{
+    expect(apart(take_and_die) == -1 && !access(in_folder(".mha-lock-locked"), F_OK), "it was not killed");
+    expect(apart(take_lock) == 0, "a process that is gone has the lock");
+    expect(access(in_folder(".mha-lock-locked"), F_OK) != 0, "the lock file is left");
+}
+
+static bool save_locked(const char *path, file_lock *lock, float number, char *error, size_t error_size)
+{
+    safetensors_item item = safetensors_item_view("x", mha_tensor_1d(&number, MHA_FLOAT32, 1));
+    return safetensors_write_locked(path, lock, &item, 1, NULL, 0, error, error_size);
+}
+
+/* What another process has written in the meantime stays, whether it is a new file or new bytes in the old one. */
+TEST(without_locks_the_file_of_another_stays)
+{
+    char error[400] = "", path[300], other[300];
+    snprintf(path, sizeof path, "%s", in_folder("shared"));
+    snprintf(other, sizeof other, "%s", in_folder("other"));
+    no_locks = true;
+    for (int how = 0; how < 4; how++) {
+        file_lock lock;
+        bool old = how & 1, in_place = how & 2;
+        if (old && !saved(path, 1)) return;
+        if (!expect(file_lock_take(&lock, path, error, sizeof error) && !lock.held, "%s", error)) return;
+        expect(access(in_folder(".mha-lock-shared"), F_OK) != 0, "a lock file that is of no use");
+        for (int n = 0; n < 3; n++) expect(save_locked(path, &lock, (float)n, error, sizeof error), "%s", error);
+        expect(!lock.lost && saved(other, 2), "its own file is another's");
+        if (in_place) {
+            char line[700];
+            snprintf(line, sizeof line, "cat '%s' >'%s'", other, path);
+            expect(system(line) == 0, "no copy"); // NOLINT(cert-env33-c)
+        } else expect(rename(other, path) == 0, "no rename");
+        expect(!save_locked(path, &lock, 7, error, sizeof error) && lock.lost &&
+                   strstr(error, "shared: another process has written to it meanwhile; it is left as it is"),
+               "'%s'", error);
+        expect(kind_of(path) == 2 && leftovers(true) == 0, "the other file is gone");
+        file_lock_free(&lock);
+        unlink(path);
+        unlink(other);
+    }
+    no_locks = false;
+}
+
+enum { PROCESSES = 4, TURNS = 300 };
+
+/* Adds 1 to the number in a file, over and over; without the lock some would be lost. */
+static int count_turns(void)
+{
+    char error[400], path[300];
+    snprintf(path, sizeof path, "%s", in_folder("turns"));
+    for (int n = 0; n < TURNS;) {
+        file_lock lock;
+        long count = 0;
+        if (!file_lock_take(&lock, path, error, sizeof error)) continue;
+        FILE *file = fopen(path, "r");
+        bool read = file && fscanf(file, "%ld", &count) == 1; // NOLINT(cert-err34-c)
+        if (file) fclose(file);
+        if ((file = fopen(path, "w"))) {
+            fprintf(file, "%ld", count + 1);
+            fclose(file);
+        }
+        bool good = lock.held && read && file;
+        file_lock_free(&lock);
+        if (!good) return 1;
+        n++;
+    }
+    return 0;
+}
+
+TEST(processes_take_turns)
+{
+    pid_t children[PROCESSES];
+    char text[20] = "";
+    FILE *file = fopen(in_folder("turns"), "w");
+    if (!expect(file && fputs("0", file) >= 0 && !fclose(file), "no file")) return;
+    fflush(stdout);
+    for (int i = 0; i < PROCESSES; i++)
+        if ((children[i] = fork()) == 0) _exit(count_turns());
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = 1;
+        waitpid(children[i], &status, 0);
+        expect(status == 0, "a process ended with %d", status);
+    }
+    file = fopen(in_folder("turns"), "r");
+    expect(file && fgets(text, sizeof text, file) && strtol(text, NULL, 10) == PROCESSES * TURNS, "%s turns", text);
+    if (file) fclose(file);
+    unlink(in_folder("turns"));
 }
 
 /* ---- Permissions and links -------------------------------------------------------------------------------------- */

@@ -177,7 +177,7 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
         safetensors_item_dense("checkpoint.position", SAFETENSORS_I64, 1, &two, position),
     };
     const safetensors_pair note = {"checkpoint.seed", "17"};
-    vit_save_options o = {{0.5f, 0.25f}, average, items, 2, &note, 1};
+    vit_save_options o = {{0.5f, 0.25f}, average, items, 2, &note, 1, NULL};
     expect(vit_save(m.net, path, &o, error, sizeof error), "%s", error);
     safetensors *file = safetensors_open(path, error, sizeof error);
     if (expect(file, "%s", error)) {
@@ -209,8 +209,9 @@ TEST(what_cannot_be_saved_leaves_the_old_file)
     if (!paint_model(&m, 0) || !saved(path, 5)) return;
     const safetensors_item stranger = safetensors_item_dense("moment1", SAFETENSORS_F32, 1, &one, &number);
     const safetensors_pair taken = {"heads", "9"};
-    const vit_save_options bad[] = {
-        {{0, 1}, NULL, &stranger, 1, NULL, 0}, {{0, 1}, NULL, NULL, 0, &taken, 1}, {{0.5f, 0}, NULL, NULL, 0, NULL, 0}};
+    const vit_save_options bad[] = {{{0, 1}, NULL, &stranger, 1, NULL, 0, NULL},
+                                    {{0, 1}, NULL, NULL, 0, &taken, 1, NULL},
+                                    {{0.5f, 0}, NULL, NULL, 0, NULL, 0, NULL}};
     static const char *const lines[] = {"tensor \"moment1\" must have a name that begins with checkpoint.",
                                         "metadata \"heads\" is there twice",
                                         "a mean of 0.5 and a deviation of 0 are none that images could have"};

@@ -1,19 +1,19 @@
 /* Where a file is, or is to be: its folder, held open, and its name in there, with symbolic links followed as far as they
  * lead somewhere. What works through it is not disturbed by a folder that is renamed meanwhile. */
-#ifndef PLACE_H
-#define PLACE_H
+#ifndef FILE_PLACE_H
+#define FILE_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct place {
+typedef struct file_place {
     char *path; /* what `name` lies in */
     const char *name;
     int folder; /* a descriptor; -1: none */
-} place;
+} file_place;
 
 /* False on error, with the reason in `why`, which has room for `why_size` bytes. In any case an end is due. */
-bool place_find(place *p, const char *path, char *why, size_t why_size);
-void place_free(place *p);
+bool file_place_find(file_place *p, const char *path, char *why, size_t why_size);
+void file_place_free(file_place *p);
 
 #endif

@@ -1,5 +1,5 @@
 /* Paths, taken apart. */
-#include "place.h"
+#include "file_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@ static char *resolve(const char *path)
     return found || errno == ENOMEM ? found : strdup(path);
 }
 
-bool place_find(place *p, const char *path, char *why, size_t why_size)
+bool file_place_find(file_place *p, const char *path, char *why, size_t why_size)
 {
-    *p = (place){.path = resolve(path), .folder = -1};
+    *p = (file_place){.path = resolve(path), .folder = -1};
     if (!p->path) {
         snprintf(why, why_size, "no memory");
         return false;
@@ -35,9 +35,9 @@ bool place_find(place *p, const char *path, char *why, size_t why_size)
     return p->folder >= 0;
 }
 
-void place_free(place *p)
+void file_place_free(file_place *p)
 {
     if (p->folder >= 0) close(p->folder);
     free(p->path);
-    *p = (place){.folder = -1};
+    *p = (file_place){.folder = -1};
 }
