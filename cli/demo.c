@@ -6,6 +6,7 @@
 #include "data.h"
 #include "heads_draw.h"
 #include "options.h"
+#include "output.h"
 #include "presets.h"
 #include "sheet.h"
 #include "train_progress.h"
@@ -89,6 +90,7 @@ typedef struct show {
     char model[PATH_ROOM], page[PATH_ROOM];
     sheet_point curve[MOST_POINTS];
     int64_t points;
+    file_lock locks[2]; /* of the two files */
 } show;
 
 /* Where everything goes, found out before anything is learnt. False, having said why. */
@@ -102,7 +104,11 @@ static bool make_folder(show *s)
     }
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
     int b = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
-    if (a < PATH_ROOM && b < PATH_ROOM) return cli_can_write(s->model) && cli_can_write(s->page);
+    if (a < PATH_ROOM && b < PATH_ROOM)
+        return cli_can_write(s->model) && cli_can_write(s->page) && output_claim(&s->locks[0], s->model) &&
+               output_claim(&s->locks[1], s->page) &&
+               output_fits(s->model, vit_save_bytes(&s->run.how.model, s->t->count)) &&
+               output_fits(s->page, OUTPUT_PAGE);
     cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
     return false;
 }
@@ -333,6 +339,7 @@ int cmd_demo(int argc, char **argv)
     if (stop) return stop - 1;
     show s = {.request = &r, .term = term_detect(r.when)};
     int status = run(&s);
+    for (int i = 0; i < 2; i++) file_lock_free(&s.locks[i]);
     trainer_free(s.t);
     mha_context_free(s.ctx);
     mnist_free(s.set);

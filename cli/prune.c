@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "data.h"
 #include "options.h"
+#include "output.h"
 #include "prune_print.h"
 #include "train_progress.h"
 
@@ -319,14 +320,18 @@ int cmd_prune(int argc, char **argv)
     char error[600];
     vit_model model = {0};
     mnist *set = NULL;
+    file_lock locks[2] = {{.taken = false}};
     prune_story story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
-    mha_context *ctx = cli_context_of((int)r.threads);
-    if (!ctx) goto out;
+    mha_context *ctx = NULL;
+    if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
+    if (!(ctx = cli_context_of((int)r.threads))) goto out;
     if (!vit_model_open(&model, ctx, r.file, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
     if (!(set = data_open("prune", r.folder, false)) || !fit(&r, &model, set)) goto out;
+    if (!output_fits(r.out, vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
+        goto out;
     story.set = set;
     story.threads = mha_context_threads(ctx);
     story.isa = mha_context_isa(ctx);
@@ -335,6 +340,7 @@ int cmd_prune(int argc, char **argv)
     else prune_print_text(&story);
     status = CLI_OK;
 out:
+    for (int i = 0; i < 2; i++) file_lock_free(&locks[i]);
     end_story(&story);
     mnist_free(set);
     vit_model_free(&model);

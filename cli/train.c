@@ -3,6 +3,7 @@
 #include "data.h"
 #include "json.h"
 #include "options.h"
+#include "output.h"
 #include "presets.h"
 #include "train.h"
 
@@ -117,36 +118,15 @@ static bool same_file(const char *a, const char *b)
     return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
 }
 
-/* A checkpoint may come from anywhere, and what it says about files beside it is followed only to files that such a run
- * has made: those that begin as this one does, or are not there. */
-static bool begins_as(const char *path, const char *start, const char *option)
-{
-    char first[32] = "", quoted[400];
-    FILE *file = fopen(path, "rb");
-    bool empty = !file || !fread(first, 1, strlen(start), file);
-    if (file) fclose(file);
-    if (empty || strcmp(first, start) == 0) return true;
-    cli_error("train: the checkpoint names %s for %s, but that file holds something else; give %s",
-              json_quote(quoted, sizeof quoted, path), option, option);
-    return false;
-}
-
-/* Where everything is: as given now, else as given when the run was begun. Messages have the words that were given, the
- * checkpoint has paths that mean the same in any folder. */
+/* Where everything is, as given now. What a checkpoint says about files is for people alone: it may come from anybody.
+ * Messages have the words that were given, the checkpoint has paths that mean the same in any folder. */
 static bool place_files(making *m)
 {
     const train_request *r = m->request;
     train_session *s = &m->session;
     checkpoint_run *run = s->run;
-    s->log = r->log ? r->log : run->log;
-    s->curves = r->curves ? r->curves : run->curves;
-    if (r->data && !(run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data))) return false;
-    if (r->log && !(run->log = absolute(m->log, r->log))) return false;
-    if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
-    if (!r->log && s->log && !begins_as(s->log, "{\"event\":\"start\",", "--log")) return false;
-    if (!r->curves && s->curves && !begins_as(s->curves, "<svg xmlns=", "--curves")) return false;
-    const char *paths[] = {s->out, s->log, s->curves}, *options[] = {"--out", "--log", "--curves"};
-    for (int i = 0; i < 3; i++) {
+    const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"--out", "--log", "--curves"};
+    for (int i = 0; i < TRAIN_FILES; i++) {
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
             if (!paths[j] || !same_file(paths[i], paths[j])) continue;
@@ -154,20 +134,57 @@ static bool place_files(making *m)
             return false;
         }
     }
-    return true;
+    s->log = r->log;
+    s->curves = r->curves;
+    run->lock = &s->locks[TRAIN_OUT];
+    if (r->log && !(run->log = absolute(m->log, r->log))) return false;
+    if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
+    return output_claim(&s->locks[TRAIN_LOG], r->log) && output_claim(&s->locks[TRAIN_CURVES], r->curves);
+}
+
+/* What the run has written beside the model so far, and does not write any more unless it is asked for again. */
+static void say_unnamed(const making *m)
+{
+    char log[400], curves[400];
+    const train_session *s = &m->session;
+    bool no_log = s->run->log && !s->log, no_curves = s->run->curves && !s->curves;
+    json_quote(log, sizeof log, s->run->log ? s->run->log : "");
+    json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
+    if (no_log && no_curves)
+        cli_error("train: the run had --log %s and --curves %s, which are not written now; give them again to go on "
+                  "with them",
+                  log, curves);
+    else if (no_log || no_curves)
+        cli_error("train: the run had %s %s, which is not written now; give it again to go on with it",
+                  no_log ? "--log" : "--curves", no_log ? log : curves);
 }
 
 /* ---- Data ------------------------------------------------------------------------------------------------------- */
 
-static bool open_data(making *m)
+/* A run that goes on finds its data without being told if they are drawn, or where they are by default. Another folder is
+ * named again, since a checkpoint may name any. */
+static bool find_data(making *m)
 {
+    char quoted[400];
+    const train_request *r = m->request;
     checkpoint_run *run = m->session.run;
-    if (!run->data && m->from) {
-        cli_error("train: %s does not say where its data are; give --data", m->request->out);
+    if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
+    if (!m->from) run->data = data_default();
+    else if (!run->data) cli_error("train: %s does not say where its data are; give --data", r->out);
+    else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default()) != 0) {
+        cli_error("train: %s says that its data are in %s; give --data to read them there", r->out,
+                  json_quote(quoted, sizeof quoted, run->data));
         return false;
     }
-    if (!run->data) run->data = data_default();
-    m->set = data_open("train", m->request->data ? m->request->data : run->data, false);
+    return run->data;
+}
+
+static bool open_data(making *m)
+{
+    const char *given = m->request->data;
+    if (!find_data(m)) return false;
+    m->set = data_open("train", given ? given : m->session.run->data, false);
+    if (given && !data_is_synthetic(given)) m->session.data = given;
     return m->set;
 }
 
@@ -192,17 +209,26 @@ static bool make_trainer(making *m)
     return false;
 }
 
+/* A full disk is noticed now, not after the first epoch. */
+static bool has_room(const train_session *s)
+{
+    return output_fits(s->out, checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
+}
+
 int cmd_train(int argc, char **argv)
 {
     train_request r = {0};
     int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     making m = {.request = &r, .session = {.out = r.out}};
-    if ((r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_trainer(&m)) {
+    if (output_claim(&m.session.locks[TRAIN_OUT], r.out) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) &&
+        open_data(&m) && make_trainer(&m) && has_room(&m.session)) {
         if (m.set->synthetic)
             cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");
+        say_unnamed(&m);
         status = train_loop(&m.session);
     }
+    for (int i = 0; i < TRAIN_FILES; i++) file_lock_free(&m.session.locks[i]);
     trainer_free(m.session.t);
     mha_context_free(m.session.ctx);
     mnist_free(m.set);

@@ -4,6 +4,7 @@
 
 #include "checkpoint.h"
 #include "cli.h"
+#include "file_lock.h"
 
 enum { TRAIN_STOPPED = 130 }; /* the exit code after SIGINT or SIGTERM, with everything saved */
 
@@ -17,12 +18,16 @@ typedef struct train_request {
 /* 0 to go on, else the exit code plus 1. */
 int train_parse(int argc, char **argv, train_request *r);
 
+typedef enum train_file { TRAIN_OUT, TRAIN_LOG, TRAIN_CURVES, TRAIN_FILES } train_file;
+
 /* A run that is ready: everything has been read and checked, nothing written yet. */
 typedef struct train_session {
     mha_context *ctx;
     trainer *t;
     checkpoint_run *run;
     const char *out, *log, *curves; /* as they were given; NULL: none */
+    const char *data;               /* a folder, as it was given; NULL: none was */
+    file_lock locks[TRAIN_FILES];   /* of the files */
 } train_session;
 
 /* From wherever the trainer is to the end, or until it is stopped. Returns the exit code. */

@@ -52,11 +52,14 @@ static void say(loop *l, const char *what, const char *then)
     cli_error("%s%s", what, then);
 }
 
+/* After an error with the file that is saved to. If another process has written it, there is nothing to go on from. */
+static void say_unsaved(loop *l, const char *then) { say(l, l->error, l->s->locks[TRAIN_OUT].lost ? "" : then); }
+
 static bool save(loop *l)
 {
     const train_session *s = l->s;
     if (checkpoint_save(s->out, s->t, s->run, l->error, sizeof l->error)) return l->saved = true;
-    say(l, l->error, l->saved ? "; --resume can go on from what was saved before" : "; nothing has been saved");
+    say_unsaved(l, l->saved ? "; --resume can go on from what was saved before" : "; nothing has been saved");
     return false;
 }
 
@@ -142,10 +145,14 @@ static int interrupted(loop *l)
     const trainer *t = l->s->t;
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
     if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* at the end of an epoch it has been saved */
+    const train_session *s = l->s;
+    const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
-    cli_error(
-        "train: stopped after %lld of %lld epochs and %lld of %lld steps; '%s train vit --resume --out %s' goes on",
-        epoch, (long long)t->options.epochs, step, (long long)t->steps_per_epoch, cli_program(), l->s->out);
+    cli_error("train: stopped after %lld of %lld epochs and %lld of %lld steps; '%s train vit --resume --out "
+              "%s%s%s%s%s%s%s' goes on",
+              epoch, (long long)t->options.epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
+              data ? " --data " : "", data ? data : "", log ? " --log " : "", log ? log : "",
+              curves ? " --curves " : "", curves ? curves : "");
     return TRAIN_STOPPED;
 }
 
@@ -193,7 +200,7 @@ static int finish(loop *l)
     if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
     draw(l, &end.test);
     if (!checkpoint_finish(s->out, s->t, s->run, &end.test, l->error, sizeof l->error)) {
-        say(l, l->error, "; --resume repeats the last steps once there is room");
+        say_unsaved(l, "; --resume repeats the last steps once there is room");
         return CLI_USAGE;
     }
     say_end(s, &end);

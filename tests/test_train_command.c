@@ -89,9 +89,8 @@ TEST(the_same_bytes_on_any_number_of_threads)
 /* 30 steps an epoch, so that most moments are in the middle of one. */
 #define LONG TINY " --data synthetic:620 --epochs 8 --curves c.svg"
 
-/* Starts it, waits until the log is there (signals are caught by then) and a while longer, sends a signal. Returns the
- * exit status, -1 if the signal has killed it. */
-static int stop(const char *args, int number, double seconds)
+/* Starts it and waits until the log is there: signals are caught by then. */
+static pid_t start(const char *args, bool *over, int *status)
 {
     char line[1500];
     snprintf(line, sizeof line, "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" exec %s train vit --force %s >out 2>err",
@@ -103,13 +102,22 @@ static int stop(const char *args, int number, double seconds)
         execl("/bin/sh", "sh", "-c", line, (char *)NULL);
         _exit(127);
     }
-    int status = 0;
-    bool over = false;
-    struct timespec moment = {0, 2000000}, longer = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
-    while (!there("log") && !over) {
+    struct timespec moment = {0, 2000000};
+    *over = false;
+    while (!there("log") && !*over) {
         nanosleep(&moment, NULL);
-        over = waitpid(child, &status, WNOHANG) != 0;
+        *over = waitpid(child, status, WNOHANG) != 0;
     }
+    return child;
+}
+
+/* Starts it, waits a while, sends a signal. Returns the exit status, -1 if the signal has killed it. */
+static int stop(const char *args, int number, double seconds)
+{
+    int status = 0;
+    bool over;
+    struct timespec longer = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
+    pid_t child = start(args, &over, &status);
     if (!over) {
         nanosleep(&longer, NULL);
         kill(child, number);
@@ -157,11 +165,12 @@ TEST(a_signal_saves_and_the_run_goes_on)
     for (int n = 0; n < 2; n++) {
         int status = stop(LONG " --out m --log log", signals[n], 0);
         slurp("err", said_now, sizeof said_now);
-        expect(status == 130 && strstr(said_now, "; 'mha train vit --resume --out m' goes on\n"), "exit %d: %s", status,
-               said_now);
+        expect(status == 130 &&
+                   strstr(said_now, "; 'mha train vit --resume --out m --log log --curves c.svg' goes on\n"),
+               "exit %d: %s", status, said_now);
         expect(*note_of("m", "checkpoint.step"), "no checkpoint");
         unlink("log");
-        trained("--resume --out m --threads 1");
+        trained("--resume --out m --threads 1 --log log --curves c.svg");
         expect_same_end("after a signal");
     }
 }
@@ -177,7 +186,8 @@ TEST(killed_again_and_again_it_ends_in_the_same_bytes)
     do {
         char line[300];
         snprintf(line, sizeof line,
-                 there("m") ? "--resume --out m --threads %d" : LONG " --out m --log log --threads %d",
+                 there("m") ? "--resume --out m --log log --curves c.svg --threads %d"
+                            : LONG " --out m --log log --threads %d",
                  (int)rng_between(&draw, 1, 3));
         status = stop(line, SIGKILL, wait * rng_uniform(&draw));
         killed += status < 0;
@@ -188,6 +198,54 @@ TEST(killed_again_and_again_it_ends_in_the_same_bytes)
     slurp("err", said_now, sizeof said_now);
     expect(status == 0 && killed > 1, "exit %d after %d times: %s", status, killed, said_now);
     expect_same_end("after kill -9");
+    leftovers();
+}
+
+/* ---- Two at once ------------------------------------------------------------------------------------------------ */
+
+static void expect_busy(const char *args, const char *path)
+{
+    char want[200];
+    snprintf(want, sizeof want,
+             "mha: %s: another process is writing to it; wait until that has ended, or name another file\n", path);
+    const said *it = train("", args);
+    expect(it->status == 2 && !*it->out && !strcmp(it->err, want), "%s: exit %d, '%s', not '%s'", args, it->status,
+           it->err, want);
+}
+
+/* The second run is refused while the first one lasts, and not a moment longer, however that one ends. */
+TEST(two_runs_into_one_file)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    for (int n = 0; n < 2; n++) {
+        bool over;
+        int status = 0;
+        unlink("other");
+        unlink("m");
+        pid_t child = start(TINY " --epochs 5000 --out m --log log --curves c.svg", &over, &status);
+        for (int i = 0; !over && i < 10000 && !there("m"); i++) { /* its first epoch is not over */
+            struct timespec moment = {0, 2000000};
+            nanosleep(&moment, NULL);
+        }
+        if (!expect(!over && there("m"), "it ended")) return;
+        expect(symlink("m", "alias") == 0, "no link");
+        expect_busy(TINY " --epochs 1 --out m", "m");
+        expect_busy(TINY " --epochs 1 --out ./m", "./m");
+        expect_busy(TINY " --epochs 1 --out alias", "alias");
+        expect_busy("--resume --out m", "m");
+        expect_busy(TINY " --epochs 1 --out other --log log", "log");
+        expect_busy(TINY " --epochs 1 --out other --curves c.svg", "c.svg");
+        expect(!there("other"), "something was written");
+        trained(TINY " --epochs 1 --out other --log other.log");
+        kill(child, signals[n]);
+        waitpid(child, &status, 0);
+        expect(n ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %d", status);
+        expect(*note_of("m", "checkpoint.step"), "the first run has lost its file");
+        trained(TINY " --epochs 1 --out m --log log --curves c.svg");
+        expect(!there(".mha-lock-m") && !there(".mha-lock-log") && !there(".mha-lock-c.svg"), "a lock is left");
+        unlink("alias");
+        unlink("other");
+    }
     leftovers();
 }
 

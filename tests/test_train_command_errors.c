@@ -180,7 +180,7 @@ TEST(bad_data)
 /* What else is said of such a run; 0 and NULL: nothing. */
 typedef struct claims {
     double rate;
-    const char *preset, *log;
+    const char *preset, *data, *log, *curves;
 } claims;
 
 /* A run of TINY with three epochs that was stopped after seven steps, in the file `from`; it says these things. */
@@ -189,9 +189,11 @@ static void write_claims(claims says)
     char error[400] = "";
     mha_context *ctx = NULL;
     mnist *set = digits_make(120, 20, 1, error, sizeof error);
-    checkpoint_run run = {
-        .how = preset_recipe(preset_find("demo")), .preset = "demo", .data = "synthetic:120", .log = says.log};
-    if (says.preset) run.preset = says.preset;
+    checkpoint_run run = {.how = preset_recipe(preset_find("demo")),
+                          .preset = says.preset ? says.preset : "demo",
+                          .data = says.data ? says.data : "synthetic:120",
+                          .log = says.log,
+                          .curves = says.curves};
     recipe_apply(&run.how, strstr(TINY, "patch="), error, sizeof error);
     run.how.training.epochs = 3;
     recipe_fit(&run.how, set);
@@ -262,22 +264,62 @@ TEST(what_cannot_go_on)
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "text: "), "exit %d: %s", it->status, it->err);
 }
 
-/* A checkpoint may come from anywhere: what it names is kept, and what it says does nothing to a terminal. */
-TEST(a_checkpoint_is_not_trusted)
+/* A checkpoint may come from anybody. Nothing is written, made or read because it names it, and what it says does nothing
+ * to a terminal. */
+TEST(a_path_in_a_checkpoint_is_not_followed)
 {
     char text[20];
     put_file("letter", "Dear all", 8);
-    write_claims((claims){.rate = 0.004, .log = "letter"});
+    write_claims((claims){.rate = 0.004, .log = "letter", .curves = "absent.svg"});
     const said *it = train("", "--resume --out from");
     slurp("letter", text, sizeof text);
-    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "names \"letter\" for --log") &&
-               !strcmp(text, "Dear all"),
-           "exit %d: %s, %s", it->status, it->err, text);
+    expect(it->status == 0 && !strcmp(text, "Dear all") && !there("absent.svg"), "exit %d: %s, %s", it->status, it->err,
+           text);
+    expect(strstr(it->err,
+                  "mha: train: the run had --log \"letter\" and --curves \"absent.svg\", which are not written "
+                  "now; give them again to go on with them\n"),
+           "%s", it->err);
+    write_claims((claims){.rate = 0.004, .log = "absent"});
+    it = train("", "--resume --out from --curves c.svg");
+    expect(it->status == 0 && !there("absent") && there("c.svg") &&
+               strstr(it->err,
+                      "mha: train: the run had --log \"absent\", which is not written now; give it again to go "
+                      "on with it\n"),
+           "exit %d: %s", it->status, it->err);
+    write_claims((claims){.rate = 0.004, .log = "absent"});
     it = train("", "--resume --out from --log other");
-    expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    expect(it->status == 0 && there("other") && !there("absent") && !strstr(it->err, "the run had"), "exit %d: %s",
+           it->status, it->err);
+    write_claims((claims){.rate = 0.004, .log = "\033[31mred"});
+    it = train("", "--resume --out from");
+    expect(it->status == 0 && !strchr(it->err, '\033'), "exit %d: %s", it->status, it->err);
     write_claims((claims){.rate = 0.004, .preset = "\033[31mred"});
     it = train("", "--resume --out from");
     expect(it->status == 2 && one_line(it->err) && !strchr(it->err, '\033'), "exit %d: %s", it->status, it->err);
+    unlink("c.svg");
+    unlink("other");
+}
+
+/* But for the folder where a command finds the data by itself. */
+TEST(a_folder_of_data_in_a_checkpoint_is_not_followed)
+{
+    char line[400], folder[300];
+    expect(mkfifo("train-images-idx3-ubyte", 0600) == 0, "no pipe"); /* whoever reads it waits forever */
+    write_claims((claims){.rate = 0.004, .data = command_folder});
+    const said *it = train("", "--resume --out from");
+    snprintf(line, sizeof line, "mha: train: from says that its data are in \"%s\"; give --data to read them there\n",
+             command_folder);
+    expect(it->status == 2 && !strcmp(it->err, line), "exit %d: '%s', not '%s'", it->status, it->err, line);
+    unlink("train-images-idx3-ubyte");
+    it = train("", "--resume --out from --data synthetic:120");
+    expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    snprintf(folder, sizeof folder, "%s/mha/mnist", command_folder); /* the cache folder of these tests is this one */
+    expect(system("mkdir -p mha/mnist") == 0, "no folder");
+    write_claims((claims){.rate = 0.004, .data = folder});
+    it = train("", "--resume --out from");
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "mha/mnist"), "exit %d: %s", it->status, it->err);
+    expect(!strstr(it->err, "give --data"), "%s", it->err);
+    expect(system("rm -r mha") == 0, "the folder stays");
 }
 
 /* ---- On the way ------------------------------------------------------------------------------------------------- */
@@ -321,18 +363,18 @@ TEST(a_loss_that_is_lost_at_the_end)
     unlink("y");
 }
 
-/* A limit on the size of files is a disk that is full, to whoever writes. */
+/* A limit on the size of files is a full disk to a writer. It is found before the first step, and nothing is written. */
 TEST(a_full_disk)
 {
-    const said *it = train("ulimit -f 8;", TINY " --out y --epochs 2");
-    expect(it->status == 2 && strstr(it->err, "\nmha: y: File too large; nothing has been saved\n"), "exit %d: %s",
-           it->status, it->err);
-    expect(!there("y") && leftovers() == 0, "something was written");
+    const said *it = train("ulimit -f 8;", TINY " --out y --epochs 2 --log log");
+    expect(it->status == 2 && !*it->out && strstr(it->err, "mha: y: no room for its ") == it->err &&
+               one_line(it->err) && strstr(it->err, " bytes: File too large\n"),
+           "exit %d: %s", it->status, it->err);
+    expect(!there("y") && !there("log") && leftovers() == 0, "something was written");
     write_checkpoint();
     expect(system("cp from kept") == 0, "no copy");
     it = train("ulimit -f 8;", "--resume --out from");
-    expect(it->status == 2 &&
-               strstr(it->err, "\nmha: from: File too large; --resume can go on from what was saved before\n"),
-           "exit %d: %s", it->status, it->err);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, " bytes: File too large\n"), "exit %d: %s",
+           it->status, it->err);
     expect(same_bytes("from", "kept") && leftovers() == 0, "the checkpoint has changed");
 }

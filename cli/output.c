@@ -1,0 +1,19 @@
+#include "output.h"
+#include "cli.h"
+#include "replace.h"
+
+bool output_claim(file_lock *lock, const char *path)
+{
+    char error[600];
+    if (!path || file_lock_take(lock, path, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
+
+bool output_fits(const char *path, int64_t bytes)
+{
+    char error[600];
+    if (!path || replacement_fits(path, bytes, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
