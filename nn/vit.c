@@ -49,15 +49,30 @@ static int64_t lay_parts(int64_t at[OWN_PARTS], const vit_config *c)
     return next;
 }
 
-int64_t vit_count(const vit_config *c, char *error, size_t error_size)
+/* What keeps it from being made, or NULL. Sizes that do not divide each other are named, in `sizes`. */
+static const char *problem_of(const vit_config *c, char *sizes, size_t room)
 {
-    int64_t at[OWN_PARTS];
+    const transformer_config *b = &c->body;
     const char *problem = NULL;
     if (c->patch < 1 || c->rows < 1 || c->columns < 1 || c->rows > 4096 || c->columns > 4096)
         problem = "images have from 1 to 4096 rows and columns, a patch has a pixel at least";
-    else if (c->rows % c->patch || c->columns % c->patch) problem = "the patch does not divide the image";
-    else if (c->classes < 2 || c->classes > 256) problem = "classes: from 2 to 256";
-    else problem = transformer_problem(&c->body);
+    else if (c->rows % c->patch || c->columns % c->patch) {
+        snprintf(sizes, room, "patches of %lld x %lld do not divide images of %lld x %lld", (long long)c->patch,
+                 (long long)c->patch, (long long)c->rows, (long long)c->columns);
+        problem = sizes;
+    } else if (!b->head_width && b->width > 0 && b->heads > 0 && b->width % b->heads) {
+        snprintf(sizes, room, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
+        problem = sizes;
+    } else if (c->classes < 2 || c->classes > 256) problem = "classes: from 2 to 256";
+    else problem = transformer_problem(b);
+    return problem;
+}
+
+int64_t vit_count(const vit_config *c, char *error, size_t error_size)
+{
+    int64_t at[OWN_PARTS];
+    char sizes[160];
+    const char *problem = problem_of(c, sizes, sizeof sizes);
     if (!problem) return lay_parts(at, c) + transformer_count(&c->body);
     snprintf(error, error_size, "%s", problem);
     return -1;

@@ -142,6 +142,21 @@ TEST(sizes_that_do_not_fit)
     refuse(&c, MHA_BAD_SHAPE, "q|k", LIKEWISE);
 }
 
+/* The sizes that would do are named once each. */
+TEST(sizes_that_broadcast)
+{
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    call c = good();
+    c.options.mask = resized(good_mask(), 3, -1);
+    expect(forward(ctx, &c) == MHA_BAD_SHAPE, "accepted");
+    expect(!strcmp(mha_context_error(ctx), "mask: its axis of Tk is 4, must be 5 or 1"), "%s", mha_context_error(ctx));
+    c.k = mha_tensor_4d(arena.floats + 1024, MHA_FLOAT32, B, G, 1, D);
+    c.v = mha_tensor_4d(arena.floats + 2048, MHA_FLOAT32, B, G, 1, E);
+    expect(forward(ctx, &c) == MHA_BAD_SHAPE, "accepted");
+    expect(!strcmp(mha_context_error(ctx), "mask: its axis of Tk is 4, must be 1"), "%s", mha_context_error(ctx));
+    mha_context_free(ctx);
+}
+
 TEST(sizes_of_the_rest)
 {
     call c = good();

@@ -99,8 +99,8 @@ TEST(what_is_there_stays)
 
 TEST(what_does_not_fit)
 {
-    REFUSE("vit --out y " TINY ",patch=5", "train: the patch does not divide the image");
-    REFUSE("vit --out y " TINY ",heads=3", "train: the heads do not divide the width");
+    REFUSE("vit --out y " TINY ",patch=5", "train: patches of 5 x 5 do not divide images of 28 x 28");
+    REFUSE("vit --out y " TINY ",heads=3", "train: 3 heads do not divide the width 16");
     REFUSE("vit --out y " TINY " --batch 101", "train: a batch has more images than there are to train on");
     REFUSE("vit --out y " TINY " --held-out 120", "train: more images are held out than there are");
     REFUSE("vit --out y --data synthetic:60 --batch 8 --config activation=linear",
@@ -168,7 +168,7 @@ TEST(bad_data)
     rename("data/train-labels-idx1-ubyte", "data/train-images-idx3-ubyte");
     rename("kept", "data/train-labels-idx1-ubyte");
     refuse_data("the two are swapped");
-    REFUSE("vit --out y --data data --config patch=4,batch=1", "train: the patch does not divide the image");
+    REFUSE("vit --out y --data data --config patch=4,batch=1", "train: patches of 4 x 4 do not divide images of 2 x 2");
     REFUSE("vit --out y --data data --config patch=1,batch=3",
            "train: a batch has more images than there are to train on");
     trained("--out y --data data --config patch=1,batch=2,width=4,heads=1,mlp=4,depth=1 --epochs 1");

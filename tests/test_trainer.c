@@ -181,8 +181,8 @@ TEST(what_cannot_be_trained)
     REFUSE(o.rate = NAN, "the learning rate must be a positive number");
     REFUSE(c.rows = 56, "the images are of another size than the model's");
     REFUSE(c.classes = 9, "the data have ten classes, the model has another number");
-    REFUSE(c.patch = 5, "the patch does not divide the image");
-    REFUSE(c.body.heads = 5, "the heads do not divide the width");
+    REFUSE(c.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
+    REFUSE(c.body.heads = 5, "5 heads do not divide the width 32");
 #undef REFUSE
     trainer *t = open_trainer(ctx, set);
     trainer_report report;

@@ -135,8 +135,9 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
     for (int axis = 0; axis < 4; axis++) {
         if (wide.size[axis] == 1 || wide.size[axis] == full[axis]) continue;
         if (longer[axis] && wide.size[axis] > full[axis]) continue;
-        FAIL(MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %lld or 1", name,
-             (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis], (ll)full[axis]);
+        FAIL(MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %s%lld%s", name,
+             (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis], longer[axis] ? "at least " : "",
+             (ll)full[axis], full[axis] == 1 ? "" : " or 1");
     }
     *t = wide;
     return MHA_OK;
