@@ -95,7 +95,7 @@ static void help(void)
          "Usage: mha conformance DIR\n"
          "\n"
          "Runs the *.safetensors files of DIR, in the order of their names: cases of the\n"
-         "ONNX operators Attention (opset 23 and 24) and RotaryEmbedding (23). A line a\n"
+         "ONNX operators Attention (opset 23 to 25) and RotaryEmbedding (23). One line per\n"
          "case: ok or FAILED, the largest difference from the expected outputs, the name;\n"
          "under a failure, what is wrong. Closes with 'N passed, N failed'. Exit status 1\n"
          "if any failed.\n"

@@ -10,7 +10,8 @@
  *                                       with a past    MHA_ALIGN_OFFSET by its length
  *                                       else nonpad    MHA_ALIGN_BOTTOM_RIGHT, as the keys of b are nonpad[b]
  *                                       else           MHA_ALIGN_TOP_LEFT
- *     local_window_size w (opset 25)  causal, window_left = w - 1
+ *     left_window_size (opset 25)     window_left, from where query i stands; -1 is MHA_UNLIMITED
+ *     right_window_size (opset 25)    window_right, likewise
  *     qk_matmul_output, mode 0 to 3   extras.scores at the stage of the same number
  *     softmax_precision               accepted: sums and softmax are float32 here, whatever the types of the tensors
  *
@@ -26,31 +27,33 @@ enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };
 
 static const char *const inputs[] = {"Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen", NULL};
 static const char *const outputs[] = {"Y", "present_key", "present_value", "qk_matmul_output", NULL};
-static const char *const attributes[] = {"is_causal", "kv_num_heads",          "local_window_size", "q_num_heads",
-                                         "scale",     "qk_matmul_output_mode", "softcap",           "softmax_precision",
-                                         NULL};
+static const char *const attributes[] = {
+    "is_causal",         "kv_num_heads", "left_window_size", "q_num_heads",       "qk_matmul_output_mode",
+    "right_window_size", "scale",        "softcap",          "softmax_precision", NULL};
+static const int64_t window_max = INT64_C(1) << 40; /* no sequence is longer, and sums of positions do not overflow */
+_Static_assert(MHA_UNLIMITED == -1, "as ONNX says it");
 
 typedef struct values {
-    int64_t causal, q_heads, kv_heads, mode, precision, window;
+    int64_t causal, q_heads, kv_heads, mode, precision, left, right;
     float scale, softcap;
 } values;
 
 static bool read_attributes(onnx_case *c, values *a)
 {
-    *a = (values){.precision = 1, .window = -1, .scale = NAN};
+    *a = (values){.precision = 1, .left = MHA_UNLIMITED, .right = MHA_UNLIMITED, .scale = NAN};
     if (!onnx_attributes(c, attributes) || !onnx_integer(c, "is_causal", &a->causal, 0, 1) ||
         !onnx_integer(c, "q_num_heads", &a->q_heads, 0, INT32_MAX) ||
         !onnx_integer(c, "kv_num_heads", &a->kv_heads, 0, INT32_MAX) ||
         !onnx_integer(c, "qk_matmul_output_mode", &a->mode, 0, 3) ||
         !onnx_integer(c, "softmax_precision", &a->precision, 0, 16) ||
-        !onnx_integer(c, "local_window_size", &a->window, -1, INT32_MAX) || !onnx_float(c, "scale", &a->scale) ||
-        !onnx_float(c, "softcap", &a->softcap))
+        !onnx_integer(c, "left_window_size", &a->left, MHA_UNLIMITED, window_max) ||
+        !onnx_integer(c, "right_window_size", &a->right, MHA_UNLIMITED, window_max) ||
+        !onnx_float(c, "scale", &a->scale) || !onnx_float(c, "softcap", &a->softcap))
         return false;
     /* ONNX numbers its types: float 1, float16 10, double 11, bfloat16 16; 0 is its word for none. */
     int64_t p = a->precision;
     if (p != 0 && p != 1 && p != 10 && p != 11 && p != 16)
         return onnx_fail(c, "softmax_precision %lld is not a type of floating point", (long long)p);
-    if (a->window == 0) return onnx_fail(c, "local_window_size is 0; -1 means none");
     return true;
 }
 
@@ -131,7 +134,7 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
     return safetensors_view(&wide, view);
 }
 
-/* Who sees whom: mask, lengths, causal. `past` is how many of the `keys` come from the past. */
+/* Who sees whom: mask, lengths, causal, windows. `past` is how many of the `keys` come from the past. */
 static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t keys, int64_t past,
                            mha_attention_options *options)
 {
@@ -148,8 +151,9 @@ static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t
         options->key_lengths = nonpad->data;
         options->align = MHA_ALIGN_BOTTOM_RIGHT;
     }
-    options->causal = a->causal || a->window > 0;
-    if (a->window > 0) options->window_left = a->window - 1;
+    options->causal = a->causal;
+    options->window_left = a->left;
+    options->window_right = a->right;
     if (c->in[PAST_KEY]) {
         int64_t *offsets = onnx_memory(c, batch, sizeof *offsets);
         if (!offsets) return false;

@@ -271,6 +271,48 @@ TEST(bad_cases_fail_with_a_reason)
     unlink(in_folder("a.safetensors"));
 }
 
+/* Keys of 1,2 and 3,4, all of equal weight: a row that sees key 0 alone gives 1,2, one that sees key 1 alone 3,4, one
+ * that sees neither 0,0. */
+TEST(windows_of_a_case)
+{
+    static const struct {
+        const char *attributes;
+        float y[4];
+    } cases[] = {
+        {"\"attr:left_window_size\":\"0\"", {2, 3, 3, 4}},
+        {"\"attr:right_window_size\":\"0\"", {1, 2, 2, 3}},
+        {"\"attr:left_window_size\":\"0\",\"attr:right_window_size\":\"0\"", {1, 2, 3, 4}},
+        {"\"attr:left_window_size\":\"0\",\"attr:is_causal\":\"1\"", {1, 2, 3, 4}},
+        {"\"attr:right_window_size\":\"1\",\"attr:is_causal\":\"1\"", {1, 2, 2, 3}},
+        {"\"attr:left_window_size\":\"-1\",\"attr:right_window_size\":\"-1\"", {2, 3, 2, 3}},
+        {"\"attr:left_window_size\":\"1\",\"attr:right_window_size\":\"1\"", {2, 3, 2, 3}},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    char name[40], attributes[120], count[40];
+    for (int i = 0; i < CASES; i++) {
+        tiny_case c = good;
+        snprintf(attributes, sizeof attributes, ",%s", cases[i].attributes);
+        snprintf(name, sizeof name, "w%02d.safetensors", i);
+        c.opset = "25";
+        c.attributes = attributes;
+        memcpy(c.y, cases[i].y, sizeof c.y);
+        write_case(name, c);
+    }
+    tiny_case beyond = good;
+    beyond.attributes = ",\"attr:left_window_size\":\"-2\"";
+    write_case("x.safetensors", beyond);
+    const said *it = conformance();
+    snprintf(count, sizeof count, "\n%d passed, 1 failed\n", CASES);
+    expect(it->status == 1 && strstr(it->out, count), "exit %d, %s", it->status, it->out);
+    expect(strstr(it->out, " x\n        the attribute left_window_size is \"-2\"; a whole number from -1 "), "%s",
+           it->out);
+    for (int i = 0; i < CASES; i++) {
+        snprintf(name, sizeof name, "w%02d.safetensors", i);
+        unlink(in_folder(name));
+    }
+    unlink(in_folder("x.safetensors"));
+}
+
 TEST(a_case_that_cannot_be_opened_fails)
 {
     if (!expect(mkdir(in_folder("folder.safetensors"), 0700) == 0, "no folder")) return;
