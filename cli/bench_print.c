@@ -1,5 +1,6 @@
 /* What mha bench prints: a table for people, a JSON object a line for programs. */
 #include "bench_print.h"
+#include "cli.h"
 #include <stdio.h>
 
 const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", "train", "infer", NULL};
@@ -82,7 +83,7 @@ void bench_print_head(const bench_setting *set, const bench_limits *limits)
     int threads = mha_context_threads(set->ctx);
     printf("%s, %s, %d thread%s: %.1f GFLOP/s of multiply-adds, %.1f GB/s read\n", mha_context_isa(set->ctx),
            mha_type_name(set->type), threads, threads == 1 ? "" : "s", limits->peak_gflops, limits->read_gbytes);
-    if (set->blas && *set->blas->version) printf("OpenBLAS %s\n", set->blas->version);
+    if (set->blas && *set->blas->version) cli_print(stdout, "OpenBLAS %s\n", set->blas->version);
     printf("\n%-15s%-10s%10s%9s%13s%12s%10s\n", "shape", "pass", "ms", "rate", "of limit",
            set->blas ? set->blas->name : "peer", "error");
 }

@@ -256,8 +256,9 @@ static int classify(const request *r)
     if (r->page && !write_page(ctx, r, &model, e.all)) goto out;
     if (r->out && !write_maps(ctx, r, &model, e.all)) goto out;
     if (answer_all(ctx, r, &model, e.all)) status = CLI_OK;
-    if (r->out && !r->json) printf("  %s has the maps of the heads\n\n", r->out);
-    if (r->page && !r->json) printf("  %s shows every head of every block: open it in a browser\n\n", r->page);
+    if (r->out && !r->json) cli_print(stdout, "  %s has the maps of the heads\n\n", r->out);
+    if (r->page && !r->json)
+        cli_print(stdout, "  %s shows every head of every block: open it in a browser\n\n", r->page);
 out:
     exhibits_free(&e);
     vit_model_free(&model);

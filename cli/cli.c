@@ -4,9 +4,10 @@
  * neighbours, each counting one. It is offered up to a third of the word's length, so that `inof` finds `info` and `x`
  * finds nothing. */
 #include "cli.h"
+#include "printable.h"
 #include "replace.h"
 
-#include <stdarg.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,18 +23,39 @@ void cli_called(const char *as)
 
 const char *cli_program(void) { return program; }
 
-/* A name may have any byte in it; one that a terminal would obey becomes a question mark, and a line stays a line. */
+/* A name may have any byte in it. What was formatted is escaped as a whole, so that no caller can forget a name; only
+ * the newlines that the format begins and ends with are known to be ours. */
+void cli_vprint(FILE *out, const char *format, va_list args)
+{
+    enum { LINE = 8192 };
+    static const char newlines[] = "\n\n\n\n";
+    char line[LINE], shown[PRINTABLE_WIDEST * LINE];
+    size_t first = strspn(format, "\n"), last = strlen(format), ends = 0;
+    while (last > first && format[last - 1] == '\n') last--, ends++;
+    int length = vsnprintf(line, sizeof line, format, args);
+    if (length < 0) return;
+    assert(first < sizeof newlines && ends < sizeof newlines);
+    if (length < LINE) line[length - (int)ends] = 0;
+    fprintf(out, "%.*s%s%.*s", (int)first, newlines, printable(shown, sizeof shown, line + first), (int)ends, newlines);
+}
+
+void cli_print(FILE *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    cli_vprint(out, format, args);
+    va_end(args);
+}
+
 void cli_error(const char *format, ...)
 {
-    char line[8192];
+    char message[8000];
     va_list args;
-    fflush(stdout); /* so that lines come in order where both streams end in the same place */
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-    fprintf(stderr, "mha: %s\n", line);
+    fflush(stdout); /* so that lines come in order where both streams end in the same place */
+    cli_print(stderr, "mha: %s\n", message);
 }
 
 /* The names of the instruction sets that may be forced, separated by commas. */

@@ -7,7 +7,9 @@
 #define CLI_H
 
 #include <mha.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 enum {
     CLI_OK = 0,
@@ -33,7 +35,12 @@ int cmd_view(int argc, char **argv);
 void cli_called(const char *program);
 const char *cli_program(void);
 
-/* One line on standard error: "mha: ", the message, a newline. */
+/* As fprintf, for text with names in it: whatever a terminal would obey comes out as an escape (printable.h), so the
+ * format has no control characters but newlines at its beginning and its end. Up to 8191 bytes. */
+__attribute__((format(printf, 2, 3))) void cli_print(FILE *out, const char *format, ...);
+void cli_vprint(FILE *out, const char *format, va_list args);
+
+/* One line on standard error: "mha: ", the message, a newline. Printed as by cli_print. */
 __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
 
 /* A context with the defaults, or with so many threads; or NULL, having said why: MHA_ISA may name what this machine

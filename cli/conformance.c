@@ -80,9 +80,9 @@ static bool run_case(mha_context *ctx, const char *folder, const char *name)
     safetensors_free(file);
     free(path);
     if (result.compared) snprintf(number, sizeof number, "%7.1e", result.difference);
-    printf("%s%s %.*s\n", result.passed ? "  ok    " : "FAILED  ", number, (int)(strlen(name) - (sizeof suffix - 1)),
-           name);
-    if (!result.passed) printf("        %s\n", result.why);
+    cli_print(stdout, "%s%s %.*s\n", result.passed ? "  ok    " : "FAILED  ", number,
+              (int)(strlen(name) - (sizeof suffix - 1)), name);
+    if (!result.passed) cli_print(stdout, "        %s\n", result.why);
     return result.passed;
 }
 

@@ -290,12 +290,14 @@ static bool show_heads(const show *s, vit_model *model)
 static void say_next(const show *s)
 {
     const char *data = s->request->data ? s->request->data : data_default();
-    printf("  %s\n      ten digits, every head of every block: open it in a browser\n", s->page);
-    printf("  %s\n      the model\n\n", s->model);
+    cli_print(stdout, "  %s\n", s->page);
+    printf("      ten digits, every head of every block: open it in a browser\n");
+    cli_print(stdout, "  %s\n", s->model);
+    printf("      the model\n\n");
     printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
-    printf("  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
-    printf("  %s view %s -o view.html --data %s\n", cli_program(), s->model, data);
-    printf("  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
+    cli_print(stdout, "  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
+    cli_print(stdout, "  %s view %s -o view.html --data %s\n", cli_program(), s->model, data);
+    cli_print(stdout, "  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
 }
 
 static int run(show *s)

@@ -42,7 +42,7 @@ __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const c
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, what);
     va_start(args, format);
-    vprintf(format, args);
+    cli_vprint(stdout, format, args);
     va_end(args);
     printf("\n");
 }
@@ -177,8 +177,8 @@ static void put_worst(const term *t, const eval_setting *set, const eval_scores 
     if (strcmp(set->part, "test") != 0) return;
     printf("\n%*s", INDENT, "");
     term_left(t, 0, TERM_BOLD, "Try next");
-    printf("  %s classify %s %" PRId64 "%s%s --heads\n", cli_program(), set->file, s->worst[0].index,
-           set->folder ? " --data " : "", set->folder ? set->folder : "");
+    cli_print(stdout, "  %s classify %s %" PRId64 "%s%s --heads\n", cli_program(), set->file, s->worst[0].index,
+              set->folder ? " --data " : "", set->folder ? set->folder : "");
 }
 
 void eval_print_text(const term *t, const eval_setting *set, const eval_scores *s)

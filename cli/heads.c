@@ -140,7 +140,7 @@ static bool show(const request *r, const vit_model *model, const mnist *set, con
         return false;
     }
     if (r->format != MAPS_TERMINAL) {
-        printf("%s has the maps of all %lld heads\n", r->out, (long long)s->count);
+        cli_print(stdout, "%s has the maps of all %lld heads\n", r->out, (long long)s->count);
         return true;
     }
     term t = term_detect(r->when);

@@ -1,5 +1,6 @@
 /* The table of heads, and their maps below it. */
 #include "heads_table.h"
+#include "cli.h"
 #include "heads_draw.h"
 #include "scale.h"
 
@@ -45,10 +46,12 @@ static void put_title(const term *t, const survey *s, const heads_setting *set)
     const char *of = set->set->synthetic ? "drawn by" : "of";
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "model");
-    printf("%s: %" PRId64 " head%s in %" PRId64 " block%s\n%*s", set->file, s->count, plural(s->count), s->blocks,
-           plural(s->blocks), INDENT, "");
+    cli_print(stdout, "%s: %" PRId64 " head%s in %" PRId64 " block%s\n", set->file, s->count, plural(s->count),
+              s->blocks, plural(s->blocks));
+    printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "data");
-    printf("%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name, set->seconds);
+    cli_print(stdout, "%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name,
+              set->seconds);
     printf("%*s", INDENT + NAME, "");
     printf("maps, distance and twin from %" PRId64 " image%s, worth from %" PRId64 "\n\n", s->close_images,
            plural(s->close_images), s->importance_images);

@@ -107,7 +107,7 @@ static void put_row(const term *t, const char *what, const char *value)
 {
     fputs("  ", stdout);
     term_left(t, 18, TERM_FAINT, what);
-    printf("%s\n", value);
+    cli_print(stdout, "%s\n", value);
 }
 
 static void put_isa(const term *t, const machine *m, mha_isa isa)

@@ -124,8 +124,8 @@ void prune_print_text(const prune_story *s)
            c->depth == 1 ? "is" : "are");
     printf("  test set: %.2f %%, %" PRId64 " of %" PRId64 " %simages right; %.2f %% before\n", 100 * share(&s->after),
            s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
-    printf("  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count, s->parameters,
-           s->seconds);
+    cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count,
+              s->parameters, s->seconds);
     if (gone) put_numbers(s);
 }
 

@@ -6,6 +6,7 @@
  * turn grey in the middle). Without colour the scale is ink: a dot and four shades of block, or of ASCII marks ordered
  * by their darkness. */
 #include "term.h"
+#include "printable.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -92,6 +93,8 @@ int term_columns(const char *text)
     return columns;
 }
 
+enum { SHOWN_MOST = 8192 }; /* bytes of a text on one line */
+
 static void styled(const term *t, term_style style, const char *text)
 {
     if (style == TERM_PLAIN || !*text) fputs(text, stdout);
@@ -100,15 +103,17 @@ static void styled(const term *t, term_style style, const char *text)
 
 void term_right(const term *t, int width, term_style style, const char *text)
 {
-    int pad = width - term_columns(text);
+    char shown[SHOWN_MOST];
+    int pad = width - term_columns(printable(shown, sizeof shown, text));
     printf("%*s", pad > 0 ? pad : 0, "");
-    styled(t, style, text);
+    styled(t, style, shown);
 }
 
 void term_left(const term *t, int width, term_style style, const char *text)
 {
-    int pad = width - term_columns(text);
-    styled(t, style, text);
+    char shown[SHOWN_MOST];
+    int pad = width - term_columns(printable(shown, sizeof shown, text));
+    styled(t, style, shown);
     printf("%*s", pad > 0 ? pad : 0, "");
 }
 

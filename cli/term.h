@@ -32,7 +32,8 @@ const char *term_pick(const term *t, const char *utf8, const char *ascii);
 int term_columns(const char *text);
 
 /* Prints `text` in a field of `width` columns, at its right or left side, in a style. Unlike printf's %*s it counts
- * characters, not bytes, and never counts the escapes. */
+ * characters, not bytes, and never counts the escapes of styles. Text may
+ * be anybody's: it is shown as printable.h says. */
 void term_right(const term *t, int width, term_style style, const char *text);
 void term_left(const term *t, int width, term_style style, const char *text);
 

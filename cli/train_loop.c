@@ -173,11 +173,11 @@ static void say_end(const train_session *s, const train_end *end)
     const trainer_score *test = &end->test;
     printf("%.2f %% right on the test set: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
            (long long)test->correct, (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
-    printf("%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
+    cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
     if (seconds >= 60) printf("%ld min %ld s", seconds / 60, seconds % 60);
     else printf("%.1f s", end->seconds);
     printf(", %ld MB of memory at most\n", (end->peak_kib + 512) / 1024);
-    fprintf(stderr, "Try next  %s eval %s --data %s\n", cli_program(), s->out, s->run->data);
+    cli_print(stderr, "Try next  %s eval %s --data %s\n", cli_program(), s->out, s->run->data);
 }
 
 /* The test set is looked at here, and nowhere else. The file comes last: until it is there, --resume does all this

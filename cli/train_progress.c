@@ -1,5 +1,6 @@
 /* The table and the moving line. The line is put together first and written at once, so that no half of it is seen. */
 #include "train_progress.h"
+#include "cli.h"
 #include "term.h"
 
 #include <stdio.h>
@@ -47,9 +48,9 @@ void train_progress_say(const train_session *s)
     const transformer_config *b = &c->body;
     fprintf(stderr, "Vision Transformer: depth %lld, width %lld, %lld heads, patches of %lld x %lld\n",
             (long long)b->depth, (long long)b->width, (long long)b->heads, (long long)c->patch, (long long)c->patch);
-    fprintf(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
-            s->run->preset, (long long)t->options.epochs, t->options.epochs > 1 ? "s" : "",
-            (long long)t->steps_per_epoch, (long long)t->options.batch);
+    cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
+              s->run->preset, (long long)t->options.epochs, t->options.epochs > 1 ? "s" : "",
+              (long long)t->steps_per_epoch, (long long)t->options.batch);
     fprintf(stderr, "%lld %simages of %lld x %lld to train on, %lld held out, %lld for the test\n",
             (long long)t->images, set->synthetic ? "synthetic " : "", (long long)set->rows, (long long)set->columns,
             (long long)t->options.held_out, (long long)set->test.count);

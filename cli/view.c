@@ -228,7 +228,8 @@ static bool write_page(const request *r, const buffer *data, const char *about)
         cli_error("%s", error);
         return false;
     }
-    printf("  %s: %s, %.1f MB, all in one file\n  Open it in a browser.\n", r->page, about, (double)bytes / 1e6);
+    cli_print(stdout, "  %s: %s, %.1f MB, all in one file\n", r->page, about, (double)bytes / 1e6);
+    printf("  Open it in a browser.\n");
     return true;
 }
 

@@ -1,14 +1,13 @@
 /* The words that queries and keys stand for: lines of a file, or JSON arrays in the metadata of the weights. */
 #include "cli.h"
 #include "json.h"
+#include "source.h"
 #include "view.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FILE_MOST = 1 << 26 };
 
@@ -36,35 +35,13 @@ static bool list_make(list *l, size_t bytes, size_t words)
 
 /* ---- Where they come from --------------------------------------------------------------------------------------- */
 
-/* The whole file, with a NUL behind it; NULL, having said why. */
-static char *read_file(const char *path, size_t *size)
-{
-    struct stat about;
-    FILE *file = fopen(path, "rb");
-    char *text = NULL;
-    const char *why = NULL;
-    if (!file || fstat(fileno(file), &about) != 0) why = strerror(errno);
-    else if (!S_ISREG(about.st_mode)) why = "not a file";
-    else if (about.st_size > FILE_MOST) why = "more than 64 MB cannot be tokens";
-    else if (!(text = malloc((size_t)about.st_size + 1))) why = "no memory";
-    else {
-        *size = fread(text, 1, (size_t)about.st_size, file);
-        text[*size] = 0;
-        if (ferror(file)) why = strerror(errno);
-        else if (strlen(text) != *size) why = "there is a NUL in it; tokens are text, one a line";
-    }
-    if (file) fclose(file);
-    if (!why) return text;
-    cli_error("%s: %s", path, why);
-    free(text);
-    return NULL;
-}
-
 /* A word a line; a line may be empty. */
 static bool from_lines(list *l, const char *path)
 {
+    char error[600];
     size_t size = 0, lines = 1;
-    char *text = read_file(path, &size);
+    char *text = source_text(path, FILE_MOST, &size, error, sizeof error);
+    if (!text) cli_error("%s", error);
     for (const char *c = text; text && *c; c++) lines += *c == '\n';
     bool ok = text && list_make(l, size, lines);
     if (ok) {
@@ -100,7 +77,7 @@ static bool from_json(list *l, const view_weights *w, const char *key, const cha
 /* ---- Where they belong ------------------------------------------------------------------------------------------ */
 
 /* Keeps a list, as number `slot`, for the axes that it is for. False, having said so, if it is as long as neither. */
-static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool queries, bool keys, const char *source)
+static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool queries, bool keys, const char *origin)
 {
     bool fits_queries = queries && l->count == w->queries, fits_keys = keys && l->count == w->keys;
     t->bytes[slot] = l->bytes;
@@ -108,7 +85,7 @@ static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool 
     if (fits_queries) t->queries = l->words;
     if (fits_keys) t->keys = l->words;
     if (fits_queries || fits_keys) return true;
-    cli_error("%s has %" PRId64 " tokens, but %s has %" PRId64 " queries and %" PRId64 " keys", source, l->count,
+    cli_error("%s has %" PRId64 " tokens, but %s has %" PRId64 " queries and %" PRId64 " keys", origin, l->count,
               w->name, w->queries, w->keys);
     return false;
 }
@@ -116,11 +93,11 @@ static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool 
 static bool keep_metadata(view_tokens *t, int slot, const view_weights *w, const char *key, bool queries, bool keys)
 {
     list l;
-    char source[600];
+    char origin[600];
     const char *text = safetensors_metadata(w->file, key);
     if (!text) return true;
-    snprintf(source, sizeof source, "%s: metadata \"%s\"", w->path, key);
-    return from_json(&l, w, key, text) && keep(t, slot, &l, w, queries, keys, source);
+    snprintf(origin, sizeof origin, "%s: metadata \"%s\"", w->path, key);
+    return from_json(&l, w, key, text) && keep(t, slot, &l, w, queries, keys, origin);
 }
 
 bool view_tokens_read(view_tokens *t, const view_weights *w)

@@ -3,6 +3,7 @@
  * All reading goes through `at < size` checks on one cursor; there is no terminator to rely on, since the text may be a
  * slice of a file. The nesting limit bounds the only recursion (json_skip). */
 #include "json.h"
+#include "printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,21 +72,6 @@ bool json_more(json *j, char close)
     j->at++;
     if (json_peek(j) == close) return bad(j, "a comma before '%c'", close);
     return true;
-}
-
-/* The length of the UTF-8 sequence at p, 1 to 4, or 0 if it is not one: overlong forms, surrogates and what lies beyond
- * U+10FFFF are refused by the range of the second byte. */
-static int utf8(const unsigned char *p, size_t left)
-{
-    int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if ((size_t)length > left) return 0;
-    for (int i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if (p[0] == 0xe0 && p[1] < 0xa0) return 0;
-    if (p[0] == 0xed && p[1] > 0x9f) return 0;
-    if (p[0] == 0xf0 && p[1] < 0x90) return 0;
-    if (p[0] == 0xf4 && p[1] > 0x8f) return 0;
-    return length;
 }
 
 /* Four hexadecimal digits at the cursor, or -1. */
@@ -163,7 +149,7 @@ bool json_string(json *j, char *out, size_t *length)
             got = escape(j, piece);
             if (!got) return false;
         } else {
-            got = (size_t)utf8(j->text + j->at, j->size - j->at);
+            got = (size_t)printable_utf8(j->text + j->at, j->size - j->at);
             if (!got) return bad(j, "a string that is not UTF-8");
             memcpy(piece, j->text + j->at, got);
             j->at += got;
@@ -280,12 +266,12 @@ const char *json_quote(char *out, size_t room, const char *text)
     out[n++] = '"';
     while (left) {
         char piece[8];
-        int length = utf8(p, left), wide = length ? length : 1;
+        int length = printable_utf8(p, left), wide = length ? length : 1;
+        uint16_t hidden = printable_hidden(p, length);
         if (!length) memcpy(piece, "?", 2);
         else if (p[0] == '"' || p[0] == '\\') snprintf(piece, sizeof piece, "\\%c", p[0]);
         else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\u%04x", p[0]);
-        else if (p[0] == 0xc2 && p[1] < 0xa0) /* U+0080 to U+009F are control characters too */
-            snprintf(piece, sizeof piece, "\\u%04x", p[1]);
+        else if (hidden) snprintf(piece, sizeof piece, "\\u%04x", hidden);
         else snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);
         size_t add = strlen(piece);
         if (n + 5 <= room) cut = n;

@@ -57,8 +57,8 @@ bool json_skip(json *j);
 /* Nothing but white space is left. */
 bool json_end(json *j);
 
-/* Writes `text` as a JSON string with its quotes, for files and for messages: control characters become escapes,
- * bytes that are not UTF-8 become '?', and what does not fit `room` (at least 8) bytes is cut with "..." before the
+/* Writes `text` as a JSON string with its quotes, for files and for messages: what printable.h would not show as it is
+ * becomes an escape, bytes that are not UTF-8 become '?', and what does not fit `room` (at least 8) bytes is cut with "..." before the
  * last quote. Returns `out`. */
 const char *json_quote(char *out, size_t room, const char *text);
 

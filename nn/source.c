@@ -190,3 +190,24 @@ void source_close(source *from)
     from->unpacker = NULL;
     from->file = NULL;
 }
+
+char *source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
+{
+    source from;
+    char *text = NULL;
+    size_t got = 0;
+    if (source_open(&from, path, error, error_size)) {
+        size_t room = source_most(&from) < most ? (size_t)source_most(&from) + 1 : most + 1;
+        text = malloc(room + 1);
+        if (text) got = source_take(&from, text, room);
+        else source_fail(&from, "no memory");
+        if (got > most) source_fail(&from, "more than %zu bytes", most);
+        if (text) text[got] = 0;
+        if (text && !from.failed && strlen(text) != got) source_fail(&from, "there is a NUL in it, so it is no text");
+    }
+    source_close(&from);
+    if (!from.failed && size) *size = got;
+    if (!from.failed) return text;
+    free(text);
+    return NULL;
+}

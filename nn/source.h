@@ -33,6 +33,10 @@ void source_close(source *from);
 /* Gives the next `room` bytes; fewer only at the end or after an error. */
 size_t source_take(source *from, void *out, size_t room);
 
+/* The whole of a regular file of text, gunzipped where it is gzipped, with a NUL behind it; to be freed. NULL on error,
+ * with one line in `error`, also if it has more than `most` bytes or a NUL. `size` may be NULL. */
+char *source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size);
+
 /* How many bytes there can be in all: as many as there are, if they are plain; no more than deflate can pack into the
  * file, if they are gzipped. What claims to be longer is not worth allocating for. */
 uint64_t source_most(const source *from);

@@ -29,6 +29,10 @@ endif()
 add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
 set_tests_properties(data_fetch PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
 
+# ./dev in a folder that was moved.
+add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev.sh ${PROJECT_SOURCE_DIR}/dev)
+set_tests_properties(dev PROPERTIES SKIP_REGULAR_EXPRESSION "0 passed, 0 failed, 1 skipped")
+
 # Operations, optimiser, models and their training.
 set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
 foreach(name nn_ops nn_ops_norm nn_ops_activation nn_ops_drop nn_ops_embedding nn_optimizer vit vit_file trainer checkpoint prune survey)
@@ -45,7 +49,8 @@ add_executable(fuzz_safetensors fuzz_safetensors.c)
 if(MHA_FUZZ)
   set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
   target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/safetensors.c
-    ${PROJECT_SOURCE_DIR}/nn/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/json.c)
+    ${PROJECT_SOURCE_DIR}/nn/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/json.c
+    ${PROJECT_SOURCE_DIR}/nn/printable.c)
   target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(fuzz_safetensors PRIVATE MHA_FUZZ)
   target_compile_options(fuzz_safetensors PRIVATE ${sanitizers} -g)
@@ -62,7 +67,7 @@ if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   foreach(name cli bench layer_command layer_command_errors train_command train_command_errors conformance
-    eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
+    hostile_names eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)

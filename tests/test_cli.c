@@ -70,8 +70,52 @@ TEST(wrong_use_is_one_line_that_helps)
 /* What a terminal would obey, in a name that somebody else gave a file. */
 TEST(a_strange_name_stays_one_plain_line)
 {
-    const said *it = command("", "eval \"$(printf 'a\\033[31mb\\nc')\"");
-    expect(it->status == 2 && strncmp(it->err, "mha: a?[31mb?c: ", 16) == 0 && one_line(it->err), "%s", it->err);
+    const said *it = command("", "eval \"$(printf 'a\\033[31mb\\nc\\302\\233\\233\\342\\200\\256\\303\\251')\"");
+    const char *says = "mha: a\\x1b[31mb\\x0ac\\u009b\\x9b\\u202e\u00e9: No such file or directory\n";
+    expect(it->status == 2 && strcmp(it->err, says) == 0, "%s", it->err);
+}
+
+/* A pipe that nobody writes to, in the place of every file that a command reads: refused, not waited for. */
+TEST(no_command_waits_for_a_pipe)
+{
+    static const char *const reads[] = {
+        "eval P",
+        "eval P --data D",
+        "classify P 1",
+        "heads P",
+        "prune P --heads 1 -o D/x",
+        "view P -o D/x",
+        "view --attention P -o D/x",
+        "layer P D/x -o D/y",
+        "train vit --resume --out P",
+        "train vit --data D --out D/x",
+        "demo --data D --out D/x",
+    };
+    if (!expect(mkfifo(in_folder("pipe"), 0600) == 0 && mkdir(in_folder("d"), 0700) == 0 &&
+                    mkfifo(in_folder("d/train-images-idx3-ubyte"), 0600) == 0 &&
+                    mkfifo(in_folder("d/train-labels-idx1-ubyte"), 0600) == 0,
+                "no pipe"))
+        return;
+    expect(mkfifo(in_folder("d/t10k-images-idx3-ubyte"), 0600) == 0, "no pipe");
+    expect(mkfifo(in_folder("d/t10k-labels-idx1-ubyte"), 0600) == 0, "no pipe");
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        char args[600];
+        size_t n = 0;
+        for (const char *c = reads[i]; *c; c++) {
+            bool path = (*c == 'P' || *c == 'D') && c[-1] == ' ';
+            n += path ? (size_t)snprintf(args + n, sizeof args - n, "%s", in_folder(*c == 'P' ? "pipe" : "d"))
+                      : (size_t)snprintf(args + n, sizeof args - n, "%c", *c);
+        }
+        const said *it = command("timeout 60", args);
+        expect(it->status == 2 && one_line(it->err) && strstr(it->err, ": not a regular file"), "%s: exit %d, %s",
+               reads[i], it->status, it->err);
+    }
+    rename(in_folder("pipe"), in_folder("d/pipe.safetensors"));
+    char args[300];
+    snprintf(args, sizeof args, "conformance '%s'", in_folder("d"));
+    const said *it = command("timeout 60", args);
+    expect(it->status == 1 && strstr(it->out, "pipe.safetensors: not a regular file"), "exit %d: %s", it->status,
+           it->out);
 }
 
 TEST(a_full_disk_is_an_error)

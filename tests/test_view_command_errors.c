@@ -224,9 +224,13 @@ TEST(tokens_that_do_not_fit)
     REFUSE("--attention w.safetensors --tokens five.txt" TO,
            "five.txt has 5 tokens, but attention has 3 queries and 4 keys");
     REFUSE("--attention w.safetensors --tokens none.txt" TO, "none.txt: No such file or directory");
-    REFUSE("--attention w.safetensors --tokens folder" TO, "folder: not a file");
-    REFUSE("--attention w.safetensors --tokens nul.txt" TO,
-           "nul.txt: there is a NUL in it; tokens are text, one a line");
+    REFUSE("--attention w.safetensors --tokens folder" TO, "folder: not a regular file");
+    if (expect(access("pipe", F_OK) == 0 || mkfifo("pipe", 0600) == 0, "no pipe")) { /* that nobody writes to */
+        const said *it = command("timeout 60", "view --attention w.safetensors --tokens pipe" TO);
+        expect(it->status == 2 && strcmp(it->err, "mha: pipe: not a regular file\n") == 0, "exit %d: %s", it->status,
+               it->err);
+    }
+    REFUSE("--attention w.safetensors --tokens nul.txt" TO, "nul.txt: there is a NUL in it, so it is no text");
     write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, broken, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"tokens\" must be a JSON array of strings: byte 5: "
