@@ -165,26 +165,38 @@ static void print_json(const request *r, const vit_model *model, const exhibit *
     printf("%s}", r->heads ? "]" : "");
 }
 
-/* False on error, having said why. */
-static bool answer_all(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+static void free_images(maps_image *images, int count)
 {
-    char error[240], quoted[1200];
+    for (int i = 0; images && i < count; i++) heads_free(&images[i].view);
+    free(images);
+}
+
+/* The answers to all images, with their names, before anything is printed or written; NULL, having said why. */
+static maps_image *look_at_all(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    char error[240];
+    maps_image *images = calloc((size_t)r->word_count, sizeof *images);
+    if (!images) cli_error("no memory");
+    for (int i = 0; images && i < r->word_count; i++) {
+        images[i].name = all[i].name;
+        if (heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
+        cli_error("%s: %s: %s", r->file, all[i].name, error);
+        free_images(images, r->word_count);
+        images = NULL;
+    }
+    return images;
+}
+
+static void print_all(const request *r, const vit_model *model, const exhibit *all, const maps_image *images)
+{
+    char quoted[1200];
     term t = term_detect(r->when);
-    bool ok = true;
     if (r->json) printf("{\"model\": %s, \"images\": [", json_quote(quoted, sizeof quoted, r->file));
-    for (int i = 0; ok && i < r->word_count; i++) {
-        heads_view view;
-        ok = heads_look(&view, model->net, ctx, model->input, all[i].pixels, error, sizeof error);
-        if (!ok) {
-            cli_error("%s", error);
-            break;
-        }
-        if (r->json) print_json(r, model, &all[i], &view, i == 0);
-        else print_text(&t, r, model, &all[i], &view);
-        heads_free(&view);
+    for (int i = 0; i < r->word_count; i++) {
+        if (r->json) print_json(r, model, &all[i], &images[i].view, i == 0);
+        else print_text(&t, r, model, &all[i], &images[i].view);
     }
     if (r->json) printf("\n]}\n");
-    return ok;
 }
 
 /* The page, before anything is printed. False on error, having said why. */
@@ -209,21 +221,13 @@ static bool write_page(mha_context *ctx, const request *r, vit_model *model, con
 }
 
 /* The maps as a picture, likewise. */
-static bool write_maps(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+static bool write_maps(const request *r, const vit_model *model, const maps_image *images)
 {
-    char error[600] = "no memory";
-    maps_image *images = calloc((size_t)r->word_count, sizeof *images);
+    char error[600];
     int64_t first, end = blocks_of(r, &model->config, &first);
-    bool ok = images;
-    for (int i = 0; ok && i < r->word_count; i++) {
-        images[i].name = all[i].name;
-        ok = heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error);
-    }
-    ok = ok && maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, model->config.mean_pool,
-                              error, sizeof error);
+    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, model->config.mean_pool,
+                             error, sizeof error);
     if (!ok) cli_error("%s", error);
-    for (int i = 0; images && i < r->word_count; i++) heads_free(&images[i].view);
-    free(images);
     return ok;
 }
 
@@ -241,6 +245,7 @@ static int classify(const request *r)
 {
     char error[600];
     vit_model model = {0};
+    maps_image *images = NULL;
     exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
     mha_context *ctx = cli_context();
@@ -253,13 +258,16 @@ static int classify(const request *r)
     e.config = &model.config;
     for (int i = 0; i < r->word_count; i++)
         if (!exhibits_add(&e, r->words[i])) goto out;
+    if (!(images = look_at_all(ctx, r, &model, e.all))) goto out;
     if (r->page && !write_page(ctx, r, &model, e.all)) goto out;
-    if (r->out && !write_maps(ctx, r, &model, e.all)) goto out;
-    if (answer_all(ctx, r, &model, e.all)) status = CLI_OK;
+    if (r->out && !write_maps(r, &model, images)) goto out;
+    print_all(r, &model, e.all, images);
+    status = CLI_OK;
     if (r->out && !r->json) cli_print(stdout, "  %s has the maps of the heads\n\n", r->out);
     if (r->page && !r->json)
         cli_print(stdout, "  %s shows every head of every block: open it in a browser\n\n", r->page);
 out:
+    free_images(images, r->word_count);
     exhibits_free(&e);
     vit_model_free(&model);
     mha_context_free(ctx);

@@ -119,7 +119,7 @@ static double now(void)
 }
 
 /* False on error, having said why. */
-static bool evaluate(eval_scores *s, mha_context *ctx, vit_model *model, const mnist_part *part, bool bfloat16)
+static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, vit_model *model, const mnist_part *part)
 {
     char error[240];
     float *logits = calloc((size_t)part->count * MNIST_CLASSES, sizeof *logits);
@@ -128,11 +128,12 @@ static bool evaluate(eval_scores *s, mha_context *ctx, vit_model *model, const m
     bool ok = logits;
     if (!ok) cli_error("no memory for the answers to %lld images", (long long)part->count);
     if (ok &&
-        !(p = predictor_create(ctx, &model->config, model->parameters, model->input, bfloat16, error, sizeof error)))
+        !(p = predictor_create(ctx, &model->config, model->parameters, model->input, r->bfloat16, error, sizeof error)))
         cli_error("%s", error);
     ok = p;
     double start = now();
-    if (ok && !(ok = predictor_run(p, ctx, logits, part->images, part->count))) cli_error("%s", predictor_error(p));
+    if (ok && !(ok = predictor_run(p, ctx, logits, part->images, part->count)))
+        cli_error("%s: %s", r->file, predictor_error(p));
     s->seconds = now() - start;
     for (int64_t i = 0; ok && i < part->count; i++) count_answer(s, logits + i * MNIST_CLASSES, part->labels[i], i);
     if (ok) s->loss /= (double)s->count;
@@ -171,7 +172,7 @@ int cmd_eval(int argc, char **argv)
         goto out;
     }
     if (!(set = data_open("eval", r.folder, !r.train)) || !data_fits(set, &model.config, r.file)) goto out;
-    if (!evaluate(&scores, ctx, &model, r.train ? &set->train : &set->test, r.bfloat16)) goto out;
+    if (!evaluate(&scores, ctx, &r, &model, r.train ? &set->train : &set->test)) goto out;
     eval_setting asked = {r.file,
                           r.folder,
                           set,

@@ -284,7 +284,7 @@ static bool go(const request *r, mha_context *ctx, prune_story *s, vit_model *mo
     prune_print_clear(s);
     s->seconds = train_clock() - start;
     if (!ok) {
-        cli_error("prune: %s", error);
+        cli_error("%s: %s", r->file, error);
         return false;
     }
     if (transformer_all_heads(&model->config.body) == s->heads)

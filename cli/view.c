@@ -177,7 +177,7 @@ static bool look_at_heads(survey *s, mha_context *ctx, const vit_model *model, c
     if (survey_make(s, ctx, &model->config, model->parameters, model->input, &e->set->test, &options, error,
                     sizeof error))
         return true;
-    cli_error("%s", error);
+    cli_error("%s: %s", e->model, error);
     return false;
 }
 

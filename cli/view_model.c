@@ -72,7 +72,7 @@ static bool put_rows(buffer *out, mha_context *ctx, vit_model *model, const exhi
     char error[600];
     heads_view view;
     if (!heads_look(&view, model->net, ctx, model->input, e->pixels, error, sizeof error)) {
-        cli_error("%s", error);
+        cli_error("%s: %s", e->name, error);
         return false;
     }
     int64_t heads = view.first[view.blocks], patches = view.rows * view.columns;
@@ -124,11 +124,11 @@ static float *ask(mha_context *ctx, vit_model *model, const exhibits *images)
     ok = p;
     for (int i = 0; ok && i < images->count; i++) {
         ok = predictor_run(p, ctx, logits + i * c->classes, images->all[i].pixels, 1);
-        if (!ok) snprintf(error, sizeof error, "%s", predictor_error(p));
+        if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, predictor_error(p));
     }
     predictor_free(p);
     if (ok) return logits;
-    cli_error("%s", error);
+    cli_error("%s: %s", images->model, error);
     free(logits);
     return NULL;
 }

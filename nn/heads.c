@@ -69,8 +69,9 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
         augment_plain(scratch, image, pixels, &plain);
         const float *logits = vit_forward(net, ctx, scratch, 1, &call);
         if (!logits) why = mha_context_error(ctx);
+        else if (vit_not_finite(logits, 1, c->classes)) why = vit_overflow;
         else softmax(view, logits);
-        for (int64_t n = 0; logits && n < view->first[view->blocks]; n++)
+        for (int64_t n = 0; !why && n < view->first[view->blocks]; n++)
             read_out(view, n, call.maps + n * T * T, T, c->mean_pool);
     }
     free(scratch);

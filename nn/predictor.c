@@ -60,5 +60,11 @@ static bool read_slab(void *arg, crew_worker *w, int64_t n)
 bool predictor_run(predictor *p, mha_context *ctx, float *logits, const unsigned char *images, int64_t count)
 {
     reading r = {p, images, logits, count};
-    return crew_each(p->crew, ctx, crew_slabs(count), read_slab, &r);
+    if (!crew_each(p->crew, ctx, crew_slabs(count), read_slab, &r)) return false;
+    int64_t bad = vit_not_finite(logits, count, p->config.classes);
+    if (bad && count == 1) snprintf(p->crew->error, sizeof p->crew->error, "%s", vit_overflow);
+    else if (bad)
+        snprintf(p->crew->error, sizeof p->crew->error, "%lld of %lld images: %s", (long long)bad, (long long)count,
+                 vit_overflow);
+    return !bad;
 }

@@ -22,7 +22,8 @@ void predictor_free(predictor *p); /* NULL is legal */
 void predictor_changed(predictor *p);
 
 /* logits (count,classes) of images (count,rows,columns), bytes, 0 for paper and 255 for ink. `ctx` as in create. False
- * on error, which predictor_error tells. */
+ * on error, which predictor_error tells; logits that are not finite are one: from finite parameters, sums have
+ * overflowed, and what follows from them is no answer. */
 bool predictor_run(predictor *p, mha_context *ctx, float *logits, const unsigned char *images, int64_t count);
 const char *predictor_error(const predictor *p);
 

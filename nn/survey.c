@@ -17,12 +17,13 @@ enum { ROWS = ENTROPY_CLOSE }; /* those of a row each that the library gives */
 
 /* What one worker needs: where the statistics of a few images go, and its sums. */
 typedef struct desk {
-    mha_stats *stats; /* (blocks) */
-    float *rows;      /* (ROWS,B,heads,T), block after block within each of ROWS */
-    float *maps;      /* block after block (B,H,T,T) */
-    float *pairs;     /* block after block (B,H,H), divergences, then cosines likewise */
-    int64_t *sums;    /* (count,NUMBERS) numbers, (count,T,T) maps, pairs of both kinds */
-    bool broken;      /* a number was none */
+    mha_stats *stats;  /* (blocks) */
+    float *rows;       /* (ROWS,B,heads,T), block after block within each of ROWS */
+    float *maps;       /* block after block (B,H,T,T) */
+    float *pairs;      /* block after block (B,H,H), divergences, then cosines likewise */
+    int64_t *sums;     /* (count,NUMBERS) numbers, (count,T,T) maps, pairs of both kinds */
+    bool broken;       /* a number was none */
+    int64_t overflown; /* images whose logits were not finite */
 } desk;
 
 typedef struct look {
@@ -155,7 +156,9 @@ static bool look_slab(void *arg, crew_worker *w, int64_t n)
         }
         ask(k, d, B, close);
         transformer_call call = {.stats = d->stats};
-        if (!vit_forward(w->net, w->ctx, w->images, B, &call)) return false;
+        const float *logits = vit_forward(w->net, w->ctx, w->images, B, &call);
+        if (!logits) return false;
+        d->overflown += vit_not_finite(logits, B, vit_shape(w->net)->classes);
         add_call(k, d, B, close);
     }
     return true;
@@ -272,6 +275,22 @@ static bool make_room(survey *s, const look *k)
     return s->heads && s->maps && s->divergence && s->cosine;
 }
 
+/* Whether all that was seen were numbers. */
+static bool check_numbers(const look *k, char *error, size_t error_size)
+{
+    int64_t overflown = 0;
+    bool broken = false;
+    for (int n = 0; n < k->crew->count; n++) {
+        overflown += k->desks[n].overflown;
+        broken |= k->desks[n].broken;
+    }
+    if (broken) snprintf(error, error_size, "the weights of a head are no numbers");
+    else if (overflown)
+        snprintf(error, error_size, "%lld of %lld images: %s", (long long)overflown, (long long)k->s->images,
+                 vit_overflow);
+    return !broken && !overflown;
+}
+
 bool survey_make(survey *s, mha_context *ctx, const vit_config *config, float *parameters, vit_input input,
                  const mnist_part *part, const survey_options *options, char *error, size_t error_size)
 {
@@ -285,11 +304,7 @@ bool survey_make(survey *s, mha_context *ctx, const vit_config *config, float *p
         snprintf(error, error_size, "no memory for the maps of %lld heads", (long long)s->count);
     if (ok && !(ok = crew_each(c, ctx, crew_slabs(s->images), look_slab, &k)))
         snprintf(error, error_size, "%s", c->error);
-    for (int n = 0; ok && n < c->count; n++)
-        if (k.desks[n].broken) {
-            snprintf(error, error_size, "the weights of a head are no numbers");
-            ok = false;
-        }
+    ok = ok && check_numbers(&k, error, error_size);
     ok = ok && importance_measure(worth, ctx, config, parameters, input, part, s->importance_images, error, error_size);
     if (ok) fill(s, &k, worth);
     if (c) free_desks(&k);

@@ -78,6 +78,19 @@ int64_t vit_count(const vit_config *c, char *error, size_t error_size)
     return -1;
 }
 
+const char vit_overflow[] = "the logits are not finite: sums of the model's numbers overflow";
+
+int64_t vit_not_finite(const float *logits, int64_t count, int64_t classes)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bool good = true;
+        for (int64_t c = 0; c < classes; c++) good &= isfinite(logits[i * classes + c]) != 0;
+        bad += !good;
+    }
+    return bad;
+}
+
 bool vit_tensor(const vit *v, int n, transformer_part *part)
 {
     static const char *const names[OWN_PARTS] = {

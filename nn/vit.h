@@ -48,6 +48,10 @@ void vit_changed(vit *v); /* parameters have changed */
  * transformer_forward, or NULL. NULL on error, with the reason in the context. */
 const float *vit_forward(vit *v, mha_context *ctx, const float *images, int64_t B, const transformer_call *call);
 
+/* How many of `count` images have a logit that is not finite; and the words for it. */
+int64_t vit_not_finite(const float *logits, int64_t count, int64_t classes);
+extern const char vit_overflow[];
+
 /* After a forward call for training: from dlogits (B,classes), onto the block `gradients`. */
 bool vit_backward(vit *v, mha_context *ctx, const float *dlogits, float *gradients);
 

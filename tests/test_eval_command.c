@@ -162,6 +162,58 @@ TEST(a_model_without_numbers)
     small_free(&v);
 }
 
+/* Numbers that are finite, but not their sums: in the last product alone, and from the first one on. No command answers
+ * with what is left of them. */
+TEST(a_model_that_overflows)
+{
+    static const struct {
+        const char *args, *says;
+    } asks[] = {
+        {"eval big.safetensors --data d", "big.safetensors: 70 of 70 images: "},
+        {"eval big.safetensors --data d --dtype bf16 --json", "big.safetensors: 70 of 70 images: "},
+        {"classify big.safetensors 3 --data d", "big.safetensors: test image 3 of d: "},
+        {"classify big.safetensors 3 4 --data d --json", "big.safetensors: test image 3 of d: "},
+        {"classify big.safetensors 3 --data d --sheet x", "big.safetensors: test image 3 of d: "},
+        {"classify big.safetensors 3 --data d --format svg --out x", "big.safetensors: test image 3 of d: "},
+        {"heads big.safetensors --data d", "big.safetensors: "},
+        {"heads big.safetensors --data d --json", "big.safetensors: "},
+        {"prune big.safetensors --data d --heads 3 -o x", "big.safetensors: 70 of 70 images: "},
+        {"view big.safetensors --data d -o x", "big.safetensors: "},
+        {"view big.safetensors d.pgm -o x", "big.safetensors: d.pgm: "},
+    };
+    vit_config config = small_config();
+    mnist *set = small_folder("d");
+    FILE *picture = fopen("d.pgm", "wb");
+    if (!expect(set && picture, "no images")) return;
+    fputs("P5\n28 28\n255\n", picture);
+    fwrite(set->test.images, 1, 28 * 28, picture);
+    fclose(picture);
+    mnist_free(set);
+    for (int everywhere = 0; everywhere < 2; everywhere++) {
+        small_vit v;
+        transformer_part part;
+        char error[300] = "";
+        if (!small_make(&v, &config, "big.safetensors")) return;
+        for (int n = 0; vit_tensor(v.net, n, &part); n++) {
+            if (!everywhere && strcmp(part.name, "head.weight") != 0) continue;
+            int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
+            for (int64_t i = 0; i < count; i++) v.parameters[part.first + i] = i % 3 ? 3e38f : -3e38f;
+        }
+        expect(vit_save(v.net, "big.safetensors", NULL, error, sizeof error), "%s", error);
+        small_free(&v);
+        for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+            const said *it = command("LC_ALL=C", asks[i].args);
+            const char *line = strstr(it->err, "mha: "); /* behind the head of a table, which prune has */
+            expect(it->status == 2 && !*it->out && line && one_line(line) && access("x", F_OK) != 0,
+                   "%s: exit %d, %s%.200s", asks[i].args, it->status, it->err, it->out);
+            expect(line && strncmp(line + 5, asks[i].says, strlen(asks[i].says)) == 0, "%s: %s", asks[i].args, it->err);
+            bool why = strstr(it->err, "the logits are not finite: sums of the model's numbers overflow\n") ||
+                       (everywhere && strstr(it->err, "the weights of a head are no numbers\n"));
+            expect(why, "%s: %s", asks[i].args, it->err);
+        }
+    }
+}
+
 /* ---- Bad input -------------------------------------------------------------------------------------------------- */
 
 TEST(help_begins_with_examples)
