@@ -18,14 +18,22 @@ bool data_is_synthetic(const char *place)
     return strncmp(place, drawn, length) == 0 && (!place[length] || place[length] == ':');
 }
 
-const char *data_default(void)
+const char *data_default(const char *command)
 {
     static char place[1024];
+    char why[1100] = "neither HOME nor XDG_CACHE_HOME says where its folder is";
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool own = cache && cache[0] == '/'; /* its specification: a relative one does not count */
-    if (!own && (!home || !*home)) return drawn;
-    int length = snprintf(place, sizeof place, "%s%s/mha/mnist", own ? cache : home, own ? "" : "/.cache");
-    return length < (int)sizeof place && access(place, F_OK) == 0 ? place : drawn;
+    if (own || (home && *home)) {
+        int length = snprintf(place, sizeof place, "%s%s/mha/mnist", own ? cache : home, own ? "" : "/.cache");
+        if (length < (int)sizeof place && access(place, F_OK) == 0) return place;
+        snprintf(why, sizeof why, "%s is not there", place);
+    }
+    if (command)
+        cli_error("%s: not MNIST, but synthetic digits, drawn by a program: %s; './dev data mnist' fetches MNIST, "
+                  "--data chooses",
+                  command, why);
+    return drawn;
 }
 
 mnist *data_open(const char *command, const char *place, bool test_alone)
@@ -33,7 +41,7 @@ mnist *data_open(const char *command, const char *place, bool test_alone)
     char error[400];
     long count = TRAIN;
     mnist *set;
-    if (!place) place = data_default();
+    if (!place) place = data_default(command);
     if (!data_is_synthetic(place)) {
         set = mnist_open(place, error, sizeof error);
     } else {

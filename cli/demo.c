@@ -289,7 +289,7 @@ static bool show_heads(const show *s, vit_model *model)
 
 static void say_next(const show *s)
 {
-    const char *data = s->request->data ? s->request->data : data_default();
+    const char *data = s->request->data ? s->request->data : data_default(NULL);
     cli_print(stdout, "  %s\n", s->page);
     printf("      ten digits, every head of every block: open it in a browser\n");
     cli_print(stdout, "  %s\n", s->model);
@@ -305,7 +305,8 @@ static int run(show *s)
     char error[600];
     vit_model model = {0};
     int status = CLI_USAGE;
-    if (!(s->set = data_open("demo", s->request->data, false))) return CLI_USAGE;
+    if (!(s->set = data_open("demo", s->request->data ? s->request->data : data_default(NULL), false)))
+        return CLI_USAGE;
     if (s->request->index >= s->set->test.count) {
         cli_error("demo: there is no test image %ld: they go from 0 to %" PRId64, s->request->index,
                   s->set->test.count - 1);

@@ -23,7 +23,7 @@ typedef struct exhibit {
 typedef struct exhibits {
     const char *command, *model; /* for messages: who asks, and the file of the model */
     const vit_config *config;
-    const char *folder;    /* of the data set; NULL: data_default() */
+    const char *folder;    /* of the data set; NULL: data_default */
     exhibit_invert invert; /* of files: dark ink on light paper becomes light on dark */
     bool fit;              /* of files: a picture of another size is made to fit */
     mnist *set;

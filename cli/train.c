@@ -169,9 +169,9 @@ static bool find_data(making *m)
     const train_request *r = m->request;
     checkpoint_run *run = m->session.run;
     if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
-    if (!m->from) run->data = data_default();
+    if (!m->from) run->data = data_default("train");
     else if (!run->data) cli_error("train: %s does not say where its data are; give --data", r->out);
-    else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default()) != 0) {
+    else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default(NULL)) != 0) {
         cli_error("train: %s says that its data are in %s; give --data to read them there", r->out,
                   json_quote(quoted, sizeof quoted, run->data));
         return false;
@@ -223,7 +223,7 @@ int cmd_train(int argc, char **argv)
     making m = {.request = &r, .session = {.out = r.out}};
     if (output_claim(&m.session.locks[TRAIN_OUT], r.out) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) &&
         open_data(&m) && make_trainer(&m) && has_room(&m.session)) {
-        if (m.set->synthetic)
+        if (m.set->synthetic && (r.data || m.from)) /* else data_default has said so */
             cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");
         say_unnamed(&m);
         status = train_loop(&m.session);

@@ -147,6 +147,33 @@ TEST(synthetic_digits_are_called_so)
     expect(strcmp(json_field(it->out, "synthetic"), "true") == 0, "%s", it->out);
 }
 
+/* Every command that takes them unasked says so on standard error, and why; who asks for them is not told. */
+TEST(digits_that_nobody_asked_for)
+{
+    static const char *const asks[] = {
+        "eval m.safetensors",
+        "eval m.safetensors --json",
+        "heads m.safetensors --sample 8",
+        "heads m.safetensors --sample 8 --json",
+        "classify m.safetensors 3",
+        "view m.safetensors 3 -o page",
+        "prune m.safetensors --heads 3 --tune 0 --epochs 0 -o less",
+        "train vit --force --out new --config patch=14,width=8,depth=1,heads=2,mlp=8,batch=1000 --epochs 1"};
+    char folder[300], args[300];
+    snprintf(folder, sizeof folder, ": %s/mha/mnist is not there; './dev data mnist' fetches MNIST", command_folder);
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        const said *it = command("", asks[i]);
+        expect(it->status == 0 && strstr(it->err, ": not MNIST, but synthetic digits, ") && strstr(it->err, folder),
+               "%s: exit %d, %s", asks[i], it->status, it->err);
+        it = command("XDG_CACHE_HOME= HOME=", asks[i]);
+        expect(it->status == 0 && strstr(it->err, "neither HOME nor XDG_CACHE_HOME says where its folder is"),
+               "%s: exit %d, %s", asks[i], it->status, it->err);
+        snprintf(args, sizeof args, "%s --data synthetic", asks[i]);
+        it = command("", args);
+        expect(it->status == 0 && !strstr(it->err, "not MNIST, but"), "%s: exit %d, %s", args, it->status, it->err);
+    }
+}
+
 /* A model that gives no numbers would answer all the same, and be right about 0. */
 TEST(a_model_without_numbers)
 {

@@ -56,7 +56,7 @@ TEST(a_model_a_log_and_curves)
 TEST(without_data_it_says_so)
 {
     const said *it = train("", "--config patch=14,width=8,depth=1,heads=2,mlp=8,batch=1000 --epochs 1 --out m");
-    expect(it->status == 0 && strstr(it->err, "these digits are synthetic") &&
+    expect(it->status == 0 && strstr(it->err, "mha: train: not MNIST, but synthetic digits") &&
                strstr(it->err, "'./dev data mnist' fetches"),
            "exit %d: %s", it->status, it->err);
     expect(strstr(it->err, "\n5500 synthetic images of 28 x 28 to train on, 500 held out"), "%s", it->err);

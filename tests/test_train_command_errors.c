@@ -100,7 +100,7 @@ TEST(what_is_there_stays)
 TEST(what_does_not_fit)
 {
     REFUSE("vit --out y " TINY ",patch=5", "train: patches of 5 x 5 do not divide images of 28 x 28");
-    REFUSE("vit --out y " TINY ",heads=3", "train: 3 heads do not divide the width 16");
+    REFUSE("vit --out y " TINY ",heads=3", "train: 3 heads do not divide the width 8");
     REFUSE("vit --out y " TINY " --batch 101", "train: a batch has more images than there are to train on");
     REFUSE("vit --out y " TINY " --held-out 120", "train: more images are held out than there are");
     REFUSE("vit --out y --data synthetic:60 --batch 8 --config activation=linear",
