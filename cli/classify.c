@@ -4,11 +4,11 @@
 #include "cli.h"
 #include "exhibit.h"
 #include "heads_draw.h"
-#include "maps_heads.h"
 #include "json.h"
+#include "maps_heads.h"
+#include "model.h"
 #include "options.h"
 #include "sheet.h"
-#include "vit_model.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,11 +41,9 @@ static void help(void)
          "  --format FORMAT       the maps of --heads: terminal (default), png or svg\n"
          "  --out FILE            where a picture of the maps goes\n"
          "  --color WHEN          auto, always or never\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
          "  --json                one JSON object\n"
-         "\n"
-         "FILE    a Vision Transformer: what 'mha train' saves, or any safetensors file\n"
-         "        with the names of timm\n"
-         "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
+         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
          "        (a file that is called 7 is ./7)\n"
          "\n"
          "A head's map is the class token's row of its weights, or the mean of all rows\n"
@@ -62,7 +60,8 @@ typedef struct request {
     const char **words;                     /* what to look at */
     int word_count;
     bool heads, all_blocks, fit, json;
-    long block; /* from 1; 0: the last */
+    long block;       /* from 1; 0: the last */
+    long model_heads; /* 0: as the file says */
     exhibit_invert invert;
     maps_format format;
     term_when when;
@@ -91,6 +90,11 @@ static bool parse_invert(const char *value, void *to)
     int which = cli_choice("classify", "--invert", value, names);
     if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
     return which >= 0;
+}
+
+static bool parse_model_heads(const char *value, void *to)
+{
+    return model_parse_heads("classify", MODEL_HEADS, value, &((request *)to)->model_heads);
 }
 
 static bool parse_color(const char *value, void *to) { return cli_when("classify", value, &((request *)to)->when); }
@@ -250,7 +254,7 @@ static int classify(const request *r)
     int status = CLI_USAGE;
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
-    if (!vit_model_open(&model, ctx, r->file, error, sizeof error)) {
+    if (!model_open(&model, ctx, r->file, r->model_heads, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
@@ -281,6 +285,7 @@ int cmd_classify(int argc, char **argv)
                                          {"--block", true, parse_block, 0},
                                          {"--invert", true, parse_invert, 0},
                                          {"--color", true, parse_color, 0},
+                                         {MODEL_HEADS, true, parse_model_heads, 0},
                                          {"--fit", false, NULL, offsetof(request, fit)},
                                          {"--sheet", true, NULL, offsetof(request, page)},
                                          {"--format", true, parse_format, 0},

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "data.h"
 #include "eval_print.h"
+#include "model.h"
 #include "options.h"
 #include "predictor.h"
 
@@ -28,10 +29,9 @@ static void help(void)
          "  --dtype TYPE          f32 (default) or bf16: the type of the products\n"
          "  --threads N           how many threads; all by default\n"
          "  --color WHEN          auto, always or never\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
          "  --json                one JSON object\n"
-         "\n"
-         "FILE    a Vision Transformer of ten classes: what 'mha train' saves, or any\n"
-         "        safetensors file with the names of timm\n"
+         "\n" MODEL_HELP_FILE "        It has ten classes. --heads N is short for --model-heads N.\n"
          "The speed is that of the predictions alone, from bytes to logits.\n"
          "\n"
          "Keys of the object: model, parameters, blocks, heads (that a block is made\n"
@@ -47,7 +47,7 @@ static void help(void)
 typedef struct request {
     const char *file, *folder; /* NULL: none given */
     bool train, bfloat16, json;
-    long threads; /* 0: all */
+    long threads, heads; /* 0: all; as the file says */
     term_when when;
 } request;
 
@@ -70,6 +70,11 @@ static bool parse_type(const char *value, void *to)
 static bool parse_threads(const char *value, void *to)
 {
     return cli_number("eval", "--threads", value, 1, 4096, &((request *)to)->threads);
+}
+
+static bool parse_heads(const char *value, void *to)
+{
+    return model_parse_heads("eval", MODEL_HEADS, value, &((request *)to)->heads);
 }
 
 static bool parse_color(const char *value, void *to) { return cli_when("eval", value, &((request *)to)->when); }
@@ -151,6 +156,8 @@ int cmd_eval(int argc, char **argv)
                                          {"--dtype", true, parse_type, 0},
                                          {"--threads", true, parse_threads, 0},
                                          {"--color", true, parse_color, 0},
+                                         {MODEL_HEADS, true, parse_heads, 0},
+                                         {"--heads", true, parse_heads, 0},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.when = TERM_AUTO};
@@ -167,7 +174,7 @@ int cmd_eval(int argc, char **argv)
     eval_scores scores;
     mha_context *ctx = cli_context_of((int)r.threads);
     if (!ctx) goto out;
-    if (!vit_model_open(&model, ctx, r.file, error, sizeof error)) {
+    if (!model_open(&model, ctx, r.file, r.heads, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }

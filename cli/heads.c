@@ -5,6 +5,7 @@
 #include "heads_json.h"
 #include "json.h"
 #include "maps_heads.h"
+#include "model.h"
 #include "options.h"
 
 #include <stdio.h>
@@ -37,10 +38,9 @@ static void help(void)
          "  --out FILE            where a picture goes\n"
          "  --threads N           how many threads; all by default\n"
          "  --color WHEN          auto, always or never\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
          "  --json                one JSON object; heads by block\n"
-         "\n"
-         "FILE    a Vision Transformer of ten classes: what 'mha train' saves, or any\n"
-         "        safetensors file with the names of timm\n"
+         "\n" MODEL_HELP_FILE "        It has ten classes. --heads N is short for --model-heads N.\n"
          "\n"
          "Keys of the object: model, data, synthetic, survey: {images, close_images,\n"
          "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
@@ -57,6 +57,7 @@ static void help(void)
 typedef struct request {
     const char *file, *folder, *out; /* NULL: none given */
     long sample, threads;            /* 0: all */
+    long heads;                      /* 0: as the file says */
     heads_sort sort;
     maps_format format;
     term_when when;
@@ -86,6 +87,11 @@ static bool parse_sort(const char *value, void *to)
 static bool parse_format(const char *value, void *to)
 {
     return maps_parse_format("heads", value, &((request *)to)->format);
+}
+
+static bool parse_heads(const char *value, void *to)
+{
+    return model_parse_heads("heads", MODEL_HEADS, value, &((request *)to)->heads);
 }
 
 static bool parse_color(const char *value, void *to) { return cli_when("heads", value, &((request *)to)->when); }
@@ -160,7 +166,7 @@ static int heads(const request *r)
     int status = CLI_USAGE;
     mha_context *ctx = cli_context_of((int)r->threads);
     if (!ctx) goto out;
-    if (!vit_model_open(&model, ctx, r->file, error, sizeof error)) {
+    if (!model_open(&model, ctx, r->file, r->heads, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
@@ -189,6 +195,8 @@ int cmd_heads(int argc, char **argv)
                                          {"--out", true, NULL, offsetof(request, out)},
                                          {"--threads", true, parse_threads, 0},
                                          {"--color", true, parse_color, 0},
+                                         {MODEL_HEADS, true, parse_heads, 0},
+                                         {"--heads", true, parse_heads, 0},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.when = TERM_AUTO};

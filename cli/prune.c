@@ -3,6 +3,7 @@
 #include "prune.h"
 #include "cli.h"
 #include "data.h"
+#include "model.h"
 #include "options.h"
 #include "output.h"
 #include "prune_print.h"
@@ -44,7 +45,8 @@ static void help(void)
          "  --threads N           how many threads; all by default\n"
          "  --curve FILE          an SVG of accuracy over the heads that are left\n"
          "  --json                one JSON object\n"
-         "\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
+         "\n" MODEL_HELP_FILE "\n"
          "Held out are the last 5000 of MNIST's training images, a twelfth of any set.\n"
          "The test set is looked at once before and once after. A round weighs all\n"
          "heads by what they are worth to the loss, and takes out the least. With\n"
@@ -66,7 +68,7 @@ static void help(void)
 typedef struct request {
     const char *file, *out, *folder, *curve; /* NULL: not given */
     prune_options how;
-    long heads, threads; /* 0: not given */
+    long heads, model_heads, threads; /* 0: not given */
     double epochs;
     bool drop, json; /* --max-drop was given */
 } request;
@@ -82,6 +84,11 @@ static bool parse_whole(const char *name, const char *value, long least, long mo
 static bool parse_heads(const char *v, void *to)
 {
     return cli_number("prune", "--heads", v, 1, 1 << 20, &((request *)to)->heads);
+}
+
+static bool parse_model_heads(const char *v, void *to)
+{
+    return model_parse_heads("prune", MODEL_HEADS, v, &((request *)to)->model_heads);
 }
 
 static bool parse_threads(const char *v, void *to)
@@ -308,6 +315,7 @@ int cmd_prune(int argc, char **argv)
                                          {"--seed", true, parse_seed, 0},
                                          {"--dtype", true, parse_type, 0},
                                          {"--threads", true, parse_threads, 0},
+                                         {MODEL_HEADS, true, parse_model_heads, 0},
                                          {"--curve", true, NULL, offsetof(request, curve)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
@@ -325,7 +333,7 @@ int cmd_prune(int argc, char **argv)
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
     if (!(ctx = cli_context_of((int)r.threads))) goto out;
-    if (!vit_model_open(&model, ctx, r.file, error, sizeof error)) {
+    if (!model_open(&model, ctx, r.file, r.model_heads, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }

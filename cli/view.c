@@ -3,6 +3,7 @@
  * The page is made in memory and written at the end, whole or not at all. */
 #include "view.h"
 #include "cli.h"
+#include "model.h"
 #include "options.h"
 #include "view_page.h"
 
@@ -38,16 +39,16 @@ static void help(void)
          "  --invert WHEN         dark ink on light paper becomes light on dark:\n"
          "                        auto (default: if the border is light), yes or no\n"
          "  --fit                 makes a picture of another size fit, as in 'classify'\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
          "  --attention FILE      weights instead of a model\n"
          "  --tensor NAME         which tensor of that file; by default 'attention' or\n"
          "                        'weights', or the only one with three or four axes\n"
          "  --tokens WORDS        a text file: the tokens, one a line\n"
-         "\n"
-         "FILE    a Vision Transformer: what 'mha train' saves, or any safetensors file\n"
-         "        with the names of timm; of --attention, weights (heads,queries,keys) or\n"
-         "        (layers,heads,queries,keys), whose rows sum to 1. Its metadata may give\n"
-         "        the tokens: a JSON array of strings under 'tokens', or two of them under\n"
-         "        'query_tokens' and 'key_tokens'\n"
+         "\n" MODEL_HELP_FILE "        --heads N is short for --model-heads N.\n"
+         "        Of --attention: weights (heads,queries,keys) or (layers,heads,queries,\n"
+         "        keys), whose rows sum to 1. The metadata may give the tokens: a JSON\n"
+         "        array of strings under 'tokens', or two of them under 'query_tokens' and\n"
+         "        'key_tokens'\n"
          "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
          "\n"
          "The page is one file that needs no network: open it in a browser. It computes\n"
@@ -62,6 +63,7 @@ typedef struct request {
     const char **words;                                             /* images to look at */
     int word_count;
     bool fit;
+    long heads; /* of a block; 0: as the file says */
     exhibit_invert invert;
 } request;
 
@@ -84,6 +86,11 @@ static bool parse_invert(const char *value, void *to)
     int which = cli_choice("view", "--invert", value, names);
     if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
     return which >= 0;
+}
+
+static bool parse_heads(const char *value, void *to)
+{
+    return model_parse_heads("view", MODEL_HEADS, value, &((request *)to)->heads);
 }
 
 static bool parse_page(const char *value, void *to)
@@ -121,7 +128,11 @@ static bool has_negative(int argc, char **argv, const cli_option *options)
 /* False, having said why. */
 static bool check_request(const request *r)
 {
-    const char *odd = r->folder ? "--data" : r->fit ? "--fit" : r->word_count ? r->words[0] : r->file;
+    const char *odd = r->folder       ? "--data"
+                      : r->fit        ? "--fit"
+                      : r->heads      ? MODEL_HEADS
+                      : r->word_count ? r->words[0]
+                                      : r->file;
     if (!r->file && !r->attention) cli_error("view: which model? 'mha view FILE -o PAGE'");
     else if (r->attention && odd) cli_error("view: --attention has no use for %s: it shows weights, no model", odd);
     else if (!r->attention && (r->tensor || r->tokens))
@@ -150,7 +161,7 @@ static const char *count_of(int64_t count, const char *what)
 static bool open_model(vit_model *model, mha_context *ctx, const request *r)
 {
     char error[600];
-    if (!vit_model_open(model, ctx, r->file, error, sizeof error)) {
+    if (!model_open(model, ctx, r->file, r->heads, error, sizeof error)) {
         bool weights = view_weights_are_in(r->file, ctx);
         cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
         return false;
@@ -256,6 +267,8 @@ int cmd_view(int argc, char **argv)
                                          {"--index", true, parse_index, 0},
                                          {"--invert", true, parse_invert, 0},
                                          {"--fit", false, NULL, offsetof(request, fit)},
+                                         {MODEL_HEADS, true, parse_heads, 0},
+                                         {"--heads", true, parse_heads, 0},
                                          {"--attention", true, NULL, offsetof(request, attention)},
                                          {"--tensor", true, NULL, offsetof(request, tensor)},
                                          {"--tokens", true, NULL, offsetof(request, tokens)},

@@ -15,6 +15,7 @@
 typedef struct reading {
     const safetensors *file;
     const char *name;
+    vit_file_options given;
     char *error;
     size_t error_size;
 } reading;
@@ -181,8 +182,14 @@ static bool learn_patch(const reading *r, vit_config *c)
     const safetensors_tensor *tensor = safetensors_find(r->file, name);
     if (!(tensor = find(r, name, tensor && tensor->rank == 2 ? 2 : 4, must))) return false;
     const int64_t *shape = tensor->shape;
+    if (tensor->rank == 4 && shape[1] != 1) {
+        char is[80];
+        return fail(r,
+                    "%s is %s: a model for images of %lld channels; only images of 1 channel, grey ones, can be read",
+                    name, safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
+    }
     c->body.width = shape[0];
-    c->patch = tensor->rank == 2 ? root_of(shape[1]) : shape[1] == 1 && shape[2] == shape[3] ? shape[2] : 0;
+    c->patch = tensor->rank == 2 ? root_of(shape[1]) : shape[2] == shape[3] ? shape[2] : 0;
     if (c->patch < 1) {
         misshapen(r, tensor, must);
         return false;
@@ -275,7 +282,9 @@ static bool learn_heads(const reading *r, transformer_config *b, const vit_notes
     const safetensors_tensor *qkv = find(r, "blocks.0.attn.qkv.weight", 2, "(rows of Q, K and V,width)");
     if (!qkv) return false;
     if (notes->head_width) return learn_blocks(r, b, notes);
-    if (!notes->heads) return fail(r, "the metadata does not say how many heads there are");
+    if (!notes->heads)
+        return fail(r, "how many heads a block has is not in the file; give %s (or metadata \"heads\")",
+                    r->given.heads_word);
     b->heads = notes->heads;
     if (b->width % b->heads)
         return fail(r, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
@@ -299,14 +308,34 @@ static bool learn_body(const reading *r, transformer_config *b, const vit_notes 
     return true;
 }
 
+/* The caller's number of heads, unless the file says another. */
+static bool take_heads(const reading *r, vit_notes *notes)
+{
+    int64_t asked = r->given.heads;
+    if (asked && notes->heads && asked != notes->heads)
+        return fail(r, "the file says %lld heads a block, %lld were asked for", (long long)notes->heads,
+                    (long long)asked);
+    if (asked) notes->heads = asked;
+    return true;
+}
+
 bool vit_read_config(vit_config *config, vit_input *input, const safetensors *file, const char *name, char *error,
                      size_t error_size)
 {
-    reading r = {file, name, error, error_size};
+    return vit_read_config_with(config, input, file, name, NULL, error, error_size);
+}
+
+bool vit_read_config_with(vit_config *config, vit_input *input, const safetensors *file, const char *name,
+                          const vit_file_options *options, char *error, size_t error_size)
+{
+    reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
+    if (options) r.given = *options;
+    if (!r.given.heads_word) r.given.heads_word = "heads";
     vit_config c = VIT_DEFAULTS;
     vit_notes notes = VIT_NOTES_DEFAULTS;
     char why[240];
     if (!vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
+    if (!take_heads(&r, &notes)) return false;
     if (!learn_patch(&r, &c) || !learn_image(&r, &c, &notes) || !learn_body(&r, &c.body, &notes)) return false;
     const safetensors_tensor *head = find(&r, "head.weight", 2, "(classes,width)");
     if (!head) return false;
@@ -331,7 +360,7 @@ static int64_t place_of(const vit *v, int n, const part *p)
 
 bool vit_read(vit *v, mha_context *ctx, const safetensors *file, const char *name, char *error, size_t error_size)
 {
-    reading r = {file, name, error, error_size};
+    reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
     const vit_config *c = vit_shape(v);
     vit_notes notes = VIT_NOTES_DEFAULTS;
     char why[240];
@@ -424,7 +453,7 @@ int64_t vit_save_bytes(const vit_config *config, int64_t parameters)
 
 bool vit_save(const vit *v, const char *path, const vit_save_options *options, char *error, size_t error_size)
 {
-    reading r = {NULL, path, error, error_size};
+    reading r = {.name = path, .error = error, .error_size = error_size};
     vit_save_options o = VIT_SAVE_DEFAULTS;
     if (options) o = *options;
     for (size_t i = 0; i < o.item_count; i++) {

@@ -8,12 +8,15 @@
  *     if (!vit_read(v, ctx, file, "vit.safetensors", error, sizeof error)) puts(error);
  *     safetensors_free(file);
  *
+ * Images have one channel.
+ *
  *   patch_embed.proj.weight (M,1,p,p) or (M,p*p)   patch_embed.proj.bias (M)   cls_token (1,1,M)   pos_embed (1,T,M)
  *   blocks.N.norm1.weight ... blocks.N.mlp.fc2.bias   norm.weight   norm.bias   head.weight (C,M)   head.bias (C)
  *
  * Width, depth, mlp, patch, classes and key/value heads follow from the shapes, and from which tensors there are: mean
  * pooling (no cls_token), a final norm (norm.weight), RMS norm (no biases of norms). The number of heads and the rest
- * are in the metadata (vit_notes.h), ours or the JSON text under "config"; an image whose size is not said is square.
+ * are in the metadata (vit_notes.h), ours or the JSON text under "config"; of a file that does not say the number of
+ * heads, the caller may. An image whose size is not said is square.
  *
  * Where the metadata says head_width, as it does for a model that has lost heads (prune.h), each block has the heads
  * that its tensors have room for: H of them in blocks.N.attn.proj.weight (M,H*head_width), and G of keys and values in
@@ -37,11 +40,19 @@ typedef struct vit_input {
     float mean, deviation; /* of a file that does not say: 0 and 1 */
 } vit_input;
 
+/* What a caller knows of a file that does not say it. */
+typedef struct vit_file_options {
+    int64_t heads;          /* of a block; 0: as the file says, and they must not differ */
+    const char *heads_word; /* how a person gives them, for messages; NULL: "heads" */
+} vit_file_options;
+
 /* The configuration of a file, whose tensors have all been held against it: so it asks for no more parameters than the
  * file has. `input` may be NULL; `name` stands for the file's path in messages. False on error, with one line in
  * `error`, which has room for `error_size` bytes. */
 bool vit_read_config(vit_config *config, vit_input *input, const safetensors *file, const char *name, char *error,
                      size_t error_size);
+bool vit_read_config_with(vit_config *config, vit_input *input, const safetensors *file, const char *name,
+                          const vit_file_options *options, char *error, size_t error_size);
 
 /* The numbers of a file, of any float type, into the model's parameters. On error, as above, they are what they were,
  * unless there was no memory. */

@@ -1,5 +1,6 @@
 /* From a path to a model: the file, its configuration, memory, the numbers. */
 #include "vit_model.h"
+#include "vit_notes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,24 +34,32 @@ bool vit_model_make(vit_model *model, mha_context *ctx, const vit_config *config
     return model->net;
 }
 
-static bool fill(vit_model *m, mha_context *ctx, const safetensors *file, const char *path, char *error,
-                 size_t error_size)
+static bool fill(vit_model *m, mha_context *ctx, const safetensors *file, const char *path,
+                 const vit_file_options *options, char *error, size_t error_size)
 {
     char why[240] = "";
     vit_config config;
     vit_input input;
-    if (!vit_read_config(&config, &input, file, path, error, error_size)) return false;
-    if (vit_model_make(m, ctx, &config, input, why, sizeof why))
+    if (!vit_read_config_with(&config, &input, file, path, options, error, error_size)) return false;
+    if (vit_model_make(m, ctx, &config, input, why, sizeof why)) {
+        vit_notes_assumed(m->assumed, sizeof m->assumed, file);
         return vit_read(m->net, ctx, file, path, error, error_size) && is_finite(m->net, path, error, error_size);
+    }
     if (error_size) snprintf(error, error_size, "%s: %s", path, why);
     return false;
 }
 
 bool vit_model_open(vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size)
 {
+    return vit_model_open_with(model, ctx, path, NULL, error, error_size);
+}
+
+bool vit_model_open_with(vit_model *model, mha_context *ctx, const char *path, const vit_file_options *options,
+                         char *error, size_t error_size)
+{
     *model = (vit_model){0};
     safetensors *file = safetensors_open(path, error, error_size);
-    bool ok = file && fill(model, ctx, file, path, error, error_size);
+    bool ok = file && fill(model, ctx, file, path, options, error, error_size);
     safetensors_free(file);
     if (!ok) vit_model_free(model);
     return ok;

@@ -200,22 +200,52 @@ static const char *read_entry(vit_notes *notes, int i, const char *text)
     }
 }
 
+/* All that a file says. */
+static bool hear_file(said all[ENTRIES], const safetensors *file, char *why, size_t why_size)
+{
+    const char *config = safetensors_metadata(file, "config");
+    for (size_t i = 0; i < safetensors_metadata_count(file); i++) {
+        const char *key = safetensors_metadata_key(file, i), *text = safetensors_metadata(file, key);
+        hear(all, "metadata", key, text, strlen(text));
+    }
+    return !config || hear_object(all, config, why, why_size);
+}
+
+const char *vit_notes_assumed(char *out, size_t room, const safetensors *file)
+{
+    static const char *const asked[] = {"epsilon", "activation", "mean", "deviation", NULL};
+    char why[200];
+    said all[ENTRIES] = {0};
+    vit_notes usual = VIT_NOTES_DEFAULTS;
+    vit_notes_text text;
+    size_t n = 0;
+    out[0] = 0;
+    vit_notes_write(&text, &usual);
+    if (!hear_file(all, file, why, sizeof why)) return out;
+    for (size_t p = 0; p < text.count && n < room; p++) {
+        const char *key = text.pair[p].key;
+        int a = 0, i = 0;
+        while (asked[a] && strcmp(asked[a], key) != 0) a++;
+        while (i < ENTRIES && strcmp(entries[i].key, key) != 0) i++;
+        if (!asked[a] || all[i].where) continue;
+        char number[32], *end;
+        snprintf(number, sizeof number, "%g", strtod(text.pair[p].value, &end));
+        n += (size_t)snprintf(out + n, room - n, "%s%s %s", n ? ", " : "", key, *end ? text.pair[p].value : number);
+    }
+    return out;
+}
+
 bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t why_size)
 {
     char quoted[80];
     said all[ENTRIES] = {0};
     const char *format = safetensors_metadata(file, "format"), *version = safetensors_metadata(file, "version");
-    const char *config = safetensors_metadata(file, "config");
     if (format && strcmp(format, "mha.vit") == 0 && (!version || strcmp(version, "1") != 0)) {
         snprintf(why, why_size, "version %s of mha.vit is not known here, only 1",
                  json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }
-    for (size_t i = 0; i < safetensors_metadata_count(file); i++) {
-        const char *key = safetensors_metadata_key(file, i), *text = safetensors_metadata(file, key);
-        hear(all, "metadata", key, text, strlen(text));
-    }
-    if (config && !hear_object(all, config, why, why_size)) return false;
+    if (!hear_file(all, file, why, why_size)) return false;
     for (int i = 0; i < ENTRIES; i++) {
         const char *should = all[i].where ? read_entry(notes, i, all[i].text) : NULL;
         if (!should) continue;

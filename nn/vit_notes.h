@@ -31,6 +31,10 @@ typedef struct vit_notes {
 /* Puts what the metadata says into `notes` and leaves the rest. False on error, with one line in `why`. */
 bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t why_size);
 
+/* What readers take for granted because the metadata does not say it, in words; "" if it says all of it: the epsilon,
+ * the activation, the mean and the deviation, each of which changes every answer. */
+const char *vit_notes_assumed(char *out, size_t room, const safetensors *file);
+
 enum { VIT_NOTES = 14 };
 
 typedef struct vit_notes_text {

@@ -189,6 +189,76 @@ TEST(a_model_without_numbers)
     small_free(&v);
 }
 
+/* The tensors of a file, and nothing else. */
+static bool strip_metadata(const char *to, const char *from)
+{
+    char error[300] = "";
+    safetensors_item items[100];
+    safetensors *file = safetensors_open(from, error, sizeof error);
+    size_t count = file ? safetensors_count(file) : 0;
+    for (size_t i = 0; i < count && i < 100; i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        items[i] = safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
+    }
+    bool ok =
+        expect(file && count < 100 && safetensors_write(to, items, count, NULL, 0, error, sizeof error), "%s", error);
+    safetensors_free(file);
+    return ok;
+}
+
+/* The number of heads, which no tensor tells, from the command line: the same answers as from the metadata, in every
+ * command; and nothing is guessed in silence. */
+TEST(a_file_without_metadata)
+{
+    static const struct {
+        const char *before, *after; /* of the file */
+    } asks[] = {
+        {"eval", "--data d --json"},
+        {"classify", "3 --data d --heads --json"},
+        {"heads", "--data d --json"},
+        {"view", "3 --data d -o page"},
+        {"prune", "--data d --heads 3 --tune 0 --epochs 0 -o less"},
+    };
+    static char first[1 << 16];
+    small_vit v;
+    vit_config config = small_config();
+    char error[300] = "", args[300];
+    mnist *set = small_folder("d");
+    mnist_free(set);
+    if (!set || !small_make(&v, &config, "plain.safetensors")) return;
+    bool saved = vit_save(v.net, "plain.safetensors", NULL, error, sizeof error);
+    small_free(&v);
+    if (!expect(saved, "%s", error) || !strip_metadata("bare.safetensors", "plain.safetensors")) return;
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        snprintf(args, sizeof args, "%s bare.safetensors %s", asks[i].before, asks[i].after);
+        REFUSE(args,
+               "bare.safetensors: how many heads a block has is not in the file; give --model-heads N (or metadata "
+               "\"heads\")");
+        snprintf(args, sizeof args, "%s plain.safetensors %s --model-heads 3", asks[i].before, asks[i].after);
+        REFUSE(args, "plain.safetensors: the file says 2 heads a block, 3 were asked for");
+        snprintf(args, sizeof args, "%s plain.safetensors %s", asks[i].before, asks[i].after);
+        const said *it = command("", args);
+        expect(it->status == 0 && !strstr(it->err, "assumed"), "%s: exit %d, %s", args, it->status, it->err);
+        snprintf(first, sizeof first, "%s", strstr(it->out, "image") ? strstr(it->out, "image") : "");
+        snprintf(args, sizeof args, "%s bare.safetensors --model-heads 2 %s", asks[i].before, asks[i].after);
+        it = command("", args);
+        expect(it->status == 0 && strstr(it->err, "mha: bare.safetensors: its metadata does not say all, so this is "
+                                                  "assumed: epsilon 1e-06, mean 0, deviation 1, activation "
+                                                  "gelu_erf\n"),
+               "%s: exit %d, %s", args, it->status, it->err);
+        size_t length = strcspn(first, "}s"); /* up to the end of a classification, or the seconds of the rest */
+        const char *again = strstr(it->out, "image");
+        expect(again && length && strncmp(first, again, length) == 0, "%s: %.200s, not %.200s", args, it->out, first);
+    }
+    static const char *const short_form[] = {"eval", "heads", "view"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(args, sizeof args, "%s bare.safetensors --heads 2 %s", short_form[i],
+                 i < 2 ? "--data d" : "3 --data d -o page");
+        const said *it = command("", args);
+        expect(it->status == 0, "%s: exit %d, %s", args, it->status, it->err);
+    }
+}
+
 /* Numbers that are finite, but not their sums: in the last product alone, and from the first one on. No command answers
  * with what is left of them. */
 TEST(a_model_that_overflows)

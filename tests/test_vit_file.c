@@ -335,7 +335,8 @@ TEST(a_wrong_tensor_is_named)
     expect_line(reshape(&e, "blocks.0.attn.qkv.weight", 2, 36, 0, 0, 0),
                 "m: blocks.0.attn.qkv.weight is float32 (36,0), must be (rows of Q, K and V,width)");
     expect_line(reshape(&e, "patch_embed.proj.weight", 4, 12, 3, 4, 4),
-                "m: patch_embed.proj.weight is float32 (12,3,4,4), must be (width,1,p,p) or (width,p*p)");
+                "m: patch_embed.proj.weight is float32 (12,3,4,4): a model for images of 3 channels; only images of "
+                "1 channel, grey ones, can be read");
     expect_line(reshape(&e, "patch_embed.proj.weight", 2, 12, 15, 0, 0),
                 "m: patch_embed.proj.weight is float32 (12,15), must be (width,1,p,p) or (width,p*p)");
     expect_line(reshape(&e, "patch_embed.proj.weight", 3, 12, 4, 4, 0),
@@ -357,7 +358,8 @@ TEST(a_wrong_tensor_is_named)
 
 TEST(a_wrong_note_is_named)
 {
-    expect_line(note(&e, "heads", NULL), "m: the metadata does not say how many heads there are");
+    expect_line(note(&e, "heads", NULL),
+                "m: how many heads a block has is not in the file; give heads (or metadata \"heads\")");
     expect_line(note(&e, "heads", "5"), "m: 5 heads do not divide the width 12");
     expect_line(note(&e, "heads", "0"), "m: metadata heads is \"0\", but should be a whole number from 1 to 1048576");
     expect_line(note(&e, "epsilon", "0"), "m: metadata epsilon is \"0\", but should be a finite number above 0");
@@ -383,7 +385,7 @@ TEST(a_wrong_note_is_named)
     expect_line((note(&e, "heads", NULL), note(&e, "config", "{\"heads\":[3]}")),
                 "m: config heads is \"[3]\", but should be a whole number from 1 to 1048576");
     expect_line((note(&e, "heads", NULL), note(&e, "config", "{\"heads\":null}")),
-                "m: the metadata does not say how many heads there are");
+                "m: how many heads a block has is not in the file; give heads (or metadata \"heads\")");
 }
 
 /* The notes of somebody else, and tensors of every float type, one of them flat. */
