@@ -3,9 +3,11 @@
 #include "layer_run.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void help(void)
 {
@@ -24,6 +26,9 @@ static void help(void)
          "  --rotary-base X        rotary embedding with this base (Llama: else 10000)\n"
          "  --causal               each query sees the keys up to its own place (GPT-2 and\n"
          "                         Llama: always, but for --no-causal)\n"
+         "  --config FILE          the model's config.json, as the transformers library\n"
+         "                         saves it; by default the config.json beside LAYER,\n"
+         "                         if it is there; none: do without it\n"
          "  --weights WHICH        also attention weights: per-head or average\n"
          "  --grad                 also gradients, from INPUT's grad_output\n"
          "  --threads N            how many threads; all by default\n"
@@ -41,6 +46,10 @@ static void help(void)
          "       scale, softcap, norm_epsilon, rotary_base, rotary_width, compute\n"
          "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
          "       state_dict() does not keep it.\n"
+         "       A config.json says heads, rotary embedding, scale, cap and windows. The\n"
+         "       metadata, the tensors and the options must agree with it. A model_type\n"
+         "       that is not known, and what this layer cannot do, such as a scaled rotary\n"
+         "       embedding, are refused. What was chosen is told on standard error.\n"
          "INPUT  query (B,T,M), or (T,M) without a batch; and, where there are such:\n"
          "       key, value                 else the query, the key\n"
          "       attn_mask                  (Tq,Tk) or (B*H,Tq,Tk)\n"
@@ -100,6 +109,12 @@ static bool parse_base(const char *word, layer_request *r)
     return false;
 }
 
+static bool parse_config(const char *word, layer_request *r)
+{
+    r->config = word;
+    return true;
+}
+
 static bool parse_weights(const char *word, layer_request *r)
 {
     r->weights = strcmp(word, "per-head") == 0  ? WEIGHTS_PER_HEAD
@@ -135,9 +150,10 @@ static const struct {
     bool value; /* one follows, as the next word or behind '=' */
     bool (*parse)(const char *value, layer_request *r);
 } options[] = {
-    {"-o", true, parse_output},          {"--prefix", true, parse_prefix},      {"--heads", true, parse_heads},
-    {"--rotary-base", true, parse_base}, {"--weights", true, parse_weights},    {"--threads", true, parse_threads},
-    {"--causal", false, set_causal},     {"--no-causal", false, set_no_causal}, {"--grad", false, set_grad},
+    {"-o", true, parse_output},          {"--prefix", true, parse_prefix},   {"--heads", true, parse_heads},
+    {"--rotary-base", true, parse_base}, {"--weights", true, parse_weights}, {"--threads", true, parse_threads},
+    {"--config", true, parse_config},    {"--causal", false, set_causal},    {"--no-causal", false, set_no_causal},
+    {"--grad", false, set_grad},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -210,6 +226,42 @@ static void warn_not_finite(const layer_file *file, const char *path)
     if (bad) cli_error("%s: %lld of %lld parameters are not finite", path, (long long)bad, (long long)count);
 }
 
+/* The config.json that counts for the request, to be freed; "" if there is none; NULL without memory. */
+static char *find_config(const layer_request *r)
+{
+    static const char name[] = "config.json";
+    const char *slash = strrchr(r->layer, '/');
+    size_t folder = slash ? (size_t)(slash - r->layer) + 1 : 0;
+    if (r->config) return strdup(strcmp(r->config, "none") == 0 ? "" : r->config);
+    char *path = malloc(folder + sizeof name);
+    if (!path) return NULL;
+    memcpy(path, r->layer, folder);
+    memcpy(path + folder, name, sizeof name);
+    if (access(path, F_OK) != 0) path[0] = 0;
+    return path;
+}
+
+/* False on error, having said why. */
+static bool read_config(layer_config *config, layer_request *r)
+{
+    char error[800];
+    char *path = find_config(r);
+    bool ok = path;
+    if (!ok) cli_error("no memory");
+    if (ok && *path) {
+        ok = layer_config_read(config, path, r->load.prefix ? r->load.prefix : "", error, sizeof error);
+        r->load.config = config;
+        if (!ok) cli_error("%s; --config none does without it", error);
+        else if (!*config->type) cli_error("%s: it has no model_type, so nothing in it counts", path);
+    }
+    free(path);
+    if (!ok || !r->load.config || !config->causal_said || !r->causal) return ok;
+    if ((r->causal == LAYER_CAUSAL) == config->causal) return ok;
+    cli_error("layer: config.json says is_decoder %s, but %s was given", config->causal ? "true" : "false",
+              r->causal == LAYER_CAUSAL ? "--causal" : "--no-causal");
+    return false;
+}
+
 /* False on error, having said why. Who gives the two files in the wrong order is told so. */
 static bool load(layer_file *file, mha_context *ctx, const layer_request *r)
 {
@@ -223,6 +275,40 @@ static bool load(layer_file *file, mha_context *ctx, const layer_request *r)
     return ok;
 }
 
+__attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, const char *format, ...)
+{
+    size_t n = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + n, room - n, format, args);
+    va_end(args);
+}
+
+/* What the layer was taken for, in one line: little of it is in its tensors. */
+static void say_choice(const layer_file *file, const layer_request *r)
+{
+    const mha_layer_options *o = mha_layer_shape(file->layer);
+    const layer_config *c = r->load.config;
+    char line[600] = "";
+    bool causal = r->causal ? r->causal == LAYER_CAUSAL : o->causal;
+    add(line, sizeof line, "names of %s; %lld head%s of width %lld", file->family->title, (long long)o->heads,
+        o->heads == 1 ? "" : "s", (long long)o->head_width);
+    if (o->kv_heads != o->heads) add(line, sizeof line, ", %lld for keys and values", (long long)o->kv_heads);
+    add(line, sizeof line, "; %scausal; ", causal ? "" : "not ");
+    if (o->rotary_base > 0)
+        add(line, sizeof line, "rotary base %.10g, %s", o->rotary_base,
+            o->rotary_interleaved ? "interleaved" : "half-split");
+    else add(line, sizeof line, "no rotary embedding");
+    if (o->rotary_base > 0 && o->rotary_width && o->rotary_width != o->head_width)
+        add(line, sizeof line, ", %lld of a head's width", (long long)o->rotary_width);
+    if (o->window_left >= 0) add(line, sizeof line, "; %lld keys before the query's own", (long long)o->window_left);
+    if (o->window_right >= 0) add(line, sizeof line, "; %lld keys behind it", (long long)o->window_right);
+    if (!isnan(o->scale)) add(line, sizeof line, "; scale %.6g", (double)o->scale);
+    if (o->softcap > 0) add(line, sizeof line, "; softcap %.6g", (double)o->softcap);
+    if (c && *c->type) add(line, sizeof line, "; config.json: %s", c->type);
+    cli_error("%s: %s", r->layer, line);
+}
+
 int cmd_layer(int argc, char **argv)
 {
     layer_request r = {.load = {.heads_word = "--heads N", .prefix_word = "--prefix"}};
@@ -231,11 +317,12 @@ int cmd_layer(int argc, char **argv)
 
     char error[400];
     layer_file file = {0};
+    layer_config config;
     layer_input in = {0};
     safetensors *input = NULL;
     mha_context *ctx = cli_context_of(r.threads);
     if (!ctx) goto out;
-    if (!load(&file, ctx, &r)) goto out;
+    if (!read_config(&config, &r) || !load(&file, ctx, &r)) goto out;
     input = safetensors_open(r.input, error, sizeof error);
     if (!input) {
         cli_error("%s", error);
@@ -243,7 +330,9 @@ int cmd_layer(int argc, char **argv)
     }
     if (!layer_input_read(&in, ctx, file.layer, input, &r)) goto out;
     warn_not_finite(&file, r.layer);
-    if (layer_run(ctx, &file, &in, &r)) status = CLI_OK;
+    if (!layer_run(ctx, &file, &in, &r)) goto out;
+    say_choice(&file, &r);
+    status = CLI_OK;
 out:
     layer_input_free(&in);
     safetensors_free(input);

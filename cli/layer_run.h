@@ -11,6 +11,7 @@ typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } lay
 
 typedef struct layer_request {
     const char *layer, *input, *output; /* paths */
+    const char *config;                 /* another config.json, or "none"; NULL: the one beside the layer */
     layer_file_options load;
     layer_weights weights;
     layer_causal causal;

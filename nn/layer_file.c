@@ -17,7 +17,8 @@ typedef struct loading {
     mha_context *ctx;
     const safetensors *file;
     const char *name, *prefix;
-    layer_file_options caller; /* its words filled in */
+    layer_file_options caller;  /* its words filled in */
+    const layer_config *config; /* an empty one if there is none */
     const layer_family *family;
     const layer_name *row[LAYER_PARTS];            /* by part; NULL: the family has none */
     const safetensors_tensor *tensor[LAYER_PARTS]; /* by part; NULL: the file has none */
@@ -171,7 +172,8 @@ static bool check_groups(loading *l)
     o->bias_kv = there[LAYER_EXTRA_KEY];
     o->sinks = there[LAYER_SINK];
     o->gates = there[LAYER_GATE];
-    if (there[LAYER_NORMS] && !safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = usual_epsilon;
+    float epsilon = l->config->norm_epsilon > 0 ? l->config->norm_epsilon : usual_epsilon;
+    if (there[LAYER_NORMS] && !safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = epsilon;
     if (there[LAYER_NORMS] && !(o->norm_epsilon > 0))
         return fail(l, "%s is there, though metadata norm_epsilon is not above 0", there[LAYER_NORMS]->name);
     if (!there[LAYER_NORMS] && o->norm_epsilon != 0)
@@ -282,6 +284,8 @@ static bool learn_sizes(loading *l)
     if (!check_ranks(l) || !learn_heads(l)) return false;
     learn_widths(l);
     if (!check_sizes(l)) return false;
+    char why[240];
+    if (!layer_config_agrees(o, l->config, "the tensors", why, sizeof why)) return fail(l, "%s", why);
     if (l->tensor[LAYER_IN_WEIGHT] && (o->key_width != o->width || o->value_width != o->width))
         return fail(l, "%s is one weight for inputs of widths %lld, %lld and %lld", l->tensor[LAYER_IN_WEIGHT]->name,
                     (long long)o->width, (long long)o->key_width, (long long)o->value_width);
@@ -338,7 +342,8 @@ static bool fill(const loading *l, mha_layer *layer)
 static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *what)
 {
     if (asked && *heads && asked != *heads)
-        return fail(l, "the file says %lld %s, %lld were asked for", (long long)*heads, what, (long long)asked);
+        return fail(l, "%s says %lld %s, %lld were asked for", l->config->heads ? "config.json" : "the file",
+                    (long long)*heads, what, (long long)asked);
     if (asked) *heads = asked;
     return true;
 }
@@ -366,9 +371,12 @@ static bool read_options(loading *l)
     l->options = usual;
     l->options.causal = l->family->causal;
     l->options.rotary_base = l->family->rotary_base;
+    if (!layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return fail(l, "%s", why);
     if (!layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
+    if (!layer_config_agrees(&l->options, l->config, "the file's metadata", why, sizeof why)) return fail(l, "%s", why);
     count_own_heads(l);
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
+    if (!layer_config_agrees(&l->options, l->config, "what was asked for", why, sizeof why)) return fail(l, "%s", why);
     return agree(l, &l->options.heads, l->caller.heads, "heads") &&
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }
@@ -376,8 +384,10 @@ static bool read_options(loading *l)
 bool layer_file_read(layer_file *out, mha_context *ctx, const safetensors *from, const char *name,
                      const layer_file_options *options, char *error, size_t error_size)
 {
+    const layer_config none = {.scale = NAN};
     loading l = {.ctx = ctx, .file = from, .name = name};
     if (options) l.caller = *options;
+    l.config = l.caller.config ? l.caller.config : &none;
     if (!l.caller.heads_word) l.caller.heads_word = "heads";
     if (!l.caller.prefix_word) l.caller.prefix_word = "the prefix";
     l.prefix = l.caller.prefix ? l.caller.prefix : "";

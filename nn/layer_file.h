@@ -10,7 +10,8 @@
  * layer, and a tensor that is no part of it is an error; with one, only names that begin with it are looked at, and
  * those that are no part are passed over. Numbers of any float type become float32. Sizes come from the shapes and from
  * the number of heads, which a file of ours says in its metadata (layer_notes.h), as any file may; else the caller says
- * it; they must not differ. Else what the caller says counts before what the file says, and that before what is usual in
+ * it; they must not differ. So with what the config.json of its model says (layer_config.h), if the caller has read one:
+ * metadata, tensors and callers that say something else are errors. Else what the caller says counts before what the file says, and that before what is usual in
  * the family: GPT-2 and Llama are causal, Llama has rotary embedding with base 10000; gains of Q and K come with an
  * epsilon of 1e-6. A file with PyTorch's names that is not ours has both biases or none, as nn.MultiheadAttention has.
  *
@@ -23,6 +24,7 @@
 #ifndef LAYER_FILE_H
 #define LAYER_FILE_H
 
+#include "layer_config.h"
 #include "layer_names.h"
 #include "safetensors_write.h"
 
@@ -30,6 +32,7 @@ typedef struct layer_file_options {
     const char *prefix;      /* NULL or "": the file is one layer */
     int64_t heads, kv_heads; /* 0: as the file says; kv_heads also from the shapes, where Q, K and V have their own */
     double rotary_base;      /* 0: as the file says */
+    const layer_config *config;           /* of the model that the file is of; NULL: none */
     const char *heads_word, *prefix_word; /* how a person gives them, for messages; NULL: "heads", "the prefix" */
 } layer_file_options;
 

@@ -66,7 +66,7 @@ if(MHA_COMMAND)
   string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
-  foreach(name cli bench layer_command layer_command_errors train_command train_command_errors conformance
+  foreach(name cli bench layer_command layer_command_errors layer_config train_command train_command_errors conformance
     hostile_names eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")

@@ -175,6 +175,13 @@ TEST(tensors_and_metadata)
                 "\"},\"q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}",
                 16);
     SHOW(2, "layer noted y -o z");
+    FILE *file = fopen("config.json", "wb");
+    if (!expect(file, "cannot write")) return;
+    fputs("{\"model_type\": \"\\u001b[31m\\u009b\"}", file);
+    fclose(file);
+    SHOW(2, "layer inner y -o z --prefix b");
+    unlink("config.json");
+    SHOW(2, "layer inner y -o z --config \"$H\"");
     put_tensors("noted_vit", "{\"__metadata__\":{\"heads\":\"" IN_JSON "\"}}", 0);
     SHOW(2, "eval noted_vit");
     put_tensors("weights", "{\"" IN_JSON "\":{\"dtype\":\"F32\",\"shape\":[1,2,2],\"data_offsets\":[0,16]}}", 16);
