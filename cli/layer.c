@@ -59,7 +59,8 @@ static void help(void)
          "       that sees no key gets zeros from its heads.\n"
          "OUTPUT output (B,T,M); weights (B,H,Tq,Tk) or (B,Tq,Tk); grad.query, grad.key,\n"
          "       grad.value, grad.NAME for each parameter NAME. All float32. Dropout is\n"
-         "       off. Extra keys of bias_k and add_zero_attn come last in the weights.");
+         "       off. Extra keys of bias_k and add_zero_attn come last in the weights. The\n"
+         "       metadata weights.axes names the axes of the weights, for 'mha view'.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */

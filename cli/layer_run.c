@@ -63,6 +63,13 @@ static bool make_results(making *m, const mha_layer_options *o, layer_weights we
     return weights == WEIGHTS_NONE || make(m, &m->extras.weights, "weights", 3, average);
 }
 
+/* The axes of the weights, which their shape alone does not tell: a batch could be layers. For `mha view`. */
+static const char *axes_of(const layer_input *in, layer_weights weights)
+{
+    if (weights == WEIGHTS_PER_HEAD) return in->batched ? "batch,heads,queries,keys" : "heads,queries,keys";
+    return in->batched ? "batch,queries,keys" : "queries,keys";
+}
+
 /* Gradients of the inputs that there are, and of the parameters as they lie in the layer's file. */
 static bool make_gradients(making *m, const layer_file *file, layer_items *items)
 {
@@ -107,7 +114,8 @@ bool layer_run(mha_context *ctx, const layer_file *file, const layer_input *in, 
     bool ok = make_results(&m, mha_layer_shape(file->layer), r->weights);
     if (ok && r->grad) ok = make_gradients(&m, file, &names);
     ok = ok && compute(&m, file->layer, r);
-    if (ok && !safetensors_write(r->output, m.items, m.item_count, NULL, 0, error, sizeof error)) {
+    const safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
+    if (ok && !safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error)) {
         cli_error("%s", error);
         ok = false;
     }

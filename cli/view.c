@@ -43,12 +43,16 @@ static void help(void)
          "  --attention FILE      weights instead of a model\n"
          "  --tensor NAME         which tensor of that file; by default 'attention' or\n"
          "                        'weights', or the only one with three or four axes\n"
+         "  --first-axis WHAT     what its first axis is: layers, heads, or batch (the\n"
+         "                        sequences of a batch); by default what the file says\n"
          "  --tokens WORDS        a text file: the tokens, one a line\n"
          "\n" MODEL_HELP_FILE "        --heads N is short for --model-heads N.\n"
          "        Of --attention: weights (heads,queries,keys) or (layers,heads,queries,\n"
          "        keys), whose rows sum to 1. The metadata may give the tokens: a JSON\n"
          "        array of strings under 'tokens', or two of them under 'query_tokens' and\n"
-         "        'key_tokens'\n"
+         "        'key_tokens'; and the axes of a tensor NAME under 'NAME.axes', such as\n"
+         "        'batch,heads,queries,keys'. 'mha layer --weights' writes these, so its\n"
+         "        batch is shown as sequences, not as layers\n"
          "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
          "\n"
          "The page is one file that needs no network: open it in a browser. It computes\n"
@@ -59,8 +63,8 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL: not given */
-    const char **words;                                             /* images to look at */
+    const char *file, *page, *folder, *attention, *tensor, *tokens, *first_axis; /* NULL: not given */
+    const char **words;                                                          /* images to look at */
     int word_count;
     bool fit;
     long heads; /* of a block; 0: as the file says */
@@ -91,6 +95,14 @@ static bool parse_invert(const char *value, void *to)
 static bool parse_heads(const char *value, void *to)
 {
     return model_parse_heads("view", MODEL_HEADS, value, &((request *)to)->heads);
+}
+
+static bool parse_first_axis(const char *value, void *to)
+{
+    static const char *const names[] = {"layers", "heads", "batch", NULL};
+    int which = cli_choice("view", "--first-axis", value, names);
+    if (which >= 0) ((request *)to)->first_axis = names[which];
+    return which >= 0;
 }
 
 static bool parse_page(const char *value, void *to)
@@ -135,8 +147,8 @@ static bool check_request(const request *r)
                                       : r->file;
     if (!r->file && !r->attention) cli_error("view: which model? 'mha view FILE -o PAGE'");
     else if (r->attention && odd) cli_error("view: --attention has no use for %s: it shows weights, no model", odd);
-    else if (!r->attention && (r->tensor || r->tokens))
-        cli_error("view: %s is for --attention", r->tensor ? "--tensor" : "--tokens");
+    else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
+        cli_error("view: %s is for --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
     else if (!r->page) cli_error("view: where to? 'mha view %s -o PAGE'", r->attention ? "--attention FILE" : "FILE");
     else {
         bool over = cli_is_output("view", r->page, r->file ? r->file : r->attention, r->file ? "model" : "weights");
@@ -217,11 +229,13 @@ static bool put_model(buffer *out, mha_context *ctx, const request *r, char *abo
 static bool put_weights(buffer *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
                         size_t note_room)
 {
-    view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
+    view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens, .first_axis = r->first_axis};
     bool ok = view_weights_json(out, ctx, &w);
     if (ok) {
-        snprintf(about, room, "%s, %" PRId64 " x %s", count_of(w.layers * w.heads, "head"), w.queries,
-                 count_of(w.keys, "weight"));
+        const char *outer = w.axes->outer ? count_of(w.layers, w.axes->outer) : "";
+        const char *heads = w.axes->heads ? count_of(w.heads, "head") : "";
+        snprintf(about, room, "%s%s%s%s%" PRId64 " x %s", outer, *outer ? ", " : "", heads, *heads ? ", " : "",
+                 w.queries, count_of(w.keys, "weight"));
         if (*w.pooled) snprintf(note, note_room, "%s: %s", r->attention, w.pooled);
     }
     view_weights_free(&w);
@@ -271,6 +285,7 @@ int cmd_view(int argc, char **argv)
                                          {"--heads", true, parse_heads, 0},
                                          {"--attention", true, NULL, offsetof(request, attention)},
                                          {"--tensor", true, NULL, offsetof(request, tensor)},
+                                         {"--first-axis", true, parse_first_axis, 0},
                                          {"--tokens", true, NULL, offsetof(request, tokens)},
                                          {NULL, false, NULL, 0}};
     request r = {.words = calloc((size_t)argc, sizeof *r.words)};

@@ -10,16 +10,25 @@
 /* The object of a model and the images it is shown with. `s` may be NULL. False, having said why. */
 bool view_model_json(buffer *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s);
 
+/* What the axes of attention weights are. */
+typedef struct view_axes {
+    const char *text; /* such as "layers,heads,queries,keys" */
+    int rank;
+    const char *outer; /* what `layers` counts: "layer", "sequence" (of a batch), or NULL if there is no such axis */
+    bool heads;        /* whether there is an axis of heads; without one the weights may be a mean over heads */
+} view_axes;
+
 /* Attention weights of a file. */
 typedef struct view_weights {
-    const char *path, *tensor, *token_file; /* what was asked for; the last two may be NULL */
-    const char *name;                       /* of the tensor that was found */
+    const char *path, *tensor, *token_file, *first_axis; /* what was asked for; all but the first may be NULL */
+    const char *name;                                    /* of the tensor that was found */
     safetensors *file;
+    const view_axes *axes;
     int64_t layers, heads, queries, keys;
     int64_t by_queries, by_keys; /* so many go into a cell; 1 and 1: all is shown */
     int64_t rows, columns;       /* of cells */
     float *cells;                /* (layers,heads,rows,columns) */
-    double *entropy;             /* (layers,heads) of a row, before pooling, on the mean over rows that see something */
+    double *entropy, *effective; /* (layers,heads): mean over the rows that see something, before pooling */
     char pooled[400];            /* what was done to make them fewer, for people; "": nothing */
 } view_weights;
 

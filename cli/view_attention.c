@@ -71,22 +71,73 @@ static const safetensors_tensor *choose(const view_weights *w)
     return NULL;
 }
 
+/* ---- Its axes --------------------------------------------------------------------------------------------------- */
+
+/* Of each rank first what is meant where nothing says otherwise; weights without heads always say so. */
+static const view_axes all_axes[] = {
+    {"layers,heads,queries,keys", 4, "layer", true}, {"batch,heads,queries,keys", 4, "sequence", true},
+    {"heads,queries,keys", 3, NULL, true},           {"batch,queries,keys", 3, "sequence", false},
+    {"layers,queries,keys", 3, "layer", false},      {"queries,keys", 2, NULL, false}};
+enum { AXES = sizeof all_axes / sizeof *all_axes };
+
+/* The axes whose text begins with that word, or is all of that text; NULL: there are none. */
+static const view_axes *axes_of(int rank, const char *begin)
+{
+    size_t length = strlen(begin);
+    for (int i = 0; i < AXES; i++) {
+        const char *text = all_axes[i].text;
+        bool begins = strncmp(text, begin, length) == 0 && (text[length] == ',' || !text[length]);
+        if (all_axes[i].rank == rank && begins) return &all_axes[i];
+    }
+    return NULL;
+}
+
+/* In a file of `mha layer` the output (B,T,M) or (T,M) says whether the weights beside it have a batch, too. */
+static const char *axes_beside_output(const view_weights *w, const safetensors_tensor *t)
+{
+    const safetensors_tensor *output = strcmp(t->name, "weights") == 0 ? safetensors_find(w->file, "output") : NULL;
+    if (!output || (output->rank != 2 && output->rank != 3)) return NULL;
+    int batch = output->rank - 2, queries = t->rank - 2;
+    if (queries < batch || t->shape[queries] != output->shape[batch] || (batch && t->shape[0] != output->shape[0]))
+        return NULL;
+    return batch ? "batch" : t->rank == 2 ? "queries" : NULL;
+}
+
+/* What the axes are: as asked for, or as the metadata NAME.axes or the names in the file say, or as usual. False,
+ * having said why, if that does not fit. */
+static bool choose_axes(view_weights *w, const safetensors_tensor *t)
+{
+    char is[200], key[NAME_MOST + 8];
+    snprintf(key, sizeof key, "%.*s.axes", NAME_MOST, t->name);
+    const char *told = safetensors_metadata(w->file, key);
+    const char *begin = w->first_axis ? w->first_axis : told ? told : axes_beside_output(w, t);
+    if (!begin) begin = t->rank == 4 ? "layers" : "heads";
+    if ((w->axes = axes_of(t->rank, begin)) && safetensors_is_float(t->dtype)) return true;
+    safetensors_describe(is, sizeof is, t);
+    if (w->first_axis && could_be(t))
+        cli_error("%s: %s is %s: its first axis cannot be %s", w->path, t->name, is, w->first_axis);
+    else if (told && safetensors_is_float(t->dtype))
+        cli_error("%s: metadata \"%s\" is \"%.*s\", which does not fit %s %s; --first-axis overrides it", w->path, key,
+                  NAME_MOST, told, t->name, is);
+    else
+        cli_error("%s: %s is %s, must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)", w->path,
+                  t->name, is);
+    return false;
+}
+
 static bool take_shape(view_weights *w, const safetensors_tensor *t)
 {
     char is[200];
-    const int64_t *shape = t->shape + (t->rank == 4);
     w->name = t->name;
-    if (!could_be(t)) {
-        cli_error("%s: %s is %s, must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)", w->path,
-                  t->name, safetensors_describe(is, sizeof is, t));
-        return false;
-    }
+    if (!choose_axes(w, t)) return false;
     if (!t->count) {
         cli_error("%s: %s is %s: there are no weights in it", w->path, t->name, safetensors_describe(is, sizeof is, t));
         return false;
     }
-    w->layers = t->rank == 4 ? t->shape[0] : 1;
-    w->heads = shape[0], w->queries = shape[1], w->keys = shape[2];
+    const int64_t *at = t->shape;
+    w->layers = w->axes->outer ? *at++ : 1;
+    w->heads = w->axes->heads ? *at++ : 1;
+    w->queries = at[0], w->keys = at[1];
     return true;
 }
 
@@ -117,8 +168,11 @@ static double tolerance(safetensors_dtype dtype, int64_t keys)
 static void say_where(char *out, size_t room, const view_weights *w, int64_t row)
 {
     int64_t map = row / w->queries;
-    snprintf(out, room, "%s: %s: layer %" PRId64 ", head %" PRId64 ", row %" PRId64 " (all from 1)", w->path, w->name,
-             map / w->heads + 1, map % w->heads + 1, row % w->queries + 1);
+    char outer[40] = "", head[40] = "";
+    if (w->axes->outer) snprintf(outer, sizeof outer, "%s %" PRId64 ", ", w->axes->outer, map / w->heads + 1);
+    if (w->axes->heads) snprintf(head, sizeof head, "head %" PRId64 ", ", map % w->heads + 1);
+    snprintf(out, room, "%s: %s: %s%srow %" PRId64 " (counted from 1)", w->path, w->name, outer, head,
+             row % w->queries + 1);
 }
 
 /* Whether it is a row of weights; if not, says so. */
@@ -156,23 +210,29 @@ static void pool_row(const view_weights *w, double *sums, const float *x, int64_
     for (int64_t c = 0; c < w->columns; c++) to[c] = (float)(sums[c] / queries);
 }
 
-/* Adds the entropy of a row, as of weights that sum to exactly one, to that of its map; behind the map's last row it
- * becomes the mean over the rows that see something, of which there are *seen. */
-static void add_entropy(const view_weights *w, const float *x, int64_t row, int64_t *seen)
+/* Adds the entropy and the effective number of keys (1 / sum of p^2, as in mha_stats) of a row, as of weights that sum
+ * to exactly one, to those of its map; behind the map's last row they become means over the rows that see something, of
+ * which there are *seen. */
+static void add_statistics(const view_weights *w, const float *x, int64_t row, int64_t *seen)
 {
-    double sum = 0, logs = 0, *to = w->entropy + row / w->queries;
+    int64_t map = row / w->queries;
+    double sum = 0, logs = 0, squares = 0;
     if (row % w->queries == 0) *seen = 0;
     for (int64_t j = 0; j < w->keys; j++) {
         double p = (double)x[j];
         if (!(p > 0)) continue;
         sum += p;
         logs += p * log(p);
+        squares += p * p;
     }
     if (sum > 0) {
-        *to += fmax(log(sum) - logs / sum, 0);
+        w->entropy[map] += fmax(log(sum) - logs / sum, 0);
+        w->effective[map] += sum * sum / squares;
         ++*seen;
     }
-    if ((row + 1) % w->queries == 0 && *seen) *to /= (double)*seen;
+    if ((row + 1) % w->queries || !*seen) return;
+    w->entropy[map] /= (double)*seen;
+    w->effective[map] /= (double)*seen;
 }
 
 /* Numbers of a tensor as floats, to be freed; NULL without memory. */
@@ -192,7 +252,8 @@ static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
     double within = tolerance(t->dtype, w->keys), *sums = calloc((size_t)w->columns, sizeof *sums);
     w->cells = calloc((size_t)(w->layers * w->heads * w->rows * w->columns), sizeof *w->cells);
     w->entropy = calloc((size_t)(w->layers * w->heads), sizeof *w->entropy);
-    bool memory = sums && w->cells && w->entropy, ok = true;
+    w->effective = calloc((size_t)(w->layers * w->heads), sizeof *w->effective);
+    bool memory = sums && w->cells && w->entropy && w->effective, ok = true;
     for (int64_t first = 0; memory && ok && first < rows; first += at_once) {
         int64_t count = rows - first < at_once ? rows - first : at_once;
         float *x = floats_of(ctx, t, first * w->keys, count * w->keys);
@@ -201,7 +262,7 @@ static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
             ok = check_row(w, x + i * w->keys, first + i, within);
             if (!ok) break;
             pool_row(w, sums, x + i * w->keys, first + i);
-            add_entropy(w, x + i * w->keys, first + i, &seen);
+            add_statistics(w, x + i * w->keys, first + i, &seen);
         }
         free(x);
     }
@@ -264,25 +325,42 @@ static void put_cells(buffer *out, view_weights *w)
     buffer_puts(out, "}}");
 }
 
+static void put_axes(buffer *out, const char *text)
+{
+    buffer_puts(out, ",\"axes\":[\"");
+    for (; *text; text++) {
+        if (*text == ',') buffer_puts(out, "\",\"");
+        else buffer_putc(out, *text);
+    }
+    buffer_puts(out, "\"]");
+}
+
+/* A number for each map. */
+static void put_numbers(buffer *out, const char *key, const double *numbers, int64_t count)
+{
+    buffer_printf(out, "\"%s\":[", key);
+    for (int64_t n = 0; n < count; n++) {
+        if (n) buffer_putc(out, ',');
+        view_number(out, numbers[n]);
+    }
+    buffer_puts(out, "],\n");
+}
+
 static void put_object(buffer *out, view_weights *w, const view_tokens *t)
 {
     buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
     view_string(out, view_title(w->path));
-    buffer_printf(out, ",\"version\":\"mha %s\",\"layers\":%" PRId64 ",\"heads\":%" PRId64, mha_version(), w->layers,
-                  w->heads);
-    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
-                  w->columns);
+    buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
+    put_axes(out, w->axes->text);
+    buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
+    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows, w->columns);
     put_words(out, t->queries, w->queries, w->by_queries);
     buffer_puts(out, "],\n\"keys\":[");
     put_words(out, t->keys, w->keys, w->by_keys);
     buffer_puts(out, "]},\n");
     put_pooled(out, w);
-    buffer_puts(out, "\"entropy\":[");
-    for (int64_t n = 0; n < w->layers * w->heads; n++) {
-        if (n) buffer_putc(out, ',');
-        view_number(out, w->entropy[n]);
-    }
-    buffer_puts(out, "],\n");
+    put_numbers(out, "entropy", w->entropy, w->layers * w->heads);
+    put_numbers(out, "effective", w->effective, w->layers * w->heads);
     put_cells(out, w);
 }
 
@@ -306,9 +384,10 @@ void view_weights_free(view_weights *w)
     safetensors_free(w->file);
     free(w->cells);
     free(w->entropy);
+    free(w->effective);
     w->file = NULL;
     w->cells = NULL;
-    w->entropy = NULL;
+    w->entropy = w->effective = NULL;
 }
 
 /* ---- A file that was taken for a model -------------------------------------------------------------------------- */

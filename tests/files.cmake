@@ -67,7 +67,8 @@ if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   foreach(name cli bench layer_command layer_command_errors layer_config train_command train_command_errors conformance
-    hostile_names eval_command prune_command classify_command heads_command demo_command view_command view_command_errors)
+    hostile_names eval_command prune_command classify_command heads_command demo_command view_command view_command_errors
+    view_command_weights)
     mha_test(${name})
     target_compile_definitions(test_${name} PRIVATE "COMMAND=\"${emulator} '$<TARGET_FILE:mha_command>'\"")
     add_dependencies(test_${name} mha_command)

@@ -234,6 +234,10 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
     if (p->weights == 2)
         expect_tensor(file, "weights", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, keys)), a.mean);
     count += p->weights > 0;
+    const char *axes = safetensors_metadata(file, "weights.axes");
+    const char *const names[] = {"", "batch,heads,queries,keys", "batch,queries,keys"}, *want = names[p->weights];
+    if (!p->batched) want += strcspn(want, ",") + (*want == 'b');
+    expect(strcmp(axes ? axes : "", want) == 0, "the axes of weights are '%s', not '%s'", axes ? axes : "", want);
     if (p->grad) {
         mha_tensor keyed = mha_tensor_3d(NULL, MHA_FLOAT32, p->B, p->Tk, M);
         expect_tensor(file, "grad.query", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, M)), a.query);

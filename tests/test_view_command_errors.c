@@ -69,6 +69,9 @@ TEST(wrong_use)
     REFUSE("m.safetensors --invert maybe" TO, "view: --invert is auto, yes or no, not 'maybe'");
     REFUSE("m.safetensors --tensor x" TO, "view: --tensor is for --attention");
     REFUSE("m.safetensors --tokens x" TO, "view: --tokens is for --attention");
+    REFUSE("m.safetensors --first-axis batch" TO, "view: --first-axis is for --attention");
+    REFUSE("--attention w.safetensors --first-axis blocks" TO,
+           "view: --first-axis is layers, heads or batch, not 'blocks'");
     REFUSE("m.safetensors --attention w.safetensors" TO,
            "view: --attention has no use for m.safetensors: it shows weights, no model");
     REFUSE("--attention w.safetensors --index 3" TO, "view: --attention has no use for 3: it shows weights, no model");
@@ -136,24 +139,26 @@ static void write_odd(safetensors_dtype dtype, int at, float odd)
 
 TEST(rows_that_are_no_weights)
 {
-    static const char where[] = "odd.safetensors: attention: layer 1, head ";
+    static const char where[] = "odd.safetensors: attention: head ";
     char says[300];
     write_odd(SAFETENSORS_F32, 10, 0.4f);
-    snprintf(says, sizeof says, "%s2, row 2 (all from 1) sums to 0.9; rows sum to 1, or are all 0 if they see nothing",
-             where);
+    snprintf(says, sizeof says,
+             "%s2, row 2 (counted from 1) sums to 0.9; rows sum to 1, or are all 0 if they see nothing", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(SAFETENSORS_BF16, 10, 0.515625f);
     snprintf(says, sizeof says,
-             "%s2, row 2 (all from 1) sums to 1.01562; rows sum to 1, or are all 0 if they see nothing", where);
+             "%s2, row 2 (counted from 1) sums to 1.01562; rows sum to 1, or are all 0 if they see nothing", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(SAFETENSORS_F32, 5, NAN);
-    snprintf(says, sizeof says, "%s1, row 2 (all from 1) has nan for key 3; weights are finite and not below 0", where);
+    snprintf(says, sizeof says, "%s1, row 2 (counted from 1) has nan for key 3; weights are finite and not below 0",
+             where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(SAFETENSORS_F32, 6, INFINITY);
-    snprintf(says, sizeof says, "%s2, row 1 (all from 1) has inf for key 1; weights are finite and not below 0", where);
+    snprintf(says, sizeof says, "%s2, row 1 (counted from 1) has inf for key 1; weights are finite and not below 0",
+             where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(SAFETENSORS_F32, 1, -0.25f);
-    snprintf(says, sizeof says, "%s1, row 1 (all from 1) has -0.25 for key 2; weights are finite and not below 0",
+    snprintf(says, sizeof says, "%s1, row 1 (counted from 1) has -0.25 for key 2; weights are finite and not below 0",
              where);
     REFUSE("--attention odd.safetensors" TO, says);
     /* What rounding does to a sum is forgiven, by type. */
@@ -192,6 +197,32 @@ TEST(tensors_that_are_no_weights)
     REFUSE("--attention t.safetensors --tensor whole" TO, says);
     REFUSE("--attention t.safetensors --tensor empty" TO,
            "t.safetensors: empty is float32 (2,0,3): there are no weights in it");
+}
+
+TEST(axes_that_do_not_fit)
+{
+    const safetensors_pair notes[] = {{"attention.axes", "batch,heads,queries,keys"}, {"x.axes", "queries,keys,heads"}};
+    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes, 1);
+    REFUSE("--attention w.safetensors" TO,
+           "w.safetensors: metadata \"attention.axes\" is \"batch,heads,queries,keys\", which does not fit attention "
+           "float32 (2,3,4); --first-axis overrides it");
+    expect(command("", "view --attention w.safetensors --first-axis heads -o p.html")->status == 0, "not overridden");
+    write_weights("w.safetensors", "x", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes + 1, 1);
+    REFUSE("--attention w.safetensors" TO,
+           "w.safetensors: metadata \"x.axes\" is \"queries,keys,heads\", which does not "
+           "fit x float32 (2,3,4); --first-axis overrides it");
+    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){1, 2, 3, 4}, 4, NULL, 0);
+    REFUSE("--attention w.safetensors --first-axis heads" TO,
+           "w.safetensors: attention is float32 (1,2,3,4): its first axis cannot be heads");
+    const float bad[4] = {0.5f, 0.5f, 1, 1};
+    char error[300] = "";
+    const safetensors_item item =
+        safetensors_item_dense("attention", SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
+    expect(safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    REFUSE(
+        "--attention w.safetensors --first-axis batch" TO,
+        "w.safetensors: attention: sequence 2, head 1, row 1 (counted from 1) sums to 2; rows sum to 1, or are all 0 "
+        "if they see nothing");
 }
 
 TEST(many_tensors_are_not_all_named)

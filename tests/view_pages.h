@@ -22,6 +22,18 @@ static inline const char *read_page(const char *path)
     return page;
 }
 
+/* The page that the command makes of it, without a word on standard error. */
+static inline const char *view(const char *args)
+{
+    char line[600];
+    unlink("p.html");
+    snprintf(line, sizeof line, "view %s -o p.html", args);
+    const said *it = command("LC_ALL=C", line);
+    expect(it->status == 0 && !*it->err, "%s: exit %d: %s", args, it->status, it->err);
+    expect(strstr(it->out, "p.html: ") && strstr(it->out, " MB") && strstr(it->out, "browser"), "%s", it->out);
+    return read_page("p.html");
+}
+
 /* The JSON object of a page, which the browser gets to see as the text of an element. */
 static inline piece data_of(const char *page)
 {
