@@ -102,7 +102,7 @@ enum { FIELD = 18, BESIDES = 4 }; /* the narrowest place of a head, and the most
 static double brightness(const heads_view *v, int64_t block, int64_t head, int64_t row, int64_t column,
                          double strongest)
 {
-    return strongest > 0 ? (double)heads_map(v, block, head)[row * v->columns + column] / strongest : 0;
+    return scale_weight((double)heads_map(v, block, head)[row * v->columns + column], 1 / (double)v->tokens, strongest);
 }
 
 /* One of the three lines under a map, of which the last is for a class token. */
@@ -158,7 +158,7 @@ void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool
     term_left(t, 0, TERM_BOLD, title);
     printf("  where %s\n", mean ? "its patches look, on the mean" : "the class token looks");
     spaces(INDENT);
-    scale_legend(t, "nothing", "the head's strongest patch");
+    scale_legend(t, "an equal share or less", "the head's strongest patch");
     printf("\n\n");
     int64_t heads = heads_in(view, block);
     for (int64_t first = 0; first < heads; first += l.beside) {
@@ -241,7 +241,7 @@ void heads_draw_all(const term *t, const heads_view *view, const char *title)
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n%*s", INDENT, "");
-    scale_legend(t, "nothing", "its strongest patch");
+    scale_legend(t, "an equal share or less", "its strongest patch");
     printf("\n\n");
     for (int64_t b = 0; b < view->blocks; b += beside)
         draw_blocks(t, view, &s, b, b + beside < view->blocks ? b + beside : view->blocks);

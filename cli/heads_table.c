@@ -135,7 +135,7 @@ static void put_foot(const survey *s, double most)
 static bool make_view(heads_view *v, const survey *s)
 {
     int64_t patches = s->rows * s->columns;
-    *v = (heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns};
+    *v = (heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns, .tokens = s->tokens};
     v->first = calloc((size_t)s->blocks + 1, sizeof *v->first);
     v->map = calloc((size_t)s->count, (size_t)patches * sizeof(float));
     v->itself = calloc((size_t)s->count, sizeof(float));

@@ -90,20 +90,21 @@ static layout lay(const maps_sheet *s)
 
 /* ---- Drawing ---------------------------------------------------------------------------------------------------- */
 
-static void draw_bar(canvas *c, double y)
+static void draw_bar(canvas *c, double y, int64_t tokens)
 {
+    char equal[32];
     static const scale_colour edge = {90, 90, 95};
     c->box(c, MARGIN - 0.5, y - 0.5, BAR + 1, BAR_HIGH + 1, edge);
     for (int n = 0; n < STEPS; n++)
         c->box(c, MARGIN + (double)BAR * n / STEPS, y, (double)BAR / STEPS, BAR_HIGH, scale_at((n + 0.5) / STEPS));
-    c->text(c, MARGIN, y + BAR_HIGH + LINE - 4, CANVAS_GREY, "0");
-    c->text(c, MARGIN + BAR / 2.0 - 9, y + BAR_HIGH + LINE - 4, CANVAS_GREY, "0.5");
-    c->text(c, MARGIN + BAR - 6, y + BAR_HIGH + LINE - 4, CANVAS_GREY, "1");
-    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH - 2, CANVAS_PLAIN, "of the largest weight of each map, which");
-    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH + LINE - 4, CANVAS_PLAIN, "stands under it");
+    snprintf(equal, sizeof equal, "up to 1/%lld", (long long)tokens);
+    c->text(c, MARGIN, y + BAR_HIGH + LINE - 4, CANVAS_GREY, equal);
+    c->text(c, MARGIN + BAR - 42, y + BAR_HIGH + LINE - 4, CANVAS_GREY, "largest");
+    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH - 2, CANVAS_PLAIN, "from an equal share to the largest weight of");
+    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH + LINE - 4, CANVAS_PLAIN, "each map, which stands under it");
 }
 
-static void draw_panel(canvas *c, const maps_panel *p, double x, double y, double foot)
+static void draw_panel(canvas *c, const maps_panel *p, double x, double y, double foot, double equal)
 {
     char text[48];
     c->text(c, x, y + ABOVE - 6, CANVAS_BOLD, p->title);
@@ -112,7 +113,7 @@ static void draw_panel(canvas *c, const maps_panel *p, double x, double y, doubl
         const maps_map *m = &p->map[n];
         double cell = cell_of(m), largest = largest_of(m), wide = cell * (double)m->columns;
         c->box(c, x - 0.5, y + ABOVE - 0.5, wide + 1, cell * (double)m->rows + 1, grey);
-        c->map(c, x, y + ABOVE, cell, m, largest);
+        c->map(c, x, y + ABOVE, cell, m, (canvas_scale){equal, largest});
         snprintf(text, sizeof text, largest >= 0.0995 ? "largest %.2f" : "largest %.2g", largest);
         c->text(c, x, foot - BELOW + 14, CANVAS_GREY, text);
         x += wide + GAP;
@@ -131,12 +132,13 @@ static void draw_sheet(canvas *c, const void *arg)
         c->text(c, MARGIN, y, CANVAS_GREY, s->about[n]);
         y += LINE;
     }
-    draw_bar(c, y - 6);
+    draw_bar(c, y - 6, s->tokens);
     for (int64_t n = 0; n < s->count; n++) {
         const maps_panel *p = &s->panels[n];
         advance(&at, l, n);
         if (*p->heading && at.column == 0) c->text(c, MARGIN, at.top - 4, CANVAS_PLAIN, p->heading);
-        draw_panel(c, p, MARGIN + (double)at.column * (l->panel_width + BETWEEN), at.top, at.top + l->panel_height);
+        draw_panel(c, p, MARGIN + (double)at.column * (l->panel_width + BETWEEN), at.top, at.top + l->panel_height,
+                   1 / (double)s->tokens);
     }
 }
 

@@ -1,10 +1,11 @@
 /* Maps in a file: a titled sheet of heatmaps with their names, as SVG or PNG.
  *
  *     maps_panel panels[] = {{.title = "head 1", .note = {"itself"}, .map = {{weights, 7, 7}}}};
- *     maps_sheet sheet = {.title = "Where the heads look", .panels = panels, .count = 1, .across = 4};
+ *     maps_sheet sheet = {.title = "Where the heads look", .panels = panels, .count = 1, .across = 4, .tokens = 50};
  *     if (!maps_write("heads.svg", MAPS_SVG, &sheet, error, sizeof error)) puts(error);
  *
- * Each map is painted from 0 to its own largest weight, which stands under it; the scale is that of scale.h. */
+ * Each map is painted from an equal share, 1/tokens, to its own largest weight, which stands under it, as scale_weight
+ * says. */
 #ifndef MAPS_FILE_H
 #define MAPS_FILE_H
 
@@ -34,6 +35,7 @@ typedef struct maps_sheet {
     const maps_panel *panels;
     int64_t count;
     int64_t across; /* the most panels in a row */
+    int64_t tokens; /* that share a row of weights */
 } maps_sheet;
 
 /* Whole or not at all; PNG where the build has libpng. False on error, with one line in `error`. */

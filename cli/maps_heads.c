@@ -50,7 +50,8 @@ bool maps_of_survey(const char *path, maps_format format, const char *file, cons
                                   "right: each row is a token that looks, each column one that is looked at"},
                         .panels = panels,
                         .count = s->count,
-                        .across = most};
+                        .across = most,
+                        .tokens = s->tokens};
     ok = ok && write(path, format, sheet, error, error_size);
     free(panels);
     free(numbers);
@@ -91,8 +92,12 @@ bool maps_of_images(const char *path, maps_format format, const char *file, cons
         for (int64_t b = first; b < end; b++) fill_image(panels, &at, &images[i], b, b == first);
     snprintf(about, sizeof about, "%s: where %s", file,
              mean ? "the patches look, on the mean" : "the class token looks");
-    maps_sheet sheet = {
-        .title = "Where the heads look", .about = {about}, .panels = panels, .count = all, .across = most};
+    maps_sheet sheet = {.title = "Where the heads look",
+                        .about = {about},
+                        .panels = panels,
+                        .count = all,
+                        .across = most,
+                        .tokens = images[0].view.tokens};
     bool ok = write(path, format, sheet, error, error_size);
     free(panels);
     return ok;

@@ -53,12 +53,12 @@ static void png_text(canvas *c, double x, double y, canvas_text how, const char 
     }
 }
 
-static void png_map(canvas *c, double x, double y, double cell, const maps_map *map, double largest)
+static void png_map(canvas *c, double x, double y, double cell, const maps_map *map, canvas_scale scale)
 {
     for (int64_t v = 0; v < map->rows; v++)
         for (int64_t u = 0; u < map->columns; u++)
             png_box(c, x + cell * (double)u, y + cell * (double)v, cell, cell,
-                    scale_at(canvas_share(map, v * map->columns + u, largest)));
+                    scale_at(canvas_share(map, v * map->columns + u, scale)));
 }
 
 bool canvas_png(const char *path, double width, double height, canvas_draw draw, const void *arg, char *error,

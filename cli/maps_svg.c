@@ -51,18 +51,18 @@ static void svg_text(canvas *c, double x, double y, canvas_text how, const char 
     put(s, "</text>\n");
 }
 
-static int level_of(const maps_map *m, int64_t n, double largest)
+static int level_of(const maps_map *m, int64_t n, canvas_scale scale)
 {
-    return (int)lround(canvas_share(m, n, largest) * (LEVELS - 1));
+    return (int)lround(canvas_share(m, n, scale) * (LEVELS - 1));
 }
 
 /* One colour's cells. */
-static void put_level(svg *s, const maps_map *m, int level, double largest)
+static void put_level(svg *s, const maps_map *m, int level, canvas_scale scale)
 {
     bool any = false;
     for (int64_t y = 0; y < m->rows; y++)
         for (int64_t x = 0, run; x < m->columns; x += run + 1) {
-            for (run = 0; x + run < m->columns && level_of(m, y * m->columns + x + run, largest) == level; run++) {}
+            for (run = 0; x + run < m->columns && level_of(m, y * m->columns + x + run, scale) == level; run++) {}
             if (!run) continue;
             scale_colour c = scale_at((double)level / (LEVELS - 1));
             if (!any) put(s, "<path fill=\"#%02x%02x%02x\" d=\"", c.red, c.green, c.blue);
@@ -72,11 +72,11 @@ static void put_level(svg *s, const maps_map *m, int level, double largest)
     if (any) put(s, "\"/>\n");
 }
 
-static void svg_map(canvas *c, double x, double y, double cell, const maps_map *map, double largest)
+static void svg_map(canvas *c, double x, double y, double cell, const maps_map *map, canvas_scale scale)
 {
     svg *s = (svg *)c;
     put(s, "<g transform=\"translate(%g %g) scale(%g)\" shape-rendering=\"crispEdges\">\n", x, y, cell);
-    for (int level = 0; level < LEVELS; level++) put_level(s, map, level, largest);
+    for (int level = 0; level < LEVELS; level++) put_level(s, map, level, scale);
     put(s, "</g>\n");
 }
 

@@ -16,6 +16,12 @@ enum { POINTS = sizeof points / sizeof *points, STEPS = sizeof steps / sizeof *s
 
 static double inside(double value) { return value > 0 ? fmin(value, 1) : 0; }
 
+double scale_weight(double weight, double equal, double largest)
+{
+    double high = fmax(largest, fmin(1, 2 * equal));
+    return weight > equal && high > equal ? inside((weight - equal) / (high - equal)) : 0;
+}
+
 /* Linear light to the bytes of sRGB. */
 static int encode(double light)
 {

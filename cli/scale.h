@@ -12,6 +12,11 @@ typedef struct scale_colour {
     int red, green, blue; /* 0 to 255 */
 } scale_colour;
 
+/* Where an attention weight lies on the scale, 0 to 1, in every map of heads and on the page of `mha view`: 0 up to an
+ * equal share, `equal`, 1/T of T tokens, so that uniform attention is at the low end; from there evenly to 1 at `largest`,
+ * or at two equal shares if that is more, so that a head that is nearly uniform does not show its noise. */
+double scale_weight(double weight, double equal, double largest);
+
 /* For a value from 0 to 1; others become the nearer end, and what is no number becomes 0. */
 scale_colour scale_at(double value);
 

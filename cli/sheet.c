@@ -61,14 +61,14 @@ static void put_legend(buffer *out, const vit_config *c)
         "gets the largest share of the head&rsquo;s attention, and the number under the map says how large that "
         "is. &ldquo;Like 12&rdquo; is how wide the head looks: as if it shared its attention evenly among "
         "12 patches.</p></div>\n<div class=\"scale\"><svg viewBox=\"0 0 %d 1\" "
-        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"The colour scale, from dark blue for no attention "
-        "over violet, rose and orange to pale yellow for the head&rsquo;s strongest patch\">",
+        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"The colour scale, from dark blue for an equal "
+        "share or less over violet, rose and orange to pale yellow for the head&rsquo;s strongest patch\">",
         c->rows / c->patch, c->columns / c->patch,
         c->mean_pool ? "how much each patch is looked at, here on the mean of all that look"
                      : "how much the class token, from which the answer is read, looks at each of them",
         SHEET_STEPS);
     for (int i = 0; i < SHEET_STEPS; i++) buffer_printf(out, "<path class=\"h%d\" d=\"M%d 0h1v1h-1z\"/>", i, i);
-    buffer_puts(out, "</svg><span>no attention</span><span>the head&rsquo;s strongest patch</span></div>\n");
+    buffer_puts(out, "</svg><span>an equal share or less</span><span>the head&rsquo;s strongest patch</span></div>\n");
     put_grid(out, c);
     buffer_puts(out, "</section>\n");
 }

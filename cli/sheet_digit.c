@@ -2,6 +2,7 @@
  *
  * Squares of one grey value, or of one step of the scale, are a single path of runs: a tenth of what a shape for each
  * would take. The picture is drawn once and used under and over every map. */
+#include "scale.h"
 #include "sheet_parts.h"
 
 #include <inttypes.h>
@@ -98,7 +99,8 @@ static void put_map(buffer *out, const heads_view *v, int64_t block, int64_t hea
     put_words(out, &f, block, head, c->mean_pool);
     buffer_printf(out, "</title><use href=\"#p%" PRId64 "\"/><g transform=\"scale(%" PRId64 ")\">", n + 1, c->patch);
     for (int64_t i = 0; levels && i < count; i++)
-        levels[i] = f.strongest > 0 ? (unsigned char)lround((SHEET_STEPS - 1) * (double)map[i] / f.strongest) : 0;
+        levels[i] =
+            (unsigned char)lround((SHEET_STEPS - 1) * scale_weight((double)map[i], 1 / (double)v->tokens, f.strongest));
     for (int level = 1; levels && level < SHEET_STEPS; level++) put_level(out, "h", levels, v->rows, v->columns, level);
     buffer_printf(out,
                   "</g><use href=\"#grid\"/><use class=\"over\" href=\"#p%" PRId64

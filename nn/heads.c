@@ -60,8 +60,11 @@ bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, c
     const char *why = NULL;
     int64_t T = vit_tokens(net), pixels = c->rows * c->columns;
     augment_options plain = {.mean = input.mean, .deviation = input.deviation};
-    *view = (heads_view){
-        .blocks = c->body.depth, .classes = c->classes, .rows = c->rows / c->patch, .columns = c->columns / c->patch};
+    *view = (heads_view){.blocks = c->body.depth,
+                         .classes = c->classes,
+                         .rows = c->rows / c->patch,
+                         .columns = c->columns / c->patch,
+                         .tokens = T};
     float *scratch = make_scratch(transformer_all_heads(&c->body), pixels, T);
     if (!scratch || !make_room(view, c)) why = "no memory for the weights of the heads";
     if (!why) {

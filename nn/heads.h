@@ -18,6 +18,7 @@ typedef struct heads_view {
     int64_t heads;         /* the most that a block has */
     int64_t *first;        /* (blocks+1): how many heads the blocks before each have; at last, all of them */
     int64_t rows, columns; /* of the grid of patches */
+    int64_t tokens;        /* the patches, and the class token if there is one: they share a row of weights */
     int best;              /* the class with the largest logit, the first of equals */
     float *probabilities;  /* (classes): softmax of the logits */
     float *map;            /* (heads of all blocks,rows,columns) */

@@ -272,6 +272,58 @@ TEST(maps_become_pictures)
     expect_png("c.png");
 }
 
+/* The model without queries and keys, so that every head is uniform, saved there. */
+static bool save_uniform(const char *path)
+{
+    char error[400] = "";
+    small_vit v;
+    vit_config config = small_config();
+    vit_save_options options = VIT_SAVE_DEFAULTS;
+    transformer_part part;
+    options.input = small_input;
+    bool ok = small_make(&v, &config, path);
+    for (int n = 0; ok && vit_tensor(v.net, n, &part); n++) {
+        int64_t count = 1;
+        for (int i = 0; i < part.shape.rank; i++) count *= part.shape.size[i];
+        if (strstr(part.name, "attn.qkv")) memset(v.parameters + part.first, 0, (size_t)count * sizeof(float));
+    }
+    if (ok) vit_changed(v.net);
+    ok = ok && expect(vit_save(v.net, path, &options, error, sizeof error), "%s", error);
+    small_free(&v);
+    return ok;
+}
+
+/* Uniform attention is at the low end of the scale, wherever maps are drawn: a weight up to an equal share is dark. */
+TEST(uniform_attention_is_dark)
+{
+    static char text[1 << 21];
+    if (!prepare() || !save_uniform("u.safetensors")) return;
+    const said *it = command("LC_ALL=C", "classify u.safetensors 3 --data d --heads");
+    const char *map = strstr(it->out, "  head 1");
+    if (!expect(it->status == 0 && map && strchr(map, '\n'), "exit %d: %s", it->status, it->out)) return;
+    map = strchr(map, '\n') + 1;
+    expect(map[strspn(map, " \n.")] == '6', "cells that are not dark: %.200s", map); /* up to "6 % on one patch" */
+    expect(strstr(it->out, "an equal share or less") != NULL, "the legend: %s", it->out);
+    it = command("LC_ALL=C", "heads u.safetensors --data d");
+    map = strstr(it->out, "head 1 ");
+    if (expect(it->status == 0 && map, "exit %d: %s", it->status, it->out))
+        expect(!strpbrk(map, ":+#@"), "cells that are not dark: %.400s", map);
+    command("", "heads u.safetensors --data d --format svg --out u.svg");
+    command("", "classify u.safetensors 3 --data d --format svg --out u2.svg --block all");
+    for (int i = 0; i < 2; i++) {
+        if (!slurp_all(i ? "u2.svg" : "u.svg", text, sizeof text)) return;
+        expect(count_of(text, "<path fill=\"") == count_of(text, "<g transform"), "%d colours in %d maps",
+               count_of(text, "<path fill=\""), count_of(text, "<g transform"));
+        expect(count_of(text, "<path fill=\"#171c3b\"") == count_of(text, "<g transform"),
+               "not the first colour of the scale");
+        expect(strstr(text, ">up to 1/17<") != NULL, "no legend");
+    }
+    command("", "classify u.safetensors 3 --data d --sheet u.html");
+    if (!slurp_all("u.html", text, sizeof text)) return;
+    const char *maps = strstr(text, "<article");
+    expect(maps && !strstr(maps, "<path class=\"h"), "squares of a map that are not dark");
+}
+
 /* ---- Bad input -------------------------------------------------------------------------------------------------- */
 
 TEST(bad_arguments_are_one_line)

@@ -4,12 +4,14 @@
  * them of its own images, and says so. An image takes some 25 ms and is a slice of its own, so that the page stays
  * quick in between; importance, which needs a pass for each head, is computed when somebody asks for it.
  *
- *     entropy     of a row of weights, in nats, mean over rows          effective    exp(entropy), mean over rows
+ *     entropy     of a row of weights, in nats, mean over rows
+ *     effective   number of keys: 1 / sum of p^2 of a row, mean over rows
  *     distance    from a patch to where it looks, in patches, its weights on patches made to sum to 1
  *     largest     weight of a row, mean over rows
  *     divergence  of two heads of a block: Jensen-Shannon, in nats, mean over rows; 0 alike, ln 2 = 0.69 nothing shared
- *     importance  by the page: how much the loss of the right answer (without a label: the model's own) changes when
- *                 the head is switched off */
+ *     importance  from the file, as `mha heads` measures it with a backward pass. The page has none: it measures how
+ *                 much the loss of the right answer (without a label: the model's own) changes when the head is
+ *                 switched off, and calls that the effect on the loss. */
 
 const SURVEY_IMAGES = 16; /* that the page looks at, at most */
 const IMPORTANCE_IMAGES = 8;
@@ -25,10 +27,11 @@ function surveyOf(state, block, head) {
 function measureHead(model, weights) {
   const {tokens: T, first, across} = model, sums = {entropy: 0, effective: 0, largest: 0, distance: 0};
   for (let i = 0; i < T; i++) {
-    let entropy = 0, largest = 0, far = 0, shares = 0;
+    let entropy = 0, squares = 0, largest = 0, far = 0, shares = 0;
     for (let j = 0; j < T; j++) {
       const w = weights[i * T + j];
       if (w > 0) entropy -= w * Math.log(w);
+      squares += w * w;
       if (w > largest) largest = w;
       if (i < first || j < first) continue;
       const down = Math.floor((i - first) / across) - Math.floor((j - first) / across);
@@ -37,7 +40,7 @@ function measureHead(model, weights) {
       shares += w;
     }
     sums.entropy += entropy / T;
-    sums.effective += Math.exp(entropy) / T;
+    sums.effective += 1 / squares / T;
     sums.largest += largest / T;
     if (shares > 0) sums.distance += far / shares / model.patches;
   }
