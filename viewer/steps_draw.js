@@ -1,8 +1,9 @@
 /* The stage drawn, at any moment of a step, by a pen of pen.js.
  *
  * A step's time runs from 0 to 1. In its first part pieces travel to their places, what is gone fades, what is new
- * comes up; from then on the step's work is done p = 0 to 1: rows appear one by one, bars move, values flow together. A
- * frame is some ten images and some text, so it costs well under a millisecond or two. */
+ * comes up; from then on the step's work is done p = 0 to 1: rows appear one by one, bars move, values flow together.
+ * What is marked stays the same throughout. A frame is some ten images and some text, so it costs well under a
+ * millisecond or two. */
 
 const travelPart = 0.35;
 
@@ -115,7 +116,7 @@ function drawPart(pen, piece, cells, part, alpha) {
 
 function drawCells(pen, piece, cells, how, p, alpha, mark) {
   if (how === 'rows') drawPart(pen, piece, cells, {rows: Math.round(p * piece.rows)}, alpha);
-  else if (how === 'row') drawOneRow(pen, piece, cells, p, alpha, mark);
+  else if (how === 'row' || how === 'cells') drawOneRow(pen, piece, cells, how, p, alpha, mark);
   else if (how === 'shares') drawShares(pen, piece, cells, p, alpha);
   else {
     const late = how === 'late' ? clamp01((p - flowEnd) / (1 - flowEnd)) : 1;
@@ -123,14 +124,16 @@ function drawCells(pen, piece, cells, how, p, alpha, mark) {
   }
 }
 
-/* First the row at work, up to the column at work; the others follow at the end. */
-function drawOneRow(pen, piece, cells, p, alpha, mark) {
-  if (p <= 0) return;
-  const done = clamp01((p - 0.85) / 0.15), row = mark && mark.row !== undefined ? mark.row : 0;
+/* How many of `count` have come one by one when the step is p done; all a little before its end. */
+const comeAt = (p, count) => Math.min(count, Math.floor((p / 0.85) * count) + 1);
+
+/* First the marked row, cell by cell or as a whole; the others follow at the end. */
+function drawOneRow(pen, piece, cells, how, p, alpha, mark) {
+  if (p <= 0 || !mark) return;
+  const done = clamp01((p - 0.85) / 0.15), row = {row: mark.row, rows: 1};
   if (done > 0) drawPart(pen, piece, cells, {}, alpha * done);
-  const upto = p >= 0.85 || !mark || mark.column === undefined ? piece.columns : mark.column + 1;
-  const seen = mark && mark.column === undefined ? clamp01((p - 0.6) / 0.25) : 1;
-  if (seen > 0) drawPart(pen, piece, cells, {row, rows: 1, columns: upto}, alpha * seen);
+  if (how === 'cells') drawPart(pen, piece, cells, {...row, columns: comeAt(p, piece.columns)}, alpha);
+  else if (p > 0.6) drawPart(pen, piece, cells, row, alpha * clamp01((p - 0.6) / 0.25));
 }
 
 /* Rows of values fade to their shares, the strongest whole. */
@@ -183,7 +186,7 @@ function drawStageBars(pen, {piece, box, p, alpha, mark, colours}) {
   const now = barsAt(piece.stages, piece.sweep ? 1 : p), count = piece.stages[0].values.length;
   const plot = {x: box.x + 46, y: box.y + 24, width: box.width - 50, height: box.height - 42};
   const y = (value) => plot.y + (plot.height * (now.high - value)) / (now.high - now.low || 1);
-  const wide = plot.width / count, upto = piece.sweep && p < 1 && mark ? mark.column + 1 : count;
+  const wide = plot.width / count, upto = piece.sweep ? comeAt(p, count) : count;
   pen.label(plot.x, box.y + 13, piece.caption, {size: 13, weight: 600, fill: colours.ink, alpha});
   const ticks = now.low < -0.18 * (now.high - now.low) ? [now.low, 0, now.high] : [0, now.high];
   for (const tick of ticks) {
@@ -249,7 +252,7 @@ function looksOther(a, b) {
 /* The whole stage at `time`; `before` and `now` are {scene, placed}. */
 function drawStage(pen, before, now, time, extras) {
   const e = easeBoth(clamp01(time / travelPart)), p = clamp01((time - travelPart) / (1 - travelPart));
-  const marks = now.scene.marks(p), shared = {p, ...extras};
+  const {marks} = now.scene, shared = {p, ...extras};
   if (before && e < 1) {
     for (const [id, {piece, box}] of before.placed) {
       if (!now.placed.has(id)) pieceDrawers[piece.kind](pen, {...shared, piece, box, p: 1, alpha: 1 - e, how: null});

@@ -52,6 +52,7 @@ function stepFacts(model, state, run) {
   facts.exp = exponentials(facts.scaledRow);
   const byWeight = (a, b) => facts.weightRow[b] - facts.weightRow[a];
   facts.order = Array.from({length: facts.visible}, (_, j) => j).sort(byWeight);
+  facts.key = facts.order[0]; /* the one whose numbers are shown and which is marked */
   facts.share = headShare(facts);
   return facts;
 }
@@ -114,8 +115,8 @@ function concatSymbols(T, D, H, head) {
 /* ---- Words: what happens, with the numbers of this token --------------------------------------------------------- */
 
 function stepWords(facts) {
-  const {model, block, head, t, T, M, D, H, G, group, name, run, order, visible, exp, keyName} = facts;
-  const best = order[0], n = shortNumber;
+  const {model, block, head, t, T, M, D, H, G, group, name, run, visible, exp, keyName} = facts;
+  const best = facts.key, n = shortNumber;
   const length = (matrix) => n(lengthOf(rowOf(matrix, M, t)));
   const post = model.config.order === 'post';
   const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} behind it.` : '';

@@ -56,11 +56,11 @@ function vectorElement(name, values, {own = null, most = largestSize(values) || 
 }
 
 /* One score, number by number: the query, the key it likes best, their products, which add up to it. */
-function scoreVectors({q, k, t, D, order, rawRow, keyName}) {
-  const query = rowOf(q, D, t), key = rowOf(k, D, order[0]), products = query.map((x, d) => x * key[d]);
+function scoreVectors({q, k, t, D, key: best, rawRow, keyName}) {
+  const query = rowOf(q, D, t), key = rowOf(k, D, best), products = query.map((x, d) => x * key[d]);
   return [vectorElement('q', query), vectorElement('k', key), vectorElement('q × k', products),
-    element('p', {class: 'hint'}, `k is that of ${keyName(order[0])}. The products add up to ` +
-      `${signedNumber(rawRow[order[0]])}.`)];
+    element('p', {class: 'hint'}, `k is that of ${keyName(best)}. The products add up to ` +
+      `${signedNumber(rawRow[best])}.`)];
 }
 
 /* The sum of values, number by number: the largest parts, all others together, and what they add up to. */

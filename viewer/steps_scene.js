@@ -94,65 +94,64 @@ function commonSize(values) {
 }
 
 /* scenes[key] = {pieces, made, flows, marks}: `made` are the ids that this step brings forth, and how (rows: one after
- * the other, row: the one at work first, late: at the end); marks(p) says which row or column of which piece is at work
- * when the step is p done, 0 to 1. */
+ * the other, cells: those of the marked row one after the other, then the other rows, row: the marked one first, late:
+ * at the end); `marks` says which row, column or token of which piece is framed. These are the ones whose numbers stand
+ * below the stage, from the first moment of a step to its last. */
 function stepScenes(facts, sizes) {
-  const {T, D, t} = facts, has = stagePieces(facts, sizes.cell), small = stagePieces(facts, sizes.cramped);
+  const {D, t, key} = facts, has = stagePieces(facts, sizes.cell), small = stagePieces(facts, sizes.cramped);
   let signs = 0;
   const sign = (text) => signPiece('sign' + signs++, text, sizes);
-  const at = (p, count = T) => (p < 1 ? Math.min(count - 1, Math.floor(p * count)) : t);
-  const rows = (...ids) => (p) => Object.fromEntries(ids.map((id) => [id, {row: at(p)}]));
+  const rows = (...ids) => Object.fromEntries(ids.map((id) => [id, {row: t}]));
   const raw = axisOf(facts.rawRow), scaled = {...axisOf(facts.rawRow), values: facts.scaledRow};
   const most = largestOf(facts.weightRow), e = {values: facts.exp.values, low: 0, high: 1};
   const weights = {values: facts.weightRow, low: 0, high: most};
   const project = (W, made, ...kept) => ({
     pieces: [has.N, sign('×'), has[W], sign('='), has[made], ...kept.map((id) => ({...has[id], apart: true}))],
     made: {[made]: 'rows'},
-    marks: (p) => ({N: {row: at(p)}, [made]: {row: at(p)}, ...Object.fromEntries(kept.map((id) => [id, {row: t}]))}),
+    marks: rows('N', made, ...kept),
   });
   const loudest = largestSize(facts.run.concat), widest = commonSize(facts.run.x);
   const alike = (piece) => ({...piece, most: widest}); /* what is added up has one scale of colours */
-  const scores = (p) => (p < 1 ? at(p, facts.visible) : facts.order[0]);
   return {
     tokens: {pieces: [picturePiece(facts, sizes, null), sign('→'), has.X], made: {X: 'rows'},
-      marks: (p) => ({X: {row: at(p)}, picture: {token: at(p)}})},
+      marks: {X: {row: t}, picture: {token: t}}},
     norm: {pieces: [has.X, sign('→'), has.N], made: {N: 'rows'}, marks: rows('X', 'N')},
     q: project('WQ', 'Q'),
     k: project('WK', 'K', 'Q'),
     v: project('WV', 'V', 'Q', 'K'),
     scores: {
       pieces: [small.Q, sign('×'), small.KT, sign('='), small.S, barsPiece(sizes, 'q · k', [raw], true)],
-      made: {S: 'row'},
-      marks: (p) => ({Q: {row: t}, KT: {column: scores(p)}, S: {row: t, column: scores(p)}, bars: {column: scores(p)}}),
+      made: {S: 'cells'},
+      marks: {Q: {row: t}, KT: {column: key}, S: {row: t, column: key}, bars: {column: key}},
     },
     scale: {
       pieces: [small.S, sign(`÷ √${D} =`), small.Z, barsPiece(sizes, `q · k ÷ √${D}`, [raw, scaled])],
       made: {Z: 'rows'},
-      marks: () => ({S: {row: t}, Z: {row: t}, bars: {column: facts.order[0]}}),
+      marks: {...rows('S', 'Z'), bars: {column: key}},
     },
     softmax: {
       pieces: [...(sizes.narrow ? [] : [small.Z, sign('→')]), small.P, picturePiece(facts, sizes, facts.weightRow),
         barsPiece(sizes, 'weight', [scaled, e, weights])],
       made: {P: 'rows', picture: 'fade'},
-      marks: () => ({Z: {row: t}, P: {row: t}, bars: {column: facts.order[0]}}),
+      marks: {...rows('Z', 'P'), bars: {column: key}},
     },
     sum: {
       pieces: [has.P, sign('×'), {...has.V, shares: facts.weightRow}, sign('='), has.O],
       made: {V: 'shares', O: 'row'},
       flows: valueFlows(facts),
-      marks: (p) => ({P: {row: t}, O: {row: t}, V: p < 1 ? {} : {row: facts.order[0]}}),
+      marks: {...rows('P', 'O'), V: {row: key}},
     },
     concat: {
       pieces: [...has.heads.map((piece, n) =>
         ({...(piece || has.O), values: facts.run.heads[n], most: loudest, crowded: true})), sign('='), has.C],
       made: {C: 'late'},
       flows: headFlows(facts),
-      marks: () => Object.fromEntries(['C', ...has.heads.map((_, n) => headId(facts, n))].map((id) => [id, {row: t}])),
+      marks: rows('C', ...has.heads.map((_, n) => headId(facts, n))),
     },
     output: {
       pieces: [has.C, sign('×'), has.WO, sign('='), has.A],
       made: {A: 'rows'},
-      marks: (p) => ({...rows('C', 'A')(p), WO: {}}),
+      marks: {...rows('C', 'A'), WO: {}},
     },
     residual: {
       pieces: [alike(has.X), sign('+'), alike(has.A), sign('='), alike(has.Y)],

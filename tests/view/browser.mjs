@@ -12,9 +12,9 @@ export async function startBrowser(executablePath) {
 }
 
 /* {page, problems, requests, close()}: problems are errors and warnings of the console; requests those that left the
- * page. options: width, height, dark, still (less motion), touch. */
+ * page. options: width, height, dark, still (less motion), touch, before (a function that runs in the page first). */
 export async function openPage(browser, path, options = {}) {
-  const {width = 1200, height = 900, dark = false, still = false, touch = false} = options;
+  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null} = options;
   const context = await browser.newContext({
     viewport: {width, height},
     colorScheme: dark ? 'dark' : 'light',
@@ -22,6 +22,7 @@ export async function openPage(browser, path, options = {}) {
     hasTouch: touch,
     acceptDownloads: true,
   });
+  if (before) await context.addInitScript(before);
   const page = await context.newPage(), problems = [], requests = [], address = pathToFileURL(path).href;
   page.setDefaultTimeout(15000);
   page.on('console', (message) => {

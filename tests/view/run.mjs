@@ -7,6 +7,7 @@ import {createCommand} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testLooks} from './looks.mjs';
 import {testControls, testNumbers} from './model.mjs';
+import {testSteps} from './steps.mjs';
 import {makeWeights, testWeights} from './weights.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
@@ -49,6 +50,7 @@ if (made) {
   const browser = await startBrowser(browserPath);
   await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
   await testControls(browser, folder);
+  await testSteps(browser, folder);
   await testWeights(browser, folder);
   await testLooks(browser, folder);
   await browser.close();
