@@ -126,8 +126,7 @@ function startAttention(data) {
   const store = createStore({block: 0, head: 0, token: 0, scale: 'linear', range: 'fixed',
     theme: document.documentElement.dataset.theme});
   const panels = [createAttentionPanel(store, data)];
-  const facts = ['Attention weights', plural(data.layers, 'layer'),
-    countsInWords(new Array(data.layers).fill(data.heads), 'head'), sizesInWords(data)];
+  const facts = ['Attention weights', ...countsOf(data), sizesInWords(data)];
   pageHead(data, store, facts, panels);
   placePanels(panels);
   return {data, store, model: null, panels};

@@ -1,18 +1,18 @@
 /* The page of attention weights from any model: all heads as thumbnails, one of them large with its tokens, and the
- * chosen query's keys as text and as a list. In the store a layer is `block` and a query `token`, as elsewhere; `key`
- * is the chosen key or null. */
+ * chosen query's keys as text and as a list. In the store a layer, or a sequence of a batch, is `block` and a query
+ * `token`, as elsewhere; `key` is the chosen key or null. */
 
 /* ---- All heads --------------------------------------------------------------------------------------------------- */
 
 /* Thumbnails are painted a few at a time: a thousand heads must not hold up the page. */
 function createHeadWall(store, attention) {
-  const wall = element('div', {id: 'heads', class: 'head-wall', role: 'group', 'aria-label': 'All heads'});
-  const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention.pooled));
+  const wall = element('div', {id: 'heads', class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
+  const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention));
   let waiting = [];
 
   function paint() {
     const state = store.get(), end = performance.now() + 10;
-    while (waiting.length && performance.now() < end) waiting.shift().paint(state, attention);
+    while (waiting.length && performance.now() < end) waiting.shift().paint(state);
     if (waiting.length) requestAnimationFrame(paint);
   }
 
@@ -26,7 +26,7 @@ function createHeadWall(store, attention) {
     order(sort) {
       const byFacts = new Map(cells.map((cell) => [cell.facts, cell]));
       wall.classList.toggle('by-entropy', sort === 'entropy');
-      wall.style.setProperty('--heads', attention.heads);
+      wall.style.setProperty('--heads', sort === 'entropy' ? attention.facts.length : attention.heads);
       wall.replaceChildren(...sortHeads(attention.facts, sort).map((facts) => byFacts.get(facts).element));
     },
     choose(state) {
@@ -37,12 +37,14 @@ function createHeadWall(store, attention) {
   };
 }
 
-function createHeadCell(store, facts, pooled) {
-  const {layer, head, small} = facts, name = `Layer ${layer + 1}, head ${head + 1}`;
+function createHeadCell(store, facts, attention) {
+  const {layer, head, small} = facts;
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
-  const words = [name, `looks at ${shortNumber(facts.effective)} keys on average`,
-    `entropy ${shortNumber(facts.entropy)}`, `largest ${pooled ? 'cell' : 'weight'} ${percent(facts.largest)}`];
-  const caption = `${layer + 1}.${head + 1}\u00a0· ${facts.effective.toFixed(1)}`;
+  const words = [headName(attention, layer, head), `effective number of keys ${shortNumber(facts.effective)}`,
+    `entropy ${shortNumber(facts.entropy)} nats`,
+    `largest ${attention.pooled ? 'cell' : 'weight'} ${percent(facts.largest)}`];
+  const number = headNumber(attention, layer, head), effective = facts.effective.toFixed(1);
+  const caption = number ? `${number}\u00a0· ${effective}` : effective;
   const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
     'aria-label': [caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
   canvas, element('span', {class: 'cell-caption'}, caption));
@@ -50,9 +52,8 @@ function createHeadCell(store, facts, pooled) {
   return {
     facts,
     element: button,
-    paint(state, attention) {
-      const max = state.range === 'per-head' ? facts.largest : attention.max;
-      drawHeatmap(canvas, small.values, small.rows, small.columns, {scale: state.scale, max});
+    paint(state) {
+      drawHeatmap(canvas, small.values, small.rows, small.columns, attentionScale(attention, state, facts));
     },
   };
 }
@@ -62,7 +63,8 @@ function createHeadCell(store, facts, pooled) {
 function createAttentionControls(store, attention) {
   const numbers = (count) => Array.from({length: count}, (_, n) => [String(n), String(n + 1)]);
   const state = store.get();
-  const layer = selectControl('Layer', numbers(attention.layers), String(state.block),
+  const batch = attention.axes.includes('batch'), outer = batch || attention.axes.includes('layers');
+  const layer = selectControl(batch ? 'Sequence' : 'Layer', numbers(attention.layers), String(state.block),
     (value) => store.set({block: Number(value)}));
   const head = selectControl('Head', numbers(attention.heads), String(state.head),
     (value) => store.set({head: Number(value)}));
@@ -70,11 +72,11 @@ function createAttentionControls(store, attention) {
     (value) => store.set({scale: value}));
   const range = selectControl('Scale', [['fixed', 'one for all heads'], ['per-head', 'each head its own']], state.range,
     (value) => store.set({range: value}));
-  const sort = selectControl('Order', [['number', 'by layer'], ['entropy', 'most pointed first']], state.sort,
+  const sort = selectControl('Order', [['number', batch ? 'by sequence' : 'by layer'], ['entropy', 'lowest entropy first']], state.sort,
     (value) => store.set({sort: value}));
   const choose = (label, value) => (label.querySelector('select').value = String(value));
   return {
-    pick: [layer, head],
+    pick: [outer && layer, attention.axes.includes('heads') && head],
     look: [scale, range],
     sort,
     update({block, head: h}) {
@@ -90,7 +92,7 @@ function attentionSvg(attention, state, data) {
   const edge = 24, top = 84, listed = 216, colours = themeColours(), pen = svgPen();
   const layout = attentionLayout(attention, 700), row = attention.row(state.block, state.head, state.token);
   layout.plot = {...layout.plot, x: layout.plot.x + edge, y: layout.plot.y + top};
-  const title = `${data.title}: layer ${state.block + 1}, head ${state.head + 1}`;
+  const title = `${data.title}: ${headName(attention, state.block, state.head)}`;
   const x = edge + layout.width + 36, right = x + listed;
   const sizes = data.pooled ? data.pooled.text : sizesInWords(data);
   const words = Math.max(textWidth(title, 20, 600), textWidth(sizes, 13, 400));
@@ -103,13 +105,14 @@ function attentionSvg(attention, state, data) {
   const from = fitToken(`From ${tokenLabel(attention, attention.queryTexts, state.token)}`, listed, 14, 600);
   pen.label(x, top + 14, from, {size: 14, weight: 600, fill: colours.ink});
   list.forEach((n, place) => {
-    const y = top + 42 + 24 * place, share = scaleValue(row[n], 'linear', 1);
+    const y = top + 42 + 24 * place, share = Math.min(1, row[n]);
     pen.label(x, y, fitToken(visibleToken(attention.keyTexts[n]), 80, 13, 400), {size: 13, fill: colours.ink});
     pen.box({x: x + 90, y: y - 10, width: Math.max(0.5, 60 * share), height: 11}, {fill: colours.accent});
     pen.label(right, y, percent(row[n]), {size: 13, anchor: 'end', fill: colours.soft});
   });
   const legendTop = top + 42 + 24 * list.length;
-  const legend = legendSvg(state.scale, attentionMax(attention, state), x, legendTop, listed, colours.soft);
+  const scale = attentionScale(attention, state, chosenFacts(attention, state));
+  const legend = legendSvg(scale, x, legendTop, listed, colours.soft);
   const height = Math.max(top + layout.height, legendTop + 40) + edge;
   return svgDocument(width, height, pen.text() + legend, attentionWords(attention, state));
 }
@@ -129,18 +132,18 @@ function createAttentionPanel(store, data) {
   const body = [
     data.pooled && element('p', {class: 'notice', id: 'pooled', role: 'note'}, data.pooled.text),
     element('div', {class: 'wall-head-row'},
-      element('h3', null, attention.facts.length > 1 ? `All ${attention.facts.length} heads` : 'The only head'),
+      element('h3', null, countsOf(attention).join(', ') || 'The weights'),
       controls.sort),
     wall.element,
-    element('p', {class: 'hint'}, 'Layer and head, and how many keys a query looks at on average (e to the power of ' +
-      'the entropy). A click takes that head.'),
+    element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² of a query’s ' +
+      'weights p, averaged over queries. Click a map to choose it.'),
     element('div', {class: 'controls'}, controls.pick),
     chosen,
     both,
     tokens.element,
   ];
-  const text = 'Each row of a map is a query, each column a key; the colour says how much of its attention the query ' +
-    'gives to the key.';
+  const text = 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
+    `an equal share, ${equalWords(attention.equal)}, so uniform attention is pale.`;
   const panel = {
     id: 'attention',
     title,
@@ -150,9 +153,9 @@ function createAttentionPanel(store, data) {
 
   function update(fresh) {
     const state = store.get();
-    const {entropy} = attention.facts[state.block * attention.heads + state.head];
-    chosen.textContent = `Layer ${state.block + 1}, head ${state.head + 1}: entropy ${shortNumber(entropy)}`;
-    legend.update(state.scale, state.range === 'per-head' ? null : attention.max);
+    const {entropy} = chosenFacts(attention, state);
+    chosen.textContent = `${headName(attention, state.block, state.head)}: entropy ${shortNumber(entropy)} nats`;
+    legend.update(attentionScale(attention, state, null));
     controls.update(state);
     map.update(state, fresh);
     both.style.setProperty('--spare', map.spare + 'px');

@@ -1,8 +1,9 @@
-/* Attention weights of any model, from a file: layers x heads x queries x keys, with a text for each token.
+/* Attention weights of any model, from a file: maps (queries,keys) of heads, of layers or of the sequences of a batch,
+ * with a text for each token. data.axes says which of these axes the file has; `layers` counts the first of them,
+ * layers or sequences.
  *
  * Weights come as float32, or as 16-bit shares of 65535 at half the size; a head's map is then turned into floats when
- * it is looked at. What a head is like on the whole (its entropy, its largest weight) is found once. Of pooled weights
- * the entropy is not that of the weights themselves, and the file brings it along: data.entropy, a number a head. */
+ * it is looked at. data.entropy and data.effective have a number for each map, from before the weights were pooled. */
 
 /* 16-bit numbers, little-endian. */
 function decodeShorts(text) {
@@ -26,7 +27,9 @@ function loadAttention(data) {
   const same = queries === keys && data.tokens.queries.every((text, n) => text === data.tokens.keys[n]);
   const attention = {
     layers, heads, queries, keys, same,
+    axes: data.axes,
     pooled: Boolean(data.pooled),
+    equal: data.pooled ? data.pooled.by_keys / data.pooled.keys : 1 / keys, /* share, if all keys get the same */
     queryTexts: data.tokens.queries.map(String),
     keyTexts: data.tokens.keys.map(String),
     /* (queries,keys) of a head. The last few are kept. */
@@ -46,31 +49,31 @@ function loadAttention(data) {
   attention.facts = Array.from({length: layers * heads}, (_, n) => {
     const [layer, head] = [Math.floor(n / heads), n % heads];
     const values = short ? sharesOf(numbers(layer, head)) : numbers(layer, head);
-    const known = data.entropy && Number.isFinite(data.entropy[n]) ? data.entropy[n] : null;
-    return {layer, head, ...headFacts(values, queries, keys, known)};
+    return {layer, head, entropy: data.entropy[n], effective: data.effective[n], largest: largestOf(values),
+      small: poolMap(values, queries, keys, smallSide, smallSide)};
   });
   attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
   return attention;
 }
 
-/* The mean entropy of a row, in nats, over the rows that see a key, unless it is known; the largest weight; and a small
- * map of it all. */
-function headFacts(values, rows, columns, known) {
-  let entropy = 0, seen = 0, largest = 0;
-  for (let r = 0; r < rows; r++) {
-    let row = 0, some = false;
-    for (let i = r * columns; i < (r + 1) * columns; i++) {
-      const x = values[i];
-      if (!(x > 0)) continue;
-      row -= x * Math.log(x);
-      some = true;
-      if (x > largest) largest = x;
-    }
-    if (some) seen++;
-    entropy += row;
-  }
-  entropy = known !== null ? known : seen ? Math.max(0, entropy / seen) : 0;
-  return {entropy, effective: Math.exp(entropy), largest, small: poolMap(values, rows, columns, smallSide, smallSide)};
+/* "Layer 2, head 3", of a batch "Sequence 2, head 3"; an axis that the file does not have is not named. */
+function headName({axes}, layer, head) {
+  const names = {layers: `layer ${layer + 1}`, batch: `sequence ${layer + 1}`, heads: `head ${head + 1}`};
+  const text = axes.filter((axis) => names[axis]).map((axis) => names[axis]).join(', ') || 'the weights';
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/* The same in numbers: "2.3". */
+function headNumber({axes}, layer, head) {
+  const numbers = {layers: layer + 1, batch: layer + 1, heads: head + 1};
+  return axes.filter((axis) => numbers[axis]).map((axis) => numbers[axis]).join('.');
+}
+
+/* What there is: "3 layers", "4 heads each"; of a batch "3 sequences". */
+function countsOf({axes, layers, heads}) {
+  const outer = axes.includes('layers') ? 'layer' : axes.includes('batch') ? 'sequence' : null;
+  return [outer && plural(layers, outer),
+    axes.includes('heads') && plural(heads, 'head') + (outer && layers > 1 ? ' each' : '')].filter(Boolean);
 }
 
 const smallSide = 64;

@@ -65,10 +65,14 @@ function drawAttentionMap(pen, attention, layout, image, chosen, colours) {
 
 /* ---- On the page ------------------------------------------------------------------------------------------------- */
 
-/* The end of the scale for a head. */
-function attentionMax(attention, state) {
-  const {block, head, range} = state;
-  return range === 'per-head' ? attention.facts[block * attention.heads + head].largest : attention.max;
+/* The scale of one map, given by its facts, or of all of them (null: what the legend says). */
+function attentionScale(attention, {scale, range}, facts) {
+  const own = facts ? facts.largest : null;
+  return weightScale(scale, attention.equal, range === 'per-head' ? own : attention.max);
+}
+
+function chosenFacts(attention, {block, head}) {
+  return attention.facts[block * attention.heads + head];
 }
 
 /* A pixel a cell, or, where cells are smaller than pixels, a pixel for the largest of some. */
@@ -76,7 +80,8 @@ function attentionImage(attention, state, {plot}) {
   const canvas = element('canvas'), ratio = window.devicePixelRatio || 1, {queries, keys} = attention;
   const most = [plot.height, plot.width].map((size) => Math.max(1, Math.floor(size * ratio)));
   const map = poolMap(attention.map(state.block, state.head), queries, keys, ...most);
-  drawHeatmap(canvas, map.values, map.rows, map.columns, {scale: state.scale, max: attentionMax(attention, state)});
+  const scale = attentionScale(attention, state, chosenFacts(attention, state));
+  drawHeatmap(canvas, map.values, map.rows, map.columns, scale);
   return canvas;
 }
 
@@ -98,7 +103,7 @@ function createAttentionMap(store, attention) {
     const {block, head} = store.get();
     const query = `from ${tokenLabel(attention, attention.queryTexts, cell.query)}`;
     if (cell.key === null) return [query];
-    return [percent(attention.row(block, head, cell.query)[cell.key]), query,
+    return [weightWords(attention.row(block, head, cell.query)[cell.key], attention.equal), query,
       `to ${tokenLabel(attention, attention.keyTexts, cell.key)}`];
   });
   canvas.addEventListener('click', (event) => {
@@ -152,7 +157,7 @@ function attentionWords(attention, {block, head, token, key}) {
   const best = strongestKeys(row, 3).map(name).join(', ') || 'no key';
   const chosen = key === null ? '' : ` Chosen key: ${name(key)}.`;
   const from = tokenLabel(attention, attention.queryTexts, token);
-  return `Layer ${block + 1}, head ${head + 1}, from ${from}: ${best}.${chosen}`;
+  return `${headName(attention, block, head)}, from ${from}: ${best}.${chosen}`;
 }
 
 function moveOnMap(store, attention, event) {

@@ -42,9 +42,9 @@ function createTokenText(id, label, texts, choose) {
 }
 
 /* Colours of the keys' text from a row of weights. */
-function paintTokens(spans, row, scale, max) {
+function paintTokens(spans, row, scale) {
   spans.forEach((span, n) => {
-    const x = scaleValue(row[n], scale, max);
+    const x = scaleValue(row[n], scale);
     span.style.background = colourOf(x);
     span.style.color = inkOn(x);
   });
@@ -68,7 +68,7 @@ function createTokenView(store, attention) {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;
     const {block, head, token} = store.get(), n = Number(span.dataset.token);
-    return [percent(attention.row(block, head, token)[n]), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
+    return [weightWords(attention.row(block, head, token)[n], attention.equal), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
   });
   const title = element('h3', {id: 'token-title'});
   const hint = attention.same ? 'Click a token, or move with the arrow keys, to see what it looks at.'
@@ -80,7 +80,7 @@ function createTokenView(store, attention) {
     update(state) {
       const row = attention.row(state.block, state.head, state.token);
       title.textContent = `What ${tokenLabel(attention, attention.queryTexts, state.token)} looks at`;
-      paintTokens(keys.spans, row, state.scale, attentionMax(attention, state));
+      paintTokens(keys.spans, row, attentionScale(attention, state, chosenFacts(attention, state)));
       keys.mark(attention.same ? state.token : state.key);
       if (queries) queries.mark(state.token);
     },

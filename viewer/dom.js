@@ -38,13 +38,13 @@ function escapeText(text) {
 
 /* ---- Numbers as a person reads them ------------------------------------------------------------------------------ */
 
-/* A share from 0 to 1: "43 %", "4.3 %", "0.43 %", "<0.01 %". */
+/* A share from 0 to 1: "43 %", "4.3 %", "0.43 %", "<0.01 %", with a space at which no line breaks. */
 function percent(share) {
   const x = share * 100;
   if (!Number.isFinite(x)) return 'not a number';
-  if (x === 0 || x >= 99.95) return x.toFixed(0) + ' %';
-  if (x < 0.01) return '<0.01 %';
-  return x.toFixed(x >= 10 ? 1 : 2) + ' %';
+  if (x === 0 || x >= 99.95) return x.toFixed(0) + '\u00a0%';
+  if (x < 0.01) return '<0.01\u00a0%';
+  return x.toFixed(x >= 10 ? 1 : 2) + '\u00a0%';
 }
 
 /* Three digits that count, without an exponent where that is short. */

@@ -47,8 +47,9 @@ function gatesVerdict(state, image) {
 
 /* ---- Switches ---------------------------------------------------------------------------------------------------- */
 
+/* A row for each block; its switches, which bear the numbers of their heads, wrap where there are many. */
 function createSwitches(store, model) {
-  const cells = [], most = Math.max(...model.config.heads);
+  const cells = [];
   const setBlock = (block, gate) => store.set({
     gates: changeGates(store.get().gates, (old, b) => (block === null || b === block ? gate : old)),
   });
@@ -56,24 +57,20 @@ function createSwitches(store, model) {
     const boxes = Array.from({length: block.heads}, (_, h) => {
       const cell = createSwitch(store, b, h);
       cells.push(cell);
-      return element('td', null, cell.element);
+      return cell.element;
     });
-    for (let h = block.heads; h < most; h++) boxes.push(element('td'));
     const buttons = [['off', 0], ['on', 1]].map(([word, gate]) => element('button', {type: 'button', class: 'small',
       'data-block': b, 'data-all': word, 'aria-label': `Block ${b + 1}: all ${word}`,
       onclick: () => setBlock(b, gate)}, 'all ' + word));
-    return element('tr', null, element('th', {scope: 'row'}, `${b + 1}`), boxes,
-      element('td', {class: 'row-end'}, buttons));
+    return element('div', {class: 'switch-row', role: 'group', 'aria-label': `Block ${b + 1}`},
+      element('div', {class: 'switch-head'}, element('span', null, `Block ${b + 1}`), buttons),
+      element('div', {class: 'switch-cells'}, boxes));
   });
-  const heads = Array.from({length: most}, (_, h) => element('th', {scope: 'col'}, `${h + 1}`));
   const allOn = element('button', {type: 'button', id: 'all-on', onclick: () => setBlock(null, 1)}, 'All on');
-  const table = element('table', {class: 'switches'},
-    element('caption', {class: 'hidden'}, 'Switches: rows are blocks, columns are heads'),
-    element('thead', null,
-      element('tr', null, element('th', {scope: 'col'}, 'Block'), heads, element('td', null, allOn))),
-    element('tbody', null, rows));
   return {
-    element: element('div', {class: 'scroll'}, table),
+    element: element('div', {class: 'switches', role: 'group', 'aria-label': 'Heads, block by block'},
+      element('div', {class: 'switch-all'}, element('p', {class: 'hint'}, 'A number is a head; filled is on.'), allOn),
+      rows),
     update(state) {
       cells.forEach((cell) => cell.update(state));
       allOn.disabled = countOff(state.gates) === 0;
@@ -88,7 +85,7 @@ function createSwitch(store, b, h) {
     const set = (old, block, head) => (block === b && head === h ? Number(box.checked) : old);
     store.set({gates: changeGates(store.get().gates, set)});
   });
-  const label = element('label', {class: 'switch'}, box, element('span', {'aria-hidden': true}));
+  const label = element('label', {class: 'switch'}, box, element('span', {'aria-hidden': true}, String(h + 1)));
   attachTip(label, () => [`Block ${b + 1}, head ${h + 1}`, store.get().gates[b][h] ? 'on' : 'off']);
   return {
     element: label,

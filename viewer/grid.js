@@ -3,18 +3,23 @@
  * A map has a row for each token that looks and a column for each that is looked at. Sorted by likeness, heads stand in
  * pairs: of all pairs of heads of one block the two most alike come first, then the next two of those that are left. */
 
-const gridOrders = [
+const gridOrders = (data) => [
   ['place', 'place in the model'],
-  ['entropy', 'entropy, narrow first'],
+  ['entropy', 'entropy, lowest first'],
   ['distance', 'distance, near first'],
-  ['importance', 'importance, most first'],
+  ['importance', `${importanceName({byPage: !data.survey})}, most first`],
   ['likeness', 'likeness, twins first'],
 ];
+
+/* What the page measures itself is another number than the library's importance, and has another name. */
+function importanceName({byPage}) {
+  return byPage ? 'effect on the loss' : 'importance';
+}
 
 function createGridPanel(store, model, data) {
   const body = element('div', {class: 'grid-body', id: 'grid-body'});
   const note = element('p', {class: 'hint', id: 'grid-note'});
-  const sort = storeControl(store, 'sort', 'Sorted by', gridOrders);
+  const sort = storeControl(store, 'sort', 'Sorted by', gridOrders(data));
   const legend = createLegend();
   const cells = new Map();
   model.blocks.forEach((block, b) => {
@@ -39,7 +44,7 @@ function createGridPanel(store, model, data) {
   };
   const draw = () => {
     const state = store.get();
-    legend.update(state.scale, state.range === 'fixed' ? gridMax(state) : null, true);
+    legend.update(gridScale(state, model, null), true);
     cells.forEach((cell) => cell.update(state));
   };
   store.on(['sort', 'survey'], () => {
@@ -98,9 +103,10 @@ function gridPairs(survey) {
 function gridGroup(group, cells, model) {
   const most = Math.max(...model.config.heads);
   const place = group.title && !group.pair;
-  return element('div', {class: group.pair ? 'pair' : place ? 'grid-row' : 'grid-all', style: `--heads:${most}`},
+  const name = group.pair ? 'pair' : place ? 'grid-row' + (most > 6 ? ' many' : '') : 'grid-all';
+  return element('div', {class: name, style: `--heads:${most}`},
     group.title ? element('h3', null, group.title) : null,
-    element('div', {class: 'grid-cells'}, group.heads.map(([b, h]) => cells.get(b + ':' + h).element)));
+    element('div', {class: 'grid-cells cells'}, group.heads.map(([b, h]) => cells.get(b + ':' + h).element)));
 }
 
 /* What the maps are of, where the numbers come from, and what the one means that heads are sorted by. */
@@ -110,21 +116,22 @@ function gridNote(state, data, progress) {
   const meanings = {
     entropy: ' Entropy: how evenly a head spreads its weights, in nats.',
     distance: ' Distance: how far from a patch its weights lie, in patches.',
-    importance: survey.byPage ? ' Importance: how much the loss changes when the head is switched off.'
-      : ' Importance: how strongly the loss leans on the head.',
+    importance: survey.byPage ? ' Effect on the loss: how much the loss changes when the head is switched off.'
+      : ' Importance: to first order, how much the loss changes without the head.',
     likeness: ' Likeness: Jensen-Shannon divergence of two heads of a block, 0 if they are alike, 0.69 if they share ' +
       'nothing.',
   };
   const busy = progress === null ? ''
-    : ` Measuring importance, each head switched off in turn: ${percent(progress)} done …`;
+    : ` Measuring the effect on the loss, each head switched off in turn: ${percent(progress)} done …`;
   return maps + surveySource(survey) + (busy || meanings[state.sort] || '');
 }
 
 /* Importance costs more to measure and may be of fewer images. */
 function surveySource({images, importance_images: fewer, byPage}) {
   const by = byPage ? 'measured in this page' : 'measured by mha', over = `over ${plural(images, 'image')}`;
-  if (fewer === images) return `Entropy, distance, importance, twins: ${by} ${over}.`;
-  return `Entropy, distance, twins: ${by} ${over}${fewer ? `, importance over ${fewer}` : ''}.`;
+  const worth = importanceName({byPage});
+  if (fewer === images) return `Entropy, distance, ${worth}, twins: ${by} ${over}.`;
+  return `Entropy, distance, twins: ${by} ${over}${fewer ? `, ${worth} over ${fewer}` : ''}.`;
 }
 
 /* ---- One head ---------------------------------------------------------------------------------------------------- */
@@ -145,8 +152,7 @@ function createGridCell(store, model, b, h) {
     element: button,
     update(state) {
       const map = state.result.maps[b][h];
-      const max = state.range === 'fixed' ? gridMax(state) : largestOf(map);
-      drawHeatmap(canvas, map, model.tokens, model.tokens, {scale: state.scale, max});
+      drawHeatmap(canvas, map, model.tokens, model.tokens, gridScale(state, model, map));
       caption.textContent = gridCaption(state, b, h);
       button.classList.toggle('off', !state.gates[b][h]);
       button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
@@ -165,6 +171,12 @@ function gridMax(state) {
   return gridMaxima.get(state.result);
 }
 
+/* The scale of one map, or of the legend (null). */
+function gridScale(state, model, map) {
+  const own = map ? largestOf(map) : null;
+  return weightScale(state.scale, 1 / model.tokens, state.range === 'fixed' ? gridMax(state) : own);
+}
+
 function gridCaption(state, b, h) {
   const survey = surveyOf(state, b, h), name = `${b + 1}.${h + 1}`;
   if (!survey || state.sort === 'place' || state.sort === 'likeness') return name;
@@ -176,10 +188,10 @@ function gridWords(state, model, b, h) {
   const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)')];
   if (!survey) return lines;
   if (survey.words) lines.push('over all images: ' + survey.words);
-  lines.push(`entropy ${shortNumber(survey.entropy)} nats, as wide as ${shortNumber(survey.effective)} tokens`,
-    `distance ${shortNumber(survey.distance)} patches`);
+  lines.push(`entropy ${shortNumber(survey.entropy)} nats`,
+    `effective number of keys ${shortNumber(survey.effective)}`, `distance ${shortNumber(survey.distance)} patches`);
   if (survey.importance !== null && survey.importance !== undefined) {
-    lines.push(`importance ${shortNumber(survey.importance)}`);
+    lines.push(`${importanceName(state.survey)} ${shortNumber(survey.importance)}`);
   }
   if (survey.twin) lines.push(`most like head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
   return lines;
@@ -191,7 +203,7 @@ function gridSvg(state, model, data) {
   const colours = themeColours(), groups = gridGroups(state, model), size = 96, gap = 16, left = 24;
   const heads = groups.flatMap((group) => group.heads.map((head, n) => ({head, title: n ? null : group.title})));
   const columns = state.sort === 'place' || !state.survey ? Math.max(...model.config.heads) : 6;
-  const order = (gridOrders.find(([name]) => name === state.sort) || gridOrders[0])[1];
+  const order = gridOrders(data).find(([name]) => name === state.sort)[1];
   const parts = [svgLabel(left, 38, 'All heads at a glance', {size: 20, weight: 600}),
     svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}, by ${order}`, {size: 13, fill: colours.soft})];
   const canvas = document.createElement('canvas'); /* thousands of rectangles a head would be megabytes */
@@ -199,8 +211,7 @@ function gridSvg(state, model, data) {
   for (const {head: [b, h], title} of heads) {
     if (column === columns || (columns !== 6 && title && column)) row++, column = 0;
     const x = left + column * (size + gap), y = 80 + row * (size + gap + 18), map = state.result.maps[b][h];
-    const max = state.range === 'fixed' ? gridMax(state) : largestOf(map);
-    drawHeatmap(canvas, map, model.tokens, model.tokens, {scale: state.scale, max});
+    drawHeatmap(canvas, map, model.tokens, model.tokens, gridScale(state, model, map));
     parts.push(svgCanvas(canvas, x, y, size, size),
       svgLabel(x, y + size + 14, gridCaption(state, b, h), {size: 11, fill: colours.soft}));
     column++;

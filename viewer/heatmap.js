@@ -1,18 +1,31 @@
 /* A matrix of weights as an image: every panel's maps, on a canvas and, for export, as SVG; and the legend beside them.
  *
- *     drawHeatmap(canvas, values, rows, columns, {scale: 'log', max: 0.6})
+ *     drawHeatmap(canvas, values, rows, columns, weightScale('log', 1 / tokens, 0.6))
  *
- * Values are shares, from 0 up. Linear: 0 to max. Log: three decades, max / 1000 to max; what is below is drawn as
- * nothing. A canvas has a pixel a cell and is stretched by CSS (image-rendering: pixelated), so drawing stays cheap: a
- * map of 50 x 50 is 2500 pixels however large it is shown. */
+ * A canvas has a pixel a cell and is stretched by CSS (image-rendering: pixelated), so drawing stays cheap: a map of
+ * 50 x 50 is 2500 pixels however large it is shown. */
 
-const LOG_DECADES = 3;
+/* The colour scale of weights, {kind, low, high}, the same for every map of the page.
+ *
+ *     low     an equal share, 1/T of T tokens. A weight up to it has the first colour, so uniform attention is pale and
+ *             only what a head attends to more than that stands out.
+ *     high    `max`, but at least two equal shares: otherwise a head that is nearly uniform would show its noise in the
+ *             strongest colours. null if `max` is: each map has an end of its own (legends only).
+ *     kind    'linear': (w - low) / (high - low)        'log': log(w / low) / log(high / low) */
+function weightScale(kind, equal, max) {
+  return {kind, low: equal, high: max === null ? null : Math.max(max, Math.min(1, 2 * equal))};
+}
 
-/* Where a value lies on the scale, from 0 to 1. */
-function scaleValue(value, scale, max) {
-  if (!(value > 0) || !(max > 0)) return 0;
-  const share = Math.min(1, value / max);
-  return scale === 'log' ? Math.max(0, 1 + Math.log10(share) / LOG_DECADES) : share;
+/* Where a weight lies on the scale, from 0 to 1. */
+function scaleValue(weight, {kind, low, high}) {
+  if (!(weight > low) || !(high > low)) return 0;
+  const share = kind === 'log' ? Math.log(weight / low) / Math.log(high / low) : (weight - low) / (high - low);
+  return Math.min(1, share);
+}
+
+/* "4.30 %, 2.15 times an equal share": a weight in the tip of a map. */
+function weightWords(weight, equal) {
+  return `${percent(weight)}, ${shortNumber(weight / equal)} times an equal share`;
 }
 
 /* The largest of numbers; 0 of none, and what is no number does not count. */
@@ -29,12 +42,11 @@ function sharedMax(maxima) {
   return sorted.length ? sorted[Math.floor(sorted.length / 2)] : 0;
 }
 
-function heatmapImage(context, values, rows, columns, options) {
-  const {scale = 'linear', max = largestOf(values)} = options || {};
+function heatmapImage(context, values, rows, columns, scale) {
   const image = context.createImageData(columns, rows);
   const pixels = image.data;
   for (let i = 0; i < rows * columns; i++) {
-    const at = 3 * colourIndex(scaleValue(values[i], scale, max));
+    const at = 3 * colourIndex(scaleValue(values[i], scale));
     pixels[4 * i] = colourTable[at];
     pixels[4 * i + 1] = colourTable[at + 1];
     pixels[4 * i + 2] = colourTable[at + 2];
@@ -44,24 +56,23 @@ function heatmapImage(context, values, rows, columns, options) {
 }
 
 /* values (rows,columns), or whatever has indices. */
-function drawHeatmap(canvas, values, rows, columns, options) {
+function drawHeatmap(canvas, values, rows, columns, scale) {
   if (canvas.width !== columns) canvas.width = columns;
   if (canvas.height !== rows) canvas.height = rows;
   const context = canvas.getContext('2d');
-  context.putImageData(heatmapImage(context, values, rows, columns, options), 0, 0);
+  context.putImageData(heatmapImage(context, values, rows, columns, scale), 0, 0);
 }
 
 /* The same as SVG elements, a rectangle a run of cells of one colour; at x, y, `width` wide and `height` high. */
-function heatmapSvg(values, rows, columns, options) {
-  const {scale = 'linear', max = largestOf(values), x = 0, y = 0, width = columns, height = rows} = options || {};
+function heatmapSvg(values, rows, columns, {scale, x, y, width, height}) {
   const wide = width / columns, high = height / rows;
   const parts = [`<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colourOf(0)}"/>`];
   for (let r = 0; r < rows; r++) {
     let c = 0;
     while (c < columns) {
-      const index = colourIndex(scaleValue(values[r * columns + c], scale, max));
+      const index = colourIndex(scaleValue(values[r * columns + c], scale));
       let end = c + 1;
-      while (end < columns && colourIndex(scaleValue(values[r * columns + end], scale, max)) === index) end++;
+      while (end < columns && colourIndex(scaleValue(values[r * columns + end], scale)) === index) end++;
       if (index) {
         parts.push(`<rect x="${svgNumber(x + c * wide)}" y="${svgNumber(y + r * high)}" ` +
           `width="${svgNumber((end - c) * wide)}" height="${svgNumber(high)}" fill="${colourOf(index / 255)}"/>`);
@@ -86,13 +97,26 @@ function cellUnder(node, event, rows, columns) {
 
 /* ---- Legend ------------------------------------------------------------------------------------------------------ */
 
-/* The texts under the bar of the scale: [place from 0 to 1, text]. `max` null: each map has its own largest value;
- * `open`: there may be more than max. */
-function legendMarks(scale, max, open) {
-  const most = max === null ? 'its largest' : (open ? '≥ ' : '') + percent(max);
-  if (scale !== 'log') return [[0, '0'], [0.5, max === null ? 'half' : percent(max / 2)], [1, most]];
-  const part = (by) => (max === null ? '1/' + by : Number(((100 * max) / by).toPrecision(2)) + ' %');
-  return [[0, '≤ ' + part(1000)], [2 / 3, part(10)], [1, most]];
+/* The bar of a legend is a scale from 0 to 1. */
+const rampScale = {kind: 'linear', low: 0, high: 1};
+
+/* "1/50", or a percentage where an equal share is no such fraction. */
+function equalWords(equal) {
+  const count = Math.round(1 / equal);
+  return Math.abs(count * equal - 1) < 1e-6 ? `1/${count}` : percent(equal);
+}
+
+/* The texts under the bar of a scale: [place from 0 to 1, text]. A `high` of null: each map has its own largest weight;
+ * `open`: there may be more than `high`. */
+function legendMarks({kind, low, high}, open) {
+  const first = [0, '≤ ' + equalWords(low)];
+  if (high === null) return [first, [1, 'its largest']];
+  const middle = kind === 'log' ? Math.sqrt(low * high) : (low + high) / 2;
+  return [first, [0.5, percent(middle)], [1, (open ? '≥ ' : '') + percent(high)]];
+}
+
+function legendWords({low}) {
+  return [`${equalWords(low)} is an equal share`, 'Colour shows what a head attends to more than that.'];
 }
 
 function createLegend() {
@@ -100,23 +124,26 @@ function createLegend() {
   const marks = element('div', {class: 'legend-marks'});
   const node = element('div', {class: 'legend'}, canvas, marks);
   const ramp = Float32Array.from({length: 256}, (_, i) => i / 255);
+  let shown = null;
+  attachTip(node, () => shown && legendWords(shown));
   return {
     element: node,
-    update(scale, max, open = false) {
-      drawHeatmap(canvas, ramp, 1, 256, {scale: 'linear', max: 1});
-      marks.replaceChildren(...legendMarks(scale, max, open).map(([at, text]) =>
+    update(scale, open = false) {
+      shown = scale;
+      drawHeatmap(canvas, ramp, 1, 256, rampScale);
+      marks.replaceChildren(...legendMarks(scale, open).map(([at, text]) =>
         element('span', {style: `left:${100 * at}%;transform:translateX(${-100 * at}%)`}, text)));
     },
   };
 }
 
 /* The legend for export: `width` wide, 34 high. */
-function legendSvg(scale, max, x, y, width, ink, open = false) {
+function legendSvg(scale, x, y, width, ink, open = false) {
   const ramp = Float32Array.from({length: 64}, (_, i) => (i + 0.5) / 64);
-  const marks = legendMarks(scale, max, open).map(([at, text]) => {
+  const marks = legendMarks(scale, open).map(([at, text]) => {
     const anchor = at === 0 ? 'start' : at === 1 ? 'end' : 'middle';
     return `<text x="${svgNumber(x + at * width)}" y="${y + 26}" text-anchor="${anchor}" font-size="11" ` +
       `fill="${ink}">${escapeText(text)}</text>`;
   });
-  return heatmapSvg(ramp, 1, 64, {max: 1, x, y, width, height: 10}) + marks.join('');
+  return heatmapSvg(ramp, 1, 64, {scale: rampScale, x, y, width, height: 10}) + marks.join('');
 }

@@ -1,7 +1,7 @@
 /* Panel 1: where every head of every block looks from a chosen token.
  *
  * On the left the picture, whose patches are chosen by mouse, finger or arrow keys, and the chosen head, large, with
- * its numbers; on the right all heads side by side, a row of them a block. */
+ * its numbers; on the right all heads, a row of them for each block, which wraps where there are many. */
 
 function createLookPanel(store, model, data) {
   const legend = createLegend();
@@ -10,7 +10,8 @@ function createLookPanel(store, model, data) {
   const wall = createMapWall(store, model, data);
   const text = 'Choose a patch of the picture, or the class token, which gathers what the model will answer. Each ' +
     'small picture shows how one head spreads its attention from there: 100\u00a0% over all patches' +
-    (model.first ? ' and the class token, the square below.' : '.') + ' The number under it is the largest share.';
+    (model.first ? ' and the class token, the square below.' : '.') + ' Under it are the head and its largest share. ' +
+    `Colour starts at an equal share, ${equalWords(1 / model.tokens)}, so a head that looks everywhere alike is pale.`;
   const panel = {
     id: 'look',
     title: 'Where the heads look',
@@ -21,7 +22,7 @@ function createLookPanel(store, model, data) {
   };
   const update = () => {
     const state = store.get();
-    legend.update(state.scale, lookMax(state, model, null), true);
+    legend.update(lookScale(state, model, null), true);
     picker.update(state);
     large.update(state);
     wall.update(state);
@@ -36,11 +37,12 @@ function lookRow(state, model, block, head) {
   return state.result.maps[block][head].subarray(state.token * model.tokens, (state.token + 1) * model.tokens);
 }
 
-/* The end of the scale: of one head, given as [block, head], or of all of them (null: what the legend says). */
-function lookMax(state, model, which) {
-  if (state.range === 'per-head') return which ? largestOf(lookRow(state, model, which[0], which[1])) : null;
+/* The scale of one head, given as [block, head], or of all of them (null: what the legend says). */
+function lookScale(state, model, which) {
+  const of = (max) => weightScale(state.scale, 1 / model.tokens, max);
+  if (state.range === 'per-head') return of(which ? largestOf(lookRow(state, model, which[0], which[1])) : null);
   const maxima = (heads, b) => heads.map((_, h) => largestOf(lookRow(state, model, b, h)));
-  return sharedMax(state.result.maps.flatMap(maxima));
+  return of(sharedMax(state.result.maps.flatMap(maxima)));
 }
 
 /* What a screen reader and the tip say of a head. */
@@ -48,7 +50,7 @@ function lookWords(state, model, b, h) {
   const row = describeRow(lookRow(state, model, b, h)), survey = surveyOf(state, b, h);
   const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)'),
     `most on ${tokenName(model, row.most)}: ${percent(row.share)}`,
-    `as wide as ${shortNumber(row.effective)} tokens with equal shares`];
+    `effective number of keys ${shortNumber(row.effective)}`];
   if (survey && survey.words) lines.push('over all images: ' + survey.words);
   return lines;
 }
@@ -129,7 +131,7 @@ function createLargeMap(store, model, data) {
   attachTip(canvas, (event) => {
     const token = event && mapTokenUnder(model, canvas, event);
     if (token === null || !shown) return null;
-    return [percent(shown[token]), 'on ' + tokenName(model, token)];
+    return [weightWords(shown[token], 1 / model.tokens), 'on ' + tokenName(model, token)];
   });
   return {
     element: element('div', {class: 'large'}, title, canvas, words),
@@ -148,8 +150,7 @@ function createLargeMap(store, model, data) {
 function mapLook(state, model, data, which) {
   return {
     outline: data.images[state.image].outline,
-    scale: state.scale,
-    max: lookMax(state, model, which),
+    scale: lookScale(state, model, which),
     mark: state.token,
     accent: accentColour(),
   };
@@ -164,26 +165,21 @@ function accentColour() {
 function createMapWall(store, model, data) {
   const most = Math.max(...model.config.heads), cells = [];
   const wall = element('div', {class: 'wall', id: 'wall', style: `--heads:${most}`, role: 'group',
-    'aria-label': 'All heads: rows are blocks, columns are heads'});
-  const label = (name, ...words) => element('span', {class: name, 'aria-hidden': true}, words);
-  wall.append(label('wall-corner'), ...Array.from({length: most}, (_, h) => label('wall-head', `head ${h + 1}`)));
+    'aria-label': 'All heads, block by block'});
   model.blocks.forEach((block, b) => {
-    wall.append(label('wall-block', element('span', null, `block ${b + 1}`)));
-    for (let h = 0; h < block.heads; h++) {
-      const cell = createWallCell(store, model, b, h);
-      cells.push(cell);
-      wall.append(cell.element);
-    }
-    for (let h = block.heads; h < most; h++) wall.append(label('wall-none'));
+    const row = Array.from({length: block.heads}, (_, h) => createWallCell(store, model, b, h));
+    cells.push(...row);
+    wall.append(element('div', {class: 'wall-row'},
+      element('span', {class: 'wall-block', 'aria-hidden': true}, element('span', null, `block ${b + 1}`)),
+      element('div', {class: 'cells'}, row.map((cell) => cell.element))));
   });
   return {
     element: wall,
     update(state) {
-      const fixed = state.range === 'fixed' ? lookMax(state, model, null) : null;
-      const look = mapLook({...state, range: 'fixed'}, model, data, null);
+      const look = mapLook(state, model, data, null), own = state.range === 'per-head';
       for (const cell of cells) {
-        const row = lookRow(state, model, cell.block, cell.head);
-        cell.update(state, row, {...look, max: fixed === null ? largestOf(row) : fixed});
+        const which = [cell.block, cell.head], row = lookRow(state, model, ...which);
+        cell.update(state, row, own ? {...look, scale: lookScale(state, model, which)} : look);
       }
     },
   };
@@ -192,7 +188,7 @@ function createMapWall(store, model, data) {
 function createWallCell(store, model, b, h) {
   const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 5;
   const caption = element('span', {class: 'cell-caption'});
-  const most = narrow ? '' : element('span', {class: 'caption-word'}, 'max ');
+  const name = [narrow ? '' : element('span', {class: 'caption-word'}, 'head '), `${h + 1}\u00a0· `];
   const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
     onclick: () => store.set({block: b, head: h}),
     onkeydown: (event) => moveToken(store, model, event)}, canvas, caption);
@@ -208,7 +204,7 @@ function createWallCell(store, model, b, h) {
     update(state, row, look) {
       const off = !state.gates[b][h];
       drawMap(canvas, model, row, look);
-      caption.replaceChildren(...(off ? ['off'] : [most, percent(largestOf(row))]));
+      caption.replaceChildren(...name, off ? 'off' : percent(largestOf(row)));
       button.classList.toggle('off', off);
       button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
       button.setAttribute('aria-label', cellLabel(caption, lookWords(state, model, b, h)));
@@ -226,7 +222,7 @@ function lookSvg(state, model, data) {
   const parts = [svgLabel(24, 38, title, {size: 20, weight: 600}),
     svgLabel(24, 58, `${data.title}, ${image.name}`, {size: 13, fill: colours.soft}),
     pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),
-    legendSvg(state.scale, lookMax(state, model, null), 24, top + 220, 180, colours.soft, true)];
+    legendSvg(lookScale(state, model, null), 24, top + 220, 180, colours.soft, true)];
   for (let h = 0; h < most; h++) {
     parts.push(svgLabel(left + h * (size + gap) + size / 2, top + 10, `head ${h + 1}`,
       {size: 12, anchor: 'middle', fill: colours.soft}));

@@ -76,21 +76,21 @@ function mapTokenUnder(model, canvas, event) {
   return model.first && x < cell && y >= height - cell ? 0 : null;
 }
 
-/* shares (tokens). options: outline (a path's text), scale, max, mark (a token to frame, or -1), numbers (whether to
+/* shares (tokens). options: outline (a path's text), scale (of weightScale), mark (a token to frame, or -1), numbers (whether to
  * print percentages into the patches), accent (the frame's colour). */
 function drawMap(canvas, model, shares, options) {
-  const {outline, scale, max, mark = -1, numbers = false, accent = '#000'} = options, size = mapSize(model);
+  const {outline, scale, mark = -1, numbers = false, accent = '#000'} = options, size = mapSize(model);
   const by = numbers ? 2 : 1, cell = size.cell * by;
   canvas.width = size.width * by;
   canvas.height = size.height * by;
   const context = canvas.getContext('2d'), scaled = {...size, cell, height: size.height * by};
   for (let t = 0; t < model.tokens; t++) {
     const {x, y} = mapCorner(model, t, scaled);
-    context.fillStyle = colourOf(scaleValue(shares[t], scale, max));
+    context.fillStyle = colourOf(scaleValue(shares[t], scale));
     context.fillRect(x, y, cell, cell);
   }
   strokeOutline(context, outline, cell / model.config.patch, numbers ? 2.4 : 2);
-  if (numbers) drawNumbers(context, model, shares, {scale, max, size: scaled});
+  if (numbers) drawNumbers(context, model, shares, {scale, size: scaled});
   if (mark >= 0) frameCell(context, mapCorner(model, mark, scaled), cell, accent);
 }
 
@@ -132,13 +132,13 @@ function cellNumber(share) {
   return x >= 9.95 ? x.toFixed(0) : x >= 0.095 ? x.toFixed(1) : '0';
 }
 
-function drawNumbers(context, model, shares, {scale, max, size}) {
+function drawNumbers(context, model, shares, {scale, size}) {
   context.font = `600 ${Math.round(Math.min(34, size.cell * 0.31))}px system-ui, sans-serif`;
   context.textAlign = 'center';
   context.textBaseline = 'middle';
   context.lineJoin = 'round';
   for (let t = 0; t < model.tokens; t++) {
-    const {x, y} = mapCorner(model, t, size), at = scaleValue(shares[t], scale, max);
+    const {x, y} = mapCorner(model, t, size), at = scaleValue(shares[t], scale);
     const text = cellNumber(shares[t]), ink = inkOn(at);
     context.lineWidth = Math.min(8, size.cell * 0.12);
     context.strokeStyle = colourOf(at);
@@ -158,13 +158,13 @@ function pictureSvg(bytes, rows, columns, {x, y, width}) {
 }
 
 /* A map at x, y, `width` wide, with drawMap's options. */
-function mapSvg(model, shares, {x, y, width, outline, scale, max, mark = -1, accent = '#000'}) {
+function mapSvg(model, shares, {x, y, width, outline, scale, mark = -1, accent = '#000'}) {
   const size = mapSize(model), by = width / size.width, cell = size.cell * by, pixel = cell / model.config.patch;
   const patches = Array.from(shares).slice(model.first);
-  const frame = {scale, max, x, y, width, height: cell * model.down};
+  const frame = {scale, x, y, width, height: cell * model.down};
   const parts = [heatmapSvg(patches, model.down, model.across, frame)];
   const below = y + size.height * by - cell;
-  if (model.first) parts.push(heatmapSvg([shares[0]], 1, 1, {scale, max, x, y: below, width: cell, height: cell}));
+  if (model.first) parts.push(heatmapSvg([shares[0]], 1, 1, {scale, x, y: below, width: cell, height: cell}));
   const line = `transform="translate(${svgNumber(x)} ${svgNumber(y)}) scale(${svgNumber(pixel)})" fill="none" ` +
     'stroke-linecap="round"', {core, rim} = outlineInks(), thin = Math.max(0.8, width / 120);
   parts.push(`<path d="${outline}" ${line} stroke="${rim}" stroke-width="${svgNumber((2.4 * thin) / pixel)}"/>`,
@@ -186,10 +186,10 @@ function mapHeight(model, width) {
 
 /* ---- What a row of weights says ---------------------------------------------------------------------------------- */
 
-/* The token with the largest share, the share, and how many tokens with equal shares would have the same entropy. */
+/* The token with the largest share, the share, and the effective number of keys, 1 / sum of p^2. */
 function describeRow(shares) {
   const most = bestOf(shares);
-  let entropy = 0;
-  for (let t = 0; t < shares.length; t++) if (shares[t] > 0) entropy -= shares[t] * Math.log(shares[t]);
-  return {most, share: shares[most], effective: Math.exp(entropy)};
+  let squares = 0;
+  for (let t = 0; t < shares.length; t++) squares += shares[t] * shares[t];
+  return {most, share: shares[most], effective: 1 / squares};
 }

@@ -90,8 +90,8 @@ function createRolloutPanel(store, model, data) {
     const state = store.get();
     view.own = view.from === 'chosen' ? state.token : model.first ? 0 : -1;
     view.rows = view.matrices.map((matrix) => rolloutRow(model, matrix, view.from, state.token));
-    legend.update(state.scale, state.range === 'fixed' ? rolloutMax(view.rows, view.own) : null, true);
-    cells.forEach((cell) => cell.update(rolloutLook(state, data, view)));
+    legend.update(rolloutScale(state, model, view, null), true);
+    cells.forEach((cell) => cell.update(rolloutLook(state, model, data, view)));
     const off = state.gates.some((row) => row.some((gate) => !gate));
     note.textContent = 'The colours end at the largest share of another token than the one itself.' +
       (off ? ' Heads that are switched off are left out.' : '');
@@ -109,13 +109,17 @@ function createRolloutPanel(store, model, data) {
   return panel;
 }
 
+/* The scale of block b, or of the legend (null). */
+function rolloutScale(state, model, view, b) {
+  const shared = state.range === 'fixed', rows = shared ? view.rows : [view.rows[b]];
+  return weightScale(state.scale, 1 / model.tokens, shared || b !== null ? rolloutMax(rows, view.own) : null);
+}
+
 /* drawMap's options for block b. */
-function rolloutLook(state, data, view) {
-  const all = rolloutMax(view.rows, view.own);
+function rolloutLook(state, model, data, view) {
   return (b) => ({
     outline: data.images[state.image].outline,
-    scale: state.scale,
-    max: state.range === 'fixed' ? all : rolloutMax([view.rows[b]], view.own),
+    scale: rolloutScale(state, model, view, b),
     mark: view.own,
     accent: accentColour(),
   });
@@ -126,7 +130,7 @@ function createRolloutCell(model, view, b) {
   const words = element('span', {class: 'cell-caption'});
   attachTip(canvas, (event) => {
     const token = event && mapTokenUnder(model, canvas, event);
-    return token === null ? null : [percent(view.rows[b][token]), 'from ' + tokenName(model, token)];
+    return token === null ? null : [weightWords(view.rows[b][token], 1 / model.tokens), 'from ' + tokenName(model, token)];
   });
   return {
     element: element('li', null, element('h3', null, `After block ${b + 1}`), canvas, words),
@@ -147,7 +151,7 @@ function createRolloutCell(model, view, b) {
 
 function rolloutSvg(state, model, data, view) {
   const colours = themeColours(), size = 110, gap = 18, left = 24, columns = Math.min(6, view.rows.length);
-  const high = mapHeight(model, size) + 40, look = rolloutLook(state, data, view);
+  const high = mapHeight(model, size) + 40, look = rolloutLook(state, model, data, view);
   const name = view.from === 'chosen' ? tokenName(model, state.token) : model.first ? 'the class token' : 'all tokens';
   const parts = [svgLabel(left, 38, `Attention rollout of ${name}`, {size: 20, weight: 600}),
     svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}`, {size: 13, fill: colours.soft})];
@@ -157,8 +161,7 @@ function rolloutSvg(state, model, data, view) {
       mapSvg(model, row, {...look(b), x, y, width: size}));
   });
   const bottom = 96 + Math.ceil(view.rows.length / columns) * high;
-  parts.push(legendSvg(state.scale, state.range === 'fixed' ? rolloutMax(view.rows, view.own) : null, left, bottom - 10,
-    220, colours.soft, true));
+  parts.push(legendSvg(rolloutScale(state, model, view, null), left, bottom - 10, 220, colours.soft, true));
   const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
   return svgDocument(width, bottom + 34, parts.join('\n'), 'Through the blocks');
 }

@@ -241,8 +241,8 @@ function createStepsPanel(store, model, data) {
       map() {
         const row = lookRow(state, model, state.block, state.head);
         if (!made.map) {
-          drawMap((made.map = element('canvas')), model, row, {outline: image.outline, scale: 'linear',
-            max: largestOf(row), mark: state.token, accent: themeColours().accent});
+          drawMap((made.map = element('canvas')), model, row, {outline: image.outline,
+            scale: weightScale('linear', 1 / model.tokens, largestOf(row)), mark: state.token, accent: themeColours().accent});
         }
         return made.map;
       },

@@ -59,8 +59,10 @@ function largestSize(values) {
 function pieceImage(piece) {
   if (piece.image && piece.imageTheme === colourTheme) return piece.image;
   const canvas = piece.image || element('canvas', {width: piece.columns, height: piece.rows});
-  if (!piece.signed) drawHeatmap(canvas, piece.values, piece.rows, piece.columns, {});
-  else {
+  if (!piece.signed) {
+    const scale = weightScale('linear', 1 / piece.columns, largestOf(piece.values));
+    drawHeatmap(canvas, piece.values, piece.rows, piece.columns, scale);
+  } else {
     const context = canvas.getContext('2d'), image = context.createImageData(piece.columns, piece.rows);
     const table = signedColours(), most = piece.most || largestSize(piece.values) || 1;
     for (let i = 0; i < piece.values.length; i++) {
@@ -165,7 +167,8 @@ function drawMarks(pen, piece, cells, mark, colours, alpha) {
 
 function drawStageMatrix(pen, {piece, box, how, p, alpha, mark, colours}) {
   const cells = cellsBox(box), middle = box.x + box.width / 2;
-  drawName(pen, middle, box.y + 15, piece.name, {fill: colours.ink, alpha});
+  const wide = drawName({label: () => {}}, 0, 0, piece.name, {}); /* as wide as it would be */
+  if (!piece.crowded || wide <= box.width) drawName(pen, middle, box.y + 15, piece.name, {fill: colours.ink, alpha});
   if (!piece.crowded || textWidth(piece.shape, 12, 400) <= box.width + pieceGap) {
     pen.label(middle, box.y + box.height - 4, piece.shape, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
   }

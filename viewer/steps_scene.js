@@ -143,7 +143,7 @@ function stepScenes(facts, sizes) {
     },
     concat: {
       pieces: [...has.heads.map((piece, n) =>
-        ({...(piece || has.O), values: facts.run.heads[n], most: loudest, crowded: true})), sign('='), has.C],
+        ({...(piece || has.O), values: facts.run.heads[n], most: loudest, crowded: n !== facts.head})), sign('='), has.C],
       made: {C: 'late'},
       flows: headFlows(facts),
       marks: rows('C', ...has.heads.map((_, n) => headId(facts, n))),

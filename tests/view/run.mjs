@@ -3,12 +3,15 @@
 import {existsSync, rmSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {startBrowser} from './browser.mjs';
+import {makeUniform, testColours} from './colours.mjs';
 import {createCommand} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testLooks} from './looks.mjs';
+import {crowds, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
+import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
-import {makeWeights, testWeights} from './weights.mjs';
+import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
 const mha = createCommand(program, folder);
@@ -38,7 +41,14 @@ function makePages() {
   mha('prune', 'main.safetensors', '--data', 'synthetic:300', '--heads', '15', '--rounds', '1', '--tune', '0',
     '--epochs', '0', '--sample', '100', '-o', `${pruned}.safetensors`);
   two(pruned);
+  for (const [name, config] of Object.entries(crowds)) {
+    train(name, 'synthetic:60', `epochs=1,batch=8,${config}`);
+    two(name);
+  }
+  makeUniform(mha, folder);
+  makeStatistics(mha, folder);
   makeWeights(mha, folder);
+  makeBatch(mha, folder);
 }
 
 let made = false;
@@ -49,10 +59,13 @@ await test('pages_are_made', async () => {
 if (made) {
   const browser = await startBrowser(browserPath);
   await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
+  await testStatistics(browser, mha, folder);
+  await testColours(browser, folder);
   await testControls(browser, folder);
   await testSteps(browser, folder);
   await testWeights(browser, folder);
   await testLooks(browser, folder);
+  await testManyHeads(browser, folder, ['one_head_and_relu']);
   await browser.close();
 }
 finish();

@@ -1,5 +1,5 @@
 /* The page of attention weights of any model: as they are, with queries that are no keys, and pooled. */
-import {readFileSync, writeFileSync} from 'node:fs';
+import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {expect, expectNear, farthest, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
@@ -27,12 +27,39 @@ export function makeWeights(mha, folder) {
   mha('view', '--attention', 'pooled.safetensors', '-o', 'pooled.html');
 }
 
-/* A page whose data say what entropy its heads had before they were pooled. */
-function writeWithEntropy(folder, from, to, entropy) {
-  const text = readFileSync(join(folder, from), 'utf8'), mark = 'id="mha-data">', start = text.indexOf(mark) + mark.length;
-  const end = text.indexOf('</script>', start), data = {...JSON.parse(text.slice(start, end)), entropy};
-  const written = JSON.stringify(data).replaceAll('<', '\\u003c');
-  writeFileSync(join(folder, to), text.slice(0, start) + written + text.slice(end));
+/* A layer of two heads over a batch of three sequences, by `mha layer`: weights per head, and their mean. */
+export function makeBatch(mha, folder) {
+  const wave = (count, by) => Array.from({length: count}, (_, i) => Math.sin(by * i)), width = 4;
+  writeTensors(join(folder, 'layer.safetensors'), {
+    in_proj_weight: {shape: [3 * width, width], numbers: wave(3 * width * width, 1.3)},
+    in_proj_bias: {shape: [3 * width], numbers: wave(3 * width, 0.7)},
+    'out_proj.weight': {shape: [width, width], numbers: wave(width * width, 2.1)},
+    'out_proj.bias': {shape: [width], numbers: wave(width, 0.9)},
+  }, {heads: '2'});
+  writeTensors(join(folder, 'input.safetensors'), {query: {shape: [3, 5, width], numbers: wave(60, 1.7)}});
+  for (const which of ['per-head', 'average']) {
+    mha('layer', 'layer.safetensors', 'input.safetensors', '--weights', which, '-o', `${which}.safetensors`);
+    mha('view', '--attention', `${which}.safetensors`, '-o', `${which}.html`);
+  }
+  mha('view', '--attention', 'per-head.safetensors', '--first-axis', 'layers', '-o', 'as-layers.html');
+}
+
+/* What pages of a batch say: how many there are, and which map is the last. */
+const batches = {
+  'per-head': {facts: ['3 sequences', '2 heads each'], chosen: 'Sequence 3, head 2', maps: 6},
+  average: {facts: ['3 sequences'], chosen: 'Sequence 3', maps: 3},
+  'as-layers': {facts: ['3 layers', '2 heads each'], chosen: 'Layer 3, head 2', maps: 6},
+};
+
+/* Means over the rows of a map: the entropy, and the effective number of keys, 1 / sum of p^2. */
+function statisticsOf({queries, keys, ...shape}, numbers, layer, head) {
+  let entropy = 0, effective = 0;
+  for (let query = 0; query < queries; query++) {
+    const row = rowOf({queries, keys, ...shape}, numbers, layer, head, query);
+    entropy -= row.reduce((sum, p) => sum + p * Math.log(p), 0) / queries;
+    effective += 1 / row.reduce((sum, p) => sum + p * p, 0) / queries;
+  }
+  return {entropy, effective};
 }
 
 const rowOf = ({heads, queries, keys}, numbers, layer, head, query) => {
@@ -153,14 +180,38 @@ export async function testWeights(browser, folder) {
   });
   await opened.close();
 
-  writeWithEntropy(folder, 'pooled.html', 'entropy.html', [5.5, 4.25]);
-  opened = await openPage(browser, join(folder, 'entropy.html'));
-  await test('a_pooled_map_has_the_entropy_from_before', async () => {
-    const {page} = opened, cell = (head) => page.textContent(`#heads .cell[data-head="${head}"] .cell-caption`);
-    expect(/entropy 5\.50/.test(await page.textContent('#chosen-head')), await page.textContent('#chosen-head'));
-    for (const [head, entropy] of [5.5, 4.25].entries()) {
-      expectNear(parseFloat((await cell(head)).split('·')[1]), Math.exp(entropy), 0.0501, `keys of head ${head + 1}`);
-    }
-  });
-  await opened.close();
+  for (const [name, shape] of Object.entries({weights: self, pooled: long})) {
+    opened = await openPage(browser, join(folder, `${name}.html`));
+    await test(`${name}_have_the_statistics_of_the_file`, async () => {
+      const {page} = opened, painted = paintedWeights(...shapeOf(shape));
+      for (let n = 0; n < shape.layers * shape.heads; n++) {
+        const [layer, head] = [Math.floor(n / shape.heads), n % shape.heads];
+        const cell = `#heads .cell[data-layer="${layer}"][data-head="${head}"]`;
+        const {entropy, effective} = statisticsOf(shape, painted, layer, head);
+        await page.click(cell);
+        const caption = await page.textContent(`${cell} .cell-caption`), title = await page.textContent('#chosen-head');
+        expectNear(parseFloat(caption.split('·')[1]), effective, 0.0501, `${name}, ${layer}.${head}: effective keys`);
+        expectNear(parseFloat(title.split('entropy')[1]), entropy, 0.006, `${name}, ${layer}.${head}: entropy`);
+      }
+    });
+    await opened.close();
+  }
+
+  for (const [name, {facts, chosen, maps}] of Object.entries(batches)) {
+    await test(`${name}_names_its_first_axis`, async () => {
+      const {page, problems, close} = await openPage(browser, join(folder, `${name}.html`));
+      const said = await page.evaluate(() => [...document.querySelectorAll('.facts li')].map((fact) => fact.textContent));
+      expect(said.slice(1, -1).join() === facts.join(), `${name}: ${said}, not ${facts}`);
+      expect((await page.locator('#heads .cell').count()) === maps, `${name}: not ${maps} maps`);
+      await page.locator('#heads .cell').last().click();
+      const title = (await page.textContent('#chosen-head')).replace(/:.*/, '');
+      expect(title === chosen, `${name}: ${title}, not ${chosen}`);
+      expect((await page.getAttribute('#attention-map', 'aria-label')).startsWith(chosen), `${name}: the map's label`);
+      const text = await page.textContent('body > main');
+      expect(/layer/i.test(text) === /Layer/.test(chosen), `${name}: layers in its words: ${text.match(/.{20}layer.{20}/i)}`);
+      await browsing.expectExports(page, 'attention');
+      expect(problems.length === 0, problems.join('; '));
+      await close();
+    });
+  }
 }

@@ -1,0 +1,92 @@
+/* The colours of maps: uniform attention has the first colour of the scale, and every other weight its place on it. */
+import {join} from 'node:path';
+import {expect, test} from './harness.mjs';
+import {openPage} from './browser.mjs';
+import {readTensors, writeTensors} from './files.mjs';
+
+const uniform = {layers: 2, heads: 2, queries: 6, keys: 9};
+
+/* A model whose queries and keys are all zero, and weights that are all the same. */
+export function makeUniform(mha, folder) {
+  const {tensors, metadata} = readTensors(join(folder, 'main.safetensors'));
+  for (const [name, tensor] of Object.entries(tensors)) if (/attn\.qkv/.test(name)) tensor.numbers.fill(0);
+  writeTensors(join(folder, 'uniform.safetensors'), tensors, metadata);
+  mha('view', 'uniform.safetensors', '0', '1', '--data', 'synthetic', '-o', 'uniform.html');
+  const {layers, heads, queries, keys} = uniform, count = layers * heads * queries * keys;
+  writeTensors(join(folder, 'same.safetensors'), {attention: {shape: [layers, heads, queries, keys],
+    numbers: new Float32Array(count).fill(1 / keys)}});
+  mha('view', '--attention', 'same.safetensors', '-o', 'same.html');
+}
+
+/* In the page: which place of the legend's bar, 0 to 255, each pixel of a canvas has; -1: none. */
+const placesOf = (page, selector) => page.evaluate((where) => {
+  const pixels = (canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const bar = pixels(document.querySelector('.legend-bar')), places = new Map();
+  for (let i = 255; i >= 0; i--) places.set(`${bar[4 * i]},${bar[4 * i + 1]},${bar[4 * i + 2]}`, i);
+  return [...document.querySelectorAll(where)].map((canvas) => {
+    const data = pixels(canvas);
+    return Array.from({length: data.length / 4}, (_, i) => places.get(data.slice(4 * i, 4 * i + 3).join()) ?? -1);
+  });
+}, selector);
+
+const ways = [['linear', 'fixed'], ['linear', 'per-head'], ['log', 'fixed'], ['log', 'per-head']];
+
+async function uniformIsPale(page, selectors, chosen) {
+  for (const [scale, range] of ways) {
+    await page.evaluate((state) => window.mhaView.store.set(state), {scale, range});
+    for (const [selector, least] of Object.entries(selectors)) {
+      const maps = await placesOf(page, selector);
+      expect(maps.length > 0, `no ${selector}`);
+      for (const places of maps) {
+        const first = places.filter((place) => place === 0).length / places.length;
+        const strong = places.filter((place) => place > 2).length;
+        expect(first >= least && strong === 0,
+          `${selector}, ${scale}, ${range}: ${first} of a map has the first colour, ${strong} pixels a stronger one`);
+        if (first < least || strong) break;
+      }
+    }
+    const legend = await page.textContent('.legend-marks');
+    expect(legend.startsWith(`≤ ${chosen}`), `the legend begins with ${legend}`);
+  }
+}
+
+/* Of main.html's grid: each weight at its place. */
+async function weightsHaveTheirPlaces(page) {
+  for (const [scale, range] of ways) {
+    await page.evaluate((state) => window.mhaView.store.set(state), {scale, range});
+    const maps = await placesOf(page, '#grid-body canvas'), weights = await page.evaluate(() =>
+      window.mhaView.store.get().result.maps.flat().map((map) => Array.from(map)));
+    const T = Math.sqrt(weights[0].length), low = 1 / T;
+    const largest = weights.map((map) => Math.max(...map)), shared = largest.slice().sort((a, b) => a - b)[largest.length >> 1];
+    weights.forEach((map, n) => {
+      const high = Math.max(range === 'fixed' ? shared : largest[n], 2 * low);
+      const place = (w) => (w <= low ? 0 : Math.min(1, scale === 'log' ? Math.log(w / low) / Math.log(high / low) : (w - low) / (high - low)));
+      const off = map.filter((w, i) => Math.abs(maps[n][i] - 255 * place(w)) > 1.5).length;
+      expect(off === 0, `${scale}, ${range}, map ${n}: ${off} weights of ${map.length} have another colour`);
+    });
+  }
+}
+
+export async function testColours(browser, folder) {
+  await test('uniform_heads_are_pale', async () => {
+    const {page, close} = await openPage(browser, join(folder, 'uniform.html'));
+    await uniformIsPale(page, {'#grid-body canvas': 1, '#wall canvas': 0.4, '#large-map': 0.4}, '1/50');
+    await close();
+  });
+  await test('uniform_weights_are_pale', async () => {
+    const {page, close} = await openPage(browser, join(folder, 'same.html'));
+    await uniformIsPale(page, {'#heads canvas': 1, '#attention-map': 0.1}, '1/9');
+    const grounds = await page.evaluate(() => [...document.querySelectorAll('#token-keys .token')].map((token) => token.style.background));
+    const [first] = await page.evaluate(() => {
+      const [r, g, b] = document.querySelector('.legend-bar').getContext('2d').getImageData(0, 0, 1, 1).data;
+      return [`rgb(${r}, ${g}, ${b})`];
+    });
+    expect(grounds.length === uniform.keys && grounds.every((ground) => ground === first), `tokens on ${grounds}`);
+    await close();
+  });
+  await test('weights_have_their_places_on_the_scale', async () => {
+    const {page, close} = await openPage(browser, join(folder, 'main.html'));
+    await weightsHaveTheirPlaces(page);
+    await close();
+  });
+}
