@@ -1,7 +1,7 @@
 # Attention, rotary embedding and the matrix product against float64. What the programs share is one library: cases,
 # memory with guards, bounds, contexts that watch.
 find_package(Threads REQUIRED)
-add_library(mha_cases STATIC bounds.c cases.c contexts.c gradient_bounds.c gradients.c layers.c numbers.c oracle.c problem.c
+add_library(mha_cases STATIC arguments.c bounds.c cases.c contexts.c gradient_bounds.c gradients.c layers.c numbers.c oracle.c problem.c
   statistics.c verify.c views.c)
 target_include_directories(mha_cases PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(mha_cases PUBLIC mha::mha mha_ref Threads::Threads PRIVATE mha_flags m)
@@ -11,7 +11,7 @@ else()
   target_compile_definitions(mha_cases PUBLIC TEST_OPENMP=0)
 endif()
 
-foreach(name oracle matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
+foreach(name oracle arguments matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
     layer_oracle layer layer_cache layer_errors layer_heads
     attention_sizes attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches
     attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_exact backward_hidden

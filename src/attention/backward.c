@@ -28,25 +28,26 @@ mha_chunks mha_backward_chunks(const mha_sequence *s)
  * */
 
 /* A tensor with the sizes of another one. */
-static mha_status check_like(mha_backward *call, mha_tensor t, const char *name, mha_tensor like, const char *other,
+static mha_status check_like(mha_backward *call, mha_tensor *t, const char *name, mha_tensor like, const char *other,
                              mha_role role, bool any_float)
 {
-    if (!mha_is_given(t)) return MHA_OK;
+    if (!mha_is_given(*t)) return MHA_OK;
     TRY(mha_check_tensor(call->problem.ctx, t, name, like.rank, other, role));
     for (int axis = 0; axis < like.rank; axis++)
-        if (t.size[axis] != like.size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (long long)t.size[axis],
+        if (t->size[axis] != like.size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (long long)t->size[axis],
                  (long long)like.size[axis], other);
-    if (any_float ? !mha_is_float(t.type) : t.type != MHA_FLOAT32)
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t.type),
+    if (any_float ? !mha_is_float(t->type) : t->type != MHA_FLOAT32)
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t->type),
              any_float ? ", bfloat16 or float16" : "");
     return MHA_OK;
 }
 
 /* A gradient of an option that must be there. */
-static mha_status check_option(mha_backward *call, mha_tensor t, const char *name, mha_tensor option, const char *other)
+static mha_status check_option(mha_backward *call, mha_tensor *t, const char *name, mha_tensor option,
+                               const char *other)
 {
-    if (mha_is_given(t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
+    if (mha_is_given(*t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
     return check_like(call, t, name, option, other, MHA_OUTPUT, false);
 }
 
@@ -54,55 +55,44 @@ static mha_status check_overlap(mha_backward *call)
 {
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
-    const struct {
-        const char *name;
-        mha_tensor t;
-    } all[] = {{"gradients.q", g->q},
-               {"gradients.k", g->k},
-               {"gradients.v", g->v},
-               {"gradients.bias", g->bias},
-               {"gradients.alibi_slopes", g->alibi_slopes},
-               {"gradients.sinks", g->sinks},
-               {"gradients.importance", g->importance},
-               {"q", p->q},
-               {"k", p->k},
-               {"v", p->v},
-               {"out", p->out},
-               {"softmax", p->extras.softmax},
-               {"dout", call->dout},
-               {"dlse", call->dlse},
-               {"mask", p->options.mask},
-               {"bias", p->options.bias},
-               {"alibi_slopes", p->options.alibi_slopes},
-               {"sinks", p->options.sinks}};
-    enum { OUTPUTS = 7, ALL = sizeof all / sizeof *all };
-    for (int a = 0; a < OUTPUTS; a++)
-        for (int b = a + 1; mha_is_given(all[a].t) && b < ALL; b++)
-            if (mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
-                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
-    return MHA_OK;
+    const mha_argument all[] = {{"gradients.q", g->q, MHA_OUTPUT},
+                                {"gradients.k", g->k, MHA_OUTPUT},
+                                {"gradients.v", g->v, MHA_OUTPUT},
+                                {"gradients.bias", g->bias, MHA_OUTPUT},
+                                {"gradients.alibi_slopes", g->alibi_slopes, MHA_OUTPUT},
+                                {"gradients.sinks", g->sinks, MHA_OUTPUT},
+                                {"gradients.importance", g->importance, MHA_OUTPUT},
+                                {"q", p->q, MHA_INPUT},
+                                {"k", p->k, MHA_INPUT},
+                                {"v", p->v, MHA_INPUT},
+                                {"out", p->out, MHA_INPUT},
+                                {"softmax", p->extras.softmax, MHA_INPUT},
+                                {"dout", call->dout, MHA_INPUT},
+                                {"dlse", call->dlse, MHA_INPUT},
+                                MHA_OPTION_INPUTS(&p->options, p->B)};
+    return MHA_CHECK_APART(p->ctx, all);
 }
 
 static mha_status check(mha_backward *call, const mha_attention_options *options)
 {
     static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
     const mha_problem *p = &call->problem;
-    const mha_attention_gradients *g = &call->gradients;
+    mha_attention_gradients *g = &call->gradients;
     if (!options) options = &defaults;
     if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
-    TRY(check_like(call, call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
+    TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
     mha_tensor rows = p->q;
     rows.rank = 3;
-    TRY(check_like(call, call->dlse, "dlse", rows, "lse (B,H,Tq)", MHA_INPUT, false));
-    TRY(check_like(call, g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
-    TRY(check_like(call, g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
-    TRY(check_like(call, g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
-    TRY(check_option(call, g->bias, "gradients.bias", options->bias, "bias"));
-    TRY(check_option(call, g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
-    TRY(check_option(call, g->sinks, "gradients.sinks", options->sinks, "sinks"));
+    TRY(check_like(call, &call->dlse, "dlse", rows, "lse (B,H,Tq)", MHA_INPUT, false));
+    TRY(check_like(call, &g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, &g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, &g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
+    TRY(check_option(call, &g->bias, "gradients.bias", options->bias, "bias"));
+    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
+    TRY(check_option(call, &g->sinks, "gradients.sinks", options->sinks, "sinks"));
     if (mha_is_given(g->importance)) {
         mha_tensor heads = mha_tensor_2d(NULL, MHA_FLOAT32, p->B, p->H);
-        TRY(check_like(call, g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));
+        TRY(check_like(call, &g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));
     }
     if (mha_is_given(g->bias)) call->dbias = mha_broadcast(g->bias);
     return check_overlap(call);

@@ -9,11 +9,11 @@ typedef mha_status status;
 typedef long long ll;
 
 /* A float tensor of the four axes that `shape` names. */
-static status check_float(mha_problem *p, mha_tensor t, const char *name, const char *shape, mha_role role)
+static status check_float(mha_problem *p, mha_tensor *t, const char *name, const char *shape, mha_role role)
 {
     TRY(mha_check_tensor(p->ctx, t, name, 4, shape, role));
-    if (!mha_is_float(t.type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    if (!mha_is_float(t->type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
     return MHA_OK;
 }
 
@@ -63,10 +63,10 @@ static status check_batch(mha_problem *p)
 static status check_inputs(mha_problem *p)
 {
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
-    TRY(check_float(p, p->q, "q", "(B,H,Tq,D)", role));
-    TRY(check_float(p, p->k, "k", "(B,G,Tk,D)", role));
-    TRY(check_float(p, p->v, "v", "(B,G,Tk,E)", role));
-    TRY(check_float(p, p->out, "out", "(B,H,Tq,E)", p->output_role));
+    TRY(check_float(p, &p->q, "q", "(B,H,Tq,D)", role));
+    TRY(check_float(p, &p->k, "k", "(B,G,Tk,D)", role));
+    TRY(check_float(p, &p->v, "v", "(B,G,Tk,E)", role));
+    TRY(check_float(p, &p->out, "out", "(B,H,Tq,E)", p->output_role));
     p->H = p->q.size[1];
     p->G = p->k.size[1];
     p->D = p->q.size[3];
@@ -128,7 +128,7 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
     if (!mha_is_given(*t)) return MHA_OK;
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
     if (t->rank < 1 || t->rank > 4) FAIL(MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t->rank);
-    TRY(mha_check_tensor(p->ctx, *t, name, t->rank, "", role));
+    TRY(mha_check_tensor(p->ctx, t, name, t->rank, "", role));
     mha_tensor wide = mha_broadcast(*t);
     const int64_t full[4] = {p->B, p->H, p->Tq, p->Tk};
     const bool longer[4] = {false, false, p->options.query_starts != NULL, p->options.key_starts != NULL};
@@ -149,7 +149,7 @@ static status check_per_head(mha_problem *p, mha_tensor *t, const char *name, bo
     if (!mha_is_given(*t)) return MHA_OK;
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
     int rank = batched && t->rank == 2 ? 2 : 1;
-    TRY(mha_check_tensor(p->ctx, *t, name, rank, batched ? "(H) or 2 (B,H)" : "(H)", role));
+    TRY(mha_check_tensor(p->ctx, t, name, rank, batched ? "(H) or 2 (B,H)" : "(H)", role));
     if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
     TRY(check_size(p, *t, name, rank - 1, p->H, "H"));
     if (rank == 2) TRY(check_size(p, *t, name, 0, p->B, "B"));
@@ -176,16 +176,16 @@ static status check_modifiers(mha_problem *p)
 }
 
 /* One map of Tq x Tk numbers a head, or in all. Axes that follow ragged sequences may be longer than they need. */
-static status check_map(mha_problem *p, mha_tensor t, const char *name, bool averaged)
+static status check_map(mha_problem *p, mha_tensor *t, const char *name, bool averaged)
 {
     int rank = averaged ? 3 : 4;
     TRY(mha_check_tensor(p->ctx, t, name, rank, averaged ? "(B,Tq,Tk)" : "(B,H,Tq,Tk)", p->output_role));
-    if (!mha_is_float(t.type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
-    TRY(check_size(p, t, name, 0, p->B, "B"));
-    if (!averaged) TRY(check_size(p, t, name, 1, p->H, "H"));
-    if (!p->options.query_starts || t.size[rank - 2] < p->Tq) TRY(check_size(p, t, name, rank - 2, p->Tq, "Tq"));
-    if (!p->options.key_starts || t.size[rank - 1] < p->Tk) TRY(check_size(p, t, name, rank - 1, p->Tk, "Tk"));
+    if (!mha_is_float(t->type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
+    TRY(check_size(p, *t, name, 0, p->B, "B"));
+    if (!averaged) TRY(check_size(p, *t, name, 1, p->H, "H"));
+    if (!p->options.query_starts || t->size[rank - 2] < p->Tq) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
+    if (!p->options.key_starts || t->size[rank - 1] < p->Tk) TRY(check_size(p, *t, name, rank - 1, p->Tk, "Tk"));
     return MHA_OK;
 }
 
@@ -193,63 +193,40 @@ static status check_extras(mha_problem *p)
 {
     mha_attention_extras *x = &p->extras;
     if (mha_is_given(x->lse)) {
-        TRY(mha_check_tensor(p->ctx, x->lse, "lse", 3, "(B,H,Tq)", p->output_role));
+        TRY(mha_check_tensor(p->ctx, &x->lse, "lse", 3, "(B,H,Tq)", p->output_role));
         if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
         for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->lse, "lse", axis, p->q.size[axis], "as q"));
     }
     if (mha_is_given(x->softmax)) {
-        TRY(mha_check_tensor(p->ctx, x->softmax, "softmax", 4, "(B,H,Tq,2)", p->output_role));
+        TRY(mha_check_tensor(p->ctx, &x->softmax, "softmax", 4, "(B,H,Tq,2)", p->output_role));
         if (x->softmax.type != MHA_FLOAT32)
             FAIL(MHA_BAD_TYPE, "softmax: is %s, must be float32", mha_type_name(x->softmax.type));
         for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->softmax, "softmax", axis, p->q.size[axis], "as q"));
         TRY(check_size(p, x->softmax, "softmax", 3, 2, "a maximum and a sum"));
     }
-    if (mha_is_given(x->weights)) TRY(check_map(p, x->weights, "weights", x->weights.rank == 3));
-    if (mha_is_given(x->scores)) TRY(check_map(p, x->scores, "scores", false));
+    if (mha_is_given(x->weights)) TRY(check_map(p, &x->weights, "weights", x->weights.rank == 3));
+    if (mha_is_given(x->scores)) TRY(check_map(p, &x->scores, "scores", false));
     if ((unsigned)x->scores_stage > MHA_STAGE_DROPPED)
         FAIL(MHA_BAD_ARGUMENT, "scores_stage: %d is not a stage", (int)x->scores_stage);
     return MHA_OK;
 }
 
-/* No output may touch an input or another output, save that `out` may be `q`. */
+/* No output may share memory with an input or another output, except that `out` may be `q`. */
 static status check_overlap(mha_problem *p)
 {
-    const mha_attention_options *o = &p->options;
-    const struct {
-        const char *name;
-        mha_tensor t;
-    } all[] = {{"out", p->out},
-               {"lse", p->extras.lse},
-               {"softmax", p->extras.softmax},
-               {"weights", p->extras.weights},
-               {"scores", p->extras.scores},
-               {"q", p->q},
-               {"k", p->k},
-               {"v", p->v},
-               {"mask", o->mask},
-               {"bias", o->bias},
-               {"alibi_slopes", o->alibi_slopes},
-               {"sinks", o->sinks}};
-    enum { OUTPUTS = 5, ALL = sizeof all / sizeof *all, OUT = 0, Q = 5 };
-    bool maps = mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores);
-    for (int a = 0; a < OUTPUTS; a++) {
-        if (!mha_is_given(all[a].t)) continue;
-        for (int b = a + 1; b < ALL; b++) {
-            if (!mha_is_given(all[b].t) || !mha_may_overlap(all[a].t, all[b].t)) continue;
-            bool in_place = a == OUT && b == Q && mha_same_view(p->out, p->q);
-            if (in_place && !maps) continue;
-            FAIL(MHA_OVERLAP, "%s: shares memory with %s%s", all[a].name, all[b].name,
-                 in_place ? ", which weights and scores need to be kept" : "");
-        }
-    }
-    return MHA_OK;
-}
-
-/* An axis of one may have any stride, so large that a multiple of it would overflow: it becomes 0. */
-static void forget_strides(mha_tensor *x)
-{
-    for (int a = 0; a < 3; a++)
-        if (x->size[a] < 2) x->stride[a] = 0;
+    bool in_place = mha_same_view(p->out, p->q);
+    if (in_place && mha_element_count(p->q) && (mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)))
+        FAIL(MHA_OVERLAP, "out: shares memory with q, which weights and scores need to be kept");
+    const mha_argument all[] = {{"out", p->out, MHA_OUTPUT},
+                                {"lse", p->extras.lse, MHA_OUTPUT},
+                                {"softmax", p->extras.softmax, MHA_OUTPUT},
+                                {"weights", p->extras.weights, MHA_OUTPUT},
+                                {"scores", p->extras.scores, MHA_OUTPUT},
+                                {"q", in_place ? (mha_tensor)MHA_NO_TENSOR : p->q, MHA_INPUT},
+                                {"k", p->k, MHA_INPUT},
+                                {"v", p->v, MHA_INPUT},
+                                MHA_OPTION_INPUTS(&p->options, p->B)};
+    return MHA_CHECK_APART(p->ctx, all);
 }
 
 mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha_tensor out,
@@ -279,8 +256,5 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     if (role == MHA_OUTPUT) TRY(check_overlap(p));
     int exponent;
     p->score_scale = fabsf(frexpf(p->options.scale, &exponent)) == 0.5f ? 1.0f : p->options.scale;
-    forget_strides(&p->q);
-    forget_strides(&p->k);
-    forget_strides(&p->v);
     return MHA_OK;
 }

@@ -26,6 +26,19 @@ mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role rol
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options);
 
+/* What the options of a call of B sequences point to, for a list of arguments. */
+/* clang-format off */
+#define MHA_OPTION_INPUTS(o, B)                                                                                        \
+    {"mask", (o)->mask, MHA_INPUT},                                                                                    \
+    {"bias", (o)->bias, MHA_INPUT},                                                                                    \
+    {"alibi_slopes", (o)->alibi_slopes, MHA_INPUT},                                                                    \
+    {"sinks", (o)->sinks, MHA_INPUT},                                                                                  \
+    {"offsets", mha_tensor_1d((o)->offsets, MHA_INT64, B), MHA_INPUT},                                                 \
+    {"key_lengths", mha_tensor_1d((o)->key_lengths, MHA_INT64, B), MHA_INPUT},                                         \
+    {"query_starts", mha_tensor_1d((o)->query_starts, MHA_INT64, (B) + 1), MHA_INPUT},                                 \
+    {"key_starts", mha_tensor_1d((o)->key_starts, MHA_INT64, (B) + 1), MHA_INPUT}
+/* clang-format on */
+
 /* Where sequence b lies, and which part of it exists. */
 typedef struct mha_sequence {
     int64_t b;

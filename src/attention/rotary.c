@@ -20,11 +20,11 @@ typedef long long ll;
 
 #define FAIL(...) return mha_fail(r->ctx, __VA_ARGS__)
 
-static mha_status check_float(rotation *r, mha_tensor t, const char *name, int rank, const char *shape, mha_role role)
+static mha_status check_float(rotation *r, mha_tensor *t, const char *name, int rank, const char *shape, mha_role role)
 {
     TRY(mha_check_tensor(r->ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t.type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    if (!mha_is_float(t->type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
     return MHA_OK;
 }
 
@@ -32,14 +32,13 @@ static mha_status check_float(rotation *r, mha_tensor t, const char *name, int r
 static mha_status check_table(rotation *r, mha_tensor *t, const char *name)
 {
     int rank = t->rank == 3 ? 3 : 2;
-    TRY(check_float(r, *t, name, rank, "(P,w/2) or 3 (B,T,w/2)", MHA_INPUT));
+    TRY(check_float(r, t, name, rank, "(P,w/2) or 3 (B,T,w/2)", MHA_INPUT));
     if (t->size[rank - 1] != r->width / 2)
         FAIL(MHA_BAD_SHAPE, "%s: has rows of %lld, must be %lld, half of the rotated width", name,
              (ll)t->size[rank - 1], (ll)r->width / 2);
     if (rank == 3 && ((t->size[0] != 1 && t->size[0] != r->x.size[0]) || t->size[1] != r->x.size[2]))
         FAIL(MHA_BAD_SHAPE, "%s: is (%lld,%lld,*), must be (B,T,*) or (1,T,*) of x", name, (ll)t->size[0],
              (ll)t->size[1]);
-    if (rank == 3 && t->size[0] == 1) t->stride[0] = 0;
     return MHA_OK;
 }
 
@@ -61,7 +60,7 @@ static mha_status check_positions(rotation *r)
     if (r->options.first_position < -MHA_SIZE_LIMIT || r->options.first_position > MHA_SIZE_LIMIT)
         FAIL(MHA_BAD_ARGUMENT, "first_position: %lld is not within +-2^40", (ll)r->options.first_position);
     if (mha_is_given(*p)) {
-        TRY(mha_check_tensor(r->ctx, *p, "positions", p->rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
+        TRY(mha_check_tensor(r->ctx, p, "positions", p->rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
         if (p->type != MHA_INT64) FAIL(MHA_BAD_TYPE, "positions: is %s, must be int64", mha_type_name(p->type));
         mha_tensor wide = mha_broadcast(*p);
         if ((wide.size[2] != 1 && wide.size[2] != B) || p->size[p->rank - 1] != T)
@@ -78,8 +77,8 @@ static mha_status check_positions(rotation *r)
 
 static mha_status check(rotation *r)
 {
-    TRY(check_float(r, r->x, "x", 4, "(B,H,T,D)", MHA_INPUT));
-    TRY(check_float(r, r->out, "out", 4, "(B,H,T,D)", MHA_OUTPUT));
+    TRY(check_float(r, &r->x, "x", 4, "(B,H,T,D)", MHA_INPUT));
+    TRY(check_float(r, &r->out, "out", 4, "(B,H,T,D)", MHA_OUTPUT));
     for (int axis = 0; axis < 4; axis++)
         if (r->out.size[axis] != r->x.size[axis])
             FAIL(MHA_BAD_SHAPE, "out: axis %d is %lld, must be %lld as x", axis, (ll)r->out.size[axis],
@@ -91,12 +90,13 @@ static mha_status check(rotation *r)
     TRY(check_table(r, &r->cos, "cos"));
     TRY(check_table(r, &r->sin, "sin"));
     TRY(check_positions(r));
-    if (mha_may_overlap(r->out, r->x) && !mha_same_view(r->out, r->x))
-        FAIL(MHA_OVERLAP, "out: shares memory with x without being x");
-    if (mha_may_overlap(r->out, r->cos) || mha_may_overlap(r->out, r->sin) ||
-        (r->options.positions.rank && mha_may_overlap(r->out, r->options.positions)))
-        FAIL(MHA_OVERLAP, "out: shares memory with the tables or positions");
-    return MHA_OK;
+    const mha_argument all[] = {
+        {"out", r->out, MHA_OUTPUT},
+        {"x, without being x", mha_same_view(r->out, r->x) ? (mha_tensor)MHA_NO_TENSOR : r->x, MHA_INPUT},
+        {"cos", r->cos, MHA_INPUT},
+        {"sin", r->sin, MHA_INPUT},
+        {"positions", r->options.positions, MHA_INPUT}};
+    return MHA_CHECK_APART(r->ctx, all);
 }
 
 /* Element pairs are `apart` from each other and start every `step` elements. */
@@ -161,12 +161,13 @@ mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor si
     if (!ctx) return MHA_BAD_ARGUMENT;
     rotation here = {.ctx = ctx}, *r = &here;
     mha_succeed(ctx);
-    TRY(check_float(r, cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
-    TRY(check_float(r, sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
+    TRY(check_float(r, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
+    TRY(check_float(r, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
     if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])
         FAIL(MHA_BAD_SHAPE, "sin: must have the sizes of cos");
     if (!(base > 0) || isinf(base)) FAIL(MHA_BAD_ARGUMENT, "base: must be a positive number");
-    if (mha_may_overlap(cosines, sines)) FAIL(MHA_OVERLAP, "cos: shares memory with sin");
+    const mha_argument all[] = {{"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
     for (int64_t i = 0; i < cosines.size[1]; i++) {
         double step = pow(base, -(double)i / (double)cosines.size[1]);
         for (int64_t p = 0; p < cosines.size[0]; p++) {

@@ -22,25 +22,25 @@ typedef long long ll;
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-static mha_status check_result(mha_stats_call *c, mha_tensor t, const char *name, mha_type type, int rank,
+static mha_status check_result(mha_stats_call *c, mha_tensor *t, const char *name, mha_type type, int rank,
                                const int64_t *size, const char *shape)
 {
-    if (!mha_is_given(t)) return MHA_OK;
+    if (!mha_is_given(*t)) return MHA_OK;
     TRY(mha_check_tensor(c->problem.ctx, t, name, rank, shape, MHA_OUTPUT));
-    if (t.type != type) FAIL(MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t.type), mha_type_name(type));
+    if (t->type != type) FAIL(MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t->type), mha_type_name(type));
     for (int axis = 0; axis < rank; axis++)
-        if (size[axis] >= 0 && t.size[axis] != size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t.size[axis], (ll)size[axis],
-                 shape);
+        if (size[axis] >= 0 && t->size[axis] != size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis],
+                 (ll)size[axis], shape);
     return MHA_OK;
 }
 
 static mha_status check_sets(mha_stats_call *c)
 {
-    mha_tensor sets = c->want.sets;
-    if (!mha_is_given(sets)) return MHA_OK;
+    if (!mha_is_given(c->want.sets)) return MHA_OK;
     if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "stats.sets: is given, but mass is not asked for");
-    TRY(mha_check_tensor(c->problem.ctx, sets, "stats.sets", 2, "(S,Tk)", MHA_INPUT));
+    TRY(mha_check_tensor(c->problem.ctx, &c->want.sets, "stats.sets", 2, "(S,Tk)", MHA_INPUT));
+    mha_tensor sets = c->want.sets;
     if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "stats.sets: is %s, must be bool", mha_type_name(sets.type));
     if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts && sets.size[1] > c->problem.Tk))
         FAIL(MHA_BAD_SHAPE, "stats.sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
@@ -50,58 +50,33 @@ static mha_status check_sets(mha_stats_call *c)
 static mha_status check_overlap(mha_stats_call *c)
 {
     const mha_problem *p = &c->problem;
-    const mha_stats *w = &c->want;
-    const struct {
-        const char *name;
-        mha_tensor t;
-    } all[] = {{"stats.entropy", w->entropy},
-               {"stats.effective", w->effective},
-               {"stats.largest", w->largest},
-               {"stats.distance", w->distance},
-               {"stats.mass", w->mass},
-               {"stats.top_weights", w->top_weights},
-               {"stats.top_keys", w->top_keys},
-               {"stats.received", w->received},
-               {"stats.heatmap", w->heatmap},
-               {"stats.divergence", w->divergence},
-               {"stats.cosine", w->cosine},
-               {"stats.sets", w->sets},
-               {"q", p->q},
-               {"k", p->k},
-               {"softmax", p->extras.softmax},
-               {"mask", p->options.mask},
-               {"bias", p->options.bias},
-               {"alibi_slopes", p->options.alibi_slopes},
-               {"sinks", p->options.sinks}};
-    enum { OUTPUTS = 11, ALL = sizeof all / sizeof *all };
-    for (int a = 0; a < OUTPUTS; a++)
-        for (int b = a + 1; b < ALL; b++)
-            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
-                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
-    return MHA_OK;
+    const mha_argument all[] = {
+        MHA_STATS_OUTPUTS(&c->want), {"stats.sets", c->want.sets, MHA_INPUT}, {"q", p->q, MHA_INPUT},
+        {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT},       MHA_OPTION_INPUTS(&p->options, p->B)};
+    return MHA_CHECK_APART(p->ctx, all);
 }
 
 static mha_status check(mha_stats_call *c)
 {
     const mha_problem *p = &c->problem;
-    const mha_stats *w = &c->want;
+    mha_stats *w = &c->want;
     TRY(check_sets(c));
     int64_t sets = mha_is_given(w->sets) ? w->sets.size[0] : 0;
     int64_t row[4] = {p->q.size[0], p->H, p->q.size[2], -1}, mass[4] = {row[0], row[1], row[2], 4 + sets};
     int64_t key[3] = {p->k.size[0], p->H, p->k.size[2]}, heat[4] = {p->B, p->H, -1, -1}, pair[3] = {p->B, p->H, p->H};
     const char *of_rows = "(B,H,Tq)", *of_tops = "(B,H,Tq,N)";
-    TRY(check_result(c, w->entropy, "stats.entropy", MHA_FLOAT32, 3, row, of_rows));
-    TRY(check_result(c, w->effective, "stats.effective", MHA_FLOAT32, 3, row, of_rows));
-    TRY(check_result(c, w->largest, "stats.largest", MHA_FLOAT32, 3, row, of_rows));
-    TRY(check_result(c, w->distance, "stats.distance", MHA_FLOAT32, 3, row, of_rows));
-    TRY(check_result(c, w->mass, "stats.mass", MHA_FLOAT32, 4, mass, "(B,H,Tq,4+S)"));
-    TRY(check_result(c, w->top_weights, "stats.top_weights", MHA_FLOAT32, 4, row, of_tops));
+    TRY(check_result(c, &w->entropy, "stats.entropy", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, &w->effective, "stats.effective", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, &w->largest, "stats.largest", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, &w->distance, "stats.distance", MHA_FLOAT32, 3, row, of_rows));
+    TRY(check_result(c, &w->mass, "stats.mass", MHA_FLOAT32, 4, mass, "(B,H,Tq,4+S)"));
+    TRY(check_result(c, &w->top_weights, "stats.top_weights", MHA_FLOAT32, 4, row, of_tops));
     if (mha_is_given(w->top_weights)) row[3] = w->top_weights.size[3];
-    TRY(check_result(c, w->top_keys, "stats.top_keys", MHA_INT64, 4, row, of_tops));
-    TRY(check_result(c, w->received, "stats.received", MHA_FLOAT32, 3, key, "(B,H,Tk)"));
-    TRY(check_result(c, w->heatmap, "stats.heatmap", MHA_FLOAT32, 4, heat, "(B,H,R,C)"));
-    TRY(check_result(c, w->divergence, "stats.divergence", MHA_FLOAT32, 3, pair, "(B,H,H)"));
-    TRY(check_result(c, w->cosine, "stats.cosine", MHA_FLOAT32, 3, pair, "(B,H,H)"));
+    TRY(check_result(c, &w->top_keys, "stats.top_keys", MHA_INT64, 4, row, of_tops));
+    TRY(check_result(c, &w->received, "stats.received", MHA_FLOAT32, 3, key, "(B,H,Tk)"));
+    TRY(check_result(c, &w->heatmap, "stats.heatmap", MHA_FLOAT32, 4, heat, "(B,H,R,C)"));
+    TRY(check_result(c, &w->divergence, "stats.divergence", MHA_FLOAT32, 3, pair, "(B,H,H)"));
+    TRY(check_result(c, &w->cosine, "stats.cosine", MHA_FLOAT32, 3, pair, "(B,H,H)"));
     if (w->grid_columns < 0 || w->grid_first < 0 || w->grid_columns > MHA_SIZE_LIMIT || w->grid_first > MHA_SIZE_LIMIT)
         FAIL(MHA_BAD_ARGUMENT, "stats.grid_columns, stats.grid_first: must be from 0 to 2^40");
     int64_t ignored;

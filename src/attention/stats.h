@@ -6,6 +6,22 @@
 #include "attention/softmax.h"
 #include <stdatomic.h>
 
+/* The results of a call, for a list of arguments. */
+/* clang-format off */
+#define MHA_STATS_OUTPUTS(w)                                                                                           \
+    {"stats.entropy", (w)->entropy, MHA_OUTPUT},                                                                       \
+    {"stats.effective", (w)->effective, MHA_OUTPUT},                                                                   \
+    {"stats.largest", (w)->largest, MHA_OUTPUT},                                                                       \
+    {"stats.distance", (w)->distance, MHA_OUTPUT},                                                                     \
+    {"stats.mass", (w)->mass, MHA_OUTPUT},                                                                             \
+    {"stats.top_weights", (w)->top_weights, MHA_OUTPUT},                                                               \
+    {"stats.top_keys", (w)->top_keys, MHA_OUTPUT},                                                                     \
+    {"stats.received", (w)->received, MHA_OUTPUT},                                                                     \
+    {"stats.heatmap", (w)->heatmap, MHA_OUTPUT},                                                                       \
+    {"stats.divergence", (w)->divergence, MHA_OUTPUT},                                                                 \
+    {"stats.cosine", (w)->cosine, MHA_OUTPUT}
+/* clang-format on */
+
 /* One row of one head, over the keys so far. */
 typedef struct mha_row_stats {
     double total, log_sum, squares; /* of p, p (s - max) and p^2; at the end log_sum is that of p log p */

@@ -108,9 +108,18 @@ static bool folds_onto_itself(mha_tensor t)
     return false;
 }
 
-mha_status mha_check_tensor(mha_context *ctx, mha_tensor t, const char *name, int rank, const char *shape,
+/* Sets the strides that are never multiplied by more than 0. */
+static void tidy(mha_tensor *t)
+{
+    bool empty = mha_element_count(*t) == 0;
+    for (int axis = 0; axis < t->rank; axis++)
+        if (empty || t->size[axis] < 2) t->stride[axis] = axis == t->rank - 1;
+}
+
+mha_status mha_check_tensor(mha_context *ctx, mha_tensor *view, const char *name, int rank, const char *shape,
                             mha_role role)
 {
+    mha_tensor t = *view;
     if (t.rank != rank)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have %d %s", name, t.rank, rank, shape);
     if (!mha_type_size(t.type)) return mha_fail(ctx, MHA_BAD_TYPE, "%s: %d is not a type", name, (int)t.type);
@@ -125,6 +134,7 @@ mha_status mha_check_tensor(mha_context *ctx, mha_tensor t, const char *name, in
     int64_t before, after;
     if (!extent(t, &before, &after))
         return mha_fail(ctx, MHA_TOO_LARGE, "%s: its sizes and strides reach beyond 63 bits", name);
+    tidy(view);
     if (role == MHA_SHAPE || mha_element_count(t) == 0) return MHA_OK;
     if (!t.data) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is NULL", name);
     if ((uintptr_t)t.data % mha_type_size(t.type))
@@ -175,19 +185,25 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b)
     return true;
 }
 
+mha_status mha_check_apart(mha_context *ctx, const mha_argument *all, size_t count)
+{
+    for (size_t a = 0; a < count; a++) {
+        if (all[a].role != MHA_OUTPUT || !all[a].tensor.data) continue;
+        for (size_t b = 0; b < count; b++) {
+            if (!all[b].tensor.data || b == a || (b < a && all[b].role == MHA_OUTPUT)) continue; /* each pair once */
+            if (mha_may_overlap(all[a].tensor, all[b].tensor))
+                return mha_fail(ctx, MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
+        }
+    }
+    return MHA_OK;
+}
+
 bool mha_same_view(mha_tensor a, mha_tensor b)
 {
     if (a.data != b.data || a.type != b.type || a.rank != b.rank) return false;
     for (int axis = 0; axis < a.rank; axis++)
         if (a.size[axis] != b.size[axis] || a.stride[axis] != b.stride[axis]) return false;
     return true;
-}
-
-mha_tensor mha_tidy(mha_tensor t)
-{
-    for (int axis = 0; axis < t.rank; axis++)
-        if (t.size[axis] < 2) t.stride[axis] = axis == t.rank - 1;
-    return t;
 }
 
 mha_tensor mha_broadcast(mha_tensor t)

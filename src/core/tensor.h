@@ -32,10 +32,25 @@ typedef enum mha_role {
     MHA_SHAPE   /* only its shape is asked about: data may be NULL */
 } mha_role;
 
-/* Checks rank, type, sizes, strides, extent, data pointer and, for outputs, that no element lies on another.
- * `name` opens the message; `shape` shows the axes, such as "(B,H,Tq,D)". */
-mha_status mha_check_tensor(mha_context *ctx, mha_tensor t, const char *name, int rank, const char *shape,
+/* Checks rank, type, sizes, strides, extent, data pointer and, for outputs, that no element lies on another. Then sets
+ * the strides that are never multiplied by more than 0, which may be any number, so that no sum or product of strides
+ * overflows later: 1 for the last axis, 0 for the others. They are those of axes with fewer than two elements, and all
+ * of them if the tensor is empty. `name` opens the message; `shape` shows the axes, such as "(B,H,Tq,D)". */
+mha_status mha_check_tensor(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
                             mha_role role);
+
+/* One tensor of a call, which may be none. */
+typedef struct mha_argument {
+    const char *name;
+    mha_tensor tensor;
+    mha_role role;
+} mha_argument;
+
+/* Checks that no output shares memory with any other tensor of the list. */
+mha_status mha_check_apart(mha_context *ctx, const mha_argument *all, size_t count);
+
+/* The same for an array. */
+#define MHA_CHECK_APART(ctx, all) mha_check_apart(ctx, all, sizeof(all) / sizeof *(all))
 
 /* Whether two tensors may share a byte. Never wrong when it says no. When both are slices of one interleaved buffer it
  * still finds them apart; only views with unrelated strides in the same range are given up on. */
@@ -43,9 +58,6 @@ bool mha_may_overlap(mha_tensor a, mha_tensor b);
 
 /* Whether two views are the same memory seen in the same way. */
 bool mha_same_view(mha_tensor a, mha_tensor b);
-
-/* `t` with strides of no consequence set: an axis of one element may have any, so large that a multiple overflows. */
-mha_tensor mha_tidy(mha_tensor t);
 
 /* `t` with its axes aligned at the last one of four, and stride 0 wherever the size is 1. */
 mha_tensor mha_broadcast(mha_tensor t);

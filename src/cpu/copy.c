@@ -42,9 +42,9 @@ static void copy_task(void *arg, int task)
 }
 
 /* The view with its axes at the end of four, of which those in front have one element. */
-static mha_tensor of_four(mha_tensor given)
+static mha_tensor of_four(mha_tensor t)
 {
-    mha_tensor t = mha_tidy(given), wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
+    mha_tensor wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
     for (int axis = 0; axis < t.rank; axis++) {
         wide.size[axis + 4 - t.rank] = t.size[axis];
         wide.stride[axis + 4 - t.rank] = t.stride[axis];
@@ -61,31 +61,31 @@ void mha_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
     mha_parallel_run(ctx, c.queue.count < ctx->threads ? (int)c.queue.count : ctx->threads, copy_task, &c);
 }
 
-static mha_status check(mha_context *ctx, mha_tensor t, const char *name, mha_role role)
+static mha_status check(mha_context *ctx, mha_tensor *t, const char *name, mha_role role)
 {
-    if (t.rank < 1 || t.rank > 4)
-        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be from 1 to 4", name, t.rank);
-    mha_status status = mha_check_tensor(ctx, t, name, t.rank, "", role);
-    if (!status && !mha_is_float(t.type))
+    if (t->rank < 1 || t->rank > 4)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be from 1 to 4", name, t->rank);
+    TRY(mha_check_tensor(ctx, t, name, t->rank, "", role));
+    if (!mha_is_float(t->type))
         return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
-                        mha_type_name(t.type));
-    return status;
+                        mha_type_name(t->type));
+    return MHA_OK;
 }
 
 mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    mha_status status = check(ctx, to, "to", MHA_OUTPUT);
-    if (!status) status = check(ctx, from, "from", MHA_INPUT);
-    if (status) return status;
+    TRY(check(ctx, &to, "to", MHA_OUTPUT));
+    TRY(check(ctx, &from, "from", MHA_INPUT));
     if (to.rank != from.rank)
         return mha_fail(ctx, MHA_BAD_SHAPE, "from: has rank %d, must have %d as `to`", from.rank, to.rank);
     for (int axis = 0; axis < to.rank; axis++)
         if (to.size[axis] != from.size[axis])
             return mha_fail(ctx, MHA_BAD_SHAPE, "from: axis %d is %lld, must be %lld as that of `to`", axis,
                             (long long)from.size[axis], (long long)to.size[axis]);
-    if (mha_may_overlap(to, from)) return mha_fail(ctx, MHA_OVERLAP, "to: shares memory with from");
+    const mha_argument all[] = {{"to", to, MHA_OUTPUT}, {"from", from, MHA_INPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
     mha_copy(ctx, to, from, false);
     return MHA_OK;
 }

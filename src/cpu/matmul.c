@@ -342,11 +342,11 @@ static status run(job *j)
 
 /* ---- The edge --------------------------------------------------------------------------------------------------- */
 
-static status check_float(const job *j, mha_tensor t, const char *name, int rank, const char *shape, mha_role role)
+static status check_float(const job *j, mha_tensor *t, const char *name, int rank, const char *shape, mha_role role)
 {
     TRY(mha_check_tensor(j->ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t.type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t.type));
+    if (!mha_is_float(t->type))
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
     return MHA_OK;
 }
 
@@ -358,11 +358,11 @@ static status check_size(const job *j, mha_tensor t, const char *name, int axis,
 }
 
 /* All but b: its sizes K and N are in the job, and `right` is its memory. */
-static status check(const job *j, mha_tensor right)
+static status check(job *j, mha_tensor right)
 {
-    const mha_matmul_options *o = &j->options;
-    TRY(check_float(j, j->c, "c", 2, "(M,N)", MHA_OUTPUT));
-    TRY(check_float(j, j->a, "a", 2, "(M,K)", MHA_INPUT));
+    mha_matmul_options *o = &j->options;
+    TRY(check_float(j, &j->c, "c", 2, "(M,N)", MHA_OUTPUT));
+    TRY(check_float(j, &j->a, "a", 2, "(M,K)", MHA_INPUT));
     TRY(check_size(j, j->a, "a", 1, j->K, "K of b"));
     TRY(check_size(j, j->c, "c", 0, j->M, "M of a"));
     TRY(check_size(j, j->c, "c", 1, j->N, "N of b"));
@@ -370,13 +370,12 @@ static status check(const job *j, mha_tensor right)
     if ((unsigned)o->activation > MHA_SILU)
         FAIL(MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
     if (mha_is_given(o->bias)) {
-        TRY(check_float(j, o->bias, "bias", 1, "(N)", MHA_INPUT));
+        TRY(check_float(j, &o->bias, "bias", 1, "(N)", MHA_INPUT));
         TRY(check_size(j, o->bias, "bias", 0, j->N, "N of b"));
-        if (mha_may_overlap(j->c, o->bias)) FAIL(MHA_OVERLAP, "c: shares memory with bias");
     }
-    if (mha_may_overlap(j->c, j->a)) FAIL(MHA_OVERLAP, "c: shares memory with a");
-    if (mha_may_overlap(j->c, right)) FAIL(MHA_OVERLAP, "c: shares memory with b");
-    return MHA_OK;
+    const mha_argument all[] = {
+        {"c", j->c, MHA_OUTPUT}, {"a", j->a, MHA_INPUT}, {"b", right, MHA_INPUT}, {"bias", o->bias, MHA_INPUT}};
+    return MHA_CHECK_APART(j->ctx, all);
 }
 
 static job job_make(mha_context *ctx, mha_tensor c, mha_tensor a, const mha_matmul_options *options)
@@ -400,7 +399,7 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     job whole = job_make(ctx, c, a, options), *j = &whole;
-    TRY(check_float(j, b, "b", 2, "(K,N)", MHA_INPUT));
+    TRY(check_float(j, &b, "b", 2, "(K,N)", MHA_INPUT));
     j->K = b.size[0];
     j->N = b.size[1];
     j->columns = mha_tensor_swap(b, 0, 1);
@@ -460,12 +459,12 @@ static void pack_task(void *arg, int task)
 }
 
 /* What packing b for an a of this type needs, header and alignment included. */
-static status size_packed(const job *j, size_t *bytes, mha_tensor b, mha_type a, mha_role role)
+static status size_packed(const job *j, size_t *bytes, mha_tensor *b, mha_type a, mha_role role)
 {
     TRY(check_float(j, b, "b", 2, "(K,N)", role));
     if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
-    int64_t K = b.size[0], N = b.size[1];
-    int64_t size = packed_bytes(j->ctx, choose_engine(j->ctx, a, b.type, K), K, N);
+    int64_t K = b->size[0], N = b->size[1];
+    int64_t size = packed_bytes(j->ctx, choose_engine(j->ctx, a, b->type, K), K, N);
     if (size < 0 || size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
         FAIL(MHA_TOO_LARGE, "b: a matrix of %lld x %lld has no place in memory", (ll)K, (ll)N);
     *bytes = (size_t)size + HEADER + MHA_ALIGNMENT;
@@ -478,7 +477,7 @@ mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, m
     job whole = {.ctx = ctx}, *j = &whole;
     mha_succeed(ctx);
     if (!bytes) FAIL(MHA_BAD_ARGUMENT, "bytes: is NULL");
-    return size_packed(j, bytes, b, a, MHA_SHAPE);
+    return size_packed(j, bytes, &b, a, MHA_SHAPE);
 }
 
 mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a)
@@ -487,12 +486,13 @@ mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_ten
     job whole = {.ctx = ctx}, *j = &whole;
     size_t needed = 0;
     mha_succeed(ctx);
-    TRY(size_packed(j, &needed, b, a, MHA_INPUT));
+    TRY(size_packed(j, &needed, &b, a, MHA_INPUT));
     if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
     if (bytes < needed) FAIL(MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
     char *line = first_line(packed);
-    if (mha_may_overlap(mha_tensor_1d(packed, MHA_BOOL, (int64_t)needed), b))
-        FAIL(MHA_OVERLAP, "packed: shares memory with b");
+    const mha_argument all[] = {{"packed", mha_tensor_1d(packed, MHA_BOOL, (int64_t)needed), MHA_OUTPUT},
+                                {"b", b, MHA_INPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
     const mha_engine *engine = choose_engine(ctx, a, b.type, b.size[0]);
     pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = (float *)(line + HEADER)};
     p.strips = ceiling(b.size[1], COLS);

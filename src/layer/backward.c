@@ -44,15 +44,15 @@ static mha_tensor whole(mha_tensor input, mha_stretch rows)
     return input;
 }
 
-static mha_status check_like(back *c, mha_tensor g, const char *name, mha_tensor like, const char *what)
+static mha_status check_like(back *c, mha_tensor *g, const char *name, mha_tensor like, const char *what)
 {
-    if (!mha_is_given(g)) return MHA_OK;
+    if (!mha_is_given(*g)) return MHA_OK;
     if (!mha_is_given(like)) FAIL(MHA_BAD_ARGUMENT, "%s: is given, but %s was none", name, what);
     TRY(mha_check_tensor(c->ctx, g, name, like.rank, what, MHA_OUTPUT));
-    if (g.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g.type));
+    if (g->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g->type));
     for (int axis = 0; axis < like.rank; axis++)
-        if (g.size[axis] != like.size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (ll)g.size[axis],
+        if (g->size[axis] != like.size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (ll)g->size[axis],
                  (ll)like.size[axis], what);
     return MHA_OK;
 }
@@ -61,7 +61,7 @@ static mha_status check_dout(back *c)
 {
     const mha_layer_options *s = &c->pass->layer->shape;
     int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
-    TRY(mha_check_tensor(c->ctx, c->dout, "dout", 3, "(B,Tq,M)", MHA_INPUT));
+    TRY(mha_check_tensor(c->ctx, &c->dout, "dout", 3, "(B,Tq,M)", MHA_INPUT));
     if (!mha_is_float(c->dout.type))
         FAIL(MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16", mha_type_name(c->dout.type));
     if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->query_rows.all || c->dout.size[2] != width)
@@ -70,39 +70,22 @@ static mha_status check_dout(back *c)
     return MHA_OK;
 }
 
-/* No gradient may touch another one, an input or the parameters. */
+/* No gradient may share memory with another one, an input of the forward call or the parameters. */
 static mha_status check_overlap(back *c)
 {
     int64_t count = c->pass->layer->count;
-    const mha_layer_inputs *in = &c->pass->inputs;
-    mha_tensor block = c->wanted.parameters ? mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, count) : none;
-    mha_tensor own = mha_tensor_1d(c->pass->layer->parts.q_weight.data, MHA_FLOAT32, count);
-    const struct {
-        const char *name;
-        mha_tensor t;
-    } all[] = {{"gradients.query", c->wanted.query},
-               {"gradients.key", c->wanted.key},
-               {"gradients.value", c->wanted.value},
-               {"gradients.bias", c->wanted.bias},
-               {"gradients.alibi_slopes", c->wanted.alibi_slopes},
-               {"gradients.importance", c->wanted.importance},
-               {"gradients.parameters", block},
-               {"dout", c->dout},
-               {"query", in->query},
-               {"key", in->key},
-               {"value", in->value},
-               {"mask", c->pass->options.mask},
-               {"bias", c->pass->options.bias},
-               {"alibi_slopes", c->pass->options.alibi_slopes},
-               {"query_positions", in->query_positions},
-               {"key_positions", in->key_positions},
-               {"the parameters", own}};
-    enum { OUTPUTS = 7, ALL = sizeof all / sizeof *all };
-    for (int a = 0; a < OUTPUTS; a++)
-        for (int b = a + 1; b < ALL; b++)
-            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
-                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
-    return MHA_OK;
+    mha_attention_options o = mha_pass_options(c->pass);
+    const mha_argument all[] = {
+        {"gradients.query", c->wanted.query, MHA_OUTPUT},
+        {"gradients.key", c->wanted.key, MHA_OUTPUT},
+        {"gradients.value", c->wanted.value, MHA_OUTPUT},
+        {"gradients.bias", c->wanted.bias, MHA_OUTPUT},
+        {"gradients.alibi_slopes", c->wanted.alibi_slopes, MHA_OUTPUT},
+        {"gradients.importance", c->wanted.importance, MHA_OUTPUT},
+        {"gradients.parameters", mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, count), MHA_OUTPUT},
+        {"dout", c->dout, MHA_INPUT},
+        MHA_PASS_INPUTS(c->pass, &o)};
+    return MHA_CHECK_APART(c->ctx, all);
 }
 
 static mha_status check(back *c, const mha_tape *tape)
@@ -115,18 +98,17 @@ static mha_status check(back *c, const mha_tape *tape)
         FAIL(MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
              mha_is_given(w->key) && !tape->given[MHA_K] ? "key" : "value");
     const mha_stretch *q = &c->pass->query_rows, *k = &c->pass->key_rows;
-    TRY(check_like(c, w->query, "gradients.query", whole(in->query, *q), "query"));
-    TRY(check_like(c, w->key, "gradients.key", whole(in->key, *k), "key"));
-    TRY(check_like(c, w->value, "gradients.value", whole(in->value, *k), "value"));
-    TRY(check_like(c, w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
-    TRY(check_like(c, w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
+    TRY(check_like(c, &w->query, "gradients.query", whole(in->query, *q), "query"));
+    TRY(check_like(c, &w->key, "gradients.key", whole(in->key, *k), "key"));
+    TRY(check_like(c, &w->value, "gradients.value", whole(in->value, *k), "value"));
+    TRY(check_like(c, &w->bias, "gradients.bias", c->pass->options.bias, "options.bias"));
+    TRY(check_like(c, &w->alibi_slopes, "gradients.alibi_slopes", c->pass->options.alibi_slopes,
                    "options.alibi_slopes"));
-    int64_t sequences = c->pass->query_starts || c->pass->key_starts ? c->pass->options.sequences : c->pass->B;
-    mha_tensor heads = mha_tensor_2d(c, MHA_FLOAT32, sequences, layer->shape.heads);
-    TRY(check_like(c, w->importance, "gradients.importance", heads, "(B,H)"));
+    mha_tensor heads = mha_tensor_2d(c, MHA_FLOAT32, mha_pass_sequences(c->pass), layer->shape.heads);
+    TRY(check_like(c, &w->importance, "gradients.importance", heads, "(B,H)"));
     TRY(check_overlap(c));
     if (w->parameters) c->parts = mha_layer_view(layer, w->parameters);
-    c->dout = mha_cut(mha_tidy(c->dout), 1, *q);
+    c->dout = mha_cut(c->dout, 1, *q);
     c->target[MHA_Q] = mha_cut(w->query, 1, *q);
     c->target[MHA_K] = mha_cut(tape->given[MHA_K] ? w->key : w->query, 1, *k);
     c->target[MHA_V] = tape->given[MHA_V] ? mha_cut(w->value, 1, *k) : c->target[MHA_K];

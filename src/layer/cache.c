@@ -124,7 +124,7 @@ static mha_status steps(void *arg)
     return status;
 }
 
-static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *layer, mha_tensor x, int projection)
+static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *layer, mha_tensor *x, int projection)
 {
     const mha_layer_options *s = &layer->shape;
     if (s->kv_heads != c->G || s->head_width != c->D || s->value_head_width != c->E)
@@ -133,9 +133,9 @@ static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *l
                         "and %lld",
                         (ll)c->G, (ll)c->D, (ll)c->E, (ll)s->kv_heads, (ll)s->head_width, (ll)s->value_head_width);
     TRY(mha_pass_check_input(ctx, layer, x, projection));
-    if (x.size[0] != mha_cache_rows(c))
+    if (x->size[0] != mha_cache_rows(c))
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has a batch of %lld, the cache has %lld rows",
-                        projection == MHA_Q ? "query" : "key", (ll)x.size[0], (ll)mha_cache_rows(c));
+                        projection == MHA_Q ? "query" : "key", (ll)x->size[0], (ll)mha_cache_rows(c));
     return MHA_OK;
 }
 
@@ -174,7 +174,7 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
     MHA_NEED(ctx, cache);
     MHA_NEED(ctx, layer);
     int64_t longest;
-    TRY(check(ctx, c, layer, x, s->attends ? MHA_Q : MHA_K));
+    TRY(check(ctx, c, layer, &x, s->attends ? MHA_Q : MHA_K));
     TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, &longest));
     mha_attention_options o = options ? *options : mha_layer_attention(layer);
     TRY(check_options(ctx, &o, c));

@@ -70,22 +70,22 @@ mha_tensor mha_as_split(mha_tensor x, int64_t heads, int64_t width)
 
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
 
-static mha_status check_float(mha_context *ctx, mha_tensor t, const char *name, int rank, const char *shape,
+static mha_status check_float(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
                               mha_role role)
 {
     TRY(mha_check_tensor(ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t.type))
+    if (!mha_is_float(t->type))
         return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
-                        mha_type_name(t.type));
+                        mha_type_name(t->type));
     return MHA_OK;
 }
 
-mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor x, int n)
+mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor *x, int n)
 {
     int64_t width = mha_layer_width(&layer->shape, n);
     TRY(check_float(ctx, x, input_names[n], 3, n == MHA_Q ? "(B,Tq,M)" : "(B,Tk,*)", MHA_INPUT));
-    if (x.size[2] != width)
-        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has width %lld, the layer reads %lld", input_names[n], (ll)x.size[2],
+    if (x->size[2] != width)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has width %lld, the layer reads %lld", input_names[n], (ll)x->size[2],
                         (ll)width);
     return MHA_OK;
 }
@@ -96,9 +96,9 @@ static mha_status check_inputs(mha_pass *p)
     bool ragged = p->options.query_starts || p->options.key_starts;
     if (!mha_is_given(in->key)) in->key = in->query;
     if (!mha_is_given(in->value)) in->value = in->key;
-    TRY(mha_pass_check_input(p->ctx, p->layer, in->query, MHA_Q));
-    TRY(mha_pass_check_input(p->ctx, p->layer, in->key, MHA_K));
-    TRY(mha_pass_check_input(p->ctx, p->layer, in->value, MHA_V));
+    TRY(mha_pass_check_input(p->ctx, p->layer, &in->query, MHA_Q));
+    TRY(mha_pass_check_input(p->ctx, p->layer, &in->key, MHA_K));
+    TRY(mha_pass_check_input(p->ctx, p->layer, &in->value, MHA_V));
     p->B = in->query.size[0];
     p->Tq = in->query.size[1];
     p->Tk = in->key.size[1];
@@ -130,7 +130,7 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
     }
     if (!(p->layer->shape.rotary_base > 0))
         FAIL(MHA_BAD_ARGUMENT, "%s: the layer has no rotary embedding that would use them", name);
-    TRY(mha_check_tensor(p->ctx, given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
+    TRY(mha_check_tensor(p->ctx, &given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
     if (given.type != MHA_INT64) FAIL(MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
     mha_tensor wide = mha_broadcast(given);
     if ((wide.size[2] != 1 && wide.size[2] != B) || given.size[given.rank - 1] != T)
@@ -146,12 +146,12 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
 }
 
 /* A tensor of one to four axes that somebody else will look at more closely. */
-static mha_status check_some(mha_context *ctx, mha_tensor t, const char *name, mha_role role)
+static mha_status check_some(mha_context *ctx, mha_tensor *t, const char *name, mha_role role)
 {
-    if (!mha_is_given(t)) return MHA_OK;
-    if (t.rank < 1 || t.rank > 4)
-        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t.rank);
-    return mha_check_tensor(ctx, t, name, t.rank, "", role);
+    if (!mha_is_given(*t)) return MHA_OK;
+    if (t->rank < 1 || t->rank > 4)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t->rank);
+    return mha_check_tensor(ctx, t, name, t->rank, "", role);
 }
 
 /* Weights that have columns for the keys that the layer adds. */
@@ -167,35 +167,35 @@ static mha_status check_weights(const mha_pass *p, mha_tensor w)
         (!p->options.key_starts && *keys != Tk) || *keys < p->extra)
         FAIL(MHA_BAD_SHAPE, "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
              (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
-    return check_float(p->ctx, w, "weights", w.rank, "", MHA_OUTPUT);
+    return check_float(p->ctx, &w, "weights", w.rank, "", MHA_OUTPUT);
 }
 
 /* One number, or two, for each row of each head. */
-static mha_status check_per_row(mha_pass *p, mha_tensor t, const char *name, int rank, const char *shape)
+static mha_status check_per_row(mha_pass *p, mha_tensor *t, const char *name, int rank, const char *shape)
 {
     const int64_t want[4] = {p->B, p->layer->shape.heads, p->Tq, 2};
-    if (!mha_is_given(t)) return MHA_OK;
+    if (!mha_is_given(*t)) return MHA_OK;
     TRY(mha_check_tensor(p->ctx, t, name, rank, shape, MHA_OUTPUT));
-    if (t.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t.type));
+    if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
     for (int axis = 0; axis < rank; axis++)
-        if (t.size[axis] != want[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t.size[axis], (ll)want[axis],
+        if (t->size[axis] != want[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis], (ll)want[axis],
                  shape);
     return MHA_OK;
 }
 
 static mha_status check_extras(mha_pass *p)
 {
-    const mha_attention_extras *x = &p->extras;
-    const mha_attention_options *o = &p->options;
-    TRY(check_some(p->ctx, x->weights, "weights", MHA_OUTPUT));
-    TRY(check_some(p->ctx, x->scores, "scores", MHA_OUTPUT));
-    TRY(check_some(p->ctx, o->mask, "mask", MHA_INPUT));
-    TRY(check_some(p->ctx, o->bias, "bias", MHA_INPUT));
-    TRY(check_some(p->ctx, o->alibi_slopes, "alibi_slopes", MHA_INPUT));
-    TRY(check_some(p->ctx, o->sinks, "sinks", MHA_INPUT));
-    TRY(check_per_row(p, x->lse, "lse", 3, "(B,H,Tq)"));
-    TRY(check_per_row(p, x->softmax, "softmax", 4, "(B,H,Tq,2)"));
+    mha_attention_extras *x = &p->extras;
+    mha_attention_options *o = &p->options;
+    TRY(check_some(p->ctx, &x->weights, "weights", MHA_OUTPUT));
+    TRY(check_some(p->ctx, &x->scores, "scores", MHA_OUTPUT));
+    TRY(check_some(p->ctx, &o->mask, "mask", MHA_INPUT));
+    TRY(check_some(p->ctx, &o->bias, "bias", MHA_INPUT));
+    TRY(check_some(p->ctx, &o->alibi_slopes, "alibi_slopes", MHA_INPUT));
+    TRY(check_some(p->ctx, &o->sinks, "sinks", MHA_INPUT));
+    TRY(check_per_row(p, &x->lse, "lse", 3, "(B,H,Tq)"));
+    TRY(check_per_row(p, &x->softmax, "softmax", 4, "(B,H,Tq,2)"));
     if (p->extra && mha_is_given(x->scores))
         FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
     return p->extra && mha_is_given(x->weights) ? check_weights(p, x->weights) : MHA_OK;
@@ -203,38 +203,20 @@ static mha_status check_extras(mha_pass *p)
 
 static mha_status check_overlap(const mha_pass *p)
 {
-    mha_tensor parameters = mha_tensor_1d(p->layer->parts.q_weight.data, MHA_FLOAT32, p->layer->count);
-    const struct {
-        const char *name;
-        mha_tensor t;
-    } all[] = {{"out", p->out},
-               {"lse", p->extras.lse},
-               {"softmax", p->extras.softmax},
-               {"weights", p->extras.weights},
-               {"scores", p->extras.scores},
-               {"query", p->inputs.query},
-               {"key", p->inputs.key},
-               {"value", p->inputs.value},
-               {"mask", p->options.mask},
-               {"bias", p->options.bias},
-               {"alibi_slopes", p->options.alibi_slopes},
-               {"sinks", p->options.sinks},
-               {"query_positions", p->inputs.query_positions},
-               {"key_positions", p->inputs.key_positions},
-               {"the parameters", parameters}};
-    enum { OUTPUTS = 5, ALL = sizeof all / sizeof *all };
-    for (int a = 0; a < OUTPUTS; a++)
-        for (int b = a + 1; b < ALL; b++)
-            if (mha_is_given(all[a].t) && mha_is_given(all[b].t) && mha_may_overlap(all[a].t, all[b].t))
-                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[a].name, all[b].name);
-    return MHA_OK;
+    const mha_argument all[] = {{"out", p->out, MHA_OUTPUT},
+                                {"lse", p->extras.lse, MHA_OUTPUT},
+                                {"softmax", p->extras.softmax, MHA_OUTPUT},
+                                {"weights", p->extras.weights, MHA_OUTPUT},
+                                {"scores", p->extras.scores, MHA_OUTPUT},
+                                MHA_PASS_INPUTS(p, &p->options)};
+    return MHA_CHECK_APART(p->ctx, all);
 }
 
 static mha_status check_out(mha_pass *p)
 {
     const mha_layer_options *s = &p->layer->shape;
     int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
-    TRY(check_float(p->ctx, p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
+    TRY(check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
     if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != width)
         FAIL(MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
              (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)width);
@@ -272,31 +254,34 @@ static mha_status check_starts(mha_pass *p, const int64_t *starts, const char *n
 mha_tensor mha_cut(mha_tensor t, int axis, mha_stretch rows)
 {
     if (!mha_is_given(t)) return t;
-    if (t.data) t.data = (char *)t.data + rows.first * t.stride[axis] * (int64_t)mha_type_size(t.type);
+    if (rows.count) t.data = (char *)t.data + rows.first * t.stride[axis] * (int64_t)mha_type_size(t.type);
     t.size[axis] = rows.count;
     return t;
 }
 
-/* Leaves the rows out that belong to no sequence. */
-static mha_status cut(mha_pass *p)
+static mha_status check_ragged(mha_pass *p)
 {
     p->query_rows.all = p->Tq;
     p->key_rows.all = p->inputs.key.size[1];
     TRY(check_starts(p, p->options.query_starts, "query_starts", &p->query_rows));
-    TRY(check_starts(p, p->options.key_starts, "key_starts", &p->key_rows));
-    p->inputs.query = mha_cut(mha_tidy(p->inputs.query), 1, p->query_rows);
+    return check_starts(p, p->options.key_starts, "key_starts", &p->key_rows);
+}
+
+/* Leaves the rows out that belong to no sequence. */
+static void cut(mha_pass *p)
+{
+    p->inputs.query = mha_cut(p->inputs.query, 1, p->query_rows);
     p->query_places = mha_cut(p->query_places, 1, p->query_rows);
-    p->out = mha_cut(mha_tidy(p->out), 1, p->query_rows);
-    p->extras.lse = mha_cut(mha_tidy(p->extras.lse), 2, p->query_rows);
-    p->extras.softmax = mha_cut(mha_tidy(p->extras.softmax), 2, p->query_rows);
-    p->inputs.key = mha_cut(mha_tidy(p->inputs.key), 1, p->key_rows);
-    p->inputs.value = mha_cut(mha_tidy(p->inputs.value), 1, p->key_rows);
+    p->out = mha_cut(p->out, 1, p->query_rows);
+    p->extras.lse = mha_cut(p->extras.lse, 2, p->query_rows);
+    p->extras.softmax = mha_cut(p->extras.softmax, 2, p->query_rows);
+    p->inputs.key = mha_cut(p->inputs.key, 1, p->key_rows);
+    p->inputs.value = mha_cut(p->inputs.value, 1, p->key_rows);
     p->key_places = mha_cut(p->key_places, 1, p->key_rows);
     p->Tq = p->query_rows.count;
     if (!p->lengths) p->Tk = p->key_rows.count;
     p->query_starts = p->options.query_starts;
     p->key_starts = p->options.key_starts;
-    return MHA_OK;
 }
 
 static mha_pass start(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
@@ -328,8 +313,10 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
                      p->Tk, &p->key_places));
     TRY(check_out(p));
     TRY(check_extras(p));
+    TRY(check_ragged(p));
     TRY(check_overlap(p));
-    return cut(p);
+    cut(p);
+    return MHA_OK;
 }
 
 mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_tensor out,
@@ -337,7 +324,6 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
                                 const mha_attention_options *options, bool appends, bool attends,
                                 const int64_t *lengths, int64_t longest)
 {
-    const mha_tensor key = inputs->key, value = inputs->value;
     *p = start(ctx, layer, out, extras, inputs);
     p->attends = attends;
     p->appends = appends;
@@ -347,18 +333,21 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
     p->Tk = longest;
     TRY(check_options(p, options));
     if (appends) {
-        TRY(mha_pass_check_input(ctx, layer, key, MHA_K));
-        TRY(mha_pass_check_input(ctx, layer, value, MHA_V));
-        if (value.size[0] != key.size[0] || value.size[1] != key.size[1])
-            FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)value.size[0],
-                 (ll)value.size[1], (ll)key.size[0], (ll)key.size[1]);
+        const mha_tensor *key = &p->inputs.key, *value = &p->inputs.value;
+        TRY(mha_pass_check_input(ctx, layer, &p->inputs.key, MHA_K));
+        TRY(mha_pass_check_input(ctx, layer, &p->inputs.value, MHA_V));
+        if (value->size[0] != key->size[0] || value->size[1] != key->size[1])
+            FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)value->size[0],
+                 (ll)value->size[1], (ll)key->size[0], (ll)key->size[1]);
     }
+    TRY(check_ragged(p));
     if (attends) {
         TRY(check_out(p));
         TRY(check_extras(p));
         TRY(check_overlap(p));
     }
-    return cut(p);
+    cut(p);
+    return MHA_OK;
 }
 
 /* ---- Where everything lies -------------------------------------------------------------------------------------- */

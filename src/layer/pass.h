@@ -89,6 +89,33 @@ typedef struct mha_pass {
     int64_t extra;           /* keys that the layer adds: bias_kv, zero_kv */
 } mha_pass;
 
+/* How many sequences there are. */
+static inline int64_t mha_pass_sequences(const mha_pass *p)
+{
+    return p->options.query_starts || p->options.key_starts ? p->options.sequences : p->B;
+}
+
+/* The options as the caller gave them: those of a pass that is settled may have copies of the starts. */
+static inline mha_attention_options mha_pass_options(const mha_pass *p)
+{
+    mha_attention_options o = p->options;
+    o.query_starts = p->query_starts;
+    o.key_starts = p->key_starts;
+    return o;
+}
+
+/* What a forward call reads, for a list of arguments. */
+/* clang-format off */
+#define MHA_PASS_INPUTS(p, o)                                                                                          \
+    {"query", (p)->inputs.query, MHA_INPUT},                                                                           \
+    {"key", (p)->inputs.key, MHA_INPUT},                                                                               \
+    {"value", (p)->inputs.value, MHA_INPUT},                                                                           \
+    {"query_positions", (p)->inputs.query_positions, MHA_INPUT},                                                       \
+    {"key_positions", (p)->inputs.key_positions, MHA_INPUT},                                                           \
+    {"the parameters", mha_tensor_1d((p)->layer->parts.q_weight.data, MHA_FLOAT32, (p)->layer->count), MHA_INPUT},     \
+    MHA_OPTION_INPUTS(o, mha_pass_sequences(p))
+/* clang-format on */
+
 /* Checks the arguments of a forward call and fills the pass, but for memory. */
 mha_status mha_pass_make(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha_tensor out,
                          const mha_attention_extras *extras, const mha_layer_inputs *inputs,
@@ -101,7 +128,7 @@ mha_status mha_pass_make_cached(mha_pass *pass, mha_context *ctx, mha_layer *lay
                                 const int64_t *lengths, int64_t longest);
 
 /* Sizes and places of an input and of what is projected from it. */
-mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor x, int projection);
+mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor *x, int projection);
 
 /* Memory for all that lies between, from `home`; packed weights if the pass is for inference. */
 mha_status mha_pass_settle(mha_pass *pass, mha_memory *home);

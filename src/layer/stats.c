@@ -1,4 +1,5 @@
 /* Statistics of a layer's heads, from the queries, keys and softmax that a forward call left on its tape. */
+#include "attention/stats.h"
 #include "layer/tape.h"
 
 /* The rows of a result that belong to some sequence: what the tape has. */
@@ -8,7 +9,8 @@ static mha_status cut(mha_context *ctx, mha_tensor *t, const char *name, mha_str
     if (t->size[2] != rows.all)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis 2 is %lld, must be %lld", name, (long long)t->size[2],
                         (long long)rows.all);
-    *t = mha_cut(mha_tidy(*t), 2, rows);
+    TRY(mha_check_tensor(ctx, t, name, t->rank, "", MHA_OUTPUT));
+    *t = mha_cut(*t, 2, rows);
     return MHA_OK;
 }
 
@@ -30,5 +32,12 @@ mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *
     TRY(cut(ctx, &want.top_weights, "stats.top_weights", p->query_rows));
     TRY(cut(ctx, &want.top_keys, "stats.top_keys", p->query_rows));
     TRY(cut(ctx, &want.received, "stats.received", p->key_rows));
+    ctx->rehearsing = true; /* all sizes are to be right before memory is compared */
+    mha_status status = mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options);
+    ctx->rehearsing = false;
+    if (status) return status;
+    mha_attention_options options = mha_pass_options(p);
+    const mha_argument all[] = {MHA_STATS_OUTPUTS(&want), MHA_PASS_INPUTS(p, &options)};
+    TRY(MHA_CHECK_APART(ctx, all));
     return mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options);
 }
