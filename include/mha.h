@@ -460,7 +460,8 @@ MHA_API mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor
                                     const mha_rotary_options *options);
 
 /* Fills the usual tables: cos[p,i] = cos(p * base^(-2i/w)), sin[p,i] likewise, with 2i from 0 to w - 2.
- * cos, sin (P,w/2), any float type; `base` is 10000 in most models. Angles are computed in float64.
+ * cos, sin (P,w/2), any float type; `base` is 10000 in most models. With a base from 1 to 1e200, each number is within
+ * 1e-14 of the exact one before it is rounded to its type, for every p up to 2^40.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tensor sin, double base);
 
@@ -599,9 +600,9 @@ typedef struct mha_layer_inputs {
     mha_tensor key;   /* (B,Tk,Mk); none: query */
     mha_tensor value; /* (B,Tk,Mv); none: key */
 
-    /* Of a layer with rotary embedding: MHA_INT64 (B,T), (1,T) or (T), not negative. None: 0, 1, 2, ... from the start
-     * of each sequence; and where key is none, too, keys stand where queries do. The layer keeps a table of angles up
-     * to the largest position that it has met. */
+    /* Of a layer with rotary embedding: MHA_INT64 (B,T), (1,T) or (T), from 0 to 2^40. None: 0, 1, 2, ... from the start
+     * of each sequence; and where key is none, too, keys stand where queries do. The layer keeps a table of the angles
+     * of small positions, of 8 MiB at most. Angles of larger positions are computed in each call, with the same bits. */
     mha_tensor query_positions, key_positions;
 } mha_layer_inputs;
 

@@ -328,3 +328,38 @@ TEST(wrong_use_of_a_cache)
     mha_cache_free(NULL);
     scene_close(&s);
 }
+
+/* ---- Far positions ---------------------------------------------------------------------------------------------- */
+
+/* Only differences of positions count, at any distance, and no call takes memory for the positions before its own. */
+TEST(far_positions_need_no_tables)
+{
+    enum { FEW = 5, WIDE = 128 };
+    const int64_t shifts[] = {0, 100, 16382, INT64_C(1) << 28, (INT64_C(1) << 40) - FEW + 1};
+    float x[FEW * WIDE], out[2][FEW * WIDE];
+    int64_t places[FEW];
+    ledger memory = ledger_make();
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, &memory);
+    mha_layer_options options = MHA_LAYER_DEFAULTS;
+    mha_layer *layer;
+    options.width = WIDE, options.heads = 1, options.rotary_base = 10000;
+    expect(!mha_layer_create(ctx, &layer, &options, NULL), "%s", mha_context_error(ctx));
+    mha_layer_initialize(layer, 8);
+    for (int n = 0; n < FEW * WIDE; n++) x[n] = (float)((n * 37) % 251) / 40 - 3;
+    mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, FEW, WIDE),
+                           .query_positions = mha_tensor_1d(places, MHA_INT64, FEW)};
+    for (int k = 0; k < 5; k++) {
+        float *to = out[k > 0];
+        for (int t = 0; t < FEW; t++) places[t] = shifts[k] + t;
+        mha_status status =
+            mha_layer_forward(ctx, layer, mha_tensor_3d(to, MHA_FLOAT32, 1, FEW, WIDE), NULL, &in, NULL, NULL);
+        expect(!status, "shift %lld: %s", (long long)shifts[k], mha_context_error(ctx));
+        for (int n = 0; n < FEW * WIDE; n++)
+            expect(fabsf(out[0][n] - to[n]) < 3e-5f, "shift %lld: out[%d] is %g, not %g", (long long)shifts[k], n,
+                   (double)to[n], (double)out[0][n]);
+        expect(memory.bytes < 10 << 20, "shift %lld: %lld bytes", (long long)shifts[k], (long long)memory.bytes);
+    }
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+    expect(!memory.live && !memory.misuses, "%d blocks left", (int)memory.live);
+}

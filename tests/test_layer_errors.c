@@ -184,6 +184,9 @@ TEST(options_that_do_not_fit)
     scene_open(&s, with);
     in.query = s.in;
     refuse_call(&s, s.out, NULL, in, NULL, MHA_BAD_ARGUMENT, "query_positions: (0,1) is negative");
+    places[1] = (INT64_C(1) << 40) + 1;
+    refuse_call(&s, s.out, NULL, in, NULL, MHA_BAD_ARGUMENT,
+                "query_positions: (0,1) is 1099511627777, must be at most 2^40");
     scene_close(&s);
 }
 

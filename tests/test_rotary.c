@@ -1,5 +1,6 @@
 /* Rotary embedding against the oracle. Each result is two products and a sum: in float32 it may be off by 2u of the sum
  * of their absolute values; 16-bit results are that, rounded. */
+#include "attention/rotary.h"
 #include "harness.h"
 #include "problem.h"
 
@@ -267,5 +268,84 @@ TEST(tables)
             mha_context_free(ctx);
             store_free(&c);
             store_free(&s);
+        }
+}
+
+/* ---- Positions beyond the tables -------------------------------------------------------------------------------- */
+
+/* cos and sin of pair i of n at a position, by turning (1, 0) with tables of one row. */
+static void turn_far(mha_context *ctx, int64_t position, double base, int64_t n, int64_t i, float turned[2])
+{
+    enum { MOST = 128 };
+    float x[2 * MOST] = {0}, cosines[MOST], sines[MOST];
+    mha_rotary_options options = MHA_ROTARY_DEFAULTS;
+    mha_tensor row = mha_tensor_4d(x, MHA_FLOAT32, 1, 1, 1, 2 * n), cos = mha_tensor_2d(cosines, MHA_FLOAT32, 1, n);
+    mha_tensor sin = mha_tensor_2d(sines, MHA_FLOAT32, 1, n);
+    options.positions = mha_tensor_1d(&position, MHA_INT64, 1);
+    for (int64_t k = 0; k < n; k++) x[k] = 1;
+    expect(!mha_rotary_tables(ctx, cos, sin, base), "%s", mha_context_error(ctx));
+    expect(!mha_rotary_apply_beyond(ctx, row, row, cos, sin, base, &options), "%s", mha_context_error(ctx));
+    turned[0] = x[i];
+    turned[1] = x[n + i];
+}
+
+/* Computed with 80 decimal digits. float64 products are off by 6e-6 in the first line. */
+TEST(angles_of_far_positions_are_exact)
+{
+    const struct {
+        int64_t position;
+        double base;
+        int64_t n, i;
+        double cos, sin;
+    } known[] = {{INT64_C(1099511627776), 10000, 64, 1, -0.107761732892588, 0.994176749337856},
+                 {INT64_C(1099511627776), 10000, 64, 17, 0.145761345022226, 0.989319781616294},
+                 {INT64_C(1099511627775), 10000, 64, 63, 0.967340458533097, -0.253480644793597},
+                 {INT64_C(549755826233), 500000, 64, 1, 0.353527900410276, 0.935423980680152},
+                 {INT64_C(549755826233), 500000, 64, 40, -0.592787663616839, 0.805358793249126},
+                 {INT64_C(268435456), 10000, 64, 5, -0.543504677257219, -0.839406138766882},
+                 {INT64_C(1099511627776), 10000, 3, 2, 0.784789358857315, 0.619762585369854},
+                 {INT64_C(987654321987), 1000000, 48, 7, -0.994949727967116, 0.100374492866270},
+                 {INT64_C(1099511627776), 2, 5, 4, 0.119344652242503, 0.992852886373966},
+                 {INT64_C(8589934599), 10000, 64, 0, -0.106284918107876, 0.994335716034983},
+                 {INT64_C(123456), 10000, 32, 3, 0.060830737056766, -0.998148095940242},
+                 {INT64_C(1099511627776), 0.5, 5, 4, 0.304343786188387, -0.952562260331847}};
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        float turned[2];
+        turn_far(ctx, known[k].position, known[k].base, known[k].n, known[k].i, turned);
+        expect(turned[0] == (float)known[k].cos, "line %d: cos %.9g, not %.9g", (int)k, (double)turned[0],
+               known[k].cos);
+        expect(turned[1] == (float)known[k].sin, "line %d: sin %.9g, not %.9g", (int)k, (double)turned[1],
+               known[k].sin);
+    }
+    mha_context_free(ctx);
+}
+
+/* Whether an angle comes from the table or is computed must not show, whatever the base. */
+TEST(positions_beyond_a_table_have_the_bits_of_a_longer_one)
+{
+    enum { B = 2, H = 3, T = 7, W = 12, P = 4000 };
+    static float cosines[P * W / 2], sines[P * W / 2], x[B * H * T * W], turned[2][B * H * T * W];
+    const int64_t positions[T] = {3999, 0, 17, 99, 100, 2048, 101};
+    const double bases[] = {10000, 500000, 1, 3e200, 1e-3};
+    mha_tensor in = mha_tensor_4d(x, MHA_FLOAT32, B, H, T, W);
+    for (int n = 0; n < B * H * T * W; n++) x[n] = (float)(n % 251) / 64 - 2;
+    for_each_isa (isa)
+        for (int k = 0; k < 5; k++) {
+            mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+            mha_rotary_options options = MHA_ROTARY_DEFAULTS;
+            options.positions = mha_tensor_1d(positions, MHA_INT64, T);
+            options.inverse = k % 2;
+            mha_tensor cos = mha_tensor_2d(cosines, MHA_FLOAT32, P, W / 2), out = in;
+            mha_tensor sin = mha_tensor_2d(sines, MHA_FLOAT32, P, W / 2);
+            expect(!mha_rotary_tables(ctx, cos, sin, bases[k]), "%s", mha_context_error(ctx));
+            out.data = turned[0];
+            expect(!mha_rotary_apply(ctx, out, in, cos, sin, &options), "%s", mha_context_error(ctx));
+            cos.size[0] = sin.size[0] = 100;
+            out.data = turned[1];
+            expect(mha_rotary_apply(ctx, out, in, cos, sin, &options) == MHA_BAD_ARGUMENT, "a position without a row");
+            expect(!mha_rotary_apply_beyond(ctx, out, in, cos, sin, bases[k], &options), "%s", mha_context_error(ctx));
+            expect(!memcmp(turned[0], turned[1], sizeof turned[0]), "%s, base %g: other bits", isa, bases[k]);
+            mha_context_free(ctx);
         }
 }

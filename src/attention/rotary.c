@@ -3,8 +3,9 @@
  * Each (b,t) has one row of cosines and sines, shared by all heads; a row of x is turned pair by pair. It reads and
  * writes every number once, so it is bound by memory and written plainly; rows go through float32 scratch, which makes
  * working in place and in any type the same code. */
+#include "attention/rotary.h"
+#include "attention/angles.h"
 #include "core/half.h"
-#include "core/tensor.h"
 #include "cpu/kernels.h"
 
 typedef struct rotation {
@@ -12,6 +13,9 @@ typedef struct rotation {
     mha_tensor out, x, cos, sin;
     mha_rotary_options options; /* positions (B,T) if given */
     int64_t width;
+    double base;     /* of the angles of positions that the tables do not have; 0: they are refused */
+    bool beyond;     /* there are such positions */
+    mha_step *steps; /* (width/2), for them */
     size_t task_bytes;
     mha_queue queue; /* of (b,t) */
 } rotation;
@@ -49,7 +53,13 @@ static int64_t position_of(const rotation *r, int64_t b, int64_t t)
     return ((const int64_t *)p.data)[b * p.stride[0] + t * p.stride[1]];
 }
 
-/* Positions as (B,T), each with a row in the tables. */
+/* Whether the row of (b,t) is not in the tables (P,w/2). */
+static bool is_beyond(const rotation *r, int64_t b, int64_t t)
+{
+    return r->cos.rank == 2 && position_of(r, b, t) >= r->cos.size[0];
+}
+
+/* Positions as (B,T), each with a row in the tables or with angles that can be computed. */
 static mha_status check_positions(rotation *r)
 {
     mha_tensor *p = &r->options.positions;
@@ -68,10 +78,13 @@ static mha_status check_positions(rotation *r)
         *p = (mha_tensor){p->data, p->type, 2, {B, T, 0, 0}, {wide.stride[2], p->stride[p->rank - 1], 0, 0}};
     }
     for (int64_t b = 0; r->cos.rank == 2 && r->x.size[1] && b < (p->rank ? B : B > 0); b++)
-        for (int64_t t = 0; t < T; t++)
-            if (position_of(r, b, t) < 0 || position_of(r, b, t) >= rows)
+        for (int64_t t = 0; t < T; t++) {
+            bool beyond = is_beyond(r, b, t);
+            if (position_of(r, b, t) < 0 || (beyond && !(r->base > 0)))
                 FAIL(MHA_BAD_ARGUMENT, "positions: (%lld,%lld) is at %lld, but the tables have %lld rows", (ll)b, (ll)t,
                      (ll)position_of(r, b, t), (ll)rows);
+            r->beyond = r->beyond || beyond;
+        }
     return MHA_OK;
 }
 
@@ -110,12 +123,27 @@ static void turn(float *x, const float *cos, const float *sin, int64_t pairs, in
 }
 
 /* The table's row for (b,t). */
-static void load_angles(const rotation *r, float *to, mha_tensor table, int64_t b, int64_t t)
+static void load_row(const rotation *r, float *to, mha_tensor table, int64_t b, int64_t t)
 {
     int last = table.rank - 1;
     int64_t at = last == 1 ? position_of(r, b, t) * table.stride[0] : b * table.stride[0] + t * table.stride[1];
     mha_row_load(r->ctx->kernels, to, (const char *)table.data + at * (int64_t)mha_type_size(table.type), table.type,
                  table.stride[last], r->width / 2);
+}
+
+/* The angles of (b,t): from the tables, or what they would have. */
+static void load_angles(const rotation *r, float *cos, float *sin, int64_t b, int64_t t)
+{
+    if (!is_beyond(r, b, t)) {
+        load_row(r, cos, r->cos, b, t);
+        load_row(r, sin, r->sin, b, t);
+        return;
+    }
+    for (int64_t i = 0; i < r->width / 2; i++) {
+        mha_angle angle = mha_angle_get(r->steps[i], position_of(r, b, t));
+        cos[i] = angle.cos;
+        sin[i] = angle.sin;
+    }
 }
 
 static void rotate_task(void *arg, int task)
@@ -127,8 +155,7 @@ static void rotate_task(void *arg, int task)
     float *cos = row + mha_padded(D), *sin = cos + mha_padded(pairs);
     for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) {
         int64_t b = piece / r->x.size[2], t = piece % r->x.size[2];
-        load_angles(r, cos, r->cos, b, t);
-        load_angles(r, sin, r->sin, b, t);
+        load_angles(r, cos, sin, b, t);
         for (int64_t i = 0; r->options.inverse && i < pairs; i++) sin[i] = -sin[i];
         for (int64_t h = 0; h < r->x.size[1]; h++) {
             mha_row_load(kernels, row, mha_at(r->x, b, h, t, 0), r->x.type, r->x.stride[3], D);
@@ -139,21 +166,39 @@ static void rotate_task(void *arg, int task)
     }
 }
 
-mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
-                            const mha_rotary_options *options)
+static void fill_steps(rotation *r)
+{
+    int64_t pairs = r->width / 2;
+    mha_step ratio = mha_step_ratio(r->base, pairs), step = {1, 0};
+    for (int64_t i = 0; i < pairs; i++, step = mha_step_multiply(step, ratio)) r->steps[i] = step;
+}
+
+mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
+                                   double base, const mha_rotary_options *options)
 {
     static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;
     if (!ctx) return MHA_BAD_ARGUMENT;
-    rotation r = {.ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .options = options ? *options : defaults};
+    rotation r = {
+        .ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .base = base, .options = options ? *options : defaults};
     mha_succeed(ctx);
     TRY(check(&r));
     if (mha_element_count(x) == 0) return MHA_OK;
     r.queue.count = x.size[0] * x.size[2];
     int tasks = r.queue.count < ctx->threads ? (int)r.queue.count : ctx->threads;
     r.task_bytes = mha_align_up((size_t)(mha_padded(x.size[3]) + 2 * mha_padded(r.width / 2)) * sizeof(float));
-    TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks + MHA_ALIGNMENT));
-    if (!ctx->rehearsing) mha_parallel_run(ctx, tasks, rotate_task, &r);
+    size_t steps_bytes = r.beyond ? (size_t)r.width / 2 * sizeof *r.steps : 0;
+    TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks + steps_bytes + MHA_ALIGNMENT));
+    if (ctx->rehearsing) return MHA_OK;
+    r.steps = (mha_step *)(ctx->scratch + r.task_bytes * (size_t)tasks);
+    if (r.beyond) fill_steps(&r);
+    mha_parallel_run(ctx, tasks, rotate_task, &r);
     return MHA_OK;
+}
+
+mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
+                            const mha_rotary_options *options)
+{
+    return mha_rotary_apply_beyond(ctx, out, x, cos, sin, 0, options);
 }
 
 mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
@@ -168,15 +213,16 @@ mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor si
     if (!(base > 0) || isinf(base)) FAIL(MHA_BAD_ARGUMENT, "base: must be a positive number");
     const mha_argument all[] = {{"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
-    for (int64_t i = 0; i < cosines.size[1]; i++) {
-        double step = pow(base, -(double)i / (double)cosines.size[1]);
+    if (mha_element_count(cosines) == 0) return MHA_OK;
+    mha_step ratio = mha_step_ratio(base, cosines.size[1]), step = {1, 0};
+    for (int64_t i = 0; i < cosines.size[1]; i++, step = mha_step_multiply(step, ratio))
         for (int64_t p = 0; p < cosines.size[0]; p++) {
+            mha_angle angle = mha_angle_get(step, p);
             int64_t width = (int64_t)mha_type_size(cosines.type), wide = (int64_t)mha_type_size(sines.type);
             char *to = (char *)cosines.data + (p * cosines.stride[0] + i * cosines.stride[1]) * width;
-            mha_store(to, cosines.type, (float)cos((double)p * step));
+            mha_store(to, cosines.type, angle.cos);
             to = (char *)sines.data + (p * sines.stride[0] + i * sines.stride[1]) * wide;
-            mha_store(to, sines.type, (float)sin((double)p * step));
+            mha_store(to, sines.type, angle.sin);
         }
-    }
     return MHA_OK;
 }

@@ -181,7 +181,8 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
     mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
     TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, c->after,
                              longest));
-    s->pass.last_place = mha_cache_capacity(c) - 1;
+    int64_t near = mha_layer_near(layer), capacity = mha_cache_capacity(c);
+    s->pass.last_place = (capacity < near ? capacity : near) - 1; /* so that no later call allocates */
     TRY(mha_pass_settle(&s->pass, &ctx->room));
     TRY(mha_rehearsed(ctx, steps, s));
     memcpy(c->lengths, c->after, (size_t)mha_cache_rows(c) * sizeof *c->lengths);

@@ -299,14 +299,21 @@ void mha_layer_changed(mha_layer *layer)
     layer->out.isa = NULL;
 }
 
+int64_t mha_layer_near(const mha_layer *layer)
+{
+    enum { ANGLES = 1 << 20 }; /* of 8 bytes, cosine and sine */
+    int64_t pairs = layer->shape.rotary_width / 2;
+    return pairs > ANGLES ? 1 : pairs ? ANGLES / pairs : ANGLES;
+}
+
 mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position, mha_tensor *cos, mha_tensor *sin)
 {
     int64_t pairs = layer->shape.rotary_width / 2, positions = layer->positions;
     mha_status status = MHA_OK;
-    if (position >= MHA_SIZE_LIMIT / 2 / (pairs ? pairs : 1))
-        FAIL(MHA_TOO_LARGE, "positions: the tables of position %lld have no place in memory", (ll)position);
     if (position >= positions) {
+        int64_t most = mha_layer_near(layer);
         positions = position + 1 > 2 * positions ? position + 1 : 2 * positions;
+        if (positions > most) positions = most;
         status =
             mha_memory_reserve(ctx, &layer->tables, (size_t)(positions * pairs) * 2 * sizeof(float) + MHA_ALIGNMENT);
         layer->positions = 0;

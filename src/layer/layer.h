@@ -38,7 +38,11 @@ int64_t mha_layer_width(const mha_layer_options *shape, int projection);
 mha_tensor mha_layer_in_weight(const mha_layer_parts *parts, int first, int last);
 mha_tensor mha_layer_in_bias(const mha_layer_parts *parts, int first, int last);
 
-/* Tables for positions up to the given one. */
+/* How many positions, from 0 on, the layer's tables may have. They stay small whatever positions a call asks for; angles
+ * beyond them are computed by mha_rotary_apply_beyond. */
+int64_t mha_layer_near(const mha_layer *layer);
+
+/* Tables for positions up to the given one, which is below mha_layer_near; -1: no position. */
 mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position, mha_tensor *cos, mha_tensor *sin);
 
 /* The numbers of a part, which may be none: how many, and all of them set to one value. */

@@ -120,12 +120,14 @@ static mha_status check_inputs(mha_pass *p)
     return MHA_OK;
 }
 
-/* Positions as (B,T), and the largest one. */
+/* Positions as (B,T), and the largest one that the layer's tables may have. */
 static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, int64_t B, int64_t T, mha_tensor *out)
 {
+    int64_t near = mha_layer_near(p->layer);
     *out = none;
     if (!mha_is_given(given)) {
-        if (T - 1 > p->last_place) p->last_place = T - 1;
+        int64_t last = T < near ? T - 1 : near - 1;
+        if (last > p->last_place) p->last_place = last;
         return MHA_OK;
     }
     if (!(p->layer->shape.rotary_base > 0))
@@ -140,7 +142,9 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
         for (int64_t t = 0; t < T; t++) {
             int64_t place = ((const int64_t *)given.data)[b * out->stride[0] + t * out->stride[1]];
             if (place < 0) FAIL(MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is negative", name, (ll)b, (ll)t);
-            if (place > p->last_place) p->last_place = place;
+            if (place > MHA_SIZE_LIMIT)
+                FAIL(MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is %lld, must be at most 2^40", name, (ll)b, (ll)t, (ll)place);
+            if (place < near && place > p->last_place) p->last_place = place;
         }
     return MHA_OK;
 }

@@ -75,7 +75,7 @@ typedef struct mha_pass {
     mha_tensor raw_q, raw_k; /* before the norm; the same memory if there is none, or no backward call to come */
     mha_tensor query_places; /* int64 (B,T), positions for rotary; none: 0, 1, 2, ... */
     mha_tensor key_places;
-    int64_t last_place; /* the largest of them */
+    int64_t last_place; /* the largest of them that the layer's tables may have; -1: none */
 
     bool out_across;         /* how the rows of heads and gated lie: as those of out, if they can */
     bool out_copied;         /* out takes neither order: it gets a copy of `result` */

@@ -1,4 +1,5 @@
 /* The first steps of a pass: inputs to queries, keys and values; and the products with the weights. */
+#include "attention/rotary.h"
 #include "cpu/copy.h"
 #include "layer/pass.h"
 
@@ -59,13 +60,13 @@ mha_status mha_pass_rotate(const mha_pass *p, mha_tensor x, mha_tensor places, b
 {
     mha_rotary_options options = MHA_ROTARY_DEFAULTS;
     mha_tensor cos, sin;
-    if (!(p->layer->shape.rotary_base > 0) || p->last_place < 0) return MHA_OK;
+    if (!(p->layer->shape.rotary_base > 0)) return MHA_OK;
     options.interleaved = p->layer->shape.rotary_interleaved;
     options.width = p->layer->shape.rotary_width;
     options.inverse = inverse;
     options.positions = places;
     TRY(mha_layer_tables(p->ctx, p->layer, p->last_place, &cos, &sin));
-    return mha_rotary_apply(p->ctx, x, x, cos, sin, &options);
+    return mha_rotary_apply_beyond(p->ctx, x, x, cos, sin, p->layer->shape.rotary_base, &options);
 }
 
 static void normalize(const mha_pass *p, mha_tensor to, mha_tensor from, mha_tensor gain)
