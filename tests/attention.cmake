@@ -11,7 +11,7 @@ else()
   target_compile_definitions(mha_cases PUBLIC TEST_OPENMP=0)
 endif()
 
-foreach(name oracle arguments matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
+foreach(name oracle arguments extremes matmul context tensor memory explain rotary rotary_errors attention_random attention_pairs
     layer_oracle layer layer_cache layer_errors layer_heads
     attention_sizes attention_properties attention_hidden attention_huge attention_bits attention_paths attention_batches
     attention_errors attention_overlap attention_stream backward_oracle backward backward_bits backward_exact backward_hidden

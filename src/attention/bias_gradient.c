@@ -47,10 +47,10 @@ static void add_rows(const mha_backward *call, mha_span *s, const mha_sequence *
     }
 }
 
-/* What one element of the bias stands for: [from, to) of an axis. */
+/* What one element of the bias stands for: [from, to) of an axis, which has no element if the call has no rows. */
 static mha_range axis_of(const mha_backward *call, int axis, int64_t index, int64_t size)
 {
-    return call->dbias.size[axis] == 1 ? (mha_range){0, size} : (mha_range){index, index + 1};
+    return call->dbias.size[axis] == 1 ? (mha_range){0, size} : (mha_range){index, index < size ? index + 1 : index};
 }
 
 /* One element in float64, over everything that it stands for. */
