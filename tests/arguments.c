@@ -118,6 +118,7 @@ static void make_extras(public_call *c)
 {
     const call_sizes *n = &c->n;
     out(c, "lse", &c->extras.lse, f3(batch(c), n->H, queries(c)));
+    out(c, "softmax", &c->extras.softmax, f4(batch(c), n->H, queries(c), 2));
     out(c, "weights", &c->extras.weights, f4(n->B, n->H, n->Tq, n->Tk));
     out(c, "scores", &c->extras.scores, f4(n->B, n->H, n->Tq, n->Tk));
 }
@@ -145,9 +146,9 @@ static void make_backward(public_call *c)
     make_inputs(c);
     in(c, "v", &c->v, f4(batch(c), n->G, keys(c), n->E));
     in(c, "out", &c->out, f4(batch(c), n->H, queries(c), n->E));
-    in(c, "lse", &c->lse, f3(batch(c), n->H, queries(c)));
+    in(c, "softmax", &c->softmax, f4(batch(c), n->H, queries(c), 2));
     in(c, "dout", &c->dout, c->out);
-    in(c, "dlse", &c->dlse, c->lse);
+    in(c, "dlse", &c->dlse, f3(batch(c), n->H, queries(c)));
     out(c, "gradients.q", &c->gradients.q, c->q);
     out(c, "gradients.k", &c->gradients.k, c->k);
     out(c, "gradients.v", &c->gradients.v, c->v);
@@ -180,7 +181,7 @@ static void make_results(public_call *c)
 static void make_stats(public_call *c)
 {
     make_inputs(c);
-    in(c, "lse", &c->lse, f3(batch(c), c->n.H, queries(c)));
+    in(c, "softmax", &c->softmax, f4(batch(c), c->n.H, queries(c), 2));
     make_results(c);
 }
 
@@ -346,11 +347,11 @@ mha_status call_run(public_call *c)
         return mha_attention_forward(c->ctx, c->out, &c->extras, c->q, c->k, c->v, &c->options);
     case CALL_BACKWARD:
     case CALL_BACKWARD_RAGGED:
-        return mha_attention_backward(c->ctx, &c->gradients, c->dout, c->dlse, c->out, c->lse, c->q, c->k, c->v,
+        return mha_attention_backward(c->ctx, &c->gradients, c->dout, c->dlse, c->out, c->softmax, c->q, c->k, c->v,
                                       &c->options);
     case CALL_STATS:
     case CALL_STATS_RAGGED:
-        return mha_attention_stats(c->ctx, &c->stats, c->q, c->k, c->lse, &c->options);
+        return mha_attention_stats(c->ctx, &c->stats, c->q, c->k, c->softmax, &c->options);
     case CALL_ROTARY:
         return mha_rotary_apply(c->ctx, c->out, c->x, c->cosines, c->sines, &c->rotary);
     case CALL_TABLES:

@@ -55,7 +55,7 @@ typedef struct public_call {
     int count;
     argument all[MOST_ARGUMENTS];
 
-    mha_tensor out, q, k, v, lse, dout, dlse, a, b, c, cosines, sines, x;
+    mha_tensor out, q, k, v, softmax, dout, dlse, a, b, c, cosines, sines, x;
     mha_attention_options options;
     mha_attention_extras extras;
     mha_attention_gradients gradients;
