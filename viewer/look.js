@@ -164,7 +164,7 @@ function accentColour() {
 
 function createMapWall(store, model, data) {
   const most = Math.max(...model.config.heads), cells = [];
-  const wall = element('div', {class: 'wall', id: 'wall', style: `--heads:${most}`, role: 'group',
+  const wall = element('div', {class: most > 9 ? 'wall many' : 'wall', id: 'wall', style: `--heads:${most}`, role: 'group',
     'aria-label': 'All heads, block by block'});
   model.blocks.forEach((block, b) => {
     const row = Array.from({length: block.heads}, (_, h) => createWallCell(store, model, b, h));

@@ -87,6 +87,14 @@ async function hasRoom(browser, folder, name, place, width) {
 }
 
 export async function testManyHeads(browser, folder, others) {
+  await test('four_heads_have_one_line_on_a_phone', async () => {
+    const {page, close} = await browsing.openPage(browser, join(folder, 'main.html'), {width: widths.phone, height: 900});
+    const tops = await page.evaluate(() => [...document.querySelectorAll('#wall .wall-row')].map((row) =>
+      new Set([...row.querySelectorAll('.cell')].map((cell) => Math.round(cell.getBoundingClientRect().top))).size));
+    expect(tops.every((lines) => lines === 1), `lines of blocks: ${tops}`);
+    await browsing.expectWholeCaptions(page, 'a phone');
+    await close();
+  });
   for (const name of [...Object.keys(crowds), ...others]) {
     for (const [place, width] of Object.entries(widths)) {
       await test(`${name}_on_a_${place}`, () => hasRoom(browser, folder, name, place, width));
