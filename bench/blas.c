@@ -57,13 +57,18 @@ const bench_blas *bench_loops(void)
 
 /* ---- OpenBLAS ---------------------------------------------------------------------------------------------------- */
 
-/* The build over OpenMP comes first: it shares its threads with the library, while a pool of its own would still be
- * spinning when the library's turn comes. The second name is that of Fedora, the others are everybody's. */
+/* The first name is that of Debian's build over OpenMP, the second that of Fedora's, the others are everybody's.
+ *
+ * Its threads must be asleep when the library's turn comes, so those of OpenMP spin for 2000 rounds instead of 300,000,
+ * and those of a pool of its own for 2^20 ticks instead of 2^26. With OpenMP, set_threads holds only for the thread that
+ * calls it; the others are the library's, which call OpenBLAS side by side and with one thread each. */
 static void *open_library(void)
 {
     static const char *const names[] = {MHA_OPENBLAS, "libopenblaso.so.0", "libopenblas.so.0", "libopenblas.so"};
     void *library = NULL;
-    setenv("OPENBLAS_THREAD_TIMEOUT", "20", 0); /* for such a pool: sleep after 2^20 ticks without work, not 2^26 */
+    setenv("OPENBLAS_THREAD_TIMEOUT", "20", 0);
+    setenv("GOMP_SPINCOUNT", "2000", 0);
+    setenv("OMP_NUM_THREADS", "1", 1);
     for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library;

@@ -12,7 +12,7 @@ if(MHA_COMMAND)
   install(TARGETS mha_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# One export set a library: only the static one makes its user look for OpenMP.
+# One export set a library: only the static one makes its user look for threads.
 foreach(kind static shared)
   install(TARGETS mha_${kind} EXPORT mha_${kind}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -36,9 +36,6 @@ foreach(dir LIBDIR INCLUDEDIR)
     set(MHA_PC_${dir} ${CMAKE_INSTALL_${dir}})
   endif()
 endforeach()
-set(MHA_PC_PRIVATE -lm)
-if(MHA_OPENMP)
-  string(APPEND MHA_PC_PRIVATE " ${OpenMP_C_FLAGS}")
-endif()
+set(MHA_PC_PRIVATE "-lm -pthread")
 configure_file(cmake/mha.pc.in mha.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mha.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -88,8 +88,8 @@ MHA_API const char *mha_version(void);
 
 /* ---- 3 · Context ------------------------------------------------------------------------------------------------ */
 
-/* Owns the scratch memory and the text of the last error. One call at a time may use a context; any number of contexts
- * may work at the same time, and they share nothing. */
+/* Owns the scratch memory, the threads and the text of the last error. One call at a time may use a context; any number
+ * of contexts may work at the same time, and they share nothing. */
 typedef struct mha_context mha_context;
 
 /* Where memory comes from. `allocate` returns NULL when there is none; any alignment will do. `release` gets what
@@ -102,18 +102,26 @@ typedef struct mha_allocator {
 } mha_allocator;
 
 /* How loops run in parallel. `run` calls task(arg, index) once for each index from 0 to tasks - 1, in any order, at the
- * same time or one after another, and returns when all have returned. `run` NULL: OpenMP, or a plain loop in a build
- * without it. Tasks share out the work themselves, so results do not depend on how they are run. */
+ * same time or one after another, and returns when all have returned. `run` NULL: the context's own threads. Tasks share
+ * out the work themselves, so results do not depend on how they are run. */
 typedef struct mha_parallel {
     void (*run)(void *user, int tasks, void (*task)(void *arg, int index), void *arg);
     void *user;
 } mha_parallel;
 
+/* `threads` is the number of tasks of a parallel loop; more than 1024 count as 1024. 0 means the number of processors
+ * that the process may use, by its affinity and, on Linux, by the limits of its control groups (containers); with a
+ * `run` of your own it means 1.
+ *
+ * Without a `run`, a context starts up to threads - 1 threads of its own with its first parallel loop; the calling
+ * thread works, too. They look for the next loop for about 50 microseconds, then sleep, and end with the context. Where
+ * the system gives fewer threads, or none, calls take longer and results are the same. In a child of fork the context
+ * starts new ones. They block all signals but those that code raises itself, such as SIGSEGV, and SIGPROF. */
 typedef struct mha_context_options {
-    int threads;             /* tasks of a parallel loop; 0: as many as OpenMP would use, 1 with a `run` of your own */
+    int threads;             /* see above */
     const char *isa;         /* the instruction set to use; NULL: what the variable MHA_ISA names, else the best one */
     mha_allocator allocator; /* all NULL: malloc and free */
-    mha_parallel parallel;   /* all NULL: OpenMP */
+    mha_parallel parallel;   /* all NULL: the context's own threads */
     char *error;             /* NULL, or where a failed mha_context_create leaves its one-line reason */
     size_t error_size;       /* how many bytes `error` has */
 } mha_context_options;
@@ -127,7 +135,7 @@ typedef struct mha_context_options {
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA or MHA_NO_MEMORY. */
 MHA_API mha_status mha_context_create(mha_context **ctx, const mha_context_options *options);
 
-/* Releases a context and its scratch. NULL is legal. */
+/* Ends the threads of a context and releases it and its scratch; not from inside a parallel loop. NULL is legal. */
 MHA_API void mha_context_free(mha_context *ctx);
 
 /* One line about the last call with this context: "" after MHA_OK, otherwise the argument and the rule it broke.
@@ -144,7 +152,8 @@ MHA_API size_t mha_context_scratch(const mha_context *ctx);
 MHA_API void mha_context_trim(mha_context *ctx);
 
 /* Runs task(arg, 0) to task(arg, tasks - 1) as the library runs its own loops, and returns when all have returned: for
- * what goes on between calls. Nothing if ctx is NULL. */
+ * what goes on between calls. Inside a task, a loop of the same context runs on the thread that starts it. Nothing if
+ * ctx is NULL. */
 MHA_API void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg);
 
 /* One instruction set that this library knows, whether or not this build and this machine have it. */

@@ -1,5 +1,5 @@
 /* Contexts that watch the library: an allocator that poisons, counts, fails on demand and looks for overruns, and two
- * ways to run parallel loops that OpenMP would never choose. */
+ * ways to run parallel loops that the library's own threads would never choose. */
 #ifndef CONTEXTS_H
 #define CONTEXTS_H
 

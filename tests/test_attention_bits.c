@@ -34,14 +34,14 @@ static void expect_same(problem *p, mha_context *ctx, const unsigned char *want,
 static void run_everywhere(problem *p, const char *isa)
 {
     const int counts[] = {1, 2, 3, 7};
-    const char *loops[] = {"pthreads", "reversed", "OpenMP"};
+    const char *loops[] = {"pthreads", "reversed", "own pool"};
     size_t size;
     mha_context *alone = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
     expect(!problem_run(p, alone), "%s", mha_context_error(alone));
     unsigned char *want = snapshot(p, &size);
     expect_same(p, alone, want, size, "one thread, again");
     mha_context_free(alone);
-    for (int loop = 0; loop < 2 + TEST_OPENMP; loop++)
+    for (int loop = 0; loop < 3; loop++)
         for (int n = 0; n < 4; n++) {
             char what[60];
             ledger memory = ledger_make();

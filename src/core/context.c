@@ -5,9 +5,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 static void *default_allocate(void *user, size_t bytes)
 {
@@ -27,21 +24,20 @@ static void *align(void *memory)
     return (char *)memory + (MHA_ALIGNMENT - (uintptr_t)memory % MHA_ALIGNMENT) % MHA_ALIGNMENT;
 }
 
-static int default_threads(const mha_context_options *options)
+static int count_threads(const mha_context_options *options)
 {
-#ifdef _OPENMP
-    if (!options->parallel.run) return omp_get_max_threads();
-#else
-    (void)options;
-#endif
-    return 1;
+    int threads = options->threads ? options->threads : options->parallel.run ? 1 : mha_processors();
+    return threads < MHA_MOST_THREADS ? threads : MHA_MOST_THREADS;
 }
 
+/* The handles of the pool's threads lie behind the context, so that starting them takes no memory of the allocator. */
 mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, mha_choice choice)
 {
     mha_allocator allocator = options->allocator;
     if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
-    void *memory = allocator.allocate(allocator.user, sizeof(mha_context) + MHA_ALIGNMENT);
+    int threads = count_threads(options), workers = options->parallel.run ? 0 : threads - 1;
+    size_t bytes = sizeof(mha_context) + (size_t)workers * sizeof(pthread_t);
+    void *memory = allocator.allocate(allocator.user, bytes + MHA_ALIGNMENT);
     if (!memory) return MHA_NO_MEMORY;
     mha_context *made = align(memory);
     *made = (mha_context){.self = memory,
@@ -49,10 +45,11 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
                           .block = {.allocator = allocator},
                           .room = {.allocator = allocator},
                           .parallel = options->parallel,
-                          .threads = options->threads ? options->threads : default_threads(options),
+                          .threads = threads,
                           .isa = choice.isa,
                           .kernels = choice.kernels,
                           .engine = choice.engine};
+    mha_pool_make(&made->pool, (pthread_t *)(made + 1), workers);
     *ctx = made;
     return MHA_OK;
 }
@@ -61,6 +58,7 @@ void mha_context_free(mha_context *ctx)
 {
     if (!ctx) return;
     mha_allocator allocator = ctx->allocator;
+    mha_pool_end(&ctx->pool);
     mha_context_trim(ctx);
     allocator.release(allocator.user, ctx->self);
 }
@@ -121,16 +119,7 @@ void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int in
 
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
 {
-    if (tasks == 1) {
-        task(arg, 0);
-    } else if (ctx->parallel.run) {
-        ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
-    } else {
-#ifdef _OPENMP
-/* Always as many threads, even for fewer tasks: a team that shrinks sends threads home for good, and the next one that
- * grows has to wait for new ones. */
-#pragma omp parallel for num_threads(ctx->threads) schedule(static, 1)
-#endif
-        for (int index = 0; index < tasks; index++) task(arg, index);
-    }
+    if (tasks == 1) task(arg, 0);
+    else if (ctx->parallel.run) ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
+    else mha_pool_run(&ctx->pool, tasks, task, arg);
 }

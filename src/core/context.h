@@ -3,6 +3,7 @@
 #ifndef MHA_CORE_CONTEXT_H
 #define MHA_CORE_CONTEXT_H
 
+#include "core/pool.h"
 #include "mha.h"
 #include <stdatomic.h>
 
@@ -38,9 +39,11 @@ struct mha_context {
     mha_memory room;  /* what lies between the operations of a call that is made of several */
     bool rehearsing;  /* operations check their arguments and reserve their scratch, and do nothing */
     char error[256];
+    mha_pool pool; /* runs loops where `parallel` has no `run` */
 };
 
-enum { MHA_ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+enum { MHA_MOST_THREADS = 1024 }; /* of a context: scratch grows with their number */
+enum { MHA_ALIGNMENT = 64 };      /* a cache line, and the widest vector */
 
 /* Makes a context with these options and kernels; `options` is complete and checked by the caller. */
 mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, mha_choice choice);
