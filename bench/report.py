@@ -234,9 +234,7 @@ def describe(report):
     row = report.rows[0]
     torch = next((r["torch"] for r in report.rows if "how" in r["torch"]), None)
     hows = [r["torch"].get("how", "") for r in report.rows]
-    plain = any("unfused" in how for how in hows)
-    unfused = ", unfused: it has no fused attention" if plain else ""
-    unfused += ", models compiled" if "compiled" in hows else ""
+    compiled = ", models compiled" if "compiled" in hows else ""
     peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
     return {
         "machine": info["processor"],
@@ -245,7 +243,7 @@ def describe(report):
         "threads": row["threads"],
         "version": info["version"],
         "peer": peer.get(row.get("peer"), ""),
-        "torch": f"PyTorch {torch['version']}{unfused}" if torch else "",
+        "torch": f"PyTorch {torch['version']}{compiled}" if torch else "",
     }
 
 

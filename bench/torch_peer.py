@@ -17,7 +17,6 @@ import torch_vit
 F = torch.nn.functional
 TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "U8": torch.uint8}
 RUNS_MOST, PATIENCE = 200, 2.0  # the rule of bench/timing.c
-HAS_SDPA = hasattr(F, "scaled_dot_product_attention")  # from 2.0 on
 
 
 def load(path):
@@ -36,24 +35,8 @@ def load(path):
     return tensors, about
 
 
-def unfused(q, k, v, causal):
-    """The formula, for versions without scaled_dot_product_attention."""
-    scores = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
-    if causal:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(hidden, -math.inf)
-    return torch.softmax(scores, -1) @ v
-
-
 def attention(q, k, v, causal):
-    share = q.shape[1] // k.shape[1]
-    if HAS_SDPA and share > 1:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
-    if HAS_SDPA:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    # Query heads that share keys are rows beside each other, as in our own unfused peer; decoding has no mask.
-    rows = (q.shape[0], k.shape[1], share * q.shape[2], q.shape[3])
-    return unfused(q.reshape(rows), k, v, causal).reshape(q.shape)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] > k.shape[1])
 
 
 def clock(run, seconds):
@@ -112,7 +95,7 @@ def work(t, about):
         return "matmul", lambda: (t["a"] @ t["b"],), [t["c"]]
     if about["pass"] == "layer":
         return layer(t, about)
-    how = "scaled_dot_product_attention" if HAS_SDPA else "unfused"
+    how = "scaled_dot_product_attention"
     if about["pass"] != "backward":
         return how, lambda: (attention(t["q"], t["k"], t["v"], causal),), [t["out"]]
     inputs = [t[name].requires_grad_() for name in "qkv"]
@@ -128,29 +111,16 @@ def work(t, about):
 def timed_work(t, about):
     """How it was done, median and best milliseconds, ours, theirs."""
     if about["pass"] in ("train", "infer"):
-        how, *rest = (torch_vit.train if about["pass"] == "train" else torch_vit.infer)(t, about, attention, clock)
-        return (how if HAS_SDPA else f"{how}, unfused", *rest)
+        return (torch_vit.train if about["pass"] == "train" else torch_vit.infer)(t, about, attention, clock)
     how, run, ours = work(t, about)
     results, median, best = clock(run, float(about["seconds"]))
     return how, median, best, ours, results
-
-
-def enough_memory(t, about):
-    """Without a fused kernel, scores, weights and their gradients lie in memory for all heads at once."""
-    if about["pass"] in ("gemm", "layer", "train", "infer") or HAS_SDPA:
-        return True
-    scores = t["q"].shape[:3].numel() * t["k"].shape[2] * t["q"].element_size()
-    with open("/proc/meminfo", encoding="ascii") as file:
-        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    return 5 * scores < free
 
 
 def answer(path):
     t, about = load(path)
     torch.set_num_threads(int(about["threads"]))
     said = {"peer": "torch", "version": torch.__version__.split("+")[0]}
-    if not enough_memory(t, about):
-        return {**said, "error": "not enough memory"}
     with torch.no_grad():
         how, median, best, ours, theirs = timed_work(t, about)
         worst = max(difference(a, b) for a, b in zip(ours, theirs))

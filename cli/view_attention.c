@@ -353,7 +353,8 @@ static void put_object(buffer *out, view_weights *w, const view_tokens *t)
     buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
     put_axes(out, w->axes->text);
     buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
-    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows, w->columns);
+    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
+                  w->columns);
     put_words(out, t->queries, w->queries, w->by_queries);
     buffer_puts(out, "],\n\"keys\":[");
     put_words(out, t->keys, w->keys, w->by_keys);

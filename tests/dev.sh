@@ -1,6 +1,6 @@
 #!/bin/sh
-# Looks at what ./dev makes of a checkout that was moved or copied after it was built, with a small project around the
-# script.
+# Looks at what ./dev makes of a checkout that was moved or copied after it was built, and of tests that are skipped, with
+# a small project around the script.
 #
 #     dev.sh DEV      the script
 set -u
@@ -19,11 +19,16 @@ cmake_minimum_required(VERSION 3.22)
 project(small NONE)
 add_custom_command(OUTPUT made COMMAND ${CMAKE_COMMAND} -E touch made DEPENDS ${PROJECT_SOURCE_DIR}/CMakeLists.txt)
 add_custom_target(all_of_it ALL DEPENDS made)
+enable_testing()
+add_test(NAME whole COMMAND printf "  -     whole: none here\\n0 passed, 0 failed, 1 skipped\\n")
+set_tests_properties(whole PROPERTIES SKIP_REGULAR_EXPRESSION "(^|\n)0 passed, 0 failed, ")
+add_test(NAME part COMMAND printf "  ok    one\\n  -     other: none here\\n10 passed, 0 failed, 1 skipped\\n")
 end
 cat >"$work/first/CMakePresets.json" <<'end'
 {"version": 3,
  "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build"}],
- "buildPresets": [{"name": "release", "configurePreset": "release"}]}
+ "buildPresets": [{"name": "release", "configurePreset": "release"}],
+ "testPresets": [{"name": "release", "configurePreset": "release"}]}
 end
 
 # expect WHAT COMMAND...: the case passes if the command does.
@@ -56,6 +61,18 @@ expect grep -q "^CMAKE_HOME_DIRECTORY:INTERNAL=$work/third$" "$work/third/build/
 ln -s third "$work/link"
 expect build link # the same place by another name
 expect silent
+
+# tests REQUIRE_ALL: ./dev test; what it prints goes to $work/said.
+tests() { env MHA_SETUP=no MHA_REQUIRE_ALL="$1" "$work/third/dev" test >"$work/said" 2>&1; }
+expect tests ''
+expect says '^10 passed, 0 failed, 2 skipped$'
+expect says '^  -     other: none here$'
+expect tests 0
+refused() { ! tests 1; }
+expect refused
+expect says '^10 passed, 2 failed$'
+expect says '^FAILED  whole: none here$'
+expect says '^FAILED  other: none here$'
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

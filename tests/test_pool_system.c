@@ -1,7 +1,7 @@
-/* The library's threads and the rest of the process: fork, dlclose, a system that has no more threads, absurd numbers of
- * them. Always the right answer; never an exit, a hang or a crash.
+/* The library's threads and the rest of the process: dlclose, a system that has no more threads, absurd numbers of them.
+ * Always the right answer; never an exit, a hang or a crash.
  *
- * pthread_create and pthread_join are wrapped (-Wl,--wrap in attention.cmake): they count, and the first fails on
+ * pthread_create and pthread_join are wrapped (-Wl,--wrap in programs.cmake): they count, and the first fails on
  * request. */
 #include "loops.h"
 
@@ -11,10 +11,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sys/wait.h>
-
-/* The thread sanitizer kills a child of fork that starts threads, unless told otherwise. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 
 /* ---- A system without threads ----------------------------------------------------------------------------------- */
 
@@ -209,81 +205,4 @@ TEST(dlclose_before_the_context)
     int status = -1;
     expect(child > 0 && waitpid(child, &status, 0) == child, "no child");
     expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %#x", status);
-}
-
-/* ---- fork ------------------------------------------------------------------------------------------------------- */
-
-/* Runs `work` in a child and says whether it came back with success, in time. */
-static bool in_child(bool (*work)(mha_context *ctx), mha_context *ctx)
-{
-    pid_t child = fork();
-    if (!child) {
-        alarm(100);
-        _exit(!work(ctx));
-    }
-    int status = -1;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static bool only_free(mha_context *ctx)
-{
-    mha_context_free(ctx);
-    return true;
-}
-
-/* The first loop may find that the workers are gone; from the second on there are new ones. */
-static bool work_and_free(mha_context *ctx)
-{
-    atomic_int ran[3] = {0};
-    for (int n = 0; n < 3; n++) mha_context_run(ctx, 3, count_task, ran);
-    for (int i = 0; i < 3; i++)
-        if (ran[i] != 3) return false;
-    bool right = answers(ctx) && all_meet(ctx, 3) && answers(ctx);
-    let_workers_sleep();
-    right = right && all_meet(ctx, 3) && answers(ctx);
-    mha_context_free(ctx);
-    return right;
-}
-
-static bool have_a_child(mha_context *ctx)
-{
-    return in_child(work_and_free, ctx) && answers(ctx) && in_child(work_and_free, ctx) && work_and_free(ctx);
-}
-
-/* The parent's threads awake or asleep, or not yet started. */
-TEST(children_work)
-{
-    end_within_minutes();
-    right_answer();
-    for (int n = 0; n < 12; n++) {
-        mha_context *ctx = pool_context(3, NULL);
-        if (n % 3) expect(answers(ctx) && all_meet(ctx, 3), "%s", mha_context_error(ctx));
-        if (n % 3 == 2) let_workers_sleep();
-        expect(in_child(n < 6 ? work_and_free : have_a_child, ctx), "round %d: the child failed", n);
-        expect(answers(ctx) && all_meet(ctx, 3), "round %d: the parent failed", n);
-        expect(in_child(only_free, ctx), "round %d: the child could not free the context", n);
-        mha_context_free(ctx);
-    }
-}
-
-static bool loop_once(mha_context *ctx)
-{
-    atomic_int ran[3] = {0};
-    for (int n = 0; n < 2; n++) mha_context_run(ctx, 3, count_task, ran);
-    mha_context_free(ctx);
-    return ran[0] == 2 && ran[1] == 2 && ran[2] == 2;
-}
-
-/* Fork just when workers fall asleep: one of them may hold the lock, which nobody in the child would open. */
-TEST(children_made_while_workers_fall_asleep)
-{
-    end_within_minutes();
-    mha_context *ctx = pool_context(3, NULL);
-    atomic_int ran[3] = {0};
-    for (int n = 0; n < 150; n++) {
-        mha_context_run(ctx, 3, count_task, ran);
-        wait_for(1e-6 * n);
-        expect(in_child(loop_once, ctx), "pause of %d us: the child failed", n);
-    }
-    mha_context_free(ctx);
 }

@@ -51,8 +51,8 @@ static mha_status check_overlap(mha_stats_call *c)
 {
     const mha_problem *p = &c->problem;
     const mha_argument all[] = {
-        MHA_STATS_OUTPUTS(&c->want), {"stats.sets", c->want.sets, MHA_INPUT}, {"q", p->q, MHA_INPUT},
-        {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT},       MHA_OPTION_INPUTS(&p->options, p->B)};
+        MHA_STATS_OUTPUTS(&c->want), {"stats.sets", c->want.sets, MHA_INPUT},   {"q", p->q, MHA_INPUT},
+        {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT}, MHA_OPTION_INPUTS(&p->options, p->B)};
     return MHA_CHECK_APART(p->ctx, all);
 }
 

@@ -183,8 +183,8 @@ static mha_status check_per_row(mha_pass *p, mha_tensor *t, const char *name, in
     if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
     for (int axis = 0; axis < rank; axis++)
         if (t->size[axis] != want[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis], (ll)want[axis],
-                 shape);
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis],
+                 (ll)want[axis], shape);
     return MHA_OK;
 }
 

@@ -2,7 +2,12 @@
 
 A case is drawn from the seed and its number alone, so that it can be run again without the others. No row may be left
 without a key to see, since PyTorch answers such a row with NaN (mha: zeros): one key is kept visible for all, unless
-add_bias_kv or add_zero_attn gives every row one that no mask can hide. Then a row and a sequence are left with that."""
+add_bias_kv or add_zero_attn gives every row one that no mask can hide. Then a row and a sequence are left with that.
+
+In a case with low rows, an additive mask gives every key of some rows the same large negative number, as masks of -1e9 and
+of the smallest float do. Adding it to a score rounds away the low bits of the score, or all of them. For everybody to
+round the same number, inputs and input projections of such a case are multiples of powers of two, and so are its
+scores, exactly."""
 import dataclasses
 import random
 
@@ -10,6 +15,7 @@ import torch
 
 LENGTHS = [1, 2, 3, 5, 8, 13, 17, 31, 64, 65]
 LONG = 200
+LOW = [-1e4, -1e6, -1e9, torch.finfo(torch.float32).min]
 
 
 @dataclasses.dataclass
@@ -33,6 +39,7 @@ class Case:
     padding: str  # "", "bool", "float", or "lengths": a bool mask of the tail, which mha gets as key_lengths
     weights: str  # "", "mean" or "heads"
     load: str  # which of the three ways the parameters go in, see parity.py
+    low: float = 0  # what every key of the low rows carries, or 0 for a case without
 
     @property
     def width(self):
@@ -87,7 +94,7 @@ def draw(seed, number):
     attn_mask = rng.choice(["", "", "bool", "float"])
     padding = rng.choice(["", "", "bool", "float", "lengths"])
     if padding == "float" and (attn_mask or causal):
-        padding = "bool"  # PyTorch before 2.0 takes no float padding beside another mask
+        padding = "bool"  # mha takes one bias, which is the other mask then
     if padding == "lengths" and causal == "bottom right":
         padding = "bool"  # lengths would move the corner for mha, and a PyTorch mask of two axes has one corner
     return Case(
@@ -113,6 +120,32 @@ def draw(seed, number):
     )
 
 
+def draw_low(seed, number, low):
+    """A case with low rows: an additive mask, head widths whose roots are powers of two, no keys that a mask cannot reach."""
+    case = draw(seed, number)
+    rng = random.Random(f"{seed}, {number}, {low}")
+    width = case.heads * (head_width := rng.choice([1, 4, 16, 64]))
+    return dataclasses.replace(
+        case,
+        head_width=head_width,
+        kdim=width,
+        vdim=width,
+        bias_kv=False,
+        zero_kv=False,
+        queries=(queries := rng.choice(LENGTHS)),
+        keys=queries if case.inputs == "self" else rng.choice(LENGTHS),
+        causal=rng.choice(["", "top left"]),
+        attn_mask="float",
+        padding="" if case.padding == "float" else case.padding,
+        low=low,
+    )
+
+
+def rounded(x, step):
+    """The nearest multiple of a power of two."""
+    return (x / step).round() * step
+
+
 def module_of(case):
     """The module as PyTorch initialises it, but with biases that are not zero."""
     torch.manual_seed(case.number)
@@ -130,6 +163,8 @@ def module_of(case):
         for name, parameter in module.named_parameters():
             if name in ("in_proj_bias", "out_proj.bias"):
                 parameter.normal_(0, 0.5)
+            if case.low and name in ("in_proj_weight", "in_proj_bias"):
+                parameter.copy_(rounded(parameter.clamp(-0.125, 0.125), 1 / 32))
     return module
 
 
@@ -145,7 +180,8 @@ def arrays_of(case):
 
     def sequence(length, width):
         shape = {"(B,T,M)": (case.batch, length), "(T,B,M)": (length, case.batch), "(T,M)": (length,)}[case.order]
-        return normal(*shape, width)
+        x = normal(*shape, width)
+        return rounded(x, 1 / 4) if case.low else x
 
     def hiding(kind, *shape):
         """A mask that hides about a third."""
@@ -163,6 +199,10 @@ def arrays_of(case):
     if case.attn_mask:
         heads = (case.batch * case.heads,) if case.mask_axes == 3 else ()
         arrays["attn_mask"] = hiding(case.attn_mask, *heads, case.queries, case.keys)
+    if case.low:
+        rows_of_mask = chance(0.3, *arrays["attn_mask"].shape[:-1])
+        rows_of_mask[..., -1] = True
+        arrays["attn_mask"][rows_of_mask] = case.low
     rows = () if case.order == "(T,M)" else (case.batch,)
     if case.padding == "lengths":
         least = 0 if case.extra_keys else 1

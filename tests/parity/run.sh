@@ -1,17 +1,13 @@
 #!/bin/sh
-# Installs a build tree into a temporary prefix and runs parity.py over the shared library that is there, with the first
-# python3 that has PyTorch: the system's own may, where another one comes first.
+# Installs a build tree into a temporary prefix and runs parity.py over the shared library that is there, with a Python
+# that has PyTorch.
 #
 #     run.sh BUILD [ARGUMENT...]      arguments of parity.py, such as --case 17; CMAKE from the environment
 set -u
 build=$1
 shift
-for python in python3 /usr/bin/python3 ''; do
-    [ -z "$python" ] || "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
-        2>/dev/null && break
-done
-if [ -z "$python" ]; then
-    echo '  -     parity: PyTorch is not installed'
+if ! python=$("$(dirname "$0")/../../bench/find_torch.sh"); then
+    echo '  -     parity: no PyTorch 2.5 or later; ./dev setup bench fetches one'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
 fi

@@ -1,0 +1,80 @@
+# What single test programs need beside what all have: wrapped functions, definitions, sources. And the fuzz target.
+function(mha_wrap name)
+  list(TRANSFORM ARGN PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE options)
+  target_link_options(test_${name} PRIVATE ${options})
+endfunction()
+mha_wrap(safetensors malloc calloc realloc)
+mha_wrap(safetensors_write malloc realloc)
+mha_wrap(replace openat fchmod write fsync close renameat unlinkat flock)
+mha_wrap(data malloc calloc)
+mha_wrap(image malloc)
+mha_wrap(pool_system pthread_create pthread_join)
+target_compile_definitions(test_pool_system PRIVATE LIBRARY="$<TARGET_FILE:mha_shared>")
+target_link_libraries(test_pool_system PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(test_pool_system mha_shared)
+# Neither qemu nor the runtime of the thread sanitizer can start threads in a child of a process that had some.
+if(NOT CMAKE_CROSSCOMPILING AND NOT CMAKE_C_FLAGS MATCHES "-fsanitize=thread")
+  mha_test(pool_fork host)
+endif()
+# It sets the affinity of its process, which has no name in POSIX.
+set_source_files_properties(test_processors.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+
+# Tests pack some files themselves, where the library is there.
+if(MHA_ZLIB AND MHA_ZLIB_LINKS)
+  target_compile_definitions(test_data PRIVATE MHA_HAS_ZLIB)
+  target_link_libraries(test_data PRIVATE ZLIB::ZLIB)
+endif()
+if(MHA_PNG AND MHA_PNG_LINKS)
+  target_compile_definitions(test_image PRIVATE MHA_HAS_PNG)
+  target_link_libraries(test_image PRIVATE PNG::PNG)
+endif()
+set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
+
+if(MHA_COMMAND)
+  # They open a terminal, which is in POSIX's extension alone.
+  set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
+  # What only the demo calls is compiled into its test.
+  set(sheet sheet sheet_curves sheet_digit sheet_style heads_draw picture scale term)
+  mha_test(sheet host)
+  list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/\\1.c")
+  target_sources(test_sheet PRIVATE ${sheet})
+  target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR}/cli)
+  # Allocations and writes that fail, by a library that is preloaded (LD_PRELOAD) and calls the C library's allocator by
+  # the names that glibc has for it. Not with a sanitizer, whose own allocator has to come first; nor in a cross build,
+  # where the emulator would load the library and nothing of it depends on the instruction set.
+  set(CMAKE_REQUIRED_LIBRARIES)
+  check_c_source_compiles("void *__libc_malloc(unsigned long);\nint main(void) { return !__libc_malloc(1); }" MHA_GLIBC)
+  if(MHA_GLIBC AND as_shipped)
+    add_library(mha_faults MODULE faults.c)
+    target_compile_definitions(mha_faults PRIVATE _DEFAULT_SOURCE)
+    target_compile_options(mha_faults PRIVATE -fno-builtin)
+    target_link_libraries(mha_faults PRIVATE mha_flags)
+    mha_test(faults host)
+    target_compile_definitions(test_faults PRIVATE "COMMAND=\"'$<TARGET_FILE:mha_command>'\""
+      "FAULTS=\"$<TARGET_FILE:mha_faults>\"")
+    add_dependencies(test_faults mha_command mha_faults)
+  endif()
+endif()
+
+# The fuzz target. With MHA_FUZZ it is libFuzzer's, and the reader is compiled into it so that it is instrumented, too:
+#     cmake -B build/fuzz -DMHA_FUZZ=ON -DCMAKE_C_COMPILER=clang
+#     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60
+# Without, it is an ordinary test that shakes its own seeds.
+option(MHA_FUZZ "Build fuzz_safetensors for libFuzzer (clang only)" OFF)
+add_executable(fuzz_safetensors fuzz_safetensors.c)
+if(MHA_FUZZ)
+  set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/safetensors.c
+    ${PROJECT_SOURCE_DIR}/nn/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/json.c
+    ${PROJECT_SOURCE_DIR}/nn/printable.c)
+  target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(fuzz_safetensors PRIVATE MHA_FUZZ)
+  target_compile_options(fuzz_safetensors PRIVATE ${sanitizers} -g)
+  target_link_options(fuzz_safetensors PRIVATE ${sanitizers})
+  target_link_libraries(fuzz_safetensors PRIVATE mha_flags)
+else()
+  target_link_libraries(fuzz_safetensors PRIVATE mha_nn mha_flags)
+  add_test(NAME fuzz_replay COMMAND fuzz_safetensors)
+  mha_label(fuzz_replay isa)
+  add_dependencies(tests_isa fuzz_safetensors)
+endif()

@@ -1,0 +1,43 @@
+# Tests that are scripts.
+
+# What `mha explain` draws. The script runs the command itself, so it is told of the emulator that a cross build needs.
+if(MHA_COMMAND)
+  add_test(NAME explain_command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/explain.sh
+    ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:mha_command>)
+  mha_label(explain_command host)
+endif()
+
+if(as_shipped)
+  # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
+  add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
+  mha_label(data_fetch host)
+
+  # ./dev in a folder that was moved, and what it makes of skipped tests.
+  add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev.sh ${PROJECT_SOURCE_DIR}/dev)
+  mha_label(dev host)
+
+  # Installs the build tree and uses it as a stranger would, and compiles the programs that the documents show and the
+  # examples.
+  add_test(NAME install COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/run.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  set_tests_properties(install PROPERTIES ENVIRONMENT
+    "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
+  mha_label(install host)
+
+  # The layer beside PyTorch's, where there is a PyTorch; ./dev setup all fetches one. A cost above that of the others
+  # (which have 0) has ctest start it first, since it takes the longest.
+  add_test(NAME parity COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(parity PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}" COST 40)
+  mha_label(parity host)
+endif()
+
+if(MHA_COMMAND AND as_shipped)
+  # What ./dev bench makes of measurements; it wants python3.
+  add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
+    $<TARGET_FILE:mha_command>)
+  mha_label(report host)
+
+  # What `mha view` writes, in a browser. It fetches what drives one into build/view, and leaves pictures there.
+  add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/view/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
+  set_tests_properties(view_browser PROPERTIES COST 50)
+  mha_label(view_browser host)
+endif()
