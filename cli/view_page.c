@@ -33,8 +33,9 @@ void view_base64(buffer *out, const void *bytes, size_t size)
         uint32_t three = (uint32_t)from[i] << 16;
         if (i + 1 < size) three |= (uint32_t)from[i + 1] << 8;
         if (i + 2 < size) three |= from[i + 2];
-        char four[] = {digits[three >> 18], digits[three >> 12 & 63], i + 1 < size ? digits[three >> 6 & 63] : '=',
-                       i + 2 < size ? digits[three & 63] : '='};
+        char four[] = {digits[three >> 18], digits[three >> 12 & 63], '=', '='};
+        if (i + 1 < size) four[2] = digits[three >> 6 & 63];
+        if (i + 2 < size) four[3] = digits[three & 63];
         buffer_put(out, four, sizeof four);
     }
     buffer_putc(out, '"');

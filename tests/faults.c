@@ -27,7 +27,6 @@ void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void *block);
-long syscall(long number, ...);
 
 enum { TRACED = 1 << 18, PATIENCE = 60 }; /* allocations that the report lists; seconds */
 

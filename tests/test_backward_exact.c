@@ -289,7 +289,7 @@ TEST(nothing_is_left_of_what_cancels)
 TEST(importance_of_an_infinite_out)
 {
     for_each_isa (isa) {
-        float q[4] = {0}, k[4] = {0}, v[4] = {3e38f, 3e38f, 3e38f, 3e38f}, out[4], worth = NAN,
+        float q[4] = {0}, k[4] = {0}, v[4] = {3e38f, 3e38f, 3e38f, 3e38f}, out[4] = {0}, worth = NAN,
               dout[4] = {0, 0, 0, 1e-38f};
         mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
         mha_attention_options o = MHA_ATTENTION_DEFAULTS;

@@ -162,19 +162,21 @@ static const char *last_line(char *text)
     return line ? line + 1 : text;
 }
 
-/* OpenMP ends the process itself. */
 static bool says_why(const char *text)
 {
     for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-        if (!strncmp(text, "mha: ", 5) || !strncmp(text, "libgomp: ", 9)) return true;
+        if (!strncmp(text, "mha: ", 5)) return true;
     return false;
 }
 
+/* To be freed. */
 static contents old_contents(const job *j, int n)
 {
-    static char text[] = "old and good\n";
-    contents c = {.bytes = text, .size = sizeof text - 1};
-    return n == 0 && j->old ? read_contents(j->old) : c;
+    static const char text[] = "old and good\n";
+    if (n == 0 && j->old) return read_contents(j->old);
+    contents c = {.bytes = malloc(sizeof text), .size = sizeof text - 1};
+    if (c.bytes) memcpy(c.bytes, text, sizeof text);
+    return c;
 }
 
 static outcome run(const job *j, const char *fault)
@@ -184,9 +186,9 @@ static outcome run(const job *j, const char *fault)
     for (int i = 0; i < FILES && j->files[i]; i++) {
         contents old = old_contents(j, i);
         write_contents(j->files[i], old);
-        if (i == 0 && j->old) free(old.bytes);
+        free(old.bytes);
     }
-    snprintf(settings, sizeof settings, "OMP_NUM_THREADS=1 LD_PRELOAD='%s' MHA_FAULT_REPORT=report %s", FAULTS, fault);
+    snprintf(settings, sizeof settings, "LD_PRELOAD='%s' MHA_FAULT_REPORT=report %s", FAULTS, fault);
     unlink("report");
     const said *it = command(settings, j->args);
     o.status = it->status;
@@ -224,7 +226,7 @@ static bool may_be_left(const job *j, int i, const outcome *o, const outcome *go
 {
     contents old = old_contents(j, i), now = o->files[i];
     bool untouched = same(now, old) || same(now, good->files[i]);
-    if (i == 0 && j->old) free(old.bytes);
+    free(old.bytes);
     if (untouched || !j->trains) return untouched;
     if (i == 0) return is_checkpoint(j->files[0]);
     return i == 1 ? is_beginning(now, good->files[1]) : strstr(now.bytes, "</svg>\n") != NULL;
@@ -283,8 +285,8 @@ static void choose(const job *j, bool *chosen, long count)
     if (report) fclose(report);
     qsort(all + 1, (size_t)(n - 1), sizeof *all, by_place);
     for (long i = 1; i < n; i++) {
-        bool first = i == 1 || strcmp(all[i].caller, all[i - 1].caller) || all[i].bytes != all[i - 1].bytes;
-        bool last = i == n - 1 || strcmp(all[i].caller, all[i + 1].caller);
+        bool first = i == 1 || strcmp(all[i].caller, all[i - 1].caller) != 0 || all[i].bytes != all[i - 1].bytes;
+        bool last = i == n - 1 || strcmp(all[i].caller, all[i + 1].caller) != 0;
         chosen[all[i].n] = first || last || every();
     }
     for (int i = 0; i < j->random; i++) chosen[rng_between(&draw, 1, count)] = true;
@@ -319,7 +321,8 @@ static void write_weights(void)
     enum { HEADS = 2, TOKENS = 300 }; /* so many are pooled */
     float *weights = calloc((size_t)HEADS * TOKENS * TOKENS, sizeof *weights);
     char error[400] = "";
-    if (!expect(weights, "no memory")) return;
+    expect(weights, "no memory");
+    if (!weights) return;
     for (int i = 0; i < HEADS * TOKENS * TOKENS; i++) weights[i] = 1.0f / TOKENS;
     safetensors_item item =
         safetensors_item_view("weights", mha_tensor_3d(weights, MHA_FLOAT32, HEADS, TOKENS, TOKENS));

@@ -36,7 +36,7 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
     mha_allocator allocator = options->allocator;
     if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
     int threads = count_threads(options), workers = options->parallel.run ? 0 : threads - 1;
-    size_t bytes = sizeof(mha_context) + (size_t)workers * sizeof(pthread_t);
+    size_t bytes = sizeof(mha_context) + (size_t)workers * sizeof(mha_worker);
     void *memory = allocator.allocate(allocator.user, bytes + MHA_ALIGNMENT);
     if (!memory) return MHA_NO_MEMORY;
     mha_context *made = align(memory);
@@ -49,7 +49,7 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
                           .isa = choice.isa,
                           .kernels = choice.kernels,
                           .engine = choice.engine};
-    mha_pool_make(&made->pool, (pthread_t *)(made + 1), workers);
+    mha_pool_make(&made->pool, (mha_worker *)(made + 1), workers);
     *ctx = made;
     return MHA_OK;
 }

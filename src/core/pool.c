@@ -1,9 +1,13 @@
-/* A loop is a counter. To start one, the caller stores the number of tasks in `left`; workers and caller decrement it
- * until nothing is left, and each decrement of a positive number is a task taken. `task` and `arg` are read only by who
- * has taken a task, and written again only when all tasks have returned, so they need no lock. A worker that comes too
- * late finds nothing to take, and nobody waits for it.
+/* A loop is cut into shares, one for the caller and one for each worker, who takes its own first: task n then runs on
+ * the same processor in loop after loop, whose caches still hold its scratch. Who has done its own share looks for others that
+ * nobody has taken. To take one is to set its number of the last loop from an older one to this one: one thread succeeds.
+ * The loop's number and its shares are one word, so that a worker that comes too late, when the next loop may be under
+ * way, knows both of its own loop and finds everything taken there. `task` and the rest are read only by who has taken a
+ * share, and written again only when all shares are done, so they need no lock.
  *
- * Threads that wait spin for a short time, which is enough where loops follow each other, and then sleep. Whoever is
+ * Threads that wait spin for a short time and then sleep. A worker that was woken soon after it fell asleep spins longer
+ * the next time, so that loops that follow each other, or tasks of unequal length, do not put workers to sleep again and
+ * again: waking a thread takes longer than a small loop does. After a long sleep it starts with the short time again. Whoever is
  * about to sleep says so and looks again; whoever has something to tell stores it and looks for sleepers. All four are
  * sequentially consistent, so one of the two sees the other. The mutex closes the gap between the second look and the
  * sleep. */
@@ -14,14 +18,17 @@
 #include <unistd.h>
 
 enum {
-    WORKER_SPINS = 50000,   /* nanoseconds that a worker looks for the next loop before it sleeps */
+    WORKER_SPINS = 50000,   /* nanoseconds that a worker looks for the next loop before it sleeps, at first */
+    WORKER_MOST = 2000000,  /* and at most: a sleep shorter than this makes it spin longer */
     CALLER_SPINS = 1000000, /* the same for the caller, when others are at the last tasks of its loop */
+    SHARE_BITS = 16,        /* of a loop's word; its number has the other 48 */
     RETRY = 1000            /* loops between attempts to get threads that the system refused */
 };
 
-void mha_pool_make(mha_pool *pool, pthread_t *threads, int most)
+void mha_pool_make(mha_pool *pool, mha_worker *workers, int most)
 {
-    *pool = (mha_pool){.threads = threads, .most = most};
+    *pool = (mha_pool){.workers = workers, .most = most};
+    for (int n = 0; n < most; n++) workers[n] = (mha_worker){.pool = pool};
     pool->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool->begin = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool->end = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -47,28 +54,48 @@ static int64_t now(void)
 }
 
 /* Looks for at most so many nanoseconds; whether it has come. */
-static inline bool spin(mha_pool *pool, bool (*has_come)(mha_pool *pool), int64_t nanoseconds)
+static inline bool spin(mha_pool *pool, bool (*has_come)(mha_pool *pool, unsigned long long seen),
+                        unsigned long long seen, int64_t nanoseconds)
 {
     for (int64_t start = now(); !pool->crowded && now() - start < nanoseconds; sched_yield())
         for (int n = 0; n < 100; n++) {
-            if (has_come(pool)) return true;
+            if (has_come(pool, seen)) return true;
             relax();
         }
-    return has_come(pool);
+    return has_come(pool, seen);
 }
 
-static bool has_begun(mha_pool *pool) { return atomic_load(&pool->left) > 0 || atomic_load(&pool->stop); }
+static bool has_begun(mha_pool *pool, unsigned long long seen)
+{
+    return atomic_load(&pool->loop) != seen || atomic_load(&pool->stop);
+}
 
-static bool has_ended(mha_pool *pool) { return atomic_load(&pool->unfinished) == 0; }
+static bool has_ended(mha_pool *pool, unsigned long long seen)
+{
+    (void)seen;
+    return atomic_load(&pool->unfinished) == 0;
+}
 
 /* ---- Workers ---------------------------------------------------------------------------------------------------- */
 
-/* Runs tasks until all are taken; returns how many. */
-static int take_tasks(mha_pool *pool)
+static void run_share(mha_pool *pool, int share, int shares)
 {
-    int count = 0;
-    for (int index; atomic_load(&pool->left) > 0 && (index = atomic_fetch_sub(&pool->left, 1)) > 0; count++)
-        pool->task(pool->arg, index);
+    for (int index = share; index < pool->tasks; index += shares) pool->task(pool->arg, index);
+}
+
+/* Runs the shares that nobody has taken, from `own` on and around; returns how many. Share 0 is the caller's. */
+static int take_shares(mha_pool *pool, unsigned long long loop, int own)
+{
+    unsigned long long number = loop >> SHARE_BITS;
+    int shares = (int)(loop & ((1 << SHARE_BITS) - 1)), count = 0;
+    for (int n = 0; n < shares - 1; n++) {
+        int share = 1 + (own - 1 + n) % (shares - 1);
+        atomic_ullong *taken = &pool->workers[share - 1].taken;
+        unsigned long long last = atomic_load(taken);
+        if (last >= number || !atomic_compare_exchange_strong(taken, &last, number)) continue;
+        run_share(pool, share, shares);
+        count++;
+    }
     return count;
 }
 
@@ -80,23 +107,31 @@ static void wake(mha_pool *pool, pthread_cond_t *condition)
     pthread_cond_broadcast(condition);
 }
 
-static void await_loop(mha_pool *pool)
+/* Returns how long to spin the next time. */
+static int64_t await_loop(mha_pool *pool, unsigned long long seen, int64_t spins)
 {
-    if (spin(pool, has_begun, WORKER_SPINS)) return;
+    if (spin(pool, has_begun, seen, spins)) return spins;
+    int64_t asleep = now();
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->sleepers, 1);
-    while (!has_begun(pool)) pthread_cond_wait(&pool->begin, &pool->mutex);
+    while (!has_begun(pool, seen)) pthread_cond_wait(&pool->begin, &pool->mutex);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->mutex);
+    if (now() - asleep > WORKER_MOST) return WORKER_SPINS;
+    return spins * 4 < WORKER_MOST ? spins * 4 : WORKER_MOST;
 }
 
 static void *work(void *argument)
 {
-    mha_pool *pool = argument;
-    for (;;) {
-        await_loop(pool);
+    mha_worker *worker = argument;
+    mha_pool *pool = worker->pool;
+    unsigned long long seen = 0;
+    int own = (int)(worker - pool->workers) + 1;
+    for (int64_t spins = WORKER_SPINS;;) {
+        spins = await_loop(pool, seen, spins);
         if (atomic_load(&pool->stop)) return NULL;
-        int count = take_tasks(pool);
+        seen = atomic_load(&pool->loop);
+        int count = take_shares(pool, seen, own);
         if (count && atomic_fetch_sub(&pool->unfinished, count) == count && atomic_load(&pool->waiting))
             wake(pool, &pool->end);
     }
@@ -108,16 +143,17 @@ static void start_workers(mha_pool *pool, int wanted)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
     sigset_t blocked, before;
-    if (!pool->workers) {
+    if (!pool->started) {
         pool->crowded = pool->most + 1 > mha_processors();
         pool->process = getpid();
     }
     sigfillset(&blocked);
     for (size_t n = 0; n < sizeof own / sizeof *own; n++) sigdelset(&blocked, own[n]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    while (pool->workers < wanted && !pthread_create(&pool->threads[pool->workers], NULL, work, pool)) pool->workers++;
+    for (mha_worker *w = pool->workers + pool->started; pool->started < wanted; pool->started++, w++)
+        if (pthread_create(&w->thread, NULL, work, w)) break;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pool->refused = pool->workers < wanted ? RETRY : 0;
+    pool->refused = pool->started < wanted ? RETRY : 0;
 }
 
 /* ---- The caller ------------------------------------------------------------------------------------------------- */
@@ -131,11 +167,11 @@ static void run_alone(int tasks, mha_task *task, void *arg)
 static void await_end(mha_pool *pool)
 {
     int cancelling;
-    if (spin(pool, has_ended, CALLER_SPINS)) return;
+    if (spin(pool, has_ended, 0, CALLER_SPINS)) return;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->waiting, true);
-    while (!has_ended(pool)) pthread_cond_wait(&pool->end, &pool->mutex);
+    while (!has_ended(pool, 0)) pthread_cond_wait(&pool->end, &pool->mutex);
     atomic_store(&pool->waiting, false);
     pthread_mutex_unlock(&pool->mutex);
     pthread_setcancelstate(cancelling, NULL);
@@ -143,36 +179,39 @@ static void await_end(mha_pool *pool)
 
 static void run_together(mha_pool *pool, int tasks, mha_task *task, void *arg)
 {
+    int shares = tasks < pool->most + 1 ? tasks : pool->most + 1;
+    unsigned long long loop = ((atomic_load(&pool->loop) >> SHARE_BITS) + 1) << SHARE_BITS | (unsigned)shares;
     pool->task = task;
     pool->arg = arg;
-    atomic_store(&pool->unfinished, tasks - 1);
-    atomic_store(&pool->left, tasks - 1);
+    pool->tasks = tasks;
+    atomic_store(&pool->unfinished, shares - 1);
+    atomic_store(&pool->loop, loop);
     if (atomic_load(&pool->sleepers)) wake(pool, &pool->begin);
-    task(arg, 0);
-    int count = take_tasks(pool);
+    run_share(pool, 0, shares);
+    int count = take_shares(pool, loop, 1);
     if (atomic_fetch_sub(&pool->unfinished, count) != count) await_end(pool);
 }
 
 void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg)
 {
     int wanted = tasks - 1 < pool->most ? tasks - 1 : pool->most;
-    if (pool->workers && pool->process != getpid()) mha_pool_make(pool, pool->threads, pool->most);
+    if (pool->started && pool->process != getpid()) mha_pool_make(pool, pool->workers, pool->most);
     if (wanted < 1 || atomic_exchange(&pool->busy, true)) {
         run_alone(tasks, task, arg);
         return;
     }
-    if (pool->workers < wanted && (!pool->refused || !--pool->refused)) start_workers(pool, wanted);
-    if (pool->workers) run_together(pool, tasks, task, arg);
+    if (pool->started < wanted && (!pool->refused || !--pool->refused)) start_workers(pool, wanted);
+    if (pool->started) run_together(pool, tasks, task, arg);
     else run_alone(tasks, task, arg);
     atomic_store(&pool->busy, false);
 }
 
 void mha_pool_end(mha_pool *pool)
 {
-    if (!pool->workers || pool->process != getpid()) return;
+    if (!pool->started || pool->process != getpid()) return;
     atomic_store(&pool->stop, true);
     wake(pool, &pool->begin);
-    for (int n = 0; n < pool->workers; n++) pthread_join(pool->threads[n], NULL);
+    for (int n = 0; n < pool->started; n++) pthread_join(pool->workers[n].thread, NULL);
     pthread_mutex_destroy(&pool->mutex);
     pthread_cond_destroy(&pool->begin);
     pthread_cond_destroy(&pool->end);

@@ -1,5 +1,5 @@
 /* The threads of a context. They run its parallel loops together with the thread that calls, which never depends on
- * them: a task that no worker has taken by then is run by the caller itself. So a loop is right with any number of
+ * them: what no worker has taken by then is run by the caller itself. So a loop is right with any number of
  * workers, and with none. */
 #ifndef MHA_CORE_POOL_H
 #define MHA_CORE_POOL_H
@@ -12,16 +12,27 @@
 
 typedef void mha_task(void *arg, int index);
 
+struct mha_pool;
+
+/* A worker, and the share of each loop that is its own. */
+typedef struct mha_worker {
+    struct mha_pool *pool;
+    pthread_t thread;
+    atomic_ullong taken; /* the number of the last loop whose share somebody has taken */
+} mha_worker;
+
 /* What the caller writes, what workers write and what both do when they sleep lie on cache lines of their own. */
 typedef struct mha_pool {
-    /* The loop. Whoever decrements a positive `left` has taken the task of that index, and may read `task` and `arg`. */
-    _Alignas(64) atomic_int left;
+    /* The loop: its number, and in the lowest 16 bits how many shares it has. Share n has the tasks n, n + shares, ...;
+     * whoever has taken one may read the rest. */
+    _Alignas(64) atomic_ullong loop;
     atomic_bool stop; /* workers shall return */
     mha_task *task;
     void *arg;
+    int tasks;
 
     /* The end of the loop. */
-    _Alignas(64) atomic_int unfinished; /* tasks from 1 on that have not returned */
+    _Alignas(64) atomic_int unfinished; /* shares from 1 on whose tasks have not returned */
     atomic_bool waiting;                /* the caller sleeps until there are none */
 
     /* Sleep. */
@@ -33,13 +44,13 @@ typedef struct mha_pool {
     _Alignas(64) atomic_bool busy; /* a loop is running, or another thread is at this point */
     bool crowded;                  /* more threads than processors: spinning would keep others from working */
     pid_t process;                 /* that the workers belong to: those of the parent do not exist in a child */
-    int workers, most;             /* workers that there are; that there may be */
+    int started, most;             /* workers that there are; that there may be */
     int refused;                   /* loops to wait before asking for threads again, after the system gave none */
-    pthread_t *threads;            /* (most) */
+    mha_worker *workers;           /* (most) */
 } mha_pool;
 
-/* A pool without workers. `threads` has room for `most` of them and stays the caller's. */
-void mha_pool_make(mha_pool *pool, pthread_t *threads, int most);
+/* A pool whose workers are yet to be started. `workers` has room for `most` of them and stays the caller's. */
+void mha_pool_make(mha_pool *pool, mha_worker *workers, int most);
 
 /* Runs task(arg, 0) to task(arg, tasks - 1) and returns when all have returned. The first loop with more than one task
  * starts the workers it can use; where the system has no more threads, fewer have to do. A call from inside a task of

@@ -137,7 +137,8 @@ mha_status mha_check_tensor(mha_context *ctx, mha_tensor *view, const char *name
     tidy(view);
     if (role == MHA_SHAPE || mha_element_count(t) == 0) return MHA_OK;
     if (!t.data) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is NULL", name);
-    if ((uintptr_t)t.data % mha_type_size(t.type))
+    size_t width = mha_type_size(t.type);
+    if (width && (uintptr_t)t.data % width)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is not aligned for %s", name, mha_type_name(t.type));
     if (role == MHA_OUTPUT && folds_onto_itself(t))
         return mha_fail(ctx, MHA_OVERLAP, "%s: its strides put two elements of an output in one place", name);
