@@ -343,7 +343,7 @@ static void choose_rotary(reading *r, layer_config *c, const struct kind *kind)
     if (*r->rotary_type && strcmp(r->rotary_type, "default") != 0)
         refuse(r, "rotary embedding of the type %s cannot be done here, only the default one", r->rotary_type);
     c->rotary_said = r->theta > 0 || r->unrotated;
-    if (!kind->rotary_base || r->unrotated) return;
+    if (!(kind->rotary_base > 0) || r->unrotated) return;
     double part = r->part > 0 ? r->part : kind->rotary_part;
     c->rotary_base = r->theta > 0 ? r->theta : kind->rotary_base;
     c->rotary_interleaved = kind->interleaved;

@@ -33,12 +33,11 @@ static void fill_delta(mha_backward *call, mha_span *span, const mha_sequence *s
         load_lanes(call, outs, span->dout_room, p->out, s, h, first, height);
         load_lanes(call, douts, span->dout_room, call->dout, s, h, first, height);
         p->kernels->dot_lanes(sum, outs, douts, MHA_BLOCK, p->E, mha_whole(p->kernels, height));
-        for (int64_t i = 0; i < height; i++) {
-            int64_t at = mha_row_index(p, s, h, first + i);
-            if (call->dlse.rank)
-                sum[i] -= *(const float *)mha_at(call->dlse, s->query_batch, h, s->query_row + first + i, 0);
-            call->delta[at] = call->softmax.max[at] == INFINITY ? 0.0f : sum[i];
-        }
+        int64_t at = mha_row_index(p, s, h, first);
+        for (int64_t i = 0; call->dlse.rank && i < height; i++)
+            sum[i] -= *(const float *)mha_at(call->dlse, s->query_batch, h, s->query_row + first + i, 0);
+        for (int64_t i = 0; i < height; i++)
+            call->delta[at + i] = call->softmax.max[at + i] == INFINITY ? 0.0f : sum[i];
     }
 }
 

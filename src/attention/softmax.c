@@ -46,9 +46,12 @@ static void stream(mha_tile *t)
 /* Returns whether the row's scores left float32. */
 static bool put(mha_softmax_rows rows, int64_t at, float max, float sum)
 {
+    rows.max[at] = max;
+    rows.factor[at] = 1.0f / sum;
+    if (isfinite(max)) return false; /* as nearly all are */
     bool blind = sum == 0.0f, beyond = !blind && isinf(max);
-    rows.max[at] = blind ? INFINITY : beyond ? NAN : max;
-    rows.factor[at] = blind ? 0.0f : 1.0f / sum;
+    rows.max[at] = blind ? INFINITY : NAN;
+    rows.factor[at] = blind ? 0.0f : 1.0f;
     return beyond;
 }
 
@@ -58,10 +61,10 @@ bool mha_softmax_fill(mha_softmax_rows rows, mha_tile *t, const mha_sequence *s,
     const mha_problem *p = t->problem;
     mha_tensor from = p->extras.softmax;
     bool beyond = false;
-    for (int64_t i = queries.low; !anew && i < queries.high; i++) {
-        const float *max = mha_at(from, s->query_batch, h, s->query_row + i, 0), *sum = max + from.stride[3];
-        beyond = put(rows, mha_row_index(p, s, h, i), *max, *sum) || beyond;
-    }
+    const float *max = anew ? NULL : mha_at(from, s->query_batch, h, s->query_row, 0);
+    int64_t at = mha_row_index(p, s, h, 0);
+    for (int64_t i = queries.low; !anew && i < queries.high; i++)
+        beyond |= put(rows, at + i, max[i * from.stride[2]], max[i * from.stride[2] + from.stride[3]]);
     for (int64_t first = queries.low; anew && first < queries.high; first += t->plan->rows) {
         int64_t left = queries.high - first;
         mha_tile_place(t, s, h, 1, first, left < t->plan->rows ? left : t->plan->rows);
@@ -69,7 +72,7 @@ bool mha_softmax_fill(mha_softmax_rows rows, mha_tile *t, const mha_sequence *s,
         stream(t);
         for (int64_t r = 0; r < t->rows; r++) {
             mha_softmax_row row = mha_softmax_of(t, r);
-            beyond = put(rows, mha_row_index(p, s, h, first + r), (float)row.max, (float)row.sum) || beyond;
+            beyond |= put(rows, at + first + r, (float)row.max, (float)row.sum);
         }
     }
     return beyond;
