@@ -223,6 +223,7 @@ def main():
     parser.add_argument("--case", type=int, help="the number of one case to run alone")
     wanted = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # cases are small
     lib, ledger = mha.Library(wanted.prefix), Ledger()
 
     drawn = [cases.draw(wanted.seed, n) for n in range(wanted.cases)]
