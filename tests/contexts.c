@@ -9,13 +9,15 @@
 
 const char *isa_next(const char *name)
 {
-    bool seen = !name;
+    const char *wanted = getenv("MHA_ISAS"), *best = NULL;
+    bool best_alone = wanted && !strcmp(wanted, "best"), seen = !name;
     for (int n = 0; n < mha_isa_count(); n++) {
         mha_isa isa = mha_isa_get(n);
-        if (seen && isa.available) return isa.name;
+        if (isa.available) best = isa.name;
+        if (seen && isa.available && !best_alone) return isa.name;
         if (name && !strcmp(isa.name, name)) seen = true;
     }
-    return NULL;
+    return best_alone && !name ? best : NULL;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */

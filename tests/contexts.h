@@ -5,7 +5,8 @@
 
 #include <mha.h>
 
-/* Runs its body for each instruction set that this machine has; `isa` is the name. */
+/* Runs its body for each instruction set that this machine has; `isa` is the name. With MHA_ISAS=best in the environment,
+ * for the best of them alone: threads share memory in the same way whatever the instructions are. */
 #define for_each_isa(isa) for (const char *isa = isa_next(NULL); isa; isa = isa_next(isa))
 
 /* The first available instruction set after `name`, NULL at the end. */
