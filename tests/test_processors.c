@@ -1,6 +1,6 @@
 /* How many threads a context has by default: as many as the process may use processors. */
 #include "contexts.h"
-#include "core/pool.h"
+#include "core/processors.h"
 #include "harness.h"
 
 #include <errno.h>

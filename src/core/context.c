@@ -1,6 +1,7 @@
 /* Contexts: memory, error text, parallel loops. The public mha_context_create lives in cpu/choose.c, one floor up,
  * because a context carries a table of kernels. */
 #include "core/context.h"
+#include "core/processors.h"
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -5,13 +5,16 @@
  * way, knows both of its own loop and finds everything taken there. `task` and the rest are read only by who has taken a
  * share, and written again only when all shares are done, so they need no lock.
  *
- * Threads that wait spin for a short time and then sleep. A worker that was woken soon after it fell asleep spins longer
- * the next time, so that loops that follow each other, or tasks of unequal length, do not put workers to sleep again and
- * again: waking a thread takes longer than a small loop does. After a long sleep it starts with the short time again. Whoever is
- * about to sleep says so and looks again; whoever has something to tell stores it and looks for sleepers. All four are
- * sequentially consistent, so one of the two sees the other. The mutex closes the gap between the second look and the
- * sleep. */
+ * A thread that waits spins for a short time and then sleeps. A worker that was woken soon after it fell asleep spins
+ * longer the next time, up to 2 ms: where loops follow each other, or tasks take unequal time, it would otherwise sleep in
+ * every loop, and waking a thread takes longer than a small loop does. After a long sleep it starts with the short time.
+ *
+ * Before a thread sleeps it announces that (`sleepers`, `waiting`) and checks once more; a thread that ends the wait of
+ * another first stores what the other waits for (`loop`, `unfinished`) and then reads the announcement. All four operations
+ * are sequentially consistent, so at least one of the two threads sees the other. The mutex keeps a wake-up from falling
+ * between the last check and the sleep. */
 #include "core/pool.h"
+#include "core/processors.h"
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
@@ -102,7 +105,7 @@ static int take_shares(mha_pool *pool, unsigned long long loop, int own)
 /* Wakes those who wait for the condition. What they wait for has been stored. */
 static void wake(mha_pool *pool, pthread_cond_t *condition)
 {
-    pthread_mutex_lock(&pool->mutex); /* they look and fall asleep in one step */
+    pthread_mutex_lock(&pool->mutex); /* a thread that has checked and not slept yet holds it */
     pthread_mutex_unlock(&pool->mutex);
     pthread_cond_broadcast(condition);
 }
@@ -137,8 +140,8 @@ static void *work(void *argument)
     }
 }
 
-/* Signals of the application go to the threads of the application. What the work itself raises, and the profiler's
- * clock, stay where they belong. */
+/* Workers block the signals of the application, whose handlers then run on its own threads; not those that the code of
+ * a task raises itself, nor the profiler's. */
 static void start_workers(mha_pool *pool, int wanted)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
@@ -163,7 +166,7 @@ static void run_alone(int tasks, mha_task *task, void *arg)
     for (int index = 0; index < tasks; index++) task(arg, index);
 }
 
-/* Sleeping must not be where pthread_cancel ends the thread: workers still read from its stack. */
+/* pthread_cancel must not end the caller while it sleeps: workers still use what lies on its stack. */
 static void await_end(mha_pool *pool)
 {
     int cancelling;

@@ -1,6 +1,6 @@
-/* The threads of a context. They run its parallel loops together with the thread that calls, which never depends on
- * them: what no worker has taken by then is run by the caller itself. So a loop is right with any number of
- * workers, and with none. */
+/* The threads of a context, which run its parallel loops together with the calling thread. The caller never waits for a
+ * worker to start: it runs every task that no worker has taken. So a loop is right with any number of workers, and with
+ * none. */
 #ifndef MHA_CORE_POOL_H
 #define MHA_CORE_POOL_H
 
@@ -21,7 +21,7 @@ typedef struct mha_worker {
     atomic_ullong taken; /* the number of the last loop whose share somebody has taken */
 } mha_worker;
 
-/* What the caller writes, what workers write and what both do when they sleep lie on cache lines of their own. */
+/* What the caller writes, what workers write and what is for sleeping each have their own cache line. */
 typedef struct mha_pool {
     /* The loop: its number, and in the lowest 16 bits how many shares it has. Share n has the tasks n, n + shares, ...;
      * whoever has taken one may read the rest. */
@@ -59,13 +59,5 @@ void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg);
 
 /* Ends the workers and returns when all have ended. */
 void mha_pool_end(mha_pool *pool);
-
-/* The processors that the process may use: those that its affinity allows, or fewer where its control group has a
- * limit of processor time; at least 1. */
-int mha_processors(void);
-
-/* What the limits of the control groups leave, rounded up to whole processors; INT_MAX without a limit. `root` is put
- * before /proc/self/cgroup and the other paths that are read: "" but in tests. */
-int mha_cgroup_processors(const char *root);
 
 #endif

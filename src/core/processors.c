@@ -8,8 +8,9 @@
  *
  * /proc/self/cgroup names the process's group in each hierarchy. /proc/self/mountinfo says where a hierarchy is mounted
  * and which group is at the top there: in a container that may be the container's own. */
-#include "core/pool.h"
+#include "core/processors.h"
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
