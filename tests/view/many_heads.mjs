@@ -5,8 +5,8 @@ import * as browsing from './browser.mjs';
 
 /* heads x blocks: configurations of mha train. */
 export const crowds = {
-  heads_12_of_12_blocks: 'patch=7,width=48,depth=12,heads=12,mlp=16',
-  heads_16_of_24_blocks: 'patch=14,width=64,depth=24,heads=16,mlp=16',
+  heads_12_of_6_blocks: 'patch=7,width=48,depth=6,heads=12,mlp=16',
+  heads_16_of_8_blocks: 'patch=14,width=64,depth=8,heads=16,mlp=16',
   heads_32_of_2_blocks: 'patch=7,width=64,depth=2,heads=32,mlp=16',
 };
 
