@@ -215,12 +215,15 @@ static void add_heat(const mha_stats_call *c, const mha_tile *t, float *to, int6
     }
 }
 
-/* One block's sums for the keys at work, in fixed point. */
+/* One block's sums for the keys at work, in fixed point. Weights of a softmax that is none may be of any size: a sum that
+ * is larger than there are rows is no sum of weights. */
 static void receive(mha_stats_task *k, const float *sum, int64_t count)
 {
-    double units = 1 / mha_received_unit(&k->tile.sequence);
+    int64_t queries = k->tile.sequence.queries;
+    double units = 1 / mha_received_unit(&k->tile.sequence),
+           most = 1.01 * (double)(queries < MHA_BLOCK ? queries : MHA_BLOCK);
     for (int64_t j = 0; j < count; j++) {
-        if (sum[j] >= 0 && sum[j] <= 2 * MHA_BLOCK) k->received[j] += (int64_t)((double)sum[j] * units);
+        if (sum[j] >= 0 && (double)sum[j] <= most) k->received[j] += (int64_t)((double)sum[j] * units);
         else k->received[j] |= INT64_MIN;
     }
 }

@@ -321,7 +321,7 @@ mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position
     }
     float *start = (float *)layer->tables.start;
     *cos = mha_tensor_2d(start, MHA_FLOAT32, positions, pairs);
-    *sin = mha_tensor_2d(start + positions * pairs, MHA_FLOAT32, positions, pairs);
+    *sin = mha_tensor_2d(start ? start + positions * pairs : NULL, MHA_FLOAT32, positions, pairs);
     if (!status && layer->positions != positions) status = mha_rotary_tables(ctx, *cos, *sin, layer->shape.rotary_base);
     if (!status) layer->positions = positions;
     return status;
