@@ -43,7 +43,7 @@ static void fill_delta(mha_backward *call, mha_span *span, const mha_sequence *s
 
 /* Where one key has most of the weight, ds = p (dp - delta) is a small difference of large numbers, and the rounding of
  * `out` alone would be more than what is left. There delta is the sum of p dp itself, as an unfused computation has it. */
-static bool is_peaked(const mha_backward *call, int64_t row) { return call->softmax.factor[row] > 2.0f / 3; }
+static bool is_peaked(const mha_backward *call, int64_t row) { return call->softmax.factor[row] > 0.5f; }
 
 /* A row's sums of p and of p dp. */
 typedef struct row_sums {
