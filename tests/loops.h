@@ -77,7 +77,7 @@ typedef struct answer {
 
 static inline mha_status give_answer(mha_context *ctx, answer *a)
 {
-    static float x[CALL_FLOATS];
+    static _Thread_local float x[CALL_FLOATS];
     for (int n = 0; n < CALL_FLOATS; n++) x[n] = (float)(n % 251 - 125) / 64;
     memset(a, 0xFF, sizeof *a);
     mha_tensor q = mha_tensor_4d(x, MHA_FLOAT32, 1, CALL_H, CALL_T, CALL_D);

@@ -153,8 +153,10 @@ static void start_workers(mha_pool *pool, int wanted)
     sigfillset(&blocked);
     for (size_t n = 0; n < sizeof own / sizeof *own; n++) sigdelset(&blocked, own[n]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    for (mha_worker *w = pool->workers + pool->started; pool->started < wanted; pool->started++, w++)
+    for (; pool->started < wanted; pool->started++) {
+        mha_worker *w = &pool->workers[pool->started];
         if (pthread_create(&w->thread, NULL, work, w)) break;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pool->refused = pool->started < wanted ? RETRY : 0;
 }

@@ -43,8 +43,9 @@ typedef struct mha_pool {
     /* Read and written between loops. */
     _Alignas(64) atomic_bool busy; /* a loop is running, or another thread is at this point */
     bool crowded;                  /* more threads than processors: spinning would keep others from working */
-    pid_t process;                 /* that the workers belong to: those of the parent do not exist in a child */
-    int started, most;             /* workers that there are; that there may be */
+    atomic_int process;            /* that the workers belong to: those of the parent do not exist in a child */
+    atomic_int started;            /* workers that there are */
+    int most;                      /* that there may be */
     int refused;                   /* loops to wait before asking for threads again, after the system gave none */
     mha_worker *workers;           /* (most) */
 } mha_pool;
