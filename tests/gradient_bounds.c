@@ -1,8 +1,9 @@
 /* The oracle's gradients, and how far a correct float32 computation may be from them.
  *
  * dout . out is taken from the `out` that the library's forward pass gave, rounded to its type, as the formulas of
- * mha.h say: so no error of `out` enters here. Weights are those of a softmax whose scores have the errors of bounds.c. With
- * u = 2^-24, x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at
+ * mha.h say: so no error of `out` enters here, except where an engine made a float32 `out` from rounded weights: delta
+ * may be that of `out` or the exact one there. Weights are those of a softmax whose scores have the errors of bounds.c.
+ * With u = 2^-24, x_j = dw_j + dlse - dout . out, t_j = capped_j / softcap and the bounds of bounds.c, the errors are at
  * most about
  *
  *     w_j           W = bound of softmax_j
@@ -79,6 +80,11 @@ static double common_of(const bound *s, int64_t row, double *error)
     for (int64_t e = 0; e < E; e++) sum -= dout[e] * out[e];
     double dlse = s->dlse ? fabs(s->dlse[row]) : 0;
     *error = U * ((4 + (double)E / 2) * absolute_dot(dout, out, E) + 4 * dlse + 4 * fabs(sum));
+    if (s->g->p->engine && s->g->p->out.view.type == MHA_FLOAT32) {
+        double off = 0;
+        for (int64_t e = 0; e < E; e++) off += dout[e] * (out[e] - s->g->p->want.out[row * E + e]);
+        *error += fabs(off);
+    }
     return sum;
 }
 
