@@ -77,7 +77,12 @@ int cli_choice(const char *command, const char *what, const char *text, const ch
     size_t n = 0;
     for (int i = 0; names[i]; i++) {
         if (strcmp(text, names[i]) == 0) return i;
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+        if (n < sizeof list)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
+                                  i == 0         ? ""
+                                  : names[i + 1] ? ", "
+                                                 : " or ",
+                                  names[i]);
     }
     cli_error("%s: %s is %s, not '%s'", command, what, list, text);
     return -1;

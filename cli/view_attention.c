@@ -114,7 +114,7 @@ static bool choose_axes(view_weights *w, const safetensors_tensor *t)
     if (!begin) begin = t->rank == 4 ? "layers" : "heads";
     if ((w->axes = axes_of(t->rank, begin)) && safetensors_is_float(t->dtype)) return true;
     safetensors_describe(is, sizeof is, t);
-    if (w->first_axis && could_be(t))
+    if (w->first_axis && safetensors_is_float(t->dtype))
         cli_error("%s: %s is %s: its first axis cannot be %s", w->path, t->name, is, w->first_axis);
     else if (told && safetensors_is_float(t->dtype))
         cli_error("%s: metadata \"%s\" is \"%.*s\", which does not fit %s %s; --first-axis overrides it", w->path, key,

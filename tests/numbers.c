@@ -19,6 +19,25 @@ long long number_from(const char *name, long long otherwise)
     return text ? strtoll(text, NULL, 0) : otherwise;
 }
 
+long long sample_size(void)
+{
+    long long k = number_from("MHA_SAMPLE", 1);
+    return k < 1 ? 1 : k;
+}
+
+bool sampled(void)
+{
+    static uint64_t calls;
+    rng r = rng_make(0, calls++);
+    return rng_bits(&r) % (uint64_t)sample_size() == 0;
+}
+
+long long cases_from(long long usual)
+{
+    long long cases = number_from("MHA_CASES", usual / sample_size());
+    return cases < 1 ? 1 : cases;
+}
+
 /* ---- Random numbers --------------------------------------------------------------------------------------------- */
 
 uint64_t rng_bits(rng *r)

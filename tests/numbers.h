@@ -38,6 +38,16 @@ double half_ulp(mha_type type, double value);
 /* A number from the environment, such as MHA_SEED. */
 long long number_from(const char *name, long long otherwise);
 
+/* Where a case takes long (under a sanitizer, under an emulator), MHA_SAMPLE=k asks for one case in k. Returns k, or 1
+ * if all are to run. */
+long long sample_size(void);
+
+/* Whether the next case of a sweep is to run: about one in k of the calls returns true, always the same ones. */
+bool sampled(void);
+
+/* How many random cases to run: MHA_CASES, or one in k of the usual number. */
+long long cases_from(long long usual);
+
 /* `count` zeroed things; exits if there is no memory. */
 void *array(int64_t count, size_t size);
 

@@ -61,6 +61,7 @@ static void run_everywhere(problem *p, const char *isa)
 
 static void run_case(attention_case c)
 {
+    if (!sampled()) return;
     problem *p = problem_make(&c);
     for_each_isa (isa) run_everywhere(p, isa);
     problem_free(p);

@@ -221,7 +221,7 @@ TEST(any_size_with_any_options)
 {
     const double sizes[] = {1e-38, 1e-20, 1, 1, 1e10, 1e20, 3e38};
     uint64_t seed = (uint64_t)number_from("MHA_SEED", 4711);
-    long long only = number_from("MHA_CASE", -1), cases = number_from("MHA_CASES", 600);
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(600);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
         rng r = rng_make(seed, (uint64_t)n);
         attention_case c = case_random(&r);

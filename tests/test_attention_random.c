@@ -48,7 +48,7 @@ static bool run_on(problem *p, const char *isa, char *why, size_t size)
 TEST(any_combination_of_options)
 {
     uint64_t seed = (uint64_t)number_from("MHA_SEED", 20240607);
-    long long only = number_from("MHA_CASE", -1), cases = number_from("MHA_CASES", CASES);
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
     printf("    seed %llu:", (unsigned long long)seed);
     for_each_isa (isa) printf(" %s", isa);
     printf(", %lld cases each\n", only < 0 ? cases : 1);

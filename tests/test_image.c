@@ -365,7 +365,7 @@ TEST(a_shaken_file_does_no_harm)
     static const char binary[] = "P5\n5 2\n255\n0123456789", wide[] = "P5\n3 2\n1000\n\0\0\1\1\2\2\0\3\0\4\0\5";
     rng r = rng_make((uint64_t)number_from("MHA_SEED", 1), 12);
     int read = 0, refused = 0;
-    for (int64_t i = 0, rounds = 4 * number_from("MHA_CASES", 5000); i < rounds; i++) {
+    for (int64_t i = 0, rounds = 4 * cases_from(5000); i < rounds; i++) {
         shake((const unsigned char *)plain, sizeof plain - 1, &r, &read, &refused);
         shake((const unsigned char *)binary, sizeof binary - 1, &r, &read, &refused);
         shake((const unsigned char *)wide, sizeof wide - 1, &r, &read, &refused);
@@ -376,8 +376,7 @@ TEST(a_shaken_file_does_no_harm)
     size_t size;
     unsigned char *bytes = png_of(&size, PNG_FORMAT_GRAY, 8, 8, pixels, NULL, 0);
     refused = 0;
-    for (int64_t i = 0, rounds = number_from("MHA_CASES", 5000); i < rounds; i++)
-        shake(bytes, size, &r, &read, &refused);
+    for (int64_t i = 0, rounds = cases_from(5000); i < rounds; i++) shake(bytes, size, &r, &read, &refused);
     expect(refused > 5, "%d refused", refused);
     free(bytes);
 #endif

@@ -43,7 +43,7 @@ static void run_case(const attention_case *c, const char *again)
 TEST(any_combination_of_options)
 {
     uint64_t seed = (uint64_t)number_from("MHA_SEED", 20261115);
-    long long only = number_from("MHA_CASE", -1), cases = number_from("MHA_CASES", CASES);
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
     printf("    seed %llu, %lld cases\n", (unsigned long long)seed, only < 0 ? cases : 1);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
         char again[80];

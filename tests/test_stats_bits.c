@@ -36,6 +36,7 @@ static void run_everywhere(statistics *s, const char *isa)
 
 static void run_case(const attention_case *c)
 {
+    if (!sampled()) return;
     statistics *s = statistics_make(c);
     for_each_isa (isa) run_everywhere(s, isa);
     statistics_free(s);

@@ -214,6 +214,9 @@ TEST(axes_that_do_not_fit)
     write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){1, 2, 3, 4}, 4, NULL, 0);
     REFUSE("--attention w.safetensors --first-axis heads" TO,
            "w.safetensors: attention is float32 (1,2,3,4): its first axis cannot be heads");
+    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){3, 4}, 2, NULL, 0);
+    REFUSE("--attention w.safetensors --tensor attention --first-axis layers" TO,
+           "w.safetensors: attention is float32 (3,4): its first axis cannot be layers");
     const float bad[4] = {0.5f, 0.5f, 1, 1};
     char error[300] = "";
     const safetensors_item item =

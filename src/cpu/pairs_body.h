@@ -11,7 +11,7 @@ enum { SIDE = 16, DEEP = 32, TILE = SIDE * DEEP };
 static inline int64_t tiles(int64_t k) { return (k + DEEP - 1) / DEEP; }
 
 /* The first n of sixteen, or of thirty-two; none if n is negative. */
-static inline __mmask16 first16(int64_t n) { return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1u << n) - 1) : 0; }
+static inline __mmask16 first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n > 0 ? (1u << n) - 1 : 0); }
 static inline __mmask32 first32(int64_t n)
 {
     return n >= 32 ? 0xffffffff : n > 0 ? (__mmask32)((UINT64_C(1) << n) - 1) : 0;
