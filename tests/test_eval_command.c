@@ -1,5 +1,6 @@
 /* mha eval: the counts are those of the model asked image by image, the table fits the screen with and without colour,
  * a program can read it all, and every bad input is one line. */
+#include "numbers.h"
 #include "small_vit.h"
 
 static const char settings[] = "LC_ALL=C NO_COLOR=1";

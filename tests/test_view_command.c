@@ -1,5 +1,6 @@
 /* mha view: the page has the model's own numbers, the images that were asked for and what the library makes of them; it
  * needs nothing from elsewhere, and no name can break out of its place. */
+#include "numbers.h"
 #include "image.h"
 #include "view_pages.h"
 

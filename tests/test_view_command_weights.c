@@ -1,5 +1,6 @@
 /* mha view --attention: weights of any type come through, pooled where they are many, with their statistics and their
  * tokens; and a batch is told from layers. */
+#include "numbers.h"
 #include "view_pages.h"
 
 #include <fcntl.h>
