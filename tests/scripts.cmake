@@ -36,7 +36,8 @@ if(MHA_COMMAND AND as_shipped)
     $<TARGET_FILE:mha_command>)
   mha_label(report host)
 
-  # What `mha view` writes, in a browser. It fetches what drives one into build/view, and leaves pictures there.
+  # What `mha view` writes, in a browser. It fetches what drives one into build/view; with
+  # MHA_PICTURES=1 it leaves pictures there.
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/view/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
   set_tests_properties(view_browser PROPERTIES COST 50)
   mha_label(view_browser host)

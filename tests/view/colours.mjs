@@ -18,16 +18,19 @@ export function makeUniform(mha, folder) {
   mha('view', '--attention', 'same.safetensors', '-o', 'same.html');
 }
 
-/* In the page: which place of the legend's bar, 0 to 255, each pixel of a canvas has; -1: none. */
-const placesOf = (page, selector) => page.evaluate((where) => {
+/* In the page: which place of the legend's bar, 0 to 255, each pixel of a canvas has; -1: none. With `counted`, only how
+ * many pixels each canvas has, how many at the first place, and how many beyond the third. */
+const placesOf = (page, selector, counted = false) => page.evaluate(([where, count]) => {
   const pixels = (canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  const colour = (data, i) => (data[4 * i] << 16) | (data[4 * i + 1] << 8) | data[4 * i + 2];
   const bar = pixels(document.querySelector('.legend-bar')), places = new Map();
-  for (let i = 255; i >= 0; i--) places.set(`${bar[4 * i]},${bar[4 * i + 1]},${bar[4 * i + 2]}`, i);
+  for (let i = 255; i >= 0; i--) places.set(colour(bar, i), i);
   return [...document.querySelectorAll(where)].map((canvas) => {
-    const data = pixels(canvas);
-    return Array.from({length: data.length / 4}, (_, i) => places.get(data.slice(4 * i, 4 * i + 3).join()) ?? -1);
+    const data = pixels(canvas), found = new Int16Array(data.length / 4).map((_, i) => places.get(colour(data, i)) ?? -1);
+    const number = (test) => found.reduce((sum, place) => sum + (test(place) ? 1 : 0), 0);
+    return count ? {all: found.length, first: number((p) => p === 0), strong: number((p) => p > 2)} : Array.from(found);
   });
-}, selector);
+}, [selector, counted]);
 
 const ways = [['linear', 'fixed'], ['linear', 'per-head'], ['log', 'fixed'], ['log', 'per-head']];
 
@@ -35,15 +38,10 @@ async function uniformIsPale(page, selectors, chosen) {
   for (const [scale, range] of ways) {
     await page.evaluate((state) => window.mhaView.store.set(state), {scale, range});
     for (const [selector, least] of Object.entries(selectors)) {
-      const maps = await placesOf(page, selector);
+      const maps = await placesOf(page, selector, true);
       expect(maps.length > 0, `no ${selector}`);
-      for (const places of maps) {
-        const first = places.filter((place) => place === 0).length / places.length;
-        const strong = places.filter((place) => place > 2).length;
-        expect(first >= least && strong === 0,
-          `${selector}, ${scale}, ${range}: ${first} of a map has the first colour, ${strong} pixels a stronger one`);
-        if (first < least || strong) break;
-      }
+      const odd = maps.find(({all, first, strong}) => first < least * all || strong);
+      expect(!odd, `${selector}, ${scale}, ${range}: a map is ${JSON.stringify(odd)}`);
     }
     const legend = await page.textContent('.legend-marks');
     expect(legend.startsWith(`≤ ${chosen}`), `the legend begins with ${legend}`);

@@ -1,11 +1,12 @@
-/* What holds of every page, light and dark, on a screen and on a phone. Leaves pictures of all panels in the folder. */
+/* What holds of every page, light and dark, on a screen and on a phone. With MHA_PICTURES=1, leaves pictures of all panels in
+ * the folder. */
 import {join} from 'node:path';
 import {test} from './harness.mjs';
 import * as browsing from './browser.mjs';
 
 async function looksWell(browser, folder, name, options, what) {
   const {page, close} = await browsing.openPage(browser, join(folder, `${name}.html`), options);
-  await browsing.takePictures(page, folder, `${name}-${what}`);
+  await browsing.visitPanels(page, folder, `${name}-${what}`);
   await browsing.expectAccessible(page, what);
   await browsing.expectNoSidewaysScroll(page, what);
   await browsing.expectWholeCaptions(page, what);

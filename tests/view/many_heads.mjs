@@ -77,7 +77,7 @@ async function hasRoom(browser, folder, name, place, width) {
   await browsing.expectNoSidewaysScroll(page, what);
   await browsing.expectWholeCaptions(page, what);
   await expectSwitches(page, what);
-  await browsing.takePictures(page, folder, `${name}-${place}`);
+  await browsing.visitPanels(page, folder, `${name}-${place}`);
   if (place === 'desk') {
     await browsing.expectAccessible(page, what);
     await expectApart(page, what);

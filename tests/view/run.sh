@@ -1,5 +1,5 @@
 #!/bin/sh
-# Opens what `mha view` writes in a browser and looks at it with run.mjs. Packages, models, pages and pictures of the panels go
+# Opens what `mha view` writes in a browser and looks at it with run.mjs. Packages, models and pages go
 # to a folder of the build.
 #
 #     run.sh COMMAND FOLDER [WORD...]      the mha command, the folder, such as build/view, and words of tests to run
