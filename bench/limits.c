@@ -1,6 +1,6 @@
 /* The limits of the machine: how fast its multiply units are when nothing stands in their way, and its memory. */
 #include "bench.h"
-#include "cpu/engine.h"
+#include "cpu/engine/engine.h"
 #include <stdlib.h>
 
 enum { TRIES_LEAST = 3, TRIES_MOST = 12 };

@@ -2,8 +2,8 @@
  * small batch is checked against the oracle, then the clock runs. There is no BLAS peer; PyTorch's model gets the same
  * weights and images, and must come to the same losses, step after step, or to the same logits. */
 #include "model.h"
-#include "digits.h"
-#include "predictor.h"
+#include "data/digits.h"
+#include "model/predictor.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #define BENCH_MODEL_H
 
 #include "bench.h"
-#include "mnist.h"
-#include "trainer.h"
-#include "vit_file.h"
+#include "data/mnist.h"
+#include "train/trainer.h"
+#include "model/vit_file.h"
 
 /* What is measured: a Vision Transformer of the usual size for digits of 28 x 28 pixels. */
 vit_config bench_model_config(mha_type type);

@@ -3,7 +3,7 @@
  *
  * A gradient has too many numbers to take differences for each. But its norm is the slope of the loss along itself, and
  * that is two runs of the oracle: whatever part of it is wrong shows, unless it is at a right angle to the rest. */
-#include "digits.h"
+#include "data/digits.h"
 #include "layer.h"
 #include "model.h"
 #include <stdio.h>

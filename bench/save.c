@@ -1,7 +1,7 @@
 /* The arrays of a measurement as a safetensors file, so that another program can do the same work on the same numbers
  * and compare its results. */
 #include "bench.h"
-#include "replace.h"
+#include "io/replace.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * threads in each product and over the rows of the softmax. Which is faster depends on how many heads there are, how
  * large they are and on the caches, so both are timed and the faster one counts. */
 #include "bench.h"
-#include "cpu/kernels.h"
+#include "cpu/isa/kernels.h"
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* The mha command: picks the subcommand, and sees to it that what it printed has arrived. */
-#include "cli.h"
+#include "cli/common/cli.h"
 
 #include <errno.h>
 #include <mha.h>

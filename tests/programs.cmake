@@ -14,10 +14,10 @@ target_link_libraries(test_pool_system PRIVATE ${CMAKE_DL_LIBS})
 add_dependencies(test_pool_system mha_shared)
 # Neither qemu nor the runtime of the thread sanitizer can start threads in a child of a process that had some.
 if(NOT CMAKE_CROSSCOMPILING AND NOT CMAKE_C_FLAGS MATCHES "-fsanitize=thread")
-  mha_test(pool_fork host)
+  mha_test(core/pool_fork host)
 endif()
 # It sets the affinity of its process, which has no name in POSIX.
-set_source_files_properties(test_processors.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+set_source_files_properties(core/test_processors.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
 
 # Tests pack some files themselves, where the library is there.
 if(MHA_ZLIB AND MHA_ZLIB_LINKS)
@@ -28,28 +28,28 @@ if(MHA_PNG AND MHA_PNG_LINKS)
   target_compile_definitions(test_image PRIVATE MHA_HAS_PNG)
   target_link_libraries(test_image PRIVATE PNG::PNG)
 endif()
-set_source_files_properties(test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
+set_source_files_properties(nn/ops/test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
 
 if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.
-  set_source_files_properties(test_train_command.c test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
+  set_source_files_properties(cli/test_train_command.c cli/test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   # What only the demo calls is compiled into its test.
   set(sheet sheet sheet_curves sheet_digit sheet_style heads_draw picture scale term)
-  mha_test(sheet host)
-  list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/\\1.c")
+  mha_test(cli/sheet host)
+  list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/draw/\\1.c")
   target_sources(test_sheet PRIVATE ${sheet})
-  target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR}/cli)
+  target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR})
   # Allocations and writes that fail, by a library that is preloaded (LD_PRELOAD) and calls the C library's allocator by
   # the names that glibc has for it. Not with a sanitizer, whose own allocator has to come first; nor in a cross build,
   # where the emulator would load the library and nothing of it depends on the instruction set.
   set(CMAKE_REQUIRED_LIBRARIES)
   check_c_source_compiles("void *__libc_malloc(unsigned long);\nint main(void) { return !__libc_malloc(1); }" MHA_GLIBC)
   if(MHA_GLIBC AND as_shipped)
-    add_library(mha_faults MODULE faults.c)
+    add_library(mha_faults MODULE cli/faults.c)
     target_compile_definitions(mha_faults PRIVATE _DEFAULT_SOURCE)
     target_compile_options(mha_faults PRIVATE -fno-builtin)
     target_link_libraries(mha_faults PRIVATE mha_flags)
-    mha_test(faults host)
+    mha_test(cli/faults host)
     target_compile_definitions(test_faults PRIVATE "COMMAND=\"'$<TARGET_FILE:mha_command>'\""
       "FAULTS=\"$<TARGET_FILE:mha_faults>\"")
     add_dependencies(test_faults mha_command mha_faults)
@@ -61,12 +61,12 @@ endif()
 #     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60
 # Without, it is an ordinary test that shakes its own seeds.
 option(MHA_FUZZ "Build fuzz_safetensors for libFuzzer (clang only)" OFF)
-add_executable(fuzz_safetensors fuzz_safetensors.c)
+add_executable(fuzz_safetensors nn/io/fuzz_safetensors.c)
 if(MHA_FUZZ)
   set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
-  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/safetensors.c
-    ${PROJECT_SOURCE_DIR}/nn/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/json.c
-    ${PROJECT_SOURCE_DIR}/nn/printable.c)
+  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/io/safetensors.c
+    ${PROJECT_SOURCE_DIR}/nn/io/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/io/json.c
+    ${PROJECT_SOURCE_DIR}/nn/io/printable.c)
   target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(fuzz_safetensors PRIVATE MHA_FUZZ)
   target_compile_options(fuzz_safetensors PRIVATE ${sanitizers} -g)

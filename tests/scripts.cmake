@@ -2,18 +2,18 @@
 
 # What `mha explain` draws. The script runs the command itself, so it is told of the emulator that a cross build needs.
 if(MHA_COMMAND)
-  add_test(NAME explain_command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/explain.sh
+  add_test(NAME explain_command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/explain.sh
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:mha_command>)
   mha_label(explain_command host)
 endif()
 
 if(as_shipped)
   # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
-  add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/data.sh ${PROJECT_SOURCE_DIR}/nn/fetch_mnist.sh)
+  add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)
   mha_label(data_fetch host)
 
   # ./dev in a folder that was moved, and what it makes of skipped tests.
-  add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev.sh ${PROJECT_SOURCE_DIR}/dev)
+  add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/dev.sh ${PROJECT_SOURCE_DIR}/dev)
   mha_label(dev host)
 
   # Installs the build tree and uses it as a stranger would, and compiles the programs that the documents show and the
@@ -32,7 +32,7 @@ endif()
 
 if(MHA_COMMAND AND as_shipped)
   # What ./dev bench makes of measurements; it wants python3.
-  add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
+  add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
     $<TARGET_FILE:mha_command>)
   mha_label(report host)
 

@@ -1,5 +1,5 @@
 /* The public edge of attention: every rule about its arguments, each with the sentence that a caller reads. Past this
- * file nothing is checked again. */
+ * file nothing is checked again; the device of the context does the rest. */
 #include "attention/problem.h"
 
 typedef mha_status status;
@@ -235,17 +235,14 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
 {
     static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
     static const mha_attention_extras none = MHA_ATTENTION_NO_EXTRAS;
-    *p = (mha_problem){
-        .ctx = ctx,
-        .kernels = ctx->kernels,
-        .engine = q.type == MHA_BFLOAT16 && k.type == MHA_BFLOAT16 && v.type == MHA_BFLOAT16 ? ctx->engine : NULL,
-        .out = out,
-        .q = q,
-        .k = k,
-        .v = v,
-        .extras = extras ? *extras : none,
-        .options = options ? *options : defaults,
-        .output_role = role};
+    *p = (mha_problem){.ctx = ctx,
+                       .out = out,
+                       .q = q,
+                       .k = k,
+                       .v = v,
+                       .extras = extras ? *extras : none,
+                       .options = options ? *options : defaults,
+                       .output_role = role};
     p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     mha_succeed(ctx);
     TRY(check_inputs(p));
@@ -253,8 +250,25 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
     TRY(check_lengths(p));
     TRY(check_modifiers(p));
     TRY(check_extras(p));
-    if (role == MHA_OUTPUT) TRY(check_overlap(p));
-    int exponent;
-    p->score_scale = fabsf(frexpf(p->options.scale, &exponent)) == 0.5f ? 1.0f : p->options.scale;
-    return MHA_OK;
+    return role == MHA_OUTPUT ? check_overlap(p) : MHA_OK;
+}
+
+mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const mha_attention_extras *extras, mha_tensor q,
+                                 mha_tensor k, mha_tensor v, const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_problem problem;
+    TRY(mha_problem_make(&problem, ctx, MHA_OUTPUT, out, extras, q, k, v, options));
+    return ctx->backend->attention_forward(&problem);
+}
+
+mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *plan, mha_tensor out,
+                                 const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
+                                 const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!plan) return mha_fail(ctx, MHA_BAD_ARGUMENT, "plan: is NULL");
+    mha_problem problem;
+    TRY(mha_problem_make(&problem, ctx, MHA_SHAPE, out, extras, q, k, v, options));
+    return ctx->backend->attention_explain(&problem, plan);
 }

@@ -1,6 +1,5 @@
 /* The geometry of a checked problem: sequences, positions, ranges. */
 #include "attention/problem.h"
-#include "core/random.h"
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
@@ -34,13 +33,4 @@ mha_range mha_range_get(const mha_problem *p, const mha_sequence *s, int64_t i)
     if (o->window_right != MHA_UNLIMITED) r.high = clamp(position + o->window_right + 1, 0, r.high);
     if (o->window_left != MHA_UNLIMITED) r.low = clamp(position - o->window_left, 0, r.high);
     return r;
-}
-
-mha_drop mha_drop_get(const mha_problem *p, const mha_sequence *s)
-{
-    const mha_attention_options *o = &p->options;
-    uint64_t stream = o->dropout_stream + (uint64_t)s->b;
-    return (mha_drop){.seed = mha_philox_key(o->dropout_seed, stream),
-                      .threshold = (uint64_t)((double)o->dropout * 0x1p32),
-                      .stream = (uint32_t)stream};
 }

@@ -1,21 +1,17 @@
-/* One attention call, checked and made regular: what the algorithms of this folder work from. */
+/* One attention call, checked and made regular: what every device computes from. */
 #ifndef MHA_ATTENTION_PROBLEM_H
 #define MHA_ATTENTION_PROBLEM_H
 
 #include "core/tensor.h"
-#include "cpu/engine.h"
 
 typedef struct mha_problem {
     mha_context *ctx;
-    const mha_kernels *kernels;
-    const mha_engine *engine;      /* NULL unless q, k and v are bfloat16 and the context has one */
     int64_t B, H, G, Tq, Tk, D, E; /* Tq and Tk of the longest sequence */
     int64_t share;                 /* H/G: query heads that read one key/value head */
     mha_tensor out, q, k, v;
     mha_attention_extras extras; /* what is not asked for is all zero */
     mha_attention_options
         options;          /* scale is a number; windows are limited; mask, bias, slopes and sinks have four axes */
-    float score_scale;    /* with an engine: 1 if the scale is a power of two, which goes into queries exactly */
     float kept;           /* what dropout multiplies the weights it keeps by */
     mha_role output_role; /* MHA_OUTPUT, or MHA_SHAPE when the call only asks */
 } mha_problem;
@@ -51,18 +47,6 @@ typedef struct mha_sequence {
 
 mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
 
-/* Whether the rows that share a key/value head are few: a step of a decoder, which is bound by reading keys and values;
- * and the engine that multiplies where they are not, or NULL. It is the sequence that decides, not how its rows are cut
- * up: few rows, many rows and engines add in orders of their own, and bits must not depend on the number of threads. */
-static inline bool mha_sequence_is_narrow(const mha_problem *p, const mha_sequence *s)
-{
-    return p->share * s->queries <= MHA_NARROW;
-}
-static inline const mha_engine *mha_sequence_engine(const mha_problem *p, const mha_sequence *s)
-{
-    return mha_sequence_is_narrow(p, s) ? NULL : p->engine;
-}
-
 /* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */
 typedef struct mha_range {
     int64_t low, high;
@@ -75,8 +59,5 @@ static inline int64_t mha_row_index(const mha_problem *p, const mha_sequence *s,
 {
     return (s->query_batch * p->H + h) * p->q.size[2] + s->query_row + i;
 }
-
-/* The generator of dropout for a sequence; its lanes are still to be set. */
-mha_drop mha_drop_get(const mha_problem *problem, const mha_sequence *sequence);
 
 #endif

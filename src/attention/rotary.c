@@ -1,30 +1,14 @@
-/* Rotary position embedding, and the tables of its angles.
- *
- * Each (b,t) has one row of cosines and sines, shared by all heads; a row of x is turned pair by pair. It reads and
- * writes every number once, so it is bound by memory and written plainly; rows go through float32 scratch, which makes
- * working in place and in any type the same code. */
+/* The public edge of the rotary position embedding, and the tables of its angles. */
 #include "attention/rotary.h"
 #include "attention/angles.h"
 #include "core/half.h"
-#include "cpu/kernels.h"
-
-typedef struct rotation {
-    mha_context *ctx;
-    mha_tensor out, x, cos, sin;
-    mha_rotary_options options; /* positions (B,T) if given */
-    int64_t width;
-    double base;     /* of the angles of positions that the tables do not have; 0: they are refused */
-    bool beyond;     /* there are such positions */
-    mha_step *steps; /* (width/2), for them */
-    size_t task_bytes;
-    mha_queue queue; /* of (b,t) */
-} rotation;
 
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(r->ctx, __VA_ARGS__)
 
-static mha_status check_float(rotation *r, mha_tensor *t, const char *name, int rank, const char *shape, mha_role role)
+static mha_status check_float(mha_rotation *r, mha_tensor *t, const char *name, int rank, const char *shape,
+                              mha_role role)
 {
     TRY(mha_check_tensor(r->ctx, t, name, rank, shape, role));
     if (!mha_is_float(t->type))
@@ -33,7 +17,7 @@ static mha_status check_float(rotation *r, mha_tensor *t, const char *name, int 
 }
 
 /* (P,w/2), or a row for each (b,t). */
-static mha_status check_table(rotation *r, mha_tensor *t, const char *name)
+static mha_status check_table(mha_rotation *r, mha_tensor *t, const char *name)
 {
     int rank = t->rank == 3 ? 3 : 2;
     TRY(check_float(r, t, name, rank, "(P,w/2) or 3 (B,T,w/2)", MHA_INPUT));
@@ -46,21 +30,8 @@ static mha_status check_table(rotation *r, mha_tensor *t, const char *name)
     return MHA_OK;
 }
 
-static int64_t position_of(const rotation *r, int64_t b, int64_t t)
-{
-    mha_tensor p = r->options.positions;
-    if (!p.data) return r->options.first_position + t;
-    return ((const int64_t *)p.data)[b * p.stride[0] + t * p.stride[1]];
-}
-
-/* Whether the row of (b,t) is not in the tables (P,w/2). */
-static bool is_beyond(const rotation *r, int64_t b, int64_t t)
-{
-    return r->cos.rank == 2 && position_of(r, b, t) >= r->cos.size[0];
-}
-
 /* Positions as (B,T), each with a row in the tables or with angles that can be computed. */
-static mha_status check_positions(rotation *r)
+static mha_status check_positions(mha_rotation *r)
 {
     mha_tensor *p = &r->options.positions;
     int64_t B = r->x.size[0], T = r->x.size[2], rows = r->cos.size[0];
@@ -79,16 +50,16 @@ static mha_status check_positions(rotation *r)
     }
     for (int64_t b = 0; r->cos.rank == 2 && r->x.size[1] && b < (p->rank ? B : B > 0); b++)
         for (int64_t t = 0; t < T; t++) {
-            bool beyond = is_beyond(r, b, t);
-            if (position_of(r, b, t) < 0 || (beyond && !(r->base > 0)))
+            bool beyond = mha_rotation_is_beyond(r, b, t);
+            if (mha_rotation_position(r, b, t) < 0 || (beyond && !(r->base > 0)))
                 FAIL(MHA_BAD_ARGUMENT, "positions: (%lld,%lld) is at %lld, but the tables have %lld rows", (ll)b, (ll)t,
-                     (ll)position_of(r, b, t), (ll)rows);
+                     (ll)mha_rotation_position(r, b, t), (ll)rows);
             r->beyond = r->beyond || beyond;
         }
     return MHA_OK;
 }
 
-static mha_status check(rotation *r)
+static mha_status check(mha_rotation *r)
 {
     TRY(check_float(r, &r->x, "x", 4, "(B,H,T,D)", MHA_INPUT));
     TRY(check_float(r, &r->out, "out", 4, "(B,H,T,D)", MHA_OUTPUT));
@@ -112,87 +83,17 @@ static mha_status check(rotation *r)
     return MHA_CHECK_APART(r->ctx, all);
 }
 
-/* Element pairs are `apart` from each other and start every `step` elements. */
-static void turn(float *x, const float *cos, const float *sin, int64_t pairs, int64_t apart, int64_t step)
-{
-    for (int64_t i = 0; i < pairs; i++) {
-        float *a = x + i * step, *b = a + apart, u = *a, v = *b;
-        *a = u * cos[i] - v * sin[i];
-        *b = u * sin[i] + v * cos[i];
-    }
-}
-
-/* The table's row for (b,t). */
-static void load_row(const rotation *r, float *to, mha_tensor table, int64_t b, int64_t t)
-{
-    int last = table.rank - 1;
-    int64_t at = last == 1 ? position_of(r, b, t) * table.stride[0] : b * table.stride[0] + t * table.stride[1];
-    mha_row_load(r->ctx->kernels, to, (const char *)table.data + at * (int64_t)mha_type_size(table.type), table.type,
-                 table.stride[last], r->width / 2);
-}
-
-/* The angles of (b,t): from the tables, or what they would have. */
-static void load_angles(const rotation *r, float *cos, float *sin, int64_t b, int64_t t)
-{
-    if (!is_beyond(r, b, t)) {
-        load_row(r, cos, r->cos, b, t);
-        load_row(r, sin, r->sin, b, t);
-        return;
-    }
-    for (int64_t i = 0; i < r->width / 2; i++) {
-        mha_angle angle = mha_angle_get(r->steps[i], position_of(r, b, t));
-        cos[i] = angle.cos;
-        sin[i] = angle.sin;
-    }
-}
-
-static void rotate_task(void *arg, int task)
-{
-    rotation *r = arg;
-    const mha_kernels *kernels = r->ctx->kernels;
-    int64_t D = r->x.size[3], pairs = r->width / 2;
-    float *row = (float *)(r->ctx->scratch + (size_t)task * r->task_bytes);
-    float *cos = row + mha_padded(D), *sin = cos + mha_padded(pairs);
-    for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) {
-        int64_t b = piece / r->x.size[2], t = piece % r->x.size[2];
-        load_angles(r, cos, sin, b, t);
-        for (int64_t i = 0; r->options.inverse && i < pairs; i++) sin[i] = -sin[i];
-        for (int64_t h = 0; h < r->x.size[1]; h++) {
-            mha_row_load(kernels, row, mha_at(r->x, b, h, t, 0), r->x.type, r->x.stride[3], D);
-            if (r->options.interleaved) turn(row, cos, sin, pairs, 1, 2);
-            else turn(row, cos, sin, pairs, pairs, 1);
-            mha_row_store(kernels, mha_at(r->out, b, h, t, 0), r->out.type, r->out.stride[3], row, D);
-        }
-    }
-}
-
-static void fill_steps(rotation *r)
-{
-    int64_t pairs = r->width / 2;
-    mha_step ratio = mha_step_ratio(r->base, pairs), step = {1, 0};
-    for (int64_t i = 0; i < pairs; i++, step = mha_step_multiply(step, ratio)) r->steps[i] = step;
-}
-
 mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
                                    double base, const mha_rotary_options *options)
 {
     static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;
     if (!ctx) return MHA_BAD_ARGUMENT;
-    rotation r = {
+    mha_rotation r = {
         .ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .base = base, .options = options ? *options : defaults};
     mha_succeed(ctx);
     TRY(check(&r));
     if (mha_element_count(x) == 0) return MHA_OK;
-    r.queue.count = x.size[0] * x.size[2];
-    int tasks = r.queue.count < ctx->threads ? (int)r.queue.count : ctx->threads;
-    r.task_bytes = mha_align_up((size_t)(mha_padded(x.size[3]) + 2 * mha_padded(r.width / 2)) * sizeof(float));
-    size_t steps_bytes = r.beyond ? (size_t)r.width / 2 * sizeof *r.steps : 0;
-    TRY(mha_scratch_reserve(ctx, r.task_bytes * (size_t)tasks + steps_bytes + MHA_ALIGNMENT));
-    if (ctx->rehearsing) return MHA_OK;
-    r.steps = (mha_step *)(ctx->scratch + r.task_bytes * (size_t)tasks);
-    if (r.beyond) fill_steps(&r);
-    mha_parallel_run(ctx, tasks, rotate_task, &r);
-    return MHA_OK;
+    return ctx->backend->rotate(&r);
 }
 
 mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
@@ -204,7 +105,7 @@ mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_
 mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    rotation here = {.ctx = ctx}, *r = &here;
+    mha_rotation here = {.ctx = ctx}, *r = &here;
     mha_succeed(ctx);
     TRY(check_float(r, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
     TRY(check_float(r, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));

@@ -1,8 +1,30 @@
-/* Rotary embedding with tables that do not have all positions. */
+/* Rotary embedding: a checked call, also with tables that do not have all positions. */
 #ifndef MHA_ATTENTION_ROTARY_H
 #define MHA_ATTENTION_ROTARY_H
 
 #include "core/tensor.h"
+
+typedef struct mha_rotation {
+    mha_context *ctx;
+    mha_tensor out, x, cos, sin;
+    mha_rotary_options options; /* positions (B,T) if given */
+    int64_t width;
+    double base; /* of the angles of positions that the tables do not have; 0: they are refused */
+    bool beyond; /* there are such positions */
+} mha_rotation;
+
+static inline int64_t mha_rotation_position(const mha_rotation *r, int64_t b, int64_t t)
+{
+    mha_tensor p = r->options.positions;
+    if (!p.data) return r->options.first_position + t;
+    return ((const int64_t *)p.data)[b * p.stride[0] + t * p.stride[1]];
+}
+
+/* Whether the row of (b,t) is not in the tables (P,w/2). */
+static inline bool mha_rotation_is_beyond(const mha_rotation *r, int64_t b, int64_t t)
+{
+    return r->cos.rank == 2 && mha_rotation_position(r, b, t) >= r->cos.size[0];
+}
 
 /* mha_rotary_apply with tables (P,w/2) of float32 numbers that mha_rotary_tables made with this base. Positions from P
  * to 2^40 are legal: their angles are computed, to the bits that a longer table would have. */

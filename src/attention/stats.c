@@ -1,26 +1,9 @@
-/* Statistics of heads: the arguments, the pieces of work, and the sums of what pieces leave.
- *
- *     1  the softmax of rows, a head at a time
- *     2  each piece: a stripe of rows of one head (of all heads, where they are compared) against the keys they see
- *     3  the heatmap's rows that two stripes share, and the numbers of pairs of heads: sums over stripes
- *
- * Both of a pair's numbers come from sums over rows and keys. With u = p_a + p_b, m = u / 2, and L the sum of p log p:
- *
- *     sum of p_a log(p_a / m) + p_b log(p_b / m)  =  L_a + L_b - sum of u log u + log(2) sum of u
- *
- * so a pair costs one logarithm for each two weights. */
+/* The public edge of statistics: what may be asked of them. */
 #include "attention/stats.h"
-#include <string.h>
-
-/* Of a step: weights of all heads that stay in L2, if heads are compared; it has as many rows if they are not, because
- * tiles are added to a heatmap step by step. */
-enum { STEP_ROWS = 512, STEP_FEWEST = 128, STEP_FLOATS = 256 * 1024 };
 
 typedef long long ll;
 
 #define FAIL(...) return mha_fail(c->problem.ctx, __VA_ARGS__)
-
-/* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 static mha_status check_result(mha_stats_call *c, mha_tensor *t, const char *name, mha_type type, int rank,
                                const int64_t *size, const char *shape)
@@ -86,207 +69,6 @@ static mha_status check(mha_stats_call *c)
     return check_overlap(c);
 }
 
-/* ---- Plan ------------------------------------------------------------------------------------------------------- */
-
-/* Lays out what pieces leave behind the scratch of the tasks; without memory it only counts. False if the sizes do not
- * fit memory at all. */
-static bool lay_out(mha_stats_call *c, char *memory, size_t *bytes)
-{
-    const mha_problem *p = &c->problem;
-    const mha_stats *w = &c->want;
-    double stripes = (double)p->B * (double)c->stripes, H = (double)p->H;
-    double rows = (double)p->q.size[0] * H * (double)p->q.size[2];
-    const struct {
-        void *place;
-        double count;
-        size_t width;
-    } parts[] = {{&c->softmax.max, rows, sizeof *c->softmax.max},
-                 {&c->softmax.factor, rows, sizeof *c->softmax.factor},
-                 {&c->received, w->received.rank ? (double)p->B * H * (double)p->Tk : 0, sizeof *c->received},
-                 {&c->edges, w->heatmap.rank ? stripes * H * (double)w->heatmap.size[3] : 0, sizeof *c->edges},
-                 {&c->whole, c->pairs ? stripes * H * 3 : 0, sizeof *c->whole},
-                 {&c->pair, c->pairs ? stripes * H * H * 2 : 0, sizeof *c->pair}};
-    *bytes = c->task_bytes * (size_t)c->tasks;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory && parts[i].count > 0 ? memory + *bytes : NULL;
-        if (!(parts[i].count < 0x1p48)) return false;
-        memcpy(parts[i].place, &here, sizeof here);
-        *bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
-    }
-    *bytes += MHA_ALIGNMENT;
-    return true;
-}
-
-static int64_t longest_stripes(const mha_stats_call *c)
-{
-    const mha_problem *p = &c->problem;
-    mha_sequence any = {.queries = p->Tq};
-    int64_t most = mha_stripe_count(c, &any);
-    for (int64_t b = 0; p->options.query_starts && b < p->B; b++) { /* a shorter one may have one more */
-        mha_sequence s = mha_sequence_get(p, b);
-        int64_t count = mha_stripe_count(c, &s);
-        if (count > most) most = count;
-    }
-    return most;
-}
-
-static mha_status plan(mha_stats_call *c, size_t *bytes)
-{
-    const mha_problem *p = &c->problem;
-    if (!mha_plan_make(&c->plan, p)) FAIL(MHA_TOO_LARGE, "q, k: their sizes need more scratch than memory can have");
-    c->pairs = mha_is_given(c->want.divergence) || mha_is_given(c->want.cosine);
-    c->heads = c->pairs ? p->H : 1;
-    c->top = mha_is_given(c->want.top_weights) ? c->want.top_weights.size[3]
-             : mha_is_given(c->want.top_keys)  ? c->want.top_keys.size[3]
-                                               : 0;
-    c->stripes = longest_stripes(c);
-    int64_t rows = p->H ? STEP_FLOATS / MHA_KEYS / p->H / MHA_BLOCK * MHA_BLOCK : STEP_ROWS;
-    int64_t most = (p->Tq + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
-    if (rows > STEP_ROWS) rows = STEP_ROWS;
-    if (rows < STEP_FEWEST) rows = STEP_FEWEST;
-    if (rows > most) rows = most;
-    c->plan.rows = rows < MHA_BLOCK ? MHA_BLOCK : rows;
-    c->plan.task_bytes = mha_tile_layout(NULL, NULL, p, &c->plan);
-    if (c->top > INT64_C(1) << 40 || (double)c->heads * (double)c->plan.rows * (double)(c->top + 1) > 0x1p48)
-        FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
-    c->task_bytes = mha_stats_layout(NULL, NULL, c);
-    int64_t pieces = p->B * c->stripes * (c->pairs ? 1 : p->H);
-    c->tasks = (int)(pieces < p->ctx->threads ? (pieces < 1 ? 1 : pieces) : p->ctx->threads);
-    if (!lay_out(c, NULL, bytes)) FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
-    return MHA_OK;
-}
-
-/* ---- Pieces ----------------------------------------------------------------------------------------------------- */
-
-typedef struct job {
-    mha_stats_call *call;
-    mha_queue queue;
-} job;
-
-/* The softmax of the rows of one stripe of one head. */
-static void softmax_task(void *arg, int index)
-{
-    job *j = arg;
-    const mha_stats_call *c = j->call;
-    const mha_problem *p = &c->problem;
-    mha_stats_task task;
-    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
-    if (p->engine) p->engine->open();
-    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
-        mha_sequence s = mha_sequence_get(p, piece / c->stripes / p->H);
-        int64_t rows = mha_stripe_rows(c, &s), first = piece % c->stripes * rows;
-        mha_range range = {first, first + rows < s.queries ? first + rows : s.queries};
-        mha_softmax_fill(c->softmax, &task.tile, &s, piece / c->stripes % p->H, range, !p->extras.softmax.rank);
-    }
-    if (p->engine) p->engine->close();
-}
-
-/* The last stripes first: under a causal mask they see most. */
-static void stripes_task(void *arg, int index)
-{
-    job *j = arg;
-    const mha_stats_call *c = j->call;
-    const mha_problem *p = &c->problem;
-    mha_stats_task task;
-    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
-    if (p->engine) p->engine->open();
-    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
-        int64_t groups = c->pairs ? 1 : p->H, stripe = c->stripes - 1 - piece / (p->B * groups);
-        mha_sequence s = mha_sequence_get(p, piece / groups % p->B);
-        if (stripe < mha_stripe_count(c, &s)) mha_stats_stripe(&task, &s, piece % groups, stripe);
-    }
-    if (p->engine) p->engine->close();
-}
-
-/* ---- Sums over stripes ------------------------------------------------------------------------------------------ */
-
-static void add_stripes(const mha_stats_call *c, const mha_sequence *s, int64_t h)
-{
-    mha_tensor received = c->want.received, heat = c->want.heatmap;
-    int64_t count = mha_stripe_count(c, s), Tk = c->problem.Tk;
-    double unit = mha_received_unit(s);
-    for (int64_t j = 0; received.rank && j < s->keys; j++) {
-        int64_t sum = atomic_load_explicit(&c->received[(s->b * c->problem.H + h) * Tk + j], memory_order_relaxed);
-        *(float *)mha_at(received, s->key_batch, h, s->key_row + j, 0) = sum < 0 ? NAN : (float)((double)sum * unit);
-    }
-    for (int64_t n = 1; heat.rank && heat.size[2] && n < count; n++) {
-        const float *edge = c->edges + mha_stripe_index(c, s->b, h, n) * heat.size[3];
-        int64_t row = mha_heat_row(c, s, n * mha_stripe_rows(c, s) - 1);
-        for (int64_t j = 0; j < heat.size[3]; j++) *(float *)mha_at(heat, s->b, h, row, j) += edge[j];
-    }
-}
-
-/* Rows in which a head sees a key, or either of two does. */
-static int64_t count_rows(const mha_stats_call *c, const mha_sequence *s, int64_t a, int64_t b)
-{
-    const mha_problem *p = &c->problem;
-    int64_t count = 0;
-    for (int64_t i = 0; i < s->queries; i++) {
-        float first = c->softmax.max[mha_row_index(p, s, a, i)], second = c->softmax.max[mha_row_index(p, s, b, i)];
-        count += first != INFINITY || second != INFINITY;
-    }
-    return count;
-}
-
-static double over_stripes(const double *sums, int64_t stride, int64_t count)
-{
-    double sum = 0;
-    for (int64_t n = 0; n < count; n++) sum += sums[n * stride];
-    return sum;
-}
-
-/* The numbers of heads a and b of a sequence, a < b. */
-static void write_pair(const mha_stats_call *c, const mha_sequence *s, int64_t a, int64_t b, int64_t rows)
-{
-    int64_t H = c->problem.H, count = mha_stripe_count(c, s), index = s->b * c->stripes;
-    double pair[2], all[2][3];
-    for (int n = 0; n < 2; n++)
-        pair[n] = over_stripes(c->pair + index * H * H * 2 + (a * H + b) * 2 + n, H * H * 2, count);
-    for (int n = 0; n < 6; n++)
-        all[n / 3][n % 3] = over_stripes(c->whole + index * H * 3 + (n < 3 ? a : b) * 3 + n % 3, H * 3, count);
-    double twice = all[0][1] + all[1][1] - pair[0] + log(2) * (all[0][0] + all[1][0]);
-    double divergence = rows ? twice / 2 / (double)rows : 0, norms = sqrt(all[0][2] * all[1][2]);
-    double cosine = norms != 0 ? pair[1] / norms : 0;
-    if (divergence < 0) divergence = 0; /* rounding, of maps that are the same */
-    if (divergence > log(2)) divergence = log(2);
-    if (cosine > 1) cosine = 1;
-    for (int n = 0; n < 2; n++) {
-        int64_t x = n ? b : a, y = n ? a : b;
-        if (c->want.divergence.rank) *(float *)mha_at(c->want.divergence, s->b, x, y, 0) = (float)divergence;
-        if (c->want.cosine.rank) *(float *)mha_at(c->want.cosine, s->b, x, y, 0) = (float)cosine;
-    }
-}
-
-static void write_pairs(const mha_stats_call *c, const mha_sequence *s)
-{
-    int64_t H = c->problem.H, count = mha_stripe_count(c, s);
-    bool blind = false; /* some row of some head sees nothing */
-    for (int64_t h = 0; h < H; h++) {
-        const double *squares = c->whole + s->b * c->stripes * H * 3 + h * 3 + 2;
-        double norm = over_stripes(squares, H * 3, count);
-        if (c->want.divergence.rank) *(float *)mha_at(c->want.divergence, s->b, h, h, 0) = 0;
-        if (c->want.cosine.rank) *(float *)mha_at(c->want.cosine, s->b, h, h, 0) = norm != 0 ? 1 : 0;
-        blind = blind || count_rows(c, s, h, h) < s->queries;
-    }
-    for (int64_t a = 0; a < H; a++)
-        for (int64_t b = a + 1; b < H; b++) write_pair(c, s, a, b, blind ? count_rows(c, s, a, b) : s->queries);
-}
-
-static void sums_task(void *arg, int index)
-{
-    job *j = arg;
-    const mha_stats_call *c = j->call;
-    int64_t H = c->problem.H;
-    (void)index;
-    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
-        mha_sequence s = mha_sequence_get(&c->problem, piece / H);
-        add_stripes(c, &s, piece % H);
-        if (c->pairs && piece % H == 0) write_pairs(c, &s);
-    }
-}
-
-/* ---- The call --------------------------------------------------------------------------------------------------- */
-
 mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor softmax,
                                const mha_attention_options *options)
 {
@@ -294,23 +76,9 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
     if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_stats_call c = {.want = *stats};
-    size_t bytes = 0;
     extras.softmax = softmax;
-    TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options)); /* k stands for v, q for out */
+    TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options));
     TRY(check(&c));
     if (!mha_element_count(c.want.heatmap)) c.want.heatmap.rank = 0;
-    TRY(plan(&c, &bytes));
-    TRY(mha_scratch_reserve(ctx, bytes));
-    if (ctx->rehearsing) return MHA_OK;
-    lay_out(&c, ctx->scratch, &bytes);
-    for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
-    job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
-    job rows = {.call = &c, .queue = {.count = c.problem.B * c.problem.H * c.stripes}};
-    job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
-    bool sums_over_rows = c.received || c.want.heatmap.rank || c.pairs;
-    if (!sums.queue.count || (!c.problem.Tq && !sums_over_rows)) return MHA_OK;
-    mha_parallel_run(ctx, c.tasks, softmax_task, &rows);
-    mha_parallel_run(ctx, c.tasks, stripes_task, &stripes);
-    mha_parallel_run(ctx, c.tasks, sums_task, &sums);
-    return MHA_OK;
+    return ctx->backend->attention_stats(&c);
 }

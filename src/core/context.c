@@ -47,6 +47,7 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
                           .room = {.allocator = allocator},
                           .parallel = options->parallel,
                           .threads = threads,
+                          .backend = choice.backend,
                           .isa = choice.isa,
                           .kernels = choice.kernels,
                           .engine = choice.engine};
@@ -123,4 +124,24 @@ void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int i
     if (tasks == 1) task(arg, 0);
     else if (ctx->parallel.run) ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
     else mha_pool_run(&ctx->pool, tasks, task, arg);
+}
+
+typedef struct each {
+    void (*task)(void *arg, int64_t n);
+    void *arg;
+    mha_queue queue;
+} each;
+
+static void each_task(void *arg, int index)
+{
+    each *e = arg;
+    (void)index;
+    for (int64_t n; (n = mha_queue_take(&e->queue)) >= 0;) e->task(e->arg, n);
+}
+
+void mha_parallel_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg)
+{
+    each e = {.task = task, .arg = arg, .queue.count = count};
+    if (ctx->rehearsing || !count) return;
+    mha_parallel_run(ctx, count < ctx->threads ? (int)count : ctx->threads, each_task, &e);
 }

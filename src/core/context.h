@@ -1,8 +1,9 @@
-/* The context: what a caller hands to every call. It owns one block of scratch memory, the text of the last error, and
- * the choice of kernels; it knows how to run a loop in parallel. */
+/* The context: what a caller hands to every call. It belongs to a device, owns one block of scratch memory and the text of
+ * the last error, and knows how to run a loop in parallel. */
 #ifndef MHA_CORE_CONTEXT_H
 #define MHA_CORE_CONTEXT_H
 
+#include "core/backend.h"
 #include "core/pool.h"
 #include "mha.h"
 #include <stdatomic.h>
@@ -11,8 +12,9 @@
 struct mha_kernels;
 struct mha_engine;
 
-/* An instruction set, as chosen. */
+/* A device, and an instruction set of it, as chosen. */
 typedef struct mha_choice {
+    const mha_backend *backend;
     const char *isa;
     const struct mha_kernels *kernels;
     const struct mha_engine *engine; /* takes over the products of bfloat16 calls; or NULL */
@@ -30,6 +32,7 @@ struct mha_context {
     mha_allocator allocator;
     mha_parallel parallel;
     int threads;
+    const mha_backend *backend; /* the device */
     const char *isa;
     const struct mha_kernels *kernels;
     const struct mha_engine *engine;
@@ -73,6 +76,9 @@ static inline size_t mha_align_up(size_t bytes) { return (bytes + MHA_ALIGNMENT 
 
 /* Runs task(arg, 0) to task(arg, tasks - 1), as mha_parallel says. */
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg);
+
+/* Calls task(arg, 0) to task(arg, count - 1) in parallel; not while the context rehearses. */
+void mha_parallel_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
 
 /* Pieces of work that tasks take one after another. A task that starts late or alone still leaves nothing undone, which
  * is why any way of running the tasks is right. */

@@ -217,3 +217,34 @@ mha_tensor mha_broadcast(mha_tensor t)
     }
     return wide;
 }
+
+/* ---- Copies ----------------------------------------------------------------------------------------------------- */
+
+static mha_status check_copied(mha_context *ctx, mha_tensor *t, const char *name, mha_role role)
+{
+    if (t->rank < 1 || t->rank > 4)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be from 1 to 4", name, t->rank);
+    TRY(mha_check_tensor(ctx, t, name, t->rank, "", role));
+    if (!mha_is_float(t->type))
+        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
+                        mha_type_name(t->type));
+    return MHA_OK;
+}
+
+mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    TRY(check_copied(ctx, &to, "to", MHA_OUTPUT));
+    TRY(check_copied(ctx, &from, "from", MHA_INPUT));
+    if (to.rank != from.rank)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "from: has rank %d, must have %d as `to`", from.rank, to.rank);
+    for (int axis = 0; axis < to.rank; axis++)
+        if (to.size[axis] != from.size[axis])
+            return mha_fail(ctx, MHA_BAD_SHAPE, "from: axis %d is %lld, must be %lld as that of `to`", axis,
+                            (long long)from.size[axis], (long long)to.size[axis]);
+    const mha_argument all[] = {{"to", to, MHA_OUTPUT}, {"from", from, MHA_INPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
+    ctx->backend->copy(ctx, to, from, false);
+    return MHA_OK;
+}

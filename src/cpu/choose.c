@@ -3,7 +3,7 @@
  * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when
  * it switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On
  * 64-bit Arm, NEON is part of the architecture. */
-#include "cpu/engine.h"
+#include "cpu/engine/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +140,7 @@ static mha_status choose(const mha_context_options *options, mha_choice *choice)
         if (wanted && strcmp(wanted, sets[index].name) != 0) continue;
         mha_isa isa = mha_isa_get(index);
         if (isa.available) {
-            *choice = (mha_choice){sets[index].name, sets[index].kernels, sets[index].engine};
+            *choice = (mha_choice){&mha_backend_cpu, sets[index].name, sets[index].kernels, sets[index].engine};
             return MHA_OK;
         }
         if (wanted && !isa.built) return refuse(options, MHA_NO_ISA, "isa: this build has no kernels for %s", wanted);

@@ -5,8 +5,7 @@
  *
  * dq, dk and dv are columns of the dy of their projections, as q, k and v are of y. Gradients are added to what the
  * caller's buffers hold: by the products themselves where rows lie in order, else by way of a copy. */
-#include "attention/backward.h"
-#include "cpu/copy.h"
+#include "attention/gradient.h"
 #include "layer/tape.h"
 
 typedef long long ll;
@@ -123,12 +122,12 @@ static void lay_sums(back *c, mha_arena *arena)
     const mha_attention_options *o = &c->pass->options;
     size_t most = 0;
     for (int n = 0; n < c->pass->projections; n++) {
-        size_t bytes = mha_rows_partials(c->dy[n].size[0], c->dy[n].size[1]);
+        size_t bytes = c->ctx->backend->partial_bytes(c->dy[n].size[0], c->dy[n].size[1]);
         most = bytes > most ? bytes : most;
     }
-    size_t out = mha_rows_partials(c->dout.size[0] * c->dout.size[1], c->dout.size[2]);
-    size_t q = mha_rows_partials(c->dq.size[0] * c->dq.size[1] * c->dq.size[2], s->head_width);
-    size_t k = mha_rows_partials(c->dk.size[0] * c->dk.size[1] * c->dk.size[2], s->head_width);
+    size_t out = c->ctx->backend->partial_bytes(c->dout.size[0] * c->dout.size[1], c->dout.size[2]);
+    size_t q = c->ctx->backend->partial_bytes(c->dq.size[0] * c->dq.size[1] * c->dq.size[2], s->head_width);
+    size_t k = c->ctx->backend->partial_bytes(c->dk.size[0] * c->dk.size[1] * c->dk.size[2], s->head_width);
     most = out > most ? out : most;
     most = q > most ? q : most;
     most = k > most ? k : most;
@@ -186,7 +185,7 @@ static mha_status settle(back *c)
 {
     mha_arena measure = {0}, arena = {0};
     for (int n = 0; c->wanted.parameters && n < c->pass->projections; n++)
-        c->broken[n] = !mha_rows_finite(c->ctx, c->pass->projection[n].x);
+        c->broken[n] = !c->ctx->backend->finite(c->ctx, c->pass->projection[n].x);
     lay_out(c, &measure);
     if (measure.too_large) FAIL(MHA_TOO_LARGE, "dout: what lies between has no place in memory");
     TRY(mha_memory_reserve(c->ctx, &c->ctx->room, measure.used + MHA_ALIGNMENT));
@@ -211,20 +210,21 @@ static mha_status through_output(back *c)
     mha_pass *p = c->pass;
     const mha_layer_options *s = &p->layer->shape;
     if (s->out_projection) {
-        if (c->dout_copied) mha_copy(c->ctx, mha_as_input(c->dresult, p->out_across, p->B, p->Tq), c->dout, false);
-        if (c->parts.out_bias.rank) mha_rows_sum(c->ctx, c->parts.out_bias, c->dresult, c->partials);
+        if (c->dout_copied)
+            c->ctx->backend->copy(c->ctx, mha_as_input(c->dresult, p->out_across, p->B, p->Tq), c->dout, false);
+        if (c->parts.out_bias.rank) c->ctx->backend->sum_rows(c->ctx, c->parts.out_bias, c->dresult, c->partials);
         TRY(add_product(c, c->parts.out_weight, c->dresult, p->gated_rows));
         TRY(mha_matmul(c->ctx, c->dhead_rows, c->dresult, p->out_weight, NULL));
     } else {
-        mha_copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
+        c->ctx->backend->copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
     }
-    if (s->gates) mha_rows_gate_back(c->ctx, c->dheads, p->heads, p->layer->parts.gates, c->parts.gates);
+    if (s->gates) c->ctx->backend->gate_back(c->ctx, c->dheads, p->heads, p->layer->parts.gates, c->parts.gates);
     return MHA_OK;
 }
 
 static void add(back *c, mha_tensor to, mha_tensor from)
 {
-    if (from.rank) mha_copy(c->ctx, to, from, true);
+    if (from.rank) c->ctx->backend->copy(c->ctx, to, from, true);
 }
 
 static mha_status through_attention(back *c)
@@ -238,12 +238,16 @@ static mha_status through_attention(back *c)
     g.bias = c->dbias;
     g.alibi_slopes = c->dslopes;
     g.importance = c->wanted.importance;
-    TRY(mha_backward_run(c->ctx, &g, c->dheads, none, p->heads, p->softmax, p->q, p->k, p->v, &p->options,
+    TRY(mha_gradient_run(c->ctx, &g, c->dheads, none, p->heads, p->softmax, p->q, p->k, p->v, &p->options,
                          p->extra > 0));
     add(c, c->parts.sinks, c->dsinks);
     add(c, c->wanted.bias, c->dbias);
     add(c, c->wanted.alibi_slopes, c->dslopes);
-    if (p->extra) TRY(mha_extra_keys_back(p, c->dheads, c->dq, c->parts.bias_k, c->parts.bias_v, c->sums));
+    if (p->extra) {
+        mha_extra_keys_call extra;
+        TRY(mha_pass_extra_keys(p, none, &extra));
+        c->ctx->backend->extra_keys_back(&extra, c->dheads, c->dq, c->parts.bias_k, c->parts.bias_v, c->sums);
+    }
     return MHA_OK;
 }
 
@@ -255,8 +259,8 @@ static mha_status through_norm(back *c)
     TRY(mha_pass_rotate(p, c->dq, p->query_places, true));
     TRY(mha_pass_rotate(p, c->dk, p->key_places, true));
     if (epsilon > 0) {
-        mha_rows_normalize_back(c->ctx, c->dq, p->raw_q, parts->q_norm, epsilon, c->parts.q_norm, c->partials);
-        mha_rows_normalize_back(c->ctx, c->dk, p->raw_k, parts->k_norm, epsilon, c->parts.k_norm, c->partials);
+        c->ctx->backend->normalize_back(c->ctx, c->dq, p->raw_q, parts->q_norm, epsilon, c->parts.q_norm, c->partials);
+        c->ctx->backend->normalize_back(c->ctx, c->dk, p->raw_k, parts->k_norm, epsilon, c->parts.k_norm, c->partials);
     }
     return MHA_OK;
 }
@@ -278,7 +282,7 @@ static mha_status add_input(back *c, int n, int part, int last, int64_t column)
     if (!options.accumulate) rows = mha_tensor_2d(c->dx.data, MHA_FLOAT32, dy.size[0], weight.size[1]);
     TRY(mha_matmul(c->ctx, rows, dy, weight, &options));
     if (!options.accumulate)
-        mha_copy(c->ctx, target, mha_as_input(rows, j->across, target.size[0], target.size[1]), true);
+        c->ctx->backend->copy(c->ctx, target, mha_as_input(rows, j->across, target.size[0], target.size[1]), true);
     return MHA_OK;
 }
 
@@ -287,10 +291,10 @@ static mha_status through_projection(back *c, int n)
     const mha_projection *j = &c->pass->projection[n];
     if (c->wanted.parameters) {
         mha_tensor x = c->clean[n].rank ? c->clean[n] : j->x;
-        if (c->clean[n].rank) mha_rows_clean(c->ctx, x, j->x, c->dy[n]); /* 0 * NaN is NaN */
+        if (c->clean[n].rank) c->ctx->backend->clean(c->ctx, x, j->x, c->dy[n]); /* 0 * NaN is NaN */
         TRY(add_product(c, mha_layer_in_weight(&c->parts, j->first, j->last), c->dy[n], x));
         if (c->parts.q_bias.rank)
-            mha_rows_sum(c->ctx, mha_layer_in_bias(&c->parts, j->first, j->last), c->dy[n], c->partials);
+            c->ctx->backend->sum_rows(c->ctx, mha_layer_in_bias(&c->parts, j->first, j->last), c->dy[n], c->partials);
     }
     int64_t column = 0;
     for (int part = j->first; part <= j->last;) {

@@ -3,7 +3,6 @@
  * A call goes through the steps of a pass (pass.h): what it projects is appended, what attention reads are views of the
  * cache. Lengths change last, so a call that fails leaves the cache as it was. */
 #include "layer/cache.h"
-#include "cpu/copy.h"
 #include "layer/tape.h"
 #include <string.h>
 
@@ -110,8 +109,8 @@ static mha_status steps(void *arg)
     mha_tensor k = p->k, v = p->v;
     TRY(mha_pass_project(p));
     for (int64_t b = 0; s->appends && b < mha_cache_rows(s->cache); b++) {
-        mha_copy(p->ctx, stretch(s->cache->k, b, s->cache->lengths[b], k.size[2]), one(k, b), false);
-        mha_copy(p->ctx, stretch(s->cache->v, b, s->cache->lengths[b], v.size[2]), one(v, b), false);
+        p->ctx->backend->copy(p->ctx, stretch(s->cache->k, b, s->cache->lengths[b], k.size[2]), one(k, b), false);
+        p->ctx->backend->copy(p->ctx, stretch(s->cache->v, b, s->cache->lengths[b], v.size[2]), one(v, b), false);
     }
     if (!s->attends) return MHA_OK;
     p->k = s->cache->k;
@@ -229,8 +228,8 @@ mha_status mha_cache_truncate(mha_context *ctx, mha_cache *cache, int64_t row, i
 static void copy_row(mha_context *ctx, mha_cache *into, int64_t to, const mha_cache *out_of, int64_t from)
 {
     int64_t length = out_of->lengths[from];
-    mha_copy(ctx, stretch(into->k, to, 0, length), stretch(out_of->k, from, 0, length), false);
-    mha_copy(ctx, stretch(into->v, to, 0, length), stretch(out_of->v, from, 0, length), false);
+    ctx->backend->copy(ctx, stretch(into->k, to, 0, length), stretch(out_of->k, from, 0, length), false);
+    ctx->backend->copy(ctx, stretch(into->v, to, 0, length), stretch(out_of->v, from, 0, length), false);
     into->lengths[to] = length;
 }
 

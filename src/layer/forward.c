@@ -2,34 +2,22 @@
  *
  * Everything is rehearsed first: each step checks its arguments and reserves its scratch without computing. So whatever
  * can go wrong has gone wrong before the first result is written. */
-#include "cpu/copy.h"
 #include "layer/tape.h"
 
 static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- The steps -------------------------------------------------------------------------------------------------- */
 
-/* Row n of (B,H,Tq,Tk) maps becomes, in the place of its first head, the mean over heads. */
-static void average_row(void *arg, int64_t n)
+mha_status mha_pass_extra_keys(const mha_pass *p, mha_tensor weights, mha_extra_keys_call *call)
 {
-    const mha_tensor *maps = arg;
-    int64_t H = maps->size[1], b = n / maps->size[2], i = n % maps->size[2];
-    float *first = (float *)maps->data + b * maps->stride[0] + i * maps->stride[2];
-    for (int64_t j = 0; j < maps->size[3]; j++) {
-        double sum = 0;
-        for (int64_t h = 0; h < H; h++) sum += (double)first[h * maps->stride[1] + j];
-        first[j] = (float)(sum / (double)H);
-    }
-}
-
-static void average(mha_context *ctx, mha_tensor to, mha_tensor maps)
-{
-    mha_pass_each(ctx, maps.size[0] * maps.size[2], average_row, &maps);
-    maps = mha_tensor_swap(maps, 1, 2);
-    maps.rank = 3;
-    maps.size[2] = maps.size[3];
-    maps.stride[2] = maps.stride[3];
-    mha_copy(ctx, to, maps, false);
+    const mha_layer *layer = p->layer;
+    *call = (mha_extra_keys_call){.count = p->extra,
+                                  .bias_k = layer->parts.bias_k,
+                                  .bias_v = layer->parts.bias_v,
+                                  .softmax = p->softmax,
+                                  .lse = p->extras.lse,
+                                  .weights = weights};
+    return mha_problem_make(&call->problem, p->ctx, MHA_INPUT, p->heads, NULL, p->q, p->k, p->v, &p->options);
 }
 
 mha_status mha_pass_attend(mha_pass *p)
@@ -40,8 +28,12 @@ mha_status mha_pass_attend(mha_pass *p)
     extras.weights = weights;
     if (weights.rank) extras.weights.size[weights.rank - 1] -= p->extra;
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
-    if (p->extra) TRY(mha_extra_keys(p, weights));
-    if (p->maps.rank) average(p->ctx, p->extras.weights, p->maps);
+    if (p->extra) {
+        mha_extra_keys_call extra;
+        TRY(mha_pass_extra_keys(p, weights, &extra));
+        p->ctx->backend->extra_keys(&extra);
+    }
+    if (p->maps.rank) p->ctx->backend->average_heads(p->ctx, p->extras.weights, p->maps);
     return MHA_OK;
 }
 
@@ -49,15 +41,16 @@ mha_status mha_pass_finish(mha_pass *p)
 {
     const mha_layer *layer = p->layer;
     const mha_layer_options *s = &layer->shape;
-    if (p->extras.softmax.rank) mha_copy(p->ctx, p->extras.softmax, p->softmax, false);
-    if (s->gates) mha_rows_gate(p->ctx, p->gated, p->heads, layer->parts.gates);
+    if (p->extras.softmax.rank) p->ctx->backend->copy(p->ctx, p->extras.softmax, p->softmax, false);
+    if (s->gates) p->ctx->backend->gate(p->ctx, p->gated, p->heads, layer->parts.gates);
     if (!s->out_projection) {
-        mha_copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
+        p->ctx->backend->copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
         return MHA_OK;
     }
-    if (p->out_weight.type != MHA_FLOAT32) mha_copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
+    if (p->out_weight.type != MHA_FLOAT32) p->ctx->backend->copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
     TRY(mha_pass_multiply(p, MHA_IN, p->result, p->gated_rows));
-    if (p->out_copied) mha_copy(p->ctx, p->out, mha_as_input(p->result, p->out_across, p->B, p->Tq), false);
+    if (p->out_copied)
+        p->ctx->backend->copy(p->ctx, p->out, mha_as_input(p->result, p->out_across, p->B, p->Tq), false);
     return MHA_OK;
 }
 

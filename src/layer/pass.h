@@ -11,18 +11,9 @@
 #ifndef MHA_LAYER_PASS_H
 #define MHA_LAYER_PASS_H
 
-#include "attention/problem.h"
+#include "attention/extra_keys.h"
+#include "core/arena.h"
 #include "layer/layer.h"
-
-/* Memory that is cut up twice: first to learn how much, with no base; then in earnest. */
-typedef struct mha_arena {
-    char *base;
-    size_t used;
-    bool too_large;
-} mha_arena;
-
-void *mha_arena_take(mha_arena *arena, int64_t count, size_t size);
-mha_tensor mha_arena_matrix(mha_arena *arena, mha_type type, int64_t rows, int64_t columns);
 
 /* (B,T,W) as (rows,W), which lie sequence by sequence or across them. False if its strides do not allow it. */
 bool mha_as_rows(mha_tensor *rows, mha_tensor x, bool across);
@@ -150,36 +141,7 @@ mha_status mha_pass_pack(mha_pass *pass);
 /* Runs a function twice: first in rehearsal, where all that can fail does; then in earnest. */
 mha_status mha_rehearsed(mha_context *ctx, mha_status (*run)(void *arg), void *arg);
 
-/* Calls task(arg, 0) to task(arg, count - 1) in parallel; not while the context rehearses. */
-void mha_pass_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
-
-/* rows.c: to = from * gain / sqrt(mean of squares + epsilon), for each row of (B,H,T,D) */
-void mha_rows_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
-
-/* Its gradients: dx in place of dy; dgain (D) is added to, if given. */
-void mha_rows_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                             mha_tensor dgain, float *partials);
-
-/* Bytes of partials: what sums over rows need. */
-size_t mha_rows_partials(int64_t rows, int64_t columns);
-
-/* to[b,h,:,:] = from[b,h,:,:] * gates[h], and 0 where the gate is 0. */
-void mha_rows_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
-
-/* dgates[h] += the sum of dgated * heads; then dgated = dgated * gates[h] in place. */
-void mha_rows_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
-
-/* Whether all numbers of x (rows,columns) are finite; and to = x, but for rows of zeros where those of dy are. */
-bool mha_rows_finite(mha_context *ctx, mha_tensor x);
-void mha_rows_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
-
-/* sum (columns) += the sum of the rows of y. */
-void mha_rows_sum(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
-
-/* extra_keys.c: the keys that every row sees, mixed into heads, softmax, lse and weights (B,H,Tq,Tk + extra), if given; and their
- * gradients, with dheads the gradient by heads: dq, dbias_k and dbias_v are added to, if given. sums has room for (G,D+E). */
-mha_status mha_extra_keys(mha_pass *pass, mha_tensor weights);
-mha_status mha_extra_keys_back(const mha_pass *pass, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
-                               mha_tensor dbias_v, double *sums);
+/* The call for the keys that the layer adds, if it adds any. */
+mha_status mha_pass_extra_keys(const mha_pass *pass, mha_tensor weights, mha_extra_keys_call *call);
 
 #endif

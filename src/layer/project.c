@@ -1,6 +1,5 @@
 /* The first steps of a pass: inputs to queries, keys and values; and the products with the weights. */
 #include "attention/rotary.h"
-#include "cpu/copy.h"
 #include "layer/pass.h"
 
 /* ---- Packed weights --------------------------------------------------------------------------------------------- */
@@ -16,7 +15,7 @@ static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, 
         mha_tensor half = mha_arena_matrix(&arena, MHA_BFLOAT16, weight.size[0], weight.size[1]);
         TRY(mha_memory_reserve(ctx, &ctx->room, arena.used + MHA_ALIGNMENT));
         half.data = ctx->room.start;
-        mha_copy(ctx, half, weight, false);
+        ctx->backend->copy(ctx, half, weight, false);
         weight = half;
     }
     mha_tensor b = mha_tensor_swap(weight, 0, 1);
@@ -72,7 +71,7 @@ mha_status mha_pass_rotate(const mha_pass *p, mha_tensor x, mha_tensor places, b
 static void normalize(const mha_pass *p, mha_tensor to, mha_tensor from, mha_tensor gain)
 {
     float epsilon = p->layer->shape.norm_epsilon;
-    if (epsilon > 0) mha_rows_normalize(p->ctx, to, from, gain, epsilon);
+    if (epsilon > 0) p->ctx->backend->normalize(p->ctx, to, from, gain, epsilon);
 }
 
 mha_status mha_pass_project(mha_pass *p)
@@ -81,9 +80,10 @@ mha_status mha_pass_project(mha_pass *p)
     for (int n = 0; n < p->projections; n++) {
         mha_projection *j = &p->projection[n];
         if (j->copied)
-            mha_copy(p->ctx, mha_as_input(j->x, j->across, j->input.size[0], j->input.size[1]), j->input, false);
+            p->ctx->backend->copy(p->ctx, mha_as_input(j->x, j->across, j->input.size[0], j->input.size[1]), j->input,
+                                  false);
         if (j->weight.type != MHA_FLOAT32)
-            mha_copy(p->ctx, j->weight, mha_layer_in_weight(parts, j->first, j->last), false);
+            p->ctx->backend->copy(p->ctx, j->weight, mha_layer_in_weight(parts, j->first, j->last), false);
         TRY(mha_pass_multiply(p, n, j->y, j->x));
     }
     if (p->attends) {

@@ -2,7 +2,6 @@
  *
  * Groups must be of one size. Of n_1, n_2, ... heads that are left of each group, s = gcd(n_1, n_2, ...) share a
  * key/value head from now on, so the head of a group is there n_g / s times: once, if all groups lost alike. */
-#include "cpu/copy.h"
 #include "layer/layer.h"
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -25,7 +24,7 @@ static int64_t left(const mha_layer_options *s, const bool *keep, int64_t g)
 
 static void copy(mha_context *ctx, mha_tensor to, mha_tensor from)
 {
-    if (to.rank) mha_copy(ctx, to, from, false);
+    if (to.rank) ctx->backend->copy(ctx, to, from, false);
 }
 
 /* All that belongs to one head. Those who share a key/value head write the same to it. */

@@ -1,4 +1,4 @@
-/* A test program: named cases, expectations that say what they saw, and a closing line, as tests/harness.h has them.
+/* A test program: named cases, expectations that say what they saw, and a closing line, as tests/support/harness.h has them.
  *
  *     await test('rows sum to one', async () => { expect(Math.abs(sum - 1) < 1e-6, `the sum is ${sum}`); });
  *     finish(); */

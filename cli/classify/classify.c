@@ -1,0 +1,309 @@
+/* mha classify: what a model says to a picture, and where its heads looked.
+ *
+ * Every picture is read before the first is shown, so that a slip in the last one leaves no half of an answer. */
+#include "cli/common/cli.h"
+#include "cli/common/exhibit.h"
+#include "cli/draw/heads_draw.h"
+#include "io/json.h"
+#include "cli/maps/heads.h"
+#include "cli/common/model.h"
+#include "cli/common/options.h"
+#include "cli/draw/sheet.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha classify vit.safetensors seven.png\n"
+         "                        the picture, the answer and the probabilities\n"
+         "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
+         "                        two test images, and where the last block's heads look\n"
+         "  mha classify vit.safetensors photo.png --fit\n"
+         "                        a picture of any size, made to look as MNIST's do\n"
+         "\n"
+         "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
+         "  --data DIR            for numbers: the test images of MNIST's folder, or\n"
+         "                        'synthetic'; by default what './dev data mnist'\n"
+         "                        fetched, if it is there\n"
+         "  --heads               where each head of a block looks\n"
+         "  --block N             of which block, from 1, or all; the last by default\n"
+         "  --invert WHEN         dark ink on light paper becomes light on dark:\n"
+         "                        auto (default: if the border is light), yes or no\n"
+         "  --fit                 makes a digit of the model's size: the box around ink is\n"
+         "                        scaled to 20/28 of the side, its centre of mass comes to\n"
+         "                        the middle, paper becomes 0 and the strongest ink 255\n"
+         "  --sheet PAGE          also writes an HTML page with the maps of all heads\n"
+         "  --format FORMAT       the maps of --heads: terminal (default), png or svg\n"
+         "  --out FILE            where a picture of the maps goes\n"
+         "  --color WHEN          auto, always or never\n"
+         "  --model-heads N       heads of a block, if FILE does not say it\n"
+         "  --json                one JSON object\n"
+         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
+         "        (a file that is called 7 is ./7)\n"
+         "\n"
+         "A head's map is the class token's row of its weights, or the mean of all rows\n"
+         "of a model that reads out the mean. Keys of the object: model, images: [{image,\n"
+         "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
+         "strongest, row, column, patches, itself, map}]}]; the strongest patch is in that\n"
+         "row and column, from 0, and as many equal 'patches' would have its entropy.");
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+typedef struct request {
+    const char *file, *folder, *page, *out; /* NULL: none given */
+    const char **words;                     /* what to look at */
+    int word_count;
+    bool heads, all_blocks, fit, json;
+    long block;       /* from 1; 0: the last */
+    long model_heads; /* 0: as the file says */
+    exhibit_invert invert;
+    maps_format format;
+    term_when when;
+} request;
+
+/* Who names a block wants to see it. */
+static bool parse_block(const char *value, void *to)
+{
+    request *r = to;
+    r->heads = true;
+    r->all_blocks = strcmp(value, "all") == 0;
+    r->block = 0;
+    return r->all_blocks || cli_number("classify", "--block", value, 1, 1000000, &r->block);
+}
+
+static bool parse_format(const char *value, void *to)
+{
+    request *r = to;
+    r->heads = true;
+    return maps_parse_format("classify", value, &r->format);
+}
+
+static bool parse_invert(const char *value, void *to)
+{
+    static const char *const names[] = {"auto", "yes", "no", NULL};
+    int which = cli_choice("classify", "--invert", value, names);
+    if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
+    return which >= 0;
+}
+
+static bool parse_model_heads(const char *value, void *to)
+{
+    return model_parse_heads("classify", MODEL_HEADS, value, &((request *)to)->model_heads);
+}
+
+static bool parse_color(const char *value, void *to) { return cli_when("classify", value, &((request *)to)->when); }
+
+static bool take_word(const char *text, void *to, bool *said)
+{
+    request *r = to;
+    (void)said;
+    if (!r->file) r->file = text;
+    else r->words[r->word_count++] = text;
+    return true;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------------------------------- */
+
+/* The blocks whose heads are shown, from *first to before the result. */
+static int64_t blocks_of(const request *r, const vit_config *c, int64_t *first)
+{
+    *first = r->all_blocks ? 0 : (r->block ? r->block : c->body.depth) - 1;
+    return r->all_blocks ? c->body.depth : *first + 1;
+}
+
+static void print_text(const term *t, const request *r, const vit_model *model, const exhibit *e,
+                       const heads_view *view)
+{
+    const vit_config *c = &model->config;
+    int64_t first, end = blocks_of(r, c, &first);
+    heads_drawing d = {e->name, e->pixels, c->rows, c->columns, view, e->label};
+    heads_draw_answer(t, &d);
+    bool here = r->heads && r->format == MAPS_TERMINAL;
+    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, c->mean_pool);
+}
+
+static void print_number(const char *before, double x)
+{
+    fputs(before, stdout);
+    if (isfinite(x)) printf("%.6g", x);
+    else fputs("null", stdout);
+}
+
+static void print_head(const heads_view *v, int64_t block, int64_t head)
+{
+    heads_focus f = heads_focus_of(v, block, head);
+    const float *map = heads_map(v, block, head);
+    printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block + 1, head + 1);
+    print_number(", \"strongest\": ", f.strongest);
+    printf(", \"row\": %" PRId64 ", \"column\": %" PRId64, f.row, f.column);
+    print_number(", \"patches\": ", f.patches);
+    print_number(", \"itself\": ", f.itself);
+    printf(", \"map\": [");
+    for (int64_t n = 0; n < v->rows * v->columns; n++)
+        print_number(n == 0 ? "[" : n % v->columns ? ", " : "], [", (double)map[n]);
+    printf("]]}");
+}
+
+static void print_json(const request *r, const vit_model *model, const exhibit *e, const heads_view *v, bool is_first)
+{
+    char quoted[1200];
+    int64_t first, end = blocks_of(r, &model->config, &first);
+    printf("%s\n    {\"image\": %s, \"label\": ", is_first ? "" : ",", json_quote(quoted, sizeof quoted, e->word));
+    if (e->label >= 0) printf("%d", e->label);
+    else printf("null");
+    printf(", \"answer\": %d, \"probabilities\": [", v->best);
+    for (int64_t c = 0; c < v->classes; c++) print_number(c ? ", " : "", (double)v->probabilities[c]);
+    printf("]");
+    if (r->heads) printf(", \"heads\": [");
+    for (int64_t b = first; r->heads && b < end; b++)
+        for (int64_t h = 0; h < heads_in(v, b); h++) {
+            if (b > first || h) printf(",");
+            print_head(v, b, h);
+        }
+    printf("%s}", r->heads ? "]" : "");
+}
+
+static void free_images(maps_image *images, int count)
+{
+    for (int i = 0; images && i < count; i++) heads_free(&images[i].view);
+    free(images);
+}
+
+/* The answers to all images, with their names, before anything is printed or written; NULL, having said why. */
+static maps_image *look_at_all(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    char error[240];
+    maps_image *images = calloc((size_t)r->word_count, sizeof *images);
+    if (!images) cli_error("no memory");
+    for (int i = 0; images && i < r->word_count; i++) {
+        images[i].name = all[i].name;
+        if (heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
+        cli_error("%s: %s: %s", r->file, all[i].name, error);
+        free_images(images, r->word_count);
+        images = NULL;
+    }
+    return images;
+}
+
+static void print_all(const request *r, const vit_model *model, const exhibit *all, const maps_image *images)
+{
+    char quoted[1200];
+    term t = term_detect(r->when);
+    if (r->json) printf("{\"model\": %s, \"images\": [", json_quote(quoted, sizeof quoted, r->file));
+    for (int i = 0; i < r->word_count; i++) {
+        if (r->json) print_json(r, model, &all[i], &images[i].view, i == 0);
+        else print_text(&t, r, model, &all[i], &images[i].view);
+    }
+    if (r->json) printf("\n]}\n");
+}
+
+/* The page, before anything is printed. False on error, having said why. */
+static bool write_page(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+{
+    const vit_config *c = &model->config;
+    char error[600], about[800];
+    char words[TRANSFORMER_WORDS];
+    sheet_image *images = calloc((size_t)r->word_count, sizeof *images);
+    if (!images) {
+        cli_error("no memory");
+        return false;
+    }
+    for (int i = 0; i < r->word_count; i++) images[i] = (sheet_image){all[i].pixels, all[i].label, all[i].name};
+    snprintf(about, sizeof about, "%s: %" PRId64 " blocks of %s, width %" PRId64 ", %" PRId64 " parameters", r->file,
+             c->body.depth, transformer_heads_words(words, &c->body), c->body.width, model->count);
+    sheet s = {.title = "Where the heads look", .model = about, .images = images, .image_count = r->word_count};
+    bool ok = sheet_write(r->page, model->net, ctx, model->input, &s, error, sizeof error);
+    if (!ok) cli_error("%s", error);
+    free(images);
+    return ok;
+}
+
+/* The maps as a picture, likewise. */
+static bool write_maps(const request *r, const vit_model *model, const maps_image *images)
+{
+    char error[600];
+    int64_t first, end = blocks_of(r, &model->config, &first);
+    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, model->config.mean_pool,
+                             error, sizeof error);
+    if (!ok) cli_error("%s", error);
+    return ok;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+/* False, having said why. */
+static bool check_request(const request *r, const vit_model *model)
+{
+    if (r->block <= model->config.body.depth) return true;
+    cli_error("classify: --block is from 1 to %" PRId64 " in %s, not %ld", model->config.body.depth, r->file, r->block);
+    return false;
+}
+
+static int classify(const request *r)
+{
+    char error[600];
+    vit_model model = {0};
+    maps_image *images = NULL;
+    exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
+    int status = CLI_USAGE;
+    mha_context *ctx = cli_context();
+    if (!ctx) goto out;
+    if (!model_open(&model, ctx, r->file, r->model_heads, error, sizeof error)) {
+        cli_error("%s", error);
+        goto out;
+    }
+    if (!check_request(r, &model)) goto out;
+    e.config = &model.config;
+    for (int i = 0; i < r->word_count; i++)
+        if (!exhibits_add(&e, r->words[i])) goto out;
+    if (!(images = look_at_all(ctx, r, &model, e.all))) goto out;
+    if (r->page && !write_page(ctx, r, &model, e.all)) goto out;
+    if (r->out && !write_maps(r, &model, images)) goto out;
+    print_all(r, &model, e.all, images);
+    status = CLI_OK;
+    if (r->out && !r->json) cli_print(stdout, "  %s has the maps of the heads\n\n", r->out);
+    if (r->page && !r->json)
+        cli_print(stdout, "  %s shows every head of every block: open it in a browser\n\n", r->page);
+out:
+    free_images(images, r->word_count);
+    exhibits_free(&e);
+    vit_model_free(&model);
+    mha_context_free(ctx);
+    return status;
+}
+
+int cmd_classify(int argc, char **argv)
+{
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
+                                         {"--heads", false, NULL, offsetof(request, heads)},
+                                         {"--block", true, parse_block, 0},
+                                         {"--invert", true, parse_invert, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {MODEL_HEADS, true, parse_model_heads, 0},
+                                         {"--fit", false, NULL, offsetof(request, fit)},
+                                         {"--sheet", true, NULL, offsetof(request, page)},
+                                         {"--format", true, parse_format, 0},
+                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"--json", false, NULL, offsetof(request, json)},
+                                         {NULL, false, NULL, 0}};
+    request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
+    if (!r.words) {
+        cli_error("no memory");
+        return CLI_USAGE;
+    }
+    int stop = cli_parse("classify", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    if (stop) status = stop - 1;
+    else if (!r.word_count)
+        cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
+    else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.file, NULL}) &&
+             maps_can_write("classify", r.format, r.out, r.words))
+        status = classify(&r);
+    free(r.words);
+    return status;
+}

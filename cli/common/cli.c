@@ -1,0 +1,153 @@
+/* Messages, suggestions, the context that commands work with.
+ *
+ * A suggestion is the candidate at the smallest edit distance: insert, remove or change a letter, or exchange two
+ * neighbours, each counting one. It is offered up to a third of the word's length, so that `inof` finds `info` and `x`
+ * finds nothing. */
+#include "cli/common/cli.h"
+#include "io/printable.h"
+#include "io/replace.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { WORD_MAX = 32 }; /* no word of ours is longer; a longer one is no slip of ours */
+
+static const char *program = "mha";
+
+void cli_called(const char *as)
+{
+    if (as && as[0] != '/' && strchr(as, '/')) program = as;
+}
+
+const char *cli_program(void) { return program; }
+
+/* A name may have any byte in it. What was formatted is escaped as a whole, so that no caller can forget a name; only
+ * the newlines that the format begins and ends with are known to be ours. */
+void cli_vprint(FILE *out, const char *format, va_list args)
+{
+    enum { LINE = 8192 };
+    static const char newlines[] = "\n\n\n\n";
+    char line[LINE], shown[PRINTABLE_WIDEST * LINE];
+    size_t first = strspn(format, "\n"), last = strlen(format), ends = 0;
+    while (last > first && format[last - 1] == '\n') last--, ends++;
+    int length = vsnprintf(line, sizeof line, format, args);
+    if (length < 0) return;
+    assert(first < sizeof newlines && ends < sizeof newlines);
+    if (length < LINE) line[length - (int)ends] = 0;
+    fprintf(out, "%.*s%s%.*s", (int)first, newlines, printable(shown, sizeof shown, line + first), (int)ends, newlines);
+}
+
+void cli_print(FILE *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    cli_vprint(out, format, args);
+    va_end(args);
+}
+
+void cli_error(const char *format, ...)
+{
+    char message[8000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    fflush(stdout); /* so that lines come in order where both streams end in the same place */
+    cli_print(stderr, "mha: %s\n", message);
+}
+
+/* The names of the instruction sets that may be forced, separated by commas. */
+static void list_isas(char *out, size_t room)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (int i = 0; i < mha_isa_count() && n < room; i++)
+        if (mha_isa_get(i).available)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", mha_isa_get(i).name);
+}
+
+mha_context *cli_context(void) { return cli_context_of(0); }
+
+mha_context *cli_context_of(int threads)
+{
+    char why[200] = "", isas[100];
+    mha_context *ctx = NULL;
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.threads = threads;
+    options.error = why;
+    options.error_size = sizeof why;
+    mha_status status = mha_context_create(&ctx, &options);
+    list_isas(isas, sizeof isas);
+    if (status == MHA_NO_ISA) /* nothing else can have named one */
+        cli_error("MHA_ISA: %s; available here: %s", strncmp(why, "isa: ", 5) == 0 ? why + 5 : why, isas);
+    else if (status) cli_error("%s", why);
+    return ctx;
+}
+
+bool cli_can_write(const char *path)
+{
+    char error[600];
+    replacement to;
+    bool good = replacement_begin(&to, path, error, sizeof error);
+    replacement_fail(&to, "not now");
+    replacement_end(&to);
+    if (!good) cli_error("%s", error);
+    return good;
+}
+
+bool cli_is_output(const char *command, const char *output, const char *path, const char *what)
+{
+    struct stat to, from;
+    if (stat(output, &to) || stat(path, &from)) return false; /* then there is nothing to be lost */
+    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return false;
+    cli_error("%s: %s is also the %s; write to another file", command, output, what);
+    return true;
+}
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+static int distance(const char *a, const char *b)
+{
+    int d[WORD_MAX + 1][WORD_MAX + 1];
+    int n = (int)strlen(a), m = (int)strlen(b);
+    for (int i = 0; i <= n; i++) d[i][0] = i;
+    for (int j = 0; j <= m; j++) d[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        for (int j = 1; j <= m; j++) {
+            d[i][j] = smaller(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = smaller(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    }
+    return d[n][m];
+}
+
+const char *cli_closest(const char *word, const char *const *candidates)
+{
+    const char *best = NULL;
+    size_t length = strlen(word);
+    int nearest = (int)(length + 2) / 3 + 1; /* the first distance that is too far */
+    if (length > WORD_MAX) return NULL;
+    for (; *candidates; candidates++) {
+        int far = strlen(*candidates) > WORD_MAX ? WORD_MAX : distance(word, *candidates);
+        if (far >= nearest) continue;
+        nearest = far;
+        best = *candidates;
+    }
+    return best;
+}
+
+int cli_unknown_option(const char *command, const char *option, const char *const *options)
+{
+    const char *near = cli_closest(option, options);
+    if (option[0] != '-')
+        cli_error("%s: '%s' is one argument too many; 'mha %s --help' tells more", command, option, command);
+    else if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
+    else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
+    return CLI_USAGE;
+}
+
+bool cli_wants_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }

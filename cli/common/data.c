@@ -1,0 +1,66 @@
+/* Data sets for commands. */
+#include "cli/common/data.h"
+#include "data/digits.h"
+#include "cli/common/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRAIN = 6000, SHARE = 6, SEED = 1, MOST = 10000000 };
+
+static const char drawn[] = "synthetic";
+
+bool data_is_synthetic(const char *place)
+{
+    size_t length = sizeof drawn - 1;
+    return strncmp(place, drawn, length) == 0 && (!place[length] || place[length] == ':');
+}
+
+const char *data_default(const char *command)
+{
+    static char place[1024];
+    char why[1100] = "neither HOME nor XDG_CACHE_HOME says where its folder is";
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool own = cache && cache[0] == '/'; /* its specification: a relative one does not count */
+    if (own || (home && *home)) {
+        int length = snprintf(place, sizeof place, "%s%s/mha/mnist", own ? cache : home, own ? "" : "/.cache");
+        if (length < (int)sizeof place && access(place, F_OK) == 0) return place;
+        snprintf(why, sizeof why, "%s is not there", place);
+    }
+    if (command)
+        cli_error("%s: not MNIST, but synthetic digits, drawn by a program: %s; './dev data mnist' fetches MNIST, "
+                  "--data chooses",
+                  command, why);
+    return drawn;
+}
+
+mnist *data_open(const char *command, const char *place, bool test_alone)
+{
+    char error[400];
+    long count = TRAIN;
+    mnist *set;
+    if (!place) place = data_default(command);
+    if (!data_is_synthetic(place)) {
+        set = mnist_open(place, error, sizeof error);
+    } else {
+        const char *number = place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
+        if (number && !cli_number(command, "--data synthetic:N", number, 1, MOST, &count)) return NULL;
+        set = digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
+    }
+    if (!set) cli_error("%s", error);
+    return set;
+}
+
+bool data_fits(const mnist *set, const vit_config *config, const char *path)
+{
+    if (config->classes != MNIST_CLASSES)
+        cli_error("%s: the model tells %lld classes apart, the data have %d", path, (long long)config->classes,
+                  MNIST_CLASSES);
+    else if (config->rows != set->rows || config->columns != set->columns)
+        cli_error("%s: the model reads images of %lld x %lld, the data's are %lld x %lld", path,
+                  (long long)config->rows, (long long)config->columns, (long long)set->rows, (long long)set->columns);
+    else return true;
+    return false;
+}

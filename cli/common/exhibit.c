@@ -1,0 +1,135 @@
+/* Files and numbers to pictures of the model's size. */
+#include "cli/common/exhibit.h"
+#include "cli/common/cli.h"
+#include "data/image.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
+
+__attribute__((format(printf, 2, 3))) static bool name_it(exhibit *to, const char *format, ...)
+{
+    char name[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    if (!(to->name = strdup(name))) cli_error("no memory");
+    return to->name;
+}
+
+/* An empty place behind the others, which counts from now on; NULL, having said why. */
+static exhibit *make_place(exhibits *e, const char *word)
+{
+    exhibit *all = realloc(e->all, (size_t)(e->count + 1) * sizeof *all);
+    if (all) {
+        e->all = all;
+        all[e->count] = (exhibit){.word = word, .index = -1, .label = -1};
+        all[e->count].pixels = malloc((size_t)(e->config->rows * e->config->columns));
+    }
+    if (all && all[e->count++].pixels) return &all[e->count - 1];
+    cli_error("no memory");
+    return NULL;
+}
+
+bool exhibits_open_set(exhibits *e)
+{
+    if (!e->set) e->set = data_open(e->command, e->folder, true);
+    return e->set && data_fits(e->set, e->config, e->model);
+}
+
+static bool take_image(exhibits *e, exhibit *to, int64_t index)
+{
+    const mnist *set = e->set;
+    memcpy(to->pixels, mnist_image(set, &set->test, index), (size_t)(set->rows * set->columns));
+    to->index = index;
+    to->label = set->test.labels[index];
+    return name_it(to, "test image %" PRId64 " %s %s%s", index, set->synthetic ? "drawn by" : "of", set->name,
+                   set->synthetic ? " (synthetic: not MNIST)" : "");
+}
+
+static bool add_number(exhibits *e, exhibit *to)
+{
+    if (!exhibits_open_set(e)) return false;
+    errno = 0;
+    long long index = strtoll(to->word, NULL, 10);
+    if (!errno && index < e->set->test.count) return take_image(e, to, index);
+    cli_error("%s: there is no test image %s: those of %s go from 0 to %" PRId64, e->command, to->word, e->set->name,
+              e->set->test.count - 1);
+    return false;
+}
+
+bool exhibits_add_some(exhibits *e, int each)
+{
+    if (!exhibits_open_set(e)) return false;
+    for (int digit = 0; digit < MNIST_CLASSES; digit++) {
+        int found = 0;
+        for (int64_t i = 0; found < each && i < e->set->test.count; i++) {
+            if (e->set->test.labels[i] != digit) continue;
+            exhibit *to = make_place(e, "");
+            if (!to || !take_image(e, to, i)) return false;
+            found++;
+        }
+    }
+    return true;
+}
+
+static void invert(image *picture, const char *word, exhibit_invert when)
+{
+    enum { MIDDLE = 127 };
+    bool light = image_border(picture) > MIDDLE;
+    if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
+    image_invert(picture);
+    if (when == INVERT_AUTO)
+        cli_error("%s: the border is light, so ink is dark: inverted (--invert no keeps it)", word);
+}
+
+static bool add_file(exhibits *e, exhibit *to)
+{
+    const vit_config *c = e->config;
+    image picture;
+    char error[600];
+    bool ok = image_open(&picture, to->word, error, sizeof error);
+    if (!ok) {
+        cli_error("%s", error);
+        return false;
+    }
+    bool same = picture.rows == c->rows && picture.columns == c->columns;
+    if (!same && !e->fit) {
+        cli_error("%s: the image has %" PRId64 " x %" PRId64 " pixels, the model reads %" PRId64 " x %" PRId64
+                  "; --fit makes it fit",
+                  to->word, picture.columns, picture.rows, c->columns, c->rows);
+        ok = false;
+    } else {
+        invert(&picture, to->word, e->invert);
+        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(c->rows * c->columns));
+        else if (!(ok = image_fit(to->pixels, c->rows, c->columns, &picture)))
+            cli_error("%s: there is no ink to fit, only paper", to->word);
+    }
+    image_free(&picture);
+    return ok && name_it(to, "%s", to->word);
+}
+
+bool exhibits_add(exhibits *e, const char *word)
+{
+    exhibit *to = make_place(e, word);
+    return to && (is_number(word) ? add_number(e, to) : add_file(e, to));
+}
+
+void exhibits_free(exhibits *e)
+{
+    for (int i = 0; i < e->count; i++) {
+        free(e->all[i].name);
+        free(e->all[i].pixels);
+    }
+    free(e->all);
+    mnist_free(e->set);
+    e->all = NULL;
+    e->set = NULL;
+    e->count = 0;
+}

@@ -1,0 +1,194 @@
+/* What all operators share: attributes, the lists of inputs and outputs, views, memory. The comparison is in
+ * onnx_compare.c, the operators are in files of their own.
+ *
+ * A case file is input from outside, so nothing in it is believed: shapes are checked against each other here or by the
+ * library, sums and products that size an allocation are checked for overflow, and an allocation is bounded. */
+#include "cli/conformance/onnx.h"
+#include "io/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No case needs more; a hostile one that says so shall not get it. */
+static const int64_t memory_max = INT64_C(1) << 30;
+
+bool onnx_fail(onnx_case *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->result->why, sizeof c->result->why, format, args);
+    va_end(args);
+    return false;
+}
+
+void *onnx_memory(onnx_case *c, int64_t count, size_t size)
+{
+    void *memory = NULL;
+    if (count > memory_max / (int64_t)size)
+        onnx_fail(c, "%lld elements are more than a case may have", (long long)count);
+    else if (!(memory = calloc((size_t)count + 1, size))) onnx_fail(c, "no memory for %lld elements", (long long)count);
+    else c->owned[c->owned_count++] = memory;
+    return memory;
+}
+
+/* ---- Inputs and outputs ----------------------------------------------------------------------------------------- */
+
+/* Walks a list such as "Q,K,V,,,,nonpad_kv_seqlen", whose places must bear the operator's names. */
+static bool bind_list(onnx_case *c, const char *key, const char *prefix, const char *const *names,
+                      const safetensors_tensor **slots)
+{
+    const char *at = safetensors_metadata(c->file, key);
+    if (!at) return onnx_fail(c, "metadata \"%s\" is missing", key);
+    for (int i = 0;; i++) {
+        size_t length = strcspn(at, ",");
+        char quoted[64];
+        if (length && !names[i]) return onnx_fail(c, "%s: only %d are known", key, i);
+        if (length && (strlen(names[i]) != length || strncmp(at, names[i], length) != 0))
+            return onnx_fail(c, "%s: place %d should be %s or empty in %s", key, i, names[i],
+                             json_quote(quoted, sizeof quoted, safetensors_metadata(c->file, key)));
+        if (length) {
+            char name[64];
+            snprintf(name, sizeof name, "%s%s", prefix, names[i]);
+            slots[i] = safetensors_find(c->file, name);
+            if (!slots[i]) return onnx_fail(c, "tensor \"%s\" is missing", name);
+        }
+        at += length;
+        if (!*at) return true;
+        if (!names[i]) return onnx_fail(c, "%s: only %d are known", key, i);
+        at++;
+    }
+}
+
+bool onnx_bind(onnx_case *c, const char *const *inputs, int required, const char *const *outputs)
+{
+    c->outputs = outputs;
+    if (!bind_list(c, "inputs", "in:", inputs, c->in)) return false;
+    if (!bind_list(c, "outputs", "out:", outputs, c->want)) return false;
+    for (int i = 0; i < required; i++)
+        if (!c->in[i]) return onnx_fail(c, "the input %s is missing", inputs[i]);
+    if (!c->want[0]) return onnx_fail(c, "the output %s is missing", outputs[0]);
+    return true;
+}
+
+static bool same_shape(const safetensors_tensor *tensor, int rank, const int64_t *shape)
+{
+    return tensor->rank == rank && memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) == 0;
+}
+
+bool onnx_output(onnx_case *c, int slot, safetensors_dtype dtype, int rank, const int64_t *shape, mha_tensor *view)
+{
+    const safetensors_tensor *want = c->want[slot];
+    safetensors_tensor made = {.dtype = dtype, .rank = rank};
+    memcpy(made.shape, shape, (size_t)rank * sizeof *shape);
+    if (want->dtype != dtype || !same_shape(want, rank, shape)) {
+        char is[100], needs[100];
+        return onnx_fail(c, "out:%s is %s, but the inputs make %s", c->outputs[slot],
+                         safetensors_describe(is, sizeof is, want), safetensors_describe(needs, sizeof needs, &made));
+    }
+    made.data = onnx_memory(c, want->count, safetensors_dtype_size(dtype));
+    if (!made.data) return false;
+    return safetensors_view(&made, view) ||
+           onnx_fail(c, "%s is not a type to compute in", safetensors_dtype_name(dtype));
+}
+
+bool onnx_heads(onnx_case *c, const safetensors_tensor *tensor, int64_t heads, mha_tensor *view)
+{
+    char what[100];
+    safetensors_describe(what, sizeof what, tensor);
+    if (!safetensors_view(tensor, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
+        return onnx_fail(c, "%s is %s; float32, bfloat16 or float16 with 3 or 4 axes can be computed", tensor->name,
+                         what);
+    if (tensor->rank == 4) {
+        if (heads && heads != tensor->shape[1])
+            return onnx_fail(c, "%s is %s, but the attribute says %lld heads", tensor->name, what, (long long)heads);
+        return true;
+    }
+    if (tensor->rank != 3) return onnx_fail(c, "%s is %s; 3 or 4 axes are needed", tensor->name, what);
+    if (heads < 1) return onnx_fail(c, "%s has 3 axes, but no attribute says how many heads", tensor->name);
+    if (tensor->shape[2] % heads)
+        return onnx_fail(c, "%s is %s, which %lld heads do not divide", tensor->name, what, (long long)heads);
+    int64_t rows = tensor->shape[1], width = tensor->shape[2] / heads;
+    *view = mha_tensor_swap(mha_tensor_4d(view->data, view->type, tensor->shape[0], rows, heads, width), 1, 2);
+    return true;
+}
+
+/* ---- Attributes ------------------------------------------------------------------------------------------------- */
+
+bool onnx_attributes(onnx_case *c, const char *const *names)
+{
+    for (size_t i = 0; i < safetensors_metadata_count(c->file); i++) {
+        const char *key = safetensors_metadata_key(c->file, i);
+        char quoted[64];
+        int n = 0;
+        if (strncmp(key, "attr:", 5) != 0) continue;
+        while (names[n] && strcmp(names[n], key + 5) != 0) n++;
+        if (!names[n]) return onnx_fail(c, "the attribute %s is not known", json_quote(quoted, sizeof quoted, key + 5));
+    }
+    return true;
+}
+
+static const char *attribute(const onnx_case *c, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "attr:%s", name);
+    return safetensors_metadata(c->file, key);
+}
+
+static bool whole_number(const char *text, int64_t *value, int64_t least, int64_t most)
+{
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return end != text && !*end && !errno && *value >= least && *value <= most;
+}
+
+bool onnx_integer(onnx_case *c, const char *name, int64_t *value, int64_t least, int64_t most)
+{
+    const char *text = attribute(c, name);
+    char quoted[64];
+    if (text && !whole_number(text, value, least, most))
+        return onnx_fail(c, "the attribute %s is %s; a whole number from %lld to %lld is needed", name,
+                         json_quote(quoted, sizeof quoted, text), (long long)least, (long long)most);
+    return true;
+}
+
+bool onnx_float(onnx_case *c, const char *name, float *value)
+{
+    const char *text = attribute(c, name);
+    char *end, quoted[64];
+    if (!text) return true;
+    float number = strtof(text, &end);
+    if (end == text || *end || !isfinite(number))
+        return onnx_fail(c, "the attribute %s is %s; a number is needed", name,
+                         json_quote(quoted, sizeof quoted, text));
+    *value = number;
+    return true;
+}
+
+/* ---- Running ---------------------------------------------------------------------------------------------------- */
+
+static bool run(onnx_case *c)
+{
+    const char *op = safetensors_metadata(c->file, "op"), *opset = safetensors_metadata(c->file, "opset");
+    int64_t version;
+    char quoted[64];
+    if (!op || !opset) return onnx_fail(c, "metadata \"%s\" is missing", op ? "opset" : "op");
+    if (!whole_number(opset, &version, 23, INT32_MAX))
+        return onnx_fail(c, "the opset is %s; both operators began with 23", json_quote(quoted, sizeof quoted, opset));
+    if (strcmp(op, "Attention") == 0) return onnx_attention(c);
+    if (strcmp(op, "RotaryEmbedding") == 0) return onnx_rotary(c);
+    return onnx_fail(c, "the operator %s is not known", json_quote(quoted, sizeof quoted, op));
+}
+
+onnx_result onnx_run(mha_context *ctx, const safetensors *file)
+{
+    onnx_result result = {0};
+    onnx_case c = {.ctx = ctx, .file = file, .result = &result};
+    result.passed = run(&c);
+    for (int i = 0; i < c.owned_count; i++) free(c.owned[i]);
+    return result;
+}

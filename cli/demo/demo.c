@@ -1,0 +1,350 @@
+/* mha demo: a Vision Transformer learns to read digits while you watch, and shows what its heads look at.
+ *
+ * Training is the preset "demo": short, and good enough to be proud of. The curve is a table that grows, a line every few
+ * seconds, so that it reads the same on a terminal and in a file. Then one digit in the terminal, ten on a page. */
+#include "train/checkpoint.h"
+#include "cli/common/data.h"
+#include "cli/draw/heads_draw.h"
+#include "cli/common/options.h"
+#include "cli/common/output.h"
+#include "train/presets.h"
+#include "cli/draw/sheet.h"
+#include "cli/train/progress.h"
+#include "model/vit_model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { ROWS = 18, BAR = 45, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 };
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha demo                     learns MNIST, shows the heads\n"
+         "  mha demo --data synthetic    the same on digits that it draws itself\n"
+         "\n"
+         "Usage: mha demo [OPTIONS]\n"
+         "  --data DIR      MNIST's four files; by default those that './dev data mnist'\n"
+         "                  fetched, if they are there, else 'synthetic': digits that a\n"
+         "                  program draws\n"
+         "  --out DIR       where the model and the page go (mha-demo)\n"
+         "  --index N       the test image that is shown in the terminal (0)\n"
+         "  --epochs N      how long it learns\n"
+         "  --seed N        what it draws from\n"
+         "  --threads N     how many threads; all by default\n"
+         "  --color WHEN    auto, always or never");
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+typedef struct request {
+    const char *data, *out; /* data NULL: none given */
+    long index, epochs, seed, threads;
+    term_when when;
+} request;
+
+static bool parse_index(const char *value, void *to)
+{
+    return cli_number("demo", "--index", value, 0, 9999999, &((request *)to)->index);
+}
+
+static bool parse_epochs(const char *value, void *to)
+{
+    return cli_number("demo", "--epochs", value, 1, 1000, &((request *)to)->epochs);
+}
+
+static bool parse_seed(const char *value, void *to)
+{
+    return cli_number("demo", "--seed", value, 0, 999999999, &((request *)to)->seed);
+}
+
+static bool parse_threads(const char *value, void *to)
+{
+    return cli_number("demo", "--threads", value, 1, 4096, &((request *)to)->threads);
+}
+
+static bool parse_color(const char *value, void *to) { return cli_when("demo", value, &((request *)to)->when); }
+
+static bool no_word(const char *text, void *to, bool *said)
+{
+    (void)text, (void)to, (void)said;
+    return false;
+}
+
+/* ---- The demonstration ------------------------------------------------------------------------------------------ */
+
+typedef struct show {
+    const request *request;
+    term term;
+    mha_context *ctx;
+    mnist *set;
+    trainer *t;
+    checkpoint_run run;
+    double seconds; /* of training */
+    trainer_score test;
+    char model[PATH_ROOM], page[PATH_ROOM];
+    sheet_point curve[MOST_POINTS];
+    int64_t points;
+    file_lock locks[2]; /* of the two files */
+} show;
+
+/* Where everything goes, found out before anything is learnt. False, having said why. */
+static bool make_folder(show *s)
+{
+    const char *folder = s->request->out;
+    struct stat about;
+    if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))) {
+        cli_error("demo: cannot make the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
+        return false;
+    }
+    int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
+    int b = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
+    if (a < PATH_ROOM && b < PATH_ROOM)
+        return cli_can_write(s->model) && cli_can_write(s->page) && output_claim(&s->locks[0], s->model) &&
+               output_claim(&s->locks[1], s->page) &&
+               output_fits(s->model, vit_save_bytes(&s->run.how.model, s->t->count)) &&
+               output_fits(s->page, OUTPUT_PAGE);
+    cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
+    return false;
+}
+
+/* Where products of bfloat16 have an engine that is quicker than float32, they are as good for this. */
+static bool prefers_bfloat16(const mha_context *ctx)
+{
+    const char *isa = mha_context_isa(ctx);
+    return strcmp(isa, "neon_bf16") == 0 || strcmp(isa, "amx") == 0;
+}
+
+static bool make_trainer(show *s)
+{
+    char error[400];
+    const request *r = s->request;
+    recipe *how = &s->run.how;
+    s->run.preset = "demo";
+    *how = preset_recipe(preset_find(s->run.preset));
+    if (r->epochs) how->training.epochs = r->epochs;
+    how->training.seed = (uint64_t)r->seed;
+    how->model.body.bfloat16 = prefers_bfloat16(s->ctx);
+    recipe_fit(how, s->set);
+    if (how->training.held_out > WATCHED) how->training.held_out = WATCHED;
+    s->t = trainer_create(s->ctx, s->set, &how->model, &how->training, error, sizeof error);
+    if (!s->t) cli_error("demo: %s", error);
+    return s->t;
+}
+
+static void say_what(const show *s)
+{
+    char about[400];
+    const vit_config *c = &s->run.how.model;
+    int64_t patches = (c->rows / c->patch) * (c->columns / c->patch);
+    printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
+           term_style_on(&s->term, TERM_PLAIN));
+    term_rule(&s->term, 2, 76);
+    printf("  %s\n\n", s->set->synthetic
+                           ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
+                           : mnist_describe(about, sizeof about, s->set));
+    printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
+           "  %" PRId64 " blocks of %" PRId64 " heads let every token look at every other; the class token,\n"
+           "  which is no patch, then says which digit it has seen. %" PRId64 " parameters,\n"
+           "  all random at first; %d thread%s, products in %s.\n\n",
+           patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
+           mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
+    term_left(&s->term, 0, TERM_FAINT,
+              "   images     loss     right   of images kept aside; a third: 10 x fewer wrong");
+    printf("\n");
+    fflush(stdout);
+}
+
+/* How rare mistakes are, drawn: nothing where all is wrong, a third for each factor of ten. */
+static void draw_bar(const term *t, double right)
+{
+    double thirds = right < 1 ? -log10(1 - right) : 3;
+    int filled = (int)(thirds / 3 * BAR + 0.5);
+    for (int i = 0; i < BAR && i < filled; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
+}
+
+/* A line of the curve: the mean loss since the last one, and how it does now on images that it does not learn from. */
+static bool say_row(show *s, double loss)
+{
+    trainer_score score;
+    const trainer_options *o = &s->t->options;
+    if (!trainer_evaluate(s->t, s->ctx, TRAINER_HELD_OUT, &score)) return false;
+    double right = score.count ? (double)score.correct / (double)score.count : NAN;
+    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, loss, 100 * right);
+    draw_bar(&s->term, right);
+    printf("\n");
+    fflush(stdout);
+    if (s->points < MOST_POINTS)
+        s->curve[s->points++] = (sheet_point){(double)s->t->step / (double)s->t->steps_per_epoch, loss, right};
+    return true;
+}
+
+/* CLI_OK, or the exit code, having said why. */
+static int learn(show *s)
+{
+    const trainer_options *o = &s->t->options;
+    trainer_report report = {0};
+    trainer_result result;
+    checkpoint_epoch row = {0}, epoch = {0}; /* what came of the steps since the last line; of this epoch's */
+    int64_t steps = o->epochs * s->t->steps_per_epoch, rows = steps < ROWS ? steps : ROWS, said = 0;
+    double mark = train_clock(), begun = mark;
+    train_progress view = train_progress_begin(s->t);
+    while ((result = trainer_step(s->t, s->ctx, &report)) == TRAINER_WENT_ON) {
+        double now = train_clock();
+        if (report.step % s->t->steps_per_epoch == 0) epoch = (checkpoint_epoch){0};
+        epoch.images += (double)o->batch, row.images += (double)o->batch;
+        epoch.correct += (double)report.correct;
+        epoch.loss += report.loss * (double)o->batch, row.loss += report.loss * (double)o->batch;
+        epoch.seconds += now - mark;
+        train_progress_step(&view, report.epoch, &epoch);
+        if (s->t->step * rows / steps != said) {
+            train_progress_clear(&view);
+            if (!say_row(s, row.loss / row.images)) break;
+            said = s->t->step * rows / steps;
+            row = (checkpoint_epoch){0};
+        }
+        mark = train_clock();
+    }
+    train_progress_clear(&view);
+    s->seconds = train_clock() - begun;
+    if (result == TRAINER_DONE) return CLI_OK;
+    if (result == TRAINER_DIVERGED) cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, s->t->step);
+    else cli_error("demo: %s", s->t->crew->error);
+    return CLI_FAILED;
+}
+
+static bool say_result(show *s)
+{
+    char error[600];
+    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &s->test)) {
+        cli_error("demo: %s", s->t->crew->error);
+        return false;
+    }
+    double images = (double)(s->t->step * s->t->options.batch);
+    printf("\n  %s%.2f %% of %" PRId64 " %stest images are read right%s, %" PRId64 " are not. It took %.0f s:\n"
+           "  %.0f images a second, each a little turned, moved and scaled.\n\n",
+           term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
+           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), s->test.count - s->test.correct,
+           s->seconds, images / s->seconds);
+    if (checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
+
+/* ---- What the heads see ----------------------------------------------------------------------------------------- */
+
+/* One digit of each kind, the first in the test set, for the page. */
+static bool write_page(const show *s, vit_model *model)
+{
+    char error[600], about[300], data[400], names[MNIST_CLASSES][40];
+    sheet_image images[MNIST_CLASSES];
+    int64_t count = 0;
+    for (int digit = 0; digit < MNIST_CLASSES; digit++)
+        for (int64_t i = 0; i < s->set->test.count; i++) {
+            if (s->set->test.labels[i] != digit) continue;
+            snprintf(names[count], sizeof names[count], "test image %" PRId64, i);
+            images[count] = (sheet_image){mnist_image(s->set, &s->set->test, i), digit, names[count]};
+            count++;
+            break;
+        }
+    snprintf(about, sizeof about,
+             "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64
+             " parameters; %.2f %% of the test images right",
+             model->config.body.depth, model->config.body.heads, model->config.body.width, model->count,
+             100 * (double)s->test.correct / (double)s->test.count);
+    sheet page = {.title = "What the heads look at",
+                  .model = about,
+                  .data = mnist_describe(data, sizeof data, s->set),
+                  .curve = s->curve,
+                  .point_count = s->points,
+                  .curve_unit = "epoch",
+                  .images = images,
+                  .image_count = count};
+    if (sheet_write(s->page, model->net, s->ctx, model->input, &page, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
+}
+
+static bool show_heads(const show *s, vit_model *model)
+{
+    char error[600], name[60];
+    heads_view view;
+    int64_t index = s->request->index;
+    const unsigned char *image = mnist_image(s->set, &s->set->test, index);
+    if (!heads_look(&view, model->net, s->ctx, model->input, image, error, sizeof error)) {
+        cli_error("%s", error);
+        return false;
+    }
+    snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
+    heads_drawing d = {name, image, s->set->rows, s->set->columns, &view, s->set->test.labels[index]};
+    heads_draw_digit(&s->term, &d);
+    heads_free(&view);
+    return true;
+}
+
+static void say_next(const show *s)
+{
+    const char *data = s->request->data ? s->request->data : data_default(NULL);
+    cli_print(stdout, "  %s\n", s->page);
+    printf("      ten digits, every head of every block: open it in a browser\n");
+    cli_print(stdout, "  %s\n", s->model);
+    printf("      the model\n\n");
+    printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
+    cli_print(stdout, "  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
+    cli_print(stdout, "  %s view %s -o view.html --data %s\n", cli_program(), s->model, data);
+    cli_print(stdout, "  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
+}
+
+static int run(show *s)
+{
+    char error[600];
+    vit_model model = {0};
+    int status = CLI_USAGE;
+    if (!(s->set = data_open("demo", s->request->data ? s->request->data : data_default(NULL), false)))
+        return CLI_USAGE;
+    if (s->request->index >= s->set->test.count) {
+        cli_error("demo: there is no test image %ld: they go from 0 to %" PRId64, s->request->index,
+                  s->set->test.count - 1);
+        return CLI_USAGE;
+    }
+    if (!(s->ctx = cli_context_of((int)s->request->threads)) || !make_trainer(s) || !make_folder(s)) return CLI_USAGE;
+    say_what(s);
+    status = learn(s);
+    if (status) return status;
+    if (!say_result(s)) return CLI_USAGE;
+    if (!vit_model_open(&model, s->ctx, s->model, error, sizeof error)) {
+        cli_error("%s", error);
+        return CLI_FAILED;
+    }
+    bool good = write_page(s, &model) && show_heads(s, &model);
+    vit_model_free(&model);
+    if (good) say_next(s);
+    return good ? CLI_OK : CLI_USAGE;
+}
+
+int cmd_demo(int argc, char **argv)
+{
+    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
+                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"--index", true, parse_index, 0},
+                                         {"--epochs", true, parse_epochs, 0},
+                                         {"--seed", true, parse_seed, 0},
+                                         {"--threads", true, parse_threads, 0},
+                                         {"--color", true, parse_color, 0},
+                                         {NULL, false, NULL, 0}};
+    request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
+    int stop = cli_parse("demo", argc, argv, options, no_word, help, &r);
+    if (stop) return stop - 1;
+    show s = {.request = &r, .term = term_detect(r.when)};
+    int status = run(&s);
+    for (int i = 0; i < 2; i++) file_lock_free(&s.locks[i]);
+    trainer_free(s.t);
+    mha_context_free(s.ctx);
+    mnist_free(s.set);
+    return status;
+}

@@ -1,0 +1,254 @@
+/* Pictures, bars and maps side by side: whatever stands beside each other is drawn line by line, together. */
+#include "cli/draw/heads_draw.h"
+#include "cli/draw/picture.h"
+#include "cli/draw/scale.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { WIDTH = 80, INDENT = 2, GAP = 2 };
+
+static void spaces(int n) { printf("%*s", n, ""); }
+
+/* ---- The answer ------------------------------------------------------------------------------------------------- */
+
+enum { PICTURE = 28, BESIDE = INDENT + PICTURE + 3, BAR = 34, BARS = 10, ABOVE = 3 }; /* ABOVE: lines over the bars */
+
+/* The classes that have a bar: all, or the likeliest in order. */
+static int choose_classes(int chosen[BARS], const heads_view *v)
+{
+    int count = 0;
+    if (v->classes <= BARS) {
+        for (; count < v->classes; count++) chosen[count] = count;
+        return count;
+    }
+    for (; count < BARS; count++) {
+        int best = -1;
+        for (int c = 0; c < v->classes; c++) {
+            bool taken = false;
+            for (int i = 0; i < count; i++) taken |= chosen[i] == c;
+            if (!taken && (best < 0 || v->probabilities[c] > v->probabilities[best])) best = c;
+        }
+        chosen[count] = best;
+    }
+    return count;
+}
+
+/* A bar in eighths of a column, or in whole ones. */
+static void draw_bar(const term *t, double value)
+{
+    static const char *const parts[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
+    int eighths = value > 0 ? (int)lround(8 * BAR * fmin(value, 1)) : 0;
+    if (!t->utf8) eighths = (eighths + 4) / 8 * 8;
+    for (int i = 0; i < eighths / 8; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
+    fputs(parts[eighths % 8], stdout);
+    spaces(BAR - (eighths + 7) / 8);
+}
+
+static void draw_class(const term *t, const heads_view *v, int class, int label)
+{
+    char name[16];
+    bool best = class == v->best;
+    snprintf(name, sizeof name, "%d", class);
+    term_left(t, 4, best || class == label ? TERM_BOLD : TERM_FAINT, name);
+    draw_bar(t, (double)v->probabilities[class]);
+    term_number(t, 7, 2, best ? TERM_BOLD : TERM_PLAIN, 100 * (double)v->probabilities[class]);
+    term_left(t, 0, TERM_FAINT, " %");
+}
+
+/* The words over the bars. */
+static void draw_verdict(const term *t, const heads_drawing *d, int line)
+{
+    char text[80];
+    const heads_view *v = d->view;
+    if (line == 0) {
+        snprintf(text, sizeof text, "%d", v->best);
+        printf("the model says ");
+        term_left(t, 0, TERM_BOLD, text);
+        printf(", with %.2f %%", 100 * (double)v->probabilities[v->best]);
+    } else if (line == 1 && d->label >= 0) {
+        printf("the label says %d: ", d->label);
+        term_left(t, 0, TERM_BOLD, d->label == v->best ? "right" : "wrong");
+    }
+}
+
+void heads_draw_answer(const term *t, const heads_drawing *d)
+{
+    int chosen[BARS], count = choose_classes(chosen, d->view);
+    picture p = picture_of(d->image, d->rows, d->columns, PICTURE);
+    int lines = p.lines > count + ABOVE ? p.lines : count + ABOVE;
+    if (d->name) {
+        spaces(INDENT);
+        term_left(t, 0, TERM_BOLD, d->name);
+        printf("\n\n");
+    }
+    for (int i = 0; i < lines; i++) {
+        spaces(INDENT);
+        picture_line(t, &p, i);
+        bool beside = i == 0 || (i == 1 && d->label >= 0) || (i >= ABOVE && i < ABOVE + count);
+        if (beside) spaces(BESIDE - INDENT - p.width);
+        if (i < ABOVE) draw_verdict(t, d, i);
+        else if (i < ABOVE + count) draw_class(t, d->view, chosen[i - ABOVE], d->label);
+        printf("\n");
+    }
+    printf("\n");
+}
+
+/* ---- Heads with words ------------------------------------------------------------------------------------------- */
+
+enum { FIELD = 18, BESIDES = 4 }; /* the narrowest place of a head, and the most of them beside each other */
+
+/* A map is brightest where its head looks most: heads that look at much would else be dark. */
+static double brightness(const heads_view *v, int64_t block, int64_t head, int64_t row, int64_t column,
+                         double strongest)
+{
+    return scale_weight((double)heads_map(v, block, head)[row * v->columns + column], 1 / (double)v->tokens, strongest);
+}
+
+/* One of the three lines under a map, of which the last is for a class token. */
+static void draw_words(const term *t, int room, const heads_focus *f, int line)
+{
+    char text[60];
+    if (line == 0) snprintf(text, sizeof text, "%.0f %% on one patch", 100 * f->strongest);
+    else if (line == 1) snprintf(text, sizeof text, "about %.0f patch%s", f->patches, f->patches < 1.5 ? "" : "es");
+    else snprintf(text, sizeof text, "%.0f %% on itself", 100 * f->itself);
+    term_left(t, room, TERM_FAINT, text);
+}
+
+/* How the maps of a block are drawn: a patch is `cell` columns wide and `high` lines high, a head takes `field` columns,
+ * and so many stand beside each other. */
+typedef struct layout {
+    int cell, high, field;
+    int64_t beside;
+} layout;
+
+static layout layout_of(const heads_view *v)
+{
+    int room = WIDTH - INDENT, columns = (int)v->columns;
+    layout l = {.high = 4 * columns <= FIELD ? 2 : 1};
+    l.cell = 2 * columns <= room ? 2 * l.high : 1;
+    l.field = l.cell * columns < FIELD ? FIELD : l.cell * columns;
+    l.beside = (room + GAP) / (l.field + GAP);
+    l.beside = l.beside > BESIDES ? BESIDES : l.beside < 1 ? 1 : l.beside;
+    return l;
+}
+
+/* One line of the place of a head: its name, its map, its words. `room` columns are filled; 0: none behind it. */
+static void draw_head_line(const term *t, const heads_view *v, const layout *l, int64_t block, int64_t head,
+                           int64_t line, int room)
+{
+    heads_focus f = heads_focus_of(v, block, head);
+    char title[40];
+    snprintf(title, sizeof title, "head %lld", (long long)head + 1);
+    if (line < 0) term_left(t, room, TERM_BOLD, title);
+    else if (line >= v->rows * l->high) draw_words(t, room, &f, (int)(line - v->rows * l->high));
+    else {
+        for (int64_t x = 0; x < v->columns; x++)
+            scale_cell(t, l->cell, brightness(v, block, head, line / l->high, x, f.strongest));
+        if (room) spaces(room - l->cell * (int)v->columns);
+    }
+}
+
+void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool mean)
+{
+    layout l = layout_of(view);
+    char title[80];
+    snprintf(title, sizeof title, "Block %lld of %lld", (long long)block + 1, (long long)view->blocks);
+    spaces(INDENT);
+    term_left(t, 0, TERM_BOLD, title);
+    printf("  where %s\n", mean ? "its patches look, on the mean" : "the class token looks");
+    spaces(INDENT);
+    scale_legend(t, "an equal share or less", "the head's strongest patch");
+    printf("\n\n");
+    int64_t heads = heads_in(view, block);
+    for (int64_t first = 0; first < heads; first += l.beside) {
+        int64_t end = first + l.beside < heads ? first + l.beside : heads;
+        for (int64_t line = -1; line < view->rows * l.high + (mean ? 2 : 3); line++) {
+            spaces(INDENT);
+            for (int64_t h = first; h < end; h++)
+                draw_head_line(t, view, &l, block, h, line, h + 1 < end ? l.field + GAP : 0);
+            printf("\n");
+        }
+        printf("\n");
+    }
+}
+
+/* ---- All heads -------------------------------------------------------------------------------------------------- */
+
+enum { LABEL = 9, SMALL = 7 }; /* columns of a row's name, and of a small map at least */
+
+/* How a small map is drawn: each patch `across` columns wide; in pairs, two half lines high for every line of one. */
+typedef struct small {
+    int across, width; /* of a patch, of a map */
+    int64_t lines;
+    bool pairs;
+} small;
+
+static small small_of(const term *t, const heads_view *v)
+{
+    small s = {.across = v->columns <= SMALL / 2 + 1 ? 2 : 1, .pairs = scale_can_pair(t)};
+    s.width = s.across * (int)v->columns;
+    s.lines = s.pairs ? (v->rows * s.across + 1) / 2 : v->rows;
+    return s;
+}
+
+static void draw_small_line(const term *t, const heads_view *v, const small *s, int64_t block, int64_t head,
+                            int64_t line)
+{
+    heads_focus f = heads_focus_of(v, block, head);
+    for (int64_t x = 0; x < s->width; x++) {
+        int64_t column = x / s->across, above = 2 * line / s->across, below = (2 * line + 1) / s->across;
+        if (!s->pairs) scale_cell(t, 1, brightness(v, block, head, line, column, f.strongest));
+        else
+            scale_pair(t, brightness(v, block, head, above, column, f.strongest),
+                       below < v->rows ? brightness(v, block, head, below, column, f.strongest) : -1);
+    }
+}
+
+/* The blocks from `first` to before `end`. */
+static void draw_blocks(const term *t, const heads_view *v, const small *s, int64_t first, int64_t end)
+{
+    int field = (s->width < SMALL ? SMALL : s->width) + GAP;
+    char name[40];
+    spaces(INDENT + LABEL);
+    for (int64_t b = first; b < end; b++) {
+        snprintf(name, sizeof name, v->blocks < 10 ? "block %lld" : "b. %lld", (long long)b + 1);
+        term_left(t, b + 1 < end ? field : 0, TERM_FAINT, name);
+    }
+    printf("\n");
+    for (int64_t h = 0; h < v->heads; h++) {
+        for (int64_t line = 0; line < s->lines; line++) {
+            snprintf(name, sizeof name, "head %lld", (long long)h + 1);
+            spaces(INDENT);
+            term_left(t, LABEL, TERM_FAINT, line ? "" : name);
+            for (int64_t b = first; b < end; b++) {
+                if (h < heads_in(v, b)) draw_small_line(t, v, s, b, h, line);
+                else if (b + 1 < end) spaces(s->width); /* a block with fewer heads */
+                if (b + 1 < end) spaces(field - s->width);
+            }
+            printf("\n");
+        }
+        printf("\n");
+    }
+}
+
+void heads_draw_all(const term *t, const heads_view *view, const char *title)
+{
+    small s = small_of(t, view);
+    int field = (s.width < SMALL ? SMALL : s.width) + GAP;
+    int64_t beside = (WIDTH - INDENT - LABEL + GAP) / field;
+    if (beside < 1) beside = 1;
+    spaces(INDENT);
+    term_left(t, 0, TERM_BOLD, title);
+    printf("\n%*s", INDENT, "");
+    scale_legend(t, "an equal share or less", "its strongest patch");
+    printf("\n\n");
+    for (int64_t b = 0; b < view->blocks; b += beside)
+        draw_blocks(t, view, &s, b, b + beside < view->blocks ? b + beside : view->blocks);
+}
+
+void heads_draw_digit(const term *t, const heads_drawing *d)
+{
+    heads_draw_answer(t, d);
+    heads_draw_all(t, d->view, "Where each head looks; each map to its own strongest patch");
+}

@@ -1,0 +1,260 @@
+/* The scores of a model: a line that sums up, a table of who was taken for whom, the worst mistakes; or JSON. */
+#include "cli/eval/print.h"
+#include "cli/common/cli.h"
+#include "io/json.h"
+#include "cli/draw/scale.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { INDENT = 2, NAME = 11, CELL = 5, COUNT = 8, SHARE = 9 };
+_Static_assert(INDENT + NAME + MNIST_CLASSES * CELL + COUNT + SHARE <= 80, "the table fits the screen");
+
+static int64_t answers_of(const eval_scores *s, int class)
+{
+    int64_t sum = 0;
+    for (int label = 0; label < MNIST_CLASSES; label++) sum += s->confusion[label][class];
+    return sum;
+}
+
+static int64_t labels_of(const eval_scores *s, int class)
+{
+    int64_t sum = 0;
+    for (int answer = 0; answer < MNIST_CLASSES; answer++) sum += s->confusion[class][answer];
+    return sum;
+}
+
+static double part_of(int64_t part, int64_t whole) { return whole ? (double)part / (double)whole : NAN; }
+double eval_precision(const eval_scores *s, int class)
+{
+    return part_of(s->confusion[class][class], answers_of(s, class));
+}
+double eval_recall(const eval_scores *s, int class) { return part_of(s->confusion[class][class], labels_of(s, class)); }
+
+/* ---- For people ------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static void put_row(const term *t, const char *what, const char *format, ...)
+{
+    va_list args;
+    printf("%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, what);
+    va_start(args, format);
+    cli_vprint(stdout, format, args);
+    va_end(args);
+    printf("\n");
+}
+
+static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
+{
+    const vit_config *c = &set->model->config;
+    char text[TRANSFORMER_WORDS];
+    put_row(t, "model", "%s", set->file);
+    put_row(t, "",
+            "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
+            c->body.depth, transformer_heads_words(text, &c->body), c->body.width, c->patch, c->patch,
+            set->model->count);
+    put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
+            set->set->name);
+    if (set->set->synthetic) put_row(t, "", "synthetic digits, not MNIST's: no accuracy to quote");
+    printf("\n%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, "accuracy");
+    snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->correct, s->count));
+    term_left(t, 0, TERM_BOLD, text);
+    printf("   %" PRId64 " right, %" PRId64 " wrong\n", s->correct, s->count - s->correct);
+    put_row(t, "loss", "%.4f", s->loss);
+    put_row(t, "speed", "%.0f images a second: %.2f s, %d thread%s, %s on %s", (double)s->count / s->seconds,
+            s->seconds, set->threads, set->threads == 1 ? "" : "s", set->type, set->isa);
+    printf("\n");
+}
+
+static int64_t largest_mistake(const eval_scores *s)
+{
+    int64_t most = 1;
+    for (int i = 0; i < MNIST_CLASSES; i++)
+        for (int j = 0; j < MNIST_CLASSES; j++)
+            if (i != j && s->confusion[i][j] > most) most = s->confusion[i][j];
+    return most;
+}
+
+/* Five columns, so that the table fits the screen; more where there are five digits. */
+static int cell_width(const eval_scores *s)
+{
+    int64_t most = 0;
+    for (int c = 0; c < MNIST_CLASSES; c++)
+        if (answers_of(s, c) > most) most = answers_of(s, c);
+    return most < 10000 ? CELL : snprintf(NULL, 0, "%" PRId64, most) + 2;
+}
+
+/* What is right is bold, what is wrong is painted, the more the brighter. */
+static void put_cell(const term *t, int width, const eval_scores *s, int label, int answer, int64_t most)
+{
+    int64_t count = s->confusion[label][answer];
+    bool wrong = label != answer && count > 0;
+    if (!wrong || t->depth == TERM_MONO) {
+        term_number(t, width, 0, label == answer ? TERM_BOLD : TERM_PLAIN, (double)count);
+        return;
+    }
+    printf(" ");
+    scale_ground(t, (double)count / (double)most);
+    printf("%*" PRId64 "%s", width - 1, count, term_style_on(t, TERM_PLAIN));
+}
+
+static void put_share(const term *t, int width, int decimals, double share)
+{
+    char text[20] = "-";
+    if (isfinite(share)) snprintf(text, sizeof text, "%.*f", decimals, 100 * share);
+    term_right(t, width, TERM_PLAIN, text);
+}
+
+static void put_name(const term *t, const char *name)
+{
+    printf("%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, name);
+}
+
+static void put_table_head(const term *t, int width)
+{
+    char name[12];
+    put_name(t, "answer");
+    for (int c = 0; c < MNIST_CLASSES; c++) {
+        snprintf(name, sizeof name, "%d", c);
+        term_right(t, width, TERM_FAINT, name);
+    }
+    term_right(t, COUNT, TERM_FAINT, "images");
+    term_right(t, SHARE, TERM_FAINT, "recall %");
+    printf("\n");
+}
+
+static void put_table_foot(const term *t, int width, const eval_scores *s)
+{
+    term_rule(t, INDENT, NAME + MNIST_CLASSES * width + COUNT + SHARE);
+    put_name(t, "answers");
+    for (int c = 0; c < MNIST_CLASSES; c++) printf("%*" PRId64, width, answers_of(s, c));
+    printf("%*" PRId64, COUNT, s->count);
+    put_share(t, SHARE, 2, part_of(s->correct, s->count));
+    printf("\n");
+    put_name(t, "precision %");
+    for (int c = 0; c < MNIST_CLASSES; c++) { /* "100" beside "100" needs a gap */
+        double share = eval_precision(s, c);
+        put_share(t, width, share < 0.9995 ? 1 : 0, share);
+    }
+    printf("\n");
+}
+
+/* Labels down, answers across; at the right how many there are and how many were found, below how many answers there
+ * were and how many of them were right. */
+static void put_table(const term *t, const eval_scores *s)
+{
+    int64_t most = largest_mistake(s);
+    int width = cell_width(s);
+    put_table_head(t, width);
+    for (int label = 0; label < MNIST_CLASSES; label++) {
+        char name[20];
+        snprintf(name, sizeof name, "label %d", label);
+        put_name(t, name);
+        for (int answer = 0; answer < MNIST_CLASSES; answer++) put_cell(t, width, s, label, answer, most);
+        printf("%*" PRId64, COUNT, labels_of(s, label));
+        put_share(t, SHARE, 2, eval_recall(s, label));
+        printf("\n");
+    }
+    put_table_foot(t, width, s);
+}
+
+static void put_worst(const term *t, const eval_setting *set, const eval_scores *s)
+{
+    if (!s->worst_count) return;
+    printf("\n%*s", INDENT, "");
+    term_left(t, 0, TERM_BOLD, "The worst mistakes");
+    printf("\n");
+    for (int i = 0; i < s->worst_count; i++) {
+        const eval_mistake *m = &s->worst[i];
+        printf("%*simage %-6" PRId64 "  label %d, answer %d with %.2f %%; the label got %.2g %%\n", INDENT, "",
+               m->index, m->label, m->answer, 100 * m->probability, 100 * m->of_label);
+    }
+    if (strcmp(set->part, "test") != 0) return;
+    printf("\n%*s", INDENT, "");
+    term_left(t, 0, TERM_BOLD, "Try next");
+    cli_print(stdout, "  %s classify %s %" PRId64 "%s%s --heads\n", cli_program(), set->file, s->worst[0].index,
+              set->folder ? " --data " : "", set->folder ? set->folder : "");
+}
+
+void eval_print_text(const term *t, const eval_setting *set, const eval_scores *s)
+{
+    put_head(t, set, s);
+    put_table(t, s);
+    put_worst(t, set, s);
+}
+
+/* ---- For programs ----------------------------------------------------------------------------------------------- */
+
+static void put_number(const char *before, const char *format, double x)
+{
+    fputs(before, stdout);
+    if (isfinite(x)) printf(format, x);
+    else fputs("null", stdout);
+}
+
+static void put_text(const char *before, const char *text)
+{
+    char quoted[1200];
+    printf("%s%s", before, json_quote(quoted, sizeof quoted, text));
+}
+
+static void put_model(const vit_model *model)
+{
+    const vit_config *c = &model->config;
+    printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [",
+           model->count, c->body.depth, c->body.heads);
+    for (int64_t l = 0; l < c->body.depth; l++) printf("%s%" PRId64, l ? ", " : "", transformer_heads(&c->body, l));
+    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->body.width, c->patch);
+}
+
+static void put_classes(const eval_scores *s)
+{
+    printf(",\n  \"classes\": [\n");
+    for (int c = 0; c < MNIST_CLASSES; c++) {
+        printf("    {\"label\": %d, \"images\": %" PRId64 ", \"answers\": %" PRId64 ", \"correct\": %" PRId64, c,
+               labels_of(s, c), answers_of(s, c), s->confusion[c][c]);
+        put_number(", \"precision\": ", "%.6f", eval_precision(s, c));
+        put_number(", \"recall\": ", "%.6f", eval_recall(s, c));
+        printf("}%s\n", c + 1 < MNIST_CLASSES ? "," : "");
+    }
+    printf("  ],\n  \"confusion\": [\n");
+    for (int i = 0; i < MNIST_CLASSES; i++) {
+        printf("    [");
+        for (int j = 0; j < MNIST_CLASSES; j++) printf("%s%" PRId64, j ? ", " : "", s->confusion[i][j]);
+        printf("]%s\n", i + 1 < MNIST_CLASSES ? "," : "");
+    }
+    printf("  ]");
+}
+
+void eval_print_json(const eval_setting *set, const eval_scores *s)
+{
+    put_text("{\n  \"model\": ", set->file);
+    put_model(set->model);
+    put_text(",\n  \"data\": ", set->set->name);
+    printf(", \"synthetic\": %s", set->set->synthetic ? "true" : "false");
+    put_text(", \"part\": ", set->part);
+    printf(",\n  \"images\": %" PRId64 ", \"correct\": %" PRId64, s->count, s->correct);
+    put_number(", \"accuracy\": ", "%.6f", part_of(s->correct, s->count));
+    put_number(", \"loss\": ", "%.6f", s->loss);
+    put_number(",\n  \"seconds\": ", "%.6f", s->seconds);
+    put_number(", \"images_per_second\": ", "%.1f", (double)s->count / s->seconds);
+    printf(", \"threads\": %d", set->threads);
+    put_text(", \"isa\": ", set->isa);
+    put_text(", \"dtype\": ", set->type);
+    put_classes(s);
+    printf(",\n  \"worst\": [");
+    for (int i = 0; i < s->worst_count; i++) {
+        const eval_mistake *m = &s->worst[i];
+        printf("%s\n    {\"index\": %" PRId64 ", \"label\": %d, \"answer\": %d", i ? "," : "", m->index, m->label,
+               m->answer);
+        put_number(", \"probability\": ", "%.6g", m->probability);
+        put_number(", \"of_label\": ", "%.6g", m->of_label);
+        printf("}");
+    }
+    printf("%s]\n}\n", s->worst_count ? "\n  " : "");
+}

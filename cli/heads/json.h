@@ -1,0 +1,19 @@
+/* What every head does, for programs: the object that `mha heads --json` prints and the page keeps.
+ *
+ *     {"images": 10000, "close_images": 400, "importance_images": 400,
+ *      "heads": [{"block": 1, "head": 1, "entropy", "effective", "largest", "distance", "self", "previous", "next",
+ *                 "first", "place", "position", "content", "importance", "words": "itself", "twin": 2 or null,
+ *                 "divergence", "cosine"}, ...],
+ *      "pairs": [a matrix of divergences for each block]}
+ *
+ * Blocks, heads and twins count from 1. Without a twin, divergence and cosine are null. */
+#ifndef HEADS_JSON_H
+#define HEADS_JSON_H
+
+#include "io/buffer.h"
+#include "inspect/survey.h"
+
+/* Without an end of line. */
+void heads_json(buffer *out, const survey *s);
+
+#endif

@@ -1,0 +1,175 @@
+/* The table of heads, and their maps below it. */
+#include "cli/heads/table.h"
+#include "cli/common/cli.h"
+#include "cli/draw/heads_draw.h"
+#include "cli/draw/scale.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 28, ENTROPY = 5, DISTANCE = 9, WORTH = 8 };
+enum { BAR = 3, TWIN = 11 };
+_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + WORTH + 1 + BAR + 1 + TWIN <= 80,
+               "the table fits the screen");
+
+/* ---- Order ------------------------------------------------------------------------------------------------------ */
+
+/* The smaller, the earlier; equals stay in the order of blocks. */
+static double rank(const survey_head *h, heads_sort sort)
+{
+    return sort == HEADS_BY_IMPORTANCE ? -h->importance
+           : sort == HEADS_BY_ENTROPY  ? h->entropy
+           : sort == HEADS_BY_DISTANCE ? h->distance
+                                       : 0;
+}
+
+static int64_t *order_of(const survey *s, heads_sort sort)
+{
+    int64_t *order = calloc((size_t)s->count, sizeof *order);
+    for (int64_t n = 0; order && n < s->count; n++) {
+        int64_t at = n;
+        for (; at > 0 && rank(&s->heads[order[at - 1]], sort) > rank(&s->heads[n], sort); at--)
+            order[at] = order[at - 1];
+        order[at] = n;
+    }
+    return order;
+}
+
+/* ---- The table -------------------------------------------------------------------------------------------------- */
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+static void put_title(const term *t, const survey *s, const heads_setting *set)
+{
+    const char *of = set->set->synthetic ? "drawn by" : "of";
+    printf("%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, "model");
+    cli_print(stdout, "%s: %" PRId64 " head%s in %" PRId64 " block%s\n", set->file, s->count, plural(s->count),
+              s->blocks, plural(s->blocks));
+    printf("%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, "data");
+    cli_print(stdout, "%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name,
+              set->seconds);
+    printf("%*s", INDENT + NAME, "");
+    printf("maps, distance and twin from %" PRId64 " image%s, worth from %" PRId64 "\n\n", s->close_images,
+           plural(s->close_images), s->importance_images);
+}
+
+/* The name of the entropy is wider than its numbers, and reaches over to the words, whose name is short. */
+static void put_names(const term *t)
+{
+    enum { OVER = 3 };
+    printf("%*s", INDENT, "");
+    term_right(t, BLOCK, TERM_FAINT, "block");
+    term_right(t, HEAD, TERM_FAINT, "head");
+    printf("%*s", GAP, "");
+    term_left(t, WORDS - OVER, TERM_FAINT, "looks at");
+    term_right(t, ENTROPY + OVER, TERM_FAINT, "entropy");
+    term_right(t, DISTANCE, TERM_FAINT, "distance");
+    term_right(t, WORTH, TERM_FAINT, "worth");
+    printf("%*s", 1 + BAR + 1, "");
+    term_left(t, 0, TERM_FAINT, "twin");
+    printf("\n");
+    term_rule(t, INDENT, 80 - 2 * INDENT);
+}
+
+/* As long and as bright as the head is important beside the most important one. */
+static void put_bar(const term *t, double share)
+{
+    static const char *const parts[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
+    int eighths = share > 0 ? (int)lround(8 * BAR * fmin(share, 1)) : 0;
+    if (!t->utf8) eighths = (eighths + 4) / 8 * 8;
+    scale_ink(t, 0.25 + 0.6 * share);
+    for (int i = 0; i < eighths / 8; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
+    printf("%s%s%*s", parts[eighths % 8], term_style_on(t, TERM_PLAIN), BAR - (eighths + 7) / 8, "");
+}
+
+static void put_twin(const term *t, const survey_head *h)
+{
+    char text[40];
+    if (h->twin < 0) return;
+    bool like = survey_is_like(h);
+    if (like) snprintf(text, sizeof text, h->twin < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->twin + 1);
+    else snprintf(text, sizeof text, "%" PRId64 " by %.2f", h->twin + 1, h->divergence);
+    term_left(t, 0, like ? TERM_BOLD : TERM_FAINT, text);
+}
+
+/* With as many decimals as give the largest three digits; where there is no room for them, with an exponent. */
+static void put_worth(double worth, double most)
+{
+    int decimals = 2;
+    while (decimals < 5 && most * pow(10, decimals) < 100) decimals++;
+    if (most < 1e-3) printf("%*.1e ", WORTH, worth);
+    else printf("%*.*f ", WORTH, decimals, worth);
+}
+
+static void put_head(const term *t, const survey_head *h, double most)
+{
+    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
+    term_left(t, WORDS, TERM_BOLD, h->words);
+    printf("%*.2f%*.2f", ENTROPY, h->entropy, DISTANCE, h->distance);
+    put_worth(h->importance, most);
+    put_bar(t, most > 0 ? h->importance / most : 0);
+    printf(" ");
+    put_twin(t, h);
+    printf("\n");
+}
+
+static void put_foot(const survey *s, double most)
+{
+    printf("\n%*slooks at: all tokens, on the mean over images\n", INDENT, "");
+    printf("%*sby position: where a token looks depends on its own place, whatever the image\n", INDENT, "");
+    printf("%*sby content: where a token looks depends on what the image shows\n", INDENT, "");
+    printf("%*sentropy: of a row of weights, in nats; %.2f would be all tokens alike\n", INDENT, "",
+           log((double)s->tokens));
+    printf("%*sdistance: to the patches it looks at, side by side 1\n", INDENT, "");
+    printf("%*sworth: how far the loss moves without it, to first order; a full bar: %.3g\n", INDENT, "", most);
+    printf("%*stwin: the nearest head of its block, by Jensen-Shannon divergence (0 to 0.69)\n\n", INDENT, "");
+}
+
+/* ---- The maps --------------------------------------------------------------------------------------------------- */
+
+/* The survey's mean views as those of one image. */
+static bool make_view(heads_view *v, const survey *s)
+{
+    int64_t patches = s->rows * s->columns;
+    *v = (heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns, .tokens = s->tokens};
+    v->first = calloc((size_t)s->blocks + 1, sizeof *v->first);
+    v->map = calloc((size_t)s->count, (size_t)patches * sizeof(float));
+    v->itself = calloc((size_t)s->count, sizeof(float));
+    double *one = calloc((size_t)patches, sizeof *one);
+    bool ok = v->first && v->map && v->itself && one;
+    for (int64_t n = 0; ok && n < s->count; n++) {
+        survey_view(one, s, n);
+        for (int64_t j = 0; j < patches; j++) v->map[n * patches + j] = (float)one[j];
+        v->first[s->heads[n].block + 1] = n + 1;
+        if (s->heads[n].head + 1 > v->heads) v->heads = s->heads[n].head + 1;
+    }
+    free(one);
+    if (!ok) heads_free(v);
+    return ok;
+}
+
+bool heads_table(const term *t, const survey *s, const heads_setting *setting)
+{
+    heads_view view;
+    int64_t *order = order_of(s, setting->sort);
+    bool ok = order && make_view(&view, s);
+    double most = 0;
+    for (int64_t n = 0; n < s->count; n++)
+        if (s->heads[n].importance > most) most = s->heads[n].importance;
+    if (ok) {
+        put_title(t, s, setting);
+        put_names(t);
+        for (int64_t n = 0; n < s->count; n++) put_head(t, &s->heads[order[n]], most);
+        put_foot(s, most);
+        heads_draw_all(t, &view,
+                       s->class_token ? "Where the class token looks, on the mean; each map to its own strongest patch"
+                                      : "Where the patches look, on the mean; each map to its own strongest patch");
+        heads_free(&view);
+    }
+    free(order);
+    return ok;
+}

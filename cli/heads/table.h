@@ -1,0 +1,23 @@
+/* A survey for people, in 80 columns: a line for each head, then a small map of where each looks. */
+#ifndef HEADS_TABLE_H
+#define HEADS_TABLE_H
+
+#include "data/mnist.h"
+#include "inspect/survey.h"
+#include "cli/draw/term.h"
+#include "model/vit_model.h"
+
+typedef enum heads_sort { HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY, HEADS_BY_DISTANCE } heads_sort;
+
+typedef struct heads_setting {
+    const char *file;
+    const vit_model *model;
+    const mnist *set;
+    heads_sort sort; /* the most important first, the least entropy first, the least distance first */
+    double seconds;
+} heads_setting;
+
+/* False if there was no memory; nothing has been printed then. */
+bool heads_table(const term *t, const survey *s, const heads_setting *setting);
+
+#endif

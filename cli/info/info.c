@@ -1,0 +1,210 @@
+/* mha info: what was built, what the machine has, which instruction set is used and why. */
+#include "cli/common/cli.h"
+#include "io/json.h"
+#include "cli/draw/term.h"
+
+#include <mha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct machine {
+    const char *architecture;
+    char processor[96];
+    long cores;         /* that the system has switched on */
+    int threads;        /* that a context uses */
+    const char *isa;    /* that a context uses */
+    const char *forced; /* what MHA_ISA says, or NULL */
+} machine;
+
+/* ---- The processor's name --------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__) || defined(__i386__)
+
+#include <cpuid.h>
+
+#ifdef __x86_64__
+static const char architecture[] = "x86_64";
+#else
+static const char architecture[] = "x86";
+#endif
+
+/* The brand string: three leaves of sixteen characters each, padded with blanks at either end and inside. */
+static void name_processor(char *out, size_t room)
+{
+    unsigned words[12] = {0};
+    char brand[sizeof words + 1] = "";
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) >= 0x80000004u)
+        for (unsigned i = 0; i < 3; i++)
+            __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    memcpy(brand, words, sizeof words);
+    size_t n = 0;
+    for (const char *p = brand; *p && n + 1 < room; p++)
+        if (*p != ' ' || (n && p[1] && p[1] != ' ')) out[n++] = *p;
+    out[n] = 0;
+    if (!n) snprintf(out, room, "unknown");
+}
+
+#else
+
+#if defined(__aarch64__)
+static const char architecture[] = "aarch64";
+#elif defined(__arm__)
+static const char architecture[] = "arm";
+#else
+static const char architecture[] = "unknown";
+#endif
+
+static const struct {
+    unsigned implementer, part;
+    const char *name;
+} cores[] = {
+    {0x41, 0xd03, "Arm Cortex-A53"},    {0x41, 0xd04, "Arm Cortex-A35"},   {0x41, 0xd05, "Arm Cortex-A55"},
+    {0x41, 0xd07, "Arm Cortex-A57"},    {0x41, 0xd08, "Arm Cortex-A72"},   {0x41, 0xd09, "Arm Cortex-A73"},
+    {0x41, 0xd0a, "Arm Cortex-A75"},    {0x41, 0xd0b, "Arm Cortex-A76"},   {0x41, 0xd0c, "Arm Neoverse-N1"},
+    {0x41, 0xd0d, "Arm Cortex-A77"},    {0x41, 0xd0e, "Arm Cortex-A76AE"}, {0x41, 0xd40, "Arm Neoverse-V1"},
+    {0x41, 0xd41, "Arm Cortex-A78"},    {0x41, 0xd42, "Arm Cortex-A78AE"}, {0x41, 0xd44, "Arm Cortex-X1"},
+    {0x41, 0xd46, "Arm Cortex-A510"},   {0x41, 0xd47, "Arm Cortex-A710"},  {0x41, 0xd48, "Arm Cortex-X2"},
+    {0x41, 0xd49, "Arm Neoverse-N2"},   {0x41, 0xd4a, "Arm Neoverse-E1"},  {0x41, 0xd4d, "Arm Cortex-A715"},
+    {0x41, 0xd4e, "Arm Cortex-X3"},     {0x41, 0xd4f, "Arm Neoverse-V2"},  {0x41, 0xd80, "Arm Cortex-A520"},
+    {0x41, 0xd81, "Arm Cortex-A720"},   {0x41, 0xd82, "Arm Cortex-X4"},    {0x41, 0xd84, "Arm Neoverse-V3"},
+    {0x41, 0xd85, "Arm Cortex-X925"},   {0x41, 0xd87, "Arm Cortex-A725"},  {0x41, 0xd8e, "Arm Neoverse-N3"},
+    {0x43, 0x0af, "Marvell ThunderX2"}, {0x46, 0x001, "Fujitsu A64FX"},    {0x48, 0xd01, "HiSilicon TaiShan v110"},
+    {0x4e, 0x004, "NVIDIA Carmel"},     {0x51, 0x001, "Qualcomm Oryon"},   {0x61, 0x022, "Apple M1"},
+    {0x61, 0x023, "Apple M1"},          {0x61, 0x024, "Apple M1 Pro"},     {0x61, 0x025, "Apple M1 Pro"},
+    {0x61, 0x028, "Apple M1 Max"},      {0x61, 0x029, "Apple M1 Max"},     {0x61, 0x032, "Apple M2"},
+    {0x61, 0x033, "Apple M2"},          {0x6d, 0xd49, "Azure Cobalt 100"}, {0xc0, 0xac3, "Ampere-1"},
+    {0xc0, 0xac4, "Ampere-1a"},
+};
+
+/* Linux gives the first core's numbers; where cores differ, that is a small one. Elsewhere the name stays unknown. */
+static void name_processor(char *out, size_t room)
+{
+    char line[256];
+    unsigned implementer = 0, part = 0;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(out, room, "unknown");
+    if (!file) return;
+    while (fgets(line, sizeof line, file) && !(implementer && part)) {
+        const char *colon = strchr(line, ':');
+        if (!colon) continue;
+        if (strncmp(line, "CPU implementer", 15) == 0) implementer = (unsigned)strtoul(colon + 1, NULL, 0);
+        if (strncmp(line, "CPU part", 8) == 0) part = (unsigned)strtoul(colon + 1, NULL, 0);
+    }
+    fclose(file);
+    if (!implementer) return;
+    snprintf(out, room, "implementer 0x%02x, part 0x%03x", implementer, part);
+    for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)
+        if (cores[i].implementer == implementer && cores[i].part == part) snprintf(out, room, "%s", cores[i].name);
+}
+
+#endif
+
+/* ---- What is printed -------------------------------------------------------------------------------------------- */
+
+static void put_row(const term *t, const char *what, const char *value)
+{
+    fputs("  ", stdout);
+    term_left(t, 18, TERM_FAINT, what);
+    cli_print(stdout, "%s\n", value);
+}
+
+static void put_isa(const term *t, const machine *m, mha_isa isa)
+{
+    bool used = strcmp(isa.name, m->isa) == 0;
+    const char *state = used            ? "used"
+                        : isa.available ? "available"
+                        : isa.built     ? "not on this machine"
+                                        : "not in this build";
+    fputs("  ", stdout);
+    term_left(t, 18, used ? TERM_BOLD : isa.available ? TERM_PLAIN : TERM_FAINT, isa.name);
+    term_left(t, 21, used ? TERM_BOLD : isa.available ? TERM_PLAIN : TERM_FAINT, state);
+    printf("%s\n", isa.needs);
+}
+
+static void put_text(const machine *m)
+{
+    term t = term_detect(TERM_AUTO);
+    char counts[80];
+    printf("%smha %s%s  multi-head attention for C\n\n", term_style_on(&t, TERM_BOLD), mha_version(),
+           term_style_on(&t, TERM_PLAIN));
+    put_row(&t, "architecture", m->architecture);
+    put_row(&t, "processor", m->processor);
+    snprintf(counts, sizeof counts, "%d, with %ld core%s online", m->threads, m->cores, m->cores == 1 ? "" : "s");
+    put_row(&t, "threads", counts);
+    fputs("\n  ", stdout);
+    term_left(&t, 18, TERM_FAINT, "instruction set");
+    term_left(&t, 21, TERM_FAINT, "state");
+    term_left(&t, 5, TERM_FAINT, "needs");
+    fputs("\n", stdout);
+    for (int i = mha_isa_count() - 1; i >= 0; i--) put_isa(&t, m, mha_isa_get(i));
+    if (m->forced) printf("\n  %s is used because MHA_ISA says so.\n", m->isa);
+    else printf("\n  %s is the best one available; MHA_ISA=NAME forces another.\n", m->isa);
+}
+
+static void put_json(const machine *m)
+{
+    char quoted[200];
+    printf("{\n  \"version\": %s,\n", json_quote(quoted, sizeof quoted, mha_version()));
+    printf("  \"architecture\": %s,\n", json_quote(quoted, sizeof quoted, m->architecture));
+    printf("  \"processor\": %s,\n", json_quote(quoted, sizeof quoted, m->processor));
+    printf("  \"cores\": %ld,\n  \"threads\": %d,\n", m->cores, m->threads);
+    printf("  \"isa\": %s,\n", json_quote(quoted, sizeof quoted, m->isa));
+    printf("  \"isa_reason\": \"%s\",\n  \"isas\": [\n", m->forced ? "MHA_ISA" : "best");
+    for (int i = 0; i < mha_isa_count(); i++) {
+        mha_isa isa = mha_isa_get(i);
+        printf("    {\"name\": %s, ", json_quote(quoted, sizeof quoted, isa.name));
+        printf("\"needs\": %s, ", json_quote(quoted, sizeof quoted, isa.needs));
+        printf("\"built\": %s, \"available\": %s, \"used\": %s}%s\n", isa.built ? "true" : "false",
+               isa.available ? "true" : "false", strcmp(isa.name, m->isa) == 0 ? "true" : "false",
+               i + 1 < mha_isa_count() ? "," : "");
+    }
+    printf("  ]\n}\n");
+}
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha info             what this machine has, and what the library uses\n"
+         "  mha info --json      the same as one JSON object\n"
+         "  MHA_ISA=scalar mha info\n"
+         "                       is this instruction set there? (2 if not)\n"
+         "\n"
+         "Usage: mha info [--json]\n"
+         "\n"
+         "Prints the version, the architecture and the processor, the threads that a\n"
+         "context uses, the instruction sets that the library knows, whether this build\n"
+         "and this machine have them, which one is used, and why.\n"
+         "\n"
+         "Keys of the object: version, architecture, processor, cores, threads, isa,\n"
+         "isa_reason (\"best\" or \"MHA_ISA\"), isas: [{name, needs, built, available, used}].");
+}
+
+int cmd_info(int argc, char **argv)
+{
+    static const char *const options[] = {"--json", "--help", NULL};
+    bool as_json = false;
+    for (int i = 1; i < argc; i++) {
+        if (cli_wants_help(argv[i])) {
+            help();
+            return CLI_OK;
+        }
+        if (strcmp(argv[i], "--json") != 0) return cli_unknown_option("info", argv[i], options);
+        as_json = true;
+    }
+
+    mha_context *ctx = cli_context();
+    if (!ctx) return CLI_USAGE;
+    const char *forced = getenv("MHA_ISA");
+    machine m = {.architecture = architecture,
+                 .cores = sysconf(_SC_NPROCESSORS_ONLN),
+                 .threads = mha_context_threads(ctx),
+                 .isa = mha_context_isa(ctx),
+                 .forced = forced && *forced ? forced : NULL};
+    name_processor(m.processor, sizeof m.processor);
+    if (as_json) put_json(&m);
+    else put_text(&m);
+    mha_context_free(ctx);
+    return CLI_OK;
+}

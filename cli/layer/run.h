@@ -1,0 +1,50 @@
+/* What `mha layer` does between its two files: inputs out of one, results into the other. */
+#ifndef LAYER_RUN_H
+#define LAYER_RUN_H
+
+#include "layer/file.h"
+#include "io/safetensors.h"
+
+typedef enum layer_weights { WEIGHTS_NONE, WEIGHTS_PER_HEAD, WEIGHTS_AVERAGE } layer_weights;
+
+typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } layer_causal;
+
+typedef struct layer_request {
+    const char *layer, *input, *output; /* paths */
+    const char *config;                 /* another config.json, or "none"; NULL: the one beside the layer */
+    layer_file_options load;
+    layer_weights weights;
+    layer_causal causal;
+    bool grad;
+    int threads; /* 0: as many as there are */
+} layer_request;
+
+/* ---- Inputs ------------------------------------------------------------------------------------------------------ */
+
+enum { LAYER_INPUT_OWNED = 8 };
+
+/* An INPUT file, checked against the layer, as the library wants it: float32, with a batch axis. */
+typedef struct layer_input {
+    bool batched; /* query has a batch axis; results have one if it has */
+    int64_t B, Tq, Tk;
+    mha_layer_inputs tensors;
+    mha_tensor bias;        /* both masks as one: -infinity where a key is hidden; or none */
+    mha_tensor grad_output; /* or none */
+    float *owned[LAYER_INPUT_OWNED];
+    int owned_count;
+} layer_input;
+
+/* False on error, having said why. To be freed either way. */
+bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const safetensors *file,
+                      const layer_request *r);
+void layer_input_free(layer_input *in);
+
+/* A dense view of these sizes, float32 zeros, its data to be freed; without data if there is no memory. */
+mha_tensor layer_zeros(int rank, const int64_t *size);
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+/* Runs the layer and writes the output file. False on error, having said why; the output file is as it was then. */
+bool layer_run(mha_context *ctx, const layer_file *file, const layer_input *in, const layer_request *r);
+
+#endif

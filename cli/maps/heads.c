@@ -1,0 +1,104 @@
+/* Panels for heads: a row for each block, or for each block of each image. */
+#include "cli/maps/heads.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ACROSS = 8 }; /* the most heads in a row */
+
+static bool write(const char *path, maps_format format, maps_sheet sheet, char *error, size_t error_size)
+{
+    if (sheet.across > ACROSS) sheet.across = ACROSS;
+    return maps_write(path, format, &sheet, error, error_size);
+}
+
+/* ---- A survey --------------------------------------------------------------------------------------------------- */
+
+/* The numbers of head n, at `at`: its view, then its mean map. */
+static void fill_head(maps_panel *p, float *at, double *view, const survey *s, int64_t n)
+{
+    const survey_head *h = &s->heads[n];
+    int64_t patches = s->rows * s->columns, T = s->tokens;
+    survey_view(view, s, n);
+    for (int64_t j = 0; j < patches; j++) at[j] = (float)view[j];
+    for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)survey_map(s, n)[c];
+    *p = (maps_panel){.map = {{at, s->rows, s->columns}, {at + patches, T, T}}, .starts_row = h->head == 0};
+    snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
+    snprintf(p->note, sizeof p->note, "%s", h->words);
+}
+
+bool maps_of_survey(const char *path, maps_format format, const char *file, const survey *s, char *error,
+                    size_t error_size)
+{
+    int64_t patches = s->rows * s->columns, each = patches + s->tokens * s->tokens, most = 0;
+    maps_panel *panels = calloc((size_t)s->count, sizeof *panels);
+    float *numbers = calloc((size_t)s->count, (size_t)each * sizeof *numbers);
+    double *view = calloc((size_t)patches, sizeof *view);
+    bool ok = panels && numbers && view;
+    char about[600];
+    if (!ok) snprintf(error, error_size, "%s: no memory for the maps of %" PRId64 " heads", path, s->count);
+    for (int64_t n = 0; ok && n < s->count; n++) {
+        fill_head(&panels[n], numbers + n * each, view, s, n);
+        if (s->heads[n].head + 1 > most) most = s->heads[n].head + 1;
+    }
+    snprintf(about, sizeof about, "%s, the mean over %" PRId64 " images", file, s->close_images);
+    maps_sheet sheet = {.title = "What the heads look at",
+                        .about = {about,
+                                  s->class_token ? "left: where the class token looks in the image"
+                                                 : "left: where all patches together look in the image",
+                                  "right: each row is a token that looks, each column one that is looked at"},
+                        .panels = panels,
+                        .count = s->count,
+                        .across = most,
+                        .tokens = s->tokens};
+    ok = ok && write(path, format, sheet, error, error_size);
+    free(panels);
+    free(numbers);
+    free(view);
+    return ok;
+}
+
+/* ---- Images ----------------------------------------------------------------------------------------------------- */
+
+static void fill_image(maps_panel *panels, int64_t *at, const maps_image *one, int64_t block, bool named)
+{
+    const heads_view *v = &one->view;
+    for (int64_t h = 0; h < heads_in(v, block); h++) {
+        maps_panel *p = &panels[(*at)++];
+        heads_focus f = heads_focus_of(v, block, h);
+        *p = (maps_panel){.map = {{heads_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
+        if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: the model says %d", one->name, v->best);
+        snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block + 1, h + 1);
+        snprintf(p->note, sizeof p->note, "about %.0f patch%s", f.patches, f.patches < 1.5 ? "" : "es");
+    }
+}
+
+bool maps_of_images(const char *path, maps_format format, const char *file, const maps_image *images, int64_t count,
+                    int64_t first, int64_t end, bool mean, char *error, size_t error_size)
+{
+    int64_t all = 0, at = 0, most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        all += images[i].view.first[end] - images[i].view.first[first];
+        most = images[i].view.heads > most ? images[i].view.heads : most;
+    }
+    maps_panel *panels = calloc((size_t)all + 1, sizeof *panels);
+    char about[600];
+    if (!panels) {
+        snprintf(error, error_size, "%s: no memory for %" PRId64 " maps", path, all);
+        return false;
+    }
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t b = first; b < end; b++) fill_image(panels, &at, &images[i], b, b == first);
+    snprintf(about, sizeof about, "%s: where %s", file,
+             mean ? "the patches look, on the mean" : "the class token looks");
+    maps_sheet sheet = {.title = "Where the heads look",
+                        .about = {about},
+                        .panels = panels,
+                        .count = all,
+                        .across = most,
+                        .tokens = images[0].view.tokens};
+    bool ok = write(path, format, sheet, error, error_size);
+    free(panels);
+    return ok;
+}

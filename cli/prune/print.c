@@ -1,0 +1,171 @@
+/* Lines, summary and object of mha prune. */
+#include "cli/prune/print.h"
+#include "cli/common/cli.h"
+#include "io/json.h"
+#include "cli/train/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Columns at most: a line has 34 before these two and 2 between them, and 80 in all. */
+enum { GONE = 12, DRAWING = 32 };
+static const double rest_between = 0.2; /* seconds between two drawings of the line that moves */
+
+static double share(const trainer_score *s) { return (double)s->correct / (double)s->count; }
+
+/* ---- Rounds ----------------------------------------------------------------------------------------------------- */
+
+/* Whether a drawing, a mark a head and a space between blocks, fits the line. */
+static bool fits(const prune_story *s) { return s->draws && s->heads + s->model->config.body.depth - 1 <= DRAWING; }
+
+/* Whether the head went in a round before that of the last entry, or in that one. */
+static bool is_gone(const prune_story *s, int64_t block, int64_t head)
+{
+    for (int64_t n = 0; n < s->count; n++) {
+        const prune_entry *e = &s->entries[n];
+        for (int64_t i = 0; !e->round.taken_back && i < e->round.gone_count; i++)
+            if (e->gone[i].block == block && e->gone[i].head == head) return true;
+    }
+    return false;
+}
+
+static void draw(const prune_story *s)
+{
+    const char *there = s->utf8 ? "\u25a0" : "#", *gone = s->utf8 ? "\u00b7" : ".";
+    fputs("  ", stderr);
+    for (int64_t l = 0; l < s->model->config.body.depth; l++) {
+        if (l) fputc(' ', stderr);
+        for (int64_t h = 0; h < s->block_heads[l]; h++) fputs(is_gone(s, l, h) ? gone : there, stderr);
+    }
+}
+
+/* "2.4 5.1", blocks and heads counted from 1; what has no room is counted. */
+static void list_gone(char out[80], const prune_entry *e, size_t room)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int64_t i = 0; i < e->round.gone_count; i++) {
+        char word[48];
+        int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", e->gone[i].block + 1,
+                              e->gone[i].head + 1);
+        if (used + (size_t)length > room - (i + 1 < e->round.gone_count ? 5 : 0)) {
+            snprintf(out + used, 80 - used, " +%" PRId64, e->round.gone_count - i);
+            return;
+        }
+        used += (size_t)snprintf(out + used, 80 - used, "%s", word);
+    }
+}
+
+void prune_print_head(const prune_story *s)
+{
+    fprintf(stderr, "  heads  held out: cut    learnt  gone%s\n", fits(s) ? "          what is left" : "");
+}
+
+void prune_print_round(prune_story *s)
+{
+    const prune_entry *e = &s->entries[s->count - 1];
+    bool took = e->round.gone_count > 0, beside = fits(s) || e->round.taken_back;
+    char gone[80], cut[20] = "-", learnt[20] = "-";
+    list_gone(gone, e, beside ? GONE : GONE + DRAWING);
+    if (e->round.number && !took) snprintf(gone, sizeof gone, "none: learnt");
+    if (took) snprintf(cut, sizeof cut, "%.2f %%", 100 * share(&e->round.cut));
+    if (!took || s->tunes) snprintf(learnt, sizeof learnt, "%.2f %%", 100 * share(&e->round.tuned));
+    prune_print_clear(s);
+    fprintf(stderr, "  %5" PRId64 "  %13s  %8s", e->round.heads, cut, learnt);
+    if (e->round.taken_back) fprintf(stderr, "  %s, taken back: it cost too much\n", gone);
+    else if (fits(s)) {
+        fprintf(stderr, "  %-*s", GONE, gone);
+        draw(s);
+        fputc('\n', stderr);
+    } else fprintf(stderr, "%s%s\n", *gone ? "  " : "", gone);
+}
+
+void prune_print_now(prune_story *s, const char *words, bool must)
+{
+    double now = train_clock();
+    if (!s->draws || (!must && now - s->last < rest_between)) return;
+    fprintf(stderr, "\r  %s\033[K", words);
+    s->last = now;
+    s->drawn = true;
+}
+
+void prune_print_clear(prune_story *s)
+{
+    if (s->drawn) fputs("\r\033[K", stderr);
+    s->drawn = false;
+}
+
+/* ---- Summary ---------------------------------------------------------------------------------------------------- */
+
+/* That numbers are others now, by the first head that has another. */
+static void put_numbers(const prune_story *s)
+{
+    for (int64_t l = 0; l < s->model->config.body.depth; l++)
+        for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
+            if (is_gone(s, l, h)) continue;
+            if (now++ == h) continue;
+            printf("  heads of a block are counted anew: what was %" PRId64 ".%" PRId64 " is %" PRId64 ".%" PRId64
+                   " now\n",
+                   l + 1, h + 1, l + 1, now);
+            return;
+        }
+    puts("  heads of a block are counted anew: here each one keeps its number");
+}
+
+void prune_print_text(const prune_story *s)
+{
+    char words[TRANSFORMER_WORDS];
+    const transformer_config *c = &s->model->config.body;
+    int64_t left = transformer_all_heads(c), gone = s->heads - left;
+    printf("  %" PRId64 " of %" PRId64 " heads %s gone; %" PRId64 " block%s of %s %s left\n", gone, s->heads,
+           gone == 1 ? "is" : "are", c->depth, c->depth == 1 ? "" : "s", transformer_heads_words(words, c),
+           c->depth == 1 ? "is" : "are");
+    printf("  test set: %.2f %%, %" PRId64 " of %" PRId64 " %simages right; %.2f %% before\n", 100 * share(&s->after),
+           s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
+    cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count,
+              s->parameters, s->seconds);
+    if (gone) put_numbers(s);
+}
+
+static void put_score(const char *before, const trainer_score *s)
+{
+    printf("%s{\"images\": %" PRId64 ", \"correct\": %" PRId64 ", \"accuracy\": %.6f, ", before, s->count, s->correct,
+           share(s));
+    if (isfinite(s->loss)) printf("\"loss\": %.6f}", s->loss);
+    else printf("\"loss\": null}");
+}
+
+static void put_round(const prune_entry *e)
+{
+    printf("    {\"round\": %" PRId64 ", \"heads\": %" PRId64 ", \"gone\": [", e->round.number, e->round.heads);
+    for (int64_t i = 0; i < e->round.gone_count; i++)
+        printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", e->gone[i].block + 1,
+               e->gone[i].head + 1);
+    put_score("], \"cut\": ", &e->round.cut);
+    put_score(", \"learnt\": ", &e->round.tuned);
+    printf(", \"taken_back\": %s}", e->round.taken_back ? "true" : "false");
+}
+
+void prune_print_json(const prune_story *s)
+{
+    char quoted[3][1200];
+    const transformer_config *c = &s->model->config.body;
+    printf("{\n  \"model\": %s, \"out\": %s,\n  \"data\": %s, \"synthetic\": %s,\n",
+           json_quote(quoted[0], sizeof quoted[0], s->file), json_quote(quoted[1], sizeof quoted[1], s->out),
+           json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->set->name),
+           s->set->synthetic ? "true" : "false");
+    printf("  \"heads_before\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [", s->heads,
+           transformer_all_heads(c));
+    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", transformer_heads(c, l));
+    printf("],\n  \"parameters_before\": %" PRId64 ", \"parameters\": %" PRId64 ",\n  \"rounds\": [\n", s->parameters,
+           s->model->count);
+    for (int64_t n = 0; n < s->count; n++) {
+        put_round(&s->entries[n]);
+        printf("%s\n", n + 1 < s->count ? "," : "");
+    }
+    put_score("  ],\n  \"test_before\": ", &s->before);
+    put_score(",\n  \"test\": ", &s->after);
+    printf(",\n  \"seconds\": %.3f, \"threads\": %d, \"isa\": \"%s\"\n}\n", s->seconds, s->threads, s->isa);
+}

@@ -1,0 +1,238 @@
+/* mha train: from words to a run that is ready. Whatever can be wrong is found here, before the first step: the recipe,
+ * the data, the checkpoint, and whether the files can be written. */
+#include "cli/common/data.h"
+#include "io/json.h"
+#include "cli/common/options.h"
+#include "cli/common/output.h"
+#include "train/presets.h"
+#include "cli/train/train.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 4096 };
+
+/* All that a session stands on. */
+typedef struct making {
+    const train_request *request;
+    checkpoint *from;     /* NULL: a new run */
+    checkpoint_run fresh; /* of a new run */
+    mnist *set;
+    train_session session;
+    char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* with their folders, for whoever goes on elsewhere */
+} making;
+
+/* ---- The recipe ------------------------------------------------------------------------------------------------- */
+
+/* Whatever was said beside --resume must be what the checkpoint says. */
+static bool agrees(const train_request *r, const checkpoint *from)
+{
+    char a[RECIPE_WORD_MAX], b[RECIPE_WORD_MAX], why[200];
+    recipe wanted = from->run.how;
+    if (r->preset && strcmp(r->preset, from->run.preset) != 0) {
+        cli_error("train: %s was begun with --preset %s, not %s; leave it out beside --resume", r->out,
+                  from->run.preset, r->preset);
+        return false;
+    }
+    if (*r->given) recipe_apply(&wanted, r->given, why, sizeof why);
+    if (wanted.model.body.kv_heads == wanted.model.body.heads) wanted.model.body.kv_heads = 0; /* as recipe_fit does */
+    for (int n = 0; recipe_key(n); n++) {
+        if (strcmp(recipe_get(a, &from->run.how, n), recipe_get(b, &wanted, n)) == 0) continue;
+        cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, recipe_key(n), a, b);
+        return false;
+    }
+    return true;
+}
+
+static bool resume(making *m)
+{
+    char error[600];
+    const train_request *r = m->request;
+    if (access(r->out, F_OK) != 0 && errno == ENOENT) {
+        cli_error("train: %s is not there, so there is nothing to go on with; leave out --resume to begin", r->out);
+        return false;
+    }
+    m->from = checkpoint_open(r->out, error, sizeof error);
+    if (!m->from) {
+        cli_error("%s", error);
+        return false;
+    }
+    m->session.run = &m->from->run;
+    return agrees(r, m->from);
+}
+
+static bool begin(making *m)
+{
+    char why[200];
+    const train_request *r = m->request;
+    checkpoint_run *run = &m->fresh;
+    struct stat about;
+    if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        cli_error("train: %s is there already; --force writes over it, --resume goes on with a run", r->out);
+        return false;
+    }
+    *run = (checkpoint_run){.preset = r->preset ? r->preset : PRESET_DEFAULT};
+    run->how = preset_recipe(preset_find(run->preset));
+    if (*r->given) recipe_apply(&run->how, r->given, why, sizeof why);
+    run->epochs = calloc((size_t)run->how.training.epochs, sizeof *run->epochs);
+    m->session.run = run;
+    if (!run->epochs) cli_error("train: no memory for %lld epochs", (long long)run->how.training.epochs);
+    return run->epochs;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------ */
+
+/* A path as any folder sees it. NULL, having said so, if it is too long. */
+static const char *absolute(char out[PATH_ROOM], const char *path)
+{
+    size_t used = 0;
+    if (path[0] != '/' && getcwd(out, PATH_ROOM)) used = strlen(out);
+    if ((size_t)snprintf(out + used, PATH_ROOM - used, "%s%s", used ? "/" : "", path) < PATH_ROOM - used) return out;
+    cli_error("train: %s: %s", path, strerror(ENAMETOOLONG));
+    return NULL;
+}
+
+static bool same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Takes a path apart: its folder to `out`. Returns its last part. */
+static const char *last_part(char out[PATH_ROOM], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
+    snprintf(out, PATH_ROOM, "%.*s", length, slash ? path : ".");
+    return slash ? slash + 1 : path;
+}
+
+/* Also of files that are not there yet. */
+static bool same_file(const char *a, const char *b)
+{
+    char x[PATH_ROOM], y[PATH_ROOM];
+    return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
+}
+
+/* Where everything is, as given now. What a checkpoint says about files is for people alone: it may come from anybody.
+ * Messages have the words that were given, the checkpoint has paths that mean the same in any folder. */
+static bool place_files(making *m)
+{
+    const train_request *r = m->request;
+    train_session *s = &m->session;
+    checkpoint_run *run = s->run;
+    const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"--out", "--log", "--curves"};
+    for (int i = 0; i < TRAIN_FILES; i++) {
+        if (paths[i] && !cli_can_write(paths[i])) return false;
+        for (int j = 0; paths[i] && j < i; j++) {
+            if (!paths[j] || !same_file(paths[i], paths[j])) continue;
+            cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
+            return false;
+        }
+    }
+    s->log = r->log;
+    s->curves = r->curves;
+    run->lock = &s->locks[TRAIN_OUT];
+    if (r->log && !(run->log = absolute(m->log, r->log))) return false;
+    if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
+    return output_claim(&s->locks[TRAIN_LOG], r->log) && output_claim(&s->locks[TRAIN_CURVES], r->curves);
+}
+
+/* What the run has written beside the model so far, and does not write any more unless it is asked for again. */
+static void say_unnamed(const making *m)
+{
+    char log[400], curves[400];
+    const train_session *s = &m->session;
+    bool no_log = s->run->log && !s->log, no_curves = s->run->curves && !s->curves;
+    json_quote(log, sizeof log, s->run->log ? s->run->log : "");
+    json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
+    if (no_log && no_curves)
+        cli_error("train: the run had --log %s and --curves %s, which are not written now; give them again to go on "
+                  "with them",
+                  log, curves);
+    else if (no_log || no_curves)
+        cli_error("train: the run had %s %s, which is not written now; give it again to go on with it",
+                  no_log ? "--log" : "--curves", no_log ? log : curves);
+}
+
+/* ---- Data ------------------------------------------------------------------------------------------------------- */
+
+/* A run that goes on finds its data without being told if they are drawn, or where they are by default. Another folder is
+ * named again, since a checkpoint may name any. */
+static bool find_data(making *m)
+{
+    char quoted[400];
+    const train_request *r = m->request;
+    checkpoint_run *run = m->session.run;
+    if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
+    if (!m->from) run->data = data_default("train");
+    else if (!run->data) cli_error("train: %s does not say where its data are; give --data", r->out);
+    else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default(NULL)) != 0) {
+        cli_error("train: %s says that its data are in %s; give --data to read them there", r->out,
+                  json_quote(quoted, sizeof quoted, run->data));
+        return false;
+    }
+    return run->data;
+}
+
+static bool open_data(making *m)
+{
+    const char *given = m->request->data;
+    if (!find_data(m)) return false;
+    m->set = data_open("train", given ? given : m->session.run->data, false);
+    if (given && !data_is_synthetic(given)) m->session.data = given;
+    return m->set;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+static bool make_trainer(making *m)
+{
+    char error[600];
+    train_session *s = &m->session;
+    recipe_fit(&s->run->how, m->set);
+    s->ctx = cli_context_of(m->request->threads);
+    if (!s->ctx) return false;
+    if (!m->from) checkpoint_describe_set(s->run->set, m->set);
+    else if (!checkpoint_knows(m->from, m->set, error, sizeof error)) {
+        cli_error("%s", error);
+        return false;
+    }
+    s->t = trainer_create(s->ctx, m->set, &s->run->how.model, &s->run->how.training, error, sizeof error);
+    if (!s->t) cli_error("train: %s", error);
+    else if (m->from && !checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
+    else return true;
+    return false;
+}
+
+/* A full disk is noticed now, not after the first epoch. */
+static bool has_room(const train_session *s)
+{
+    return output_fits(s->out, checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
+}
+
+int cmd_train(int argc, char **argv)
+{
+    train_request r = {0};
+    int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
+    if (stop) return stop - 1;
+    making m = {.request = &r, .session = {.out = r.out}};
+    if (output_claim(&m.session.locks[TRAIN_OUT], r.out) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) &&
+        open_data(&m) && make_trainer(&m) && has_room(&m.session)) {
+        if (m.set->synthetic && (r.data || m.from)) /* else data_default has said so */
+            cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");
+        say_unnamed(&m);
+        status = train_loop(&m.session);
+    }
+    for (int i = 0; i < TRAIN_FILES; i++) file_lock_free(&m.session.locks[i]);
+    trainer_free(m.session.t);
+    mha_context_free(m.session.ctx);
+    mnist_free(m.set);
+    checkpoint_free(m.from);
+    free(m.fresh.epochs);
+    return status;
+}

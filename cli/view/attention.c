@@ -1,0 +1,423 @@
+/* Attention weights of any model, out of a file, as data of the page.
+ *
+ * They are read a few rows at a time, whatever type they have, checked, and added up into cells: a cell is the sum over
+ * the keys that it stands for, so that rows still sum to one, and the mean over its queries. Pooling keeps a page small
+ * enough to be sent around; a browser could not draw 10,000 x 10,000 weights anyway. */
+#include "cli/common/cli.h"
+#include "io/safetensors_floats.h"
+#include "cli/view/view.h"
+#include "cli/view/page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIDE_MOST = 250,        /* cells of a map */
+    DATA_MOST = 1900000,    /* bytes of all maps; base64 makes 2.5 MB of them, and a page is to stay below 3 */
+    ROWS_AT_ONCE = 1 << 16, /* in numbers */
+    NAMED = 4,              /* tensors in a message */
+    NAME_MOST = 200         /* bytes of a name there */
+};
+
+/* ---- The tensor ------------------------------------------------------------------------------------------------- */
+
+static bool could_be(const safetensors_tensor *t)
+{
+    return (t->rank == 3 || t->rank == 4) && safetensors_is_float(t->dtype);
+}
+
+/* Those that could be, by name: up to NAMED of them, and how many more. Returns how many in all. */
+static int name_candidates(char *out, size_t room, const safetensors *file)
+{
+    int count = 0, named = 0;
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < safetensors_count(file); i++) count += could_be(safetensors_get(file, i));
+    for (size_t i = 0; named < count && named < NAMED; i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        if (!could_be(t)) continue;
+        const char *before = named == 0 ? "" : named + 1 == count ? " and " : ", ";
+        n += (size_t)snprintf(out + n, room - n, "%s%.*s", before, NAME_MOST, t->name);
+        named++;
+    }
+    if (count > named) snprintf(out + n, room - n, " and %d more", count - named);
+    return count;
+}
+
+/* The one that was named, or is called as such tensors are, or is the only one that it can be. NULL, having said why. */
+static const safetensors_tensor *choose(const view_weights *w)
+{
+    const safetensors_tensor *found = NULL;
+    char names[NAMED * (NAME_MOST + 8) + 40];
+    int count = name_candidates(names, sizeof names, w->file);
+    if (w->tensor) {
+        if (!(found = safetensors_find(w->file, w->tensor)))
+            cli_error("%s: there is no tensor \"%s\"%s%s", w->path, w->tensor,
+                      count ? "; could be attention weights: " : "", names);
+        return found;
+    }
+    if ((found = safetensors_find(w->file, "attention")) || (found = safetensors_find(w->file, "weights")))
+        return found;
+    for (size_t i = 0; count == 1; i++)
+        if (could_be(found = safetensors_get(w->file, i))) return found;
+    if (count) cli_error("%s: %d tensors could be attention weights: %s; --tensor NAME chooses", w->path, count, names);
+    else
+        cli_error("%s: no tensor is one of attention weights: floats of shape (heads,queries,keys) or "
+                  "(layers,heads,queries,keys)",
+                  w->path);
+    return NULL;
+}
+
+/* ---- Its axes --------------------------------------------------------------------------------------------------- */
+
+/* Of each rank first what is meant where nothing says otherwise; weights without heads always say so. */
+static const view_axes all_axes[] = {
+    {"layers,heads,queries,keys", 4, "layer", true}, {"batch,heads,queries,keys", 4, "sequence", true},
+    {"heads,queries,keys", 3, NULL, true},           {"batch,queries,keys", 3, "sequence", false},
+    {"layers,queries,keys", 3, "layer", false},      {"queries,keys", 2, NULL, false}};
+enum { AXES = sizeof all_axes / sizeof *all_axes };
+
+/* The axes whose text begins with that word, or is all of that text; NULL: there are none. */
+static const view_axes *axes_of(int rank, const char *begin)
+{
+    size_t length = strlen(begin);
+    for (int i = 0; i < AXES; i++) {
+        const char *text = all_axes[i].text;
+        bool begins = strncmp(text, begin, length) == 0 && (text[length] == ',' || !text[length]);
+        if (all_axes[i].rank == rank && begins) return &all_axes[i];
+    }
+    return NULL;
+}
+
+/* In a file of `mha layer` the output (B,T,M) or (T,M) says whether the weights beside it have a batch, too. */
+static const char *axes_beside_output(const view_weights *w, const safetensors_tensor *t)
+{
+    const safetensors_tensor *output = strcmp(t->name, "weights") == 0 ? safetensors_find(w->file, "output") : NULL;
+    if (!output || (output->rank != 2 && output->rank != 3)) return NULL;
+    int batch = output->rank - 2, queries = t->rank - 2;
+    if (queries < batch || t->shape[queries] != output->shape[batch] || (batch && t->shape[0] != output->shape[0]))
+        return NULL;
+    return batch ? "batch" : t->rank == 2 ? "queries" : NULL;
+}
+
+/* What the axes are: as asked for, or as the metadata NAME.axes or the names in the file say, or as usual. False,
+ * having said why, if that does not fit. */
+static bool choose_axes(view_weights *w, const safetensors_tensor *t)
+{
+    char is[200], key[NAME_MOST + 8];
+    snprintf(key, sizeof key, "%.*s.axes", NAME_MOST, t->name);
+    const char *told = safetensors_metadata(w->file, key);
+    const char *begin = w->first_axis ? w->first_axis : told ? told : axes_beside_output(w, t);
+    if (!begin) begin = t->rank == 4 ? "layers" : "heads";
+    if ((w->axes = axes_of(t->rank, begin)) && safetensors_is_float(t->dtype)) return true;
+    safetensors_describe(is, sizeof is, t);
+    if (w->first_axis && safetensors_is_float(t->dtype))
+        cli_error("%s: %s is %s: its first axis cannot be %s", w->path, t->name, is, w->first_axis);
+    else if (told && safetensors_is_float(t->dtype))
+        cli_error("%s: metadata \"%s\" is \"%.*s\", which does not fit %s %s; --first-axis overrides it", w->path, key,
+                  NAME_MOST, told, t->name, is);
+    else
+        cli_error("%s: %s is %s, must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)", w->path,
+                  t->name, is);
+    return false;
+}
+
+static bool take_shape(view_weights *w, const safetensors_tensor *t)
+{
+    char is[200];
+    w->name = t->name;
+    if (!choose_axes(w, t)) return false;
+    if (!t->count) {
+        cli_error("%s: %s is %s: there are no weights in it", w->path, t->name, safetensors_describe(is, sizeof is, t));
+        return false;
+    }
+    const int64_t *at = t->shape;
+    w->layers = w->axes->outer ? *at++ : 1;
+    w->heads = w->axes->heads ? *at++ : 1;
+    w->queries = at[0], w->keys = at[1];
+    return true;
+}
+
+/* ---- Pooling ---------------------------------------------------------------------------------------------------- */
+
+static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The largest side for which all maps fit: at two bytes a cell, if need be. */
+static void choose_cells(view_weights *w)
+{
+    for (int64_t side = SIDE_MOST; side; side--) {
+        w->by_queries = over(w->queries, side), w->by_keys = over(w->keys, side);
+        w->rows = over(w->queries, w->by_queries), w->columns = over(w->keys, w->by_keys);
+        if (w->rows * w->columns * 2 <= DATA_MOST / (w->layers * w->heads)) break;
+    }
+}
+
+/* How far the sum of a row may be from 1: the rounding of its weights, and where they are float32, of what they may have
+ * been before. */
+static double tolerance(safetensors_dtype dtype, int64_t keys)
+{
+    if (dtype == SAFETENSORS_BF16) return 0x1p-8;
+    if (dtype == SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* small ones have no digits left */
+    return 1e-3;
+}
+
+/* Where a row is: of the tensor's rows, all maps behind each other. */
+static void say_where(char *out, size_t room, const view_weights *w, int64_t row)
+{
+    int64_t map = row / w->queries;
+    char outer[40] = "", head[40] = "";
+    if (w->axes->outer) snprintf(outer, sizeof outer, "%s %" PRId64 ", ", w->axes->outer, map / w->heads + 1);
+    if (w->axes->heads) snprintf(head, sizeof head, "head %" PRId64 ", ", map % w->heads + 1);
+    snprintf(out, room, "%s: %s: %s%srow %" PRId64 " (counted from 1)", w->path, w->name, outer, head,
+             row % w->queries + 1);
+}
+
+/* Whether it is a row of weights; if not, says so. */
+static bool check_row(const view_weights *w, const float *x, int64_t row, double within)
+{
+    char where[700];
+    double sum = 0;
+    for (int64_t j = 0; j < w->keys; j++) {
+        sum += (double)x[j];
+        if (isfinite(x[j]) && x[j] >= 0) continue;
+        say_where(where, sizeof where, w, row);
+        cli_error("%s has %g for key %" PRId64 "; weights are finite and not below 0", where, (double)x[j], j + 1);
+        return false;
+    }
+    if (sum == 0 || fabs(sum - 1) <= within) return true;
+    say_where(where, sizeof where, w, row);
+    cli_error("%s sums to %.6g; rows sum to 1, or are all 0 if they see nothing", where, sum);
+    return false;
+}
+
+/* Adds a row to the sums of its cells; puts them down behind the last query of a cell. */
+static void pool_row(const view_weights *w, double *sums, const float *x, int64_t row)
+{
+    int64_t map = row / w->queries, query = row % w->queries, cell = query / w->by_queries;
+    int64_t behind = (cell + 1) * w->by_queries;
+    if (behind > w->queries) behind = w->queries;
+    if (query == cell * w->by_queries) memset(sums, 0, (size_t)w->columns * sizeof *sums);
+    for (int64_t c = 0, j = 0; c < w->columns; c++) {
+        int64_t end = j + w->by_keys < w->keys ? j + w->by_keys : w->keys;
+        for (; j < end; j++) sums[c] += (double)x[j];
+    }
+    if (query + 1 < behind) return;
+    float *to = w->cells + (map * w->rows + cell) * w->columns;
+    double queries = (double)(behind - cell * w->by_queries);
+    for (int64_t c = 0; c < w->columns; c++) to[c] = (float)(sums[c] / queries);
+}
+
+/* Adds the entropy and the effective number of keys (1 / sum of p^2, as in mha_stats) of a row, as of weights that sum
+ * to exactly one, to those of its map; behind the map's last row they become means over the rows that see something, of
+ * which there are *seen. */
+static void add_statistics(const view_weights *w, const float *x, int64_t row, int64_t *seen)
+{
+    int64_t map = row / w->queries;
+    double sum = 0, logs = 0, squares = 0;
+    if (row % w->queries == 0) *seen = 0;
+    for (int64_t j = 0; j < w->keys; j++) {
+        double p = (double)x[j];
+        if (!(p > 0)) continue;
+        sum += p;
+        logs += p * log(p);
+        squares += p * p;
+    }
+    if (sum > 0) {
+        w->entropy[map] += fmax(log(sum) - logs / sum, 0);
+        w->effective[map] += sum * sum / squares;
+        ++*seen;
+    }
+    if ((row + 1) % w->queries || !*seen) return;
+    w->entropy[map] /= (double)*seen;
+    w->effective[map] /= (double)*seen;
+}
+
+/* Numbers of a tensor as floats, to be freed; NULL without memory. */
+static float *floats_of(mha_context *ctx, const safetensors_tensor *t, int64_t first, int64_t count)
+{
+    safetensors_tensor part = *t;
+    part.count = count;
+    part.data = (const char *)t->data + (size_t)first * safetensors_dtype_size(t->dtype);
+    return safetensors_floats(ctx, &part);
+}
+
+/* False, having said why. */
+static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
+{
+    int64_t rows = w->layers * w->heads * w->queries;
+    int64_t seen = 0, at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
+    double within = tolerance(t->dtype, w->keys), *sums = calloc((size_t)w->columns, sizeof *sums);
+    w->cells = calloc((size_t)(w->layers * w->heads * w->rows * w->columns), sizeof *w->cells);
+    w->entropy = calloc((size_t)(w->layers * w->heads), sizeof *w->entropy);
+    w->effective = calloc((size_t)(w->layers * w->heads), sizeof *w->effective);
+    bool memory = sums && w->cells && w->entropy && w->effective, ok = true;
+    for (int64_t first = 0; memory && ok && first < rows; first += at_once) {
+        int64_t count = rows - first < at_once ? rows - first : at_once;
+        float *x = floats_of(ctx, t, first * w->keys, count * w->keys);
+        memory = x;
+        for (int64_t i = 0; memory && ok && i < count; i++) {
+            ok = check_row(w, x + i * w->keys, first + i, within);
+            if (!ok) break;
+            pool_row(w, sums, x + i * w->keys, first + i);
+            add_statistics(w, x + i * w->keys, first + i, &seen);
+        }
+        free(x);
+    }
+    free(sums);
+    if (!memory) cli_error("%s: no memory for %s", w->path, w->name);
+    return memory && ok;
+}
+
+/* ---- The object ------------------------------------------------------------------------------------------------- */
+
+/* One side's words: of a cell of several tokens, the first and the last. */
+static void put_words(buffer *out, char **words, int64_t count, int64_t by)
+{
+    for (int64_t first = 0; first < count; first += by) {
+        int64_t last = first + by < count ? first + by - 1 : count - 1;
+        char text[400];
+        if (words && last == first) snprintf(text, sizeof text, "%s", words[first]);
+        else if (words) snprintf(text, sizeof text, "%.150s … %.150s", words[first], words[last]);
+        else if (last == first) snprintf(text, sizeof text, "%" PRId64, first);
+        else snprintf(text, sizeof text, "%" PRId64 " … %" PRId64, first, last);
+        if (first) buffer_putc(out, ',');
+        view_string(out, text);
+    }
+}
+
+static void put_pooled(buffer *out, view_weights *w)
+{
+    if (w->by_queries == 1 && w->by_keys == 1) {
+        buffer_puts(out, "\"pooled\":null,\n");
+        return;
+    }
+    snprintf(w->pooled, sizeof w->pooled,
+             "%" PRId64 " x %" PRId64 " weights, pooled to %" PRId64 " x %" PRId64 ": each cell is a sum over %" PRId64
+             " %s and a mean over %" PRId64 " %s",
+             w->queries, w->keys, w->rows, w->columns, w->by_keys, w->by_keys == 1 ? "key" : "keys", w->by_queries,
+             w->by_queries == 1 ? "query" : "queries");
+    buffer_printf(out,
+                  "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64 ",\"by_queries\":%" PRId64
+                  ",\"by_keys\":%" PRId64 ",\"text\":",
+                  w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries,
+                  w->by_keys);
+    view_string(out, w->pooled);
+    buffer_puts(out, "},\n");
+}
+
+/* As they are, or as whole multiples of 1/65535 where that would be too long. The multiples take the memory of the
+ * floats, front to back. */
+static void put_cells(buffer *out, view_weights *w)
+{
+    size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);
+    bool floats = count * sizeof(float) <= DATA_MOST;
+    unsigned char *bytes = (unsigned char *)w->cells;
+    for (size_t i = 0; !floats && i < count; i++) {
+        double x = fmin((double)w->cells[i], 1) * 65535;
+        uint16_t n = (uint16_t)lround(x);
+        memcpy(bytes + 2 * i, &n, sizeof n);
+    }
+    buffer_printf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
+    view_base64(out, bytes, count * (floats ? sizeof(float) : sizeof(uint16_t)));
+    buffer_puts(out, "}}");
+}
+
+static void put_axes(buffer *out, const char *text)
+{
+    buffer_puts(out, ",\"axes\":[\"");
+    for (; *text; text++) {
+        if (*text == ',') buffer_puts(out, "\",\"");
+        else buffer_putc(out, *text);
+    }
+    buffer_puts(out, "\"]");
+}
+
+/* A number for each map. */
+static void put_numbers(buffer *out, const char *key, const double *numbers, int64_t count)
+{
+    buffer_printf(out, "\"%s\":[", key);
+    for (int64_t n = 0; n < count; n++) {
+        if (n) buffer_putc(out, ',');
+        view_number(out, numbers[n]);
+    }
+    buffer_puts(out, "],\n");
+}
+
+static void put_object(buffer *out, view_weights *w, const view_tokens *t)
+{
+    buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
+    view_string(out, view_title(w->path));
+    buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
+    put_axes(out, w->axes->text);
+    buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
+    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
+                  w->columns);
+    put_words(out, t->queries, w->queries, w->by_queries);
+    buffer_puts(out, "],\n\"keys\":[");
+    put_words(out, t->keys, w->keys, w->by_keys);
+    buffer_puts(out, "]},\n");
+    put_pooled(out, w);
+    put_numbers(out, "entropy", w->entropy, w->layers * w->heads);
+    put_numbers(out, "effective", w->effective, w->layers * w->heads);
+    put_cells(out, w);
+}
+
+bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w)
+{
+    char error[600];
+    view_tokens tokens = {0};
+    const safetensors_tensor *tensor = NULL;
+    w->file = safetensors_open(w->path, error, sizeof error);
+    if (!w->file) cli_error("%s", error);
+    bool ok = w->file && (tensor = choose(w)) && take_shape(w, tensor) && view_tokens_read(&tokens, w);
+    if (ok) choose_cells(w);
+    ok = ok && pool(w, ctx, tensor);
+    if (ok) put_object(out, w, &tokens);
+    view_tokens_free(&tokens);
+    return ok;
+}
+
+void view_weights_free(view_weights *w)
+{
+    safetensors_free(w->file);
+    free(w->cells);
+    free(w->entropy);
+    free(w->effective);
+    w->file = NULL;
+    w->cells = NULL;
+    w->entropy = w->effective = NULL;
+}
+
+/* ---- A file that was taken for a model -------------------------------------------------------------------------- */
+
+static bool begins_as_weights(mha_context *ctx, const safetensors_tensor *t)
+{
+    int64_t keys = t->shape[t->rank - 1];
+    float *x = t->count ? floats_of(ctx, t, 0, keys) : NULL;
+    bool good = x;
+    double sum = 0;
+    for (int64_t j = 0; good && j < keys; j++) {
+        good = isfinite(x[j]) && x[j] >= 0;
+        sum += (double)x[j];
+    }
+    free(x);
+    return good && fabs(sum - 1) <= tolerance(t->dtype, keys);
+}
+
+bool view_weights_are_in(const char *path, mha_context *ctx)
+{
+    char error[600];
+    bool found = false;
+    safetensors *file = safetensors_open(path, error, sizeof error);
+    if (!file) return false;
+    bool model = safetensors_find(file, "patch_embed.proj.weight");
+    for (size_t i = 0; !model && !found && i < safetensors_count(file); i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        found = could_be(t) && begins_as_weights(ctx, t);
+    }
+    safetensors_free(file);
+    return found;
+}

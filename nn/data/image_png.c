@@ -1,0 +1,97 @@
+/* PNG by libpng's simplified interface, which keeps its errors in a structure and jumps nowhere. It is asked for 8 bits
+ * of red, green, blue and alpha; grey and the paper behind it are made here, so that their rule is in sight. */
+#include "data/image_png.h"
+#include "io/replace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef MHA_HAS_PNG
+
+#include <png.h>
+
+enum { DEFLATE_RATIO = 1032 }; /* deflate packs no better than this: 258 bytes into two bits */
+
+bool image_knows_png(void) { return true; }
+
+static unsigned char grey_of(const unsigned char *rgba)
+{
+    unsigned luminance = (299u * rgba[0] + 587u * rgba[1] + 114u * rgba[2] + 500) / 1000, alpha = rgba[3];
+    return (unsigned char)((luminance * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+static bool read_pixels(image *out, png_image *png, char *why, size_t why_size)
+{
+    unsigned char *rgba = malloc((size_t)(out->rows * out->columns) * 4);
+    if (!rgba) {
+        snprintf(why, why_size, "no memory for its pixels");
+        return false;
+    }
+    png->format = PNG_FORMAT_RGBA;
+    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits that do not say otherwise are as 8 bits are */
+    bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
+    if (!ok) snprintf(why, why_size, "the PNG is damaged or cut short: %s", png->message);
+    for (int64_t i = 0; ok && i < out->rows * out->columns; i++) out->pixels[i] = grey_of(rgba + 4 * i);
+    free(rgba);
+    return ok;
+}
+
+/* A pixel takes a bit at least before it is packed. */
+bool image_png_parse(image *out, const void *bytes, size_t size, char *why, size_t why_size)
+{
+    png_image png = {.version = PNG_IMAGE_VERSION};
+    bool ok = png_image_begin_read_from_memory(&png, bytes, size);
+    if (!ok) snprintf(why, why_size, "the PNG is damaged or cut short: %s", png.message);
+    uint64_t pixels = (uint64_t)png.width * png.height;
+    if (ok && pixels / 8 > (uint64_t)size * DEFLATE_RATIO) {
+        snprintf(why, why_size, "a PNG of %zu bytes cannot hold the %" PRIu32 " x %" PRIu32 " pixels that it claims",
+                 size, (uint32_t)png.width, (uint32_t)png.height);
+        ok = false;
+    }
+    ok = ok && image_make(out, png.height, png.width, why, why_size) && read_pixels(out, &png, why, why_size);
+    png_image_free(&png);
+    return ok;
+}
+
+bool image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
+                     char *error, size_t error_size)
+{
+    replacement to;
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)columns,
+                     .height = (png_uint_32)rows,
+                     .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+    void *packed = malloc(size);
+    replacement_begin(&to, path, error, error_size);
+    if (!packed) replacement_fail(&to, "no memory");
+    else if (!png_image_write_to_memory(&png, packed, &size, 0, pixels, 0, NULL))
+        replacement_fail(&to, "%s", png.message);
+    else replacement_put(&to, packed, size);
+    free(packed);
+    return replacement_end(&to);
+}
+
+#else
+
+static const char no_png[] = "PNG needs a build with libpng (Debian: libpng-dev)";
+
+bool image_knows_png(void) { return false; }
+
+bool image_png_parse(image *out, const void *bytes, size_t size, char *why, size_t why_size)
+{
+    (void)out, (void)bytes, (void)size;
+    snprintf(why, why_size, "%s; a PGM is read without", no_png);
+    return false;
+}
+
+bool image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
+                     char *error, size_t error_size)
+{
+    (void)pixels, (void)rows, (void)columns, (void)channels;
+    if (error_size) snprintf(error, error_size, "%s: %s", path, no_png);
+    return false;
+}
+
+#endif

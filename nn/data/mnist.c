@@ -1,0 +1,174 @@
+/* A data set from four IDX files. All four are looked for before the first is read, so that one line names all that are
+ * missing; a part's images and labels are held against each other as soon as both are there. */
+#include "data/mnist.h"
+#include "data/idx.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILES = 4, SPELLINGS = 4 };
+
+static const char *const stems[FILES] = {"train-images", "train-labels", "t10k-images", "t10k-labels"};
+
+/* What is being read, and where errors go. */
+typedef struct reading {
+    const char *folder;
+    char *path[FILES];
+    char *error;
+    size_t error_size;
+} reading;
+
+__attribute__((format(printf, 3, 4))) static bool fail(reading *r, const char *path, const char *format, ...)
+{
+    char line[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (r->error_size) snprintf(r->error, r->error_size, "%s: %s", path, line);
+    return false;
+}
+
+/* ---- Finding the files ------------------------------------------------------------------------------------------ */
+
+static const char *kind(int file) { return file % 2 ? "idx1" : "idx3"; }
+
+/* The path of a file in its first spelling that is there, in r->path[file]. False if memory is short. */
+static bool find(reading *r, int file)
+{
+    static const struct {
+        char joint;
+        const char *end;
+    } spellings[SPELLINGS] = {{'-', ""}, {'.', ""}, {'-', ".gz"}, {'.', ".gz"}};
+    struct stat about;
+    size_t room = strlen(r->folder) + 40;
+    char *path = malloc(room);
+    if (!path) return fail(r, r->folder, "no memory");
+    for (int i = 0; i < SPELLINGS; i++) {
+        snprintf(path, room, "%s/%s%c%s-ubyte%s", r->folder, stems[file], spellings[i].joint, kind(file),
+                 spellings[i].end);
+        if (stat(path, &about) == 0 || errno != ENOENT) { /* another error is told when the file is opened */
+            r->path[file] = path;
+            return true;
+        }
+    }
+    free(path);
+    return true;
+}
+
+static bool find_all(reading *r)
+{
+    struct stat about;
+    char missing[200] = "";
+    size_t n = 0;
+    int count = 0;
+    if (stat(r->folder, &about) != 0) return fail(r, r->folder, "%s", strerror(errno));
+    if (!S_ISDIR(about.st_mode)) return fail(r, r->folder, "%s", strerror(ENOTDIR));
+    for (int i = 0; i < FILES; i++) {
+        if (!find(r, i)) return false;
+        if (r->path[i]) continue;
+        n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%s-%s-ubyte", count++ ? ", " : "", stems[i], kind(i));
+    }
+    return !count || fail(r, r->folder, "%s %s not there, neither plain nor with .gz, nor with '.' before idx", missing,
+                          count > 1 ? "are" : "is");
+}
+
+/* ---- Reading them ----------------------------------------------------------------------------------------------- */
+
+static bool check_part(reading *r, int file, const idx *images, const idx *labels)
+{
+    const char *path = r->path[file], *beside = r->path[file + 1];
+    if (images->rank == 1 && labels->rank == 3)
+        return fail(r, path, "holds labels, and the file of labels images: the two are swapped");
+    if (images->rank != 3) return fail(r, path, "holds labels, not images");
+    if (labels->rank != 1) return fail(r, beside, "holds images, not labels");
+    if (!images->count)
+        return fail(r, path, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are nothing to learn from",
+                    images->size[0], images->size[1], images->size[2]);
+    if (images->size[0] != labels->count)
+        return fail(r, beside, "%" PRId64 " labels, but there are %" PRId64 " images", labels->count, images->size[0]);
+    for (int64_t i = 0; i < labels->count; i++)
+        if (labels->data[i] >= MNIST_CLASSES)
+            return fail(r, beside, "label %" PRId64 " is %d, but labels go from 0 to %d", i, labels->data[i],
+                        MNIST_CLASSES - 1);
+    return true;
+}
+
+/* The two files from `file` on, of which one holds images and the next labels. */
+static bool read_part(reading *r, int file, mnist *set, mnist_part *part)
+{
+    idx images, labels = {0};
+    bool ok = idx_open(&images, r->path[file], r->error, r->error_size) &&
+              idx_open(&labels, r->path[file + 1], r->error, r->error_size) && check_part(r, file, &images, &labels);
+    if (ok && set->rows && (images.size[1] != set->rows || images.size[2] != set->columns))
+        ok = fail(r, r->path[file],
+                  "images of %" PRId64 " x %" PRId64 ", but those of training are %" PRId64 " x %" PRId64,
+                  images.size[1], images.size[2], set->rows, set->columns);
+    if (!ok) {
+        idx_free(&images);
+        idx_free(&labels);
+        return false;
+    }
+    set->rows = images.size[1];
+    set->columns = images.size[2];
+    *part = (mnist_part){.count = labels.count, .images = images.data, .labels = labels.data};
+    return true;
+}
+
+mnist *mnist_open(const char *folder, char *error, size_t error_size)
+{
+    reading r = {.folder = folder, .error = error, .error_size = error_size};
+    mnist *set = calloc(1, sizeof *set);
+    if (!set || !(set->name = strdup(folder))) {
+        fail(&r, folder, "no memory");
+        free(set);
+        return NULL;
+    }
+    bool ok = find_all(&r) && read_part(&r, 0, set, &set->train) && read_part(&r, 2, set, &set->test);
+    for (int i = 0; i < FILES; i++) free(r.path[i]);
+    if (ok) return set;
+    mnist_free(set);
+    return NULL;
+}
+
+void mnist_free(mnist *set)
+{
+    if (!set) return;
+    free(set->train.images);
+    free(set->train.labels);
+    free(set->test.images);
+    free(set->test.labels);
+    free(set->name);
+    free(set);
+}
+
+/* ---- Looking at it ---------------------------------------------------------------------------------------------- */
+
+/* n * sum of squares stays below 2^127 for any n that memory holds, but not below 2^63, hence the detour over means: the
+ * quotients are of whole numbers below 2^53, and so rounded once each. */
+void mnist_statistics(const mnist *set, const mnist_part *part, float *mean, float *deviation)
+{
+    int64_t n = part->count * set->rows * set->columns;
+    uint64_t sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += part->images[i];
+        squares += (uint64_t)part->images[i] * part->images[i];
+    }
+    double m = (double)sum / (double)n, variance = (double)squares / (double)n - m * m;
+    *mean = (float)(m / 255);
+    *deviation = (float)(sqrt(variance > 1 ? variance : 1) / 255);
+}
+
+const char *mnist_describe(char *out, size_t room, const mnist *set)
+{
+    snprintf(out, room, "%" PRId64 " + %" PRId64 " images of %" PRId64 " x %" PRId64 " %s%s%s", set->train.count,
+             set->test.count, set->rows, set->columns, set->synthetic ? "drawn by " : "from ", set->name,
+             set->synthetic ? " (synthetic: not MNIST)" : "");
+    return out;
+}

@@ -1,0 +1,344 @@
+/* The model looks at the sample, slab by slab, and the statistics of every head are added up (survey.h says how). */
+#include "inspect/survey.h"
+#include "data/augment.h"
+#include "model/crew.h"
+#include "inspect/importance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLOSE = 400, WORTH = 400, LONG = 128 }; /* sequences longer than LONG go one at a time: their maps are large */
+
+/* The numbers of a head; those from DISTANCE on are of images that are looked at closely, with maps and pairs. */
+enum { ENTROPY, EFFECTIVE, LARGEST, DISTANCE, ENTROPY_CLOSE, NUMBERS };
+enum { ROWS = ENTROPY_CLOSE }; /* those of a row each that the library gives */
+
+/* What one worker needs: where the statistics of a few images go, and its sums. */
+typedef struct desk {
+    mha_stats *stats;  /* (blocks) */
+    float *rows;       /* (ROWS,B,heads,T), block after block within each of ROWS */
+    float *maps;       /* block after block (B,H,T,T) */
+    float *pairs;      /* block after block (B,H,H), divergences, then cosines likewise */
+    int64_t *sums;     /* (count,NUMBERS) numbers, (count,T,T) maps, pairs of both kinds */
+    bool broken;       /* a number was none */
+    int64_t overflown; /* images whose logits were not finite */
+} desk;
+
+typedef struct look {
+    const survey *s;
+    const crew *crew;
+    const transformer_config *body;
+    const mnist_part *part;
+    augment_options input;
+    int64_t step;        /* images of one forward call */
+    int64_t close_slabs; /* so many are looked at closely */
+    int64_t pairs;       /* of heads, in all blocks */
+    int64_t sum_count;   /* of a desk */
+    desk *desks;         /* (workers) */
+} look;
+
+/* ---- Sums ------------------------------------------------------------------------------------------------------- */
+
+static const double unit = 68719476736; /* 2^36: a million slabs of numbers below 32 fit 63 bits */
+
+static void add(desk *d, int64_t at, double value)
+{
+    if (fabs(value) < 256) d->sums[at] += (int64_t)rint(value * unit);
+    else d->broken = true;
+}
+
+/* The sum over the rows of head n, H to a block, of B images, from token `first` on, as a mean over these tokens. */
+static double sum_rows(const look *k, int64_t H, int64_t h, const float *block_rows, int64_t B, int64_t first)
+{
+    int64_t T = k->s->tokens;
+    double sum = 0;
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t i = first; i < T; i++) sum += (double)block_rows[(b * H + h) * T + i];
+    return sum / (double)(T - first);
+}
+
+static void add_rows(const look *k, desk *d, int64_t n, int64_t H, int64_t h, const float *block_rows, int64_t B,
+                     bool close)
+{
+    int64_t T = k->s->tokens, all = B * k->s->count * T, at = n * NUMBERS;
+    double entropy = sum_rows(k, H, h, block_rows + ENTROPY * all, B, 0);
+    add(d, at + ENTROPY, entropy);
+    add(d, at + EFFECTIVE, sum_rows(k, H, h, block_rows + EFFECTIVE * all, B, 0) / (double)T); /* a share of T */
+    add(d, at + LARGEST, sum_rows(k, H, h, block_rows + LARGEST * all, B, 0));
+    if (!close) return;
+    add(d, at + ENTROPY_CLOSE, entropy); /* the class token's row has no place on the grid: */
+    add(d, at + DISTANCE, sum_rows(k, H, h, block_rows + DISTANCE * all, B, k->s->class_token) / (double)T);
+}
+
+static void add_map(const look *k, desk *d, int64_t n, int64_t H, int64_t h, const float *block_maps, int64_t B)
+{
+    int64_t cells = k->s->tokens * k->s->tokens, at = k->s->count * NUMBERS + n * cells;
+    for (int64_t c = 0; c < cells; c++) {
+        float sum = 0; /* of at most CREW_SLAB weights: rounding is far below that of the weights */
+        for (int64_t b = 0; b < B; b++) sum += block_maps[(b * H + h) * cells + c];
+        add(d, at + c, (double)sum);
+    }
+}
+
+static void add_pairs(const look *k, desk *d, int64_t first_pair, int64_t H, const float *block_pairs, int64_t B)
+{
+    int64_t T = k->s->tokens, at = k->s->count * (NUMBERS + T * T) + first_pair;
+    for (int kind = 0; kind < 2; kind++)
+        for (int64_t p = 0; p < H * H; p++) {
+            double sum = 0;
+            for (int64_t b = 0; b < B; b++) sum += (double)block_pairs[kind * B * k->pairs + b * H * H + p];
+            add(d, at + kind * k->pairs + p, sum);
+        }
+}
+
+static void add_call(const look *k, desk *d, int64_t B, bool close)
+{
+    int64_t T = k->s->tokens, before = 0, pairs_before = 0;
+    for (int64_t l = 0; l < k->s->blocks; l++) {
+        int64_t H = transformer_heads(k->body, l);
+        for (int64_t h = 0; h < H; h++) {
+            add_rows(k, d, before + h, H, h, d->rows + B * before * T, B, close);
+            if (close) add_map(k, d, before + h, H, h, d->maps + B * before * T * T, B);
+        }
+        if (close) add_pairs(k, d, pairs_before, H, d->pairs + B * pairs_before, B);
+        before += H;
+        pairs_before += H * H;
+    }
+}
+
+/* ---- Looking ---------------------------------------------------------------------------------------------------- */
+
+/* What is asked of the heads of each block, for B images. */
+static void ask(const look *k, desk *d, int64_t B, bool close)
+{
+    const survey *s = k->s;
+    int64_t T = s->tokens, before = 0, pairs_before = 0;
+    for (int64_t l = 0; l < s->blocks; l++) {
+        int64_t H = transformer_heads(k->body, l), all = B * s->count * T;
+        float *rows = d->rows + B * before * T, *both = d->pairs + B * pairs_before;
+        mha_stats *w = &d->stats[l];
+        *w = (mha_stats)MHA_NO_STATS;
+        w->entropy = mha_tensor_3d(rows + ENTROPY * all, MHA_FLOAT32, B, H, T);
+        w->effective = mha_tensor_3d(rows + EFFECTIVE * all, MHA_FLOAT32, B, H, T);
+        w->largest = mha_tensor_3d(rows + LARGEST * all, MHA_FLOAT32, B, H, T);
+        before += H;
+        pairs_before += H * H;
+        if (!close) continue;
+        w->distance = mha_tensor_3d(rows + DISTANCE * all, MHA_FLOAT32, B, H, T);
+        w->heatmap = mha_tensor_4d(d->maps + B * (before - H) * T * T, MHA_FLOAT32, B, H, T, T);
+        w->divergence = mha_tensor_3d(both, MHA_FLOAT32, B, H, H);
+        w->cosine = mha_tensor_3d(both + B * k->pairs, MHA_FLOAT32, B, H, H);
+        w->grid_columns = s->columns;
+        w->grid_first = s->class_token;
+    }
+}
+
+/* The slabs that are looked at closely are spread evenly, too. */
+static bool is_close(const look *k, int64_t n)
+{
+    int64_t slabs = crew_slabs(k->s->images);
+    return n * k->close_slabs / slabs != (n + 1) * k->close_slabs / slabs;
+}
+
+static bool look_slab(void *arg, crew_worker *w, int64_t n)
+{
+    const look *k = arg;
+    desk *d = &k->desks[w - k->crew->workers];
+    int64_t images = crew_slab_images(k->s->images, n), pixels = vit_shape(w->net)->rows * vit_shape(w->net)->columns;
+    bool close = is_close(k, n);
+    for (int64_t first = 0; first < images; first += k->step) {
+        int64_t B = images - first < k->step ? images - first : k->step;
+        for (int64_t b = 0; b < B; b++) {
+            int64_t i = importance_pick(n * CREW_SLAB + first + b, k->s->images, k->part->count);
+            augment_plain(w->images + b * pixels, k->part->images + i * pixels, pixels, &k->input);
+        }
+        ask(k, d, B, close);
+        transformer_call call = {.stats = d->stats};
+        const float *logits = vit_forward(w->net, w->ctx, w->images, B, &call);
+        if (!logits) return false;
+        d->overflown += vit_not_finite(logits, B, vit_shape(w->net)->classes);
+        add_call(k, d, B, close);
+    }
+    return true;
+}
+
+static bool make_desks(look *k)
+{
+    size_t T = (size_t)k->s->tokens, B = (size_t)k->step, heads = (size_t)k->s->count;
+    if (!(k->desks = calloc((size_t)k->crew->count, sizeof *k->desks))) return false;
+    for (int n = 0; n < k->crew->count; n++) {
+        desk *d = &k->desks[n];
+        d->stats = calloc((size_t)k->s->blocks, sizeof *d->stats);
+        d->rows = calloc(ROWS * B * heads, T * sizeof(float));
+        d->maps = calloc(B * heads, T * T * sizeof(float));
+        d->pairs = calloc(2 * B * (size_t)k->pairs + 1, sizeof(float));
+        d->sums = calloc((size_t)k->sum_count, sizeof *d->sums);
+        if (!d->stats || !d->rows || !d->maps || !d->pairs || !d->sums) return false;
+    }
+    return true;
+}
+
+static void free_desks(look *k)
+{
+    for (int n = 0; k->desks && n < k->crew->count; n++) {
+        desk *d = &k->desks[n];
+        free(d->stats);
+        free(d->rows);
+        free(d->maps);
+        free(d->pairs);
+        free(d->sums);
+    }
+    free(k->desks);
+}
+
+/* ---- The result ------------------------------------------------------------------------------------------------- */
+
+/* The mean of what all desks have at `at`, over `images`. */
+static double mean_of(const look *k, int64_t at, int64_t images)
+{
+    int64_t sum = 0;
+    for (int n = 0; n < k->crew->count; n++) sum += k->desks[n].sums[at];
+    return (double)sum / unit / (double)images;
+}
+
+static void find_twin(survey *s, survey_head *h, int64_t first_pair, int64_t H)
+{
+    const double *divergence = s->divergence + first_pair + h->head * H;
+    h->twin = -1;
+    for (int64_t other = 0; other < H; other++)
+        if (other != h->head && (h->twin < 0 || divergence[other] < divergence[h->twin])) h->twin = other;
+    if (h->twin < 0) return;
+    h->divergence = divergence[h->twin];
+    h->cosine = s->cosine[first_pair + h->head * H + h->twin];
+}
+
+static void fill(survey *s, const look *k, const double *worth)
+{
+    int64_t cells = s->tokens * s->tokens, pairs_at = s->count * (NUMBERS + cells), n = 0, first_pair = 0;
+    for (int64_t p = 0; p < k->pairs; p++) {
+        s->divergence[p] = mean_of(k, pairs_at + p, s->close_images);
+        s->cosine[p] = mean_of(k, pairs_at + k->pairs + p, s->close_images);
+    }
+    for (int64_t c = 0; c < s->count * cells; c++) s->maps[c] = mean_of(k, s->count * NUMBERS + c, s->close_images);
+    for (int64_t l = 0; l < s->blocks; l++) {
+        int64_t H = transformer_heads(k->body, l);
+        for (int64_t h = 0; h < H; h++, n++) {
+            survey_head *one = &s->heads[n];
+            int64_t at = n * NUMBERS;
+            *one = (survey_head){.block = l, .head = h, .importance = worth[n]};
+            one->entropy = mean_of(k, at + ENTROPY, s->images);
+            one->effective = mean_of(k, at + EFFECTIVE, s->images) * (double)s->tokens;
+            one->largest = mean_of(k, at + LARGEST, s->images);
+            one->distance = mean_of(k, at + DISTANCE, s->close_images) * (double)s->tokens;
+            find_twin(s, one, first_pair, H);
+            survey_tell(s, one, survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
+        }
+        first_pair += H * H;
+    }
+}
+
+static int64_t sample_of(int64_t asked, int64_t usual, int64_t most)
+{
+    int64_t count = asked ? asked : usual;
+    return count < most ? count : most;
+}
+
+static void plan(survey *s, look *k, const vit_config *c, const mnist_part *part, const survey_options *o)
+{
+    int64_t T = c->rows / c->patch * (c->columns / c->patch) + !c->mean_pool;
+    survey_options none = {0, 0, 0};
+    if (!o) o = &none;
+    *s = (survey){.images = sample_of(o->images, part->count, part->count),
+                  .blocks = c->body.depth,
+                  .count = transformer_all_heads(&c->body),
+                  .tokens = T,
+                  .rows = c->rows / c->patch,
+                  .columns = c->columns / c->patch,
+                  .class_token = !c->mean_pool};
+    s->importance_images = sample_of(o->importance_images, s->images < WORTH ? s->images : WORTH, part->count);
+    k->step = T > LONG ? 1 : CREW_SLAB;
+    k->close_slabs = crew_slabs(sample_of(o->close_images, CLOSE, s->images));
+    for (int64_t n = 0; n < crew_slabs(s->images); n++)
+        if (is_close(k, n)) s->close_images += crew_slab_images(s->images, n);
+    for (int64_t l = 0; l < s->blocks; l++) k->pairs += transformer_heads(&c->body, l) * transformer_heads(&c->body, l);
+    k->sum_count = s->count * (NUMBERS + T * T) + 2 * k->pairs;
+}
+
+static bool make_room(survey *s, const look *k)
+{
+    s->heads = calloc((size_t)s->count + 1, sizeof *s->heads);
+    s->maps = calloc((size_t)s->count, (size_t)(s->tokens * s->tokens) * sizeof *s->maps);
+    s->divergence = calloc((size_t)k->pairs + 1, sizeof *s->divergence);
+    s->cosine = calloc((size_t)k->pairs + 1, sizeof *s->cosine);
+    return s->heads && s->maps && s->divergence && s->cosine;
+}
+
+/* Whether all that was seen were numbers. */
+static bool check_numbers(const look *k, char *error, size_t error_size)
+{
+    int64_t overflown = 0;
+    bool broken = false;
+    for (int n = 0; n < k->crew->count; n++) {
+        overflown += k->desks[n].overflown;
+        broken |= k->desks[n].broken;
+    }
+    if (broken) snprintf(error, error_size, "the weights of a head are no numbers");
+    else if (overflown)
+        snprintf(error, error_size, "%lld of %lld images: %s", (long long)overflown, (long long)k->s->images,
+                 vit_overflow);
+    return !broken && !overflown;
+}
+
+bool survey_make(survey *s, mha_context *ctx, const vit_config *config, float *parameters, vit_input input,
+                 const mnist_part *part, const survey_options *options, char *error, size_t error_size)
+{
+    look k = {.s = s, .body = &config->body, .part = part, .input = {.mean = input.mean, .deviation = input.deviation}};
+    plan(s, &k, config, part, options);
+    crew *c = crew_create(ctx, config, parameters, false, error, error_size);
+    double *worth = calloc((size_t)s->count, sizeof *worth);
+    bool ok = c;
+    k.crew = c;
+    if (ok && !(ok = worth && make_room(s, &k) && make_desks(&k)))
+        snprintf(error, error_size, "no memory for the maps of %lld heads", (long long)s->count);
+    if (ok && !(ok = crew_each(c, ctx, crew_slabs(s->images), look_slab, &k)))
+        snprintf(error, error_size, "%s", c->error);
+    ok = ok && check_numbers(&k, error, error_size);
+    ok = ok && importance_measure(worth, ctx, config, parameters, input, part, s->importance_images, error, error_size);
+    if (ok) fill(s, &k, worth);
+    if (c) free_desks(&k);
+    crew_free(c);
+    free(worth);
+    if (!ok) survey_free(s);
+    return ok;
+}
+
+void survey_free(survey *s)
+{
+    free(s->heads);
+    free(s->maps);
+    free(s->divergence);
+    free(s->cosine);
+    *s = (survey){0};
+}
+
+/* ---- Questions -------------------------------------------------------------------------------------------------- */
+
+int64_t survey_block_heads(const survey *s, int64_t block)
+{
+    int64_t count = 0;
+    for (int64_t n = 0; n < s->count; n++) count += s->heads[n].block == block;
+    return count;
+}
+
+void survey_view(double *view, const survey *s, int64_t n)
+{
+    const double *map = survey_map(s, n);
+    int64_t T = s->tokens, skip = s->class_token, rows = skip ? 1 : T;
+    for (int64_t j = 0; j < s->rows * s->columns; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++) sum += map[i * T + skip + j];
+        view[j] = sum / (double)rows;
+    }
+}

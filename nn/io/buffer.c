@@ -1,0 +1,74 @@
+/* A growing array of characters with a sticky failure. */
+#include "io/buffer.h"
+#include "io/replace.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST = 4096 }; /* bytes of the first allocation */
+
+/* Room for `size` more bytes. On failure what was there is kept until buffer_free. */
+static bool grow(buffer *b, size_t size)
+{
+    if (b->failed) return false;
+    if (size <= b->room - b->size) return true;
+    size_t room = b->room ? b->room : FIRST;
+    while (room - b->size < size && room <= SIZE_MAX / 2) room *= 2;
+    char *bytes = room - b->size < size ? NULL : realloc(b->bytes, room);
+    if (!bytes) {
+        b->failed = true;
+        return false;
+    }
+    b->bytes = bytes;
+    b->room = room;
+    return true;
+}
+
+void buffer_put(buffer *b, const void *bytes, size_t size)
+{
+    if (!size || !grow(b, size)) return;
+    memcpy(b->bytes + b->size, bytes, size);
+    b->size += size;
+}
+
+void buffer_puts(buffer *b, const char *text) { buffer_put(b, text, strlen(text)); }
+
+void buffer_putc(buffer *b, char c) { buffer_put(b, &c, 1); }
+
+/* Formats into what room there is; a text that did not fit is formatted again when there is room for it and its NUL. */
+void buffer_printf(buffer *b, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    size_t room = b->failed ? 0 : b->room - b->size;
+    int length = vsnprintf(room ? b->bytes + b->size : NULL, room, format, args);
+    if (length < 0) b->failed = true;
+    else if ((size_t)length >= room && grow(b, (size_t)length + 1))
+        length = vsnprintf(b->bytes + b->size, (size_t)length + 1, format, again);
+    if (length < 0) b->failed = true;
+    if (!b->failed) b->size += (size_t)length;
+    va_end(again);
+    va_end(args);
+}
+
+bool buffer_save(const buffer *b, const char *path, char *error, size_t error_size)
+{
+    replacement to;
+    if (b->failed) {
+        if (error_size) snprintf(error, error_size, "%s: no memory for its text", path);
+        return false;
+    }
+    replacement_begin(&to, path, error, error_size);
+    replacement_put(&to, b->bytes, b->size);
+    return replacement_end(&to);
+}
+
+void buffer_free(buffer *b)
+{
+    free(b->bytes);
+    *b = (buffer){0};
+}

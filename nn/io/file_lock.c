@@ -1,0 +1,108 @@
+/* Locks that nobody has to clean up after.
+ *
+ * A lock file that is removed has a race: a process may have opened it just before, and locks a file that has no name any
+ * more, while the next one makes and locks a new file. So whoever has got the lock looks whether the name still leads to
+ * the file that it has locked, and else begins again. */
+#include "io/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define PREFIX ".mha-lock-"
+
+enum { TRIES = 100, NAME_MOST = 255 };
+
+typedef enum result { HELD, ANOTHER_HAS_IT, NO_LOCKS, AGAIN } result;
+
+/* The lock file, made if there is none. One that another user has left may be readable alone, which is enough for a
+ * lock. */
+static int open_lock(const file_lock *l, bool *made)
+{
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int file = openat(l->at.folder, l->name, flags | O_RDWR | O_CREAT | O_EXCL, 0666);
+    *made = file >= 0;
+    if (file < 0 && errno == EEXIST) file = openat(l->at.folder, l->name, flags | O_RDWR);
+    if (file < 0 && errno == EACCES) file = openat(l->at.folder, l->name, flags | O_RDONLY);
+    return file;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static result try_lock(file_lock *l)
+{
+    struct stat locked, named;
+    bool made;
+    if ((l->file = open_lock(l, &made)) < 0) return errno == ENOENT ? AGAIN : NO_LOCKS;
+    int failed = flock(l->file, LOCK_EX | LOCK_NB), why = errno;
+    result r = !failed ? HELD : why == EWOULDBLOCK ? ANOTHER_HAS_IT : why == EINTR ? AGAIN : NO_LOCKS;
+    if (r == HELD && (fstat(l->file, &locked) || fstatat(l->at.folder, l->name, &named, AT_SYMLINK_NOFOLLOW) ||
+                      !same_file(&locked, &named)))
+        r = AGAIN;
+    if (r == NO_LOCKS && made) unlinkat(l->at.folder, l->name, 0); /* it is of no use */
+    if (r != HELD) {
+        close(l->file);
+        l->file = -1;
+    }
+    return r;
+}
+
+static bool look(const file_lock *l, struct stat *found) { return fstatat(l->at.folder, l->at.name, found, 0) == 0; }
+
+/* Names may be long: then their ends, which tell more files apart than their beginnings. */
+static void name_lock(file_lock *l)
+{
+    size_t length = strlen(l->at.name), most = NAME_MOST - strlen(PREFIX);
+    snprintf(l->name, sizeof l->name, PREFIX "%s", l->at.name + (length > most ? length - most : 0));
+}
+
+bool file_lock_take(file_lock *l, const char *path, char *error, size_t error_size)
+{
+    char why[300] = "another process is writing to it; wait until that has ended, or name another file";
+    result r = AGAIN;
+    *l = (file_lock){.file = -1};
+    bool found = file_place_find(&l->at, path, why, sizeof why);
+    if (found) name_lock(l);
+    for (int i = 0; found && i < TRIES && r == AGAIN; i++) r = try_lock(l);
+    l->taken = found && r != ANOTHER_HAS_IT;
+    l->held = r == HELD;
+    if (l->taken) {
+        l->there = look(l, &l->known);
+        return true;
+    }
+    file_place_free(&l->at);
+    if (error_size) snprintf(error, error_size, "%s: %s", path, why);
+    return false;
+}
+
+bool file_lock_check(file_lock *l)
+{
+    struct stat now;
+    if (l->held || !look(l, &now)) return true; /* what is not there cannot be lost */
+    bool mine = l->there && same_file(&now, &l->known) && now.st_size == l->known.st_size &&
+                now.st_mtim.tv_sec == l->known.st_mtim.tv_sec && now.st_mtim.tv_nsec == l->known.st_mtim.tv_nsec;
+    l->lost = !mine;
+    return mine;
+}
+
+void file_lock_replaced(file_lock *l, const struct stat *mine)
+{
+    l->there = true;
+    l->known = *mine;
+}
+
+/* The name goes before the lock does: in the other order the next owner's file would be removed. */
+void file_lock_free(file_lock *l)
+{
+    if (!l->taken) return;
+    if (l->held) unlinkat(l->at.folder, l->name, 0);
+    if (l->file >= 0) close(l->file);
+    file_place_free(&l->at);
+    *l = (file_lock){.file = -1};
+}

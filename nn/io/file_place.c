@@ -1,0 +1,43 @@
+/* Paths, taken apart. */
+#include "io/file_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Only a path that does not resolve is taken as it is. One that could not be resolved for want of memory might be a link,
+ * and the file would then take the place of the link. */
+static char *resolve(const char *path)
+{
+    char *found = realpath(path, NULL);
+    return found || errno == ENOMEM ? found : strdup(path);
+}
+
+bool file_place_find(file_place *p, const char *path, char *why, size_t why_size)
+{
+    *p = (file_place){.path = resolve(path), .folder = -1};
+    if (!p->path) {
+        snprintf(why, why_size, "no memory");
+        return false;
+    }
+    char *slash = strrchr(p->path, '/');
+    p->name = slash ? slash + 1 : p->path;
+    if (!*p->name) {
+        snprintf(why, why_size, "%s", strerror(EISDIR));
+        return false;
+    }
+    if (slash) *slash = 0;
+    p->folder = open(!slash ? "." : slash == p->path ? "/" : p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (p->folder < 0) snprintf(why, why_size, "cannot open its folder: %s", strerror(errno));
+    return p->folder >= 0;
+}
+
+void file_place_free(file_place *p)
+{
+    if (p->folder >= 0) close(p->folder);
+    free(p->path);
+    *p = (file_place){.folder = -1};
+}

@@ -1,0 +1,291 @@
+/* The pull reader of json.h.
+ *
+ * All reading goes through `at < size` checks on one cursor; there is no terminator to rely on, since the text may be a
+ * slice of a file. The nesting limit bounds the only recursion (json_skip). */
+#include "io/json.h"
+#include "io/printable.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+json json_open(const void *text, size_t size)
+{
+    json j = {.text = text, .size = size};
+    return j;
+}
+
+/* Notes the first error with its place; later ones are consequences. */
+__attribute__((format(printf, 2, 3))) static bool bad(json *j, const char *format, ...)
+{
+    if (json_failed(j)) return false;
+    int n = snprintf(j->why, sizeof j->why, "byte %zu: ", j->at);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(j->why + n, sizeof j->why - (size_t)n, format, args);
+    va_end(args);
+    return false;
+}
+
+int json_peek(json *j)
+{
+    if (json_failed(j)) return 0;
+    while (j->at < j->size && memchr(" \t\n\r", j->text[j->at], 4)) j->at++;
+    return j->at < j->size ? j->text[j->at] : 0;
+}
+
+/* Takes `c`, or says what stands in its place. */
+static bool take(json *j, int c)
+{
+    int next = json_peek(j);
+    if (json_failed(j)) return false;
+    if (next == c && j->at < j->size) {
+        j->at++;
+        return true;
+    }
+    if (j->at >= j->size) return bad(j, "the text ends where '%c' should be", c);
+    if (next > ' ' && next < 0x7f) return bad(j, "'%c' should be here, not '%c'", c, next);
+    return bad(j, "'%c' should be here, not the byte 0x%02x", c, (unsigned)next);
+}
+
+bool json_enter(json *j, char open)
+{
+    if (!take(j, open)) return false;
+    if (++j->depth > JSON_DEPTH) return bad(j, "nested more than %d deep", JSON_DEPTH);
+    j->fresh = true;
+    return true;
+}
+
+bool json_more(json *j, char close)
+{
+    int next = json_peek(j);
+    if (json_failed(j)) return false;
+    bool first = j->fresh;
+    j->fresh = false;
+    if (next == close) {
+        j->at++;
+        j->depth--;
+        return false;
+    }
+    if (first) return true;
+    if (next != ',') return take(j, close);
+    j->at++;
+    if (json_peek(j) == close) return bad(j, "a comma before '%c'", close);
+    return true;
+}
+
+/* Four hexadecimal digits at the cursor, or -1. */
+static int32_t hex4(json *j)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (j->size - j->at < 4) return -1;
+    int32_t value = 0;
+    for (int i = 0; i < 4; i++) {
+        int c = j->text[j->at + (size_t)i];
+        if (c >= 'A' && c <= 'F') c += 'a' - 'A';
+        const char *digit = c ? strchr(digits, c) : NULL;
+        if (!digit) return -1;
+        value = value * 16 + (int32_t)(digit - digits);
+    }
+    j->at += 4;
+    return value;
+}
+
+static size_t put_utf8(char *out, int32_t c)
+{
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(lead[n == 1 ? 0 : n] | c);
+    return n;
+}
+
+/* The character of \uXXXX, the cursor behind the 'u'; a surrogate must have its other half. 0 on error. */
+static int32_t unicode(json *j)
+{
+    int32_t c = hex4(j);
+    if (c >= 0xd800 && c < 0xdc00 && j->size - j->at >= 2 && j->text[j->at] == '\\' && j->text[j->at + 1] == 'u') {
+        j->at += 2;
+        int32_t low = hex4(j);
+        if (low >= 0xdc00 && low < 0xe000) return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        c = low < 0 ? -1 : 0xd800;
+    }
+    if (c < 0) return bad(j, "\\u wants four hexadecimal digits");
+    if (c >= 0xd800 && c < 0xe000) return bad(j, "half of a surrogate pair");
+    if (c == 0) return bad(j, "a NUL inside a string");
+    return c;
+}
+
+/* One escape, the cursor behind the backslash; returns how many bytes it became, 0 on error. */
+static size_t escape(json *j, char *out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    int c = j->at < j->size ? j->text[j->at] : 0;
+    const char *plain = c ? strchr(from, c) : NULL;
+    if (plain) {
+        j->at++;
+        out[0] = to[plain - from];
+        return 1;
+    }
+    if (c != 'u') return bad(j, "a backslash before something that is no escape");
+    j->at++;
+    int32_t code = unicode(j);
+    return code ? put_utf8(out, code) : 0;
+}
+
+bool json_string(json *j, char *out, size_t *length)
+{
+    size_t n = 0;
+    if (!take(j, '"')) return false;
+    for (;;) {
+        char piece[4];
+        size_t got = 1;
+        if (j->at >= j->size) return bad(j, "the text ends inside a string");
+        int c = j->text[j->at];
+        if (c == '"') break;
+        if (c < 0x20) return bad(j, "the control character 0x%02x inside a string", (unsigned)c);
+        if (c == '\\') {
+            j->at++;
+            got = escape(j, piece);
+            if (!got) return false;
+        } else {
+            got = (size_t)printable_utf8(j->text + j->at, j->size - j->at);
+            if (!got) return bad(j, "a string that is not UTF-8");
+            memcpy(piece, j->text + j->at, got);
+            j->at += got;
+        }
+        if (out) memcpy(out + n, piece, got);
+        n += got;
+    }
+    j->at++;
+    if (out) out[n] = 0;
+    if (length) *length = n;
+    return true;
+}
+
+bool json_key(json *j, char *out, size_t *length) { return json_string(j, out, length) && take(j, ':'); }
+
+static bool digit(const json *j) { return j->at < j->size && j->text[j->at] >= '0' && j->text[j->at] <= '9'; }
+
+/* Checks the shape of a number and passes over it; `whole` says whether it had neither fraction nor exponent. */
+static bool number(json *j, bool *whole)
+{
+    int c = json_peek(j);
+    if (c == '-') j->at++;
+    if (!digit(j)) return bad(j, "a number should be here");
+    bool zero = j->text[j->at] == '0';
+    j->at++;
+    if (zero && digit(j)) return bad(j, "a number with a leading zero");
+    while (digit(j)) j->at++;
+    *whole = true;
+    if (j->at < j->size && j->text[j->at] == '.') {
+        *whole = false;
+        j->at++;
+        if (!digit(j)) return bad(j, "a number that ends in a point");
+        while (digit(j)) j->at++;
+    }
+    if (j->at < j->size && (j->text[j->at] | 0x20) == 'e') {
+        *whole = false;
+        j->at++;
+        if (j->at < j->size && (j->text[j->at] == '+' || j->text[j->at] == '-')) j->at++;
+        if (!digit(j)) return bad(j, "a number without its exponent");
+        while (digit(j)) j->at++;
+    }
+    return true;
+}
+
+bool json_integer(json *j, int64_t *value)
+{
+    bool whole;
+    json_peek(j);
+    size_t start = j->at;
+    if (json_failed(j) || !number(j, &whole)) return false;
+    if (!whole) return bad(j, "a whole number should be here");
+    bool negative = j->text[start] == '-';
+    int64_t v = 0; /* kept at or below zero, where the range is one larger */
+    for (size_t i = start + negative; i < j->at; i++) {
+        int d = j->text[i] - '0';
+        if (v < (INT64_MIN + d) / 10) return bad(j, "a number that does not fit 64 bits");
+        v = v * 10 - d;
+    }
+    if (!negative && v == INT64_MIN) return bad(j, "a number that does not fit 64 bits");
+    *value = negative ? v : -v;
+    return true;
+}
+
+static bool word(json *j, const char *text)
+{
+    size_t n = strlen(text);
+    if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return bad(j, "a value should be here");
+    j->at += n;
+    return true;
+}
+
+bool json_skip(json *j)
+{
+    bool whole;
+    int next = json_peek(j);
+    switch (next) {
+    case '{':
+        json_enter(j, '{');
+        while (json_more(j, '}')) {
+            json_key(j, NULL, NULL);
+            json_skip(j);
+        }
+        return !json_failed(j);
+    case '[':
+        json_enter(j, '[');
+        while (json_more(j, ']')) json_skip(j);
+        return !json_failed(j);
+    case '"':
+        return json_string(j, NULL, NULL);
+    case 't':
+        return word(j, "true");
+    case 'f':
+        return word(j, "false");
+    case 'n':
+        return word(j, "null");
+    default:
+        if (json_failed(j)) return false;
+        if (next != '-' && !digit(j)) return bad(j, "a value should be here");
+        return number(j, &whole);
+    }
+}
+
+bool json_end(json *j)
+{
+    json_peek(j);
+    if (json_failed(j)) return false;
+    return j->at == j->size || bad(j, "something follows the end");
+}
+
+const char *json_quote(char *out, size_t room, const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t left = strlen(text), n = 0, cut = 0; /* cut: where "..." would still fit */
+    out[n++] = '"';
+    while (left) {
+        char piece[8];
+        int length = printable_utf8(p, left), wide = length ? length : 1;
+        uint16_t hidden = printable_hidden(p, length);
+        if (!length) memcpy(piece, "?", 2);
+        else if (p[0] == '"' || p[0] == '\\') snprintf(piece, sizeof piece, "\\%c", p[0]);
+        else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\u%04x", p[0]);
+        else if (hidden) snprintf(piece, sizeof piece, "\\u%04x", hidden);
+        else snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);
+        size_t add = strlen(piece);
+        if (n + 5 <= room) cut = n;
+        if (n + add + 2 > room) {
+            memcpy(out + cut, "...", 3);
+            n = cut + 3;
+            break;
+        }
+        memcpy(out + n, piece, add);
+        n += add;
+        p += wide;
+        left -= (size_t)wide;
+    }
+    out[n++] = '"';
+    out[n] = 0;
+    return out;
+}

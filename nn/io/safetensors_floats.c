@@ -1,0 +1,30 @@
+/* Float types of files to float32: the library's own copy does it, but for float64, which it does not have. */
+#include "io/safetensors_floats.h"
+
+#include <stdlib.h>
+
+bool safetensors_is_float(safetensors_dtype dtype)
+{
+    return dtype == SAFETENSORS_F16 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F32 ||
+           dtype == SAFETENSORS_F64;
+}
+
+float *safetensors_floats(mha_context *ctx, const safetensors_tensor *tensor)
+{
+    mha_type type = tensor->dtype == SAFETENSORS_F16    ? MHA_FLOAT16
+                    : tensor->dtype == SAFETENSORS_BF16 ? MHA_BFLOAT16
+                                                        : MHA_FLOAT32;
+    int64_t count = tensor->count;
+    if ((uint64_t)count > SIZE_MAX / sizeof(float) - 1) return NULL;
+    float *numbers = calloc((size_t)count + 1, sizeof *numbers);
+    if (!numbers) return NULL;
+    if (tensor->dtype == SAFETENSORS_F64) {
+        for (int64_t i = 0; i < count; i++) numbers[i] = (float)((const double *)tensor->data)[i];
+        return numbers;
+    }
+    if (mha_tensor_copy(ctx, mha_tensor_1d(numbers, MHA_FLOAT32, count), mha_tensor_1d(tensor->data, type, count)) ==
+        MHA_OK)
+        return numbers;
+    free(numbers);
+    return NULL;
+}

@@ -1,0 +1,290 @@
+/* The header of a safetensors file: JSON into records, and every rule of the format.
+ *
+ * Names and texts are decoded into one block as long as the header, which is always enough (json.h), and records
+ * grow by doubling, so memory stays within a small multiple of the header however it is written. Each record is
+ * checked as it is read, against the size of the data. Then the records are sorted: by name to find duplicates, by
+ * offset to find gaps and overlaps. The order in which the header lists them is free, as it is for the format's own
+ * library. */
+#include "io/safetensors_header.h"
+#include "io/json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the walk over the header carries along. */
+typedef struct walk {
+    safetensors_header *out;
+    json j;
+    size_t used;                   /* bytes of out->text */
+    size_t tensor_room, pair_room; /* records allocated */
+    bool metadata;                 /* seen */
+    uint64_t data_size;
+    char *why;
+    size_t why_size;
+} walk;
+
+__attribute__((format(printf, 2, 3))) static bool fail(const walk *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w->why, w->why_size, format, args);
+    va_end(args);
+    return false;
+}
+
+/* A name as it may stand in a message: quoted, escaped, of bounded length. */
+typedef struct quoted {
+    char text[72];
+} quoted;
+
+static quoted quote(const char *name)
+{
+    quoted q;
+    json_quote(q.text, sizeof q.text, name);
+    return q;
+}
+
+/* `records` with room for one more, or NULL, where it stays as it was. Doubling keeps the total within twice what the
+ * header's length justifies. */
+static void *grow(walk *w, void *records, size_t *room, size_t count, size_t record_size)
+{
+    if (count < *room) return records;
+    size_t more = *room ? 2 * *room : 8;
+    void *bigger = realloc(records, more * record_size);
+    if (bigger) *room = more;
+    else fail(w, "no memory for a header of %zu bytes", w->j.size);
+    return bigger;
+}
+
+static bool json_error(walk *w) { return fail(w, "the header is not the JSON it should be, %s", w->j.why); }
+
+/* A decoded string in the header's text block, or NULL. */
+static const char *text(walk *w, bool key)
+{
+    char *into = w->out->text + w->used;
+    size_t length;
+    bool ok = key ? json_key(&w->j, into, &length) : json_string(&w->j, into, &length);
+    if (!ok) return NULL;
+    w->used += length + 1;
+    return into;
+}
+
+static bool read_metadata(walk *w)
+{
+    safetensors_header *out = w->out;
+    if (w->metadata) return fail(w, "\"__metadata__\" is there twice");
+    w->metadata = true;
+    if (json_peek(&w->j) != '{') return fail(w, "\"__metadata__\" is not an object");
+    json_enter(&w->j, '{');
+    while (json_more(&w->j, '}')) {
+        safetensors_pair *pairs = grow(w, out->pairs, &w->pair_room, out->pair_count, sizeof *pairs);
+        if (!pairs) return false;
+        out->pairs = pairs;
+        safetensors_pair *entry = &out->pairs[out->pair_count];
+        entry->key = text(w, true);
+        if (!entry->key) break;
+        if (json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", quote(entry->key).text);
+        entry->value = text(w, false);
+        if (!entry->value) break;
+        out->pair_count++;
+    }
+    return !json_failed(&w->j) || json_error(w);
+}
+
+static bool read_dtype(walk *w, safetensors_tensor *tensor)
+{
+    size_t mark = w->used;
+    if (json_peek(&w->j) != '"') return fail(w, "tensor %s: dtype is not a string", quote(tensor->name).text);
+    const char *word = text(w, false);
+    if (!word) return json_error(w);
+    w->used = mark; /* only looked up, not kept */
+    if (safetensors_dtype_find(word, &tensor->dtype)) return true;
+    return fail(w, "tensor %s has the dtype %s, which is not known here", quote(tensor->name).text, quote(word).text);
+}
+
+/* An array of up to `most` whole numbers that are not negative. */
+static bool read_sizes(walk *w, const char *name, const char *field, int64_t *sizes, int most, int *count)
+{
+    *count = 0;
+    if (json_peek(&w->j) != '[') return fail(w, "tensor %s: %s is not an array", quote(name).text, field);
+    json_enter(&w->j, '[');
+    while (json_more(&w->j, ']')) {
+        if (*count == most) return fail(w, "tensor %s: %s has more than %d numbers", quote(name).text, field, most);
+        if (!json_integer(&w->j, &sizes[*count])) break;
+        if (sizes[*count] < 0) return fail(w, "tensor %s: %s has a negative number", quote(name).text, field);
+        ++*count;
+    }
+    return !json_failed(&w->j) || json_error(w);
+}
+
+/* The fields of one tensor. Fields that the format does not have are passed over, as its own library does. */
+static bool read_fields(walk *w, safetensors_tensor *tensor)
+{
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    bool seen[3] = {false};
+    int64_t offsets[2];
+    int count;
+    while (json_more(&w->j, '}')) {
+        size_t mark = w->used;
+        const char *field = text(w, true);
+        if (!field) break;
+        w->used = mark;
+        int which = 0;
+        while (which < 3 && strcmp(field, fields[which]) != 0) which++;
+        if (which == 3) {
+            if (!json_skip(&w->j)) break;
+            continue;
+        }
+        if (seen[which]) return fail(w, "tensor %s: %s is there twice", quote(tensor->name).text, fields[which]);
+        seen[which] = true;
+        if (which == 0 && !read_dtype(w, tensor)) return false;
+        if (which == 1 && !read_sizes(w, tensor->name, "shape", tensor->shape, SAFETENSORS_RANK, &tensor->rank))
+            return false;
+        if (which == 2) {
+            if (!read_sizes(w, tensor->name, "data_offsets", offsets, 2, &count)) return false;
+            if (count != 2) return fail(w, "tensor %s: data_offsets is not a pair", quote(tensor->name).text);
+            tensor->begin = offsets[0];
+            tensor->end = offsets[1];
+        }
+    }
+    if (json_failed(&w->j)) return json_error(w);
+    for (int i = 0; i < 3; i++)
+        if (!seen[i]) return fail(w, "tensor %s has no %s", quote(tensor->name).text, fields[i]);
+    return true;
+}
+
+/* Offsets inside the data, and as many bytes as the shape needs. Sizes of 0 are left out of the overflow check's
+ * product and so cannot hide an absurd one. */
+static bool check_tensor(const walk *w, safetensors_tensor *tensor)
+{
+    char what[160];
+    int64_t product = (int64_t)safetensors_dtype_size(tensor->dtype);
+    bool empty = false;
+    for (int i = 0; i < tensor->rank; i++) {
+        int64_t size = tensor->shape[i];
+        empty = empty || size == 0;
+        if (size && product > INT64_MAX / size)
+            return fail(w, "tensor %s: %s does not fit 63 bits", quote(tensor->name).text,
+                        safetensors_describe(what, sizeof what, tensor));
+        if (size) product *= size;
+    }
+    int64_t bytes = empty ? 0 : product;
+    tensor->count = bytes / (int64_t)safetensors_dtype_size(tensor->dtype);
+    if (tensor->begin > tensor->end)
+        return fail(w, "tensor %s begins at %lld, behind its end %lld", quote(tensor->name).text,
+                    (long long)tensor->begin, (long long)tensor->end);
+    if (tensor->end - tensor->begin != bytes)
+        return fail(w, "tensor %s says %lld bytes, but %s needs %lld", quote(tensor->name).text,
+                    (long long)(tensor->end - tensor->begin), safetensors_describe(what, sizeof what, tensor),
+                    (long long)bytes);
+    if ((uint64_t)tensor->end > w->data_size)
+        return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; it is cut short",
+                    quote(tensor->name).text, (long long)tensor->end, (unsigned long long)w->data_size);
+    return true;
+}
+
+static bool read_tensor(walk *w, const char *name)
+{
+    safetensors_header *out = w->out;
+    safetensors_tensor *tensors = grow(w, out->tensors, &w->tensor_room, out->tensor_count, sizeof *tensors);
+    if (!tensors) return false;
+    out->tensors = tensors;
+    safetensors_tensor *tensor = &out->tensors[out->tensor_count];
+    memset(tensor, 0, sizeof *tensor);
+    tensor->name = name;
+    if (json_peek(&w->j) != '{') return fail(w, "tensor %s is not an object", quote(name).text);
+    json_enter(&w->j, '{');
+    if (!read_fields(w, tensor) || !check_tensor(w, tensor)) return false;
+    out->tensor_count++;
+    return true;
+}
+
+/* ---- The records together --------------------------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const safetensors_tensor *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end) return x->end < y->end ? -1 : 1;
+    return strcmp(x->name, y->name); /* tensors without elements may share a place */
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const safetensors_tensor *)a)->name, ((const safetensors_tensor *)b)->name);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const safetensors_pair *)a)->key, ((const safetensors_pair *)b)->key);
+}
+
+/* The tensors, in the order of the file, follow each other from the first byte of the data to the last. */
+static bool check_cover(walk *w)
+{
+    safetensors_header *out = w->out;
+    int64_t at = 0;
+    for (size_t i = 0; i < out->tensor_count; i++) {
+        const safetensors_tensor *tensor = &out->tensors[i];
+        if (tensor->begin < at)
+            return fail(w, "tensors %s and %s overlap", quote(out->tensors[i - 1].name).text, quote(tensor->name).text);
+        if (tensor->begin > at)
+            return fail(w, "bytes %lld to %lld of the data belong to no tensor", (long long)at,
+                        (long long)tensor->begin - 1);
+        at = tensor->end;
+    }
+    if ((uint64_t)at != w->data_size)
+        return fail(w, "the last tensor ends at byte %lld of the data, but the file has %llu", (long long)at,
+                    (unsigned long long)w->data_size);
+    return true;
+}
+
+static bool check_names(walk *w)
+{
+    safetensors_header *out = w->out;
+    for (size_t i = 1; i < out->tensor_count; i++)
+        if (by_name(&out->tensors[i - 1], &out->tensors[i]) == 0)
+            return fail(w, "tensor %s is there twice", quote(out->tensors[i].name).text);
+    for (size_t i = 1; i < out->pair_count; i++)
+        if (by_key(&out->pairs[i - 1], &out->pairs[i]) == 0)
+            return fail(w, "metadata %s is there twice", quote(out->pairs[i].key).text);
+    return true;
+}
+
+static bool read_header(walk *w)
+{
+    if (json_peek(&w->j) != '{' || w->j.at)
+        return fail(w, "not a safetensors file: the header does not begin with '{'");
+    json_enter(&w->j, '{');
+    while (json_more(&w->j, '}')) {
+        const char *name = text(w, true);
+        if (!name) break;
+        bool ok = strcmp(name, "__metadata__") == 0 ? read_metadata(w) : read_tensor(w, name);
+        if (!ok) return false;
+    }
+    json_end(&w->j);
+    return !json_failed(&w->j) || json_error(w);
+}
+
+bool safetensors_header_read(safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
+                             char *why, size_t why_size)
+{
+    walk w = {.out = header, .j = json_open(bytes, length), .data_size = data_size, .why = why, .why_size = why_size};
+    header->text = malloc(length + 1);
+    if (!header->text) return fail(&w, "no memory for a header of %zu bytes", length);
+    if (!read_header(&w)) return false;
+    if (header->pair_count) qsort(header->pairs, header->pair_count, sizeof *header->pairs, by_key);
+    if (header->tensor_count) qsort(header->tensors, header->tensor_count, sizeof *header->tensors, by_name);
+    if (!check_names(&w)) return false;
+    if (header->tensor_count) qsort(header->tensors, header->tensor_count, sizeof *header->tensors, by_offset);
+    return check_cover(&w);
+}
+
+void safetensors_header_free(safetensors_header *header)
+{
+    free(header->text);
+    free(header->tensors);
+    free(header->pairs);
+}

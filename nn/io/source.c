@@ -1,0 +1,213 @@
+/* Bytes from a file or from memory, plain or gzipped.
+ *
+ * zlib's inflate is used rather than its gzread, which takes a file that is not gzipped for a plain one, stays silent
+ * about what follows the packed part, and would open the file itself. */
+#include "io/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool source_fail(source *from, const char *format, ...)
+{
+    char line[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (!from->failed && from->error_size) snprintf(from->error, from->error_size, "%s: %s", from->name, line);
+    from->failed = true;
+    return false;
+}
+
+/* ---- Bytes as they lie ------------------------------------------------------------------------------------------ */
+
+static size_t take_plain(source *from, void *out, size_t room)
+{
+    size_t n = room < from->left ? room : (size_t)from->left;
+    if (from->failed || !n) return 0;
+    if (!from->file) {
+        memcpy(out, from->bytes, n);
+        from->bytes += n;
+    } else if (fread(out, 1, n, from->file) != n) {
+        source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
+        return 0;
+    }
+    from->left -= n;
+    return n;
+}
+
+/* ---- Gzip ------------------------------------------------------------------------------------------------------- */
+
+#ifdef MHA_HAS_ZLIB
+
+#include <zlib.h>
+
+enum {
+    GZIP_ONLY = 16 + 15, /* the bits of inflateInit2: the gzip format and nothing else, the largest window */
+    DEFLATE_RATIO = 1032 /* deflate packs no better than this: 258 bytes into two bits */
+};
+
+struct gunzip {
+    z_stream stream;
+    bool ended; /* the last member is complete */
+    unsigned char packed[1 << 15];
+};
+
+static bool gunzip_begin(source *from)
+{
+    struct gunzip *g = calloc(1, sizeof *g);
+    if (!g || inflateInit2(&g->stream, GZIP_ONLY) != Z_OK) {
+        free(g);
+        return source_fail(from, "no memory to gunzip it");
+    }
+    from->unpacker = g;
+    return true;
+}
+
+static void gunzip_end(source *from)
+{
+    if (from->unpacker) inflateEnd(&from->unpacker->stream);
+    free(from->unpacker);
+}
+
+/* Sees to packed bytes and, after the end of a member, to the start of the next one, of which a gzip file may have any
+ * number. False at the end of it all, or on an error. */
+static bool gunzip_refill(source *from)
+{
+    struct gunzip *g = from->unpacker;
+    if (!g->stream.avail_in) {
+        g->stream.next_in = g->packed;
+        g->stream.avail_in = (uInt)take_plain(from, g->packed, sizeof g->packed);
+        if (from->failed) return false;
+        if (!g->stream.avail_in) return !g->ended && source_fail(from, "the gzipped file is cut short");
+    }
+    if (g->ended) inflateReset(&g->stream);
+    g->ended = false;
+    return true;
+}
+
+static size_t take_gzipped(source *from, void *out, size_t room)
+{
+    struct gunzip *g = from->unpacker;
+    const size_t step = (size_t)1 << 30; /* zlib counts in 32 bits */
+    size_t got = 0;
+    while (got < room && !from->failed && gunzip_refill(from)) {
+        size_t part = room - got < step ? room - got : step;
+        g->stream.next_out = (unsigned char *)out + got;
+        g->stream.avail_out = (uInt)part;
+        int code = inflate(&g->stream, Z_NO_FLUSH);
+        got += part - g->stream.avail_out;
+        g->ended = code == Z_STREAM_END;
+        if (code == Z_MEM_ERROR) source_fail(from, "no memory to gunzip it");
+        else if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
+            source_fail(from, "the gzipped file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
+    }
+    return from->failed ? 0 : got;
+}
+
+bool source_reads_gzip(void) { return true; }
+
+#else
+
+enum { DEFLATE_RATIO = 1 };
+
+static bool gunzip_begin(source *from)
+{
+    return source_fail(from, "it is gzipped, and this build has no zlib; gunzip it first");
+}
+
+static void gunzip_end(source *from) { (void)from; }
+
+static size_t take_gzipped(source *from, void *out, size_t room)
+{
+    (void)from, (void)out, (void)room;
+    return 0;
+}
+
+bool source_reads_gzip(void) { return false; }
+
+#endif
+
+/* ---- Both ------------------------------------------------------------------------------------------------------- */
+
+size_t source_take(source *from, void *out, size_t room)
+{
+    return from->unpacker ? take_gzipped(from, out, room) : take_plain(from, out, room);
+}
+
+uint64_t source_most(const source *from)
+{
+    if (!from->unpacker) return from->size;
+    return from->size > UINT64_MAX / DEFLATE_RATIO ? UINT64_MAX : from->size * DEFLATE_RATIO;
+}
+
+static bool begin(source *from)
+{
+    static const unsigned char gzip[2] = {0x1f, 0x8b};
+    unsigned char first[2];
+    if (from->size < sizeof first) return true;
+    if (take_plain(from, first, sizeof first) != sizeof first) return false;
+    from->left = from->size;
+    if (from->file) rewind(from->file);
+    else from->bytes -= sizeof first;
+    return memcmp(first, gzip, sizeof gzip) != 0 || gunzip_begin(from);
+}
+
+bool source_memory(source *from, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+{
+    *from = (source){.name = name, .error = error, .error_size = error_size, .bytes = bytes, .size = size};
+    from->left = size;
+    return begin(from);
+}
+
+/* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
+bool source_open(source *from, const char *path, char *error, size_t error_size)
+{
+    struct stat about;
+    *from = (source){.name = path, .error = error, .error_size = error_size};
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool there = descriptor >= 0 && fstat(descriptor, &about) == 0;
+    if (there && S_ISREG(about.st_mode)) from->file = fdopen(descriptor, "rb");
+    if (!from->file) {
+        if (there && !S_ISREG(about.st_mode)) source_fail(from, "not a regular file");
+        else source_fail(from, "%s", strerror(errno));
+        if (descriptor >= 0) close(descriptor);
+        return false;
+    }
+    from->size = from->left = (uint64_t)about.st_size;
+    return begin(from);
+}
+
+void source_close(source *from)
+{
+    gunzip_end(from);
+    if (from->file) fclose(from->file);
+    from->unpacker = NULL;
+    from->file = NULL;
+}
+
+char *source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
+{
+    source from;
+    char *text = NULL;
+    size_t got = 0;
+    if (source_open(&from, path, error, error_size)) {
+        size_t room = source_most(&from) < most ? (size_t)source_most(&from) + 1 : most + 1;
+        text = malloc(room + 1);
+        if (text) got = source_take(&from, text, room);
+        else source_fail(&from, "no memory");
+        if (got > most) source_fail(&from, "more than %zu bytes", most);
+        if (text) text[got] = 0;
+        if (text && !from.failed && strlen(text) != got) source_fail(&from, "there is a NUL in it, so it is no text");
+    }
+    source_close(&from);
+    if (!from.failed && size) *size = got;
+    if (!from.failed) return text;
+    free(text);
+    return NULL;
+}

@@ -1,0 +1,209 @@
+/* Options as text and back: one table, walked both ways. */
+#include "layer/notes.h"
+#include "io/json.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum kind { WHOLE, REAL, LONG_REAL, TRUTH, TYPE } kind;
+
+static const struct {
+    const char *key;
+    kind kind;
+    size_t at;           /* in mha_layer_options */
+    int64_t least, most; /* of a whole number */
+} entries[] = {
+    {"width", WHOLE, offsetof(mha_layer_options, width), 1, LAYER_SIZE_MAX},
+    {"heads", WHOLE, offsetof(mha_layer_options, heads), 1, LAYER_SIZE_MAX},
+    {"kv_heads", WHOLE, offsetof(mha_layer_options, kv_heads), 1, LAYER_SIZE_MAX},
+    {"key_width", WHOLE, offsetof(mha_layer_options, key_width), 1, LAYER_SIZE_MAX},
+    {"value_width", WHOLE, offsetof(mha_layer_options, value_width), 1, LAYER_SIZE_MAX},
+    {"head_width", WHOLE, offsetof(mha_layer_options, head_width), 1, LAYER_SIZE_MAX},
+    {"value_head_width", WHOLE, offsetof(mha_layer_options, value_head_width), 1, LAYER_SIZE_MAX},
+    {"out_projection", TRUTH, offsetof(mha_layer_options, out_projection), 0, 0},
+    {"add_zero_attn", TRUTH, offsetof(mha_layer_options, zero_kv), 0, 0},
+    {"norm_epsilon", REAL, offsetof(mha_layer_options, norm_epsilon), 0, 0},
+    {"rotary_base", LONG_REAL, offsetof(mha_layer_options, rotary_base), 0, 0},
+    {"rotary_width", WHOLE, offsetof(mha_layer_options, rotary_width), 0, LAYER_SIZE_MAX},
+    {"rotary_interleaved", TRUTH, offsetof(mha_layer_options, rotary_interleaved), 0, 0},
+    {"scale", REAL, offsetof(mha_layer_options, scale), 0, 0},
+    {"softcap", REAL, offsetof(mha_layer_options, softcap), 0, 0},
+    {"causal", TRUTH, offsetof(mha_layer_options, causal), 0, 0},
+    {"window_left", WHOLE, offsetof(mha_layer_options, window_left), MHA_UNLIMITED, INT64_C(1) << 40},
+    {"window_right", WHOLE, offsetof(mha_layer_options, window_right), MHA_UNLIMITED, INT64_C(1) << 40},
+    {"dropout", REAL, offsetof(mha_layer_options, dropout), 0, 0},
+    {"compute", TYPE, offsetof(mha_layer_options, compute), 0, 0},
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+_Static_assert(ENTRIES + 2 <= LAYER_NOTES, "room for all of them, the format and its version");
+
+/* What PyTorch's module and the configurations of models call some of them. */
+static const struct {
+    const char *key, *ours;
+} others[] = {
+    {"num_heads", "heads"},
+    {"n_head", "heads"},
+    {"num_attention_heads", "heads"},
+    {"num_key_value_heads", "kv_heads"},
+};
+enum { OTHERS = sizeof others / sizeof *others };
+
+/* A field by its kind; copied, so that no pointer pretends to a type. */
+typedef union field {
+    int64_t whole;
+    float real;
+    double long_real;
+    bool truth;
+    mha_type type;
+} field;
+
+static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
+                                    [REAL] = sizeof(float),
+                                    [LONG_REAL] = sizeof(double),
+                                    [TRUTH] = sizeof(bool),
+                                    [TYPE] = sizeof(mha_type)};
+
+/* ---- To text ---------------------------------------------------------------------------------------------------- */
+
+static void add(layer_notes *notes, const char *key)
+{
+    notes->pair[notes->count] = (safetensors_pair){key, notes->text[notes->count]};
+    notes->count++;
+}
+
+void layer_notes_write(layer_notes *notes, const mha_layer_options *options)
+{
+    *notes = (layer_notes){.text = {"mha.layer", "1"}};
+    add(notes, "format");
+    add(notes, "version");
+    for (int i = 0; i < ENTRIES; i++) {
+        field f;
+        char *text = notes->text[notes->count];
+        memcpy(&f, (const char *)options + entries[i].at, field_size[entries[i].kind]);
+        switch (entries[i].kind) {
+        case WHOLE:
+            snprintf(text, sizeof notes->text[0], "%lld", (long long)f.whole);
+            break;
+        case REAL:
+            if (isnan(f.real)) continue; /* the scale that follows from the width */
+            snprintf(text, sizeof notes->text[0], "%.9g", (double)f.real);
+            break;
+        case LONG_REAL:
+            snprintf(text, sizeof notes->text[0], "%.17g", f.long_real);
+            break;
+        case TRUTH:
+            snprintf(text, sizeof notes->text[0], "%s", f.truth ? "true" : "false");
+            break;
+        case TYPE:
+            snprintf(text, sizeof notes->text[0], "%s", mha_type_name(f.type));
+            break;
+        }
+        add(notes, entries[i].key);
+    }
+}
+
+/* ---- From text -------------------------------------------------------------------------------------------------- */
+
+/* Numbers as C reads them, but for what it allows before and behind, words such as "inf", and hexadecimal. */
+static bool plain(const char *text, const char *characters) { return *text && !text[strspn(text, characters)]; }
+
+static bool read_whole(const char *text, int64_t least, int64_t most, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    *value = number;
+    return plain(text, "-0123456789") && !*end && !errno && number >= least && number <= most;
+}
+
+static bool read_real(const char *text, field *f, bool wide)
+{
+    char *end;
+    if (wide) f->long_real = strtod(text, &end);
+    else f->real = strtof(text, &end);
+    return plain(text, "+-.0123456789eE") && !*end && isfinite(wide ? f->long_real : (double)f->real);
+}
+
+/* Also as Python's str() writes it. */
+static bool read_truth(const char *text, bool *value)
+{
+    *value = strcmp(text, "true") == 0 || strcmp(text, "True") == 0;
+    return *value || strcmp(text, "false") == 0 || strcmp(text, "False") == 0;
+}
+
+static bool read_type(const char *text, mha_type *value)
+{
+    *value = strcmp(text, mha_type_name(MHA_BFLOAT16)) == 0 ? MHA_BFLOAT16 : MHA_FLOAT32;
+    return strcmp(text, mha_type_name(*value)) == 0;
+}
+
+/* Whether the text of entry i is what it should be; `should` says what that is. */
+static bool read_entry(field *f, int i, const char *text, char *should, size_t room)
+{
+    switch (entries[i].kind) {
+    case WHOLE:
+        snprintf(should, room, "a whole number from %lld to %lld", (long long)entries[i].least,
+                 (long long)entries[i].most);
+        return read_whole(text, entries[i].least, entries[i].most, &f->whole);
+    case REAL:
+    case LONG_REAL:
+        snprintf(should, room, "a finite number");
+        return read_real(text, f, entries[i].kind == LONG_REAL);
+    case TRUTH:
+        snprintf(should, room, "true or false");
+        return read_truth(text, &f->truth);
+    default:
+        snprintf(should, room, "float32 or bfloat16");
+        return read_type(text, &f->type);
+    }
+}
+
+/* Which key of entry i the file has, its own before the others; NULL if none. Those that are there must agree. */
+static bool find_key(const char **key, int i, const safetensors *file, char *why, size_t why_size)
+{
+    char quoted[60];
+    *key = safetensors_metadata(file, entries[i].key) ? entries[i].key : NULL;
+    for (int k = 0; k < OTHERS; k++) {
+        const char *other = others[k].key, *text = safetensors_metadata(file, other);
+        if (!text || strcmp(others[k].ours, entries[i].key) != 0) continue;
+        if (!*key) *key = other;
+        if (strcmp(text, safetensors_metadata(file, *key)) == 0) continue;
+        snprintf(why, why_size, "metadata %s is %s, but %s is another", other, json_quote(quoted, sizeof quoted, text),
+                 *key);
+        return false;
+    }
+    return true;
+}
+
+bool layer_notes_are_ours(const safetensors *file)
+{
+    const char *format = safetensors_metadata(file, "format");
+    return format && strcmp(format, "mha.layer") == 0;
+}
+
+bool layer_notes_read(mha_layer_options *options, const safetensors *file, char *why, size_t why_size)
+{
+    const char *version = safetensors_metadata(file, "version"), *key;
+    char quoted[60], should[80];
+    if (layer_notes_are_ours(file) && (!version || strcmp(version, "1") != 0)) {
+        snprintf(why, why_size, "version %s of mha.layer is not known here, only 1",
+                 json_quote(quoted, sizeof quoted, version ? version : ""));
+        return false;
+    }
+    for (int i = 0; i < ENTRIES; i++) {
+        field f;
+        if (!find_key(&key, i, file, why, why_size)) return false;
+        if (!key) continue;
+        const char *text = safetensors_metadata(file, key);
+        if (!read_entry(&f, i, text, should, sizeof should)) {
+            snprintf(why, why_size, "metadata %s is %s, but should be %s", key, json_quote(quoted, sizeof quoted, text),
+                     should);
+            return false;
+        }
+        memcpy((char *)options + entries[i].at, &f, field_size[entries[i].kind]);
+    }
+    return true;
+}

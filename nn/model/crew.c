@@ -1,0 +1,87 @@
+#include "model/crew.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool hire(crew_worker *w, const vit_config *config, float *parameters, bool training, char *error,
+                 size_t error_size)
+{
+    mha_context_options one = MHA_CONTEXT_DEFAULTS;
+    one.threads = 1;
+    w->images = malloc((size_t)(CREW_SLAB * config->rows * config->columns) * sizeof(float));
+    if (!w->images || mha_context_create(&w->ctx, &one)) {
+        snprintf(error, error_size, "not enough memory for a thread's model");
+        return false;
+    }
+    w->net = vit_create(w->ctx, config, parameters, CREW_SLAB, training, error, error_size);
+    return w->net != NULL;
+}
+
+crew *crew_create(mha_context *ctx, const vit_config *config, float *parameters, bool training, char *error,
+                  size_t error_size)
+{
+    if (vit_count(config, error, error_size) < 0) return NULL;
+    crew *c = calloc(1, sizeof *c);
+    int count = mha_context_threads(ctx);
+    if (c) c->workers = calloc((size_t)count + 1, sizeof *c->workers);
+    if (!c || !c->workers) {
+        snprintf(error, error_size, "not enough memory for %d threads", count);
+        crew_free(c);
+        return NULL;
+    }
+    for (c->count = 0; c->count < count; c->count++) {
+        if (hire(&c->workers[c->count], config, parameters, training, error, error_size)) continue;
+        c->count++; /* what this one already has is given back, too */
+        crew_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void crew_free(crew *c)
+{
+    if (!c) return;
+    for (int n = 0; n < c->count; n++) {
+        crew_worker *w = &c->workers[n];
+        vit_free(w->net);
+        mha_context_free(w->ctx);
+        nn_workspace_free(&w->workspace);
+        free(w->images);
+    }
+    free(c->workers);
+    free(c);
+}
+
+void crew_changed(crew *c)
+{
+    for (int n = 0; n < c->count; n++) vit_changed(c->workers[n].net);
+}
+
+/* ---- Slabs ------------------------------------------------------------------------------------------------------ */
+
+typedef struct shift {
+    crew *crew;
+    bool (*task)(void *arg, crew_worker *w, int64_t n);
+    void *arg;
+    int64_t slabs;
+    atomic_llong next;
+    atomic_int failed; /* the worker that did, from 1 */
+} shift;
+
+static void work(void *arg, int index)
+{
+    shift *s = arg;
+    crew_worker *w = &s->crew->workers[index];
+    int64_t n;
+    while (!atomic_load(&s->failed) && (n = atomic_fetch_add(&s->next, 1)) < s->slabs)
+        if (!s->task(s->arg, w, n)) atomic_store(&s->failed, index + 1);
+}
+
+bool crew_each(crew *c, mha_context *ctx, int64_t slabs, bool (*task)(void *arg, crew_worker *w, int64_t n), void *arg)
+{
+    shift s = {.crew = c, .task = task, .arg = arg, .slabs = slabs};
+    mha_context_run(ctx, c->count, work, &s);
+    int failed = atomic_load(&s.failed);
+    if (failed) snprintf(c->error, sizeof c->error, "%s", mha_context_error(c->workers[failed - 1].ctx));
+    return !failed;
+}

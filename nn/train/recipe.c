@@ -1,0 +1,277 @@
+/* Recipes as text and back: one table, walked both ways. */
+#include "train/recipe.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum kind { WHOLE, SEED, REAL, LONG_REAL, TRUTH_WORD, NORM_WORD, ACTIVATION_WORD, SCHEDULE_WORD } kind;
+typedef enum range { SIZE, ANY, EPOCHS, POSITIVE, NOT_NEGATIVE, FRACTION, SHARE, ANGLE } range;
+
+static const char *const pools[] = {"cls", "mean", NULL};
+static const char *const types[] = {"f32", "bf16", NULL};
+static const char *const orders[] = {"pre", "post", NULL};
+static const char *const norms[] = {[NN_LAYER_NORM] = "layer", [NN_RMS_NORM] = "rms", NULL};
+static const char *const schedules[] = {
+    [SCHEDULE_CONSTANT] = "constant", [SCHEDULE_COSINE] = "cosine", [SCHEDULE_ONE_CYCLE] = "one_cycle", NULL};
+static const char *const activations[] = {[MHA_LINEAR] = "linear",       [MHA_RELU] = "relu", [MHA_GELU] = "gelu",
+                                          [MHA_GELU_TANH] = "gelu_tanh", [MHA_SILU] = "silu", NULL};
+
+#define MODEL(field)    offsetof(recipe, model.field)
+#define TRAINING(field) offsetof(recipe, training.field)
+
+static const struct {
+    const char *key, *meaning;
+    size_t at; /* in a recipe */
+    kind kind;
+    range range;              /* of a number */
+    const char *const *words; /* by their numbers */
+} entries[] = {
+    {"patch", "side of a patch, in pixels", MODEL(patch), WHOLE, SIZE, NULL},
+    {"width", "of a token", MODEL(body.width), WHOLE, SIZE, NULL},
+    {"depth", "blocks", MODEL(body.depth), WHOLE, SIZE, NULL},
+    {"heads", "of attention, in each block", MODEL(body.heads), WHOLE, SIZE, NULL},
+    {"kv_heads", "of keys and values; 0: as many as heads", MODEL(body.kv_heads), WHOLE, ANY, NULL},
+    {"mlp", "width of the hidden layer", MODEL(body.mlp), WHOLE, SIZE, NULL},
+    {"pool", "what the head reads: cls (a token of its own) or mean", MODEL(mean_pool), TRUTH_WORD, ANY, pools},
+    {"norm", "layer or rms", MODEL(body.norm), NORM_WORD, ANY, norms},
+    {"order", "the norm of a branch: pre (before it) or post (behind)", MODEL(body.post_norm), TRUTH_WORD, ANY, orders},
+    {"activation", "gelu, gelu_tanh, relu or silu", MODEL(body.activation), ACTIVATION_WORD, ANY, activations},
+    {"dropout", "of attention weights: the share that is dropped", MODEL(body.dropout), REAL, FRACTION, NULL},
+    {"drop", "dropout of what branches add, and of the input", MODEL(body.drop), REAL, FRACTION, NULL},
+    {"drop_path", "stochastic depth: the share of branches left out", MODEL(body.drop_path), REAL, FRACTION, NULL},
+    {"dtype", "products in f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
+    {"epochs", "how often every image is seen", TRAINING(epochs), WHOLE, EPOCHS, NULL},
+    {"batch", "images a step", TRAINING(batch), WHOLE, SIZE, NULL},
+    {"lr", "learning rate at its peak", TRAINING(rate), LONG_REAL, POSITIVE, NULL},
+    {"schedule", "cosine, one_cycle or constant", TRAINING(schedule), SCHEDULE_WORD, ANY, schedules},
+    {"floor", "learning rate at the end", TRAINING(floor), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"warmup", "share of the steps until the peak", TRAINING(warmup), LONG_REAL, SHARE, NULL},
+    {"decay", "weight decay of AdamW, of matrices", TRAINING(decay), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"beta2", "of AdamW: how long it remembers squares", TRAINING(beta2), LONG_REAL, FRACTION, NULL},
+    {"clip", "largest norm of a gradient; 0: any", TRAINING(clip), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"average", "moving average of weights (EMA); 0: none", TRAINING(average), LONG_REAL, FRACTION, NULL},
+    {"smoothing", "of labels: what goes to all classes alike", TRAINING(smoothing), REAL, FRACTION, NULL},
+    {"shift", "images move up to so many pixels", TRAINING(augment.shift), REAL, NOT_NEGATIVE, NULL},
+    {"rotation", "turn up to so many degrees", TRAINING(augment.rotation), REAL, ANGLE, NULL},
+    {"scale", "grow or shrink up to this share", TRAINING(augment.scale), REAL, FRACTION, NULL},
+    {"shear", "lean up to this share of their height", TRAINING(augment.shear), REAL, FRACTION, NULL},
+    {"stretch", "grow wider and lower, or the other way", TRAINING(augment.stretch), REAL, FRACTION, NULL},
+    {"elastic", "bend up to so many pixels", TRAINING(augment.elastic), REAL, NOT_NEGATIVE, NULL},
+    {"held_out", "images to watch, not to train on: by default a twelfth", TRAINING(held_out), WHOLE, ANY, NULL},
+    {"seed", "of everything that is drawn", TRAINING(seed), SEED, ANY, NULL},
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+_Static_assert(ENTRIES *(RECIPE_WORD_MAX + 12) <= RECIPE_TEXT_MAX, "room for all of them");
+
+/* A field by its kind; copied, so that no pointer pretends to a type. */
+typedef union field {
+    int64_t whole;
+    uint64_t seed;
+    float real;
+    double long_real;
+    bool truth;
+    nn_norm_kind norm;
+    mha_activation activation;
+    schedule_kind schedule;
+} field;
+
+static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
+                                    [SEED] = sizeof(uint64_t),
+                                    [REAL] = sizeof(float),
+                                    [LONG_REAL] = sizeof(double),
+                                    [TRUTH_WORD] = sizeof(bool),
+                                    [NORM_WORD] = sizeof(nn_norm_kind),
+                                    [ACTIVATION_WORD] = sizeof(mha_activation),
+                                    [SCHEDULE_WORD] = sizeof(schedule_kind)};
+
+recipe recipe_default(void)
+{
+    recipe r = {VIT_DEFAULTS, TRAINER_DEFAULTS};
+    r.training.held_out = RECIPE_HELD_OUT;
+    return r;
+}
+
+void recipe_fit(recipe *r, const mnist *set)
+{
+    r->model.rows = set->rows;
+    r->model.columns = set->columns;
+    r->model.body.final_norm = !r->model.body.post_norm;                           /* which ends with a norm as it is */
+    if (r->model.body.kv_heads == r->model.body.heads) r->model.body.kv_heads = 0; /* one spelling, as files have it */
+    if (r->training.held_out == RECIPE_HELD_OUT) r->training.held_out = set->train.count / 12;
+}
+
+const char *recipe_key(int n) { return n >= 0 && n < ENTRIES ? entries[n].key : NULL; }
+const char *recipe_meaning(int n) { return entries[n].meaning; }
+bool recipe_is_word(int n) { return entries[n].words; }
+
+int recipe_find(const char *key)
+{
+    int n = 0;
+    while (n < ENTRIES && strcmp(key, entries[n].key) != 0) n++;
+    return n < ENTRIES ? n : -1;
+}
+
+/* ---- To text ---------------------------------------------------------------------------------------------------- */
+
+/* As few digits as read back to the same bits; with less than six of them, 10 would be 1e+01. */
+static void write_real(char *out, double value, bool wide)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, RECIPE_WORD_MAX, "%.*g", digits, value);
+        if (wide ? strtod(out, NULL) == value : strtof(out, NULL) == (float)value) break;
+    }
+}
+
+const char *recipe_get(char out[RECIPE_WORD_MAX], const recipe *r, int n)
+{
+    field f;
+    int word = -1;
+    memcpy(&f, (const char *)r + entries[n].at, field_size[entries[n].kind]);
+    switch (entries[n].kind) {
+    case WHOLE:
+        snprintf(out, RECIPE_WORD_MAX, "%lld", (long long)f.whole);
+        break;
+    case SEED:
+        snprintf(out, RECIPE_WORD_MAX, "%llu", (unsigned long long)f.seed);
+        break;
+    case REAL:
+        write_real(out, (double)f.real, false);
+        break;
+    case LONG_REAL:
+        write_real(out, f.long_real, true);
+        break;
+    case TRUTH_WORD:
+        word = f.truth;
+        break;
+    case NORM_WORD:
+        word = (int)f.norm;
+        break;
+    case ACTIVATION_WORD:
+        word = (int)f.activation;
+        break;
+    case SCHEDULE_WORD:
+        word = (int)f.schedule;
+        break;
+    }
+    if (word >= 0) snprintf(out, RECIPE_WORD_MAX, "%s", entries[n].words[word]);
+    return out;
+}
+
+const char *recipe_write(char out[RECIPE_TEXT_MAX], const recipe *r)
+{
+    size_t used = 0;
+    for (int n = 0; n < ENTRIES; n++) {
+        char value[RECIPE_WORD_MAX];
+        used += (size_t)snprintf(out + used, RECIPE_TEXT_MAX - used, "%s%s=%s", n ? "," : "", entries[n].key,
+                                 recipe_get(value, r, n));
+    }
+    return out;
+}
+
+/* ---- From text -------------------------------------------------------------------------------------------------- */
+
+/* Numbers as C reads them, but for what it allows before and behind, words such as "inf", and hexadecimal. */
+static bool plain(const char *text, const char *characters) { return *text && !text[strspn(text, characters)]; }
+
+static const struct {
+    const char *name;
+    double least, most;
+    bool above, below; /* the bounds themselves are outside */
+} ranges[] = {
+    [SIZE] = {"a whole number from 1 to 1048576", 1, 1 << 20, false, false},
+    [ANY] = {"a whole number from 0 on", 0, 0x1p53, false, false},
+    [EPOCHS] = {"a whole number from 1 to 100000", 1, 100000, false, false},
+    [POSITIVE] = {"a number above 0", 0, 1e30, true, false},
+    [NOT_NEGATIVE] = {"a number from 0 on", 0, 1e30, false, false},
+    [FRACTION] = {"a number from 0 to below 1", 0, 1, false, true},
+    [SHARE] = {"a number from 0 to 1", 0, 1, false, false},
+    [ANGLE] = {"a number from 0 to 45", 0, 45, false, false},
+};
+
+static bool inside(double x, range in)
+{
+    double least = ranges[in].least, most = ranges[in].most;
+    return x >= least && x <= most && !(ranges[in].above && x == least) && !(ranges[in].below && x == most);
+}
+
+static bool read_number(field *f, kind of, range in, const char *text)
+{
+    char *end = NULL;
+    bool whole = of == WHOLE || of == SEED;
+    if (!plain(text, whole ? "0123456789" : "+-.0123456789eE")) return false;
+    errno = 0;
+    if (of == WHOLE) f->whole = strtoll(text, &end, 10);
+    else if (of == SEED) f->seed = strtoull(text, &end, 10);
+    else if (of == REAL) f->real = strtof(text, &end);
+    else f->long_real = strtod(text, &end);
+    if (*end || (whole && errno)) return false;
+    if (of == SEED) return true;
+    return inside(of == WHOLE ? (double)f->whole : of == REAL ? (double)f->real : f->long_real, in);
+}
+
+static bool read_word(field *f, kind of, const char *const *words, const char *text)
+{
+    int word = 0;
+    while (words[word] && strcmp(words[word], text) != 0) word++;
+    if (!words[word]) return false;
+    if (of == TRUTH_WORD) f->truth = word;
+    else if (of == NORM_WORD) f->norm = (nn_norm_kind)word;
+    else if (of == ACTIVATION_WORD) f->activation = (mha_activation)word;
+    else f->schedule = (schedule_kind)word;
+    return true;
+}
+
+static void list_words(char *out, size_t room, const char *const *words)
+{
+    size_t used = 0;
+    for (int n = 0; words[n] && used < room; n++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", !n ? "" : words[n + 1] ? ", " : " or ", words[n]);
+}
+
+bool recipe_set(recipe *r, int n, const char *text, char *should, size_t should_size)
+{
+    field f;
+    const char *const *words = entries[n].words;
+    if (words ? read_word(&f, entries[n].kind, words, text)
+              : read_number(&f, entries[n].kind, entries[n].range, text)) {
+        memcpy((char *)r + entries[n].at, &f, field_size[entries[n].kind]);
+        return true;
+    }
+    if (words) list_words(should, should_size, words);
+    else snprintf(should, should_size, "%s", ranges[entries[n].range].name);
+    return false;
+}
+
+/* What is too long ends in dots, and so is neither a key nor a value: half a number would be another one. */
+static void copy_word(char out[RECIPE_WORD_MAX], const char *from, size_t length)
+{
+    bool fits = length < RECIPE_WORD_MAX;
+    snprintf(out, RECIPE_WORD_MAX, "%.*s%s", (int)(fits ? length : RECIPE_WORD_MAX - 4), from, fits ? "" : "...");
+}
+
+bool recipe_next(const char **text, char key[RECIPE_WORD_MAX], char value[RECIPE_WORD_MAX])
+{
+    if (!*text) return false;
+    size_t length = strcspn(*text, ","), middle = strcspn(*text, ",=");
+    copy_word(key, *text, middle);
+    copy_word(value, *text + middle + (middle < length), length - middle - (middle < length));
+    *text = (*text)[length] ? *text + length + 1 : NULL;
+    return true;
+}
+
+bool recipe_apply(recipe *r, const char *text, char *why, size_t why_size)
+{
+    char key[RECIPE_WORD_MAX], value[RECIPE_WORD_MAX], should[100];
+    while (recipe_next(&text, key, value)) {
+        int n = recipe_find(key);
+        if (n < 0) snprintf(why, why_size, "there is no '%s'", key);
+        else if (recipe_set(r, n, value, should, sizeof should)) continue;
+        else snprintf(why, why_size, "%s is %s, not '%s'", key, should, value);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,97 @@
+/* The public edge of the backward pass: what may be asked of it. */
+#include "attention/gradient.h"
+
+#define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
+
+/* A tensor with the sizes of another one. */
+static mha_status check_like(mha_gradient_call *call, mha_tensor *t, const char *name, mha_tensor like,
+                             const char *other, mha_role role, bool any_float)
+{
+    if (!mha_is_given(*t)) return MHA_OK;
+    TRY(mha_check_tensor(call->problem.ctx, t, name, like.rank, other, role));
+    for (int axis = 0; axis < like.rank; axis++)
+        if (t->size[axis] != like.size[axis])
+            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (long long)t->size[axis],
+                 (long long)like.size[axis], other);
+    if (any_float ? !mha_is_float(t->type) : t->type != MHA_FLOAT32)
+        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t->type),
+             any_float ? ", bfloat16 or float16" : "");
+    return MHA_OK;
+}
+
+/* A gradient of an option that must be there. */
+static mha_status check_option(mha_gradient_call *call, mha_tensor *t, const char *name, mha_tensor option,
+                               const char *other)
+{
+    if (mha_is_given(*t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
+    return check_like(call, t, name, option, other, MHA_OUTPUT, false);
+}
+
+static mha_status check_overlap(mha_gradient_call *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    const mha_argument all[] = {{"gradients.q", g->q, MHA_OUTPUT},
+                                {"gradients.k", g->k, MHA_OUTPUT},
+                                {"gradients.v", g->v, MHA_OUTPUT},
+                                {"gradients.bias", g->bias, MHA_OUTPUT},
+                                {"gradients.alibi_slopes", g->alibi_slopes, MHA_OUTPUT},
+                                {"gradients.sinks", g->sinks, MHA_OUTPUT},
+                                {"gradients.importance", g->importance, MHA_OUTPUT},
+                                {"q", p->q, MHA_INPUT},
+                                {"k", p->k, MHA_INPUT},
+                                {"v", p->v, MHA_INPUT},
+                                {"out", p->out, MHA_INPUT},
+                                {"softmax", p->extras.softmax, MHA_INPUT},
+                                {"dout", call->dout, MHA_INPUT},
+                                {"dlse", call->dlse, MHA_INPUT},
+                                MHA_OPTION_INPUTS(&p->options, p->B)};
+    return MHA_CHECK_APART(p->ctx, all);
+}
+
+static mha_status check(mha_gradient_call *call, const mha_attention_options *options)
+{
+    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
+    const mha_problem *p = &call->problem;
+    mha_attention_gradients *g = &call->gradients;
+    if (!options) options = &defaults;
+    if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
+    TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
+    mha_tensor rows = p->q;
+    rows.rank = 3;
+    TRY(check_like(call, &call->dlse, "dlse", rows, "lse (B,H,Tq)", MHA_INPUT, false));
+    TRY(check_like(call, &g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, &g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
+    TRY(check_like(call, &g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
+    TRY(check_option(call, &g->bias, "gradients.bias", options->bias, "bias"));
+    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
+    TRY(check_option(call, &g->sinks, "gradients.sinks", options->sinks, "sinks"));
+    if (mha_is_given(g->importance)) {
+        mha_tensor heads = mha_tensor_2d(NULL, MHA_FLOAT32, p->B, p->H);
+        TRY(check_like(call, &g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));
+    }
+    if (mha_is_given(g->bias)) call->dbias = mha_broadcast(g->bias);
+    return check_overlap(call);
+}
+
+mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                            mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
+                            mha_tensor v, const mha_attention_options *options, bool others)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    mha_gradient_call call = {.gradients = *gradients, .dout = dout, .dlse = dlse, .others = others};
+    extras.softmax = softmax;
+    TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, out, &extras, q, k, v, options));
+    TRY(check(&call, options));
+    if (!mha_element_count(q) && !mha_element_count(k)) call.problem.B = 0; /* nobody is there, however many */
+    return ctx->backend->attention_backward(&call);
+}
+
+mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
+                                  mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
+                                  mha_tensor v, const mha_attention_options *options)
+{
+    return mha_gradient_run(ctx, gradients, dout, dlse, out, softmax, q, k, v, options, false);
+}

@@ -1,0 +1,80 @@
+/* A device, as attention and the layer see it: a table of operations. The public edge checks arguments and calls the
+ * table; nothing above it knows where memory lies or how a device computes.
+ *
+ * Operations that can fail return a status, and do so before they write. While the context rehearses, they check and
+ * reserve what they need and compute nothing; those without a status do nothing at all then. */
+#ifndef MHA_CORE_BACKEND_H
+#define MHA_CORE_BACKEND_H
+
+#include "mha.h"
+
+struct mha_problem;
+struct mha_gradient_call;
+struct mha_stats_call;
+struct mha_rotation;
+struct mha_extra_keys_call;
+
+/* What a packed b (K,N) is: for an a of which type, and where its bytes lie. */
+typedef struct mha_packed_about {
+    int64_t K, N;
+    mha_type a;
+    mha_tensor memory; /* bytes */
+} mha_packed_about;
+
+typedef struct mha_backend {
+    const char *device; /* "cpu" */
+
+    /* Attention, of checked calls: attention/problem.h, gradient.h, stats.h. */
+    mha_status (*attention_forward)(const struct mha_problem *problem);
+    mha_status (*attention_explain)(const struct mha_problem *problem, mha_attention_plan *plan);
+    mha_status (*attention_backward)(const struct mha_gradient_call *call);
+    mha_status (*attention_stats)(const struct mha_stats_call *call);
+
+    /* Rotary embedding, of a checked call: attention/rotary.h. */
+    mha_status (*rotate)(const struct mha_rotation *rotation);
+
+    /* The matrix product, of checked arguments. Packed matrices are bytes that the device alone understands:
+     * packed_about fails, with a message, if they were not packed for this context. */
+    mha_status (*matmul)(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options);
+    mha_status (*pack_size)(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
+    mha_status (*pack)(mha_context *ctx, void *packed, mha_tensor b, mha_type a);
+    mha_status (*packed_about)(mha_context *ctx, mha_packed_about *about, const void *packed);
+    mha_status (*matmul_packed)(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
+                                const mha_matmul_options *options);
+
+    /* to = from, or to += from, element by element; any float types. */
+    void (*copy)(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
+
+    /* to (B,H,T,D) = from * gain (D) / sqrt(mean of squares + epsilon), row by row; and its gradients: dx in place of dy,
+     * dgain (D), if given, added to. */
+    void (*normalize)(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
+    void (*normalize_back)(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
+                           mha_tensor dgain, float *partials);
+
+    /* to[b,h,:,:] = from[b,h,:,:] * gates[h], and 0 where the gate is 0; and its gradients: dgates[h], if given, += the
+     * sum of dgated * heads, then dgated = dgated * gates[h] in place. */
+    void (*gate)(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
+    void (*gate_back)(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
+
+    /* sum (columns) += the sum of the rows of y. `partials` has room for partial_bytes(rows, columns), here and in
+     * normalize_back. */
+    void (*sum_rows)(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
+    size_t (*partial_bytes)(int64_t rows, int64_t columns);
+
+    /* Whether all numbers of x (rows,columns) are finite; and to = x, but for rows of zeros where those of dy are. */
+    bool (*finite)(mha_context *ctx, mha_tensor x);
+    void (*clean)(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
+
+    /* to (B,Tq,Tk) = the mean over heads of maps (B,H,Tq,Tk), float32; maps may be written over. */
+    void (*average_heads)(mha_context *ctx, mha_tensor to, mha_tensor maps);
+
+    /* Keys that every row sees, mixed into the results of attention; and their gradients, of which dq, dbias_k and
+     * dbias_v are added to, if given: attention/extra_keys.h. `sums` has room for (G,D+E). */
+    void (*extra_keys)(const struct mha_extra_keys_call *call);
+    void (*extra_keys_back)(const struct mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq,
+                            mha_tensor dbias_k, mha_tensor dbias_v, double *sums);
+} mha_backend;
+
+extern const mha_backend mha_backend_cpu;
+
+#endif

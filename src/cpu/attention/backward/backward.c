@@ -1,0 +1,292 @@
+/* Attention backward: its rounds, and the gradients that are sums over rows.
+ *
+ *     1  the softmax of rows, delta = dout . out - dlse
+ *     2  dK, dV, and dQ of each chunk of keys   a piece of work owns a chunk of keys of one key/value head
+ *     3  dQ                                     the chunks' sums in order
+ *     4  float64                                what is not finite, and heads whose scores left float32
+ *     5  dbias                                  an element of the bias has one owner
+ *     6  slopes and sinks                       sums over rows, in order
+ *
+ * Every number has one owner, and every sum an order that depends on the sequence alone. */
+#include "cpu/attention/backward/backward.h"
+#include "cpu/attention/backward/bias_gradient.h"
+#include "cpu/attention/backward/careful.h"
+#include "cpu/attention/backward/rows.h"
+#include "cpu/attention/careful.h"
+#include <string.h>
+
+enum { CHUNK_KEYS = MHA_TILES * MHA_KEYS, CHUNKS = 4 };
+
+mha_chunks mha_backward_chunks(const mha_sequence *s)
+{
+    int64_t count = (s->length + CHUNK_KEYS - 1) / CHUNK_KEYS;
+    if (count > CHUNKS) count = CHUNKS;
+    if (count < 2) return (mha_chunks){1, s->length};
+    int64_t keys = ((s->length + count - 1) / count + MHA_KEYS - 1) / MHA_KEYS * MHA_KEYS;
+    return (mha_chunks){(s->length + keys - 1) / keys, keys};
+}
+
+/* ---- plan ---------------------------------------------------------------------------------------------------------
+ * */
+
+/* One pass over the sequences: counts pieces and partial rows and, where there is a list, fills it. */
+static void list_pieces(mha_backward *call, mha_piece *order)
+{
+    const mha_problem *p = &call->problem;
+    call->pieces = call->partials = call->longest = 0;
+    for (int64_t b = 0; p->G && b < p->B; b++) {
+        mha_sequence s = mha_sequence_get(p, b);
+        mha_chunks chunks = mha_backward_chunks(&s);
+        int64_t rows = p->share * s.queries;
+        if (rows > call->longest) call->longest = rows;
+        for (int64_t c = 0; c < chunks.count; c++) {
+            int64_t low = c * chunks.keys, high = low + chunks.keys < s.length ? low + chunks.keys : s.length;
+            if (order) order[call->pieces] = (mha_piece){b, c, rows, low, high, call->partials, 0};
+            call->pieces++;
+            call->partials += p->G * mha_backward_padded(call, &s);
+        }
+    }
+}
+
+/* Lays out what tasks share behind their own scratch; without memory it only counts. */
+static size_t lay_out(mha_backward *call, char *memory)
+{
+    const mha_problem *p = &call->problem;
+    size_t rows = (size_t)(p->q.size[0] * p->H * p->q.size[2]), partials = (size_t)call->partials;
+    const struct {
+        void *place;
+        size_t bytes;
+    } parts[] = {{&call->order, (size_t)call->pieces * sizeof(mha_piece)},
+                 {&call->delta, rows * sizeof(float)},
+                 {&call->softmax.max, rows * sizeof(float)},
+                 {&call->softmax.factor, rows * sizeof(float)},
+                 {&call->doubts, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
+                 {&call->dq, call->gradients.q.rank ? partials * (size_t)call->Dm * sizeof(float) : 0},
+                 {&call->slopes, call->gradients.alibi_slopes.rank ? partials * sizeof(float) : 0}};
+    size_t bytes = call->task_bytes * (size_t)call->tasks;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *here = memory && parts[i].bytes ? memory + bytes : NULL;
+        memcpy(parts[i].place, &here, sizeof here);
+        bytes += mha_align_up(parts[i].bytes);
+    }
+    return bytes + MHA_ALIGNMENT;
+}
+
+static mha_status plan(mha_backward *call, const mha_engine *engine)
+{
+    const mha_problem *p = &call->problem;
+    if (!mha_plan_make(&call->plan, p, engine))
+        return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k, v: their sizes need more scratch than memory can have");
+    if (call->plan.rows < MHA_PAIR) call->plan.rows = MHA_PAIR; /* tiles must hold a pair of blocks */
+    call->Dm = (p->D + 3) & ~INT64_C(3);
+    call->Dp = mha_padded(p->D);
+    list_pieces(call, NULL);
+    int64_t work = call->pieces * p->G;
+    call->tasks = (int)(work < p->ctx->threads ? (work < 1 ? 1 : work) : p->ctx->threads);
+    call->task_bytes = mha_span_layout(NULL, NULL, call);
+    if (call->partials > INT64_MAX / 64 / (call->Dm + 1))
+        return mha_fail(p->ctx, MHA_TOO_LARGE, "q: its gradient needs more scratch than memory can have");
+    call->total_bytes = lay_out(call, NULL);
+    return MHA_OK;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------------------------
+ * */
+
+typedef struct job {
+    mha_backward *call;
+    void (*piece)(mha_backward *call, mha_span *span, int64_t piece);
+    mha_queue queue;
+} job;
+
+static void round_task(void *arg, int task)
+{
+    job *r = arg;
+    const mha_engine *engine = r->call->plan.engine;
+    mha_span span;
+    mha_span_layout(&span, r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes, r->call);
+    if (engine) engine->open();
+    for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) r->piece(r->call, &span, piece);
+    if (engine) engine->close();
+}
+
+static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span *, int64_t), int64_t count)
+{
+    job r = {.call = call, .piece = piece, .queue = {.count = count}};
+    if (count) mha_parallel_run(call->problem.ctx, call->tasks, round_task, &r);
+}
+
+static void keys_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    mha_backward_piece(call, span, &call->order[piece / call->problem.G], piece % call->problem.G);
+}
+
+/* dQ of one key/value head: the first piece of a sequence has its chunks behind it. */
+static void queries_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    const mha_problem *p = &call->problem;
+    const mha_piece *work = &call->order[piece / p->G];
+    if (work->first > 0) return;
+    mha_sequence s = mha_sequence_get(p, work->b);
+    int64_t g = piece % p->G, padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
+    int64_t size = MHA_BLOCK * call->Dm;
+    mha_tensor to = call->gradients.q;
+    bool even = p->share == 1 && to.type == MHA_FLOAT32 && to.stride[3] == 1;
+    float scale[MHA_BLOCK];
+    for (int i = 0; i < MHA_BLOCK; i++) scale[i] = p->options.scale;
+    mha_span_place(span, &s, g * p->share, p->share, 0, 0);
+    for (int64_t r = 0; r < work->rows; r += MHA_BLOCK) {
+        int64_t height = work->rows - r < MHA_BLOCK ? work->rows - r : MHA_BLOCK;
+        float *sum = call->dq + (work->partial + g * padded + r) * call->Dm;
+        for (int64_t c = 1; c < chunks; c++)
+            for (int64_t i = 0; i < size; i++) sum[i] += sum[c * p->G * padded * call->Dm + i];
+        if (!isfinite(call->plan.kernels->largest(sum, size, 1, size) * p->options.scale))
+            mha_backward_doubt(call, work->b, g, MHA_UNSOUND);
+        float *rows = even ? mha_at(to, s.query_batch, g, s.query_row + r, 0) : span->tile.staged;
+        call->plan.kernels->transpose(rows, even ? to.stride[2] : p->D, sum, MHA_BLOCK, p->D, height, scale);
+        for (int64_t i = 0; !even && i < height; i++) {
+            int64_t h = mha_tile_head(&span->tile, r + i), row = s.query_row + mha_tile_query(&span->tile, r + i);
+            mha_row_store(call->plan.kernels, mha_at(to, s.query_batch, h, row, 0), to.type, to.stride[3],
+                          rows + i * p->D, p->D);
+        }
+    }
+}
+
+/* A key/value head with a doubt. */
+static void careful_piece(mha_backward *call, mha_span *span, int64_t piece)
+{
+    const mha_problem *p = &call->problem;
+    const mha_piece *work = &call->order[piece / p->G];
+    int64_t g = piece % p->G, doubt = atomic_load(&call->doubts[work->b * p->G + g]);
+    if (!doubt || work->first > 0) return;
+    mha_sequence s = mha_sequence_get(p, work->b);
+    mha_careful_backward(call, span, &s, g, doubt >= MHA_BROKEN);
+}
+
+static void bias_piece(mha_backward *call, mha_span *span, int64_t piece) { mha_bias_piece(call, span, piece); }
+
+/* ---- sums over rows -----------------------------------------------------------------------------------------------
+ * */
+
+/* Whether the scores of head h of sequence b left float32. */
+static bool is_broken(const mha_backward *call, int64_t b, int64_t h)
+{
+    return atomic_load(&call->doubts[b * call->problem.G + h / call->problem.share]) >= MHA_BROKEN;
+}
+
+/* -sum of ds |p - j| for head h of sequence b: over rows, and for each over its chunks, which lie one behind the
+ * other. */
+static double slope_of(const mha_backward *call, const mha_piece *first, int64_t h, double *wide)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence s = mha_sequence_get(p, first->b);
+    int64_t padded = mha_backward_padded(call, &s), chunks = mha_backward_chunks(&s).count;
+    double sum = 0;
+    for (int64_t i = 0; i < s.queries; i++) {
+        double row = 0;
+        for (int64_t c = 0; c < chunks; c++)
+            row +=
+                (double)call->slopes[first->partial + (c * p->G + h / p->share) * padded + i * p->share + h % p->share];
+        if (!isfinite(row) || is_broken(call, first->b, h)) row = mha_careful_distances(call, &s, h, i, wide);
+        sum -= row;
+    }
+    return sum;
+}
+
+/* -sum of w_sink delta for head h of sequence b. */
+static double sink_of(const mha_backward *call, const mha_piece *first, int64_t h, double *wide)
+{
+    const mha_problem *p = &call->problem;
+    mha_sequence s = mha_sequence_get(p, first->b);
+    double sum = 0, sink = (double)*(const float *)mha_at(p->options.sinks, 0, h, 0, 0), statistics[3];
+    for (int64_t i = 0; i < s.queries; i++) {
+        int64_t at = mha_row_index(p, &s, h, i);
+        double max = (double)call->softmax.max[at], factor = (double)call->softmax.factor[at];
+        double delta = (double)call->delta[at];
+        if (max == INFINITY) continue;
+        if (isnan(max) || !isfinite(delta) || is_broken(call, first->b, h)) {
+            mha_careful_statistics(call, &s, h, i, statistics, wide);
+            max = statistics[0];
+            factor = 1 / statistics[1];
+            delta = statistics[2];
+        }
+        sum -= exp(sink - max) * factor * delta;
+    }
+    return sum;
+}
+
+/* Zeros (B,H), which stay if there is nobody at all. */
+static void clear_heads(mha_tensor to)
+{
+    for (int64_t n = 0; n < to.size[0] * to.size[1]; n++)
+        ((float *)to.data)[n / to.size[1] * to.stride[0] + n % to.size[1] * to.stride[1]] = 0.0f;
+}
+
+/* One number a head: summed over the batch unless it has a batch axis. */
+static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
+                        double (*of)(const mha_backward *, const mha_piece *, int64_t, double *))
+{
+    bool batched = to.rank == 2;
+    if (batched) clear_heads(to);
+    for (int64_t h = 0; to.rank && h < call->problem.H; h++) {
+        double sum = 0;
+        for (int64_t n = 0; n < call->pieces; n++) {
+            const mha_piece *piece = &call->order[n];
+            if (piece->first > 0) continue; /* the other chunks of the same sequence */
+            double here = of(call, piece, h, wide);
+            sum += here;
+            if (batched) ((float *)to.data)[piece->b * to.stride[0] + h * to.stride[1]] = (float)here;
+        }
+        if (!batched) ((float *)to.data)[h * to.stride[0]] = (float)sum;
+    }
+}
+
+/* ---- the call -----------------------------------------------------------------------------------------------------
+ * */
+
+static bool any_doubt(const mha_backward *call)
+{
+    for (int64_t i = 0; i < call->problem.B * call->problem.G; i++)
+        if (atomic_load(&call->doubts[i])) return true;
+    return false;
+}
+
+static void run(mha_backward *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    int64_t work = call->pieces * p->G;
+    if (g->importance.rank) clear_heads(g->importance);
+    run_round(call, mha_backward_rows, p->B * p->H);
+    run_round(call, keys_piece, work);
+    if (g->q.rank) run_round(call, queries_piece, work);
+    if (any_doubt(call)) run_round(call, careful_piece, work);
+    run_round(call, bias_piece, mha_bias_pieces(call));
+    mha_span span;
+    mha_span_layout(&span, p->ctx->scratch, call);
+    write_heads(call, g->alibi_slopes, span.wide, slope_of);
+    write_heads(call, g->sinks, span.wide, sink_of);
+}
+
+/* An engine multiplies if dout is bfloat16, too. Without it, scores are not those that the forward call had by its
+ * engine, and neither is their softmax. */
+mha_status mha_cpu_backward(const mha_gradient_call *from)
+{
+    mha_context *ctx = from->problem.ctx;
+    const mha_engine *had = mha_plan_engine(&from->problem), *engine = from->dout.type == MHA_BFLOAT16 ? had : NULL;
+    mha_backward call = {.problem = from->problem,
+                         .gradients = from->gradients,
+                         .dout = from->dout,
+                         .dlse = from->dlse,
+                         .dbias = from->dbias,
+                         .others = from->others,
+                         .anew = !from->problem.extras.softmax.rank || had != engine};
+    TRY(plan(&call, engine));
+    TRY(mha_scratch_reserve(ctx, call.total_bytes));
+    if (ctx->rehearsing) return MHA_OK;
+    lay_out(&call, ctx->scratch);
+    list_pieces(&call, call.order);
+    for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
+    run(&call);
+    return MHA_OK;
+}

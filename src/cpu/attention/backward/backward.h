@@ -1,0 +1,10 @@
+/* The backward pass of attention. */
+#ifndef MHA_CPU_BACKWARD_H
+#define MHA_CPU_BACKWARD_H
+
+#include "attention/gradient.h"
+
+/* The operation of the backend. */
+mha_status mha_cpu_backward(const mha_gradient_call *call);
+
+#endif

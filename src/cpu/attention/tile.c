@@ -1,0 +1,302 @@
+/* Loading rows, keys and values into float32 tiles. Everything irregular ends here: types, strides, ragged sequences, head
+ * groups, odd widths. */
+#include "cpu/attention/tile.h"
+#include <string.h>
+
+/* Turns to the room of tile n of the span. */
+static void use_room(mha_tile *t, int64_t n)
+{
+    const mha_problem *p = t->problem;
+    t->keys = t->key_room + n * p->D * MHA_KEYS;
+    t->packed = t->value_room + n * MHA_KEYS * t->plan->Ep;
+    t->left_keys = t->left_key_room + n * mha_engine_size(MHA_KEYS, p->D);
+    t->left_values = t->left_value_room + n * mha_engine_size(p->E, MHA_KEYS);
+}
+
+size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const mha_plan *plan)
+{
+    mha_tile ignored;
+    mha_tile *t = tile ? tile : &ignored;
+    *t = (mha_tile){.problem = p, .plan = plan};
+    int64_t rows = (plan->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK, square = MHA_KEYS * MHA_BLOCK;
+    int64_t packed = plan->engine ? 1 : 0; /* times what an engine needs */
+    bool direct = p->v.type == MHA_FLOAT32 && p->v.stride[3] == 1 && p->E % MHA_PAD == 0; /* values need no room */
+    const struct {
+        void *place; /* the address of a pointer */
+        int64_t count;
+        size_t width;
+    } parts[] = {{&t->ranges, rows, sizeof(mha_range)},
+                 {&t->blocks, rows / MHA_BLOCK, sizeof(mha_block)},
+                 {&t->queries, rows * p->D, sizeof(float)},
+                 {&t->sums, rows * plan->Ep, sizeof(float)},
+                 {&t->max, rows, sizeof(float)},
+                 {&t->total, rows, sizeof(float)},
+                 {&t->fade, rows, sizeof(float)},
+                 {&t->all_sums, rows * plan->Ep, sizeof(float)},
+                 {&t->all_max, rows, sizeof(float)},
+                 {&t->all_total, rows, sizeof(float)},
+                 {&t->loaded, plan->span, sizeof(mha_keys)},
+                 {&t->key_room, plan->span * p->D * MHA_KEYS, sizeof(float)},
+                 {&t->value_room, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
+                 {&t->staged, plan->staged, sizeof(float)},
+                 {&t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D), sizeof(uint16_t)},
+                 {&t->left_key_room, packed * plan->span * mha_engine_size(MHA_KEYS, p->D), sizeof(uint16_t)},
+                 {&t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
+                 {&t->other_scores, packed * square, sizeof(float)},
+                 {&t->broken, square, sizeof(uint8_t)},
+                 {&t->scores, square, sizeof(float)},
+                 {&t->score_rows, MHA_NARROW * MHA_KEYS, sizeof(float)},
+                 {&t->bias, square, sizeof(float)},
+                 {&t->mean, square, sizeof(float)},
+                 {&t->sound, rows, sizeof(bool)},
+                 {&t->wide, p->E, sizeof(double)}};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *here = memory ? memory + bytes : NULL;
+        memcpy(parts[i].place, &here, sizeof here);
+        bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
+    }
+    if (memory) use_room(t, 0);
+    return bytes;
+}
+
+/* Whether a slope times a distance may leave float32, or come so near that a sum with it may. */
+static bool may_be_steep(const mha_tile *t)
+{
+    mha_tensor slopes = t->problem->options.alibi_slopes;
+    double far = fabs((double)t->sequence.offset) + (double)(t->sequence.queries + t->sequence.length), most = 0;
+    for (int64_t h = t->first_head; slopes.rank && h < t->first_head + t->heads; h++)
+        most = fmax(most, fabs((double)*(const float *)mha_at(slopes, t->sequence.b, h, 0, 0)));
+    return !(most * far < 1e37);
+}
+
+/* Row r of the queries. */
+static void load_query(mha_tile *t, float *to, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r);
+    const void *from = mha_at(p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 0);
+    mha_row_load(t->plan->kernels, to, from, p->q.type, p->q.stride[3], p->D);
+}
+
+/* One block of queries, as columns: straight from where they lie if they lie evenly. Returns their largest size. */
+static float load_block(mha_tile *t, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r), row = t->sequence.query_row + mha_tile_query(t, r), ldf = p->q.stride[2];
+    const float *from = mha_at(p->q, t->sequence.query_batch, t->first_head, row, 0);
+    if (p->q.type != MHA_FLOAT32 || p->q.stride[3] != 1 || t->heads > 1) {
+        for (int64_t i = 0; i < height; i++) load_query(t, t->staged + i * p->D, r + i);
+        from = t->staged;
+        ldf = p->D;
+    }
+    return t->plan->kernels->columns(t->queries + r * p->D, MHA_BLOCK, from, ldf, height, p->D, p->options.scale);
+}
+
+const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
+                                int64_t rows)
+{
+    int64_t n = x.size[3];
+    *stride = x.stride[3] == 1 ? x.stride[2] : n;
+    if (x.stride[3] == 1) return mha_at(x, batch, head, row, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        const uint16_t *from = mha_at(x, batch, head, row + r, 0);
+        for (int64_t i = 0; i < n; i++) room[r * n + i] = from[i * x.stride[3]];
+    }
+    return room;
+}
+
+/* One block of queries for the engine. Returns the largest size of what they are when scaled. */
+static float load_right(mha_tile *t, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t height = mha_tile_height(t, r), stride = p->D, batch = t->sequence.query_batch;
+    uint16_t *room = (uint16_t *)t->staged;
+    const uint16_t *from = room;
+    if (t->heads == 1)
+        from = mha_tile_halves(&stride, room, p->q, batch, t->first_head, t->sequence.query_row + mha_tile_query(t, r),
+                               height);
+    for (int64_t i = 0; t->heads > 1 && i < height; i++) {
+        int64_t row = t->sequence.query_row + mha_tile_query(t, r + i), ignored;
+        const uint16_t *one = mha_tile_halves(&ignored, room + i * p->D, p->q, batch, mha_tile_head(t, r + i), row, 1);
+        if (one != room + i * p->D) memcpy(room + i * p->D, one, (size_t)p->D * sizeof *one);
+    }
+    float by = fabsf(p->options.scale); /* scores that are scaled afterwards must fit float32 before, too */
+    if (t->plan->score_scale != 1.0f) by = fmaxf(by, 1.0f);
+    float largest = t->plan->kernels->largest_bf16(from, stride, height, p->D) * by;
+    if (t->plan->score_scale == 1.0f) {
+        t->plan->kernels->scale_bf16(room, from, stride, p->options.scale, height, p->D);
+        from = room;
+        stride = p->D;
+    }
+    t->engine->pack_right(mha_tile_right(t, r), from, stride, true, height, p->D);
+    return largest;
+}
+
+/* Row r of the queries of a narrow tile, for an engine's dots. */
+static void load_half_query(mha_tile *t, int64_t r)
+{
+    const mha_problem *p = t->problem;
+    int64_t row = t->sequence.query_row + mha_tile_query(t, r), ignored;
+    uint16_t *to = t->right_queries + r * p->D;
+    const uint16_t *from =
+        mha_tile_halves(&ignored, (uint16_t *)t->staged, p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 1);
+    if (t->plan->score_scale == 1.0f) t->plan->kernels->scale_bf16(to, from, p->D, p->options.scale, 1, p->D);
+    else memcpy(to, from, (size_t)p->D * sizeof *to);
+}
+
+/* What the rows of a block see. */
+static void place_block(mha_tile *t, int64_t r)
+{
+    mha_block *block = &t->blocks[r / MHA_BLOCK];
+    const mha_attention_options *o = &t->problem->options;
+    bool alike = !o->causal && o->window_left == MHA_UNLIMITED && o->window_right == MHA_UNLIMITED;
+    mha_range range = {0, t->sequence.length};
+    *block = (mha_block){{INT64_MAX, 0}, {0, INT64_MAX}, false};
+    if (alike) {
+        bool whole = t->sequence.length == t->sequence.keys; /* then nobody asks for the range of a row */
+        for (int64_t i = r; !whole && i < r + mha_tile_height(t, r); i++) t->ranges[i] = range;
+        *block = (mha_block){range, range, false};
+        return;
+    }
+    for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
+        range = t->ranges[i] = mha_range_get(t->problem, &t->sequence, mha_tile_query(t, i));
+        if (range.low > block->all.low) block->all.low = range.low;
+        if (range.high < block->all.high) block->all.high = range.high;
+        if (range.low >= range.high) continue;
+        if (range.low < block->any.low) block->any.low = range.low;
+        if (range.high > block->any.high) block->any.high = range.high;
+    }
+}
+
+void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,
+                    int64_t rows)
+{
+    t->sequence = *sequence;
+    t->first_head = first_head;
+    t->heads = heads;
+    t->first = first;
+    t->rows = rows;
+    t->engine = mha_sequence_engine(t->plan, t->problem, sequence);
+    t->narrow = mha_sequence_is_narrow(t->problem, sequence);
+    t->dots = t->narrow && t->plan->engine && t->plan->engine->dots ? t->plan->engine : NULL;
+    t->seen = (mha_range){INT64_MAX, 0};
+    for (int64_t r = 0; r < rows; r += MHA_BLOCK) {
+        place_block(t, r);
+        mha_range any = t->blocks[r / MHA_BLOCK].any;
+        if (any.low < t->seen.low) t->seen.low = any.low;
+        if (any.high > t->seen.high) t->seen.high = any.high;
+    }
+    if (t->seen.high == 0) t->seen.low = 0;
+}
+
+void mha_tile_load(mha_tile *t)
+{
+    t->steep = may_be_steep(t);
+    t->largest = 0.0f;
+    for (int64_t r = 0; t->dots && r < t->rows; r++) load_half_query(t, r);
+    for (int64_t r = 0; t->narrow && !t->dots && r < t->rows; r++) {
+        float *to = t->queries + r * t->problem->D;
+        load_query(t, to, r);
+        for (int64_t d = 0; d < t->problem->D; d++) to[d] *= t->problem->options.scale;
+    }
+    for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK) {
+        float here = t->engine ? load_right(t, r) : load_block(t, r);
+        if (here > t->largest || isnan(here)) t->largest = here; /* a NaN comes, too, and stays */
+    }
+}
+
+void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
+{
+    const mha_problem *p = t->problem;
+    mha_tensor k = p->k;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + key;
+    t->key = key;
+    t->count = count;
+    if (t->dots) {
+        t->key_rows = mha_tile_halves(&t->key_stride, (uint16_t *)t->keys, k, t->sequence.key_batch, g, row, count);
+        return;
+    }
+    if (t->engine) {
+        int64_t stride;
+        const uint16_t *from = mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
+        t->engine->pack_left(t->left_keys, from, stride, true, count, p->D);
+        t->key_largest = t->plan->kernels->largest_bf16(from, stride, count, p->D);
+        return;
+    }
+    t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);
+    t->key_type = k.type;
+    t->key_stride = k.stride[2];
+    bool rows = t->narrow || t->plan->kernels->along; /* keys are read as rows, not as columns */
+    if (k.stride[3] != 1 || (!t->narrow && k.type != MHA_FLOAT32)) {
+        float *to = rows ? t->keys : t->staged;
+        for (int64_t j = 0; j < count; j++)
+            mha_row_load(t->plan->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
+                         k.stride[3], p->D);
+        t->key_rows = to;
+        t->key_type = MHA_FLOAT32;
+        t->key_stride = p->D;
+    }
+    if (!rows)
+        t->key_largest = t->plan->kernels->columns(t->keys, MHA_KEYS, t->key_rows, t->key_stride, count, p->D, 1.0f);
+    else if (!t->narrow) t->key_largest = t->plan->kernels->largest(t->key_rows, t->key_stride, count, p->D);
+}
+
+void mha_tile_values(mha_tile *t)
+{
+    const mha_problem *p = t->problem;
+    mha_tensor v = p->v;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
+    int64_t unit = t->narrow ? t->plan->kernels->lanes : 4; /* what a product reads at once along E */
+    if (t->engine) {
+        const uint16_t *from =
+            mha_tile_halves(&t->value_stride, (uint16_t *)t->packed, v, t->sequence.key_batch, g, row, t->count);
+        t->engine->pack_left(t->left_values, from, t->value_stride, false, p->E, t->count);
+        t->values = from;
+        t->value_type = MHA_BFLOAT16;
+        return;
+    }
+    t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
+    t->value_type = v.type;
+    t->value_stride = v.stride[2];
+    if ((t->narrow || v.type == MHA_FLOAT32) && v.stride[3] == 1 && p->E % unit == 0) return;
+    for (int64_t j = 0; j < t->count; j++) {
+        float *to = t->packed + j * Ep;
+        mha_row_load(t->plan->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);
+        memset(to + p->E, 0, (size_t)(Ep - p->E) * sizeof *to);
+    }
+    t->values = t->packed;
+    t->value_type = MHA_FLOAT32;
+    t->value_stride = Ep;
+}
+
+int64_t mha_tile_span(mha_tile *t, int64_t key, int64_t high)
+{
+    for (int64_t n = 0; n < t->plan->span && key < high; n++, key += MHA_KEYS) {
+        use_room(t, n);
+        mha_tile_keys(t, key, high - key < MHA_KEYS ? high - key : MHA_KEYS);
+        mha_tile_values(t);
+        t->loaded[n] = (mha_keys){t->key,      t->count,      t->key_largest, t->key_rows,    t->values,
+                                  t->key_type, t->value_type, t->key_stride,  t->value_stride};
+    }
+    return key;
+}
+
+void mha_tile_turn(mha_tile *t, int64_t n)
+{
+    mha_keys it = t->loaded[n];
+    use_room(t, n);
+    t->key = it.key;
+    t->count = it.count;
+    t->key_largest = it.key_largest;
+    t->key_rows = it.key_rows;
+    t->values = it.values;
+    t->key_type = it.key_type;
+    t->value_type = it.value_type;
+    t->key_stride = it.key_stride;
+    t->value_stride = it.value_stride;
+}

@@ -1,0 +1,3 @@
+#define ISA scalar
+#include "cpu/isa/vec_scalar.h"
+#include "cpu/isa/bodies.h"

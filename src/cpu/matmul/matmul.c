@@ -1,0 +1,266 @@
+/* C = activation(C + alpha A B + bias), cut into pieces of rows and columns that tasks take from a queue.
+ *
+ * A piece goes through K in blocks of MHA_MATMUL_DEPTH, in order. For each block it packs its columns of b, unless they were
+ * packed before, then ROWS rows of a at a time, and multiplies the two. So the packed rows stay in L2 while panels
+ * of b stream past them, and an element of C is the sum of the blocks' sums, whatever the piece: its rounding error
+ * grows with the number of blocks and the depth of one instead of their product.
+ *
+ * Between blocks the sums lie in C itself, or in a float32 tile where C is of another type or has gaps. Bias and
+ * activation come with the last block.
+ *
+ * Pieces of the same rows follow one another, and a task keeps their packed rows, all of K, from one to the next.
+ *
+ * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
+ * MHA_MATMUL_UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
+#include "cpu/matmul/matmul.h"
+
+enum {
+    ROWS = 120,          /* of packed a; a multiple of every panel_rows */
+    PIECE_ROWS = 480,    /* while b has to be packed for each piece */
+    TILE_COLS = 256,     /* of a piece that has a tile */
+    ENGINE_ROWS = 128,   /* of a in a factor */
+    FEW_ROWS = 32,       /* of a piece: fewer are not worth a cut */
+    PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
+    KEPT = 128 * 1024,   /* floats of a that a task keeps */
+    TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
+};
+
+typedef struct job {
+    mha_context *ctx;
+    const mha_kernels *kernels;
+    const mha_engine *engine; /* multiplies instead of the kernels; or NULL */
+    mha_tensor c, a, columns; /* (M,N), (M,K), and b as (N,K) */
+    mha_matmul_options options;
+    int64_t M, N, K;
+    float *packed;      /* all of b, or NULL */
+    int64_t tall;       /* rows of a that are packed at a time */
+    int64_t rows, cols; /* of a piece */
+    int64_t high;       /* rows of a that lie packed together: those of a piece, or `tall`, in whole panels */
+    int64_t col_pieces;
+    int tasks;
+    bool in_place; /* sums lie in c */
+    bool kept;     /* rows stay packed from piece to piece */
+    size_t a_floats, b_floats, c_floats, task_floats;
+    mha_queue queue;
+} job;
+
+/* The scratch of a task. */
+typedef struct slice {
+    float *stage; /* (MHA_MATMUL_STAGE) */
+    float *bias;  /* (cols) */
+    float *
+        a; /* panels of (ROWS,MHA_MATMUL_DEPTH), or of all of a; or factors of an engine, two numbers in a float's place */
+    float *b;            /* panels of (MHA_MATMUL_DEPTH,cols); or factors */
+    float *c;            /* (rows,cols) */
+    int64_t row, k_kept; /* of kept a: its first row, and so much of it is there */
+} slice;
+
+/* ---- One piece -------------------------------------------------------------------------------------------------- */
+
+/* Panels of `rows` rows of a from `first` on, in the block at k. */
+static const float *left_panels(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
+{
+    float *to = j->kept ? s->a + k * j->high : s->a;
+    if (!depth || (j->kept && k < s->k_kept)) return to;
+    mha_panels_pack(j->kernels, to, true, j->a, first, rows, k, depth, s->stage);
+    s->k_kept = k + depth;
+    return to;
+}
+
+/* Panels of `cols` columns of b from `first` on, in the block at k. */
+static const float *right_panels(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
+{
+    if (j->packed) return j->packed + k * mha_round_up(j->N, j->kernels->panel_cols) + first * depth;
+    if (depth) mha_panels_pack(j->kernels, s->b, false, j->columns, first, cols, k, depth, s->stage);
+    return s->b;
+}
+
+/* c (rows,cols) of the piece whose first element is (row,col), in float32. */
+static void multiply(const job *j, slice *s, float *c, int64_t ldc, int64_t row, int64_t rows, int64_t col,
+                     int64_t cols)
+{
+    const mha_matmul_options *o = &j->options;
+    mha_finish finish = {.alpha = o->alpha, .add = o->accumulate};
+    int64_t k = 0;
+    do {
+        int64_t depth = mha_smaller(MHA_MATMUL_DEPTH, j->K - k);
+        const float *b = right_panels(j, s, col, cols, k, depth);
+        if (k + depth == j->K) {
+            finish.bias = o->bias.rank ? s->bias : NULL;
+            finish.activation = o->activation;
+        }
+        for (int64_t r = 0; r < rows; r += ROWS) {
+            int64_t high = mha_smaller(ROWS, rows - r);
+            j->kernels->gemm(c + r * ldc, ldc, left_panels(j, s, row + r, high, k, depth), b, high, cols, depth,
+                             &finish);
+        }
+        finish.add = true;
+        k += depth;
+    } while (k < j->K);
+}
+
+static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
+{
+    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / MHA_MATMUL_DEPTH * mha_engine_size(j->high, MHA_MATMUL_DEPTH) : 0);
+    if (j->kept && k < s->k_kept) return to;
+    mha_factor_pack(j->engine, to, true, j->a, first, rows, k, depth, s->stage);
+    s->k_kept = k + depth;
+    return to;
+}
+
+static const uint16_t *right_factors(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
+{
+    if (j->packed)
+        return (const uint16_t *)j->packed + mha_units_size(j->N, k) +
+               first / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
+    mha_units_pack(j->engine, (uint16_t *)s->b, j->columns, first, cols, k, depth, s->stage);
+    return (const uint16_t *)s->b;
+}
+
+/* `multiply` with an engine. c has whole vectors of columns. */
+static void multiply_factors(const job *j, slice *s, float *c, int64_t ldc, int64_t row, int64_t rows, int64_t col,
+                             int64_t cols)
+{
+    const mha_matmul_options *o = &j->options;
+    float ones[MHA_MATMUL_UNIT];
+    for (int i = 0; i < MHA_MATMUL_UNIT; i++) ones[i] = 1.0f;
+    for (int64_t k = 0; k < j->K; k += MHA_MATMUL_DEPTH) {
+        int64_t depth = mha_smaller(MHA_MATMUL_DEPTH, j->K - k);
+        const uint16_t *b = right_factors(j, s, col, cols, k, depth);
+        for (int64_t r = 0; r < rows; r += ENGINE_ROWS) {
+            int64_t high = mha_smaller(ENGINE_ROWS, rows - r);
+            const uint16_t *a = left_factor(j, s, row + r, high, k, depth);
+            for (int64_t u = 0; u < cols; u += MHA_MATMUL_UNIT)
+                j->engine->product(
+                    &(mha_product){.c = c + r * ldc + u,
+                                   .ldc = ldc,
+                                   .fade = k || o->accumulate ? ones : NULL,
+                                   .scale = o->alpha,
+                                   .a = a,
+                                   .b = b + u / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth),
+                                   .m = high,
+                                   .n = mha_round_up(mha_smaller(MHA_MATMUL_UNIT, cols - u), j->kernels->lanes),
+                                   .k = depth});
+        }
+    }
+    mha_finish finish = {1.0f, true, o->bias.rank ? s->bias : NULL, o->activation};
+    if (finish.bias || finish.activation) j->kernels->gemm(c, ldc, s->a, s->a, rows, cols, 0, &finish);
+}
+
+static void work_piece(const job *j, slice *s, int64_t piece)
+{
+    int64_t row = piece / j->col_pieces * j->rows, col = piece % j->col_pieces * j->cols;
+    int64_t rows = mha_smaller(j->rows, j->M - row), cols = mha_smaller(j->cols, j->N - col);
+    mha_tensor c = j->c, bias = j->options.bias;
+    if (row != s->row) s->k_kept = 0;
+    s->row = row;
+    if (bias.rank)
+        mha_row_load(j->kernels, s->bias, (char *)bias.data + col * bias.stride[0] * (int64_t)mha_type_size(bias.type),
+                     bias.type, bias.stride[0], cols);
+    void (*all)(const job *, slice *, float *, int64_t, int64_t, int64_t, int64_t, int64_t) =
+        j->engine ? multiply_factors : multiply;
+    if (j->in_place) {
+        all(j, s, mha_cell(c, row, col), c.stride[0], row, rows, col, cols);
+        return;
+    }
+    for (int64_t r = 0; j->options.accumulate && r < rows; r++)
+        mha_row_load(j->kernels, s->c + r * j->cols, mha_cell(c, row + r, col), c.type, c.stride[1], cols);
+    all(j, s, s->c, j->cols, row, rows, col, cols);
+    for (int64_t r = 0; r < rows; r++)
+        mha_row_store(j->kernels, mha_cell(c, row + r, col), c.type, c.stride[1], s->c + r * j->cols, cols);
+}
+
+static void matmul_task(void *arg, int task)
+{
+    job *j = arg;
+    float *start = (float *)j->ctx->scratch + (size_t)task * j->task_floats;
+    slice s = {.stage = start, .bias = start + MHA_MATMUL_STAGE, .a = start + MHA_MATMUL_STAGE + MHA_MATMUL_COLS};
+    s.b = s.a + j->a_floats;
+    s.c = s.b + j->b_floats;
+    if (j->engine) j->engine->open();
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) work_piece(j, &s, piece);
+    if (j->engine) j->engine->close();
+}
+
+/* ---- The plan --------------------------------------------------------------------------------------------------- */
+
+/* Rows are cut before columns: rows of a are then packed once, and a row more or less is of no matter to b. */
+static void cut(job *j)
+{
+    int64_t most = j->packed ? j->tall : PIECE_ROWS / ROWS * j->tall, wide = j->in_place ? MHA_MATMUL_COLS : TILE_COLS;
+    int64_t row_cuts = mha_ceiling(j->M, most), col_cuts = mha_ceiling(j->N, wide);
+    int64_t row_unit = j->engine ? 2 * MHA_ENGINE_ROWS : j->kernels->panel_rows;
+    int64_t col_unit = j->engine ? MHA_MATMUL_UNIT : j->kernels->panel_cols;
+    double work = (double)j->M * (double)j->N * (double)(j->K + 1) / TASK_WORK;
+    j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
+    for (;;) {
+        j->rows = mha_round_up(mha_ceiling(j->M, row_cuts), row_unit);
+        j->cols = mha_round_up(mha_ceiling(j->N, col_cuts), col_unit);
+        j->col_pieces = mha_ceiling(j->N, j->cols);
+        j->queue.count = mha_ceiling(j->M, j->rows) * j->col_pieces;
+        if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
+        bool narrow =
+            j->cols <= (j->packed ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* packing columns asks for more of them */
+        if (j->rows > (narrow ? FEW_ROWS : j->tall)) row_cuts *= 2;
+        else if (!narrow) col_cuts *= 2;
+        else break;
+    }
+    j->tasks = (int)mha_smaller(j->tasks, j->queue.count);
+}
+
+static void plan(job *j)
+{
+    j->tall = j->engine ? ENGINE_ROWS : ROWS;
+    cut(j);
+    int64_t unit = j->engine ? MHA_ENGINE_ROWS : j->kernels->panel_rows;
+    int64_t deep = mha_smaller(MHA_MATMUL_DEPTH, j->K);
+    j->high = mha_round_up(mha_smaller(j->rows, j->tall), unit);
+    j->kept = j->rows <= j->high && j->high * j->K <= KEPT && j->col_pieces > 1;
+    int64_t a = j->high * (j->kept ? j->K : deep), b = deep * j->cols;
+    if (j->engine) { /* a factor may be deeper than what it holds */
+        a = mha_engine_size(j->high, MHA_MATMUL_DEPTH) * (j->kept ? mha_ceiling(j->K, MHA_MATMUL_DEPTH) : 1) / 2;
+        b = mha_units_size(j->cols, deep) / 2;
+    }
+    j->a_floats = (size_t)mha_padded(a);
+    j->b_floats = j->packed ? 0 : (size_t)mha_padded(b);
+    j->c_floats = j->in_place ? 0 : (size_t)mha_padded(j->rows * j->cols);
+    j->task_floats = MHA_MATMUL_STAGE + MHA_MATMUL_COLS + j->a_floats + j->b_floats + j->c_floats;
+}
+
+/* Everything has been checked. */
+static mha_status run(job *j)
+{
+    if (!j->M || !j->N) return MHA_OK;
+    j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
+    if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
+    plan(j);
+    TRY(mha_scratch_reserve(j->ctx, j->task_floats * sizeof(float) * (size_t)j->tasks + MHA_ALIGNMENT));
+    if (!j->ctx->rehearsing) mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
+    return MHA_OK;
+}
+
+static job job_make(mha_context *ctx, mha_tensor c, mha_tensor a, int64_t K, int64_t N,
+                    const mha_matmul_options *options)
+{
+    return (job){
+        .ctx = ctx, .kernels = ctx->kernels, .c = c, .a = a, .options = *options, .M = a.size[0], .K = K, .N = N};
+}
+
+mha_status mha_cpu_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options)
+{
+    job j = job_make(ctx, c, a, b.size[0], b.size[1], options);
+    j.columns = mha_tensor_swap(b, 0, 1);
+    j.engine = mha_matmul_engine(ctx, a.type, b.type, j.K);
+    return run(&j);
+}
+
+mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
+                                 const mha_matmul_options *options)
+{
+    float *panels;
+    const mha_packed_header *h = mha_packed_open(packed, &panels);
+    job j = job_make(ctx, c, a, h->K, h->N, options);
+    j.engine = h->engine;
+    j.packed = panels;
+    return run(&j);
+}

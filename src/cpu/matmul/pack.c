@@ -1,0 +1,155 @@
+/* Packing: rows of a and columns of b as the kernels or an engine want them, for a piece at work or once for many calls. */
+#include "cpu/matmul/matmul.h"
+
+enum { LINES = 16 }; /* of columns or rows that are widened at a time */
+
+enum { HEADER = MHA_ALIGNMENT };
+
+const mha_engine *mha_matmul_engine(const mha_context *ctx, mha_type a, mha_type b, int64_t K)
+{
+    return a == MHA_BFLOAT16 && b == MHA_BFLOAT16 && K ? ctx->engine : NULL;
+}
+
+/* float32 is packed as it lies if one of the strides is 1; all else is widened line by line before. */
+void mha_panels_pack(const mha_kernels *kernels, float *to, bool left, mha_tensor t, int64_t first, int64_t n,
+                     int64_t k, int64_t depth, float *stage)
+{
+    int64_t width = left ? kernels->panel_rows : kernels->panel_cols, pitch = width * depth;
+    bool along = t.stride[1] == 1 || t.stride[0] != 1;
+    if (t.type == MHA_FLOAT32 && (t.stride[0] == 1 || t.stride[1] == 1)) {
+        kernels->gemm_pack(to, left, pitch, mha_cell(t, first, k), t.stride[along ? 0 : 1], along, depth, n);
+    } else if (along) {
+        for (int64_t i = 0; i < n; i += width) {
+            int64_t lines = mha_smaller(width, n - i);
+            for (int64_t u = 0; u < lines; u++)
+                mha_row_load(kernels, stage + u * depth, mha_cell(t, first + i + u, k), t.type, t.stride[1], depth);
+            kernels->gemm_pack(to + i * depth, left, pitch, stage, depth, true, depth, lines);
+        }
+    } else {
+        for (int64_t i = 0; i < depth; i += LINES) {
+            int64_t lines = mha_smaller(LINES, depth - i);
+            for (int64_t u = 0; u < lines; u++)
+                mha_row_load(kernels, stage + u * n, mha_cell(t, first, k + i + u), t.type, 1, n);
+            kernels->gemm_pack(to + i * width, left, pitch, stage, n, false, lines, n);
+        }
+    }
+}
+
+void mha_factor_pack(const mha_engine *engine, uint16_t *to, bool left, mha_tensor t, int64_t first, int64_t n,
+                     int64_t k, int64_t depth, float *stage)
+{
+    bool along = t.stride[1] == 1 || t.stride[0] != 1;
+    const uint16_t *from = mha_cell(t, first, k);
+    int64_t ldf = t.stride[along ? 0 : 1];
+    if (t.stride[0] != 1 && t.stride[1] != 1) {
+        uint16_t *room = (uint16_t *)stage;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t u = 0; u < depth; u++) room[i * depth + u] = *(const uint16_t *)mha_cell(t, first + i, k + u);
+        from = room;
+        ldf = depth;
+    }
+    (left ? engine->pack_left : engine->pack_right)(to, from, ldf, along, n, depth);
+}
+
+void mha_units_pack(const mha_engine *engine, uint16_t *to, mha_tensor columns, int64_t first, int64_t n, int64_t k,
+                    int64_t depth, float *stage)
+{
+    for (int64_t u = 0; u < n; u += MHA_MATMUL_UNIT, to += mha_engine_size(MHA_MATMUL_UNIT, depth))
+        mha_factor_pack(engine, to, false, columns, first + u, mha_smaller(MHA_MATMUL_UNIT, n - u), k, depth, stage);
+}
+
+int64_t mha_units_size(int64_t N, int64_t k)
+{
+    return mha_ceiling(N, MHA_MATMUL_UNIT) *
+           (k / MHA_MATMUL_DEPTH * mha_engine_size(MHA_MATMUL_UNIT, MHA_MATMUL_DEPTH) +
+            mha_engine_size(MHA_MATMUL_UNIT, k % MHA_MATMUL_DEPTH));
+}
+
+/* ---- Packing once ----------------------------------------------------------------------------------------------- */
+
+typedef struct pack_job {
+    mha_context *ctx;
+    const mha_engine *engine;
+    mha_tensor columns;
+    float *to;
+    int64_t strips; /* of MHA_MATMUL_COLS columns */
+    mha_queue queue;
+} pack_job;
+
+static void pack_task(void *arg, int task)
+{
+    pack_job *p = arg;
+    const mha_kernels *kernels = p->ctx->kernels;
+    int64_t N = p->columns.size[0], K = p->columns.size[1];
+    float *stage = (float *)p->ctx->scratch + (size_t)task * MHA_MATMUL_STAGE;
+    for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
+        int64_t k = piece / p->strips * MHA_MATMUL_DEPTH, col = piece % p->strips * MHA_MATMUL_COLS,
+                depth = mha_smaller(MHA_MATMUL_DEPTH, K - k);
+        int64_t cols = mha_smaller(MHA_MATMUL_COLS, N - col);
+        if (p->engine) {
+            uint16_t *to = (uint16_t *)p->to + mha_units_size(N, k) +
+                           col / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
+            mha_units_pack(p->engine, to, p->columns, col, cols, k, depth, stage);
+        } else {
+            float *to = p->to + k * mha_round_up(N, kernels->panel_cols) + col * depth;
+            mha_panels_pack(kernels, to, false, p->columns, col, cols, k, depth, stage);
+        }
+    }
+}
+
+/* What packed columns take, without the header; -1 if that is beyond all numbers. */
+static int64_t packed_bytes(const mha_context *ctx, const mha_engine *engine, int64_t K, int64_t N)
+{
+    int64_t deep = engine ? mha_round_up(K, MHA_ENGINE_DEEP) : K, bytes;
+    int64_t line = engine ? mha_round_up(N, MHA_MATMUL_UNIT) * (int64_t)sizeof(uint16_t)
+                          : mha_round_up(N, ctx->kernels->panel_cols) * (int64_t)sizeof(float);
+    return __builtin_mul_overflow(deep, line, &bytes) ? -1 : bytes;
+}
+
+mha_status mha_cpu_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a)
+{
+    int64_t K = b.size[0], N = b.size[1], size = packed_bytes(ctx, mha_matmul_engine(ctx, a, b.type, K), K, N);
+    if (size < 0 || size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
+        return mha_fail(ctx, MHA_TOO_LARGE, "b: a matrix of %lld x %lld has no place in memory", (long long)K,
+                        (long long)N);
+    *bytes = (size_t)size + HEADER + MHA_ALIGNMENT;
+    return MHA_OK;
+}
+
+mha_packed_header *mha_packed_open(const void *packed, float **panels)
+{
+    union {
+        const void *in;
+        char *out;
+    } pointer = {packed};
+    char *line = pointer.out + (MHA_ALIGNMENT - (uintptr_t)packed % MHA_ALIGNMENT) % MHA_ALIGNMENT;
+    *panels = (float *)(line + HEADER);
+    return (mha_packed_header *)line;
+}
+
+mha_status mha_cpu_packed_about(mha_context *ctx, mha_packed_about *about, const void *packed)
+{
+    float *panels;
+    const mha_packed_header *h = mha_packed_open(packed, &panels);
+    if (h->kernels != ctx->kernels || h->engine != mha_matmul_engine(ctx, h->a, h->b, h->K))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s",
+                        ctx->isa);
+    *about = (mha_packed_about){h->K, h->N, h->a,
+                                mha_tensor_1d(h, MHA_BOOL, HEADER + packed_bytes(ctx, h->engine, h->K, h->N))};
+    return MHA_OK;
+}
+
+mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a)
+{
+    float *panels;
+    mha_packed_header *h = mha_packed_open(packed, &panels);
+    const mha_engine *engine = mha_matmul_engine(ctx, a, b.type, b.size[0]);
+    pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = panels};
+    p.strips = mha_ceiling(b.size[1], MHA_MATMUL_COLS);
+    p.queue.count = p.strips * mha_ceiling(b.size[0], MHA_MATMUL_DEPTH);
+    int tasks = (int)mha_smaller(ctx->threads, p.queue.count);
+    TRY(mha_scratch_reserve(ctx, (size_t)MHA_MATMUL_STAGE * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
+    *h = (mha_packed_header){ctx->kernels, engine, a, b.type, b.size[0], b.size[1]};
+    if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
+    return MHA_OK;
+}

@@ -1,0 +1,62 @@
+/* Copies between views, row by row along the last axis, through a few floats at a time. */
+#include "cpu/isa/kernels.h"
+#include "cpu/rows/rows.h"
+
+enum { PIECE = 256, ROWS = 64 }; /* floats on the stack; rows that a task takes at a time */
+
+typedef struct job {
+    const mha_kernels *kernels;
+    mha_tensor to, from; /* of four axes */
+    bool add;
+    int64_t rows;
+    mha_queue queue;
+} job;
+
+static char *element(mha_tensor t, int64_t row, int64_t k)
+{
+    int64_t j = row % t.size[2], i = row / t.size[2] % t.size[1], b = row / t.size[2] / t.size[1];
+    return mha_at(t, b, i, j, k);
+}
+
+static void copy_row(const job *c, int64_t row)
+{
+    float piece[PIECE], before[PIECE];
+    for (int64_t k = 0; k < c->to.size[3]; k += PIECE) {
+        int64_t n = c->to.size[3] - k < PIECE ? c->to.size[3] - k : PIECE;
+        char *to = element(c->to, row, k);
+        mha_row_load(c->kernels, piece, element(c->from, row, k), c->from.type, c->from.stride[3], n);
+        if (c->add) {
+            mha_row_load(c->kernels, before, to, c->to.type, c->to.stride[3], n);
+            for (int64_t i = 0; i < n; i++) piece[i] += before[i];
+        }
+        mha_row_store(c->kernels, to, c->to.type, c->to.stride[3], piece, n);
+    }
+}
+
+static void copy_task(void *arg, int task)
+{
+    job *c = arg;
+    (void)task;
+    for (int64_t piece; (piece = mha_queue_take(&c->queue)) >= 0;)
+        for (int64_t row = piece * ROWS; row < (piece + 1) * ROWS && row < c->rows; row++) copy_row(c, row);
+}
+
+/* The view with its axes at the end of four, of which those in front have one element. */
+static mha_tensor of_four(mha_tensor t)
+{
+    mha_tensor wide = {t.data, t.type, 4, {1, 1, 1, 1}, {0, 0, 0, 0}};
+    for (int axis = 0; axis < t.rank; axis++) {
+        wide.size[axis + 4 - t.rank] = t.size[axis];
+        wide.stride[axis + 4 - t.rank] = t.stride[axis];
+    }
+    return wide;
+}
+
+void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
+{
+    job c = {.kernels = ctx->kernels, .to = of_four(to), .from = of_four(from), .add = add};
+    if (ctx->rehearsing || !mha_element_count(to)) return;
+    c.rows = c.to.size[0] * c.to.size[1] * c.to.size[2];
+    c.queue.count = (c.rows + ROWS - 1) / ROWS;
+    mha_parallel_run(ctx, c.queue.count < ctx->threads ? (int)c.queue.count : ctx->threads, copy_task, &c);
+}

@@ -1,0 +1,94 @@
+/* Rotary position embedding.
+ *
+ * Each (b,t) has one row of cosines and sines, shared by all heads; a row of x is turned pair by pair. It reads and
+ * writes every number once, so it is bound by memory and written plainly; rows go through float32 scratch, which makes
+ * working in place and in any type the same code. */
+#include "attention/angles.h"
+#include "cpu/isa/kernels.h"
+#include "cpu/rows/rows.h"
+
+typedef struct job {
+    const mha_rotation *rotation;
+    mha_step *steps; /* (width/2), for positions that the tables do not have */
+    size_t task_bytes;
+    mha_queue queue; /* of (b,t) */
+} job;
+
+/* Element pairs are `apart` from each other and start every `step` elements. */
+static void turn(float *x, const float *cos, const float *sin, int64_t pairs, int64_t apart, int64_t step)
+{
+    for (int64_t i = 0; i < pairs; i++) {
+        float *a = x + i * step, *b = a + apart, u = *a, v = *b;
+        *a = u * cos[i] - v * sin[i];
+        *b = u * sin[i] + v * cos[i];
+    }
+}
+
+/* The table's row for (b,t). */
+static void load_row(const mha_rotation *r, float *to, mha_tensor table, int64_t b, int64_t t)
+{
+    int last = table.rank - 1;
+    int64_t at =
+        last == 1 ? mha_rotation_position(r, b, t) * table.stride[0] : b * table.stride[0] + t * table.stride[1];
+    mha_row_load(r->ctx->kernels, to, (const char *)table.data + at * (int64_t)mha_type_size(table.type), table.type,
+                 table.stride[last], r->width / 2);
+}
+
+/* The angles of (b,t): from the tables, or what they would have. */
+static void load_angles(const job *j, float *cos, float *sin, int64_t b, int64_t t)
+{
+    const mha_rotation *r = j->rotation;
+    if (!mha_rotation_is_beyond(r, b, t)) {
+        load_row(r, cos, r->cos, b, t);
+        load_row(r, sin, r->sin, b, t);
+        return;
+    }
+    for (int64_t i = 0; i < r->width / 2; i++) {
+        mha_angle angle = mha_angle_get(j->steps[i], mha_rotation_position(r, b, t));
+        cos[i] = angle.cos;
+        sin[i] = angle.sin;
+    }
+}
+
+static void rotate_task(void *arg, int task)
+{
+    job *j = arg;
+    const mha_rotation *r = j->rotation;
+    const mha_kernels *kernels = r->ctx->kernels;
+    int64_t D = r->x.size[3], pairs = r->width / 2;
+    float *row = (float *)(r->ctx->scratch + (size_t)task * j->task_bytes);
+    float *cos = row + mha_padded(D), *sin = cos + mha_padded(pairs);
+    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
+        int64_t b = piece / r->x.size[2], t = piece % r->x.size[2];
+        load_angles(j, cos, sin, b, t);
+        for (int64_t i = 0; r->options.inverse && i < pairs; i++) sin[i] = -sin[i];
+        for (int64_t h = 0; h < r->x.size[1]; h++) {
+            mha_row_load(kernels, row, mha_at(r->x, b, h, t, 0), r->x.type, r->x.stride[3], D);
+            if (r->options.interleaved) turn(row, cos, sin, pairs, 1, 2);
+            else turn(row, cos, sin, pairs, pairs, 1);
+            mha_row_store(kernels, mha_at(r->out, b, h, t, 0), r->out.type, r->out.stride[3], row, D);
+        }
+    }
+}
+
+static void fill_steps(job *j)
+{
+    int64_t pairs = j->rotation->width / 2;
+    mha_step ratio = mha_step_ratio(j->rotation->base, pairs), step = {1, 0};
+    for (int64_t i = 0; i < pairs; i++, step = mha_step_multiply(step, ratio)) j->steps[i] = step;
+}
+
+mha_status mha_cpu_rotate(const mha_rotation *r)
+{
+    mha_context *ctx = r->ctx;
+    job j = {.rotation = r, .queue.count = r->x.size[0] * r->x.size[2]};
+    int tasks = j.queue.count < ctx->threads ? (int)j.queue.count : ctx->threads;
+    j.task_bytes = mha_align_up((size_t)(mha_padded(r->x.size[3]) + 2 * mha_padded(r->width / 2)) * sizeof(float));
+    size_t steps_bytes = r->beyond ? (size_t)r->width / 2 * sizeof *j.steps : 0;
+    TRY(mha_scratch_reserve(ctx, j.task_bytes * (size_t)tasks + steps_bytes + MHA_ALIGNMENT));
+    if (ctx->rehearsing) return MHA_OK;
+    j.steps = (mha_step *)(ctx->scratch + j.task_bytes * (size_t)tasks);
+    if (r->beyond) fill_steps(&j);
+    mha_parallel_run(ctx, tasks, rotate_task, &j);
+    return MHA_OK;
+}

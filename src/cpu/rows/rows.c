@@ -1,0 +1,314 @@
+/* What is done to rows one by one: normalisation, gates, sums of columns. All of it reads and writes each number once
+ * and is bound by memory, so it is written plainly; rows go through float32 on the stack, a piece at a time.
+ *
+ * Sums over rows are taken in chunks of a fixed number of rows, each by one task, and the chunks are added in order: the
+ * same bits for any number of threads. */
+#include "cpu/rows/rows.h"
+#include "core/tensor.h"
+#include "cpu/isa/kernels.h"
+#include <string.h>
+
+enum { CHUNK = 64, PIECE = 256 }; /* rows of a partial sum; floats on the stack */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Row n of (B,H,T,D), counted with t outermost so that neighbours in memory come one after another. */
+static char *row_at(mha_tensor x, int64_t n, int64_t k)
+{
+    int64_t h = n % x.size[1], t = n / x.size[1] % x.size[2], b = n / x.size[1] / x.size[2];
+    return mha_at(x, b, h, t, k);
+}
+
+static int64_t row_count(mha_tensor x) { return x.size[0] * x.size[1] * x.size[2]; }
+static int64_t chunk_count(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
+
+/* ---- RMS norm --------------------------------------------------------------------------------------------------- */
+
+typedef struct norm {
+    const mha_kernels *kernels;
+    mha_tensor to, from; /* forward: result and input; backward: dy, which becomes dx, and the input */
+    const float *gain;
+    double epsilon;
+    float *partials; /* (chunks,D) sums of dgain; or NULL */
+} norm;
+
+/* 1/sqrt(mean of squares + epsilon) of a row. */
+static double inverse_rms(const norm *j, int64_t n)
+{
+    float x[PIECE];
+    int64_t D = j->from.size[3];
+    double sum = 0;
+    for (int64_t k = 0; k < D; k += PIECE) {
+        int64_t count = smaller(PIECE, D - k);
+        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+        for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
+    }
+    return 1 / sqrt(sum / (double)D + j->epsilon);
+}
+
+static void normalize_chunk(void *arg, int64_t chunk)
+{
+    const norm *j = arg;
+    float x[PIECE];
+    int64_t D = j->from.size[3], end = smaller((chunk + 1) * CHUNK, row_count(j->from));
+    for (int64_t n = chunk * CHUNK; n < end; n++) {
+        float by = (float)inverse_rms(j, n);
+        for (int64_t k = 0; k < D; k += PIECE) {
+            int64_t count = smaller(PIECE, D - k);
+            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+            for (int64_t i = 0; i < count; i++) x[i] = x[i] * by * j->gain[k + i];
+            mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], x, count);
+        }
+    }
+}
+
+void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon)
+{
+    norm j = {.kernels = ctx->kernels, .to = to, .from = from, .gain = gain.data, .epsilon = (double)epsilon};
+    mha_parallel_each(ctx, chunk_count(row_count(from)), normalize_chunk, &j);
+}
+
+/* With r the inverse root and y = x r gain:  dx = r (gain dy - x r^2 mean(gain dy x)),  dgain = sum of dy x r. */
+static void normalize_row_back(const norm *j, int64_t n, float *dgain)
+{
+    float x[PIECE], dy[PIECE];
+    int64_t D = j->from.size[3];
+    double r = inverse_rms(j, n), dot = 0;
+    bool zero = true;
+    for (int64_t k = 0; k < D; k += PIECE) {
+        int64_t count = smaller(PIECE, D - k);
+        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+        mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
+        for (int64_t i = 0; i < count; i++) {
+            if (dy[i] == 0) continue; /* a row that nobody looked at may be NaN */
+            zero = false;
+            dot += (double)(j->gain[k + i] * dy[i]) * (double)x[i];
+            if (dgain) dgain[k + i] += dy[i] * x[i] * (float)r;
+        }
+    }
+    if (zero) return;
+    float by = (float)r, less = (float)(r * r * r * dot / (double)D);
+    for (int64_t k = 0; k < D; k += PIECE) {
+        int64_t count = smaller(PIECE, D - k);
+        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+        mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
+        for (int64_t i = 0; i < count; i++) dy[i] = by * j->gain[k + i] * dy[i] - less * x[i];
+        mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], dy, count);
+    }
+}
+
+static void normalize_chunk_back(void *arg, int64_t chunk)
+{
+    const norm *j = arg;
+    int64_t D = j->from.size[3], end = smaller((chunk + 1) * CHUNK, row_count(j->from));
+    float *dgain = j->partials ? j->partials + chunk * D : NULL;
+    if (dgain) memset(dgain, 0, (size_t)D * sizeof *dgain);
+    for (int64_t n = chunk * CHUNK; n < end; n++) normalize_row_back(j, n, dgain);
+}
+
+/* Partial sums (chunks,columns) in order, onto `sum`. */
+static void add_partials(mha_context *ctx, mha_tensor sum, const float *partials, int64_t chunks)
+{
+    float *to = sum.data;
+    if (ctx->rehearsing) return;
+    for (int64_t i = 0; i < sum.size[0]; i++) {
+        double total = 0;
+        for (int64_t chunk = 0; chunk < chunks; chunk++) total += (double)partials[chunk * sum.size[0] + i];
+        to[i * sum.stride[0]] += (float)total;
+    }
+}
+
+size_t mha_cpu_partial_bytes(int64_t rows, int64_t columns)
+{
+    return (size_t)(chunk_count(rows) * columns) * sizeof(float);
+}
+
+void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
+                            mha_tensor dgain, float *partials)
+{
+    norm j = {.kernels = ctx->kernels, .to = dy, .from = x, .gain = gain.data, .epsilon = (double)epsilon};
+    int64_t chunks = chunk_count(row_count(x));
+    j.partials = dgain.rank ? partials : NULL;
+    mha_parallel_each(ctx, chunks, normalize_chunk_back, &j);
+    if (dgain.rank) add_partials(ctx, dgain, partials, chunks);
+}
+
+/* ---- Rows that are not there ------------------------------------------------------------------------------------ */
+
+typedef struct cleaning {
+    const mha_kernels *kernels;
+    mha_tensor to, x, dy;
+    atomic_bool broken;
+} cleaning;
+
+/* Row n of a matrix, from column k on: at most PIECE numbers, of which there are so many. */
+static int64_t load_piece(const mha_kernels *kernels, float *to, mha_tensor y, int64_t n, int64_t k)
+{
+    int64_t count = smaller(PIECE, y.size[1] - k), size = (int64_t)mha_type_size(y.type);
+    const char *from = (const char *)y.data + (n * y.stride[0] + k * y.stride[1]) * size;
+    mha_row_load(kernels, to, from, y.type, y.stride[1], count);
+    return count;
+}
+
+/* x - x is 0 for finite numbers alone. */
+static void judge_chunk(void *arg, int64_t chunk)
+{
+    cleaning *j = arg;
+    int64_t end = smaller((chunk + 1) * CHUNK, j->x.size[0]);
+    float x[PIECE], sum = 0;
+    for (int64_t n = chunk * CHUNK; n < end; n++)
+        for (int64_t k = 0; k < j->x.size[1]; k += PIECE) {
+            int64_t count = load_piece(j->kernels, x, j->x, n, k);
+            for (int64_t i = 0; i < count; i++) sum += x[i] - x[i];
+        }
+    if (sum != 0) atomic_store(&j->broken, true);
+}
+
+bool mha_cpu_finite(mha_context *ctx, mha_tensor x)
+{
+    cleaning j = {.kernels = ctx->kernels, .x = x};
+    mha_parallel_each(ctx, chunk_count(x.size[0]), judge_chunk, &j);
+    return !atomic_load(&j.broken);
+}
+
+static bool is_zero(const cleaning *j, int64_t n)
+{
+    float dy[PIECE];
+    for (int64_t k = 0; k < j->dy.size[1]; k += PIECE) {
+        int64_t count = load_piece(j->kernels, dy, j->dy, n, k);
+        for (int64_t i = 0; i < count; i++)
+            if (dy[i] != 0) return false;
+    }
+    return true;
+}
+
+static void clean_chunk(void *arg, int64_t chunk)
+{
+    const cleaning *j = arg;
+    int64_t end = smaller((chunk + 1) * CHUNK, j->x.size[0]), size = (int64_t)mha_type_size(j->to.type);
+    float x[PIECE];
+    for (int64_t n = chunk * CHUNK; n < end; n++) {
+        bool zero = is_zero(j, n);
+        for (int64_t k = 0; k < j->x.size[1]; k += PIECE) {
+            int64_t count = load_piece(j->kernels, x, j->x, n, k);
+            if (zero) memset(x, 0, sizeof x);
+            char *to = (char *)j->to.data + (n * j->to.stride[0] + k) * size;
+            mha_row_store(j->kernels, to, j->to.type, 1, x, count);
+        }
+    }
+}
+
+void mha_cpu_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
+{
+    cleaning j = {.kernels = ctx->kernels, .to = to, .x = x, .dy = dy};
+    mha_parallel_each(ctx, chunk_count(x.size[0]), clean_chunk, &j);
+}
+
+/* ---- Sums of columns -------------------------------------------------------------------------------------------- */
+
+typedef struct column_sums {
+    const mha_kernels *kernels;
+    mha_tensor y;
+    float *partials;
+} column_sums;
+
+static void sum_chunk(void *arg, int64_t chunk)
+{
+    const column_sums *j = arg;
+    int64_t columns = j->y.size[1], end = smaller((chunk + 1) * CHUNK, j->y.size[0]);
+    float *sum = j->partials + chunk * columns, y[PIECE];
+    memset(sum, 0, (size_t)columns * sizeof *sum);
+    for (int64_t n = chunk * CHUNK; n < end; n++)
+        for (int64_t k = 0; k < columns; k += PIECE) {
+            int64_t count = load_piece(j->kernels, y, j->y, n, k);
+            for (int64_t i = 0; i < count; i++) sum[k + i] += y[i];
+        }
+}
+
+void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials)
+{
+    column_sums j = {.kernels = ctx->kernels, .y = y, .partials = partials};
+    int64_t chunks = chunk_count(y.size[0]);
+    mha_parallel_each(ctx, chunks, sum_chunk, &j);
+    add_partials(ctx, sum, partials, chunks);
+}
+
+/* ---- Gates ------------------------------------------------------------------------------------------------------ */
+
+typedef struct gating {
+    const mha_kernels *kernels;
+    mha_tensor to, from;
+    const float *gates;
+    float *dgates;
+} gating;
+
+/* A gate of 0 shuts out whatever the head says, NaN included. */
+static void gate_chunk(void *arg, int64_t chunk)
+{
+    const gating *j = arg;
+    float x[PIECE];
+    int64_t E = j->from.size[3], end = smaller((chunk + 1) * CHUNK, row_count(j->from));
+    for (int64_t n = chunk * CHUNK; n < end; n++) {
+        float gate = j->gates[n % j->from.size[1]];
+        for (int64_t k = 0; k < E; k += PIECE) {
+            int64_t count = smaller(PIECE, E - k);
+            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+            for (int64_t i = 0; i < count; i++) x[i] = gate == 0 ? 0.0f : x[i] * gate;
+            mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], x, count);
+        }
+    }
+}
+
+void mha_cpu_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates)
+{
+    gating j = {.kernels = ctx->kernels, .to = to, .from = from, .gates = gates.data};
+    mha_parallel_each(ctx, chunk_count(row_count(from)), gate_chunk, &j);
+}
+
+/* One head: the sum of dgated * heads over all its rows. */
+static void sum_head(void *arg, int64_t h)
+{
+    const gating *j = arg;
+    float x[PIECE], dy[PIECE];
+    double sum = 0;
+    for (int64_t n = h; n < row_count(j->from); n += j->from.size[1])
+        for (int64_t k = 0; k < j->from.size[3]; k += PIECE) {
+            int64_t count = smaller(PIECE, j->from.size[3] - k);
+            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+            mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
+            for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)dy[i];
+        }
+    j->dgates[h] += (float)sum;
+}
+
+void mha_cpu_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates)
+{
+    gating j = {.kernels = ctx->kernels, .to = dgated, .from = heads, .gates = gates.data, .dgates = dgates.data};
+    if (dgates.rank) mha_parallel_each(ctx, heads.size[1], sum_head, &j);
+    mha_cpu_gate(ctx, dgated, dgated, gates);
+}
+
+/* ---- Means over heads ------------------------------------------------------------------------------------------- */
+
+/* Row n of (B,H,Tq,Tk) maps becomes, in the place of its first head, the mean over heads. */
+static void average_row(void *arg, int64_t n)
+{
+    const mha_tensor *maps = arg;
+    int64_t H = maps->size[1], b = n / maps->size[2], i = n % maps->size[2];
+    float *first = (float *)maps->data + b * maps->stride[0] + i * maps->stride[2];
+    for (int64_t j = 0; j < maps->size[3]; j++) {
+        double sum = 0;
+        for (int64_t h = 0; h < H; h++) sum += (double)first[h * maps->stride[1] + j];
+        first[j] = (float)(sum / (double)H);
+    }
+}
+
+void mha_cpu_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps)
+{
+    mha_parallel_each(ctx, maps.size[0] * maps.size[2], average_row, &maps);
+    maps = mha_tensor_swap(maps, 1, 2);
+    maps.rank = 3;
+    maps.size[2] = maps.size[3];
+    maps.stride[2] = maps.stride[3];
+    mha_cpu_copy(ctx, to, maps, false);
+}

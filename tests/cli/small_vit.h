@@ -1,0 +1,163 @@
+/* For tests of commands over models: small Vision Transformers of random numbers in files, a folder of images as MNIST's
+ * are kept, and what the model says to them, computed here. */
+#ifndef SMALL_VIT_H
+#define SMALL_VIT_H
+
+#include "data/augment.h"
+#include "command.h"
+#include "data/digits.h"
+#include "model/vit_file.h"
+
+enum { SMALL_TRAIN = 30, SMALL_TEST = 70 };
+
+__attribute__((constructor)) static void go_there(void) /* so that paths in messages are plain names */
+{
+    if (chdir(command_folder)) exit(1);
+}
+
+typedef struct small_vit {
+    mha_context *ctx;
+    vit_config config;
+    float *parameters;
+    vit *net;
+} small_vit;
+
+static const vit_input small_input = {0.13f, 0.31f};
+
+/* 28 x 28 in 4 x 4 patches, ten classes, two blocks of two heads; large weights, so that heads look at something. */
+static inline vit_config small_config(void)
+{
+    vit_config c = VIT_DEFAULTS;
+    c.patch = 7;
+    c.body.width = 12;
+    c.body.depth = 2;
+    c.body.heads = 2;
+    c.body.mlp = 16;
+    return c;
+}
+
+/* Makes it and saves it there. False if anything went wrong. */
+static inline bool small_make(small_vit *v, const vit_config *config, const char *path)
+{
+    char error[400] = "";
+    vit_save_options options = VIT_SAVE_DEFAULTS;
+    *v = (small_vit){.config = *config};
+    options.input = small_input;
+    int64_t count = vit_count(config, error, sizeof error);
+    if (count > 0) v->parameters = calloc((size_t)count, sizeof(float));
+    if (mha_context_create(&v->ctx, NULL) || !v->parameters) return expect(false, "no context or no memory: %s", error);
+    v->net = vit_create(v->ctx, config, v->parameters, 1, false, error, sizeof error);
+    if (!expect(v->net, "%s", error)) return false;
+    vit_initialize(v->net, 5);
+    for (int64_t i = 0; i < count; i++) v->parameters[i] *= 3;
+    vit_changed(v->net);
+    return expect(vit_save(v->net, path, &options, error, sizeof error), "%s", error);
+}
+
+static inline void small_free(small_vit *v)
+{
+    vit_free(v->net);
+    free(v->parameters);
+    mha_context_free(v->ctx);
+}
+
+/* Probabilities (classes) of an image of bytes; maps (depth,1,H,T,T) or NULL. Returns the best class. */
+static inline int small_ask(const small_vit *v, const unsigned char *bytes, double *probabilities, float *maps)
+{
+    int64_t pixels = v->config.rows * v->config.columns;
+    float *x = calloc((size_t)pixels, sizeof *x);
+    augment_options plain = {.mean = small_input.mean, .deviation = small_input.deviation};
+    transformer_call call = {.maps = maps};
+    int best = 0;
+    double sum = 0;
+    if (!x) return -1;
+    augment_plain(x, bytes, pixels, &plain);
+    const float *logits = vit_forward(v->net, v->ctx, x, 1, &call);
+    free(x);
+    if (!expect(logits, "%s", mha_context_error(v->ctx))) return -1;
+    for (int c = 1; c < v->config.classes; c++)
+        if (logits[c] > logits[best]) best = c;
+    for (int c = 0; c < v->config.classes; c++) sum += probabilities[c] = exp((double)(logits[c] - logits[best]));
+    for (int c = 0; c < v->config.classes; c++) probabilities[c] /= sum;
+    return best;
+}
+
+static inline void write_idx(const char *path, uint32_t magic, const uint32_t *sizes, int rank, const void *data,
+                             size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    if (!expect(file, "cannot write %s", path)) return;
+    for (int i = -1; i < rank; i++) {
+        uint32_t n = i < 0 ? magic : sizes[i];
+        for (int k = 24; k >= 0; k -= 8) fputc((int)(n >> k & 255), file);
+    }
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+}
+
+/* A folder of four files with the first digits of digits.h, of another seed than the commands' own. The set is the
+ * caller's. */
+static inline mnist *small_folder(const char *folder)
+{
+    char error[300] = "", path[300];
+    mnist *set = digits_make(SMALL_TRAIN, SMALL_TEST, 9, error, sizeof error);
+    snprintf(path, sizeof path, "mkdir -p '%s'", folder);
+    if (!expect(set && system(path) == 0, "no folder: %s", error)) return set;
+    for (int test = 0; test < 2; test++) {
+        const mnist_part *part = test ? &set->test : &set->train;
+        uint32_t sizes[] = {(uint32_t)part->count, DIGITS_SIDE, DIGITS_SIDE};
+        snprintf(path, sizeof path, "%s/%s-images-idx3-ubyte", folder, test ? "t10k" : "train");
+        write_idx(path, 0x803, sizes, 3, part->images, (size_t)part->count * DIGITS_SIDE * DIGITS_SIDE);
+        snprintf(path, sizeof path, "%s/%s-labels-idx1-ubyte", folder, test ? "t10k" : "train");
+        write_idx(path, 0x801, sizes, 1, part->labels, (size_t)part->count);
+    }
+    return set;
+}
+
+/* Exit 2, this one line, and nothing else. */
+static inline void refuse_at(int line, const char *args, const char *says)
+{
+    char want[600];
+    snprintf(want, sizeof want, "mha: %s\n", says);
+    const said *it = command("", args);
+    expect(it->status == 2 && !*it->out && strcmp(it->err, want) == 0, "line %d: exit %d, '%s', not '%s'", line,
+           it->status, it->err, want);
+}
+#define REFUSE(args, says) refuse_at(__LINE__, args, says)
+
+/* The numbers in a text of JSON, in order; how many there are. */
+static inline int numbers_of(const char *text, double *out, int most)
+{
+    int count = 0;
+    while (count < most && *(text += strcspn(text, "-0123456789"))) {
+        char *end;
+        out[count] = strtod(text, &end);
+        count += end > text;
+        text = end > text ? end : text + 1;
+    }
+    return count;
+}
+
+/* The text without escapes, in place; and the columns of its widest line, UTF-8 counted by characters. */
+static inline char *strip(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from != '\x1b') *to++ = *from;
+        else from += strcspn(from, "m");
+    }
+    *to = 0;
+    return text;
+}
+
+static inline int widest_columns(const char *text)
+{
+    int columns = 0, widest = 0;
+    for (; *text; text++) {
+        columns = *text == '\n' ? 0 : columns + (((unsigned char)*text & 0xC0) != 0x80);
+        widest = columns > widest ? columns : widest;
+    }
+    return widest;
+}
+
+#endif

@@ -1,0 +1,288 @@
+/* mha bench: its options, the fields that programs read, what --save keeps, and the peers. Speed is not tested here,
+ * nor the kernels; but a run fails by itself when its results differ from the oracle's or the peer's. */
+#include "command.h"
+
+#include <mha.h>
+#include "io/safetensors.h"
+#include "model/vit_file.h"
+
+TEST(wrong_use_is_one_line_that_helps)
+{
+    static const struct {
+        const char *args, *says;
+    } wrong[] = {
+        {"--shape bert_bas", "mha: bench: --shape cannot be 'bert_bas'; did you mean 'bert_base'?\n"},
+        {"--shape zzzzzzzzzz", "mha: bench: --shape cannot be 'zzzzzzzzzz'; see 'mha bench --help'\n"},
+        {"--pass forwad", "mha: bench: --pass cannot be 'forwad'; did you mean 'forward'?\n"},
+        {"--dtype bf61", "mha: bench: --dtype cannot be 'bf61'; did you mean 'bf16'?\n"},
+        {"--peer opnblas", "mha: bench: --peer cannot be 'opnblas'; did you mean 'openblas'?\n"},
+        {"--threads 0", "mha: bench: --threads is a number from 1 to 4096, not '0'\n"},
+        {"--threads two", "mha: bench: --threads is a number from 1 to 4096, not 'two'\n"},
+        {"--seconds 1s", "mha: bench: --seconds is a number from 0 to 3600, not '1s'\n"},
+        {"--seconds nan", "mha: bench: --seconds is a number from 0 to 3600, not 'nan'\n"},
+        {"--batch 0", "mha: bench: --batch is a number from 1 to 65536, not '0'\n"},
+        {"--batch 8x", "mha: bench: --batch is a number from 1 to 65536, not '8x'\n"},
+        {"--pass train --dtype f16", "mha: bench: models are measured in f32 and bf16, not in f16\n"},
+        {"--shape vit_digits --dtype f16", "mha: bench: models are measured in f32 and bf16, not in f16\n"},
+        {"--shape vit_digits --pass gemm", "mha: bench: vit_digits has no pass 'gemm'; 'mha bench --list' has them\n"},
+        {"--isa abacus", "mha: bench: isa: there is no instruction set called 'abacus'\n"},
+        {"--save /no/such", "mha: bench: --save: cannot open the folder '/no/such': No such file or directory\n"},
+        {"--save /dev/null", "mha: bench: --save: cannot open the folder '/dev/null': Not a directory\n"},
+        {"--save", "mha: bench: --save needs a value; see 'mha bench --help'\n"},
+        {"--lits", "mha: bench: unknown option '--lits'; did you mean '--list'?\n"},
+        {"vit_b16", "mha: bench: 'vit_b16' is one argument too many; 'mha bench --help' tells more\n"},
+        {"--shape vit_b16 --pass gemm", "mha: bench: vit_b16 has no pass 'gemm'; 'mha bench --list' has them\n"},
+        {"--shape small_512 --pass decode",
+         "mha: bench: small_512 has no pass 'decode'; 'mha bench --list' has them\n"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "bench %s", wrong[i].args);
+        const said *it = command("", args);
+        expect(it->status == 2 && !*it->out && strcmp(it->err, wrong[i].says) == 0, "%s: exit %d, %s", args, it->status,
+               it->err);
+    }
+}
+
+TEST(list_tells_what_would_be_measured)
+{
+    static const struct {
+        const char *args, *says;
+    } asks[] = {
+        {"--shape vit_b16", "forward vit_b16\nbackward vit_b16\n"},
+        {"--shape small_512 --dtype bf16", "gemm small_512\n"},
+        {"--pass decode", "decode decode_gqa_4k\ndecode decode_b32_1k\n"},
+        {"--shape vit_digits --dtype bf16", "train vit_digits\ninfer vit_digits\n"},
+        {"--pass infer", "infer vit_digits\n"},
+        {"--shape all --pass all", NULL},
+    };
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "bench --list %s", asks[i].args);
+        const said *it = command("", args);
+        expect(it->status == 0 && !*it->err, "%s: exit %d, %s", args, it->status, it->err);
+        if (asks[i].says) expect(strcmp(it->out, asks[i].says) == 0, "%s: %s", args, it->out);
+        else expect(strstr(it->out, "backward long_16k\n") && strstr(it->out, "train vit_digits\n"), "%s", it->out);
+    }
+    const said *half = command("", "bench --list --dtype f16");
+    expect(half->status == 0 && strstr(half->out, "layer ") && !strstr(half->out, "vit_digits"), "%s", half->out);
+}
+
+/* ---- What programs read ------------------------------------------------------------------------------------------ */
+
+static double number(const char *line, const char *key)
+{
+    const char *text = json_field(line, key);
+    char *end;
+    double value = strtod(text, &end);
+    return expect(*text && !*end, "%s is '%s'", key, text) ? value : NAN;
+}
+
+static void expect_word(const char *line, const char *key, const char *want)
+{
+    expect(strcmp(json_field(line, key), want) == 0, "%s is '%s', not '%s'", key, json_field(line, key), want);
+}
+
+/* The fields that every line has. A sanitizer or an emulator may make things slow, but not impossible. */
+static void expect_sound(const char *line, double tolerance)
+{
+    double median = number(line, "ms_median"), best = number(line, "ms_best");
+    expect(best > 0 && median >= best, "median %g, best %g", median, best);
+    expect(number(line, "gflops") > 0, "%s", line);
+    expect(number(line, "max_error") <= tolerance, "%s", line);
+    expect(number(line, "scratch_bytes") >= 0, "%s", line);
+}
+
+static void expect_share(const char *line, const char *rate, const char *limit, const char *percent)
+{
+    double want = 100 * number(line, rate) / number(line, limit), got = number(line, percent);
+    expect(fabs(got - want) <= 0.06 + 0.01 * want, "%s is %g, but %s / %s is %g", percent, got, rate, limit, want);
+}
+
+static const said *bench(const char *args)
+{
+    char line[400];
+    snprintf(line, sizeof line, "bench --seconds 0.05 --json --save '%s' %s", command_folder, args);
+    const said *it = command("", line);
+    expect(it->status == 0 && !*it->err && one_line(it->out), "%s: exit %d, %s", line, it->status, it->err);
+    return it;
+}
+
+static safetensors *saved(const char *name)
+{
+    char error[300];
+    safetensors *file = safetensors_open(in_folder(name), error, sizeof error);
+    expect(file, "%s", file ? "" : error);
+    unlink(in_folder(name));
+    return file;
+}
+
+/* A limit on the size of files is a full disk to a writer. */
+TEST(a_full_disk_leaves_the_old_arrays)
+{
+    char line[400], text[20], path[300];
+    snprintf(path, sizeof path, "%s/gemm-small_512-f32.safetensors", command_folder);
+    snprintf(line, sizeof line, "bench --pass gemm --shape small_512 --seconds 0.001 --peer none --save '%s'",
+             command_folder);
+    FILE *old = fopen(path, "w");
+    if (!expect(old, "no file")) return;
+    fputs("old arrays", old);
+    fclose(old);
+    const said *it = command("ulimit -f 8;", line);
+    expect(it->status == 1 && one_line(it->err) && strstr(it->err, "mha: bench: small_512: cannot save its arrays: ") &&
+               strstr(it->err, "File too large"),
+           "exit %d: %s", it->status, it->err);
+    slurp(path, text, sizeof text);
+    expect(!strcmp(text, "old arrays"), "the file is '%s' now", text);
+    unlink(path);
+}
+
+static void expect_text(const safetensors *file, const char *key, const char *want)
+{
+    const char *got = safetensors_metadata(file, key);
+    expect(got && strcmp(got, want) == 0, "%s is '%s'", key, got ? got : "missing");
+}
+
+/* The saved result is that of the saved factors. */
+TEST(a_matrix_product_is_measured_and_saved)
+{
+    const said *it = bench("--shape small_512 --threads 1 --peer loop");
+    expect_sound(it->out, 1e-5);
+    expect_share(it->out, "gflops", "peak_gflops", "percent_of_peak");
+    expect_word(it->out, "shape", "small_512");
+    expect_word(it->out, "dtype", "float32");
+    expect_word(it->out, "pass", "gemm");
+    expect_word(it->out, "threads", "1");
+    expect_word(it->out, "peer", "loop");
+    expect(number(it->out, "peer_ms") > 0 && number(it->out, "peer_error") < 1e-5, "%s", it->out);
+    safetensors *file = saved("gemm-small_512-f32.safetensors");
+    if (!file) return;
+    const safetensors_tensor *a = safetensors_find(file, "a"), *b = safetensors_find(file, "b"),
+                             *c = safetensors_find(file, "c");
+    if (expect(a && b && c && a->count == 20 * 512 && b->count == 512 * 512 && c->count == 20 * 512, "sizes")) {
+        double sum = 0;
+        for (int k = 0; k < 512; k++)
+            sum += (double)((const float *)a->data)[7 * 512 + k] * (double)((const float *)b->data)[k * 512 + 300];
+        double got = (double)((const float *)c->data)[7 * 512 + 300];
+        expect(fabs(got - sum) < 1e-3, "c[7,300] is %g, not %g", got, sum);
+    }
+    expect_text(file, "pass", "gemm");
+    expect_text(file, "shape", "small_512");
+    expect_text(file, "dtype", "f32");
+    expect_text(file, "threads", "1");
+    safetensors_free(file);
+}
+
+TEST(a_backward_pass_is_measured_and_saved)
+{
+    static const char *const names[] = {"q", "k", "v", "out", "dout", "dq", "dk", "dv"};
+    const said *it = bench("--shape vit_b16 --pass backward --dtype bf16 --threads 2 --peer loop");
+    expect_sound(it->out, 4e-2);
+    expect_word(it->out, "dtype", "bfloat16");
+    expect_word(it->out, "threads", "2");
+    expect(number(it->out, "peer_error") < 4e-2, "%s", it->out);
+    safetensors *file = saved("backward-vit_b16-bf16.safetensors");
+    if (!file) return;
+    expect(safetensors_count(file) == 8, "%zu tensors", safetensors_count(file));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const safetensors_tensor *t = safetensors_find(file, names[i]);
+        expect(t && t->dtype == SAFETENSORS_BF16 && t->rank == 4 && t->shape[1] == 12 && t->shape[2] == 197, "%s",
+               names[i]);
+    }
+    expect_text(file, "causal", "0");
+    safetensors_free(file);
+}
+
+TEST(a_step_of_a_decoder_is_measured_by_what_it_reads)
+{
+    const said *it = bench("--shape decode_gqa_4k --threads 1 --peer none");
+    expect_sound(it->out, 1e-5);
+    expect_word(it->out, "pass", "decode");
+    expect_word(it->out, "peer_ms", "null");
+    expect(!*json_field(it->out, "peer") && !*json_field(it->out, "percent_of_peak"), "%s", it->out);
+    expect_share(it->out, "gb_per_s", "bandwidth_gb_per_s", "percent_of_bandwidth");
+    safetensors *file = saved("decode-decode_gqa_4k-f32.safetensors");
+    if (!file) return;
+    const safetensors_tensor *q = safetensors_find(file, "q"), *k = safetensors_find(file, "k");
+    expect(q && k && q->shape[1] == 32 && q->shape[2] == 1 && k->shape[1] == 8 && k->shape[2] == 4096, "sizes");
+    safetensors_free(file);
+}
+
+/* Images a second, and a file that another program can train from: a model, its batch, and the losses of three steps,
+ * which fall. One batch of nine is two slabs. */
+TEST(a_step_of_training_is_measured_and_saved)
+{
+    const said *it = bench("--pass train --batch 9 --threads 2 --peer none");
+    expect_sound(it->out, 1e-5);
+    expect_word(it->out, "pass", "train");
+    expect_word(it->out, "shape", "vit_digits");
+    double want = 9e3 / number(it->out, "ms_median"), got = number(it->out, "images_per_s");
+    expect(fabs(got - want) < 1e-4 * want, "%g images a second, not %g", got, want);
+    expect_share(it->out, "gflops", "peak_gflops", "percent_of_peak");
+    safetensors *file = saved("train-vit_digits-f32.safetensors");
+    if (!file) return;
+    vit_config config;
+    vit_input input;
+    char error[240] = "";
+    expect(vit_read_config(&config, &input, file, "saved", error, sizeof error), "%s", error);
+    expect(config.body.depth == 6 && config.body.width == 64 && config.patch == 4, "another model");
+    const safetensors_tensor *images = safetensors_find(file, "checkpoint.images"),
+                             *losses = safetensors_find(file, "checkpoint.losses");
+    expect(images && images->dtype == SAFETENSORS_U8 && images->count == 9 * 28 * 28, "images");
+    if (expect(losses && losses->count == 3, "losses")) {
+        const float *loss = losses->data;
+        expect(loss[0] > 1.5f && loss[0] < 4 && loss[2] < loss[1] && loss[1] < loss[0], "losses of %g, %g, %g",
+               (double)loss[0], (double)loss[1], (double)loss[2]);
+    }
+    expect_text(file, "pass", "train");
+    expect_text(file, "rate", "0.001");
+    expect_text(file, "threads", "2");
+    safetensors_free(file);
+}
+
+TEST(a_look_at_images_is_measured_and_saved)
+{
+    const said *it = bench("--pass infer --dtype bf16 --batch 9 --threads 1 --peer none");
+    expect_sound(it->out, 4e-2);
+    expect_word(it->out, "pass", "infer");
+    expect_word(it->out, "dtype", "bfloat16");
+    expect(number(it->out, "images_per_s") > 0, "%s", it->out);
+    safetensors *file = saved("infer-vit_digits-bf16.safetensors");
+    if (!file) return;
+    const safetensors_tensor *logits = safetensors_find(file, "checkpoint.logits");
+    expect(logits && logits->rank == 2 && logits->shape[0] == 9 && logits->shape[1] == 10, "logits");
+    expect_text(file, "dtype", "bf16");
+    safetensors_free(file);
+}
+
+/* ---- What people read -------------------------------------------------------------------------------------------- */
+
+TEST(the_table_fits_the_screen_and_names_the_peer)
+{
+    const said *it = command(FIND_LEAKS, "bench --shape vit_b16 --pass forward --threads 1 --seconds 0 --peer loop");
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
+    expect(strstr(it->out, "loop") && strstr(it->out, "\nvit_b16        forward"), "%s", it->out);
+    it = command(FIND_LEAKS, "bench --shape vit_digits --batch 1 --threads 1 --seconds 0");
+    expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, "\nvit_digits     train") && strstr(it->out, " img/s "), "%s", it->out);
+}
+
+/* Through every way of the unfused peer: causal, one row, rows that share keys, backward. */
+TEST(openblas_agrees)
+{
+    static const char *const args[] = {"--shape gpt2_small --pass forward", "--shape vit_b16 --pass backward",
+                                       "--pass decode", "--shape small_512"};
+    const said *it = command("", "bench --peer openblas --list");
+    if (it->status == 2 && strstr(it->err, "is not installed")) {
+        not_given("OpenBLAS is not installed");
+        return;
+    }
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "bench --peer openblas --threads 2 --seconds 0 --json %s", args[i]);
+        it = command("", line);
+        expect(it->status == 0 && !*it->err, "%s: exit %d, %s", line, it->status, it->err);
+        expect(strstr(it->out, "\"peer\": \"openblas\"") && !strstr(it->out, "\"peer_ms\": null"), "%s", it->out);
+    }
+}

@@ -1,0 +1,370 @@
+/* mha prune: the smaller model is what it says, every other command reads it, and every bad input is one line. */
+#include "small_vit.h"
+#include "terminal.h"
+
+#include "inspect/prune.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DATA  "--data synthetic:120"
+#define QUICK DATA " --threads 1 --tune 2 --epochs 0.1 --sample 20"
+
+/* Two blocks of three heads, so that two can go of each. */
+static bool make_model(small_vit *v, const char *path)
+{
+    vit_config config = small_config();
+    config.body.heads = 3;
+    return small_make(v, &config, path);
+}
+
+static const said *prune(const char *settings, const char *args)
+{
+    char line[1200];
+    snprintf(line, sizeof line, "prune %s %s", args, QUICK);
+    return command(settings, line);
+}
+
+static double number(const char *text, const char *key) { return strtod(json_field(text, key), NULL); }
+
+static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* How many temporary files there are. */
+static int leftovers(void)
+{
+    int count = 0;
+    DIR *folder = opendir(".");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += strncmp(entry->d_name, ".mha-save-", 10) == 0;
+    if (folder) closedir(folder);
+    return count;
+}
+
+static int count_of(const char *text, const char *word)
+{
+    int count = 0;
+    while ((text = strstr(text, word))) count++, text += strlen(word);
+    return count;
+}
+
+static void expect_indented(const char *text)
+{
+    for (; *text; text += strcspn(text, "\n") + 1) expect(strncmp(text, "  ", 2) == 0, "not indented: %s", text);
+}
+
+/* ---- What comes of it ------------------------------------------------------------------------------------------- */
+
+/* The object, and what eval says about the file. */
+TEST(the_smaller_model_is_what_it_says)
+{
+    static char told[1 << 16];
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it = prune("", "m.safetensors --heads 4 -o s.safetensors --json");
+    snprintf(told, sizeof told, "%s", it->out);
+    if (expect(it->status == 0, "exit %d: %s", it->status, it->err)) {
+        double heads[3] = {0}, test[3] = {0}, shape[3] = {0};
+        expect(number(told, "heads_before") == 6 && number(told, "heads") == 4, "%s heads", json_field(told, "heads"));
+        expect(numbers_of(json_field(told, "block_heads"), heads, 3) == 2 && heads[0] + heads[1] == 4, "block_heads");
+        expect(number(told, "parameters_before") - number(told, "parameters") == 2 * (3 * 4 * 13 + 4 * 12),
+               "%s parameters", json_field(told, "parameters"));
+        expect(count_of(json_field(told, "rounds"), "\"round\"") == 4, "%s", json_field(told, "rounds"));
+        expect(strcmp(json_field(told, "synthetic"), "true") == 0, "not said to be synthetic");
+        expect(numbers_of(json_field(told, "test"), test, 3) == 3 && test[0] == 20, "no test");
+        it = command("", "eval s.safetensors --json " DATA);
+        expect(it->status == 0 && test[2] == number(it->out, "accuracy"), "accuracy %g, eval says %s", test[2],
+               json_field(it->out, "accuracy"));
+        expect(numbers_of(json_field(it->out, "block_heads"), shape, 3) == 2 && shape[0] == heads[0] &&
+                   shape[1] == heads[1],
+               "eval says %s", json_field(it->out, "block_heads"));
+    }
+    small_free(&v);
+}
+
+TEST(other_commands_read_it)
+{
+    static char text[1 << 16];
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it = prune("LC_ALL=C", "m.safetensors --heads 3 --rounds 2 -o s.safetensors --curve s.svg");
+    expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, "  3 of 6 heads are gone; 2 blocks of 1 to 2 heads are left\n"), "%s", it->out);
+    expect(strstr(it->out, " synthetic images right; "), "%s", it->out);
+    expect(count_of(it->err, "\n") == 5 && !strchr(it->err, '\x1b'), "rounds: %s", it->err);
+    expect(widest_columns(it->err) <= 80 && widest_columns(it->out) <= 80, "too wide");
+    expect_indented(it->err);
+    expect_indented(it->out);
+    slurp("s.svg", text, sizeof text);
+    expect(strstr(text, "<svg xmlns=") == text && strstr(text, "3 of 6 heads gone") && strstr(text, "</svg>\n"),
+           "no picture: %.80s", text);
+    expect(count_of(text, "<circle") == 7 && !strstr(text, "nan") && !strstr(text, "inf\""), "points");
+    it = command("LC_ALL=C", "eval s.safetensors --dtype bf16 " DATA);
+    expect(it->status == 0 && strstr(it->out, "2 blocks of 1 to 2 heads"), "eval: %s%s", it->err, it->out);
+    it = command("LC_ALL=C", "classify s.safetensors 3 --heads --block all --sheet s.html " DATA);
+    expect(it->status == 0 && count_of(it->out, "% on one patch") == 3, "classify: %s%s", it->err, it->out);
+    slurp("s.html", text, sizeof text);
+    expect(strstr(text, "2 blocks of 1 to 2 heads"), "no page");
+    it = command("", "classify s.safetensors 3 --heads --block all --json " DATA);
+    expect(it->status == 0 && count_of(it->out, "\"head\":") == 3, "classify: %s", it->err);
+    it = prune("", "s.safetensors --heads 2 -o t.safetensors --json");
+    expect(it->status == 0 && number(it->out, "heads_before") == 3 && number(it->out, "heads") == 2, "again: %s",
+           it->err);
+    it = command("", "train vit --resume --out s.safetensors");
+    expect(it->status == 2 && strstr(it->err, "its training is over"), "train: %s", it->err);
+    small_free(&v);
+}
+
+/* The same bytes for any number of threads, and for the same seed alone. */
+TEST(the_same_file_every_time)
+{
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const char *seeds[] = {"--threads 1", "--threads 3", "--seed 2"};
+    for (int n = 0; n < 3; n++) {
+        char args[300];
+        snprintf(args, sizeof args,
+                 "prune m.safetensors --heads 4 --tune 2 --epochs 0.1 --sample 20 -o %d.safetensors %s " DATA, n,
+                 seeds[n]);
+        const said *it = command("", args);
+        expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    }
+    expect(system("cmp -s 0.safetensors 1.safetensors") == 0, "threads change it");
+    expect(system("cmp -s 0.safetensors 2.safetensors") != 0, "the seed changes nothing");
+    small_free(&v);
+}
+
+TEST(max_drop_ends_it)
+{
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it = prune("", "m.safetensors --max-drop 100 -o s.safetensors --json");
+    expect(it->status == 0 && number(it->out, "heads") == 2, "%s heads: %s", json_field(it->out, "heads"), it->err);
+    it = prune("", "m.safetensors --max-drop 0 --rounds 1 -o s.safetensors --json");
+    const char *rounds = json_field(it->out, "rounds");
+    if (expect(it->status == 0, "exit %d: %s", it->status, it->err) && strstr(rounds, "\"taken_back\": true"))
+        expect(count_of(rounds, "\"taken_back\": true") == 1 && strstr(it->err, "taken back"), "%s", rounds);
+    small_free(&v);
+}
+
+/* ---- In words and pictures -------------------------------------------------------------------------------------- */
+
+/* What is said about the numbers of heads when those three of the object have gone; whether there is another number. */
+static bool new_number(char want[100], const double told[6])
+{
+    bool gone[2][3] = {{false}};
+    for (int n = 0; n < 6; n += 2) gone[(int)told[n] - 1][(int)told[n + 1] - 1] = true;
+    for (int n = 0; n < 6; n++) {
+        int block = n / 3, head = n % 3, now = head + 1;
+        for (int before = 0; before < head; before++) now -= gone[block][before];
+        if (gone[block][head] || now > head) continue;
+        snprintf(want, 100, "anew: what was %d.%d is %d.%d now\n", block + 1, head + 1, block + 1, now);
+        return true;
+    }
+    snprintf(want, 100, "anew: here each one keeps its number\n");
+    return false;
+}
+
+/* The first head that has another number is said as the object has it; which heads go depends on the sample. */
+TEST(numbers_that_are_others_are_said)
+{
+    small_vit v;
+    bool changed = false;
+    if (!make_model(&v, "m.safetensors")) return;
+    for (int sample = 1; sample <= 30 && !changed; sample++) {
+        char args[200], want[100];
+        double told[6] = {0};
+        snprintf(args, sizeof args,
+                 "prune m.safetensors --heads 3 --rounds 1 --tune 0 --epochs 0 -o s.safetensors --sample %d " DATA
+                 " --json",
+                 sample);
+        const said *it = command("", args);
+        const char *list = strstr(it->out, "{\"block\"");
+        bool ok = it->status == 0 && list && numbers_of(list, told, 6) == 6;
+        if (!expect(ok, "exit %d: %s", it->status, it->err)) break;
+        changed = new_number(want, told);
+        *strstr(args, " --json") = 0;
+        it = command("", args);
+        expect(strstr(it->out, want), "sample %d: not '%s': %s", sample, want, it->out);
+    }
+    expect(changed, "no head has another number: nothing is shown");
+    const said *it = prune("", "m.safetensors --heads 5 -o s.safetensors");
+    expect(strstr(it->out, "  1 of 6 heads is gone; 2 blocks of 2 to 3 heads are left\n") == it->out, "%s", it->out);
+    small_free(&v);
+}
+
+/* Where there is nothing to learn, nothing is said to be learnt, nor drawn. */
+TEST(nothing_learnt_is_a_dash)
+{
+    static char text[1 << 16];
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it =
+        command("", "prune m.safetensors --heads 4 --tune 0 --epochs 0 -o s.safetensors --curve s.svg " DATA);
+    const char *row = strstr(it->err, "\n      5  ");
+    expect(it->status == 0 && row && strstr(row, " %         -  "), "exit %d: %s", it->status, it->err);
+    slurp("s.svg", text, sizeof text);
+    expect(count_of(text, "<circle") == 3 && !strstr(text, "learnt") && strstr(text, ">just cut "), "%s", text);
+    small_free(&v);
+}
+
+/* How far down a label is and what it says, of a picture. */
+static bool label_of(const char *picture, const char *name, double *y, double *percent)
+{
+    char start[60];
+    snprintf(start, sizeof start, ">%s ", name);
+    const char *at = strstr(picture, start), *before = at;
+    while (before && before > picture && strncmp(before, "y=\"", 3) != 0) before--;
+    if (!at) return false;
+    *y = strtod(before + 3, NULL);
+    *percent = strtod(at + strlen(start), NULL);
+    return true;
+}
+
+/* The higher line has the higher label, also where learning did harm. */
+TEST(labels_stand_as_the_lines_do)
+{
+    static const char *const names[] = {"just cut", "learnt a little", "learnt at the end"};
+    static char text[1 << 16];
+    small_vit v;
+    bool rose = false, fell = false;
+    if (!make_model(&v, "m.safetensors")) return;
+    for (int seed = 1; seed <= 20 && !(rose && fell); seed++) {
+        char line[300];
+        double y[3], percent[3];
+        snprintf(line, sizeof line,
+                 "prune m.safetensors --heads 3 --rounds 1 --tune 3 --epochs 0.05 --sample 20 --threads 1 --seed %d "
+                 "-o s.safetensors --curve s.svg --data synthetic:1200",
+                 seed);
+
+        const said *it = command("", line);
+        slurp("s.svg", text, sizeof text);
+        bool all = it->status == 0;
+        for (int n = 0; n < 3; n++) all = all && label_of(text, names[n], &y[n], &percent[n]);
+        if (!expect(all, "exit %d: %s", it->status, it->err)) break;
+        for (int n = 0; n < 9; n++)
+            expect(percent[n / 3] <= percent[n % 3] || y[n / 3] < y[n % 3], "seed %d: %s stands under %s", seed,
+                   names[n / 3], names[n % 3]);
+        rose = rose || percent[2] > percent[0];
+        fell = fell || percent[2] < percent[0] || percent[1] < percent[0];
+    }
+    expect(rose && fell, "every label in the same order: nothing is shown");
+    small_free(&v);
+}
+
+/* Columns of the widest row, of what is still there when the moving lines are wiped. */
+static int widest_row(const char *seen)
+{
+    static char rows[1 << 16];
+    size_t used = 0, start = 0;
+    for (; *seen && used < sizeof rows - 1; seen++) {
+        if (*seen == '\n') start = used + 1;
+        if (*seen == '\r' && seen[1] != '\n') used = start;
+        else if (strncmp(seen, "\033[K", 3) == 0) seen += 2;
+        else if (*seen != '\r') rows[used++] = *seen;
+    }
+    rows[used] = 0;
+    return widest_columns(rows);
+}
+
+/* 24 heads in 6 blocks, as large a drawing as the demo's. */
+TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
+{
+    small_vit v;
+    vit_config config = small_config();
+    config.body.depth = 6;
+    config.body.heads = 4;
+    if (!small_make(&v, &config, "deep.safetensors")) return;
+    const char *seen = on_terminal("TERM=xterm LC_ALL=C.UTF-8",
+                                   "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
+    expect(strstr(seen, "\r  looking at the test set\033[K"), "no test set: %s", seen);
+    expect(strstr(seen, "\r  learning, step 1 of 2\033[K"), "no line of learning: %s", seen);
+    expect(count_of(seen, "\r\033[K     ") == 4, "not wiped before each row: %s", seen);
+    expect(strstr(seen, "\u25a0"), "no drawing: %s", seen);
+    expect(widest_row(seen) > 60 && widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
+    seen = on_terminal("TERM=xterm LC_ALL=C",
+                       "prune deep.safetensors --max-drop 0 --rounds 1 --sample 1 -o s.safetensors " QUICK);
+    expect(widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
+    seen = on_terminal("TERM=dumb", "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
+    expect(!strchr(seen, '\033') && !strstr(seen, "learning, step"), "a line that moves where none can: %s", seen);
+    small_free(&v);
+}
+
+/* ---- What goes wrong -------------------------------------------------------------------------------------------- */
+
+TEST(one_line_for_what_is_wrong)
+{
+    small_vit v;
+    vit_config lone = small_config();
+    if (!make_model(&v, "m.safetensors")) return;
+    small_free(&v);
+    lone.body.heads = 1;
+    if (!small_make(&v, &lone, "lone.safetensors")) return;
+    REFUSE("prune", "prune: which model? 'mha prune FILE --max-drop 0.3 -o FILE'");
+    REFUSE("prune m.safetensors -o s", "prune: how many heads go? give --heads N or --max-drop POINTS");
+    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: give --heads N or --max-drop POINTS, not both");
+    REFUSE("prune m.safetensors --heads 3", "prune: where to? give -o FILE");
+    REFUSE("prune m.safetensors --heads 3 --rounds 4 -o s " DATA,
+           "prune: --rounds is from 1 to 3, as many as heads may go, not 4");
+    REFUSE("prune m.safetensors --max-drop 1 --rounds 5 -o s " DATA,
+           "prune: --rounds is from 1 to 4, as many as heads may go, not 5");
+    REFUSE("prune m.safetensors --heads 0 -o s", "prune: --heads is a number from 1 to 1048576, not '0'");
+    REFUSE("prune m.safetensors --heads few -o s", "prune: --heads is a number from 1 to 1048576, not 'few'");
+    REFUSE("prune m.safetensors --heads 1 -o s " DATA,
+           "prune: --heads is from 2, one a block, to 5, one less than m.safetensors has, not 1");
+    REFUSE("prune m.safetensors --heads 6 -o s " DATA,
+           "prune: --heads is from 2, one a block, to 5, one less than m.safetensors has, not 6");
+    REFUSE("prune m.safetensors --max-drop -1 -o s", "prune: --max-drop is a number of points from 0 to 100, not '-1'");
+    REFUSE("prune m.safetensors --max-drop nan -o s",
+           "prune: --max-drop is a number of points from 0 to 100, not 'nan'");
+    REFUSE("prune m.safetensors --max-drop 1% -o s", "prune: --max-drop is a number of points from 0 to 100, not '1%'");
+    REFUSE("prune m.safetensors --heads 3 -o m.safetensors",
+           "prune: m.safetensors is also the model; write to another file");
+    REFUSE("prune m.safetensors --heads 3 -o s --curve s", "prune: -o and --curve are the same file, s");
+    REFUSE("prune m.safetensors --heads 3 -o s --curve .//s", "prune: -o and --curve are the same file, s");
+    REFUSE("prune m.safetensors --heads 3 -o nowhere/s",
+           "nowhere/s: cannot open its folder: No such file or directory");
+    REFUSE("prune none.safetensors --heads 3 -o s", "none.safetensors: No such file or directory");
+    REFUSE("prune m.safetensors --heads 3 -o s --data none", "none: No such file or directory");
+    REFUSE("prune m.safetensors --heads 3 -o s --data synthetic:11",
+           "prune: 11 training images are too few, there must be 12");
+    REFUSE("prune lone.safetensors --max-drop 1 -o s " DATA,
+           "lone.safetensors: a head a block is all it has: none can go");
+    REFUSE("prune m.safetensors --tunes 3", "prune: unknown option '--tunes'; did you mean '--tune'?");
+    REFUSE("prune m.safetensors --heads 3 -o s --epochs -1", "prune: --epochs is a number from 0 to 1000, not '-1'");
+    REFUSE("prune m.safetensors --heads 3 -o s --tune many", "prune: --tune is a number from 0 to 1000000, not 'many'");
+    expect(!is_there("s") && !leftovers(), "something was written");
+    small_free(&v);
+}
+
+/* Whoever is stopped leaves nothing, or what was there before. */
+TEST(a_stopped_run_leaves_no_file)
+{
+    static const char *const signals[] = {"INT", "TERM", "KILL"}, *const outs[] = {"old", "new", "old"};
+    small_vit v;
+    char line[1000], text[100];
+    if (!make_model(&v, "m.safetensors")) return;
+    expect(system("echo before > old") == 0, "no file");
+    for (int n = 0; n < 3; n++) {
+        snprintf(line, sizeof line,
+                 "timeout -s %s 0.5 %s prune m.safetensors --heads 2 --tune 1000000 -o %s " DATA " >out 2>err",
+                 signals[n], COMMAND, outs[n]);
+        expect(system(line) != 0, "SIG%s did not stop it", signals[n]);
+        slurp("old", text, sizeof text);
+        expect(strcmp(text, "before\n") == 0 && !is_there("new") && !leftovers(), "SIG%s: something was written",
+               signals[n]);
+    }
+    small_free(&v);
+}
+
+TEST(nothing_is_leaked)
+{
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    const said *it = prune(FIND_LEAKS, "m.safetensors --max-drop 100 --rounds 2 -o s.safetensors --curve s.svg");
+    expect(it->status == 0, "exit %d: %s", it->status, it->err);
+    it = prune(FIND_LEAKS, "m.safetensors --heads 6 -o s.safetensors");
+    expect(it->status == 2 && one_line(it->err), "exit %d: %s", it->status, it->err);
+    small_free(&v);
+}

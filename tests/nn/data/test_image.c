@@ -1,0 +1,494 @@
+/* Images: PGM and PNG give back what was written, of any depth and kind; what is wrong with a file is one line, told
+ * before there is memory for its pixels; any bytes are refused or read, never more; and pictures of all sizes and both
+ * papers become digits as MNIST has them.
+ *
+ * The allocator is wrapped (-Wl,--wrap in files.cmake): it knows the largest block that was asked for. */
+#include "data/digits.h"
+#include "data/image.h"
+#include "support/numbers.h"
+#include "support/saving.h"
+
+#ifdef MHA_HAS_PNG
+#include <png.h>
+#endif
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+static size_t largest; /* block that was asked for */
+
+void *__wrap_malloc(size_t bytes)
+{
+    if (bytes > largest) largest = bytes;
+    return __real_malloc(bytes);
+}
+
+/* The pixels of some bytes in a block of their exact length, so that the address sanitizer sees the first one read
+ * outside; `line` gets the error. */
+static image parse(const void *bytes, size_t size, char line[300])
+{
+    image picture;
+    unsigned char *copy = __real_malloc(size ? size : 1);
+    memcpy(copy, bytes, size);
+    line[0] = 0;
+    bool ok = image_parse(&picture, copy, size, "f", line, 300);
+    expect(ok == (picture.pixels != NULL) && ok == !*line, "pixels with an error, or neither: %s", line);
+    free(copy);
+    return picture;
+}
+
+/* ---- PGM -------------------------------------------------------------------------------------------------------- */
+
+static void expect_pixels(const char *what, image picture, int64_t rows, int64_t columns, const unsigned char *want)
+{
+    if (expect(picture.pixels && picture.rows == rows && picture.columns == columns, "%s: %d x %d", what,
+               (int)picture.columns, (int)picture.rows))
+        for (int64_t i = 0; i < rows * columns; i++)
+            expect(picture.pixels[i] == want[i], "%s: pixel %d is %d, not %d", what, (int)i, picture.pixels[i],
+                   want[i]);
+    image_free(&picture);
+}
+
+TEST(a_pgm_of_any_kind_is_read)
+{
+    static const struct {
+        const char *what, *bytes;
+        size_t size;
+        int rows, columns;
+        unsigned char want[6];
+    } good[] = {
+        {"plain", "P2\n3 2\n255\n0 1 2\n253 254 255\n", 0, 2, 3, {0, 1, 2, 253, 254, 255}},
+        {"no newline at the end", "P2 3 1 255 7 8 9", 0, 1, 3, {7, 8, 9}},
+        {"comments", "P2 # a\n#b\n3#c\n1 255#d\n 7 # e\r8\t9 # the end", 0, 1, 3, {7, 8, 9}},
+        {"a maximum of 1", "P2 3 1 1 0 1 0", 0, 1, 3, {0, 255, 0}},
+        {"a maximum of 15", "P2 3 1 15 0 7 15", 0, 1, 3, {0, 119, 255}},
+        {"a maximum of 65535", "P2 3 1 65535 0 32768 65535", 0, 1, 3, {0, 128, 255}},
+        {"bytes", "P5\n3 1\n255\n\n#\xff", 14, 1, 3, {10, 35, 255}},
+        {"bytes and a newline", "P5 3 1 255\nabc\n", 15, 1, 3, {'a', 'b', 'c'}},
+        {"bytes to 100", "P5 3 1 100\n\0\x32\x64", 14, 1, 3, {0, 128, 255}},
+        {"two bytes", "P5 3 1 65535\n\0\0\x80\0\xff\xff", 19, 1, 3, {0, 128, 255}},
+        {"two bytes to 256", "P5 3 1 256\n\0\0\0\x80\1\0", 17, 1, 3, {0, 128, 255}},
+        {"one pixel", "P5 1 1 255\nx", 12, 1, 1, {'x'}},
+        {"a column", "P5 1 3 255\nxyz", 14, 3, 1, {'x', 'y', 'z'}},
+    };
+    char line[300];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        image picture = parse(good[i].bytes, good[i].size ? good[i].size : strlen(good[i].bytes), line);
+        expect(!*line, "%s: %s", good[i].what, line);
+        expect_pixels(good[i].what, picture, good[i].rows, good[i].columns, good[i].want);
+    }
+}
+
+TEST(what_is_wrong_with_a_pgm_is_one_line)
+{
+    static const char head[] = "f: its head is no PGM's: P2 or P5, columns, rows and the largest sample";
+    static const struct {
+        const char *bytes, *line;
+    } bad[] = {
+        {"", "f: it is empty"},
+        {"P5", "f: neither a PNG nor a PGM (P2 or P5)"},
+        {"P6 1 1 255 abc", "f: neither a PNG nor a PGM (P2 or P5)"},
+        {"P55 1 1 255 a", "f: neither a PNG nor a PGM (P2 or P5)"},
+        {"GIF89a.....", "f: neither a PNG nor a PGM (P2 or P5)"},
+        {"P5 3", head},
+        {"P5 3 1 255", head},
+        {"P5 3 -1 255 abc", head},
+        {"P5 3 1 2x5 abc", head},
+        {"P5 3 1 1000000 abc", head},
+        {"P2 # 3 1 255 1 2 3", head},
+        {"P5 3 1 0 abc", "f: the largest sample is 0; PGM has 1 to 65535"},
+        {"P5 3 1 65536 abcdef", "f: the largest sample is 65536; PGM has 1 to 65535"},
+        {"P5 0 3 255 abc", "f: an image of 0 x 3 has no pixels"},
+        {"P2 3 0 255 ", "f: an image of 3 x 0 has no pixels"},
+        {"P5 3 2 255 abcde", "f: 3 x 2 samples need 6 bytes, but 5 follow the header; it is cut short"},
+        {"P5 3 2 256 abcdefghijk", "f: 3 x 2 samples need 12 bytes, but 11 follow the header; it is cut short"},
+        {"P5 16384 16384 255 abc",
+         "f: 16384 x 16384 samples need 268435456 bytes, but 3 follow the header; it is cut short"},
+        {"P5 999999 1 255 abc",
+         "f: an image of 999999 x 1 is too large: a side has 16384 at most, all of it 33554432 pixels"},
+        {"P2 3 1 255 1", "f: 3 x 1 samples need 5 bytes at least, but 2 follow the header; it is cut short"},
+        {"P2 3 1 255 100 200", "f: it ends within its samples"},
+        {"P2 3 1 255 1 two 3", "f: sample 1 is no number"},
+        {"P2 3 1 255 1 -2 3", "f: sample 1 is no number"},
+        {"P2 3 1 255 1 2 300", "f: sample 2 is 300, above the largest, 255"},
+        {"P5 3 1 98 abc", "f: sample 2 is 99, above the largest, 98"},
+        {"P5 3 1 255 abcd", "f: something follows its 3 x 1 samples"},
+        {"P2 3 1 255 1 2 3 4", "f: something follows its 3 x 1 samples"},
+    };
+    char line[300];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        largest = 0;
+        image picture = parse(bad[i].bytes, strlen(bad[i].bytes), line);
+        expect(strcmp(line, bad[i].line) == 0, "\"%s\", not \"%s\"", line, bad[i].line);
+        expect(largest < 1000, "%s: %zu bytes", bad[i].line, largest);
+        image_free(&picture);
+    }
+}
+
+TEST(files_that_cannot_be_read)
+{
+    char line[600], want[600];
+    image picture;
+    const char *path = in_folder("none.pgm");
+    snprintf(want, sizeof want, "%s: No such file or directory", path);
+    expect(!image_open(&picture, path, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+    snprintf(want, sizeof want, "%s: not a regular file", saving_folder);
+    expect(!image_open(&picture, saving_folder, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+}
+
+/* Across the sizes at which the reader asks for more memory, too. */
+TEST(what_is_written_as_pgm_comes_back)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {28, 28}, {3, 257}, {255, 257}, {512, 128}, {512, 255}};
+    char error[600] = "";
+    const char *path = in_folder("a.pgm");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t rows = sizes[i][0], columns = sizes[i][1];
+        unsigned char *pixels = array(rows * columns, 1);
+        for (int64_t n = 0; n < rows * columns; n++) pixels[n] = (unsigned char)(n % 251);
+        expect(image_write_pgm(path, pixels, rows, columns, error, sizeof error), "%s", error);
+        image picture = {0};
+        expect(image_open(&picture, path, error, sizeof error), "%s", error);
+        expect_pixels("written", picture, rows, columns, pixels);
+        free(pixels);
+    }
+    expect(!image_write_pgm(in_folder("no/such/a.pgm"), (const unsigned char *)"", 1, 1, error, sizeof error),
+           "written");
+    expect(leftovers(true) == 0, "temporary files");
+}
+
+/* ---- PNG -------------------------------------------------------------------------------------------------------- */
+
+#ifdef MHA_HAS_PNG
+
+/* A PNG of that format from pixels of it, packed by libpng itself. */
+static unsigned char *png_of(size_t *size, png_uint_32 format, uint32_t rows, uint32_t columns, const void *pixels,
+                             const void *palette, uint32_t colours)
+{
+    png_image png = {.version = PNG_IMAGE_VERSION, .width = columns, .height = rows, .format = format};
+    png_alloc_size_t room = 1 << 16;
+    png.colormap_entries = colours;
+    unsigned char *bytes = array(1 << 16, 1);
+    expect(png_image_write_to_memory(&png, bytes, &room, 0, pixels, 0, palette), "%s", png.message);
+    *size = room;
+    return bytes;
+}
+
+static void expect_png(const char *what, png_uint_32 format, const void *pixels, const void *palette, uint32_t colours,
+                       const unsigned char want[4])
+{
+    char line[300];
+    size_t size;
+    unsigned char *bytes = png_of(&size, format, 2, 2, pixels, palette, colours);
+    image picture = parse(bytes, size, line);
+    expect(!*line, "%s: %s", what, line);
+    expect_pixels(what, picture, 2, 2, want);
+    free(bytes);
+}
+
+/* Grey by luminance; what is transparent is white. */
+TEST(a_png_of_any_kind_is_read)
+{
+    static const unsigned char grey[] = {0, 100, 200, 255}, grey_alpha[] = {0, 255, 100, 255, 100, 0, 0, 128};
+    static const unsigned char rgb[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 50, 100, 150};
+    static const unsigned char rgba[] = {255, 0, 0, 255, 0, 255, 0, 0, 0, 0, 255, 128, 255, 255, 255, 7};
+    static const unsigned char palette[] = {255, 0, 0, 0, 0, 255}, indices[] = {0, 1, 1, 0};
+    expect_png("grey", PNG_FORMAT_GRAY, grey, NULL, 0, grey);
+    expect_png("grey and alpha", PNG_FORMAT_GA, grey_alpha, NULL, 0, (unsigned char[]){0, 100, 255, 127});
+    expect_png("colour", PNG_FORMAT_RGB, rgb, NULL, 0, (unsigned char[]){76, 150, 29, 91});
+    expect_png("colour and alpha", PNG_FORMAT_RGBA, rgba, NULL, 0, (unsigned char[]){76, 255, 142, 255});
+    expect_png("palette", PNG_FORMAT_RGB_COLORMAP, indices, palette, 2, (unsigned char[]){76, 29, 29, 76});
+}
+
+/* 16 bits of light are made sRGB, by libpng's tables; 16 bits that do not say what they are are taken for sRGB. */
+TEST(a_png_of_16_bits_is_read)
+{
+    static const uint16_t samples[] = {0, 65535, 14045, 3604};
+    static const int light[] = {0, 255, 128, 66}, plain[] = {0, 255, 55, 14};
+    enum { HEAD = 33 }; /* bytes before the chunks that say what the samples are */
+    size_t size;
+    unsigned char *bytes = png_of(&size, PNG_FORMAT_LINEAR_Y, 2, 2, samples, NULL, 0);
+    for (int which = 0; which < 2; which++) {
+        char line[300];
+        image picture = parse(bytes, size, line);
+        expect(!*line, "%s", line);
+        for (int i = 0; picture.pixels && i < 4; i++)
+            expect(abs(picture.pixels[i] - (which ? plain : light)[i]) <= (which ? 1 : 3), "%s: %d is %d",
+                   which ? "plain" : "light", samples[i], picture.pixels[i]);
+        image_free(&picture);
+        size_t data = HEAD;
+        while (memcmp(bytes + data + 4, "IDAT", 4) != 0) data++;
+        memmove(bytes + HEAD, bytes + data, size - data);
+        size -= data - HEAD;
+    }
+    free(bytes);
+}
+
+/* Each cut is refused, but for those behind the last pixel. */
+TEST(a_png_that_is_cut_short_is_refused)
+{
+    unsigned char pixels[64];
+    char line[300];
+    size_t size;
+    for (int i = 0; i < 64; i++) pixels[i] = (unsigned char)(i * 37);
+    unsigned char *bytes = png_of(&size, PNG_FORMAT_GRAY, 8, 8, pixels, NULL, 0);
+    enum { END = 12 }; /* bytes of the last chunk, which holds nothing */
+    for (size_t n = 1; n + END < size; n++) {
+        image picture = parse(bytes, n, line);
+        expect(n < 8 ? strstr(line, "neither a PNG") != NULL
+                     : strstr(line, "f: the PNG is damaged or cut short: ") == line,
+               "%zu of %zu bytes: '%s'", n, size, line);
+        image_free(&picture);
+    }
+    image picture = parse(bytes, size, line);
+    expect_pixels("whole", picture, 8, 8, pixels);
+    free(bytes);
+}
+
+static void put_number(unsigned char *at, uint32_t n)
+{
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(n >> (24 - 8 * i));
+}
+
+/* The checksum of a chunk, as the standard of PNG defines it. */
+static uint32_t checksum(const unsigned char *bytes, size_t size)
+{
+    uint32_t sum = UINT32_MAX;
+    for (size_t i = 0; i < size; i++) {
+        sum ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) sum = sum & 1 ? UINT32_C(0xEDB88320) ^ sum >> 1 : sum >> 1;
+    }
+    return ~sum;
+}
+
+/* A sound head that claims a huge image: refused before there is memory for it. */
+TEST(a_png_that_claims_too_much_costs_nothing)
+{
+    static const struct {
+        uint32_t columns, rows;
+        const char *line;
+    } huge[] = {
+        {1000000, 1000000, "f: a PNG of 78 bytes cannot hold the 1000000 x 1000000 pixels that it claims"},
+        {16384, 2048, "f: a PNG of 78 bytes cannot hold the 16384 x 2048 pixels that it claims"},
+        {20000, 8, "f: an image of 20000 x 8 is too large: a side has 16384 at most, all of it 33554432 pixels"},
+        {0, 8, "f: the PNG is damaged or cut short: Invalid IHDR data"},
+    };
+    unsigned char pixels[4] = {1, 2, 3, 4};
+    size_t size;
+    unsigned char *bytes = png_of(&size, PNG_FORMAT_GRAY, 2, 2, pixels, NULL, 0);
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+        char line[300], want[300];
+        put_number(bytes + 16, huge[i].columns); /* behind the signature, the length and "IHDR" */
+        put_number(bytes + 20, huge[i].rows);
+        put_number(bytes + 29, checksum(bytes + 12, 17));
+        largest = 0;
+        image picture = parse(bytes, size, line);
+        snprintf(want, sizeof want, "%s", huge[i].line);
+        char *at = strstr(want, "78 bytes"); /* which depends on zlib */
+        if (at) snprintf(at, sizeof want - (size_t)(at - want), "%zu bytes%s", size, strstr(huge[i].line, " cannot"));
+        expect(strcmp(line, want) == 0, "'%s', not '%s'", line, want);
+        expect(largest < 1 << 16, "%zu bytes", largest);
+        image_free(&picture);
+    }
+    free(bytes);
+}
+
+TEST(what_is_written_as_png_comes_back)
+{
+    char error[600] = "";
+    const char *path = in_folder("a.png");
+    unsigned char grey[28 * 30], rgb[3 * 5 * 7], want[5 * 7];
+    image picture = {0};
+    for (int i = 0; i < 28 * 30; i++) grey[i] = (unsigned char)(i % 251);
+    expect(image_write_png(path, grey, 28, 30, 1, error, sizeof error), "%s", error);
+    expect(image_open(&picture, path, error, sizeof error), "%s", error);
+    expect_pixels("grey", picture, 28, 30, grey);
+    for (int i = 0; i < 5 * 7; i++) {
+        unsigned char *c = rgb + 3 * i;
+        c[0] = (unsigned char)(i * 7), c[1] = (unsigned char)(i * 5), c[2] = (unsigned char)(i * 3);
+        want[i] = (unsigned char)lround(0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]);
+    }
+    expect(image_write_png(path, rgb, 5, 7, 3, error, sizeof error), "%s", error);
+    expect(image_open(&picture, path, error, sizeof error), "%s", error);
+    expect_pixels("colour", picture, 5, 7, want);
+    expect(!image_write_png(in_folder("no/such/a.png"), grey, 1, 1, 1, error, sizeof error), "written");
+    expect(leftovers(true) == 0, "temporary files");
+}
+
+#else
+
+TEST(without_libpng_a_png_is_refused)
+{
+    char line[300];
+    image picture = parse("\x89PNG\r\n\x1a\n and more", 17, line);
+    expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); a PGM is read without") == 0, "%s",
+           line);
+    image_free(&picture);
+    expect(!image_knows_png() && !image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&
+               strstr(line, "a.png: PNG needs"),
+           "%s", line);
+}
+
+#endif
+
+/* ---- Shaken files ----------------------------------------------------------------------------------------------- */
+
+/* Bytes of a sound file with a few of them changed, put in or left out: an image within the limits, or one clean line. */
+static void shake(const unsigned char *bytes, size_t size, rng *r, int *read, int *refused)
+{
+    static const char likely[] = "0123456789 \n#P25-x";
+    unsigned char copy[2000];
+    char line[300];
+    memcpy(copy, bytes, size);
+    for (int64_t n = rng_between(r, 1, 4); n > 0 && size; n--) {
+        size_t at = (size_t)rng_between(r, 0, (int64_t)size - 1);
+        unsigned char any = rng_chance(r, 0.5) ? (unsigned char)rng_bits(r)
+                                               : (unsigned char)likely[rng_between(r, 0, (int64_t)sizeof likely - 2)];
+        if (rng_chance(r, 0.2)) memmove(copy + at, copy + at + 1, --size - at);
+        else if (rng_chance(r, 0.2)) memmove(copy + at + 1, copy + at, size++ - at);
+        else copy[at] = any;
+    }
+    image picture = parse(copy, size, line);
+    bool ok = picture.pixels;
+    if (!ok) expect(strncmp(line, "f: ", 3) == 0 && !strpbrk(line, "\n\r\x1b"), "no clean line: %s", line);
+    if (ok)
+        expect(picture.rows > 0 && picture.columns > 0 && picture.rows * picture.columns <= IMAGE_PIXELS_MOST,
+               "%d x %d", (int)picture.columns, (int)picture.rows);
+    *read += ok;
+    *refused += !ok;
+    image_free(&picture);
+}
+
+TEST(a_shaken_file_does_no_harm)
+{
+    static const char plain[] = "P2 # text\n4 3\n255\n0 1 2 3\n10 20 30 40\n250 251 252 255\n";
+    static const char binary[] = "P5\n5 2\n255\n0123456789", wide[] = "P5\n3 2\n1000\n\0\0\1\1\2\2\0\3\0\4\0\5";
+    rng r = rng_make((uint64_t)number_from("MHA_SEED", 1), 12);
+    int read = 0, refused = 0;
+    for (int64_t i = 0, rounds = 4 * cases_from(5000); i < rounds; i++) {
+        shake((const unsigned char *)plain, sizeof plain - 1, &r, &read, &refused);
+        shake((const unsigned char *)binary, sizeof binary - 1, &r, &read, &refused);
+        shake((const unsigned char *)wide, sizeof wide - 1, &r, &read, &refused);
+    }
+    expect(read > 20 && refused > 20, "%d read, %d refused", read, refused);
+#ifdef MHA_HAS_PNG
+    unsigned char pixels[64] = {1, 2, 3, 200};
+    size_t size;
+    unsigned char *bytes = png_of(&size, PNG_FORMAT_GRAY, 8, 8, pixels, NULL, 0);
+    refused = 0;
+    for (int64_t i = 0, rounds = cases_from(5000); i < rounds; i++) shake(bytes, size, &r, &read, &refused);
+    expect(refused > 5, "%d refused", refused);
+    free(bytes);
+#endif
+}
+
+/* ---- Fitting ---------------------------------------------------------------------------------------------------- */
+
+enum { SIDE = DIGITS_SIDE, PIXELS = SIDE * SIDE };
+
+typedef struct ink {
+    int top, left, bottom, right; /* of what is at least a quarter as bright as can be */
+    double y, x;                  /* its centre of mass, from the middle */
+} ink;
+
+static ink ink_of(const unsigned char *pixels)
+{
+    ink found = {SIDE, SIDE, 0, 0, 0, 0};
+    double sum = 0;
+    for (int i = 0; i < PIXELS; i++) {
+        int y = i / SIDE, x = i % SIDE;
+        sum += pixels[i];
+        found.y += pixels[i] * (y + 0.5 - SIDE / 2.0);
+        found.x += pixels[i] * (x + 0.5 - SIDE / 2.0);
+        if (pixels[i] < 64) continue;
+        if (y < found.top) found.top = y;
+        if (x < found.left) found.left = x;
+        if (y >= found.bottom) found.bottom = y + 1;
+        if (x >= found.right) found.right = x + 1;
+    }
+    found.y /= sum;
+    found.x /= sum;
+    return found;
+}
+
+/* A digit on a large sheet: `zoom` times as large, somewhere, on paper and in ink of other grey values, with noise. */
+static image photograph(const unsigned char *digit, int zoom, int paper, int most, rng *r)
+{
+    image p = {SIDE * zoom + 40, SIDE * zoom + 90, NULL};
+    p.pixels = array(p.rows * p.columns, 1);
+    int64_t top = rng_between(r, 1, 38), left = rng_between(r, 1, 88);
+    for (int64_t i = 0; i < p.rows * p.columns; i++) {
+        int64_t y = i / p.columns - top, x = i % p.columns - left;
+        bool inside = y >= 0 && x >= 0 && y < SIDE * zoom && x < SIDE * zoom;
+        int grey = inside ? digit[y / zoom * SIDE + x / zoom] : 0;
+        p.pixels[i] = (unsigned char)(paper + grey * (most - paper) / 255 + (int)rng_between(r, 0, 3));
+    }
+    return p;
+}
+
+/* Whatever was done to it, it is the same digit, as bright, as large and in the middle. */
+TEST(a_photograph_becomes_a_digit)
+{
+    unsigned char digit[PIXELS], first[PIXELS], again[PIXELS];
+    rng r = rng_make(1, 13);
+    for (int i = 0; i < 20; i++) {
+        digits_draw(digit, i % 10, 1, DIGITS_TEST, (uint64_t)i);
+        image plain = {SIDE, SIDE, digit}, photo = photograph(digit, 2 + i % 7, 20 + i, 150 + 5 * i, &r);
+        expect(image_fit(first, SIDE, SIDE, &plain) && image_fit(again, SIDE, SIDE, &photo), "no ink");
+        for (int which = 0; which < 2; which++) {
+            ink k = ink_of(which ? again : first);
+            int longer = k.bottom - k.top > k.right - k.left ? k.bottom - k.top : k.right - k.left;
+            expect(longer >= 19 && longer <= 20, "digit %d: %d long", i % 10, longer);
+            expect(fabs(k.y) <= 0.55 && fabs(k.x) <= 0.55, "digit %d: middle at %.2f %.2f", i % 10, k.y, k.x);
+        }
+        double off = 0;
+        for (int n = 0; n < PIXELS; n++) off += abs(first[n] - again[n]);
+        expect(off / PIXELS < 6, "digit %d: the photograph is off by %.2f a pixel", i % 10, off / PIXELS);
+        image_free(&photo);
+    }
+}
+
+/* A block with a long thin tail at one side: its centre of mass cannot come to the middle, for the tail would be cut
+ * off. A frame of other sides has its own box. */
+TEST(a_fit_keeps_all_ink)
+{
+    enum { ROWS = 56, COLUMNS = 84, LONG = 60 };
+    static unsigned char out[ROWS * COLUMNS];
+    for (int turn = 0; turn < 2; turn++) {
+        image p = {100, 100, array(100 * 100, 1)};
+        for (int y = 40; y < 60; y++)
+            for (int x = 20; x < 30; x++) p.pixels[y * 100 + (turn ? 99 - x : x)] = 255;
+        for (int x = 20; x < 80; x++) p.pixels[50 * 100 + (turn ? 99 - x : x)] = 255;
+        expect(image_fit(out, ROWS, COLUMNS, &p), "no ink");
+        int sum = 0, left = COLUMNS, right = 0;
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            sum += out[i];
+            if (out[i] && i % COLUMNS < left) left = i % COLUMNS;
+            if (out[i] && i % COLUMNS >= right) right = i % COLUMNS + 1;
+        }
+        expect(right - left == LONG && (turn ? left == 0 : right == COLUMNS), "turn %d: from %d to %d", turn, left,
+               right);
+        expect(sum == (200 + 50) * 255, "turn %d: ink of %d", turn, sum);
+        image_free(&p);
+    }
+}
+
+TEST(paper_alone_is_no_digit)
+{
+    unsigned char out[PIXELS];
+    image p = {30, 30, array(900, 1)};
+    expect(!image_fit(out, SIDE, SIDE, &p), "fitted nothing");
+    memset(p.pixels, 200, 900);
+    expect(!image_fit(out, SIDE, SIDE, &p), "fitted paper");
+    image_free(&p);
+}
+
+TEST(the_border_says_what_is_paper)
+{
+    unsigned char pixels[] = {10, 20, 30, 40, 99, 50, 60, 70, 80}, row[] = {1, 2, 6};
+    image p = {3, 3, pixels}, flat = {1, 3, row}, tall = {3, 1, row};
+    expect(image_border(&p) == 45, "%g", image_border(&p));
+    expect(image_border(&flat) == 3 && image_border(&tall) == 3, "%g", image_border(&flat));
+    image_invert(&p);
+    expect(pixels[4] == 156 && image_border(&p) == 210, "%d", pixels[4]);
+}

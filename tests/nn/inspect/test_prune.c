@@ -1,0 +1,616 @@
+/* Models that lose heads: what is cut equals what is switched off, files keep it, heads are weighed right, and the
+ * rounds do what they say. */
+#include "support/harness.h"
+
+#include "data/augment.h"
+#include "data/digits.h"
+#include "inspect/importance.h"
+#include "layer/file.h"
+#include "inspect/prune.h"
+#include "support/saving.h"
+
+enum { DEPTH = 3, HEADS = 4, ALL = DEPTH * HEADS, IMAGES = 2, CLASSES = 10, TOKENS = 17 };
+
+static const vit_input input = {0.13f, 0.31f};
+
+typedef enum kind { PLAIN, GROUPED, ONE_KEY, MEAN_RMS, POST, BFLOAT16, KINDS } kind;
+static const char *const names[KINDS] = {"plain", "grouped", "one key head", "mean pool, rms", "post norm", "bfloat16"};
+
+/* Three blocks of four heads of width 3 over 16 patches. */
+static vit_config config_of(kind k)
+{
+    vit_config c = VIT_DEFAULTS;
+    c.patch = 7;
+    c.body.width = 12;
+    c.body.depth = DEPTH;
+    c.body.heads = HEADS;
+    c.body.mlp = 16;
+    if (k == GROUPED) c.body.kv_heads = 2;
+    if (k == ONE_KEY) c.body.kv_heads = 1;
+    if (k == MEAN_RMS) c.mean_pool = true, c.body.norm = NN_RMS_NORM;
+    if (k == POST) c.body.post_norm = true, c.body.final_norm = false;
+    if (k == BFLOAT16) c.body.bfloat16 = true;
+    return c;
+}
+
+static mha_context *context_of(int threads)
+{
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    mha_context *ctx = NULL;
+    options.threads = threads;
+    expect(mha_context_create(&ctx, &options) == MHA_OK, "no context");
+    return ctx;
+}
+
+/* Large weights, so that heads look at something. */
+static bool make(vit_model *m, mha_context *ctx, kind k)
+{
+    char error[300] = "";
+    vit_config c = config_of(k);
+    if (!expect(vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
+    vit_initialize(m->net, 7);
+    for (int64_t i = 0; i < m->count; i++) m->parameters[i] *= 2;
+    vit_changed(m->net);
+    return true;
+}
+
+static void fill_images(float *images, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) images[i] = (float)(i * 37 % 251) / 100 - 1;
+}
+
+/* Logits (IMAGES,CLASSES) of a model of that configuration. */
+static void ask(double logits[IMAGES * CLASSES], const vit_config *config, float *parameters, mha_context *ctx)
+{
+    static float images[IMAGES * 28 * 28];
+    char error[300] = "";
+    fill_images(images, IMAGES * 28 * 28);
+    vit *v = vit_create(ctx, config, parameters, IMAGES, false, error, sizeof error);
+    const float *got = v ? vit_forward(v, ctx, images, IMAGES, NULL) : NULL;
+    expect(got, "%s%s", error, mha_context_error(ctx));
+    for (int i = 0; got && i < IMAGES * CLASSES; i++) logits[i] = (double)got[i];
+    vit_free(v);
+}
+
+/* Multiplies the columns of the projection that belong to a head, counted through all blocks: its gate. */
+static void gate(const vit_model *m, int64_t head, float by)
+{
+    const transformer_config *c = &m->config.body;
+    int64_t l = 0, D = transformer_head_width(c);
+    while (head >= transformer_heads(c, l)) head -= transformer_heads(c, l++);
+    mha_tensor w = mha_layer_view_head(transformer_attention(vit_body(m->net), l), NULL, head).out_weight;
+    for (int64_t i = 0; i < c->width; i++)
+        for (int64_t j = 0; j < D; j++) ((float *)w.data)[i * w.stride[0] + j * w.stride[1]] *= by;
+    vit_changed(m->net);
+}
+
+/* ---- Cutting ---------------------------------------------------------------------------------------------------- */
+
+/* The heads of a pattern, a bit each: block 0 has this one, the others come in other orders, so that over all patterns
+ * each block has each of its 15. */
+static int pattern(bool keep[ALL], int n)
+{
+    int left = 0;
+    for (int i = 0; i < ALL; i++) {
+        int of_block = (n - 1 + 4 * (i / HEADS)) * (i / HEADS == 2 ? 7 : 1) % 15 + 1;
+        left += keep[i] = of_block >> i % HEADS & 1;
+    }
+    return left;
+}
+
+TEST(what_is_cut_equals_what_is_switched_off)
+{
+    mha_context *ctx = context_of(1);
+    for (int k = 0; k < KINDS; k++) {
+        double worst = 0, bound = k == BFLOAT16 ? 0.05 : 1e-4;
+        for (int n = 1; n < 1 << HEADS; n++) {
+            bool keep[ALL];
+            char error[300] = "";
+            vit_model m = {0}, smaller = {0};
+            double want[IMAGES * CLASSES] = {0}, got[IMAGES * CLASSES] = {1};
+            int left = pattern(keep, n);
+            if (!make(&m, ctx, (kind)k)) break;
+            if (expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s: %s", names[k], error)) {
+                for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
+                ask(want, &m.config, m.parameters, ctx);
+                ask(got, &smaller.config, smaller.parameters, ctx);
+                expect(transformer_all_heads(&smaller.config.body) == left, "%d heads of %lld", left,
+                       (long long)transformer_all_heads(&smaller.config.body));
+                expect(left == ALL ? smaller.count == m.count : smaller.count < m.count || k == ONE_KEY || k == GROUPED,
+                       "%s %d: %lld parameters", names[k], n, (long long)smaller.count);
+            }
+            for (int i = 0; i < IMAGES * CLASSES; i++) worst = fmax(worst, fabs(got[i] - want[i]));
+            vit_model_free(&smaller);
+            vit_model_free(&m);
+        }
+        expect(worst < bound, "%s: off by %g", names[k], worst);
+    }
+    mha_context_free(ctx);
+}
+
+/* Maps of all heads, a block after the other (IMAGES,H,T,T), and the entropy of their rows (IMAGES,H,T). */
+static void look(float *maps, float *entropy, const vit_model *m, mha_context *ctx)
+{
+    static float images[IMAGES * 28 * 28];
+    char error[300] = "";
+    mha_stats stats[DEPTH] = {MHA_NO_STATS};
+    vit *v = vit_create(ctx, &m->config, m->parameters, IMAGES, false, error, sizeof error);
+    fill_images(images, IMAGES * 28 * 28);
+    for (int64_t l = 0, first = 0; l < DEPTH; l++) {
+        int64_t H = transformer_heads(&m->config.body, l);
+        stats[l] =
+            (mha_stats){.entropy = mha_tensor_3d(entropy + first * IMAGES * TOKENS, MHA_FLOAT32, IMAGES, H, TOKENS)};
+        first += H;
+    }
+    transformer_call call = {.maps = maps, .stats = stats};
+    expect(v && vit_forward(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
+    vit_free(v);
+}
+
+static double entropy_of(const float *row)
+{
+    double sum = 0;
+    for (int j = 0; j < TOKENS; j++)
+        if (row[j] > 0) sum -= (double)row[j] * log((double)row[j]);
+    return sum;
+}
+
+static double furthest(const float *a, const float *b, int count)
+{
+    double most = 0;
+    for (int i = 0; i < count; i++) {
+        double off = fabs((double)a[i] - (double)b[i]);
+        if (!(off <= most)) most = off;
+    }
+    return most;
+}
+
+/* The heads that are left look where they did, and what is told about them is in their place. */
+TEST(what_is_left_looks_where_it_did)
+{
+    enum { MAP = TOKENS * TOKENS };
+    static float maps[2][ALL * IMAGES * MAP], entropy[2][ALL * IMAGES * TOKENS];
+    mha_context *ctx = context_of(1);
+    vit_model m = {0}, smaller = {0};
+    bool keep[ALL];
+    char error[300] = "";
+    int64_t next = 0; /* map of the smaller one */
+    pattern(keep, 6);
+    if (!make(&m, ctx, PLAIN) || !expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) return;
+    for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
+    look(maps[0], entropy[0], &m, ctx);
+    look(maps[1], entropy[1], &smaller, ctx);
+    for (int64_t n = 0; n < ALL * IMAGES; n++) { /* of block n / (IMAGES*HEADS), its head n % HEADS */
+        if (!keep[n / (IMAGES * HEADS) * HEADS + n % HEADS]) continue;
+        const float *map = maps[1] + next * MAP, *rows = entropy[1] + next * TOKENS;
+        double off = furthest(maps[0] + n * MAP, map, MAP), off_rows = furthest(entropy[0] + n * TOKENS, rows, TOKENS);
+        expect(off < 1e-5 && off_rows < 1e-4, "map %d is off by %g, its entropy by %g", (int)n, off, off_rows);
+        for (int i = 0; i < TOKENS; i++)
+            expect(fabs(entropy_of(map + i * TOKENS) - (double)rows[i]) < 1e-4, "map %d, row %d: %g, not %g", (int)n, i,
+                   (double)rows[i], entropy_of(map + i * TOKENS));
+        next++;
+    }
+    vit_model_free(&smaller);
+    vit_model_free(&m);
+    mha_context_free(ctx);
+}
+
+/* Shapes by hand: 3 of 4 heads of width 3 are 9 columns, and 27 rows of Q, K and V. */
+TEST(weights_are_truly_smaller)
+{
+    mha_context *ctx = context_of(1);
+    vit_model m = {0}, smaller = {0};
+    char error[300];
+    bool keep[ALL] = {true, false, true, true, true, true, true, true, false, false, true, false};
+    const int64_t rows[DEPTH] = {27, 36, 9}, columns[DEPTH] = {9, 12, 3};
+    if (make(&m, ctx, PLAIN) && expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
+        transformer_part part;
+        for (int n = 0; vit_tensor(smaller.net, n, &part); n++) {
+            int l = strncmp(part.name, "blocks.", 7) == 0 ? part.name[7] - '0' : 0;
+            if (strstr(part.name, "qkv.weight"))
+                expect(part.shape.size[0] == rows[l] && part.shape.size[1] == 12, "%s has %lld rows", part.name,
+                       (long long)part.shape.size[0]);
+            if (strstr(part.name, "proj.weight") && strstr(part.name, "attn"))
+                expect(part.shape.size[0] == 12 && part.shape.size[1] == columns[l], "%s has %lld columns", part.name,
+                       (long long)part.shape.size[1]);
+        }
+        expect(smaller.count == m.count - 4 * (3 * 3 * 13 + 3 * 12), "%lld of %lld parameters",
+               (long long)smaller.count, (long long)m.count);
+    }
+    vit_model_free(&smaller);
+    vit_model_free(&m);
+    mha_context_free(ctx);
+}
+
+TEST(what_cannot_be_cut)
+{
+    mha_context *ctx = context_of(1);
+    vit_model m = {0}, smaller = {0};
+    char error[300] = "";
+    bool keep[ALL] = {true, true, true, true, false, false, false, false, true, true, true, true};
+    if (make(&m, ctx, PLAIN)) {
+        expect(!prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "a block without heads");
+        expect(strcmp(error, "block 2: keep: no head is left") == 0, "%s", error);
+        expect(!smaller.net && !smaller.parameters, "something is left");
+    }
+    vit_model_free(&m);
+    vit_config deep = config_of(PLAIN);
+    deep.body.depth = TRANSFORMER_BLOCKS + 1;
+    if (expect(vit_model_make(&m, ctx, &deep, input, error, sizeof error), "%s", error))
+        expect(!prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+                   strcmp(error, "heads are taken out of models of up to 128 blocks, not of 129") == 0,
+               "%s", error);
+    vit_model_free(&m);
+    mha_context_free(ctx);
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------ */
+
+static char path[400]; /* of the one file that there is */
+
+/* Puts `to`, of the same length, in place of the first `from` in the file. */
+static void forge(const char *from, const char *to)
+{
+    static char bytes[1 << 18];
+    FILE *file = fopen(path, "rb");
+    size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0, length = strlen(from), at = 0;
+    if (file) fclose(file);
+    while (at + length < size && memcmp(bytes + at, from, length) != 0) at++;
+    if (!expect(at + length < size && strlen(to) == length, "no %s", from)) return;
+    memcpy(bytes + at, to, length);
+    file = fopen(path, "wb");
+    expect(file && fwrite(bytes, 1, size, file) == size, "cannot write");
+    if (file) fclose(file);
+}
+
+static bool keep_model(const vit_model *m)
+{
+    char error[300];
+    vit_save_options o = VIT_SAVE_DEFAULTS;
+    o.input = input;
+    snprintf(path, sizeof path, "%s", in_folder("m.safetensors"));
+    return expect(vit_save(m->net, path, &o, error, sizeof error), "%s", error);
+}
+
+TEST(files_keep_the_heads_of_each_block)
+{
+    mha_context *ctx = context_of(1);
+    for (int k = 0; k < BFLOAT16; k++) /* which is no matter of files */
+        for (int n = 1; n < 1 << HEADS; n++) {
+            bool keep[ALL];
+            char error[300] = "";
+            vit_model m = {0}, smaller = {0}, back = {0};
+            pattern(keep, n);
+            if (make(&m, ctx, (kind)k) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+                keep_model(&smaller) &&
+                expect(vit_model_open(&back, ctx, path, error, sizeof error), "%s %d: %s", names[k], n, error)) {
+                for (int64_t l = 0; l < DEPTH; l++)
+                    expect(transformer_heads(&back.config.body, l) == transformer_heads(&smaller.config.body, l) &&
+                               transformer_kv_heads(&back.config.body, l) ==
+                                   transformer_kv_heads(&smaller.config.body, l),
+                           "%s %d: block %lld", names[k], n, (long long)l);
+                expect(back.count == smaller.count && back.config.body.head_width == 0 &&
+                           memcmp(back.parameters, smaller.parameters, (size_t)back.count * sizeof(float)) == 0,
+                       "%s %d: other numbers", names[k], n);
+            }
+            vit_model_free(&back);
+            vit_model_free(&smaller);
+            vit_model_free(&m);
+        }
+    mha_context_free(ctx);
+}
+
+/* A block of such a file is a layer with heads of its own, for whoever reads layers. */
+TEST(a_block_of_a_file_is_a_layer)
+{
+    mha_context *ctx = context_of(1);
+    bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
+    for (int k = 0; k <= GROUPED; k++) {
+        char error[300] = "";
+        vit_model m = {0}, smaller = {0};
+        if (make(&m, ctx, (kind)k) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller))
+            for (int64_t l = 0; l < DEPTH; l++) {
+                char prefix[40];
+                layer_file layer;
+                snprintf(prefix, sizeof prefix, "blocks.%lld.attn.", (long long)l);
+                layer_file_options o = {.prefix = prefix};
+                if (!expect(layer_file_load(&layer, ctx, path, &o, error, sizeof error), "%s", error)) continue;
+                const mha_layer_options *shape = mha_layer_shape(layer.layer);
+                expect(shape->heads == transformer_heads(&smaller.config.body, l) &&
+                           shape->kv_heads == transformer_kv_heads(&smaller.config.body, l),
+                       "%s, block %lld: %lld heads", names[k], (long long)l, (long long)shape->heads);
+                layer_file_free(&layer);
+            }
+        vit_model_free(&smaller);
+        vit_model_free(&m);
+    }
+    mha_context_free(ctx);
+}
+
+/* A file of a model that lost heads 0 and 5, with something wrong in it. */
+static void expect_refused(mha_context *ctx, const char *from, const char *to, const char *why)
+{
+    bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
+    char error[1000] = "", want[1000];
+    vit_model m = {0}, smaller = {0}, back = {0};
+    if (make(&m, ctx, PLAIN) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller)) {
+        forge(from, to);
+        snprintf(want, sizeof want, "%s: %s", path, why);
+        expect(!vit_model_open(&back, ctx, path, error, sizeof error), "%s was read", to);
+        expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
+    }
+    vit_model_free(&smaller);
+    vit_model_free(&m);
+}
+
+TEST(files_that_contradict_themselves)
+{
+    mha_context *ctx = context_of(1);
+    expect_refused(ctx, "\"head_width\":\"3\"", "\"head_widtx\":\"3\"",
+                   "blocks.0.attn.qkv.weight is float32 (27,12), must be (36,12)");
+    expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"5\"",
+                   "blocks.0.attn.proj.weight has 9 columns, which are no heads of width 5");
+    expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"1\"",
+                   "blocks.0.attn.proj.weight has 9 heads of width 1, but the model had 4 a block");
+    expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"0\"",
+                   "metadata head_width is \"0\", but should be a whole number from 1 to 1048576");
+    expect_refused(ctx, "blocks.1.attn.qkv.weight", "blocks.1.attn.qkv.weighs", "blocks.1.attn.qkv.weight is missing");
+    mha_context_free(ctx);
+}
+
+/* What was read by head_width is not taken for a model with other heads. */
+TEST(blocks_that_make_no_sense)
+{
+    transformer_config c = config_of(PLAIN).body;
+    c.block[1] = (transformer_block){3, 2};
+    expect(transformer_problem(&c), "two key heads for three");
+    c.block[1] = (transformer_block){0, 2};
+    expect(transformer_problem(&c), "no heads");
+    c.block[1] = (transformer_block){-1, 0};
+    expect(transformer_problem(&c), "less than none");
+    c.block[1] = (transformer_block){1 << 20, 0};
+    expect(transformer_problem(&c), "heads wider than anything");
+    c.block[1] = (transformer_block){3, 0};
+    expect(!transformer_problem(&c), "%s", transformer_problem(&c));
+    c.head_width = 1 << 20;
+    expect(transformer_problem(&c), "huge heads");
+    char words[TRANSFORMER_WORDS];
+    c.head_width = 0;
+    expect(strcmp(transformer_heads_words(words, &c), "3 to 4 heads") == 0, "%s", words);
+    expect(transformer_heads_before(&c, 2) == 7 && transformer_all_heads(&c) == 11, "heads before");
+}
+
+/* ---- Importance ------------------------------------------------------------------------------------------------- */
+
+static double loss_of(const vit_model *m, mha_context *ctx, const mnist *set, int64_t image)
+{
+    trainer_score s = {0};
+    char error[300] = "";
+    expect(prune_score(&s, ctx, m, set, &set->train, image, 1, false, error, sizeof error), "%s", error);
+    return s.loss;
+}
+
+/* |d loss / d gate| at 1, by central differences: of one image, and on the mean over three. */
+static void expect_importance(const vit_model *m, mha_context *ctx, const mnist *set, const char *name)
+{
+    const float step = 1.0f / 512;
+    int64_t heads = transformer_all_heads(&m->config.body);
+    double worth[2][ALL] = {{0}}, largest = 0;
+    char error[300] = "";
+    mnist_part one = set->train, three = set->train;
+    one.count = 1, three.count = 3;
+    expect(importance_measure(worth[0], ctx, &m->config, m->parameters, m->input, &one, 1, error, sizeof error) &&
+               importance_measure(worth[1], ctx, &m->config, m->parameters, m->input, &three, 3, error, sizeof error),
+           "%s", error);
+    for (int64_t h = 0; h < heads; h++) largest = fmax(largest, worth[1][h]);
+    expect(largest > 0.01, "%s: no head is worth anything", name);
+    for (int64_t h = 0; h < heads; h++) {
+        double slope[3];
+        for (int64_t i = 0; i < 3; i++) {
+            double up, down;
+            gate(m, h, 1 + step), up = loss_of(m, ctx, set, i), gate(m, h, 1 / (1 + step));
+            gate(m, h, 1 - step), down = loss_of(m, ctx, set, i), gate(m, h, 1 / (1 - step));
+            slope[i] = fabs(up - down) / (2 * (double)step);
+        }
+        double mean = (slope[0] + slope[1] + slope[2]) / 3, bound = 2e-3 * largest;
+        expect(fabs(worth[0][h] - slope[0]) < bound, "%s, head %d: %g, not %g", name, (int)h, worth[0][h], slope[0]);
+        expect(fabs(worth[1][h] - mean) < bound, "%s, head %d: %g, not %g", name, (int)h, worth[1][h], mean);
+    }
+}
+
+TEST(a_head_is_worth_the_slope_of_its_gate)
+{
+    char error[300] = "";
+    mha_context *ctx = context_of(2);
+    mnist *set = digits_make(12, 1, 9, error, sizeof error);
+    if (!expect(set, "%s", error)) return;
+    for (int k = 0; k < BFLOAT16; k++) { /* whose losses are too coarse for differences */
+        vit_model m = {0}, smaller = {0};
+        bool keep[ALL];
+        pattern(keep, 6);
+        if (make(&m, ctx, (kind)k)) expect_importance(&m, ctx, set, names[k]);
+        if (k < MEAN_RMS && expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
+            expect_importance(&smaller, ctx, set, "cut");
+        vit_model_free(&smaller);
+        vit_model_free(&m);
+    }
+    mnist_free(set);
+    mha_context_free(ctx);
+}
+
+/* ---- Rounds ----------------------------------------------------------------------------------------------------- */
+
+typedef struct story {
+    int64_t rounds, heads, gone, stop_after;
+    bool back, went[ALL];
+    double first, last;
+} story;
+
+static bool watch(void *arg, const prune_round *r)
+{
+    story *s = arg;
+    expect(r->number == s->rounds++, "round %lld", (long long)r->number);
+    if (!r->number) s->first = (double)r->tuned.correct;
+    for (int64_t i = 0; i < r->gone_count; i++) {
+        int64_t n = r->gone[i].block * HEADS + r->gone[i].head;
+        expect(n >= 0 && n < ALL && !s->went[n], "head %lld goes twice", (long long)n);
+        s->went[n] = true;
+    }
+    s->gone = r->gone_count;
+    s->heads = r->heads;
+    s->back = r->taken_back;
+    s->last = (double)r->tuned.correct;
+    return r->number < s->stop_after;
+}
+
+static prune_options few(void)
+{
+    prune_options o = PRUNE_DEFAULTS;
+    o.held_out = 10;
+    o.sample = 20;
+    o.batch = 16;
+    o.tune = 2;
+    return o;
+}
+
+/* Runs it over a new model on so many threads, and leaves the model. */
+static bool run(vit_model *m, story *s, int threads, const prune_options *o, const mnist *set)
+{
+    char error[300] = "";
+    mha_context *ctx = context_of(threads);
+    *s = (story){.stop_after = ALL};
+    bool ok = make(m, ctx, PLAIN) && expect(prune_run(m, ctx, set, o, watch, s, error, sizeof error), "%s", error);
+    mha_context_free(ctx);
+    return ok;
+}
+
+TEST(the_same_bits_on_any_number_of_threads)
+{
+    char error[300] = "";
+    mnist *set = digits_make(60, 1, 9, error, sizeof error);
+    prune_options o = few();
+    vit_model first = {0};
+    const int threads[] = {1, 2, 5};
+    o.keep = 9;
+    o.finish = 3;
+    for (int n = 0; set && n < 3; n++) {
+        vit_model m = {0};
+        story s;
+        if (run(&m, &s, threads[n], &o, set))
+            expect(s.heads == 9 && s.rounds == 5 && s.gone == 0, "%lld heads, %lld rounds", (long long)s.heads,
+                   (long long)s.rounds);
+        if (n)
+            expect(m.count == first.count &&
+                       memcmp(m.parameters, first.parameters, (size_t)m.count * sizeof(float)) == 0,
+                   "%d threads", threads[n]);
+        if (n) vit_model_free(&m);
+        else first = m;
+    }
+    vit_model_free(&first);
+    mnist_free(set);
+}
+
+/* The heads that go are those that are worth least, each block keeps one, and the model is what prune_cut makes. */
+TEST(the_least_go_first)
+{
+    char error[300] = "";
+    mha_context *ctx = context_of(1);
+    mnist *set = digits_make(60, 1, 9, error, sizeof error);
+    prune_options o = few();
+    vit_model m = {0}, whole = {0}, cut = {0};
+    double worth[ALL];
+    bool keep[ALL];
+    story s;
+    mnist_part seen = set->train;
+    seen.count -= o.held_out;
+    o.keep = DEPTH;
+    o.rounds = 1;
+    o.tune = 0;
+    if (make(&whole, ctx, PLAIN) && run(&m, &s, 1, &o, set) &&
+        expect(importance_measure(worth, ctx, &whole.config, whole.parameters, input, &seen, o.sample, error,
+                                  sizeof error),
+               "%s", error)) {
+        for (int64_t l = 0; l < DEPTH; l++) {
+            int64_t best = l * HEADS;
+            for (int64_t h = l * HEADS; h < (l + 1) * HEADS; h++)
+                if (worth[h] > worth[best]) best = h;
+            for (int64_t h = l * HEADS; h < (l + 1) * HEADS; h++) {
+                keep[h] = h == best;
+                expect(s.went[h] != keep[h], "head %d", (int)h);
+            }
+        }
+        if (expect(prune_cut(&cut, ctx, &whole, keep, error, sizeof error), "%s", error))
+            expect(cut.count == m.count && memcmp(cut.parameters, m.parameters, (size_t)m.count * sizeof(float)) == 0,
+                   "another model");
+        vit_model_free(&cut);
+    }
+    vit_model_free(&whole);
+    vit_model_free(&m);
+    mnist_free(set);
+    mha_context_free(ctx);
+}
+
+/* A round that costs too much leaves the model of the round before. */
+TEST(what_costs_too_much_is_taken_back)
+{
+    char error[300] = "";
+    mnist *set = digits_make(60, 1, 9, error, sizeof error);
+    prune_options o = few();
+    vit_model m = {0};
+    story s;
+    o.keep = DEPTH;
+    o.max_drop = -1; /* nothing is good enough */
+    if (set && run(&m, &s, 1, &o, set)) {
+        expect(s.back && s.rounds == 2 && s.heads == ALL, "%lld rounds", (long long)s.rounds);
+        expect(transformer_all_heads(&m.config.body) == ALL, "heads are gone");
+    }
+    vit_model_free(&m);
+    o.max_drop = 1; /* everything is */
+    if (set && run(&m, &s, 1, &o, set)) expect(!s.back && s.heads == DEPTH, "%lld heads", (long long)s.heads);
+    vit_model_free(&m);
+    mnist_free(set);
+}
+
+/* Learning sees neither what is held out nor the test part: other pixels there change nothing. */
+TEST(learning_does_not_see_what_is_held_out)
+{
+    char error[300] = "";
+    prune_options o = few();
+    static vit_model m[2];
+    story s;
+    o.keep = ALL - 1;
+    for (int n = 0; n < 2; n++) {
+        mnist *set = digits_make(60, 5, 9, error, sizeof error);
+        if (!expect(set, "%s", error)) return;
+        unsigned char *held = (unsigned char *)(uintptr_t)mnist_image(set, &set->train, 50);
+        unsigned char *test = (unsigned char *)(uintptr_t)mnist_image(set, &set->test, 0);
+        if (n) memset(held, 77, (size_t)(10 * set->rows * set->columns));
+        if (n) memset(test, 77, (size_t)(5 * set->rows * set->columns));
+        run(&m[n], &s, 1, &o, set);
+        mnist_free(set);
+    }
+    expect(m[0].count == m[1].count &&
+               memcmp(m[0].parameters, m[1].parameters, (size_t)m[0].count * sizeof(float)) == 0,
+           "it does");
+    vit_model_free(&m[0]);
+    vit_model_free(&m[1]);
+}
+
+TEST(a_watcher_may_stop_it)
+{
+    char error[300] = "";
+    mha_context *ctx = context_of(1);
+    mnist *set = digits_make(60, 1, 9, error, sizeof error);
+    prune_options o = few();
+    vit_model m = {0};
+    story s = {.stop_after = 2};
+    o.keep = DEPTH;
+    if (set && make(&m, ctx, PLAIN)) {
+        expect(!prune_run(&m, ctx, set, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0, "%s",
+               error);
+        expect(s.rounds == 3, "%lld rounds", (long long)s.rounds);
+    }
+    vit_model_free(&m);
+    mnist_free(set);
+    mha_context_free(ctx);
+}

@@ -1,0 +1,167 @@
+/* exp and the activations of nn/ against libm's float64, over the whole line.
+ *
+ * exp: relative error below 2e-7 (it is 9e-8). A value of GELU or SiLU is off by 2e-7, or by 3u of itself where it is
+ * large: x, the distribution and their product are rounded. A slope is a sum of such a distribution, below 1, and of a
+ * bump x phi(x), below 1/4, each with an exponential whose argument is rounded: 4e-7. */
+#include "support/contexts.h"
+#include "ops/functions.h"
+#include "support/harness.h"
+#include "support/numbers.h"
+#include "ops/ops.h"
+
+static const double u = 0x1p-24;
+
+/* ---- The formulas ----------------------------------------------------------------------------------------------- */
+
+static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+static double normal(double x) { return erfc(-x / sqrt(2)) / 2; }
+
+static double value(mha_activation f, double x)
+{
+    const double inner = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
+    return f == MHA_RELU ? (x > 0 ? x : 0) : f == MHA_GELU ? x * normal(x) : x * sigmoid(f == MHA_SILU ? x : inner);
+}
+
+/* By central differences: the formula of the slope is not written a second time. Their own error is below 1e-9. */
+static double slope(mha_activation f, double x)
+{
+    const double step = 1e-5 * fmax(1, fabs(x));
+    if (f == MHA_RELU) return x > 0;
+    return (value(f, x + step) - value(f, x - step)) / (2 * step);
+}
+
+/* ---- exp -------------------------------------------------------------------------------------------------------- */
+
+TEST(exp_is_libms)
+{
+    double worst = 0;
+    for (int k = 0; k < 100000; k++) {
+        float x[NN_LANES], y[NN_LANES];
+        for (int l = 0; l < NN_LANES; l++) x[l] = -87.3f * (float)(k * NN_LANES + l) / (100000.0f * NN_LANES);
+        nn_store(y, nn_exp(nn_load(x)));
+        for (int l = 0; l < NN_LANES; l++) {
+            double off = fabs((double)y[l] / exp((double)x[l]) - 1);
+            worst = off > worst ? off : worst;
+        }
+    }
+    expect(worst < 2e-7, "relative error %g", worst);
+    expect(worst > 1e-8, "relative error %g: nothing was measured", worst);
+}
+
+TEST(exp_far_out)
+{
+    const float in[NN_LANES] = {0, -0.0f, -88.1f, -100, -1e4f, -1e30f, NAN, -1e-30f};
+    const float want[NN_LANES] = {1, 1, 0, 0, 0, 0, NAN, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    float y[NN_LANES];
+    nn_store(y, nn_exp(nn_load(in)));
+    for (int l = 0; l < NN_LANES; l++)
+        expect(y[l] == want[l] || (isnan(want[l]) && isnan(y[l])), "exp(%g) is %g", (double)in[l], (double)y[l]);
+}
+
+/* ---- One number in ---------------------------------------------------------------------------------------------- */
+
+static void check(mha_activation f, const float *z, const float *h, const float *d, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double x = (double)z[i], want = value(f, x), by = slope(f, x);
+        expect(fabs((double)h[i] - want) <= 2e-7 + 3 * u * fabs(want), "f%d(%.9g) is %.9g, not %.9g", (int)f, x,
+               (double)h[i], want);
+        if (f != MHA_RELU || x != 0)
+            expect(fabs((double)d[i] - by) <= 4e-7, "f%d'(%.9g) is %.9g, not %.9g", (int)f, x, (double)d[i], by);
+    }
+}
+
+TEST(activations_and_slopes)
+{
+    enum { COUNT = 40000 };
+    float *z = array(COUNT, sizeof *z), *h = array(COUNT, sizeof *h), *d = array(COUNT, sizeof *d);
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    const float far[] = {0, -0.0f, 40, -40, 12, -12, 12.1f, -12.1f, 80, -80, 81, -81, 1e4f, -1e4f, 1e9f, -1e9f, 1e-30f};
+    for (int i = 0; i < COUNT; i++) z[i] = (float)(i - COUNT / 2) * (i % 2 ? 4e-4f : 1e-3f);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) z[i * 37] = far[i];
+    for (int f = MHA_RELU; f <= MHA_SILU; f++) {
+        nn_activation_forward(ctx, (mha_activation)f, h, d, z, COUNT);
+        check((mha_activation)f, z, h, d, COUNT);
+    }
+    mha_context_free(ctx);
+    free(z);
+    free(h);
+    free(d);
+}
+
+/* The first and the last of any number of them, in place, with and without slopes, and nothing beside them. */
+TEST(any_count)
+{
+    const int64_t counts[] = {0, 1, 7, 15, 16, 17, 31, 64, 65, 1000, 4095, 4096, 4097, 12289};
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        for (int f = MHA_RELU; f <= MHA_SILU; f++) {
+            int64_t n = counts[k];
+            float *z = array(n + 1, sizeof *z), *h = array(n + 1, sizeof *h), *d = array(n + 1, sizeof *d);
+            rng r = rng_make((uint64_t)n, 1);
+            for (int64_t i = 0; i < n; i++) d[i] = z[i] = (float)(6 * rng_uniform(&r) - 3);
+            h[n] = d[n] = 77;
+            nn_activation_forward(ctx, (mha_activation)f, h, d, d, n);
+            check((mha_activation)f, z, h, d, n);
+            expect(h[n] == 77 && d[n] == 77, "wrote beside %d numbers", (int)n);
+            float *alone = array(n + 1, sizeof *alone), *dh = array(n + 1, sizeof *dh);
+            nn_activation_forward(ctx, (mha_activation)f, alone, NULL, z, n);
+            expect(!memcmp(alone, h, (size_t)n * sizeof *h), "without slopes, %d numbers differ", (int)n);
+            for (int64_t i = 0; i <= n; i++) dh[i] = (float)i - 5;
+            nn_activation_backward(ctx, dh, d, n);
+            for (int64_t i = 0; i <= n; i++)
+                expect(dh[i] == ((float)i - 5) * (i < n ? d[i] : 1), "dz[%d] of %d", (int)i, (int)n);
+            free(z), free(h), free(d), free(alone), free(dh);
+        }
+    mha_context_free(ctx);
+}
+
+TEST(nan_stays_nan)
+{
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    for (int f = MHA_RELU; f <= MHA_SILU; f++) {
+        float z[3] = {1, NAN, -NAN}, h[3];
+        nn_activation_forward(ctx, (mha_activation)f, h, NULL, z, 3);
+        expect(!isnan(h[0]) && isnan(h[1]) && isnan(h[2]), "activation %d hides NaN", f);
+    }
+    mha_context_free(ctx);
+}
+
+/* ---- SwiGLU ----------------------------------------------------------------------------------------------------- */
+
+/* One product more than SiLU: 2e-7 of b, 4u of the result. */
+static void check_swiglu(mha_context *ctx, int64_t rows, int64_t width)
+{
+    int64_t n = rows * width;
+    float *z = array(2 * n + 1, sizeof *z), *kept = array(2 * n + 1, sizeof *kept), *h = array(n + 1, sizeof *h);
+    float *dh = array(n + 1, sizeof *dh), *alone = array(n + 1, sizeof *alone);
+    rng r = rng_make((uint64_t)n, 2);
+    for (int64_t i = 0; i < 2 * n; i++) kept[i] = z[i] = (float)(20 * rng_uniform(&r) - 10);
+    for (int64_t i = 0; i < n; i++) dh[i] = (float)(2 * rng_uniform(&r) - 1);
+    h[n] = z[2 * n] = 77;
+    nn_swiglu_forward(ctx, alone, NULL, z, rows, width);
+    nn_swiglu_forward(ctx, h, z, z, rows, width);
+    nn_swiglu_backward(ctx, z, dh, rows, width);
+    expect(h[n] == 77 && z[2 * n] == 77, "wrote beside (%d,%d)", (int)rows, (int)width);
+    expect(!memcmp(alone, h, (size_t)n * sizeof *h), "without slopes, (%d,%d) differs", (int)rows, (int)width);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i / width * 2 * width + i % width;
+        double a = (double)kept[at], b = (double)kept[at + width], d = (double)dh[i], silu = value(MHA_SILU, a);
+        double da = d * b * slope(MHA_SILU, a), db = d * silu;
+        expect(fabs((double)h[i] - silu * b) <= 2e-7 * fabs(b) + 4 * u * fabs(silu * b), "h[%d]", (int)i);
+        expect(fabs((double)z[at] - da) <= 4e-7 * fabs(b * d) + 4 * u * fabs(da), "da[%d] is %.9g, not %.9g", (int)i,
+               (double)z[at], da);
+        expect(fabs((double)z[at + width] - db) <= 2e-7 * fabs(d) + 4 * u * fabs(db), "db[%d]", (int)i);
+    }
+    free(z), free(kept), free(h), free(dh), free(alone);
+}
+
+TEST(swiglu)
+{
+    const int64_t rows[] = {0, 1, 63, 64, 65, 300}, widths[] = {1, 7, 16, 64, 65, 131};
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++) check_swiglu(ctx, rows[i], widths[j]);
+    check_swiglu(ctx, 3, 1000);
+    mha_context_free(ctx);
+}

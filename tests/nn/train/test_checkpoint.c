@@ -1,0 +1,461 @@
+/* Recipes as text, and training runs as files: what is saved comes back to the last bit and goes on as if nothing had
+ * been between, any reader of models can read it, and nothing but a sound checkpoint of the same data is taken. */
+#include "train/checkpoint.h"
+#include "support/contexts.h"
+#include "data/digits.h"
+#include "support/numbers.h"
+#include "train/presets.h"
+#include "support/saving.h"
+#include "model/vit_file.h"
+
+/* ---- Recipes ---------------------------------------------------------------------------------------------------- */
+
+TEST(presets_are_recipes)
+{
+    char text[RECIPE_TEXT_MAX], again[RECIPE_TEXT_MAX], why[200] = "";
+    expect(preset_find(PRESET_DEFAULT) && preset_find("demo") && preset_find("best") && !preset_find("bset"), "names");
+    for (const preset *p = presets; p->name; p++) {
+        recipe r = recipe_default(), back = recipe_default();
+        expect(recipe_apply(&r, p->changes, why, sizeof why), "%s: %s", p->name, why);
+        r.training.held_out = 7;
+        expect(vit_count(&r.model, why, sizeof why) > 0, "%s: %s", p->name, why);
+        expect(strlen(p->description) <= 60, "%s has a long description", p->name);
+        expect(recipe_apply(&back, recipe_write(text, &r), why, sizeof why), "%s: %s", p->name, why);
+        expect(!strcmp(text, recipe_write(again, &back)), "'%s' became '%s'", text, again);
+    }
+}
+
+TEST(keys_mean_what_they_say)
+{
+    char why[200] = "";
+    recipe r = recipe_default();
+    const char *text = "patch=2,width=3,depth=4,heads=5,kv_heads=6,mlp=7,pool=mean,norm=rms,order=post,activation=silu,"
+                       "dropout=0.5,drop=0.25,drop_path=0.125,dtype=bf16,epochs=8,batch=9,lr=10,schedule=one_cycle,"
+                       "floor=11,warmup=0.75,"
+                       "decay=12,beta2=0.96875,clip=13,average=0.875,smoothing=0.625,shift=14,rotation=15,scale=0.375,"
+                       "shear=0.1875,stretch=0.4375,elastic=16,"
+                       "held_out=17,seed=18";
+    const char *from = text;
+    char key[RECIPE_WORD_MAX], value[RECIPE_WORD_MAX];
+    int n = 0;
+    while (recipe_next(&from, key, value)) expect(!strcmp(key, recipe_key(n) ? recipe_key(n) : ""), "%s", key), n++;
+    expect(!recipe_key(n) && recipe_apply(&r, text, why, sizeof why), "%d keys; %s", n, why);
+    const vit_config *m = &r.model;
+    const transformer_config *b = &m->body;
+    const trainer_options *t = &r.training;
+    const augment_options *a = &t->augment;
+    expect(m->patch == 2 && b->width == 3 && b->depth == 4 && b->heads == 5 && b->kv_heads == 6 && b->mlp == 7,
+           "sizes");
+    expect(m->mean_pool && b->norm == NN_RMS_NORM && b->post_norm && b->activation == MHA_SILU && b->bfloat16, "words");
+    expect(b->dropout == 0.5f && b->drop == 0.25f && b->drop_path == 0.125f, "drops");
+    expect(t->epochs == 8 && t->batch == 9 && t->held_out == 17 && t->seed == 18, "counts");
+    expect(t->rate == 10 && t->floor == 11 && t->warmup == 0.75 && t->decay == 12 && t->beta2 == 0.96875 &&
+               t->clip == 13,
+           "rates");
+    expect(t->average == 0.875 && t->smoothing == 0.625f && t->schedule == SCHEDULE_ONE_CYCLE, "averages");
+    expect(a->shift == 14 && a->rotation == 15 && a->scale == 0.375f && a->shear == 0.1875f && a->stretch == 0.4375f &&
+               a->elastic == 16,
+           "changes of images");
+}
+
+/* Any number that may stand there reads back to its own bits, which is more than looking the same. */
+TEST(numbers_read_back_to_the_same_bits)
+{
+    char text[RECIPE_TEXT_MAX], why[200] = "";
+    rng draw = rng_make(3, 1);
+    for (int n = 0; n < 2000; n++) {
+        recipe r = recipe_default(), back = recipe_default();
+        r.training.rate = ldexp(0.5 + rng_uniform(&draw) / 2, (int)rng_between(&draw, -60, 20));
+        r.training.average = rng_uniform(&draw);
+        r.training.smoothing = (float)(rng_uniform(&draw) * 0.999);
+        r.training.augment.shift = (float)ldexp(rng_uniform(&draw), (int)rng_between(&draw, -40, 10));
+        r.training.seed = rng_bits(&draw);
+        r.training.held_out = rng_between(&draw, 0, INT64_C(1) << 40);
+        r.model.body.drop_path = (float)(rng_uniform(&draw) * 0.999);
+        expect(recipe_apply(&back, recipe_write(text, &r), why, sizeof why), "%s", why);
+        expect(back.training.rate == r.training.rate && back.training.average == r.training.average &&
+                   back.training.smoothing == r.training.smoothing &&
+                   back.training.augment.shift == r.training.augment.shift && back.training.seed == r.training.seed &&
+                   back.training.held_out == r.training.held_out && back.model.body.drop_path == r.model.body.drop_path,
+               "%s", text);
+    }
+}
+
+TEST(recipes_refuse)
+{
+    static const char *const wrong[][2] = {
+        {"patch=0", "patch is a whole number from 1 to 1048576, not '0'"},
+        {"patch=4x", "patch is a whole number from 1 to 1048576, not '4x'"},
+        {"patch", "patch is a whole number from 1 to 1048576, not ''"},
+        {"epochs=1000000", "epochs is a whole number from 1 to 100000, not '1000000'"},
+        {"lr=0", "lr is a number above 0, not '0'"},
+        {"lr=nan", "lr is a number above 0, not 'nan'"},
+        {"lr=inf", "lr is a number above 0, not 'inf'"},
+        {"lr=0x1p-3", "lr is a number above 0, not '0x1p-3'"},
+        {"lr=1e400", "lr is a number above 0, not '1e400'"},
+        {"lr=-1", "lr is a number above 0, not '-1'"},
+        {"average=1", "average is a number from 0 to below 1, not '1'"},
+        {"warmup=1.5", "warmup is a number from 0 to 1, not '1.5'"},
+        {"rotation=46", "rotation is a number from 0 to 45, not '46'"},
+        {"pool=max", "pool is cls or mean, not 'max'"},
+        {"norm=", "norm is layer or rms, not ''"},
+        {"activation=tanh", "activation is linear, relu, gelu, gelu_tanh or silu, not 'tanh'"},
+        {"dtype=f16", "dtype is f32 or bf16, not 'f16'"},
+        {"seed=-1", "seed is a whole number from 0 on, not '-1'"},
+        {"seed=18446744073709551616", "seed is a whole number from 0 on, not '18446744073709551616'"},
+        {"width=32,depht=2", "there is no 'depht'"},
+        {"width=32,", "there is no ''"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char why[200] = "";
+        recipe r = recipe_default();
+        expect(!recipe_apply(&r, wrong[i][0], why, sizeof why) && !strcmp(why, wrong[i][1]), "%s: '%s'", wrong[i][0],
+               why);
+    }
+    char why[200] = "";
+    recipe r = recipe_default();
+    expect(recipe_apply(&r, "seed=18446744073709551615,warmup=1,kv_heads=0", why, sizeof why), "%s", why);
+    expect(r.training.seed == UINT64_MAX && r.training.warmup == 1, "the largest values");
+}
+
+/* ---- A run ------------------------------------------------------------------------------------------------------ */
+
+typedef struct rig {
+    mnist *set;
+    mha_context *ctx;
+    trainer *t;
+    checkpoint_run run;
+} rig;
+
+static rig make_rig(const char *changes)
+{
+    char error[240] = "";
+    rig g = {.set = digits_make(140, 20, 5, error, sizeof error)};
+    g.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    g.run = (checkpoint_run){.how = recipe_default(), .preset = "demo", .data = "synthetic:140", .log = "/tmp/\"log\""};
+    const char *first = "patch=14,width=16,depth=2,heads=2,mlp=24,epochs=4,batch=16,held_out=20,drop=0.1,dropout=0.1,"
+                        "average=0.9,lr=3e-3";
+    if (!expect(recipe_apply(&g.run.how, first, error, sizeof error) &&
+                    recipe_apply(&g.run.how, changes, error, sizeof error),
+                "%s", error))
+        exit(1);
+    recipe_fit(&g.run.how, g.set);
+    checkpoint_describe_set(g.run.set, g.set);
+    g.run.epochs = array(g.run.how.training.epochs, sizeof *g.run.epochs);
+    g.t = trainer_create(g.ctx, g.set, &g.run.how.model, &g.run.how.training, error, sizeof error);
+    if (!expect(g.t != NULL, "%s", error)) exit(1);
+    return g;
+}
+
+static void free_rig(rig *g)
+{
+    trainer_free(g->t);
+    mha_context_free(g->ctx);
+    mnist_free(g->set);
+    free(g->run.epochs);
+}
+
+static void go(rig *g, int steps)
+{
+    trainer_report report;
+    for (int n = 0; n < steps; n++) {
+        if (!expect(trainer_step(g->t, g->ctx, &report) == TRAINER_WENT_ON, "%s", g->t->crew->error)) return;
+        if (report.epoch == g->run.begun) g->run.begun++;
+        g->run.epochs[report.epoch].loss += report.loss;
+        g->run.epochs[report.epoch].images += 16;
+    }
+}
+
+static void save_run(const rig *g, const char *path)
+{
+    char error[400] = "";
+    expect(checkpoint_save(path, g->t, &g->run, error, sizeof error), "%s", error);
+}
+
+static bool same(const float *a, const float *b, int64_t count) { return !memcmp(a, b, (size_t)count * sizeof *a); }
+
+static bool same_state(const trainer *a, const trainer *b)
+{
+    int64_t n = a->count;
+    return n == b->count && a->step == b->step && a->adam->steps == b->adam->steps &&
+           same(a->parameters, b->parameters, n) && same(a->adam->moment1, b->adam->moment1, n) &&
+           same(a->adam->moment2, b->adam->moment2, n) && !a->adam->average == !b->adam->average &&
+           (!a->adam->average || same(a->adam->average, b->adam->average, n));
+}
+
+/* A trainer of the checkpoint alone, over the rig's data. */
+static trainer *reopen(const rig *g, const char *path, checkpoint **c)
+{
+    char error[400] = "";
+    *c = checkpoint_open(path, error, sizeof error);
+    if (!expect(*c != NULL, "%s", error)) return NULL;
+    trainer *t = trainer_create(g->ctx, g->set, &(*c)->run.how.model, &(*c)->run.how.training, error, sizeof error);
+    if (!expect(t != NULL, "%s", error)) return NULL;
+    trainer_report report;
+    for (int n = 0; n < 2; n++) trainer_step(t, g->ctx, &report); /* which must leave no trace */
+    expect(checkpoint_restore(*c, t, g->ctx, error, sizeof error), "%s", error);
+    return t;
+}
+
+/* In the middle of an epoch, at its end, before the first step and after the last one; other models in the middle. */
+TEST(going_on_from_a_file_is_not_having_stopped)
+{
+    static const char *const kinds[] = {NULL, "average=0,dtype=bf16",
+                                        "pool=mean,norm=rms,order=post,activation=relu,kv_heads=1", "kv_heads=2"};
+    static const int stops[] = {3, 0, 7, 14, 28};
+    for (int kind = 0; kind < 4; kind++)
+        for (int n = 0; n < (kind ? 1 : 5); n++) {
+            rig g = make_rig(kinds[kind]);
+            checkpoint *c;
+            go(&g, stops[n]);
+            save_run(&g, in_folder("run"));
+            trainer *t = reopen(&g, in_folder("run"), &c);
+            if (t) {
+                expect(same_state(g.t, t), "kind %d, step %d: the state is another", kind, stops[n]);
+                expect(c->run.begun == g.run.begun && !memcmp(c->run.epochs, g.run.epochs, 4 * sizeof *g.run.epochs),
+                       "the history is another");
+                trainer_report report;
+                for (int more = 0; more < 28 - stops[n]; more++)
+                    expect(trainer_step(t, g.ctx, &report) == TRAINER_WENT_ON, "%s", t->crew->error);
+                go(&g, 28 - stops[n]);
+                expect(same_state(g.t, t), "kind %d, step %d: it ends elsewhere", kind, stops[n]);
+            }
+            trainer_free(t);
+            checkpoint_free(c);
+            free_rig(&g);
+        }
+}
+
+/* All that the options say comes back, and the texts with it. */
+TEST(every_option_comes_back)
+{
+    char a[RECIPE_TEXT_MAX], b[RECIPE_TEXT_MAX], error[400] = "";
+    rig g = make_rig("lr=0.0012345678901234567,floor=3e-7,warmup=0.3,decay=0.07,clip=2.5,smoothing=0.05,shift=1.5,"
+                     "rotation=7,scale=0.07,elastic=0.3,drop_path=0.11,dtype=bf16,seed=12345678901234567890");
+    go(&g, 1);
+    save_run(&g, in_folder("run"));
+    checkpoint *c = checkpoint_open(in_folder("run"), error, sizeof error);
+    expect(c != NULL, "%s", error);
+    if (c) {
+        expect(!strcmp(recipe_write(a, &c->run.how), recipe_write(b, &g.run.how)), "'%s' instead of '%s'", a, b);
+        expect(!strcmp(c->run.preset, "demo") && !strcmp(c->run.data, "synthetic:140") && !c->run.curves &&
+                   !strcmp(c->run.log, "/tmp/\"log\"") && !strcmp(c->run.set, g.run.set) && c->step == 1,
+               "texts");
+    }
+    checkpoint_free(c);
+    free_rig(&g);
+}
+
+/* A path that no metadata can keep is not worth the checkpoint. */
+TEST(a_path_that_is_not_utf8_is_left_out)
+{
+    char error[400] = "";
+    rig g = make_rig(NULL);
+    g.run.data = "/tmp/\xff\xfe";
+    save_run(&g, in_folder("run"));
+    checkpoint *c = checkpoint_open(in_folder("run"), error, sizeof error);
+    expect(c && !c->run.data && c->run.log, "%s", error);
+    checkpoint_free(c);
+    free_rig(&g);
+}
+
+/* ---- As a model ------------------------------------------------------------------------------------------------- */
+
+static void expect_model(const rig *g, const char *path, const float *want)
+{
+    char error[400] = "";
+    vit_config config;
+    vit_input input;
+    safetensors *file = safetensors_open(path, error, sizeof error);
+    if (!expect(file && vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) return;
+    float *parameters = array(g->t->count, sizeof *parameters);
+    vit *v = vit_create(g->ctx, &config, parameters, 1, false, error, sizeof error);
+    if (expect(v && vit_read(v, g->ctx, file, path, error, sizeof error), "%s", error))
+        expect(same(parameters, want, g->t->count), "%s has other weights", path);
+    expect(input.mean == g->t->options.augment.mean && input.deviation == g->t->options.augment.deviation, "input");
+    vit_free(v);
+    free(parameters);
+    safetensors_free(file);
+}
+
+TEST(a_checkpoint_is_a_model)
+{
+    rig g = make_rig(NULL), plain = make_rig("average=0");
+    go(&g, 9);
+    go(&plain, 9);
+    expect(!same(g.t->parameters, g.t->adam->average, g.t->count), "the average is no other");
+    save_run(&g, in_folder("run"));
+    expect_model(&g, in_folder("run"), g.t->adam->average);
+    save_run(&plain, in_folder("run"));
+    expect_model(&plain, in_folder("run"), plain.t->parameters);
+    free_rig(&g);
+    free_rig(&plain);
+}
+
+/* The model and short notes: no state, no path of this machine; and the same bytes each time. */
+TEST(a_finished_file_is_a_model_and_nothing_else)
+{
+    static char bytes[2][1 << 16];
+    size_t size[2];
+    char error[400] = "";
+    rig g = make_rig(NULL);
+    trainer_score score = {.count = 20, .correct = 13};
+    go(&g, 28);
+    for (int n = 0; n < 2; n++) {
+        const char *path = in_folder(n ? "again" : "final");
+        expect(checkpoint_finish(path, g.t, &g.run, &score, error, sizeof error), "%s", error);
+        FILE *in = fopen(path, "rb");
+        size[n] = in ? fread(bytes[n], 1, sizeof bytes[n], in) : 0;
+        if (in) fclose(in);
+        g.run.log = "/somewhere/else";
+        g.run.epochs[0].seconds = 99;
+    }
+    expect(size[0] && size[0] < sizeof bytes[0] && size[0] == size[1] && !memcmp(bytes[0], bytes[1], size[0]), "bytes");
+    expect_model(&g, in_folder("final"), g.t->adam->average);
+    safetensors *file = safetensors_open(in_folder("final"), error, sizeof error);
+    for (size_t i = 0; file && i < safetensors_count(file); i++)
+        expect(!strstr(safetensors_get(file, i)->name, "checkpoint"), "%s", safetensors_get(file, i)->name);
+    static const char *const notes[][2] = {
+        {"preset", "demo"}, {"seed", "1"}, {"epochs", "4"}, {"test_accuracy", "0.65"}};
+    for (int n = 0; file && n < 4; n++) {
+        const char *is = safetensors_metadata(file, notes[n][0]);
+        expect(is && !strcmp(is, notes[n][1]), "%s is %s", notes[n][0], is ? is : "missing");
+    }
+    const char *on = file ? safetensors_metadata(file, "trained_on") : NULL;
+    expect(on && strstr(on, "140 + 20 images of 28 x 28") && strstr(on, "synthetic"), "trained on %s", on ? on : "?");
+    safetensors_free(file);
+    free_rig(&g);
+}
+
+TEST(a_file_that_cannot_be_written)
+{
+    char error[400] = "", want[400];
+    rig g = make_rig(NULL);
+    snprintf(want, sizeof want, "%s: cannot open its folder: No such file or directory", in_folder("no/run"));
+    expect(!checkpoint_save(in_folder("no/run"), g.t, &g.run, error, sizeof error) && !strcmp(error, want), "%s",
+           error);
+    expect(leftovers(false) == 0, "temporary files");
+    free_rig(&g);
+}
+
+/* ---- What is refused -------------------------------------------------------------------------------------------- */
+
+typedef struct change {
+    const char *drop, *key, *value; /* a tensor or a note that goes; a note that gets a value */
+    const char *reshape;            /* a tensor that is flattened, with one element less */
+} change;
+
+static void rewrite(const char *from, const char *to, change c)
+{
+    char error[400] = "";
+    safetensors_item items[60];
+    safetensors_pair notes[60];
+    size_t item_count = 0, note_count = 0;
+    safetensors *file = safetensors_open(from, error, sizeof error);
+    if (!expect(file != NULL, "%s", error)) return;
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        const safetensors_tensor *t = safetensors_get(file, i);
+        if (c.drop && !strcmp(c.drop, t->name)) continue;
+        bool less = c.reshape && !strcmp(c.reshape, t->name);
+        int64_t flat = t->count - 1;
+        items[item_count++] =
+            safetensors_item_dense(t->name, t->dtype, less ? 1 : t->rank, less ? &flat : t->shape, t->data);
+    }
+    for (size_t i = 0; i < safetensors_metadata_count(file); i++) {
+        const char *key = safetensors_metadata_key(file, i);
+        if (c.drop && !strcmp(c.drop, key)) continue;
+        bool other = c.key && !strcmp(c.key, key);
+        notes[note_count++] = (safetensors_pair){key, other ? c.value : safetensors_metadata(file, key)};
+    }
+    expect(safetensors_write(to, items, item_count, notes, note_count, error, sizeof error), "%s", error);
+    safetensors_free(file);
+}
+
+static void refuse(const char *path, const char *says)
+{
+    char error[600] = "", want[600];
+    checkpoint *c = checkpoint_open(path, error, sizeof error);
+    snprintf(want, sizeof want, "%s: %s", path, says);
+    expect(!c && !strcmp(error, want), "'%s' instead of '%s'", c ? "taken" : error, want);
+    checkpoint_free(c);
+}
+
+TEST(what_is_no_checkpoint)
+{
+    char error[400] = "";
+    rig g = make_rig(NULL);
+    trainer_score score = {.count = 20, .correct = 13};
+    go(&g, 9);
+    expect(vit_save(g.t->net, in_folder("model"), NULL, error, sizeof error), "%s", error);
+    refuse(in_folder("model"), "is no checkpoint: there is nothing to go on with");
+    expect(checkpoint_finish(in_folder("model"), g.t, &g.run, &score, error, sizeof error), "%s", error);
+    refuse(in_folder("model"), "its training is over: there is nothing to go on with");
+    refuse(in_folder("none"), "No such file or directory");
+    save_run(&g, in_folder("run"));
+    static const struct {
+        change change;
+        const char *says;
+    } broken[] = {
+        {{.key = "checkpoint.version", .value = "2"}, "version \"2\" of checkpoints is not known here, only 1"},
+        {{.drop = "checkpoint.recipe"}, "metadata checkpoint.recipe is missing"},
+        {{.key = "checkpoint.recipe", .value = "width=x"},
+         "metadata checkpoint.recipe: width is a whole number from 1 to 1048576, not 'x'"},
+        {{.key = "checkpoint.recipe", .value = "width=1048576,depth=1048576,held_out=0"},
+         "metadata checkpoint.recipe says patch=4, but the tensors say 14"},
+        {{.key = "checkpoint.recipe", .value = "patch=14"}, "metadata checkpoint.recipe lacks held_out"},
+        {{.drop = "checkpoint.moment2"}, "checkpoint.moment2 is missing"},
+        {{.reshape = "checkpoint.parameters"}, NULL},
+        {{.drop = "checkpoint.history"}, "checkpoint.history is missing"},
+        {{.reshape = "checkpoint.history"}, "checkpoint.history is float64 (17), must be float64 (17,9)"},
+        {{.drop = "checkpoint.step"}, "metadata checkpoint.step is missing, or no number"},
+        {{.key = "checkpoint.step", .value = "-1"}, "metadata checkpoint.step is missing, or no number"},
+        {{.key = "checkpoint.step", .value = "9 "}, "metadata checkpoint.step is missing, or no number"},
+        {{.drop = "checkpoint.set"}, "metadata checkpoint.set is missing"},
+        {{.drop = "checkpoint.preset"}, "metadata checkpoint.preset is missing"},
+        {{.drop = "norm.weight"}, NULL},
+        {{.drop = "head.bias"}, "head.bias is missing"},
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        char line[200];
+        rewrite(in_folder("run"), in_folder("broken"), broken[i].change);
+        snprintf(line, sizeof line, "checkpoint.parameters is float32 (%lld), must be float32 (%lld)",
+                 (long long)g.t->count - 1, (long long)g.t->count);
+        if (broken[i].says) refuse(in_folder("broken"), broken[i].says);
+        else if (broken[i].change.reshape) refuse(in_folder("broken"), line);
+        else refuse(in_folder("broken"), "tensor \"norm.bias\" is no part of this model");
+    }
+    g.run.epochs[0].loss = NAN;
+    save_run(&g, in_folder("run"));
+    refuse(in_folder("run"), "checkpoint.history has a number that is not finite");
+    free_rig(&g);
+}
+
+/* What only the data or the trainer can tell; then the trainer stays what it was. */
+TEST(what_does_not_belong_together)
+{
+    char error[600] = "", want[600];
+    rig g = make_rig(NULL);
+    go(&g, 9);
+    save_run(&g, in_folder("run"));
+    rewrite(in_folder("run"), in_folder("late"), (change){.key = "checkpoint.step", .value = "22"});
+    checkpoint *c = checkpoint_open(in_folder("late"), error, sizeof error);
+    go(&g, 1);
+    float kept = g.t->parameters[5];
+    snprintf(want, sizeof want, "%s: step 22 is of epoch 4, but checkpoint.history has 2", in_folder("late"));
+    if (expect(c != NULL, "%s", error))
+        expect(!checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && !strcmp(error, want), "'%s'", error);
+    checkpoint_free(c);
+    c = checkpoint_open(in_folder("run"), error, sizeof error);
+    g.set->test.labels[3] ^= 1;
+    if (expect(c != NULL, "%s", error))
+        expect(!checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && strstr(error, ": was begun on other data: "),
+               "'%s'", error);
+    expect(g.t->step == 10 && g.t->parameters[5] == kept, "the trainer has changed");
+    g.set->test.labels[3] ^= 1;
+    g.set->train.images[100 * 784 + 399] ^= 1;
+    expect(c && !checkpoint_knows(c, g.set, error, sizeof error), "a pixel is no other data");
+    g.set->train.images[100 * 784 + 399] ^= 1;
+    expect(c && checkpoint_knows(c, g.set, error, sizeof error), "%s", error);
+    checkpoint_free(c);
+    free_rig(&g);
+}

@@ -1,0 +1,200 @@
+/* The training loop on drawn digits: it learns, it has the same bits on any number of threads and when it goes on from a
+ * saved state, and it refuses what cannot be trained. */
+#include "support/contexts.h"
+#include "data/digits.h"
+#include "support/harness.h"
+#include "support/numbers.h"
+#include "train/trainer.h"
+
+static mnist *digits(void)
+{
+    char error[240] = "";
+    mnist *set = digits_make(1200, 300, 5, error, sizeof error);
+    if (!expect(set != NULL, "%s", error)) exit(1);
+    return set;
+}
+
+static vit_config small(void)
+{
+    vit_config c = VIT_DEFAULTS;
+    c.patch = 7;
+    c.body.width = 32;
+    c.body.depth = 2;
+    c.body.mlp = 64;
+    c.body.dropout = 0.05f;
+    return c;
+}
+
+static trainer_options quick(void)
+{
+    trainer_options o = TRAINER_DEFAULTS;
+    o.epochs = 12;
+    o.batch = 50;
+    o.held_out = 200;
+    o.average = 0.95;
+    o.rate = 3e-3;
+    o.augment.shift = 1;
+    o.augment.rotation = 4;
+    o.augment.scale = 0.05f;
+    return o;
+}
+
+static trainer *open_trainer(mha_context *ctx, const mnist *set)
+{
+    char error[240] = "";
+    vit_config config = small();
+    trainer_options options = quick();
+    trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+    if (!expect(t != NULL, "%s", error)) exit(1);
+    return t;
+}
+
+static void go(trainer *t, mha_context *ctx, int steps)
+{
+    trainer_report report;
+    for (int n = 0; n < steps; n++) {
+        expect(trainer_step(t, ctx, &report) == TRAINER_WENT_ON, "step %d: %s", n, mha_context_error(ctx));
+        expect(report.step == t->step - 1 && report.epoch == report.step / t->steps_per_epoch, "step %lld, epoch %lld",
+               (long long)report.step, (long long)report.epoch);
+    }
+}
+
+/* Where every step takes fifty times as long (MHA_SAMPLE of ./dev check), it is enough that the loss falls. */
+TEST(digits_are_learnt)
+{
+    bool whole = sample_size() == 1;
+    mnist *set = digits();
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    trainer *t = open_trainer(ctx, set);
+    trainer_score before, after, held;
+    trainer_report report;
+    expect(t->steps_per_epoch == 20 && t->images == 1000, "%lld steps", (long long)t->steps_per_epoch);
+    expect(trainer_evaluate(t, ctx, TRAINER_TEST, &before), "%s", mha_context_error(ctx));
+    go(t, ctx, whole ? 240 : 40);
+    if (whole) expect(trainer_step(t, ctx, &report) == TRAINER_DONE, "there is a thirteenth epoch");
+    expect(trainer_evaluate(t, ctx, TRAINER_TEST, &after), "%s", mha_context_error(ctx));
+    expect(trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &held), "%s", mha_context_error(ctx));
+    expect(before.count == 300 && before.correct < 90, "%lld of 300 before training", (long long)before.correct);
+    expect(after.loss < (whole ? 0.5 : 0.95) * before.loss, "the loss goes from %g to %g", before.loss, after.loss);
+    if (whole) expect(after.correct > 230, "%lld of 300 after it", (long long)after.correct);
+    expect(held.count == 200 && (!whole || held.correct > 155), "%lld of 200 held out", (long long)held.correct);
+    trainer_free(t);
+    mha_context_free(ctx);
+    mnist_free(set);
+}
+
+/* A run has the rates of the schedule that it was told. */
+TEST(schedules_are_kept_to)
+{
+    char error[240] = "";
+    mnist *set = digits();
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    vit_config config = small();
+    for (int kind = SCHEDULE_CONSTANT; kind <= SCHEDULE_ONE_CYCLE; kind++) {
+        trainer_options options = quick();
+        options.schedule = (schedule_kind)kind;
+        options.epochs = 1;
+        options.held_out = 1000; /* 4 steps are left, of which 2 go up */
+        options.warmup = 0.5;
+        trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+        if (!expect(t != NULL, "%s", error)) break;
+        trainer_report first = {0}, last = {0}, report;
+        while (trainer_step(t, ctx, &report) == TRAINER_WENT_ON) {
+            if (report.step == 0) first = report;
+            last = report;
+        }
+        double start = kind == SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 2;
+        double end = kind == SCHEDULE_CONSTANT ? options.rate : options.floor;
+        expect(last.step == 3 && fabs(first.rate / start - 1) < 1e-6 && fabs(last.rate / end - 1) < 1e-6,
+               "schedule %d: %g to %g", kind, first.rate, last.rate);
+        trainer_free(t);
+    }
+    mha_context_free(ctx);
+    mnist_free(set);
+}
+
+/* So many steps, or a quarter of them where every step takes long. */
+static int few(int steps) { return sample_size() > 1 ? (steps + 3) / 4 : steps; }
+
+TEST(the_same_bits_on_any_number_of_threads)
+{
+    mnist *set = digits();
+    float *want = NULL;
+    const int threads[] = {1, 2, 7};
+    for (int n = 0; n < 3; n++) {
+        mha_context *ctx = context_make(NULL, threads[n], (mha_parallel){NULL, NULL}, NULL);
+        trainer *t = open_trainer(ctx, set);
+        trainer_score score;
+        size_t bytes = (size_t)t->count * sizeof *want;
+        go(t, ctx, few(12));
+        trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &score); /* must not disturb */
+        go(t, ctx, few(12));
+        if (!want) want = memcpy(array(t->count, sizeof *want), t->parameters, bytes);
+        expect(!memcmp(want, t->parameters, bytes), "%d threads end elsewhere", threads[n]);
+        trainer_free(t);
+        mha_context_free(ctx);
+    }
+    free(want);
+    mnist_free(set);
+}
+
+/* Parameters, moments, average and the number of steps are all there is to keep. */
+TEST(going_on_is_not_having_stopped)
+{
+    mnist *set = digits();
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    trainer *whole = open_trainer(ctx, set), *first = open_trainer(ctx, set), *then = open_trainer(ctx, set);
+    size_t bytes = (size_t)whole->count * sizeof(float);
+    go(whole, ctx, few(24) + few(23));
+    go(first, ctx, few(23));
+    memcpy(then->parameters, first->parameters, bytes);
+    memcpy(then->adam->moment1, first->adam->moment1, bytes);
+    memcpy(then->adam->moment2, first->adam->moment2, bytes);
+    memcpy(then->adam->average, first->adam->average, bytes);
+    then->adam->steps = first->adam->steps;
+    then->step = first->step;
+    go(then, ctx, few(24));
+    expect(!memcmp(whole->parameters, then->parameters, bytes), "parameters");
+    expect(!memcmp(whole->adam->average, then->adam->average, bytes), "their average");
+    trainer_free(whole);
+    trainer_free(first);
+    trainer_free(then);
+    mha_context_free(ctx);
+    mnist_free(set);
+}
+
+TEST(what_cannot_be_trained)
+{
+    mnist *set = digits();
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    char error[240];
+#define REFUSE(change, line)                                                                  \
+    do {                                                                                      \
+        vit_config c = small();                                                               \
+        trainer_options o = quick();                                                          \
+        change;                                                                               \
+        trainer *t = trainer_create(ctx, set, &c, &o, error, sizeof error);                   \
+        expect(!t && !strcmp(error, line), "'%s' instead of '%s'", t ? "made" : error, line); \
+        trainer_free(t);                                                                      \
+    } while (0)
+    REFUSE(o.epochs = 0, "there must be an epoch at least");
+    REFUSE(o.batch = 0, "there must be an image in a batch at least");
+    REFUSE(o.batch = 1001, "a batch has more images than there are to train on");
+    REFUSE(o.held_out = 1200, "more images are held out than there are");
+    REFUSE(o.rate = NAN, "the learning rate must be a positive number");
+    REFUSE(c.rows = 56, "the images are of another size than the model's");
+    REFUSE(c.classes = 9, "the data have ten classes, the model has another number");
+    REFUSE(c.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
+    REFUSE(c.body.heads = 5, "5 heads do not divide the width 32");
+#undef REFUSE
+    trainer *t = open_trainer(ctx, set);
+    trainer_report report;
+    go(t, ctx, 2);
+    t->parameters[7] = NAN;
+    vit_changed(t->net);
+    float kept = t->parameters[8];
+    expect(trainer_step(t, ctx, &report) == TRAINER_DIVERGED && t->step == 2 && t->parameters[8] == kept, "NaN");
+    trainer_free(t);
+    mha_context_free(ctx);
+    mnist_free(set);
+}

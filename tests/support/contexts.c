@@ -1,0 +1,128 @@
+/* A block of the allocator: a header of 32 bytes with size and owner, one byte that makes the address odd, the memory,
+ * sixteen bytes that nobody may touch. */
+#include "support/contexts.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *isa_next(const char *name)
+{
+    const char *wanted = getenv("MHA_ISAS"), *best = NULL;
+    bool best_alone = wanted && !strcmp(wanted, "best"), seen = !name;
+    for (int n = 0; n < mha_isa_count(); n++) {
+        mha_isa isa = mha_isa_get(n);
+        if (isa.available) best = isa.name;
+        if (seen && isa.available && !best_alone) return isa.name;
+        if (name && !strcmp(isa.name, name)) seen = true;
+    }
+    return best_alone && !name ? best : NULL;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+enum { HEADER = 33, GUARD = 16, GUARD_BYTE = 0xA5 };
+
+typedef struct block {
+    size_t size;
+    ledger *owner;
+} block;
+
+static _Thread_local bool inside_task;
+
+static void *allocate(void *user, size_t bytes)
+{
+    ledger *m = user;
+    if (inside_task) m->misuses++;
+    if (m->calls++ == m->fail_at) return NULL;
+    unsigned char *base = malloc(HEADER + bytes + GUARD);
+    if (!base) return NULL;
+    block header = {bytes, m};
+    memcpy(base, &header, sizeof header);
+    memset(base + HEADER, 0xFF, bytes);
+    memset(base + HEADER + bytes, GUARD_BYTE, GUARD);
+    m->live++;
+    m->bytes += (int64_t)bytes;
+    return base + HEADER;
+}
+
+static void release(void *user, void *address)
+{
+    ledger *m = user;
+    unsigned char *base = (unsigned char *)address - HEADER;
+    block header;
+    memcpy(&header, base, sizeof header);
+    if (inside_task || header.owner != m) m->misuses++;
+    for (int n = 0; n < GUARD; n++)
+        if (base[HEADER + header.size + (size_t)n] != GUARD_BYTE) m->misuses++;
+    m->live--;
+    m->bytes -= (int64_t)header.size;
+    free(base);
+}
+
+ledger ledger_make(void) { return (ledger){.fail_at = -1}; }
+
+mha_allocator ledger_allocator(ledger *m) { return (mha_allocator){allocate, release, m}; }
+
+/* ---- Parallel loops --------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    void (*task)(void *arg, int index);
+    void *arg;
+    int index;
+} job;
+
+static void *run_job(void *argument)
+{
+    job *j = argument;
+    inside_task = true;
+    j->task(j->arg, j->index);
+    inside_task = false;
+    return NULL;
+}
+
+static void run_pthreads(void *user, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    (void)user;
+    pthread_t *threads = malloc((size_t)tasks * sizeof *threads + 1);
+    job *jobs = malloc((size_t)tasks * sizeof *jobs + 1);
+    if (!threads || !jobs) abort();
+    for (int n = 0; n < tasks; n++) {
+        jobs[n] = (job){task, arg, n};
+        if (pthread_create(&threads[n], NULL, run_job, &jobs[n])) abort();
+    }
+    for (int n = 0; n < tasks; n++) pthread_join(threads[n], NULL);
+    free(threads);
+    free(jobs);
+}
+
+static void run_reversed(void *user, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    (void)user;
+    for (int n = tasks - 1; n >= 0; n--) run_job(&(job){task, arg, n});
+}
+
+mha_parallel parallel_pthreads(void) { return (mha_parallel){run_pthreads, NULL}; }
+
+mha_parallel parallel_reversed(void) { return (mha_parallel){run_reversed, NULL}; }
+
+/* ---- Contexts --------------------------------------------------------------------------------------------------- */
+
+mha_context *context_make(const char *isa, int threads, mha_parallel parallel, ledger *m)
+{
+    char reason[200] = "";
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.isa = isa;
+    options.threads = threads;
+    options.parallel = parallel;
+    if (m) options.allocator = ledger_allocator(m);
+    options.error = reason;
+    options.error_size = sizeof reason;
+    mha_context *ctx;
+    if (mha_context_create(&ctx, &options)) {
+        printf("    no context for %s with %d threads: %s\n", isa ? isa : "the best instruction set", threads, reason);
+        exit(1);
+    }
+    return ctx;
+}

@@ -1,0 +1,634 @@
+#include "support/layers.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef long long ll;
+
+/* ---- Cases ------------------------------------------------------------------------------------------------------ */
+
+layer_case layer_case_plain(int64_t width, int64_t heads, int64_t B, int64_t T)
+{
+    layer_case c = {.options = MHA_LAYER_DEFAULTS, .B = B, .Tq = T, .Tk = T, .threads = 2, .seed = 1};
+    c.options.width = width;
+    c.options.heads = heads;
+    return c;
+}
+
+static void draw_options(mha_layer_options *o, rng *r)
+{
+    o->kv_heads = rng_between(r, 1, 3);
+    o->heads = o->kv_heads * rng_between(r, 1, 3);
+    o->head_width = rng_between(r, 1, 9) * 2;
+    if (rng_chance(r, 0.3)) o->value_head_width = rng_between(r, 1, 19);
+    o->width = rng_between(r, 1, 40);
+    o->in_bias = rng_chance(r, 0.7);
+    o->out_projection = rng_chance(r, 0.8);
+    o->out_bias = o->out_projection && rng_chance(r, 0.7);
+    o->bias_kv = rng_chance(r, 0.25);
+    o->zero_kv = rng_chance(r, 0.25);
+    o->sinks = rng_chance(r, 0.2);
+    o->gates = rng_chance(r, 0.3);
+    if (rng_chance(r, 0.25)) o->norm_epsilon = 1e-5f;
+    if (rng_chance(r, 0.3)) {
+        o->rotary_base = rng_chance(r, 0.5) ? 10000 : 100;
+        o->rotary_width = rng_chance(r, 0.5) ? 0 : 2;
+        o->rotary_interleaved = rng_chance(r, 0.5);
+    }
+    if (rng_chance(r, 0.2)) o->scale = 0.3f;
+    if (rng_chance(r, 0.2)) o->softcap = 5;
+    o->causal = rng_chance(r, 0.3);
+    if (rng_chance(r, 0.2)) o->window_left = rng_between(r, 0, 9);
+    if (rng_chance(r, 0.2)) o->window_right = rng_between(r, 0, 9);
+}
+
+layer_case layer_case_random(rng *r)
+{
+    layer_case c = {.options = MHA_LAYER_DEFAULTS};
+    draw_options(&c.options, r);
+    c.inputs = (source)rng_between(r, 0, SOURCES - 1);
+    c.B = rng_between(r, rng_chance(r, 0.05) ? 0 : 1, 3);
+    c.Tq = rng_between(r, rng_chance(r, 0.05) ? 0 : 1, rng_chance(r, 0.1) ? 90 : 12);
+    c.Tk = c.inputs == SELF || c.inputs == SAME ? c.Tq : rng_between(r, 0, rng_chance(r, 0.1) ? 150 : 14);
+    if (c.inputs == CROSS || c.inputs == THREE) c.options.key_width = rng_between(r, 1, 30);
+    if (c.inputs == CROSS) c.options.value_width = c.options.key_width;
+    if (c.inputs == THREE) c.options.value_width = rng_between(r, 1, 30);
+    c.ragged = rng_chance(r, 0.2);
+    c.lengths = rng_chance(r, 0.25);
+    c.mask = rng_chance(r, 0.25);
+    c.bias = rng_chance(r, 0.25);
+    c.slopes = rng_chance(r, 0.15);
+    c.positions = !c.ragged && c.options.rotary_base > 0 && rng_chance(r, 0.5);
+    c.averaged = (int)rng_between(r, 0, 2);
+    for (int n = 0; n < 4; n++) c.layouts[n] = (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY);
+    c.type = rng_chance(r, 0.8) ? MHA_FLOAT32 : rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16;
+    c.align = (mha_align)rng_between(r, 0, 2);
+    c.dropout = rng_chance(r, 0.2) ? 0.4f : 0;
+    if (rng_chance(r, 0.15)) c.options.compute = MHA_BFLOAT16;
+    c.threads = (int)rng_between(r, 1, 3);
+    c.seed = rng_bits(r);
+    return c;
+}
+
+void layer_case_print(const layer_case *c, char *text, size_t size)
+{
+    const mha_layer_options *o = &c->options;
+    snprintf(text, size,
+             "M %lld Mk %lld Mv %lld H %lld G %lld D %lld E %lld, B %lld Tq %lld Tk %lld, inputs %d,%s%s%s%s%s%s%s%s "
+             "norm %g rotary %g cap %g%s window %lld %lld,%s%s%s%s%s%s weights %d layouts %d%d%d%d %s dropout %g %s",
+             (ll)o->width, (ll)o->key_width, (ll)o->value_width, (ll)o->heads, (ll)o->kv_heads, (ll)o->head_width,
+             (ll)o->value_head_width, (ll)c->B, (ll)c->Tq, (ll)c->Tk, (int)c->inputs, o->in_bias ? " in_bias" : "",
+             o->out_projection ? " Wo" : "", o->out_bias ? " out_bias" : "", o->bias_kv ? " bias_kv" : "",
+             o->zero_kv ? " zero_kv" : "", o->sinks ? " sinks" : "", o->gates ? " gates" : "",
+             o->rotary_interleaved ? " interleaved" : "", (double)o->norm_epsilon, o->rotary_base, (double)o->softcap,
+             o->causal ? " causal" : "", (ll)o->window_left, (ll)o->window_right, c->ragged ? " ragged" : "",
+             c->lengths ? " lengths" : "", c->mask ? " mask" : "", c->bias ? " bias" : "", c->slopes ? " slopes" : "",
+             c->positions ? " positions" : "", c->averaged, (int)c->layouts[0], (int)c->layouts[1], (int)c->layouts[2],
+             (int)c->layouts[3], mha_type_name(c->type), (double)c->dropout,
+             o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "");
+}
+
+/* ---- Making a problem ------------------------------------------------------------------------------------------- */
+
+/* Sequence lengths at random, and where the sequences start in a packed tensor. */
+static int64_t draw_starts(rng *r, int64_t *starts, int64_t *lengths, int64_t B, int64_t longest)
+{
+    int64_t at = rng_between(r, 0, 2); /* rows in front that belong to nobody */
+    for (int64_t b = 0; b < B; b++) {
+        lengths[b] = b == 0 ? longest : rng_between(r, 0, longest);
+        starts[b] = at;
+        at += lengths[b];
+    }
+    starts[B] = at;
+    return at + rng_between(r, 0, 2); /* and at the end */
+}
+
+static void fill(store *s, rng *r)
+{
+    mha_tensor t = s->view;
+    int64_t n[4] = {1, 1, 1, 1};
+    for (int axis = 0; axis < t.rank; axis++) n[axis] = t.size[axis];
+    for (int64_t i = 0; t.rank && i < n[0]; i++)
+        for (int64_t j = 0; j < n[1]; j++)
+            for (int64_t k = 0; k < n[2]; k++)
+                for (int64_t l = 0; l < n[3]; l++) store_set(s, i, j, k, l, rng_normal(r));
+}
+
+static store make(rng *r, bool wanted, mha_type type, int rank, const int64_t *size, layout how)
+{
+    store s = store_make(r, type, wanted ? rank : -1, size, how);
+    if (wanted && type != MHA_BOOL && type != MHA_INT64) fill(&s, r);
+    return s;
+}
+
+static void make_inputs(layer_problem *p, rng *r, int64_t rows_q, int64_t rows_k)
+{
+    const layer_case *c = &p->c;
+    const mha_layer_options *o = &c->options;
+    int64_t B = c->ragged ? 1 : c->B, Mk = o->key_width ? o->key_width : o->width,
+            Mv = o->value_width ? o->value_width : o->width;
+    int64_t E = o->value_head_width ? o->value_head_width : o->head_width ? o->head_width : o->width / o->heads;
+    int64_t N = o->out_projection ? o->width : o->heads * E, extra = (int64_t)o->bias_kv + (int64_t)o->zero_kv;
+    int64_t query[3] = {B, rows_q, o->width}, key[3] = {B, rows_k, Mk}, value[3] = {B, rows_k, Mv};
+    int64_t out[3] = {B, rows_q, N}, lse[3] = {B, o->heads, rows_q};
+    int64_t maps[4] = {c->B, o->heads, c->Tq, c->Tk + extra}, mean[3] = {c->B, c->Tq, c->Tk + extra};
+    bool cross = c->inputs == CROSS || c->inputs == THREE;
+    p->query = make(r, true, c->type, 3, query, c->layouts[0]);
+    p->key = make(r, cross, c->type, 3, key, c->layouts[1]);
+    p->value = make(r, c->inputs == THREE, c->type, 3, value, c->layouts[2]);
+    p->dquery = make(r, true, MHA_FLOAT32, 3, query, c->layouts[0]);
+    p->dkey = make(r, c->inputs != SELF, MHA_FLOAT32, 3, c->inputs == SAME ? query : key, c->layouts[2]);
+    p->dvalue = make(r, c->inputs == THREE, MHA_FLOAT32, 3, value, c->layouts[1]);
+    p->out = make(r, true, c->type, 3, out, c->layouts[3]);
+    p->dout = make(r, true, c->type, 3, out, c->layouts[0]);
+    p->lse = make(r, c->averaged == 1, MHA_FLOAT32, 3, lse, LAYOUT_ANY);
+    p->weights = c->averaged == 2 ? make(r, true, MHA_FLOAT32, 3, mean, c->layouts[1])
+                                  : make(r, c->averaged == 1, MHA_FLOAT32, 4, maps, c->layouts[1]);
+    p->inputs.query = p->query.view;
+    if (cross) p->inputs.key = p->key.view;
+    if (c->inputs == SAME) p->inputs.key = p->query.view;
+    if (c->inputs == THREE) p->inputs.value = p->value.view;
+    p->extras.weights = p->weights.view;
+    p->extras.lse = p->lse.view;
+}
+
+/* Rows first to last - 1 of sequence b become NaN. */
+static void poison(store *s, const int64_t *starts, int64_t b, int64_t first, int64_t last)
+{
+    for (int64_t t = first; t < last; t++)
+        for (int64_t m = 0; m < s->view.size[2]; m++)
+            store_set(s, starts ? 0 : b, starts ? starts[b] + t : t, m, 0, NAN);
+}
+
+static void make_options(layer_problem *p, rng *r)
+{
+    const layer_case *c = &p->c;
+    int64_t map[4] = {1, c->options.heads, c->Tq, c->Tk}, heads[2] = {c->B, c->options.heads};
+    p->mask = make(r, c->mask, MHA_BOOL, 4, map, LAYOUT_ANY);
+    p->bias = make(r, c->bias, MHA_FLOAT32, 4, map, LAYOUT_ANY);
+    p->dbias = make(r, c->bias, MHA_FLOAT32, 4, map, LAYOUT_DENSE);
+    p->slopes = make(r, c->slopes, MHA_FLOAT32, 2, heads, LAYOUT_ANY);
+    p->dslopes = make(r, c->slopes, MHA_FLOAT32, 2, heads, LAYOUT_ANY);
+    for (int64_t h = 0; c->mask && h < map[1]; h++)
+        for (int64_t i = 0; i < map[2]; i++)
+            for (int64_t j = 0; j < map[3]; j++) store_set(&p->mask, 0, h, i, j, rng_chance(r, 0.8));
+    for (int64_t n = 0; c->slopes && n < heads[0] * heads[1]; n++) /* small, or rounded scores would be all one sees */
+        store_set(&p->slopes, n / heads[1], n % heads[1], 0, 0, 0.1 * rng_normal(r));
+    mha_attention_options *o = &p->attend;
+    o->mask = p->mask.view;
+    o->bias = p->bias.view;
+    o->alibi_slopes = p->slopes.view;
+    o->align = c->align;
+    o->dropout = c->dropout;
+    o->dropout_seed = c->seed;
+    o->dropout_stream = (uint64_t)1 << 33 | 7;
+    for (int64_t b = 0; b < c->B; b++) p->offsets[b] = rng_between(r, -2, 5);
+    if (c->align == MHA_ALIGN_OFFSET) o->offsets = p->offsets;
+    for (int64_t b = 0; b < c->B; b++) p->key_lengths[b] = rng_between(r, 0, p->keys[b]);
+    if (c->lengths) o->key_lengths = p->key_lengths;
+    for (int64_t b = 0; c->lengths && b < c->B; b++) { /* what is not there must not matter */
+        if (p->key.view.rank) poison(&p->key, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
+        if (p->value.view.rank) poison(&p->value, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
+    }
+    if (c->ragged) {
+        o->sequences = c->B;
+        o->query_starts = p->query_starts;
+        o->key_starts = p->key_starts;
+    }
+}
+
+static void make_positions(layer_problem *p, rng *r)
+{
+    const layer_case *c = &p->c;
+    int64_t q[2] = {c->B, c->Tq}, k[1] = {c->Tk};
+    bool self = c->inputs == SELF;
+    p->query_positions = make(r, c->positions, MHA_INT64, 2, q, LAYOUT_ANY);
+    p->key_positions = make(r, c->positions && !self, MHA_INT64, 1, k, LAYOUT_ANY);
+    for (int64_t b = 0; c->positions && b < c->B; b++)
+        for (int64_t t = 0; t < c->Tq; t++) store_set(&p->query_positions, b, t, 0, 0, (double)rng_between(r, 0, 50));
+    for (int64_t t = 0; c->positions && !self && t < c->Tk; t++)
+        store_set(&p->key_positions, t, 0, 0, 0, (double)rng_between(r, 0, 50));
+    p->inputs.query_positions = p->query_positions.view;
+    p->inputs.key_positions = p->key_positions.view;
+}
+
+static void make_parameters(layer_problem *p, rng *r)
+{
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_layer *layer;
+    if (mha_layer_parameter_count(ctx, &p->count, &p->c.options) ||
+        mha_layer_create(ctx, &layer, &p->c.options, NULL)) {
+        fprintf(stderr, "%s\n", mha_context_error(ctx));
+        exit(2);
+    }
+    p->parameters = array(p->count, sizeof *p->parameters);
+    p->gradients = array(p->count, sizeof *p->gradients);
+    for (int64_t n = 0; n < p->count; n++) p->parameters[n] = (float)(0.5 * rng_normal(r));
+    mha_layer_parts parts = mha_layer_view(layer, p->parameters);
+    const mha_tensor weights[] = {parts.q_weight, parts.k_weight, parts.v_weight, parts.out_weight};
+    for (int w = 0; w < 4; w++)
+        for (int64_t n = 0; weights[w].rank && n < weights[w].size[0] * weights[w].size[1]; n++)
+            ((float *)weights[w].data)[n] *= (float)(2 / sqrt((double)weights[w].size[1]));
+    if (parts.gates.rank && parts.gates.size[0] > 1) ((float *)parts.gates.data)[1] = 0;
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+}
+
+layer_problem *layer_problem_make(const layer_case *c)
+{
+    layer_problem *p = array(1, sizeof *p);
+    rng r = rng_make(c->seed, 5);
+    p->c = *c;
+    p->extras = (mha_attention_extras)MHA_ATTENTION_NO_EXTRAS;
+    p->query_starts = array(c->B + 1, sizeof(int64_t));
+    p->key_starts = array(c->B + 1, sizeof(int64_t));
+    p->key_lengths = array(c->B + 1, sizeof(int64_t));
+    p->queries = array(c->B + 1, sizeof(int64_t));
+    p->keys = array(c->B + 1, sizeof(int64_t));
+    p->offsets = array(c->B + 1, sizeof(int64_t));
+    int64_t rows_q = c->Tq, rows_k = c->Tk;
+    for (int64_t b = 0; b < c->B; b++) p->queries[b] = c->Tq, p->keys[b] = c->Tk;
+    if (c->ragged) {
+        bool self = c->inputs == SELF || c->inputs == SAME;
+        rows_q = draw_starts(&r, p->query_starts, p->queries, c->B, c->Tq);
+        rows_k = draw_starts(&r, p->key_starts, p->keys, c->B, c->Tk);
+        if (self) {
+            memcpy(p->key_starts, p->query_starts, (size_t)(c->B + 1) * sizeof(int64_t));
+            memcpy(p->keys, p->queries, (size_t)c->B * sizeof(int64_t));
+            rows_k = rows_q;
+        }
+    }
+    make_inputs(p, &r, rows_q, rows_k);
+    make_parameters(p, &r);
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_layer *layer;
+    if (mha_layer_create(ctx, &layer, &c->options, p->parameters)) exit(2);
+    p->attend = mha_layer_attention(layer);
+    p->c.options = *mha_layer_shape(layer);
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+    make_options(p, &r);
+    make_positions(p, &r);
+    return p;
+}
+
+void layer_problem_free(layer_problem *p)
+{
+    store *stores[] = {
+        &p->query,        &p->key,    &p->value, &p->out,  &p->weights, &p->lse,   &p->dout,    &p->dquery,
+        &p->dkey,         &p->dvalue, &p->mask,  &p->bias, &p->slopes,  &p->dbias, &p->dslopes, &p->query_positions,
+        &p->key_positions};
+    for (size_t n = 0; n < sizeof stores / sizeof *stores; n++) store_free(stores[n]);
+    const ref_layer *l = &p->ref;
+    void *memory[] = {p->parameters,
+                      p->gradients,
+                      p->query_starts,
+                      p->key_starts,
+                      p->key_lengths,
+                      p->queries,
+                      p->keys,
+                      p->offsets,
+                      p->numbers,
+                      p->want_out,
+                      p->want_weights,
+                      p->want_mean,
+                      p->want_parameters,
+                      (void *)(uintptr_t)l->query,
+                      (void *)(uintptr_t)l->key,
+                      (void *)(uintptr_t)l->value,
+                      (void *)(uintptr_t)l->query_positions,
+                      (void *)(uintptr_t)l->key_positions,
+                      (void *)(uintptr_t)l->attention.mask,
+                      (void *)(uintptr_t)l->attention.bias,
+                      (void *)(uintptr_t)l->attention.alibi_slopes,
+                      p->want.query,
+                      p->want.key,
+                      p->want.value,
+                      p->want.bias,
+                      p->want.alibi_slopes};
+    for (size_t n = 0; n < sizeof memory / sizeof *memory; n++) free(memory[n]);
+    free(p);
+}
+
+/* ---- The oracle's view of it ------------------------------------------------------------------------------------ */
+
+/* Row t of sequence b in a tensor that may be packed. */
+static double input_at(const store *s, const int64_t *starts, int64_t b, int64_t t, int64_t m)
+{
+    return starts ? store_get(s, 0, starts[b] + t, m, 0) : store_get(s, b, t, m, 0);
+}
+
+static double *widen(const store *s, const int64_t *starts, int64_t B, int64_t T, const int64_t *rows)
+{
+    int64_t W = s->view.size[2];
+    double *x = array(B * T * W + 1, sizeof *x);
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < rows[b]; t++)
+            for (int64_t m = 0; m < W; m++) x[(b * T + t) * W + m] = input_at(s, starts, b, t, m);
+    return x;
+}
+
+static int64_t *copy_positions(const store *s, int64_t B, int64_t T)
+{
+    int64_t *x = array(B * T + 1, sizeof *x);
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            x[b * T + t] = (int64_t)(s->view.rank == 1 ? store_get(s, t, 0, 0, 0) : store_get(s, b, t, 0, 0));
+    return x;
+}
+
+/* Where a part lies in a block of doubles. */
+static double *in_block(const layer_problem *p, double *block, mha_tensor part)
+{
+    return part.rank ? block + ((float *)part.data - p->parameters) : NULL;
+}
+
+static void solve_attention(layer_problem *p)
+{
+    const layer_case *c = &p->c;
+    const mha_layer_options *o = &c->options;
+    ref_attention *a = &p->ref.attention;
+    int64_t H = o->heads, maps = c->B * H * c->Tq * c->Tk;
+    *a = (ref_attention){.queries = c->ragged ? p->queries : NULL,
+                         .keys = c->ragged ? p->keys : NULL,
+                         .key_lengths = c->lengths ? p->key_lengths : NULL,
+                         .scale = (double)o->scale,
+                         .softcap = (double)o->softcap,
+                         .causal = o->causal,
+                         .align = (ref_align)c->align,
+                         .offsets = p->offsets,
+                         .window_left = o->window_left,
+                         .window_right = o->window_right,
+                         .dropout = (double)c->dropout,
+                         .dropout_seed = c->seed,
+                         .dropout_stream = (uint64_t)1 << 33 | 7};
+    bool *mask = array(maps + 1, sizeof *mask);
+    double *bias = array(maps + 1, sizeof *bias), *slopes = array(c->B * H + 1, sizeof *slopes);
+    for (int64_t n = 0; n < maps; n++) {
+        int64_t j = n % c->Tk, i = n / c->Tk % c->Tq, h = n / c->Tk / c->Tq % H;
+        mask[n] = !c->mask || store_get(&p->mask, 0, h, i, j) != 0;
+        bias[n] = c->bias ? store_get(&p->bias, 0, h, i, j) : 0;
+    }
+    for (int64_t n = 0; n < c->B * H; n++) slopes[n] = c->slopes ? store_get(&p->slopes, n / H, n % H, 0, 0) : 0;
+    a->mask = mask;
+    a->bias = bias;
+    a->alibi_slopes = slopes;
+}
+
+static void solve_parameters(layer_problem *p, const mha_layer_parts *parts)
+{
+    ref_layer *l = &p->ref;
+    p->numbers = array(p->count + 1, sizeof *p->numbers);
+    for (int64_t n = 0; n < p->count; n++) p->numbers[n] = (double)p->parameters[n];
+    l->q_weight = in_block(p, p->numbers, parts->q_weight);
+    l->k_weight = in_block(p, p->numbers, parts->k_weight);
+    l->v_weight = in_block(p, p->numbers, parts->v_weight);
+    l->q_bias = in_block(p, p->numbers, parts->q_bias);
+    l->k_bias = in_block(p, p->numbers, parts->k_bias);
+    l->v_bias = in_block(p, p->numbers, parts->v_bias);
+    l->out_weight = in_block(p, p->numbers, parts->out_weight);
+    l->out_bias = in_block(p, p->numbers, parts->out_bias);
+    l->bias_k = in_block(p, p->numbers, parts->bias_k);
+    l->bias_v = in_block(p, p->numbers, parts->bias_v);
+    l->q_norm = in_block(p, p->numbers, parts->q_norm);
+    l->k_norm = in_block(p, p->numbers, parts->k_norm);
+    l->gates = in_block(p, p->numbers, parts->gates);
+    l->attention.sinks = in_block(p, p->numbers, parts->sinks);
+}
+
+static void want_gradients(layer_problem *p, const mha_layer_parts *parts)
+{
+    const ref_layer *l = &p->ref;
+    double *block = p->want_parameters = array(p->count + 1, sizeof *block);
+    p->want = (ref_layer_gradients){.query = array(l->B * l->Tq * l->M + 1, sizeof(double)),
+                                    .key = array(l->B * l->Tk * l->Mk + 1, sizeof(double)),
+                                    .value = array(l->B * l->Tk * l->Mv + 1, sizeof(double)),
+                                    .q_weight = in_block(p, block, parts->q_weight),
+                                    .k_weight = in_block(p, block, parts->k_weight),
+                                    .v_weight = in_block(p, block, parts->v_weight),
+                                    .q_bias = in_block(p, block, parts->q_bias),
+                                    .k_bias = in_block(p, block, parts->k_bias),
+                                    .v_bias = in_block(p, block, parts->v_bias),
+                                    .out_weight = in_block(p, block, parts->out_weight),
+                                    .out_bias = in_block(p, block, parts->out_bias),
+                                    .bias_k = in_block(p, block, parts->bias_k),
+                                    .bias_v = in_block(p, block, parts->bias_v),
+                                    .q_norm = in_block(p, block, parts->q_norm),
+                                    .k_norm = in_block(p, block, parts->k_norm),
+                                    .gates = in_block(p, block, parts->gates),
+                                    .sinks = in_block(p, block, parts->sinks),
+                                    .bias = array(l->B * l->H * l->Tq * l->Tk + 1, sizeof(double)),
+                                    .alibi_slopes = array(l->B * l->H + 1, sizeof(double))};
+}
+
+void layer_problem_solve(layer_problem *p, bool gradients)
+{
+    const layer_case *c = &p->c;
+    const mha_layer_options *o = &c->options;
+    const int64_t *qs = c->ragged ? p->query_starts : NULL, *ks = c->ragged ? p->key_starts : NULL;
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_layer *layer;
+    if (mha_layer_create(ctx, &layer, o, p->parameters)) exit(2);
+    mha_layer_parts parts = mha_layer_view(layer, NULL);
+    const store *key = p->key.view.rank ? &p->key : &p->query, *value = p->value.view.rank ? &p->value : key;
+    p->ref = (ref_layer){.B = c->B,
+                         .Tq = c->Tq,
+                         .Tk = c->Tk,
+                         .M = o->width,
+                         .Mk = o->key_width,
+                         .Mv = o->value_width,
+                         .H = o->heads,
+                         .G = o->kv_heads,
+                         .D = o->head_width,
+                         .E = o->value_head_width,
+                         .zero_kv = o->zero_kv,
+                         .norm_epsilon = (double)o->norm_epsilon,
+                         .rotary_base = o->rotary_base,
+                         .rotary_width = o->rotary_width,
+                         .rotary_interleaved = o->rotary_interleaved};
+    ref_layer *l = &p->ref;
+    l->query = widen(&p->query, qs, c->B, c->Tq, p->queries);
+    l->key = widen(key, ks, c->B, c->Tk, p->keys);
+    l->value = widen(value, ks, c->B, c->Tk, p->keys);
+    if (c->positions) {
+        l->query_positions = copy_positions(&p->query_positions, c->B, c->Tq);
+        l->key_positions = copy_positions(c->inputs == SELF ? &p->query_positions : &p->key_positions, c->B, c->Tk);
+    }
+    solve_attention(p);
+    solve_parameters(p, &parts);
+    if (!gradients) l->attention.dropout = 0;
+    int64_t N = p->out.view.size[2], columns = c->Tk + ref_layer_extra(l);
+    p->want_out = array(c->B * c->Tq * N + 1, sizeof(double));
+    p->want_weights = array(c->B * o->heads * c->Tq * columns + 1, sizeof(double));
+    p->want_mean = array(c->B * c->Tq * columns + 1, sizeof(double));
+    ref_layer_forward(l, p->want_out, p->want_weights, p->want_mean);
+    if (gradients) {
+        double *dout = widen(&p->dout, qs, c->B, c->Tq, p->queries);
+        want_gradients(p, &parts);
+        ref_layer_backward(l, dout, &p->want);
+        free(dout);
+    }
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+}
+
+/* ---- Comparison ------------------------------------------------------------------------------------------------- */
+
+/* How far numbers may be off: collects the largest of what is wanted and the largest difference. */
+typedef struct gap {
+    double largest, off;
+} gap;
+
+static void see(gap *g, double want, double have)
+{
+    double off = fabs(want - have);
+    if (fabs(want) > g->largest) g->largest = fabs(want);
+    if (!(off <= g->off)) g->off = isnan(off) ? INFINITY : off;
+}
+
+static bool near(const layer_problem *p, gap g, double size, mha_type type, const char *name, char *why, size_t room)
+{
+    bool half = p->c.options.compute == MHA_BFLOAT16;
+    double relative = half ? 4e-2 : 3e-6, rounding = type == MHA_BFLOAT16 ? 0x1p-8 : type == MHA_FLOAT16 ? 0x1p-11 : 0;
+    double bound = relative * (g.largest + size) + rounding * g.largest;
+    if (g.off <= bound) return true;
+    snprintf(why, room, "%s is off by %.3g, may be %.3g (largest %.3g)", name, g.off, bound, g.largest);
+    return false;
+}
+
+static bool check_rows(const layer_problem *p, const store *have, const int64_t *starts, const int64_t *rows,
+                       const double *want, int64_t T, double before, double size, const char *name, char *why,
+                       size_t room)
+{
+    gap g = {0, 0};
+    int64_t W = have->view.size[2];
+    for (int64_t b = 0; b < p->c.B; b++)
+        for (int64_t t = 0; t < rows[b]; t++)
+            for (int64_t m = 0; m < W; m++)
+                see(&g, want[(b * T + t) * W + m] + before, input_at(have, starts, b, t, m));
+    return near(p, g, size, have->view.type, name, why, room);
+}
+
+static bool check_weights(const layer_problem *p, char *why, size_t room)
+{
+    gap g = {0, 0};
+    mha_tensor t = p->weights.view;
+    int64_t H = p->c.options.heads, columns = p->c.Tk + ref_layer_extra(&p->ref);
+    for (int64_t b = 0; t.rank && b < p->c.B; b++)
+        for (int64_t i = 0; i < p->c.Tq; i++) /* also past the end of a sequence, where all is zero */
+            for (int64_t j = 0; j < columns; j++) {
+                if (t.rank == 3)
+                    see(&g, p->want_mean[(b * p->c.Tq + i) * columns + j], store_get(&p->weights, b, i, j, 0));
+                for (int64_t h = 0; t.rank == 4 && h < H; h++)
+                    see(&g, p->want_weights[((b * H + h) * p->c.Tq + i) * columns + j],
+                        store_get(&p->weights, b, h, i, j));
+            }
+    return near(p, g, 0.1, MHA_FLOAT32, "weights", why, room);
+}
+
+static bool check_forward(const layer_problem *p, char *why, size_t room)
+{
+    const int64_t *starts = p->c.ragged ? p->query_starts : NULL;
+    return check_rows(p, &p->out, starts, p->queries, p->want_out, p->c.Tq, 0, 1, "out", why, room) &&
+           check_weights(p, why, room);
+}
+
+/* What the oracle has for one input, summed over those that stood for it. Gradients held 1 before. */
+static bool check_inputs(const layer_problem *p, char *why, size_t room)
+{
+    const layer_case *c = &p->c;
+    const int64_t *qs = c->ragged ? p->query_starts : NULL, *ks = c->ragged ? p->key_starts : NULL;
+    bool self = c->inputs == SELF, three = c->inputs == THREE;
+    int64_t nq = c->B * c->Tq * p->ref.M, nk = c->B * c->Tk * p->ref.Mk;
+    for (int64_t n = 0; !three && n < nk; n++) p->want.key[n] += p->want.value[n];
+    for (int64_t n = 0; self && n < nq; n++) p->want.query[n] += p->want.key[n];
+    return check_rows(p, &p->dquery, qs, p->queries, p->want.query, c->Tq, 1, 3, "dquery", why, room) &&
+           (self || check_rows(p, &p->dkey, ks, p->keys, p->want.key, c->Tk, 1, 3, "dkey", why, room)) &&
+           (!three || check_rows(p, &p->dvalue, ks, p->keys, p->want.value, c->Tk, 1, 3, "dvalue", why, room));
+}
+
+static bool check_parameters(const layer_problem *p, const mha_layer_parts *parts, char *why, size_t room)
+{
+    static const char *const names[] = {"q_weight", "k_weight", "v_weight", "q_bias", "k_bias", "v_bias", "out_weight",
+                                        "out_bias", "bias_k",   "bias_v",   "q_norm", "k_norm", "sinks",  "gates"};
+    const mha_tensor *all = &parts->q_weight;
+    double rows = sqrt((double)(p->c.B * (p->c.Tq + p->c.Tk) + 1));
+    for (int n = 0; n < 14; n++) {
+        gap g = {0, 0};
+        int64_t first = all[n].rank ? (float *)all[n].data - p->parameters : 0;
+        int64_t count = !all[n].rank ? 0 : all[n].size[0] * (all[n].rank == 2 ? all[n].size[1] : 1);
+        for (int64_t k = first; k < first + count; k++) see(&g, p->want_parameters[k] + 1, (double)p->gradients[k]);
+        if (!near(p, g, 3 * rows, MHA_FLOAT32, names[n], why, room)) return false;
+    }
+    return true;
+}
+
+static bool check_attention(const layer_problem *p, char *why, size_t room)
+{
+    const layer_case *c = &p->c;
+    gap bias = {0, 0}, slopes = {0, 0};
+    for (int64_t h = 0; h < c->options.heads; h++) {
+        for (int64_t b = 0; c->slopes && b < c->B; b++)
+            see(&slopes, 1 + p->want.alibi_slopes[b * c->options.heads + h], store_get(&p->dslopes, b, h, 0, 0));
+        for (int64_t n = 0; c->bias && n < c->Tq * c->Tk; n++) {
+            double sum = 1;
+            for (int64_t b = 0; b < c->B; b++) sum += p->want.bias[(b * c->options.heads + h) * c->Tq * c->Tk + n];
+            see(&bias, sum, store_get(&p->dbias, 0, h, n / c->Tk, n % c->Tk));
+        }
+    }
+    return near(p, bias, 3, MHA_FLOAT32, "dbias", why, room) &&
+           near(p, slopes, 10 * (double)(c->Tq + c->Tk + 10), MHA_FLOAT32, "dslopes", why, room);
+}
+
+static void ones(store *s)
+{
+    mha_tensor t = s->view;
+    int64_t n[4] = {1, 1, 1, 1};
+    for (int axis = 0; axis < t.rank; axis++) n[axis] = t.size[axis];
+    for (int64_t i = 0; t.rank && i < n[0]; i++)
+        for (int64_t j = 0; j < n[1]; j++)
+            for (int64_t k = 0; k < n[2]; k++)
+                for (int64_t l = 0; l < n[3]; l++) store_set(s, i, j, k, l, 1);
+}
+
+static void guard(store *s)
+{
+    store_guard(s);
+    store_allow_all(s);
+}
+
+bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char *why, size_t room)
+{
+    store *outputs[] = {&p->out, &p->weights, &p->lse, &p->dquery, &p->dkey, &p->dvalue, &p->dbias, &p->dslopes};
+    mha_layer *layer = NULL;
+    mha_tape *tape = NULL;
+    bool good = false;
+    for (int n = 3; n < 8; n++) ones(outputs[n]);
+    for (int n = 0; n < 8; n++) guard(outputs[n]);
+    for (int64_t n = 0; n < p->count; n++) p->gradients[n] = 1;
+    mha_status status = mha_layer_create(ctx, &layer, &p->c.options, p->parameters);
+    if (!status && gradients) status = mha_tape_create(ctx, &tape);
+    if (!status) status = mha_layer_forward(ctx, layer, p->out.view, &p->extras, &p->inputs, &p->attend, tape);
+    if (!status && gradients) {
+        mha_layer_gradients g = {.query = p->dquery.view,
+                                 .key = p->dkey.view,
+                                 .value = p->dvalue.view,
+                                 .parameters = p->gradients,
+                                 .bias = p->dbias.view,
+                                 .alibi_slopes = p->dslopes.view};
+        status = mha_layer_backward(ctx, layer, &g, p->dout.view, tape);
+    }
+    if (status) {
+        snprintf(why, room, "%s: %s", mha_status_name(status), mha_context_error(ctx));
+    } else {
+        mha_layer_parts parts = mha_layer_view(layer, NULL);
+        good = check_forward(p, why, room) &&
+               (!gradients || (check_inputs(p, why, room) && check_parameters(p, &parts, why, room) &&
+                               check_attention(p, why, room)));
+        for (int n = 0; good && n < 8; n++)
+            if (!store_intact(outputs[n])) snprintf(why, room, "output %d: bytes beside it changed", n), good = false;
+    }
+    mha_tape_free(tape);
+    mha_layer_free(layer);
+    return good;
+}
