@@ -20,41 +20,41 @@ typedef struct model_bench {
     const bench_model *model;
     const char *pass;
     int64_t batch;
-    mnist *digits;
+    nn_mnist *digits;
     float *parameters; /* as they were at first */
     int64_t count;
-    trainer *trainer;
-    vit *net; /* of an inference: the names of its parameters */
-    predictor *predictor;
+    nn_trainer *trainer;
+    nn_vit *net; /* of an inference: the names of its parameters */
+    nn_predictor *predictor;
     float *logits, losses[STEPS];
-    vit_input input;
+    nn_vit_input input;
     bool failed;
 } model_bench;
 
-vit_config bench_model_config(mha_type type)
+nn_vit_config bench_model_config(mha_type type)
 {
-    vit_config config = VIT_DEFAULTS;
+    nn_vit_config config = NN_VIT_DEFAULTS;
     config.body.bfloat16 = type == MHA_BFLOAT16;
     return config;
 }
 
-trainer_options bench_model_options(int64_t batch)
+nn_trainer_options bench_model_options(int64_t batch)
 {
-    trainer_options o = TRAINER_DEFAULTS;
+    nn_trainer_options o = NN_TRAINER_DEFAULTS;
     o.epochs = INT32_MAX;
     o.batch = batch;
     o.rate = o.floor = 1e-3;
     o.warmup = o.clip = o.average = 0;
     o.smoothing = 0;
     o.held_out = 0;
-    o.augment = (augment_options){.mean = 0, .deviation = 1};
+    o.augment = (nn_augment_options){.mean = 0, .deviation = 1};
     return o;
 }
 
 /* Multiply-adds of one image on its way through the model, twice. */
 static double forward_flops(void)
 {
-    vit_config c = bench_model_config(MHA_FLOAT32);
+    nn_vit_config c = bench_model_config(MHA_FLOAT32);
     double M = (double)c.body.width, N = (double)c.body.mlp, pixels = (double)(c.rows * c.columns);
     double T = pixels / (double)(c.patch * c.patch) + 1;
     return 2 * (pixels * M + (double)c.body.depth * T * (4 * M * M + 2 * M * N + 2 * T * M) + M * (double)c.classes);
@@ -63,11 +63,11 @@ static double forward_flops(void)
 /* ---- Keeping it ------------------------------------------------------------------------------------------------- */
 
 /* The weights at first, the images and labels, and what became of them, with all that a peer has to know. */
-static bool save(const model_bench *b, const vit *net, char error[200])
+static bool save(const model_bench *b, const nn_vit *net, char error[200])
 {
-    const mnist_part *part = &b->digits->train;
+    const nn_mnist_part *part = &b->digits->train;
     char path[BENCH_PATH], threads[16], seconds[32], rate[32], decay[32];
-    trainer_options o = bench_model_options(b->batch);
+    nn_trainer_options o = bench_model_options(b->batch);
     if (!b->set->save) return true;
     if (!bench_save_path(path, b->set, b->pass, b->model->name, error)) return false;
     snprintf(threads, sizeof threads, "%d", mha_context_threads(b->set->ctx));
@@ -75,31 +75,31 @@ static bool save(const model_bench *b, const vit *net, char error[200])
     snprintf(rate, sizeof rate, "%.9g", o.rate);
     snprintf(decay, sizeof decay, "%.9g", o.decay);
     const int64_t images[] = {part->count, b->digits->rows, b->digits->columns};
-    const int64_t logits[] = {part->count, vit_shape(net)->classes}, steps = STEPS;
-    safetensors_item items[] = {
-        safetensors_item_dense(VIT_FILE_EXTRA "images", SAFETENSORS_U8, 3, images, part->images),
-        safetensors_item_dense(VIT_FILE_EXTRA "labels", SAFETENSORS_U8, 1, images, part->labels),
-        b->trainer ? safetensors_item_dense(VIT_FILE_EXTRA "losses", SAFETENSORS_F32, 1, &steps, b->losses)
-                   : safetensors_item_dense(VIT_FILE_EXTRA "logits", SAFETENSORS_F32, 2, logits, b->logits)};
-    safetensors_pair notes[] = {
+    const int64_t logits[] = {part->count, nn_vit_shape(net)->classes}, steps = STEPS;
+    nn_safetensors_item items[] = {
+        nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "images", NN_SAFETENSORS_U8, 3, images, part->images),
+        nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "labels", NN_SAFETENSORS_U8, 1, images, part->labels),
+        b->trainer ? nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "losses", NN_SAFETENSORS_F32, 1, &steps, b->losses)
+                   : nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "logits", NN_SAFETENSORS_F32, 2, logits, b->logits)};
+    nn_safetensors_pair notes[] = {
         {"pass", b->pass},    {"shape", b->model->name}, {"dtype", bench_type_word(b->set->type)},
         {"threads", threads}, {"seconds", seconds},      {"rate", rate},
         {"decay", decay}};
-    vit_save_options options = {.input = b->input, .parameters = b->parameters};
+    nn_vit_save_options options = {.input = b->input, .parameters = b->parameters};
     options.items = items;
     options.item_count = 3;
     options.notes = notes;
     options.note_count = sizeof notes / sizeof *notes;
-    return vit_save(net, path, &options, error, 200);
+    return nn_vit_save(net, path, &options, error, 200);
 }
 
 /* ---- Both ------------------------------------------------------------------------------------------------------- */
 
 static bool begin(model_bench *b, char error[200])
 {
-    vit_config config = bench_model_config(b->set->type);
-    b->count = vit_count(&config, error, 200);
-    b->digits = digits_make(b->batch, 1, 1, error, 200);
+    nn_vit_config config = bench_model_config(b->set->type);
+    b->count = nn_vit_count(&config, error, 200);
+    b->digits = nn_digits_make(b->batch, 1, 1, error, 200);
     b->parameters = malloc((size_t)b->count * sizeof(float));
     if (b->digits && !b->parameters) snprintf(error, 200, "%s: not enough memory", b->model->name);
     return b->digits && b->parameters;
@@ -107,10 +107,10 @@ static bool begin(model_bench *b, char error[200])
 
 static void end(model_bench *b)
 {
-    trainer_free(b->trainer);
-    predictor_free(b->predictor);
-    vit_free(b->net);
-    mnist_free(b->digits);
+    nn_trainer_free(b->trainer);
+    nn_predictor_free(b->predictor);
+    nn_vit_free(b->net);
+    nn_mnist_free(b->digits);
     free(b->parameters);
     free(b->logits);
 }
@@ -129,19 +129,19 @@ static void measure(bench_result *result, model_bench *b, void (*run)(void *arg)
 static void step(void *arg)
 {
     model_bench *b = arg;
-    trainer_report report;
-    if (trainer_step(b->trainer, b->set->ctx, &report) != TRAINER_WENT_ON) b->failed = true;
+    nn_trainer_report report;
+    if (nn_trainer_step(b->trainer, b->set->ctx, &report) != NN_TRAINER_WENT_ON) b->failed = true;
     else if (report.step < STEPS) b->losses[report.step] = (float)report.loss;
 }
 
 static bool make_trainer(model_bench *b, char error[200])
 {
-    vit_config config = bench_model_config(b->set->type);
-    trainer_options options = bench_model_options(b->batch);
-    b->trainer = trainer_create(b->set->ctx, b->digits, &config, &options, error, 200);
+    nn_vit_config config = bench_model_config(b->set->type);
+    nn_trainer_options options = bench_model_options(b->batch);
+    b->trainer = nn_trainer_create(b->set->ctx, b->digits, &config, &options, error, 200);
     if (!b->trainer) return false;
     memcpy(b->parameters, b->trainer->parameters, (size_t)b->count * sizeof(float));
-    b->input = (vit_input){b->trainer->options.augment.mean, b->trainer->options.augment.deviation};
+    b->input = (nn_vit_input){b->trainer->options.augment.mean, b->trainer->options.augment.deviation};
     return true;
 }
 
@@ -153,7 +153,7 @@ bool bench_train(bench_result *result, const bench_setting *set, const bench_mod
         *result = (bench_result){.max_error = bench_training_error(set->ctx, set->type, b.batch)};
         for (int n = 0; n < STEPS; n++) step(&b);
         measure(result, &b, step, 3 * forward_flops());
-        const char *why = b.trainer->crew->error;
+        const char *why = b.trainer->workers->error;
         if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, *why ? why : "the training diverged");
     }
     done = done && !b.failed && save(&b, b.trainer->net, error);
@@ -166,22 +166,22 @@ bool bench_train(bench_result *result, const bench_setting *set, const bench_mod
 static void look(void *arg)
 {
     model_bench *b = arg;
-    if (!predictor_run(b->predictor, b->set->ctx, b->logits, b->digits->train.images, b->batch)) b->failed = true;
+    if (!nn_predictor_run(b->predictor, b->set->ctx, b->logits, b->digits->train.images, b->batch)) b->failed = true;
 }
 
 static bool make_predictor(model_bench *b, char error[200])
 {
-    vit_config config = bench_model_config(b->set->type);
-    mnist_statistics(b->digits, &b->digits->train, &b->input.mean, &b->input.deviation);
+    nn_vit_config config = bench_model_config(b->set->type);
+    nn_mnist_statistics(b->digits, &b->digits->train, &b->input.mean, &b->input.deviation);
     b->logits = malloc((size_t)(b->batch * config.classes) * sizeof(float));
     if (!b->logits) {
         snprintf(error, 200, "%s: not enough memory", b->model->name);
         return false;
     }
-    b->net = vit_create(b->set->ctx, &config, b->parameters, 1, false, error, 200);
+    b->net = nn_vit_create(b->set->ctx, &config, b->parameters, 1, false, error, 200);
     if (!b->net) return false;
-    vit_initialize(b->net, 1);
-    b->predictor = predictor_create(b->set->ctx, &config, b->parameters, b->input, config.body.bfloat16, error, 200);
+    nn_vit_initialize(b->net, 1);
+    b->predictor = nn_predictor_create(b->set->ctx, &config, b->parameters, b->input, config.body.bfloat16, error, 200);
     return b->predictor != NULL;
 }
 
@@ -194,7 +194,7 @@ bool bench_infer(bench_result *result, const bench_setting *set, const bench_mod
         *result = (bench_result){.max_error = bench_logits_error(b.net, b.input, b.digits, b.logits)};
         measure(result, &b, look, forward_flops());
     }
-    if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, predictor_error(b.predictor));
+    if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, nn_predictor_error(b.predictor));
     done = done && !b.failed && save(&b, b.net, error);
     end(&b);
     return done;

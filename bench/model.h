@@ -8,15 +8,15 @@
 #include "model/vit_file.h"
 
 /* What is measured: a Vision Transformer of the usual size for digits of 28 x 28 pixels. */
-vit_config bench_model_config(mha_type type);
+nn_vit_config bench_model_config(mha_type type);
 
 /* Training without anything that a peer would have to imitate: no augmentation, smoothing, clipping or average of the
  * weights, and one learning rate; every epoch is one batch of all images. */
-trainer_options bench_model_options(int64_t batch);
+nn_trainer_options bench_model_options(int64_t batch);
 
 /* The largest error of the logits (images of the set,classes) over samples, as a share of the largest of them: against
  * the oracle, for the model `net` has, from pixels that `input` says what to do with. NAN: no memory for it. */
-double bench_logits_error(const vit *net, vit_input input, const mnist *set, const float *logits);
+double bench_logits_error(const nn_vit *net, nn_vit_input input, const nn_mnist *set, const float *logits);
 
 /* The error of training over a small batch, as a share: of the loss of the first step; and of its gradient, whose norm
  * must be the slope of the oracle's loss along it. NAN: no memory for it. */

@@ -65,16 +65,16 @@ bool bench_save(const bench_setting *set, bench_about about, const bench_saved *
 {
     char path[BENCH_PATH], header[4096], why[BENCH_PATH + 300];
     unsigned char size[8];
-    replacement to;
+    nn_replacement to;
     if (!set->save) return true;
     if (!bench_save_path(path, set, about.pass, about.shape, error)) return false;
     size_t length = make_header(header, sizeof header, set, about, arrays, count);
     for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)length >> (8 * i));
-    replacement_begin(&to, path, why, sizeof why);
-    replacement_put(&to, size, sizeof size);
-    replacement_put(&to, header, length);
-    for (int i = 0; i < count; i++) replacement_put(&to, arrays[i].tensor.data, (size_t)bytes_of(&arrays[i].tensor));
-    if (replacement_end(&to)) return true;
+    nn_replacement_begin(&to, path, why, sizeof why);
+    nn_replacement_put(&to, size, sizeof size);
+    nn_replacement_put(&to, header, length);
+    for (int i = 0; i < count; i++) nn_replacement_put(&to, arrays[i].tensor.data, (size_t)bytes_of(&arrays[i].tensor));
+    if (nn_replacement_end(&to)) return true;
     snprintf(error, 200, "%s: cannot save its arrays: %.140s", about.shape, why);
     return false;
 }

@@ -111,16 +111,16 @@ static bool take_word(const char *text, void *to, bool *said)
 /* ---- Answers ---------------------------------------------------------------------------------------------------- */
 
 /* The blocks whose heads are shown, from *first to before the result. */
-static int64_t blocks_of(const request *r, const vit_config *c, int64_t *first)
+static int64_t blocks_of(const request *r, const nn_vit_config *c, int64_t *first)
 {
     *first = r->all_blocks ? 0 : (r->block ? r->block : c->body.depth) - 1;
     return r->all_blocks ? c->body.depth : *first + 1;
 }
 
-static void print_text(const term *t, const request *r, const vit_model *model, const exhibit *e,
-                       const heads_view *view)
+static void print_text(const term *t, const request *r, const nn_vit_model *model, const exhibit *e,
+                       const nn_heads_view *view)
 {
-    const vit_config *c = &model->config;
+    const nn_vit_config *c = &model->config;
     int64_t first, end = blocks_of(r, c, &first);
     heads_drawing d = {e->name, e->pixels, c->rows, c->columns, view, e->label};
     heads_draw_answer(t, &d);
@@ -135,10 +135,10 @@ static void print_number(const char *before, double x)
     else fputs("null", stdout);
 }
 
-static void print_head(const heads_view *v, int64_t block, int64_t head)
+static void print_head(const nn_heads_view *v, int64_t block, int64_t head)
 {
-    heads_focus f = heads_focus_of(v, block, head);
-    const float *map = heads_map(v, block, head);
+    nn_heads_focus f = nn_heads_focus_of(v, block, head);
+    const float *map = nn_heads_map(v, block, head);
     printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block + 1, head + 1);
     print_number(", \"strongest\": ", f.strongest);
     printf(", \"row\": %" PRId64 ", \"column\": %" PRId64, f.row, f.column);
@@ -150,11 +150,12 @@ static void print_head(const heads_view *v, int64_t block, int64_t head)
     printf("]]}");
 }
 
-static void print_json(const request *r, const vit_model *model, const exhibit *e, const heads_view *v, bool is_first)
+static void print_json(const request *r, const nn_vit_model *model, const exhibit *e, const nn_heads_view *v,
+                       bool is_first)
 {
     char quoted[1200];
     int64_t first, end = blocks_of(r, &model->config, &first);
-    printf("%s\n    {\"image\": %s, \"label\": ", is_first ? "" : ",", json_quote(quoted, sizeof quoted, e->word));
+    printf("%s\n    {\"image\": %s, \"label\": ", is_first ? "" : ",", nn_json_quote(quoted, sizeof quoted, e->word));
     if (e->label >= 0) printf("%d", e->label);
     else printf("null");
     printf(", \"answer\": %d, \"probabilities\": [", v->best);
@@ -162,7 +163,7 @@ static void print_json(const request *r, const vit_model *model, const exhibit *
     printf("]");
     if (r->heads) printf(", \"heads\": [");
     for (int64_t b = first; r->heads && b < end; b++)
-        for (int64_t h = 0; h < heads_in(v, b); h++) {
+        for (int64_t h = 0; h < nn_heads_in(v, b); h++) {
             if (b > first || h) printf(",");
             print_head(v, b, h);
         }
@@ -171,19 +172,19 @@ static void print_json(const request *r, const vit_model *model, const exhibit *
 
 static void free_images(maps_image *images, int count)
 {
-    for (int i = 0; images && i < count; i++) heads_free(&images[i].view);
+    for (int i = 0; images && i < count; i++) nn_heads_free(&images[i].view);
     free(images);
 }
 
 /* The answers to all images, with their names, before anything is printed or written; NULL, having said why. */
-static maps_image *look_at_all(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+static maps_image *look_at_all(mha_context *ctx, const request *r, nn_vit_model *model, const exhibit *all)
 {
     char error[240];
     maps_image *images = calloc((size_t)r->word_count, sizeof *images);
     if (!images) cli_error("no memory");
     for (int i = 0; images && i < r->word_count; i++) {
         images[i].name = all[i].name;
-        if (heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
+        if (nn_heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
         cli_error("%s: %s: %s", r->file, all[i].name, error);
         free_images(images, r->word_count);
         images = NULL;
@@ -191,11 +192,11 @@ static maps_image *look_at_all(mha_context *ctx, const request *r, vit_model *mo
     return images;
 }
 
-static void print_all(const request *r, const vit_model *model, const exhibit *all, const maps_image *images)
+static void print_all(const request *r, const nn_vit_model *model, const exhibit *all, const maps_image *images)
 {
     char quoted[1200];
     term t = term_detect(r->when);
-    if (r->json) printf("{\"model\": %s, \"images\": [", json_quote(quoted, sizeof quoted, r->file));
+    if (r->json) printf("{\"model\": %s, \"images\": [", nn_json_quote(quoted, sizeof quoted, r->file));
     for (int i = 0; i < r->word_count; i++) {
         if (r->json) print_json(r, model, &all[i], &images[i].view, i == 0);
         else print_text(&t, r, model, &all[i], &images[i].view);
@@ -204,11 +205,11 @@ static void print_all(const request *r, const vit_model *model, const exhibit *a
 }
 
 /* The page, before anything is printed. False on error, having said why. */
-static bool write_page(mha_context *ctx, const request *r, vit_model *model, const exhibit *all)
+static bool write_page(mha_context *ctx, const request *r, nn_vit_model *model, const exhibit *all)
 {
-    const vit_config *c = &model->config;
+    const nn_vit_config *c = &model->config;
     char error[600], about[800];
-    char words[TRANSFORMER_WORDS];
+    char words[NN_TRANSFORMER_WORDS];
     sheet_image *images = calloc((size_t)r->word_count, sizeof *images);
     if (!images) {
         cli_error("no memory");
@@ -216,7 +217,7 @@ static bool write_page(mha_context *ctx, const request *r, vit_model *model, con
     }
     for (int i = 0; i < r->word_count; i++) images[i] = (sheet_image){all[i].pixels, all[i].label, all[i].name};
     snprintf(about, sizeof about, "%s: %" PRId64 " blocks of %s, width %" PRId64 ", %" PRId64 " parameters", r->file,
-             c->body.depth, transformer_heads_words(words, &c->body), c->body.width, model->count);
+             c->body.depth, nn_transformer_heads_words(words, &c->body), c->body.width, model->count);
     sheet s = {.title = "Where the heads look", .model = about, .images = images, .image_count = r->word_count};
     bool ok = sheet_write(r->page, model->net, ctx, model->input, &s, error, sizeof error);
     if (!ok) cli_error("%s", error);
@@ -225,7 +226,7 @@ static bool write_page(mha_context *ctx, const request *r, vit_model *model, con
 }
 
 /* The maps as a picture, likewise. */
-static bool write_maps(const request *r, const vit_model *model, const maps_image *images)
+static bool write_maps(const request *r, const nn_vit_model *model, const maps_image *images)
 {
     char error[600];
     int64_t first, end = blocks_of(r, &model->config, &first);
@@ -238,7 +239,7 @@ static bool write_maps(const request *r, const vit_model *model, const maps_imag
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 /* False, having said why. */
-static bool check_request(const request *r, const vit_model *model)
+static bool check_request(const request *r, const nn_vit_model *model)
 {
     if (r->block <= model->config.body.depth) return true;
     cli_error("classify: --block is from 1 to %" PRId64 " in %s, not %ld", model->config.body.depth, r->file, r->block);
@@ -248,7 +249,7 @@ static bool check_request(const request *r, const vit_model *model)
 static int classify(const request *r)
 {
     char error[600];
-    vit_model model = {0};
+    nn_vit_model model = {0};
     maps_image *images = NULL;
     exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
@@ -273,7 +274,7 @@ static int classify(const request *r)
 out:
     free_images(images, r->word_count);
     exhibits_free(&e);
-    vit_model_free(&model);
+    nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;
 }

@@ -29,14 +29,15 @@ void cli_vprint(FILE *out, const char *format, va_list args)
 {
     enum { LINE = 8192 };
     static const char newlines[] = "\n\n\n\n";
-    char line[LINE], shown[PRINTABLE_WIDEST * LINE];
+    char line[LINE], shown[NN_PRINTABLE_WIDEST * LINE];
     size_t first = strspn(format, "\n"), last = strlen(format), ends = 0;
     while (last > first && format[last - 1] == '\n') last--, ends++;
     int length = vsnprintf(line, sizeof line, format, args);
     if (length < 0) return;
     assert(first < sizeof newlines && ends < sizeof newlines);
     if (length < LINE) line[length - (int)ends] = 0;
-    fprintf(out, "%.*s%s%.*s", (int)first, newlines, printable(shown, sizeof shown, line + first), (int)ends, newlines);
+    fprintf(out, "%.*s%s%.*s", (int)first, newlines, nn_printable(shown, sizeof shown, line + first), (int)ends,
+            newlines);
 }
 
 void cli_print(FILE *out, const char *format, ...)
@@ -89,10 +90,10 @@ mha_context *cli_context_of(int threads)
 bool cli_can_write(const char *path)
 {
     char error[600];
-    replacement to;
-    bool good = replacement_begin(&to, path, error, sizeof error);
-    replacement_fail(&to, "not now");
-    replacement_end(&to);
+    nn_replacement to;
+    bool good = nn_replacement_begin(&to, path, error, sizeof error);
+    nn_replacement_fail(&to, "not now");
+    nn_replacement_end(&to);
     if (!good) cli_error("%s", error);
     return good;
 }

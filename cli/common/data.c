@@ -36,28 +36,28 @@ const char *data_default(const char *command)
     return drawn;
 }
 
-mnist *data_open(const char *command, const char *place, bool test_alone)
+nn_mnist *data_open(const char *command, const char *place, bool test_alone)
 {
     char error[400];
     long count = TRAIN;
-    mnist *set;
+    nn_mnist *set;
     if (!place) place = data_default(command);
     if (!data_is_synthetic(place)) {
-        set = mnist_open(place, error, sizeof error);
+        set = nn_mnist_open(place, error, sizeof error);
     } else {
         const char *number = place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
         if (number && !cli_number(command, "--data synthetic:N", number, 1, MOST, &count)) return NULL;
-        set = digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
+        set = nn_digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
     }
     if (!set) cli_error("%s", error);
     return set;
 }
 
-bool data_fits(const mnist *set, const vit_config *config, const char *path)
+bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path)
 {
-    if (config->classes != MNIST_CLASSES)
+    if (config->classes != NN_MNIST_CLASSES)
         cli_error("%s: the model tells %lld classes apart, the data have %d", path, (long long)config->classes,
-                  MNIST_CLASSES);
+                  NN_MNIST_CLASSES);
     else if (config->rows != set->rows || config->columns != set->columns)
         cli_error("%s: the model reads images of %lld x %lld, the data's are %lld x %lld", path,
                   (long long)config->rows, (long long)config->columns, (long long)set->rows, (long long)set->columns);

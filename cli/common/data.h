@@ -14,10 +14,10 @@ const char *data_default(const char *command);
 
 /* The set of a folder; or N digits of digits.h, seed 1, for training and a sixth as many to test; or 6000 and 1000, if N
  * is not given. NULL stands for data_default(command). With `test_alone` there is but one image for training. NULL, having said why as
- * `command`. Free it with mnist_free. */
-mnist *data_open(const char *command, const char *place, bool test_alone);
+ * `command`. Free it with nn_mnist_free. */
+nn_mnist *data_open(const char *command, const char *place, bool test_alone);
 
 /* Whether the model of that file can be asked about the set; if not, says so. */
-bool data_fits(const mnist *set, const vit_config *config, const char *path);
+bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path);
 
 #endif

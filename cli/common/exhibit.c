@@ -45,8 +45,8 @@ bool exhibits_open_set(exhibits *e)
 
 static bool take_image(exhibits *e, exhibit *to, int64_t index)
 {
-    const mnist *set = e->set;
-    memcpy(to->pixels, mnist_image(set, &set->test, index), (size_t)(set->rows * set->columns));
+    const nn_mnist *set = e->set;
+    memcpy(to->pixels, nn_mnist_image(set, &set->test, index), (size_t)(set->rows * set->columns));
     to->index = index;
     to->label = set->test.labels[index];
     return name_it(to, "test image %" PRId64 " %s %s%s", index, set->synthetic ? "drawn by" : "of", set->name,
@@ -67,7 +67,7 @@ static bool add_number(exhibits *e, exhibit *to)
 bool exhibits_add_some(exhibits *e, int each)
 {
     if (!exhibits_open_set(e)) return false;
-    for (int digit = 0; digit < MNIST_CLASSES; digit++) {
+    for (int digit = 0; digit < NN_MNIST_CLASSES; digit++) {
         int found = 0;
         for (int64_t i = 0; found < each && i < e->set->test.count; i++) {
             if (e->set->test.labels[i] != digit) continue;
@@ -79,22 +79,22 @@ bool exhibits_add_some(exhibits *e, int each)
     return true;
 }
 
-static void invert(image *picture, const char *word, exhibit_invert when)
+static void invert(nn_image *picture, const char *word, exhibit_invert when)
 {
     enum { MIDDLE = 127 };
-    bool light = image_border(picture) > MIDDLE;
+    bool light = nn_image_border(picture) > MIDDLE;
     if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
-    image_invert(picture);
+    nn_image_invert(picture);
     if (when == INVERT_AUTO)
         cli_error("%s: the border is light, so ink is dark: inverted (--invert no keeps it)", word);
 }
 
 static bool add_file(exhibits *e, exhibit *to)
 {
-    const vit_config *c = e->config;
-    image picture;
+    const nn_vit_config *c = e->config;
+    nn_image picture;
     char error[600];
-    bool ok = image_open(&picture, to->word, error, sizeof error);
+    bool ok = nn_image_open(&picture, to->word, error, sizeof error);
     if (!ok) {
         cli_error("%s", error);
         return false;
@@ -108,10 +108,10 @@ static bool add_file(exhibits *e, exhibit *to)
     } else {
         invert(&picture, to->word, e->invert);
         if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(c->rows * c->columns));
-        else if (!(ok = image_fit(to->pixels, c->rows, c->columns, &picture)))
+        else if (!(ok = nn_image_fit(to->pixels, c->rows, c->columns, &picture)))
             cli_error("%s: there is no ink to fit, only paper", to->word);
     }
-    image_free(&picture);
+    nn_image_free(&picture);
     return ok && name_it(to, "%s", to->word);
 }
 
@@ -128,7 +128,7 @@ void exhibits_free(exhibits *e)
         free(e->all[i].pixels);
     }
     free(e->all);
-    mnist_free(e->set);
+    nn_mnist_free(e->set);
     e->all = NULL;
     e->set = NULL;
     e->count = 0;

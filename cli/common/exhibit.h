@@ -22,11 +22,11 @@ typedef struct exhibit {
 
 typedef struct exhibits {
     const char *command, *model; /* for messages: who asks, and the file of the model */
-    const vit_config *config;
+    const nn_vit_config *config;
     const char *folder;    /* of the data set; NULL: data_default */
     exhibit_invert invert; /* of files: dark ink on light paper becomes light on dark */
     bool fit;              /* of files: a picture of another size is made to fit */
-    mnist *set;
+    nn_mnist *set;
     exhibit *all;
     int count;
 } exhibits;

@@ -22,6 +22,6 @@ bool model_parse_heads(const char *command, const char *option, const char *valu
 
 /* Opens it; `heads` is 0 or what the option says. Says on standard error what was assumed. False on error, with one line
  * in `error`. */
-bool model_open(vit_model *model, mha_context *ctx, const char *path, long heads, char *error, size_t error_size);
+bool model_open(nn_vit_model *model, mha_context *ctx, const char *path, long heads, char *error, size_t error_size);
 
 #endif

@@ -2,10 +2,10 @@
 #include "cli/common/cli.h"
 #include "io/replace.h"
 
-bool output_claim(file_lock *lock, const char *path)
+bool output_claim(nn_file_lock *lock, const char *path)
 {
     char error[600];
-    if (!path || file_lock_take(lock, path, error, sizeof error)) return true;
+    if (!path || nn_file_lock_take(lock, path, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }
@@ -13,7 +13,7 @@ bool output_claim(file_lock *lock, const char *path)
 bool output_fits(const char *path, int64_t bytes)
 {
     char error[600];
-    if (!path || replacement_fits(path, bytes, error, sizeof error)) return true;
+    if (!path || nn_replacement_fits(path, bytes, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }

@@ -8,9 +8,9 @@
 
 enum { OUTPUT_CURVES = 1 << 16, OUTPUT_PAGE = 1 << 20 }; /* bytes: more than curves, and than a page of heads, take */
 
-/* Keeps other processes from claiming the same file until file_lock_free. False, having said why, if one has claimed it.
+/* Keeps other processes from claiming the same file until nn_file_lock_free. False, having said why, if one has claimed it.
  * A path of NULL is no file, and true. */
-bool output_claim(file_lock *lock, const char *path);
+bool output_claim(nn_file_lock *lock, const char *path);
 
 /* Whether there is room for so many bytes, beside the file that is there; if not, says why. NULL as above. */
 bool output_fits(const char *path, int64_t bytes);

@@ -68,16 +68,16 @@ static bool run_case(mha_context *ctx, const char *folder, const char *name)
     char number[16] = "   -   ", error[320] = "no memory";
     size_t folder_size = strlen(folder) + 1, room = folder_size + strlen(name) + 1;
     char *path = malloc(room);
-    safetensors *file = NULL;
+    nn_safetensors *file = NULL;
     if (path) {
         snprintf(path, room, "%s/%s", folder, name);
-        file = safetensors_open(path, error, sizeof error);
+        file = nn_safetensors_open(path, error, sizeof error);
     }
     if (file) result = onnx_run(ctx, file);
     else
         snprintf(result.why, sizeof result.why, "%s",
                  path && strlen(error) > folder_size ? error + folder_size : error);
-    safetensors_free(file);
+    nn_safetensors_free(file);
     free(path);
     if (result.compared) snprintf(number, sizeof number, "%7.1e", result.difference);
     cli_print(stdout, "%s%s %.*s\n", result.passed ? "  ok    " : "FAILED  ", number,

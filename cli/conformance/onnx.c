@@ -39,9 +39,9 @@ void *onnx_memory(onnx_case *c, int64_t count, size_t size)
 
 /* Walks a list such as "Q,K,V,,,,nonpad_kv_seqlen", whose places must bear the operator's names. */
 static bool bind_list(onnx_case *c, const char *key, const char *prefix, const char *const *names,
-                      const safetensors_tensor **slots)
+                      const nn_safetensors_tensor **slots)
 {
-    const char *at = safetensors_metadata(c->file, key);
+    const char *at = nn_safetensors_metadata(c->file, key);
     if (!at) return onnx_fail(c, "metadata \"%s\" is missing", key);
     for (int i = 0;; i++) {
         size_t length = strcspn(at, ",");
@@ -49,11 +49,11 @@ static bool bind_list(onnx_case *c, const char *key, const char *prefix, const c
         if (length && !names[i]) return onnx_fail(c, "%s: only %d are known", key, i);
         if (length && (strlen(names[i]) != length || strncmp(at, names[i], length) != 0))
             return onnx_fail(c, "%s: place %d should be %s or empty in %s", key, i, names[i],
-                             json_quote(quoted, sizeof quoted, safetensors_metadata(c->file, key)));
+                             nn_json_quote(quoted, sizeof quoted, nn_safetensors_metadata(c->file, key)));
         if (length) {
             char name[64];
             snprintf(name, sizeof name, "%s%s", prefix, names[i]);
-            slots[i] = safetensors_find(c->file, name);
+            slots[i] = nn_safetensors_find(c->file, name);
             if (!slots[i]) return onnx_fail(c, "tensor \"%s\" is missing", name);
         }
         at += length;
@@ -74,32 +74,33 @@ bool onnx_bind(onnx_case *c, const char *const *inputs, int required, const char
     return true;
 }
 
-static bool same_shape(const safetensors_tensor *tensor, int rank, const int64_t *shape)
+static bool same_shape(const nn_safetensors_tensor *tensor, int rank, const int64_t *shape)
 {
     return tensor->rank == rank && memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) == 0;
 }
 
-bool onnx_output(onnx_case *c, int slot, safetensors_dtype dtype, int rank, const int64_t *shape, mha_tensor *view)
+bool onnx_output(onnx_case *c, int slot, nn_safetensors_dtype dtype, int rank, const int64_t *shape, mha_tensor *view)
 {
-    const safetensors_tensor *want = c->want[slot];
-    safetensors_tensor made = {.dtype = dtype, .rank = rank};
+    const nn_safetensors_tensor *want = c->want[slot];
+    nn_safetensors_tensor made = {.dtype = dtype, .rank = rank};
     memcpy(made.shape, shape, (size_t)rank * sizeof *shape);
     if (want->dtype != dtype || !same_shape(want, rank, shape)) {
         char is[100], needs[100];
         return onnx_fail(c, "out:%s is %s, but the inputs make %s", c->outputs[slot],
-                         safetensors_describe(is, sizeof is, want), safetensors_describe(needs, sizeof needs, &made));
+                         nn_safetensors_describe(is, sizeof is, want),
+                         nn_safetensors_describe(needs, sizeof needs, &made));
     }
-    made.data = onnx_memory(c, want->count, safetensors_dtype_size(dtype));
+    made.data = onnx_memory(c, want->count, nn_safetensors_dtype_size(dtype));
     if (!made.data) return false;
-    return safetensors_view(&made, view) ||
-           onnx_fail(c, "%s is not a type to compute in", safetensors_dtype_name(dtype));
+    return nn_safetensors_view(&made, view) ||
+           onnx_fail(c, "%s is not a type to compute in", nn_safetensors_dtype_name(dtype));
 }
 
-bool onnx_heads(onnx_case *c, const safetensors_tensor *tensor, int64_t heads, mha_tensor *view)
+bool onnx_heads(onnx_case *c, const nn_safetensors_tensor *tensor, int64_t heads, mha_tensor *view)
 {
     char what[100];
-    safetensors_describe(what, sizeof what, tensor);
-    if (!safetensors_view(tensor, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
+    nn_safetensors_describe(what, sizeof what, tensor);
+    if (!nn_safetensors_view(tensor, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
         return onnx_fail(c, "%s is %s; float32, bfloat16 or float16 with 3 or 4 axes can be computed", tensor->name,
                          what);
     if (tensor->rank == 4) {
@@ -120,13 +121,14 @@ bool onnx_heads(onnx_case *c, const safetensors_tensor *tensor, int64_t heads, m
 
 bool onnx_attributes(onnx_case *c, const char *const *names)
 {
-    for (size_t i = 0; i < safetensors_metadata_count(c->file); i++) {
-        const char *key = safetensors_metadata_key(c->file, i);
+    for (size_t i = 0; i < nn_safetensors_metadata_count(c->file); i++) {
+        const char *key = nn_safetensors_metadata_key(c->file, i);
         char quoted[64];
         int n = 0;
         if (strncmp(key, "attr:", 5) != 0) continue;
         while (names[n] && strcmp(names[n], key + 5) != 0) n++;
-        if (!names[n]) return onnx_fail(c, "the attribute %s is not known", json_quote(quoted, sizeof quoted, key + 5));
+        if (!names[n])
+            return onnx_fail(c, "the attribute %s is not known", nn_json_quote(quoted, sizeof quoted, key + 5));
     }
     return true;
 }
@@ -135,7 +137,7 @@ static const char *attribute(const onnx_case *c, const char *name)
 {
     char key[64];
     snprintf(key, sizeof key, "attr:%s", name);
-    return safetensors_metadata(c->file, key);
+    return nn_safetensors_metadata(c->file, key);
 }
 
 static bool whole_number(const char *text, int64_t *value, int64_t least, int64_t most)
@@ -152,7 +154,7 @@ bool onnx_integer(onnx_case *c, const char *name, int64_t *value, int64_t least,
     char quoted[64];
     if (text && !whole_number(text, value, least, most))
         return onnx_fail(c, "the attribute %s is %s; a whole number from %lld to %lld is needed", name,
-                         json_quote(quoted, sizeof quoted, text), (long long)least, (long long)most);
+                         nn_json_quote(quoted, sizeof quoted, text), (long long)least, (long long)most);
     return true;
 }
 
@@ -164,7 +166,7 @@ bool onnx_float(onnx_case *c, const char *name, float *value)
     float number = strtof(text, &end);
     if (end == text || *end || !isfinite(number))
         return onnx_fail(c, "the attribute %s is %s; a number is needed", name,
-                         json_quote(quoted, sizeof quoted, text));
+                         nn_json_quote(quoted, sizeof quoted, text));
     *value = number;
     return true;
 }
@@ -173,18 +175,19 @@ bool onnx_float(onnx_case *c, const char *name, float *value)
 
 static bool run(onnx_case *c)
 {
-    const char *op = safetensors_metadata(c->file, "op"), *opset = safetensors_metadata(c->file, "opset");
+    const char *op = nn_safetensors_metadata(c->file, "op"), *opset = nn_safetensors_metadata(c->file, "opset");
     int64_t version;
     char quoted[64];
     if (!op || !opset) return onnx_fail(c, "metadata \"%s\" is missing", op ? "opset" : "op");
     if (!whole_number(opset, &version, 23, INT32_MAX))
-        return onnx_fail(c, "the opset is %s; both operators began with 23", json_quote(quoted, sizeof quoted, opset));
+        return onnx_fail(c, "the opset is %s; both operators began with 23",
+                         nn_json_quote(quoted, sizeof quoted, opset));
     if (strcmp(op, "Attention") == 0) return onnx_attention(c);
     if (strcmp(op, "RotaryEmbedding") == 0) return onnx_rotary(c);
-    return onnx_fail(c, "the operator %s is not known", json_quote(quoted, sizeof quoted, op));
+    return onnx_fail(c, "the operator %s is not known", nn_json_quote(quoted, sizeof quoted, op));
 }
 
-onnx_result onnx_run(mha_context *ctx, const safetensors *file)
+onnx_result onnx_run(mha_context *ctx, const nn_safetensors *file)
 {
     onnx_result result = {0};
     onnx_case c = {.ctx = ctx, .file = file, .result = &result};

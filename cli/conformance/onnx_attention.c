@@ -76,15 +76,15 @@ static void copy_rows(mha_tensor to, mha_tensor from, int64_t skip)
 /* Joins past and `now` (B,G,T,D) into *all: the output, if it is asked for. Without past or output, *all is `now`. */
 static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_tensor now, mha_tensor *all)
 {
-    const safetensors_tensor *past = c->in[past_slot];
-    safetensors_dtype dtype = c->in[now_slot]->dtype;
+    const nn_safetensors_tensor *past = c->in[past_slot];
+    nn_safetensors_dtype dtype = c->in[now_slot]->dtype;
     int64_t past_rows = past ? past->shape[2] : 0;
     int64_t shape[4] = {now.size[0], now.size[1], 0, now.size[3]};
     mha_tensor before = MHA_NO_TENSOR;
     *all = now;
     if (!past && !c->want[out_slot]) return true;
     if (past && (past->rank != 4 || past->dtype != dtype || past->shape[0] != shape[0] || past->shape[1] != shape[1] ||
-                 past->shape[3] != shape[3] || !safetensors_view(past, &before)))
+                 past->shape[3] != shape[3] || !nn_safetensors_view(past, &before)))
         return onnx_fail(c, "%s does not have the type, batch, heads and width of %s", inputs[past_slot],
                          inputs[now_slot]);
     if (__builtin_add_overflow(past_rows, now.size[2], &shape[2]))
@@ -93,7 +93,7 @@ static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_te
         if (!onnx_output(c, out_slot, dtype, 4, shape, all)) return false;
     } else {
         int64_t count = past->count + c->in[now_slot]->count; /* both lie in one file */
-        void *memory = onnx_memory(c, count, safetensors_dtype_size(dtype));
+        void *memory = onnx_memory(c, count, nn_safetensors_dtype_size(dtype));
         if (!memory) return false;
         *all = mha_tensor_4d(memory, now.type, shape[0], shape[1], shape[2], shape[3]);
     }
@@ -107,20 +107,20 @@ static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_te
 /* The mask with a last axis of `keys`, as the library takes it: a view if possible, else a padded, converted copy. */
 static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
 {
-    safetensors_tensor mask = *c->in[MASK], wide = mask;
-    bool boolean = mask.dtype == SAFETENSORS_BOOL;
+    nn_safetensors_tensor mask = *c->in[MASK], wide = mask;
+    bool boolean = mask.dtype == NN_SAFETENSORS_BOOL;
     char what[100];
     if (mask.rank < 1 || mask.rank > 4 || !onnx_is_number(mask.dtype))
         return onnx_fail(c, "attn_mask is %s; bool or numbers with 1 to 4 axes are needed",
-                         safetensors_describe(what, sizeof what, &mask));
+                         nn_safetensors_describe(what, sizeof what, &mask));
     int64_t have = mask.shape[mask.rank - 1], width = have < keys ? keys : have, rows = 1, total;
-    if (width == have && mask.dtype != SAFETENSORS_I64 && safetensors_view(&mask, view)) return true;
+    if (width == have && mask.dtype != NN_SAFETENSORS_I64 && nn_safetensors_view(&mask, view)) return true;
 
     for (int i = 0; i < mask.rank - 1; i++) rows *= mask.shape[i]; /* the reader has seen to it that this fits */
     if (__builtin_mul_overflow(rows, width, &total)) return onnx_fail(c, "attn_mask is too large to be padded");
-    wide.dtype = boolean ? SAFETENSORS_BOOL : SAFETENSORS_F32;
+    wide.dtype = boolean ? NN_SAFETENSORS_BOOL : NN_SAFETENSORS_F32;
     wide.shape[mask.rank - 1] = width;
-    void *memory = onnx_memory(c, total, safetensors_dtype_size(wide.dtype));
+    void *memory = onnx_memory(c, total, nn_safetensors_dtype_size(wide.dtype));
     uint8_t *kept = memory;
     float *added = memory;
     if (!memory) return false;
@@ -131,14 +131,14 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
         else added[i] = (float)value;
     }
     wide.data = memory;
-    return safetensors_view(&wide, view);
+    return nn_safetensors_view(&wide, view);
 }
 
 /* Who sees whom: mask, lengths, causal, windows. `past` is how many of the `keys` come from the past. */
 static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t keys, int64_t past,
                            mha_attention_options *options)
 {
-    const safetensors_tensor *nonpad = c->in[NONPAD];
+    const nn_safetensors_tensor *nonpad = c->in[NONPAD];
     mha_tensor view = MHA_NO_TENSOR;
     if (c->in[MASK]) {
         if (!mask_view(c, keys, &view)) return false;
@@ -146,7 +146,7 @@ static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t
         else options->bias = view;
     }
     if (nonpad) {
-        if (nonpad->dtype != SAFETENSORS_I64 || nonpad->rank != 1 || nonpad->shape[0] != batch)
+        if (nonpad->dtype != NN_SAFETENSORS_I64 || nonpad->rank != 1 || nonpad->shape[0] != batch)
             return onnx_fail(c, "nonpad_kv_seqlen is not int64 (%lld)", (long long)batch);
         options->key_lengths = nonpad->data;
         options->align = MHA_ALIGN_BOTTOM_RIGHT;

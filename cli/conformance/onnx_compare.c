@@ -32,40 +32,40 @@ static double small_float(uint16_t bits, int fraction_bits, int bias)
     return bits & 0x8000 ? -value : value;
 }
 
-bool onnx_is_number(safetensors_dtype dtype)
+bool onnx_is_number(nn_safetensors_dtype dtype)
 {
-    return dtype != SAFETENSORS_C64 && dtype != SAFETENSORS_F8_E5M2 && dtype != SAFETENSORS_F8_E4M3 &&
-           dtype != SAFETENSORS_F8_E8M0;
+    return dtype != NN_SAFETENSORS_C64 && dtype != NN_SAFETENSORS_F8_E5M2 && dtype != NN_SAFETENSORS_F8_E4M3 &&
+           dtype != NN_SAFETENSORS_F8_E8M0;
 }
 
-double onnx_value(safetensors_dtype dtype, const void *data, int64_t index)
+double onnx_value(nn_safetensors_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {
-    case SAFETENSORS_BOOL:
+    case NN_SAFETENSORS_BOOL:
         return ((const uint8_t *)data)[index] != 0;
-    case SAFETENSORS_U8:
+    case NN_SAFETENSORS_U8:
         return ((const uint8_t *)data)[index];
-    case SAFETENSORS_I8:
+    case NN_SAFETENSORS_I8:
         return ((const int8_t *)data)[index];
-    case SAFETENSORS_U16:
+    case NN_SAFETENSORS_U16:
         return ((const uint16_t *)data)[index];
-    case SAFETENSORS_I16:
+    case NN_SAFETENSORS_I16:
         return ((const int16_t *)data)[index];
-    case SAFETENSORS_U32:
+    case NN_SAFETENSORS_U32:
         return ((const uint32_t *)data)[index];
-    case SAFETENSORS_I32:
+    case NN_SAFETENSORS_I32:
         return ((const int32_t *)data)[index];
-    case SAFETENSORS_U64:
+    case NN_SAFETENSORS_U64:
         return (double)((const uint64_t *)data)[index];
-    case SAFETENSORS_I64:
+    case NN_SAFETENSORS_I64:
         return (double)((const int64_t *)data)[index];
-    case SAFETENSORS_F16:
+    case NN_SAFETENSORS_F16:
         return small_float(((const uint16_t *)data)[index], 10, 15);
-    case SAFETENSORS_BF16:
+    case NN_SAFETENSORS_BF16:
         return small_float(((const uint16_t *)data)[index], 7, 127);
-    case SAFETENSORS_F32:
+    case NN_SAFETENSORS_F32:
         return (double)((const float *)data)[index];
-    case SAFETENSORS_F64:
+    case NN_SAFETENSORS_F64:
         return ((const double *)data)[index];
     default:
         return (double)NAN;
@@ -73,12 +73,12 @@ double onnx_value(safetensors_dtype dtype, const void *data, int64_t index)
 }
 
 /* The lowest number of a type, from which on a score is "masked"; halved, because a bias may have been added to it. */
-static double masked_below(safetensors_dtype dtype)
+static double masked_below(nn_safetensors_dtype dtype)
 {
-    return dtype == SAFETENSORS_F16 ? -65504.0 / 2 : -(double)FLT_MAX / 2;
+    return dtype == NN_SAFETENSORS_F16 ? -65504.0 / 2 : -(double)FLT_MAX / 2;
 }
 
-static double largest(const safetensors_tensor *want)
+static double largest(const nn_safetensors_tensor *want)
 {
     double w = 0;
     for (int64_t i = 0; i < want->count; i++) {
@@ -88,18 +88,18 @@ static double largest(const safetensors_tensor *want)
     return w;
 }
 
-static double tolerance(const safetensors_tensor *want)
+static double tolerance(const nn_safetensors_tensor *want)
 {
     double w = largest(want);
     int exponent;
     frexp(w, &exponent); /* w = f * 2^exponent with 1/2 <= f < 1 */
     switch (want->dtype) {
-    case SAFETENSORS_F16:
+    case NN_SAFETENSORS_F16:
         return w > 0 ? ldexp(1, (exponent < -13 ? -13 : exponent) - 11) : 0;
-    case SAFETENSORS_BF16:
+    case NN_SAFETENSORS_BF16:
         return w > 0 ? ldexp(1, exponent - 8) : 0;
-    case SAFETENSORS_F32:
-    case SAFETENSORS_F64:
+    case NN_SAFETENSORS_F32:
+    case NN_SAFETENSORS_F64:
         return fmax(1e-5 * w, 1e-7);
     default:
         return 0;
@@ -115,9 +115,9 @@ static double difference(double got, double want, double masked)
 }
 
 /* Writes "[1,0,3]" for element `index`. */
-static const char *place(char *out, size_t room, const safetensors_tensor *tensor, int64_t index)
+static const char *place(char *out, size_t room, const nn_safetensors_tensor *tensor, int64_t index)
 {
-    int64_t at[SAFETENSORS_RANK];
+    int64_t at[NN_SAFETENSORS_RANK];
     for (int i = tensor->rank - 1; i >= 0; i--) {
         at[i] = index % tensor->shape[i];
         index /= tensor->shape[i];
@@ -131,7 +131,7 @@ static const char *place(char *out, size_t room, const safetensors_tensor *tenso
 
 bool onnx_compare(onnx_case *c, int slot, const void *got)
 {
-    const safetensors_tensor *want = c->want[slot];
+    const nn_safetensors_tensor *want = c->want[slot];
     double worst = 0, allowed = tolerance(want);
     int64_t where = 0;
     for (int64_t i = 0; i < want->count; i++) {

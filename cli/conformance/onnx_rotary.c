@@ -19,13 +19,13 @@ bool onnx_rotary(onnx_case *c)
         !onnx_integer(c, "interleaved", &interleaved, 0, 1) || !onnx_integer(c, "num_heads", &heads, 0, INT32_MAX) ||
         !onnx_integer(c, "rotary_embedding_dim", &width, 0, INT32_MAX))
         return false;
-    const safetensors_tensor *input = c->in[INPUT], *positions = c->in[POSITIONS];
+    const nn_safetensors_tensor *input = c->in[INPUT], *positions = c->in[POSITIONS];
     int table_rank = positions ? 2 : 3;
     if (c->in[COS]->rank != table_rank || c->in[SIN]->rank != table_rank)
         return onnx_fail(c, "%s position_ids, cos_cache and sin_cache must have %d axes",
                          positions ? "with" : "without", table_rank);
-    if (!safetensors_view(c->in[COS], &cos) || !safetensors_view(c->in[SIN], &sin) ||
-        (positions && !safetensors_view(positions, &options.positions)))
+    if (!nn_safetensors_view(c->in[COS], &cos) || !nn_safetensors_view(c->in[SIN], &sin) ||
+        (positions && !nn_safetensors_view(positions, &options.positions)))
         return onnx_fail(c, "cos_cache, sin_cache or position_ids has a type that cannot be used");
     if (!onnx_heads(c, input, heads, &x) || !onnx_output(c, 0, input->dtype, input->rank, input->shape, &out))
         return false;

@@ -82,15 +82,15 @@ typedef struct show {
     const request *request;
     term term;
     mha_context *ctx;
-    mnist *set;
-    trainer *t;
-    checkpoint_run run;
+    nn_mnist *set;
+    nn_trainer *t;
+    nn_checkpoint_run run;
     double seconds; /* of training */
-    trainer_score test;
+    nn_trainer_score test;
     char model[PATH_ROOM], page[PATH_ROOM];
     sheet_point curve[MOST_POINTS];
     int64_t points;
-    file_lock locks[2]; /* of the two files */
+    nn_file_lock locks[2]; /* of the two files */
 } show;
 
 /* Where everything goes, found out before anything is learnt. False, having said why. */
@@ -107,7 +107,7 @@ static bool make_folder(show *s)
     if (a < PATH_ROOM && b < PATH_ROOM)
         return cli_can_write(s->model) && cli_can_write(s->page) && output_claim(&s->locks[0], s->model) &&
                output_claim(&s->locks[1], s->page) &&
-               output_fits(s->model, vit_save_bytes(&s->run.how.model, s->t->count)) &&
+               output_fits(s->model, nn_vit_save_bytes(&s->run.how.model, s->t->count)) &&
                output_fits(s->page, OUTPUT_PAGE);
     cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
     return false;
@@ -124,15 +124,15 @@ static bool make_trainer(show *s)
 {
     char error[400];
     const request *r = s->request;
-    recipe *how = &s->run.how;
+    nn_recipe *how = &s->run.how;
     s->run.preset = "demo";
-    *how = preset_recipe(preset_find(s->run.preset));
+    *how = nn_preset_recipe(nn_preset_find(s->run.preset));
     if (r->epochs) how->training.epochs = r->epochs;
     how->training.seed = (uint64_t)r->seed;
     how->model.body.bfloat16 = prefers_bfloat16(s->ctx);
-    recipe_fit(how, s->set);
+    nn_recipe_fit(how, s->set);
     if (how->training.held_out > WATCHED) how->training.held_out = WATCHED;
-    s->t = trainer_create(s->ctx, s->set, &how->model, &how->training, error, sizeof error);
+    s->t = nn_trainer_create(s->ctx, s->set, &how->model, &how->training, error, sizeof error);
     if (!s->t) cli_error("demo: %s", error);
     return s->t;
 }
@@ -140,14 +140,14 @@ static bool make_trainer(show *s)
 static void say_what(const show *s)
 {
     char about[400];
-    const vit_config *c = &s->run.how.model;
+    const nn_vit_config *c = &s->run.how.model;
     int64_t patches = (c->rows / c->patch) * (c->columns / c->patch);
     printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
            term_style_on(&s->term, TERM_PLAIN));
     term_rule(&s->term, 2, 76);
     printf("  %s\n\n", s->set->synthetic
                            ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
-                           : mnist_describe(about, sizeof about, s->set));
+                           : nn_mnist_describe(about, sizeof about, s->set));
     printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
            "  %" PRId64 " blocks of %" PRId64 " heads let every token look at every other; the class token,\n"
            "  which is no patch, then says which digit it has seen. %" PRId64 " parameters,\n"
@@ -171,9 +171,9 @@ static void draw_bar(const term *t, double right)
 /* A line of the curve: the mean loss since the last one, and how it does now on images that it does not learn from. */
 static bool say_row(show *s, double loss)
 {
-    trainer_score score;
-    const trainer_options *o = &s->t->options;
-    if (!trainer_evaluate(s->t, s->ctx, TRAINER_HELD_OUT, &score)) return false;
+    nn_trainer_score score;
+    const nn_trainer_options *o = &s->t->options;
+    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_HELD_OUT, &score)) return false;
     double right = score.count ? (double)score.correct / (double)score.count : NAN;
     printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, loss, 100 * right);
     draw_bar(&s->term, right);
@@ -187,16 +187,16 @@ static bool say_row(show *s, double loss)
 /* CLI_OK, or the exit code, having said why. */
 static int learn(show *s)
 {
-    const trainer_options *o = &s->t->options;
-    trainer_report report = {0};
-    trainer_result result;
-    checkpoint_epoch row = {0}, epoch = {0}; /* what came of the steps since the last line; of this epoch's */
+    const nn_trainer_options *o = &s->t->options;
+    nn_trainer_report report = {0};
+    nn_trainer_result result;
+    nn_checkpoint_epoch row = {0}, epoch = {0}; /* what came of the steps since the last line; of this epoch's */
     int64_t steps = o->epochs * s->t->steps_per_epoch, rows = steps < ROWS ? steps : ROWS, said = 0;
     double mark = train_clock(), begun = mark;
     train_progress view = train_progress_begin(s->t);
-    while ((result = trainer_step(s->t, s->ctx, &report)) == TRAINER_WENT_ON) {
+    while ((result = nn_trainer_step(s->t, s->ctx, &report)) == NN_TRAINER_WENT_ON) {
         double now = train_clock();
-        if (report.step % s->t->steps_per_epoch == 0) epoch = (checkpoint_epoch){0};
+        if (report.step % s->t->steps_per_epoch == 0) epoch = (nn_checkpoint_epoch){0};
         epoch.images += (double)o->batch, row.images += (double)o->batch;
         epoch.correct += (double)report.correct;
         epoch.loss += report.loss * (double)o->batch, row.loss += report.loss * (double)o->batch;
@@ -206,23 +206,24 @@ static int learn(show *s)
             train_progress_clear(&view);
             if (!say_row(s, row.loss / row.images)) break;
             said = s->t->step * rows / steps;
-            row = (checkpoint_epoch){0};
+            row = (nn_checkpoint_epoch){0};
         }
         mark = train_clock();
     }
     train_progress_clear(&view);
     s->seconds = train_clock() - begun;
-    if (result == TRAINER_DONE) return CLI_OK;
-    if (result == TRAINER_DIVERGED) cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, s->t->step);
-    else cli_error("demo: %s", s->t->crew->error);
+    if (result == NN_TRAINER_DONE) return CLI_OK;
+    if (result == NN_TRAINER_DIVERGED)
+        cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, s->t->step);
+    else cli_error("demo: %s", s->t->workers->error);
     return CLI_FAILED;
 }
 
 static bool say_result(show *s)
 {
     char error[600];
-    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &s->test)) {
-        cli_error("demo: %s", s->t->crew->error);
+    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_TEST, &s->test)) {
+        cli_error("demo: %s", s->t->workers->error);
         return false;
     }
     double images = (double)(s->t->step * s->t->options.batch);
@@ -231,7 +232,7 @@ static bool say_result(show *s)
            term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
            s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), s->test.count - s->test.correct,
            s->seconds, images / s->seconds);
-    if (checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
+    if (nn_checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }
@@ -239,16 +240,16 @@ static bool say_result(show *s)
 /* ---- What the heads see ----------------------------------------------------------------------------------------- */
 
 /* One digit of each kind, the first in the test set, for the page. */
-static bool write_page(const show *s, vit_model *model)
+static bool write_page(const show *s, nn_vit_model *model)
 {
-    char error[600], about[300], data[400], names[MNIST_CLASSES][40];
-    sheet_image images[MNIST_CLASSES];
+    char error[600], about[300], data[400], names[NN_MNIST_CLASSES][40];
+    sheet_image images[NN_MNIST_CLASSES];
     int64_t count = 0;
-    for (int digit = 0; digit < MNIST_CLASSES; digit++)
+    for (int digit = 0; digit < NN_MNIST_CLASSES; digit++)
         for (int64_t i = 0; i < s->set->test.count; i++) {
             if (s->set->test.labels[i] != digit) continue;
             snprintf(names[count], sizeof names[count], "test image %" PRId64, i);
-            images[count] = (sheet_image){mnist_image(s->set, &s->set->test, i), digit, names[count]};
+            images[count] = (sheet_image){nn_mnist_image(s->set, &s->set->test, i), digit, names[count]};
             count++;
             break;
         }
@@ -259,7 +260,7 @@ static bool write_page(const show *s, vit_model *model)
              100 * (double)s->test.correct / (double)s->test.count);
     sheet page = {.title = "What the heads look at",
                   .model = about,
-                  .data = mnist_describe(data, sizeof data, s->set),
+                  .data = nn_mnist_describe(data, sizeof data, s->set),
                   .curve = s->curve,
                   .point_count = s->points,
                   .curve_unit = "epoch",
@@ -270,20 +271,20 @@ static bool write_page(const show *s, vit_model *model)
     return false;
 }
 
-static bool show_heads(const show *s, vit_model *model)
+static bool show_heads(const show *s, nn_vit_model *model)
 {
     char error[600], name[60];
-    heads_view view;
+    nn_heads_view view;
     int64_t index = s->request->index;
-    const unsigned char *image = mnist_image(s->set, &s->set->test, index);
-    if (!heads_look(&view, model->net, s->ctx, model->input, image, error, sizeof error)) {
+    const unsigned char *image = nn_mnist_image(s->set, &s->set->test, index);
+    if (!nn_heads_look(&view, model->net, s->ctx, model->input, image, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
     snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
     heads_drawing d = {name, image, s->set->rows, s->set->columns, &view, s->set->test.labels[index]};
     heads_draw_digit(&s->term, &d);
-    heads_free(&view);
+    nn_heads_free(&view);
     return true;
 }
 
@@ -303,7 +304,7 @@ static void say_next(const show *s)
 static int run(show *s)
 {
     char error[600];
-    vit_model model = {0};
+    nn_vit_model model = {0};
     int status = CLI_USAGE;
     if (!(s->set = data_open("demo", s->request->data ? s->request->data : data_default(NULL), false)))
         return CLI_USAGE;
@@ -317,12 +318,12 @@ static int run(show *s)
     status = learn(s);
     if (status) return status;
     if (!say_result(s)) return CLI_USAGE;
-    if (!vit_model_open(&model, s->ctx, s->model, error, sizeof error)) {
+    if (!nn_vit_model_open(&model, s->ctx, s->model, error, sizeof error)) {
         cli_error("%s", error);
         return CLI_FAILED;
     }
     bool good = write_page(s, &model) && show_heads(s, &model);
-    vit_model_free(&model);
+    nn_vit_model_free(&model);
     if (good) say_next(s);
     return good ? CLI_OK : CLI_USAGE;
 }
@@ -342,9 +343,9 @@ int cmd_demo(int argc, char **argv)
     if (stop) return stop - 1;
     show s = {.request = &r, .term = term_detect(r.when)};
     int status = run(&s);
-    for (int i = 0; i < 2; i++) file_lock_free(&s.locks[i]);
-    trainer_free(s.t);
+    for (int i = 0; i < 2; i++) nn_file_lock_free(&s.locks[i]);
+    nn_trainer_free(s.t);
     mha_context_free(s.ctx);
-    mnist_free(s.set);
+    nn_mnist_free(s.set);
     return status;
 }

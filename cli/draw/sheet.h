@@ -37,7 +37,7 @@ typedef struct sheet {
 } sheet;
 
 /* Writes it whole or not at all. `net` is not for training. False on error, with one line in `error`. */
-bool sheet_write(const char *path, vit *net, mha_context *ctx, vit_input input, const sheet *s, char *error,
+bool sheet_write(const char *path, nn_vit *net, mha_context *ctx, nn_vit_input input, const sheet *s, char *error,
                  size_t error_size);
 
 #endif

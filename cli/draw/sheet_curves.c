@@ -68,20 +68,21 @@ static double down(const line *l, double y)
     return HIGH - BOTTOM - (y - l->low) / (l->high - l->low) * (HIGH - BOTTOM - TOP);
 }
 
-static void put_marks(buffer *out, const line *l, const char *unit)
+static void put_marks(nn_buffer *out, const line *l, const char *unit)
 {
     int decimals = l->tick < 1 ? (int)ceil(-log10(l->tick) - 1e-9) : 0;
     for (int i = 0; l->low + i * l->tick <= l->high + l->tick / 2; i++) {
         double y = l->low + i * l->tick;
-        buffer_printf(
+        nn_buffer_printf(
             out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
             LEFT, down(l, y), WIDE - RIGHT, LEFT - 7, down(l, y) + 3.5, decimals, y);
     }
-    buffer_printf(out, "<text x=\"%d\" y=\"%d\">%.2g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>",
-                  LEFT, HIGH - 8, l->first, WIDE - RIGHT, HIGH - 8, unit, l->last);
+    nn_buffer_printf(out,
+                     "<text x=\"%d\" y=\"%d\">%.2g</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s %.3g</text>",
+                     LEFT, HIGH - 8, l->first, WIDE - RIGHT, HIGH - 8, unit, l->last);
 }
 
-static void put_chart(buffer *out, const sheet *s, const char *title, const char *format, reader of, double most)
+static void put_chart(nn_buffer *out, const sheet *s, const char *title, const char *format, reader of, double most)
 {
     line all, *l = &all;
     collect(l, s, of);
@@ -91,26 +92,26 @@ static void put_chart(buffer *out, const sheet *s, const char *title, const char
         choose_scale(l, most);
         snprintf(first, sizeof first, format, l->y[0]);
         snprintf(last, sizeof last, format, l->y[end]);
-        buffer_printf(out,
-                      "<figure><figcaption>%s</figcaption><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                      "aria-label=\"%s, from %s to %s\"><title>%s, from %s to %s</title>",
-                      title, WIDE, HIGH, title, first, last, title, first, last);
+        nn_buffer_printf(out,
+                         "<figure><figcaption>%s</figcaption><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                         "aria-label=\"%s, from %s to %s\"><title>%s, from %s to %s</title>",
+                         title, WIDE, HIGH, title, first, last, title, first, last);
         put_marks(out, l, s->curve_unit ? s->curve_unit : "");
-        buffer_puts(out, "<path class=\"line\" d=\"");
+        nn_buffer_puts(out, "<path class=\"line\" d=\"");
         for (int i = 0; i <= end; i++)
-            buffer_printf(out, "%c%.1f %.1f", i ? 'L' : 'M', across(l, l->x[i]), down(l, l->y[i]));
-        buffer_printf(
+            nn_buffer_printf(out, "%c%.1f %.1f", i ? 'L' : 'M', across(l, l->x[i]), down(l, l->y[i]));
+        nn_buffer_printf(
             out, "\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/><text class=\"last\" x=\"%.1f\" y=\"%.1f\">%s</text>",
             across(l, l->x[end]), down(l, l->y[end]), across(l, l->x[end]) + 8, down(l, l->y[end]) + 4, last);
-        buffer_puts(out, "</svg></figure>\n");
+        nn_buffer_puts(out, "</svg></figure>\n");
     }
 }
 
-void sheet_curves(buffer *out, const sheet *s)
+void sheet_curves(nn_buffer *out, const sheet *s)
 {
     if (s->point_count < 2) return;
-    buffer_puts(out, "<section class=\"curves\" aria-label=\"Training\">\n");
+    nn_buffer_puts(out, "<section class=\"curves\" aria-label=\"Training\">\n");
     put_chart(out, s, "Loss of training", "%.3f", loss_of, INFINITY);
     put_chart(out, s, "Accuracy, in percent, on images not trained on", "%.2f", accuracy_of, 100);
-    buffer_puts(out, "</section>\n");
+    nn_buffer_puts(out, "</section>\n");
 }

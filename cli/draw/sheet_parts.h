@@ -10,15 +10,15 @@
 enum { SHEET_STEPS = 16, SHEET_INK = 8 };
 
 /* Text as HTML has it. */
-void sheet_text(buffer *out, const char *text);
+void sheet_text(nn_buffer *out, const char *text);
 
 /* The style sheet, between its tags. */
-void sheet_style(buffer *out);
+void sheet_style(nn_buffer *out);
 
 /* Loss and accuracy, one chart each; nothing without points. */
-void sheet_curves(buffer *out, const sheet *s);
+void sheet_curves(nn_buffer *out, const sheet *s);
 
 /* Image n (from 0) and what the model made of it. */
-void sheet_digit(buffer *out, const sheet *s, int64_t n, const vit_config *config, const heads_view *view);
+void sheet_digit(nn_buffer *out, const sheet *s, int64_t n, const nn_vit_config *config, const nn_heads_view *view);
 
 #endif

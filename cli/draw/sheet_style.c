@@ -74,15 +74,15 @@ static const char rules[] =
     "@media print{article{break-inside:avoid}}\n";
 
 /* The more of a head's attention a patch has, the less is seen of the picture under it. */
-void sheet_style(buffer *out)
+void sheet_style(nn_buffer *out)
 {
-    buffer_printf(out, "<style>\n%s", rules);
+    nn_buffer_printf(out, "<style>\n%s", rules);
     for (int i = 0; i < SHEET_STEPS; i++) {
         double value = (double)i / (SHEET_STEPS - 1);
         scale_colour c = scale_at(value);
-        buffer_printf(out, ".h%d{fill:#%02x%02x%02x;fill-opacity:%.2f}\n", i, c.red, c.green, c.blue,
-                      0.25 + 0.7 * value);
+        nn_buffer_printf(out, ".h%d{fill:#%02x%02x%02x;fill-opacity:%.2f}\n", i, c.red, c.green, c.blue,
+                         0.25 + 0.7 * value);
     }
-    for (int i = 1; i <= SHEET_INK; i++) buffer_printf(out, ".i%d{fill-opacity:%.2f}\n", i, (double)i / SHEET_INK);
-    buffer_puts(out, "</style>\n");
+    for (int i = 1; i <= SHEET_INK; i++) nn_buffer_printf(out, ".i%d{fill-opacity:%.2f}\n", i, (double)i / SHEET_INK);
+    nn_buffer_puts(out, "</style>\n");
 }

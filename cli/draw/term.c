@@ -104,7 +104,7 @@ static void styled(const term *t, term_style style, const char *text)
 void term_right(const term *t, int width, term_style style, const char *text)
 {
     char shown[SHOWN_MOST];
-    int pad = width - term_columns(printable(shown, sizeof shown, text));
+    int pad = width - term_columns(nn_printable(shown, sizeof shown, text));
     printf("%*s", pad > 0 ? pad : 0, "");
     styled(t, style, shown);
 }
@@ -112,7 +112,7 @@ void term_right(const term *t, int width, term_style style, const char *text)
 void term_left(const term *t, int width, term_style style, const char *text)
 {
     char shown[SHOWN_MOST];
-    int pad = width - term_columns(printable(shown, sizeof shown, text));
+    int pad = width - term_columns(nn_printable(shown, sizeof shown, text));
     styled(t, style, shown);
     printf("%*s", pad > 0 ? pad : 0, "");
 }

@@ -105,9 +105,9 @@ static void count_answer(eval_scores *s, const float *logits, int label, int64_t
 {
     int best = 0;
     double sum = 0;
-    for (int c = 1; c < MNIST_CLASSES; c++)
+    for (int c = 1; c < NN_MNIST_CLASSES; c++)
         if (logits[c] > logits[best]) best = c;
-    for (int c = 0; c < MNIST_CLASSES; c++) sum += exp((double)logits[c] - (double)logits[best]);
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) sum += exp((double)logits[c] - (double)logits[best]);
     double below = (double)logits[label] - (double)logits[best] - log(sum);
     s->count++;
     s->correct += best == label;
@@ -124,25 +124,25 @@ static double now(void)
 }
 
 /* False on error, having said why. */
-static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, vit_model *model, const mnist_part *part)
+static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, nn_vit_model *model, const nn_mnist_part *part)
 {
     char error[240];
-    float *logits = calloc((size_t)part->count * MNIST_CLASSES, sizeof *logits);
-    predictor *p = NULL;
+    float *logits = calloc((size_t)part->count * NN_MNIST_CLASSES, sizeof *logits);
+    nn_predictor *p = NULL;
     *s = (eval_scores){0};
     bool ok = logits;
     if (!ok) cli_error("no memory for the answers to %lld images", (long long)part->count);
-    if (ok &&
-        !(p = predictor_create(ctx, &model->config, model->parameters, model->input, r->bfloat16, error, sizeof error)))
+    if (ok && !(p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, r->bfloat16, error,
+                                        sizeof error)))
         cli_error("%s", error);
     ok = p;
     double start = now();
-    if (ok && !(ok = predictor_run(p, ctx, logits, part->images, part->count)))
-        cli_error("%s: %s", r->file, predictor_error(p));
+    if (ok && !(ok = nn_predictor_run(p, ctx, logits, part->images, part->count)))
+        cli_error("%s: %s", r->file, nn_predictor_error(p));
     s->seconds = now() - start;
-    for (int64_t i = 0; ok && i < part->count; i++) count_answer(s, logits + i * MNIST_CLASSES, part->labels[i], i);
+    for (int64_t i = 0; ok && i < part->count; i++) count_answer(s, logits + i * NN_MNIST_CLASSES, part->labels[i], i);
     if (ok) s->loss /= (double)s->count;
-    predictor_free(p);
+    nn_predictor_free(p);
     free(logits);
     return ok;
 }
@@ -169,8 +169,8 @@ int cmd_eval(int argc, char **argv)
     }
 
     char error[600];
-    vit_model model = {0};
-    mnist *set = NULL;
+    nn_vit_model model = {0};
+    nn_mnist *set = NULL;
     eval_scores scores;
     mha_context *ctx = cli_context_of((int)r.threads);
     if (!ctx) goto out;
@@ -193,8 +193,8 @@ int cmd_eval(int argc, char **argv)
     else eval_print_text(&t, &asked, &scores);
     status = CLI_OK;
 out:
-    mnist_free(set);
-    vit_model_free(&model);
+    nn_mnist_free(set);
+    nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;
 }

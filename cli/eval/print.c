@@ -11,19 +11,19 @@
 #include <string.h>
 
 enum { INDENT = 2, NAME = 11, CELL = 5, COUNT = 8, SHARE = 9 };
-_Static_assert(INDENT + NAME + MNIST_CLASSES * CELL + COUNT + SHARE <= 80, "the table fits the screen");
+_Static_assert(INDENT + NAME + NN_MNIST_CLASSES * CELL + COUNT + SHARE <= 80, "the table fits the screen");
 
 static int64_t answers_of(const eval_scores *s, int class)
 {
     int64_t sum = 0;
-    for (int label = 0; label < MNIST_CLASSES; label++) sum += s->confusion[label][class];
+    for (int label = 0; label < NN_MNIST_CLASSES; label++) sum += s->confusion[label][class];
     return sum;
 }
 
 static int64_t labels_of(const eval_scores *s, int class)
 {
     int64_t sum = 0;
-    for (int answer = 0; answer < MNIST_CLASSES; answer++) sum += s->confusion[class][answer];
+    for (int answer = 0; answer < NN_MNIST_CLASSES; answer++) sum += s->confusion[class][answer];
     return sum;
 }
 
@@ -49,12 +49,12 @@ __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const c
 
 static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
 {
-    const vit_config *c = &set->model->config;
-    char text[TRANSFORMER_WORDS];
+    const nn_vit_config *c = &set->model->config;
+    char text[NN_TRANSFORMER_WORDS];
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
             "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
-            c->body.depth, transformer_heads_words(text, &c->body), c->body.width, c->patch, c->patch,
+            c->body.depth, nn_transformer_heads_words(text, &c->body), c->body.width, c->patch, c->patch,
             set->model->count);
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
             set->set->name);
@@ -73,8 +73,8 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
 static int64_t largest_mistake(const eval_scores *s)
 {
     int64_t most = 1;
-    for (int i = 0; i < MNIST_CLASSES; i++)
-        for (int j = 0; j < MNIST_CLASSES; j++)
+    for (int i = 0; i < NN_MNIST_CLASSES; i++)
+        for (int j = 0; j < NN_MNIST_CLASSES; j++)
             if (i != j && s->confusion[i][j] > most) most = s->confusion[i][j];
     return most;
 }
@@ -83,7 +83,7 @@ static int64_t largest_mistake(const eval_scores *s)
 static int cell_width(const eval_scores *s)
 {
     int64_t most = 0;
-    for (int c = 0; c < MNIST_CLASSES; c++)
+    for (int c = 0; c < NN_MNIST_CLASSES; c++)
         if (answers_of(s, c) > most) most = answers_of(s, c);
     return most < 10000 ? CELL : snprintf(NULL, 0, "%" PRId64, most) + 2;
 }
@@ -119,7 +119,7 @@ static void put_table_head(const term *t, int width)
 {
     char name[12];
     put_name(t, "answer");
-    for (int c = 0; c < MNIST_CLASSES; c++) {
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) {
         snprintf(name, sizeof name, "%d", c);
         term_right(t, width, TERM_FAINT, name);
     }
@@ -130,14 +130,14 @@ static void put_table_head(const term *t, int width)
 
 static void put_table_foot(const term *t, int width, const eval_scores *s)
 {
-    term_rule(t, INDENT, NAME + MNIST_CLASSES * width + COUNT + SHARE);
+    term_rule(t, INDENT, NAME + NN_MNIST_CLASSES * width + COUNT + SHARE);
     put_name(t, "answers");
-    for (int c = 0; c < MNIST_CLASSES; c++) printf("%*" PRId64, width, answers_of(s, c));
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) printf("%*" PRId64, width, answers_of(s, c));
     printf("%*" PRId64, COUNT, s->count);
     put_share(t, SHARE, 2, part_of(s->correct, s->count));
     printf("\n");
     put_name(t, "precision %");
-    for (int c = 0; c < MNIST_CLASSES; c++) { /* "100" beside "100" needs a gap */
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) { /* "100" beside "100" needs a gap */
         double share = eval_precision(s, c);
         put_share(t, width, share < 0.9995 ? 1 : 0, share);
     }
@@ -151,11 +151,11 @@ static void put_table(const term *t, const eval_scores *s)
     int64_t most = largest_mistake(s);
     int width = cell_width(s);
     put_table_head(t, width);
-    for (int label = 0; label < MNIST_CLASSES; label++) {
+    for (int label = 0; label < NN_MNIST_CLASSES; label++) {
         char name[20];
         snprintf(name, sizeof name, "label %d", label);
         put_name(t, name);
-        for (int answer = 0; answer < MNIST_CLASSES; answer++) put_cell(t, width, s, label, answer, most);
+        for (int answer = 0; answer < NN_MNIST_CLASSES; answer++) put_cell(t, width, s, label, answer, most);
         printf("%*" PRId64, COUNT, labels_of(s, label));
         put_share(t, SHARE, 2, eval_recall(s, label));
         printf("\n");
@@ -200,33 +200,33 @@ static void put_number(const char *before, const char *format, double x)
 static void put_text(const char *before, const char *text)
 {
     char quoted[1200];
-    printf("%s%s", before, json_quote(quoted, sizeof quoted, text));
+    printf("%s%s", before, nn_json_quote(quoted, sizeof quoted, text));
 }
 
-static void put_model(const vit_model *model)
+static void put_model(const nn_vit_model *model)
 {
-    const vit_config *c = &model->config;
+    const nn_vit_config *c = &model->config;
     printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [",
            model->count, c->body.depth, c->body.heads);
-    for (int64_t l = 0; l < c->body.depth; l++) printf("%s%" PRId64, l ? ", " : "", transformer_heads(&c->body, l));
+    for (int64_t l = 0; l < c->body.depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_transformer_heads(&c->body, l));
     printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->body.width, c->patch);
 }
 
 static void put_classes(const eval_scores *s)
 {
     printf(",\n  \"classes\": [\n");
-    for (int c = 0; c < MNIST_CLASSES; c++) {
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) {
         printf("    {\"label\": %d, \"images\": %" PRId64 ", \"answers\": %" PRId64 ", \"correct\": %" PRId64, c,
                labels_of(s, c), answers_of(s, c), s->confusion[c][c]);
         put_number(", \"precision\": ", "%.6f", eval_precision(s, c));
         put_number(", \"recall\": ", "%.6f", eval_recall(s, c));
-        printf("}%s\n", c + 1 < MNIST_CLASSES ? "," : "");
+        printf("}%s\n", c + 1 < NN_MNIST_CLASSES ? "," : "");
     }
     printf("  ],\n  \"confusion\": [\n");
-    for (int i = 0; i < MNIST_CLASSES; i++) {
+    for (int i = 0; i < NN_MNIST_CLASSES; i++) {
         printf("    [");
-        for (int j = 0; j < MNIST_CLASSES; j++) printf("%s%" PRId64, j ? ", " : "", s->confusion[i][j]);
-        printf("]%s\n", i + 1 < MNIST_CLASSES ? "," : "");
+        for (int j = 0; j < NN_MNIST_CLASSES; j++) printf("%s%" PRId64, j ? ", " : "", s->confusion[i][j]);
+        printf("]%s\n", i + 1 < NN_MNIST_CLASSES ? "," : "");
     }
     printf("  ]");
 }

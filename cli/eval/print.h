@@ -16,9 +16,9 @@ typedef struct eval_mistake {
 
 typedef struct eval_scores {
     int64_t count, correct;
-    double loss;                                     /* mean cross-entropy */
-    int64_t confusion[MNIST_CLASSES][MNIST_CLASSES]; /* [label][answer] */
-    eval_mistake worst[EVAL_WORST];                  /* the labels that got least, first */
+    double loss;                                           /* mean cross-entropy */
+    int64_t confusion[NN_MNIST_CLASSES][NN_MNIST_CLASSES]; /* [label][answer] */
+    eval_mistake worst[EVAL_WORST];                        /* the labels that got least, first */
     int worst_count;
     double seconds; /* that the predictions took */
 } eval_scores;
@@ -27,8 +27,8 @@ typedef struct eval_scores {
 typedef struct eval_setting {
     const char *file;   /* of the model */
     const char *folder; /* as given; NULL: none */
-    const mnist *set;
-    const vit_model *model;
+    const nn_mnist *set;
+    const nn_vit_model *model;
     const char *part, *type; /* "test" or "train"; "f32" or "bf16" */
     int threads;
     const char *isa;

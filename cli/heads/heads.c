@@ -115,25 +115,25 @@ static double now(void)
 }
 
 /* False if there is no memory. */
-static bool print_json(const request *r, const mnist *set, const survey *s)
+static bool print_json(const request *r, const nn_mnist *set, const nn_survey *s)
 {
     char quoted[1200];
-    buffer object = {0};
+    nn_buffer object = {0};
     heads_json(&object, s);
     bool whole = !object.failed;
     if (!whole) goto out;
-    printf("{\"model\": %s", json_quote(quoted, sizeof quoted, r->file));
-    printf(", \"data\": %s", json_quote(quoted, sizeof quoted, set->name));
+    printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->file));
+    printf(", \"data\": %s", nn_json_quote(quoted, sizeof quoted, set->name));
     printf(", \"synthetic\": %s,\n\"survey\": ", set->synthetic ? "true" : "false");
     fwrite(object.bytes, 1, object.size, stdout);
     printf("}\n");
 out:
-    buffer_free(&object);
+    nn_buffer_free(&object);
     return whole;
 }
 
 /* False on error, having said why. */
-static bool show(const request *r, const vit_model *model, const mnist *set, const survey *s, double seconds)
+static bool show(const request *r, const nn_vit_model *model, const nn_mnist *set, const nn_survey *s, double seconds)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->file, s, error, sizeof error)) {
@@ -159,10 +159,10 @@ static bool show(const request *r, const vit_model *model, const mnist *set, con
 static int heads(const request *r)
 {
     char error[600];
-    vit_model model = {0};
-    mnist *set = NULL;
-    survey s = {0};
-    survey_options options = {.images = r->sample};
+    nn_vit_model model = {0};
+    nn_mnist *set = NULL;
+    nn_survey s = {0};
+    nn_survey_options options = {.images = r->sample};
     int status = CLI_USAGE;
     mha_context *ctx = cli_context_of((int)r->threads);
     if (!ctx) goto out;
@@ -172,16 +172,16 @@ static int heads(const request *r)
     }
     if (!(set = data_open("heads", r->folder, true)) || !data_fits(set, &model.config, r->file)) goto out;
     double start = now();
-    if (!survey_make(&s, ctx, &model.config, model.parameters, model.input, &set->test, &options, error,
-                     sizeof error)) {
+    if (!nn_survey_make(&s, ctx, &model.config, model.parameters, model.input, &set->test, &options, error,
+                        sizeof error)) {
         cli_error("%s: %s", r->file, error);
         goto out;
     }
     if (show(r, &model, set, &s, now() - start)) status = CLI_OK;
 out:
-    survey_free(&s);
-    mnist_free(set);
-    vit_model_free(&model);
+    nn_survey_free(&s);
+    nn_mnist_free(set);
+    nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;
 }

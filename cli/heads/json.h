@@ -14,6 +14,6 @@
 #include "inspect/survey.h"
 
 /* Without an end of line. */
-void heads_json(buffer *out, const survey *s);
+void heads_json(nn_buffer *out, const nn_survey *s);
 
 #endif

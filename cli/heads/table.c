@@ -17,7 +17,7 @@ _Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + WORTH 
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
 
 /* The smaller, the earlier; equals stay in the order of blocks. */
-static double rank(const survey_head *h, heads_sort sort)
+static double rank(const nn_survey_head *h, heads_sort sort)
 {
     return sort == HEADS_BY_IMPORTANCE ? -h->importance
            : sort == HEADS_BY_ENTROPY  ? h->entropy
@@ -25,7 +25,7 @@ static double rank(const survey_head *h, heads_sort sort)
                                        : 0;
 }
 
-static int64_t *order_of(const survey *s, heads_sort sort)
+static int64_t *order_of(const nn_survey *s, heads_sort sort)
 {
     int64_t *order = calloc((size_t)s->count, sizeof *order);
     for (int64_t n = 0; order && n < s->count; n++) {
@@ -41,7 +41,7 @@ static int64_t *order_of(const survey *s, heads_sort sort)
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-static void put_title(const term *t, const survey *s, const heads_setting *set)
+static void put_title(const term *t, const nn_survey *s, const heads_setting *set)
 {
     const char *of = set->set->synthetic ? "drawn by" : "of";
     printf("%*s", INDENT, "");
@@ -86,11 +86,11 @@ static void put_bar(const term *t, double share)
     printf("%s%s%*s", parts[eighths % 8], term_style_on(t, TERM_PLAIN), BAR - (eighths + 7) / 8, "");
 }
 
-static void put_twin(const term *t, const survey_head *h)
+static void put_twin(const term *t, const nn_survey_head *h)
 {
     char text[40];
     if (h->twin < 0) return;
-    bool like = survey_is_like(h);
+    bool like = nn_survey_is_like(h);
     if (like) snprintf(text, sizeof text, h->twin < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->twin + 1);
     else snprintf(text, sizeof text, "%" PRId64 " by %.2f", h->twin + 1, h->divergence);
     term_left(t, 0, like ? TERM_BOLD : TERM_FAINT, text);
@@ -105,7 +105,7 @@ static void put_worth(double worth, double most)
     else printf("%*.*f ", WORTH, decimals, worth);
 }
 
-static void put_head(const term *t, const survey_head *h, double most)
+static void put_head(const term *t, const nn_survey_head *h, double most)
 {
     printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
     term_left(t, WORDS, TERM_BOLD, h->words);
@@ -117,7 +117,7 @@ static void put_head(const term *t, const survey_head *h, double most)
     printf("\n");
 }
 
-static void put_foot(const survey *s, double most)
+static void put_foot(const nn_survey *s, double most)
 {
     printf("\n%*slooks at: all tokens, on the mean over images\n", INDENT, "");
     printf("%*sby position: where a token looks depends on its own place, whatever the image\n", INDENT, "");
@@ -132,29 +132,29 @@ static void put_foot(const survey *s, double most)
 /* ---- The maps --------------------------------------------------------------------------------------------------- */
 
 /* The survey's mean views as those of one image. */
-static bool make_view(heads_view *v, const survey *s)
+static bool make_view(nn_heads_view *v, const nn_survey *s)
 {
     int64_t patches = s->rows * s->columns;
-    *v = (heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns, .tokens = s->tokens};
+    *v = (nn_heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns, .tokens = s->tokens};
     v->first = calloc((size_t)s->blocks + 1, sizeof *v->first);
     v->map = calloc((size_t)s->count, (size_t)patches * sizeof(float));
     v->itself = calloc((size_t)s->count, sizeof(float));
     double *one = calloc((size_t)patches, sizeof *one);
     bool ok = v->first && v->map && v->itself && one;
     for (int64_t n = 0; ok && n < s->count; n++) {
-        survey_view(one, s, n);
+        nn_survey_view(one, s, n);
         for (int64_t j = 0; j < patches; j++) v->map[n * patches + j] = (float)one[j];
         v->first[s->heads[n].block + 1] = n + 1;
         if (s->heads[n].head + 1 > v->heads) v->heads = s->heads[n].head + 1;
     }
     free(one);
-    if (!ok) heads_free(v);
+    if (!ok) nn_heads_free(v);
     return ok;
 }
 
-bool heads_table(const term *t, const survey *s, const heads_setting *setting)
+bool heads_table(const term *t, const nn_survey *s, const heads_setting *setting)
 {
-    heads_view view;
+    nn_heads_view view;
     int64_t *order = order_of(s, setting->sort);
     bool ok = order && make_view(&view, s);
     double most = 0;
@@ -168,7 +168,7 @@ bool heads_table(const term *t, const survey *s, const heads_setting *setting)
         heads_draw_all(t, &view,
                        s->class_token ? "Where the class token looks, on the mean; each map to its own strongest patch"
                                       : "Where the patches look, on the mean; each map to its own strongest patch");
-        heads_free(&view);
+        nn_heads_free(&view);
     }
     free(order);
     return ok;

@@ -11,13 +11,13 @@ typedef enum heads_sort { HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY,
 
 typedef struct heads_setting {
     const char *file;
-    const vit_model *model;
-    const mnist *set;
+    const nn_vit_model *model;
+    const nn_mnist *set;
     heads_sort sort; /* the most important first, the least entropy first, the least distance first */
     double seconds;
 } heads_setting;
 
 /* False if there was no memory; nothing has been printed then. */
-bool heads_table(const term *t, const survey *s, const heads_setting *setting);
+bool heads_table(const term *t, const nn_survey *s, const heads_setting *setting);
 
 #endif

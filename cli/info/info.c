@@ -146,16 +146,16 @@ static void put_text(const machine *m)
 static void put_json(const machine *m)
 {
     char quoted[200];
-    printf("{\n  \"version\": %s,\n", json_quote(quoted, sizeof quoted, mha_version()));
-    printf("  \"architecture\": %s,\n", json_quote(quoted, sizeof quoted, m->architecture));
-    printf("  \"processor\": %s,\n", json_quote(quoted, sizeof quoted, m->processor));
+    printf("{\n  \"version\": %s,\n", nn_json_quote(quoted, sizeof quoted, mha_version()));
+    printf("  \"architecture\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->architecture));
+    printf("  \"processor\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->processor));
     printf("  \"cores\": %ld,\n  \"threads\": %d,\n", m->cores, m->threads);
-    printf("  \"isa\": %s,\n", json_quote(quoted, sizeof quoted, m->isa));
+    printf("  \"isa\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->isa));
     printf("  \"isa_reason\": \"%s\",\n  \"isas\": [\n", m->forced ? "MHA_ISA" : "best");
     for (int i = 0; i < mha_isa_count(); i++) {
         mha_isa isa = mha_isa_get(i);
-        printf("    {\"name\": %s, ", json_quote(quoted, sizeof quoted, isa.name));
-        printf("\"needs\": %s, ", json_quote(quoted, sizeof quoted, isa.needs));
+        printf("    {\"name\": %s, ", nn_json_quote(quoted, sizeof quoted, isa.name));
+        printf("\"needs\": %s, ", nn_json_quote(quoted, sizeof quoted, isa.needs));
         printf("\"built\": %s, \"available\": %s, \"used\": %s}%s\n", isa.built ? "true" : "false",
                isa.available ? "true" : "false", strcmp(isa.name, m->isa) == 0 ? "true" : "false",
                i + 1 < mha_isa_count() ? "," : "");

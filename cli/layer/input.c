@@ -18,7 +18,7 @@ static const char *const names[] = {"query", "key", "value", "attn_mask", "key_p
 typedef struct reading {
     layer_input *in;
     mha_context *ctx;
-    const safetensors *file;
+    const nn_safetensors *file;
     const char *path;
 } reading;
 
@@ -60,15 +60,15 @@ static bool check_names(const reading *r)
     char list[240] = "", quoted[60];
     const char *near = NULL;
     size_t n = 0;
-    for (size_t i = 0; i < safetensors_count(r->file); i++) {
-        const char *name = safetensors_get(r->file, i)->name;
+    for (size_t i = 0; i < nn_safetensors_count(r->file); i++) {
+        const char *name = nn_safetensors_get(r->file, i)->name;
         int known = 0;
         while (names[known] && strcmp(names[known], name) != 0) known++;
         if (names[known]) continue;
         near = n ? NULL : closest(name);
         if (n < sizeof list)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
-                                  json_quote(quoted, sizeof quoted, name));
+                                  nn_json_quote(quoted, sizeof quoted, name));
     }
     if (n >= sizeof list) memcpy(list + sizeof list - 4, "...", 4);
     if (near) cli_error("%s: unknown tensor %s; did you mean %s?", r->path, list, near);
@@ -79,7 +79,7 @@ static bool check_names(const reading *r)
 }
 
 /* Whether it has these sizes, where -1 is any that makes products which fit. */
-static bool matches(const safetensors_tensor *tensor, int rank, const int64_t *want)
+static bool matches(const nn_safetensors_tensor *tensor, int rank, const int64_t *want)
 {
     bool same = tensor->rank == rank;
     for (int i = 0; i < rank && same; i++)
@@ -99,13 +99,13 @@ static float *own(reading *r, float *numbers)
 /* The tensor of that name as (B,T,width), where B and T are -1 if any will do; none if the file has none. */
 static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int64_t T, int64_t width)
 {
-    const safetensors_tensor *tensor = safetensors_find(r->file, name);
+    const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
     const int64_t want[3] = {B, T, width};
     int skip = r->in->batched ? 0 : 1;
     if (!tensor) return true;
-    if (!safetensors_is_float(tensor->dtype)) {
+    if (!nn_safetensors_is_float(tensor->dtype)) {
         cli_error("%s: %s is %s, but should be float16, bfloat16, float32 or float64", r->path, name,
-                  safetensors_dtype_name(tensor->dtype));
+                  nn_safetensors_dtype_name(tensor->dtype));
         return false;
     }
     if (!matches(tensor, 3 - skip, want + skip)) {
@@ -113,7 +113,7 @@ static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int6
                   shape_words(3 - skip, want + skip).text);
         return false;
     }
-    float *numbers = own(r, safetensors_floats(r->ctx, tensor));
+    float *numbers = own(r, nn_safetensors_floats(r->ctx, tensor));
     if (!numbers) return false;
     int64_t rows = tensor->shape[1 - skip];
     *view = mha_tensor_3d(numbers, MHA_FLOAT32, skip ? 1 : tensor->shape[0], rows, width);
@@ -123,7 +123,7 @@ static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int6
 static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
 {
     layer_input *in = r->in;
-    const safetensors_tensor *query = safetensors_find(r->file, "query");
+    const nn_safetensors_tensor *query = nn_safetensors_find(r->file, "query");
     if (!query) {
         cli_error("%s: query is missing", r->path);
         return false;
@@ -146,7 +146,7 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
         return false;
     }
     if (!grad) return true;
-    if (!safetensors_find(r->file, "grad_output")) {
+    if (!nn_safetensors_find(r->file, "grad_output")) {
         cli_error("%s: grad_output is missing, which --grad needs", r->path);
         return false;
     }
@@ -157,20 +157,20 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
 
 /* A mask as numbers to be added. */
-static float *mask_numbers(reading *r, const safetensors_tensor *mask)
+static float *mask_numbers(reading *r, const nn_safetensors_tensor *mask)
 {
-    if (mask->dtype != SAFETENSORS_BOOL) return own(r, safetensors_floats(r->ctx, mask));
+    if (mask->dtype != NN_SAFETENSORS_BOOL) return own(r, nn_safetensors_floats(r->ctx, mask));
     float *numbers = own(r, calloc((size_t)mask->count + 1, sizeof *numbers));
     for (int64_t i = 0; numbers && i < mask->count; i++)
         if (((const unsigned char *)mask->data)[i]) numbers[i] = -INFINITY;
     return numbers;
 }
 
-static bool check_mask(const reading *r, const safetensors_tensor *mask, bool fits, const char *should)
+static bool check_mask(const reading *r, const nn_safetensors_tensor *mask, bool fits, const char *should)
 {
-    if (mask->dtype != SAFETENSORS_BOOL && !safetensors_is_float(mask->dtype)) {
+    if (mask->dtype != NN_SAFETENSORS_BOOL && !nn_safetensors_is_float(mask->dtype)) {
         cli_error("%s: %s is %s, but should be bool (true: hidden) or a float type (added)", r->path, mask->name,
-                  safetensors_dtype_name(mask->dtype));
+                  nn_safetensors_dtype_name(mask->dtype));
         return false;
     }
     if (fits) return true;
@@ -182,7 +182,7 @@ static bool check_mask(const reading *r, const safetensors_tensor *mask, bool fi
 static bool take_attn_mask(reading *r, mha_tensor *view, int64_t heads)
 {
     const layer_input *in = r->in;
-    const safetensors_tensor *mask = safetensors_find(r->file, "attn_mask");
+    const nn_safetensors_tensor *mask = nn_safetensors_find(r->file, "attn_mask");
     const int64_t want[3] = {in->B * heads, in->Tq, in->Tk};
     char should[260];
     if (!mask) return true;
@@ -198,7 +198,7 @@ static bool take_attn_mask(reading *r, mha_tensor *view, int64_t heads)
 static bool take_key_mask(reading *r, mha_tensor *view)
 {
     const layer_input *in = r->in;
-    const safetensors_tensor *mask = safetensors_find(r->file, "key_padding_mask");
+    const nn_safetensors_tensor *mask = nn_safetensors_find(r->file, "key_padding_mask");
     const int64_t want[2] = {in->B, in->Tk};
     int skip = in->batched ? 0 : 1;
     if (!mask) return true;
@@ -230,7 +230,7 @@ static bool take_masks(reading *r, int64_t heads)
     return true;
 }
 
-bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const safetensors *file,
+bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const nn_safetensors *file,
                       const layer_request *request)
 {
     const mha_layer_options *o = mha_layer_shape(layer);

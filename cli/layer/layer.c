@@ -221,9 +221,9 @@ static int parse(int argc, char **argv, layer_request *r)
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 /* Such a layer is run all the same: its owner may be looking for the reason. */
-static void warn_not_finite(const layer_file *file, const char *path)
+static void warn_not_finite(const nn_layer_file *file, const char *path)
 {
-    int64_t count, bad = layer_count_not_finite(file->layer, &count);
+    int64_t count, bad = nn_layer_count_not_finite(file->layer, &count);
     if (bad) cli_error("%s: %lld of %lld parameters are not finite", path, (long long)bad, (long long)count);
 }
 
@@ -243,14 +243,14 @@ static char *find_config(const layer_request *r)
 }
 
 /* False on error, having said why. */
-static bool read_config(layer_config *config, layer_request *r)
+static bool read_config(nn_layer_config *config, layer_request *r)
 {
     char error[800];
     char *path = find_config(r);
     bool ok = path;
     if (!ok) cli_error("no memory");
     if (ok && *path) {
-        ok = layer_config_read(config, path, r->load.prefix ? r->load.prefix : "", error, sizeof error);
+        ok = nn_layer_config_read(config, path, r->load.prefix ? r->load.prefix : "", error, sizeof error);
         r->load.config = config;
         if (!ok) cli_error("%s; --config none does without it", error);
         else if (!*config->type) cli_error("%s: it has no model_type, so nothing in it counts", path);
@@ -264,15 +264,15 @@ static bool read_config(layer_config *config, layer_request *r)
 }
 
 /* False on error, having said why. Who gives the two files in the wrong order is told so. */
-static bool load(layer_file *file, mha_context *ctx, const layer_request *r)
+static bool load(nn_layer_file *file, mha_context *ctx, const layer_request *r)
 {
     char error[800];
-    safetensors *from = safetensors_open(r->layer, error, sizeof error);
-    bool ok = from && layer_file_read(file, ctx, from, r->layer, &r->load, error, sizeof error);
-    if (from && !file->family && safetensors_find(from, "query"))
+    nn_safetensors *from = nn_safetensors_open(r->layer, error, sizeof error);
+    bool ok = from && nn_layer_file_read(file, ctx, from, r->layer, &r->load, error, sizeof error);
+    if (from && !file->family && nn_safetensors_find(from, "query"))
         cli_error("%s: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT", r->layer);
     else if (!ok) cli_error("%s", error);
-    safetensors_free(from);
+    nn_safetensors_free(from);
     return ok;
 }
 
@@ -286,10 +286,10 @@ __attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, c
 }
 
 /* What the layer was taken for, in one line: little of it is in its tensors. */
-static void say_choice(const layer_file *file, const layer_request *r)
+static void say_choice(const nn_layer_file *file, const layer_request *r)
 {
     const mha_layer_options *o = mha_layer_shape(file->layer);
-    const layer_config *c = r->load.config;
+    const nn_layer_config *c = r->load.config;
     char line[600] = "";
     bool causal = r->causal ? r->causal == LAYER_CAUSAL : o->causal;
     add(line, sizeof line, "names of %s; %lld head%s of width %lld", file->family->title, (long long)o->heads,
@@ -317,14 +317,14 @@ int cmd_layer(int argc, char **argv)
     if (stop) return stop - 1;
 
     char error[400];
-    layer_file file = {0};
-    layer_config config;
+    nn_layer_file file = {0};
+    nn_layer_config config;
     layer_input in = {0};
-    safetensors *input = NULL;
+    nn_safetensors *input = NULL;
     mha_context *ctx = cli_context_of(r.threads);
     if (!ctx) goto out;
     if (!read_config(&config, &r) || !load(&file, ctx, &r)) goto out;
-    input = safetensors_open(r.input, error, sizeof error);
+    input = nn_safetensors_open(r.input, error, sizeof error);
     if (!input) {
         cli_error("%s", error);
         goto out;
@@ -336,8 +336,8 @@ int cmd_layer(int argc, char **argv)
     status = CLI_OK;
 out:
     layer_input_free(&in);
-    safetensors_free(input);
-    layer_file_free(&file);
+    nn_safetensors_free(input);
+    nn_layer_file_free(&file);
     mha_context_free(ctx);
     return status;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = LAYER_PARTS + 8, OWNED = 8 };
+enum { ITEMS = NN_LAYER_PARTS + 8, OWNED = 8 };
 
 mha_tensor layer_zeros(int rank, const int64_t *size)
 {
@@ -27,7 +27,7 @@ typedef struct making {
     mha_attention_extras extras;
     mha_layer_gradients gradients;
     mha_tensor output;
-    safetensors_item items[ITEMS];
+    nn_safetensors_item items[ITEMS];
     size_t item_count;
     void *owned[OWNED];
     int owned_count;
@@ -48,7 +48,7 @@ static bool make(making *m, mha_tensor *view, const char *name, int rank, const 
         memmove(seen.size, seen.size + 1, 3 * sizeof *seen.size);
         memmove(seen.stride, seen.stride + 1, 3 * sizeof *seen.stride);
     }
-    m->items[m->item_count++] = safetensors_item_view(name, seen);
+    m->items[m->item_count++] = nn_safetensors_item_view(name, seen);
     return true;
 }
 
@@ -71,7 +71,7 @@ static const char *axes_of(const layer_input *in, layer_weights weights)
 }
 
 /* Gradients of the inputs that there are, and of the parameters as they lie in the layer's file. */
-static bool make_gradients(making *m, const layer_file *file, layer_items *items)
+static bool make_gradients(making *m, const nn_layer_file *file, nn_layer_items *items)
 {
     const mha_layer_inputs *t = &m->in->tensors;
     int64_t count = 0;
@@ -85,7 +85,7 @@ static bool make_gradients(making *m, const layer_file *file, layer_items *items
         return false;
     }
     m->owned[m->owned_count++] = m->gradients.parameters;
-    layer_file_items(items, file, m->gradients.parameters, "grad.");
+    nn_layer_file_items(items, file, m->gradients.parameters, "grad.");
     memcpy(m->items + m->item_count, items->item, items->count * sizeof *items->item);
     m->item_count += items->count;
     return true;
@@ -106,16 +106,16 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
     return !status;
 }
 
-bool layer_run(mha_context *ctx, const layer_file *file, const layer_input *in, const layer_request *r)
+bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r)
 {
     making m = {.ctx = ctx, .in = in};
-    layer_items names; /* lives as long as the items that point into it */
+    nn_layer_items names; /* lives as long as the items that point into it */
     char error[400];
     bool ok = make_results(&m, mha_layer_shape(file->layer), r->weights);
     if (ok && r->grad) ok = make_gradients(&m, file, &names);
     ok = ok && compute(&m, file->layer, r);
-    const safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
-    if (ok && !safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error)) {
+    const nn_safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
+    if (ok && !nn_safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error)) {
         cli_error("%s", error);
         ok = false;
     }

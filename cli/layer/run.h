@@ -12,7 +12,7 @@ typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } lay
 typedef struct layer_request {
     const char *layer, *input, *output; /* paths */
     const char *config;                 /* another config.json, or "none"; NULL: the one beside the layer */
-    layer_file_options load;
+    nn_layer_file_options load;
     layer_weights weights;
     layer_causal causal;
     bool grad;
@@ -35,7 +35,7 @@ typedef struct layer_input {
 } layer_input;
 
 /* False on error, having said why. To be freed either way. */
-bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const safetensors *file,
+bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const nn_safetensors *file,
                       const layer_request *r);
 void layer_input_free(layer_input *in);
 
@@ -45,6 +45,6 @@ mha_tensor layer_zeros(int rank, const int64_t *size);
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* Runs the layer and writes the output file. False on error, having said why; the output file is as it was then. */
-bool layer_run(mha_context *ctx, const layer_file *file, const layer_input *in, const layer_request *r);
+bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r);
 
 #endif

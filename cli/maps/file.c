@@ -167,7 +167,7 @@ bool maps_can_write(const char *command, maps_format format, const char *path, c
         cli_error("%s: --out goes with --format png or svg: the terminal needs no file", command);
     else if (format != MAPS_TERMINAL && !path)
         cli_error("%s: --format %s needs a file: --out FILE", command, format == MAPS_PNG ? "png" : "svg");
-    else if (format == MAPS_PNG && !image_knows_png())
+    else if (format == MAPS_PNG && !nn_image_knows_png())
         cli_error("%s: PNG needs a build with libpng (Debian: libpng-dev); --format svg works without", path);
     else return !path || cli_can_write(path);
     return false;

@@ -16,19 +16,19 @@ static bool write(const char *path, maps_format format, maps_sheet sheet, char *
 /* ---- A survey --------------------------------------------------------------------------------------------------- */
 
 /* The numbers of head n, at `at`: its view, then its mean map. */
-static void fill_head(maps_panel *p, float *at, double *view, const survey *s, int64_t n)
+static void fill_head(maps_panel *p, float *at, double *view, const nn_survey *s, int64_t n)
 {
-    const survey_head *h = &s->heads[n];
+    const nn_survey_head *h = &s->heads[n];
     int64_t patches = s->rows * s->columns, T = s->tokens;
-    survey_view(view, s, n);
+    nn_survey_view(view, s, n);
     for (int64_t j = 0; j < patches; j++) at[j] = (float)view[j];
-    for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)survey_map(s, n)[c];
+    for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)nn_survey_map(s, n)[c];
     *p = (maps_panel){.map = {{at, s->rows, s->columns}, {at + patches, T, T}}, .starts_row = h->head == 0};
     snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
     snprintf(p->note, sizeof p->note, "%s", h->words);
 }
 
-bool maps_of_survey(const char *path, maps_format format, const char *file, const survey *s, char *error,
+bool maps_of_survey(const char *path, maps_format format, const char *file, const nn_survey *s, char *error,
                     size_t error_size)
 {
     int64_t patches = s->rows * s->columns, each = patches + s->tokens * s->tokens, most = 0;
@@ -63,11 +63,11 @@ bool maps_of_survey(const char *path, maps_format format, const char *file, cons
 
 static void fill_image(maps_panel *panels, int64_t *at, const maps_image *one, int64_t block, bool named)
 {
-    const heads_view *v = &one->view;
-    for (int64_t h = 0; h < heads_in(v, block); h++) {
+    const nn_heads_view *v = &one->view;
+    for (int64_t h = 0; h < nn_heads_in(v, block); h++) {
         maps_panel *p = &panels[(*at)++];
-        heads_focus f = heads_focus_of(v, block, h);
-        *p = (maps_panel){.map = {{heads_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
+        nn_heads_focus f = nn_heads_focus_of(v, block, h);
+        *p = (maps_panel){.map = {{nn_heads_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
         if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: the model says %d", one->name, v->best);
         snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block + 1, h + 1);
         snprintf(p->note, sizeof p->note, "about %.0f patch%s", f.patches, f.patches < 1.5 ? "" : "es");

@@ -65,8 +65,8 @@ bool canvas_png(const char *path, double width, double height, canvas_draw draw,
                 size_t error_size)
 {
     png p = {.base = {png_box, png_text, png_map}};
-    bool small = width * POINTS <= IMAGE_SIDE_MOST && height * POINTS <= IMAGE_SIDE_MOST &&
-                 width * height * POINTS * POINTS <= IMAGE_PIXELS_MOST;
+    bool small = width * POINTS <= NN_IMAGE_SIDE_MOST && height * POINTS <= NN_IMAGE_SIDE_MOST &&
+                 width * height * POINTS * POINTS <= NN_IMAGE_PIXELS_MOST;
     if (!small) {
         snprintf(error, error_size, "%s: so many maps are too large for a PNG; an SVG has room", path);
         return false;
@@ -80,7 +80,7 @@ bool canvas_png(const char *path, double width, double height, canvas_draw draw,
     }
     memset(p.points, 255, bytes);
     draw(&p.base, arg);
-    bool ok = image_write_png(path, p.points, p.height, p.width, CHANNELS, error, error_size);
+    bool ok = nn_image_write_png(path, p.points, p.height, p.width, CHANNELS, error, error_size);
     free(p.points);
     return ok;
 }

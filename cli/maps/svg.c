@@ -12,7 +12,7 @@ enum { LEVELS = 64 };
 
 typedef struct svg {
     canvas base;
-    replacement to;
+    nn_replacement to;
 } svg;
 
 __attribute__((format(printf, 2, 3))) static void put(svg *s, const char *format, ...)
@@ -22,7 +22,7 @@ __attribute__((format(printf, 2, 3))) static void put(svg *s, const char *format
     va_start(args, format);
     int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    replacement_put(&s->to, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+    nn_replacement_put(&s->to, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
 static void put_escaped(svg *s, const char *text)
@@ -32,7 +32,7 @@ static void put_escaped(svg *s, const char *text)
         if (letter == '<') put(s, "&lt;");
         else if (letter == '&') put(s, "&amp;");
         else if (letter < ' ') put(s, "?"); /* XML has no way to write most of them */
-        else replacement_put(&s->to, text, 1);
+        else nn_replacement_put(&s->to, text, 1);
     }
 }
 
@@ -84,7 +84,7 @@ bool canvas_svg(const char *path, double width, double height, const char *title
                 char *error, size_t error_size)
 {
     svg s = {.base = {svg_box, svg_text, svg_map}};
-    replacement_begin(&s.to, path, error, error_size);
+    nn_replacement_begin(&s.to, path, error, error_size);
     put(&s,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\" role=\"img\">\n",
         width, height, width, height);
@@ -95,5 +95,5 @@ bool canvas_svg(const char *path, double width, double height, const char *title
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
     draw(&s.base, arg);
     put(&s, "</svg>\n");
-    return replacement_end(&s.to);
+    return nn_replacement_end(&s.to);
 }

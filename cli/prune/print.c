@@ -13,7 +13,7 @@
 enum { GONE = 12, DRAWING = 32 };
 static const double rest_between = 0.2; /* seconds between two drawings of the line that moves */
 
-static double share(const trainer_score *s) { return (double)s->correct / (double)s->count; }
+static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
 
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
@@ -116,11 +116,11 @@ static void put_numbers(const prune_story *s)
 
 void prune_print_text(const prune_story *s)
 {
-    char words[TRANSFORMER_WORDS];
-    const transformer_config *c = &s->model->config.body;
-    int64_t left = transformer_all_heads(c), gone = s->heads - left;
+    char words[NN_TRANSFORMER_WORDS];
+    const nn_transformer_config *c = &s->model->config.body;
+    int64_t left = nn_transformer_all_heads(c), gone = s->heads - left;
     printf("  %" PRId64 " of %" PRId64 " heads %s gone; %" PRId64 " block%s of %s %s left\n", gone, s->heads,
-           gone == 1 ? "is" : "are", c->depth, c->depth == 1 ? "" : "s", transformer_heads_words(words, c),
+           gone == 1 ? "is" : "are", c->depth, c->depth == 1 ? "" : "s", nn_transformer_heads_words(words, c),
            c->depth == 1 ? "is" : "are");
     printf("  test set: %.2f %%, %" PRId64 " of %" PRId64 " %simages right; %.2f %% before\n", 100 * share(&s->after),
            s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
@@ -129,7 +129,7 @@ void prune_print_text(const prune_story *s)
     if (gone) put_numbers(s);
 }
 
-static void put_score(const char *before, const trainer_score *s)
+static void put_score(const char *before, const nn_trainer_score *s)
 {
     printf("%s{\"images\": %" PRId64 ", \"correct\": %" PRId64 ", \"accuracy\": %.6f, ", before, s->count, s->correct,
            share(s));
@@ -151,14 +151,14 @@ static void put_round(const prune_entry *e)
 void prune_print_json(const prune_story *s)
 {
     char quoted[3][1200];
-    const transformer_config *c = &s->model->config.body;
+    const nn_transformer_config *c = &s->model->config.body;
     printf("{\n  \"model\": %s, \"out\": %s,\n  \"data\": %s, \"synthetic\": %s,\n",
-           json_quote(quoted[0], sizeof quoted[0], s->file), json_quote(quoted[1], sizeof quoted[1], s->out),
-           json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->set->name),
+           nn_json_quote(quoted[0], sizeof quoted[0], s->file), nn_json_quote(quoted[1], sizeof quoted[1], s->out),
+           nn_json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->set->name),
            s->set->synthetic ? "true" : "false");
     printf("  \"heads_before\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [", s->heads,
-           transformer_all_heads(c));
-    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", transformer_heads(c, l));
+           nn_transformer_all_heads(c));
+    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_transformer_heads(c, l));
     printf("],\n  \"parameters_before\": %" PRId64 ", \"parameters\": %" PRId64 ",\n  \"rounds\": [\n", s->parameters,
            s->model->count);
     for (int64_t n = 0; n < s->count; n++) {

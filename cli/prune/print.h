@@ -7,19 +7,19 @@
 
 /* A round as it was told, with a copy of its own of which heads went. */
 typedef struct prune_entry {
-    prune_round round;
-    prune_head *gone;
+    nn_prune_round round;
+    nn_prune_head *gone;
 } prune_entry;
 
 typedef struct prune_story {
     const char *file, *out, *data;
-    const mnist *set;
-    const vit_model *model;    /* as it is now */
+    const nn_mnist *set;
+    const nn_vit_model *model; /* as it is now */
     int64_t heads, parameters; /* before the first round */
     int64_t *block_heads;      /* (depth) likewise */
     prune_entry *entries;      /* the first is of before any went */
     int64_t count;
-    trainer_score before, after; /* on the test set */
+    nn_trainer_score before, after; /* on the test set */
     double seconds;
     int threads;
     const char *isa;

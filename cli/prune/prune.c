@@ -67,7 +67,7 @@ static void help(void)
 
 typedef struct request {
     const char *file, *out, *folder, *curve; /* NULL: not given */
-    prune_options how;
+    nn_prune_options how;
     long heads, model_heads, threads; /* 0: not given */
     double epochs;
     bool drop, json; /* --max-drop was given */
@@ -193,10 +193,10 @@ static bool makes_sense(const request *r)
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
 
 /* What the model and the data allow. */
-static bool fit(request *r, const vit_model *model, const mnist *set)
+static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
 {
-    const transformer_config *c = &model->config.body;
-    int64_t all = transformer_all_heads(c);
+    const nn_transformer_config *c = &model->config.body;
+    int64_t all = nn_transformer_all_heads(c);
     r->how.held_out = set->train.count / 12;
     int64_t images = set->train.count - r->how.held_out;
     if (r->how.batch > images) r->how.batch = images;
@@ -218,18 +218,18 @@ static bool fit(request *r, const vit_model *model, const mnist *set)
     return false;
 }
 
-static bool begin_story(prune_story *s, const request *r, const vit_model *model)
+static bool begin_story(prune_story *s, const request *r, const nn_vit_model *model)
 {
-    const transformer_config *c = &model->config.body;
+    const nn_transformer_config *c = &model->config.body;
     const char *name = getenv("TERM");
-    s->heads = transformer_all_heads(c);
+    s->heads = nn_transformer_all_heads(c);
     s->parameters = model->count;
     s->tunes = r->how.tune > 0;
     s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
     s->utf8 = term_detect(TERM_NEVER).utf8;
     s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* as it was, each round, learning at the end */
     s->block_heads = calloc((size_t)c->depth, sizeof *s->block_heads);
-    for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = transformer_heads(c, l);
+    for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = nn_transformer_heads(c, l);
     if (s->entries && s->block_heads) return true;
     cli_error("prune: not enough memory for %s", r->file);
     return false;
@@ -242,7 +242,7 @@ static void end_story(prune_story *s)
     free(s->block_heads);
 }
 
-static bool watch(void *arg, const prune_round *round)
+static bool watch(void *arg, const nn_prune_round *round)
 {
     prune_story *s = arg;
     prune_entry *e = &s->entries[s->count];
@@ -266,35 +266,37 @@ static bool write_model(const prune_story *s, char *error, size_t error_size)
 {
     char gone[60], accuracy[32];
     snprintf(gone, sizeof gone, "%lld of %lld heads",
-             (long long)(s->heads - transformer_all_heads(&s->model->config.body)), (long long)s->heads);
+             (long long)(s->heads - nn_transformer_all_heads(&s->model->config.body)), (long long)s->heads);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)s->after.correct / (double)s->after.count);
-    const safetensors_pair notes[] = {{"pruned", gone}, {"test_accuracy", accuracy}};
-    vit_save_options o = VIT_SAVE_DEFAULTS;
+    const nn_safetensors_pair notes[] = {{"pruned", gone}, {"test_accuracy", accuracy}};
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.input = s->model->input;
     o.notes = notes;
     o.note_count = 2;
-    return vit_save(s->model->net, s->out, &o, error, error_size);
+    return nn_vit_save(s->model->net, s->out, &o, error, error_size);
 }
 
 /* Everything from the first score to the files. False on error, having said why. */
-static bool go(const request *r, mha_context *ctx, prune_story *s, vit_model *model)
+static bool go(const request *r, mha_context *ctx, prune_story *s, nn_vit_model *model)
 {
     char error[600];
-    const mnist_part *test = &s->set->test;
+    const nn_mnist_part *test = &s->set->test;
     double start = train_clock();
     prune_print_head(s);
     prune_print_now(s, "looking at the test set", true);
-    bool ok = prune_score(&s->before, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error) &&
-              prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error);
+    bool ok =
+        nn_prune_score(&s->before, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error) &&
+        nn_prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error);
     if (ok) prune_print_now(s, "looking at the test set", true);
-    ok = ok && prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
+    ok =
+        ok && nn_prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
     prune_print_clear(s);
     s->seconds = train_clock() - start;
     if (!ok) {
         cli_error("%s: %s", r->file, error);
         return false;
     }
-    if (transformer_all_heads(&model->config.body) == s->heads)
+    if (nn_transformer_all_heads(&model->config.body) == s->heads)
         cli_error("prune: no head can go for so little; %s is the model as it was", r->out);
     ok = write_model(s, error, sizeof error) && (!r->curve || prune_curve_write(s, r->curve, error, sizeof error));
     if (!ok) cli_error("%s", error);
@@ -319,16 +321,16 @@ int cmd_prune(int argc, char **argv)
                                          {"--curve", true, NULL, offsetof(request, curve)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
-    request r = {.how = PRUNE_DEFAULTS, .epochs = 1};
+    request r = {.how = NN_PRUNE_DEFAULTS, .epochs = 1};
     r.how.step = step;
     int stop = cli_parse("prune", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     if (!makes_sense(&r)) return CLI_USAGE;
 
     char error[600];
-    vit_model model = {0};
-    mnist *set = NULL;
-    file_lock locks[2] = {{.taken = false}};
+    nn_vit_model model = {0};
+    nn_mnist *set = NULL;
+    nn_file_lock locks[2] = {{.taken = false}};
     prune_story story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
@@ -338,7 +340,7 @@ int cmd_prune(int argc, char **argv)
         goto out;
     }
     if (!(set = data_open("prune", r.folder, false)) || !fit(&r, &model, set)) goto out;
-    if (!output_fits(r.out, vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
+    if (!output_fits(r.out, nn_vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
         goto out;
     story.set = set;
     story.threads = mha_context_threads(ctx);
@@ -348,10 +350,10 @@ int cmd_prune(int argc, char **argv)
     else prune_print_text(&story);
     status = CLI_OK;
 out:
-    for (int i = 0; i < 2; i++) file_lock_free(&locks[i]);
+    for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
     end_story(&story);
-    mnist_free(set);
-    vit_model_free(&model);
+    nn_mnist_free(set);
+    nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;
 }

@@ -55,7 +55,7 @@ static double errors(double correct, double images) { return (images > correct ?
 /* NAN where there is none. */
 static double value_of(const panel *p, line which, int64_t n)
 {
-    const checkpoint_epoch *e = &p->s->run->epochs[n];
+    const nn_checkpoint_epoch *e = &p->s->run->epochs[n];
     double images = which == TRAIN ? e->images : e->held_out, correct = which == TRAIN ? e->correct : e->held_correct;
     if (!(images > 0)) return NAN;
     if (p->errors) return errors(correct, images);
@@ -101,7 +101,7 @@ static int tick_steps(const panel *p, const double **steps)
     return decades > 1.4 ? 3 : decades > 0.6 ? 6 : 10;
 }
 
-static void put_ticks(buffer *out, const panel *p)
+static void put_ticks(nn_buffer *out, const panel *p)
 {
     const double *steps;
     int count = tick_steps(p, &steps);
@@ -109,53 +109,53 @@ static void put_ticks(buffer *out, const panel *p)
         int decade = i / count - 10;
         double value = steps[i % count] * pow(10, decade), at = log10(value), y = y_of(p, value);
         if (at < p->least || at > p->most) continue;
-        buffer_printf(out, "<line class=\"grid\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left,
-                      p->left + PANEL, y, y);
-        buffer_printf(out, "<text class=\"small end\" x=\"%g\" y=\"%.1f\">", p->left - 10, y + 4);
-        if (p->errors) buffer_printf(out, "%.6g %%</text>\n", 100 - 100 * value);
-        else buffer_printf(out, "%.6g</text>\n", value);
+        nn_buffer_printf(out, "<line class=\"grid\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left,
+                         p->left + PANEL, y, y);
+        nn_buffer_printf(out, "<text class=\"small end\" x=\"%g\" y=\"%.1f\">", p->left - 10, y + 4);
+        if (p->errors) nn_buffer_printf(out, "%.6g %%</text>\n", 100 - 100 * value);
+        else nn_buffer_printf(out, "%.6g</text>\n", value);
     }
-    buffer_printf(out, "<line class=\"axis\" x1=\"%g\" x2=\"%g\" y1=\"%d\" y2=\"%d\"/>\n", p->left, p->left + PANEL,
-                  BOTTOM, BOTTOM);
+    nn_buffer_printf(out, "<line class=\"axis\" x1=\"%g\" x2=\"%g\" y1=\"%d\" y2=\"%d\"/>\n", p->left, p->left + PANEL,
+                     BOTTOM, BOTTOM);
 }
 
-static void put_epochs(buffer *out, const panel *p)
+static void put_epochs(nn_buffer *out, const panel *p)
 {
     int64_t epochs = p->s->run->how.training.epochs, step = 1;
     for (int i = 0; epochs / step > 8; i++) step = i % 3 == 1 ? step / 2 * 5 : step * 2; /* 1, 2, 5, 10, 20, 50 */
     for (int64_t n = 0; n < epochs; n++) {
         if ((n + 1) % step) continue;
-        buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">%lld</text>", x_of(p, n), BOTTOM + 20,
-                      (long long)n + 1);
+        nn_buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">%lld</text>", x_of(p, n), BOTTOM + 20,
+                         (long long)n + 1);
     }
-    buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">epoch</text>\n", p->left + PANEL / 2.0,
-                  BOTTOM + 38);
+    nn_buffer_printf(out, "<text class=\"small middle\" x=\"%.1f\" y=\"%d\">epoch</text>\n", p->left + PANEL / 2.0,
+                     BOTTOM + 38);
 }
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------ */
 
-static void put_line(buffer *out, const panel *p, line which)
+static void put_line(nn_buffer *out, const panel *p, line which)
 {
-    buffer_printf(out, "<path class=\"line %s\" d=\"", classes[which]);
+    nn_buffer_printf(out, "<path class=\"line %s\" d=\"", classes[which]);
     for (int64_t n = 0; n < p->count; n++)
-        buffer_printf(out, "%c%.1f %.1f", n ? 'L' : 'M', x_of(p, n), y_of(p, value_of(p, which, n)));
-    buffer_puts(out, "\"/>");
+        nn_buffer_printf(out, "%c%.1f %.1f", n ? 'L' : 'M', x_of(p, n), y_of(p, value_of(p, which, n)));
+    nn_buffer_puts(out, "\"/>");
     int64_t dots = p->count <= 24 ? 0 : p->count - 1; /* many would be a caterpillar: then the last one alone */
     for (int64_t n = dots; n < p->count; n++)
-        buffer_printf(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>", classes[which], x_of(p, n),
-                      y_of(p, value_of(p, which, n)), n == p->count - 1 ? "4.5" : "3");
-    buffer_putc(out, '\n');
+        nn_buffer_printf(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>", classes[which], x_of(p, n),
+                         y_of(p, value_of(p, which, n)), n == p->count - 1 ? "4.5" : "3");
+    nn_buffer_putc(out, '\n');
 }
 
-static void put_label(buffer *out, const panel *p, line which, double y)
+static void put_label(nn_buffer *out, const panel *p, line which, double y)
 {
     double value = value_of(p, which, p->count - 1), x = x_of(p, p->count - 1) + 12;
-    buffer_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s ", classes[which], x, y + 4.5, names[which]);
-    if (p->errors) buffer_printf(out, "%.2f %%</text>\n", 100 - 100 * (value < 1e-12 ? 0 : value));
-    else buffer_printf(out, "%#.3g</text>\n", value);
+    nn_buffer_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s ", classes[which], x, y + 4.5, names[which]);
+    if (p->errors) nn_buffer_printf(out, "%.2f %%</text>\n", 100 - 100 * (value < 1e-12 ? 0 : value));
+    else nn_buffer_printf(out, "%#.3g</text>\n", value);
 }
 
-static void put_lines(buffer *out, const panel *p)
+static void put_lines(nn_buffer *out, const panel *p)
 {
     bool there[LINES];
     double y[LINES];
@@ -173,12 +173,12 @@ static void put_lines(buffer *out, const panel *p)
         if (there[which]) put_label(out, p, (line)which, y[which]);
 }
 
-static void put_panel(buffer *out, const train_session *s, double left, bool of_errors)
+static void put_panel(nn_buffer *out, const train_session *s, double left, bool of_errors)
 {
     panel p = {.s = s, .count = s->t->step / s->t->steps_per_epoch, .left = left, .errors = of_errors};
     measure(&p);
-    buffer_printf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20,
-                  of_errors ? "Accuracy, drawn by how rare mistakes are" : "Loss, on a logarithmic scale");
+    nn_buffer_printf(out, "<text class=\"name\" x=\"%g\" y=\"%d\">%s</text>\n", left, TOP - 20,
+                     of_errors ? "Accuracy, drawn by how rare mistakes are" : "Loss, on a logarithmic scale");
     put_ticks(out, &p);
     put_epochs(out, &p);
     put_lines(out, &p);
@@ -186,49 +186,49 @@ static void put_panel(buffer *out, const train_session *s, double left, bool of_
 
 /* ---- The picture ------------------------------------------------------------------------------------------------ */
 
-static void put_head(buffer *out, const train_session *s, const trainer_score *test)
+static void put_head(nn_buffer *out, const train_session *s, const nn_trainer_score *test)
 {
-    const vit_config *c = &s->run->how.model;
-    buffer_printf(
+    const nn_vit_config *c = &s->run->how.model;
+    nn_buffer_printf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
         "role=\"img\">\n<title>Training of a Vision Transformer: loss and accuracy over the epochs</title>\n%s"
         "<rect width=\"%d\" height=\"%d\" fill=\"var(--paper)\"/>\n<text class=\"title\" x=\"32\" y=\"40\">",
         WIDTH, HEIGHT, WIDTH, HEIGHT, curves_style, WIDTH, HEIGHT);
     if (test)
-        buffer_printf(out, "%.2f %% of the test set right: %lld of %lld %simages wrong",
-                      100 * (double)test->correct / (double)test->count, (long long)(test->count - test->correct),
-                      (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
+        nn_buffer_printf(out, "%.2f %% of the test set right: %lld of %lld %simages wrong",
+                         100 * (double)test->correct / (double)test->count, (long long)(test->count - test->correct),
+                         (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
     else
-        buffer_printf(out, "%lld of %lld epochs", (long long)(s->t->step / s->t->steps_per_epoch),
-                      (long long)s->t->options.epochs);
-    buffer_printf(
+        nn_buffer_printf(out, "%lld of %lld epochs", (long long)(s->t->step / s->t->steps_per_epoch),
+                         (long long)s->t->options.epochs);
+    nn_buffer_printf(
         out,
         "</text>\n<text x=\"32\" y=\"62\">Vision Transformer of %lld parameters: depth %lld, width %lld, %lld heads",
         (long long)s->t->count, (long long)c->body.depth, (long long)c->body.width, (long long)c->body.heads);
-    buffer_printf(out, ", patches of %lld x %lld; trained on %lld %simages</text>\n", (long long)c->patch,
-                  (long long)c->patch, (long long)s->t->images, s->t->set->synthetic ? "synthetic " : "");
+    nn_buffer_printf(out, ", patches of %lld x %lld; trained on %lld %simages</text>\n", (long long)c->patch,
+                     (long long)c->patch, (long long)s->t->images, s->t->set->synthetic ? "synthetic " : "");
 }
 
-static void put_picture(buffer *out, const train_session *s, const trainer_score *test)
+static void put_picture(nn_buffer *out, const train_session *s, const nn_trainer_score *test)
 {
     put_head(out, s, test);
     put_panel(out, s, 72, false);
     put_panel(out, s, 72 + PANEL + 178, true);
-    buffer_printf(
+    nn_buffer_printf(
         out, "<text class=\"small\" x=\"32\" y=\"%d\">Training: while it learns, on images that were changed a little.",
         HEIGHT - 16);
     if (s->t->options.held_out)
-        buffer_printf(out, " Held out: images it never learns from, as they are%s.",
-                      s->t->adam->average ? ", by the averaged weights" : "");
-    buffer_puts(out, "</text>\n</svg>\n");
+        nn_buffer_printf(out, " Held out: images it never learns from, as they are%s.",
+                         s->t->adam->average ? ", by the averaged weights" : "");
+    nn_buffer_puts(out, "</text>\n</svg>\n");
 }
 
-bool curves_write(const train_session *s, const trainer_score *test, char *error, size_t error_size)
+bool curves_write(const train_session *s, const nn_trainer_score *test, char *error, size_t error_size)
 {
-    buffer out = {0};
+    nn_buffer out = {0};
     put_picture(&out, s, test);
-    bool written = buffer_save(&out, s->curves, error, error_size);
-    buffer_free(&out);
+    bool written = nn_buffer_save(&out, s->curves, error, error_size);
+    nn_buffer_free(&out);
     return written;
 }

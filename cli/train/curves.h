@@ -9,6 +9,6 @@ extern const char curves_style[];
 
 /* Of the epochs that are over, to s->curves, whole or not at all; `test` NULL: the run is not over. False on error,
  * with one line in `error`, which has room for `error_size` bytes. */
-bool curves_write(const train_session *s, const trainer_score *test, char *error, size_t error_size);
+bool curves_write(const train_session *s, const nn_trainer_score *test, char *error, size_t error_size);
 
 #endif

@@ -9,58 +9,58 @@
 #include <string.h>
 #include <unistd.h>
 
-static void put_start(buffer *out, const train_session *s)
+static void put_start(nn_buffer *out, const train_session *s)
 {
-    char quoted[400], value[RECIPE_WORD_MAX];
-    buffer_printf(out, "{\"event\":\"start\",\"model\":\"vit\",\"preset\":%s,",
-                  json_quote(quoted, sizeof quoted, s->run->preset));
-    buffer_printf(out, "\"data\":%s,", json_quote(quoted, sizeof quoted, s->run->set));
-    buffer_printf(out, "\"synthetic\":%s,\"parameters\":%lld,\"steps_per_epoch\":%lld,\"recipe\":{",
-                  s->t->set->synthetic ? "true" : "false", (long long)s->t->count, (long long)s->t->steps_per_epoch);
-    for (int n = 0; recipe_key(n); n++) {
-        const char *quote = recipe_is_word(n) ? "\"" : "";
-        buffer_printf(out, "%s\"%s\":%s%s%s", n ? "," : "", recipe_key(n), quote, recipe_get(value, &s->run->how, n),
-                      quote);
+    char quoted[400], value[NN_RECIPE_WORD_MAX];
+    nn_buffer_printf(out, "{\"event\":\"start\",\"model\":\"vit\",\"preset\":%s,",
+                     nn_json_quote(quoted, sizeof quoted, s->run->preset));
+    nn_buffer_printf(out, "\"data\":%s,", nn_json_quote(quoted, sizeof quoted, s->run->set));
+    nn_buffer_printf(out, "\"synthetic\":%s,\"parameters\":%lld,\"steps_per_epoch\":%lld,\"recipe\":{",
+                     s->t->set->synthetic ? "true" : "false", (long long)s->t->count, (long long)s->t->steps_per_epoch);
+    for (int n = 0; nn_recipe_key(n); n++) {
+        const char *quote = nn_recipe_is_word(n) ? "\"" : "";
+        nn_buffer_printf(out, "%s\"%s\":%s%s%s", n ? "," : "", nn_recipe_key(n), quote,
+                         nn_recipe_get(value, &s->run->how, n), quote);
     }
-    buffer_puts(out, "}}\n");
+    nn_buffer_puts(out, "}}\n");
 }
 
-static void put_epoch(buffer *out, const train_session *s, int64_t n)
+static void put_epoch(nn_buffer *out, const train_session *s, int64_t n)
 {
-    const checkpoint_epoch *e = &s->run->epochs[n];
-    buffer_printf(out, "{\"event\":\"epoch\",\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.9g,", (long long)n + 1,
-                  e->loss / e->images, e->correct / e->images);
+    const nn_checkpoint_epoch *e = &s->run->epochs[n];
+    nn_buffer_printf(out, "{\"event\":\"epoch\",\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.9g,", (long long)n + 1,
+                     e->loss / e->images, e->correct / e->images);
     if (e->held_out > 0)
-        buffer_printf(out, "\"held_out_loss\":%.9g,\"held_out_accuracy\":%.9g,", e->held_loss,
-                      e->held_correct / e->held_out);
-    buffer_printf(out, "\"lr\":%.9g,\"images_per_second\":%.0f,\"seconds\":%.3f}\n", e->rate,
-                  e->seconds > 0 ? e->images / e->seconds : 0, e->seconds + e->other_seconds);
+        nn_buffer_printf(out, "\"held_out_loss\":%.9g,\"held_out_accuracy\":%.9g,", e->held_loss,
+                         e->held_correct / e->held_out);
+    nn_buffer_printf(out, "\"lr\":%.9g,\"images_per_second\":%.0f,\"seconds\":%.3f}\n", e->rate,
+                     e->seconds > 0 ? e->images / e->seconds : 0, e->seconds + e->other_seconds);
 }
 
-static void put_end(buffer *out, const train_session *s, const train_end *end)
+static void put_end(nn_buffer *out, const train_session *s, const train_end *end)
 {
     char quoted[1000];
-    buffer_printf(
+    nn_buffer_printf(
         out,
         "{\"event\":\"end\",\"test_images\":%lld,\"test_loss\":%.9g,\"test_accuracy\":%.9g,\"parameters\":%lld,"
         "\"seconds\":%.3f,\"peak_kib\":%ld,\"file\":%s}\n",
         (long long)end->test.count, end->test.loss, (double)end->test.correct / (double)end->test.count,
-        (long long)s->t->count, end->seconds, end->peak_kib, json_quote(quoted, sizeof quoted, s->out));
+        (long long)s->t->count, end->seconds, end->peak_kib, nn_json_quote(quoted, sizeof quoted, s->out));
 }
 
 bool train_log_begin(const train_session *s, char *error, size_t error_size)
 {
-    buffer out = {0};
+    nn_buffer out = {0};
     put_start(&out, s);
     for (int64_t n = 0; n < s->t->step / s->t->steps_per_epoch; n++) put_epoch(&out, s, n);
-    bool written = buffer_save(&out, s->log, error, error_size);
-    buffer_free(&out);
+    bool written = nn_buffer_save(&out, s->log, error, error_size);
+    nn_buffer_free(&out);
     return written;
 }
 
 /* Appends a line by one write, so that a reader of the growing file sees all of it or nothing. A line that was written in
  * part, on a full disk, is cut off again. */
-static bool append_line(const char *path, const buffer *line)
+static bool append_line(const char *path, const nn_buffer *line)
 {
     int file = line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (line->failed) errno = ENOMEM;
@@ -75,24 +75,24 @@ static bool append_line(const char *path, const buffer *line)
     return whole;
 }
 
-static bool append(const train_session *s, buffer *line, char *error, size_t error_size)
+static bool append(const train_session *s, nn_buffer *line, char *error, size_t error_size)
 {
     bool written = append_line(s->log, line);
     if (!written) snprintf(error, error_size, "%s: %s", s->log, strerror(errno));
-    buffer_free(line);
+    nn_buffer_free(line);
     return written;
 }
 
 bool train_log_epoch(const train_session *s, int64_t n, char *error, size_t error_size)
 {
-    buffer line = {0};
+    nn_buffer line = {0};
     put_epoch(&line, s, n);
     return append(s, &line, error, error_size);
 }
 
 bool train_log_end(const train_session *s, const train_end *end, char *error, size_t error_size)
 {
-    buffer line = {0};
+    nn_buffer line = {0};
     put_end(&line, s, end);
     return append(s, &line, error, error_size);
 }

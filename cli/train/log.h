@@ -13,7 +13,7 @@
 
 /* What the end of a run is known by. */
 typedef struct train_end {
-    trainer_score test;
+    nn_trainer_score test;
     double seconds;
     long peak_kib; /* of memory */
 } train_end;

@@ -58,12 +58,12 @@ static void say_unsaved(loop *l, const char *then) { say(l, l->error, l->s->lock
 static bool save(loop *l)
 {
     const train_session *s = l->s;
-    if (checkpoint_save(s->out, s->t, s->run, l->error, sizeof l->error)) return l->saved = true;
+    if (nn_checkpoint_save(s->out, s->t, s->run, l->error, sizeof l->error)) return l->saved = true;
     say_unsaved(l, l->saved ? "; --resume can go on from what was saved before" : "; nothing has been saved");
     return false;
 }
 
-static void draw(loop *l, const trainer_score *test)
+static void draw(loop *l, const nn_trainer_score *test)
 {
     const train_session *s = l->s;
     if (!s->curves || l->curves_lost || curves_write(s, test, l->error, sizeof l->error)) return;
@@ -88,12 +88,12 @@ static double lap(loop *l)
 
 /* ---- Epochs ----------------------------------------------------------------------------------------------------- */
 
-static void account(loop *l, const trainer_report *report)
+static void account(loop *l, const nn_trainer_report *report)
 {
-    checkpoint_run *run = l->s->run;
+    nn_checkpoint_run *run = l->s->run;
     double batch = (double)l->s->t->options.batch;
-    if (report->epoch == run->begun) run->epochs[run->begun++] = (checkpoint_epoch){0};
-    checkpoint_epoch *e = &run->epochs[report->epoch];
+    if (report->epoch == run->begun) run->epochs[run->begun++] = (nn_checkpoint_epoch){0};
+    nn_checkpoint_epoch *e = &run->epochs[report->epoch];
     e->images += batch;
     e->correct += (double)report->correct;
     e->loss += report->loss * batch;
@@ -116,12 +116,12 @@ static int diverged(loop *l, const char *what, double value, int64_t epoch, int6
 static int end_epoch(loop *l, int64_t n)
 {
     const train_session *s = l->s;
-    checkpoint_epoch *e = &s->run->epochs[n];
-    trainer_score score = {0};
+    nn_checkpoint_epoch *e = &s->run->epochs[n];
+    nn_trainer_score score = {0};
     if (e->loss / e->images > LOSS_MOST)
         return diverged(l, "the mean loss", e->loss / e->images, n, s->t->steps_per_epoch, e->rate);
-    if (s->t->options.held_out && !trainer_evaluate(s->t, s->ctx, TRAINER_HELD_OUT, &score)) {
-        say(l, "train: ", s->t->crew->error);
+    if (s->t->options.held_out && !nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_HELD_OUT, &score)) {
+        say(l, "train: ", s->t->workers->error);
         return CLI_FAILED;
     }
     if (!isfinite(score.loss))
@@ -142,7 +142,7 @@ static int end_epoch(loop *l, int64_t n)
 
 static int interrupted(loop *l)
 {
-    const trainer *t = l->s->t;
+    const nn_trainer *t = l->s->t;
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
     if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* at the end of an epoch it has been saved */
     const train_session *s = l->s;
@@ -170,7 +170,7 @@ static long peak_kib(void)
 static void say_end(const train_session *s, const train_end *end)
 {
     long seconds = (long)(end->seconds + 0.5);
-    const trainer_score *test = &end->test;
+    const nn_trainer_score *test = &end->test;
     printf("%.2f %% right on the test set: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
            (long long)test->correct, (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
     cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
@@ -186,8 +186,8 @@ static int finish(loop *l)
 {
     const train_session *s = l->s;
     train_end end = {.peak_kib = 0};
-    if (!trainer_evaluate(s->t, s->ctx, TRAINER_TEST, &end.test)) {
-        say(l, "train: ", s->t->crew->error);
+    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_TEST, &end.test)) {
+        say(l, "train: ", s->t->workers->error);
         return CLI_FAILED;
     }
     if (!isfinite(end.test.loss))
@@ -199,7 +199,7 @@ static int finish(loop *l)
     end.peak_kib = peak_kib();
     if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
     draw(l, &end.test);
-    if (!checkpoint_finish(s->out, s->t, s->run, &end.test, l->error, sizeof l->error)) {
+    if (!nn_checkpoint_finish(s->out, s->t, s->run, &end.test, l->error, sizeof l->error)) {
         say_unsaved(l, "; --resume repeats the last steps once there is room");
         return CLI_USAGE;
     }
@@ -210,8 +210,8 @@ static int finish(loop *l)
 int train_loop(const train_session *s)
 {
     loop l = {.s = s, .saved = s->t->step > 0};
-    trainer_report report;
-    trainer_result result;
+    nn_trainer_report report;
+    nn_trainer_result result;
     catch_signals();
     if (s->log && !train_log_begin(s, l.error, sizeof l.error)) {
         cli_error("%s", l.error);
@@ -220,18 +220,18 @@ int train_loop(const train_session *s)
     train_progress_say(s);
     l.view = train_progress_begin(s->t);
     l.mark = train_clock();
-    while (!stopped && (result = trainer_step(s->t, s->ctx, &report)) == TRAINER_WENT_ON) {
+    while (!stopped && (result = nn_trainer_step(s->t, s->ctx, &report)) == NN_TRAINER_WENT_ON) {
         account(&l, &report);
         int status = s->t->step % s->t->steps_per_epoch ? CLI_OK : end_epoch(&l, report.epoch);
         if (status) return status;
     }
     if (stopped) return interrupted(&l);
-    if (result == TRAINER_DONE) return finish(&l);
-    if (result == TRAINER_DIVERGED) {
+    if (result == NN_TRAINER_DONE) return finish(&l);
+    if (result == NN_TRAINER_DIVERGED) {
         bool loss = !isfinite(report.loss);
         return diverged(&l, loss ? "the loss" : "the norm of the gradient", loss ? report.loss : report.norm,
                         report.epoch, report.step % s->t->steps_per_epoch + 1, report.rate);
     }
-    say(&l, "train: ", s->t->crew->error);
+    say(&l, "train: ", s->t->workers->error);
     return CLI_FAILED;
 }

@@ -10,8 +10,8 @@
 
 static void help(void)
 {
-    char value[RECIPE_WORD_MAX];
-    recipe r = recipe_default();
+    char value[NN_RECIPE_WORD_MAX];
+    nn_recipe r = nn_recipe_default();
     puts("Examples:\n"
          "  mha train vit --out vit.safetensors    ten epochs, on MNIST if it is there\n"
          "  mha train vit --data \"$(./dev data mnist)\" --out vit.safetensors \\\n"
@@ -26,7 +26,7 @@ static void help(void)
          "                         or synthetic, or synthetic:N for N drawn digits. By\n"
          "                         default what './dev data mnist' fetched, else synthetic\n"
          "  --preset NAME          where the recipe starts from:");
-    for (const preset *p = presets; p->name; p++) printf("      %-8s%s\n", p->name, p->description);
+    for (const nn_preset *p = nn_presets; p->name; p++) printf("      %-8s%s\n", p->name, p->description);
     puts("  --epochs N  --batch N  --lr X  --seed N  --held-out N  --dtype f32|bf16\n"
          "                         as the keys of --config\n"
          "  --config KEY=VALUE,... changes of the recipe; keys are listed below\n"
@@ -40,11 +40,12 @@ static void help(void)
          "  --curves FILE.svg      loss and accuracy over the epochs, drawn\n"
          "\n"
          "Keys of --config, with the values of the default preset:");
-    for (int n = 0; recipe_key(n); n++) {
-        char pair[2 * RECIPE_WORD_MAX];
-        bool unset = strcmp(recipe_key(n), "held_out") == 0; /* it depends on the data */
-        snprintf(pair, sizeof pair, "%s%s%s", recipe_key(n), unset ? "" : "=", unset ? "" : recipe_get(value, &r, n));
-        printf("  %-18s %s\n", pair, recipe_meaning(n));
+    for (int n = 0; nn_recipe_key(n); n++) {
+        char pair[2 * NN_RECIPE_WORD_MAX];
+        bool unset = strcmp(nn_recipe_key(n), "held_out") == 0; /* it depends on the data */
+        snprintf(pair, sizeof pair, "%s%s%s", nn_recipe_key(n), unset ? "" : "=",
+                 unset ? "" : nn_recipe_get(value, &r, n));
+        printf("  %-18s %s\n", pair, nn_recipe_meaning(n));
     }
     puts("\n"
          "The test set is read once, at the end. SIGINT and SIGTERM finish the step, save\n"
@@ -59,13 +60,13 @@ static void help(void)
 static bool add(train_request *r, const char *option, const char *key, const char *value)
 {
     char should[100];
-    recipe scratch = recipe_default();
+    nn_recipe scratch = nn_recipe_default();
     size_t used = strlen(r->given), room = sizeof r->given - used;
-    if (strlen(value) >= RECIPE_WORD_MAX) {
-        cli_error("train: %s has %d characters at most, not '%s'", option, RECIPE_WORD_MAX - 1, value);
+    if (strlen(value) >= NN_RECIPE_WORD_MAX) {
+        cli_error("train: %s has %d characters at most, not '%s'", option, NN_RECIPE_WORD_MAX - 1, value);
         return false;
     }
-    if (!recipe_set(&scratch, recipe_find(key), value, should, sizeof should)) {
+    if (!nn_recipe_set(&scratch, nn_recipe_find(key), value, should, sizeof should)) {
         cli_error("train: %s is %s, not '%s'", option, should, value);
         return false;
     }
@@ -84,7 +85,7 @@ static bool parse_type(const char *word, void *r) { return add(r, "--dtype", "dt
 static bool unknown_key(const char *key)
 {
     const char *keys[100] = {NULL}, *near;
-    for (int n = 0; n < 99 && recipe_key(n); n++) keys[n] = recipe_key(n);
+    for (int n = 0; n < 99 && nn_recipe_key(n); n++) keys[n] = nn_recipe_key(n);
     near = cli_closest(key, keys);
     if (near) cli_error("train: --config: unknown key '%s'; did you mean '%s'?", key, near);
     else cli_error("train: --config: unknown key '%s'; 'mha train --help' lists them", key);
@@ -93,9 +94,9 @@ static bool unknown_key(const char *key)
 
 static bool parse_config(const char *text, void *request)
 {
-    char key[RECIPE_WORD_MAX], value[RECIPE_WORD_MAX], option[RECIPE_WORD_MAX + 20];
-    while (recipe_next(&text, key, value)) {
-        if (recipe_find(key) < 0) return unknown_key(key);
+    char key[NN_RECIPE_WORD_MAX], value[NN_RECIPE_WORD_MAX], option[NN_RECIPE_WORD_MAX + 20];
+    while (nn_recipe_next(&text, key, value)) {
+        if (nn_recipe_find(key) < 0) return unknown_key(key);
         snprintf(option, sizeof option, "--config: %s", key);
         if (!add(request, option, key, value)) return false;
     }
@@ -107,8 +108,8 @@ static bool parse_preset(const char *word, void *request)
     char names[100] = "";
     train_request *r = request;
     r->preset = word;
-    if (preset_find(word)) return true;
-    for (const preset *p = presets; p->name; p++) {
+    if (nn_preset_find(word)) return true;
+    for (const nn_preset *p = nn_presets; p->name; p++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", p->name);
     }

@@ -34,7 +34,7 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-train_progress train_progress_begin(const trainer *t)
+train_progress train_progress_begin(const nn_trainer *t)
 {
     return (train_progress){
         .t = t, .live = can_redraw(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = train_clock(), .first = t->step};
@@ -42,10 +42,10 @@ train_progress train_progress_begin(const trainer *t)
 
 void train_progress_say(const train_session *s)
 {
-    const trainer *t = s->t;
-    const mnist *set = t->set;
-    const vit_config *c = &s->run->how.model;
-    const transformer_config *b = &c->body;
+    const nn_trainer *t = s->t;
+    const nn_mnist *set = t->set;
+    const nn_vit_config *c = &s->run->how.model;
+    const nn_transformer_config *b = &c->body;
     fprintf(stderr, "Vision Transformer: depth %lld, width %lld, %lld heads, patches of %lld x %lld\n",
             (long long)b->depth, (long long)b->width, (long long)b->heads, (long long)c->patch, (long long)c->patch);
     cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
@@ -75,14 +75,14 @@ static void bar(const train_progress *p, char *out, size_t room, int width, doub
 
 static void time_left(const train_progress *p, char *out, size_t room)
 {
-    const trainer *t = p->t;
+    const nn_trainer *t = p->t;
     double each = (train_clock() - p->begun) / (double)(t->step - p->first);
     long left = (long)(each * (double)(t->options.epochs * t->steps_per_epoch - t->step) + 0.5);
     if (left >= 3600) snprintf(out, room, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
     else snprintf(out, room, "%ld:%02ld", left / 60, left % 60);
 }
 
-void train_progress_step(train_progress *p, int64_t n, const checkpoint_epoch *e)
+void train_progress_step(train_progress *p, int64_t n, const nn_checkpoint_epoch *e)
 {
     char line[LINE], front[40], back[120], left[40], drawing[4 * COLUMNS] = "";
     double now = train_clock(), speed = e->seconds > 0 ? e->images / e->seconds : 0;
@@ -109,7 +109,7 @@ void train_progress_clear(train_progress *p)
 
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
-void train_progress_epoch(train_progress *p, int64_t n, const checkpoint_epoch *e)
+void train_progress_epoch(train_progress *p, int64_t n, const nn_checkpoint_epoch *e)
 {
     char held[60] = "             -          -";
     if (e->held_out > 0)

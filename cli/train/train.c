@@ -19,9 +19,9 @@ enum { PATH_ROOM = 4096 };
 /* All that a session stands on. */
 typedef struct making {
     const train_request *request;
-    checkpoint *from;     /* NULL: a new run */
-    checkpoint_run fresh; /* of a new run */
-    mnist *set;
+    nn_checkpoint *from;     /* NULL: a new run */
+    nn_checkpoint_run fresh; /* of a new run */
+    nn_mnist *set;
     train_session session;
     char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* with their folders, for whoever goes on elsewhere */
 } making;
@@ -29,20 +29,22 @@ typedef struct making {
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
 
 /* Whatever was said beside --resume must be what the checkpoint says. */
-static bool agrees(const train_request *r, const checkpoint *from)
+static bool agrees(const train_request *r, const nn_checkpoint *from)
 {
-    char a[RECIPE_WORD_MAX], b[RECIPE_WORD_MAX], why[200];
-    recipe wanted = from->run.how;
+    char a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX], why[200];
+    nn_recipe wanted = from->run.how;
     if (r->preset && strcmp(r->preset, from->run.preset) != 0) {
         cli_error("train: %s was begun with --preset %s, not %s; leave it out beside --resume", r->out,
                   from->run.preset, r->preset);
         return false;
     }
-    if (*r->given) recipe_apply(&wanted, r->given, why, sizeof why);
-    if (wanted.model.body.kv_heads == wanted.model.body.heads) wanted.model.body.kv_heads = 0; /* as recipe_fit does */
-    for (int n = 0; recipe_key(n); n++) {
-        if (strcmp(recipe_get(a, &from->run.how, n), recipe_get(b, &wanted, n)) == 0) continue;
-        cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, recipe_key(n), a, b);
+    if (*r->given) nn_recipe_apply(&wanted, r->given, why, sizeof why);
+    if (wanted.model.body.kv_heads == wanted.model.body.heads)
+        wanted.model.body.kv_heads = 0; /* as nn_recipe_fit does */
+    for (int n = 0; nn_recipe_key(n); n++) {
+        if (strcmp(nn_recipe_get(a, &from->run.how, n), nn_recipe_get(b, &wanted, n)) == 0) continue;
+        cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, nn_recipe_key(n), a,
+                  b);
         return false;
     }
     return true;
@@ -56,7 +58,7 @@ static bool resume(making *m)
         cli_error("train: %s is not there, so there is nothing to go on with; leave out --resume to begin", r->out);
         return false;
     }
-    m->from = checkpoint_open(r->out, error, sizeof error);
+    m->from = nn_checkpoint_open(r->out, error, sizeof error);
     if (!m->from) {
         cli_error("%s", error);
         return false;
@@ -69,15 +71,15 @@ static bool begin(making *m)
 {
     char why[200];
     const train_request *r = m->request;
-    checkpoint_run *run = &m->fresh;
+    nn_checkpoint_run *run = &m->fresh;
     struct stat about;
     if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
         cli_error("train: %s is there already; --force writes over it, --resume goes on with a run", r->out);
         return false;
     }
-    *run = (checkpoint_run){.preset = r->preset ? r->preset : PRESET_DEFAULT};
-    run->how = preset_recipe(preset_find(run->preset));
-    if (*r->given) recipe_apply(&run->how, r->given, why, sizeof why);
+    *run = (nn_checkpoint_run){.preset = r->preset ? r->preset : NN_PRESET_DEFAULT};
+    run->how = nn_preset_recipe(nn_preset_find(run->preset));
+    if (*r->given) nn_recipe_apply(&run->how, r->given, why, sizeof why);
     run->epochs = calloc((size_t)run->how.training.epochs, sizeof *run->epochs);
     m->session.run = run;
     if (!run->epochs) cli_error("train: no memory for %lld epochs", (long long)run->how.training.epochs);
@@ -124,7 +126,7 @@ static bool place_files(making *m)
 {
     const train_request *r = m->request;
     train_session *s = &m->session;
-    checkpoint_run *run = s->run;
+    nn_checkpoint_run *run = s->run;
     const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"--out", "--log", "--curves"};
     for (int i = 0; i < TRAIN_FILES; i++) {
         if (paths[i] && !cli_can_write(paths[i])) return false;
@@ -148,8 +150,8 @@ static void say_unnamed(const making *m)
     char log[400], curves[400];
     const train_session *s = &m->session;
     bool no_log = s->run->log && !s->log, no_curves = s->run->curves && !s->curves;
-    json_quote(log, sizeof log, s->run->log ? s->run->log : "");
-    json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
+    nn_json_quote(log, sizeof log, s->run->log ? s->run->log : "");
+    nn_json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
     if (no_log && no_curves)
         cli_error("train: the run had --log %s and --curves %s, which are not written now; give them again to go on "
                   "with them",
@@ -167,13 +169,13 @@ static bool find_data(making *m)
 {
     char quoted[400];
     const train_request *r = m->request;
-    checkpoint_run *run = m->session.run;
+    nn_checkpoint_run *run = m->session.run;
     if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
     if (!m->from) run->data = data_default("train");
     else if (!run->data) cli_error("train: %s does not say where its data are; give --data", r->out);
     else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default(NULL)) != 0) {
         cli_error("train: %s says that its data are in %s; give --data to read them there", r->out,
-                  json_quote(quoted, sizeof quoted, run->data));
+                  nn_json_quote(quoted, sizeof quoted, run->data));
         return false;
     }
     return run->data;
@@ -194,17 +196,17 @@ static bool make_trainer(making *m)
 {
     char error[600];
     train_session *s = &m->session;
-    recipe_fit(&s->run->how, m->set);
+    nn_recipe_fit(&s->run->how, m->set);
     s->ctx = cli_context_of(m->request->threads);
     if (!s->ctx) return false;
-    if (!m->from) checkpoint_describe_set(s->run->set, m->set);
-    else if (!checkpoint_knows(m->from, m->set, error, sizeof error)) {
+    if (!m->from) nn_checkpoint_describe_set(s->run->set, m->set);
+    else if (!nn_checkpoint_knows(m->from, m->set, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
-    s->t = trainer_create(s->ctx, m->set, &s->run->how.model, &s->run->how.training, error, sizeof error);
+    s->t = nn_trainer_create(s->ctx, m->set, &s->run->how.model, &s->run->how.training, error, sizeof error);
     if (!s->t) cli_error("train: %s", error);
-    else if (m->from && !checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
+    else if (m->from && !nn_checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
     else return true;
     return false;
 }
@@ -212,7 +214,7 @@ static bool make_trainer(making *m)
 /* A full disk is noticed now, not after the first epoch. */
 static bool has_room(const train_session *s)
 {
-    return output_fits(s->out, checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
+    return output_fits(s->out, nn_checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
 }
 
 int cmd_train(int argc, char **argv)
@@ -228,11 +230,11 @@ int cmd_train(int argc, char **argv)
         say_unnamed(&m);
         status = train_loop(&m.session);
     }
-    for (int i = 0; i < TRAIN_FILES; i++) file_lock_free(&m.session.locks[i]);
-    trainer_free(m.session.t);
+    for (int i = 0; i < TRAIN_FILES; i++) nn_file_lock_free(&m.session.locks[i]);
+    nn_trainer_free(m.session.t);
     mha_context_free(m.session.ctx);
-    mnist_free(m.set);
-    checkpoint_free(m.from);
+    nn_mnist_free(m.set);
+    nn_checkpoint_free(m.from);
     free(m.fresh.epochs);
     return status;
 }

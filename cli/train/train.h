@@ -10,8 +10,8 @@ enum { TRAIN_STOPPED = 130 }; /* the exit code after SIGINT or SIGTERM, with eve
 
 typedef struct train_request {
     const char *model, *data, *out, *preset, *log, *curves; /* NULL: not given */
-    char given[RECIPE_TEXT_MAX]; /* KEY=VALUE,... of the options that change the recipe; or "" */
-    int threads;                 /* 0: all */
+    char given[NN_RECIPE_TEXT_MAX]; /* KEY=VALUE,... of the options that change the recipe; or "" */
+    int threads;                    /* 0: all */
     bool resume, force;
 } train_request;
 
@@ -23,11 +23,11 @@ typedef enum train_file { TRAIN_OUT, TRAIN_LOG, TRAIN_CURVES, TRAIN_FILES } trai
 /* A run that is ready: everything has been read and checked, nothing written yet. */
 typedef struct train_session {
     mha_context *ctx;
-    trainer *t;
-    checkpoint_run *run;
-    const char *out, *log, *curves; /* as they were given; NULL: none */
-    const char *data;               /* a folder, as it was given; NULL: none was */
-    file_lock locks[TRAIN_FILES];   /* of the files */
+    nn_trainer *t;
+    nn_checkpoint_run *run;
+    const char *out, *log, *curves;  /* as they were given; NULL: none */
+    const char *data;                /* a folder, as it was given; NULL: none was */
+    nn_file_lock locks[TRAIN_FILES]; /* of the files */
 } train_session;
 
 /* From wherever the trainer is to the end, or until it is stopped. Returns the exit code. */

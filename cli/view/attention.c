@@ -24,20 +24,20 @@ enum {
 
 /* ---- The tensor ------------------------------------------------------------------------------------------------- */
 
-static bool could_be(const safetensors_tensor *t)
+static bool could_be(const nn_safetensors_tensor *t)
 {
-    return (t->rank == 3 || t->rank == 4) && safetensors_is_float(t->dtype);
+    return (t->rank == 3 || t->rank == 4) && nn_safetensors_is_float(t->dtype);
 }
 
 /* Those that could be, by name: up to NAMED of them, and how many more. Returns how many in all. */
-static int name_candidates(char *out, size_t room, const safetensors *file)
+static int name_candidates(char *out, size_t room, const nn_safetensors *file)
 {
     int count = 0, named = 0;
     size_t n = 0;
     out[0] = 0;
-    for (size_t i = 0; i < safetensors_count(file); i++) count += could_be(safetensors_get(file, i));
+    for (size_t i = 0; i < nn_safetensors_count(file); i++) count += could_be(nn_safetensors_get(file, i));
     for (size_t i = 0; named < count && named < NAMED; i++) {
-        const safetensors_tensor *t = safetensors_get(file, i);
+        const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
         if (!could_be(t)) continue;
         const char *before = named == 0 ? "" : named + 1 == count ? " and " : ", ";
         n += (size_t)snprintf(out + n, room - n, "%s%.*s", before, NAME_MOST, t->name);
@@ -48,21 +48,21 @@ static int name_candidates(char *out, size_t room, const safetensors *file)
 }
 
 /* The one that was named, or is called as such tensors are, or is the only one that it can be. NULL, having said why. */
-static const safetensors_tensor *choose(const view_weights *w)
+static const nn_safetensors_tensor *choose(const view_weights *w)
 {
-    const safetensors_tensor *found = NULL;
+    const nn_safetensors_tensor *found = NULL;
     char names[NAMED * (NAME_MOST + 8) + 40];
     int count = name_candidates(names, sizeof names, w->file);
     if (w->tensor) {
-        if (!(found = safetensors_find(w->file, w->tensor)))
+        if (!(found = nn_safetensors_find(w->file, w->tensor)))
             cli_error("%s: there is no tensor \"%s\"%s%s", w->path, w->tensor,
                       count ? "; could be attention weights: " : "", names);
         return found;
     }
-    if ((found = safetensors_find(w->file, "attention")) || (found = safetensors_find(w->file, "weights")))
+    if ((found = nn_safetensors_find(w->file, "attention")) || (found = nn_safetensors_find(w->file, "weights")))
         return found;
     for (size_t i = 0; count == 1; i++)
-        if (could_be(found = safetensors_get(w->file, i))) return found;
+        if (could_be(found = nn_safetensors_get(w->file, i))) return found;
     if (count) cli_error("%s: %d tensors could be attention weights: %s; --tensor NAME chooses", w->path, count, names);
     else
         cli_error("%s: no tensor is one of attention weights: floats of shape (heads,queries,keys) or "
@@ -93,9 +93,10 @@ static const view_axes *axes_of(int rank, const char *begin)
 }
 
 /* In a file of `mha layer` the output (B,T,M) or (T,M) says whether the weights beside it have a batch, too. */
-static const char *axes_beside_output(const view_weights *w, const safetensors_tensor *t)
+static const char *axes_beside_output(const view_weights *w, const nn_safetensors_tensor *t)
 {
-    const safetensors_tensor *output = strcmp(t->name, "weights") == 0 ? safetensors_find(w->file, "output") : NULL;
+    const nn_safetensors_tensor *output =
+        strcmp(t->name, "weights") == 0 ? nn_safetensors_find(w->file, "output") : NULL;
     if (!output || (output->rank != 2 && output->rank != 3)) return NULL;
     int batch = output->rank - 2, queries = t->rank - 2;
     if (queries < batch || t->shape[queries] != output->shape[batch] || (batch && t->shape[0] != output->shape[0]))
@@ -105,18 +106,18 @@ static const char *axes_beside_output(const view_weights *w, const safetensors_t
 
 /* What the axes are: as asked for, or as the metadata NAME.axes or the names in the file say, or as usual. False,
  * having said why, if that does not fit. */
-static bool choose_axes(view_weights *w, const safetensors_tensor *t)
+static bool choose_axes(view_weights *w, const nn_safetensors_tensor *t)
 {
     char is[200], key[NAME_MOST + 8];
     snprintf(key, sizeof key, "%.*s.axes", NAME_MOST, t->name);
-    const char *told = safetensors_metadata(w->file, key);
+    const char *told = nn_safetensors_metadata(w->file, key);
     const char *begin = w->first_axis ? w->first_axis : told ? told : axes_beside_output(w, t);
     if (!begin) begin = t->rank == 4 ? "layers" : "heads";
-    if ((w->axes = axes_of(t->rank, begin)) && safetensors_is_float(t->dtype)) return true;
-    safetensors_describe(is, sizeof is, t);
-    if (w->first_axis && safetensors_is_float(t->dtype))
+    if ((w->axes = axes_of(t->rank, begin)) && nn_safetensors_is_float(t->dtype)) return true;
+    nn_safetensors_describe(is, sizeof is, t);
+    if (w->first_axis && nn_safetensors_is_float(t->dtype))
         cli_error("%s: %s is %s: its first axis cannot be %s", w->path, t->name, is, w->first_axis);
-    else if (told && safetensors_is_float(t->dtype))
+    else if (told && nn_safetensors_is_float(t->dtype))
         cli_error("%s: metadata \"%s\" is \"%.*s\", which does not fit %s %s; --first-axis overrides it", w->path, key,
                   NAME_MOST, told, t->name, is);
     else
@@ -125,13 +126,14 @@ static bool choose_axes(view_weights *w, const safetensors_tensor *t)
     return false;
 }
 
-static bool take_shape(view_weights *w, const safetensors_tensor *t)
+static bool take_shape(view_weights *w, const nn_safetensors_tensor *t)
 {
     char is[200];
     w->name = t->name;
     if (!choose_axes(w, t)) return false;
     if (!t->count) {
-        cli_error("%s: %s is %s: there are no weights in it", w->path, t->name, safetensors_describe(is, sizeof is, t));
+        cli_error("%s: %s is %s: there are no weights in it", w->path, t->name,
+                  nn_safetensors_describe(is, sizeof is, t));
         return false;
     }
     const int64_t *at = t->shape;
@@ -157,10 +159,10 @@ static void choose_cells(view_weights *w)
 
 /* How far the sum of a row may be from 1: the rounding of its weights, and where they are float32, of what they may have
  * been before. */
-static double tolerance(safetensors_dtype dtype, int64_t keys)
+static double tolerance(nn_safetensors_dtype dtype, int64_t keys)
 {
-    if (dtype == SAFETENSORS_BF16) return 0x1p-8;
-    if (dtype == SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* small ones have no digits left */
+    if (dtype == NN_SAFETENSORS_BF16) return 0x1p-8;
+    if (dtype == NN_SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* small ones have no digits left */
     return 1e-3;
 }
 
@@ -236,16 +238,16 @@ static void add_statistics(const view_weights *w, const float *x, int64_t row, i
 }
 
 /* Numbers of a tensor as floats, to be freed; NULL without memory. */
-static float *floats_of(mha_context *ctx, const safetensors_tensor *t, int64_t first, int64_t count)
+static float *floats_of(mha_context *ctx, const nn_safetensors_tensor *t, int64_t first, int64_t count)
 {
-    safetensors_tensor part = *t;
+    nn_safetensors_tensor part = *t;
     part.count = count;
-    part.data = (const char *)t->data + (size_t)first * safetensors_dtype_size(t->dtype);
-    return safetensors_floats(ctx, &part);
+    part.data = (const char *)t->data + (size_t)first * nn_safetensors_dtype_size(t->dtype);
+    return nn_safetensors_floats(ctx, &part);
 }
 
 /* False, having said why. */
-static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
+static bool pool(view_weights *w, mha_context *ctx, const nn_safetensors_tensor *t)
 {
     int64_t rows = w->layers * w->heads * w->queries;
     int64_t seen = 0, at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
@@ -274,7 +276,7 @@ static bool pool(view_weights *w, mha_context *ctx, const safetensors_tensor *t)
 /* ---- The object ------------------------------------------------------------------------------------------------- */
 
 /* One side's words: of a cell of several tokens, the first and the last. */
-static void put_words(buffer *out, char **words, int64_t count, int64_t by)
+static void put_words(nn_buffer *out, char **words, int64_t count, int64_t by)
 {
     for (int64_t first = 0; first < count; first += by) {
         int64_t last = first + by < count ? first + by - 1 : count - 1;
@@ -283,15 +285,15 @@ static void put_words(buffer *out, char **words, int64_t count, int64_t by)
         else if (words) snprintf(text, sizeof text, "%.150s … %.150s", words[first], words[last]);
         else if (last == first) snprintf(text, sizeof text, "%" PRId64, first);
         else snprintf(text, sizeof text, "%" PRId64 " … %" PRId64, first, last);
-        if (first) buffer_putc(out, ',');
+        if (first) nn_buffer_putc(out, ',');
         view_string(out, text);
     }
 }
 
-static void put_pooled(buffer *out, view_weights *w)
+static void put_pooled(nn_buffer *out, view_weights *w)
 {
     if (w->by_queries == 1 && w->by_keys == 1) {
-        buffer_puts(out, "\"pooled\":null,\n");
+        nn_buffer_puts(out, "\"pooled\":null,\n");
         return;
     }
     snprintf(w->pooled, sizeof w->pooled,
@@ -299,18 +301,18 @@ static void put_pooled(buffer *out, view_weights *w)
              " %s and a mean over %" PRId64 " %s",
              w->queries, w->keys, w->rows, w->columns, w->by_keys, w->by_keys == 1 ? "key" : "keys", w->by_queries,
              w->by_queries == 1 ? "query" : "queries");
-    buffer_printf(out,
-                  "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64 ",\"by_queries\":%" PRId64
-                  ",\"by_keys\":%" PRId64 ",\"text\":",
-                  w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries,
-                  w->by_keys);
+    nn_buffer_printf(out,
+                     "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64
+                     ",\"by_queries\":%" PRId64 ",\"by_keys\":%" PRId64 ",\"text\":",
+                     w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries,
+                     w->by_keys);
     view_string(out, w->pooled);
-    buffer_puts(out, "},\n");
+    nn_buffer_puts(out, "},\n");
 }
 
 /* As they are, or as whole multiples of 1/65535 where that would be too long. The multiples take the memory of the
  * floats, front to back. */
-static void put_cells(buffer *out, view_weights *w)
+static void put_cells(nn_buffer *out, view_weights *w)
 {
     size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);
     bool floats = count * sizeof(float) <= DATA_MOST;
@@ -320,57 +322,57 @@ static void put_cells(buffer *out, view_weights *w)
         uint16_t n = (uint16_t)lround(x);
         memcpy(bytes + 2 * i, &n, sizeof n);
     }
-    buffer_printf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
+    nn_buffer_printf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
     view_base64(out, bytes, count * (floats ? sizeof(float) : sizeof(uint16_t)));
-    buffer_puts(out, "}}");
+    nn_buffer_puts(out, "}}");
 }
 
-static void put_axes(buffer *out, const char *text)
+static void put_axes(nn_buffer *out, const char *text)
 {
-    buffer_puts(out, ",\"axes\":[\"");
+    nn_buffer_puts(out, ",\"axes\":[\"");
     for (; *text; text++) {
-        if (*text == ',') buffer_puts(out, "\",\"");
-        else buffer_putc(out, *text);
+        if (*text == ',') nn_buffer_puts(out, "\",\"");
+        else nn_buffer_putc(out, *text);
     }
-    buffer_puts(out, "\"]");
+    nn_buffer_puts(out, "\"]");
 }
 
 /* A number for each map. */
-static void put_numbers(buffer *out, const char *key, const double *numbers, int64_t count)
+static void put_numbers(nn_buffer *out, const char *key, const double *numbers, int64_t count)
 {
-    buffer_printf(out, "\"%s\":[", key);
+    nn_buffer_printf(out, "\"%s\":[", key);
     for (int64_t n = 0; n < count; n++) {
-        if (n) buffer_putc(out, ',');
+        if (n) nn_buffer_putc(out, ',');
         view_number(out, numbers[n]);
     }
-    buffer_puts(out, "],\n");
+    nn_buffer_puts(out, "],\n");
 }
 
-static void put_object(buffer *out, view_weights *w, const view_tokens *t)
+static void put_object(nn_buffer *out, view_weights *w, const view_tokens *t)
 {
-    buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
+    nn_buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
     view_string(out, view_title(w->path));
-    buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
+    nn_buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
     put_axes(out, w->axes->text);
-    buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
-    buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
-                  w->columns);
+    nn_buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
+    nn_buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
+                     w->columns);
     put_words(out, t->queries, w->queries, w->by_queries);
-    buffer_puts(out, "],\n\"keys\":[");
+    nn_buffer_puts(out, "],\n\"keys\":[");
     put_words(out, t->keys, w->keys, w->by_keys);
-    buffer_puts(out, "]},\n");
+    nn_buffer_puts(out, "]},\n");
     put_pooled(out, w);
     put_numbers(out, "entropy", w->entropy, w->layers * w->heads);
     put_numbers(out, "effective", w->effective, w->layers * w->heads);
     put_cells(out, w);
 }
 
-bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w)
+bool view_weights_json(nn_buffer *out, mha_context *ctx, view_weights *w)
 {
     char error[600];
     view_tokens tokens = {0};
-    const safetensors_tensor *tensor = NULL;
-    w->file = safetensors_open(w->path, error, sizeof error);
+    const nn_safetensors_tensor *tensor = NULL;
+    w->file = nn_safetensors_open(w->path, error, sizeof error);
     if (!w->file) cli_error("%s", error);
     bool ok = w->file && (tensor = choose(w)) && take_shape(w, tensor) && view_tokens_read(&tokens, w);
     if (ok) choose_cells(w);
@@ -382,7 +384,7 @@ bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w)
 
 void view_weights_free(view_weights *w)
 {
-    safetensors_free(w->file);
+    nn_safetensors_free(w->file);
     free(w->cells);
     free(w->entropy);
     free(w->effective);
@@ -393,7 +395,7 @@ void view_weights_free(view_weights *w)
 
 /* ---- A file that was taken for a model -------------------------------------------------------------------------- */
 
-static bool begins_as_weights(mha_context *ctx, const safetensors_tensor *t)
+static bool begins_as_weights(mha_context *ctx, const nn_safetensors_tensor *t)
 {
     int64_t keys = t->shape[t->rank - 1];
     float *x = t->count ? floats_of(ctx, t, 0, keys) : NULL;
@@ -411,13 +413,13 @@ bool view_weights_are_in(const char *path, mha_context *ctx)
 {
     char error[600];
     bool found = false;
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!file) return false;
-    bool model = safetensors_find(file, "patch_embed.proj.weight");
-    for (size_t i = 0; !model && !found && i < safetensors_count(file); i++) {
-        const safetensors_tensor *t = safetensors_get(file, i);
+    bool model = nn_safetensors_find(file, "patch_embed.proj.weight");
+    for (size_t i = 0; !model && !found && i < nn_safetensors_count(file); i++) {
+        const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
         found = could_be(t) && begins_as_weights(ctx, t);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
     return found;
 }

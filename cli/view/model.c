@@ -13,150 +13,151 @@
 
 /* ---- The model -------------------------------------------------------------------------------------------------- */
 
-static void put_heads(buffer *out, const char *key, const transformer_config *c,
-                      int64_t (*heads)(const transformer_config *config, int64_t l))
+static void put_heads(nn_buffer *out, const char *key, const nn_transformer_config *c,
+                      int64_t (*heads)(const nn_transformer_config *config, int64_t l))
 {
-    buffer_printf(out, "\"%s\":[", key);
-    for (int64_t l = 0; l < c->depth; l++) buffer_printf(out, l ? ",%" PRId64 : "%" PRId64, heads(c, l));
-    buffer_puts(out, "],");
+    nn_buffer_printf(out, "\"%s\":[", key);
+    for (int64_t l = 0; l < c->depth; l++) nn_buffer_printf(out, l ? ",%" PRId64 : "%" PRId64, heads(c, l));
+    nn_buffer_puts(out, "],");
 }
 
-static void put_config(buffer *out, const vit_config *c)
+static void put_config(nn_buffer *out, const nn_vit_config *c)
 {
     static const char *const activations[] = {[MHA_LINEAR] = "linear",
                                               [MHA_RELU] = "relu",
                                               [MHA_GELU] = "gelu",
                                               [MHA_GELU_TANH] = "gelu_tanh",
                                               [MHA_SILU] = "silu"};
-    const transformer_config *b = &c->body;
-    buffer_printf(out,
-                  "\"config\":{\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"patch\":%" PRId64 ",\"classes\":%" PRId64,
-                  c->rows, c->columns, c->patch, c->classes);
-    buffer_printf(out, ",\"pool\":\"%s\",\"width\":%" PRId64 ",\"depth\":%" PRId64 ",", c->mean_pool ? "mean" : "cls",
-                  b->width, b->depth);
-    put_heads(out, "heads", b, transformer_heads);
-    put_heads(out, "kv_heads", b, transformer_kv_heads);
-    buffer_printf(out, "\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":",
-                  transformer_head_width(b), b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
+    const nn_transformer_config *b = &c->body;
+    nn_buffer_printf(
+        out, "\"config\":{\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"patch\":%" PRId64 ",\"classes\":%" PRId64,
+        c->rows, c->columns, c->patch, c->classes);
+    nn_buffer_printf(out, ",\"pool\":\"%s\",\"width\":%" PRId64 ",\"depth\":%" PRId64 ",",
+                     c->mean_pool ? "mean" : "cls", b->width, b->depth);
+    put_heads(out, "heads", b, nn_transformer_heads);
+    put_heads(out, "kv_heads", b, nn_transformer_kv_heads);
+    nn_buffer_printf(out, "\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":",
+                     nn_transformer_head_width(b), b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
     view_number(out, (double)b->epsilon);
-    buffer_printf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
-                  b->post_norm ? "post" : "pre", b->final_norm ? "true" : "false", activations[b->activation],
-                  b->causal ? "true" : "false");
+    nn_buffer_printf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
+                     b->post_norm ? "post" : "pre", b->final_norm ? "true" : "false", activations[b->activation],
+                     b->causal ? "true" : "false");
 }
 
 /* Parts that the model does without, such as the class token of one that reads out the mean, are left out. */
-static void put_parameters(buffer *out, const vit_model *model)
+static void put_parameters(nn_buffer *out, const nn_vit_model *model)
 {
-    transformer_part part;
+    nn_transformer_part part;
     const char *before = "{\"name\":";
-    buffer_puts(out, "\"parameters\":{\"parts\":[");
-    for (int n = 0; vit_tensor(model->net, n, &part); n++) {
+    nn_buffer_puts(out, "\"parameters\":{\"parts\":[");
+    for (int n = 0; nn_vit_tensor(model->net, n, &part); n++) {
         if (!part.shape.size[0]) continue;
-        buffer_puts(out, before);
+        nn_buffer_puts(out, before);
         before = ",{\"name\":";
         view_string(out, part.name);
-        buffer_puts(out, ",\"shape\":[");
-        for (int i = 0; i < part.shape.rank; i++) buffer_printf(out, i ? ",%" PRId64 : "%" PRId64, part.shape.size[i]);
-        buffer_printf(out, "],\"first\":%" PRId64 "}", part.first);
+        nn_buffer_puts(out, ",\"shape\":[");
+        for (int i = 0; i < part.shape.rank; i++)
+            nn_buffer_printf(out, i ? ",%" PRId64 : "%" PRId64, part.shape.size[i]);
+        nn_buffer_printf(out, "],\"first\":%" PRId64 "}", part.first);
     }
-    buffer_puts(out, "],\n\"data\":");
+    nn_buffer_puts(out, "],\n\"data\":");
     view_base64(out, model->parameters, (size_t)model->count * sizeof(float));
-    buffer_puts(out, "},\n");
+    nn_buffer_puts(out, "},\n");
 }
 
 /* ---- Images ----------------------------------------------------------------------------------------------------- */
 
 /* The rows of the class token of all heads, block after block. False, having said why. */
-static bool put_rows(buffer *out, mha_context *ctx, vit_model *model, const exhibit *e)
+static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibit *e)
 {
     char error[600];
-    heads_view view;
-    if (!heads_look(&view, model->net, ctx, model->input, e->pixels, error, sizeof error)) {
+    nn_heads_view view;
+    if (!nn_heads_look(&view, model->net, ctx, model->input, e->pixels, error, sizeof error)) {
         cli_error("%s: %s", e->name, error);
         return false;
     }
     int64_t heads = view.first[view.blocks], patches = view.rows * view.columns;
-    buffer_puts(out, ",\n\"cls\":[");
+    nn_buffer_puts(out, ",\n\"cls\":[");
     for (int64_t h = 0; h < heads; h++) {
-        if (h) buffer_putc(out, ',');
+        if (h) nn_buffer_putc(out, ',');
         view_number(out, (double)view.itself[h]);
         for (int64_t j = 0; j < patches; j++) {
-            buffer_putc(out, ',');
+            nn_buffer_putc(out, ',');
             view_number(out, (double)view.map[h * patches + j]);
         }
     }
-    buffer_putc(out, ']');
-    heads_free(&view);
+    nn_buffer_putc(out, ']');
+    nn_heads_free(&view);
     return true;
 }
 
-static bool put_image(buffer *out, mha_context *ctx, vit_model *model, const exhibit *e, const float *logits)
+static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibit *e, const float *logits)
 {
-    const vit_config *c = &model->config;
+    const nn_vit_config *c = &model->config;
     char name[40];
     snprintf(name, sizeof name, "test image %" PRId64, e->index);
-    buffer_puts(out, "{\"name\":");
+    nn_buffer_puts(out, "{\"name\":");
     view_string(out, e->index < 0 ? view_title(e->word) : name);
-    if (e->label < 0) buffer_puts(out, ",\"label\":null");
-    else buffer_printf(out, ",\"label\":%d", e->label);
-    buffer_puts(out, ",\"pixels\":");
+    if (e->label < 0) nn_buffer_puts(out, ",\"label\":null");
+    else nn_buffer_printf(out, ",\"label\":%d", e->label);
+    nn_buffer_puts(out, ",\"pixels\":");
     view_base64(out, e->pixels, (size_t)(c->rows * c->columns));
-    buffer_puts(out, ",\n\"logits\":[");
+    nn_buffer_puts(out, ",\n\"logits\":[");
     for (int64_t k = 0; k < c->classes; k++) {
-        if (k) buffer_putc(out, ',');
+        if (k) nn_buffer_putc(out, ',');
         view_number(out, (double)logits[k]);
     }
-    buffer_putc(out, ']');
+    nn_buffer_putc(out, ']');
     bool ok = c->mean_pool || put_rows(out, ctx, model, e);
-    buffer_putc(out, '}');
+    nn_buffer_putc(out, '}');
     return ok;
 }
 
 /* What the library says to the images, (count,classes), to be freed; NULL, having said why. */
-static float *ask(mha_context *ctx, vit_model *model, const exhibits *images)
+static float *ask(mha_context *ctx, nn_vit_model *model, const exhibits *images)
 {
-    const vit_config *c = &model->config;
+    const nn_vit_config *c = &model->config;
     char error[600] = "no memory";
     float *logits = calloc((size_t)(images->count * c->classes), sizeof *logits);
-    predictor *p = NULL;
+    nn_predictor *p = NULL;
     bool ok = logits;
-    if (ok) p = predictor_create(ctx, c, model->parameters, model->input, false, error, sizeof error);
+    if (ok) p = nn_predictor_create(ctx, c, model->parameters, model->input, false, error, sizeof error);
     ok = p;
     for (int i = 0; ok && i < images->count; i++) {
-        ok = predictor_run(p, ctx, logits + i * c->classes, images->all[i].pixels, 1);
-        if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, predictor_error(p));
+        ok = nn_predictor_run(p, ctx, logits + i * c->classes, images->all[i].pixels, 1);
+        if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, nn_predictor_error(p));
     }
-    predictor_free(p);
+    nn_predictor_free(p);
     if (ok) return logits;
     cli_error("%s: %s", images->model, error);
     free(logits);
     return NULL;
 }
 
-bool view_model_json(buffer *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s)
+bool view_model_json(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s)
 {
     float *logits = ask(ctx, model, images);
     bool ok = logits;
     if (!ok) return false;
-    buffer_puts(out, "{\"kind\":\"vit\",\"title\":");
+    nn_buffer_puts(out, "{\"kind\":\"vit\",\"title\":");
     view_string(out, view_title(images->model));
-    buffer_printf(out, ",\"version\":\"mha %s\",\n", mha_version());
+    nn_buffer_printf(out, ",\"version\":\"mha %s\",\n", mha_version());
     put_config(out, &model->config);
-    buffer_puts(out, "\"input\":{\"mean\":");
+    nn_buffer_puts(out, "\"input\":{\"mean\":");
     view_number(out, (double)model->input.mean);
-    buffer_puts(out, ",\"deviation\":");
+    nn_buffer_puts(out, ",\"deviation\":");
     view_number(out, (double)model->input.deviation);
-    buffer_puts(out, "},\n");
+    nn_buffer_puts(out, "},\n");
     put_parameters(out, model);
-    buffer_puts(out, "\"images\":[\n");
+    nn_buffer_puts(out, "\"images\":[\n");
     for (int i = 0; ok && i < images->count; i++) {
-        if (i) buffer_puts(out, ",\n");
+        if (i) nn_buffer_puts(out, ",\n");
         ok = put_image(out, ctx, model, &images->all[i], logits + i * model->config.classes);
     }
-    buffer_puts(out, "],\n\"survey\":");
+    nn_buffer_puts(out, "],\n\"survey\":");
     if (s) heads_json(out, s);
-    else buffer_puts(out, "null");
-    buffer_puts(out, "}");
+    else nn_buffer_puts(out, "null");
+    nn_buffer_puts(out, "}");
     free(logits);
     return ok;
 }

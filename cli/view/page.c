@@ -9,26 +9,26 @@
 
 /* ---- Pieces of JSON --------------------------------------------------------------------------------------------- */
 
-void view_string(buffer *out, const char *text)
+void view_string(nn_buffer *out, const char *text)
 {
     char quoted[800];
-    for (const char *c = json_quote(quoted, sizeof quoted, text); *c; c++) {
-        if (*c == '<') buffer_puts(out, "\\u003c");
-        else buffer_putc(out, *c);
+    for (const char *c = nn_json_quote(quoted, sizeof quoted, text); *c; c++) {
+        if (*c == '<') nn_buffer_puts(out, "\\u003c");
+        else nn_buffer_putc(out, *c);
     }
 }
 
-void view_number(buffer *out, double x)
+void view_number(nn_buffer *out, double x)
 {
-    if (isfinite(x)) buffer_printf(out, "%.9g", x);
-    else buffer_puts(out, "null");
+    if (isfinite(x)) nn_buffer_printf(out, "%.9g", x);
+    else nn_buffer_puts(out, "null");
 }
 
-void view_base64(buffer *out, const void *bytes, size_t size)
+void view_base64(nn_buffer *out, const void *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *from = bytes;
-    buffer_putc(out, '"');
+    nn_buffer_putc(out, '"');
     for (size_t i = 0; i < size; i += 3) {
         uint32_t three = (uint32_t)from[i] << 16;
         if (i + 1 < size) three |= (uint32_t)from[i + 1] << 8;
@@ -36,9 +36,9 @@ void view_base64(buffer *out, const void *bytes, size_t size)
         char four[] = {digits[three >> 18], digits[three >> 12 & 63], '=', '='};
         if (i + 1 < size) four[2] = digits[three >> 6 & 63];
         if (i + 2 < size) four[3] = digits[three & 63];
-        buffer_put(out, four, sizeof four);
+        nn_buffer_put(out, four, sizeof four);
     }
-    buffer_putc(out, '"');
+    nn_buffer_putc(out, '"');
 }
 
 const char *view_title(const char *path)
@@ -51,68 +51,68 @@ const char *view_title(const char *path)
 
 typedef struct parts {
     const char *title;
-    const buffer *data;
+    const nn_buffer *data;
 } parts;
 
-static void put_title(buffer *out, const parts *p) { sheet_text(out, p->title); }
+static void put_title(nn_buffer *out, const parts *p) { sheet_text(out, p->title); }
 
-static void put_style(buffer *out, const parts *p)
+static void put_style(nn_buffer *out, const parts *p)
 {
     (void)p;
-    buffer_puts(out, "<style>\n");
-    buffer_put(out, view_style, view_style_size);
-    buffer_puts(out, "</style>");
+    nn_buffer_puts(out, "<style>\n");
+    nn_buffer_put(out, view_style, view_style_size);
+    nn_buffer_puts(out, "</style>");
 }
 
-static void put_data(buffer *out, const parts *p)
+static void put_data(nn_buffer *out, const parts *p)
 {
-    buffer_puts(out, "<script type=\"application/json\" id=\"mha-data\">");
-    buffer_put(out, p->data->bytes, p->data->size);
-    buffer_puts(out, "</script>");
+    nn_buffer_puts(out, "<script type=\"application/json\" id=\"mha-data\">");
+    nn_buffer_put(out, p->data->bytes, p->data->size);
+    nn_buffer_puts(out, "</script>");
 }
 
-static void put_script(buffer *out, const parts *p)
+static void put_script(nn_buffer *out, const parts *p)
 {
     (void)p;
-    buffer_puts(out, "<script type=\"module\">\n");
-    buffer_put(out, view_script, view_script_size);
-    buffer_puts(out, "</script>");
+    nn_buffer_puts(out, "<script type=\"module\">\n");
+    nn_buffer_put(out, view_script, view_script_size);
+    nn_buffer_puts(out, "</script>");
 }
 
-static void put_page(buffer *out, const parts *p)
+static void put_page(nn_buffer *out, const parts *p)
 {
     static const struct {
         const char *comment;
-        void (*put)(buffer *out, const parts *p);
+        void (*put)(nn_buffer *out, const parts *p);
     } places[] = {{"<!-- title -->", put_title},
                   {"<!-- style -->", put_style},
                   {"<!-- data -->", put_data},
                   {"<!-- script -->", put_script}};
     const char *at = (const char *)view_frame, *next;
     for (; (next = strstr(at, "<!-- ")); at = next) {
-        buffer_put(out, at, (size_t)(next - at));
+        nn_buffer_put(out, at, (size_t)(next - at));
         size_t which = 0, length = 1;
         while (which < 4 && strncmp(next, places[which].comment, strlen(places[which].comment)) != 0) which++;
         if (which < 4) {
             places[which].put(out, p);
             length = strlen(places[which].comment);
         } else {
-            buffer_putc(out, '<');
+            nn_buffer_putc(out, '<');
         }
         next += length;
     }
-    buffer_puts(out, at);
+    nn_buffer_puts(out, at);
 }
 
-bool view_page_write(const char *path, const char *title, const buffer *data, size_t *bytes, char *error,
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, size_t *bytes, char *error,
                      size_t error_size)
 {
     parts p = {title, data};
-    buffer out = {0};
+    nn_buffer out = {0};
     put_page(&out, &p);
     if (data->failed) out.failed = true; /* half the data would make half a page */
-    bool ok = buffer_save(&out, path, error, error_size);
+    bool ok = nn_buffer_save(&out, path, error, error_size);
     *bytes = out.size;
-    buffer_free(&out);
+    nn_buffer_free(&out);
     return ok;
 }

@@ -1,7 +1,7 @@
 /* The page of `mha view`: one HTML file with the viewer and its data in it.
  *
  *     buffer data = {0};
- *     buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
+ *     nn_buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
  *     if (!view_page_write("page.html", "vit.safetensors", &data, &bytes, error, sizeof error)) puts(error);
  *
  * The frame is viewer/page.html; what stands in for its comments is named there. Data are one JSON object, which ends
@@ -16,19 +16,19 @@ extern const unsigned char view_frame[], view_style[], view_script[];
 extern const size_t view_frame_size, view_style_size, view_script_size;
 
 /* A JSON string, with its quotes and without '<'; a long one is cut. */
-void view_string(buffer *out, const char *text);
+void view_string(nn_buffer *out, const char *text);
 
 /* A JSON number, nine digits of it; null if it is not finite. */
-void view_number(buffer *out, double x);
+void view_number(nn_buffer *out, double x);
 
 /* A JSON string: the bytes in base64. */
-void view_base64(buffer *out, const void *bytes, size_t size);
+void view_base64(nn_buffer *out, const void *bytes, size_t size);
 
 /* The part of a path behind its last slash: pages travel, and need not tell how folders are called at home. */
 const char *view_title(const char *path);
 
 /* Writes it atomically, and its size to *bytes. False on error, also if `data` has failed, with one line in `error`. */
-bool view_page_write(const char *path, const char *title, const buffer *data, size_t *bytes, char *error,
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, size_t *bytes, char *error,
                      size_t error_size);
 
 #endif

@@ -40,7 +40,7 @@ static bool from_lines(list *l, const char *path)
 {
     char error[600];
     size_t size = 0, lines = 1;
-    char *text = source_text(path, FILE_MOST, &size, error, sizeof error);
+    char *text = nn_source_text(path, FILE_MOST, &size, error, sizeof error);
     if (!text) cli_error("%s", error);
     for (const char *c = text; text && *c; c++) lines += *c == '\n';
     bool ok = text && list_make(l, size, lines);
@@ -61,14 +61,14 @@ static bool from_lines(list *l, const char *path)
 static bool from_json(list *l, const view_weights *w, const char *key, const char *text)
 {
     size_t size = strlen(text), used = 0, length = 0;
-    json j = json_open(text, size);
+    nn_json j = nn_json_open(text, size);
     if (!list_make(l, size, size)) return false;
-    json_enter(&j, '[');
-    while (json_more(&j, ']')) {
+    nn_json_enter(&j, '[');
+    while (nn_json_more(&j, ']')) {
         l->words[l->count++] = l->bytes + used;
-        if (json_string(&j, l->bytes + used, &length)) used += length + 1;
+        if (nn_json_string(&j, l->bytes + used, &length)) used += length + 1;
     }
-    if (json_end(&j)) return true;
+    if (nn_json_end(&j)) return true;
     cli_error("%s: metadata \"%s\" must be a JSON array of strings: %s", w->path, key, j.why);
     list_free(l);
     return false;
@@ -94,7 +94,7 @@ static bool keep_metadata(view_tokens *t, int slot, const view_weights *w, const
 {
     list l;
     char origin[600];
-    const char *text = safetensors_metadata(w->file, key);
+    const char *text = nn_safetensors_metadata(w->file, key);
     if (!text) return true;
     snprintf(origin, sizeof origin, "%s: metadata \"%s\"", w->path, key);
     return from_json(&l, w, key, text) && keep(t, slot, &l, w, queries, keys, origin);
@@ -105,7 +105,7 @@ bool view_tokens_read(view_tokens *t, const view_weights *w)
     list l;
     *t = (view_tokens){0};
     if (w->token_file) return from_lines(&l, w->token_file) && keep(t, 0, &l, w, true, true, w->token_file);
-    if (safetensors_metadata(w->file, "tokens")) return keep_metadata(t, 0, w, "tokens", true, true);
+    if (nn_safetensors_metadata(w->file, "tokens")) return keep_metadata(t, 0, w, "tokens", true, true);
     return keep_metadata(t, 0, w, "query_tokens", true, false) && keep_metadata(t, 1, w, "key_tokens", false, true);
 }
 

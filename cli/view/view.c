@@ -170,7 +170,7 @@ static const char *count_of(int64_t count, const char *what)
 
 /* ---- A model ---------------------------------------------------------------------------------------------------- */
 
-static bool open_model(vit_model *model, mha_context *ctx, const request *r)
+static bool open_model(nn_vit_model *model, mha_context *ctx, const request *r)
 {
     char error[600];
     if (!model_open(model, ctx, r->file, r->heads, error, sizeof error)) {
@@ -192,41 +192,41 @@ static bool load_images(exhibits *e, const request *r)
 }
 
 /* Over the data set, if images are from one. False, having said why. */
-static bool look_at_heads(survey *s, mha_context *ctx, const vit_model *model, const exhibits *e)
+static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const exhibits *e)
 {
     char error[600];
-    survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
+    nn_survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
     if (!e->set) return true;
-    if (survey_make(s, ctx, &model->config, model->parameters, model->input, &e->set->test, &options, error,
-                    sizeof error))
+    if (nn_survey_make(s, ctx, &model->config, model->parameters, model->input, &e->set->test, &options, error,
+                       sizeof error))
         return true;
     cli_error("%s: %s", e->model, error);
     return false;
 }
 
 /* False, having said why. */
-static bool put_model(buffer *out, mha_context *ctx, const request *r, char *about, size_t room)
+static bool put_model(nn_buffer *out, mha_context *ctx, const request *r, char *about, size_t room)
 {
-    vit_model model = {0};
-    survey s = {0};
+    nn_vit_model model = {0};
+    nn_survey s = {0};
     exhibits e = {.command = "view", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
     e.config = &model.config;
     ok = ok && load_images(&e, r) && look_at_heads(&s, ctx, &model, &e) &&
          view_model_json(out, ctx, &model, &e, e.set ? &s : NULL);
     if (ok)
-        snprintf(about, room, "%s of %s, %s", count_of(transformer_all_heads(&model.config.body), "head"),
+        snprintf(about, room, "%s of %s, %s", count_of(nn_transformer_all_heads(&model.config.body), "head"),
                  count_of(model.config.body.depth, "block"), count_of(e.count, "image"));
-    survey_free(&s);
+    nn_survey_free(&s);
     exhibits_free(&e);
-    vit_model_free(&model);
+    nn_vit_model_free(&model);
     return ok;
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
 /* False, having said why. What was pooled goes to `note`. */
-static bool put_weights(buffer *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
+static bool put_weights(nn_buffer *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
                         size_t note_room)
 {
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens, .first_axis = r->first_axis};
@@ -244,7 +244,7 @@ static bool put_weights(buffer *out, mha_context *ctx, const request *r, char *a
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool write_page(const request *r, const buffer *data, const char *about)
+static bool write_page(const request *r, const nn_buffer *data, const char *about)
 {
     char error[600];
     size_t bytes = 0;
@@ -261,14 +261,14 @@ static bool write_page(const request *r, const buffer *data, const char *about)
 static int view(const request *r)
 {
     char about[200] = "", note[1000] = "";
-    buffer data = {0};
+    nn_buffer data = {0};
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
     if (!ctx) return CLI_USAGE;
     bool ok = r->attention ? put_weights(&data, ctx, r, about, sizeof about, note, sizeof note)
                            : put_model(&data, ctx, r, about, sizeof about);
     ok = ok && write_page(r, &data, about);
     if (ok && *note) cli_error("%s", note);
-    buffer_free(&data);
+    nn_buffer_free(&data);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

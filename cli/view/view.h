@@ -8,7 +8,7 @@
 #include "model/vit_model.h"
 
 /* The object of a model and the images it is shown with. `s` may be NULL. False, having said why. */
-bool view_model_json(buffer *out, mha_context *ctx, vit_model *model, const exhibits *images, const survey *s);
+bool view_model_json(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s);
 
 /* What the axes of attention weights are. */
 typedef struct view_axes {
@@ -22,7 +22,7 @@ typedef struct view_axes {
 typedef struct view_weights {
     const char *path, *tensor, *token_file, *first_axis; /* what was asked for; all but the first may be NULL */
     const char *name;                                    /* of the tensor that was found */
-    safetensors *file;
+    nn_safetensors *file;
     const view_axes *axes;
     int64_t layers, heads, queries, keys;
     int64_t by_queries, by_keys; /* so many go into a cell; 1 and 1: all is shown */
@@ -34,7 +34,7 @@ typedef struct view_weights {
 
 /* Reads, checks and pools the weights, and puts down the object of them. False, having said why. In any case an end
  * is due. */
-bool view_weights_json(buffer *out, mha_context *ctx, view_weights *w);
+bool view_weights_json(nn_buffer *out, mha_context *ctx, view_weights *w);
 void view_weights_free(view_weights *w);
 
 /* Whether a file that is no model has attention weights, by the first row of a tensor that could be such. */

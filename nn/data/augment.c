@@ -14,7 +14,7 @@
 enum { GRID = 5 };
 
 typedef struct warp {
-    affine map;
+    nn_affine map;
     float middle_x, middle_y, shift_x, shift_y;
     bool bent;
     float bend_x[GRID][GRID], bend_y[GRID][GRID];
@@ -25,24 +25,25 @@ typedef struct normal {
     float factor, offset;
 } normal;
 
-static normal normal_of(const augment_options *o)
+static normal normal_of(const nn_augment_options *o)
 {
     return (normal){1 / (255 * o->deviation), -o->mean / o->deviation};
 }
 
-static warp draw_warp(const augment_options *o, int64_t rows, int64_t columns, philox *draw)
+static warp draw_warp(const nn_augment_options *o, int64_t rows, int64_t columns, nn_philox *draw)
 {
     warp w = {.middle_x = (float)(columns - 1) / 2, .middle_y = (float)(rows - 1) / 2, .bent = o->elastic > 0};
-    w.shift_x = philox_uniform(draw, -o->shift, o->shift);
-    w.shift_y = philox_uniform(draw, -o->shift, o->shift);
-    affine turn = affine_turn(philox_uniform(draw, -o->rotation, o->rotation));
-    float shrink = 1 / (1 + philox_uniform(draw, -o->scale, o->scale));
-    float wide = 1 + philox_uniform(draw, -o->stretch, o->stretch), slant = philox_uniform(draw, -o->shear, o->shear);
-    affine lean = {shrink * wide, shrink * wide * slant, 0, shrink / wide};
-    w.map = affine_after(turn, lean);
+    w.shift_x = nn_philox_uniform(draw, -o->shift, o->shift);
+    w.shift_y = nn_philox_uniform(draw, -o->shift, o->shift);
+    nn_affine turn = nn_affine_turn(nn_philox_uniform(draw, -o->rotation, o->rotation));
+    float shrink = 1 / (1 + nn_philox_uniform(draw, -o->scale, o->scale));
+    float wide = 1 + nn_philox_uniform(draw, -o->stretch, o->stretch),
+          slant = nn_philox_uniform(draw, -o->shear, o->shear);
+    nn_affine lean = {shrink * wide, shrink * wide * slant, 0, shrink / wide};
+    w.map = nn_affine_after(turn, lean);
     for (int i = 0; i < GRID * GRID && w.bent; i++) {
-        w.bend_x[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);
-        w.bend_y[i / GRID][i % GRID] = philox_uniform(draw, -o->elastic, o->elastic);
+        w.bend_x[i / GRID][i % GRID] = nn_philox_uniform(draw, -o->elastic, o->elastic);
+        w.bend_y[i / GRID][i % GRID] = nn_philox_uniform(draw, -o->elastic, o->elastic);
     }
     return w;
 }
@@ -117,16 +118,16 @@ static void warp_row(float *out, const picture *of, const warp *w, normal n, int
     }
 }
 
-void augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
-                   const augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index)
+void nn_augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
+                      const nn_augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index)
 {
-    philox draw = philox_at(seed, PHILOX_AUGMENT, epoch, index);
+    nn_philox draw = nn_philox_at(seed, NN_PHILOX_AUGMENT, epoch, index);
     warp w = draw_warp(options, rows, columns, &draw);
     picture of = {image, rows, columns};
     for (int64_t y = 0; y < rows; y++) warp_row(out + y * columns, &of, &w, normal_of(options), y);
 }
 
-void augment_plain(float *out, const unsigned char *image, int64_t count, const augment_options *options)
+void nn_augment_plain(float *out, const unsigned char *image, int64_t count, const nn_augment_options *options)
 {
     normal n = normal_of(options);
     for (int64_t i = 0; i < count; i++) out[i] = (float)image[i] * n.factor + n.offset;

@@ -18,7 +18,7 @@ enum {
     HANDS = 3,   /* ways to write a digit */
     POINTS = 16, /* of a stroke, at most */
     STEPS = 6,   /* straight bits between two points */
-    SIDE = DIGITS_SIDE
+    SIDE = NN_DIGITS_SIDE
 };
 
 typedef struct point {
@@ -118,32 +118,32 @@ static int number(const char **text)
 
 /* How the box comes to lie on the sheet, and how much its points are shaken. */
 typedef struct pose {
-    affine map;
+    nn_affine map;
     float x, y, shake;
 } pose;
 
-static pose draw_pose(philox *draw)
+static pose draw_pose(nn_philox *draw)
 {
     const float box = 19, middle = (SIDE - 1) / 2.0f;
-    float tall = box * philox_uniform(draw, 0.85f, 1.1f), wide = tall * philox_uniform(draw, 0.65f, 1.05f);
-    float slant = philox_uniform(draw, -0.12f, 0.3f);
-    affine turn = affine_turn(philox_uniform(draw, -10, 10));
-    pose in = {.map = affine_after(turn, (affine){wide, -tall * slant, 0, tall})};
-    in.x = middle + philox_uniform(draw, -1.5f, 1.5f);
-    in.y = middle + philox_uniform(draw, -1.5f, 1.5f);
-    in.shake = philox_uniform(draw, 0.01f, 0.045f);
+    float tall = box * nn_philox_uniform(draw, 0.85f, 1.1f), wide = tall * nn_philox_uniform(draw, 0.65f, 1.05f);
+    float slant = nn_philox_uniform(draw, -0.12f, 0.3f);
+    nn_affine turn = nn_affine_turn(nn_philox_uniform(draw, -10, 10));
+    pose in = {.map = nn_affine_after(turn, (nn_affine){wide, -tall * slant, 0, tall})};
+    in.x = middle + nn_philox_uniform(draw, -1.5f, 1.5f);
+    in.y = middle + nn_philox_uniform(draw, -1.5f, 1.5f);
+    in.shake = nn_philox_uniform(draw, 0.01f, 0.045f);
     return in;
 }
 
-static point place(const pose *in, int x_percent, int y_percent, philox *draw)
+static point place(const pose *in, int x_percent, int y_percent, nn_philox *draw)
 {
-    float x = (float)x_percent / 100 - 0.5f + philox_uniform(draw, -in->shake, in->shake);
-    float y = (float)y_percent / 100 - 0.5f + philox_uniform(draw, -in->shake, in->shake);
+    float x = (float)x_percent / 100 - 0.5f + nn_philox_uniform(draw, -in->shake, in->shake);
+    float y = (float)y_percent / 100 - 0.5f + nn_philox_uniform(draw, -in->shake, in->shake);
     return (point){in->x + in->map.a * x + in->map.b * y, in->y + in->map.c * x + in->map.d * y};
 }
 
 /* The strokes of a hand. A corner's second point is the first one, shaken as it was. */
-static void write_hand(sheet *on, const char *text, const pose *in, philox *draw)
+static void write_hand(sheet *on, const char *text, const pose *in, nn_philox *draw)
 {
     point at[POINTS];
     int n = 0, last_x = -1, last_y = -1;
@@ -165,13 +165,14 @@ static void write_hand(sheet *on, const char *text, const pose *in, philox *draw
     stroke(on, at, n);
 }
 
-void digits_draw(unsigned char out[DIGITS_SIDE * DIGITS_SIDE], int digit, uint64_t seed, int part, uint64_t index)
+void nn_digits_draw(unsigned char out[NN_DIGITS_SIDE * NN_DIGITS_SIDE], int digit, uint64_t seed, int part,
+                    uint64_t index)
 {
-    philox draw = philox_at(seed, PHILOX_DIGITS, (uint32_t)part, index);
-    const char *way = hands[digit][philox_next(&draw) % HANDS];
+    nn_philox draw = nn_philox_at(seed, NN_PHILOX_DIGITS, (uint32_t)part, index);
+    const char *way = hands[digit][nn_philox_next(&draw) % HANDS];
     pose in = draw_pose(&draw);
-    float radius = philox_uniform(&draw, 0.8f, 1.8f), edge = philox_uniform(&draw, 0.7f, 1.1f);
-    float ink = philox_uniform(&draw, 225, 290); /* beyond 255 the middle of a line is flat, as in MNIST */
+    float radius = nn_philox_uniform(&draw, 0.8f, 1.8f), edge = nn_philox_uniform(&draw, 0.7f, 1.1f);
+    float ink = nn_philox_uniform(&draw, 225, 290); /* beyond 255 the middle of a line is flat, as in MNIST */
     sheet on = {.reach = radius + 0.5f / edge};
     for (int i = 0; i < SIDE * SIDE; i++) on.squares[i] = on.reach * on.reach;
     write_hand(&on, way, &in, &draw);
@@ -184,7 +185,7 @@ void digits_draw(unsigned char out[DIGITS_SIDE * DIGITS_SIDE], int digit, uint64
 
 /* ---- The set ---------------------------------------------------------------------------------------------------- */
 
-static bool make_part(mnist_part *part, int64_t count, uint64_t seed, int which)
+static bool make_part(nn_mnist_part *part, int64_t count, uint64_t seed, int which)
 {
     const int64_t pixels = SIDE * SIDE;
     if (count > PTRDIFF_MAX / pixels) return false;
@@ -193,27 +194,27 @@ static bool make_part(mnist_part *part, int64_t count, uint64_t seed, int which)
     if (!part->images || !part->labels) return false;
     part->count = count;
     for (int64_t i = 0; i < count; i++) {
-        part->labels[i] = (unsigned char)(i % MNIST_CLASSES);
-        digits_draw(part->images + i * pixels, part->labels[i], seed, which, (uint64_t)i);
+        part->labels[i] = (unsigned char)(i % NN_MNIST_CLASSES);
+        nn_digits_draw(part->images + i * pixels, part->labels[i], seed, which, (uint64_t)i);
     }
     return true;
 }
 
-mnist *digits_make(int64_t train, int64_t test, uint64_t seed, char *error, size_t error_size)
+nn_mnist *nn_digits_make(int64_t train, int64_t test, uint64_t seed, char *error, size_t error_size)
 {
     if (train < 1 || test < 1) {
         snprintf(error, error_size, "synthetic digits: %" PRId64 " + %" PRId64 " images; each part needs one at least",
                  train, test);
         return NULL;
     }
-    mnist *set = calloc(1, sizeof *set);
+    nn_mnist *set = calloc(1, sizeof *set);
     if (set) {
-        *set = (mnist){.name = strdup("mha's stroke generator"), .synthetic = true, .rows = SIDE, .columns = SIDE};
-        if (set->name && make_part(&set->train, train, seed, DIGITS_TRAIN) &&
-            make_part(&set->test, test, seed, DIGITS_TEST))
+        *set = (nn_mnist){.name = strdup("mha's stroke generator"), .synthetic = true, .rows = SIDE, .columns = SIDE};
+        if (set->name && make_part(&set->train, train, seed, NN_DIGITS_TRAIN) &&
+            make_part(&set->test, test, seed, NN_DIGITS_TEST))
             return set;
     }
-    mnist_free(set);
+    nn_mnist_free(set);
     snprintf(error, error_size, "synthetic digits: no memory for %" PRId64 " + %" PRId64 " images", train, test);
     return NULL;
 }

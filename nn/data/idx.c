@@ -9,38 +9,38 @@
 
 enum { LABELS = 0x801, IMAGES = 0x803 };
 
-static bool read_number(source *from, uint32_t *number)
+static bool read_number(nn_source *from, uint32_t *number)
 {
     unsigned char bytes[4];
-    size_t got = source_take(from, bytes, 4);
+    size_t got = nn_source_take(from, bytes, 4);
     if (from->failed) return false;
-    if (got < 4) return source_fail(from, "it ends within its first bytes; an IDX file says there what it holds");
+    if (got < 4) return nn_source_fail(from, "it ends within its first bytes; an IDX file says there what it holds");
     *number = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
     return true;
 }
 
-static bool read_sizes(source *from, idx *file)
+static bool read_sizes(nn_source *from, nn_idx *file)
 {
     uint32_t magic = 0, size = 0;
     bool fits = true;
     if (!read_number(from, &magic)) return false;
     if (magic != LABELS && magic != IMAGES)
-        return source_fail(from,
-                           "not an IDX file of bytes: it begins with 0x%08" PRIx32 ", not with 0x%08x (images) or "
-                           "0x%08x (labels)",
-                           magic, (unsigned)IMAGES, (unsigned)LABELS);
-    *file = (idx){.rank = magic == IMAGES ? 3 : 1, .size = {1, 1, 1}, .count = 1};
+        return nn_source_fail(from,
+                              "not an IDX file of bytes: it begins with 0x%08" PRIx32 ", not with 0x%08x (images) or "
+                              "0x%08x (labels)",
+                              magic, (unsigned)IMAGES, (unsigned)LABELS);
+    *file = (nn_idx){.rank = magic == IMAGES ? 3 : 1, .size = {1, 1, 1}, .count = 1};
     for (int i = 0; i < file->rank; i++) {
         if (!read_number(from, &size)) return false;
         file->size[i] = size;
         fits = fits && !__builtin_mul_overflow(file->count, file->size[i], &file->count);
     }
-    return fits || source_fail(from, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are more than memory can hold",
-                               file->size[0], file->size[1], file->size[2]);
+    return fits || nn_source_fail(from, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are more than memory can hold",
+                                  file->size[0], file->size[1], file->size[2]);
 }
 
 /* Says that a file of `have` bytes, magic and sizes included, is not what its sizes call for. */
-static bool refuse_length(source *from, const idx *file, uint64_t have)
+static bool refuse_length(nn_source *from, const nn_idx *file, uint64_t have)
 {
     char what[100];
     uint64_t need = (uint64_t)file->count + 4 + 4 * (uint64_t)file->rank;
@@ -48,52 +48,52 @@ static bool refuse_length(source *from, const idx *file, uint64_t have)
     if (file->rank == 3)
         snprintf(what + n, sizeof what - (size_t)n, " of %" PRId64 " x %" PRId64, file->size[1], file->size[2]);
     if (have < need)
-        return source_fail(from, "%s need %" PRIu64 " bytes, but the file has %" PRIu64 "%s; it is cut short", what,
-                           need, have, from->unpacker ? " unpacked" : "");
-    return source_fail(from, "%s need %" PRIu64 " bytes, but the file goes on behind them", what, need);
+        return nn_source_fail(from, "%s need %" PRIu64 " bytes, but the file has %" PRIu64 "%s; it is cut short", what,
+                              need, have, from->unpacker ? " unpacked" : "");
+    return nn_source_fail(from, "%s need %" PRIu64 " bytes, but the file goes on behind them", what, need);
 }
 
-static bool read_data(source *from, idx *file)
+static bool read_data(nn_source *from, nn_idx *file)
 {
     unsigned char more;
     uint64_t header = 4 + 4 * (uint64_t)file->rank, need = (uint64_t)file->count + header;
     if (!from->unpacker && from->size != need) return refuse_length(from, file, from->size);
-    if (need > source_most(from))
-        return source_fail(from, "a gzipped file of %" PRIu64 " bytes cannot hold the %" PRIu64 " that it claims",
-                           from->size, need);
+    if (need > nn_source_most(from))
+        return nn_source_fail(from, "a gzipped file of %" PRIu64 " bytes cannot hold the %" PRIu64 " that it claims",
+                              from->size, need);
     file->data = (uint64_t)file->count < SIZE_MAX ? malloc((size_t)file->count + 1) : NULL; /* + 1: never NULL */
-    if (!file->data) return source_fail(from, "no memory for %" PRId64 " bytes", file->count);
-    size_t got = source_take(from, file->data, (size_t)file->count);
+    if (!file->data) return nn_source_fail(from, "no memory for %" PRId64 " bytes", file->count);
+    size_t got = nn_source_take(from, file->data, (size_t)file->count);
     if (!from->failed && got < (size_t)file->count) return refuse_length(from, file, got + header);
-    if (!from->failed && source_take(from, &more, 1) > 0) return refuse_length(from, file, need + 1);
+    if (!from->failed && nn_source_take(from, &more, 1) > 0) return refuse_length(from, file, need + 1);
     return !from->failed; /* the look behind the end has also made zlib compare its checksum */
 }
 
-static bool read_all(source *from, idx *file, bool opened)
+static bool read_all(nn_source *from, nn_idx *file, bool opened)
 {
-    *file = (idx){0};
+    *file = (nn_idx){0};
     bool ok = opened && read_sizes(from, file) && read_data(from, file);
-    source_close(from);
-    if (!ok) idx_free(file);
+    nn_source_close(from);
+    if (!ok) nn_idx_free(file);
     return ok;
 }
 
-bool idx_open(idx *file, const char *path, char *error, size_t error_size)
+bool nn_idx_open(nn_idx *file, const char *path, char *error, size_t error_size)
 {
-    source from;
-    bool opened = source_open(&from, path, error, error_size);
+    nn_source from;
+    bool opened = nn_source_open(&from, path, error, error_size);
     return read_all(&from, file, opened);
 }
 
-bool idx_parse(idx *file, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+bool nn_idx_parse(nn_idx *file, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
-    source from;
-    bool opened = source_memory(&from, bytes, size, name, error, error_size);
+    nn_source from;
+    bool opened = nn_source_memory(&from, bytes, size, name, error, error_size);
     return read_all(&from, file, opened);
 }
 
-void idx_free(idx *file)
+void nn_idx_free(nn_idx *file)
 {
     free(file->data);
-    *file = (idx){0};
+    *file = (nn_idx){0};
 }

@@ -16,57 +16,57 @@
 /* ---- Bytes ------------------------------------------------------------------------------------------------------ */
 
 /* All bytes of a source, in memory that grows with them: how long a gzipped file is shows only at its end. */
-static unsigned char *read_all(source *from, size_t *size)
+static unsigned char *read_all(nn_source *from, size_t *size)
 {
     unsigned char *bytes = NULL;
     size_t room = 0, got = 0;
     do {
         room = room ? 2 * room : 1 << 16;
-        if (room > IMAGE_BYTES_MOST || from->size > IMAGE_BYTES_MOST) {
-            source_fail(from, "of an image, no more than %d bytes are read", IMAGE_BYTES_MOST);
+        if (room > NN_IMAGE_BYTES_MOST || from->size > NN_IMAGE_BYTES_MOST) {
+            nn_source_fail(from, "of an image, no more than %d bytes are read", NN_IMAGE_BYTES_MOST);
             break;
         }
         unsigned char *grown = realloc(bytes, room);
         if (!grown) {
-            source_fail(from, "no memory for its bytes");
+            nn_source_fail(from, "no memory for its bytes");
             break;
         }
         bytes = grown;
-        got += source_take(from, bytes + got, room - got);
+        got += nn_source_take(from, bytes + got, room - got);
     } while (got == room);
     *size = got;
     return bytes;
 }
 
-bool image_open(image *out, const char *path, char *error, size_t error_size)
+bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size)
 {
-    source from;
+    nn_source from;
     size_t size = 0;
-    unsigned char *bytes = source_open(&from, path, error, error_size) ? read_all(&from, &size) : NULL;
-    bool ok = !from.failed && image_parse(out, bytes, size, path, error, error_size);
-    source_close(&from);
+    unsigned char *bytes = nn_source_open(&from, path, error, error_size) ? read_all(&from, &size) : NULL;
+    bool ok = !from.failed && nn_image_parse(out, bytes, size, path, error, error_size);
+    nn_source_close(&from);
     free(bytes);
     return ok;
 }
 
-bool image_make(image *out, uint64_t rows, uint64_t columns, char *why, size_t why_size)
+bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, char *why, size_t why_size)
 {
-    *out = (image){0};
+    *out = (nn_image){0};
     if (!rows || !columns)
         snprintf(why, why_size, "an image of %" PRIu64 " x %" PRIu64 " has no pixels", columns, rows);
-    else if (rows > IMAGE_SIDE_MOST || columns > IMAGE_SIDE_MOST || rows * columns > IMAGE_PIXELS_MOST)
+    else if (rows > NN_IMAGE_SIDE_MOST || columns > NN_IMAGE_SIDE_MOST || rows * columns > NN_IMAGE_PIXELS_MOST)
         snprintf(why, why_size,
                  "an image of %" PRIu64 " x %" PRIu64 " is too large: a side has %d at most, all of it %d pixels",
-                 columns, rows, IMAGE_SIDE_MOST, IMAGE_PIXELS_MOST);
+                 columns, rows, NN_IMAGE_SIDE_MOST, NN_IMAGE_PIXELS_MOST);
     else if (!(out->pixels = malloc((size_t)(rows * columns)))) snprintf(why, why_size, "no memory for its pixels");
-    else *out = (image){(int64_t)rows, (int64_t)columns, out->pixels};
+    else *out = (nn_image){(int64_t)rows, (int64_t)columns, out->pixels};
     return out->pixels;
 }
 
-void image_free(image *picture)
+void nn_image_free(nn_image *picture)
 {
     free(picture->pixels);
-    *picture = (image){0};
+    *picture = (nn_image){0};
 }
 
 /* ---- PGM -------------------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static bool too_large(char *why, size_t why_size, int64_t i, int32_t sample, int
 
 static unsigned char to_byte(int32_t sample, int32_t most) { return (unsigned char)((sample * 255 + most / 2) / most); }
 
-static bool read_plain(image *out, text *t, int32_t most, char *why, size_t why_size)
+static bool read_plain(nn_image *out, text *t, int32_t most, char *why, size_t why_size)
 {
     for (int64_t i = 0; i < out->rows * out->columns; i++) {
         int32_t sample = read_number(t);
@@ -148,7 +148,7 @@ static bool read_plain(image *out, text *t, int32_t most, char *why, size_t why_
     return true;
 }
 
-static bool read_binary(image *out, text *t, int32_t most, char *why, size_t why_size)
+static bool read_binary(nn_image *out, text *t, int32_t most, char *why, size_t why_size)
 {
     for (int64_t i = 0; i < out->rows * out->columns; i++) {
         int32_t sample = *t->at++;
@@ -160,18 +160,18 @@ static bool read_binary(image *out, text *t, int32_t most, char *why, size_t why
 }
 
 /* A sample of text takes two bytes, but for the last. */
-static bool parse_pgm(image *out, text *t, char *why, size_t why_size)
+static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
 {
     head h;
     if (!read_head(&h, t, why, why_size)) return false;
     int64_t count = (int64_t)h.rows * h.columns, left = t->end - t->at;
     int64_t need = h.plain ? 2 * count - 1 : h.most > 255 ? 2 * count : count;
-    bool sound = h.rows > 0 && h.columns > 0 && h.rows <= IMAGE_SIDE_MOST && h.columns <= IMAGE_SIDE_MOST;
+    bool sound = h.rows > 0 && h.columns > 0 && h.rows <= NN_IMAGE_SIDE_MOST && h.columns <= NN_IMAGE_SIDE_MOST;
     if (sound && left < need)
         return fail(why, why_size,
                     "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64 " follow the header; it is cut short",
                     (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
-    if (!image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
+    if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
     if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;
     skip_space(t);
     return t->at == t->end || fail(why, why_size, "something follows its %d x %d samples", (int)h.columns, (int)h.rows);
@@ -179,7 +179,7 @@ static bool parse_pgm(image *out, text *t, char *why, size_t why_size)
 
 /* ---- Any -------------------------------------------------------------------------------------------------------- */
 
-static bool parse(image *out, const unsigned char *bytes, size_t size, char *why, size_t why_size)
+static bool parse(nn_image *out, const unsigned char *bytes, size_t size, char *why, size_t why_size)
 {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     text t = {bytes, bytes + size};
@@ -187,28 +187,28 @@ static bool parse(image *out, const unsigned char *bytes, size_t size, char *why
     if (size > 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '5') && (is_space(bytes[2]) || bytes[2] == '#'))
         return parse_pgm(out, &t, why, why_size);
     if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
-        return image_png_parse(out, bytes, size, why, why_size);
+        return nn_image_png_parse(out, bytes, size, why, why_size);
     return fail(why, why_size, "neither a PNG nor a PGM (P2 or P5)");
 }
 
-bool image_parse(image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
     char why[240] = "";
-    *out = (image){0};
+    *out = (nn_image){0};
     if (parse(out, bytes, size, why, sizeof why)) return true;
-    image_free(out);
+    nn_image_free(out);
     if (error_size) snprintf(error, error_size, "%s: %s", name, why);
     return false;
 }
 
-bool image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
-                     size_t error_size)
+bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
+                        size_t error_size)
 {
-    replacement to;
+    nn_replacement to;
     char start[60];
     int n = snprintf(start, sizeof start, "P5\n%" PRId64 " %" PRId64 "\n255\n", columns, rows);
-    replacement_begin(&to, path, error, error_size);
-    replacement_put(&to, start, (size_t)n);
-    replacement_put(&to, pixels, (size_t)(rows * columns));
-    return replacement_end(&to);
+    nn_replacement_begin(&to, path, error, error_size);
+    nn_replacement_put(&to, start, (size_t)n);
+    nn_replacement_put(&to, pixels, (size_t)(rows * columns));
+    return nn_replacement_end(&to);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-double image_border(const image *picture)
+double nn_image_border(const nn_image *picture)
 {
     int64_t rows = picture->rows, columns = picture->columns, count = 0;
     uint64_t sum = 0;
@@ -16,7 +16,7 @@ double image_border(const image *picture)
     return count ? (double)sum / (double)count : 0;
 }
 
-void image_invert(image *picture)
+void nn_image_invert(nn_image *picture)
 {
     for (int64_t i = 0; i < picture->rows * picture->columns; i++)
         picture->pixels[i] = (unsigned char)(255 - picture->pixels[i]);
@@ -37,13 +37,13 @@ typedef struct box {
     int64_t top, left, bottom, right; /* the last two are just outside */
 } box;
 
-static bool find_ink(box *b, stretch *s, const image *picture)
+static bool find_ink(box *b, stretch *s, const nn_image *picture)
 {
     unsigned char brightest = 0;
     int64_t count = picture->rows * picture->columns;
     for (int64_t i = 0; i < count; i++)
         if (picture->pixels[i] > brightest) brightest = picture->pixels[i];
-    s->paper = image_border(picture);
+    s->paper = nn_image_border(picture);
     if (brightest < s->paper + 1) return false;
     s->factor = 255 / (brightest - s->paper);
     *b = (box){picture->rows, picture->columns, 0, 0};
@@ -60,7 +60,7 @@ static bool find_ink(box *b, stretch *s, const image *picture)
 
 /* The mean of the picture over the area from (y,x), `step` wide and high. Outside the box is paper, whatever is there:
  * the noise of a photograph has no weight. */
-static double area(const image *picture, const stretch *s, const box *b, double y, double x, double step)
+static double area(const nn_image *picture, const stretch *s, const box *b, double y, double x, double step)
 {
     double sum = 0;
     int64_t top = y > (double)b->top ? (int64_t)y : b->top, left = x > (double)b->left ? (int64_t)x : b->left;
@@ -104,7 +104,7 @@ static void move(unsigned char *out, int64_t rows, int64_t columns)
     memset(out + (by > 0 ? 0 : size), 0, (size_t)llabs(by));
 }
 
-bool image_fit(unsigned char *out, int64_t rows, int64_t columns, const image *picture)
+bool nn_image_fit(unsigned char *out, int64_t rows, int64_t columns, const nn_image *picture)
 {
     box b;
     stretch s;

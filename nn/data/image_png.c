@@ -13,7 +13,7 @@
 
 enum { DEFLATE_RATIO = 1032 }; /* deflate packs no better than this: 258 bytes into two bits */
 
-bool image_knows_png(void) { return true; }
+bool nn_image_knows_png(void) { return true; }
 
 static unsigned char grey_of(const unsigned char *rgba)
 {
@@ -21,7 +21,7 @@ static unsigned char grey_of(const unsigned char *rgba)
     return (unsigned char)((luminance * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-static bool read_pixels(image *out, png_image *png, char *why, size_t why_size)
+static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_size)
 {
     unsigned char *rgba = malloc((size_t)(out->rows * out->columns) * 4);
     if (!rgba) {
@@ -38,7 +38,7 @@ static bool read_pixels(image *out, png_image *png, char *why, size_t why_size)
 }
 
 /* A pixel takes a bit at least before it is packed. */
-bool image_png_parse(image *out, const void *bytes, size_t size, char *why, size_t why_size)
+bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
 {
     png_image png = {.version = PNG_IMAGE_VERSION};
     bool ok = png_image_begin_read_from_memory(&png, bytes, size);
@@ -49,45 +49,45 @@ bool image_png_parse(image *out, const void *bytes, size_t size, char *why, size
                  size, (uint32_t)png.width, (uint32_t)png.height);
         ok = false;
     }
-    ok = ok && image_make(out, png.height, png.width, why, why_size) && read_pixels(out, &png, why, why_size);
+    ok = ok && nn_image_make(out, png.height, png.width, why, why_size) && read_pixels(out, &png, why, why_size);
     png_image_free(&png);
     return ok;
 }
 
-bool image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
-                     char *error, size_t error_size)
+bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
+                        char *error, size_t error_size)
 {
-    replacement to;
+    nn_replacement to;
     png_image png = {.version = PNG_IMAGE_VERSION,
                      .width = (png_uint_32)columns,
                      .height = (png_uint_32)rows,
                      .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
     png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
     void *packed = malloc(size);
-    replacement_begin(&to, path, error, error_size);
-    if (!packed) replacement_fail(&to, "no memory");
+    nn_replacement_begin(&to, path, error, error_size);
+    if (!packed) nn_replacement_fail(&to, "no memory");
     else if (!png_image_write_to_memory(&png, packed, &size, 0, pixels, 0, NULL))
-        replacement_fail(&to, "%s", png.message);
-    else replacement_put(&to, packed, size);
+        nn_replacement_fail(&to, "%s", png.message);
+    else nn_replacement_put(&to, packed, size);
     free(packed);
-    return replacement_end(&to);
+    return nn_replacement_end(&to);
 }
 
 #else
 
 static const char no_png[] = "PNG needs a build with libpng (Debian: libpng-dev)";
 
-bool image_knows_png(void) { return false; }
+bool nn_image_knows_png(void) { return false; }
 
-bool image_png_parse(image *out, const void *bytes, size_t size, char *why, size_t why_size)
+bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
 {
     (void)out, (void)bytes, (void)size;
     snprintf(why, why_size, "%s; a PGM is read without", no_png);
     return false;
 }
 
-bool image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
-                     char *error, size_t error_size)
+bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
+                        char *error, size_t error_size)
 {
     (void)pixels, (void)rows, (void)columns, (void)channels;
     if (error_size) snprintf(error, error_size, "%s: %s", path, no_png);

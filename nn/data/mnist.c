@@ -81,7 +81,7 @@ static bool find_all(reading *r)
 
 /* ---- Reading them ----------------------------------------------------------------------------------------------- */
 
-static bool check_part(reading *r, int file, const idx *images, const idx *labels)
+static bool check_part(reading *r, int file, const nn_idx *images, const nn_idx *labels)
 {
     const char *path = r->path[file], *beside = r->path[file + 1];
     if (images->rank == 1 && labels->rank == 3)
@@ -94,37 +94,37 @@ static bool check_part(reading *r, int file, const idx *images, const idx *label
     if (images->size[0] != labels->count)
         return fail(r, beside, "%" PRId64 " labels, but there are %" PRId64 " images", labels->count, images->size[0]);
     for (int64_t i = 0; i < labels->count; i++)
-        if (labels->data[i] >= MNIST_CLASSES)
+        if (labels->data[i] >= NN_MNIST_CLASSES)
             return fail(r, beside, "label %" PRId64 " is %d, but labels go from 0 to %d", i, labels->data[i],
-                        MNIST_CLASSES - 1);
+                        NN_MNIST_CLASSES - 1);
     return true;
 }
 
 /* The two files from `file` on, of which one holds images and the next labels. */
-static bool read_part(reading *r, int file, mnist *set, mnist_part *part)
+static bool read_part(reading *r, int file, nn_mnist *set, nn_mnist_part *part)
 {
-    idx images, labels = {0};
-    bool ok = idx_open(&images, r->path[file], r->error, r->error_size) &&
-              idx_open(&labels, r->path[file + 1], r->error, r->error_size) && check_part(r, file, &images, &labels);
+    nn_idx images, labels = {0};
+    bool ok = nn_idx_open(&images, r->path[file], r->error, r->error_size) &&
+              nn_idx_open(&labels, r->path[file + 1], r->error, r->error_size) && check_part(r, file, &images, &labels);
     if (ok && set->rows && (images.size[1] != set->rows || images.size[2] != set->columns))
         ok = fail(r, r->path[file],
                   "images of %" PRId64 " x %" PRId64 ", but those of training are %" PRId64 " x %" PRId64,
                   images.size[1], images.size[2], set->rows, set->columns);
     if (!ok) {
-        idx_free(&images);
-        idx_free(&labels);
+        nn_idx_free(&images);
+        nn_idx_free(&labels);
         return false;
     }
     set->rows = images.size[1];
     set->columns = images.size[2];
-    *part = (mnist_part){.count = labels.count, .images = images.data, .labels = labels.data};
+    *part = (nn_mnist_part){.count = labels.count, .images = images.data, .labels = labels.data};
     return true;
 }
 
-mnist *mnist_open(const char *folder, char *error, size_t error_size)
+nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size)
 {
     reading r = {.folder = folder, .error = error, .error_size = error_size};
-    mnist *set = calloc(1, sizeof *set);
+    nn_mnist *set = calloc(1, sizeof *set);
     if (!set || !(set->name = strdup(folder))) {
         fail(&r, folder, "no memory");
         free(set);
@@ -133,11 +133,11 @@ mnist *mnist_open(const char *folder, char *error, size_t error_size)
     bool ok = find_all(&r) && read_part(&r, 0, set, &set->train) && read_part(&r, 2, set, &set->test);
     for (int i = 0; i < FILES; i++) free(r.path[i]);
     if (ok) return set;
-    mnist_free(set);
+    nn_mnist_free(set);
     return NULL;
 }
 
-void mnist_free(mnist *set)
+void nn_mnist_free(nn_mnist *set)
 {
     if (!set) return;
     free(set->train.images);
@@ -152,7 +152,7 @@ void mnist_free(mnist *set)
 
 /* n * sum of squares stays below 2^127 for any n that memory holds, but not below 2^63, hence the detour over means: the
  * quotients are of whole numbers below 2^53, and so rounded once each. */
-void mnist_statistics(const mnist *set, const mnist_part *part, float *mean, float *deviation)
+void nn_mnist_statistics(const nn_mnist *set, const nn_mnist_part *part, float *mean, float *deviation)
 {
     int64_t n = part->count * set->rows * set->columns;
     uint64_t sum = 0, squares = 0;
@@ -165,7 +165,7 @@ void mnist_statistics(const mnist *set, const mnist_part *part, float *mean, flo
     *deviation = (float)(sqrt(variance > 1 ? variance : 1) / 255);
 }
 
-const char *mnist_describe(char *out, size_t room, const mnist *set)
+const char *nn_mnist_describe(char *out, size_t room, const nn_mnist *set)
 {
     snprintf(out, room, "%" PRId64 " + %" PRId64 " images of %" PRId64 " x %" PRId64 " %s%s%s", set->train.count,
              set->test.count, set->rows, set->columns, set->synthetic ? "drawn by " : "from ", set->name,

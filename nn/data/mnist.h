@@ -1,33 +1,33 @@
 /* A data set of small grey images with labels from 0 to 9: MNIST, or Fashion-MNIST, whose files are named alike, or the
  * digits of digits.h.
  *
- *     mnist *set = mnist_open("/usr/share/datasets/fashion-mnist", error, sizeof error);
- *     const unsigned char *image = mnist_image(set, &set->test, 7);
- *     mnist_free(set);
+ *     nn_mnist *set = nn_mnist_open("/usr/share/datasets/fashion-mnist", error, sizeof error);
+ *     const unsigned char *image = nn_mnist_image(set, &set->test, 7);
+ *     nn_mnist_free(set);
  *
  * The bytes are kept as they lie in the files, 0 for paper and 255 for ink; nothing here makes floats of them, so a data
  * set takes the memory of its bytes and no more (55 MB for MNIST). */
-#ifndef MNIST_H
-#define MNIST_H
+#ifndef NN_DATA_MNIST_H
+#define NN_DATA_MNIST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MNIST_CLASSES = 10 };
+enum { NN_MNIST_CLASSES = 10 };
 
-typedef struct mnist_part {
+typedef struct nn_mnist_part {
     int64_t count;         /* at least 1 in a set that was opened */
     unsigned char *images; /* (count, rows, columns) */
-    unsigned char *labels; /* (count), each below MNIST_CLASSES */
-} mnist_part;
+    unsigned char *labels; /* (count), each below NN_MNIST_CLASSES */
+} nn_mnist_part;
 
-typedef struct mnist {
+typedef struct nn_mnist {
     char *name;     /* for people: the folder it came from, or what drew it */
     bool synthetic; /* drawn by a program (digits.h): no one may take its accuracy for that of MNIST */
     int64_t rows, columns;
-    mnist_part train, test;
-} mnist;
+    nn_mnist_part train, test;
+} nn_mnist;
 
 /* Reads the four files of a folder:
  *
@@ -35,25 +35,25 @@ typedef struct mnist {
  *
  * each also with '.' instead of the '-' before idx, and each plain or with .gz behind its name; the first that is there
  * counts, in this order: plain, with '.', gzipped, with both. A set in hand is sound: as many labels as images, at
- * least one of each in both parts, every label below MNIST_CLASSES, all images of one size. NULL on error, with its one
+ * least one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. NULL on error, with its one
  * line in `error`, which has room for `error_size` bytes (240 hold any message but for a long path). */
-mnist *mnist_open(const char *folder, char *error, size_t error_size);
+nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size);
 
 /* NULL is legal. */
-void mnist_free(mnist *set);
+void nn_mnist_free(nn_mnist *set);
 
 /* Where image i of a part lies. */
-static inline const unsigned char *mnist_image(const mnist *set, const mnist_part *part, int64_t i)
+static inline const unsigned char *nn_mnist_image(const nn_mnist *set, const nn_mnist_part *part, int64_t i)
 {
     return part->images + i * set->rows * set->columns;
 }
 
 /* The mean of the bytes over 255, and their standard deviation (at least 1/255, so that one may divide by it). The sums
  * are whole numbers: the same bits on any machine. MNIST's training images have 0.1307 and 0.3081. */
-void mnist_statistics(const mnist *set, const mnist_part *part, float *mean, float *deviation);
+void nn_mnist_statistics(const nn_mnist *set, const nn_mnist_part *part, float *mean, float *deviation);
 
 /* Writes "60000 + 10000 images of 28 x 28 from FOLDER" for messages, and of a synthetic set that it is one, cut to
  * `room` bytes. Returns `out`. */
-const char *mnist_describe(char *out, size_t room, const mnist *set);
+const char *nn_mnist_describe(char *out, size_t room, const nn_mnist *set);
 
 #endif

@@ -6,22 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool make_room(heads_view *view, const vit_config *c)
+static bool make_room(nn_heads_view *view, const nn_vit_config *c)
 {
-    size_t maps = (size_t)transformer_all_heads(&c->body), patches = (size_t)(view->rows * view->columns);
+    size_t maps = (size_t)nn_transformer_all_heads(&c->body), patches = (size_t)(view->rows * view->columns);
     view->first = calloc((size_t)view->blocks + 1, sizeof *view->first);
     view->probabilities = calloc((size_t)c->classes, sizeof(float));
     view->map = calloc(maps * patches, sizeof(float));
     view->itself = calloc(maps, sizeof(float));
     for (int64_t b = 0; view->first && b < view->blocks; b++) {
-        int64_t heads = transformer_heads(&c->body, b);
+        int64_t heads = nn_transformer_heads(&c->body, b);
         view->first[b + 1] = view->first[b] + heads;
         if (heads > view->heads) view->heads = heads;
     }
     return view->first && view->probabilities && view->map && view->itself;
 }
 
-static void softmax(heads_view *view, const float *logits)
+static void softmax(nn_heads_view *view, const float *logits)
 {
     double sum = 0;
     for (int64_t c = 1; c < view->classes; c++)
@@ -32,7 +32,7 @@ static void softmax(heads_view *view, const float *logits)
 }
 
 /* weights (T,T) of one head; the class token, if there is one, is token 0. */
-static void read_out(heads_view *view, int64_t n, const float *weights, int64_t T, bool mean)
+static void read_out(nn_heads_view *view, int64_t n, const float *weights, int64_t T, bool mean)
 {
     int64_t patches = view->rows * view->columns;
     float *map = view->map + n * patches;
@@ -53,55 +53,55 @@ static float *make_scratch(int64_t heads, int64_t pixels, int64_t T)
     return malloc((size_t)count * sizeof(float));
 }
 
-bool heads_look(heads_view *view, vit *net, mha_context *ctx, vit_input input, const unsigned char *image, char *error,
-                size_t error_size)
+bool nn_heads_look(nn_heads_view *view, nn_vit *net, mha_context *ctx, nn_vit_input input, const unsigned char *image,
+                   char *error, size_t error_size)
 {
-    const vit_config *c = vit_shape(net);
+    const nn_vit_config *c = nn_vit_shape(net);
     const char *why = NULL;
-    int64_t T = vit_tokens(net), pixels = c->rows * c->columns;
-    augment_options plain = {.mean = input.mean, .deviation = input.deviation};
-    *view = (heads_view){.blocks = c->body.depth,
-                         .classes = c->classes,
-                         .rows = c->rows / c->patch,
-                         .columns = c->columns / c->patch,
-                         .tokens = T};
-    float *scratch = make_scratch(transformer_all_heads(&c->body), pixels, T);
+    int64_t T = nn_vit_tokens(net), pixels = c->rows * c->columns;
+    nn_augment_options plain = {.mean = input.mean, .deviation = input.deviation};
+    *view = (nn_heads_view){.blocks = c->body.depth,
+                            .classes = c->classes,
+                            .rows = c->rows / c->patch,
+                            .columns = c->columns / c->patch,
+                            .tokens = T};
+    float *scratch = make_scratch(nn_transformer_all_heads(&c->body), pixels, T);
     if (!scratch || !make_room(view, c)) why = "no memory for the weights of the heads";
     if (!why) {
-        transformer_call call = {.maps = scratch + pixels};
-        augment_plain(scratch, image, pixels, &plain);
-        const float *logits = vit_forward(net, ctx, scratch, 1, &call);
+        nn_transformer_call call = {.maps = scratch + pixels};
+        nn_augment_plain(scratch, image, pixels, &plain);
+        const float *logits = nn_vit_forward(net, ctx, scratch, 1, &call);
         if (!logits) why = mha_context_error(ctx);
-        else if (vit_not_finite(logits, 1, c->classes)) why = vit_overflow;
+        else if (nn_vit_not_finite(logits, 1, c->classes)) why = nn_vit_overflow;
         else softmax(view, logits);
         for (int64_t n = 0; !why && n < view->first[view->blocks]; n++)
             read_out(view, n, call.maps + n * T * T, T, c->mean_pool);
     }
     free(scratch);
     if (!why) return true;
-    heads_free(view);
+    nn_heads_free(view);
     snprintf(error, error_size, "%s", why);
     return false;
 }
 
-void heads_free(heads_view *view)
+void nn_heads_free(nn_heads_view *view)
 {
     free(view->first);
     free(view->probabilities);
     free(view->map);
     free(view->itself);
-    *view = (heads_view){0};
+    *view = (nn_heads_view){0};
 }
 
-heads_focus heads_focus_of(const heads_view *view, int64_t block, int64_t head)
+nn_heads_focus nn_heads_focus_of(const nn_heads_view *view, int64_t block, int64_t head)
 {
-    const float *map = heads_map(view, block, head);
-    heads_focus f = {.itself = (double)view->itself[view->first[block] + head]};
+    const float *map = nn_heads_map(view, block, head);
+    nn_heads_focus f = {.itself = (double)view->itself[view->first[block] + head]};
     double sum = 0, entropy = 0;
     for (int64_t n = 0; n < view->rows * view->columns; n++) {
         sum += (double)map[n];
         if (!((double)map[n] > f.strongest)) continue; /* nor what is no number */
-        f = (heads_focus){(double)map[n], n / view->columns, n % view->columns, 0, f.itself};
+        f = (nn_heads_focus){(double)map[n], n / view->columns, n % view->columns, 0, f.itself};
     }
     for (int64_t n = 0; sum > 0 && n < view->rows * view->columns; n++) {
         double share = (double)map[n] / sum;

@@ -17,15 +17,15 @@ static void free_layers(mha_layer **layers, int64_t count)
 }
 
 /* The attention of each block without the heads that go; NULL on error. */
-static mha_layer **cut_layers(mha_context *ctx, const vit_model *model, const bool *keep, char *error,
+static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                               size_t error_size)
 {
-    const transformer_config *c = &model->config.body;
+    const nn_transformer_config *c = &model->config.body;
     mha_layer **layers = calloc((size_t)c->depth, sizeof *layers);
     if (!layers) snprintf(error, error_size, "not enough memory");
     for (int64_t l = 0; layers && l < c->depth; l++) {
-        if (!mha_layer_prune(ctx, &layers[l], transformer_attention(vit_body(model->net), l), keep)) {
-            keep += transformer_heads(c, l);
+        if (!mha_layer_prune(ctx, &layers[l], nn_transformer_attention(nn_vit_body(model->net), l), keep)) {
+            keep += nn_transformer_heads(c, l);
             continue;
         }
         snprintf(error, error_size, "block %lld: %s", (long long)l + 1, mha_context_error(ctx));
@@ -36,49 +36,49 @@ static mha_layer **cut_layers(mha_context *ctx, const vit_model *model, const bo
 }
 
 /* The configuration that has these layers. */
-static vit_config config_of(const vit_model *model, mha_layer *const *layers)
+static nn_vit_config config_of(const nn_vit_model *model, mha_layer *const *layers)
 {
-    vit_config config = model->config;
-    transformer_config *c = &config.body;
-    for (int64_t l = 0; l < c->depth && l < TRANSFORMER_BLOCKS; l++) {
+    nn_vit_config config = model->config;
+    nn_transformer_config *c = &config.body;
+    for (int64_t l = 0; l < c->depth && l < NN_TRANSFORMER_BLOCKS; l++) {
         const mha_layer_options *s = mha_layer_shape(layers[l]);
         bool grouped = s->kv_heads != s->heads;
-        if (s->heads != transformer_heads(c, l) || s->kv_heads != transformer_kv_heads(c, l))
-            c->block[l] = (transformer_block){(int32_t)s->heads, grouped ? (int32_t)s->kv_heads : 0};
+        if (s->heads != nn_transformer_heads(c, l) || s->kv_heads != nn_transformer_kv_heads(c, l))
+            c->block[l] = (nn_transformer_block){(int32_t)s->heads, grouped ? (int32_t)s->kv_heads : 0};
     }
     return config;
 }
 
 /* Attention from the layers, whose parts lie in the order of the model's; all else from the model, part by part. */
-static void copy_parts(const vit_model *smaller, const vit_model *model, mha_layer *const *layers)
+static void copy_parts(const nn_vit_model *smaller, const nn_vit_model *model, mha_layer *const *layers)
 {
-    transformer_part from, to;
+    nn_transformer_part from, to;
     const float *layer = model->parameters; /* the numbers of the block's attention, and where they go */
     int64_t start = 0;
-    for (int n = 0; vit_tensor(smaller->net, n, &to); n++) {
-        vit_tensor(model->net, n, &from);
+    for (int n = 0; nn_vit_tensor(smaller->net, n, &to); n++) {
+        nn_vit_tensor(model->net, n, &from);
         if (strstr(to.name, ".attn.qkv.weight"))
             layer = mha_layer_view(*layers++, NULL).q_weight.data, start = to.first;
         const float *numbers = strstr(to.name, ".attn.") ? layer + (to.first - start) : model->parameters + from.first;
         int64_t count = to.shape.size[0] * (to.shape.rank == 2 ? to.shape.size[1] : 1);
         memcpy(smaller->parameters + to.first, numbers, (size_t)count * sizeof(float));
     }
-    vit_changed(smaller->net);
+    nn_vit_changed(smaller->net);
 }
 
-bool prune_cut(vit_model *smaller, mha_context *ctx, const vit_model *model, const bool *keep, char *error,
-               size_t error_size)
+bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
+                  size_t error_size)
 {
-    *smaller = (vit_model){0};
-    if (model->config.body.depth > TRANSFORMER_BLOCKS) {
-        snprintf(error, error_size, "heads are taken out of models of up to %d blocks, not of %lld", TRANSFORMER_BLOCKS,
-                 (long long)model->config.body.depth);
+    *smaller = (nn_vit_model){0};
+    if (model->config.body.depth > NN_TRANSFORMER_BLOCKS) {
+        snprintf(error, error_size, "heads are taken out of models of up to %d blocks, not of %lld",
+                 NN_TRANSFORMER_BLOCKS, (long long)model->config.body.depth);
         return false;
     }
     mha_layer **layers = cut_layers(ctx, model, keep, error, error_size);
     if (!layers) return false;
-    vit_config config = config_of(model, layers);
-    bool ok = vit_model_make(smaller, ctx, &config, model->input, error, error_size);
+    nn_vit_config config = config_of(model, layers);
+    bool ok = nn_vit_model_make(smaller, ctx, &config, model->input, error, error_size);
     if (ok) copy_parts(smaller, model, layers);
     free_layers(layers, config.body.depth);
     return ok;
@@ -86,24 +86,25 @@ bool prune_cut(vit_model *smaller, mha_context *ctx, const vit_model *model, con
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
-bool prune_score(trainer_score *score, mha_context *ctx, const vit_model *model, const mnist *set,
-                 const mnist_part *part, int64_t first, int64_t count, bool bfloat16, char *error, size_t error_size)
+bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_mnist *set,
+                    const nn_mnist_part *part, int64_t first, int64_t count, bool bfloat16, char *error,
+                    size_t error_size)
 {
     int64_t classes = model->config.classes;
     nn_loss loss = {0};
     nn_workspace workspace = {0};
     float *logits = calloc((size_t)count + 1, (size_t)classes * sizeof *logits);
-    predictor *p = NULL;
+    nn_predictor *p = NULL;
     if (!logits) snprintf(error, error_size, "not enough memory for the answers to %lld images", (long long)count);
-    else p = predictor_create(ctx, &model->config, model->parameters, model->input, bfloat16, error, error_size);
-    bool ok = p && predictor_run(p, ctx, logits, mnist_image(set, part, first), count);
-    if (p && !ok) snprintf(error, error_size, "%s", predictor_error(p));
+    else p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, bfloat16, error, error_size);
+    bool ok = p && nn_predictor_run(p, ctx, logits, nn_mnist_image(set, part, first), count);
+    if (p && !ok) snprintf(error, error_size, "%s", nn_predictor_error(p));
     if (ok && nn_cross_entropy(ctx, &workspace, &loss, NULL, logits, part->labels + first, count, classes, 0)) {
         snprintf(error, error_size, "%s", mha_context_error(ctx));
         ok = false;
     }
-    *score = (trainer_score){count, loss.correct, loss.mean};
-    predictor_free(p);
+    *score = (nn_trainer_score){count, loss.correct, loss.mean};
+    nn_predictor_free(p);
     nn_workspace_free(&workspace);
     free(logits);
     return ok;
@@ -112,14 +113,14 @@ bool prune_score(trainer_score *score, mha_context *ctx, const vit_model *model,
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
 typedef struct run {
-    vit_model *model;
+    nn_vit_model *model;
     mha_context *ctx;
-    const mnist *set;
-    const prune_options *options;
-    void *arg;           /* of who watches */
-    int64_t heads;       /* that are left */
-    prune_head *origins; /* (heads) which each one was at first */
-    prune_head *gone;
+    const nn_mnist *set;
+    const nn_prune_options *options;
+    void *arg;              /* of who watches */
+    int64_t heads;          /* that are left */
+    nn_prune_head *origins; /* (heads) which each one was at first */
+    nn_prune_head *gone;
     double *worth; /* (heads) */
     bool *keep;    /* (heads) */
     char *error;
@@ -128,8 +129,8 @@ typedef struct run {
 
 static bool make_room(run *r)
 {
-    const transformer_config *c = &r->model->config.body;
-    size_t count = (size_t)transformer_all_heads(c);
+    const nn_transformer_config *c = &r->model->config.body;
+    size_t count = (size_t)nn_transformer_all_heads(c);
     r->origins = calloc(count, sizeof *r->origins);
     r->gone = calloc(count, sizeof *r->gone);
     r->worth = calloc(count, sizeof *r->worth);
@@ -139,25 +140,25 @@ static bool make_room(run *r)
         return false;
     }
     for (int64_t l = 0; l < c->depth; l++)
-        for (int64_t h = 0; h < transformer_heads(c, l); h++) r->origins[r->heads++] = (prune_head){l, h};
+        for (int64_t h = 0; h < nn_transformer_heads(c, l); h++) r->origins[r->heads++] = (nn_prune_head){l, h};
     return true;
 }
 
-static vit_config typed(const run *r, const vit_config *config)
+static nn_vit_config typed(const run *r, const nn_vit_config *config)
 {
-    vit_config c = *config;
+    nn_vit_config c = *config;
     c.body.bfloat16 = r->options->bfloat16;
     return c;
 }
 
 static bool weigh(run *r)
 {
-    vit_config config = typed(r, &r->model->config);
-    mnist_part seen = r->set->train;
+    nn_vit_config config = typed(r, &r->model->config);
+    nn_mnist_part seen = r->set->train;
     seen.count -= r->options->held_out;
     int64_t sample = r->options->sample < seen.count ? r->options->sample : seen.count;
-    if (!importance_measure(r->worth, r->ctx, &config, r->model->parameters, r->model->input, &seen, sample, r->error,
-                            r->error_size))
+    if (!nn_importance_measure(r->worth, r->ctx, &config, r->model->parameters, r->model->input, &seen, sample,
+                               r->error, r->error_size))
         return false;
     for (int64_t n = 0; n < r->heads; n++)
         if (!isfinite(r->worth[n])) {
@@ -168,7 +169,7 @@ static bool weigh(run *r)
     return true;
 }
 
-/* How many heads of that one's block stay, as far as is decided. */
+/* How many heads of that one's nn_block stay, as far as is decided. */
 static int64_t company(const run *r, int64_t head)
 {
     int64_t count = 0;
@@ -198,13 +199,13 @@ static void forget(run *r)
 }
 
 /* The model learns for a while. Each round has its own seed: else all would see the same images. */
-static bool learn(run *r, vit_model *model, int64_t round, int64_t steps, double rate)
+static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, double rate)
 {
-    const prune_options *o = r->options;
-    vit_config config = typed(r, &model->config);
-    trainer_options how = TRAINER_DEFAULTS;
-    trainer_report report;
-    trainer_result result = TRAINER_WENT_ON;
+    const nn_prune_options *o = r->options;
+    nn_vit_config config = typed(r, &model->config);
+    nn_trainer_options how = NN_TRAINER_DEFAULTS;
+    nn_trainer_report report;
+    nn_trainer_result result = NN_TRAINER_WENT_ON;
     how.steps = steps;
     how.batch = o->batch;
     how.rate = rate;
@@ -213,38 +214,39 @@ static bool learn(run *r, vit_model *model, int64_t round, int64_t steps, double
     how.average = 0.99;
     how.held_out = o->held_out;
     how.seed = o->seed + (uint64_t)round;
-    trainer *t = trainer_create(r->ctx, r->set, &config, &how, r->error, r->error_size);
+    nn_trainer *t = nn_trainer_create(r->ctx, r->set, &config, &how, r->error, r->error_size);
     if (!t) return false;
-    trainer_begin(t, model->parameters, model->input.mean, model->input.deviation);
-    while (result == TRAINER_WENT_ON) {
-        result = trainer_step(t, r->ctx, &report);
+    nn_trainer_begin(t, model->parameters, model->input.mean, model->input.deviation);
+    while (result == NN_TRAINER_WENT_ON) {
+        result = nn_trainer_step(t, r->ctx, &report);
         if (o->step) o->step(r->arg, t->step, steps);
     }
-    if (result == TRAINER_DONE) memcpy(model->parameters, t->adam->average, (size_t)t->count * sizeof(float));
+    if (result == NN_TRAINER_DONE) memcpy(model->parameters, t->adam->average, (size_t)t->count * sizeof(float));
     else
         snprintf(r->error, r->error_size, "%s",
-                 result == TRAINER_FAILED ? t->crew->error : "what was left of the model did not learn: it ran away");
-    vit_changed(model->net);
-    trainer_free(t);
-    return result == TRAINER_DONE;
+                 result == NN_TRAINER_FAILED ? t->workers->error
+                                             : "what was left of the model did not learn: it ran away");
+    nn_vit_changed(model->net);
+    nn_trainer_free(t);
+    return result == NN_TRAINER_DONE;
 }
 
-static bool score(const run *r, trainer_score *s, const vit_model *model)
+static bool score(const run *r, nn_trainer_score *s, const nn_vit_model *model)
 {
     int64_t held = r->options->held_out;
-    return prune_score(s, r->ctx, model, r->set, &r->set->train, r->set->train.count - held, held, r->options->bfloat16,
-                       r->error, r->error_size);
+    return nn_prune_score(s, r->ctx, model, r->set, &r->set->train, r->set->train.count - held, held,
+                          r->options->bfloat16, r->error, r->error_size);
 }
 
-static double share(const trainer_score *s) { return (double)s->correct / (double)s->count; }
+static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
 
 /* One round: the model takes the place of the one before if it is good enough. */
-static bool go_round(run *r, prune_round *round, double floor)
+static bool go_round(run *r, nn_prune_round *round, double floor)
 {
-    vit_model smaller = {0};
+    nn_vit_model smaller = {0};
     if (!weigh(r)) return false;
     choose(r, round->gone_count);
-    if (!prune_cut(&smaller, r->ctx, r->model, r->keep, r->error, r->error_size)) return false;
+    if (!nn_prune_cut(&smaller, r->ctx, r->model, r->keep, r->error, r->error_size)) return false;
     bool ok = score(r, &round->cut, &smaller);
     round->tuned = round->cut;
     if (r->options->tune)
@@ -252,34 +254,34 @@ static bool go_round(run *r, prune_round *round, double floor)
              score(r, &round->tuned, &smaller);
     round->taken_back = ok && share(&round->tuned) < floor;
     if (ok && !round->taken_back) {
-        vit_model before = *r->model;
+        nn_vit_model before = *r->model;
         *r->model = smaller;
         smaller = before;
         forget(r);
     }
     round->heads = r->heads;
-    vit_model_free(&smaller);
+    nn_vit_model_free(&smaller);
     return ok;
 }
 
 /* Learning at the end, if a head has gone. */
-static bool finish(run *r, prune_round *round)
+static bool finish(run *r, nn_prune_round *round)
 {
-    *round = (prune_round){.number = round->number + 1, .heads = r->heads, .gone = r->gone};
+    *round = (nn_prune_round){.number = round->number + 1, .heads = r->heads, .gone = r->gone};
     return score(r, &round->cut, r->model) &&
            learn(r, r->model, round->number, r->options->finish, r->options->finish_rate) &&
            score(r, &round->tuned, r->model);
 }
 
-static bool tell(const run *r, bool (*watch)(void *arg, const prune_round *round), const prune_round *round)
+static bool tell(const run *r, bool (*watch)(void *arg, const nn_prune_round *round), const nn_prune_round *round)
 {
     if (!watch || watch(r->arg, round)) return true;
     snprintf(r->error, r->error_size, "stopped");
     return false;
 }
 
-bool prune_run(vit_model *model, mha_context *ctx, const mnist *set, const prune_options *options,
-               bool (*watch)(void *arg, const prune_round *round), void *arg, char *error, size_t error_size)
+bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_mnist *set, const nn_prune_options *options,
+                  bool (*watch)(void *arg, const nn_prune_round *round), void *arg, char *error, size_t error_size)
 {
     run r = {model, ctx, set, options, arg, .error = error, .error_size = error_size};
     bool ok = make_room(&r);
@@ -289,13 +291,14 @@ bool prune_run(vit_model *model, mha_context *ctx, const mnist *set, const prune
         ok = false;
     }
     int64_t all = r.heads - options->keep, rounds = options->rounds && options->rounds < all ? options->rounds : all;
-    prune_round now = {.heads = r.heads};
+    nn_prune_round now = {.heads = r.heads};
     ok = ok && score(&r, &now.cut, model);
     double floor = ok ? share(&now.cut) - options->max_drop : 0;
     now.tuned = now.cut;
     ok = ok && tell(&r, watch, &now);
     for (int64_t n = 0; ok && n < rounds && !now.taken_back; n++) {
-        now = (prune_round){n + 1, r.heads, r.gone, all * (n + 1) / rounds - all * n / rounds, now.cut, now.cut, false};
+        now = (nn_prune_round){n + 1,   r.heads, r.gone, all * (n + 1) / rounds - all * n / rounds,
+                               now.cut, now.cut, false};
         ok = go_round(&r, &now, floor) && tell(&r, watch, &now);
     }
     if (ok && options->finish && r.heads < all + options->keep) ok = finish(&r, &now) && tell(&r, watch, &now);

@@ -1,7 +1,7 @@
 /* The model looks at the sample, slab by slab, and the statistics of every head are added up (survey.h says how). */
 #include "inspect/survey.h"
 #include "data/augment.h"
-#include "model/crew.h"
+#include "model/workers.h"
 #include "inspect/importance.h"
 
 #include <math.h>
@@ -27,11 +27,11 @@ typedef struct desk {
 } desk;
 
 typedef struct look {
-    const survey *s;
-    const crew *crew;
-    const transformer_config *body;
-    const mnist_part *part;
-    augment_options input;
+    const nn_survey *s;
+    const nn_workers *workers;
+    const nn_transformer_config *body;
+    const nn_mnist_part *part;
+    nn_augment_options input;
     int64_t step;        /* images of one forward call */
     int64_t close_slabs; /* so many are looked at closely */
     int64_t pairs;       /* of heads, in all blocks */
@@ -76,7 +76,7 @@ static void add_map(const look *k, desk *d, int64_t n, int64_t H, int64_t h, con
 {
     int64_t cells = k->s->tokens * k->s->tokens, at = k->s->count * NUMBERS + n * cells;
     for (int64_t c = 0; c < cells; c++) {
-        float sum = 0; /* of at most CREW_SLAB weights: rounding is far below that of the weights */
+        float sum = 0; /* of at most NN_SLAB weights: rounding is far below that of the weights */
         for (int64_t b = 0; b < B; b++) sum += block_maps[(b * H + h) * cells + c];
         add(d, at + c, (double)sum);
     }
@@ -97,7 +97,7 @@ static void add_call(const look *k, desk *d, int64_t B, bool close)
 {
     int64_t T = k->s->tokens, before = 0, pairs_before = 0;
     for (int64_t l = 0; l < k->s->blocks; l++) {
-        int64_t H = transformer_heads(k->body, l);
+        int64_t H = nn_transformer_heads(k->body, l);
         for (int64_t h = 0; h < H; h++) {
             add_rows(k, d, before + h, H, h, d->rows + B * before * T, B, close);
             if (close) add_map(k, d, before + h, H, h, d->maps + B * before * T * T, B);
@@ -113,10 +113,10 @@ static void add_call(const look *k, desk *d, int64_t B, bool close)
 /* What is asked of the heads of each block, for B images. */
 static void ask(const look *k, desk *d, int64_t B, bool close)
 {
-    const survey *s = k->s;
+    const nn_survey *s = k->s;
     int64_t T = s->tokens, before = 0, pairs_before = 0;
     for (int64_t l = 0; l < s->blocks; l++) {
-        int64_t H = transformer_heads(k->body, l), all = B * s->count * T;
+        int64_t H = nn_transformer_heads(k->body, l), all = B * s->count * T;
         float *rows = d->rows + B * before * T, *both = d->pairs + B * pairs_before;
         mha_stats *w = &d->stats[l];
         *w = (mha_stats)MHA_NO_STATS;
@@ -138,27 +138,28 @@ static void ask(const look *k, desk *d, int64_t B, bool close)
 /* The slabs that are looked at closely are spread evenly, too. */
 static bool is_close(const look *k, int64_t n)
 {
-    int64_t slabs = crew_slabs(k->s->images);
+    int64_t slabs = nn_slabs(k->s->images);
     return n * k->close_slabs / slabs != (n + 1) * k->close_slabs / slabs;
 }
 
-static bool look_slab(void *arg, crew_worker *w, int64_t n)
+static bool look_slab(void *arg, nn_worker *w, int64_t n)
 {
     const look *k = arg;
-    desk *d = &k->desks[w - k->crew->workers];
-    int64_t images = crew_slab_images(k->s->images, n), pixels = vit_shape(w->net)->rows * vit_shape(w->net)->columns;
+    desk *d = &k->desks[w - k->workers->workers];
+    int64_t images = nn_slab_images(k->s->images, n),
+            pixels = nn_vit_shape(w->net)->rows * nn_vit_shape(w->net)->columns;
     bool close = is_close(k, n);
     for (int64_t first = 0; first < images; first += k->step) {
         int64_t B = images - first < k->step ? images - first : k->step;
         for (int64_t b = 0; b < B; b++) {
-            int64_t i = importance_pick(n * CREW_SLAB + first + b, k->s->images, k->part->count);
-            augment_plain(w->images + b * pixels, k->part->images + i * pixels, pixels, &k->input);
+            int64_t i = nn_importance_pick(n * NN_SLAB + first + b, k->s->images, k->part->count);
+            nn_augment_plain(w->images + b * pixels, k->part->images + i * pixels, pixels, &k->input);
         }
         ask(k, d, B, close);
-        transformer_call call = {.stats = d->stats};
-        const float *logits = vit_forward(w->net, w->ctx, w->images, B, &call);
+        nn_transformer_call call = {.stats = d->stats};
+        const float *logits = nn_vit_forward(w->net, w->ctx, w->images, B, &call);
         if (!logits) return false;
-        d->overflown += vit_not_finite(logits, B, vit_shape(w->net)->classes);
+        d->overflown += nn_vit_not_finite(logits, B, nn_vit_shape(w->net)->classes);
         add_call(k, d, B, close);
     }
     return true;
@@ -167,8 +168,8 @@ static bool look_slab(void *arg, crew_worker *w, int64_t n)
 static bool make_desks(look *k)
 {
     size_t T = (size_t)k->s->tokens, B = (size_t)k->step, heads = (size_t)k->s->count;
-    if (!(k->desks = calloc((size_t)k->crew->count, sizeof *k->desks))) return false;
-    for (int n = 0; n < k->crew->count; n++) {
+    if (!(k->desks = calloc((size_t)k->workers->count, sizeof *k->desks))) return false;
+    for (int n = 0; n < k->workers->count; n++) {
         desk *d = &k->desks[n];
         d->stats = calloc((size_t)k->s->blocks, sizeof *d->stats);
         d->rows = calloc(ROWS * B * heads, T * sizeof(float));
@@ -182,7 +183,7 @@ static bool make_desks(look *k)
 
 static void free_desks(look *k)
 {
-    for (int n = 0; k->desks && n < k->crew->count; n++) {
+    for (int n = 0; k->desks && n < k->workers->count; n++) {
         desk *d = &k->desks[n];
         free(d->stats);
         free(d->rows);
@@ -199,11 +200,11 @@ static void free_desks(look *k)
 static double mean_of(const look *k, int64_t at, int64_t images)
 {
     int64_t sum = 0;
-    for (int n = 0; n < k->crew->count; n++) sum += k->desks[n].sums[at];
+    for (int n = 0; n < k->workers->count; n++) sum += k->desks[n].sums[at];
     return (double)sum / unit / (double)images;
 }
 
-static void find_twin(survey *s, survey_head *h, int64_t first_pair, int64_t H)
+static void find_twin(nn_survey *s, nn_survey_head *h, int64_t first_pair, int64_t H)
 {
     const double *divergence = s->divergence + first_pair + h->head * H;
     h->twin = -1;
@@ -214,7 +215,7 @@ static void find_twin(survey *s, survey_head *h, int64_t first_pair, int64_t H)
     h->cosine = s->cosine[first_pair + h->head * H + h->twin];
 }
 
-static void fill(survey *s, const look *k, const double *worth)
+static void fill(nn_survey *s, const look *k, const double *worth)
 {
     int64_t cells = s->tokens * s->tokens, pairs_at = s->count * (NUMBERS + cells), n = 0, first_pair = 0;
     for (int64_t p = 0; p < k->pairs; p++) {
@@ -223,17 +224,17 @@ static void fill(survey *s, const look *k, const double *worth)
     }
     for (int64_t c = 0; c < s->count * cells; c++) s->maps[c] = mean_of(k, s->count * NUMBERS + c, s->close_images);
     for (int64_t l = 0; l < s->blocks; l++) {
-        int64_t H = transformer_heads(k->body, l);
+        int64_t H = nn_transformer_heads(k->body, l);
         for (int64_t h = 0; h < H; h++, n++) {
-            survey_head *one = &s->heads[n];
+            nn_survey_head *one = &s->heads[n];
             int64_t at = n * NUMBERS;
-            *one = (survey_head){.block = l, .head = h, .importance = worth[n]};
+            *one = (nn_survey_head){.block = l, .head = h, .importance = worth[n]};
             one->entropy = mean_of(k, at + ENTROPY, s->images);
             one->effective = mean_of(k, at + EFFECTIVE, s->images) * (double)s->tokens;
             one->largest = mean_of(k, at + LARGEST, s->images);
             one->distance = mean_of(k, at + DISTANCE, s->close_images) * (double)s->tokens;
             find_twin(s, one, first_pair, H);
-            survey_tell(s, one, survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
+            nn_survey_tell(s, one, nn_survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
         }
         first_pair += H * H;
     }
@@ -245,28 +246,29 @@ static int64_t sample_of(int64_t asked, int64_t usual, int64_t most)
     return count < most ? count : most;
 }
 
-static void plan(survey *s, look *k, const vit_config *c, const mnist_part *part, const survey_options *o)
+static void plan(nn_survey *s, look *k, const nn_vit_config *c, const nn_mnist_part *part, const nn_survey_options *o)
 {
     int64_t T = c->rows / c->patch * (c->columns / c->patch) + !c->mean_pool;
-    survey_options none = {0, 0, 0};
+    nn_survey_options none = {0, 0, 0};
     if (!o) o = &none;
-    *s = (survey){.images = sample_of(o->images, part->count, part->count),
-                  .blocks = c->body.depth,
-                  .count = transformer_all_heads(&c->body),
-                  .tokens = T,
-                  .rows = c->rows / c->patch,
-                  .columns = c->columns / c->patch,
-                  .class_token = !c->mean_pool};
+    *s = (nn_survey){.images = sample_of(o->images, part->count, part->count),
+                     .blocks = c->body.depth,
+                     .count = nn_transformer_all_heads(&c->body),
+                     .tokens = T,
+                     .rows = c->rows / c->patch,
+                     .columns = c->columns / c->patch,
+                     .class_token = !c->mean_pool};
     s->importance_images = sample_of(o->importance_images, s->images < WORTH ? s->images : WORTH, part->count);
-    k->step = T > LONG ? 1 : CREW_SLAB;
-    k->close_slabs = crew_slabs(sample_of(o->close_images, CLOSE, s->images));
-    for (int64_t n = 0; n < crew_slabs(s->images); n++)
-        if (is_close(k, n)) s->close_images += crew_slab_images(s->images, n);
-    for (int64_t l = 0; l < s->blocks; l++) k->pairs += transformer_heads(&c->body, l) * transformer_heads(&c->body, l);
+    k->step = T > LONG ? 1 : NN_SLAB;
+    k->close_slabs = nn_slabs(sample_of(o->close_images, CLOSE, s->images));
+    for (int64_t n = 0; n < nn_slabs(s->images); n++)
+        if (is_close(k, n)) s->close_images += nn_slab_images(s->images, n);
+    for (int64_t l = 0; l < s->blocks; l++)
+        k->pairs += nn_transformer_heads(&c->body, l) * nn_transformer_heads(&c->body, l);
     k->sum_count = s->count * (NUMBERS + T * T) + 2 * k->pairs;
 }
 
-static bool make_room(survey *s, const look *k)
+static bool make_room(nn_survey *s, const look *k)
 {
     s->heads = calloc((size_t)s->count + 1, sizeof *s->heads);
     s->maps = calloc((size_t)s->count, (size_t)(s->tokens * s->tokens) * sizeof *s->maps);
@@ -280,61 +282,62 @@ static bool check_numbers(const look *k, char *error, size_t error_size)
 {
     int64_t overflown = 0;
     bool broken = false;
-    for (int n = 0; n < k->crew->count; n++) {
+    for (int n = 0; n < k->workers->count; n++) {
         overflown += k->desks[n].overflown;
         broken |= k->desks[n].broken;
     }
     if (broken) snprintf(error, error_size, "the weights of a head are no numbers");
     else if (overflown)
         snprintf(error, error_size, "%lld of %lld images: %s", (long long)overflown, (long long)k->s->images,
-                 vit_overflow);
+                 nn_vit_overflow);
     return !broken && !overflown;
 }
 
-bool survey_make(survey *s, mha_context *ctx, const vit_config *config, float *parameters, vit_input input,
-                 const mnist_part *part, const survey_options *options, char *error, size_t error_size)
+bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
+                    const nn_mnist_part *part, const nn_survey_options *options, char *error, size_t error_size)
 {
     look k = {.s = s, .body = &config->body, .part = part, .input = {.mean = input.mean, .deviation = input.deviation}};
     plan(s, &k, config, part, options);
-    crew *c = crew_create(ctx, config, parameters, false, error, error_size);
+    nn_workers *c = nn_workers_create(ctx, config, parameters, false, error, error_size);
     double *worth = calloc((size_t)s->count, sizeof *worth);
     bool ok = c;
-    k.crew = c;
+    k.workers = c;
     if (ok && !(ok = worth && make_room(s, &k) && make_desks(&k)))
         snprintf(error, error_size, "no memory for the maps of %lld heads", (long long)s->count);
-    if (ok && !(ok = crew_each(c, ctx, crew_slabs(s->images), look_slab, &k)))
+    if (ok && !(ok = nn_workers_each(c, ctx, nn_slabs(s->images), look_slab, &k)))
         snprintf(error, error_size, "%s", c->error);
     ok = ok && check_numbers(&k, error, error_size);
-    ok = ok && importance_measure(worth, ctx, config, parameters, input, part, s->importance_images, error, error_size);
+    ok = ok &&
+         nn_importance_measure(worth, ctx, config, parameters, input, part, s->importance_images, error, error_size);
     if (ok) fill(s, &k, worth);
     if (c) free_desks(&k);
-    crew_free(c);
+    nn_workers_free(c);
     free(worth);
-    if (!ok) survey_free(s);
+    if (!ok) nn_survey_free(s);
     return ok;
 }
 
-void survey_free(survey *s)
+void nn_survey_free(nn_survey *s)
 {
     free(s->heads);
     free(s->maps);
     free(s->divergence);
     free(s->cosine);
-    *s = (survey){0};
+    *s = (nn_survey){0};
 }
 
 /* ---- Questions -------------------------------------------------------------------------------------------------- */
 
-int64_t survey_block_heads(const survey *s, int64_t block)
+int64_t nn_survey_block_heads(const nn_survey *s, int64_t block)
 {
     int64_t count = 0;
     for (int64_t n = 0; n < s->count; n++) count += s->heads[n].block == block;
     return count;
 }
 
-void survey_view(double *view, const survey *s, int64_t n)
+void nn_survey_view(double *view, const nn_survey *s, int64_t n)
 {
-    const double *map = survey_map(s, n);
+    const double *map = nn_survey_map(s, n);
     int64_t T = s->tokens, skip = s->class_token, rows = skip ? 1 : T;
     for (int64_t j = 0; j < s->rows * s->columns; j++) {
         double sum = 0;

@@ -1,9 +1,9 @@
 /* What every head of a Vision Transformer does, over a sample of images:
  *
- *     survey s;
- *     if (!survey_make(&s, ctx, &config, parameters, input, &set->test, NULL, error, sizeof error)) puts(error);
+ *     nn_survey s;
+ *     if (!nn_survey_make(&s, ctx, &config, parameters, input, &set->test, NULL, error, sizeof error)) puts(error);
  *     for (int64_t n = 0; n < s.count; n++) puts(s.heads[n].words);
- *     survey_free(&s);
+ *     nn_survey_free(&s);
  *
  * Numbers are means over images and rows (tokens that look). Entropy, effective and largest weight are of all images;
  * what takes a closer look, maps and all that is made of them, distances and pairs of heads, is of a part of them, and
@@ -32,15 +32,15 @@
  *     far away                    above 1.05 of it;
  *     by position                 neither
  *     by content                  content is the largest part */
-#ifndef SURVEY_H
-#define SURVEY_H
+#ifndef NN_INSPECT_SURVEY_H
+#define NN_INSPECT_SURVEY_H
 
 #include "data/mnist.h"
 #include "model/vit_file.h"
 
-enum { SURVEY_WORDS = 80 };
+enum { NN_SURVEY_WORDS = 80 };
 
-typedef struct survey_head {
+typedef struct nn_survey_head {
     int64_t block, head;                /* from 0 */
     double entropy;                     /* of a row, in nats */
     double effective;                   /* 1 / sum of squares of a row */
@@ -49,50 +49,50 @@ typedef struct survey_head {
     double self, previous, next, first; /* weight on the token itself, the ones before and after it, the first one */
     double place, position, content;    /* the parts above, in nats */
     double importance;                  /* importance.h */
-    char words[SURVEY_WORDS];
+    char words[NN_SURVEY_WORDS];
 
     /* The head of the same block whose rows differ least from this one's, from 0; -1 if there is no other. */
     int64_t twin;
     double divergence; /* from it: Jensen-Shannon, in nats, 0 to log 2 */
     double cosine;     /* of the two maps */
-} survey_head;
+} nn_survey_head;
 
-typedef struct survey {
+typedef struct nn_survey {
     int64_t images, close_images, importance_images; /* looked at; closely; for what heads are worth */
     int64_t blocks, count;                           /* count: heads of all blocks */
     int64_t tokens, rows, columns;                   /* tokens in all; the grid of patches */
     bool class_token;                                /* comes first */
-    survey_head *heads;                              /* (count), block after block */
+    nn_survey_head *heads;                           /* (count), block after block */
     double *maps;                                    /* (count,tokens,tokens) the mean maps */
     double *divergence, *cosine;                     /* block after block (H,H), H heads of that block */
-} survey;
+} nn_survey;
 
 /* How many images, spread evenly over the part; 0: as many as the defaults say, or all if there are fewer. */
-typedef struct survey_options {
+typedef struct nn_survey_options {
     int64_t images;            /* all */
     int64_t close_images;      /* 400, of the images above; rounded to slabs */
     int64_t importance_images; /* 400 */
-} survey_options;
+} nn_survey_options;
 
 /* Over the images of a part, whose size and classes are the model's; `options` may be NULL. False on error, with one
  * line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
-bool survey_make(survey *s, mha_context *ctx, const vit_config *config, float *parameters, vit_input input,
-                 const mnist_part *part, const survey_options *options, char *error, size_t error_size);
-void survey_free(survey *s); /* one that is all zero is legal */
+bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
+                    const nn_mnist_part *part, const nn_survey_options *options, char *error, size_t error_size);
+void nn_survey_free(nn_survey *s); /* one that is all zero is legal */
 
 /* Whether a head and its twin do nearly the same: their divergence is below 0.05. */
-static inline bool survey_is_like(const survey_head *h) { return h->twin >= 0 && h->divergence < 0.05; }
+static inline bool nn_survey_is_like(const nn_survey_head *h) { return h->twin >= 0 && h->divergence < 0.05; }
 
 /* The mean map of head n, and how many heads its block has. */
-static inline const double *survey_map(const survey *s, int64_t n) { return s->maps + n * s->tokens * s->tokens; }
-int64_t survey_block_heads(const survey *s, int64_t block);
+static inline const double *nn_survey_map(const nn_survey *s, int64_t n) { return s->maps + n * s->tokens * s->tokens; }
+int64_t nn_survey_block_heads(const nn_survey *s, int64_t block);
 
 /* view (rows,columns): where what is read out looks, on the mean over images: the class token's row of the mean map of
  * head n, or the mean of all rows of a model without one. */
-void survey_view(double *view, const survey *s, int64_t n);
+void nn_survey_view(double *view, const nn_survey *s, int64_t n);
 
 /* Fills in what follows from a head's distance, its mean map, and the entropy of single rows over the same images: self
  * to content, and words. */
-void survey_tell(const survey *s, survey_head *h, const double *map, double entropy);
+void nn_survey_tell(const nn_survey *s, nn_survey_head *h, const double *map, double entropy);
 
 #endif

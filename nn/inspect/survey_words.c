@@ -42,7 +42,7 @@ static double entropy_of_mean(const double *map, int64_t T)
 /* ---- On the grid ------------------------------------------------------------------------------------------------ */
 
 /* The mean weight of the patch `down` and `right` of a patch, over those that have one; 0 if too few have. */
-static double at_offset(const survey *s, const double *map, int64_t down, int64_t right)
+static double at_offset(const nn_survey *s, const double *map, int64_t down, int64_t right)
 {
     int64_t T = s->tokens, skip = s->class_token, R = s->rows, C = s->columns;
     int64_t have = (R - llabs(down)) * (C - llabs(right));
@@ -57,7 +57,7 @@ static double at_offset(const survey *s, const double *map, int64_t down, int64_
 }
 
 /* The heaviest offset but none at all, and its weight. */
-static double best_offset(const survey *s, const double *map, int64_t *down, int64_t *right)
+static double best_offset(const nn_survey *s, const double *map, int64_t *down, int64_t *right)
 {
     double best = 0;
     for (int64_t v = 1 - s->rows; v < s->rows; v++)
@@ -72,7 +72,7 @@ static double best_offset(const survey *s, const double *map, int64_t *down, int
 }
 
 /* The mean distance of two patches of the grid. */
-static double usual_distance(const survey *s)
+static double usual_distance(const nn_survey *s)
 {
     double sum = 0, pairs = (double)(s->rows * s->columns) * (double)(s->rows * s->columns);
     for (int64_t v = 0; v < s->rows; v++)
@@ -85,25 +85,25 @@ static double usual_distance(const survey *s)
 
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
-static void name_offset(char *out, const survey *s, int64_t down, int64_t right)
+static void name_offset(char *out, const nn_survey *s, int64_t down, int64_t right)
 {
     int64_t along = down + right; /* on a line one of them is 0 */
     if (s->rows == 1 || s->columns == 1) {
-        if (llabs(along) == 1) snprintf(out, SURVEY_WORDS, "the %s token", along < 0 ? "previous" : "next");
-        else snprintf(out, SURVEY_WORDS, "%lld tokens %s", llabs(along), along < 0 ? "before" : "after");
+        if (llabs(along) == 1) snprintf(out, NN_SURVEY_WORDS, "the %s token", along < 0 ? "previous" : "next");
+        else snprintf(out, NN_SURVEY_WORDS, "%lld tokens %s", llabs(along), along < 0 ? "before" : "after");
     } else if (llabs(down) + llabs(right) == 1) {
         const char *where = down < 0 ? "above" : down > 0 ? "below" : right < 0 ? "to the left" : "to the right";
-        snprintf(out, SURVEY_WORDS, "one patch %s", where);
+        snprintf(out, NN_SURVEY_WORDS, "one patch %s", where);
     } else {
         const char *up = down < 0 ? "up" : "down", *left = right < 0 ? "left" : "right";
-        if (!down) snprintf(out, SURVEY_WORDS, "%lld %s", llabs(right), left);
-        else if (!right) snprintf(out, SURVEY_WORDS, "%lld %s", llabs(down), up);
-        else snprintf(out, SURVEY_WORDS, "%lld %s, %lld %s", llabs(down), up, llabs(right), left);
+        if (!down) snprintf(out, NN_SURVEY_WORDS, "%lld %s", llabs(right), left);
+        else if (!right) snprintf(out, NN_SURVEY_WORDS, "%lld %s", llabs(down), up);
+        else snprintf(out, NN_SURVEY_WORDS, "%lld %s, %lld %s", llabs(down), up, llabs(right), left);
     }
 }
 
 /* The patch with the most weight of all rows. */
-static double best_place(const survey *s, const double *map, int64_t *patch)
+static double best_place(const nn_survey *s, const double *map, int64_t *patch)
 {
     double best = 0;
     for (int64_t j = 0; j < s->rows * s->columns; j++) {
@@ -115,20 +115,20 @@ static double best_place(const survey *s, const double *map, int64_t *patch)
     return best;
 }
 
-static void name_patch(survey_head *h, const survey *s, const char *before, int64_t patch)
+static void name_patch(nn_survey_head *h, const nn_survey *s, const char *before, int64_t patch)
 {
     int64_t row = patch / s->columns + 1, place = patch % s->columns + 1;
-    snprintf(h->words, SURVEY_WORDS, "%s row %" PRId64 ", column %" PRId64, before, row, place);
+    snprintf(h->words, NN_SURVEY_WORDS, "%s row %" PRId64 ", column %" PRId64, before, row, place);
 }
 
 /* What the largest part says. */
-static void name_part(survey_head *h, const survey *s, const double *map, int64_t patch)
+static void name_part(nn_survey_head *h, const nn_survey *s, const double *map, int64_t patch)
 {
     double usual = usual_distance(s);
     const char *words = "by content";
     if (h->place >= h->position && h->place >= h->content) {
         if (s->class_token && h->first > column(map, s->tokens, 1 + patch))
-            snprintf(h->words, SURVEY_WORDS, "mostly the class token");
+            snprintf(h->words, NN_SURVEY_WORDS, "mostly the class token");
         else name_patch(h, s, "around", patch);
         return;
     }
@@ -136,22 +136,22 @@ static void name_part(survey_head *h, const survey *s, const double *map, int64_
         words = h->distance < 0.95 * usual   ? "its neighbourhood"
                 : h->distance > 1.05 * usual ? "far away"
                                              : "by position";
-    snprintf(h->words, SURVEY_WORDS, "%s", words);
+    snprintf(h->words, NN_SURVEY_WORDS, "%s", words);
 }
 
-static void find_words(const survey *s, survey_head *h, const double *map)
+static void find_words(const nn_survey *s, nn_survey_head *h, const double *map)
 {
     int64_t down = 0, right = 0, patch = 0;
     double place = best_place(s, map, &patch);
-    if (h->self >= 0.5) snprintf(h->words, SURVEY_WORDS, "itself");
-    else if (s->class_token && h->first >= 0.5) snprintf(h->words, SURVEY_WORDS, "the class token");
+    if (h->self >= 0.5) snprintf(h->words, NN_SURVEY_WORDS, "itself");
+    else if (s->class_token && h->first >= 0.5) snprintf(h->words, NN_SURVEY_WORDS, "the class token");
     else if (best_offset(s, map, &down, &right) >= 0.5) name_offset(h->words, s, down, right);
     else if (place >= 0.5) name_patch(h, s, "one place:", patch);
-    else if (h->place + h->position + h->content < 0.2) snprintf(h->words, SURVEY_WORDS, "everywhere alike");
+    else if (h->place + h->position + h->content < 0.2) snprintf(h->words, NN_SURVEY_WORDS, "everywhere alike");
     else name_part(h, s, map, patch);
 }
 
-void survey_tell(const survey *s, survey_head *h, const double *map, double entropy)
+void nn_survey_tell(const nn_survey *s, nn_survey_head *h, const double *map, double entropy)
 {
     int64_t T = s->tokens;
     double mean = entropy_of_mean(map, T), rows = entropy_of_rows(map, T);

@@ -10,8 +10,8 @@
 
 enum { FIRST = 4096 }; /* bytes of the first allocation */
 
-/* Room for `size` more bytes. On failure what was there is kept until buffer_free. */
-static bool grow(buffer *b, size_t size)
+/* Room for `size` more bytes. On failure what was there is kept until nn_buffer_free. */
+static bool grow(nn_buffer *b, size_t size)
 {
     if (b->failed) return false;
     if (size <= b->room - b->size) return true;
@@ -27,19 +27,19 @@ static bool grow(buffer *b, size_t size)
     return true;
 }
 
-void buffer_put(buffer *b, const void *bytes, size_t size)
+void nn_buffer_put(nn_buffer *b, const void *bytes, size_t size)
 {
     if (!size || !grow(b, size)) return;
     memcpy(b->bytes + b->size, bytes, size);
     b->size += size;
 }
 
-void buffer_puts(buffer *b, const char *text) { buffer_put(b, text, strlen(text)); }
+void nn_buffer_puts(nn_buffer *b, const char *text) { nn_buffer_put(b, text, strlen(text)); }
 
-void buffer_putc(buffer *b, char c) { buffer_put(b, &c, 1); }
+void nn_buffer_putc(nn_buffer *b, char c) { nn_buffer_put(b, &c, 1); }
 
 /* Formats into what room there is; a text that did not fit is formatted again when there is room for it and its NUL. */
-void buffer_printf(buffer *b, const char *format, ...)
+void nn_buffer_printf(nn_buffer *b, const char *format, ...)
 {
     va_list args, again;
     va_start(args, format);
@@ -55,20 +55,20 @@ void buffer_printf(buffer *b, const char *format, ...)
     va_end(args);
 }
 
-bool buffer_save(const buffer *b, const char *path, char *error, size_t error_size)
+bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size)
 {
-    replacement to;
+    nn_replacement to;
     if (b->failed) {
         if (error_size) snprintf(error, error_size, "%s: no memory for its text", path);
         return false;
     }
-    replacement_begin(&to, path, error, error_size);
-    replacement_put(&to, b->bytes, b->size);
-    return replacement_end(&to);
+    nn_replacement_begin(&to, path, error, error_size);
+    nn_replacement_put(&to, b->bytes, b->size);
+    return nn_replacement_end(&to);
 }
 
-void buffer_free(buffer *b)
+void nn_buffer_free(nn_buffer *b)
 {
     free(b->bytes);
-    *b = (buffer){0};
+    *b = (nn_buffer){0};
 }

@@ -20,7 +20,7 @@ typedef enum result { HELD, ANOTHER_HAS_IT, NO_LOCKS, AGAIN } result;
 
 /* The lock file, made if there is none. One that another user has left may be readable alone, which is enough for a
  * lock. */
-static int open_lock(const file_lock *l, bool *made)
+static int open_lock(const nn_file_lock *l, bool *made)
 {
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     int file = openat(l->at.folder, l->name, flags | O_RDWR | O_CREAT | O_EXCL, 0666);
@@ -35,7 +35,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static result try_lock(file_lock *l)
+static result try_lock(nn_file_lock *l)
 {
     struct stat locked, named;
     bool made;
@@ -53,21 +53,21 @@ static result try_lock(file_lock *l)
     return r;
 }
 
-static bool look(const file_lock *l, struct stat *found) { return fstatat(l->at.folder, l->at.name, found, 0) == 0; }
+static bool look(const nn_file_lock *l, struct stat *found) { return fstatat(l->at.folder, l->at.name, found, 0) == 0; }
 
 /* Names may be long: then their ends, which tell more files apart than their beginnings. */
-static void name_lock(file_lock *l)
+static void name_lock(nn_file_lock *l)
 {
     size_t length = strlen(l->at.name), most = NAME_MOST - strlen(PREFIX);
     snprintf(l->name, sizeof l->name, PREFIX "%s", l->at.name + (length > most ? length - most : 0));
 }
 
-bool file_lock_take(file_lock *l, const char *path, char *error, size_t error_size)
+bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size)
 {
     char why[300] = "another process is writing to it; wait until that has ended, or name another file";
     result r = AGAIN;
-    *l = (file_lock){.file = -1};
-    bool found = file_place_find(&l->at, path, why, sizeof why);
+    *l = (nn_file_lock){.file = -1};
+    bool found = nn_file_place_find(&l->at, path, why, sizeof why);
     if (found) name_lock(l);
     for (int i = 0; found && i < TRIES && r == AGAIN; i++) r = try_lock(l);
     l->taken = found && r != ANOTHER_HAS_IT;
@@ -76,12 +76,12 @@ bool file_lock_take(file_lock *l, const char *path, char *error, size_t error_si
         l->there = look(l, &l->known);
         return true;
     }
-    file_place_free(&l->at);
+    nn_file_place_free(&l->at);
     if (error_size) snprintf(error, error_size, "%s: %s", path, why);
     return false;
 }
 
-bool file_lock_check(file_lock *l)
+bool nn_file_lock_check(nn_file_lock *l)
 {
     struct stat now;
     if (l->held || !look(l, &now)) return true; /* what is not there cannot be lost */
@@ -91,18 +91,18 @@ bool file_lock_check(file_lock *l)
     return mine;
 }
 
-void file_lock_replaced(file_lock *l, const struct stat *mine)
+void nn_file_lock_replaced(nn_file_lock *l, const struct stat *mine)
 {
     l->there = true;
     l->known = *mine;
 }
 
 /* The name goes before the lock does: in the other order the next owner's file would be removed. */
-void file_lock_free(file_lock *l)
+void nn_file_lock_free(nn_file_lock *l)
 {
     if (!l->taken) return;
     if (l->held) unlinkat(l->at.folder, l->name, 0);
     if (l->file >= 0) close(l->file);
-    file_place_free(&l->at);
-    *l = (file_lock){.file = -1};
+    nn_file_place_free(&l->at);
+    *l = (nn_file_lock){.file = -1};
 }

@@ -1,10 +1,10 @@
 /* One writer for a file that is written over hours:
  *
- *     file_lock lock;
- *     if (!file_lock_take(&lock, "vit.safetensors", error, sizeof error)) puts(error);      another process has it
+ *     nn_file_lock lock;
+ *     if (!nn_file_lock_take(&lock, "vit.safetensors", error, sizeof error)) puts(error);      another process has it
  *     ...
- *     safetensors_write_locked("vit.safetensors", &lock, ...);                              any number of times
- *     file_lock_free(&lock);
+ *     nn_safetensors_write_locked("vit.safetensors", &lock, ...);                              any number of times
+ *     nn_file_lock_free(&lock);
  *
  * The lock is an flock on a file of its own, .mha-lock-NAME beside the target, which is removed at the end; on the target
  * itself it would be lost with the first rename. The kernel releases it when the process ends, however it ends: the lock
@@ -12,31 +12,31 @@
  *
  * On a file system without locks there is only the second best: before the target is replaced, it is compared with what
  * its owner has left there. If it is another file, another process has written it, and it stays (replace.h). */
-#ifndef FILE_LOCK_H
-#define FILE_LOCK_H
+#ifndef NN_IO_FILE_LOCK_H
+#define NN_IO_FILE_LOCK_H
 
 #include "io/file_place.h"
 
 #include <sys/stat.h>
 
-typedef struct file_lock {
+typedef struct nn_file_lock {
     bool taken; /* an end is due */
     bool held;  /* by the kernel; else changes are looked for */
     bool lost;  /* one was found */
-    file_place at;
+    nn_file_place at;
     char name[256]; /* of the lock file */
     int file;       /* its descriptor; -1: none */
     bool there;     /* the target was, when the owner last knew it, and this is what it was: */
     struct stat known;
-} file_lock;
+} nn_file_lock;
 
 /* False on error, with one line in `error`: another process has the lock, or there is no such folder. Then no end is due. */
-bool file_lock_take(file_lock *l, const char *path, char *error, size_t error_size);
+bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size);
 
 /* Whether the target may be replaced; else `lost` is set. After it was replaced by a file that was `mine`. */
-bool file_lock_check(file_lock *l);
-void file_lock_replaced(file_lock *l, const struct stat *mine);
+bool nn_file_lock_check(nn_file_lock *l);
+void nn_file_lock_replaced(nn_file_lock *l, const struct stat *mine);
 
-void file_lock_free(file_lock *l); /* a zeroed one is legal */
+void nn_file_lock_free(nn_file_lock *l); /* a zeroed one is legal */
 
 #endif

@@ -16,9 +16,9 @@ static char *resolve(const char *path)
     return found || errno == ENOMEM ? found : strdup(path);
 }
 
-bool file_place_find(file_place *p, const char *path, char *why, size_t why_size)
+bool nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size)
 {
-    *p = (file_place){.path = resolve(path), .folder = -1};
+    *p = (nn_file_place){.path = resolve(path), .folder = -1};
     if (!p->path) {
         snprintf(why, why_size, "no memory");
         return false;
@@ -35,9 +35,9 @@ bool file_place_find(file_place *p, const char *path, char *why, size_t why_size
     return p->folder >= 0;
 }
 
-void file_place_free(file_place *p)
+void nn_file_place_free(nn_file_place *p)
 {
     if (p->folder >= 0) close(p->folder);
     free(p->path);
-    *p = (file_place){.folder = -1};
+    *p = (nn_file_place){.folder = -1};
 }

@@ -1,19 +1,19 @@
 /* Where a file is, or is to be: its folder, held open, and its name in there, with symbolic links followed as far as they
  * lead somewhere. What works through it is not disturbed by a folder that is renamed meanwhile. */
-#ifndef FILE_PLACE_H
-#define FILE_PLACE_H
+#ifndef NN_IO_FILE_PLACE_H
+#define NN_IO_FILE_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct file_place {
+typedef struct nn_file_place {
     char *path; /* what `name` lies in */
     const char *name;
     int folder; /* a descriptor; -1: none */
-} file_place;
+} nn_file_place;
 
 /* False on error, with the reason in `why`, which has room for `why_size` bytes. In any case an end is due. */
-bool file_place_find(file_place *p, const char *path, char *why, size_t why_size);
-void file_place_free(file_place *p);
+bool nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size);
+void nn_file_place_free(nn_file_place *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* The pull reader of json.h.
  *
  * All reading goes through `at < size` checks on one cursor; there is no terminator to rely on, since the text may be a
- * slice of a file. The nesting limit bounds the only recursion (json_skip). */
+ * slice of a file. The nesting limit bounds the only recursion (nn_json_skip). */
 #include "io/json.h"
 #include "io/printable.h"
 
@@ -9,16 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-json json_open(const void *text, size_t size)
+nn_json nn_json_open(const void *text, size_t size)
 {
-    json j = {.text = text, .size = size};
+    nn_json j = {.text = text, .size = size};
     return j;
 }
 
 /* Notes the first error with its place; later ones are consequences. */
-__attribute__((format(printf, 2, 3))) static bool bad(json *j, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool bad(nn_json *j, const char *format, ...)
 {
-    if (json_failed(j)) return false;
+    if (nn_json_failed(j)) return false;
     int n = snprintf(j->why, sizeof j->why, "byte %zu: ", j->at);
     va_list args;
     va_start(args, format);
@@ -27,18 +27,18 @@ __attribute__((format(printf, 2, 3))) static bool bad(json *j, const char *forma
     return false;
 }
 
-int json_peek(json *j)
+int nn_json_peek(nn_json *j)
 {
-    if (json_failed(j)) return 0;
+    if (nn_json_failed(j)) return 0;
     while (j->at < j->size && memchr(" \t\n\r", j->text[j->at], 4)) j->at++;
     return j->at < j->size ? j->text[j->at] : 0;
 }
 
 /* Takes `c`, or says what stands in its place. */
-static bool take(json *j, int c)
+static bool take(nn_json *j, int c)
 {
-    int next = json_peek(j);
-    if (json_failed(j)) return false;
+    int next = nn_json_peek(j);
+    if (nn_json_failed(j)) return false;
     if (next == c && j->at < j->size) {
         j->at++;
         return true;
@@ -48,18 +48,18 @@ static bool take(json *j, int c)
     return bad(j, "'%c' should be here, not the byte 0x%02x", c, (unsigned)next);
 }
 
-bool json_enter(json *j, char open)
+bool nn_json_enter(nn_json *j, char open)
 {
     if (!take(j, open)) return false;
-    if (++j->depth > JSON_DEPTH) return bad(j, "nested more than %d deep", JSON_DEPTH);
+    if (++j->depth > NN_JSON_DEPTH) return bad(j, "nested more than %d deep", NN_JSON_DEPTH);
     j->fresh = true;
     return true;
 }
 
-bool json_more(json *j, char close)
+bool nn_json_more(nn_json *j, char close)
 {
-    int next = json_peek(j);
-    if (json_failed(j)) return false;
+    int next = nn_json_peek(j);
+    if (nn_json_failed(j)) return false;
     bool first = j->fresh;
     j->fresh = false;
     if (next == close) {
@@ -70,12 +70,12 @@ bool json_more(json *j, char close)
     if (first) return true;
     if (next != ',') return take(j, close);
     j->at++;
-    if (json_peek(j) == close) return bad(j, "a comma before '%c'", close);
+    if (nn_json_peek(j) == close) return bad(j, "a comma before '%c'", close);
     return true;
 }
 
 /* Four hexadecimal digits at the cursor, or -1. */
-static int32_t hex4(json *j)
+static int32_t hex4(nn_json *j)
 {
     static const char digits[] = "0123456789abcdef";
     if (j->size - j->at < 4) return -1;
@@ -101,7 +101,7 @@ static size_t put_utf8(char *out, int32_t c)
 }
 
 /* The character of \uXXXX, the cursor behind the 'u'; a surrogate must have its other half. 0 on error. */
-static int32_t unicode(json *j)
+static int32_t unicode(nn_json *j)
 {
     int32_t c = hex4(j);
     if (c >= 0xd800 && c < 0xdc00 && j->size - j->at >= 2 && j->text[j->at] == '\\' && j->text[j->at + 1] == 'u') {
@@ -117,7 +117,7 @@ static int32_t unicode(json *j)
 }
 
 /* One escape, the cursor behind the backslash; returns how many bytes it became, 0 on error. */
-static size_t escape(json *j, char *out)
+static size_t escape(nn_json *j, char *out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     int c = j->at < j->size ? j->text[j->at] : 0;
@@ -133,7 +133,7 @@ static size_t escape(json *j, char *out)
     return code ? put_utf8(out, code) : 0;
 }
 
-bool json_string(json *j, char *out, size_t *length)
+bool nn_json_string(nn_json *j, char *out, size_t *length)
 {
     size_t n = 0;
     if (!take(j, '"')) return false;
@@ -149,7 +149,7 @@ bool json_string(json *j, char *out, size_t *length)
             got = escape(j, piece);
             if (!got) return false;
         } else {
-            got = (size_t)printable_utf8(j->text + j->at, j->size - j->at);
+            got = (size_t)nn_printable_utf8(j->text + j->at, j->size - j->at);
             if (!got) return bad(j, "a string that is not UTF-8");
             memcpy(piece, j->text + j->at, got);
             j->at += got;
@@ -163,14 +163,14 @@ bool json_string(json *j, char *out, size_t *length)
     return true;
 }
 
-bool json_key(json *j, char *out, size_t *length) { return json_string(j, out, length) && take(j, ':'); }
+bool nn_json_key(nn_json *j, char *out, size_t *length) { return nn_json_string(j, out, length) && take(j, ':'); }
 
-static bool digit(const json *j) { return j->at < j->size && j->text[j->at] >= '0' && j->text[j->at] <= '9'; }
+static bool digit(const nn_json *j) { return j->at < j->size && j->text[j->at] >= '0' && j->text[j->at] <= '9'; }
 
 /* Checks the shape of a number and passes over it; `whole` says whether it had neither fraction nor exponent. */
-static bool number(json *j, bool *whole)
+static bool number(nn_json *j, bool *whole)
 {
-    int c = json_peek(j);
+    int c = nn_json_peek(j);
     if (c == '-') j->at++;
     if (!digit(j)) return bad(j, "a number should be here");
     bool zero = j->text[j->at] == '0';
@@ -194,12 +194,12 @@ static bool number(json *j, bool *whole)
     return true;
 }
 
-bool json_integer(json *j, int64_t *value)
+bool nn_json_integer(nn_json *j, int64_t *value)
 {
     bool whole;
-    json_peek(j);
+    nn_json_peek(j);
     size_t start = j->at;
-    if (json_failed(j) || !number(j, &whole)) return false;
+    if (nn_json_failed(j) || !number(j, &whole)) return false;
     if (!whole) return bad(j, "a whole number should be here");
     bool negative = j->text[start] == '-';
     int64_t v = 0; /* kept at or below zero, where the range is one larger */
@@ -213,7 +213,7 @@ bool json_integer(json *j, int64_t *value)
     return true;
 }
 
-static bool word(json *j, const char *text)
+static bool word(nn_json *j, const char *text)
 {
     size_t n = strlen(text);
     if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return bad(j, "a value should be here");
@@ -221,24 +221,24 @@ static bool word(json *j, const char *text)
     return true;
 }
 
-bool json_skip(json *j)
+bool nn_json_skip(nn_json *j)
 {
     bool whole;
-    int next = json_peek(j);
+    int next = nn_json_peek(j);
     switch (next) {
     case '{':
-        json_enter(j, '{');
-        while (json_more(j, '}')) {
-            json_key(j, NULL, NULL);
-            json_skip(j);
+        nn_json_enter(j, '{');
+        while (nn_json_more(j, '}')) {
+            nn_json_key(j, NULL, NULL);
+            nn_json_skip(j);
         }
-        return !json_failed(j);
+        return !nn_json_failed(j);
     case '[':
-        json_enter(j, '[');
-        while (json_more(j, ']')) json_skip(j);
-        return !json_failed(j);
+        nn_json_enter(j, '[');
+        while (nn_json_more(j, ']')) nn_json_skip(j);
+        return !nn_json_failed(j);
     case '"':
-        return json_string(j, NULL, NULL);
+        return nn_json_string(j, NULL, NULL);
     case 't':
         return word(j, "true");
     case 'f':
@@ -246,28 +246,28 @@ bool json_skip(json *j)
     case 'n':
         return word(j, "null");
     default:
-        if (json_failed(j)) return false;
+        if (nn_json_failed(j)) return false;
         if (next != '-' && !digit(j)) return bad(j, "a value should be here");
         return number(j, &whole);
     }
 }
 
-bool json_end(json *j)
+bool nn_json_end(nn_json *j)
 {
-    json_peek(j);
-    if (json_failed(j)) return false;
+    nn_json_peek(j);
+    if (nn_json_failed(j)) return false;
     return j->at == j->size || bad(j, "something follows the end");
 }
 
-const char *json_quote(char *out, size_t room, const char *text)
+const char *nn_json_quote(char *out, size_t room, const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     size_t left = strlen(text), n = 0, cut = 0; /* cut: where "..." would still fit */
     out[n++] = '"';
     while (left) {
         char piece[8];
-        int length = printable_utf8(p, left), wide = length ? length : 1;
-        uint16_t hidden = printable_hidden(p, length);
+        int length = nn_printable_utf8(p, left), wide = length ? length : 1;
+        uint16_t hidden = nn_printable_hidden(p, length);
         if (!length) memcpy(piece, "?", 2);
         else if (p[0] == '"' || p[0] == '\\') snprintf(piece, sizeof piece, "\\%c", p[0]);
         else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\u%04x", p[0]);

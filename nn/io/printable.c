@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Overlong forms, surrogates and what lies beyond U+10FFFF are refused by the range of the second byte. */
-int printable_utf8(const unsigned char *p, size_t left)
+int nn_printable_utf8(const unsigned char *p, size_t left)
 {
     int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
     if ((size_t)length > left) return 0;
@@ -18,7 +18,7 @@ int printable_utf8(const unsigned char *p, size_t left)
     return length;
 }
 
-uint16_t printable_hidden(const unsigned char *p, int length)
+uint16_t nn_printable_hidden(const unsigned char *p, int length)
 {
     static const struct {
         unsigned first, last;
@@ -31,14 +31,14 @@ uint16_t printable_hidden(const unsigned char *p, int length)
     return 0;
 }
 
-const char *printable(char *out, size_t room, const char *text)
+const char *nn_printable(char *out, size_t room, const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     size_t left = strlen(text), n = 0;
     while (left) {
         char piece[8];
-        int length = printable_utf8(p, left), wide = length ? length : 1;
-        uint16_t number = printable_hidden(p, length);
+        int length = nn_printable_utf8(p, left), wide = length ? length : 1;
+        uint16_t number = nn_printable_hidden(p, length);
         if (number) snprintf(piece, sizeof piece, "\\u%04x", number);
         else if (!length || p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\x%02x", p[0]);
         else snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);

@@ -19,7 +19,7 @@
 
 enum { TRIES = 1000 }; /* names of temporary files; those of earlier processes with our number may be in the way */
 
-bool replacement_fail(replacement *to, const char *format, ...)
+bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
 {
     char line[300];
     va_list args;
@@ -32,25 +32,25 @@ bool replacement_fail(replacement *to, const char *format, ...)
 }
 
 /* Makes the temporary file, with the permissions of the file that it will replace, if there is one. */
-static bool make(replacement *to)
+static bool make(nn_replacement *to)
 {
     struct stat old;
     bool there = fstatat(to->at.folder, to->at.name, &old, 0) == 0;
-    if (there && !S_ISREG(old.st_mode)) return replacement_fail(to, "not a regular file");
+    if (there && !S_ISREG(old.st_mode)) return nn_replacement_fail(to, "not a regular file");
     if (there && faccessat(to->at.folder, to->at.name, W_OK, 0) != 0)
-        return replacement_fail(to, "%s", strerror(errno));
+        return nn_replacement_fail(to, "%s", strerror(errno));
     for (int i = 0; i < TRIES && to->file < 0; i++) {
         snprintf(to->temporary, sizeof to->temporary, ".mha-save-%ld-%d", (long)getpid(), i);
         to->file = openat(to->at.folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
         if (to->file < 0 && errno != EEXIST) break;
     }
-    if (to->file < 0) return replacement_fail(to, "cannot make a file in its folder: %s", strerror(errno));
+    if (to->file < 0) return nn_replacement_fail(to, "cannot make a file in its folder: %s", strerror(errno));
     to->made = true;
-    if (there && fchmod(to->file, old.st_mode & 0777) != 0) return replacement_fail(to, "%s", strerror(errno));
+    if (there && fchmod(to->file, old.st_mode & 0777) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     return true;
 }
 
-bool replacement_begin(replacement *to, const char *path, char *error, size_t error_size)
+bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
 {
     char why[300];
     to->path = path;
@@ -60,22 +60,22 @@ bool replacement_begin(replacement *to, const char *path, char *error, size_t er
     to->made = to->failed = false;
     to->lock = NULL;
     to->used = 0;
-    return file_place_find(&to->at, path, why, sizeof why) ? make(to) : replacement_fail(to, "%s", why);
+    return nn_file_place_find(&to->at, path, why, sizeof why) ? make(to) : nn_replacement_fail(to, "%s", why);
 }
 
 /* A write may take less than it was given, or be interrupted. */
-static bool drain(replacement *to)
+static bool drain(nn_replacement *to)
 {
     for (size_t at = 0; at < to->used;) {
         ssize_t n = write(to->file, to->buffer + at, to->used - at);
-        if (n < 0 && errno != EINTR) return replacement_fail(to, "%s", strerror(errno));
+        if (n < 0 && errno != EINTR) return nn_replacement_fail(to, "%s", strerror(errno));
         if (n > 0) at += (size_t)n;
     }
     to->used = 0;
     return true;
 }
 
-bool replacement_put(replacement *to, const void *bytes, size_t size)
+bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
 {
     const unsigned char *from = bytes;
     while (size && !to->failed) {
@@ -89,40 +89,40 @@ bool replacement_put(replacement *to, const void *bytes, size_t size)
     return !to->failed;
 }
 
-static bool settle(replacement *to)
+static bool settle(nn_replacement *to)
 {
     if (to->failed || !drain(to)) return false;
     struct stat mine;
-    if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return replacement_fail(to, "%s", strerror(errno));
+    if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     int file = to->file;
     to->file = -1;
-    if (close(file) != 0) return replacement_fail(to, "%s", strerror(errno));
-    if (to->lock && !file_lock_check(to->lock))
-        return replacement_fail(to, "another process has written to it meanwhile; it is left as it is");
+    if (close(file) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
+    if (to->lock && !nn_file_lock_check(to->lock))
+        return nn_replacement_fail(to, "another process has written to it meanwhile; it is left as it is");
     if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)
-        return replacement_fail(to, "%s", strerror(errno));
+        return nn_replacement_fail(to, "%s", strerror(errno));
     to->made = false;
-    if (to->lock) file_lock_replaced(to->lock, &mine);
+    if (to->lock) nn_file_lock_replaced(to->lock, &mine);
     /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
      * no way back to the old file. */
     if (fsync(to->at.folder) != 0 && errno != EINVAL)
-        return replacement_fail(to, "replaced, but its folder is not on the disk: %s", strerror(errno));
+        return nn_replacement_fail(to, "replaced, but its folder is not on the disk: %s", strerror(errno));
     return true;
 }
 
-bool replacement_end(replacement *to)
+bool nn_replacement_end(nn_replacement *to)
 {
     settle(to);
     if (to->file >= 0) close(to->file);
     if (to->made) unlinkat(to->at.folder, to->temporary, 0);
-    file_place_free(&to->at);
+    nn_file_place_free(&to->at);
     to->file = -1;
     to->made = false;
     return !to->failed;
 }
 
 /* Some file systems cannot reserve; there it is written. */
-static bool reserve(replacement *to, int64_t bytes)
+static bool reserve(nn_replacement *to, int64_t bytes)
 {
     static const unsigned char zeros[4096];
     int64_t part = sizeof zeros;
@@ -130,17 +130,17 @@ static bool reserve(replacement *to, int64_t bytes)
     do why = posix_fallocate(to->file, 0, (off_t)bytes);
     while (why == EINTR);
     if (why != EOPNOTSUPP && why != EINVAL && why != ENOSYS)
-        return !why || replacement_fail(to, "no room for its %" PRId64 " bytes: %s", bytes, strerror(why));
+        return !why || nn_replacement_fail(to, "no room for its %" PRId64 " bytes: %s", bytes, strerror(why));
     for (int64_t left = bytes; left > 0 && !to->failed; left -= part)
-        replacement_put(to, zeros, (size_t)(left < part ? left : part));
+        nn_replacement_put(to, zeros, (size_t)(left < part ? left : part));
     return !to->failed && drain(to);
 }
 
-bool replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
+bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
 {
-    replacement to;
-    bool fits = replacement_begin(&to, path, error, error_size) && reserve(&to, bytes);
+    nn_replacement to;
+    bool fits = nn_replacement_begin(&to, path, error, error_size) && reserve(&to, bytes);
     to.failed = true; /* so that the temporary file goes */
-    replacement_end(&to);
+    nn_replacement_end(&to);
     return fits;
 }

@@ -1,9 +1,9 @@
 /* A file that is replaced whole or not at all:
  *
- *     replacement to;
- *     replacement_begin(&to, "layer.safetensors", error, sizeof error);
- *     replacement_put(&to, bytes, size);                   any number of times
- *     if (!replacement_end(&to)) puts(error);
+ *     nn_replacement to;
+ *     nn_replacement_begin(&to, "layer.safetensors", error, sizeof error);
+ *     nn_replacement_put(&to, bytes, size);                   any number of times
+ *     if (!nn_replacement_end(&to)) puts(error);
  *
  * What is put goes to a temporary file, .mha-save-PID-N, in the folder of the target. The end forces it to the disk,
  * renames it to the target and forces the folder to the disk. Whoever is killed at any moment leaves the old file or
@@ -12,40 +12,40 @@
  *
  * A new file gets the permissions that any new file gets, one that is replaced keeps those it had. A symbolic link to a
  * file stays, and that file is replaced; one that leads nowhere is replaced itself. What is not a regular file, or may
- * not be written, is refused. With a lock (file_lock.h), what another process has put in the target's place stays. */
-#ifndef REFILE_PLACE_H
-#define REFILE_PLACE_H
+ * not be written, is refused. With a lock (nn_file_lock.h), what another process has put in the target's place stays. */
+#ifndef NN_IO_REPLACE_H
+#define NN_IO_REPLACE_H
 
 #include "io/file_place.h"
 
 #include <stdint.h>
 
-typedef struct replacement {
+typedef struct nn_replacement {
     const char *path; /* as the caller calls it, for messages */
-    file_place at;
+    nn_file_place at;
     char temporary[48];
     int file;  /* a descriptor; -1: none */
     bool made; /* the temporary file is there */
     bool failed;
-    struct file_lock *lock; /* of the target, set after the begin; NULL: none */
+    struct nn_file_lock *lock; /* of the target, set after the begin; NULL: none */
     char *error;
     size_t error_size;
     size_t used; /* of the buffer */
     unsigned char buffer[1 << 16];
-} replacement;
+} nn_replacement;
 
 /* An end is due in any case. One line about an error is left in `error`, which has room for `error_size` bytes. */
-bool replacement_begin(replacement *to, const char *path, char *error, size_t error_size);
-bool replacement_put(replacement *to, const void *bytes, size_t size);
+bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size);
+bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size);
 
 /* Takes the target's place, unless something has failed. */
-bool replacement_end(replacement *to);
+bool nn_replacement_end(nn_replacement *to);
 
 /* Whether there is room for a file of so many bytes at `path`, beside the one that is there: they are reserved in a
  * temporary file, which is then removed. False, with one line in `error`, if not, or if no file can be made there. */
-bool replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size);
+bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size);
 
 /* Notes the caller's own reason why there will be no new file; the first one counts. Returns false. */
-__attribute__((format(printf, 2, 3))) bool replacement_fail(replacement *to, const char *format, ...);
+__attribute__((format(printf, 2, 3))) bool nn_replacement_fail(nn_replacement *to, const char *format, ...);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Both ways in share one path over a `source` that can only hand out bytes it has, so what the fuzzer proves of memory
  * holds for files. The order is: the header's length against the size of the file; the header into memory; its records
- * and all their rules (safetensors_header.c); only then memory for the data, and the copy of each tensor to an aligned
+ * and all their rules (nn_safetensors_header.c); only then memory for the data, and the copy of each tensor to an aligned
  * place. Reading through mmap was rejected: a file that shrinks under a mapping kills the process, and the format does
  * not align tensors anyway. */
 #include "io/safetensors.h"
@@ -19,22 +19,22 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as they lie in the file: little-endian");
 
-struct safetensors {
-    safetensors_header header; /* its tensors sorted by name in the end */
-    unsigned char *block;      /* where they lie */
+struct nn_safetensors {
+    nn_safetensors_header header; /* its tensors sorted by name in the end */
+    unsigned char *block;         /* where they lie */
 };
 
 /* Bytes from a file or from memory, and where errors go. */
-typedef struct source {
+typedef struct nn_source {
     FILE *file;
     const unsigned char *bytes;
     uint64_t size;
     const char *name;
     char *error;
     size_t error_size;
-} source;
+} nn_source;
 
-__attribute__((format(printf, 2, 3))) static bool fail(const source *from, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool fail(const nn_source *from, const char *format, ...)
 {
     char line[400];
     va_list args;
@@ -50,39 +50,39 @@ __attribute__((format(printf, 2, 3))) static bool fail(const source *from, const
 static const struct {
     const char *word, *name;
     size_t size;
-} dtypes[SAFETENSORS_DTYPES] = {
-    [SAFETENSORS_BOOL] = {"BOOL", "bool", 1},
-    [SAFETENSORS_U8] = {"U8", "uint8", 1},
-    [SAFETENSORS_I8] = {"I8", "int8", 1},
-    [SAFETENSORS_F8_E5M2] = {"F8_E5M2", "float8_e5m2", 1},
-    [SAFETENSORS_F8_E4M3] = {"F8_E4M3", "float8_e4m3", 1},
-    [SAFETENSORS_F8_E8M0] = {"F8_E8M0", "float8_e8m0", 1},
-    [SAFETENSORS_U16] = {"U16", "uint16", 2},
-    [SAFETENSORS_I16] = {"I16", "int16", 2},
-    [SAFETENSORS_F16] = {"F16", "float16", 2},
-    [SAFETENSORS_BF16] = {"BF16", "bfloat16", 2},
-    [SAFETENSORS_U32] = {"U32", "uint32", 4},
-    [SAFETENSORS_I32] = {"I32", "int32", 4},
-    [SAFETENSORS_F32] = {"F32", "float32", 4},
-    [SAFETENSORS_U64] = {"U64", "uint64", 8},
-    [SAFETENSORS_I64] = {"I64", "int64", 8},
-    [SAFETENSORS_F64] = {"F64", "float64", 8},
-    [SAFETENSORS_C64] = {"C64", "complex64", 8},
+} dtypes[NN_SAFETENSORS_DTYPES] = {
+    [NN_SAFETENSORS_BOOL] = {"BOOL", "bool", 1},
+    [NN_SAFETENSORS_U8] = {"U8", "uint8", 1},
+    [NN_SAFETENSORS_I8] = {"I8", "int8", 1},
+    [NN_SAFETENSORS_F8_E5M2] = {"F8_E5M2", "float8_e5m2", 1},
+    [NN_SAFETENSORS_F8_E4M3] = {"F8_E4M3", "float8_e4m3", 1},
+    [NN_SAFETENSORS_F8_E8M0] = {"F8_E8M0", "float8_e8m0", 1},
+    [NN_SAFETENSORS_U16] = {"U16", "uint16", 2},
+    [NN_SAFETENSORS_I16] = {"I16", "int16", 2},
+    [NN_SAFETENSORS_F16] = {"F16", "float16", 2},
+    [NN_SAFETENSORS_BF16] = {"BF16", "bfloat16", 2},
+    [NN_SAFETENSORS_U32] = {"U32", "uint32", 4},
+    [NN_SAFETENSORS_I32] = {"I32", "int32", 4},
+    [NN_SAFETENSORS_F32] = {"F32", "float32", 4},
+    [NN_SAFETENSORS_U64] = {"U64", "uint64", 8},
+    [NN_SAFETENSORS_I64] = {"I64", "int64", 8},
+    [NN_SAFETENSORS_F64] = {"F64", "float64", 8},
+    [NN_SAFETENSORS_C64] = {"C64", "complex64", 8},
 };
 
-const char *safetensors_dtype_name(safetensors_dtype dtype) { return dtypes[dtype].name; }
-const char *safetensors_dtype_word(safetensors_dtype dtype) { return dtypes[dtype].word; }
-size_t safetensors_dtype_size(safetensors_dtype dtype) { return dtypes[dtype].size; }
+const char *nn_safetensors_dtype_name(nn_safetensors_dtype dtype) { return dtypes[dtype].name; }
+const char *nn_safetensors_dtype_word(nn_safetensors_dtype dtype) { return dtypes[dtype].word; }
+size_t nn_safetensors_dtype_size(nn_safetensors_dtype dtype) { return dtypes[dtype].size; }
 
-bool safetensors_dtype_find(const char *word, safetensors_dtype *dtype)
+bool nn_safetensors_dtype_find(const char *word, nn_safetensors_dtype *dtype)
 {
     int i = 0;
-    while (i < SAFETENSORS_DTYPES && strcmp(dtypes[i].word, word) != 0) i++;
-    *dtype = (safetensors_dtype)(i % SAFETENSORS_DTYPES);
-    return i < SAFETENSORS_DTYPES;
+    while (i < NN_SAFETENSORS_DTYPES && strcmp(dtypes[i].word, word) != 0) i++;
+    *dtype = (nn_safetensors_dtype)(i % NN_SAFETENSORS_DTYPES);
+    return i < NN_SAFETENSORS_DTYPES;
 }
 
-const char *safetensors_describe(char *out, size_t room, const safetensors_tensor *tensor)
+const char *nn_safetensors_describe(char *out, size_t room, const nn_safetensors_tensor *tensor)
 {
     size_t n = (size_t)snprintf(out, room, "%s (", dtypes[tensor->dtype].name);
     for (int i = 0; i < tensor->rank && n < room; i++)
@@ -93,7 +93,7 @@ const char *safetensors_describe(char *out, size_t room, const safetensors_tenso
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
-static bool take(source *from, void *out, size_t bytes)
+static bool take(nn_source *from, void *out, size_t bytes)
 {
     if (!from->file) {
         memcpy(out, from->bytes, bytes);
@@ -105,14 +105,14 @@ static bool take(source *from, void *out, size_t bytes)
 }
 
 /* The next byte, which stays; EOF if there is none. */
-static int peek(source *from, uint64_t left)
+static int peek(nn_source *from, uint64_t left)
 {
     if (!left) return EOF;
     return from->file ? ungetc(getc(from->file), from->file) : from->bytes[0];
 }
 
 /* Says why there can be no header of n bytes, where `left` follow its length: mostly it is another kind of file. */
-static bool refuse_length(source *from, const unsigned char length[8], uint64_t n, uint64_t left)
+static bool refuse_length(nn_source *from, const unsigned char length[8], uint64_t n, uint64_t left)
 {
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
@@ -120,15 +120,15 @@ static bool refuse_length(source *from, const unsigned char length[8], uint64_t 
         return fail(from, "not a safetensors file but a zip, such as torch.save writes; save it with "
                           "safetensors.torch.save_file");
     if (other) return fail(from, "not a safetensors file");
-    if (n > SAFETENSORS_HEADER_MAX)
+    if (n > NN_SAFETENSORS_HEADER_MAX)
         return fail(from, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
-                    (unsigned long long)n, SAFETENSORS_HEADER_MAX);
+                    (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
     return fail(from, "the header says %llu bytes, but the file has %llu after its length; it is cut short",
                 (unsigned long long)n, (unsigned long long)left);
 }
 
 /* The length of the header, checked against the file. */
-static bool read_length(source *from, size_t *length)
+static bool read_length(nn_source *from, size_t *length)
 {
     unsigned char bytes[8];
     uint64_t n = 0;
@@ -137,12 +137,12 @@ static bool read_length(source *from, size_t *length)
     if (from->size > SIZE_MAX / 2) return fail(from, "the file is larger than the address space");
     if (!take(from, bytes, 8)) return false;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
-    if (n > from->size - 8 || n > SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
+    if (n > from->size - 8 || n > NN_SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
     *length = (size_t)n;
     return true;
 }
 
-static bool read_header(source *from, safetensors_header *header)
+static bool read_header(nn_source *from, nn_safetensors_header *header)
 {
     char why[320];
     size_t length = 0;
@@ -150,27 +150,30 @@ static bool read_header(source *from, safetensors_header *header)
     unsigned char *json = malloc(length + 1);
     if (!json) return fail(from, "no memory for a header of %zu bytes", length);
     bool ok = take(from, json, length);
-    if (ok && !safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
+    if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
         ok = fail(from, "%s", why);
     free(json);
     return ok;
 }
 
-static size_t aligned(size_t bytes) { return (bytes + SAFETENSORS_ALIGN - 1) / SAFETENSORS_ALIGN * SAFETENSORS_ALIGN; }
+static size_t aligned(size_t bytes)
+{
+    return (bytes + NN_SAFETENSORS_ALIGN - 1) / NN_SAFETENSORS_ALIGN * NN_SAFETENSORS_ALIGN;
+}
 
 /* Copies each tensor, in the order of the file, to an aligned place of its own. The sum cannot overflow: the tensors
- * together are no longer than the file, and SAFETENSORS_HEADER_MAX bounds how many there are. */
-static bool read_data(source *from, safetensors *file)
+ * together are no longer than the file, and NN_SAFETENSORS_HEADER_MAX bounds how many there are. */
+static bool read_data(nn_source *from, nn_safetensors *file)
 {
-    safetensors_header *header = &file->header;
-    size_t total = SAFETENSORS_ALIGN;
+    nn_safetensors_header *header = &file->header;
+    size_t total = NN_SAFETENSORS_ALIGN;
     for (size_t i = 0; i < header->tensor_count; i++)
         total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
     file->block = malloc(total);
     if (!file->block) return fail(from, "no memory for %zu bytes of tensors", total);
     unsigned char *at = file->block + (aligned((uintptr_t)file->block) - (uintptr_t)file->block);
     for (size_t i = 0; i < header->tensor_count; i++) {
-        safetensors_tensor *tensor = &header->tensors[i];
+        nn_safetensors_tensor *tensor = &header->tensors[i];
         size_t bytes = (size_t)(tensor->end - tensor->begin);
         tensor->data = at;
         if (!take(from, at, bytes)) return false;
@@ -181,18 +184,18 @@ static bool read_data(source *from, safetensors *file)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const safetensors_tensor *)a)->name, ((const safetensors_tensor *)b)->name);
+    return strcmp(((const nn_safetensors_tensor *)a)->name, ((const nn_safetensors_tensor *)b)->name);
 }
 
-static safetensors *read_all(source *from)
+static nn_safetensors *read_all(nn_source *from)
 {
-    safetensors *file = calloc(1, sizeof *file);
+    nn_safetensors *file = calloc(1, sizeof *file);
     if (!file) {
         fail(from, "no memory");
         return NULL;
     }
     if (!read_header(from, &file->header) || !read_data(from, file)) {
-        safetensors_free(file);
+        nn_safetensors_free(file);
         return NULL;
     }
     if (file->header.tensor_count)
@@ -200,18 +203,18 @@ static safetensors *read_all(source *from)
     return file;
 }
 
-safetensors *safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
-    source from = {.bytes = bytes, .size = size, .name = name, .error = error, .error_size = error_size};
+    nn_source from = {.bytes = bytes, .size = size, .name = name, .error = error, .error_size = error_size};
     return read_all(&from);
 }
 
 /* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
-safetensors *safetensors_open(const char *path, char *error, size_t error_size)
+nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
 {
-    source from = {.name = path, .error = error, .error_size = error_size};
+    nn_source from = {.name = path, .error = error, .error_size = error_size};
     struct stat about;
-    safetensors *file = NULL;
+    nn_safetensors *file = NULL;
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0 || fstat(descriptor, &about)) {
         fail(&from, "%s", strerror(errno));
@@ -235,35 +238,38 @@ out:
     return file;
 }
 
-void safetensors_free(safetensors *file)
+void nn_safetensors_free(nn_safetensors *file)
 {
     if (!file) return;
-    safetensors_header_free(&file->header);
+    nn_safetensors_header_free(&file->header);
     free(file->block);
     free(file);
 }
 
 /* ---- Looking things up ------------------------------------------------------------------------------------------ */
 
-size_t safetensors_count(const safetensors *file) { return file->header.tensor_count; }
-const safetensors_tensor *safetensors_get(const safetensors *file, size_t index)
+size_t nn_safetensors_count(const nn_safetensors *file) { return file->header.tensor_count; }
+const nn_safetensors_tensor *nn_safetensors_get(const nn_safetensors *file, size_t index)
 {
     return &file->header.tensors[index];
 }
 
-const safetensors_tensor *safetensors_find(const safetensors *file, const char *name)
+const nn_safetensors_tensor *nn_safetensors_find(const nn_safetensors *file, const char *name)
 {
-    safetensors_tensor key = {.name = name};
+    nn_safetensors_tensor key = {.name = name};
     if (!file->header.tensor_count) return NULL;
     return bsearch(&key, file->header.tensors, file->header.tensor_count, sizeof key, by_name);
 }
 
-size_t safetensors_metadata_count(const safetensors *file) { return file->header.pair_count; }
-const char *safetensors_metadata_key(const safetensors *file, size_t index) { return file->header.pairs[index].key; }
-
-const char *safetensors_metadata(const safetensors *file, const char *key)
+size_t nn_safetensors_metadata_count(const nn_safetensors *file) { return file->header.pair_count; }
+const char *nn_safetensors_metadata_key(const nn_safetensors *file, size_t index)
 {
-    const safetensors_header *header = &file->header;
+    return file->header.pairs[index].key;
+}
+
+const char *nn_safetensors_metadata(const nn_safetensors *file, const char *key)
+{
+    const nn_safetensors_header *header = &file->header;
     size_t low = 0, high = header->pair_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -275,23 +281,23 @@ const char *safetensors_metadata(const safetensors *file, const char *key)
     return NULL;
 }
 
-bool safetensors_view(const safetensors_tensor *tensor, mha_tensor *view)
+bool nn_safetensors_view(const nn_safetensors_tensor *tensor, mha_tensor *view)
 {
     mha_tensor dense = {.data = (void *)(uintptr_t)tensor->data, .rank = tensor->rank};
     switch (tensor->dtype) {
-    case SAFETENSORS_F32:
+    case NN_SAFETENSORS_F32:
         dense.type = MHA_FLOAT32;
         break;
-    case SAFETENSORS_BF16:
+    case NN_SAFETENSORS_BF16:
         dense.type = MHA_BFLOAT16;
         break;
-    case SAFETENSORS_F16:
+    case NN_SAFETENSORS_F16:
         dense.type = MHA_FLOAT16;
         break;
-    case SAFETENSORS_BOOL:
+    case NN_SAFETENSORS_BOOL:
         dense.type = MHA_BOOL;
         break;
-    case SAFETENSORS_I64:
+    case NN_SAFETENSORS_I64:
         dense.type = MHA_INT64;
         break;
     default:

@@ -3,22 +3,22 @@
 
 #include <stdlib.h>
 
-bool safetensors_is_float(safetensors_dtype dtype)
+bool nn_safetensors_is_float(nn_safetensors_dtype dtype)
 {
-    return dtype == SAFETENSORS_F16 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F32 ||
-           dtype == SAFETENSORS_F64;
+    return dtype == NN_SAFETENSORS_F16 || dtype == NN_SAFETENSORS_BF16 || dtype == NN_SAFETENSORS_F32 ||
+           dtype == NN_SAFETENSORS_F64;
 }
 
-float *safetensors_floats(mha_context *ctx, const safetensors_tensor *tensor)
+float *nn_safetensors_floats(mha_context *ctx, const nn_safetensors_tensor *tensor)
 {
-    mha_type type = tensor->dtype == SAFETENSORS_F16    ? MHA_FLOAT16
-                    : tensor->dtype == SAFETENSORS_BF16 ? MHA_BFLOAT16
-                                                        : MHA_FLOAT32;
+    mha_type type = tensor->dtype == NN_SAFETENSORS_F16    ? MHA_FLOAT16
+                    : tensor->dtype == NN_SAFETENSORS_BF16 ? MHA_BFLOAT16
+                                                           : MHA_FLOAT32;
     int64_t count = tensor->count;
     if ((uint64_t)count > SIZE_MAX / sizeof(float) - 1) return NULL;
     float *numbers = calloc((size_t)count + 1, sizeof *numbers);
     if (!numbers) return NULL;
-    if (tensor->dtype == SAFETENSORS_F64) {
+    if (tensor->dtype == NN_SAFETENSORS_F64) {
         for (int64_t i = 0; i < count; i++) numbers[i] = (float)((const double *)tensor->data)[i];
         return numbers;
     }

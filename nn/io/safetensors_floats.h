@@ -1,14 +1,14 @@
 /* The numbers of a tensor as float32, whatever float type they have in the file. */
-#ifndef SAFETENSORS_FLOATS_H
-#define SAFETENSORS_FLOATS_H
+#ifndef NN_IO_SAFETENSORS_FLOATS_H
+#define NN_IO_SAFETENSORS_FLOATS_H
 
 #include "io/safetensors.h"
 
 /* float16, bfloat16, float32 and float64. */
-bool safetensors_is_float(safetensors_dtype dtype);
+bool nn_safetensors_is_float(nn_safetensors_dtype dtype);
 
 /* The elements of a tensor of such a type, widened, or rounded to nearest even: tensor->count numbers, to be freed. NULL
  * if there is no memory. */
-float *safetensors_floats(mha_context *ctx, const safetensors_tensor *tensor);
+float *nn_safetensors_floats(mha_context *ctx, const nn_safetensors_tensor *tensor);
 
 #endif

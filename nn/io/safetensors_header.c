@@ -15,8 +15,8 @@
 
 /* What the walk over the header carries along. */
 typedef struct walk {
-    safetensors_header *out;
-    json j;
+    nn_safetensors_header *out;
+    nn_json j;
     size_t used;                   /* bytes of out->text */
     size_t tensor_room, pair_room; /* records allocated */
     bool metadata;                 /* seen */
@@ -42,7 +42,7 @@ typedef struct quoted {
 static quoted quote(const char *name)
 {
     quoted q;
-    json_quote(q.text, sizeof q.text, name);
+    nn_json_quote(q.text, sizeof q.text, name);
     return q;
 }
 
@@ -65,7 +65,7 @@ static const char *text(walk *w, bool key)
 {
     char *into = w->out->text + w->used;
     size_t length;
-    bool ok = key ? json_key(&w->j, into, &length) : json_string(&w->j, into, &length);
+    bool ok = key ? nn_json_key(&w->j, into, &length) : nn_json_string(&w->j, into, &length);
     if (!ok) return NULL;
     w->used += length + 1;
     return into;
@@ -73,34 +73,34 @@ static const char *text(walk *w, bool key)
 
 static bool read_metadata(walk *w)
 {
-    safetensors_header *out = w->out;
+    nn_safetensors_header *out = w->out;
     if (w->metadata) return fail(w, "\"__metadata__\" is there twice");
     w->metadata = true;
-    if (json_peek(&w->j) != '{') return fail(w, "\"__metadata__\" is not an object");
-    json_enter(&w->j, '{');
-    while (json_more(&w->j, '}')) {
-        safetensors_pair *pairs = grow(w, out->pairs, &w->pair_room, out->pair_count, sizeof *pairs);
+    if (nn_json_peek(&w->j) != '{') return fail(w, "\"__metadata__\" is not an object");
+    nn_json_enter(&w->j, '{');
+    while (nn_json_more(&w->j, '}')) {
+        nn_safetensors_pair *pairs = grow(w, out->pairs, &w->pair_room, out->pair_count, sizeof *pairs);
         if (!pairs) return false;
         out->pairs = pairs;
-        safetensors_pair *entry = &out->pairs[out->pair_count];
+        nn_safetensors_pair *entry = &out->pairs[out->pair_count];
         entry->key = text(w, true);
         if (!entry->key) break;
-        if (json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", quote(entry->key).text);
+        if (nn_json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", quote(entry->key).text);
         entry->value = text(w, false);
         if (!entry->value) break;
         out->pair_count++;
     }
-    return !json_failed(&w->j) || json_error(w);
+    return !nn_json_failed(&w->j) || json_error(w);
 }
 
-static bool read_dtype(walk *w, safetensors_tensor *tensor)
+static bool read_dtype(walk *w, nn_safetensors_tensor *tensor)
 {
     size_t mark = w->used;
-    if (json_peek(&w->j) != '"') return fail(w, "tensor %s: dtype is not a string", quote(tensor->name).text);
+    if (nn_json_peek(&w->j) != '"') return fail(w, "tensor %s: dtype is not a string", quote(tensor->name).text);
     const char *word = text(w, false);
     if (!word) return json_error(w);
     w->used = mark; /* only looked up, not kept */
-    if (safetensors_dtype_find(word, &tensor->dtype)) return true;
+    if (nn_safetensors_dtype_find(word, &tensor->dtype)) return true;
     return fail(w, "tensor %s has the dtype %s, which is not known here", quote(tensor->name).text, quote(word).text);
 }
 
@@ -108,25 +108,25 @@ static bool read_dtype(walk *w, safetensors_tensor *tensor)
 static bool read_sizes(walk *w, const char *name, const char *field, int64_t *sizes, int most, int *count)
 {
     *count = 0;
-    if (json_peek(&w->j) != '[') return fail(w, "tensor %s: %s is not an array", quote(name).text, field);
-    json_enter(&w->j, '[');
-    while (json_more(&w->j, ']')) {
+    if (nn_json_peek(&w->j) != '[') return fail(w, "tensor %s: %s is not an array", quote(name).text, field);
+    nn_json_enter(&w->j, '[');
+    while (nn_json_more(&w->j, ']')) {
         if (*count == most) return fail(w, "tensor %s: %s has more than %d numbers", quote(name).text, field, most);
-        if (!json_integer(&w->j, &sizes[*count])) break;
+        if (!nn_json_integer(&w->j, &sizes[*count])) break;
         if (sizes[*count] < 0) return fail(w, "tensor %s: %s has a negative number", quote(name).text, field);
         ++*count;
     }
-    return !json_failed(&w->j) || json_error(w);
+    return !nn_json_failed(&w->j) || json_error(w);
 }
 
 /* The fields of one tensor. Fields that the format does not have are passed over, as its own library does. */
-static bool read_fields(walk *w, safetensors_tensor *tensor)
+static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
     bool seen[3] = {false};
     int64_t offsets[2];
     int count;
-    while (json_more(&w->j, '}')) {
+    while (nn_json_more(&w->j, '}')) {
         size_t mark = w->used;
         const char *field = text(w, true);
         if (!field) break;
@@ -134,13 +134,13 @@ static bool read_fields(walk *w, safetensors_tensor *tensor)
         int which = 0;
         while (which < 3 && strcmp(field, fields[which]) != 0) which++;
         if (which == 3) {
-            if (!json_skip(&w->j)) break;
+            if (!nn_json_skip(&w->j)) break;
             continue;
         }
         if (seen[which]) return fail(w, "tensor %s: %s is there twice", quote(tensor->name).text, fields[which]);
         seen[which] = true;
         if (which == 0 && !read_dtype(w, tensor)) return false;
-        if (which == 1 && !read_sizes(w, tensor->name, "shape", tensor->shape, SAFETENSORS_RANK, &tensor->rank))
+        if (which == 1 && !read_sizes(w, tensor->name, "shape", tensor->shape, NN_SAFETENSORS_RANK, &tensor->rank))
             return false;
         if (which == 2) {
             if (!read_sizes(w, tensor->name, "data_offsets", offsets, 2, &count)) return false;
@@ -149,7 +149,7 @@ static bool read_fields(walk *w, safetensors_tensor *tensor)
             tensor->end = offsets[1];
         }
     }
-    if (json_failed(&w->j)) return json_error(w);
+    if (nn_json_failed(&w->j)) return json_error(w);
     for (int i = 0; i < 3; i++)
         if (!seen[i]) return fail(w, "tensor %s has no %s", quote(tensor->name).text, fields[i]);
     return true;
@@ -157,27 +157,27 @@ static bool read_fields(walk *w, safetensors_tensor *tensor)
 
 /* Offsets inside the data, and as many bytes as the shape needs. Sizes of 0 are left out of the overflow check's
  * product and so cannot hide an absurd one. */
-static bool check_tensor(const walk *w, safetensors_tensor *tensor)
+static bool check_tensor(const walk *w, nn_safetensors_tensor *tensor)
 {
     char what[160];
-    int64_t product = (int64_t)safetensors_dtype_size(tensor->dtype);
+    int64_t product = (int64_t)nn_safetensors_dtype_size(tensor->dtype);
     bool empty = false;
     for (int i = 0; i < tensor->rank; i++) {
         int64_t size = tensor->shape[i];
         empty = empty || size == 0;
         if (size && product > INT64_MAX / size)
             return fail(w, "tensor %s: %s does not fit 63 bits", quote(tensor->name).text,
-                        safetensors_describe(what, sizeof what, tensor));
+                        nn_safetensors_describe(what, sizeof what, tensor));
         if (size) product *= size;
     }
     int64_t bytes = empty ? 0 : product;
-    tensor->count = bytes / (int64_t)safetensors_dtype_size(tensor->dtype);
+    tensor->count = bytes / (int64_t)nn_safetensors_dtype_size(tensor->dtype);
     if (tensor->begin > tensor->end)
         return fail(w, "tensor %s begins at %lld, behind its end %lld", quote(tensor->name).text,
                     (long long)tensor->begin, (long long)tensor->end);
     if (tensor->end - tensor->begin != bytes)
         return fail(w, "tensor %s says %lld bytes, but %s needs %lld", quote(tensor->name).text,
-                    (long long)(tensor->end - tensor->begin), safetensors_describe(what, sizeof what, tensor),
+                    (long long)(tensor->end - tensor->begin), nn_safetensors_describe(what, sizeof what, tensor),
                     (long long)bytes);
     if ((uint64_t)tensor->end > w->data_size)
         return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; it is cut short",
@@ -187,15 +187,15 @@ static bool check_tensor(const walk *w, safetensors_tensor *tensor)
 
 static bool read_tensor(walk *w, const char *name)
 {
-    safetensors_header *out = w->out;
-    safetensors_tensor *tensors = grow(w, out->tensors, &w->tensor_room, out->tensor_count, sizeof *tensors);
+    nn_safetensors_header *out = w->out;
+    nn_safetensors_tensor *tensors = grow(w, out->tensors, &w->tensor_room, out->tensor_count, sizeof *tensors);
     if (!tensors) return false;
     out->tensors = tensors;
-    safetensors_tensor *tensor = &out->tensors[out->tensor_count];
+    nn_safetensors_tensor *tensor = &out->tensors[out->tensor_count];
     memset(tensor, 0, sizeof *tensor);
     tensor->name = name;
-    if (json_peek(&w->j) != '{') return fail(w, "tensor %s is not an object", quote(name).text);
-    json_enter(&w->j, '{');
+    if (nn_json_peek(&w->j) != '{') return fail(w, "tensor %s is not an object", quote(name).text);
+    nn_json_enter(&w->j, '{');
     if (!read_fields(w, tensor) || !check_tensor(w, tensor)) return false;
     out->tensor_count++;
     return true;
@@ -205,7 +205,7 @@ static bool read_tensor(walk *w, const char *name)
 
 static int by_offset(const void *a, const void *b)
 {
-    const safetensors_tensor *x = a, *y = b;
+    const nn_safetensors_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end) return x->end < y->end ? -1 : 1;
     return strcmp(x->name, y->name); /* tensors without elements may share a place */
@@ -213,21 +213,21 @@ static int by_offset(const void *a, const void *b)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const safetensors_tensor *)a)->name, ((const safetensors_tensor *)b)->name);
+    return strcmp(((const nn_safetensors_tensor *)a)->name, ((const nn_safetensors_tensor *)b)->name);
 }
 
 static int by_key(const void *a, const void *b)
 {
-    return strcmp(((const safetensors_pair *)a)->key, ((const safetensors_pair *)b)->key);
+    return strcmp(((const nn_safetensors_pair *)a)->key, ((const nn_safetensors_pair *)b)->key);
 }
 
 /* The tensors, in the order of the file, follow each other from the first byte of the data to the last. */
 static bool check_cover(walk *w)
 {
-    safetensors_header *out = w->out;
+    nn_safetensors_header *out = w->out;
     int64_t at = 0;
     for (size_t i = 0; i < out->tensor_count; i++) {
-        const safetensors_tensor *tensor = &out->tensors[i];
+        const nn_safetensors_tensor *tensor = &out->tensors[i];
         if (tensor->begin < at)
             return fail(w, "tensors %s and %s overlap", quote(out->tensors[i - 1].name).text, quote(tensor->name).text);
         if (tensor->begin > at)
@@ -243,7 +243,7 @@ static bool check_cover(walk *w)
 
 static bool check_names(walk *w)
 {
-    safetensors_header *out = w->out;
+    nn_safetensors_header *out = w->out;
     for (size_t i = 1; i < out->tensor_count; i++)
         if (by_name(&out->tensors[i - 1], &out->tensors[i]) == 0)
             return fail(w, "tensor %s is there twice", quote(out->tensors[i].name).text);
@@ -255,23 +255,24 @@ static bool check_names(walk *w)
 
 static bool read_header(walk *w)
 {
-    if (json_peek(&w->j) != '{' || w->j.at)
+    if (nn_json_peek(&w->j) != '{' || w->j.at)
         return fail(w, "not a safetensors file: the header does not begin with '{'");
-    json_enter(&w->j, '{');
-    while (json_more(&w->j, '}')) {
+    nn_json_enter(&w->j, '{');
+    while (nn_json_more(&w->j, '}')) {
         const char *name = text(w, true);
         if (!name) break;
         bool ok = strcmp(name, "__metadata__") == 0 ? read_metadata(w) : read_tensor(w, name);
         if (!ok) return false;
     }
-    json_end(&w->j);
-    return !json_failed(&w->j) || json_error(w);
+    nn_json_end(&w->j);
+    return !nn_json_failed(&w->j) || json_error(w);
 }
 
-bool safetensors_header_read(safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
-                             char *why, size_t why_size)
+bool nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
+                                char *why, size_t why_size)
 {
-    walk w = {.out = header, .j = json_open(bytes, length), .data_size = data_size, .why = why, .why_size = why_size};
+    walk w = {
+        .out = header, .j = nn_json_open(bytes, length), .data_size = data_size, .why = why, .why_size = why_size};
     header->text = malloc(length + 1);
     if (!header->text) return fail(&w, "no memory for a header of %zu bytes", length);
     if (!read_header(&w)) return false;
@@ -282,7 +283,7 @@ bool safetensors_header_read(safetensors_header *header, const void *bytes, size
     return check_cover(&w);
 }
 
-void safetensors_header_free(safetensors_header *header)
+void nn_safetensors_header_free(nn_safetensors_header *header)
 {
     free(header->text);
     free(header->tensors);

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-safetensors_item safetensors_item_dense(const char *name, safetensors_dtype dtype, int rank, const int64_t *shape,
-                                        const void *data)
+nn_safetensors_item nn_safetensors_item_dense(const char *name, nn_safetensors_dtype dtype, int rank,
+                                              const int64_t *shape, const void *data)
 {
-    safetensors_item item = {.name = name, .dtype = dtype, .rank = rank, .data = data};
+    nn_safetensors_item item = {.name = name, .dtype = dtype, .rank = rank, .data = data};
     int64_t stride = 1;
-    for (int i = rank - 1; i >= 0 && rank <= SAFETENSORS_RANK; i--) {
+    for (int i = rank - 1; i >= 0 && rank <= NN_SAFETENSORS_RANK; i--) {
         item.shape[i] = shape[i];
         item.stride[i] = stride;
         if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = INT64_MAX; /* refused when it is written */
@@ -23,14 +23,14 @@ safetensors_item safetensors_item_dense(const char *name, safetensors_dtype dtyp
     return item;
 }
 
-safetensors_item safetensors_item_view(const char *name, mha_tensor view)
+nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view)
 {
-    static const safetensors_dtype dtypes[] = {[MHA_FLOAT32] = SAFETENSORS_F32,
-                                               [MHA_BFLOAT16] = SAFETENSORS_BF16,
-                                               [MHA_FLOAT16] = SAFETENSORS_F16,
-                                               [MHA_BOOL] = SAFETENSORS_BOOL,
-                                               [MHA_INT64] = SAFETENSORS_I64};
-    safetensors_item item = {.name = name, .dtype = dtypes[view.type], .rank = view.rank, .data = view.data};
+    static const nn_safetensors_dtype dtypes[] = {[MHA_FLOAT32] = NN_SAFETENSORS_F32,
+                                                  [MHA_BFLOAT16] = NN_SAFETENSORS_BF16,
+                                                  [MHA_FLOAT16] = NN_SAFETENSORS_F16,
+                                                  [MHA_BOOL] = NN_SAFETENSORS_BOOL,
+                                                  [MHA_INT64] = NN_SAFETENSORS_I64};
+    nn_safetensors_item item = {.name = name, .dtype = dtypes[view.type], .rank = view.rank, .data = view.data};
     memcpy(item.shape, view.size, sizeof view.size);
     memcpy(item.stride, view.stride, sizeof view.stride);
     return item;
@@ -46,30 +46,30 @@ typedef struct quoted {
 static quoted quote(const char *name)
 {
     quoted q;
-    json_quote(q.text, sizeof q.text, name);
+    nn_json_quote(q.text, sizeof q.text, name);
     return q;
 }
 
 /* The bytes of an item; -1, having said why, if it is not one. As in the reader, sizes of 0 hide no absurd ones. */
-static int64_t measure(replacement *to, const safetensors_item *item)
+static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
 {
-    int64_t bytes = (int64_t)safetensors_dtype_size(item->dtype);
+    int64_t bytes = (int64_t)nn_safetensors_dtype_size(item->dtype);
     bool empty = false;
-    if (item->rank < 0 || item->rank > SAFETENSORS_RANK) {
-        replacement_fail(to, "tensor %s has %d axes, more than %d", quote(item->name).text, item->rank,
-                         SAFETENSORS_RANK);
+    if (item->rank < 0 || item->rank > NN_SAFETENSORS_RANK) {
+        nn_replacement_fail(to, "tensor %s has %d axes, more than %d", quote(item->name).text, item->rank,
+                            NN_SAFETENSORS_RANK);
         return -1;
     }
     for (int i = 0; i < item->rank; i++) {
         int64_t size = item->shape[i];
         empty = empty || size == 0;
         if (size < 0 || (size && __builtin_mul_overflow(bytes, size, &bytes))) {
-            replacement_fail(to, "tensor %s has a size that cannot be", quote(item->name).text);
+            nn_replacement_fail(to, "tensor %s has a size that cannot be", quote(item->name).text);
             return -1;
         }
     }
     if (!empty && !item->data) {
-        replacement_fail(to, "tensor %s has no data", quote(item->name).text);
+        nn_replacement_fail(to, "tensor %s has no data", quote(item->name).text);
         return -1;
     }
     return empty ? 0 : bytes;
@@ -77,33 +77,33 @@ static int64_t measure(replacement *to, const safetensors_item *item)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const safetensors_item *)a)->name, ((const safetensors_item *)b)->name);
+    return strcmp(((const nn_safetensors_item *)a)->name, ((const nn_safetensors_item *)b)->name);
 }
 
 static int by_place(const void *a, const void *b)
 {
-    size_t x = safetensors_dtype_size(((const safetensors_item *)a)->dtype);
-    size_t y = safetensors_dtype_size(((const safetensors_item *)b)->dtype);
+    size_t x = nn_safetensors_dtype_size(((const nn_safetensors_item *)a)->dtype);
+    size_t y = nn_safetensors_dtype_size(((const nn_safetensors_item *)b)->dtype);
     return x != y ? (x > y ? -1 : 1) : by_name(a, b);
 }
 
 static int by_key(const void *a, const void *b)
 {
-    return strcmp(((const safetensors_pair *)a)->key, ((const safetensors_pair *)b)->key);
+    return strcmp(((const nn_safetensors_pair *)a)->key, ((const nn_safetensors_pair *)b)->key);
 }
 
 /* Puts both lists into the order of the file, or says what is there twice. */
-static bool sort(replacement *to, safetensors_item *items, size_t item_count, safetensors_pair *pairs,
+static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
                  size_t pair_count)
 {
     if (item_count) qsort(items, item_count, sizeof *items, by_name);
     if (pair_count) qsort(pairs, pair_count, sizeof *pairs, by_key);
     for (size_t i = 1; i < item_count; i++)
         if (by_name(&items[i - 1], &items[i]) == 0)
-            return replacement_fail(to, "tensor %s is there twice", quote(items[i].name).text);
+            return nn_replacement_fail(to, "tensor %s is there twice", quote(items[i].name).text);
     for (size_t i = 1; i < pair_count; i++)
         if (by_key(&pairs[i - 1], &pairs[i]) == 0)
-            return replacement_fail(to, "metadata %s is there twice", quote(pairs[i].key).text);
+            return nn_replacement_fail(to, "metadata %s is there twice", quote(pairs[i].key).text);
     if (item_count) qsort(items, item_count, sizeof *items, by_place);
     return true;
 }
@@ -111,89 +111,89 @@ static bool sort(replacement *to, safetensors_item *items, size_t item_count, sa
 /* ---- The header ------------------------------------------------------------------------------------------------- */
 
 /* A string of JSON. Quoting replaces what is not UTF-8, so a text that does not come back was not. */
-static bool put_string(replacement *to, buffer *out, const char *text)
+static bool put_string(nn_replacement *to, nn_buffer *out, const char *text)
 {
     size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest that a byte becomes */
     char *quoted_text = malloc(2 * room);
-    if (!quoted_text) return replacement_fail(to, "no memory for a header");
+    if (!quoted_text) return nn_replacement_fail(to, "no memory for a header");
     char *back = quoted_text + room;
-    json_quote(quoted_text, room, text);
-    json j = json_open(quoted_text, strlen(quoted_text));
-    bool same = json_string(&j, back, NULL) && strcmp(back, text) == 0;
-    if (same) buffer_puts(out, quoted_text);
-    else replacement_fail(to, "%s is not UTF-8", quote(text).text);
+    nn_json_quote(quoted_text, room, text);
+    nn_json j = nn_json_open(quoted_text, strlen(quoted_text));
+    bool same = nn_json_string(&j, back, NULL) && strcmp(back, text) == 0;
+    if (same) nn_buffer_puts(out, quoted_text);
+    else nn_replacement_fail(to, "%s is not UTF-8", quote(text).text);
     free(quoted_text);
     return same;
 }
 
-static bool put_metadata(replacement *to, buffer *out, const safetensors_pair *pairs, size_t count)
+static bool put_metadata(nn_replacement *to, nn_buffer *out, const nn_safetensors_pair *pairs, size_t count)
 {
-    buffer_puts(out, "\"__metadata__\":");
+    nn_buffer_puts(out, "\"__metadata__\":");
     for (size_t i = 0; i < count; i++) {
-        buffer_putc(out, i ? ',' : '{');
+        nn_buffer_putc(out, i ? ',' : '{');
         if (!put_string(to, out, pairs[i].key)) return false;
-        buffer_putc(out, ':');
+        nn_buffer_putc(out, ':');
         if (!put_string(to, out, pairs[i].value)) return false;
     }
-    buffer_putc(out, '}');
+    nn_buffer_putc(out, '}');
     return true;
 }
 
-static bool put_record(replacement *to, buffer *out, const safetensors_item *item, int64_t *at)
+static bool put_record(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *item, int64_t *at)
 {
     int64_t bytes = measure(to, item), begin = *at;
     if (bytes < 0) return false;
-    if (__builtin_add_overflow(*at, bytes, at)) return replacement_fail(to, "the tensors do not fit 63 bits");
+    if (__builtin_add_overflow(*at, bytes, at)) return nn_replacement_fail(to, "the tensors do not fit 63 bits");
     if (strcmp(item->name, "__metadata__") == 0)
-        return replacement_fail(to, "a tensor cannot be called \"__metadata__\"");
+        return nn_replacement_fail(to, "a tensor cannot be called \"__metadata__\"");
     if (!put_string(to, out, item->name)) return false;
-    buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_word(item->dtype));
-    for (int i = 0; i < item->rank; i++) buffer_printf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);
-    buffer_printf(out, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)*at);
+    nn_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", nn_safetensors_dtype_word(item->dtype));
+    for (int i = 0; i < item->rank; i++) nn_buffer_printf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);
+    nn_buffer_printf(out, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)*at);
     return true;
 }
 
-static bool put_header(replacement *to, buffer *out, const safetensors_item *items, size_t item_count,
-                       const safetensors_pair *pairs, size_t pair_count)
+static bool put_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
+                       const nn_safetensors_pair *pairs, size_t pair_count)
 {
     int64_t at = 0;
-    buffer_putc(out, '{');
+    nn_buffer_putc(out, '{');
     if (pair_count && !put_metadata(to, out, pairs, pair_count)) return false;
     for (size_t i = 0; i < item_count; i++) {
-        if (i || pair_count) buffer_putc(out, ',');
+        if (i || pair_count) nn_buffer_putc(out, ',');
         if (!put_record(to, out, &items[i], &at)) return false;
     }
-    buffer_putc(out, '}');
-    while (!out->failed && out->size % 8) buffer_putc(out, ' ');
+    nn_buffer_putc(out, '}');
+    while (!out->failed && out->size % 8) nn_buffer_putc(out, ' ');
     return true;
 }
 
 /* The header in memory; an end is due in any case. False, having said why. */
-static bool make_header(replacement *to, buffer *out, const safetensors_item *items, size_t item_count,
-                        const safetensors_pair *pairs, size_t pair_count)
+static bool make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
+                        const nn_safetensors_pair *pairs, size_t pair_count)
 {
     if (!put_header(to, out, items, item_count, pairs, pair_count)) return false;
-    if (out->failed) return replacement_fail(to, "no memory for a header");
-    if (out->size > SAFETENSORS_HEADER_MAX)
-        return replacement_fail(to, "a header of %zu bytes is more than the %d allowed", out->size,
-                                SAFETENSORS_HEADER_MAX);
+    if (out->failed) return nn_replacement_fail(to, "no memory for a header");
+    if (out->size > NN_SAFETENSORS_HEADER_MAX)
+        return nn_replacement_fail(to, "a header of %zu bytes is more than the %d allowed", out->size,
+                                   NN_SAFETENSORS_HEADER_MAX);
     return true;
 }
 
 /* ---- The data --------------------------------------------------------------------------------------------------- */
 
 /* The trailing axes that lie dense are one run of bytes; the others are counted through, the last one fastest. */
-static void put_data(replacement *to, const safetensors_item *item)
+static void put_data(nn_replacement *to, const nn_safetensors_item *item)
 {
-    int64_t at[SAFETENSORS_RANK] = {0}, run = 1;
+    int64_t at[NN_SAFETENSORS_RANK] = {0}, run = 1;
     int outer = item->rank;
-    size_t width = safetensors_dtype_size(item->dtype);
+    size_t width = nn_safetensors_dtype_size(item->dtype);
     const unsigned char *data = item->data;
     for (int i = 0; i < item->rank; i++)
         if (!item->shape[i]) return;
     while (outer && (item->stride[outer - 1] == run || item->shape[outer - 1] == 1)) run *= item->shape[--outer];
     for (int axis = 0; axis >= 0 && !to->failed;) {
-        replacement_put(to, data, (size_t)run * width);
+        nn_replacement_put(to, data, (size_t)run * width);
         for (axis = outer - 1; axis >= 0; axis--) {
             data += item->stride[axis] * (int64_t)width;
             if (++at[axis] < item->shape[axis]) break;
@@ -203,41 +203,42 @@ static void put_data(replacement *to, const safetensors_item *item)
     }
 }
 
-static void write_all(replacement *to, safetensors_item *items, size_t item_count, safetensors_pair *pairs,
+static void write_all(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
                       size_t pair_count)
 {
-    buffer header = {0};
+    nn_buffer header = {0};
     if (sort(to, items, item_count, pairs, pair_count) &&
         make_header(to, &header, items, item_count, pairs, pair_count)) {
         unsigned char bytes[8];
         for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)header.size >> 8 * i);
-        replacement_put(to, bytes, 8);
-        replacement_put(to, header.bytes, header.size);
+        nn_replacement_put(to, bytes, 8);
+        nn_replacement_put(to, header.bytes, header.size);
         for (size_t i = 0; i < item_count; i++) put_data(to, &items[i]);
     }
-    buffer_free(&header);
+    nn_buffer_free(&header);
 }
 
-bool safetensors_write(const char *path, const safetensors_item *items, size_t item_count,
-                       const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
+bool nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
+                          const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
 {
-    return safetensors_write_locked(path, NULL, items, item_count, metadata, pair_count, error, error_size);
+    return nn_safetensors_write_locked(path, NULL, items, item_count, metadata, pair_count, error, error_size);
 }
 
-bool safetensors_write_locked(const char *path, file_lock *lock, const safetensors_item *items, size_t item_count,
-                              const safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
+bool nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_safetensors_item *items,
+                                 size_t item_count, const nn_safetensors_pair *metadata, size_t pair_count, char *error,
+                                 size_t error_size)
 {
-    safetensors_item *sorted = malloc(item_count * sizeof *sorted + 1);
-    safetensors_pair *pairs = malloc(pair_count * sizeof *pairs + 1);
-    replacement *to = malloc(sizeof *to);
+    nn_safetensors_item *sorted = malloc(item_count * sizeof *sorted + 1);
+    nn_safetensors_pair *pairs = malloc(pair_count * sizeof *pairs + 1);
+    nn_replacement *to = malloc(sizeof *to);
     bool ok = false;
     if (sorted && pairs && to) {
         if (item_count) memcpy(sorted, items, item_count * sizeof *sorted);
         if (pair_count) memcpy(pairs, metadata, pair_count * sizeof *pairs);
-        bool begun = replacement_begin(to, path, error, error_size);
+        bool begun = nn_replacement_begin(to, path, error, error_size);
         to->lock = lock;
         if (begun) write_all(to, sorted, item_count, pairs, pair_count);
-        ok = replacement_end(to);
+        ok = nn_replacement_end(to);
     } else if (error_size) snprintf(error, error_size, "%s: no memory", path);
     free(to);
     free(pairs);

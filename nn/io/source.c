@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool source_fail(source *from, const char *format, ...)
+bool nn_source_fail(nn_source *from, const char *format, ...)
 {
     char line[300];
     va_list args;
@@ -26,7 +26,7 @@ bool source_fail(source *from, const char *format, ...)
 
 /* ---- Bytes as they lie ------------------------------------------------------------------------------------------ */
 
-static size_t take_plain(source *from, void *out, size_t room)
+static size_t take_plain(nn_source *from, void *out, size_t room)
 {
     size_t n = room < from->left ? room : (size_t)from->left;
     if (from->failed || !n) return 0;
@@ -34,7 +34,7 @@ static size_t take_plain(source *from, void *out, size_t room)
         memcpy(out, from->bytes, n);
         from->bytes += n;
     } else if (fread(out, 1, n, from->file) != n) {
-        source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
+        nn_source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
         return 0;
     }
     from->left -= n;
@@ -58,18 +58,18 @@ struct gunzip {
     unsigned char packed[1 << 15];
 };
 
-static bool gunzip_begin(source *from)
+static bool gunzip_begin(nn_source *from)
 {
     struct gunzip *g = calloc(1, sizeof *g);
     if (!g || inflateInit2(&g->stream, GZIP_ONLY) != Z_OK) {
         free(g);
-        return source_fail(from, "no memory to gunzip it");
+        return nn_source_fail(from, "no memory to gunzip it");
     }
     from->unpacker = g;
     return true;
 }
 
-static void gunzip_end(source *from)
+static void gunzip_end(nn_source *from)
 {
     if (from->unpacker) inflateEnd(&from->unpacker->stream);
     free(from->unpacker);
@@ -77,21 +77,21 @@ static void gunzip_end(source *from)
 
 /* Sees to packed bytes and, after the end of a member, to the start of the next one, of which a gzip file may have any
  * number. False at the end of it all, or on an error. */
-static bool gunzip_refill(source *from)
+static bool gunzip_refill(nn_source *from)
 {
     struct gunzip *g = from->unpacker;
     if (!g->stream.avail_in) {
         g->stream.next_in = g->packed;
         g->stream.avail_in = (uInt)take_plain(from, g->packed, sizeof g->packed);
         if (from->failed) return false;
-        if (!g->stream.avail_in) return !g->ended && source_fail(from, "the gzipped file is cut short");
+        if (!g->stream.avail_in) return !g->ended && nn_source_fail(from, "the gzipped file is cut short");
     }
     if (g->ended) inflateReset(&g->stream);
     g->ended = false;
     return true;
 }
 
-static size_t take_gzipped(source *from, void *out, size_t room)
+static size_t take_gzipped(nn_source *from, void *out, size_t room)
 {
     struct gunzip *g = from->unpacker;
     const size_t step = (size_t)1 << 30; /* zlib counts in 32 bits */
@@ -103,50 +103,50 @@ static size_t take_gzipped(source *from, void *out, size_t room)
         int code = inflate(&g->stream, Z_NO_FLUSH);
         got += part - g->stream.avail_out;
         g->ended = code == Z_STREAM_END;
-        if (code == Z_MEM_ERROR) source_fail(from, "no memory to gunzip it");
+        if (code == Z_MEM_ERROR) nn_source_fail(from, "no memory to gunzip it");
         else if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-            source_fail(from, "the gzipped file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
+            nn_source_fail(from, "the gzipped file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
     }
     return from->failed ? 0 : got;
 }
 
-bool source_reads_gzip(void) { return true; }
+bool nn_source_reads_gzip(void) { return true; }
 
 #else
 
 enum { DEFLATE_RATIO = 1 };
 
-static bool gunzip_begin(source *from)
+static bool gunzip_begin(nn_source *from)
 {
-    return source_fail(from, "it is gzipped, and this build has no zlib; gunzip it first");
+    return nn_source_fail(from, "it is gzipped, and this build has no zlib; gunzip it first");
 }
 
-static void gunzip_end(source *from) { (void)from; }
+static void gunzip_end(nn_source *from) { (void)from; }
 
-static size_t take_gzipped(source *from, void *out, size_t room)
+static size_t take_gzipped(nn_source *from, void *out, size_t room)
 {
     (void)from, (void)out, (void)room;
     return 0;
 }
 
-bool source_reads_gzip(void) { return false; }
+bool nn_source_reads_gzip(void) { return false; }
 
 #endif
 
 /* ---- Both ------------------------------------------------------------------------------------------------------- */
 
-size_t source_take(source *from, void *out, size_t room)
+size_t nn_source_take(nn_source *from, void *out, size_t room)
 {
     return from->unpacker ? take_gzipped(from, out, room) : take_plain(from, out, room);
 }
 
-uint64_t source_most(const source *from)
+uint64_t nn_source_most(const nn_source *from)
 {
     if (!from->unpacker) return from->size;
     return from->size > UINT64_MAX / DEFLATE_RATIO ? UINT64_MAX : from->size * DEFLATE_RATIO;
 }
 
-static bool begin(source *from)
+static bool begin(nn_source *from)
 {
     static const unsigned char gzip[2] = {0x1f, 0x8b};
     unsigned char first[2];
@@ -158,24 +158,24 @@ static bool begin(source *from)
     return memcmp(first, gzip, sizeof gzip) != 0 || gunzip_begin(from);
 }
 
-bool source_memory(source *from, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
-    *from = (source){.name = name, .error = error, .error_size = error_size, .bytes = bytes, .size = size};
+    *from = (nn_source){.name = name, .error = error, .error_size = error_size, .bytes = bytes, .size = size};
     from->left = size;
     return begin(from);
 }
 
 /* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
-bool source_open(source *from, const char *path, char *error, size_t error_size)
+bool nn_source_open(nn_source *from, const char *path, char *error, size_t error_size)
 {
     struct stat about;
-    *from = (source){.name = path, .error = error, .error_size = error_size};
+    *from = (nn_source){.name = path, .error = error, .error_size = error_size};
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool there = descriptor >= 0 && fstat(descriptor, &about) == 0;
     if (there && S_ISREG(about.st_mode)) from->file = fdopen(descriptor, "rb");
     if (!from->file) {
-        if (there && !S_ISREG(about.st_mode)) source_fail(from, "not a regular file");
-        else source_fail(from, "%s", strerror(errno));
+        if (there && !S_ISREG(about.st_mode)) nn_source_fail(from, "not a regular file");
+        else nn_source_fail(from, "%s", strerror(errno));
         if (descriptor >= 0) close(descriptor);
         return false;
     }
@@ -183,7 +183,7 @@ bool source_open(source *from, const char *path, char *error, size_t error_size)
     return begin(from);
 }
 
-void source_close(source *from)
+void nn_source_close(nn_source *from)
 {
     gunzip_end(from);
     if (from->file) fclose(from->file);
@@ -191,21 +191,22 @@ void source_close(source *from)
     from->file = NULL;
 }
 
-char *source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
+char *nn_source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
 {
-    source from;
+    nn_source from;
     char *text = NULL;
     size_t got = 0;
-    if (source_open(&from, path, error, error_size)) {
-        size_t room = source_most(&from) < most ? (size_t)source_most(&from) + 1 : most + 1;
+    if (nn_source_open(&from, path, error, error_size)) {
+        size_t room = nn_source_most(&from) < most ? (size_t)nn_source_most(&from) + 1 : most + 1;
         text = malloc(room + 1);
-        if (text) got = source_take(&from, text, room);
-        else source_fail(&from, "no memory");
-        if (got > most) source_fail(&from, "more than %zu bytes", most);
+        if (text) got = nn_source_take(&from, text, room);
+        else nn_source_fail(&from, "no memory");
+        if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
         if (text) text[got] = 0;
-        if (text && !from.failed && strlen(text) != got) source_fail(&from, "there is a NUL in it, so it is no text");
+        if (text && !from.failed && strlen(text) != got)
+            nn_source_fail(&from, "there is a NUL in it, so it is no text");
     }
-    source_close(&from);
+    nn_source_close(&from);
     if (!from.failed && size) *size = got;
     if (!from.failed) return text;
     free(text);

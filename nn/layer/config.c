@@ -78,10 +78,10 @@ static const struct kind *kind_of(const char *type)
 typedef struct reading {
     const char *prefix;
     int64_t layer; /* its number; -1: the prefix has none */
-    char type[LAYER_CONFIG_TEXT];
+    char type[NN_LAYER_CONFIG_TEXT];
     char layer_type
-        [LAYER_CONFIG_TEXT]; /* of layer_types; "" if it has none, "?" if layers differ and ours is not known */
-    char rotary_type[LAYER_CONFIG_TEXT];
+        [NN_LAYER_CONFIG_TEXT]; /* of layer_types; "" if it has none, "?" if layers differ and ours is not known */
+    char rotary_type[NN_LAYER_CONFIG_TEXT];
     int64_t heads, kv_heads, head_width, width, window, rotary_width;
     double theta, part, softcap, scalar, multiplier, epsilon;
     bool decoder, no_window, unrotated;
@@ -140,30 +140,31 @@ __attribute__((format(printf, 2, 3))) static void refuse(reading *r, const char 
 }
 
 /* The text of the next value as it stands there; `text` is cut if it is longer than any that says something. */
-static void take_text(json *j, char *text, size_t room)
+static void take_text(nn_json *j, char *text, size_t room)
 {
-    json_peek(j);
+    nn_json_peek(j);
     size_t start = j->at;
     text[0] = 0;
-    if (json_skip(j)) snprintf(text, room, "%.*s", (int)(j->at - start < room ? j->at - start : room), j->text + start);
+    if (nn_json_skip(j))
+        snprintf(text, room, "%.*s", (int)(j->at - start < room ? j->at - start : room), j->text + start);
 }
 
-static void take_string(reading *r, json *j, const char *key, char *out, size_t room)
+static void take_string(reading *r, nn_json *j, const char *key, char *out, size_t room)
 {
-    char text[2 * LAYER_CONFIG_TEXT] = "";
+    char text[2 * NN_LAYER_CONFIG_TEXT] = "";
     take_text(j, text, sizeof text);
     size_t length = strlen(text);
     if (strcmp(text, "null") == 0) return;
     if (length < 2 || length - 2 >= room || text[0] != '"' || strchr(text, '\\')) {
         char quoted[60];
-        refuse(r, "%s is %s, but should be a short text", key, json_quote(quoted, sizeof quoted, text));
+        refuse(r, "%s is %s, but should be a short text", key, nn_json_quote(quoted, sizeof quoted, text));
         return;
     }
     snprintf(out, room, "%.*s", (int)length - 2, text + 1);
 }
 
 /* A number, or null, which says nothing. */
-static void take_number(reading *r, json *j, const char *key, void *field, bool whole)
+static void take_number(reading *r, nn_json *j, const char *key, void *field, bool whole)
 {
     char text[60], quoted[80], *end;
     take_text(j, text, sizeof text);
@@ -173,7 +174,7 @@ static void take_number(reading *r, json *j, const char *key, void *field, bool 
     bool good = *text && strchr("-0123456789", text[0]) && !*end && isfinite(number) && number >= 0;
     if (whole) good = good && number == floor(number) && number <= 1 << 30;
     if (!good)
-        refuse(r, "%s is %s, but should be %s", key, json_quote(quoted, sizeof quoted, text),
+        refuse(r, "%s is %s, but should be %s", key, nn_json_quote(quoted, sizeof quoted, text),
                whole ? "a whole number" : "a number that is not negative");
     int64_t count = good ? (int64_t)fmin(number, 1e18) : 0;
     if (good && whole) memcpy(field, &count, sizeof count);
@@ -181,29 +182,29 @@ static void take_number(reading *r, json *j, const char *key, void *field, bool 
 }
 
 /* A key; "" of one that is longer than any of ours. */
-static void take_key(json *j, char *name, size_t room)
+static void take_key(nn_json *j, char *name, size_t room)
 {
     size_t length = 0;
-    json ahead = *j;
+    nn_json ahead = *j;
     name[0] = 0;
-    json_key(&ahead, NULL, &length);
-    json_key(j, length < room ? name : NULL, NULL);
+    nn_json_key(&ahead, NULL, &length);
+    nn_json_key(j, length < room ? name : NULL, NULL);
 }
 
 /* rope_scaling, or rope_parameters; the latter may have an object for each kind of layer. */
-static void take_rotary(reading *r, json *j, const char *key)
+static void take_rotary(reading *r, nn_json *j, const char *key)
 {
     char name[60];
     bool ours = false, others = false;
-    if (json_peek(j) != '{') {
+    if (nn_json_peek(j) != '{') {
         take_text(j, name, sizeof name);
         if (strcmp(name, "null") != 0) refuse(r, "%s is %s, but should be an object", key, name);
         return;
     }
-    json_enter(j, '{');
-    while (json_more(j, '}')) {
+    nn_json_enter(j, '{');
+    while (nn_json_more(j, '}')) {
         take_key(j, name, sizeof name);
-        bool inner = json_peek(j) == '{', mine = inner && strcmp(name, r->layer_type) == 0;
+        bool inner = nn_json_peek(j) == '{', mine = inner && strcmp(name, r->layer_type) == 0;
         ours |= mine;
         others |= inner && !mine;
         if (mine) take_rotary(r, j, key);
@@ -211,24 +212,24 @@ static void take_rotary(reading *r, json *j, const char *key)
             take_string(r, j, name, r->rotary_type, sizeof r->rotary_type);
         else if (strcmp(name, "rope_theta") == 0) take_number(r, j, name, &r->theta, false);
         else if (strcmp(name, "partial_rotary_factor") == 0) take_number(r, j, name, &r->part, false);
-        else json_skip(j);
+        else nn_json_skip(j);
     }
     if (others && !ours) refuse(r, "%s differs from layer to layer, and which layer this is is not known", key);
 }
 
 /* An element of an array with one for each layer; "?" if they differ and the layer's number is not known, "" of none. */
-static void take_element(reading *r, json *j, char *out, size_t room)
+static void take_element(reading *r, nn_json *j, char *out, size_t room)
 {
-    char text[LAYER_CONFIG_TEXT];
+    char text[NN_LAYER_CONFIG_TEXT];
     int64_t n = 0;
     bool differ = false;
     out[0] = 0;
-    if (json_peek(j) != '[') {
-        json_skip(j);
+    if (nn_json_peek(j) != '[') {
+        nn_json_skip(j);
         return;
     }
-    json_enter(j, '[');
-    for (; json_more(j, ']'); n++) {
+    nn_json_enter(j, '[');
+    for (; nn_json_more(j, ']'); n++) {
         take_text(j, text, sizeof text);
         if (n && r->layer < 0) differ |= strcmp(text, out) != 0;
         if (r->layer < 0 ? n == 0 : n == r->layer) snprintf(out, room, "%s", text);
@@ -236,7 +237,7 @@ static void take_element(reading *r, json *j, char *out, size_t room)
     if (differ) snprintf(out, room, "?");
 }
 
-static void take_value(reading *r, json *j, int k)
+static void take_value(reading *r, nn_json *j, int k)
 {
     const char *key = keys[k].key;
     char text[80], *field = (char *)r + keys[k].at;
@@ -247,7 +248,7 @@ static void take_value(reading *r, json *j, int k)
         take_number(r, j, key, field, keys[k].form == WHOLE);
         return;
     case TEXT:
-        take_string(r, j, key, field, LAYER_CONFIG_TEXT);
+        take_string(r, j, key, field, NN_LAYER_CONFIG_TEXT);
         return;
     case TRUTH:
         take_text(j, text, sizeof text);
@@ -259,9 +260,9 @@ static void take_value(reading *r, json *j, int k)
     case KIND: /* without the quotes */
         take_element(r, j, text, sizeof text);
         length = strlen(text);
-        if (length > 2 && length - 2 < LAYER_CONFIG_TEXT)
-            snprintf(field, LAYER_CONFIG_TEXT, "%.*s", (int)length - 2, text + 1);
-        else snprintf(field, LAYER_CONFIG_TEXT, "%.*s", LAYER_CONFIG_TEXT - 1, text);
+        if (length > 2 && length - 2 < NN_LAYER_CONFIG_TEXT)
+            snprintf(field, NN_LAYER_CONFIG_TEXT, "%.*s", (int)length - 2, text + 1);
+        else snprintf(field, NN_LAYER_CONFIG_TEXT, "%.*s", NN_LAYER_CONFIG_TEXT - 1, text);
         return;
     case ROTATED: /* 1: this layer rotates */
         take_element(r, j, text, sizeof text);
@@ -285,18 +286,18 @@ static bool is_our_side(const reading *r, const char *key)
 }
 
 /* One object: the file's, or the part of it that is about the layer's part of the model. */
-static void walk(reading *r, json *j, bool kinds_alone)
+static void walk(reading *r, nn_json *j, bool kinds_alone)
 {
     const char *part = strstr(r->prefix, "vision") ? "vision_config" : "text_config";
     char name[60];
-    json_enter(j, '{');
-    while (json_more(j, '}')) {
+    nn_json_enter(j, '{');
+    while (nn_json_more(j, '}')) {
         int k = 0;
         take_key(j, name, sizeof name);
         while (k < KEYS && strcmp(keys[k].key, name) != 0) k++;
-        if (strcmp(name, part) == 0 && json_peek(j) == '{') walk(r, j, kinds_alone);
+        if (strcmp(name, part) == 0 && nn_json_peek(j) == '{') walk(r, j, kinds_alone);
         else if (!kinds_alone && is_our_side(r, name)) take_number(r, j, name, &r->heads, true);
-        else if (k == KEYS || (kinds_alone && keys[k].form != KIND)) json_skip(j);
+        else if (k == KEYS || (kinds_alone && keys[k].form != KIND)) nn_json_skip(j);
         else {
             r->seen |= 1u << k;
             take_value(r, j, k);
@@ -328,7 +329,7 @@ static bool has_seen(const reading *r, const char *names)
     return false;
 }
 
-static void choose_window(reading *r, layer_config *c)
+static void choose_window(reading *r, nn_layer_config *c)
 {
     if (!r->window || r->no_window || strcmp(r->layer_type, "full_attention") == 0) return;
     if (strcmp(r->layer_type, "?") == 0)
@@ -338,7 +339,7 @@ static void choose_window(reading *r, layer_config *c)
     else c->window = r->window;
 }
 
-static void choose_rotary(reading *r, layer_config *c, const struct kind *kind)
+static void choose_rotary(reading *r, nn_layer_config *c, const struct kind *kind)
 {
     if (*r->rotary_type && strcmp(r->rotary_type, "default") != 0)
         refuse(r, "rotary embedding of the type %s cannot be done here, only the default one", r->rotary_type);
@@ -353,7 +354,7 @@ static void choose_rotary(reading *r, layer_config *c, const struct kind *kind)
     if (part < 1 && !c->rotary_width) refuse(r, "partial_rotary_factor %g of %lld is nothing", part, (long long)width);
 }
 
-static void choose(reading *r, layer_config *c)
+static void choose(reading *r, nn_layer_config *c)
 {
     const struct kind *kind = kind_of(r->type);
     const char *decoder = strstr(r->prefix, "decoder.");
@@ -379,17 +380,17 @@ static void choose(reading *r, layer_config *c)
     choose_rotary(r, c, kind);
 }
 
-bool layer_config_read(layer_config *config, const char *path, const char *prefix, char *error, size_t error_size)
+bool nn_layer_config_read(nn_layer_config *config, const char *path, const char *prefix, char *error, size_t error_size)
 {
     size_t size = 0;
     reading r = {.prefix = prefix, .layer = layer_of(prefix)};
-    *config = (layer_config){.scale = NAN};
-    char *text = source_text(path, FILE_MOST, &size, error, error_size);
+    *config = (nn_layer_config){.scale = NAN};
+    char *text = nn_source_text(path, FILE_MOST, &size, error, error_size);
     if (!text) return false;
     for (int pass = 0; pass < 2 && !r.why[0]; pass++) {
-        json j = json_open(text, size);
+        nn_json j = nn_json_open(text, size);
         walk(&r, &j, pass == 0);
-        if (!json_end(&j)) refuse(&r, "no JSON object: %s", j.why);
+        if (!nn_json_end(&j)) refuse(&r, "no JSON object: %s", j.why);
     }
     if (*r.type && !r.why[0]) choose(&r, config);
     snprintf(config->type, sizeof config->type, "%s", r.type);
@@ -400,8 +401,8 @@ bool layer_config_read(layer_config *config, const char *path, const char *prefi
 
 /* ---- Options ---------------------------------------------------------------------------------------------------- */
 
-bool layer_config_apply(mha_layer_options *o, const layer_config *c, const layer_family *family, char *why,
-                        size_t why_size)
+bool nn_layer_config_apply(mha_layer_options *o, const nn_layer_config *c, const nn_layer_family *family, char *why,
+                           size_t why_size)
 {
     if (!*c->type) return true;
     if (strcmp(c->family, family->title) != 0) {
@@ -424,8 +425,8 @@ bool layer_config_apply(mha_layer_options *o, const layer_config *c, const layer
 }
 
 /* Sizes that are 0 are not known yet. */
-bool layer_config_agrees(const mha_layer_options *o, const layer_config *c, const char *other, char *why,
-                         size_t why_size)
+bool nn_layer_config_agrees(const mha_layer_options *o, const nn_layer_config *c, const char *other, char *why,
+                            size_t why_size)
 {
     const struct {
         const char *what;

@@ -15,13 +15,13 @@ static const float usual_epsilon = 1e-6f;
 /* What loading carries along. */
 typedef struct loading {
     mha_context *ctx;
-    const safetensors *file;
+    const nn_safetensors *file;
     const char *name, *prefix;
-    layer_file_options caller;  /* its words filled in */
-    const layer_config *config; /* an empty one if there is none */
-    const layer_family *family;
-    const layer_name *row[LAYER_PARTS];            /* by part; NULL: the family has none */
-    const safetensors_tensor *tensor[LAYER_PARTS]; /* by part; NULL: the file has none */
+    nn_layer_file_options caller;  /* its words filled in */
+    const nn_layer_config *config; /* an empty one if there is none */
+    const nn_layer_family *family;
+    const nn_layer_name *row[NN_LAYER_PARTS];            /* by part; NULL: the family has none */
+    const nn_safetensors_tensor *tensor[NN_LAYER_PARTS]; /* by part; NULL: the file has none */
     mha_layer_options options;
     char *error;
     size_t error_size;
@@ -56,7 +56,7 @@ __attribute__((format(printf, 1, 2))) static words say(const char *format, ...)
 static words quote(const char *name)
 {
     words w;
-    json_quote(w.text, 80, name);
+    nn_json_quote(w.text, 80, name);
     return w;
 }
 
@@ -72,11 +72,11 @@ static words shape_words(int rank, const int64_t *shape)
 
 /* ---- Names ------------------------------------------------------------------------------------------------------ */
 
-static const safetensors_tensor *find(const loading *l, const char *name)
+static const nn_safetensors_tensor *find(const loading *l, const char *name)
 {
-    char full[LAYER_PREFIX_MAX + 56];
+    char full[NN_LAYER_PREFIX_MAX + 56];
     snprintf(full, sizeof full, "%s%s", l->prefix, name);
-    return safetensors_find(l->file, full);
+    return nn_safetensors_find(l->file, full);
 }
 
 /* Whether nobody has said how many heads there are; what else is wrong with the metadata is not the question. */
@@ -84,12 +84,12 @@ static bool lacks_heads(const loading *l)
 {
     char why[240];
     mha_layer_options said = MHA_LAYER_DEFAULTS;
-    return !l->caller.heads && layer_notes_read(&said, l->file, why, sizeof why) && !said.heads;
+    return !l->caller.heads && nn_layer_notes_read(&said, l->file, why, sizeof why) && !said.heads;
 }
 
 static void say_no_family(const loading *l)
 {
-    layer_prefixes inner = layer_prefixes_find(l->file);
+    nn_layer_prefixes inner = nn_layer_prefixes_find(l->file);
     words prefix = quote(l->prefix), first = quote(inner.first), there = say("there is %s", first.text);
     if (inner.count > 1) there = say("there are %zu, from %s to %s", inner.count, first.text, quote(inner.last).text);
     if (!inner.count && !*l->prefix) fail(l, "no tensor has a name that an attention layer's would have");
@@ -104,9 +104,10 @@ static void say_no_family(const loading *l)
 static bool find_family(loading *l)
 {
     int most = 0;
-    for (const layer_family *f = layer_families; f->title; f++) {
+    for (const nn_layer_family *f = nn_layer_families; f->title; f++) {
         int count = 0;
-        for (const layer_name *row = f->names; row->name; row++) count += row->part < LAYER_PARTS && find(l, row->name);
+        for (const nn_layer_name *row = f->names; row->name; row++)
+            count += row->part < NN_LAYER_PARTS && find(l, row->name);
         if (count <= most) continue;
         most = count;
         l->family = f;
@@ -118,9 +119,9 @@ static bool find_family(loading *l)
 /* A tensor that the family has no name for is an error, unless it lies in a larger file. */
 static bool check_strangers(const loading *l)
 {
-    for (size_t i = 0; i < safetensors_count(l->file) && !*l->prefix; i++) {
-        const char *name = safetensors_get(l->file, i)->name;
-        const layer_name *row = l->family->names;
+    for (size_t i = 0; i < nn_safetensors_count(l->file) && !*l->prefix; i++) {
+        const char *name = nn_safetensors_get(l->file, i)->name;
+        const nn_layer_name *row = l->family->names;
         while (row->name && strcmp(row->name, name) != 0) row++;
         if (!row->name)
             return fail(l, "tensor %s is no part of an attention layer with the names of %s", quote(name).text,
@@ -131,17 +132,17 @@ static bool check_strangers(const loading *l)
 
 static bool bind(loading *l)
 {
-    for (const layer_name *row = l->family->names; row->name; row++) {
-        const safetensors_tensor *tensor = find(l, row->name);
-        if (row->part == LAYER_REFUSED && tensor)
+    for (const nn_layer_name *row = l->family->names; row->name; row++) {
+        const nn_safetensors_tensor *tensor = find(l, row->name);
+        if (row->part == NN_LAYER_REFUSED && tensor)
             return fail(l, "%s%s says that it is another kind of layer: this one has no such part", l->prefix,
                         row->name);
-        if (row->part >= LAYER_PARTS) continue;
+        if (row->part >= NN_LAYER_PARTS) continue;
         l->row[row->part] = row;
         l->tensor[row->part] = tensor;
-        if (tensor && !safetensors_is_float(tensor->dtype))
+        if (tensor && !nn_safetensors_is_float(tensor->dtype))
             return fail(l, "%s is %s, but should be float16, bfloat16, float32 or float64", tensor->name,
-                        safetensors_dtype_name(tensor->dtype));
+                        nn_safetensors_dtype_name(tensor->dtype));
     }
     return true;
 }
@@ -149,56 +150,59 @@ static bool bind(loading *l)
 /* Which groups of parts there are: each whole, and those that are needed. */
 static bool check_groups(loading *l)
 {
-    const safetensors_tensor *there[LAYER_GROUPS] = {NULL};
+    const nn_safetensors_tensor *there[NN_LAYER_GROUPS] = {NULL};
     mha_layer_options *o = &l->options;
-    for (int part = 0; part < LAYER_PARTS; part++)
-        if (l->tensor[part]) there[layer_group_of((layer_part)part)] = l->tensor[part];
-    for (int part = 0; part < LAYER_PARTS; part++) {
-        const layer_name *row = l->row[part];
-        layer_group group = layer_group_of((layer_part)part);
-        if (!row || l->tensor[part] || (group == LAYER_OUT && !o->out_projection)) continue;
+    for (int part = 0; part < NN_LAYER_PARTS; part++)
+        if (l->tensor[part]) there[nn_layer_group_of((nn_layer_part)part)] = l->tensor[part];
+    for (int part = 0; part < NN_LAYER_PARTS; part++) {
+        const nn_layer_name *row = l->row[part];
+        nn_layer_group group = nn_layer_group_of((nn_layer_part)part);
+        if (!row || l->tensor[part] || (group == NN_LAYER_OUT && !o->out_projection)) continue;
         if (!row->optional) return fail(l, "%s%s is missing", l->prefix, row->name);
         if (there[group])
             return fail(l, "%s%s is missing, though %s is there", l->prefix, row->name, there[group]->name);
     }
-    if (there[LAYER_OUT] && !o->out_projection)
-        return fail(l, "%s is there, though metadata out_projection is false", there[LAYER_OUT]->name);
-    const safetensors_tensor *in = there[LAYER_IN_BIASES], *out = there[LAYER_OUT_BIASES];
-    if (l->family->same_biases && o->out_projection && !in != !out && !layer_notes_are_ours(l->file))
+    if (there[NN_LAYER_OUT] && !o->out_projection)
+        return fail(l, "%s is there, though metadata out_projection is false", there[NN_LAYER_OUT]->name);
+    const nn_safetensors_tensor *in = there[NN_LAYER_IN_BIASES], *out = there[NN_LAYER_OUT_BIASES];
+    if (l->family->same_biases && o->out_projection && !in != !out && !nn_layer_notes_are_ours(l->file))
         return fail(l, "%s%s is missing, though %s is there: nn.MultiheadAttention has both or none", l->prefix,
-                    l->row[in ? LAYER_OUT_BIAS : LAYER_IN_BIAS]->name, (in ? in : out)->name);
+                    l->row[in ? NN_LAYER_OUT_BIAS : NN_LAYER_IN_BIAS]->name, (in ? in : out)->name);
     o->in_bias = in;
     o->out_bias = out;
-    o->bias_kv = there[LAYER_EXTRA_KEY];
-    o->sinks = there[LAYER_SINK];
-    o->gates = there[LAYER_GATE];
+    o->bias_kv = there[NN_LAYER_EXTRA_KEY];
+    o->sinks = there[NN_LAYER_SINK];
+    o->gates = there[NN_LAYER_GATE];
     float epsilon = l->config->norm_epsilon > 0 ? l->config->norm_epsilon : usual_epsilon;
-    if (there[LAYER_NORMS] && !safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = epsilon;
-    if (there[LAYER_NORMS] && !(o->norm_epsilon > 0))
-        return fail(l, "%s is there, though metadata norm_epsilon is not above 0", there[LAYER_NORMS]->name);
-    if (!there[LAYER_NORMS] && o->norm_epsilon != 0)
+    if (there[NN_LAYER_NORMS] && !nn_safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = epsilon;
+    if (there[NN_LAYER_NORMS] && !(o->norm_epsilon > 0))
+        return fail(l, "%s is there, though metadata norm_epsilon is not above 0", there[NN_LAYER_NORMS]->name);
+    if (!there[NN_LAYER_NORMS] && o->norm_epsilon != 0)
         return fail(l, "metadata norm_epsilon is %g, but there is no q_norm.weight", (double)o->norm_epsilon);
     return true;
 }
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------ */
 
-static int file_rank(const layer_name *row) { return row->layout == LAYER_LIFTED ? 3 : layer_part_rank(row->part); }
+static int file_rank(const nn_layer_name *row)
+{
+    return row->layout == NN_LAYER_LIFTED ? 3 : nn_layer_part_rank(row->part);
+}
 
 /* Rows or columns of a weight, as the layer sees it. */
-static int64_t size_of(const loading *l, layer_part part, int axis)
+static int64_t size_of(const loading *l, nn_layer_part part, int axis)
 {
-    return l->tensor[part]->shape[l->row[part]->layout == LAYER_TRANSPOSED ? 1 - axis : axis];
+    return l->tensor[part]->shape[l->row[part]->layout == NN_LAYER_TRANSPOSED ? 1 - axis : axis];
 }
 
 /* *size = rows / shares where it is not known yet. `each`: in how many parts of one size the rows are seen by `who`. */
-static bool share(const loading *l, int64_t *size, layer_part part, int64_t shares, int each, words who)
+static bool share(const loading *l, int64_t *size, nn_layer_part part, int64_t shares, int each, words who)
 {
     int64_t rows = size_of(l, part, 0);
     if (*size) return true;
     if (rows % shares)
         return fail(l, "%s do not divide the %lld %s %s %s %s", who.text, (long long)(rows / each),
-                    l->row[part]->layout == LAYER_TRANSPOSED ? "columns" : "rows",
+                    l->row[part]->layout == NN_LAYER_TRANSPOSED ? "columns" : "rows",
                     each > 1 ? "that Q, K and V have each in" : "of", l->tensor[part]->name,
                     shape_words(2, l->tensor[part]->shape).text);
     *size = rows / shares;
@@ -209,38 +213,38 @@ static bool share(const loading *l, int64_t *size, layer_part part, int64_t shar
 static bool learn_heads(loading *l)
 {
     mha_layer_options *o = &l->options;
-    if (l->tensor[LAYER_IN_WEIGHT]) {
+    if (l->tensor[NN_LAYER_IN_WEIGHT]) {
         if (!o->kv_heads) o->kv_heads = o->heads;
-        int each = o->kv_heads == o->heads && size_of(l, LAYER_IN_WEIGHT, 0) % 3 == 0 ? 3 : 1;
+        int each = o->kv_heads == o->heads && size_of(l, NN_LAYER_IN_WEIGHT, 0) % 3 == 0 ? 3 : 1;
         words who = each > 1
                         ? say("%lld heads", (long long)o->heads)
                         : say("%lld heads of Q and %lld each of K and V", (long long)o->heads, (long long)o->kv_heads);
-        if (!share(l, &o->head_width, LAYER_IN_WEIGHT, o->heads + 2 * o->kv_heads, each, who)) return false;
+        if (!share(l, &o->head_width, NN_LAYER_IN_WEIGHT, o->heads + 2 * o->kv_heads, each, who)) return false;
         if (!o->value_head_width) o->value_head_width = o->head_width;
         return true;
     }
-    return share(l, &o->head_width, LAYER_Q_WEIGHT, o->heads, 1, say("%lld heads", (long long)o->heads)) &&
-           share(l, &o->kv_heads, LAYER_K_WEIGHT, o->head_width, 1,
+    return share(l, &o->head_width, NN_LAYER_Q_WEIGHT, o->heads, 1, say("%lld heads", (long long)o->heads)) &&
+           share(l, &o->kv_heads, NN_LAYER_K_WEIGHT, o->head_width, 1,
                  say("heads of width %lld", (long long)o->head_width)) &&
-           share(l, &o->value_head_width, LAYER_V_WEIGHT, o->kv_heads, 1,
+           share(l, &o->value_head_width, NN_LAYER_V_WEIGHT, o->kv_heads, 1,
                  say("%lld heads of keys and values", (long long)o->kv_heads));
 }
 
 static void learn_widths(loading *l)
 {
     mha_layer_options *o = &l->options;
-    bool fused = l->tensor[LAYER_IN_WEIGHT];
+    bool fused = l->tensor[NN_LAYER_IN_WEIGHT];
     if (!o->width)
-        o->width = l->tensor[LAYER_OUT_WEIGHT] ? size_of(l, LAYER_OUT_WEIGHT, 0)
-                                               : size_of(l, fused ? LAYER_IN_WEIGHT : LAYER_Q_WEIGHT, 1);
-    if (!o->key_width) o->key_width = fused ? o->width : size_of(l, LAYER_K_WEIGHT, 1);
-    if (!o->value_width) o->value_width = fused ? o->width : size_of(l, LAYER_V_WEIGHT, 1);
+        o->width = l->tensor[NN_LAYER_OUT_WEIGHT] ? size_of(l, NN_LAYER_OUT_WEIGHT, 0)
+                                                  : size_of(l, fused ? NN_LAYER_IN_WEIGHT : NN_LAYER_Q_WEIGHT, 1);
+    if (!o->key_width) o->key_width = fused ? o->width : size_of(l, NN_LAYER_K_WEIGHT, 1);
+    if (!o->value_width) o->value_width = fused ? o->width : size_of(l, NN_LAYER_V_WEIGHT, 1);
 }
 
 static bool check_ranks(const loading *l)
 {
-    for (const layer_name *row = l->family->names; row->name; row++) {
-        const safetensors_tensor *tensor = row->part < LAYER_PARTS ? l->tensor[row->part] : NULL;
+    for (const nn_layer_name *row = l->family->names; row->name; row++) {
+        const nn_safetensors_tensor *tensor = row->part < NN_LAYER_PARTS ? l->tensor[row->part] : NULL;
         int rank = tensor ? file_rank(row) : 0;
         if (tensor && tensor->rank != rank)
             return fail(l, "%s is %s, but should have %d %s", tensor->name,
@@ -266,9 +270,9 @@ static bool check_sizes(const loading *l)
                  {"head_width", o->head_width},
                  {"value_head_width", o->value_head_width}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].size < 1 || sizes[i].size > LAYER_SIZE_MAX)
+        if (sizes[i].size < 1 || sizes[i].size > NN_LAYER_SIZE_MAX)
             return fail(l, "%s is %lld, but should be from 1 to %d", sizes[i].what, (long long)sizes[i].size,
-                        LAYER_SIZE_MAX);
+                        NN_LAYER_SIZE_MAX);
     return true;
 }
 
@@ -278,16 +282,16 @@ static bool learn_sizes(loading *l)
     if (!o->heads)
         return fail(l, "how many heads it has is not in the file; give %s (or metadata \"heads\")",
                     l->caller.heads_word);
-    if (o->heads < 1 || o->heads > LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > LAYER_SIZE_MAX)
+    if (o->heads < 1 || o->heads > NN_LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > NN_LAYER_SIZE_MAX)
         return fail(l, "%lld heads and %lld for keys and values cannot be", (long long)o->heads,
                     (long long)o->kv_heads);
     if (!check_ranks(l) || !learn_heads(l)) return false;
     learn_widths(l);
     if (!check_sizes(l)) return false;
     char why[240];
-    if (!layer_config_agrees(o, l->config, "the tensors", why, sizeof why)) return fail(l, "%s", why);
-    if (l->tensor[LAYER_IN_WEIGHT] && (o->key_width != o->width || o->value_width != o->width))
-        return fail(l, "%s is one weight for inputs of widths %lld, %lld and %lld", l->tensor[LAYER_IN_WEIGHT]->name,
+    if (!nn_layer_config_agrees(o, l->config, "the tensors", why, sizeof why)) return fail(l, "%s", why);
+    if (l->tensor[NN_LAYER_IN_WEIGHT] && (o->key_width != o->width || o->value_width != o->width))
+        return fail(l, "%s is one weight for inputs of widths %lld, %lld and %lld", l->tensor[NN_LAYER_IN_WEIGHT]->name,
                     (long long)o->width, (long long)o->key_width, (long long)o->value_width);
     return true;
 }
@@ -296,15 +300,15 @@ static bool learn_sizes(loading *l)
 static bool check_shapes(const loading *l)
 {
     const mha_layer_options *o = &l->options;
-    for (const layer_name *row = l->family->names; row->name; row++) {
-        const safetensors_tensor *tensor = row->part < LAYER_PARTS ? l->tensor[row->part] : NULL;
+    for (const nn_layer_name *row = l->family->names; row->name; row++) {
+        const nn_safetensors_tensor *tensor = row->part < NN_LAYER_PARTS ? l->tensor[row->part] : NULL;
         if (!tensor) continue;
         int64_t plain[2];
         int rank = file_rank(row);
-        layer_part_shape(plain, row->part, o);
-        const int64_t want[3][3] = {[LAYER_DENSE] = {plain[0], plain[1]},
-                                    [LAYER_TRANSPOSED] = {plain[1], plain[0]},
-                                    [LAYER_LIFTED] = {1, 1, plain[0]}};
+        nn_layer_part_shape(plain, row->part, o);
+        const int64_t want[3][3] = {[NN_LAYER_DENSE] = {plain[0], plain[1]},
+                                    [NN_LAYER_TRANSPOSED] = {plain[1], plain[0]},
+                                    [NN_LAYER_LIFTED] = {1, 1, plain[0]}};
         if (memcmp(tensor->shape, want[row->layout], (size_t)rank * sizeof *want[0]) == 0) continue;
         words groups = {""};
         if (o->kv_heads != o->heads) groups = say(", %lld for keys and values,", (long long)o->kv_heads);
@@ -320,12 +324,12 @@ static bool check_shapes(const loading *l)
 static bool fill(const loading *l, mha_layer *layer)
 {
     mha_layer_parts parts = mha_layer_view(layer, NULL);
-    for (int part = 0; part < LAYER_PARTS; part++) {
+    for (int part = 0; part < NN_LAYER_PARTS; part++) {
         if (!l->tensor[part]) continue;
-        mha_tensor to = layer_part_of(&parts, (layer_part)part);
-        if (l->row[part]->layout == LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
+        mha_tensor to = nn_layer_part_of(&parts, (nn_layer_part)part);
+        if (l->row[part]->layout == NN_LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
         mha_tensor from = to;
-        float *numbers = safetensors_floats(l->ctx, l->tensor[part]);
+        float *numbers = nn_safetensors_floats(l->ctx, l->tensor[part]);
         if (!numbers) return fail(l, "no memory for %s", l->tensor[part]->name);
         from.data = numbers;
         from.stride[from.rank - 1] = 1;
@@ -348,13 +352,13 @@ static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *w
     return true;
 }
 
-/* In a Vision Transformer that says how wide its heads are, blocks have numbers of heads of their own: see vit_notes.h.
+/* In a Vision Transformer that says how wide its heads are, blocks have numbers of heads of their own: see nn_vit_notes.h.
  * What does not fit is left for the checks to come. */
 static void count_own_heads(loading *l)
 {
     mha_layer_options *o = &l->options;
-    const char *format = safetensors_metadata(l->file, "format");
-    const safetensors_tensor *in = l->tensor[LAYER_IN_WEIGHT], *out = l->tensor[LAYER_OUT_WEIGHT];
+    const char *format = nn_safetensors_metadata(l->file, "format");
+    const nn_safetensors_tensor *in = l->tensor[NN_LAYER_IN_WEIGHT], *out = l->tensor[NN_LAYER_OUT_WEIGHT];
     int64_t D = o->head_width;
     if (!format || strcmp(format, "mha.vit") != 0 || D < 1 || !in || !out || in->rank != 2 || out->rank != 2) return;
     if (out->shape[1] % D != 0 || in->shape[0] <= out->shape[1] || (in->shape[0] - out->shape[1]) % (2 * D) != 0)
@@ -371,20 +375,22 @@ static bool read_options(loading *l)
     l->options = usual;
     l->options.causal = l->family->causal;
     l->options.rotary_base = l->family->rotary_base;
-    if (!layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return fail(l, "%s", why);
-    if (!layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
-    if (!layer_config_agrees(&l->options, l->config, "the file's metadata", why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_agrees(&l->options, l->config, "the file's metadata", why, sizeof why))
+        return fail(l, "%s", why);
     count_own_heads(l);
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
-    if (!layer_config_agrees(&l->options, l->config, "what was asked for", why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_agrees(&l->options, l->config, "what was asked for", why, sizeof why))
+        return fail(l, "%s", why);
     return agree(l, &l->options.heads, l->caller.heads, "heads") &&
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }
 
-bool layer_file_read(layer_file *out, mha_context *ctx, const safetensors *from, const char *name,
-                     const layer_file_options *options, char *error, size_t error_size)
+bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
+                        const nn_layer_file_options *options, char *error, size_t error_size)
 {
-    const layer_config none = {.scale = NAN};
+    const nn_layer_config none = {.scale = NAN};
     loading l = {.ctx = ctx, .file = from, .name = name};
     if (options) l.caller = *options;
     l.config = l.caller.config ? l.caller.config : &none;
@@ -393,8 +399,8 @@ bool layer_file_read(layer_file *out, mha_context *ctx, const safetensors *from,
     l.prefix = l.caller.prefix ? l.caller.prefix : "";
     l.error = error;
     l.error_size = error_size;
-    *out = (layer_file){0};
-    if (strlen(l.prefix) > LAYER_PREFIX_MAX) return fail(&l, "a prefix of more than %d bytes", LAYER_PREFIX_MAX);
+    *out = (nn_layer_file){0};
+    if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX) return fail(&l, "a prefix of more than %d bytes", NN_LAYER_PREFIX_MAX);
     if (!find_family(&l)) return false;
     out->family = l.family;
     if (!check_strangers(&l) || !bind(&l) || !read_options(&l) || !check_groups(&l) || !learn_sizes(&l) ||
@@ -403,21 +409,21 @@ bool layer_file_read(layer_file *out, mha_context *ctx, const safetensors *from,
     if (mha_layer_create(ctx, &out->layer, &l.options, NULL)) return fail(&l, "%s", mha_context_error(ctx));
     snprintf(out->prefix, sizeof out->prefix, "%s", l.prefix);
     if (fill(&l, out->layer)) return true;
-    layer_file_free(out);
+    nn_layer_file_free(out);
     return false;
 }
 
-bool layer_file_load(layer_file *out, mha_context *ctx, const char *path, const layer_file_options *options,
-                     char *error, size_t error_size)
+bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, const nn_layer_file_options *options,
+                        char *error, size_t error_size)
 {
-    *out = (layer_file){0};
-    safetensors *from = safetensors_open(path, error, error_size);
-    bool ok = from && layer_file_read(out, ctx, from, path, options, error, error_size);
-    safetensors_free(from);
+    *out = (nn_layer_file){0};
+    nn_safetensors *from = nn_safetensors_open(path, error, error_size);
+    bool ok = from && nn_layer_file_read(out, ctx, from, path, options, error, error_size);
+    nn_safetensors_free(from);
     return ok;
 }
 
-void layer_file_free(layer_file *file)
+void nn_layer_file_free(nn_layer_file *file)
 {
     mha_layer_free(file->layer);
     file->layer = NULL;

@@ -10,90 +10,90 @@
  *     bart           q_proj, k_proj, v_proj, out_proj: encoder-decoders (BART, M2M100) and CLIP
  *
  * What makes a family is this table and nothing else: whoever reads or writes files walks over it. */
-#ifndef LAYER_NAMES_H
-#define LAYER_NAMES_H
+#ifndef NN_LAYER_NAMES_H
+#define NN_LAYER_NAMES_H
 
 #include "io/safetensors.h"
 
-enum { LAYER_PREFIX_MAX = 200 };
+enum { NN_LAYER_PREFIX_MAX = 200 };
 
 /* The parts of mha_layer_parts, in its order. */
-typedef enum layer_part {
-    LAYER_Q_WEIGHT,
-    LAYER_K_WEIGHT,
-    LAYER_V_WEIGHT,
-    LAYER_Q_BIAS,
-    LAYER_K_BIAS,
-    LAYER_V_BIAS,
-    LAYER_OUT_WEIGHT,
-    LAYER_OUT_BIAS,
-    LAYER_BIAS_K,
-    LAYER_BIAS_V,
-    LAYER_Q_NORM,
-    LAYER_K_NORM,
-    LAYER_SINKS,
-    LAYER_GATES,
-    LAYER_IN_WEIGHT,
-    LAYER_IN_BIAS,
-    LAYER_PARTS,
-    LAYER_IGNORED, /* lies beside the parameters and is none */
-    LAYER_REFUSED  /* says that it is another kind of layer */
-} layer_part;
+typedef enum nn_layer_part {
+    NN_LAYER_Q_WEIGHT,
+    NN_LAYER_K_WEIGHT,
+    NN_LAYER_V_WEIGHT,
+    NN_LAYER_Q_BIAS,
+    NN_LAYER_K_BIAS,
+    NN_LAYER_V_BIAS,
+    NN_LAYER_OUT_WEIGHT,
+    NN_LAYER_OUT_BIAS,
+    NN_LAYER_BIAS_K,
+    NN_LAYER_BIAS_V,
+    NN_LAYER_Q_NORM,
+    NN_LAYER_K_NORM,
+    NN_LAYER_SINKS,
+    NN_LAYER_GATES,
+    NN_LAYER_IN_WEIGHT,
+    NN_LAYER_IN_BIAS,
+    NN_LAYER_PARTS,
+    NN_LAYER_IGNORED, /* lies beside the parameters and is none */
+    NN_LAYER_REFUSED  /* says that it is another kind of layer */
+} nn_layer_part;
 
-typedef enum layer_layout {
-    LAYER_DENSE,      /* as in mha_layer_parts */
-    LAYER_TRANSPOSED, /* (in,out) */
-    LAYER_LIFTED      /* (1,1,N) */
-} layer_layout;
+typedef enum nn_layer_layout {
+    NN_LAYER_DENSE,      /* as in mha_layer_parts */
+    NN_LAYER_TRANSPOSED, /* (in,out) */
+    NN_LAYER_LIFTED      /* (1,1,N) */
+} nn_layer_layout;
 
-typedef struct layer_name {
+typedef struct nn_layer_name {
     const char *name; /* behind the prefix; NULL ends the list */
-    layer_part part;
-    layer_layout layout;
+    nn_layer_part part;
+    nn_layer_layout layout;
     bool optional;
-} layer_name;
+} nn_layer_name;
 
-typedef struct layer_family {
+typedef struct nn_layer_family {
     const char *title;
     bool causal;        /* unless the file says otherwise, as is the next */
     double rotary_base; /* 0: none */
     bool same_biases;   /* Q, K and V have biases if, and only if, the output has one */
-    layer_name names[20];
-} layer_family;
+    nn_layer_name names[20];
+} nn_layer_family;
 
 /* All of them; the title of the one behind the last is NULL. */
-extern const layer_family layer_families[];
+extern const nn_layer_family nn_layer_families[];
 
 /* The attention layers of a larger file, by the first name of each family: how many there are, and what the names of the
  * first and of the last begin with, "h.9." being before "h.10.". */
-typedef struct layer_prefixes {
+typedef struct nn_layer_prefixes {
     size_t count;
-    char first[LAYER_PREFIX_MAX + 1], last[LAYER_PREFIX_MAX + 1];
-} layer_prefixes;
-layer_prefixes layer_prefixes_find(const safetensors *file);
+    char first[NN_LAYER_PREFIX_MAX + 1], last[NN_LAYER_PREFIX_MAX + 1];
+} nn_layer_prefixes;
+nn_layer_prefixes nn_layer_prefixes_find(const nn_safetensors *file);
 
 /* The family in which such a layer is saved: PyTorch's own, fused if its module could be this layer. */
-const layer_family *layer_family_to_save(const mha_layer *layer);
+const nn_layer_family *nn_layer_family_to_save(const mha_layer *layer);
 
 /* One part, by number. */
-mha_tensor layer_part_of(const mha_layer_parts *parts, layer_part part);
+mha_tensor nn_layer_part_of(const mha_layer_parts *parts, nn_layer_part part);
 
 /* How many axes a part has, 1 or 2; its sizes by the options, all sizes of which are filled in. */
-int layer_part_rank(layer_part part);
-void layer_part_shape(int64_t shape[2], layer_part part, const mha_layer_options *options);
+int nn_layer_part_rank(nn_layer_part part);
+void nn_layer_part_shape(int64_t shape[2], nn_layer_part part, const mha_layer_options *options);
 
 /* What turns a part on: parts of one group are there together. */
-typedef enum layer_group {
-    LAYER_WEIGHTS,
-    LAYER_OUT,
-    LAYER_IN_BIASES,
-    LAYER_OUT_BIASES,
-    LAYER_EXTRA_KEY,
-    LAYER_NORMS,
-    LAYER_SINK,
-    LAYER_GATE,
-    LAYER_GROUPS
-} layer_group;
-layer_group layer_group_of(layer_part part);
+typedef enum nn_layer_group {
+    NN_LAYER_WEIGHTS,
+    NN_LAYER_OUT,
+    NN_LAYER_IN_BIASES,
+    NN_LAYER_OUT_BIASES,
+    NN_LAYER_EXTRA_KEY,
+    NN_LAYER_NORMS,
+    NN_LAYER_SINK,
+    NN_LAYER_GATE,
+    NN_LAYER_GROUPS
+} nn_layer_group;
+nn_layer_group nn_layer_group_of(nn_layer_part part);
 
 #endif

@@ -16,18 +16,18 @@ static const struct {
     size_t at;           /* in mha_layer_options */
     int64_t least, most; /* of a whole number */
 } entries[] = {
-    {"width", WHOLE, offsetof(mha_layer_options, width), 1, LAYER_SIZE_MAX},
-    {"heads", WHOLE, offsetof(mha_layer_options, heads), 1, LAYER_SIZE_MAX},
-    {"kv_heads", WHOLE, offsetof(mha_layer_options, kv_heads), 1, LAYER_SIZE_MAX},
-    {"key_width", WHOLE, offsetof(mha_layer_options, key_width), 1, LAYER_SIZE_MAX},
-    {"value_width", WHOLE, offsetof(mha_layer_options, value_width), 1, LAYER_SIZE_MAX},
-    {"head_width", WHOLE, offsetof(mha_layer_options, head_width), 1, LAYER_SIZE_MAX},
-    {"value_head_width", WHOLE, offsetof(mha_layer_options, value_head_width), 1, LAYER_SIZE_MAX},
+    {"width", WHOLE, offsetof(mha_layer_options, width), 1, NN_LAYER_SIZE_MAX},
+    {"heads", WHOLE, offsetof(mha_layer_options, heads), 1, NN_LAYER_SIZE_MAX},
+    {"kv_heads", WHOLE, offsetof(mha_layer_options, kv_heads), 1, NN_LAYER_SIZE_MAX},
+    {"key_width", WHOLE, offsetof(mha_layer_options, key_width), 1, NN_LAYER_SIZE_MAX},
+    {"value_width", WHOLE, offsetof(mha_layer_options, value_width), 1, NN_LAYER_SIZE_MAX},
+    {"head_width", WHOLE, offsetof(mha_layer_options, head_width), 1, NN_LAYER_SIZE_MAX},
+    {"value_head_width", WHOLE, offsetof(mha_layer_options, value_head_width), 1, NN_LAYER_SIZE_MAX},
     {"out_projection", TRUTH, offsetof(mha_layer_options, out_projection), 0, 0},
     {"add_zero_attn", TRUTH, offsetof(mha_layer_options, zero_kv), 0, 0},
     {"norm_epsilon", REAL, offsetof(mha_layer_options, norm_epsilon), 0, 0},
     {"rotary_base", LONG_REAL, offsetof(mha_layer_options, rotary_base), 0, 0},
-    {"rotary_width", WHOLE, offsetof(mha_layer_options, rotary_width), 0, LAYER_SIZE_MAX},
+    {"rotary_width", WHOLE, offsetof(mha_layer_options, rotary_width), 0, NN_LAYER_SIZE_MAX},
     {"rotary_interleaved", TRUTH, offsetof(mha_layer_options, rotary_interleaved), 0, 0},
     {"scale", REAL, offsetof(mha_layer_options, scale), 0, 0},
     {"softcap", REAL, offsetof(mha_layer_options, softcap), 0, 0},
@@ -38,7 +38,7 @@ static const struct {
     {"compute", TYPE, offsetof(mha_layer_options, compute), 0, 0},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
-_Static_assert(ENTRIES + 2 <= LAYER_NOTES, "room for all of them, the format and its version");
+_Static_assert(ENTRIES + 2 <= NN_LAYER_NOTES, "room for all of them, the format and its version");
 
 /* What PyTorch's module and the configurations of models call some of them. */
 static const struct {
@@ -68,15 +68,15 @@ static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
 
 /* ---- To text ---------------------------------------------------------------------------------------------------- */
 
-static void add(layer_notes *notes, const char *key)
+static void add(nn_layer_notes *notes, const char *key)
 {
-    notes->pair[notes->count] = (safetensors_pair){key, notes->text[notes->count]};
+    notes->pair[notes->count] = (nn_safetensors_pair){key, notes->text[notes->count]};
     notes->count++;
 }
 
-void layer_notes_write(layer_notes *notes, const mha_layer_options *options)
+void nn_layer_notes_write(nn_layer_notes *notes, const mha_layer_options *options)
 {
-    *notes = (layer_notes){.text = {"mha.layer", "1"}};
+    *notes = (nn_layer_notes){.text = {"mha.layer", "1"}};
     add(notes, "format");
     add(notes, "version");
     for (int i = 0; i < ENTRIES; i++) {
@@ -162,45 +162,45 @@ static bool read_entry(field *f, int i, const char *text, char *should, size_t r
 }
 
 /* Which key of entry i the file has, its own before the others; NULL if none. Those that are there must agree. */
-static bool find_key(const char **key, int i, const safetensors *file, char *why, size_t why_size)
+static bool find_key(const char **key, int i, const nn_safetensors *file, char *why, size_t why_size)
 {
     char quoted[60];
-    *key = safetensors_metadata(file, entries[i].key) ? entries[i].key : NULL;
+    *key = nn_safetensors_metadata(file, entries[i].key) ? entries[i].key : NULL;
     for (int k = 0; k < OTHERS; k++) {
-        const char *other = others[k].key, *text = safetensors_metadata(file, other);
+        const char *other = others[k].key, *text = nn_safetensors_metadata(file, other);
         if (!text || strcmp(others[k].ours, entries[i].key) != 0) continue;
         if (!*key) *key = other;
-        if (strcmp(text, safetensors_metadata(file, *key)) == 0) continue;
-        snprintf(why, why_size, "metadata %s is %s, but %s is another", other, json_quote(quoted, sizeof quoted, text),
-                 *key);
+        if (strcmp(text, nn_safetensors_metadata(file, *key)) == 0) continue;
+        snprintf(why, why_size, "metadata %s is %s, but %s is another", other,
+                 nn_json_quote(quoted, sizeof quoted, text), *key);
         return false;
     }
     return true;
 }
 
-bool layer_notes_are_ours(const safetensors *file)
+bool nn_layer_notes_are_ours(const nn_safetensors *file)
 {
-    const char *format = safetensors_metadata(file, "format");
+    const char *format = nn_safetensors_metadata(file, "format");
     return format && strcmp(format, "mha.layer") == 0;
 }
 
-bool layer_notes_read(mha_layer_options *options, const safetensors *file, char *why, size_t why_size)
+bool nn_layer_notes_read(mha_layer_options *options, const nn_safetensors *file, char *why, size_t why_size)
 {
-    const char *version = safetensors_metadata(file, "version"), *key;
+    const char *version = nn_safetensors_metadata(file, "version"), *key;
     char quoted[60], should[80];
-    if (layer_notes_are_ours(file) && (!version || strcmp(version, "1") != 0)) {
+    if (nn_layer_notes_are_ours(file) && (!version || strcmp(version, "1") != 0)) {
         snprintf(why, why_size, "version %s of mha.layer is not known here, only 1",
-                 json_quote(quoted, sizeof quoted, version ? version : ""));
+                 nn_json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }
     for (int i = 0; i < ENTRIES; i++) {
         field f;
         if (!find_key(&key, i, file, why, why_size)) return false;
         if (!key) continue;
-        const char *text = safetensors_metadata(file, key);
+        const char *text = nn_safetensors_metadata(file, key);
         if (!read_entry(&f, i, text, should, sizeof should)) {
-            snprintf(why, why_size, "metadata %s is %s, but should be %s", key, json_quote(quoted, sizeof quoted, text),
-                     should);
+            snprintf(why, why_size, "metadata %s is %s, but should be %s", key,
+                     nn_json_quote(quoted, sizeof quoted, text), should);
             return false;
         }
         memcpy((char *)options + entries[i].at, &f, field_size[entries[i].kind]);

@@ -9,27 +9,27 @@
  *
  * num_heads, n_head and num_attention_heads also stand for heads, num_key_value_heads for kv_heads; those that are there
  * must agree. Which biases, gains, sinks and gates there are is said by the tensors. */
-#ifndef LAYER_NOTES_H
-#define LAYER_NOTES_H
+#ifndef NN_LAYER_NOTES_H
+#define NN_LAYER_NOTES_H
 
 #include "io/safetensors.h"
 
-enum { LAYER_NOTES = 24, LAYER_SIZE_MAX = 1 << 30 };
+enum { NN_LAYER_NOTES = 24, NN_LAYER_SIZE_MAX = 1 << 30 };
 
-typedef struct layer_notes {
+typedef struct nn_layer_notes {
     size_t count;
-    safetensors_pair pair[LAYER_NOTES]; /* values point into `text`: not to be copied */
-    char text[LAYER_NOTES][32];
-} layer_notes;
+    nn_safetensors_pair pair[NN_LAYER_NOTES]; /* values point into `text`: not to be copied */
+    char text[NN_LAYER_NOTES][32];
+} nn_layer_notes;
 
 /* From options whose sizes are filled in. */
-void layer_notes_write(layer_notes *notes, const mha_layer_options *options);
+void nn_layer_notes_write(nn_layer_notes *notes, const mha_layer_options *options);
 
 /* Puts what the metadata says into `options` and leaves the rest. Keys count in any file, whoever wrote it; keys that
  * are not in the list above are passed over. False on error, with one line in `why`. */
-bool layer_notes_read(mha_layer_options *options, const safetensors *file, char *why, size_t why_size);
+bool nn_layer_notes_read(mha_layer_options *options, const nn_safetensors *file, char *why, size_t why_size);
 
-/* Whether they are all there, as layer_notes_write leaves them, not only those that somebody cared to add. */
-bool layer_notes_are_ours(const safetensors *file);
+/* Whether they are all there, as nn_layer_notes_write leaves them, not only those that somebody cared to add. */
+bool nn_layer_notes_are_ours(const nn_safetensors *file);
 
 #endif

@@ -4,38 +4,38 @@
 
 #include <stdio.h>
 
-void layer_file_items(layer_items *out, const layer_file *file, float *block, const char *before)
+void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before)
 {
     mha_layer_parts parts = mha_layer_view(file->layer, block);
     out->count = 0;
-    for (const layer_name *row = file->family->names; row->name; row++) {
-        if (row->part >= LAYER_PARTS) continue;
-        mha_tensor part = layer_part_of(&parts, row->part);
+    for (const nn_layer_name *row = file->family->names; row->name; row++) {
+        if (row->part >= NN_LAYER_PARTS) continue;
+        mha_tensor part = nn_layer_part_of(&parts, row->part);
         if (!part.data) continue;
-        if (row->layout == LAYER_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
-        if (row->layout == LAYER_TRANSPOSED) part = mha_tensor_swap(part, 0, 1);
+        if (row->layout == NN_LAYER_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
+        if (row->layout == NN_LAYER_TRANSPOSED) part = mha_tensor_swap(part, 0, 1);
         char *name = out->name[out->count];
         snprintf(name, sizeof out->name[0], "%s%s%s", before, file->prefix, row->name);
-        out->item[out->count++] = safetensors_item_view(name, part);
+        out->item[out->count++] = nn_safetensors_item_view(name, part);
     }
 }
 
-bool layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size)
+bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size)
 {
-    layer_items items;
-    layer_notes notes;
-    layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = layer_family_to_save(layer)};
-    layer_file_items(&items, &file, NULL, "");
-    layer_notes_write(&notes, mha_layer_shape(layer));
-    return safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
+    nn_layer_items items;
+    nn_layer_notes notes;
+    nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = nn_layer_family_to_save(layer)};
+    nn_layer_file_items(&items, &file, NULL, "");
+    nn_layer_notes_write(&notes, mha_layer_shape(layer));
+    return nn_safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
 }
 
-int64_t layer_count_not_finite(const mha_layer *layer, int64_t *count)
+int64_t nn_layer_count_not_finite(const mha_layer *layer, int64_t *count)
 {
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     int64_t all = 0, bad = 0;
-    for (int part = LAYER_Q_WEIGHT; part <= LAYER_GATES; part++) {
-        mha_tensor t = layer_part_of(&parts, (layer_part)part);
+    for (int part = NN_LAYER_Q_WEIGHT; part <= NN_LAYER_GATES; part++) {
+        mha_tensor t = nn_layer_part_of(&parts, (nn_layer_part)part);
         int64_t n = !t.data ? 0 : t.rank == 2 ? t.size[0] * t.size[1] : t.size[0];
         for (int64_t i = 0; i < n; i++) bad += !isfinite(((const float *)t.data)[i]);
         all += n;

@@ -8,7 +8,7 @@ static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 }
 
 /* x (rows,columns) as a factor of products: itself, or a copy in bfloat16 at `home`. */
-static mha_tensor factor(const transformer *t, mha_context *ctx, uint16_t *home, const float *x, int64_t columns)
+static mha_tensor factor(const nn_transformer *t, mha_context *ctx, uint16_t *home, const float *x, int64_t columns)
 {
     int64_t rows = t->B * t->T;
     if (!t->config.bfloat16) return matrix(x, rows, columns);
@@ -18,21 +18,21 @@ static mha_tensor factor(const transformer *t, mha_context *ctx, uint16_t *home,
 }
 
 /* The weights (rows,columns) that start at `at`, as a factor. */
-static mha_tensor weight(const transformer *t, int64_t at, int64_t rows, int64_t columns)
+static mha_tensor weight(const nn_transformer *t, int64_t at, int64_t rows, int64_t columns)
 {
     if (!t->config.bfloat16) return matrix(t->parameters + at, rows, columns);
     return mha_tensor_2d(t->halves + at, MHA_BFLOAT16, rows, columns);
 }
 
-static mha_tensor bias(const transformer *t, int64_t at, int64_t count)
+static mha_tensor bias(const nn_transformer *t, int64_t at, int64_t count)
 {
     return mha_tensor_1d(t->parameters + at, MHA_FLOAT32, count);
 }
 
 /* What dropout and stochastic depth do to branch k, from 0, or to the input if k is -1. */
-static nn_drop drop_at(const transformer *t, int64_t k)
+static nn_drop drop_at(const nn_transformer *t, int64_t k)
 {
-    const transformer_config *c = &t->config;
+    const nn_transformer_config *c = &t->config;
     int64_t above = k / 2; /* blocks before this one */
     float path = k < 0 || c->depth < 2 ? 0 : c->drop_path * (float)above / (float)(c->depth - 1);
     if (!t->call.drop) return (nn_drop){.tokens = t->T};
@@ -43,28 +43,28 @@ static bool drops(nn_drop d) { return d.drop > 0 || d.path > 0; }
 
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
-static nn_norm norm_at(const transformer *t, int64_t gain)
+static nn_norm norm_at(const nn_transformer *t, int64_t gain)
 {
     const float *p = t->parameters + gain;
     return (nn_norm){t->config.norm, t->config.width, t->config.epsilon, p,
-                     transformer_norm_has_bias(&t->config) ? p + t->config.width : NULL};
+                     nn_transformer_norm_has_bias(&t->config) ? p + t->config.width : NULL};
 }
 
 /* What heads looked at is told from a tape; blocks that are not for training share one. */
-static mha_tape *tape_of(transformer *t, mha_context *ctx, int64_t l)
+static mha_tape *tape_of(nn_transformer *t, mha_context *ctx, int64_t l)
 {
     if (t->training) return t->blocks[l].tape;
     if (!t->tape) mha_tape_create(ctx, &t->tape);
     return t->tape;
 }
 
-static bool attend(transformer *t, mha_context *ctx, int64_t l)
+static bool attend(nn_transformer *t, mha_context *ctx, int64_t l)
 {
-    block *b = &t->blocks[l];
+    nn_block *b = &t->blocks[l];
     const mha_stats *stats = t->call.stats ? t->call.stats + l : NULL;
     mha_tape *tape = t->training || stats ? tape_of(t, ctx, l) : NULL;
-    int64_t M = t->config.width, H = transformer_heads(&t->config, l);
-    int64_t map = transformer_heads_before(&t->config, l) * t->B * t->T * t->T;
+    int64_t M = t->config.width, H = nn_transformer_heads(&t->config, l);
+    int64_t map = nn_transformer_heads_before(&t->config, l) * t->B * t->T * t->T;
     mha_tensor out = mha_tensor_3d(t->stages[2 * l + 1].x, MHA_FLOAT32, t->B, t->T, M);
     mha_layer_inputs in = {.query = mha_tensor_3d(t->stages[2 * l].n, MHA_FLOAT32, t->B, t->T, M)};
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
@@ -79,13 +79,13 @@ static bool attend(transformer *t, mha_context *ctx, int64_t l)
 }
 
 /* The mlp of block l. For the backward pass the activation is a sweep of its own, which leaves its slope. */
-static bool think(transformer *t, mha_context *ctx, int64_t l)
+static bool think(nn_transformer *t, mha_context *ctx, int64_t l)
 {
-    const transformer_config *c = &t->config;
-    const block *b = &t->blocks[l];
+    const nn_transformer_config *c = &t->config;
+    const nn_block *b = &t->blocks[l];
     int64_t rows = t->B * t->T, M = c->width, N = c->mlp;
-    mha_tensor x = factor(t, ctx, b->half, t->stages[2 * l + 1].n, M), h, w1 = weight(t, b->at[FC1], N, M);
-    mha_tensor y = matrix(t->stages[2 * l + 2].x, rows, M), b1 = bias(t, b->at[FC1_BIAS], N);
+    mha_tensor x = factor(t, ctx, b->half, t->stages[2 * l + 1].n, M), h, w1 = weight(t, b->at[NN_FC1], N, M);
+    mha_tensor y = matrix(t->stages[2 * l + 2].x, rows, M), b1 = bias(t, b->at[NN_FC1_BIAS], N);
     if (t->training) {
         if (nn_linear_forward(ctx, matrix(b->z, rows, N), x, w1, b1, MHA_LINEAR, false)) return false;
         nn_activation_forward(ctx, c->activation, b->h, b->z, b->z, rows * N);
@@ -94,13 +94,14 @@ static bool think(transformer *t, mha_context *ctx, int64_t l)
         h = c->bfloat16 ? mha_tensor_2d(b->half_h, MHA_BFLOAT16, rows, N) : matrix(b->h, rows, N);
         if (nn_linear_forward(ctx, h, x, w1, b1, c->activation, false)) return false;
     }
-    return !nn_linear_forward(ctx, y, h, weight(t, b->at[FC2], M, N), bias(t, b->at[FC2_BIAS], M), MHA_LINEAR, false);
+    return !nn_linear_forward(ctx, y, h, weight(t, b->at[NN_FC2], M, N), bias(t, b->at[NN_FC2_BIAS], M), MHA_LINEAR,
+                              false);
 }
 
 /* Branch k has written where stage k + 1 lies; this makes it the stage. */
-static void join(transformer *t, mha_context *ctx, int64_t k)
+static void join(nn_transformer *t, mha_context *ctx, int64_t k)
 {
-    const stage *from = &t->stages[k], *to = from + 1;
+    const nn_stage *from = &t->stages[k], *to = from + 1;
     const float *on = t->config.post_norm ? from->n : from->x;
     int64_t rows = t->B * t->T;
     nn_drop drop = drop_at(t, k);
@@ -113,12 +114,13 @@ static void join(transformer *t, mha_context *ctx, int64_t k)
     nn_norm_forward_add(ctx, &norm, to->n, to->kept, to->x, on, rows);
 }
 
-const float *transformer_forward(transformer *t, mha_context *ctx, int64_t B, int64_t T, const transformer_call *call)
+const float *nn_transformer_forward(nn_transformer *t, mha_context *ctx, int64_t B, int64_t T,
+                                    const nn_transformer_call *call)
 {
-    const stage *first = &t->stages[0];
+    const nn_stage *first = &t->stages[0];
     t->B = B;
     t->T = T;
-    t->call = call ? *call : (transformer_call){0};
+    t->call = call ? *call : (nn_transformer_call){0};
     nn_drop drop = drop_at(t, -1);
     if (t->config.bfloat16 && !t->fresh)
         mha_tensor_copy(ctx, mha_tensor_1d(t->halves, MHA_BFLOAT16, t->count),
@@ -138,10 +140,10 @@ const float *transformer_forward(transformer *t, mha_context *ctx, int64_t B, in
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
-/* dx becomes, or with `add` grows by, the gradient by stage k, of which dn is that by its norm. */
-static bool norm_back(transformer *t, mha_context *ctx, int64_t k, const float *dn, bool add, float *gradients)
+/* dx becomes, or with `add` grows by, the gradient by nn_stage k, of which dn is that by its norm. */
+static bool norm_back(nn_transformer *t, mha_context *ctx, int64_t k, const float *dn, bool add, float *gradients)
 {
-    const stage *s = &t->stages[k];
+    const nn_stage *s = &t->stages[k];
     int64_t rows = t->B * t->T, M = t->config.width;
     if (s->norm < 0) { /* never with `add`: what goes on from such a stage is its norm */
         memcpy(t->dx, dn, (size_t)(rows * M) * sizeof(float));
@@ -149,12 +151,12 @@ static bool norm_back(transformer *t, mha_context *ctx, int64_t k, const float *
     }
     nn_norm norm = norm_at(t, s->norm);
     float *to = gradients + s->norm;
-    nn_norm_gradients g = {t->dx, add, to, transformer_norm_has_bias(&t->config) ? to + M : NULL};
+    nn_norm_gradients g = {t->dx, add, to, nn_transformer_norm_has_bias(&t->config) ? to + M : NULL};
     return !nn_norm_backward(ctx, &t->workspace, &norm, &g, dn, s->x, s->kept, rows);
 }
 
 /* The gradients of a linear layer whose factors may be bfloat16: the sum for the bias is taken of the float32 dy. */
-static bool linear_back(transformer *t, mha_context *ctx, nn_linear_gradients g, const float *dy, mha_tensor half_dy,
+static bool linear_back(nn_transformer *t, mha_context *ctx, nn_linear_gradients g, const float *dy, mha_tensor half_dy,
                         mha_tensor x, mha_tensor w)
 {
     mha_tensor whole = matrix(dy, half_dy.size[0], half_dy.size[1]);
@@ -165,39 +167,40 @@ static bool linear_back(transformer *t, mha_context *ctx, nn_linear_gradients g,
 }
 
 /* From dy, the gradient by what the mlp of block l gave, to dn. */
-static bool think_back(transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
+static bool think_back(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
 {
-    const transformer_config *c = &t->config;
-    const block *b = &t->blocks[l];
+    const nn_transformer_config *c = &t->config;
+    const nn_block *b = &t->blocks[l];
     int64_t rows = t->B * t->T, M = c->width, N = c->mlp;
     mha_tensor x = matrix(t->stages[2 * l + 1].n, rows, M), h = matrix(b->h, rows, N);
     if (c->bfloat16)
         x = mha_tensor_2d(b->half, MHA_BFLOAT16, rows, M), h = mha_tensor_2d(b->half_h, MHA_BFLOAT16, rows, N);
-    nn_linear_gradients g2 = {matrix(t->dhidden, rows, N), false, matrix(gradients + b->at[FC2], M, N),
-                              gradients + b->at[FC2_BIAS]};
-    nn_linear_gradients g1 = {matrix(t->dn, rows, M), false, matrix(gradients + b->at[FC1], N, M),
-                              gradients + b->at[FC1_BIAS]};
-    if (!linear_back(t, ctx, g2, dy, factor(t, ctx, t->half_d, dy, M), h, weight(t, b->at[FC2], M, N))) return false;
+    nn_linear_gradients g2 = {matrix(t->dhidden, rows, N), false, matrix(gradients + b->at[NN_FC2], M, N),
+                              gradients + b->at[NN_FC2_BIAS]};
+    nn_linear_gradients g1 = {matrix(t->dn, rows, M), false, matrix(gradients + b->at[NN_FC1], N, M),
+                              gradients + b->at[NN_FC1_BIAS]};
+    if (!linear_back(t, ctx, g2, dy, factor(t, ctx, t->half_d, dy, M), h, weight(t, b->at[NN_FC2], M, N))) return false;
     nn_activation_backward(ctx, t->dhidden, b->z, rows * N);
     mha_tensor dz = factor(t, ctx, t->half_dhidden, t->dhidden, N);
-    return linear_back(t, ctx, g1, t->dhidden, dz, x, weight(t, b->at[FC1], N, M));
+    return linear_back(t, ctx, g1, t->dhidden, dz, x, weight(t, b->at[NN_FC1], N, M));
 }
 
-static bool attend_back(transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
+static bool attend_back(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
 {
-    const block *b = &t->blocks[l];
-    int64_t M = t->config.width, before = transformer_heads_before(&t->config, l) * t->B;
+    const nn_block *b = &t->blocks[l];
+    int64_t M = t->config.width, before = nn_transformer_heads_before(&t->config, l) * t->B;
     mha_layer_gradients g = {.query = mha_tensor_3d(t->dn, MHA_FLOAT32, t->B, t->T, M),
-                             .parameters = gradients + b->at[QKV]};
+                             .parameters = gradients + b->at[NN_QKV]};
     if (t->call.importance)
-        g.importance = mha_tensor_2d(t->call.importance + before, MHA_FLOAT32, t->B, transformer_heads(&t->config, l));
+        g.importance =
+            mha_tensor_2d(t->call.importance + before, MHA_FLOAT32, t->B, nn_transformer_heads(&t->config, l));
     memset(t->dn, 0, (size_t)(t->B * t->T * M) * sizeof(float));
     return !mha_layer_backward(ctx, b->attention, &g, mha_tensor_3d(dy, MHA_FLOAT32, t->B, t->T, M), b->tape);
 }
 
-const float *transformer_backward(transformer *t, mha_context *ctx, const float *dy, float *gradients)
+const float *nn_transformer_backward(nn_transformer *t, mha_context *ctx, const float *dy, float *gradients)
 {
-    const transformer_config *c = &t->config;
+    const nn_transformer_config *c = &t->config;
     int64_t rows = t->B * t->T, M = c->width;
     if (!norm_back(t, ctx, 2 * c->depth, dy, false, gradients)) return NULL;
     for (int64_t k = 2 * c->depth - 1; k >= 0; k--) {

@@ -8,12 +8,12 @@
 
 enum { PATCH, PATCH_BIAS, CLASS, POSITIONS, HEAD, HEAD_BIAS, OWN_PARTS };
 
-struct vit {
-    vit_config config;
+struct nn_vit {
+    nn_vit_config config;
     int64_t batch, tokens, count;
     int64_t at[OWN_PARTS]; /* where the parts start; the transformer's lie behind them */
     float *parameters;
-    transformer *body;
+    nn_transformer *body;
     float *patches;  /* (B*patches,patch*patch) */
     float *embedded; /* (B*patches,width), and its gradient */
     float *pooled;   /* (B,width) */
@@ -27,10 +27,10 @@ struct vit {
 
 /* ---- Parameters ------------------------------------------------------------------------------------------------- */
 
-static int64_t patch_count(const vit_config *c) { return (c->rows / c->patch) * (c->columns / c->patch); }
-static int64_t token_count(const vit_config *c) { return patch_count(c) + !c->mean_pool; }
+static int64_t patch_count(const nn_vit_config *c) { return (c->rows / c->patch) * (c->columns / c->patch); }
+static int64_t token_count(const nn_vit_config *c) { return patch_count(c) + !c->mean_pool; }
 
-static void own_sizes(int64_t size[OWN_PARTS][2], const vit_config *c)
+static void own_sizes(int64_t size[OWN_PARTS][2], const nn_vit_config *c)
 {
     int64_t M = c->body.width;
     const int64_t all[OWN_PARTS][2] = {{M, c->patch * c->patch}, {M, 0},          {c->mean_pool ? 0 : M, 0},
@@ -38,7 +38,7 @@ static void own_sizes(int64_t size[OWN_PARTS][2], const vit_config *c)
     memcpy(size, all, sizeof all);
 }
 
-static int64_t lay_parts(int64_t at[OWN_PARTS], const vit_config *c)
+static int64_t lay_parts(int64_t at[OWN_PARTS], const nn_vit_config *c)
 {
     int64_t size[OWN_PARTS][2], next = 0;
     own_sizes(size, c);
@@ -50,9 +50,9 @@ static int64_t lay_parts(int64_t at[OWN_PARTS], const vit_config *c)
 }
 
 /* What keeps it from being made, or NULL. Sizes that do not divide each other are named, in `sizes`. */
-static const char *problem_of(const vit_config *c, char *sizes, size_t room)
+static const char *problem_of(const nn_vit_config *c, char *sizes, size_t room)
 {
-    const transformer_config *b = &c->body;
+    const nn_transformer_config *b = &c->body;
     const char *problem = NULL;
     if (c->patch < 1 || c->rows < 1 || c->columns < 1 || c->rows > 4096 || c->columns > 4096)
         problem = "images have from 1 to 4096 rows and columns, a patch has a pixel at least";
@@ -64,23 +64,23 @@ static const char *problem_of(const vit_config *c, char *sizes, size_t room)
         snprintf(sizes, room, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
         problem = sizes;
     } else if (c->classes < 2 || c->classes > 256) problem = "classes: from 2 to 256";
-    else problem = transformer_problem(b);
+    else problem = nn_transformer_problem(b);
     return problem;
 }
 
-int64_t vit_count(const vit_config *c, char *error, size_t error_size)
+int64_t nn_vit_count(const nn_vit_config *c, char *error, size_t error_size)
 {
     int64_t at[OWN_PARTS];
     char sizes[160];
     const char *problem = problem_of(c, sizes, sizeof sizes);
-    if (!problem) return lay_parts(at, c) + transformer_count(&c->body);
+    if (!problem) return lay_parts(at, c) + nn_transformer_count(&c->body);
     snprintf(error, error_size, "%s", problem);
     return -1;
 }
 
-const char vit_overflow[] = "the logits are not finite: sums of the model's numbers overflow";
+const char nn_vit_overflow[] = "the logits are not finite: sums of the model's numbers overflow";
 
-int64_t vit_not_finite(const float *logits, int64_t count, int64_t classes)
+int64_t nn_vit_not_finite(const float *logits, int64_t count, int64_t classes)
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -91,18 +91,18 @@ int64_t vit_not_finite(const float *logits, int64_t count, int64_t classes)
     return bad;
 }
 
-bool vit_tensor(const vit *v, int n, transformer_part *part)
+bool nn_vit_tensor(const nn_vit *v, int n, nn_transformer_part *part)
 {
     static const char *const names[OWN_PARTS] = {
         "patch_embed.proj.weight", "patch_embed.proj.bias", "cls_token", "pos_embed", "head.weight", "head.bias"};
     int64_t size[OWN_PARTS][2];
     if (n >= OWN_PARTS) {
-        bool there = transformer_tensor(v->body, n - OWN_PARTS, part);
-        part->first += v->count - transformer_count(&v->config.body);
+        bool there = nn_transformer_tensor(v->body, n - OWN_PARTS, part);
+        part->first += v->count - nn_transformer_count(&v->config.body);
         return there;
     }
     own_sizes(size, &v->config);
-    *part = (transformer_part){.first = v->at[n], .is_weight = n == PATCH || n == HEAD};
+    *part = (nn_transformer_part){.first = v->at[n], .is_weight = n == PATCH || n == HEAD};
     part->shape = size[n][1] ? mha_tensor_2d(NULL, MHA_FLOAT32, size[n][0], size[n][1])
                              : mha_tensor_1d(NULL, MHA_FLOAT32, size[n][0]);
     snprintf(part->name, sizeof part->name, "%s", names[n]);
@@ -111,15 +111,15 @@ bool vit_tensor(const vit *v, int n, transformer_part *part)
 
 static void fill_uniform(float *to, int64_t count, float bound, uint64_t seed, uint32_t number)
 {
-    philox draw = philox_at(seed, PHILOX_TOKENS, number, 0);
-    for (int64_t i = 0; i < count; i++) to[i] = philox_uniform(&draw, -bound, bound);
+    nn_philox draw = nn_philox_at(seed, NN_PHILOX_TOKENS, number, 0);
+    for (int64_t i = 0; i < count; i++) to[i] = nn_philox_uniform(&draw, -bound, bound);
 }
 
 /* Adds to the positions of patches, a quarter of the width each, the sine and cosine of the column and of the row, at
  * frequencies from 1 down to 1/100. */
-static void add_waves(vit *v)
+static void add_waves(nn_vit *v)
 {
-    const vit_config *c = &v->config;
+    const nn_vit_config *c = &v->config;
     int64_t M = c->body.width, quarter = M / 4, wide = c->columns / c->patch, skip = !c->mean_pool;
     float *positions = v->parameters + v->at[POSITIONS];
     for (int64_t n = 0; n < patch_count(c); n++) {
@@ -133,31 +133,31 @@ static void add_waves(vit *v)
     }
 }
 
-void vit_initialize(vit *v, uint64_t seed)
+void nn_vit_initialize(nn_vit *v, uint64_t seed)
 {
     for (int n = 0; n < OWN_PARTS; n++) {
-        transformer_part part;
-        vit_tensor(v, n, &part);
+        nn_transformer_part part;
+        nn_vit_tensor(v, n, &part);
         int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
         bool bias = n == PATCH_BIAS || n == HEAD_BIAS, token = n == CLASS || n == POSITIONS;
         float bound = bias ? 0 : token ? 0.035f : (float)sqrt(6.0 / (double)(part.shape.size[0] + part.shape.size[1]));
         fill_uniform(v->parameters + part.first, count, bound, seed, (uint32_t)n);
     }
     add_waves(v);
-    transformer_initialize(v->body, seed);
+    nn_transformer_initialize(v->body, seed);
 }
 
-void vit_changed(vit *v) { transformer_changed(v->body); }
-const vit_config *vit_shape(const vit *v) { return &v->config; }
-int64_t vit_tokens(const vit *v) { return v->tokens; }
-float *vit_parameters(const vit *v) { return v->parameters; }
-const transformer *vit_body(const vit *v) { return v->body; }
+void nn_vit_changed(nn_vit *v) { nn_transformer_changed(v->body); }
+const nn_vit_config *nn_vit_shape(const nn_vit *v) { return &v->config; }
+int64_t nn_vit_tokens(const nn_vit *v) { return v->tokens; }
+float *nn_vit_parameters(const nn_vit *v) { return v->parameters; }
+const nn_transformer *nn_vit_body(const nn_vit *v) { return v->body; }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */
 
-static bool lay_memory(vit *v, bool training)
+static bool lay_memory(nn_vit *v, bool training)
 {
-    const vit_config *c = &v->config;
+    const nn_vit_config *c = &v->config;
     int64_t M = c->body.width, P = patch_count(c), B = v->batch;
     int64_t size[] = {B * P * c->patch * c->patch,      B * P * M,     B * M, B * M,
                       training ? B * v->tokens * M : 1, B * c->classes};
@@ -172,30 +172,31 @@ static bool lay_memory(vit *v, bool training)
     return v->memory != NULL;
 }
 
-vit *vit_create(mha_context *ctx, const vit_config *config, float *parameters, int64_t batch, bool training,
-                char *error, size_t error_size)
+nn_vit *nn_vit_create(mha_context *ctx, const nn_vit_config *config, float *parameters, int64_t batch, bool training,
+                      char *error, size_t error_size)
 {
-    int64_t count = vit_count(config, error, error_size);
+    int64_t count = nn_vit_count(config, error, error_size);
     if (count < 0) return NULL;
-    vit *v = calloc(1, sizeof *v);
-    if (v) *v = (vit){.config = *config, .batch = batch, .tokens = token_count(config), .count = count};
+    nn_vit *v = calloc(1, sizeof *v);
+    if (v) *v = (nn_vit){.config = *config, .batch = batch, .tokens = token_count(config), .count = count};
     if (!v || !lay_memory(v, training)) {
         snprintf(error, error_size, "not enough memory for a batch of %lld images", (long long)batch);
-        vit_free(v);
+        nn_vit_free(v);
         return NULL;
     }
     v->parameters = parameters;
     int64_t own = lay_parts(v->at, config);
-    v->body = transformer_create(ctx, &config->body, parameters + own, batch * v->tokens, training, error, error_size);
+    v->body =
+        nn_transformer_create(ctx, &config->body, parameters + own, batch * v->tokens, training, error, error_size);
     if (v->body) return v;
-    vit_free(v);
+    nn_vit_free(v);
     return NULL;
 }
 
-void vit_free(vit *v)
+void nn_vit_free(nn_vit *v)
 {
     if (!v) return;
-    transformer_free(v->body);
+    nn_transformer_free(v->body);
     nn_workspace_free(&v->workspace);
     free(v->memory);
     free(v);
@@ -209,7 +210,7 @@ static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 }
 
 typedef struct passage {
-    vit *v;
+    nn_vit *v;
     const float *images, *from;
     float *to;
 } passage;
@@ -218,7 +219,7 @@ typedef struct passage {
 static void cut_image(void *arg, int64_t b)
 {
     const passage *j = arg;
-    const vit_config *c = &j->v->config;
+    const nn_vit_config *c = &j->v->config;
     int64_t p = c->patch, wide = c->columns / p, P = patch_count(c);
     const float *image = j->images + b * c->rows * c->columns;
     float *to = j->v->patches + b * P * p * p;
@@ -232,7 +233,7 @@ static void cut_image(void *arg, int64_t b)
 static void place_tokens(void *arg, int64_t b)
 {
     const passage *j = arg;
-    const vit *v = j->v;
+    const nn_vit *v = j->v;
     int64_t M = v->config.body.width, skip = !v->config.mean_pool;
     const float *positions = v->parameters + v->at[POSITIONS], *first = v->parameters + v->at[CLASS];
     for (int64_t t = 0; t < v->tokens; t++) {
@@ -246,7 +247,7 @@ static void place_tokens(void *arg, int64_t b)
 static void pool(void *arg, int64_t b)
 {
     const passage *j = arg;
-    const vit *v = j->v;
+    const nn_vit *v = j->v;
     int64_t M = v->config.body.width, count = v->config.mean_pool ? v->tokens : 1;
     const float *from = j->from + b * v->tokens * M;
     float *to = v->pooled + b * M;
@@ -256,12 +257,13 @@ static void pool(void *arg, int64_t b)
     for (int64_t m = 0; m < M; m++) to[m] *= 1.0f / (float)count;
 }
 
-const float *vit_forward(vit *v, mha_context *ctx, const float *images, int64_t B, const transformer_call *call)
+const float *nn_vit_forward(nn_vit *v, mha_context *ctx, const float *images, int64_t B,
+                            const nn_transformer_call *call)
 {
-    const vit_config *c = &v->config;
+    const nn_vit_config *c = &v->config;
     const float *p = v->parameters;
     int64_t M = c->body.width, P = patch_count(c), pixels = c->patch * c->patch;
-    passage j = {.v = v, .images = images, .to = transformer_input(v->body)};
+    passage j = {.v = v, .images = images, .to = nn_transformer_input(v->body)};
     v->B = B;
     nn_each(ctx, B, cut_image, &j);
     if (nn_linear_forward(ctx, matrix(v->embedded, B * P, M), matrix(v->patches, B * P, pixels),
@@ -269,7 +271,7 @@ const float *vit_forward(vit *v, mha_context *ctx, const float *images, int64_t 
                           MHA_LINEAR, false))
         return NULL;
     nn_each(ctx, B, place_tokens, &j);
-    if (!(j.from = transformer_forward(v->body, ctx, B, v->tokens, call))) return NULL;
+    if (!(j.from = nn_transformer_forward(v->body, ctx, B, v->tokens, call))) return NULL;
     nn_each(ctx, B, pool, &j);
     mha_tensor bias = mha_tensor_1d(p + v->at[HEAD_BIAS], MHA_FLOAT32, c->classes);
     mha_tensor logits = matrix(v->logits, B, c->classes), head = matrix(p + v->at[HEAD], c->classes, M);
@@ -281,7 +283,7 @@ const float *vit_forward(vit *v, mha_context *ctx, const float *images, int64_t 
 static void unpool(void *arg, int64_t b)
 {
     const passage *j = arg;
-    const vit *v = j->v;
+    const nn_vit *v = j->v;
     int64_t M = v->config.body.width, count = v->config.mean_pool ? v->tokens : 1;
     float *to = v->dtokens + b * v->tokens * M, share = 1.0f / (float)count;
     memset(to, 0, (size_t)(v->tokens * M) * sizeof(float));
@@ -293,7 +295,7 @@ static void unpool(void *arg, int64_t b)
 static void sum_position(void *arg, int64_t t)
 {
     const passage *j = arg;
-    const vit *v = j->v;
+    const nn_vit *v = j->v;
     int64_t M = v->config.body.width;
     bool first = t == 0 && !v->config.mean_pool;
     for (int64_t m = 0; m < M; m++) {
@@ -308,14 +310,14 @@ static void sum_position(void *arg, int64_t t)
 static void gather_patches(void *arg, int64_t b)
 {
     const passage *j = arg;
-    const vit *v = j->v;
+    const nn_vit *v = j->v;
     int64_t M = v->config.body.width, P = patch_count(&v->config), skip = v->tokens - P;
     memcpy(v->embedded + b * P * M, j->from + (b * v->tokens + skip) * M, (size_t)(P * M) * sizeof(float));
 }
 
-bool vit_backward(vit *v, mha_context *ctx, const float *dlogits, float *gradients)
+bool nn_vit_backward(nn_vit *v, mha_context *ctx, const float *dlogits, float *gradients)
 {
-    const vit_config *c = &v->config;
+    const nn_vit_config *c = &v->config;
     const float *p = v->parameters;
     int64_t M = c->body.width, P = patch_count(c), pixels = c->patch * c->patch, own = lay_parts(v->at, c);
     passage j = {.v = v, .to = gradients};
@@ -325,7 +327,7 @@ bool vit_backward(vit *v, mha_context *ctx, const float *dlogits, float *gradien
                            matrix(p + v->at[HEAD], c->classes, M)))
         return false;
     nn_each(ctx, v->B, unpool, &j);
-    if (!(j.from = transformer_backward(v->body, ctx, v->dtokens, gradients + own))) return false;
+    if (!(j.from = nn_transformer_backward(v->body, ctx, v->dtokens, gradients + own))) return false;
     nn_each(ctx, v->tokens, sum_position, &j);
     nn_each(ctx, v->B, gather_patches, &j);
     nn_linear_gradients embed = {.dw = matrix(gradients + v->at[PATCH], M, pixels),

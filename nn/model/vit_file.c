@@ -13,9 +13,9 @@
 
 /* What reading carries along. */
 typedef struct reading {
-    const safetensors *file;
+    const nn_safetensors *file;
     const char *name;
-    vit_file_options given;
+    nn_vit_file_options given;
     char *error;
     size_t error_size;
 } reading;
@@ -49,9 +49,12 @@ static part make_part(const char *name, int64_t rows, int64_t columns)
     return p;
 }
 
-static int64_t tokens_of(const vit_config *c) { return (c->rows / c->patch) * (c->columns / c->patch) + !c->mean_pool; }
+static int64_t tokens_of(const nn_vit_config *c)
+{
+    return (c->rows / c->patch) * (c->columns / c->patch) + !c->mean_pool;
+}
 
-static part own_part(const vit_config *c, int n)
+static part own_part(const nn_vit_config *c, int n)
 {
     int64_t M = c->body.width, p = c->patch;
     const part all[OWN_PARTS] = {
@@ -65,11 +68,11 @@ static part own_part(const vit_config *c, int n)
     return all[n];
 }
 
-static part block_part(const vit_config *c, int64_t block, int n)
+static part block_part(const nn_vit_config *c, int64_t block, int n)
 {
-    const transformer_config *b = &c->body;
-    int64_t M = b->width, bias = b->norm == NN_LAYER_NORM ? M : 0, D = transformer_head_width(b);
-    int64_t O = transformer_heads(b, block) * D, N = O + 2 * transformer_kv_heads(b, block) * D;
+    const nn_transformer_config *b = &c->body;
+    int64_t M = b->width, bias = b->norm == NN_LAYER_NORM ? M : 0, D = nn_transformer_head_width(b);
+    int64_t O = nn_transformer_heads(b, block) * D, N = O + 2 * nn_transformer_kv_heads(b, block) * D;
     const struct {
         const char *name;
         int64_t rows, columns;
@@ -84,10 +87,10 @@ static part block_part(const vit_config *c, int64_t block, int n)
     return make_part(name, all[n].rows, all[n].columns);
 }
 
-/* The n-th part, in the order of vit_tensor; false at the end. */
-static bool part_of(const vit_config *c, int64_t n, part *p)
+/* The n-th part, in the order of nn_vit_tensor; false at the end. */
+static bool part_of(const nn_vit_config *c, int64_t n, part *p)
 {
-    const transformer_config *b = &c->body;
+    const nn_transformer_config *b = &c->body;
     int64_t inner = n - OWN_PARTS, rest = inner - b->depth * BLOCK_PARTS;
     if (inner < 0) *p = own_part(c, (int)n);
     else if (rest < 0) *p = block_part(c, inner / BLOCK_PARTS, (int)(inner % BLOCK_PARTS));
@@ -99,9 +102,9 @@ static bool part_of(const vit_config *c, int64_t n, part *p)
 
 /* ---- Tensors against it ----------------------------------------------------------------------------------------- */
 
-static bool is_extra(const char *name) { return strncmp(name, VIT_FILE_EXTRA, strlen(VIT_FILE_EXTRA)) == 0; }
+static bool is_extra(const char *name) { return strncmp(name, NN_VIT_FILE_EXTRA, strlen(NN_VIT_FILE_EXTRA)) == 0; }
 
-static bool has_shape(const safetensors_tensor *tensor, const part *p)
+static bool has_shape(const nn_safetensors_tensor *tensor, const part *p)
 {
     bool flat = p->rank == 4 && tensor->rank == 2 && tensor->shape[0] == p->shape[0] &&
                 tensor->shape[1] == p->shape[2] * p->shape[3];
@@ -110,18 +113,18 @@ static bool has_shape(const safetensors_tensor *tensor, const part *p)
 }
 
 /* Says what a tensor is and what it must be. */
-static bool misshapen(const reading *r, const safetensors_tensor *tensor, const char *must)
+static bool misshapen(const reading *r, const nn_safetensors_tensor *tensor, const char *must)
 {
     char is[80];
-    return fail(r, "%s is %s, must be %s", tensor->name, safetensors_describe(is, sizeof is, tensor), must);
+    return fail(r, "%s is %s, must be %s", tensor->name, nn_safetensors_describe(is, sizeof is, tensor), must);
 }
 
-static bool check_part(const reading *r, const safetensors_tensor *tensor, const part *p)
+static bool check_part(const reading *r, const nn_safetensors_tensor *tensor, const part *p)
 {
     char must[100] = "(";
     size_t n = 1;
     if (!tensor) return fail(r, "%s is missing", p->name);
-    if (!safetensors_is_float(tensor->dtype)) return misshapen(r, tensor, "float16, bfloat16, float32 or float64");
+    if (!nn_safetensors_is_float(tensor->dtype)) return misshapen(r, tensor, "float16, bfloat16, float32 or float64");
     if (has_shape(tensor, p)) return true;
     for (int i = 0; i < p->rank; i++)
         n += (size_t)snprintf(must + n, sizeof must - n, i ? ",%lld" : "%lld", (long long)p->shape[i]);
@@ -129,7 +132,7 @@ static bool check_part(const reading *r, const safetensors_tensor *tensor, const
     return misshapen(r, tensor, must);
 }
 
-static bool is_part(const vit_config *c, const char *name)
+static bool is_part(const nn_vit_config *c, const char *name)
 {
     part p;
     for (int64_t n = 0; part_of(c, n, &p); n++)
@@ -139,21 +142,21 @@ static bool is_part(const vit_config *c, const char *name)
 
 /* Every part is there and has its shape, and nothing else is there. Strangers are looked for by name only where there
  * must be one. */
-static bool check_parts(const reading *r, const vit_config *c)
+static bool check_parts(const reading *r, const nn_vit_config *c)
 {
     part p;
-    size_t parts = 0, there = 0, all = safetensors_count(r->file);
+    size_t parts = 0, there = 0, all = nn_safetensors_count(r->file);
     for (int64_t n = 0; part_of(c, n, &p); n++) {
         if (!p.rank) continue;
-        if (!check_part(r, safetensors_find(r->file, p.name), &p)) return false;
+        if (!check_part(r, nn_safetensors_find(r->file, p.name), &p)) return false;
         parts++;
     }
-    for (size_t i = 0; i < all; i++) there += !is_extra(safetensors_get(r->file, i)->name);
+    for (size_t i = 0; i < all; i++) there += !is_extra(nn_safetensors_get(r->file, i)->name);
     for (size_t i = 0; i < all && there > parts; i++) {
         char quoted[80];
-        const char *name = safetensors_get(r->file, i)->name;
+        const char *name = nn_safetensors_get(r->file, i)->name;
         if (is_extra(name) || is_part(c, name)) continue;
-        return fail(r, "tensor %s is no part of this model", json_quote(quoted, sizeof quoted, name));
+        return fail(r, "tensor %s is no part of this model", nn_json_quote(quoted, sizeof quoted, name));
     }
     return true;
 }
@@ -161,9 +164,9 @@ static bool check_parts(const reading *r, const vit_config *c)
 /* ---- The configuration ------------------------------------------------------------------------------------------ */
 
 /* A tensor that sizes are learnt from: there, not empty, of that rank. */
-static const safetensors_tensor *find(const reading *r, const char *name, int rank, const char *must)
+static const nn_safetensors_tensor *find(const reading *r, const char *name, int rank, const char *must)
 {
-    const safetensors_tensor *tensor = safetensors_find(r->file, name);
+    const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
     if (!tensor) fail(r, "%s is missing", name);
     else if (!tensor->count || tensor->rank != rank) misshapen(r, tensor, must);
     else return tensor;
@@ -176,17 +179,17 @@ static int64_t root_of(int64_t square)
     return root * root == square ? root : 0;
 }
 
-static bool learn_patch(const reading *r, vit_config *c)
+static bool learn_patch(const reading *r, nn_vit_config *c)
 {
     const char *name = "patch_embed.proj.weight", *must = "(width,1,p,p) or (width,p*p)";
-    const safetensors_tensor *tensor = safetensors_find(r->file, name);
+    const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
     if (!(tensor = find(r, name, tensor && tensor->rank == 2 ? 2 : 4, must))) return false;
     const int64_t *shape = tensor->shape;
     if (tensor->rank == 4 && shape[1] != 1) {
         char is[80];
         return fail(r,
                     "%s is %s: a model for images of %lld channels; only images of 1 channel, grey ones, can be read",
-                    name, safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
+                    name, nn_safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
     }
     c->body.width = shape[0];
     c->patch = tensor->rank == 2 ? root_of(shape[1]) : shape[2] == shape[3] ? shape[2] : 0;
@@ -198,15 +201,15 @@ static bool learn_patch(const reading *r, vit_config *c)
 }
 
 /* Class token or mean, and the size of an image: what the metadata says, or the side of a square. */
-static bool learn_image(const reading *r, vit_config *c, const vit_notes *notes)
+static bool learn_image(const reading *r, nn_vit_config *c, const nn_vit_notes *notes)
 {
     char must[60];
     snprintf(must, sizeof must, "(1,tokens,%lld)", (long long)c->body.width);
-    const safetensors_tensor *positions = find(r, "pos_embed", 3, must);
+    const nn_safetensors_tensor *positions = find(r, "pos_embed", 3, must);
     if (!positions) return false;
-    c->mean_pool = !safetensors_find(r->file, "cls_token");
-    if (notes->pool == VIT_POOL_CLASS && c->mean_pool) return fail(r, "cls_token is missing, though pool is cls");
-    if (notes->pool == VIT_POOL_MEAN && !c->mean_pool) return fail(r, "cls_token is there, though pool is mean");
+    c->mean_pool = !nn_safetensors_find(r->file, "cls_token");
+    if (notes->pool == NN_VIT_POOL_CLASS && c->mean_pool) return fail(r, "cls_token is missing, though pool is cls");
+    if (notes->pool == NN_VIT_POOL_MEAN && !c->mean_pool) return fail(r, "cls_token is there, though pool is mean");
     int64_t patches = positions->shape[1] - !c->mean_pool, side = root_of(patches) * c->patch;
     c->rows = notes->rows ? notes->rows : notes->columns ? notes->columns : side;
     c->columns = notes->columns ? notes->columns : c->rows;
@@ -220,11 +223,11 @@ static bool learn_image(const reading *r, vit_config *c, const vit_notes *notes)
 }
 
 /* One more than the largest N of all "blocks.N.". */
-static int64_t depth_of(const safetensors *file)
+static int64_t depth_of(const nn_safetensors *file)
 {
     int64_t depth = 1;
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const char *name = safetensors_get(file, i)->name, *digits = name + 7;
+    for (size_t i = 0; i < nn_safetensors_count(file); i++) {
+        const char *name = nn_safetensors_get(file, i)->name, *digits = name + 7;
         if (strncmp(name, "blocks.", 7) != 0) continue;
         size_t length = strspn(digits, "0123456789");
         if (length < 1 || length > 6 || digits[length] != '.') continue;
@@ -236,22 +239,22 @@ static int64_t depth_of(const safetensors *file)
 
 /* Heads of keys and values of a block with `heads` of width D, from its rows of Q, K and V. 0: as many as heads, also
  * where the rows make no sense: then check_parts says what they must be. */
-static int64_t kv_heads_of(const safetensors_tensor *qkv, int64_t heads, int64_t D)
+static int64_t kv_heads_of(const nn_safetensors_tensor *qkv, int64_t heads, int64_t D)
 {
     int64_t groups = (qkv->shape[0] / D - heads) / 2;
     bool grouped = groups > 0 && heads % groups == 0 && (heads + 2 * groups) * D == qkv->shape[0];
     return grouped && groups < heads ? groups : 0;
 }
 
-/* The heads of block l by its shapes. (What a block beyond TRANSFORMER_BLOCKS cannot have, check_parts refuses.) */
-static bool learn_block(const reading *r, transformer_config *b, int64_t l, const vit_notes *notes)
+/* The heads of block l by its shapes. (What a block beyond NN_TRANSFORMER_BLOCKS cannot have, check_parts refuses.) */
+static bool learn_block(const reading *r, nn_transformer_config *b, int64_t l, const nn_vit_notes *notes)
 {
     char name[64];
     int64_t D = notes->head_width;
     snprintf(name, sizeof name, "blocks.%lld.attn.qkv.weight", (long long)l);
-    const safetensors_tensor *qkv = find(r, name, 2, "(rows of Q, K and V,width)");
+    const nn_safetensors_tensor *qkv = find(r, name, 2, "(rows of Q, K and V,width)");
     snprintf(name, sizeof name, "blocks.%lld.attn.proj.weight", (long long)l);
-    const safetensors_tensor *proj = qkv ? find(r, name, 2, "(width,heads*head_width)") : NULL;
+    const nn_safetensors_tensor *proj = qkv ? find(r, name, 2, "(width,heads*head_width)") : NULL;
     if (!proj) return false;
     if (proj->shape[1] % D || proj->shape[1] > 1 << 20)
         return fail(r, "%s has %lld columns, which are no heads of width %lld", name, (long long)proj->shape[1],
@@ -261,13 +264,13 @@ static bool learn_block(const reading *r, transformer_config *b, int64_t l, cons
         return fail(r, "%s has %lld heads of width %lld, but the model had %lld a block", name, (long long)heads,
                     (long long)D, (long long)notes->heads);
     if (!b->heads) b->heads = heads, b->kv_heads = groups;
-    if (l < TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
-        b->block[l] = (transformer_block){(int32_t)heads, (int32_t)groups};
+    if (l < NN_TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
+        b->block[l] = (nn_transformer_block){(int32_t)heads, (int32_t)groups};
     return true;
 }
 
 /* Heads whose width is said, block by block. */
-static bool learn_blocks(const reading *r, transformer_config *b, const vit_notes *notes)
+static bool learn_blocks(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
 {
     b->head_width = notes->head_width;
     b->heads = notes->heads;
@@ -277,9 +280,9 @@ static bool learn_blocks(const reading *r, transformer_config *b, const vit_note
     return true;
 }
 
-static bool learn_heads(const reading *r, transformer_config *b, const vit_notes *notes)
+static bool learn_heads(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
 {
-    const safetensors_tensor *qkv = find(r, "blocks.0.attn.qkv.weight", 2, "(rows of Q, K and V,width)");
+    const nn_safetensors_tensor *qkv = find(r, "blocks.0.attn.qkv.weight", 2, "(rows of Q, K and V,width)");
     if (!qkv) return false;
     if (notes->head_width) return learn_blocks(r, b, notes);
     if (!notes->heads)
@@ -292,14 +295,14 @@ static bool learn_heads(const reading *r, transformer_config *b, const vit_notes
     return true;
 }
 
-static bool learn_body(const reading *r, transformer_config *b, const vit_notes *notes)
+static bool learn_body(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
 {
-    const safetensors_tensor *fc1 = find(r, "blocks.0.mlp.fc1.weight", 2, "(mlp,width)");
+    const nn_safetensors_tensor *fc1 = find(r, "blocks.0.mlp.fc1.weight", 2, "(mlp,width)");
     b->depth = depth_of(r->file);
     if (!fc1 || !learn_heads(r, b, notes)) return false;
     b->mlp = fc1->shape[0];
-    b->norm = safetensors_find(r->file, "blocks.0.norm1.bias") ? NN_LAYER_NORM : NN_RMS_NORM;
-    b->final_norm = safetensors_find(r->file, "norm.weight");
+    b->norm = nn_safetensors_find(r->file, "blocks.0.norm1.bias") ? NN_LAYER_NORM : NN_RMS_NORM;
+    b->final_norm = nn_safetensors_find(r->file, "norm.weight");
     b->epsilon = notes->epsilon;
     b->activation = notes->activation;
     b->causal = notes->causal;
@@ -309,7 +312,7 @@ static bool learn_body(const reading *r, transformer_config *b, const vit_notes 
 }
 
 /* The caller's number of heads, unless the file says another. */
-static bool take_heads(const reading *r, vit_notes *notes)
+static bool take_heads(const reading *r, nn_vit_notes *notes)
 {
     int64_t asked = r->given.heads;
     if (asked && notes->heads && asked != notes->heads)
@@ -319,69 +322,70 @@ static bool take_heads(const reading *r, vit_notes *notes)
     return true;
 }
 
-bool vit_read_config(vit_config *config, vit_input *input, const safetensors *file, const char *name, char *error,
-                     size_t error_size)
+bool nn_vit_read_config(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+                        char *error, size_t error_size)
 {
-    return vit_read_config_with(config, input, file, name, NULL, error, error_size);
+    return nn_vit_read_config_with(config, input, file, name, NULL, error, error_size);
 }
 
-bool vit_read_config_with(vit_config *config, vit_input *input, const safetensors *file, const char *name,
-                          const vit_file_options *options, char *error, size_t error_size)
+bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+                             const nn_vit_file_options *options, char *error, size_t error_size)
 {
     reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
     if (options) r.given = *options;
     if (!r.given.heads_word) r.given.heads_word = "heads";
-    vit_config c = VIT_DEFAULTS;
-    vit_notes notes = VIT_NOTES_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
+    nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
-    if (!vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
+    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!take_heads(&r, &notes)) return false;
     if (!learn_patch(&r, &c) || !learn_image(&r, &c, &notes) || !learn_body(&r, &c.body, &notes)) return false;
-    const safetensors_tensor *head = find(&r, "head.weight", 2, "(classes,width)");
+    const nn_safetensors_tensor *head = find(&r, "head.weight", 2, "(classes,width)");
     if (!head) return false;
     c.classes = head->shape[0];
     if (!check_parts(&r, &c)) return false;
-    if (vit_count(&c, why, sizeof why) < 0) return fail(&r, "%s", why);
+    if (nn_vit_count(&c, why, sizeof why) < 0) return fail(&r, "%s", why);
     *config = c;
-    if (input) *input = (vit_input){notes.mean, notes.deviation};
+    if (input) *input = (nn_vit_input){notes.mean, notes.deviation};
     return true;
 }
 
 /* ---- The numbers ------------------------------------------------------------------------------------------------ */
 
-static int64_t place_of(const vit *v, int n, const part *p)
+static int64_t place_of(const nn_vit *v, int n, const part *p)
 {
-    transformer_part place;
-    bool there = vit_tensor(v, n, &place);
+    nn_transformer_part place;
+    bool there = nn_vit_tensor(v, n, &place);
     assert(there && strcmp(place.name, p->name) == 0);
     (void)there, (void)p;
     return place.first;
 }
 
-bool vit_read(vit *v, mha_context *ctx, const safetensors *file, const char *name, char *error, size_t error_size)
+bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
+                 size_t error_size)
 {
     reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
-    const vit_config *c = vit_shape(v);
-    vit_notes notes = VIT_NOTES_DEFAULTS;
+    const nn_vit_config *c = nn_vit_shape(v);
+    nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
     part p;
-    if (!vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
+    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!check_parts(&r, c)) return false;
-    if (notes.head_width && notes.head_width != transformer_head_width(&c->body))
+    if (notes.head_width && notes.head_width != nn_transformer_head_width(&c->body))
         return fail(&r, "the file says heads of width %lld, the model's have %lld", (long long)notes.head_width,
-                    (long long)transformer_head_width(&c->body));
+                    (long long)nn_transformer_head_width(&c->body));
     if (!notes.head_width && notes.heads && notes.heads != c->body.heads)
         return fail(&r, "the file says %lld heads, the model has %lld", (long long)notes.heads,
                     (long long)c->body.heads);
     for (int n = 0; part_of(c, n, &p); n++) {
         if (!p.rank) continue;
-        const safetensors_tensor *tensor = safetensors_find(file, p.name);
-        float *numbers = safetensors_floats(ctx, tensor);
+        const nn_safetensors_tensor *tensor = nn_safetensors_find(file, p.name);
+        float *numbers = nn_safetensors_floats(ctx, tensor);
         if (!numbers) return fail(&r, "no memory for %s", p.name);
-        memcpy(vit_parameters(v) + place_of(v, n, &p), numbers, (size_t)tensor->count * sizeof *numbers);
+        memcpy(nn_vit_parameters(v) + place_of(v, n, &p), numbers, (size_t)tensor->count * sizeof *numbers);
         free(numbers);
     }
-    vit_changed(v);
+    nn_vit_changed(v);
     return true;
 }
 
@@ -389,94 +393,95 @@ bool vit_read(vit *v, mha_context *ctx, const safetensors *file, const char *nam
 
 typedef struct saving {
     part *parts;
-    safetensors_item *items;
-    safetensors_pair *pairs;
+    nn_safetensors_item *items;
+    nn_safetensors_pair *pairs;
     size_t item_count, pair_count;
 } saving;
 
-static bool make_room(saving *s, const vit_config *c, const vit_save_options *o)
+static bool make_room(saving *s, const nn_vit_config *c, const nn_vit_save_options *o)
 {
     size_t most = OWN_PARTS + BLOCK_PARTS * (size_t)c->body.depth + 2;
     s->parts = malloc(most * sizeof *s->parts);
     s->items = malloc((most + o->item_count) * sizeof *s->items);
-    s->pairs = malloc((VIT_NOTES + o->note_count) * sizeof *s->pairs);
+    s->pairs = malloc((NN_VIT_NOTES + o->note_count) * sizeof *s->pairs);
     return s->parts && s->items && s->pairs;
 }
 
-static void list_parts(saving *s, const vit *v, const float *parameters)
+static void list_parts(saving *s, const nn_vit *v, const float *parameters)
 {
     part p;
-    for (int n = 0; part_of(vit_shape(v), n, &p); n++) {
+    for (int n = 0; part_of(nn_vit_shape(v), n, &p); n++) {
         if (!p.rank) continue;
         part *kept = &s->parts[s->item_count];
         *kept = p;
-        s->items[s->item_count++] = safetensors_item_dense(kept->name, SAFETENSORS_F32, kept->rank, kept->shape,
-                                                           parameters + place_of(v, n, kept));
+        s->items[s->item_count++] = nn_safetensors_item_dense(kept->name, NN_SAFETENSORS_F32, kept->rank, kept->shape,
+                                                              parameters + place_of(v, n, kept));
     }
 }
 
 /* Whether the width of a head is more than the number of heads tells. */
-static bool says_head_width(const transformer_config *b)
+static bool says_head_width(const nn_transformer_config *b)
 {
     bool differ = b->head_width;
     for (int64_t l = 0; l < b->depth; l++)
-        differ |= transformer_heads(b, l) != b->heads || transformer_kv_heads(b, l) != transformer_kv_heads(b, 0);
+        differ |=
+            nn_transformer_heads(b, l) != b->heads || nn_transformer_kv_heads(b, l) != nn_transformer_kv_heads(b, 0);
     return differ;
 }
 
-static void list_notes(saving *s, vit_notes_text *text, const vit_config *c, vit_input input)
+static void list_notes(saving *s, nn_vit_notes_text *text, const nn_vit_config *c, nn_vit_input input)
 {
-    const transformer_config *b = &c->body;
-    vit_notes notes = {.heads = b->heads,
-                       .head_width = says_head_width(b) ? transformer_head_width(b) : 0,
-                       .rows = c->rows,
-                       .columns = c->columns,
-                       .epsilon = b->epsilon,
-                       .dropout = b->dropout,
-                       .mean = input.mean,
-                       .deviation = input.deviation,
-                       .activation = b->activation,
-                       .causal = b->causal,
-                       .pre_norm = !b->post_norm,
-                       .pool = c->mean_pool ? VIT_POOL_MEAN : VIT_POOL_CLASS};
-    vit_notes_write(text, &notes);
+    const nn_transformer_config *b = &c->body;
+    nn_vit_notes notes = {.heads = b->heads,
+                          .head_width = says_head_width(b) ? nn_transformer_head_width(b) : 0,
+                          .rows = c->rows,
+                          .columns = c->columns,
+                          .epsilon = b->epsilon,
+                          .dropout = b->dropout,
+                          .mean = input.mean,
+                          .deviation = input.deviation,
+                          .activation = b->activation,
+                          .causal = b->causal,
+                          .pre_norm = !b->post_norm,
+                          .pool = c->mean_pool ? NN_VIT_POOL_MEAN : NN_VIT_POOL_CLASS};
+    nn_vit_notes_write(text, &notes);
     memcpy(s->pairs, text->pair, text->count * sizeof *s->pairs);
     s->pair_count = text->count;
 }
 
 /* The header has some 3 kB for each block. */
-int64_t vit_save_bytes(const vit_config *config, int64_t parameters)
+int64_t nn_vit_save_bytes(const nn_vit_config *config, int64_t parameters)
 {
     enum { HEADER = 1 << 16, BLOCK = 1 << 12 };
     return parameters * (int64_t)sizeof(float) + HEADER + config->body.depth * BLOCK;
 }
 
-bool vit_save(const vit *v, const char *path, const vit_save_options *options, char *error, size_t error_size)
+bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *options, char *error, size_t error_size)
 {
     reading r = {.name = path, .error = error, .error_size = error_size};
-    vit_save_options o = VIT_SAVE_DEFAULTS;
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     if (options) o = *options;
     for (size_t i = 0; i < o.item_count; i++) {
         char quoted[80];
         if (!is_extra(o.items[i].name))
             return fail(&r, "tensor %s must have a name that begins with %s",
-                        json_quote(quoted, sizeof quoted, o.items[i].name), VIT_FILE_EXTRA);
+                        nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
     }
     if (!isfinite(o.input.mean) || !isfinite(o.input.deviation) || o.input.deviation <= 0)
         return fail(&r, "a mean of %g and a deviation of %g are none that images could have", (double)o.input.mean,
                     (double)o.input.deviation);
     saving s = {0};
-    vit_notes_text text;
-    bool ok = make_room(&s, vit_shape(v), &o);
+    nn_vit_notes_text text;
+    bool ok = make_room(&s, nn_vit_shape(v), &o);
     if (!ok) {
         fail(&r, "no memory to save it");
         goto out;
     }
-    list_parts(&s, v, o.parameters ? o.parameters : vit_parameters(v));
-    list_notes(&s, &text, vit_shape(v), o.input);
+    list_parts(&s, v, o.parameters ? o.parameters : nn_vit_parameters(v));
+    list_notes(&s, &text, nn_vit_shape(v), o.input);
     for (size_t i = 0; i < o.item_count; i++) s.items[s.item_count++] = o.items[i];
     for (size_t i = 0; i < o.note_count; i++) s.pairs[s.pair_count++] = o.notes[i];
-    ok = safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
+    ok = nn_safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
 out:
     free(s.parts);
     free(s.items);

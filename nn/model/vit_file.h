@@ -1,12 +1,12 @@
 /* Vision Transformers in files: safetensors with timm's names and shapes.
  *
- *     safetensors *file = safetensors_open("vit.safetensors", error, sizeof error);
- *     vit_config config;
- *     vit_input input;
- *     if (!file || !vit_read_config(&config, &input, file, "vit.safetensors", error, sizeof error)) puts(error);
- *     ... parameters for vit_count(&config), v = vit_create(ctx, &config, parameters, ...) ...
- *     if (!vit_read(v, ctx, file, "vit.safetensors", error, sizeof error)) puts(error);
- *     safetensors_free(file);
+ *     nn_safetensors *file = nn_safetensors_open("vit.safetensors", error, sizeof error);
+ *     nn_vit_config config;
+ *     nn_vit_input input;
+ *     if (!file || !nn_vit_read_config(&config, &input, file, "vit.safetensors", error, sizeof error)) puts(error);
+ *     ... parameters for nn_vit_count(&config), v = nn_vit_create(ctx, &config, parameters, ...) ...
+ *     if (!nn_vit_read(v, ctx, file, "vit.safetensors", error, sizeof error)) puts(error);
+ *     nn_safetensors_free(file);
  *
  * Images have one channel.
  *
@@ -15,68 +15,69 @@
  *
  * Width, depth, mlp, patch, classes and key/value heads follow from the shapes, and from which tensors there are: mean
  * pooling (no cls_token), a final norm (norm.weight), RMS norm (no biases of norms). The number of heads and the rest
- * are in the metadata (vit_notes.h), ours or the JSON text under "config"; of a file that does not say the number of
+ * are in the metadata (nn_vit_notes.h), ours or the JSON text under "config"; of a file that does not say the number of
  * heads, the caller may. An image whose size is not said is square.
  *
  * Where the metadata says head_width, as it does for a model that has lost heads (prune.h), each block has the heads
  * that its tensors have room for: H of them in blocks.N.attn.proj.weight (M,H*head_width), and G of keys and values in
  * blocks.N.attn.qkv.weight ((H+2G)*head_width,M).
  *
- * Names that begin with VIT_FILE_EXTRA are no part of the model: there a checkpoint keeps what else it has to keep, and
+ * Names that begin with NN_VIT_FILE_EXTRA are no part of the model: there a checkpoint keeps what else it has to keep, and
  * reading passes over them. Any other tensor that is no part of the model is an error. What is wrong with a file is one
  * line such as
  *
  *     model.safetensors: blocks.2.mlp.fc1.weight is float32 (196,50), must be (196,49) */
-#ifndef VIT_FILE_H
-#define VIT_FILE_H
+#ifndef NN_MODEL_VIT_FILE_H
+#define NN_MODEL_VIT_FILE_H
 
 #include "io/safetensors_write.h"
 #include "model/vit.h"
 
-#define VIT_FILE_EXTRA "checkpoint."
+#define NN_VIT_FILE_EXTRA "checkpoint."
 
 /* What the model wants to see of a pixel x from 0 to 1: (x - mean) / deviation. */
-typedef struct vit_input {
+typedef struct nn_vit_input {
     float mean, deviation; /* of a file that does not say: 0 and 1 */
-} vit_input;
+} nn_vit_input;
 
 /* What a caller knows of a file that does not say it. */
-typedef struct vit_file_options {
+typedef struct nn_vit_file_options {
     int64_t heads;          /* of a block; 0: as the file says, and they must not differ */
     const char *heads_word; /* how a person gives them, for messages; NULL: "heads" */
-} vit_file_options;
+} nn_vit_file_options;
 
 /* The configuration of a file, whose tensors have all been held against it: so it asks for no more parameters than the
  * file has. `input` may be NULL; `name` stands for the file's path in messages. False on error, with one line in
  * `error`, which has room for `error_size` bytes. */
-bool vit_read_config(vit_config *config, vit_input *input, const safetensors *file, const char *name, char *error,
-                     size_t error_size);
-bool vit_read_config_with(vit_config *config, vit_input *input, const safetensors *file, const char *name,
-                          const vit_file_options *options, char *error, size_t error_size);
+bool nn_vit_read_config(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+                        char *error, size_t error_size);
+bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+                             const nn_vit_file_options *options, char *error, size_t error_size);
 
 /* The numbers of a file, of any float type, into the model's parameters. On error, as above, they are what they were,
  * unless there was no memory. */
-bool vit_read(vit *v, mha_context *ctx, const safetensors *file, const char *name, char *error, size_t error_size);
+bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
+                 size_t error_size);
 
 /* What else goes into a file. */
-typedef struct vit_save_options {
-    vit_input input;
-    const float *parameters;       /* another block of the model's shape, such as averaged weights; NULL: its own */
-    const safetensors_item *items; /* each name begins with VIT_FILE_EXTRA */
+typedef struct nn_vit_save_options {
+    nn_vit_input input;
+    const float *parameters;          /* another block of the model's shape, such as averaged weights; NULL: its own */
+    const nn_safetensors_item *items; /* each name begins with NN_VIT_FILE_EXTRA */
     size_t item_count;
-    const safetensors_pair *notes; /* of other keys than those of vit_notes.h */
+    const nn_safetensors_pair *notes; /* of other keys than those of nn_vit_notes.h */
     size_t note_count;
-    file_lock *lock; /* of the file; NULL: none */
-} vit_save_options;
+    nn_file_lock *lock; /* of the file; NULL: none */
+} nn_vit_save_options;
 
 /* clang-format off */
-#define VIT_SAVE_DEFAULTS {{0.0f, 1.0f}, NULL, NULL, 0, NULL, 0, NULL}
+#define NN_VIT_SAVE_DEFAULTS {{0.0f, 1.0f}, NULL, NULL, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /* How many bytes a file of a model with so many parameters takes, at most, without items. */
-int64_t vit_save_bytes(const vit_config *config, int64_t parameters);
+int64_t nn_vit_save_bytes(const nn_vit_config *config, int64_t parameters);
 
-/* Whole or not at all, as safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
-bool vit_save(const vit *v, const char *path, const vit_save_options *options, char *error, size_t error_size);
+/* Whole or not at all, as nn_safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
+bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *options, char *error, size_t error_size);
 
 #endif

@@ -14,23 +14,23 @@ typedef enum kind { WHOLE, POSITIVE, FRACTION, REAL, ACTIVATION, TRUTH, POOL } k
 static const struct {
     const char *key, *other; /* what people also call it, or NULL */
     kind kind;
-    size_t at; /* in vit_notes */
+    size_t at; /* in nn_vit_notes */
 } entries[] = {
-    {"heads", "num_heads", WHOLE, offsetof(vit_notes, heads)},
-    {"head_width", NULL, WHOLE, offsetof(vit_notes, head_width)},
-    {"rows", "image_size", WHOLE, offsetof(vit_notes, rows)},
-    {"columns", "image_size", WHOLE, offsetof(vit_notes, columns)},
-    {"epsilon", "norm_eps", POSITIVE, offsetof(vit_notes, epsilon)},
-    {"dropout", NULL, FRACTION, offsetof(vit_notes, dropout)},
-    {"mean", "input_mean", REAL, offsetof(vit_notes, mean)},
-    {"deviation", "input_std", POSITIVE, offsetof(vit_notes, deviation)},
-    {"activation", NULL, ACTIVATION, offsetof(vit_notes, activation)},
-    {"causal", NULL, TRUTH, offsetof(vit_notes, causal)},
-    {"pre_norm", NULL, TRUTH, offsetof(vit_notes, pre_norm)},
-    {"pool", NULL, POOL, offsetof(vit_notes, pool)},
+    {"heads", "num_heads", WHOLE, offsetof(nn_vit_notes, heads)},
+    {"head_width", NULL, WHOLE, offsetof(nn_vit_notes, head_width)},
+    {"rows", "image_size", WHOLE, offsetof(nn_vit_notes, rows)},
+    {"columns", "image_size", WHOLE, offsetof(nn_vit_notes, columns)},
+    {"epsilon", "norm_eps", POSITIVE, offsetof(nn_vit_notes, epsilon)},
+    {"dropout", NULL, FRACTION, offsetof(nn_vit_notes, dropout)},
+    {"mean", "input_mean", REAL, offsetof(nn_vit_notes, mean)},
+    {"deviation", "input_std", POSITIVE, offsetof(nn_vit_notes, deviation)},
+    {"activation", NULL, ACTIVATION, offsetof(nn_vit_notes, activation)},
+    {"causal", NULL, TRUTH, offsetof(nn_vit_notes, causal)},
+    {"pre_norm", NULL, TRUTH, offsetof(nn_vit_notes, pre_norm)},
+    {"pool", NULL, POOL, offsetof(nn_vit_notes, pool)},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
-_Static_assert(ENTRIES + 2 <= VIT_NOTES, "room for all of them, the format and its version");
+_Static_assert(ENTRIES + 2 <= NN_VIT_NOTES, "room for all of them, the format and its version");
 
 static const char *const activations[] = {[MHA_LINEAR] = "linear",
                                           [MHA_RELU] = "relu",
@@ -41,16 +41,16 @@ enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
 /* ---- To text ---------------------------------------------------------------------------------------------------- */
 
-static void add(vit_notes_text *out, const char *key, const char *text)
+static void add(nn_vit_notes_text *out, const char *key, const char *text)
 {
     snprintf(out->text[out->count], sizeof out->text[0], "%s", text);
-    out->pair[out->count] = (safetensors_pair){key, out->text[out->count]};
+    out->pair[out->count] = (nn_safetensors_pair){key, out->text[out->count]};
     out->count++;
 }
 
-void vit_notes_write(vit_notes_text *out, const vit_notes *notes)
+void nn_vit_notes_write(nn_vit_notes_text *out, const nn_vit_notes *notes)
 {
-    *out = (vit_notes_text){0};
+    *out = (nn_vit_notes_text){0};
     add(out, "format", "mha.vit");
     add(out, "version", "1");
     for (int i = 0; i < ENTRIES; i++) {
@@ -77,7 +77,7 @@ void vit_notes_write(vit_notes_text *out, const vit_notes *notes)
             snprintf(text, sizeof text, "%s", *(const bool *)(const void *)field ? "true" : "false");
             break;
         case POOL:
-            snprintf(text, sizeof text, "%s", notes->pool == VIT_POOL_MEAN ? "mean" : "cls");
+            snprintf(text, sizeof text, "%s", notes->pool == NN_VIT_POOL_MEAN ? "mean" : "cls");
             break;
         }
         add(out, entries[i].key, text);
@@ -116,20 +116,20 @@ static bool hear_object(said all[ENTRIES], const char *text, char *why, size_t w
         snprintf(why, why_size, "no memory for metadata config");
         return false;
     }
-    json j = json_open(text, size);
-    json_enter(&j, '{');
-    while (json_more(&j, '}')) {
-        json_key(&j, key, NULL);
-        int first = json_peek(&j);
+    nn_json j = nn_json_open(text, size);
+    nn_json_enter(&j, '{');
+    while (nn_json_more(&j, '}')) {
+        nn_json_key(&j, key, NULL);
+        int first = nn_json_peek(&j);
         size_t from = j.at;
         if (first == '"') {
-            if (json_string(&j, value, &length)) hear(all, "config", key, value, length);
-        } else if (json_skip(&j) && first != 'n') hear(all, "config", key, text + from, j.at - from);
+            if (nn_json_string(&j, value, &length)) hear(all, "config", key, value, length);
+        } else if (nn_json_skip(&j) && first != 'n') hear(all, "config", key, text + from, j.at - from);
     }
-    json_end(&j);
+    nn_json_end(&j);
     free(key);
-    if (json_failed(&j)) snprintf(why, why_size, "metadata config is no JSON object: %s", j.why);
-    return !json_failed(&j);
+    if (nn_json_failed(&j)) snprintf(why, why_size, "metadata config is no JSON object: %s", j.why);
+    return !nn_json_failed(&j);
 }
 
 /* ---- From text -------------------------------------------------------------------------------------------------- */
@@ -176,14 +176,15 @@ static const char *read_truth(const char *text, bool *truth)
     return *truth || strcmp(text, "false") == 0 || strcmp(text, "False") == 0 ? NULL : "true or false";
 }
 
-static const char *read_pool(const char *text, vit_pool *pool)
+static const char *read_pool(const char *text, nn_vit_pool *pool)
 {
-    *pool = strcmp(text, "cls") == 0 ? VIT_POOL_CLASS : VIT_POOL_MEAN;
-    return *pool == VIT_POOL_CLASS || strcmp(text, "mean") == 0 || strcmp(text, "avg") == 0 ? NULL : "cls, mean or avg";
+    *pool = strcmp(text, "cls") == 0 ? NN_VIT_POOL_CLASS : NN_VIT_POOL_MEAN;
+    return *pool == NN_VIT_POOL_CLASS || strcmp(text, "mean") == 0 || strcmp(text, "avg") == 0 ? NULL
+                                                                                               : "cls, mean or avg";
 }
 
 /* What the text of entry i should be and is not; NULL if all is well. */
-static const char *read_entry(vit_notes *notes, int i, const char *text)
+static const char *read_entry(nn_vit_notes *notes, int i, const char *text)
 {
     char *field = (char *)notes + entries[i].at;
     switch (entries[i].kind) {
@@ -201,26 +202,26 @@ static const char *read_entry(vit_notes *notes, int i, const char *text)
 }
 
 /* All that a file says. */
-static bool hear_file(said all[ENTRIES], const safetensors *file, char *why, size_t why_size)
+static bool hear_file(said all[ENTRIES], const nn_safetensors *file, char *why, size_t why_size)
 {
-    const char *config = safetensors_metadata(file, "config");
-    for (size_t i = 0; i < safetensors_metadata_count(file); i++) {
-        const char *key = safetensors_metadata_key(file, i), *text = safetensors_metadata(file, key);
+    const char *config = nn_safetensors_metadata(file, "config");
+    for (size_t i = 0; i < nn_safetensors_metadata_count(file); i++) {
+        const char *key = nn_safetensors_metadata_key(file, i), *text = nn_safetensors_metadata(file, key);
         hear(all, "metadata", key, text, strlen(text));
     }
     return !config || hear_object(all, config, why, why_size);
 }
 
-const char *vit_notes_assumed(char *out, size_t room, const safetensors *file)
+const char *nn_vit_notes_assumed(char *out, size_t room, const nn_safetensors *file)
 {
     static const char *const asked[] = {"epsilon", "activation", "mean", "deviation", NULL};
     char why[200];
     said all[ENTRIES] = {0};
-    vit_notes usual = VIT_NOTES_DEFAULTS;
-    vit_notes_text text;
+    nn_vit_notes usual = NN_VIT_NOTES_DEFAULTS;
+    nn_vit_notes_text text;
     size_t n = 0;
     out[0] = 0;
-    vit_notes_write(&text, &usual);
+    nn_vit_notes_write(&text, &usual);
     if (!hear_file(all, file, why, sizeof why)) return out;
     for (size_t p = 0; p < text.count && n < room; p++) {
         const char *key = text.pair[p].key;
@@ -235,14 +236,14 @@ const char *vit_notes_assumed(char *out, size_t room, const safetensors *file)
     return out;
 }
 
-bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t why_size)
+bool nn_vit_notes_read(nn_vit_notes *notes, const nn_safetensors *file, char *why, size_t why_size)
 {
     char quoted[80];
     said all[ENTRIES] = {0};
-    const char *format = safetensors_metadata(file, "format"), *version = safetensors_metadata(file, "version");
+    const char *format = nn_safetensors_metadata(file, "format"), *version = nn_safetensors_metadata(file, "version");
     if (format && strcmp(format, "mha.vit") == 0 && (!version || strcmp(version, "1") != 0)) {
         snprintf(why, why_size, "version %s of mha.vit is not known here, only 1",
-                 json_quote(quoted, sizeof quoted, version ? version : ""));
+                 nn_json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }
     if (!hear_file(all, file, why, why_size)) return false;
@@ -250,7 +251,7 @@ bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t
         const char *should = all[i].where ? read_entry(notes, i, all[i].text) : NULL;
         if (!should) continue;
         snprintf(why, why_size, "%s %s is %s, but should be %s", all[i].where, all[i].key,
-                 json_quote(quoted, sizeof quoted, all[i].text), should);
+                 nn_json_quote(quoted, sizeof quoted, all[i].text), should);
         return false;
     }
     return true;

@@ -9,40 +9,40 @@
  *
  * The words in brackets also stand for those before them. The same keys count inside the JSON object under the key
  * "config", if there is one; a key outside it counts before the same one inside. Other keys are passed over. */
-#ifndef VIT_NOTES_H
-#define VIT_NOTES_H
+#ifndef NN_MODEL_VIT_NOTES_H
+#define NN_MODEL_VIT_NOTES_H
 
 #include "io/safetensors.h"
 
-typedef enum vit_pool { VIT_POOL_UNSAID, VIT_POOL_CLASS, VIT_POOL_MEAN } vit_pool;
+typedef enum nn_vit_pool { NN_VIT_POOL_UNSAID, NN_VIT_POOL_CLASS, NN_VIT_POOL_MEAN } nn_vit_pool;
 
-typedef struct vit_notes {
+typedef struct nn_vit_notes {
     int64_t heads, head_width, rows, columns; /* 0: not said */
     float epsilon, dropout, mean, deviation;
     mha_activation activation;
     bool causal, pre_norm;
-    vit_pool pool;
-} vit_notes;
+    nn_vit_pool pool;
+} nn_vit_notes;
 
 /* clang-format off */
-#define VIT_NOTES_DEFAULTS {0, 0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, VIT_POOL_UNSAID}
+#define NN_VIT_NOTES_DEFAULTS {0, 0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, NN_VIT_POOL_UNSAID}
 /* clang-format on */
 
 /* Puts what the metadata says into `notes` and leaves the rest. False on error, with one line in `why`. */
-bool vit_notes_read(vit_notes *notes, const safetensors *file, char *why, size_t why_size);
+bool nn_vit_notes_read(nn_vit_notes *notes, const nn_safetensors *file, char *why, size_t why_size);
 
 /* What readers take for granted because the metadata does not say it, in words; "" if it says all of it: the epsilon,
  * the activation, the mean and the deviation, each of which changes every answer. */
-const char *vit_notes_assumed(char *out, size_t room, const safetensors *file);
+const char *nn_vit_notes_assumed(char *out, size_t room, const nn_safetensors *file);
 
-enum { VIT_NOTES = 14 };
+enum { NN_VIT_NOTES = 14 };
 
-typedef struct vit_notes_text {
+typedef struct nn_vit_notes_text {
     size_t count;
-    safetensors_pair pair[VIT_NOTES]; /* values point into `text`: not to be copied */
-    char text[VIT_NOTES][32];
-} vit_notes_text;
+    nn_safetensors_pair pair[NN_VIT_NOTES]; /* values point into `text`: not to be copied */
+    char text[NN_VIT_NOTES][32];
+} nn_vit_notes_text;
 
-void vit_notes_write(vit_notes_text *out, const vit_notes *notes);
+void nn_vit_notes_write(nn_vit_notes_text *out, const nn_vit_notes *notes);
 
 #endif

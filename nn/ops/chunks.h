@@ -1,7 +1,7 @@
 /* Loops over rows, in chunks of a fixed number of them that threads take from a queue. A sum over rows is taken chunk by
  * chunk, each by one thread, and the chunks are added in order: the same bits for any number of threads. */
-#ifndef NN_CHUNKS_H
-#define NN_CHUNKS_H
+#ifndef NN_OPS_CHUNKS_H
+#define NN_OPS_CHUNKS_H
 
 #include <mha.h>
 

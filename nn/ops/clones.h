@@ -3,8 +3,8 @@
  * them give the same bits. On 64-bit Arm every machine has NEON, and there is nothing to choose.
  *
  * The choice is an ifunc, which glibc has and musl has not, and which runs before a sanitizer is ready. */
-#ifndef NN_CLONES_H
-#define NN_CLONES_H
+#ifndef NN_OPS_CLONES_H
+#define NN_OPS_CLONES_H
 
 #include <stdint.h> /* also tells whether this is glibc */
 

@@ -2,7 +2,7 @@
  * Philox, each of eight numbers of 16 bits, and number i of the group takes its 16 bits from block i % 32. So blocks
  * are computed side by side, and what they give is used in the order in which it lies:
  *
- *     16 bits of number i of group g = half i / 32 of the block philox_at(seed, PHILOX_DROP, 32 g + i % 32, stream)
+ *     16 bits of number i of group g = half i / 32 of the block nn_philox_at(seed, NN_PHILOX_DROP, 32 g + i % 32, stream)
  *
  * where half 0 is the low half of the first word, half 1 its high half, and so on. It is dropped if they are below
  * drop * 2^16, rounded. 32 bits a number would take twice the time for a bias of less than 2^-17, which no training run
@@ -21,22 +21,22 @@ enum {
     PIECE = 16 * GROUP /* numbers of one task; they stay in L1 */
 };
 
-typedef struct block {
+typedef struct nn_block {
     uint32_t word[4];
-} block;
+} nn_block;
 
 /* ---- Random bits ------------------------------------------------------------------------------------------------ */
 
-/* One round of philox_refill. */
-NN_INLINE block turn(block c, uint32_t k0, uint32_t k1)
+/* One round of nn_philox_refill. */
+NN_INLINE nn_block turn(nn_block c, uint32_t k0, uint32_t k1)
 {
     uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c.word[0], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c.word[2];
-    return (block){
+    return (nn_block){
         {(uint32_t)(p1 >> 32) ^ c.word[1] ^ k0, (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c.word[3] ^ k1, (uint32_t)p0}};
 }
 
 /* Round n of each chain. */
-NN_INLINE void turn_all(block c[CHAINS], uint64_t seed, uint32_t n)
+NN_INLINE void turn_all(nn_block c[CHAINS], uint64_t seed, uint32_t n)
 {
     const uint32_t k0 = (uint32_t)seed + n * UINT32_C(0x9E3779B9);
     const uint32_t k1 = (uint32_t)(seed >> 32) + n * UINT32_C(0xBB67AE85);
@@ -47,10 +47,10 @@ NN_INLINE void turn_all(block c[CHAINS], uint64_t seed, uint32_t n)
  * over them only after it has looked for vectors. */
 NN_CLONES static void draw_group(uint32_t *restrict bits, uint64_t seed, uint64_t stream, uint32_t first)
 {
-    const uint32_t low = (uint32_t)stream, high = (uint32_t)(stream >> 32), use = (uint32_t)PHILOX_DROP << 24;
+    const uint32_t low = (uint32_t)stream, high = (uint32_t)(stream >> 32), use = (uint32_t)NN_PHILOX_DROP << 24;
     for (uint32_t l = 0; l < LANES; l++) {
-        block c[CHAINS];
-        for (uint32_t i = 0; i < CHAINS; i++) c[i] = (block){{low, high, first + i * LANES + l, use}};
+        nn_block c[CHAINS];
+        for (uint32_t i = 0; i < CHAINS; i++) c[i] = (nn_block){{low, high, first + i * LANES + l, use}};
         turn_all(c, seed, 0);
         turn_all(c, seed, 1);
         turn_all(c, seed, 2);
@@ -69,8 +69,8 @@ NN_CLONES static void draw_group(uint32_t *restrict bits, uint64_t seed, uint64_
 /* Whether the whole sequence stays. */
 static bool keeps_sequence(const nn_drop *d, uint64_t stream)
 {
-    philox draw = philox_at(d->seed, PHILOX_PATH, 0, stream);
-    return philox_next(&draw) >= (uint64_t)((double)d->path * 0x1p32);
+    nn_philox draw = nn_philox_at(d->seed, NN_PHILOX_PATH, 0, stream);
+    return nn_philox_next(&draw) >= (uint64_t)((double)d->path * 0x1p32);
 }
 
 /* ---- Products --------------------------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  * There is no branch, no call, no table and no fused multiply-add, which not every x86-64 has: the same bits everywhere.
  * Choices are made by bits, because comparisons of such vectors are taken apart by gcc 12. NaN gives NaN. Whoever
  * includes this is compiled with -Wno-psabi: all of it is inlined, so how such vectors would be passed does not matter. */
-#ifndef NN_FUNCTIONS_H
-#define NN_FUNCTIONS_H
+#ifndef NN_OPS_FUNCTIONS_H
+#define NN_OPS_FUNCTIONS_H
 
 #include "ops/clones.h"
 #include "ops/lanes.h"

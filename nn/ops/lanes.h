@@ -5,8 +5,8 @@
  * The lanes of a row lie in memory, (rows,16) for a block of rows, and the totals are taken in a loop of their own: next
  * to the sweep itself, gcc takes the lanes out of their registers one by one, which costs a row of 64 more than the sum
  * does. */
-#ifndef NN_LANES_H
-#define NN_LANES_H
+#ifndef NN_OPS_LANES_H
+#define NN_OPS_LANES_H
 
 #include "ops/clones.h"
 

@@ -8,8 +8,8 @@
  * Results are the same bits for any number of threads, and those of everything but the products also for every
  * instruction set. Nothing may overlap unless a function says so. Arguments are not checked: whoever builds a model has
  * done that. NaN and infinity go where arithmetic takes them, and hide nowhere. */
-#ifndef NN_OPS_H
-#define NN_OPS_H
+#ifndef NN_OPS_OPS_H
+#define NN_OPS_OPS_H
 
 #include "ops/workspace.h"
 #include <mha.h>

@@ -1,32 +1,40 @@
 /* Numbers drawn by their place: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), the
  * generator that the library uses, too, here as a short sequence that belongs to one thing, such as an image:
  *
- *     philox draw = philox_at(seed, PHILOX_AUGMENT, epoch, index);
- *     float angle = philox_uniform(&draw, -10, 10);
+ *     nn_philox draw = nn_philox_at(seed, NN_PHILOX_AUGMENT, epoch, index);
+ *     float angle = nn_philox_uniform(&draw, -10, 10);
  *
  * Whoever asks for the same place gets the same numbers, on any thread, in any order. */
-#ifndef PHILOX_H
-#define PHILOX_H
+#ifndef NN_OPS_PHILOX_H
+#define NN_OPS_PHILOX_H
 
 #include <stdint.h>
 
 /* What the numbers are for: two uses of one seed never meet. */
-enum { PHILOX_DIGITS = 1, PHILOX_AUGMENT, PHILOX_PARAMETERS, PHILOX_TOKENS, PHILOX_ORDER, PHILOX_DROP, PHILOX_PATH };
+enum {
+    NN_PHILOX_DIGITS = 1,
+    NN_PHILOX_AUGMENT,
+    NN_PHILOX_PARAMETERS,
+    NN_PHILOX_TOKENS,
+    NN_PHILOX_ORDER,
+    NN_PHILOX_DROP,
+    NN_PHILOX_PATH
+};
 
-typedef struct philox {
+typedef struct nn_philox {
     uint64_t key;
     uint32_t counter[4]; /* the place: 64 bits of an index, 32 of an epoch or the like, the use and the block */
     uint32_t block[4];
     unsigned used; /* of the block */
-} philox;
+} nn_philox;
 
-static inline philox philox_at(uint64_t seed, uint32_t use, uint32_t epoch, uint64_t index)
+static inline nn_philox nn_philox_at(uint64_t seed, uint32_t use, uint32_t epoch, uint64_t index)
 {
-    return (philox){seed, {(uint32_t)index, (uint32_t)(index >> 32), epoch, use << 24}, {0}, 4};
+    return (nn_philox){seed, {(uint32_t)index, (uint32_t)(index >> 32), epoch, use << 24}, {0}, 4};
 }
 
 /* The next block of four numbers. */
-static inline void philox_refill(philox *draw)
+static inline void nn_philox_refill(nn_philox *draw)
 {
     uint32_t k0 = (uint32_t)draw->key, k1 = (uint32_t)(draw->key >> 32), *c = draw->block;
     for (int i = 0; i < 4; i++) c[i] = draw->counter[i];
@@ -43,16 +51,16 @@ static inline void philox_refill(philox *draw)
     draw->used = 0;
 }
 
-static inline uint32_t philox_next(philox *draw)
+static inline uint32_t nn_philox_next(nn_philox *draw)
 {
-    if (draw->used == 4) philox_refill(draw);
+    if (draw->used == 4) nn_philox_refill(draw);
     return draw->block[draw->used++];
 }
 
 /* One of 2^24 evenly spaced numbers from `low` to just below `high`. */
-static inline float philox_uniform(philox *draw, float low, float high)
+static inline float nn_philox_uniform(nn_philox *draw, float low, float high)
 {
-    return low + (high - low) * ((float)(philox_next(draw) >> 8) * 0x1p-24f);
+    return low + (high - low) * ((float)(nn_philox_next(draw) >> 8) * 0x1p-24f);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* Memory for the partial sums of operations: one for each thread of control that calls them. It grows to what the
  * largest call needed and stays, so that a call in a loop allocates nothing. */
-#ifndef NN_WORKSPACE_H
-#define NN_WORKSPACE_H
+#ifndef NN_OPS_WORKSPACE_H
+#define NN_OPS_WORKSPACE_H
 
 #include <stddef.h>
 

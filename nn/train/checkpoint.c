@@ -1,7 +1,7 @@
 /* Checkpoints, written and read.
  *
  * A file that comes back may be anything. So nothing in it is believed alone: the model is what the tensors say, which
- * vit_read_config has held against each other, and the recipe in the notes must say the same model before anything is
+ * nn_vit_read_config has held against each other, and the recipe in the notes must say the same model before anything is
  * allocated by its numbers. */
 #include "train/checkpoint.h"
 #include "io/json.h"
@@ -14,17 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = sizeof(checkpoint_epoch) / sizeof(double), NOTES = 8, ITEMS = 4 };
+enum { COLUMNS = sizeof(nn_checkpoint_epoch) / sizeof(double), NOTES = 8, ITEMS = 4 };
 
-#define VERSION  VIT_FILE_EXTRA "version"
-#define STEP     VIT_FILE_EXTRA "step"
-#define RECIPE   VIT_FILE_EXTRA "recipe"
-#define PRESET   VIT_FILE_EXTRA "preset"
-#define SET      VIT_FILE_EXTRA "set"
-#define PLACE    VIT_FILE_EXTRA "data"
-#define LOG      VIT_FILE_EXTRA "log"
-#define CURVES   VIT_FILE_EXTRA "curves"
-#define HISTORY  VIT_FILE_EXTRA "history"
+#define VERSION  NN_VIT_FILE_EXTRA "version"
+#define STEP     NN_VIT_FILE_EXTRA "step"
+#define RECIPE   NN_VIT_FILE_EXTRA "recipe"
+#define PRESET   NN_VIT_FILE_EXTRA "preset"
+#define SET      NN_VIT_FILE_EXTRA "set"
+#define PLACE    NN_VIT_FILE_EXTRA "data"
+#define LOG      NN_VIT_FILE_EXTRA "log"
+#define CURVES   NN_VIT_FILE_EXTRA "curves"
+#define HISTORY  NN_VIT_FILE_EXTRA "history"
 #define ACCURACY "test_accuracy"
 
 /* ---- Which data ------------------------------------------------------------------------------------------------- */
@@ -41,16 +41,17 @@ static uint64_t hash(uint64_t h, const unsigned char *bytes, int64_t count)
     return h;
 }
 
-void checkpoint_describe_set(char out[CHECKPOINT_SET_MAX], const mnist *set)
+void nn_checkpoint_describe_set(char out[NN_CHECKPOINT_SET_MAX], const nn_mnist *set)
 {
     uint64_t h = 0xcbf29ce484222325;
-    const mnist_part *parts[] = {&set->train, &set->test};
+    const nn_mnist_part *parts[] = {&set->train, &set->test};
     for (int n = 0; n < 2; n++) {
         h = hash(h, parts[n]->images, parts[n]->count * set->rows * set->columns);
         h = hash(h, parts[n]->labels, parts[n]->count);
     }
-    snprintf(out, CHECKPOINT_SET_MAX, "%" PRId64 " + %" PRId64 " images of %" PRId64 " x %" PRId64 ", hash %016" PRIx64,
-             set->train.count, set->test.count, set->rows, set->columns, h);
+    snprintf(out, NN_CHECKPOINT_SET_MAX,
+             "%" PRId64 " + %" PRId64 " images of %" PRId64 " x %" PRId64 ", hash %016" PRIx64, set->train.count,
+             set->test.count, set->rows, set->columns, h);
 }
 
 /* ---- Saving ----------------------------------------------------------------------------------------------------- */
@@ -60,72 +61,74 @@ static bool is_utf8(const char *text)
     size_t room = 6 * strlen(text) + 8;
     char *quoted = malloc(2 * room);
     if (!quoted) return false;
-    json_quote(quoted, room, text);
-    json j = json_open(quoted, strlen(quoted));
-    bool same = json_string(&j, quoted + room, NULL) && strcmp(quoted + room, text) == 0;
+    nn_json_quote(quoted, room, text);
+    nn_json j = nn_json_open(quoted, strlen(quoted));
+    bool same = nn_json_string(&j, quoted + room, NULL) && strcmp(quoted + room, text) == 0;
     free(quoted);
     return same;
 }
 
-static vit_save_options model_of(const trainer *t, const checkpoint_run *run)
+static nn_vit_save_options model_of(const nn_trainer *t, const nn_checkpoint_run *run)
 {
-    vit_save_options o = VIT_SAVE_DEFAULTS;
-    o.input = (vit_input){t->options.augment.mean, t->options.augment.deviation};
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
+    o.input = (nn_vit_input){t->options.augment.mean, t->options.augment.deviation};
     o.lock = run->lock;
     o.parameters = t->adam->average; /* NULL, the model's own, if none is kept */
     return o;
 }
 
 /* The model; the parameters and two moments; the history. */
-int64_t checkpoint_bytes(const trainer *t, const checkpoint_run *run)
+int64_t nn_checkpoint_bytes(const nn_trainer *t, const nn_checkpoint_run *run)
 {
-    return vit_save_bytes(&run->how.model, t->count) + 3 * t->count * (int64_t)sizeof(float) +
-           run->how.training.epochs * (int64_t)sizeof(checkpoint_epoch);
+    return nn_vit_save_bytes(&run->how.model, t->count) + 3 * t->count * (int64_t)sizeof(float) +
+           run->how.training.epochs * (int64_t)sizeof(nn_checkpoint_epoch);
 }
 
 /* A path of which the metadata could not keep every byte is left out: whoever goes on has to name it again. */
-bool checkpoint_save(const char *path, const trainer *t, const checkpoint_run *run, char *error, size_t error_size)
+bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoint_run *run, char *error,
+                        size_t error_size)
 {
-    char step[32], text[RECIPE_TEXT_MAX];
+    char step[32], text[NN_RECIPE_TEXT_MAX];
     const int64_t history[] = {run->begun, COLUMNS};
-    const safetensors_item items[ITEMS] = {
-        safetensors_item_dense(VIT_FILE_EXTRA "parameters", SAFETENSORS_F32, 1, &t->count, t->parameters),
-        safetensors_item_dense(VIT_FILE_EXTRA "moment1", SAFETENSORS_F32, 1, &t->count, t->adam->moment1),
-        safetensors_item_dense(VIT_FILE_EXTRA "moment2", SAFETENSORS_F32, 1, &t->count, t->adam->moment2),
-        safetensors_item_dense(HISTORY, SAFETENSORS_F64, 2, history, run->epochs),
+    const nn_safetensors_item items[ITEMS] = {
+        nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "parameters", NN_SAFETENSORS_F32, 1, &t->count, t->parameters),
+        nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "moment1", NN_SAFETENSORS_F32, 1, &t->count, t->adam->moment1),
+        nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "moment2", NN_SAFETENSORS_F32, 1, &t->count, t->adam->moment2),
+        nn_safetensors_item_dense(HISTORY, NN_SAFETENSORS_F64, 2, history, run->epochs),
     };
     snprintf(step, sizeof step, "%" PRId64, t->step);
-    safetensors_pair notes[NOTES] = {{VERSION, "1"},        {STEP, step},    {RECIPE, recipe_write(text, &run->how)},
-                                     {PRESET, run->preset}, {SET, run->set}, {0}};
-    const safetensors_pair paths[] = {{PLACE, run->data}, {LOG, run->log}, {CURVES, run->curves}};
-    vit_save_options o = model_of(t, run);
+    nn_safetensors_pair notes[NOTES] = {
+        {VERSION, "1"},        {STEP, step},    {RECIPE, nn_recipe_write(text, &run->how)},
+        {PRESET, run->preset}, {SET, run->set}, {0}};
+    const nn_safetensors_pair paths[] = {{PLACE, run->data}, {LOG, run->log}, {CURVES, run->curves}};
+    nn_vit_save_options o = model_of(t, run);
     o.items = items;
     o.item_count = ITEMS;
     o.notes = notes;
     o.note_count = NOTES - 3;
     for (int n = 0; n < 3; n++)
         if (paths[n].value && is_utf8(paths[n].value)) notes[o.note_count++] = paths[n];
-    return vit_save(t->net, path, &o, error, error_size);
+    return nn_vit_save(t->net, path, &o, error, error_size);
 }
 
-bool checkpoint_finish(const char *path, const trainer *t, const checkpoint_run *run, const trainer_score *test,
-                       char *error, size_t error_size)
+bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkpoint_run *run,
+                          const nn_trainer_score *test, char *error, size_t error_size)
 {
-    char text[RECIPE_TEXT_MAX], seed[32], epochs[32], accuracy[32], on[CHECKPOINT_SET_MAX + 40];
+    char text[NN_RECIPE_TEXT_MAX], seed[32], epochs[32], accuracy[32], on[NN_CHECKPOINT_SET_MAX + 40];
     snprintf(seed, sizeof seed, "%" PRIu64, run->how.training.seed);
     snprintf(epochs, sizeof epochs, "%" PRId64, run->how.training.epochs);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)test->correct / (double)test->count);
     snprintf(on, sizeof on, "%s%s", run->set, t->set->synthetic ? "; synthetic: drawn by a program" : "");
-    const safetensors_pair notes[] = {{"recipe", recipe_write(text, &run->how)},
-                                      {"preset", run->preset},
-                                      {"seed", seed},
-                                      {"epochs", epochs},
-                                      {"trained_on", on},
-                                      {ACCURACY, accuracy}};
-    vit_save_options o = model_of(t, run);
+    const nn_safetensors_pair notes[] = {{"recipe", nn_recipe_write(text, &run->how)},
+                                         {"preset", run->preset},
+                                         {"seed", seed},
+                                         {"epochs", epochs},
+                                         {"trained_on", on},
+                                         {ACCURACY, accuracy}};
+    nn_vit_save_options o = model_of(t, run);
     o.notes = notes;
     o.note_count = sizeof notes / sizeof *notes;
-    return vit_save(t->net, path, &o, error, error_size);
+    return nn_vit_save(t->net, path, &o, error, error_size);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
@@ -148,87 +151,88 @@ __attribute__((format(printf, 2, 3))) static bool fail(const complaint *to, cons
 }
 
 /* A file's words get to people's terminals: none that would do more there than be read. */
-static bool printable(const char *text)
+static bool nn_printable(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] < 0xa0)) p++; /* U+0080 to U+009F are 0xc2 and more */
     return !*p;
 }
 
-static bool is_checkpoint(const complaint *to, const safetensors *file)
+static bool is_checkpoint(const complaint *to, const nn_safetensors *file)
 {
     char quoted[60];
-    const char *version = safetensors_metadata(file, VERSION);
+    const char *version = nn_safetensors_metadata(file, VERSION);
     if (version && strcmp(version, "1") == 0) return true;
     if (version)
         return fail(to, "version %s of checkpoints is not known here, only 1",
-                    json_quote(quoted, sizeof quoted, version));
-    if (safetensors_metadata(file, ACCURACY)) return fail(to, "its training is over: there is nothing to go on with");
+                    nn_json_quote(quoted, sizeof quoted, version));
+    if (nn_safetensors_metadata(file, ACCURACY))
+        return fail(to, "its training is over: there is nothing to go on with");
     return fail(to, "is no checkpoint: there is nothing to go on with");
 }
 
 /* The recipe of the notes, which must be one of the model that the tensors are. */
-static bool read_recipe(const complaint *to, recipe *how, const safetensors *file)
+static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensors *file)
 {
-    char why[240], a[RECIPE_WORD_MAX], b[RECIPE_WORD_MAX];
-    const char *text = safetensors_metadata(file, RECIPE);
-    *how = recipe_default();
+    char why[240], a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX];
+    const char *text = nn_safetensors_metadata(file, RECIPE);
+    *how = nn_recipe_default();
     if (!text) return fail(to, "metadata " RECIPE " is missing");
-    if (!printable(text)) return fail(to, "metadata " RECIPE " has a character that cannot be printed");
-    if (!recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
-    if (how->training.held_out == RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
-    recipe there = *how;
-    if (!vit_read_config(&there.model, NULL, file, to->path, to->error, to->error_size)) return false;
+    if (!nn_printable(text)) return fail(to, "metadata " RECIPE " has a character that cannot be printed");
+    if (!nn_recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
+    if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
+    nn_recipe there = *how;
+    if (!nn_vit_read_config(&there.model, NULL, file, to->path, to->error, to->error_size)) return false;
     there.model.body.drop = how->model.body.drop; /* which a model that is not trained has no use for */
     there.model.body.drop_path = how->model.body.drop_path;
     there.model.body.bfloat16 = how->model.body.bfloat16;
-    for (int n = 0; recipe_key(n); n++)
-        if (strcmp(recipe_get(a, how, n), recipe_get(b, &there, n)) != 0)
-            return fail(to, "metadata " RECIPE " says %s=%s, but the tensors say %s", recipe_key(n), a, b);
+    for (int n = 0; nn_recipe_key(n); n++)
+        if (strcmp(nn_recipe_get(a, how, n), nn_recipe_get(b, &there, n)) != 0)
+            return fail(to, "metadata " RECIPE " says %s=%s, but the tensors say %s", nn_recipe_key(n), a, b);
     *how = there;
     return true;
 }
 
-static const safetensors_tensor *find(const complaint *to, const safetensors *file, const char *name,
-                                      safetensors_dtype dtype, int rank, int64_t rows, int64_t columns)
+static const nn_safetensors_tensor *find(const complaint *to, const nn_safetensors *file, const char *name,
+                                         nn_safetensors_dtype dtype, int rank, int64_t rows, int64_t columns)
 {
     char is[80];
-    const safetensors_tensor *tensor = safetensors_find(file, name);
+    const nn_safetensors_tensor *tensor = nn_safetensors_find(file, name);
     if (!tensor) fail(to, "%s is missing", name);
     else if (tensor->dtype == dtype && tensor->rank == rank && tensor->shape[0] == rows &&
              (rank < 2 || tensor->shape[1] == columns))
         return tensor;
     else {
-        safetensors_describe(is, sizeof is, tensor);
+        nn_safetensors_describe(is, sizeof is, tensor);
         if (rank < 2) fail(to, "%s is %s, must be float32 (%" PRId64 ")", name, is, rows);
         else fail(to, "%s is %s, must be float64 (%" PRId64 ",%" PRId64 ")", name, is, rows, columns);
     }
     return NULL;
 }
 
-static const safetensors_tensor *find_state(const complaint *to, const safetensors *file, int n, int64_t count)
+static const nn_safetensors_tensor *find_state(const complaint *to, const nn_safetensors *file, int n, int64_t count)
 {
-    static const char *const names[] = {VIT_FILE_EXTRA "parameters", VIT_FILE_EXTRA "moment1",
-                                        VIT_FILE_EXTRA "moment2"};
-    return find(to, file, names[n], SAFETENSORS_F32, 1, count, 0);
+    static const char *const names[] = {NN_VIT_FILE_EXTRA "parameters", NN_VIT_FILE_EXTRA "moment1",
+                                        NN_VIT_FILE_EXTRA "moment2"};
+    return find(to, file, names[n], NN_SAFETENSORS_F32, 1, count, 0);
 }
 
-static bool read_state(const complaint *to, checkpoint *c)
+static bool read_state(const complaint *to, nn_checkpoint *c)
 {
     char why[240];
-    int64_t count = vit_count(&c->run.how.model, why, sizeof why);
+    int64_t count = nn_vit_count(&c->run.how.model, why, sizeof why);
     if (count < 0) return fail(to, "%s", why);
     for (int n = 0; n < 3; n++)
         if (!find_state(to, c->file, n, count)) return false;
     return true;
 }
 
-static bool read_history(const complaint *to, checkpoint *c)
+static bool read_history(const complaint *to, nn_checkpoint *c)
 {
     int64_t epochs = c->run.how.training.epochs;
-    const safetensors_tensor *history = safetensors_find(c->file, HISTORY);
+    const nn_safetensors_tensor *history = nn_safetensors_find(c->file, HISTORY);
     c->run.begun = history && history->rank ? history->shape[0] : 0;
-    history = find(to, c->file, HISTORY, SAFETENSORS_F64, 2, c->run.begun, COLUMNS);
+    history = find(to, c->file, HISTORY, NN_SAFETENSORS_F64, 2, c->run.begun, COLUMNS);
     if (!history) return false;
     if (c->run.begun > epochs)
         return fail(to, HISTORY " has %" PRId64 " epochs, but there are %" PRId64 " in all", c->run.begun, epochs);
@@ -240,23 +244,23 @@ static bool read_history(const complaint *to, checkpoint *c)
     return true;
 }
 
-static const char *path_of(const safetensors *file, const char *key)
+static const char *path_of(const nn_safetensors *file, const char *key)
 {
-    const char *path = safetensors_metadata(file, key);
-    return path && printable(path) ? path : NULL;
+    const char *path = nn_safetensors_metadata(file, key);
+    return path && nn_printable(path) ? path : NULL;
 }
 
-static bool read_notes(const complaint *to, checkpoint *c)
+static bool read_notes(const complaint *to, nn_checkpoint *c)
 {
     char *end = NULL;
-    const char *step = safetensors_metadata(c->file, STEP), *set = safetensors_metadata(c->file, SET);
+    const char *step = nn_safetensors_metadata(c->file, STEP), *set = nn_safetensors_metadata(c->file, SET);
     errno = 0;
     c->step = step && *step >= '0' && *step <= '9' ? strtoll(step, &end, 10) : 0;
     if (!end || *end || errno) return fail(to, "metadata " STEP " is missing, or no number");
-    c->run.preset = safetensors_metadata(c->file, PRESET);
+    c->run.preset = nn_safetensors_metadata(c->file, PRESET);
     if (!set || !c->run.preset) return fail(to, "metadata %s is missing", set ? PRESET : SET);
-    if (!printable(set) || !printable(c->run.preset))
-        return fail(to, "metadata %s has a character that cannot be printed", printable(set) ? PRESET : SET);
+    if (!nn_printable(set) || !nn_printable(c->run.preset))
+        return fail(to, "metadata %s has a character that cannot be printed", nn_printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
     c->run.data = path_of(c->file, PLACE);
     c->run.log = path_of(c->file, LOG);
@@ -264,53 +268,53 @@ static bool read_notes(const complaint *to, checkpoint *c)
     return true;
 }
 
-checkpoint *checkpoint_open(const char *path, char *error, size_t error_size)
+nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_size)
 {
     complaint to = {path, error, error_size};
-    checkpoint *c = calloc(1, sizeof *c);
+    nn_checkpoint *c = calloc(1, sizeof *c);
     if (!c) {
         fail(&to, "no memory");
         return NULL;
     }
     c->path = path;
-    c->file = safetensors_open(path, error, error_size);
+    c->file = nn_safetensors_open(path, error, error_size);
     if (c->file && is_checkpoint(&to, c->file) && read_recipe(&to, &c->run.how, c->file) && read_state(&to, c) &&
         read_history(&to, c) && read_notes(&to, c))
         return c;
-    checkpoint_free(c);
+    nn_checkpoint_free(c);
     return NULL;
 }
 
-void checkpoint_free(checkpoint *c)
+void nn_checkpoint_free(nn_checkpoint *c)
 {
     if (!c) return;
-    safetensors_free(c->file);
+    nn_safetensors_free(c->file);
     free(c->run.epochs);
     free(c);
 }
 
-bool checkpoint_knows(const checkpoint *c, const mnist *set, char *error, size_t error_size)
+bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size)
 {
     complaint to = {c->path, error, error_size};
-    char here[CHECKPOINT_SET_MAX];
-    checkpoint_describe_set(here, set);
+    char here[NN_CHECKPOINT_SET_MAX];
+    nn_checkpoint_describe_set(here, set);
     return strcmp(here, c->run.set) == 0 || fail(&to, "was begun on other data: %s, not %s", c->run.set, here);
 }
 
-bool checkpoint_restore(const checkpoint *c, trainer *t, mha_context *ctx, char *error, size_t error_size)
+bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size)
 {
     complaint to = {c->path, error, error_size};
     float *blocks[] = {t->parameters, t->adam->moment1, t->adam->moment2};
     size_t bytes = (size_t)t->count * sizeof(float);
     int64_t steps = t->steps_per_epoch, begun = c->step / steps + (c->step % steps > 0);
-    if (!checkpoint_knows(c, t->set, error, error_size)) return false;
+    if (!nn_checkpoint_knows(c, t->set, error, error_size)) return false;
     if (begun != c->run.begun)
         return fail(&to, "step %" PRId64 " is of epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step, begun,
                     c->run.begun);
-    if (!vit_read(t->net, ctx, c->file, c->path, error, error_size)) return false;
+    if (!nn_vit_read(t->net, ctx, c->file, c->path, error, error_size)) return false;
     if (t->adam->average) memcpy(t->adam->average, t->parameters, bytes);
     for (int n = 0; n < 3; n++) memcpy(blocks[n], find_state(&to, c->file, n, t->count)->data, bytes);
     t->step = t->adam->steps = c->step;
-    crew_changed(t->crew);
+    nn_workers_changed(t->workers);
     return true;
 }

@@ -1,11 +1,11 @@
 /* Training runs in files, so that they can go on after whatever stopped them.
  *
- *     checkpoint_save("vit.safetensors", t, &run, error, sizeof error);               after every epoch, say
+ *     nn_checkpoint_save("vit.safetensors", t, &run, error, sizeof error);               after every epoch, say
  *     ...
- *     checkpoint *c = checkpoint_open("vit.safetensors", error, sizeof error);
+ *     nn_checkpoint *c = nn_checkpoint_open("vit.safetensors", error, sizeof error);
  *     ... the data, a trainer t of c->run.how over it ...
- *     checkpoint_restore(c, t, ctx, error, sizeof error);                             t is where it was
- *     checkpoint_free(c);
+ *     nn_checkpoint_restore(c, t, ctx, error, sizeof error);                             t is where it was
+ *     nn_checkpoint_free(c);
  *
  * A checkpoint is a model like any other (vit_file.h), whose weights are the averaged ones if an average is kept. What
  * else training has to remember lies beside them under names that readers of models pass over:
@@ -18,66 +18,67 @@
  * checkpoint ends in the bits of one that nothing has stopped. A checkpoint may come from anybody: the paths in it are
  * for people to read, and nothing is opened or written because a checkpoint names it.
  *
- * When a run is over, checkpoint_finish leaves the model and a few notes on where it comes from, and nothing else. Files
+ * When a run is over, nn_checkpoint_finish leaves the model and a few notes on where it comes from, and nothing else. Files
  * are replaced whole or not at all (replace.h). Errors are one line in `error`, which has room for `error_size` bytes. */
-#ifndef CHECKPOINT_H
-#define CHECKPOINT_H
+#ifndef NN_TRAIN_CHECKPOINT_H
+#define NN_TRAIN_CHECKPOINT_H
 
 #include "io/file_lock.h"
 #include "train/recipe.h"
 #include "io/safetensors.h"
 
 /* What became of an epoch. Its fields are the columns of a tensor, hence all float64. */
-typedef struct checkpoint_epoch {
+typedef struct nn_checkpoint_epoch {
     double images, correct, loss;             /* trained on so far, with the right answer; the sum of their losses */
     double rate;                              /* of learning, at the last step */
     double held_out, held_correct, held_loss; /* images that were held out; the mean of their losses */
     double seconds, other_seconds;            /* spent on steps; on the rest: evaluation, saving */
-} checkpoint_epoch;
+} nn_checkpoint_epoch;
 
-enum { CHECKPOINT_SET_MAX = 100 };
+enum { NN_CHECKPOINT_SET_MAX = 100 };
 
 /* Texts are the caller's. */
-typedef struct checkpoint_run {
-    recipe how;                   /* fitted to the data */
-    const char *preset;           /* the name of the recipe that it began with */
-    const char *data;             /* where the data are, in whatever words the caller has for that */
-    const char *log, *curves;     /* what is written beside; NULL: nothing */
-    char set[CHECKPOINT_SET_MAX]; /* of checkpoint_describe_set */
-    int64_t begun;                /* epochs of which a step has been taken */
-    checkpoint_epoch *epochs;     /* room for all of them */
-    file_lock *lock;              /* of the file that it is saved to; NULL: none */
-} checkpoint_run;
+typedef struct nn_checkpoint_run {
+    nn_recipe how;                   /* fitted to the data */
+    const char *preset;              /* the name of the recipe that it began with */
+    const char *data;                /* where the data are, in whatever words the caller has for that */
+    const char *log, *curves;        /* what is written beside; NULL: nothing */
+    char set[NN_CHECKPOINT_SET_MAX]; /* of nn_checkpoint_describe_set */
+    int64_t begun;                   /* epochs of which a step has been taken */
+    nn_checkpoint_epoch *epochs;     /* room for all of them */
+    nn_file_lock *lock;              /* of the file that it is saved to; NULL: none */
+} nn_checkpoint_run;
 
 /* Counts, sizes and a hash of all bytes, as text: two sets with the same text are the same. */
-void checkpoint_describe_set(char out[CHECKPOINT_SET_MAX], const mnist *set);
+void nn_checkpoint_describe_set(char out[NN_CHECKPOINT_SET_MAX], const nn_mnist *set);
 
 /* How many bytes a checkpoint of this run takes, at most, in all its epochs. */
-int64_t checkpoint_bytes(const trainer *t, const checkpoint_run *run);
+int64_t nn_checkpoint_bytes(const nn_trainer *t, const nn_checkpoint_run *run);
 
-bool checkpoint_save(const char *path, const trainer *t, const checkpoint_run *run, char *error, size_t error_size);
+bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoint_run *run, char *error,
+                        size_t error_size);
 
-typedef struct checkpoint {
-    safetensors *file;
-    const char *path;   /* the caller's */
-    checkpoint_run run; /* `log`, `curves` and `data` NULL: the file does not say */
+typedef struct nn_checkpoint {
+    nn_safetensors *file;
+    const char *path;      /* the caller's */
+    nn_checkpoint_run run; /* `log`, `curves` and `data` NULL: the file does not say */
     int64_t step;
-} checkpoint;
+} nn_checkpoint;
 
 /* Only what is sound: a model that can be made, a recipe that is its own, a state of its size. NULL on error: the file
  * cannot be read, is a finished model, is no checkpoint, or its parts contradict each other. */
-checkpoint *checkpoint_open(const char *path, char *error, size_t error_size);
-void checkpoint_free(checkpoint *c); /* NULL is legal */
+nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_size);
+void nn_checkpoint_free(nn_checkpoint *c); /* NULL is legal */
 
 /* Whether these are the data that it was begun on; `error` says how they differ. */
-bool checkpoint_knows(const checkpoint *c, const mnist *set, char *error, size_t error_size);
+bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size);
 
 /* Puts the trainer, made by c->run.how over the same data, where the saved one was. On error (other data) it is what it
  * was, unless there was no memory. */
-bool checkpoint_restore(const checkpoint *c, trainer *t, mha_context *ctx, char *error, size_t error_size);
+bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size);
 
 /* The model of a run that is over: with the notes recipe, preset, seed, epochs, trained_on and test_accuracy. */
-bool checkpoint_finish(const char *path, const trainer *t, const checkpoint_run *run, const trainer_score *test,
-                       char *error, size_t error_size);
+bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkpoint_run *run,
+                          const nn_trainer_score *test, char *error, size_t error_size);
 
 #endif

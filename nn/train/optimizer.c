@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) static bool fail(char *error, size_t error
 }
 
 /* Written so that NaN fails. */
-static bool options_sound(const optimizer_options *options, int64_t count, char *error, size_t error_size)
+static bool options_sound(const nn_optimizer_options *options, int64_t count, char *error, size_t error_size)
 {
     if (!(options->beta1 >= 0 && options->beta1 < 1))
         return fail(error, error_size, "beta1 is %g, and must be in [0,1)", options->beta1);
@@ -43,7 +43,7 @@ static bool options_sound(const optimizer_options *options, int64_t count, char 
         return fail(error, error_size, "average is %g, and must be in [0,1)", options->average);
     int64_t end = 0;
     for (int64_t n = 0; n < options->group_count; n++) {
-        optimizer_group group = options->groups[n];
+        nn_optimizer_group group = options->groups[n];
         if (group.first < end || group.count < 0 || group.count > count - group.first)
             return fail(error, error_size, "group %lld begins before the last one ends, or ends behind the parameters",
                         (long long)n);
@@ -65,11 +65,11 @@ static void *zeros(int64_t count, size_t size)
     return memory;
 }
 
-static const optimizer_options *options_copy(const optimizer_options *from)
+static const nn_optimizer_options *options_copy(const nn_optimizer_options *from)
 {
     size_t bytes = (size_t)from->group_count * sizeof *from->groups;
-    optimizer_options *copy = malloc(sizeof *copy);
-    optimizer_group *groups = malloc(bytes + 1);
+    nn_optimizer_options *copy = malloc(sizeof *copy);
+    nn_optimizer_group *groups = malloc(bytes + 1);
     if (!copy || !groups) {
         free(copy);
         free(groups);
@@ -81,19 +81,19 @@ static const optimizer_options *options_copy(const optimizer_options *from)
     return copy;
 }
 
-optimizer *optimizer_create(float *parameters, float *gradient, int64_t count, const optimizer_options *options,
-                            char *error, size_t error_size)
+nn_optimizer *nn_optimizer_create(float *parameters, float *gradient, int64_t count,
+                                  const nn_optimizer_options *options, char *error, size_t error_size)
 {
-    static const optimizer_options defaults = OPTIMIZER_DEFAULTS;
+    static const nn_optimizer_options defaults = NN_OPTIMIZER_DEFAULTS;
     if (!options) options = &defaults;
     if (count < 0 || (count && (!parameters || !gradient))) {
         fail(error, error_size, "%lld parameters, or no block of them or of their gradient", (long long)count);
         return NULL;
     }
     if (!options_sound(options, count, error, error_size)) return NULL;
-    optimizer *o = calloc(1, sizeof *o);
+    nn_optimizer *o = calloc(1, sizeof *o);
     if (!o) goto no_memory;
-    *o = (optimizer){.parameters = parameters, .gradient = gradient, .count = count};
+    *o = (nn_optimizer){.parameters = parameters, .gradient = gradient, .count = count};
     if (!(o->options = options_copy(options)) || !(o->moment1 = zeros(count, sizeof(float))) ||
         !(o->moment2 = zeros(count, sizeof(float))) || !(o->partials = zeros(piece_count(count), sizeof(double))) ||
         (options->average > 0 && !(o->average = zeros(count, sizeof(float)))))
@@ -102,11 +102,11 @@ optimizer *optimizer_create(float *parameters, float *gradient, int64_t count, c
     return o;
 no_memory:
     fail(error, error_size, "no memory for the optimizer of %lld parameters", (long long)count);
-    optimizer_free(o);
+    nn_optimizer_free(o);
     return NULL;
 }
 
-void optimizer_free(optimizer *o)
+void nn_optimizer_free(nn_optimizer *o)
 {
     if (!o) return;
     if (o->options) free((void *)o->options->groups);
@@ -135,11 +135,11 @@ NN_CLONES static double squares(const float *x, int64_t count)
 
 static void sum_piece(void *arg, int64_t n)
 {
-    const optimizer *o = arg;
+    const nn_optimizer *o = arg;
     o->partials[n] = squares(o->gradient + n * PIECE, smaller(PIECE, o->count - n * PIECE));
 }
 
-static double gradient_norm(optimizer *o, mha_context *ctx)
+static double gradient_norm(nn_optimizer *o, mha_context *ctx)
 {
     double sum = 0;
     nn_each(ctx, piece_count(o->count), sum_piece, o);
@@ -151,7 +151,7 @@ static double gradient_norm(optimizer *o, mha_context *ctx)
 
 /* What a step does to every number, rounded to float32 once. */
 typedef struct sweep {
-    const optimizer *o;
+    const nn_optimizer *o;
     double rate;
     float clip;                /* the factor of the gradient */
     float to_first, to_second; /* 1 - beta1, 1 - beta2 */
@@ -182,7 +182,7 @@ NN_CLONES static void follow(float *restrict a, const float *restrict w, int64_t
 }
 
 /* The first group that ends behind `at`; group_count if none does. */
-static int64_t group_behind(const optimizer_options *options, int64_t at)
+static int64_t group_behind(const nn_optimizer_options *options, int64_t at)
 {
     int64_t low = 0, high = options->group_count;
     while (low < high) {
@@ -197,14 +197,14 @@ static int64_t group_behind(const optimizer_options *options, int64_t at)
 static void update_piece(void *arg, int64_t n)
 {
     const sweep *s = arg;
-    const optimizer *o = s->o;
-    const optimizer_options *options = o->options;
+    const nn_optimizer *o = s->o;
+    const nn_optimizer_options *options = o->options;
     int64_t begin = n * PIECE, end = smaller(begin + PIECE, o->count), group = group_behind(options, begin), to;
     for (int64_t at = begin; at < end; at = to) {
         float decay = 0;
         to = end;
         if (group < options->group_count) {
-            optimizer_group here = options->groups[group];
+            nn_optimizer_group here = options->groups[group];
             bool inside = at >= here.first;
             to = smaller(end, inside ? here.first + here.count : here.first);
             if (inside) decay = (float)(s->rate * (double)here.decay), group++;
@@ -226,13 +226,13 @@ static double power(double x, int64_t n)
     return result;
 }
 
-bool optimizer_step(optimizer *o, mha_context *ctx, double rate, double *norm)
+bool nn_optimizer_step(nn_optimizer *o, mha_context *ctx, double rate, double *norm)
 {
-    const optimizer_options *options = o->options;
+    const nn_optimizer_options *options = o->options;
     double length = gradient_norm(o, ctx), clip = 1, average = options->average, t = (double)(o->steps + 1);
     if (norm) *norm = length;
     if (options->clip > 0 && options->clip < length + 1e-6) clip = options->clip / (length + 1e-6);
-    if (!(length * clip <= OPTIMIZER_NORM_MAX) || !isfinite(rate)) return false;
+    if (!(length * clip <= NN_OPTIMIZER_NORM_MAX) || !isfinite(rate)) return false;
     if (options->average_ramp && average > t / (t + 9)) average = t / (t + 9);
     o->steps++;
     sweep s = {

@@ -1,12 +1,12 @@
 /* AdamW over one block of float32 parameters, with clipping by the norm of the gradient and an average of the weights:
  *
- *     optimizer_group weights[] = {{first, count, 0.05f}};               biases, norms and embeddings: no group
- *     optimizer_options options = OPTIMIZER_DEFAULTS;
+ *     nn_optimizer_group weights[] = {{first, count, 0.05f}};               biases, norms and embeddings: no group
+ *     nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
  *     options.groups = weights, options.group_count = 1, options.clip = 1, options.average = 0.999;
- *     optimizer *adam = optimizer_create(parameters, gradient, count, &options, error, sizeof error);
+ *     nn_optimizer *adam = nn_optimizer_create(parameters, gradient, count, &options, error, sizeof error);
  *     ... fill the gradient ...
- *     if (!optimizer_step(adam, ctx, rate, &norm)) printf("the gradient's norm is %g\n", norm);
- *     optimizer_free(adam);
+ *     if (!nn_optimizer_step(adam, ctx, rate, &norm)) printf("the gradient's norm is %g\n", norm);
+ *     nn_optimizer_free(adam);
  *
  * Step t = 1, 2, ... with gradient g and learning rate r does, to each parameter w with its moments m and v, average a
  * and decay d,
@@ -22,56 +22,56 @@
  *
  * To go on later in the same bits, keep the parameters, `steps`, `moment1`, `moment2` and `average`, and write them back
  * into an optimizer that was made with the same options. */
-#ifndef OPTIMIZER_H
-#define OPTIMIZER_H
+#ifndef NN_TRAIN_OPTIMIZER_H
+#define NN_TRAIN_OPTIMIZER_H
 
 #include <mha.h>
 
 /* Parameters [first, first + count) decay. What is in no group does not. */
-typedef struct optimizer_group {
+typedef struct nn_optimizer_group {
     int64_t first, count;
     float decay;
-} optimizer_group;
+} nn_optimizer_group;
 
-typedef struct optimizer_options {
-    double beta1, beta2;           /* in [0,1) */
-    double epsilon;                /* > 0 */
-    double clip;                   /* the largest norm that is left alone; 0: any */
-    double average;                /* s, in [0,1); 0: no average is kept */
-    bool average_ramp;             /* s of step t is no more than t / (t + 9), so that a short run forgets its start */
-    bool clear;                    /* a step leaves zeros in the gradient, for backward passes that add onto it */
-    const optimizer_group *groups; /* in order, without overlap; copied */
+typedef struct nn_optimizer_options {
+    double beta1, beta2; /* in [0,1) */
+    double epsilon;      /* > 0 */
+    double clip;         /* the largest norm that is left alone; 0: any */
+    double average;      /* s, in [0,1); 0: no average is kept */
+    bool average_ramp;   /* s of step t is no more than t / (t + 9), so that a short run forgets its start */
+    bool clear;          /* a step leaves zeros in the gradient, for backward passes that add onto it */
+    const nn_optimizer_group *groups; /* in order, without overlap; copied */
     int64_t group_count;
-} optimizer_options;
+} nn_optimizer_options;
 
 /* clang-format off */
-#define OPTIMIZER_DEFAULTS {0.9, 0.999, 1e-8, 0, 0, true, false, NULL, 0}
+#define NN_OPTIMIZER_DEFAULTS {0.9, 0.999, 1e-8, 0, 0, true, false, NULL, 0}
 /* clang-format on */
 
 /* All blocks are `count` numbers in the layout of the parameters. None of them may overlap another. */
-typedef struct optimizer {
+typedef struct nn_optimizer {
     float *parameters, *gradient; /* the caller's */
     int64_t count;
     int64_t steps; /* taken so far */
     float *moment1, *moment2;
-    float *average;                   /* NULL: none is kept */
-    const optimizer_options *options; /* its own copy */
-    double *partials;                 /* sums of squares, one a piece */
-} optimizer;
+    float *average;                      /* NULL: none is kept */
+    const nn_optimizer_options *options; /* its own copy */
+    double *partials;                    /* sums of squares, one a piece */
+} nn_optimizer;
 
 /* Both blocks must live as long as the optimizer does. Moments begin as zeros, the average as the parameters are now;
- * `options` NULL means OPTIMIZER_DEFAULTS. NULL on error, with one line in `error`, which has room for `error_size`
+ * `options` NULL means NN_OPTIMIZER_DEFAULTS. NULL on error, with one line in `error`, which has room for `error_size`
  * bytes. */
-optimizer *optimizer_create(float *parameters, float *gradient, int64_t count, const optimizer_options *options,
-                            char *error, size_t error_size);
+nn_optimizer *nn_optimizer_create(float *parameters, float *gradient, int64_t count,
+                                  const nn_optimizer_options *options, char *error, size_t error_size);
 
 /* NULL is legal. */
-void optimizer_free(optimizer *o);
+void nn_optimizer_free(nn_optimizer *o);
 
 /* One step with this learning rate. Puts the norm of the gradient, before clipping, into *norm, which may be NULL.
  * False, and nothing else has changed, if the norm or the rate is NaN or infinite, or the norm is still above
- * OPTIMIZER_NORM_MAX after clipping: squares would not fit float32, and one of them spoils its parameter for ever. */
-#define OPTIMIZER_NORM_MAX 1.8e19
-bool optimizer_step(optimizer *o, mha_context *ctx, double rate, double *norm);
+ * NN_OPTIMIZER_NORM_MAX after clipping: squares would not fit float32, and one of them spoils its parameter for ever. */
+#define NN_OPTIMIZER_NORM_MAX 1.8e19
+bool nn_optimizer_step(nn_optimizer *o, mha_context *ctx, double rate, double *norm);
 
 #endif

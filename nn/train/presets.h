@@ -1,22 +1,22 @@
 /* Recipes that have a name, each a few changes to the default one.
  *
- *     const preset *p = preset_find("demo");
- *     recipe r = preset_recipe(p); */
-#ifndef PRESETS_H
-#define PRESETS_H
+ *     const nn_preset *p = nn_preset_find("demo");
+ *     nn_recipe r = nn_preset_recipe(p); */
+#ifndef NN_TRAIN_PRESETS_H
+#define NN_TRAIN_PRESETS_H
 
 #include "train/recipe.h"
 
-typedef struct preset {
+typedef struct nn_preset {
     const char *name, *description; /* a line of at most 60 columns */
-    const char *changes;            /* for recipe_apply; NULL: none */
-} preset;
+    const char *changes;            /* for nn_recipe_apply; NULL: none */
+} nn_preset;
 
-#define PRESET_DEFAULT "default"
+#define NN_PRESET_DEFAULT "default"
 
-extern const preset presets[]; /* the last one has no name */
+extern const nn_preset nn_presets[]; /* the last one has no name */
 
-const preset *preset_find(const char *name); /* NULL if there is none */
-recipe preset_recipe(const preset *p);
+const nn_preset *nn_preset_find(const char *name); /* NULL if there is none */
+nn_recipe nn_preset_recipe(const nn_preset *p);
 
 #endif

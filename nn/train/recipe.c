@@ -16,12 +16,12 @@ static const char *const types[] = {"f32", "bf16", NULL};
 static const char *const orders[] = {"pre", "post", NULL};
 static const char *const norms[] = {[NN_LAYER_NORM] = "layer", [NN_RMS_NORM] = "rms", NULL};
 static const char *const schedules[] = {
-    [SCHEDULE_CONSTANT] = "constant", [SCHEDULE_COSINE] = "cosine", [SCHEDULE_ONE_CYCLE] = "one_cycle", NULL};
+    [NN_SCHEDULE_CONSTANT] = "constant", [NN_SCHEDULE_COSINE] = "cosine", [NN_SCHEDULE_ONE_CYCLE] = "one_cycle", NULL};
 static const char *const activations[] = {[MHA_LINEAR] = "linear",       [MHA_RELU] = "relu", [MHA_GELU] = "gelu",
                                           [MHA_GELU_TANH] = "gelu_tanh", [MHA_SILU] = "silu", NULL};
 
-#define MODEL(field)    offsetof(recipe, model.field)
-#define TRAINING(field) offsetof(recipe, training.field)
+#define MODEL(field)    offsetof(nn_recipe, model.field)
+#define TRAINING(field) offsetof(nn_recipe, training.field)
 
 static const struct {
     const char *key, *meaning;
@@ -65,7 +65,7 @@ static const struct {
     {"seed", "of everything that is drawn", TRAINING(seed), SEED, ANY, NULL},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
-_Static_assert(ENTRIES *(RECIPE_WORD_MAX + 12) <= RECIPE_TEXT_MAX, "room for all of them");
+_Static_assert(ENTRIES *(NN_RECIPE_WORD_MAX + 12) <= NN_RECIPE_TEXT_MAX, "room for all of them");
 
 /* A field by its kind; copied, so that no pointer pretends to a type. */
 typedef union field {
@@ -76,7 +76,7 @@ typedef union field {
     bool truth;
     nn_norm_kind norm;
     mha_activation activation;
-    schedule_kind schedule;
+    nn_schedule_kind schedule;
 } field;
 
 static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
@@ -86,29 +86,29 @@ static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
                                     [TRUTH_WORD] = sizeof(bool),
                                     [NORM_WORD] = sizeof(nn_norm_kind),
                                     [ACTIVATION_WORD] = sizeof(mha_activation),
-                                    [SCHEDULE_WORD] = sizeof(schedule_kind)};
+                                    [SCHEDULE_WORD] = sizeof(nn_schedule_kind)};
 
-recipe recipe_default(void)
+nn_recipe nn_recipe_default(void)
 {
-    recipe r = {VIT_DEFAULTS, TRAINER_DEFAULTS};
-    r.training.held_out = RECIPE_HELD_OUT;
+    nn_recipe r = {NN_VIT_DEFAULTS, NN_TRAINER_DEFAULTS};
+    r.training.held_out = NN_RECIPE_HELD_OUT;
     return r;
 }
 
-void recipe_fit(recipe *r, const mnist *set)
+void nn_recipe_fit(nn_recipe *r, const nn_mnist *set)
 {
     r->model.rows = set->rows;
     r->model.columns = set->columns;
     r->model.body.final_norm = !r->model.body.post_norm;                           /* which ends with a norm as it is */
     if (r->model.body.kv_heads == r->model.body.heads) r->model.body.kv_heads = 0; /* one spelling, as files have it */
-    if (r->training.held_out == RECIPE_HELD_OUT) r->training.held_out = set->train.count / 12;
+    if (r->training.held_out == NN_RECIPE_HELD_OUT) r->training.held_out = set->train.count / 12;
 }
 
-const char *recipe_key(int n) { return n >= 0 && n < ENTRIES ? entries[n].key : NULL; }
-const char *recipe_meaning(int n) { return entries[n].meaning; }
-bool recipe_is_word(int n) { return entries[n].words; }
+const char *nn_recipe_key(int n) { return n >= 0 && n < ENTRIES ? entries[n].key : NULL; }
+const char *nn_recipe_meaning(int n) { return entries[n].meaning; }
+bool nn_recipe_is_word(int n) { return entries[n].words; }
 
-int recipe_find(const char *key)
+int nn_recipe_find(const char *key)
 {
     int n = 0;
     while (n < ENTRIES && strcmp(key, entries[n].key) != 0) n++;
@@ -121,22 +121,22 @@ int recipe_find(const char *key)
 static void write_real(char *out, double value, bool wide)
 {
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, RECIPE_WORD_MAX, "%.*g", digits, value);
+        snprintf(out, NN_RECIPE_WORD_MAX, "%.*g", digits, value);
         if (wide ? strtod(out, NULL) == value : strtof(out, NULL) == (float)value) break;
     }
 }
 
-const char *recipe_get(char out[RECIPE_WORD_MAX], const recipe *r, int n)
+const char *nn_recipe_get(char out[NN_RECIPE_WORD_MAX], const nn_recipe *r, int n)
 {
     field f;
     int word = -1;
     memcpy(&f, (const char *)r + entries[n].at, field_size[entries[n].kind]);
     switch (entries[n].kind) {
     case WHOLE:
-        snprintf(out, RECIPE_WORD_MAX, "%lld", (long long)f.whole);
+        snprintf(out, NN_RECIPE_WORD_MAX, "%lld", (long long)f.whole);
         break;
     case SEED:
-        snprintf(out, RECIPE_WORD_MAX, "%llu", (unsigned long long)f.seed);
+        snprintf(out, NN_RECIPE_WORD_MAX, "%llu", (unsigned long long)f.seed);
         break;
     case REAL:
         write_real(out, (double)f.real, false);
@@ -157,17 +157,17 @@ const char *recipe_get(char out[RECIPE_WORD_MAX], const recipe *r, int n)
         word = (int)f.schedule;
         break;
     }
-    if (word >= 0) snprintf(out, RECIPE_WORD_MAX, "%s", entries[n].words[word]);
+    if (word >= 0) snprintf(out, NN_RECIPE_WORD_MAX, "%s", entries[n].words[word]);
     return out;
 }
 
-const char *recipe_write(char out[RECIPE_TEXT_MAX], const recipe *r)
+const char *nn_recipe_write(char out[NN_RECIPE_TEXT_MAX], const nn_recipe *r)
 {
     size_t used = 0;
     for (int n = 0; n < ENTRIES; n++) {
-        char value[RECIPE_WORD_MAX];
-        used += (size_t)snprintf(out + used, RECIPE_TEXT_MAX - used, "%s%s=%s", n ? "," : "", entries[n].key,
-                                 recipe_get(value, r, n));
+        char value[NN_RECIPE_WORD_MAX];
+        used += (size_t)snprintf(out + used, NN_RECIPE_TEXT_MAX - used, "%s%s=%s", n ? "," : "", entries[n].key,
+                                 nn_recipe_get(value, r, n));
     }
     return out;
 }
@@ -221,7 +221,7 @@ static bool read_word(field *f, kind of, const char *const *words, const char *t
     if (of == TRUTH_WORD) f->truth = word;
     else if (of == NORM_WORD) f->norm = (nn_norm_kind)word;
     else if (of == ACTIVATION_WORD) f->activation = (mha_activation)word;
-    else f->schedule = (schedule_kind)word;
+    else f->schedule = (nn_schedule_kind)word;
     return true;
 }
 
@@ -232,7 +232,7 @@ static void list_words(char *out, size_t room, const char *const *words)
         used += (size_t)snprintf(out + used, room - used, "%s%s", !n ? "" : words[n + 1] ? ", " : " or ", words[n]);
 }
 
-bool recipe_set(recipe *r, int n, const char *text, char *should, size_t should_size)
+bool nn_recipe_set(nn_recipe *r, int n, const char *text, char *should, size_t should_size)
 {
     field f;
     const char *const *words = entries[n].words;
@@ -247,13 +247,13 @@ bool recipe_set(recipe *r, int n, const char *text, char *should, size_t should_
 }
 
 /* What is too long ends in dots, and so is neither a key nor a value: half a number would be another one. */
-static void copy_word(char out[RECIPE_WORD_MAX], const char *from, size_t length)
+static void copy_word(char out[NN_RECIPE_WORD_MAX], const char *from, size_t length)
 {
-    bool fits = length < RECIPE_WORD_MAX;
-    snprintf(out, RECIPE_WORD_MAX, "%.*s%s", (int)(fits ? length : RECIPE_WORD_MAX - 4), from, fits ? "" : "...");
+    bool fits = length < NN_RECIPE_WORD_MAX;
+    snprintf(out, NN_RECIPE_WORD_MAX, "%.*s%s", (int)(fits ? length : NN_RECIPE_WORD_MAX - 4), from, fits ? "" : "...");
 }
 
-bool recipe_next(const char **text, char key[RECIPE_WORD_MAX], char value[RECIPE_WORD_MAX])
+bool nn_recipe_next(const char **text, char key[NN_RECIPE_WORD_MAX], char value[NN_RECIPE_WORD_MAX])
 {
     if (!*text) return false;
     size_t length = strcspn(*text, ","), middle = strcspn(*text, ",=");
@@ -263,13 +263,13 @@ bool recipe_next(const char **text, char key[RECIPE_WORD_MAX], char value[RECIPE
     return true;
 }
 
-bool recipe_apply(recipe *r, const char *text, char *why, size_t why_size)
+bool nn_recipe_apply(nn_recipe *r, const char *text, char *why, size_t why_size)
 {
-    char key[RECIPE_WORD_MAX], value[RECIPE_WORD_MAX], should[100];
-    while (recipe_next(&text, key, value)) {
-        int n = recipe_find(key);
+    char key[NN_RECIPE_WORD_MAX], value[NN_RECIPE_WORD_MAX], should[100];
+    while (nn_recipe_next(&text, key, value)) {
+        int n = nn_recipe_find(key);
         if (n < 0) snprintf(why, why_size, "there is no '%s'", key);
-        else if (recipe_set(r, n, value, should, sizeof should)) continue;
+        else if (nn_recipe_set(r, n, value, should, sizeof should)) continue;
         else snprintf(why, why_size, "%s is %s, not '%s'", key, should, value);
         return false;
     }

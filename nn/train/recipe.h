@@ -1,53 +1,53 @@
 /* How a Vision Transformer is shaped and trained, all of it, as numbers and as text:
  *
- *     recipe r = recipe_default();
- *     if (!recipe_apply(&r, "patch=7,width=32,epochs=3,lr=2e-3", why, sizeof why)) puts(why);
- *     puts(recipe_write(text, &r));
+ *     nn_recipe r = nn_recipe_default();
+ *     if (!nn_recipe_apply(&r, "patch=7,width=32,epochs=3,lr=2e-3", why, sizeof why)) puts(why);
+ *     puts(nn_recipe_write(text, &r));
  *
  * Text is what people type, what presets are written in and what a checkpoint keeps. It has every key, and reads back to
  * the same bits. Two recipes with the same text, over the same data, end in the same model. */
-#ifndef RECIPE_H
-#define RECIPE_H
+#ifndef NN_TRAIN_RECIPE_H
+#define NN_TRAIN_RECIPE_H
 
 #include "train/trainer.h"
 
-typedef struct recipe {
-    vit_config model; /* rows and columns are those of the data */
-    trainer_options training;
-} recipe;
+typedef struct nn_recipe {
+    nn_vit_config model; /* rows and columns are those of the data */
+    nn_trainer_options training;
+} nn_recipe;
 
 enum {
-    RECIPE_HELD_OUT = -1,     /* of training.held_out, until recipe_fit: a twelfth of the images, 5000 of MNIST's */
-    RECIPE_WORD_MAX = 48,     /* bytes of a key or of a value, with the NUL */
-    RECIPE_TEXT_MAX = 1 << 11 /* of all of them */
+    NN_RECIPE_HELD_OUT = -1, /* of training.held_out, until nn_recipe_fit: a twelfth of the images, 5000 of MNIST's */
+    NN_RECIPE_WORD_MAX = 48, /* bytes of a key or of a value, with the NUL */
+    NN_RECIPE_TEXT_MAX = 1 << 11 /* of all of them */
 };
 
-recipe recipe_default(void);
+nn_recipe nn_recipe_default(void);
 
 /* What depends on the data: the size of the images, how many are held out. */
-void recipe_fit(recipe *r, const mnist *set);
+void nn_recipe_fit(nn_recipe *r, const nn_mnist *set);
 
 /* The keys, from 0 until NULL; what one means, in a few words; whether its values are words rather than numbers; which
  * one has that name, -1 if none. */
-const char *recipe_key(int n);
-const char *recipe_meaning(int n);
-bool recipe_is_word(int n);
-int recipe_find(const char *key);
+const char *nn_recipe_key(int n);
+const char *nn_recipe_meaning(int n);
+bool nn_recipe_is_word(int n);
+int nn_recipe_find(const char *key);
 
 /* The value of a key as text. Returns `out`. */
-const char *recipe_get(char out[RECIPE_WORD_MAX], const recipe *r, int n);
+const char *nn_recipe_get(char out[NN_RECIPE_WORD_MAX], const nn_recipe *r, int n);
 
 /* False, with what the value of that key should be in `should`, and nothing changed, if `text` is none. */
-bool recipe_set(recipe *r, int n, const char *text, char *should, size_t should_size);
+bool nn_recipe_set(nn_recipe *r, int n, const char *text, char *should, size_t should_size);
 
 /* Takes the next KEY=VALUE off a list with commas; without '=' the value is "". False at its end. Words are cut where
  * they are longer than any that is right. */
-bool recipe_next(const char **text, char key[RECIPE_WORD_MAX], char value[RECIPE_WORD_MAX]);
+bool nn_recipe_next(const char **text, char key[NN_RECIPE_WORD_MAX], char value[NN_RECIPE_WORD_MAX]);
 
 /* A list, onto a recipe. False, with one line in `why`, and some of it done, if something in it is wrong. */
-bool recipe_apply(recipe *r, const char *text, char *why, size_t why_size);
+bool nn_recipe_apply(nn_recipe *r, const char *text, char *why, size_t why_size);
 
 /* All keys and values as such a list. Returns `out`. */
-const char *recipe_write(char out[RECIPE_TEXT_MAX], const recipe *r);
+const char *nn_recipe_write(char out[NN_RECIPE_TEXT_MAX], const nn_recipe *r);
 
 #endif

@@ -17,15 +17,15 @@ static double falling(double x)
 
 static double between(double from, double to, double x) { return to + (from - to) * falling(x); }
 
-float schedule_rate(const schedule *plan, int64_t step)
+float nn_schedule_rate(const nn_schedule *plan, int64_t step)
 {
     int64_t top = plan->warmup > 0 ? plan->warmup - 1 : 0; /* the step that has the peak */
     int64_t last = plan->steps > 0 ? plan->steps - 1 : 0;
-    if (plan->kind != SCHEDULE_CONSTANT && step > last) step = last;
+    if (plan->kind != NN_SCHEDULE_CONSTANT && step > last) step = last;
     if (step < 0) step = 0;
-    if (step < top && plan->kind == SCHEDULE_ONE_CYCLE)
+    if (step < top && plan->kind == NN_SCHEDULE_ONE_CYCLE)
         return (float)between(plan->start, plan->peak, (double)step / (double)top);
     if (step < top) return (float)(plan->peak * (double)(step + 1) / (double)plan->warmup);
-    if (step == top || plan->kind == SCHEDULE_CONSTANT) return (float)plan->peak;
+    if (step == top || plan->kind == NN_SCHEDULE_CONSTANT) return (float)plan->peak;
     return (float)between(plan->peak, plan->floor, (double)(step - top) / (double)(last - top));
 }

@@ -1,28 +1,28 @@
 /* Training of a Vision Transformer: batches in an order drawn for each epoch, each image a little changed, a step of
  * AdamW for each batch.
  *
- *     trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
- *     while (trainer_step(t, ctx, &report) == TRAINER_WENT_ON) ...
- *     trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &score);
- *     trainer_free(t);
+ *     nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
+ *     while (nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON) ...
+ *     nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &score);
+ *     nn_trainer_free(t);
  *
- * A batch goes through the model in slabs (crew.h), each with a block of gradients of its own; the blocks are added in
+ * A batch goes through the model in slabs (workers.h), each with a block of gradients of its own; the blocks are added in
  * order. Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number of threads,
  * and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters, the
  * optimizer's blocks (optimizer.h), and the number of steps. */
-#ifndef TRAINER_H
-#define TRAINER_H
+#ifndef NN_TRAIN_TRAINER_H
+#define NN_TRAIN_TRAINER_H
 
 #include "data/augment.h"
-#include "model/crew.h"
+#include "model/workers.h"
 #include "data/mnist.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
-typedef struct trainer_options {
+typedef struct nn_trainer_options {
     int64_t epochs, batch;
     int64_t steps; /* as many and no more, whatever the epochs are; 0: all of them */
-    schedule_kind schedule;
+    nn_schedule_kind schedule;
     double rate, floor; /* of learning: at its peak, and at the end */
     double warmup;      /* the share of all steps that it takes to the peak */
     double decay;       /* of the weights of products */
@@ -32,32 +32,32 @@ typedef struct trainer_options {
     float smoothing;    /* of labels */
     int64_t held_out;   /* images at the end of the training part that are not trained on */
     uint64_t seed;
-    augment_options augment; /* mean and deviation are taken from the data */
-} trainer_options;
+    nn_augment_options augment; /* mean and deviation are taken from the data */
+} nn_trainer_options;
 
-#define TRAINER_DEFAULTS                            \
-    ((trainer_options){.epochs = 10,                \
-                       .batch = 128,                \
-                       .schedule = SCHEDULE_COSINE, \
-                       .rate = 2.5e-3,              \
-                       .floor = 1e-5,               \
-                       .warmup = 0.1,               \
-                       .decay = 0.2,                \
-                       .beta2 = 0.99,               \
-                       .clip = 1,                   \
-                       .average = 0.999,            \
-                       .smoothing = 0.05f,          \
-                       .held_out = 5000,            \
-                       .seed = 1,                   \
-                       .augment = AUGMENT_OPTIONS_DEFAULT})
+#define NN_TRAINER_DEFAULTS                               \
+    ((nn_trainer_options){.epochs = 10,                   \
+                          .batch = 128,                   \
+                          .schedule = NN_SCHEDULE_COSINE, \
+                          .rate = 2.5e-3,                 \
+                          .floor = 1e-5,                  \
+                          .warmup = 0.1,                  \
+                          .decay = 0.2,                   \
+                          .beta2 = 0.99,                  \
+                          .clip = 1,                      \
+                          .average = 0.999,               \
+                          .smoothing = 0.05f,             \
+                          .held_out = 5000,               \
+                          .seed = 1,                      \
+                          .augment = NN_AUGMENT_OPTIONS_DEFAULT})
 
-typedef struct trainer {
-    crew *crew;
-    vit *net; /* the first worker's, for whoever asks about the model */
-    optimizer *adam;
-    schedule plan;
-    trainer_options options;
-    const mnist *set;
+typedef struct nn_trainer {
+    nn_workers *workers;
+    nn_vit *net; /* the first worker's, for whoever asks about the model */
+    nn_optimizer *adam;
+    nn_schedule plan;
+    nn_trainer_options options;
+    const nn_mnist *set;
     float *parameters, *gradients;
     float *slab_gradients;   /* (slabs,count) */
     nn_loss *slab_losses;    /* (slabs) */
@@ -67,41 +67,41 @@ typedef struct trainer {
     int64_t step;            /* taken so far */
     int64_t *order;          /* (images) of the epoch */
     int64_t order_epoch;     /* -1: not drawn yet */
-} trainer;
+} nn_trainer;
 
 /* `set` and `ctx` must live as long. NULL on error, with one line in `error`. */
-trainer *trainer_create(mha_context *ctx, const mnist *set, const vit_config *config, const trainer_options *options,
-                        char *error, size_t error_size);
-void trainer_free(trainer *t); /* NULL is legal */
+nn_trainer *nn_trainer_create(mha_context *ctx, const nn_mnist *set, const nn_vit_config *config,
+                              const nn_trainer_options *options, char *error, size_t error_size);
+void nn_trainer_free(nn_trainer *t); /* NULL is legal */
 
 /* Begins with these parameters in place of first values, and with what such a model wants to see of a pixel in place of
  * what the data are like: before the first step. */
-void trainer_begin(trainer *t, const float *parameters, float mean, float deviation);
+void nn_trainer_begin(nn_trainer *t, const float *parameters, float mean, float deviation);
 
-typedef struct trainer_report {
+typedef struct nn_trainer_report {
     int64_t epoch, step; /* of the batch, counted from 0 */
     double loss, norm;   /* of the batch, and of its gradient */
     double rate;
     int64_t correct;
-} trainer_report;
+} nn_trainer_report;
 
-typedef enum trainer_result {
-    TRAINER_WENT_ON,
-    TRAINER_DONE,     /* all steps are over: nothing was done */
-    TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
-    TRAINER_FAILED    /* crew->error says why */
-} trainer_result;
+typedef enum nn_trainer_result {
+    NN_TRAINER_WENT_ON,
+    NN_TRAINER_DONE,     /* all steps are over: nothing was done */
+    NN_TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
+    NN_TRAINER_FAILED    /* workers->error says why */
+} nn_trainer_result;
 
-trainer_result trainer_step(trainer *t, mha_context *ctx, trainer_report *report);
+nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_report *report);
 
-typedef enum trainer_part { TRAINER_HELD_OUT, TRAINER_TEST } trainer_part;
+typedef enum nn_trainer_part { NN_TRAINER_HELD_OUT, NN_TRAINER_TEST } nn_trainer_part;
 
-typedef struct trainer_score {
+typedef struct nn_trainer_score {
     int64_t count, correct;
     double loss; /* mean cross-entropy, without smoothing */
-} trainer_score;
+} nn_trainer_score;
 
-/* How the average of the weights does (the weights themselves, if none is kept). False if crew->error has a reason. */
-bool trainer_evaluate(trainer *t, mha_context *ctx, trainer_part part, trainer_score *score);
+/* How the average of the weights does (the weights themselves, if none is kept). False if workers->error has a reason. */
+bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, nn_trainer_score *score);
 
 #endif

@@ -86,17 +86,17 @@ static inline bool one_line(const char *text) { return *text && strchr(text, '\n
 static inline const char *json_field(const char *text, const char *wanted)
 {
     static char value[1 << 16], key[1 << 16];
-    json j = json_open(text, strlen(text));
+    nn_json j = nn_json_open(text, strlen(text));
     value[0] = 0;
-    json_enter(&j, '{');
-    while (json_more(&j, '}')) {
-        json_key(&j, key, NULL);
-        bool quoted = json_peek(&j) == '"', hit = strcmp(key, wanted) == 0;
+    nn_json_enter(&j, '{');
+    while (nn_json_more(&j, '}')) {
+        nn_json_key(&j, key, NULL);
+        bool quoted = nn_json_peek(&j) == '"', hit = strcmp(key, wanted) == 0;
         size_t start = j.at;
-        if (quoted) json_string(&j, hit ? value : NULL, NULL);
-        else if (json_skip(&j) && hit) snprintf(value, sizeof value, "%.*s", (int)(j.at - start), text + start);
+        if (quoted) nn_json_string(&j, hit ? value : NULL, NULL);
+        else if (nn_json_skip(&j) && hit) snprintf(value, sizeof value, "%.*s", (int)(j.at - start), text + start);
     }
-    expect(json_end(&j), "not JSON: %s", j.why);
+    expect(nn_json_end(&j), "not JSON: %s", j.why);
     return value;
 }
 

@@ -17,17 +17,17 @@ __attribute__((constructor)) static void go_there(void) /* so that paths in mess
 
 typedef struct small_vit {
     mha_context *ctx;
-    vit_config config;
+    nn_vit_config config;
     float *parameters;
-    vit *net;
+    nn_vit *net;
 } small_vit;
 
-static const vit_input small_input = {0.13f, 0.31f};
+static const nn_vit_input small_input = {0.13f, 0.31f};
 
 /* 28 x 28 in 4 x 4 patches, ten classes, two blocks of two heads; large weights, so that heads look at something. */
-static inline vit_config small_config(void)
+static inline nn_vit_config small_config(void)
 {
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.patch = 7;
     c.body.width = 12;
     c.body.depth = 2;
@@ -37,26 +37,26 @@ static inline vit_config small_config(void)
 }
 
 /* Makes it and saves it there. False if anything went wrong. */
-static inline bool small_make(small_vit *v, const vit_config *config, const char *path)
+static inline bool small_make(small_vit *v, const nn_vit_config *config, const char *path)
 {
     char error[400] = "";
-    vit_save_options options = VIT_SAVE_DEFAULTS;
+    nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
     *v = (small_vit){.config = *config};
     options.input = small_input;
-    int64_t count = vit_count(config, error, sizeof error);
+    int64_t count = nn_vit_count(config, error, sizeof error);
     if (count > 0) v->parameters = calloc((size_t)count, sizeof(float));
     if (mha_context_create(&v->ctx, NULL) || !v->parameters) return expect(false, "no context or no memory: %s", error);
-    v->net = vit_create(v->ctx, config, v->parameters, 1, false, error, sizeof error);
+    v->net = nn_vit_create(v->ctx, config, v->parameters, 1, false, error, sizeof error);
     if (!expect(v->net, "%s", error)) return false;
-    vit_initialize(v->net, 5);
+    nn_vit_initialize(v->net, 5);
     for (int64_t i = 0; i < count; i++) v->parameters[i] *= 3;
-    vit_changed(v->net);
-    return expect(vit_save(v->net, path, &options, error, sizeof error), "%s", error);
+    nn_vit_changed(v->net);
+    return expect(nn_vit_save(v->net, path, &options, error, sizeof error), "%s", error);
 }
 
 static inline void small_free(small_vit *v)
 {
-    vit_free(v->net);
+    nn_vit_free(v->net);
     free(v->parameters);
     mha_context_free(v->ctx);
 }
@@ -66,13 +66,13 @@ static inline int small_ask(const small_vit *v, const unsigned char *bytes, doub
 {
     int64_t pixels = v->config.rows * v->config.columns;
     float *x = calloc((size_t)pixels, sizeof *x);
-    augment_options plain = {.mean = small_input.mean, .deviation = small_input.deviation};
-    transformer_call call = {.maps = maps};
+    nn_augment_options plain = {.mean = small_input.mean, .deviation = small_input.deviation};
+    nn_transformer_call call = {.maps = maps};
     int best = 0;
     double sum = 0;
     if (!x) return -1;
-    augment_plain(x, bytes, pixels, &plain);
-    const float *logits = vit_forward(v->net, v->ctx, x, 1, &call);
+    nn_augment_plain(x, bytes, pixels, &plain);
+    const float *logits = nn_vit_forward(v->net, v->ctx, x, 1, &call);
     free(x);
     if (!expect(logits, "%s", mha_context_error(v->ctx))) return -1;
     for (int c = 1; c < v->config.classes; c++)
@@ -97,17 +97,17 @@ static inline void write_idx(const char *path, uint32_t magic, const uint32_t *s
 
 /* A folder of four files with the first digits of digits.h, of another seed than the commands' own. The set is the
  * caller's. */
-static inline mnist *small_folder(const char *folder)
+static inline nn_mnist *small_folder(const char *folder)
 {
     char error[300] = "", path[300];
-    mnist *set = digits_make(SMALL_TRAIN, SMALL_TEST, 9, error, sizeof error);
+    nn_mnist *set = nn_digits_make(SMALL_TRAIN, SMALL_TEST, 9, error, sizeof error);
     snprintf(path, sizeof path, "mkdir -p '%s'", folder);
     if (!expect(set && system(path) == 0, "no folder: %s", error)) return set;
     for (int test = 0; test < 2; test++) {
-        const mnist_part *part = test ? &set->test : &set->train;
-        uint32_t sizes[] = {(uint32_t)part->count, DIGITS_SIDE, DIGITS_SIDE};
+        const nn_mnist_part *part = test ? &set->test : &set->train;
+        uint32_t sizes[] = {(uint32_t)part->count, NN_DIGITS_SIDE, NN_DIGITS_SIDE};
         snprintf(path, sizeof path, "%s/%s-images-idx3-ubyte", folder, test ? "t10k" : "train");
-        write_idx(path, 0x803, sizes, 3, part->images, (size_t)part->count * DIGITS_SIDE * DIGITS_SIDE);
+        write_idx(path, 0x803, sizes, 3, part->images, (size_t)part->count * NN_DIGITS_SIDE * NN_DIGITS_SIDE);
         snprintf(path, sizeof path, "%s/%s-labels-idx1-ubyte", folder, test ? "t10k" : "train");
         write_idx(path, 0x801, sizes, 1, part->labels, (size_t)part->count);
     }

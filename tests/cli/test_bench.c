@@ -108,10 +108,10 @@ static const said *bench(const char *args)
     return it;
 }
 
-static safetensors *saved(const char *name)
+static nn_safetensors *saved(const char *name)
 {
     char error[300];
-    safetensors *file = safetensors_open(in_folder(name), error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(in_folder(name), error, sizeof error);
     expect(file, "%s", file ? "" : error);
     unlink(in_folder(name));
     return file;
@@ -137,9 +137,9 @@ TEST(a_full_disk_leaves_the_old_arrays)
     unlink(path);
 }
 
-static void expect_text(const safetensors *file, const char *key, const char *want)
+static void expect_text(const nn_safetensors *file, const char *key, const char *want)
 {
-    const char *got = safetensors_metadata(file, key);
+    const char *got = nn_safetensors_metadata(file, key);
     expect(got && strcmp(got, want) == 0, "%s is '%s'", key, got ? got : "missing");
 }
 
@@ -155,10 +155,10 @@ TEST(a_matrix_product_is_measured_and_saved)
     expect_word(it->out, "threads", "1");
     expect_word(it->out, "peer", "loop");
     expect(number(it->out, "peer_ms") > 0 && number(it->out, "peer_error") < 1e-5, "%s", it->out);
-    safetensors *file = saved("gemm-small_512-f32.safetensors");
+    nn_safetensors *file = saved("gemm-small_512-f32.safetensors");
     if (!file) return;
-    const safetensors_tensor *a = safetensors_find(file, "a"), *b = safetensors_find(file, "b"),
-                             *c = safetensors_find(file, "c");
+    const nn_safetensors_tensor *a = nn_safetensors_find(file, "a"), *b = nn_safetensors_find(file, "b"),
+                                *c = nn_safetensors_find(file, "c");
     if (expect(a && b && c && a->count == 20 * 512 && b->count == 512 * 512 && c->count == 20 * 512, "sizes")) {
         double sum = 0;
         for (int k = 0; k < 512; k++)
@@ -170,7 +170,7 @@ TEST(a_matrix_product_is_measured_and_saved)
     expect_text(file, "shape", "small_512");
     expect_text(file, "dtype", "f32");
     expect_text(file, "threads", "1");
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(a_backward_pass_is_measured_and_saved)
@@ -181,16 +181,16 @@ TEST(a_backward_pass_is_measured_and_saved)
     expect_word(it->out, "dtype", "bfloat16");
     expect_word(it->out, "threads", "2");
     expect(number(it->out, "peer_error") < 4e-2, "%s", it->out);
-    safetensors *file = saved("backward-vit_b16-bf16.safetensors");
+    nn_safetensors *file = saved("backward-vit_b16-bf16.safetensors");
     if (!file) return;
-    expect(safetensors_count(file) == 8, "%zu tensors", safetensors_count(file));
+    expect(nn_safetensors_count(file) == 8, "%zu tensors", nn_safetensors_count(file));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const safetensors_tensor *t = safetensors_find(file, names[i]);
-        expect(t && t->dtype == SAFETENSORS_BF16 && t->rank == 4 && t->shape[1] == 12 && t->shape[2] == 197, "%s",
+        const nn_safetensors_tensor *t = nn_safetensors_find(file, names[i]);
+        expect(t && t->dtype == NN_SAFETENSORS_BF16 && t->rank == 4 && t->shape[1] == 12 && t->shape[2] == 197, "%s",
                names[i]);
     }
     expect_text(file, "causal", "0");
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(a_step_of_a_decoder_is_measured_by_what_it_reads)
@@ -201,11 +201,11 @@ TEST(a_step_of_a_decoder_is_measured_by_what_it_reads)
     expect_word(it->out, "peer_ms", "null");
     expect(!*json_field(it->out, "peer") && !*json_field(it->out, "percent_of_peak"), "%s", it->out);
     expect_share(it->out, "gb_per_s", "bandwidth_gb_per_s", "percent_of_bandwidth");
-    safetensors *file = saved("decode-decode_gqa_4k-f32.safetensors");
+    nn_safetensors *file = saved("decode-decode_gqa_4k-f32.safetensors");
     if (!file) return;
-    const safetensors_tensor *q = safetensors_find(file, "q"), *k = safetensors_find(file, "k");
+    const nn_safetensors_tensor *q = nn_safetensors_find(file, "q"), *k = nn_safetensors_find(file, "k");
     expect(q && k && q->shape[1] == 32 && q->shape[2] == 1 && k->shape[1] == 8 && k->shape[2] == 4096, "sizes");
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* Images a second, and a file that another program can train from: a model, its batch, and the losses of three steps,
@@ -219,16 +219,16 @@ TEST(a_step_of_training_is_measured_and_saved)
     double want = 9e3 / number(it->out, "ms_median"), got = number(it->out, "images_per_s");
     expect(fabs(got - want) < 1e-4 * want, "%g images a second, not %g", got, want);
     expect_share(it->out, "gflops", "peak_gflops", "percent_of_peak");
-    safetensors *file = saved("train-vit_digits-f32.safetensors");
+    nn_safetensors *file = saved("train-vit_digits-f32.safetensors");
     if (!file) return;
-    vit_config config;
-    vit_input input;
+    nn_vit_config config;
+    nn_vit_input input;
     char error[240] = "";
-    expect(vit_read_config(&config, &input, file, "saved", error, sizeof error), "%s", error);
+    expect(nn_vit_read_config(&config, &input, file, "saved", error, sizeof error), "%s", error);
     expect(config.body.depth == 6 && config.body.width == 64 && config.patch == 4, "another model");
-    const safetensors_tensor *images = safetensors_find(file, "checkpoint.images"),
-                             *losses = safetensors_find(file, "checkpoint.losses");
-    expect(images && images->dtype == SAFETENSORS_U8 && images->count == 9 * 28 * 28, "images");
+    const nn_safetensors_tensor *images = nn_safetensors_find(file, "checkpoint.images"),
+                                *losses = nn_safetensors_find(file, "checkpoint.losses");
+    expect(images && images->dtype == NN_SAFETENSORS_U8 && images->count == 9 * 28 * 28, "images");
     if (expect(losses && losses->count == 3, "losses")) {
         const float *loss = losses->data;
         expect(loss[0] > 1.5f && loss[0] < 4 && loss[2] < loss[1] && loss[1] < loss[0], "losses of %g, %g, %g",
@@ -237,7 +237,7 @@ TEST(a_step_of_training_is_measured_and_saved)
     expect_text(file, "pass", "train");
     expect_text(file, "rate", "0.001");
     expect_text(file, "threads", "2");
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(a_look_at_images_is_measured_and_saved)
@@ -247,12 +247,12 @@ TEST(a_look_at_images_is_measured_and_saved)
     expect_word(it->out, "pass", "infer");
     expect_word(it->out, "dtype", "bfloat16");
     expect(number(it->out, "images_per_s") > 0, "%s", it->out);
-    safetensors *file = saved("infer-vit_digits-bf16.safetensors");
+    nn_safetensors *file = saved("infer-vit_digits-bf16.safetensors");
     if (!file) return;
-    const safetensors_tensor *logits = safetensors_find(file, "checkpoint.logits");
+    const nn_safetensors_tensor *logits = nn_safetensors_find(file, "checkpoint.logits");
     expect(logits && logits->rank == 2 && logits->shape[0] == 9 && logits->shape[1] == 10, "logits");
     expect_text(file, "dtype", "bf16");
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* ---- What people read -------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-enum { PIXELS = DIGITS_SIDE * DIGITS_SIDE, PATCHES = 16, BLOCKS = 2, HEADS = 2 };
+enum { PIXELS = NN_DIGITS_SIDE * NN_DIGITS_SIDE, PATCHES = 16, BLOCKS = 2, HEADS = 2 };
 
 static const said *classify(const char *args)
 {
@@ -17,12 +17,12 @@ static const said *classify(const char *args)
 
 /* The models and images that the tests share. */
 static small_vit cls, mean;
-static mnist *set;
+static nn_mnist *set;
 
 static bool prepare(void)
 {
     static bool tried, done;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
@@ -30,7 +30,7 @@ static bool prepare(void)
     done = set && small_make(&cls, &config, "m.safetensors");
     config.mean_pool = true;
     done = done && small_make(&mean, &config, "mean.safetensors");
-    done = done && expect(image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
     return done;
 }
 
@@ -38,7 +38,7 @@ __attribute__((destructor)) static void clean_up(void)
 {
     small_free(&cls);
     small_free(&mean);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* The object of image n in the list of images. */
@@ -46,13 +46,13 @@ static const char *image_of(const said *it, int n)
 {
     static char object[1 << 16];
     const char *images = json_field(it->out, "images");
-    json j = json_open(images, strlen(images));
+    nn_json j = nn_json_open(images, strlen(images));
     object[0] = 0;
-    json_enter(&j, '[');
-    for (int i = 0; json_more(&j, ']'); i++) {
-        json_peek(&j);
+    nn_json_enter(&j, '[');
+    for (int i = 0; nn_json_more(&j, ']'); i++) {
+        nn_json_peek(&j);
         size_t start = j.at;
-        json_skip(&j);
+        nn_json_skip(&j);
         if (i == n) snprintf(object, sizeof object, "%.*s", (int)(j.at - start), images + start);
     }
     expect(*object, "no image %d", n);
@@ -63,7 +63,7 @@ static const char *image_of(const said *it, int n)
 
 static void expect_answer(const said *it, int n, const small_vit *v, const unsigned char *pixels, const char *label)
 {
-    double want[MNIST_CLASSES], got[MNIST_CLASSES];
+    double want[NN_MNIST_CLASSES], got[NN_MNIST_CLASSES];
     char number[12];
     if (!expect(it->status == 0, "exit %d: %s", it->status, it->err)) return;
     int best = small_ask(v, pixels, want, NULL);
@@ -83,13 +83,13 @@ TEST(answers_are_those_of_the_model)
     const said *it = classify("m.safetensors a.pgm 3 69 --data d --json");
     expect(!*it->err, "%s", it->err);
     expect_answer(it, 0, &cls, set->test.images, "null");
-    expect_answer(it, 1, &cls, mnist_image(set, &set->test, 3), "3");
-    expect_answer(it, 2, &cls, mnist_image(set, &set->test, 69), "9");
+    expect_answer(it, 1, &cls, nn_mnist_image(set, &set->test, 3), "3");
+    expect_answer(it, 2, &cls, nn_mnist_image(set, &set->test, 69), "9");
     it = classify("mean.safetensors a.pgm --json");
     expect_answer(it, 0, &mean, set->test.images, "null");
     it = classify("m.safetensors 7 --json"); /* of the commands' own digits */
     unsigned char seven[PIXELS];
-    digits_draw(seven, 7, 1, DIGITS_TEST, 7);
+    nn_digits_draw(seven, 7, 1, NN_DIGITS_TEST, 7);
     expect_answer(it, 0, &cls, seven, "7");
 }
 
@@ -149,7 +149,7 @@ TEST(dark_ink_is_inverted)
     char error[300] = "";
     if (!prepare()) return;
     for (int i = 0; i < PIXELS; i++) dark[i] = (unsigned char)(255 - set->test.images[i]);
-    expect(image_write_pgm("dark.pgm", dark, 28, 28, error, sizeof error), "%s", error);
+    expect(nn_image_write_pgm("dark.pgm", dark, 28, 28, error, sizeof error), "%s", error);
     const said *it = classify("m.safetensors dark.pgm --json");
     expect(strcmp(it->err, line) == 0, "'%s'", it->err);
     expect_answer(it, 0, &cls, set->test.images, "null");
@@ -171,18 +171,18 @@ TEST(a_picture_is_made_to_fit)
     char error[300] = "";
     if (!prepare()) return;
     for (int i = 0; i < LARGE * LARGE; i++)
-        large[i] = (unsigned char)(255 - mnist_image(set, &set->test, 4)[i / LARGE / 5 * 28 + i % LARGE / 5]);
-    expect(image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
+        large[i] = (unsigned char)(255 - nn_mnist_image(set, &set->test, 4)[i / LARGE / 5 * 28 + i % LARGE / 5]);
+    expect(nn_image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
     REFUSE("classify m.safetensors large.pgm",
            "large.pgm: the image has 140 x 140 pixels, the model reads 28 x 28; --fit makes it fit");
-    image picture = {LARGE, LARGE, large};
-    image_invert(&picture);
-    expect(image_fit(want, 28, 28, &picture), "no ink");
+    nn_image picture = {LARGE, LARGE, large};
+    nn_image_invert(&picture);
+    expect(nn_image_fit(want, 28, 28, &picture), "no ink");
     const said *it = classify("m.safetensors large.pgm --fit --json");
     expect(strstr(it->err, "inverted") && one_line(it->err), "%s", it->err);
     expect_answer(it, 0, &cls, want, "null");
     memset(large, 0, LARGE * LARGE);
-    expect(image_write_pgm("paper.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(nn_image_write_pgm("paper.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
     REFUSE("classify m.safetensors paper.pgm --fit", "paper.pgm: there is no ink to fit, only paper");
 }
 
@@ -190,11 +190,11 @@ TEST(a_png_is_read)
 {
     char error[300] = "";
     if (!prepare()) return;
-    if (!image_knows_png()) {
+    if (!nn_image_knows_png()) {
         not_given("this build has no libpng");
         return;
     }
-    expect(image_write_png("a.png", set->test.images, 28, 28, 1, error, sizeof error), "%s", error);
+    expect(nn_image_write_png("a.png", set->test.images, 28, 28, 1, error, sizeof error), "%s", error);
     expect_answer(classify("m.safetensors a.png --json"), 0, &cls, set->test.images, "null");
     expect(truncate("a.png", 60) == 0, "no cut");
     const said *it = classify("m.safetensors a.png");
@@ -331,7 +331,7 @@ TEST(bad_images)
     REFUSE("classify m.safetensors cut.pgm",
            "cut.pgm: 28 x 28 samples need 784 bytes, but 487 follow the header; it is cut short");
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     config.classes = 5;
     if (small_make(&v, &config, "five.safetensors")) {
         REFUSE("classify five.safetensors 0 --data d",
@@ -345,12 +345,12 @@ TEST(bad_images)
 TEST(other_models)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     unsigned char wide[14 * 56] = {0, 50, 100, 150, 200, 250};
     char error[300] = "";
     config.classes = 40, config.rows = 14, config.columns = 56, config.patch = 2;
     config.body.heads = 3;
-    expect(image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
+    expect(nn_image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
     if (small_make(&v, &config, "wide.safetensors")) {
         const said *it = classify("wide.safetensors wide.pgm --heads");
         expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
@@ -365,11 +365,11 @@ TEST(other_models)
 TEST(a_model_without_numbers)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "";
     if (!prepare() || !small_make(&v, &config, "nan.safetensors")) return;
     v.parameters[0] = INFINITY;
-    expect(vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = classify("nan.safetensors a.pgm");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
     expect(!strcmp(it->err, "mha: nan.safetensors: patch_embed.proj.weight has numbers that are not finite\n"), "%s",

@@ -14,9 +14,9 @@ static const said *eval(const char *args)
 
 /* ---- Counts ----------------------------------------------------------------------------------------------------- */
 
-static void expect_counts(const said *it, const small_vit *v, const mnist_part *part)
+static void expect_counts(const said *it, const small_vit *v, const nn_mnist_part *part)
 {
-    double want[MNIST_CLASSES][MNIST_CLASSES] = {{0}}, got[100], loss = 0, worst = 1, p[MNIST_CLASSES] = {0};
+    double want[NN_MNIST_CLASSES][NN_MNIST_CLASSES] = {{0}}, got[100], loss = 0, worst = 1, p[NN_MNIST_CLASSES] = {0};
     int64_t correct = 0, worst_index = -1;
     if (!expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err)) return;
     for (int64_t i = 0; i < part->count; i++) {
@@ -46,8 +46,8 @@ static void expect_counts(const said *it, const small_vit *v, const mnist_part *
 TEST(counts_are_those_of_the_model)
 {
     small_vit v;
-    vit_config config = small_config();
-    mnist *set = small_folder("d");
+    nn_vit_config config = small_config();
+    nn_mnist *set = small_folder("d");
     if (small_make(&v, &config, "m.safetensors") && set) {
         expect_counts(eval("m.safetensors --data d --json"), &v, &set->test);
         expect_counts(eval("--json m.safetensors --data=d --part train --threads 1"), &v, &set->train);
@@ -57,17 +57,17 @@ TEST(counts_are_those_of_the_model)
     if (small_make(&v, &config, "mean.safetensors") && set)
         expect_counts(eval("mean.safetensors --data d --json"), &v, &set->test);
     small_free(&v);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* Precision, recall and sums follow from the table. */
 TEST(classes_follow_from_the_table)
 {
-    double table[100], c[6 * MNIST_CLASSES];
+    double table[100], c[6 * NN_MNIST_CLASSES];
     const said *it = eval("m.safetensors --data d --json");
     numbers_of(json_field(it->out, "confusion"), table, 100);
     const char *classes = json_field(it->out, "classes");
-    for (int label = 0; label < MNIST_CLASSES; label++) {
+    for (int label = 0; label < NN_MNIST_CLASSES; label++) {
         double images = 0, answers = 0;
         for (int i = 0; i < 10; i++) images += table[10 * label + i], answers += table[10 * i + label];
         classes = strchr(classes, '{');
@@ -179,11 +179,11 @@ TEST(digits_that_nobody_asked_for)
 TEST(a_model_without_numbers)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "";
     if (!small_make(&v, &config, "nan.safetensors")) return;
-    v.parameters[vit_count(&config, error, sizeof error) - 1] = NAN;
-    expect(vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+    v.parameters[nn_vit_count(&config, error, sizeof error) - 1] = NAN;
+    expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = eval("nan.safetensors --data d");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
     expect(!strcmp(it->err, "mha: nan.safetensors: norm.bias has numbers that are not finite\n"), "%s", it->err);
@@ -194,16 +194,16 @@ TEST(a_model_without_numbers)
 static bool strip_metadata(const char *to, const char *from)
 {
     char error[300] = "";
-    safetensors_item items[100];
-    safetensors *file = safetensors_open(from, error, sizeof error);
-    size_t count = file ? safetensors_count(file) : 0;
+    nn_safetensors_item items[100];
+    nn_safetensors *file = nn_safetensors_open(from, error, sizeof error);
+    size_t count = file ? nn_safetensors_count(file) : 0;
     for (size_t i = 0; i < count && i < 100; i++) {
-        const safetensors_tensor *t = safetensors_get(file, i);
-        items[i] = safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
+        const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
+        items[i] = nn_safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
     }
-    bool ok =
-        expect(file && count < 100 && safetensors_write(to, items, count, NULL, 0, error, sizeof error), "%s", error);
-    safetensors_free(file);
+    bool ok = expect(file && count < 100 && nn_safetensors_write(to, items, count, NULL, 0, error, sizeof error), "%s",
+                     error);
+    nn_safetensors_free(file);
     return ok;
 }
 
@@ -222,12 +222,12 @@ TEST(a_file_without_metadata)
     };
     static char first[1 << 16];
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "", args[300];
-    mnist *set = small_folder("d");
-    mnist_free(set);
+    nn_mnist *set = small_folder("d");
+    nn_mnist_free(set);
     if (!set || !small_make(&v, &config, "plain.safetensors")) return;
-    bool saved = vit_save(v.net, "plain.safetensors", NULL, error, sizeof error);
+    bool saved = nn_vit_save(v.net, "plain.safetensors", NULL, error, sizeof error);
     small_free(&v);
     if (!expect(saved, "%s", error) || !strip_metadata("bare.safetensors", "plain.safetensors")) return;
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
@@ -279,25 +279,25 @@ TEST(a_model_that_overflows)
         {"view big.safetensors --data d -o x", "big.safetensors: "},
         {"view big.safetensors d.pgm -o x", "big.safetensors: d.pgm: "},
     };
-    vit_config config = small_config();
-    mnist *set = small_folder("d");
+    nn_vit_config config = small_config();
+    nn_mnist *set = small_folder("d");
     FILE *picture = fopen("d.pgm", "wb");
     if (!expect(set && picture, "no images")) return;
     fputs("P5\n28 28\n255\n", picture);
     fwrite(set->test.images, 1, 28 * 28, picture);
     fclose(picture);
-    mnist_free(set);
+    nn_mnist_free(set);
     for (int everywhere = 0; everywhere < 2; everywhere++) {
         small_vit v;
-        transformer_part part;
+        nn_transformer_part part;
         char error[300] = "";
         if (!small_make(&v, &config, "big.safetensors")) return;
-        for (int n = 0; vit_tensor(v.net, n, &part); n++) {
+        for (int n = 0; nn_vit_tensor(v.net, n, &part); n++) {
             if (!everywhere && strcmp(part.name, "head.weight") != 0) continue;
             int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
             for (int64_t i = 0; i < count; i++) v.parameters[part.first + i] = i % 3 ? 3e38f : -3e38f;
         }
-        expect(vit_save(v.net, "big.safetensors", NULL, error, sizeof error), "%s", error);
+        expect(nn_vit_save(v.net, "big.safetensors", NULL, error, sizeof error), "%s", error);
         small_free(&v);
         for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
             const said *it = command("LC_ALL=C", asks[i].args);
@@ -342,7 +342,7 @@ TEST(wrong_use)
 TEST(bad_models)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     REFUSE("eval no.safetensors --data d", "no.safetensors: No such file or directory");
     FILE *file = fopen("text", "w");
     if (!expect(file, "no file")) return;

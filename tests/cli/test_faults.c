@@ -209,8 +209,8 @@ static outcome run(const job *j, const char *fault)
 static bool is_checkpoint(const char *path)
 {
     char error[600];
-    checkpoint *c = checkpoint_open(path, error, sizeof error);
-    checkpoint_free(c);
+    nn_checkpoint *c = nn_checkpoint_open(path, error, sizeof error);
+    nn_checkpoint_free(c);
     return c;
 }
 
@@ -304,13 +304,13 @@ static void write_layer(void)
     mha_layer_options o = MHA_LAYER_DEFAULTS;
     o.width = WIDTH, o.heads = 2;
     for (int i = 0; i < TOKENS * WIDTH; i++) x[i] = (float)(i % 7) - 3, gradient[i] = (float)(i % 5) - 2;
-    safetensors_item items[] = {
-        safetensors_item_view("query", mha_tensor_2d(x, MHA_FLOAT32, TOKENS, WIDTH)),
-        safetensors_item_view("grad_output", mha_tensor_2d(gradient, MHA_FLOAT32, TOKENS, WIDTH))};
+    nn_safetensors_item items[] = {
+        nn_safetensors_item_view("query", mha_tensor_2d(x, MHA_FLOAT32, TOKENS, WIDTH)),
+        nn_safetensors_item_view("grad_output", mha_tensor_2d(gradient, MHA_FLOAT32, TOKENS, WIDTH))};
     bool made = !mha_context_create(&ctx, NULL) && !mha_layer_create(ctx, &layer, &o, NULL);
     if (made) mha_layer_initialize(layer, 3);
-    expect(made && layer_file_save(layer, "layer", error, sizeof error) &&
-               safetensors_write("input", items, 2, NULL, 0, error, sizeof error),
+    expect(made && nn_layer_file_save(layer, "layer", error, sizeof error) &&
+               nn_safetensors_write("input", items, 2, NULL, 0, error, sizeof error),
            "no layer: %s", error);
     mha_layer_free(layer);
     mha_context_free(ctx);
@@ -324,9 +324,9 @@ static void write_weights(void)
     expect(weights, "no memory");
     if (!weights) return;
     for (int i = 0; i < HEADS * TOKENS * TOKENS; i++) weights[i] = 1.0f / TOKENS;
-    safetensors_item item =
-        safetensors_item_view("weights", mha_tensor_3d(weights, MHA_FLOAT32, HEADS, TOKENS, TOKENS));
-    expect(safetensors_write("weights", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    nn_safetensors_item item =
+        nn_safetensors_item_view("weights", mha_tensor_3d(weights, MHA_FLOAT32, HEADS, TOKENS, TOKENS));
+    expect(nn_safetensors_write("weights", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     free(weights);
     FILE *words = fopen("words", "w");
     for (int i = 0; words && i < TOKENS; i++) fprintf(words, "word %d\n", i);
@@ -345,11 +345,11 @@ static void prepare(void)
 {
     static bool done;
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (done) return;
     done = true;
     if (small_make(&v, &config, "m")) small_free(&v);
-    mnist_free(small_folder("data"));
+    nn_mnist_free(small_folder("data"));
     write_layer();
     write_weights();
     expect(symlink("linked", "link") == 0, "no link");

@@ -10,33 +10,33 @@
 enum { HEADS = 5 }; /* two, and three */
 
 static small_vit model;
-static mnist *set;
-static survey truth;
+static nn_mnist *set;
+static nn_survey truth;
 
 /* A model whose blocks have two and three heads, and what its heads do over the test images of a folder. */
 static bool prepare(void)
 {
     static bool tried, done;
     char error[300] = "";
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (tried) return expect(done, "not prepared");
     tried = true;
     config.body.head_width = 6;
     config.body.heads = 3;
-    config.body.block[0] = (transformer_block){2, 2};
+    config.body.block[0] = (nn_transformer_block){2, 2};
     set = small_folder("d");
     done = set && small_make(&model, &config, "m.safetensors") &&
-           expect(survey_make(&truth, model.ctx, &config, model.parameters, small_input, &set->test, NULL, error,
-                              sizeof error),
+           expect(nn_survey_make(&truth, model.ctx, &config, model.parameters, small_input, &set->test, NULL, error,
+                                 sizeof error),
                   "%s", error);
     return done;
 }
 
 __attribute__((destructor)) static void clean_up(void)
 {
-    survey_free(&truth);
+    nn_survey_free(&truth);
     small_free(&model);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 static const said *heads(const char *settings, const char *args)
@@ -91,7 +91,7 @@ TEST(the_table_has_every_head)
     const said *it = heads("LC_ALL=C", "");
     if (!expect(table_lines(it->out, order, line) == HEADS, "not every head has a line")) return;
     for (int n = 0; n < HEADS; n++) {
-        const survey_head *h = &truth.heads[n];
+        const nn_survey_head *h = &truth.heads[n];
         char want[160];
         snprintf(want, sizeof want, "%-28s%5.2f%9.2f%8.*f ", h->words, h->entropy, h->distance, worth_decimals(),
                  h->importance);
@@ -111,7 +111,7 @@ TEST(the_table_has_every_head)
 TEST(the_table_is_explained)
 {
     small_vit mean;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (!prepare()) return;
     const char *text = heads("LC_ALL=C", "--sample 1")->out;
     expect(strstr(text, "1 test image of d;") && strstr(text, "twin from 1 image, worth from 1\n"), "%.300s", text);
@@ -150,19 +150,19 @@ TEST(the_table_is_sorted)
 static const char *element(const char *array, int n)
 {
     static char text[1 << 14];
-    json j = json_open(array, strlen(array));
+    nn_json j = nn_json_open(array, strlen(array));
     text[0] = 0;
-    json_enter(&j, '[');
-    for (int i = 0; json_more(&j, ']'); i++) {
-        json_peek(&j);
+    nn_json_enter(&j, '[');
+    for (int i = 0; nn_json_more(&j, ']'); i++) {
+        nn_json_peek(&j);
         size_t start = j.at;
-        json_skip(&j);
+        nn_json_skip(&j);
         if (i == n) snprintf(text, sizeof text, "%.*s", (int)(j.at - start), array + start);
     }
     return text;
 }
 
-static void expect_head(const char *object, const survey_head *h)
+static void expect_head(const char *object, const nn_survey_head *h)
 {
     static const char *const keys[] = {"block",   "head",       "entropy", "effective",  "largest", "distance",
                                        "self",    "previous",   "next",    "first",      "place",   "position",
@@ -241,17 +241,17 @@ static void expect_svg(const char *path, int panels, int maps, const char *name)
 static void expect_png(const char *path)
 {
     char error[300] = "";
-    image picture;
+    nn_image picture;
     bool dark = false, bright = false;
-    if (!expect(image_open(&picture, path, error, sizeof error), "%s", error)) return;
+    if (!expect(nn_image_open(&picture, path, error, sizeof error), "%s", error)) return;
     expect(picture.rows > 200 && picture.columns > 400, "%d x %d", (int)picture.columns, (int)picture.rows);
-    expect(image_border(&picture) == 255, "the border is %g", image_border(&picture));
+    expect(nn_image_border(&picture) == 255, "the border is %g", nn_image_border(&picture));
     for (int64_t n = 0; n < picture.rows * picture.columns; n++) {
         dark = dark || (picture.pixels[n] > 20 && picture.pixels[n] < 34);
         bright = bright || (picture.pixels[n] > 225 && picture.pixels[n] < 250);
     }
     expect(dark && bright, "the scale is not there");
-    image_free(&picture);
+    nn_image_free(&picture);
 }
 
 TEST(maps_become_pictures)
@@ -261,7 +261,7 @@ TEST(maps_become_pictures)
     expect_svg("heads.svg", HEADS, 2 * HEADS, truth.heads[3].words);
     command("", "classify m.safetensors 3 4 --data d --format svg --out c.svg --block all");
     expect_svg("c.svg", 2 * HEADS, 2 * HEADS, "test image 4 of d: the model says ");
-    if (!image_knows_png()) {
+    if (!nn_image_knows_png()) {
         REFUSE("heads m.safetensors --data d --format png --out heads.png",
                "heads.png: PNG needs a build with libpng (Debian: libpng-dev); --format svg works without");
         return;
@@ -277,18 +277,18 @@ static bool save_uniform(const char *path)
 {
     char error[400] = "";
     small_vit v;
-    vit_config config = small_config();
-    vit_save_options options = VIT_SAVE_DEFAULTS;
-    transformer_part part;
+    nn_vit_config config = small_config();
+    nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
+    nn_transformer_part part;
     options.input = small_input;
     bool ok = small_make(&v, &config, path);
-    for (int n = 0; ok && vit_tensor(v.net, n, &part); n++) {
+    for (int n = 0; ok && nn_vit_tensor(v.net, n, &part); n++) {
         int64_t count = 1;
         for (int i = 0; i < part.shape.rank; i++) count *= part.shape.size[i];
         if (strstr(part.name, "attn.qkv")) memset(v.parameters + part.first, 0, (size_t)count * sizeof(float));
     }
-    if (ok) vit_changed(v.net);
-    ok = ok && expect(vit_save(v.net, path, &options, error, sizeof error), "%s", error);
+    if (ok) nn_vit_changed(v.net);
+    ok = ok && expect(nn_vit_save(v.net, path, &options, error, sizeof error), "%s", error);
     small_free(&v);
     return ok;
 }
@@ -345,7 +345,7 @@ TEST(bad_arguments_are_one_line)
 TEST(bad_files_are_one_line)
 {
     small_vit five;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (!prepare()) return;
     config.classes = 5;
     REFUSE("heads no.safetensors --data d", "no.safetensors: No such file or directory");

@@ -66,13 +66,13 @@ static bool prepare(void)
 {
     static bool tried, done;
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char path[200], error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
     if (!expect(setenv("H", HOSTILE, 1) == 0 && is_safe("\u00e9\n") && !is_safe("\x9b") && !is_safe("\xc2\x9b"), "H"))
         return false;
-    mnist *set = small_folder("d" HOSTILE);
+    nn_mnist *set = small_folder("d" HOSTILE);
     done = set && small_make(&v, &config, "m" HOSTILE);
     if (done) small_free(&v);
     snprintf(path, sizeof path, "i%s.pgm", HOSTILE);
@@ -83,7 +83,7 @@ static bool prepare(void)
         fwrite(set->test.images, 1, 28 * 28, file);
         fclose(file);
     }
-    mnist_free(set);
+    nn_mnist_free(set);
     return done;
 }
 

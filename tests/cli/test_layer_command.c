@@ -41,7 +41,7 @@ typedef struct problem {
     bool batched, causal, extra_keys, grad;
     int inputs;  /* tensors of their own: query; and key; and value */
     int weights; /* none, per head, average */
-    const layer_family *family;
+    const nn_layer_family *family;
     const char *prefix;
     int64_t B, Tk;
 } problem;
@@ -86,18 +86,18 @@ static mha_layer *make_layer(const problem *p)
 static bool write_layer(const char *path, const problem *p, const mha_layer *layer)
 {
     char error[300] = "";
-    if (!p->family) return expect(layer_file_save(layer, path, error, sizeof error), "%s", error);
-    layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = p->family};
-    layer_items items;
+    if (!p->family) return expect(nn_layer_file_save(layer, path, error, sizeof error), "%s", error);
+    nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = p->family};
+    nn_layer_items items;
     snprintf(file.prefix, sizeof file.prefix, "%s", p->prefix);
-    layer_file_items(&items, &file, NULL, "");
-    return expect(safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+    nn_layer_file_items(&items, &file, NULL, "");
+    return expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
 }
 
 /* A view without its batch axis where the problem has none. */
-static safetensors_item item_of(const problem *p, const char *name, mha_tensor view)
+static nn_safetensors_item item_of(const problem *p, const char *name, mha_tensor view)
 {
-    safetensors_item item = safetensors_item_view(name, view);
+    nn_safetensors_item item = nn_safetensors_item_view(name, view);
     if (p->batched) return item;
     item.rank--;
     memmove(item.shape, item.shape + 1, 4 * sizeof *item.shape);
@@ -124,21 +124,21 @@ static void write_input(const char *path, const problem *p)
     }
     mha_type type = bools ? MHA_BOOL : MHA_FLOAT32;
     const void *mask = bools ? (const void *)attn_bool : attn;
-    safetensors_item items[6];
+    nn_safetensors_item items[6];
     size_t count = 0;
     items[count++] = item_of(p, "query", mha_tensor_3d(query, MHA_FLOAT32, p->B, TQ, M));
     if (p->inputs > 1) items[count++] = item_of(p, "key", mha_tensor_3d(key, MHA_FLOAT32, p->B, p->Tk, M));
     if (p->inputs > 2) items[count++] = item_of(p, "value", mha_tensor_3d(value, MHA_FLOAT32, p->B, p->Tk, M));
     if (p->grad) items[count++] = item_of(p, "grad_output", mha_tensor_3d(grad, MHA_FLOAT32, p->B, TQ, M));
     if (p->attn)
-        items[count++] = safetensors_item_view("attn_mask", each ? mha_tensor_3d(mask, type, copies, TQ, p->Tk)
-                                                                 : mha_tensor_2d(mask, type, TQ, p->Tk));
+        items[count++] = nn_safetensors_item_view("attn_mask", each ? mha_tensor_3d(mask, type, copies, TQ, p->Tk)
+                                                                    : mha_tensor_2d(mask, type, TQ, p->Tk));
     if (p->padding == BOOL_MASK)
         items[count++] = item_of(p, "key_padding_mask", mha_tensor_2d(padding_bool, MHA_BOOL, p->B, p->Tk));
     if (p->padding == FLOAT_MASK)
         items[count++] = item_of(p, "key_padding_mask", mha_tensor_2d(padding, MHA_FLOAT32, p->B, p->Tk));
     char error[300] = "";
-    expect(safetensors_write(path, items, count, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write(path, items, count, NULL, 0, error, sizeof error), "%s", error);
 }
 
 /* ---- Its answer --------------------------------------------------------------------------------------------------- */
@@ -200,13 +200,13 @@ static void solve(answer *a, const problem *p, const mha_layer *layer)
 }
 
 /* The tensor of that name, of these sizes, with these numbers to 1e-5 of the largest. */
-static void expect_tensor(const safetensors *file, const char *name, safetensors_item like, const double *want)
+static void expect_tensor(const nn_safetensors *file, const char *name, nn_safetensors_item like, const double *want)
 {
-    const safetensors_tensor *got = safetensors_find(file, name);
-    if (!expect(got && got->dtype == SAFETENSORS_F32, "no %s", name)) return;
+    const nn_safetensors_tensor *got = nn_safetensors_find(file, name);
+    if (!expect(got && got->dtype == NN_SAFETENSORS_F32, "no %s", name)) return;
     bool same = got->rank == like.rank && memcmp(got->shape, like.shape, (size_t)like.rank * sizeof *like.shape) == 0;
     char what[80];
-    if (!expect(same, "%s is %s", name, safetensors_describe(what, sizeof what, got))) return;
+    if (!expect(same, "%s is %s", name, nn_safetensors_describe(what, sizeof what, got))) return;
     double largest = 1;
     int64_t rows = got->rank == 2 ? got->shape[0] : 1, columns = got->count / (rows ? rows : 1);
     for (int64_t i = 0; i < got->count; i++) largest = fmax(largest, fabs(want[i]));
@@ -225,7 +225,7 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
     char error[300] = "";
     size_t count = 1;
     int64_t keys = p->Tk + 2 * p->extra_keys;
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
     solve(&a, p, layer);
     expect_tensor(file, "output", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, M)), a.out);
@@ -234,7 +234,7 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
     if (p->weights == 2)
         expect_tensor(file, "weights", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, keys)), a.mean);
     count += p->weights > 0;
-    const char *axes = safetensors_metadata(file, "weights.axes");
+    const char *axes = nn_safetensors_metadata(file, "weights.axes");
     const char *const names[] = {"", "batch,heads,queries,keys", "batch,queries,keys"}, *want = names[p->weights];
     if (!p->batched) want += strcspn(want, ",") + (*want == 'b');
     expect(strcmp(axes ? axes : "", want) == 0, "the axes of weights are '%s', not '%s'", axes ? axes : "", want);
@@ -243,19 +243,19 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
         expect_tensor(file, "grad.query", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, M)), a.query);
         if (p->inputs > 1) expect_tensor(file, "grad.key", item_of(p, "", keyed), a.key);
         if (p->inputs > 2) expect_tensor(file, "grad.value", item_of(p, "", keyed), a.value);
-        layer_items items;
-        layer_file as = {.layer = (mha_layer *)(uintptr_t)layer,
-                         .family = p->family ? p->family : layer_family_to_save(layer)};
+        nn_layer_items items;
+        nn_layer_file as = {.layer = (mha_layer *)(uintptr_t)layer,
+                            .family = p->family ? p->family : nn_layer_family_to_save(layer)};
         snprintf(as.prefix, sizeof as.prefix, "%s", p->prefix ? p->prefix : "");
-        layer_file_items(&items, &as, NULL, "grad.");
+        nn_layer_file_items(&items, &as, NULL, "grad.");
         const float *block = mha_layer_view(layer, NULL).q_weight.data;
         for (size_t i = 0; i < items.count; i++)
             expect_tensor(file, items.item[i].name, items.item[i],
                           a.parameters + ((const float *)items.item[i].data - block));
         count += (size_t)p->inputs + items.count;
     }
-    expect(safetensors_count(file) == count, "%zu tensors, not %zu", safetensors_count(file), count);
-    safetensors_free(file);
+    expect(nn_safetensors_count(file) == count, "%zu tensors, not %zu", nn_safetensors_count(file), count);
+    nn_safetensors_free(file);
 }
 
 /* Writes the files of a problem, runs the command, and holds what it wrote to the oracle. */
@@ -304,7 +304,7 @@ TEST(results_are_the_oracles)
 
 TEST(a_block_of_gpt2_has_its_names_and_layout)
 {
-    problem p = {.batched = true, .causal = true, .grad = true, .inputs = 1, .family = &layer_families[2]};
+    problem p = {.batched = true, .causal = true, .grad = true, .inputs = 1, .family = &nn_layer_families[2]};
     p.prefix = "h.0.attn.";
     expect(strcmp(p.family->title, "gpt2") == 0, "not gpt2");
     check(p, FIND_LEAKS, "--prefix h.0.attn. --heads 2");
@@ -314,7 +314,7 @@ TEST(a_block_of_gpt2_has_its_names_and_layout)
 
 TEST(a_block_of_bert_has_its_names)
 {
-    problem p = {.batched = true, .grad = true, .inputs = 1, .padding = BOOL_MASK, .family = &layer_families[3]};
+    problem p = {.batched = true, .grad = true, .inputs = 1, .padding = BOOL_MASK, .family = &nn_layer_families[3]};
     p.prefix = "encoder.layer.0.attention.";
     expect(strcmp(p.family->title, "bert") == 0, "not bert");
     check(p, "", "--prefix=encoder.layer.0.attention. --heads=2");
@@ -349,7 +349,7 @@ TEST(the_same_bytes_for_any_number_of_threads)
 /* The inputs may have any float type; results are float32. */
 TEST(inputs_of_any_float_type)
 {
-    static const safetensors_dtype types[] = {SAFETENSORS_F64, SAFETENSORS_F16, SAFETENSORS_BF16};
+    static const nn_safetensors_dtype types[] = {NN_SAFETENSORS_F64, NN_SAFETENSORS_F16, NN_SAFETENSORS_BF16};
     static const double wide[6] = {1, 2, 3, 4, 5, 6};
     static const uint16_t halves[2][6] = {{0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600},
                                           {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0}};
@@ -364,8 +364,9 @@ TEST(inputs_of_any_float_type)
     mha_layer_free(layer);
     for (int i = -1; i < 3; i++) {
         const void *data = i < 0 ? (const void *)plain : i == 0 ? (const void *)wide : halves[i - 1];
-        safetensors_item query = safetensors_item_dense("query", i < 0 ? SAFETENSORS_F32 : types[i], 2, shape, data);
-        expect(safetensors_write("x.safetensors", &query, 1, NULL, 0, error, sizeof error), "%s", error);
+        nn_safetensors_item query =
+            nn_safetensors_item_dense("query", i < 0 ? NN_SAFETENSORS_F32 : types[i], 2, shape, data);
+        expect(nn_safetensors_write("x.safetensors", &query, 1, NULL, 0, error, sizeof error), "%s", error);
         const said *it = run("", "l.safetensors x.safetensors -o y.safetensors");
         expect(it->status == 0, "type %d: %s", i, it->err);
         slurp_bytes("y.safetensors", i < 0 ? first : again, sizeof first, i < 0 ? &first_size : &size);

@@ -13,34 +13,35 @@ __attribute__((constructor)) static void go_there(void) /* so that paths in mess
 static const float numbers[200];
 
 /* A file of zeros, with metadata that says how many heads there are, if `heads` is not NULL. */
-static void write_file(const char *path, const safetensors_item *items, size_t count, const char *heads)
+static void write_file(const char *path, const nn_safetensors_item *items, size_t count, const char *heads)
 {
     char error[300] = "";
-    safetensors_pair note = {"heads", heads};
-    expect(safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
+    nn_safetensors_pair note = {"heads", heads};
+    expect(nn_safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
 }
 
-static safetensors_item tensor(const char *name, safetensors_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
+static nn_safetensors_item tensor(const char *name, nn_safetensors_dtype dtype, int rank, int64_t a, int64_t b,
+                                  int64_t c)
 {
-    return safetensors_item_dense(name, dtype, rank, (const int64_t[3]){a, b, c}, numbers);
+    return nn_safetensors_item_dense(name, dtype, rank, (const int64_t[3]){a, b, c}, numbers);
 }
 
-static safetensors_item floats(const char *name, int rank, int64_t a, int64_t b, int64_t c)
+static nn_safetensors_item floats(const char *name, int rank, int64_t a, int64_t b, int64_t c)
 {
-    return tensor(name, SAFETENSORS_F32, rank, a, b, c);
+    return tensor(name, NN_SAFETENSORS_F32, rank, a, b, c);
 }
 
 /* Two heads of width 2. */
 static void write_layer(const char *path, const char *heads)
 {
-    safetensors_item items[] = {floats("in_proj_weight", 2, 12, 4, 0), floats("out_proj.weight", 2, 4, 4, 0)};
+    nn_safetensors_item items[] = {floats("in_proj_weight", 2, 12, 4, 0), floats("out_proj.weight", 2, 4, 4, 0)};
     write_file(path, items, 2, heads);
 }
 
 /* Query (2,3,4) and key (2,5,4), and up to two more tensors; those without a name are left out. */
-static void write_input(const char *path, safetensors_item more, safetensors_item other)
+static void write_input(const char *path, nn_safetensors_item more, nn_safetensors_item other)
 {
-    safetensors_item items[4] = {floats("query", 3, 2, 3, 4), floats("key", 3, 2, 5, 4)};
+    nn_safetensors_item items[4] = {floats("query", 3, 2, 3, 4), floats("key", 3, 2, 5, 4)};
     size_t count = 2;
     if (more.name) items[count++] = more;
     if (other.name) items[count++] = other;
@@ -71,7 +72,7 @@ static void refuse_at(int line, const char *args, const char *says)
 #define REFUSE(args, says) refuse_at(__LINE__, args, says)
 #define FILES              "l.safetensors x.safetensors -o y.safetensors "
 
-static const safetensors_item none;
+static const nn_safetensors_item none;
 
 TEST(help_begins_with_examples)
 {
@@ -88,10 +89,10 @@ TEST(help_begins_with_examples)
 /* Every key that a saved layer has, but for the format's own and for dropout, which is off here. */
 TEST(help_lists_the_metadata)
 {
-    layer_notes notes;
+    nn_layer_notes notes;
     mha_layer_options options = MHA_LAYER_DEFAULTS;
     options.scale = 1; /* so that it is written */
-    layer_notes_write(&notes, &options);
+    nn_layer_notes_write(&notes, &options);
     const char *out = command("", "layer --help")->out, *list = strstr(out, "Metadata"), *end = strstr(out, "INPUT  ");
     if (!expect(list && end && list < end, "no metadata")) return;
     for (size_t i = 0; i < notes.count; i++) {
@@ -172,16 +173,16 @@ TEST(bad_layers)
            "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
     REFUSE("x.safetensors l.safetensors -o y.safetensors --prefix h.0.attn.",
            "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
-    safetensors_item model[] = {floats("h.2.attn.c_attn.weight", 2, 4, 12, 0),
-                                floats("h.10.attn.c_attn.weight", 2, 4, 12, 0)};
+    nn_safetensors_item model[] = {floats("h.2.attn.c_attn.weight", 2, 4, 12, 0),
+                                   floats("h.10.attn.c_attn.weight", 2, 4, 12, 0)};
     write_file("l.safetensors", model, 2, NULL);
     REFUSE(FILES, "l.safetensors: a larger model; of attention layers there are 2, from \"h.2.attn.\" to "
                   "\"h.10.attn.\"; give --prefix \"h.2.attn.\" and --heads N");
     REFUSE(FILES "--heads 2 --prefix h.3.attn.",
            "l.safetensors: no tensor under the prefix \"h.3.attn.\" is an attention layer's; there are 2, from "
            "\"h.2.attn.\" to \"h.10.attn.\"");
-    safetensors_item items[] = {floats("in_proj_weight", 2, 12, 3, 0), floats("out_proj.weight", 2, 4, 4, 0),
-                                floats("scale", 1, 1, 0, 0)};
+    nn_safetensors_item items[] = {floats("in_proj_weight", 2, 12, 3, 0), floats("out_proj.weight", 2, 4, 4, 0),
+                                   floats("scale", 1, 1, 0, 0)};
     write_file("l.safetensors", items, 1, NULL);
     REFUSE(FILES "--heads 2", "l.safetensors: out_proj.weight is missing");
     write_file("l.safetensors", items, 2, NULL);
@@ -189,7 +190,7 @@ TEST(bad_layers)
     write_file("l.safetensors", items, 3, NULL);
     REFUSE(FILES "--heads 2",
            "l.safetensors: tensor \"scale\" is no part of an attention layer with the names of pytorch");
-    items[0] = tensor("in_proj_weight", SAFETENSORS_I16, 2, 12, 4, 0);
+    items[0] = tensor("in_proj_weight", NN_SAFETENSORS_I16, 2, 12, 4, 0);
     write_file("l.safetensors", items, 2, "2");
     REFUSE(FILES, "l.safetensors: in_proj_weight is int16, but should be float16, bfloat16, float32 or float64");
     write_file("l.safetensors", items + 1, 1, "-3");
@@ -200,7 +201,7 @@ TEST(bad_inputs)
 {
     write_layer("l.safetensors", "2");
     REFUSE("l.safetensors no.safetensors -o y.safetensors", "no.safetensors: No such file or directory");
-    safetensors_item items[2] = {floats("key", 3, 2, 3, 4), none};
+    nn_safetensors_item items[2] = {floats("key", 3, 2, 3, 4), none};
     write_file("x.safetensors", items, 1, NULL);
     REFUSE(FILES, "x.safetensors: query is missing");
     items[0] = floats("query", 3, 2, 3, 5);
@@ -212,7 +213,7 @@ TEST(bad_inputs)
     items[0] = floats("query", 1, 4, 0, 0);
     write_file("x.safetensors", items, 1, NULL);
     REFUSE(FILES, "x.safetensors: query is (4), but should be (B,T,4)");
-    items[0] = tensor("query", SAFETENSORS_I64, 3, 2, 3, 4);
+    items[0] = tensor("query", NN_SAFETENSORS_I64, 3, 2, 3, 4);
     write_file("x.safetensors", items, 1, NULL);
     REFUSE(FILES, "x.safetensors: query is int64, but should be float16, bfloat16, float32 or float64");
     items[0] = floats("query", 2, 3, 4, 0), items[1] = floats("key", 3, 1, 3, 4);
@@ -260,16 +261,16 @@ TEST(bad_masks)
     REFUSE(FILES, "x.safetensors: attn_mask is (2,3,5), but should be (3,5) or (4,3,5)");
     write_input("x.safetensors", floats("attn_mask", 1, 5, 0, 0), none);
     REFUSE(FILES, "x.safetensors: attn_mask is (5), but should be (3,5) or (4,3,5)");
-    write_input("x.safetensors", tensor("attn_mask", SAFETENSORS_U8, 2, 3, 5, 0), none);
+    write_input("x.safetensors", tensor("attn_mask", NN_SAFETENSORS_U8, 2, 3, 5, 0), none);
     REFUSE(FILES, "x.safetensors: attn_mask is uint8, but should be bool (true: hidden) or a float type (added)");
-    write_input("x.safetensors", tensor("key_padding_mask", SAFETENSORS_BOOL, 2, 5, 2, 0), none);
+    write_input("x.safetensors", tensor("key_padding_mask", NN_SAFETENSORS_BOOL, 2, 5, 2, 0), none);
     REFUSE(FILES, "x.safetensors: key_padding_mask is (5,2), but should be (2,5)");
-    write_input("x.safetensors", tensor("key_padding_mask", SAFETENSORS_BOOL, 1, 5, 0, 0), none);
+    write_input("x.safetensors", tensor("key_padding_mask", NN_SAFETENSORS_BOOL, 1, 5, 0, 0), none);
     REFUSE(FILES, "x.safetensors: key_padding_mask is (5), but should be (2,5)");
-    write_input("x.safetensors", tensor("key_padding_mask", SAFETENSORS_I64, 2, 2, 5, 0), none);
+    write_input("x.safetensors", tensor("key_padding_mask", NN_SAFETENSORS_I64, 2, 2, 5, 0), none);
     REFUSE(FILES, "x.safetensors: key_padding_mask is int64, but should be bool (true: hidden) or a float type "
                   "(added)");
-    safetensors_item plain[2] = {floats("query", 2, 3, 4, 0), floats("key_padding_mask", 2, 1, 3, 0)};
+    nn_safetensors_item plain[2] = {floats("query", 2, 3, 4, 0), floats("key_padding_mask", 2, 1, 3, 0)};
     write_file("x.safetensors", plain, 2, NULL);
     REFUSE(FILES, "x.safetensors: key_padding_mask is (1,3), but should be (3)");
 }
@@ -277,9 +278,9 @@ TEST(bad_masks)
 /* Widths of their own: what a missing key would be is not what the layer takes. */
 TEST(inputs_that_another_cannot_stand_for)
 {
-    safetensors_item items[] = {floats("q_proj_weight", 2, 4, 4, 0), floats("k_proj_weight", 2, 4, 6, 0),
-                                floats("v_proj_weight", 2, 4, 7, 0), floats("out_proj.weight", 2, 4, 4, 0)};
-    safetensors_item input[] = {floats("query", 3, 1, 2, 4), floats("key", 3, 1, 2, 6)};
+    nn_safetensors_item items[] = {floats("q_proj_weight", 2, 4, 4, 0), floats("k_proj_weight", 2, 4, 6, 0),
+                                   floats("v_proj_weight", 2, 4, 7, 0), floats("out_proj.weight", 2, 4, 4, 0)};
+    nn_safetensors_item input[] = {floats("query", 3, 1, 2, 4), floats("key", 3, 1, 2, 6)};
     write_file("l.safetensors", items, 4, "2");
     write_file("x.safetensors", input, 1, NULL);
     REFUSE(FILES, "x.safetensors: key is missing, and query is 4 wide, but the layer's keys are 6");

@@ -15,10 +15,10 @@ __attribute__((constructor)) static void go_there(void) /* so that paths in mess
 
 static float painted[M * M * 4];
 
-static safetensors_item tensor(const char *name, int rank, int64_t a, int64_t b, int64_t c)
+static nn_safetensors_item tensor(const char *name, int rank, int64_t a, int64_t b, int64_t c)
 {
     for (int i = 0; i < M * M * 4; i++) painted[i] = (float)(i * 37 % 251) / 125 - 1;
-    return safetensors_item_dense(name, SAFETENSORS_F32, rank, (const int64_t[3]){a, b, c}, painted);
+    return nn_safetensors_item_dense(name, NN_SAFETENSORS_F32, rank, (const int64_t[3]){a, b, c}, painted);
 }
 
 /* A layer of Llama's names, twice, as layers 0 and 1 of a model; its input; one of BERT's and one of BART's. */
@@ -28,25 +28,25 @@ static bool prepare(void)
     static const char *const llama[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"};
     static const char *const bert[] = {"self.query", "self.key", "self.value", "output.dense"};
     static const char *const bart[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
-    safetensors_item items[16], input = tensor("query", 3, 2, TOKENS, M);
-    bool ok = safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
+    nn_safetensors_item items[16], input = tensor("query", 3, 2, TOKENS, M);
+    bool ok = nn_safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
     for (int i = 0; i < 8; i++) { /* four heads of width 2, two of keys and values */
         snprintf(names[i], sizeof names[i], "layers.%d.self_attn.%s", i / 4, llama[i % 4]);
         items[i] = tensor(names[i], 2, i % 4 == 1 || i % 4 == 2 ? M / 2 : M, M, 0);
     }
-    ok = ok && safetensors_write("llama", items, 8, NULL, 0, error, sizeof error);
+    ok = ok && nn_safetensors_write("llama", items, 8, NULL, 0, error, sizeof error);
     for (int i = 0; i < 8; i++) {
         snprintf(names[i], sizeof names[i], "%s.%s", bert[i / 2], i % 2 ? "bias" : "weight");
         items[i] = i % 2 ? tensor(names[i], 1, M, 0, 0) : tensor(names[i], 2, M, M, 0);
     }
-    ok = ok && safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
+    ok = ok && nn_safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
     for (int i = 0; i < 12; i++) {
         static const char *const places[] = {"encoder.layers.0.self_attn.", "decoder.layers.0.self_attn.",
                                              "decoder.layers.0.encoder_attn."};
         snprintf(names[i], sizeof names[i], "%s%s", places[i / 4], bart[i % 4]);
         items[i] = tensor(names[i], 2, M, M, 0);
     }
-    ok = ok && safetensors_write("bart", items, 12, NULL, 0, error, sizeof error);
+    ok = ok && nn_safetensors_write("bart", items, 12, NULL, 0, error, sizeof error);
     return expect(ok, "%s", error);
 }
 
@@ -217,10 +217,10 @@ TEST(contradictions)
            "layer: config.json says is_decoder false, but --causal was given");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": true}", "bert x -o y --no-causal",
            "layer: config.json says is_decoder true, but --no-causal was given");
-    const safetensors_pair notes[] = {{"heads", "2"}};
-    safetensors_item items[] = {tensor("q_proj.weight", 2, M, M, 0), tensor("k_proj.weight", 2, M, M, 0),
-                                tensor("v_proj.weight", 2, M, M, 0), tensor("o_proj.weight", 2, M, M, 0)};
-    expect(safetensors_write("noted", items, 4, notes, 1, error, sizeof error), "%s", error);
+    const nn_safetensors_pair notes[] = {{"heads", "2"}};
+    nn_safetensors_item items[] = {tensor("q_proj.weight", 2, M, M, 0), tensor("k_proj.weight", 2, M, M, 0),
+                                   tensor("v_proj.weight", 2, M, M, 0), tensor("o_proj.weight", 2, M, M, 0)};
+    expect(nn_safetensors_write("noted", items, 4, notes, 1, error, sizeof error), "%s", error);
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4}", "noted x -o y",
            "noted: heads is 4 by config.json, but 2 by the file's metadata");
 }

@@ -15,7 +15,7 @@
 /* Two blocks of three heads, so that two can go of each. */
 static bool make_model(small_vit *v, const char *path)
 {
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     config.body.heads = 3;
     return small_make(v, &config, path);
 }
@@ -272,7 +272,7 @@ static int widest_row(const char *seen)
 TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     config.body.depth = 6;
     config.body.heads = 4;
     if (!small_make(&v, &config, "deep.safetensors")) return;
@@ -296,7 +296,7 @@ TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
 TEST(one_line_for_what_is_wrong)
 {
     small_vit v;
-    vit_config lone = small_config();
+    nn_vit_config lone = small_config();
     if (!make_model(&v, "m.safetensors")) return;
     small_free(&v);
     lone.body.heads = 1;

@@ -10,7 +10,7 @@ enum { POINTS = 1000 };
 
 static bool make(small_vit *v, int64_t depth, int64_t heads)
 {
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     config.body.depth = depth;
     config.body.heads = heads;
     return small_make(v, &config, "m.safetensors");
@@ -24,7 +24,7 @@ static const char *page_with(const small_vit *v, const sheet_point *curve, int64
     static char page[1 << 19];
     unsigned char pixels[784];
     char error[400] = "";
-    digits_draw(pixels, 4, 1, DIGITS_TEST, 4);
+    nn_digits_draw(pixels, 4, 1, NN_DIGITS_TEST, 4);
     if (image_of) memcpy(pixels, image_of, sizeof pixels);
     sheet_image image = {pixels, 4, NULL};
     sheet s = {.title = "A & B",
@@ -153,9 +153,9 @@ static const char *drawing(const small_vit *v, const term *t)
     static char text[1 << 19];
     char error[300] = "";
     unsigned char pixels[784];
-    heads_view view;
-    digits_draw(pixels, 4, 1, DIGITS_TEST, 4);
-    if (!expect(heads_look(&view, v->net, v->ctx, small_input, pixels, error, sizeof error), "%s", error)) return "";
+    nn_heads_view view;
+    nn_digits_draw(pixels, 4, 1, NN_DIGITS_TEST, 4);
+    if (!expect(nn_heads_look(&view, v->net, v->ctx, small_input, pixels, error, sizeof error), "%s", error)) return "";
     heads_drawing d = {"a digit", pixels, 28, 28, &view, 4};
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
@@ -164,7 +164,7 @@ static const char *drawing(const small_vit *v, const term *t)
     fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     close(kept);
-    heads_free(&view);
+    nn_heads_free(&view);
     slurp("drawn", text, sizeof text);
     return text;
 }

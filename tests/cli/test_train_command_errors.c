@@ -43,10 +43,10 @@ TEST(help_begins_with_examples)
     }
     const char *out = command("", "train --help")->out;
     char wanted[80];
-    for (const preset *p = presets; p->name; p++) expect(strstr(out, p->description), "%s is not there", p->name);
-    for (int n = 0; recipe_key(n); n++) {
-        snprintf(wanted, sizeof wanted, "\n  %s", recipe_key(n));
-        expect(strstr(out, wanted) && strstr(out, recipe_meaning(n)), "%s is not there", recipe_key(n));
+    for (const nn_preset *p = nn_presets; p->name; p++) expect(strstr(out, p->description), "%s is not there", p->name);
+    for (int n = 0; nn_recipe_key(n); n++) {
+        snprintf(wanted, sizeof wanted, "\n  %s", nn_recipe_key(n));
+        expect(strstr(out, wanted) && strstr(out, nn_recipe_meaning(n)), "%s is not there", nn_recipe_key(n));
     }
 }
 
@@ -188,31 +188,31 @@ static void write_claims(claims says)
 {
     char error[400] = "";
     mha_context *ctx = NULL;
-    mnist *set = digits_make(120, 20, 1, error, sizeof error);
-    checkpoint_run run = {.how = preset_recipe(preset_find("demo")),
-                          .preset = says.preset ? says.preset : "demo",
-                          .data = says.data ? says.data : "synthetic:120",
-                          .log = says.log,
-                          .curves = says.curves};
-    recipe_apply(&run.how, strstr(TINY, "patch="), error, sizeof error);
+    nn_mnist *set = nn_digits_make(120, 20, 1, error, sizeof error);
+    nn_checkpoint_run run = {.how = nn_preset_recipe(nn_preset_find("demo")),
+                             .preset = says.preset ? says.preset : "demo",
+                             .data = says.data ? says.data : "synthetic:120",
+                             .log = says.log,
+                             .curves = says.curves};
+    nn_recipe_apply(&run.how, strstr(TINY, "patch="), error, sizeof error);
     run.how.training.epochs = 3;
-    recipe_fit(&run.how, set);
-    checkpoint_describe_set(run.set, set);
-    checkpoint_epoch epochs[3] = {{0}};
-    trainer_report report;
+    nn_recipe_fit(&run.how, set);
+    nn_checkpoint_describe_set(run.set, set);
+    nn_checkpoint_epoch epochs[3] = {{0}};
+    nn_trainer_report report;
     run.epochs = epochs;
     run.begun = 2;
     mha_context_create(&ctx, NULL);
-    trainer *t = trainer_create(ctx, set, &run.how.model, &run.how.training, error, sizeof error);
+    nn_trainer *t = nn_trainer_create(ctx, set, &run.how.model, &run.how.training, error, sizeof error);
     for (int n = 0; t && n < 7; n++) {
-        trainer_step(t, ctx, &report);
+        nn_trainer_step(t, ctx, &report);
         epochs[n / 5].images += 20;
     }
     run.how.training.rate = says.rate;
-    expect(t && checkpoint_save("from", t, &run, error, sizeof error), "%s", error);
-    trainer_free(t);
+    expect(t && nn_checkpoint_save("from", t, &run, error, sizeof error), "%s", error);
+    nn_trainer_free(t);
     mha_context_free(ctx);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 static void write_checkpoint(void) { write_claims((claims){.rate = 0.004}); }

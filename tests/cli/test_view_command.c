@@ -7,28 +7,28 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-enum { PIXELS = DIGITS_SIDE * DIGITS_SIDE, PATCHES = 16, BLOCKS = 2, HEADS = 2, CLASSES = 10 };
+enum { PIXELS = NN_DIGITS_SIDE * NN_DIGITS_SIDE, PATCHES = 16, BLOCKS = 2, HEADS = 2, CLASSES = 10 };
 
 static small_vit cls;
-static mnist *set;
+static nn_mnist *set;
 
 static bool prepare(void)
 {
     static bool tried, done;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
     set = small_folder("d");
     done = set && small_make(&cls, &config, "m.safetensors");
-    done = done && expect(image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
     return done;
 }
 
 __attribute__((destructor)) static void clean_up(void)
 {
     small_free(&cls);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* ---- Models ----------------------------------------------------------------------------------------------------- */
@@ -37,9 +37,9 @@ TEST(numbers_are_those_of_the_model)
 {
     if (!prepare()) return;
     piece data = data_of(view("m.safetensors --data d")), parameters = member(data, "parameters");
-    int64_t count = vit_count(&cls.config, NULL, 0);
+    int64_t count = nn_vit_count(&cls.config, NULL, 0);
     float *numbers = calloc((size_t)count + 1, sizeof *numbers);
-    transformer_part part;
+    nn_transformer_part part;
     if (!numbers) {
         expect(false, "no memory");
         return;
@@ -49,7 +49,7 @@ TEST(numbers_are_those_of_the_model)
     expect(memcmp(numbers, cls.parameters, (size_t)count * sizeof(float)) == 0, "other numbers");
     free(numbers);
     int n = 0;
-    for (; vit_tensor(cls.net, n, &part); n++) {
+    for (; nn_vit_tensor(cls.net, n, &part); n++) {
         piece p = element(member(parameters, "parts"), n);
         char name[80], shape[60], first[24];
         snprintf(name, sizeof name, "\"%s\"", part.name);
@@ -70,7 +70,7 @@ TEST(numbers_are_those_of_the_model)
 TEST(the_configuration_is_told)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (!prepare()) return;
     piece c = member(data_of(view("m.safetensors --data d")), "config");
     EXPECT_MEMBER(c, "rows", "28");
@@ -141,8 +141,8 @@ TEST(images_are_those_that_were_asked_for)
           images = member(data, "images");
     expect(length_of(images) == 4, "%d images", length_of(images));
     expect_image(element(images, 0), set->test.images, "\"a.pgm\"", "null");
-    expect_image(element(images, 1), mnist_image(set, &set->test, 3), "\"test image 3\"", "3");
-    expect_image(element(images, 2), mnist_image(set, &set->test, 69), "\"test image 69\"", "9");
+    expect_image(element(images, 1), nn_mnist_image(set, &set->test, 3), "\"test image 3\"", "3");
+    expect_image(element(images, 2), nn_mnist_image(set, &set->test, 69), "\"test image 69\"", "9");
     expect_image(element(images, 3), set->test.images, "\"a.pgm\"", "null");
     EXPECT_MEMBER(data, "kind", "\"vit\"");
     EXPECT_MEMBER(data, "title", "\"m.safetensors\"");
@@ -179,7 +179,7 @@ TEST(heads_are_surveyed)
 TEST(blocks_may_differ_in_heads)
 {
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (!prepare()) return;
     config.body.head_width = 6;
     config.body.block[1].heads = config.body.block[1].kv_heads = 1;
@@ -197,7 +197,7 @@ TEST(blocks_may_differ_in_heads)
 TEST(the_default_model_makes_a_small_page)
 {
     small_vit v;
-    vit_config config = VIT_DEFAULTS;
+    nn_vit_config config = NN_VIT_DEFAULTS;
     if (!prepare()) return;
     bool short_of_time = sample_size() > 1;           /* a survey of such a model is not for an emulator */
     if (small_make(&v, &config, "large.safetensors")) /* `view` looks at the size */
@@ -248,7 +248,7 @@ TEST(nothing_is_leaked)
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     it = command(FIND_LEAKS, "view m.safetensors a.pgm 70 --data d -o p.html");
     expect(it->status == 2 && one_line(it->err), "exit %d: %s", it->status, it->err);
-    write_weights("w.safetensors", "attention", SAFETENSORS_F16, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F16, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
     it = command(FIND_LEAKS, "view --attention w.safetensors -o p.html");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
 }

@@ -29,16 +29,16 @@ static bool prepare(void)
 {
     static bool tried, done;
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
-    mnist *set = small_folder("d");
+    nn_mnist *set = small_folder("d");
     done = set && small_make(&v, &config, "m.safetensors");
     if (done) small_free(&v);
-    done = done && expect(image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
-    done = done && expect(image_write_pgm("b.pgm", set->test.images, 14, 56, error, sizeof error), "%s", error);
-    mnist_free(set);
+    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(nn_image_write_pgm("b.pgm", set->test.images, 14, 56, error, sizeof error), "%s", error);
+    nn_mnist_free(set);
     return done;
 }
 
@@ -84,19 +84,19 @@ TEST(bad_models)
     if (!prepare()) return;
     REFUSE("none.safetensors" TO, "none.safetensors: No such file or directory");
     REFUSE("a.pgm" TO, "a.pgm: not a safetensors file");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
     REFUSE("w.safetensors" TO, "w.safetensors: patch_embed.proj.weight is missing; for attention weights: 'mha view "
                                "--attention FILE -o PAGE'");
     static const float parts[4] = {0.5f, -0.25f, 0.5f, 0.25f}; /* no weights, though they sum to 1 */
-    safetensors_item item = safetensors_item_dense("x", SAFETENSORS_F32, 3, (const int64_t[]){1, 1, 4}, parts);
+    nn_safetensors_item item = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 1, 4}, parts);
     char error[300] = "";
-    expect(safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("x.safetensors" TO, "x.safetensors: patch_embed.proj.weight is missing");
     small_vit v;
-    vit_config config = small_config();
+    nn_vit_config config = small_config();
     if (small_make(&v, &config, "nan.safetensors")) {
         v.parameters[0] = NAN;
-        expect(vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+        expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
         REFUSE("nan.safetensors a.pgm" TO, "nan.safetensors: patch_embed.proj.weight has numbers that are not finite");
     }
     small_free(&v);
@@ -121,7 +121,7 @@ TEST(bad_images)
 /* ---- Attention weights ------------------------------------------------------------------------------------------ */
 
 /* Weights (2,2,3) that are right but for one number. */
-static void write_odd(safetensors_dtype dtype, int at, float odd)
+static void write_odd(nn_safetensors_dtype dtype, int at, float odd)
 {
     char error[300] = "";
     float numbers[12] = {0.5f, 0.25f, 0.25f, 0, 0, 0, 1, 0, 0, 0.5f, 0.5f, 0};
@@ -132,39 +132,40 @@ static void write_odd(safetensors_dtype dtype, int at, float odd)
         memcpy(&bits, &numbers[i], sizeof bits);
         halves[i] = (uint16_t)(bits >> 16);
     }
-    safetensors_item item = safetensors_item_dense("attention", dtype, 3, (const int64_t[]){2, 2, 3},
-                                                   dtype == SAFETENSORS_F32 ? (void *)numbers : (void *)halves);
-    expect(safetensors_write("odd.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    nn_safetensors_item item =
+        nn_safetensors_item_dense("attention", dtype, 3, (const int64_t[]){2, 2, 3},
+                                  dtype == NN_SAFETENSORS_F32 ? (void *)numbers : (void *)halves);
+    expect(nn_safetensors_write("odd.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
 }
 
 TEST(rows_that_are_no_weights)
 {
     static const char where[] = "odd.safetensors: attention: head ";
     char says[300];
-    write_odd(SAFETENSORS_F32, 10, 0.4f);
+    write_odd(NN_SAFETENSORS_F32, 10, 0.4f);
     snprintf(says, sizeof says,
              "%s2, row 2 (counted from 1) sums to 0.9; rows sum to 1, or are all 0 if they see nothing", where);
     REFUSE("--attention odd.safetensors" TO, says);
-    write_odd(SAFETENSORS_BF16, 10, 0.515625f);
+    write_odd(NN_SAFETENSORS_BF16, 10, 0.515625f);
     snprintf(says, sizeof says,
              "%s2, row 2 (counted from 1) sums to 1.01562; rows sum to 1, or are all 0 if they see nothing", where);
     REFUSE("--attention odd.safetensors" TO, says);
-    write_odd(SAFETENSORS_F32, 5, NAN);
+    write_odd(NN_SAFETENSORS_F32, 5, NAN);
     snprintf(says, sizeof says, "%s1, row 2 (counted from 1) has nan for key 3; weights are finite and not below 0",
              where);
     REFUSE("--attention odd.safetensors" TO, says);
-    write_odd(SAFETENSORS_F32, 6, INFINITY);
+    write_odd(NN_SAFETENSORS_F32, 6, INFINITY);
     snprintf(says, sizeof says, "%s2, row 1 (counted from 1) has inf for key 1; weights are finite and not below 0",
              where);
     REFUSE("--attention odd.safetensors" TO, says);
-    write_odd(SAFETENSORS_F32, 1, -0.25f);
+    write_odd(NN_SAFETENSORS_F32, 1, -0.25f);
     snprintf(says, sizeof says, "%s1, row 1 (counted from 1) has -0.25 for key 2; weights are finite and not below 0",
              where);
     REFUSE("--attention odd.safetensors" TO, says);
     /* What rounding does to a sum is forgiven, by type. */
-    write_odd(SAFETENSORS_F32, 10, 0.5004f);
+    write_odd(NN_SAFETENSORS_F32, 10, 0.5004f);
     expect(command("", "view --attention odd.safetensors -o p.html")->status == 0, "a rounded row");
-    write_odd(SAFETENSORS_BF16, 10, 0.50390625f);
+    write_odd(NN_SAFETENSORS_BF16, 10, 0.50390625f);
     expect(command("", "view --attention odd.safetensors -o p.html")->status == 0, "a rounded row of bfloat16");
 }
 
@@ -173,15 +174,15 @@ TEST(tensors_that_are_no_weights)
     static const char shape[] = "must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)";
     static const float numbers[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     char error[300] = "", says[300];
-    const safetensors_item items[] = {
-        safetensors_item_dense("bias", SAFETENSORS_F32, 1, (const int64_t[]){4}, numbers),
-        safetensors_item_dense("empty", SAFETENSORS_F32, 3, (const int64_t[]){2, 0, 3}, numbers),
-        safetensors_item_dense("flat", SAFETENSORS_F32, 2, (const int64_t[]){2, 2}, numbers),
-        safetensors_item_dense("x", SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
-        safetensors_item_dense("y", SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
-        safetensors_item_dense("whole", SAFETENSORS_I32, 3, (const int64_t[]){2, 2, 1}, numbers)};
-    expect(safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
-    expect(safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
+    const nn_safetensors_item items[] = {
+        nn_safetensors_item_dense("bias", NN_SAFETENSORS_F32, 1, (const int64_t[]){4}, numbers),
+        nn_safetensors_item_dense("empty", NN_SAFETENSORS_F32, 3, (const int64_t[]){2, 0, 3}, numbers),
+        nn_safetensors_item_dense("flat", NN_SAFETENSORS_F32, 2, (const int64_t[]){2, 2}, numbers),
+        nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
+        nn_safetensors_item_dense("y", NN_SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
+        nn_safetensors_item_dense("whole", NN_SAFETENSORS_I32, 3, (const int64_t[]){2, 2, 1}, numbers)};
+    expect(nn_safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention none.safetensors" TO, "none.safetensors: No such file or directory");
     REFUSE("--attention t.safetensors --tensor z" TO,
            "t.safetensors: there is no tensor \"z\"; could be attention weights: empty, x and y");
@@ -201,27 +202,28 @@ TEST(tensors_that_are_no_weights)
 
 TEST(axes_that_do_not_fit)
 {
-    const safetensors_pair notes[] = {{"attention.axes", "batch,heads,queries,keys"}, {"x.axes", "queries,keys,heads"}};
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes, 1);
+    const nn_safetensors_pair notes[] = {{"attention.axes", "batch,heads,queries,keys"},
+                                         {"x.axes", "queries,keys,heads"}};
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"attention.axes\" is \"batch,heads,queries,keys\", which does not fit attention "
            "float32 (2,3,4); --first-axis overrides it");
     expect(command("", "view --attention w.safetensors --first-axis heads -o p.html")->status == 0, "not overridden");
-    write_weights("w.safetensors", "x", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes + 1, 1);
+    write_weights("w.safetensors", "x", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, notes + 1, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"x.axes\" is \"queries,keys,heads\", which does not "
            "fit x float32 (2,3,4); --first-axis overrides it");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){1, 2, 3, 4}, 4, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){1, 2, 3, 4}, 4, NULL, 0);
     REFUSE("--attention w.safetensors --first-axis heads" TO,
            "w.safetensors: attention is float32 (1,2,3,4): its first axis cannot be heads");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){3, 4}, 2, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){3, 4}, 2, NULL, 0);
     REFUSE("--attention w.safetensors --tensor attention --first-axis layers" TO,
            "w.safetensors: attention is float32 (3,4): its first axis cannot be layers");
     const float bad[4] = {0.5f, 0.5f, 1, 1};
     char error[300] = "";
-    const safetensors_item item =
-        safetensors_item_dense("attention", SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
-    expect(safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    const nn_safetensors_item item =
+        nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
+    expect(nn_safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE(
         "--attention w.safetensors --first-axis batch" TO,
         "w.safetensors: attention: sequence 2, head 1, row 1 (counted from 1) sums to 2; rows sum to 1, or are all 0 "
@@ -233,25 +235,25 @@ TEST(many_tensors_are_not_all_named)
     static const float numbers[2] = {1, 1};
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
     char error[300] = "";
-    safetensors_item items[6];
+    nn_safetensors_item items[6];
     for (int i = 0; i < 6; i++)
-        items[i] = safetensors_item_dense(names[i], SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 1}, numbers);
-    expect(safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
+        items[i] = nn_safetensors_item_dense(names[i], NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 1}, numbers);
+    expect(nn_safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention six.safetensors" TO,
            "six.safetensors: 6 tensors could be attention weights: a, b, c, d and 2 more; --tensor NAME chooses");
-    expect(safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention four.safetensors --tensor z" TO,
            "four.safetensors: there is no tensor \"z\"; could be attention weights: a, b, c and d");
-    expect(safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention one.safetensors --tensor z" TO,
            "one.safetensors: there is no tensor \"z\"; could be attention weights: a");
 }
 
 TEST(tokens_that_do_not_fit)
 {
-    const safetensors_pair few[] = {{"tokens", "[\"a\",\"b\"]"}}, broken[] = {{"tokens", "[\"a\",2]"}},
-                           keys[] = {{"key_tokens", "[\"a\",\"b\",\"c\",\"d\"]"}};
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, few, 1);
+    const nn_safetensors_pair few[] = {{"tokens", "[\"a\",\"b\"]"}}, broken[] = {{"tokens", "[\"a\",2]"}},
+                              keys[] = {{"key_tokens", "[\"a\",\"b\",\"c\",\"d\"]"}};
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, few, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"tokens\" has 2 tokens, but attention has 3 queries and 4 keys");
     expect(system("printf 'a\\nb\\nc\\nd\\ne\\n' >five.txt; printf 'a\\000b' >nul.txt; mkdir -p folder") == 0, "files");
@@ -265,11 +267,11 @@ TEST(tokens_that_do_not_fit)
                it->err);
     }
     REFUSE("--attention w.safetensors --tokens nul.txt" TO, "nul.txt: there is a NUL in it, so it is no text");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, broken, 1);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, broken, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"tokens\" must be a JSON array of strings: byte 5: "
            "'\"' should be here, not '2'");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 4, 3}, 3, keys, 1);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 4, 3}, 3, keys, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"key_tokens\" has 4 tokens, but attention has 4 queries and 3 keys");
 }
@@ -280,7 +282,7 @@ TEST(places_that_cannot_be_written)
 {
     char before[100], after[100];
     if (!prepare()) return;
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
     REFUSE("m.safetensors a.pgm -o m.safetensors", "view: m.safetensors is also the model; write to another file");
     REFUSE("m.safetensors a.pgm -o ./a.pgm", "view: ./a.pgm is also the image; write to another file");
     REFUSE("--attention w.safetensors -o w.safetensors",
@@ -319,8 +321,8 @@ TEST(nothing_is_leaked)
     static const char *const wrong[] = {
         "view m.safetensors b.pgm -o p.html", "view --attention m.safetensors -o p.html",
         "view --attention odd.safetensors -o p.html", "view --attention w.safetensors --tokens a.pgm -o p.html"};
-    write_odd(SAFETENSORS_F32, 10, 0.4f);
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
+    write_odd(NN_SAFETENSORS_F32, 10, 0.4f);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
     for (int i = 0; i < 4; i++) {
         const said *it = command(FIND_LEAKS, wrong[i]);
         expect(it->status == 2 && one_line(it->err), "%s: exit %d: %s", wrong[i], it->status, it->err);

@@ -50,18 +50,18 @@ static void expect_weights(piece data, int layers, int heads, int queries, int k
 
 TEST(weights_of_every_type)
 {
-    static const safetensors_dtype types[] = {SAFETENSORS_F32, SAFETENSORS_BF16, SAFETENSORS_F16};
+    static const nn_safetensors_dtype types[] = {NN_SAFETENSORS_F32, NN_SAFETENSORS_BF16, NN_SAFETENSORS_F16};
     for (int i = 0; i < 3; i++) {
         write_weights("w.safetensors", "attention", types[i], (const int64_t[]){2, 3, 5, 7}, 4, NULL, 0);
         expect_weights(data_of(view("--attention w.safetensors")), 2, 3, 5, 7);
         write_weights("w.safetensors", "weights", types[i], (const int64_t[]){3, 5, 5}, 3, NULL, 0);
         expect_weights(data_of(view("--attention w.safetensors")), 1, 3, 5, 5);
     }
-    write_weights("w.safetensors", "anything", SAFETENSORS_F32, (const int64_t[]){1, 1, 1, 1}, 4, NULL, 0);
+    write_weights("w.safetensors", "anything", NN_SAFETENSORS_F32, (const int64_t[]){1, 1, 1, 1}, 4, NULL, 0);
     expect_weights(data_of(view("--attention w.safetensors")), 1, 1, 1, 1);
     expect_weights(data_of(view("--attention w.safetensors --tensor anything")), 1, 1, 1, 1);
     /* What does not fit in floats comes in steps of 1/65535. */
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){8, 250, 249}, 3, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){8, 250, 249}, 3, NULL, 0);
     piece data = data_of(view("--attention w.safetensors"));
     EXPECT_MEMBER(member(data, "weights"), "type", "\"u16\"");
     expect_weights(data, 1, 8, 250, 249);
@@ -88,9 +88,9 @@ TEST(statistics_are_of_rows_that_see_something)
                                  {{0.5f, 0.5f}, {0}},
                                  {{0}, {0}},
                                  {{0.5f, 0.25f, 0.25f}, {0.75f, 0.25f}}};
-    const safetensors_item item =
-        safetensors_item_dense("attention", SAFETENSORS_F32, 4, (const int64_t[]){1, 4, 2, 4}, maps);
-    expect(safetensors_write("h.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    const nn_safetensors_item item =
+        nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){1, 4, 2, 4}, maps);
+    expect(nn_safetensors_write("h.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     piece data = data_of(view("--attention h.safetensors"));
     double last = (1.5 * log(2) + 2 * log(2) - 0.75 * log(3)) / 2;
     expect_statistic(data, "entropy", (const double[]){log(4) / 2, log(2), 0, last}, 4);
@@ -102,11 +102,11 @@ TEST(one_tensor_of_several)
 {
     char error[300] = "";
     const float zeros[6] = {0}, halves[4] = {1, 0, 0.5f, 0.5f};
-    const safetensors_item items[] = {
-        safetensors_item_dense("a", SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 2}, halves),
-        safetensors_item_dense("attention", SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 3}, zeros)};
+    const nn_safetensors_item items[] = {
+        nn_safetensors_item_dense("a", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 2}, halves),
+        nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 3}, zeros)};
     double cells[6];
-    expect(safetensors_write("two.safetensors", items, 2, NULL, 0, error, sizeof error), "%s", error);
+    expect(nn_safetensors_write("two.safetensors", items, 2, NULL, 0, error, sizeof error), "%s", error);
     expect(cells_of(data_of(view("--attention two.safetensors --tensor a")), cells, 4) == 4 && cells[0] == 1 &&
                cells[1] == 0 && cells[2] == 0.5 && cells[3] == 0.5,
            "a");
@@ -115,9 +115,9 @@ TEST(one_tensor_of_several)
 
 TEST(tokens_from_wherever_they_are)
 {
-    const safetensors_pair same[] = {{"tokens", "[\"The\", \" c\\u00e4t\\n\", \"</script>\"]"}};
-    const safetensors_pair two[] = {{"key_tokens", "[\"a\",\"b\",\"c\"]"}, {"query_tokens", "[\"x\",\"\"]"}};
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, same, 1);
+    const nn_safetensors_pair same[] = {{"tokens", "[\"The\", \" c\\u00e4t\\n\", \"</script>\"]"}};
+    const nn_safetensors_pair two[] = {{"key_tokens", "[\"a\",\"b\",\"c\"]"}, {"query_tokens", "[\"x\",\"\"]"}};
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, same, 1);
     piece tokens = member(data_of(view("--attention w.safetensors")), "tokens");
     EXPECT_MEMBER(tokens, "queries", "[\"The\",\" c\xc3\xa4t\\u000a\",\"\\u003c/script>\"]");
     EXPECT_MEMBER(tokens, "keys", "[\"The\",\" c\xc3\xa4t\\u000a\",\"\\u003c/script>\"]");
@@ -125,7 +125,7 @@ TEST(tokens_from_wherever_they_are)
     tokens = member(data_of(view("--attention w.safetensors --tokens words.txt")), "tokens");
     EXPECT_MEMBER(tokens, "queries", "[\"one\",\"\",\"three\"]");
     EXPECT_MEMBER(tokens, "keys", "[\"one\",\"\",\"three\"]");
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){2, 2, 3}, 3, two, 2);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 2, 3}, 3, two, 2);
     tokens = member(data_of(view("--attention w.safetensors")), "tokens");
     EXPECT_MEMBER(tokens, "queries", "[\"x\",\"\"]");
     EXPECT_MEMBER(tokens, "keys", "[\"a\",\"b\",\"c\"]");
@@ -193,7 +193,7 @@ TEST(sides_are_pooled_each_for_itself)
 {
     enum { QUERIES = 3, KEYS = 1001, CELLS = 201, BY = 5 };
     static double got[QUERIES * CELLS];
-    write_weights("w.safetensors", "attention", SAFETENSORS_F16, (const int64_t[]){1, QUERIES, KEYS}, 3, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F16, (const int64_t[]){1, QUERIES, KEYS}, 3, NULL, 0);
     const said *it = command("", "view --attention w.safetensors -o p.html");
     expect(it->status == 0 && strstr(it->err, "3 x 1001 weights, pooled to 3 x 201: each cell is a sum over 5 keys and "
                                               "a mean over 1 query\n"),
@@ -217,7 +217,7 @@ TEST(sides_are_pooled_each_for_itself)
 TEST(many_maps_are_pooled_to_fit)
 {
     static double got[100 * 50 * 50];
-    write_weights("w.safetensors", "attention", SAFETENSORS_F32, (const int64_t[]){10, 10, 100, 100}, 4, NULL, 0);
+    write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){10, 10, 100, 100}, 4, NULL, 0);
     const said *it = command("", "view --attention w.safetensors -o p.html");
     expect(it->status == 0 && strstr(it->err, "100 x 100 weights, pooled to 50 x 50: "), "exit %d: %s", it->status,
            it->err);
@@ -249,10 +249,11 @@ static void write_beside(const char *name, const int64_t *shape, int rank, const
     static const float zeros[64] = {0}; /* rows that see nothing are legal */
     char error[300] = "", key[64];
     snprintf(key, sizeof key, "%s.axes", name);
-    const safetensors_pair note = {key, axes};
-    const safetensors_item items[] = {safetensors_item_dense(name, SAFETENSORS_F32, rank, shape, zeros),
-                                      safetensors_item_dense("output", SAFETENSORS_F32, output_rank, output, zeros)};
-    expect(safetensors_write("b.safetensors", items, output_rank ? 2 : 1, &note, axes ? 1 : 0, error, sizeof error),
+    const nn_safetensors_pair note = {key, axes};
+    const nn_safetensors_item items[] = {
+        nn_safetensors_item_dense(name, NN_SAFETENSORS_F32, rank, shape, zeros),
+        nn_safetensors_item_dense("output", NN_SAFETENSORS_F32, output_rank, output, zeros)};
+    expect(nn_safetensors_write("b.safetensors", items, output_rank ? 2 : 1, &note, axes ? 1 : 0, error, sizeof error),
            "%s", error);
 }
 

@@ -55,10 +55,10 @@ static inline const char *note_of(const char *path, const char *key)
 {
     static char text[2048];
     char error[400];
-    safetensors *file = safetensors_open(path, error, sizeof error);
-    const char *value = file ? safetensors_metadata(file, key) : NULL;
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    const char *value = file ? nn_safetensors_metadata(file, key) : NULL;
     snprintf(text, sizeof text, "%s", value ? value : "");
-    safetensors_free(file);
+    nn_safetensors_free(file);
     return text;
 }
 

@@ -48,34 +48,34 @@ static inline piece data_of(const char *page)
 /* The value of a key of an object, quotes and all; of none, nothing. */
 static inline piece member(piece object, const char *wanted)
 {
-    json j = json_open(object.at, object.size);
+    nn_json j = nn_json_open(object.at, object.size);
     char key[64];
     piece value = {"", 0};
-    json_enter(&j, '{');
-    while (json_more(&j, '}')) {
-        json_key(&j, key, NULL);
-        json_peek(&j);
+    nn_json_enter(&j, '{');
+    while (nn_json_more(&j, '}')) {
+        nn_json_key(&j, key, NULL);
+        nn_json_peek(&j);
         size_t start = j.at;
-        json_skip(&j);
+        nn_json_skip(&j);
         if (strcmp(key, wanted) == 0) value = (piece){object.at + start, j.at - start};
     }
-    expect(json_end(&j), "not JSON: %s", j.why);
+    expect(nn_json_end(&j), "not JSON: %s", j.why);
     return value;
 }
 
 /* Element n of an array; of none, nothing. */
 static inline piece element(piece array, int n)
 {
-    json j = json_open(array.at, array.size);
+    nn_json j = nn_json_open(array.at, array.size);
     piece value = {"", 0};
-    json_enter(&j, '[');
-    for (int i = 0; json_more(&j, ']'); i++) {
-        json_peek(&j);
+    nn_json_enter(&j, '[');
+    for (int i = 0; nn_json_more(&j, ']'); i++) {
+        nn_json_peek(&j);
         size_t start = j.at;
-        json_skip(&j);
+        nn_json_skip(&j);
         if (i == n) value = (piece){array.at + start, j.at - start};
     }
-    expect(json_end(&j), "not JSON: %s", j.why);
+    expect(nn_json_end(&j), "not JSON: %s", j.why);
     return value;
 }
 
@@ -124,8 +124,8 @@ static inline float paint(int64_t row, int64_t key, int64_t keys)
     return sum;
 }
 
-static inline void write_weights(const char *path, const char *name, safetensors_dtype dtype, const int64_t *shape,
-                                 int rank, const safetensors_pair *notes, size_t note_count)
+static inline void write_weights(const char *path, const char *name, nn_safetensors_dtype dtype, const int64_t *shape,
+                                 int rank, const nn_safetensors_pair *notes, size_t note_count)
 {
     static float numbers[1 << 20];
     static unsigned char bytes[sizeof numbers];
@@ -135,13 +135,15 @@ static inline void write_weights(const char *path, const char *name, safetensors
     if (!expect((size_t)count <= sizeof numbers / sizeof *numbers, "too many")) return;
     for (int64_t i = 0; i < count; i++) numbers[i] = paint(i / keys, i % keys, keys);
     mha_context *ctx = NULL;
-    mha_type type = dtype == SAFETENSORS_BF16 ? MHA_BFLOAT16 : dtype == SAFETENSORS_F16 ? MHA_FLOAT16 : MHA_FLOAT32;
+    mha_type type = dtype == NN_SAFETENSORS_BF16  ? MHA_BFLOAT16
+                    : dtype == NN_SAFETENSORS_F16 ? MHA_FLOAT16
+                                                  : MHA_FLOAT32;
     if (mha_context_create(&ctx, NULL) ||
         mha_tensor_copy(ctx, mha_tensor_1d(bytes, type, count), mha_tensor_1d(numbers, MHA_FLOAT32, count)))
         expect(false, "no copy");
     mha_context_free(ctx);
-    safetensors_item item = safetensors_item_dense(name, dtype, rank, shape, bytes);
-    expect(safetensors_write(path, &item, 1, notes, note_count, error, sizeof error), "%s", error);
+    nn_safetensors_item item = nn_safetensors_item_dense(name, dtype, rank, shape, bytes);
+    expect(nn_safetensors_write(path, &item, 1, notes, note_count, error, sizeof error), "%s", error);
 }
 
 #endif

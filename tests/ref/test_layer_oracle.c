@@ -35,7 +35,7 @@ enum {
     ALL_OPTIONS = (1 << 21) - 1
 };
 
-enum { B = 2, TQ = 3, TK = 4, M = 4, MK = 3, MV = 2, H = 4, G = 2, D = 4, E = 3, PARTS = 19 };
+enum { B = 2, TQ = 3, TK = 4, M = 4, MK = 3, MV = 2, H = 4, G = 2, D = 4, E = 3, NN_PARTS = 19 };
 
 /* One input or parameter: its numbers, which are the subject's to move, and its gradient. */
 typedef struct part {
@@ -47,7 +47,7 @@ typedef struct part {
 typedef struct subject {
     ref_layer l;
     ref_layer_gradients g;
-    part parts[PARTS];
+    part parts[NN_PARTS];
     int count;
     int64_t width, columns; /* of out, of weights */
     double *out, *dout;     /* (B,Tq,width) */

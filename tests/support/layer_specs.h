@@ -10,14 +10,14 @@ typedef struct spec {
     const char *name, *dtype;
     int rank;
     int64_t shape[3];
-    layer_part part;
+    nn_layer_part part;
     bool turned; /* lies as (in,out) */
 } spec;
 
 enum { SPECS = 16 };
 
 /* Whole numbers below 251, which every float type holds. */
-static inline float paint(layer_part part, int64_t i, int64_t j)
+static inline float paint(nn_layer_part part, int64_t i, int64_t j)
 {
     return (float)(((int)part * 37 + i * 11 + j * 5) % 251);
 }
@@ -51,7 +51,7 @@ static inline void put_number(unsigned char *to, const char *dtype, float number
 }
 
 /* The file of `count` tensors, and of metadata such as "\"heads\":\"2\"", or "". */
-static inline safetensors *make(const spec *specs, int count, const char *metadata, char *error, size_t error_size)
+static inline nn_safetensors *make(const spec *specs, int count, const char *metadata, char *error, size_t error_size)
 {
     static unsigned char file[1 << 16];
     static char header[1 << 13];
@@ -87,17 +87,17 @@ static inline safetensors *make(const spec *specs, int count, const char *metada
                                                : j));
         }
     }
-    return safetensors_parse(file, size, "layer.safetensors", error, error_size);
+    return nn_safetensors_parse(file, size, "layer.safetensors", error, error_size);
 }
 
-static inline bool load(layer_file *out, const spec *specs, int count, const char *metadata,
-                        const layer_file_options *options, char *error, size_t error_size)
+static inline bool load(nn_layer_file *out, const spec *specs, int count, const char *metadata,
+                        const nn_layer_file_options *options, char *error, size_t error_size)
 {
     error[0] = 0;
-    *out = (layer_file){0};
-    safetensors *file = make(specs, count, metadata, error, error_size);
-    bool ok = file && layer_file_read(out, context(), file, "layer.safetensors", options, error, error_size);
-    safetensors_free(file);
+    *out = (nn_layer_file){0};
+    nn_safetensors *file = make(specs, count, metadata, error, error_size);
+    bool ok = file && nn_layer_file_read(out, context(), file, "layer.safetensors", options, error, error_size);
+    nn_safetensors_free(file);
     return ok;
 }
 

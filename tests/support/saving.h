@@ -65,23 +65,23 @@ static inline bool save(const char *path, int kind, char *error, size_t error_si
     char number[16];
     for (int i = 0; i < NUMBERS; i++) numbers[i] = painted(kind, i);
     snprintf(number, sizeof number, "%d", kind);
-    safetensors_item item = safetensors_item_view("x", mha_tensor_2d(numbers, MHA_FLOAT32, 100, NUMBERS / 100));
-    safetensors_pair note = {"kind", number};
-    return safetensors_write(path, &item, 1, &note, 1, error, error_size);
+    nn_safetensors_item item = nn_safetensors_item_view("x", mha_tensor_2d(numbers, MHA_FLOAT32, 100, NUMBERS / 100));
+    nn_safetensors_pair note = {"kind", number};
+    return nn_safetensors_write(path, &item, 1, &note, 1, error, error_size);
 }
 
 /* The kind of a file that `save` wrote, whole and right; -1 otherwise. */
 static inline int kind_of(const char *path)
 {
     char error[300];
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!file) return -1;
-    const char *number = safetensors_metadata(file, "kind");
-    const safetensors_tensor *x = safetensors_find(file, "x");
+    const char *number = nn_safetensors_metadata(file, "kind");
+    const nn_safetensors_tensor *x = nn_safetensors_find(file, "x");
     int kind = number && x && x->count == NUMBERS ? (int)strtol(number, NULL, 10) : -1;
     for (int i = 0; kind >= 0 && i < NUMBERS; i++)
         if (((const float *)x->data)[i] != painted(kind, i)) kind = -1;
-    safetensors_free(file);
+    nn_safetensors_free(file);
     return kind;
 }
 

@@ -98,8 +98,8 @@ static blob joined(blob a, blob b)
 
 static bool no_gzip(void)
 {
-    if (!source_reads_gzip()) not_given("this build has no zlib");
-    return !source_reads_gzip();
+    if (!nn_source_reads_gzip()) not_given("this build has no zlib");
+    return !nn_source_reads_gzip();
 }
 
 /* ---- IDX -------------------------------------------------------------------------------------------------------- */
@@ -108,12 +108,12 @@ static bool no_gzip(void)
 static void refuse(blob file, const char *line, int at)
 {
     char error[300] = "", want[300];
-    idx read = {.rank = 7};
+    nn_idx read = {.rank = 7};
     snprintf(want, sizeof want, "t: %s", line);
-    expect(!idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "line %d: it was read", at);
+    expect(!nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "line %d: it was read", at);
     expect(strcmp(error, want) == 0, "line %d: '%s', not '%s'", at, error, want);
     expect(!read.data && !read.rank && !read.count, "line %d: something was returned", at);
-    idx_free(&read);
+    nn_idx_free(&read);
     free(file.bytes);
 }
 
@@ -122,8 +122,8 @@ static void refuse(blob file, const char *line, int at)
 static void expect_images(blob file, int64_t count, int64_t rows, int64_t columns, int line)
 {
     char error[300] = "";
-    idx read;
-    bool ok = idx_parse(&read, file.bytes, file.size, "t", error, sizeof error);
+    nn_idx read;
+    bool ok = nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error);
     if (expect(ok, "line %d: %s", line, error)) {
         expect(read.rank == 3 && read.size[0] == count && read.size[1] == rows && read.size[2] == columns &&
                    read.count == count * rows * columns && read.data,
@@ -132,7 +132,7 @@ static void expect_images(blob file, int64_t count, int64_t rows, int64_t column
         while (same < read.count && read.data[same] == same % 251) same++;
         expect(same == read.count, "line %d: byte %lld is %d", line, (long long)same, read.data[same]);
     }
-    idx_free(&read);
+    nn_idx_free(&read);
     free(file.bytes);
 }
 
@@ -144,11 +144,11 @@ TEST(images_and_labels_are_read)
     expect_images(images_of(2, 0, 9), 2, 0, 9, __LINE__);
     char error[300] = "";
     blob file = idx_of(0x801, (uint32_t[]){12}, 12, 250, 256);
-    idx read;
-    if (expect(idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "%s", error))
+    nn_idx read;
+    if (expect(nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "%s", error))
         expect(read.rank == 1 && read.size[0] == 12 && read.size[1] == 1 && read.count == 12 && read.data[11] == 5,
                "rank %d, %lld labels", read.rank, (long long)read.count);
-    idx_free(&read);
+    nn_idx_free(&read);
     free(file.bytes);
 }
 
@@ -233,14 +233,14 @@ static void shake(blob whole, int rounds)
             file.bytes[at] = (unsigned char)(draw(&state) % 4 ? draw(&state) : draw(&state) % 5);
         }
         char error[300] = "";
-        idx read;
-        if (idx_parse(&read, file.bytes, size, "t", error, sizeof error)) {
+        nn_idx read;
+        if (nn_idx_parse(&read, file.bytes, size, "t", error, sizeof error)) {
             for (int64_t i = 0; i < read.count; i++) sink = sink + read.data[i];
             expect(read.rank == 1 || read.rank == 3, "rank %d", read.rank);
         } else {
             expect(clean_line(error), "round %d: '%s'", round, error);
         }
-        idx_free(&read);
+        nn_idx_free(&read);
         free(file.bytes);
     }
     free(whole.bytes);
@@ -256,9 +256,9 @@ TEST(no_memory_is_an_error)
 {
     char error[300] = "";
     blob file = images_of(3, 5, 7);
-    idx read;
+    nn_idx read;
     heap.fail_after = 0;
-    expect(!idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "it was read");
+    expect(!nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "it was read");
     heap.fail_after = -1;
     expect(strcmp(error, "t: no memory for 105 bytes") == 0, "%s", error);
     free(file.bytes);
@@ -267,14 +267,14 @@ TEST(no_memory_is_an_error)
 TEST(an_error_buffer_of_any_size_will_do)
 {
     char error[32];
-    idx read;
+    nn_idx read;
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        expect(!idx_parse(&read, "IDX!", 4, "t", error, room), "a bad file was read");
+        expect(!nn_idx_parse(&read, "IDX!", 4, "t", error, room), "a bad file was read");
         expect(error[room] == '#', "wrote outside %zu bytes", room);
         if (room) expect(memchr(error, 0, room), "no end within %zu bytes", room);
     }
-    expect(!idx_parse(&read, NULL, 0, "t", NULL, 0), "nothing was read as a file");
+    expect(!nn_idx_parse(&read, NULL, 0, "t", NULL, 0), "nothing was read as a file");
 }
 
 /* ---- Gzip ------------------------------------------------------------------------------------------------------- */
@@ -347,8 +347,8 @@ TEST(the_start_of_a_gzipped_file_is_known)
     static const unsigned char start[12] = {0x1f, 0x8b, 8};
     blob file = blob_of(sizeof start);
     memcpy(file.bytes, start, sizeof start);
-    REFUSE(file, source_reads_gzip() ? "the gzipped file is cut short"
-                                     : "it is gzipped, and this build has no zlib; gunzip it first");
+    REFUSE(file, nn_source_reads_gzip() ? "the gzipped file is cut short"
+                                        : "it is gzipped, and this build has no zlib; gunzip it first");
 }
 
 /* ---- The folder ------------------------------------------------------------------------------------------------- */
@@ -406,7 +406,7 @@ static void rename_file(const char *from, const char *to)
 static void expect_set(int line)
 {
     char error[300] = "";
-    mnist *set = mnist_open(folder, error, sizeof error);
+    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
     if (!expect(set, "line %d: %s", line, error)) return;
     expect(set->rows == 4 && set->columns == 6 && set->train.count == 20 && set->test.count == 7 && !set->synthetic,
            "line %d: %lld + %lld images", line, (long long)set->train.count, (long long)set->test.count);
@@ -414,8 +414,8 @@ static void expect_set(int line)
     for (int i = 0; i < 20; i++) expect(set->train.labels[i] == i % 10, "line %d: label %d", line, i);
     for (int i = 0; i < 20 * 24; i++) expect(set->train.images[i] == i % 251, "line %d: byte %d", line, i);
     for (int i = 0; i < 24; i++)
-        expect(mnist_image(set, &set->test, 6)[i] == 6 * 24 + i, "line %d: byte %d of the last image", line, i);
-    mnist_free(set);
+        expect(nn_mnist_image(set, &set->test, 6)[i] == 6 * 24 + i, "line %d: byte %d of the last image", line, i);
+    nn_mnist_free(set);
 }
 
 /* It is refused with exactly this line behind the folder's path. */
@@ -423,10 +423,10 @@ static void refuse_set(const char *line, int at)
 {
     char error[400] = "", want[400];
     snprintf(want, sizeof want, "%s%s", folder, line);
-    mnist *set = mnist_open(folder, error, sizeof error);
+    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
     expect(!set, "line %d: it was read", at);
     expect(strcmp(error, want) == 0, "line %d: '%s', not '%s'", at, error, want);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 #define REFUSE_SET(line) refuse_set(line, __LINE__)
@@ -517,10 +517,10 @@ TEST(a_set_takes_the_memory_of_its_bytes)
     write_file("t10k-images-idx3-ubyte", images_of(7, 28, 28));
     char error[300] = "";
     heap.asked = 0;
-    mnist *set = mnist_open(folder, error, sizeof error);
+    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
     expect(set, "%s", error);
     expect(heap.asked < 4007 * 785 + 20000, "%zu bytes were allocated for %d", heap.asked, 4007 * 785);
-    mnist_free(set);
+    nn_mnist_free(set);
     end_folder();
 }
 
@@ -528,13 +528,13 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
 {
     if (!begin_folder()) return;
     long step = 0;
-    for (mnist *set = NULL; !set && step < 100; step++) {
+    for (nn_mnist *set = NULL; !set && step < 100; step++) {
         char error[300] = "";
         heap.fail_after = step;
-        set = mnist_open(folder, error, sizeof error);
+        set = nn_mnist_open(folder, error, sizeof error);
         heap.fail_after = -1;
         if (!set) expect(strstr(error, ": no memory"), "allocation %ld: '%s'", step, error);
-        mnist_free(set);
+        nn_mnist_free(set);
         if (set) break;
     }
     expect(step >= 9 && step < 100, "it took %ld allocations", step);
@@ -544,17 +544,17 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
 TEST(statistics_are_those_of_the_bytes)
 {
     unsigned char bytes[4] = {0, 255, 255, 0}, labels[2] = {0};
-    mnist set = {.rows = 1, .columns = 2, .train = {2, bytes, labels}};
+    nn_mnist set = {.rows = 1, .columns = 2, .train = {2, bytes, labels}};
     char text[80];
     float mean, deviation;
-    mnist_statistics(&set, &set.train, &mean, &deviation);
+    nn_mnist_statistics(&set, &set.train, &mean, &deviation);
     expect(mean == 0.5f && deviation == 0.5f, "%g, %g", (double)mean, (double)deviation);
     memset(bytes, 51, sizeof bytes);
-    mnist_statistics(&set, &set.train, &mean, &deviation);
+    nn_mnist_statistics(&set, &set.train, &mean, &deviation);
     expect(mean == 0.2f && deviation == 1 / 255.0f, "%g, %g", (double)mean, (double)deviation);
     set.name = folder;
     snprintf(folder, sizeof folder, "here");
-    expect(strcmp(mnist_describe(text, sizeof text, &set), "2 + 0 images of 1 x 2 from here") == 0, "%s", text);
+    expect(strcmp(nn_mnist_describe(text, sizeof text, &set), "2 + 0 images of 1 x 2 from here") == 0, "%s", text);
 }
 
 /* The real thing, where MHA_MNIST names its folder (`./dev data mnist` prints one). */
@@ -567,12 +567,12 @@ TEST(real_mnist_is_read)
         not_given("MHA_MNIST names no folder");
         return;
     }
-    mnist *set = mnist_open(where, error, sizeof error);
+    nn_mnist *set = nn_mnist_open(where, error, sizeof error);
     if (!expect(set, "%s", error)) return;
-    mnist_statistics(set, &set->train, &mean, &deviation);
+    nn_mnist_statistics(set, &set->train, &mean, &deviation);
     expect(set->train.count == 60000 && set->test.count == 10000 && set->rows == 28 && set->columns == 28, "its sizes");
     expect(fabsf(mean - 0.1307f) < 1e-4f && fabsf(deviation - 0.3081f) < 1e-4f, "%g, %g", (double)mean,
            (double)deviation);
     expect(set->train.labels[0] == 5 && set->test.labels[0] == 7, "its first labels");
-    mnist_free(set);
+    nn_mnist_free(set);
 }

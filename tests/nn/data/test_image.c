@@ -25,13 +25,13 @@ void *__wrap_malloc(size_t bytes)
 
 /* The pixels of some bytes in a block of their exact length, so that the address sanitizer sees the first one read
  * outside; `line` gets the error. */
-static image parse(const void *bytes, size_t size, char line[300])
+static nn_image parse(const void *bytes, size_t size, char line[300])
 {
-    image picture;
+    nn_image picture;
     unsigned char *copy = __real_malloc(size ? size : 1);
     memcpy(copy, bytes, size);
     line[0] = 0;
-    bool ok = image_parse(&picture, copy, size, "f", line, 300);
+    bool ok = nn_image_parse(&picture, copy, size, "f", line, 300);
     expect(ok == (picture.pixels != NULL) && ok == !*line, "pixels with an error, or neither: %s", line);
     free(copy);
     return picture;
@@ -39,14 +39,14 @@ static image parse(const void *bytes, size_t size, char line[300])
 
 /* ---- PGM -------------------------------------------------------------------------------------------------------- */
 
-static void expect_pixels(const char *what, image picture, int64_t rows, int64_t columns, const unsigned char *want)
+static void expect_pixels(const char *what, nn_image picture, int64_t rows, int64_t columns, const unsigned char *want)
 {
     if (expect(picture.pixels && picture.rows == rows && picture.columns == columns, "%s: %d x %d", what,
                (int)picture.columns, (int)picture.rows))
         for (int64_t i = 0; i < rows * columns; i++)
             expect(picture.pixels[i] == want[i], "%s: pixel %d is %d, not %d", what, (int)i, picture.pixels[i],
                    want[i]);
-    image_free(&picture);
+    nn_image_free(&picture);
 }
 
 TEST(a_pgm_of_any_kind_is_read)
@@ -73,7 +73,7 @@ TEST(a_pgm_of_any_kind_is_read)
     };
     char line[300];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        image picture = parse(good[i].bytes, good[i].size ? good[i].size : strlen(good[i].bytes), line);
+        nn_image picture = parse(good[i].bytes, good[i].size ? good[i].size : strlen(good[i].bytes), line);
         expect(!*line, "%s: %s", good[i].what, line);
         expect_pixels(good[i].what, picture, good[i].rows, good[i].columns, good[i].want);
     }
@@ -118,22 +118,22 @@ TEST(what_is_wrong_with_a_pgm_is_one_line)
     char line[300];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         largest = 0;
-        image picture = parse(bad[i].bytes, strlen(bad[i].bytes), line);
+        nn_image picture = parse(bad[i].bytes, strlen(bad[i].bytes), line);
         expect(strcmp(line, bad[i].line) == 0, "\"%s\", not \"%s\"", line, bad[i].line);
         expect(largest < 1000, "%s: %zu bytes", bad[i].line, largest);
-        image_free(&picture);
+        nn_image_free(&picture);
     }
 }
 
 TEST(files_that_cannot_be_read)
 {
     char line[600], want[600];
-    image picture;
+    nn_image picture;
     const char *path = in_folder("none.pgm");
     snprintf(want, sizeof want, "%s: No such file or directory", path);
-    expect(!image_open(&picture, path, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+    expect(!nn_image_open(&picture, path, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
     snprintf(want, sizeof want, "%s: not a regular file", saving_folder);
-    expect(!image_open(&picture, saving_folder, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+    expect(!nn_image_open(&picture, saving_folder, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
 }
 
 /* Across the sizes at which the reader asks for more memory, too. */
@@ -146,13 +146,13 @@ TEST(what_is_written_as_pgm_comes_back)
         int64_t rows = sizes[i][0], columns = sizes[i][1];
         unsigned char *pixels = array(rows * columns, 1);
         for (int64_t n = 0; n < rows * columns; n++) pixels[n] = (unsigned char)(n % 251);
-        expect(image_write_pgm(path, pixels, rows, columns, error, sizeof error), "%s", error);
-        image picture = {0};
-        expect(image_open(&picture, path, error, sizeof error), "%s", error);
+        expect(nn_image_write_pgm(path, pixels, rows, columns, error, sizeof error), "%s", error);
+        nn_image picture = {0};
+        expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
         expect_pixels("written", picture, rows, columns, pixels);
         free(pixels);
     }
-    expect(!image_write_pgm(in_folder("no/such/a.pgm"), (const unsigned char *)"", 1, 1, error, sizeof error),
+    expect(!nn_image_write_pgm(in_folder("no/such/a.pgm"), (const unsigned char *)"", 1, 1, error, sizeof error),
            "written");
     expect(leftovers(true) == 0, "temporary files");
 }
@@ -180,7 +180,7 @@ static void expect_png(const char *what, png_uint_32 format, const void *pixels,
     char line[300];
     size_t size;
     unsigned char *bytes = png_of(&size, format, 2, 2, pixels, palette, colours);
-    image picture = parse(bytes, size, line);
+    nn_image picture = parse(bytes, size, line);
     expect(!*line, "%s: %s", what, line);
     expect_pixels(what, picture, 2, 2, want);
     free(bytes);
@@ -210,12 +210,12 @@ TEST(a_png_of_16_bits_is_read)
     unsigned char *bytes = png_of(&size, PNG_FORMAT_LINEAR_Y, 2, 2, samples, NULL, 0);
     for (int which = 0; which < 2; which++) {
         char line[300];
-        image picture = parse(bytes, size, line);
+        nn_image picture = parse(bytes, size, line);
         expect(!*line, "%s", line);
         for (int i = 0; picture.pixels && i < 4; i++)
             expect(abs(picture.pixels[i] - (which ? plain : light)[i]) <= (which ? 1 : 3), "%s: %d is %d",
                    which ? "plain" : "light", samples[i], picture.pixels[i]);
-        image_free(&picture);
+        nn_image_free(&picture);
         size_t data = HEAD;
         while (memcmp(bytes + data + 4, "IDAT", 4) != 0) data++;
         memmove(bytes + HEAD, bytes + data, size - data);
@@ -234,13 +234,13 @@ TEST(a_png_that_is_cut_short_is_refused)
     unsigned char *bytes = png_of(&size, PNG_FORMAT_GRAY, 8, 8, pixels, NULL, 0);
     enum { END = 12 }; /* bytes of the last chunk, which holds nothing */
     for (size_t n = 1; n + END < size; n++) {
-        image picture = parse(bytes, n, line);
+        nn_image picture = parse(bytes, n, line);
         expect(n < 8 ? strstr(line, "neither a PNG") != NULL
                      : strstr(line, "f: the PNG is damaged or cut short: ") == line,
                "%zu of %zu bytes: '%s'", n, size, line);
-        image_free(&picture);
+        nn_image_free(&picture);
     }
-    image picture = parse(bytes, size, line);
+    nn_image picture = parse(bytes, size, line);
     expect_pixels("whole", picture, 8, 8, pixels);
     free(bytes);
 }
@@ -282,13 +282,13 @@ TEST(a_png_that_claims_too_much_costs_nothing)
         put_number(bytes + 20, huge[i].rows);
         put_number(bytes + 29, checksum(bytes + 12, 17));
         largest = 0;
-        image picture = parse(bytes, size, line);
+        nn_image picture = parse(bytes, size, line);
         snprintf(want, sizeof want, "%s", huge[i].line);
         char *at = strstr(want, "78 bytes"); /* which depends on zlib */
         if (at) snprintf(at, sizeof want - (size_t)(at - want), "%zu bytes%s", size, strstr(huge[i].line, " cannot"));
         expect(strcmp(line, want) == 0, "'%s', not '%s'", line, want);
         expect(largest < 1 << 16, "%zu bytes", largest);
-        image_free(&picture);
+        nn_image_free(&picture);
     }
     free(bytes);
 }
@@ -298,20 +298,20 @@ TEST(what_is_written_as_png_comes_back)
     char error[600] = "";
     const char *path = in_folder("a.png");
     unsigned char grey[28 * 30], rgb[3 * 5 * 7], want[5 * 7];
-    image picture = {0};
+    nn_image picture = {0};
     for (int i = 0; i < 28 * 30; i++) grey[i] = (unsigned char)(i % 251);
-    expect(image_write_png(path, grey, 28, 30, 1, error, sizeof error), "%s", error);
-    expect(image_open(&picture, path, error, sizeof error), "%s", error);
+    expect(nn_image_write_png(path, grey, 28, 30, 1, error, sizeof error), "%s", error);
+    expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
     expect_pixels("grey", picture, 28, 30, grey);
     for (int i = 0; i < 5 * 7; i++) {
         unsigned char *c = rgb + 3 * i;
         c[0] = (unsigned char)(i * 7), c[1] = (unsigned char)(i * 5), c[2] = (unsigned char)(i * 3);
         want[i] = (unsigned char)lround(0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]);
     }
-    expect(image_write_png(path, rgb, 5, 7, 3, error, sizeof error), "%s", error);
-    expect(image_open(&picture, path, error, sizeof error), "%s", error);
+    expect(nn_image_write_png(path, rgb, 5, 7, 3, error, sizeof error), "%s", error);
+    expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
     expect_pixels("colour", picture, 5, 7, want);
-    expect(!image_write_png(in_folder("no/such/a.png"), grey, 1, 1, 1, error, sizeof error), "written");
+    expect(!nn_image_write_png(in_folder("no/such/a.png"), grey, 1, 1, 1, error, sizeof error), "written");
     expect(leftovers(true) == 0, "temporary files");
 }
 
@@ -323,8 +323,9 @@ TEST(without_libpng_a_png_is_refused)
     image picture = parse("\x89PNG\r\n\x1a\n and more", 17, line);
     expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); a PGM is read without") == 0, "%s",
            line);
-    image_free(&picture);
-    expect(!image_knows_png() && !image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&
+    nn_image_free(&picture);
+    expect(!nn_image_knows_png() &&
+               !nn_image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&
                strstr(line, "a.png: PNG needs"),
            "%s", line);
 }
@@ -348,15 +349,15 @@ static void shake(const unsigned char *bytes, size_t size, rng *r, int *read, in
         else if (rng_chance(r, 0.2)) memmove(copy + at + 1, copy + at, size++ - at);
         else copy[at] = any;
     }
-    image picture = parse(copy, size, line);
+    nn_image picture = parse(copy, size, line);
     bool ok = picture.pixels;
     if (!ok) expect(strncmp(line, "f: ", 3) == 0 && !strpbrk(line, "\n\r\x1b"), "no clean line: %s", line);
     if (ok)
-        expect(picture.rows > 0 && picture.columns > 0 && picture.rows * picture.columns <= IMAGE_PIXELS_MOST,
+        expect(picture.rows > 0 && picture.columns > 0 && picture.rows * picture.columns <= NN_IMAGE_PIXELS_MOST,
                "%d x %d", (int)picture.columns, (int)picture.rows);
     *read += ok;
     *refused += !ok;
-    image_free(&picture);
+    nn_image_free(&picture);
 }
 
 TEST(a_shaken_file_does_no_harm)
@@ -384,7 +385,7 @@ TEST(a_shaken_file_does_no_harm)
 
 /* ---- Fitting ---------------------------------------------------------------------------------------------------- */
 
-enum { SIDE = DIGITS_SIDE, PIXELS = SIDE * SIDE };
+enum { SIDE = NN_DIGITS_SIDE, PIXELS = SIDE * SIDE };
 
 typedef struct ink {
     int top, left, bottom, right; /* of what is at least a quarter as bright as can be */
@@ -412,9 +413,9 @@ static ink ink_of(const unsigned char *pixels)
 }
 
 /* A digit on a large sheet: `zoom` times as large, somewhere, on paper and in ink of other grey values, with noise. */
-static image photograph(const unsigned char *digit, int zoom, int paper, int most, rng *r)
+static nn_image photograph(const unsigned char *digit, int zoom, int paper, int most, rng *r)
 {
-    image p = {SIDE * zoom + 40, SIDE * zoom + 90, NULL};
+    nn_image p = {SIDE * zoom + 40, SIDE * zoom + 90, NULL};
     p.pixels = array(p.rows * p.columns, 1);
     int64_t top = rng_between(r, 1, 38), left = rng_between(r, 1, 88);
     for (int64_t i = 0; i < p.rows * p.columns; i++) {
@@ -432,9 +433,9 @@ TEST(a_photograph_becomes_a_digit)
     unsigned char digit[PIXELS], first[PIXELS], again[PIXELS];
     rng r = rng_make(1, 13);
     for (int i = 0; i < 20; i++) {
-        digits_draw(digit, i % 10, 1, DIGITS_TEST, (uint64_t)i);
-        image plain = {SIDE, SIDE, digit}, photo = photograph(digit, 2 + i % 7, 20 + i, 150 + 5 * i, &r);
-        expect(image_fit(first, SIDE, SIDE, &plain) && image_fit(again, SIDE, SIDE, &photo), "no ink");
+        nn_digits_draw(digit, i % 10, 1, NN_DIGITS_TEST, (uint64_t)i);
+        nn_image plain = {SIDE, SIDE, digit}, photo = photograph(digit, 2 + i % 7, 20 + i, 150 + 5 * i, &r);
+        expect(nn_image_fit(first, SIDE, SIDE, &plain) && nn_image_fit(again, SIDE, SIDE, &photo), "no ink");
         for (int which = 0; which < 2; which++) {
             ink k = ink_of(which ? again : first);
             int longer = k.bottom - k.top > k.right - k.left ? k.bottom - k.top : k.right - k.left;
@@ -444,7 +445,7 @@ TEST(a_photograph_becomes_a_digit)
         double off = 0;
         for (int n = 0; n < PIXELS; n++) off += abs(first[n] - again[n]);
         expect(off / PIXELS < 6, "digit %d: the photograph is off by %.2f a pixel", i % 10, off / PIXELS);
-        image_free(&photo);
+        nn_image_free(&photo);
     }
 }
 
@@ -455,11 +456,11 @@ TEST(a_fit_keeps_all_ink)
     enum { ROWS = 56, COLUMNS = 84, LONG = 60 };
     static unsigned char out[ROWS * COLUMNS];
     for (int turn = 0; turn < 2; turn++) {
-        image p = {100, 100, array(100 * 100, 1)};
+        nn_image p = {100, 100, array(100 * 100, 1)};
         for (int y = 40; y < 60; y++)
             for (int x = 20; x < 30; x++) p.pixels[y * 100 + (turn ? 99 - x : x)] = 255;
         for (int x = 20; x < 80; x++) p.pixels[50 * 100 + (turn ? 99 - x : x)] = 255;
-        expect(image_fit(out, ROWS, COLUMNS, &p), "no ink");
+        expect(nn_image_fit(out, ROWS, COLUMNS, &p), "no ink");
         int sum = 0, left = COLUMNS, right = 0;
         for (int i = 0; i < ROWS * COLUMNS; i++) {
             sum += out[i];
@@ -469,26 +470,26 @@ TEST(a_fit_keeps_all_ink)
         expect(right - left == LONG && (turn ? left == 0 : right == COLUMNS), "turn %d: from %d to %d", turn, left,
                right);
         expect(sum == (200 + 50) * 255, "turn %d: ink of %d", turn, sum);
-        image_free(&p);
+        nn_image_free(&p);
     }
 }
 
 TEST(paper_alone_is_no_digit)
 {
     unsigned char out[PIXELS];
-    image p = {30, 30, array(900, 1)};
-    expect(!image_fit(out, SIDE, SIDE, &p), "fitted nothing");
+    nn_image p = {30, 30, array(900, 1)};
+    expect(!nn_image_fit(out, SIDE, SIDE, &p), "fitted nothing");
     memset(p.pixels, 200, 900);
-    expect(!image_fit(out, SIDE, SIDE, &p), "fitted paper");
-    image_free(&p);
+    expect(!nn_image_fit(out, SIDE, SIDE, &p), "fitted paper");
+    nn_image_free(&p);
 }
 
 TEST(the_border_says_what_is_paper)
 {
     unsigned char pixels[] = {10, 20, 30, 40, 99, 50, 60, 70, 80}, row[] = {1, 2, 6};
-    image p = {3, 3, pixels}, flat = {1, 3, row}, tall = {3, 1, row};
-    expect(image_border(&p) == 45, "%g", image_border(&p));
-    expect(image_border(&flat) == 3 && image_border(&tall) == 3, "%g", image_border(&flat));
-    image_invert(&p);
-    expect(pixels[4] == 156 && image_border(&p) == 210, "%d", pixels[4]);
+    nn_image p = {3, 3, pixels}, flat = {1, 3, row}, tall = {3, 1, row};
+    expect(nn_image_border(&p) == 45, "%g", nn_image_border(&p));
+    expect(nn_image_border(&flat) == 3 && nn_image_border(&tall) == 3, "%g", nn_image_border(&flat));
+    nn_image_invert(&p);
+    expect(pixels[4] == 156 && nn_image_border(&p) == 210, "%d", pixels[4]);
 }

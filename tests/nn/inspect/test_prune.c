@@ -11,15 +11,15 @@
 
 enum { DEPTH = 3, HEADS = 4, ALL = DEPTH * HEADS, IMAGES = 2, CLASSES = 10, TOKENS = 17 };
 
-static const vit_input input = {0.13f, 0.31f};
+static const nn_vit_input input = {0.13f, 0.31f};
 
 typedef enum kind { PLAIN, GROUPED, ONE_KEY, MEAN_RMS, POST, BFLOAT16, KINDS } kind;
 static const char *const names[KINDS] = {"plain", "grouped", "one key head", "mean pool, rms", "post norm", "bfloat16"};
 
 /* Three blocks of four heads of width 3 over 16 patches. */
-static vit_config config_of(kind k)
+static nn_vit_config config_of(kind k)
 {
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.patch = 7;
     c.body.width = 12;
     c.body.depth = DEPTH;
@@ -43,14 +43,14 @@ static mha_context *context_of(int threads)
 }
 
 /* Large weights, so that heads look at something. */
-static bool make(vit_model *m, mha_context *ctx, kind k)
+static bool make(nn_vit_model *m, mha_context *ctx, kind k)
 {
     char error[300] = "";
-    vit_config c = config_of(k);
-    if (!expect(vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
-    vit_initialize(m->net, 7);
+    nn_vit_config c = config_of(k);
+    if (!expect(nn_vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
+    nn_vit_initialize(m->net, 7);
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] *= 2;
-    vit_changed(m->net);
+    nn_vit_changed(m->net);
     return true;
 }
 
@@ -60,28 +60,28 @@ static void fill_images(float *images, int64_t count)
 }
 
 /* Logits (IMAGES,CLASSES) of a model of that configuration. */
-static void ask(double logits[IMAGES * CLASSES], const vit_config *config, float *parameters, mha_context *ctx)
+static void ask(double logits[IMAGES * CLASSES], const nn_vit_config *config, float *parameters, mha_context *ctx)
 {
     static float images[IMAGES * 28 * 28];
     char error[300] = "";
     fill_images(images, IMAGES * 28 * 28);
-    vit *v = vit_create(ctx, config, parameters, IMAGES, false, error, sizeof error);
-    const float *got = v ? vit_forward(v, ctx, images, IMAGES, NULL) : NULL;
+    nn_vit *v = nn_vit_create(ctx, config, parameters, IMAGES, false, error, sizeof error);
+    const float *got = v ? nn_vit_forward(v, ctx, images, IMAGES, NULL) : NULL;
     expect(got, "%s%s", error, mha_context_error(ctx));
     for (int i = 0; got && i < IMAGES * CLASSES; i++) logits[i] = (double)got[i];
-    vit_free(v);
+    nn_vit_free(v);
 }
 
 /* Multiplies the columns of the projection that belong to a head, counted through all blocks: its gate. */
-static void gate(const vit_model *m, int64_t head, float by)
+static void gate(const nn_vit_model *m, int64_t head, float by)
 {
-    const transformer_config *c = &m->config.body;
-    int64_t l = 0, D = transformer_head_width(c);
-    while (head >= transformer_heads(c, l)) head -= transformer_heads(c, l++);
-    mha_tensor w = mha_layer_view_head(transformer_attention(vit_body(m->net), l), NULL, head).out_weight;
+    const nn_transformer_config *c = &m->config.body;
+    int64_t l = 0, D = nn_transformer_head_width(c);
+    while (head >= nn_transformer_heads(c, l)) head -= nn_transformer_heads(c, l++);
+    mha_tensor w = mha_layer_view_head(nn_transformer_attention(nn_vit_body(m->net), l), NULL, head).out_weight;
     for (int64_t i = 0; i < c->width; i++)
         for (int64_t j = 0; j < D; j++) ((float *)w.data)[i * w.stride[0] + j * w.stride[1]] *= by;
-    vit_changed(m->net);
+    nn_vit_changed(m->net);
 }
 
 /* ---- Cutting ---------------------------------------------------------------------------------------------------- */
@@ -106,22 +106,22 @@ TEST(what_is_cut_equals_what_is_switched_off)
         for (int n = 1; n < 1 << HEADS; n++) {
             bool keep[ALL];
             char error[300] = "";
-            vit_model m = {0}, smaller = {0};
+            nn_vit_model m = {0}, smaller = {0};
             double want[IMAGES * CLASSES] = {0}, got[IMAGES * CLASSES] = {1};
             int left = pattern(keep, n);
             if (!make(&m, ctx, (kind)k)) break;
-            if (expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s: %s", names[k], error)) {
+            if (expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s: %s", names[k], error)) {
                 for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
                 ask(want, &m.config, m.parameters, ctx);
                 ask(got, &smaller.config, smaller.parameters, ctx);
-                expect(transformer_all_heads(&smaller.config.body) == left, "%d heads of %lld", left,
-                       (long long)transformer_all_heads(&smaller.config.body));
+                expect(nn_transformer_all_heads(&smaller.config.body) == left, "%d heads of %lld", left,
+                       (long long)nn_transformer_all_heads(&smaller.config.body));
                 expect(left == ALL ? smaller.count == m.count : smaller.count < m.count || k == ONE_KEY || k == GROUPED,
                        "%s %d: %lld parameters", names[k], n, (long long)smaller.count);
             }
             for (int i = 0; i < IMAGES * CLASSES; i++) worst = fmax(worst, fabs(got[i] - want[i]));
-            vit_model_free(&smaller);
-            vit_model_free(&m);
+            nn_vit_model_free(&smaller);
+            nn_vit_model_free(&m);
         }
         expect(worst < bound, "%s: off by %g", names[k], worst);
     }
@@ -129,22 +129,22 @@ TEST(what_is_cut_equals_what_is_switched_off)
 }
 
 /* Maps of all heads, a block after the other (IMAGES,H,T,T), and the entropy of their rows (IMAGES,H,T). */
-static void look(float *maps, float *entropy, const vit_model *m, mha_context *ctx)
+static void look(float *maps, float *entropy, const nn_vit_model *m, mha_context *ctx)
 {
     static float images[IMAGES * 28 * 28];
     char error[300] = "";
     mha_stats stats[DEPTH] = {MHA_NO_STATS};
-    vit *v = vit_create(ctx, &m->config, m->parameters, IMAGES, false, error, sizeof error);
+    nn_vit *v = nn_vit_create(ctx, &m->config, m->parameters, IMAGES, false, error, sizeof error);
     fill_images(images, IMAGES * 28 * 28);
     for (int64_t l = 0, first = 0; l < DEPTH; l++) {
-        int64_t H = transformer_heads(&m->config.body, l);
+        int64_t H = nn_transformer_heads(&m->config.body, l);
         stats[l] =
             (mha_stats){.entropy = mha_tensor_3d(entropy + first * IMAGES * TOKENS, MHA_FLOAT32, IMAGES, H, TOKENS)};
         first += H;
     }
-    transformer_call call = {.maps = maps, .stats = stats};
-    expect(v && vit_forward(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
-    vit_free(v);
+    nn_transformer_call call = {.maps = maps, .stats = stats};
+    expect(v && nn_vit_forward(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
+    nn_vit_free(v);
 }
 
 static double entropy_of(const float *row)
@@ -171,12 +171,13 @@ TEST(what_is_left_looks_where_it_did)
     enum { MAP = TOKENS * TOKENS };
     static float maps[2][ALL * IMAGES * MAP], entropy[2][ALL * IMAGES * TOKENS];
     mha_context *ctx = context_of(1);
-    vit_model m = {0}, smaller = {0};
+    nn_vit_model m = {0}, smaller = {0};
     bool keep[ALL];
     char error[300] = "";
     int64_t next = 0; /* map of the smaller one */
     pattern(keep, 6);
-    if (!make(&m, ctx, PLAIN) || !expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) return;
+    if (!make(&m, ctx, PLAIN) || !expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
+        return;
     for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
     look(maps[0], entropy[0], &m, ctx);
     look(maps[1], entropy[1], &smaller, ctx);
@@ -190,8 +191,8 @@ TEST(what_is_left_looks_where_it_did)
                    (double)rows[i], entropy_of(map + i * TOKENS));
         next++;
     }
-    vit_model_free(&smaller);
-    vit_model_free(&m);
+    nn_vit_model_free(&smaller);
+    nn_vit_model_free(&m);
     mha_context_free(ctx);
 }
 
@@ -199,13 +200,13 @@ TEST(what_is_left_looks_where_it_did)
 TEST(weights_are_truly_smaller)
 {
     mha_context *ctx = context_of(1);
-    vit_model m = {0}, smaller = {0};
+    nn_vit_model m = {0}, smaller = {0};
     char error[300];
     bool keep[ALL] = {true, false, true, true, true, true, true, true, false, false, true, false};
     const int64_t rows[DEPTH] = {27, 36, 9}, columns[DEPTH] = {9, 12, 3};
-    if (make(&m, ctx, PLAIN) && expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
-        transformer_part part;
-        for (int n = 0; vit_tensor(smaller.net, n, &part); n++) {
+    if (make(&m, ctx, PLAIN) && expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
+        nn_transformer_part part;
+        for (int n = 0; nn_vit_tensor(smaller.net, n, &part); n++) {
             int l = strncmp(part.name, "blocks.", 7) == 0 ? part.name[7] - '0' : 0;
             if (strstr(part.name, "qkv.weight"))
                 expect(part.shape.size[0] == rows[l] && part.shape.size[1] == 12, "%s has %lld rows", part.name,
@@ -217,30 +218,30 @@ TEST(weights_are_truly_smaller)
         expect(smaller.count == m.count - 4 * (3 * 3 * 13 + 3 * 12), "%lld of %lld parameters",
                (long long)smaller.count, (long long)m.count);
     }
-    vit_model_free(&smaller);
-    vit_model_free(&m);
+    nn_vit_model_free(&smaller);
+    nn_vit_model_free(&m);
     mha_context_free(ctx);
 }
 
 TEST(what_cannot_be_cut)
 {
     mha_context *ctx = context_of(1);
-    vit_model m = {0}, smaller = {0};
+    nn_vit_model m = {0}, smaller = {0};
     char error[300] = "";
     bool keep[ALL] = {true, true, true, true, false, false, false, false, true, true, true, true};
     if (make(&m, ctx, PLAIN)) {
-        expect(!prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "a block without heads");
+        expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "a block without heads");
         expect(strcmp(error, "block 2: keep: no head is left") == 0, "%s", error);
         expect(!smaller.net && !smaller.parameters, "something is left");
     }
-    vit_model_free(&m);
-    vit_config deep = config_of(PLAIN);
-    deep.body.depth = TRANSFORMER_BLOCKS + 1;
-    if (expect(vit_model_make(&m, ctx, &deep, input, error, sizeof error), "%s", error))
-        expect(!prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+    nn_vit_model_free(&m);
+    nn_vit_config deep = config_of(PLAIN);
+    deep.body.depth = NN_TRANSFORMER_BLOCKS + 1;
+    if (expect(nn_vit_model_make(&m, ctx, &deep, input, error, sizeof error), "%s", error))
+        expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
                    strcmp(error, "heads are taken out of models of up to 128 blocks, not of 129") == 0,
                "%s", error);
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     mha_context_free(ctx);
 }
 
@@ -263,13 +264,13 @@ static void forge(const char *from, const char *to)
     if (file) fclose(file);
 }
 
-static bool keep_model(const vit_model *m)
+static bool keep_model(const nn_vit_model *m)
 {
     char error[300];
-    vit_save_options o = VIT_SAVE_DEFAULTS;
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.input = input;
     snprintf(path, sizeof path, "%s", in_folder("m.safetensors"));
-    return expect(vit_save(m->net, path, &o, error, sizeof error), "%s", error);
+    return expect(nn_vit_save(m->net, path, &o, error, sizeof error), "%s", error);
 }
 
 TEST(files_keep_the_heads_of_each_block)
@@ -279,23 +280,24 @@ TEST(files_keep_the_heads_of_each_block)
         for (int n = 1; n < 1 << HEADS; n++) {
             bool keep[ALL];
             char error[300] = "";
-            vit_model m = {0}, smaller = {0}, back = {0};
+            nn_vit_model m = {0}, smaller = {0}, back = {0};
             pattern(keep, n);
-            if (make(&m, ctx, (kind)k) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+            if (make(&m, ctx, (kind)k) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
                 keep_model(&smaller) &&
-                expect(vit_model_open(&back, ctx, path, error, sizeof error), "%s %d: %s", names[k], n, error)) {
+                expect(nn_vit_model_open(&back, ctx, path, error, sizeof error), "%s %d: %s", names[k], n, error)) {
                 for (int64_t l = 0; l < DEPTH; l++)
-                    expect(transformer_heads(&back.config.body, l) == transformer_heads(&smaller.config.body, l) &&
-                               transformer_kv_heads(&back.config.body, l) ==
-                                   transformer_kv_heads(&smaller.config.body, l),
+                    expect(nn_transformer_heads(&back.config.body, l) ==
+                                   nn_transformer_heads(&smaller.config.body, l) &&
+                               nn_transformer_kv_heads(&back.config.body, l) ==
+                                   nn_transformer_kv_heads(&smaller.config.body, l),
                            "%s %d: block %lld", names[k], n, (long long)l);
                 expect(back.count == smaller.count && back.config.body.head_width == 0 &&
                            memcmp(back.parameters, smaller.parameters, (size_t)back.count * sizeof(float)) == 0,
                        "%s %d: other numbers", names[k], n);
             }
-            vit_model_free(&back);
-            vit_model_free(&smaller);
-            vit_model_free(&m);
+            nn_vit_model_free(&back);
+            nn_vit_model_free(&smaller);
+            nn_vit_model_free(&m);
         }
     mha_context_free(ctx);
 }
@@ -307,22 +309,23 @@ TEST(a_block_of_a_file_is_a_layer)
     bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
     for (int k = 0; k <= GROUPED; k++) {
         char error[300] = "";
-        vit_model m = {0}, smaller = {0};
-        if (make(&m, ctx, (kind)k) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller))
+        nn_vit_model m = {0}, smaller = {0};
+        if (make(&m, ctx, (kind)k) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+            keep_model(&smaller))
             for (int64_t l = 0; l < DEPTH; l++) {
                 char prefix[40];
-                layer_file layer;
+                nn_layer_file layer;
                 snprintf(prefix, sizeof prefix, "blocks.%lld.attn.", (long long)l);
-                layer_file_options o = {.prefix = prefix};
-                if (!expect(layer_file_load(&layer, ctx, path, &o, error, sizeof error), "%s", error)) continue;
+                nn_layer_file_options o = {.prefix = prefix};
+                if (!expect(nn_layer_file_load(&layer, ctx, path, &o, error, sizeof error), "%s", error)) continue;
                 const mha_layer_options *shape = mha_layer_shape(layer.layer);
-                expect(shape->heads == transformer_heads(&smaller.config.body, l) &&
-                           shape->kv_heads == transformer_kv_heads(&smaller.config.body, l),
+                expect(shape->heads == nn_transformer_heads(&smaller.config.body, l) &&
+                           shape->kv_heads == nn_transformer_kv_heads(&smaller.config.body, l),
                        "%s, block %lld: %lld heads", names[k], (long long)l, (long long)shape->heads);
-                layer_file_free(&layer);
+                nn_layer_file_free(&layer);
             }
-        vit_model_free(&smaller);
-        vit_model_free(&m);
+        nn_vit_model_free(&smaller);
+        nn_vit_model_free(&m);
     }
     mha_context_free(ctx);
 }
@@ -332,15 +335,15 @@ static void expect_refused(mha_context *ctx, const char *from, const char *to, c
 {
     bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
     char error[1000] = "", want[1000];
-    vit_model m = {0}, smaller = {0}, back = {0};
-    if (make(&m, ctx, PLAIN) && prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller)) {
+    nn_vit_model m = {0}, smaller = {0}, back = {0};
+    if (make(&m, ctx, PLAIN) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller)) {
         forge(from, to);
         snprintf(want, sizeof want, "%s: %s", path, why);
-        expect(!vit_model_open(&back, ctx, path, error, sizeof error), "%s was read", to);
+        expect(!nn_vit_model_open(&back, ctx, path, error, sizeof error), "%s was read", to);
         expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
     }
-    vit_model_free(&smaller);
-    vit_model_free(&m);
+    nn_vit_model_free(&smaller);
+    nn_vit_model_free(&m);
 }
 
 TEST(files_that_contradict_themselves)
@@ -361,47 +364,48 @@ TEST(files_that_contradict_themselves)
 /* What was read by head_width is not taken for a model with other heads. */
 TEST(blocks_that_make_no_sense)
 {
-    transformer_config c = config_of(PLAIN).body;
-    c.block[1] = (transformer_block){3, 2};
-    expect(transformer_problem(&c), "two key heads for three");
-    c.block[1] = (transformer_block){0, 2};
-    expect(transformer_problem(&c), "no heads");
-    c.block[1] = (transformer_block){-1, 0};
-    expect(transformer_problem(&c), "less than none");
-    c.block[1] = (transformer_block){1 << 20, 0};
-    expect(transformer_problem(&c), "heads wider than anything");
-    c.block[1] = (transformer_block){3, 0};
-    expect(!transformer_problem(&c), "%s", transformer_problem(&c));
+    nn_transformer_config c = config_of(PLAIN).body;
+    c.block[1] = (nn_transformer_block){3, 2};
+    expect(nn_transformer_problem(&c), "two key heads for three");
+    c.block[1] = (nn_transformer_block){0, 2};
+    expect(nn_transformer_problem(&c), "no heads");
+    c.block[1] = (nn_transformer_block){-1, 0};
+    expect(nn_transformer_problem(&c), "less than none");
+    c.block[1] = (nn_transformer_block){1 << 20, 0};
+    expect(nn_transformer_problem(&c), "heads wider than anything");
+    c.block[1] = (nn_transformer_block){3, 0};
+    expect(!nn_transformer_problem(&c), "%s", nn_transformer_problem(&c));
     c.head_width = 1 << 20;
-    expect(transformer_problem(&c), "huge heads");
-    char words[TRANSFORMER_WORDS];
+    expect(nn_transformer_problem(&c), "huge heads");
+    char words[NN_TRANSFORMER_WORDS];
     c.head_width = 0;
-    expect(strcmp(transformer_heads_words(words, &c), "3 to 4 heads") == 0, "%s", words);
-    expect(transformer_heads_before(&c, 2) == 7 && transformer_all_heads(&c) == 11, "heads before");
+    expect(strcmp(nn_transformer_heads_words(words, &c), "3 to 4 heads") == 0, "%s", words);
+    expect(nn_transformer_heads_before(&c, 2) == 7 && nn_transformer_all_heads(&c) == 11, "heads before");
 }
 
 /* ---- Importance ------------------------------------------------------------------------------------------------- */
 
-static double loss_of(const vit_model *m, mha_context *ctx, const mnist *set, int64_t image)
+static double loss_of(const nn_vit_model *m, mha_context *ctx, const nn_mnist *set, int64_t image)
 {
-    trainer_score s = {0};
+    nn_trainer_score s = {0};
     char error[300] = "";
-    expect(prune_score(&s, ctx, m, set, &set->train, image, 1, false, error, sizeof error), "%s", error);
+    expect(nn_prune_score(&s, ctx, m, set, &set->train, image, 1, false, error, sizeof error), "%s", error);
     return s.loss;
 }
 
 /* |d loss / d gate| at 1, by central differences: of one image, and on the mean over three. */
-static void expect_importance(const vit_model *m, mha_context *ctx, const mnist *set, const char *name)
+static void expect_importance(const nn_vit_model *m, mha_context *ctx, const nn_mnist *set, const char *name)
 {
     const float step = 1.0f / 512;
-    int64_t heads = transformer_all_heads(&m->config.body);
+    int64_t heads = nn_transformer_all_heads(&m->config.body);
     double worth[2][ALL] = {{0}}, largest = 0;
     char error[300] = "";
-    mnist_part one = set->train, three = set->train;
+    nn_mnist_part one = set->train, three = set->train;
     one.count = 1, three.count = 3;
-    expect(importance_measure(worth[0], ctx, &m->config, m->parameters, m->input, &one, 1, error, sizeof error) &&
-               importance_measure(worth[1], ctx, &m->config, m->parameters, m->input, &three, 3, error, sizeof error),
-           "%s", error);
+    expect(
+        nn_importance_measure(worth[0], ctx, &m->config, m->parameters, m->input, &one, 1, error, sizeof error) &&
+            nn_importance_measure(worth[1], ctx, &m->config, m->parameters, m->input, &three, 3, error, sizeof error),
+        "%s", error);
     for (int64_t h = 0; h < heads; h++) largest = fmax(largest, worth[1][h]);
     expect(largest > 0.01, "%s: no head is worth anything", name);
     for (int64_t h = 0; h < heads; h++) {
@@ -422,19 +426,19 @@ TEST(a_head_is_worth_the_slope_of_its_gate)
 {
     char error[300] = "";
     mha_context *ctx = context_of(2);
-    mnist *set = digits_make(12, 1, 9, error, sizeof error);
+    nn_mnist *set = nn_digits_make(12, 1, 9, error, sizeof error);
     if (!expect(set, "%s", error)) return;
     for (int k = 0; k < BFLOAT16; k++) { /* whose losses are too coarse for differences */
-        vit_model m = {0}, smaller = {0};
+        nn_vit_model m = {0}, smaller = {0};
         bool keep[ALL];
         pattern(keep, 6);
         if (make(&m, ctx, (kind)k)) expect_importance(&m, ctx, set, names[k]);
-        if (k < MEAN_RMS && expect(prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
+        if (k < MEAN_RMS && expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
             expect_importance(&smaller, ctx, set, "cut");
-        vit_model_free(&smaller);
-        vit_model_free(&m);
+        nn_vit_model_free(&smaller);
+        nn_vit_model_free(&m);
     }
-    mnist_free(set);
+    nn_mnist_free(set);
     mha_context_free(ctx);
 }
 
@@ -446,7 +450,7 @@ typedef struct story {
     double first, last;
 } story;
 
-static bool watch(void *arg, const prune_round *r)
+static bool watch(void *arg, const nn_prune_round *r)
 {
     story *s = arg;
     expect(r->number == s->rounds++, "round %lld", (long long)r->number);
@@ -463,9 +467,9 @@ static bool watch(void *arg, const prune_round *r)
     return r->number < s->stop_after;
 }
 
-static prune_options few(void)
+static nn_prune_options few(void)
 {
-    prune_options o = PRUNE_DEFAULTS;
+    nn_prune_options o = NN_PRUNE_DEFAULTS;
     o.held_out = 10;
     o.sample = 20;
     o.batch = 16;
@@ -474,12 +478,12 @@ static prune_options few(void)
 }
 
 /* Runs it over a new model on so many threads, and leaves the model. */
-static bool run(vit_model *m, story *s, int threads, const prune_options *o, const mnist *set)
+static bool run(nn_vit_model *m, story *s, int threads, const nn_prune_options *o, const nn_mnist *set)
 {
     char error[300] = "";
     mha_context *ctx = context_of(threads);
     *s = (story){.stop_after = ALL};
-    bool ok = make(m, ctx, PLAIN) && expect(prune_run(m, ctx, set, o, watch, s, error, sizeof error), "%s", error);
+    bool ok = make(m, ctx, PLAIN) && expect(nn_prune_run(m, ctx, set, o, watch, s, error, sizeof error), "%s", error);
     mha_context_free(ctx);
     return ok;
 }
@@ -487,14 +491,14 @@ static bool run(vit_model *m, story *s, int threads, const prune_options *o, con
 TEST(the_same_bits_on_any_number_of_threads)
 {
     char error[300] = "";
-    mnist *set = digits_make(60, 1, 9, error, sizeof error);
-    prune_options o = few();
-    vit_model first = {0};
+    nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
+    nn_prune_options o = few();
+    nn_vit_model first = {0};
     const int threads[] = {1, 2, 5};
     o.keep = 9;
     o.finish = 3;
     for (int n = 0; set && n < 3; n++) {
-        vit_model m = {0};
+        nn_vit_model m = {0};
         story s;
         if (run(&m, &s, threads[n], &o, set))
             expect(s.heads == 9 && s.rounds == 5 && s.gone == 0, "%lld heads, %lld rounds", (long long)s.heads,
@@ -503,32 +507,32 @@ TEST(the_same_bits_on_any_number_of_threads)
             expect(m.count == first.count &&
                        memcmp(m.parameters, first.parameters, (size_t)m.count * sizeof(float)) == 0,
                    "%d threads", threads[n]);
-        if (n) vit_model_free(&m);
+        if (n) nn_vit_model_free(&m);
         else first = m;
     }
-    vit_model_free(&first);
-    mnist_free(set);
+    nn_vit_model_free(&first);
+    nn_mnist_free(set);
 }
 
-/* The heads that go are those that are worth least, each block keeps one, and the model is what prune_cut makes. */
+/* The heads that go are those that are worth least, each block keeps one, and the model is what nn_prune_cut makes. */
 TEST(the_least_go_first)
 {
     char error[300] = "";
     mha_context *ctx = context_of(1);
-    mnist *set = digits_make(60, 1, 9, error, sizeof error);
-    prune_options o = few();
-    vit_model m = {0}, whole = {0}, cut = {0};
+    nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
+    nn_prune_options o = few();
+    nn_vit_model m = {0}, whole = {0}, cut = {0};
     double worth[ALL];
     bool keep[ALL];
     story s;
-    mnist_part seen = set->train;
+    nn_mnist_part seen = set->train;
     seen.count -= o.held_out;
     o.keep = DEPTH;
     o.rounds = 1;
     o.tune = 0;
     if (make(&whole, ctx, PLAIN) && run(&m, &s, 1, &o, set) &&
-        expect(importance_measure(worth, ctx, &whole.config, whole.parameters, input, &seen, o.sample, error,
-                                  sizeof error),
+        expect(nn_importance_measure(worth, ctx, &whole.config, whole.parameters, input, &seen, o.sample, error,
+                                     sizeof error),
                "%s", error)) {
         for (int64_t l = 0; l < DEPTH; l++) {
             int64_t best = l * HEADS;
@@ -539,14 +543,14 @@ TEST(the_least_go_first)
                 expect(s.went[h] != keep[h], "head %d", (int)h);
             }
         }
-        if (expect(prune_cut(&cut, ctx, &whole, keep, error, sizeof error), "%s", error))
+        if (expect(nn_prune_cut(&cut, ctx, &whole, keep, error, sizeof error), "%s", error))
             expect(cut.count == m.count && memcmp(cut.parameters, m.parameters, (size_t)m.count * sizeof(float)) == 0,
                    "another model");
-        vit_model_free(&cut);
+        nn_vit_model_free(&cut);
     }
-    vit_model_free(&whole);
-    vit_model_free(&m);
-    mnist_free(set);
+    nn_vit_model_free(&whole);
+    nn_vit_model_free(&m);
+    nn_mnist_free(set);
     mha_context_free(ctx);
 }
 
@@ -554,63 +558,63 @@ TEST(the_least_go_first)
 TEST(what_costs_too_much_is_taken_back)
 {
     char error[300] = "";
-    mnist *set = digits_make(60, 1, 9, error, sizeof error);
-    prune_options o = few();
-    vit_model m = {0};
+    nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
+    nn_prune_options o = few();
+    nn_vit_model m = {0};
     story s;
     o.keep = DEPTH;
     o.max_drop = -1; /* nothing is good enough */
     if (set && run(&m, &s, 1, &o, set)) {
         expect(s.back && s.rounds == 2 && s.heads == ALL, "%lld rounds", (long long)s.rounds);
-        expect(transformer_all_heads(&m.config.body) == ALL, "heads are gone");
+        expect(nn_transformer_all_heads(&m.config.body) == ALL, "heads are gone");
     }
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     o.max_drop = 1; /* everything is */
     if (set && run(&m, &s, 1, &o, set)) expect(!s.back && s.heads == DEPTH, "%lld heads", (long long)s.heads);
-    vit_model_free(&m);
-    mnist_free(set);
+    nn_vit_model_free(&m);
+    nn_mnist_free(set);
 }
 
 /* Learning sees neither what is held out nor the test part: other pixels there change nothing. */
 TEST(learning_does_not_see_what_is_held_out)
 {
     char error[300] = "";
-    prune_options o = few();
-    static vit_model m[2];
+    nn_prune_options o = few();
+    static nn_vit_model m[2];
     story s;
     o.keep = ALL - 1;
     for (int n = 0; n < 2; n++) {
-        mnist *set = digits_make(60, 5, 9, error, sizeof error);
+        nn_mnist *set = nn_digits_make(60, 5, 9, error, sizeof error);
         if (!expect(set, "%s", error)) return;
-        unsigned char *held = (unsigned char *)(uintptr_t)mnist_image(set, &set->train, 50);
-        unsigned char *test = (unsigned char *)(uintptr_t)mnist_image(set, &set->test, 0);
+        unsigned char *held = (unsigned char *)(uintptr_t)nn_mnist_image(set, &set->train, 50);
+        unsigned char *test = (unsigned char *)(uintptr_t)nn_mnist_image(set, &set->test, 0);
         if (n) memset(held, 77, (size_t)(10 * set->rows * set->columns));
         if (n) memset(test, 77, (size_t)(5 * set->rows * set->columns));
         run(&m[n], &s, 1, &o, set);
-        mnist_free(set);
+        nn_mnist_free(set);
     }
     expect(m[0].count == m[1].count &&
                memcmp(m[0].parameters, m[1].parameters, (size_t)m[0].count * sizeof(float)) == 0,
            "it does");
-    vit_model_free(&m[0]);
-    vit_model_free(&m[1]);
+    nn_vit_model_free(&m[0]);
+    nn_vit_model_free(&m[1]);
 }
 
 TEST(a_watcher_may_stop_it)
 {
     char error[300] = "";
     mha_context *ctx = context_of(1);
-    mnist *set = digits_make(60, 1, 9, error, sizeof error);
-    prune_options o = few();
-    vit_model m = {0};
+    nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
+    nn_prune_options o = few();
+    nn_vit_model m = {0};
     story s = {.stop_after = 2};
     o.keep = DEPTH;
     if (set && make(&m, ctx, PLAIN)) {
-        expect(!prune_run(&m, ctx, set, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0, "%s",
+        expect(!nn_prune_run(&m, ctx, set, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0, "%s",
                error);
         expect(s.rounds == 3, "%lld rounds", (long long)s.rounds);
     }
-    vit_model_free(&m);
-    mnist_free(set);
+    nn_vit_model_free(&m);
+    nn_mnist_free(set);
     mha_context_free(ctx);
 }

@@ -73,10 +73,10 @@ static double wish(const garden *g, plant what, int64_t i, int64_t j)
     }
 }
 
-static float *part_of(const vit_model *m, const char *name)
+static float *part_of(const nn_vit_model *m, const char *name)
 {
-    transformer_part part;
-    for (int n = 0; vit_tensor(m->net, n, &part); n++)
+    nn_transformer_part part;
+    for (int n = 0; nn_vit_tensor(m->net, n, &part); n++)
         if (strcmp(part.name, name) == 0) return m->parameters + part.first;
     expect(false, "no part %s", name);
     return m->parameters;
@@ -84,7 +84,7 @@ static float *part_of(const vit_model *m, const char *name)
 
 /* Tokens are unit vectors, one for each position, and one more number for ink. The queries of a head are its wishes,
  * its keys the positions; that of content looks for ink, whoever asks. They give no values. */
-static void plant_heads(const vit_model *m, const garden *g, const plant *what, int64_t H)
+static void plant_heads(const nn_vit_model *m, const garden *g, const plant *what, int64_t H)
 {
     enum { BRIGHT = 10 };
     int64_t count = tokens_of(g), M = WIDTH, D = WIDTH, p = m->config.patch;
@@ -107,14 +107,14 @@ static void plant_heads(const vit_model *m, const garden *g, const plant *what, 
         bias[h * D + count] = BRIGHT;
         k[count * M + count] = 1;
     }
-    vit_changed(m->net);
+    nn_vit_changed(m->net);
 }
 
 /* A block of planted heads; behind it, on request, one of three heads that look and give something. */
-static bool make(vit_model *m, mha_context *ctx, const garden *g, const plant *what, int64_t H, bool second)
+static bool make(nn_vit_model *m, mha_context *ctx, const garden *g, const plant *what, int64_t H, bool second)
 {
     char error[300] = "";
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.rows = g->rows * PATCH;
     c.columns = g->columns * PATCH;
     c.patch = PATCH;
@@ -122,21 +122,22 @@ static bool make(vit_model *m, mha_context *ctx, const garden *g, const plant *w
     c.body.width = c.body.head_width = WIDTH;
     c.body.depth = second ? 2 : 1;
     c.body.heads = H;
-    c.body.block[1] = (transformer_block){3, 3};
+    c.body.block[1] = (nn_transformer_block){3, 3};
     c.body.mlp = 8;
     c.body.norm = NN_RMS_NORM; /* which keeps unit vectors apart */
-    vit_input input = {0, 1};
-    if (!expect(vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
-    vit_initialize(m->net, 3);
+    nn_vit_input input = {0, 1};
+    if (!expect(nn_vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
+    nn_vit_initialize(m->net, 3);
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] *= 2;
     plant_heads(m, g, what, H);
     return true;
 }
 
 /* Dark images, each with one bright patch. */
-static mnist_part make_images(int64_t rows, int64_t columns)
+static nn_mnist_part make_images(int64_t rows, int64_t columns)
 {
-    mnist_part part = {.count = IMAGES, .images = malloc((size_t)(IMAGES * rows * columns)), .labels = malloc(IMAGES)};
+    nn_mnist_part part = {
+        .count = IMAGES, .images = malloc((size_t)(IMAGES * rows * columns)), .labels = malloc(IMAGES)};
     int64_t across = columns / PATCH, patches = rows / PATCH * across;
     for (int64_t n = 0; part.images && part.labels && n < IMAGES; n++) {
         part.labels[n] = (unsigned char)(n % 10);
@@ -148,16 +149,17 @@ static mnist_part make_images(int64_t rows, int64_t columns)
     return part;
 }
 
-static void free_images(mnist_part *part)
+static void free_images(nn_mnist_part *part)
 {
     free(part->images);
     free(part->labels);
 }
 
-static bool look(survey *s, mha_context *ctx, const vit_model *m, const mnist_part *part, const survey_options *options)
+static bool look(nn_survey *s, mha_context *ctx, const nn_vit_model *m, const nn_mnist_part *part,
+                 const nn_survey_options *options)
 {
     char error[300] = "";
-    return expect(survey_make(s, ctx, &m->config, m->parameters, m->input, part, options, error, sizeof error), "%s",
+    return expect(nn_survey_make(s, ctx, &m->config, m->parameters, m->input, part, options, error, sizeof error), "%s",
                   error);
 }
 
@@ -170,9 +172,9 @@ TEST(planted_heads_are_named)
     for (int with = 0; with < 2; with++) {
         garden g = {GRID, GRID, with};
         mha_context *ctx = context_of(1);
-        mnist_part part = make_images(SIDE, SIDE);
-        vit_model m;
-        survey s;
+        nn_mnist_part part = make_images(SIDE, SIDE);
+        nn_vit_model m;
+        nn_survey s;
         if (make(&m, ctx, &g, all, PLANTS, false) && look(&s, ctx, &m, &part, NULL)) {
             for (int n = 0; n < PLANTS; n++) {
                 const char *want = n == CLASS && !with ? "one place: row 1, column 1" : named[n];
@@ -181,11 +183,11 @@ TEST(planted_heads_are_named)
             expect(s.heads[TWIN].twin == UP_UP_LEFT && s.heads[UP_UP_LEFT].twin == TWIN, "twins are %d and %d",
                    (int)s.heads[TWIN].twin, (int)s.heads[UP_UP_LEFT].twin);
             for (int n = 0; n < PLANTS; n++)
-                expect(survey_is_like(&s.heads[n]) == (n == TWIN || n == UP_UP_LEFT), "%s: like head %d by %g",
+                expect(nn_survey_is_like(&s.heads[n]) == (n == TWIN || n == UP_UP_LEFT), "%s: like head %d by %g",
                        named[n], (int)s.heads[n].twin, s.heads[n].divergence);
-            survey_free(&s);
+            nn_survey_free(&s);
         }
-        vit_model_free(&m);
+        nn_vit_model_free(&m);
         free_images(&part);
         mha_context_free(ctx);
     }
@@ -197,15 +199,15 @@ TEST(in_a_line_there_is_before_and_after)
     const plant what[] = {LEFT, ITSELF, CLASS, NEAR};
     const char *const want[] = {"the previous token", "itself", "the class token", "its neighbourhood"};
     mha_context *ctx = context_of(1);
-    mnist_part part = make_images(PATCH, 9 * PATCH);
-    vit_model m;
-    survey s;
+    nn_mnist_part part = make_images(PATCH, 9 * PATCH);
+    nn_vit_model m;
+    nn_survey s;
     if (make(&m, ctx, &g, what, 4, false) && look(&s, ctx, &m, &part, NULL)) {
         for (int n = 0; n < 4; n++)
             expect(strcmp(s.heads[n].words, want[n]) == 0, "'%s', not '%s'", s.heads[n].words, want[n]);
-        survey_free(&s);
+        nn_survey_free(&s);
     }
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     free_images(&part);
     mha_context_free(ctx);
 }
@@ -268,20 +270,21 @@ static double cosine_of(const float *a, const float *b)
 
 static bool near(double got, double want) { return fabs(got - want) < 2e-5 * (1 + fabs(want)); }
 
-static void expect_head(const survey *s, int n, const truth *t)
+static void expect_head(const nn_survey *s, int n, const truth *t)
 {
-    const survey_head *h = &s->heads[n];
+    const nn_survey_head *h = &s->heads[n];
     const double got[] = {h->entropy, h->effective, h->largest, h->distance, h->self, h->previous, h->next, h->first};
     const double want[] = {t->entropy, t->effective, t->largest, t->distance, t->self, t->previous, t->next, t->first};
     for (int i = 0; i < 8; i++) expect(near(got[i], want[i]), "head %d, number %d: %g, not %g", n, i, got[i], want[i]);
     for (int i = 0; i < T * T; i++)
-        if (!expect(near(survey_map(s, n)[i], t->map[i]), "head %d, map %d: %g", n, i, survey_map(s, n)[i])) break;
+        if (!expect(near(nn_survey_map(s, n)[i], t->map[i]), "head %d, map %d: %g", n, i, nn_survey_map(s, n)[i]))
+            break;
     expect(near(h->place + h->position + h->content, log(T) - t->entropy), "head %d: the parts do not add up", n);
     expect(h->place > -1e-6 && h->position > -1e-6 && h->content > -1e-6, "head %d: %g, %g, %g", n, h->place,
            h->position, h->content);
 }
 
-static void expect_pairs(const survey *s, const double *divergence, const double *cosine)
+static void expect_pairs(const nn_survey *s, const double *divergence, const double *cosine)
 {
     int64_t pairs = PLANTS * PLANTS + 9;
     for (int64_t n = 0; n < pairs; n++) {
@@ -305,15 +308,15 @@ TEST(numbers_are_those_of_the_maps)
     for (int n = 0; n < PLANTS; n++) all[n] = (plant)n;
     garden g = {GRID, GRID, true};
     mha_context *ctx = context_of(2);
-    mnist_part part = make_images(SIDE, SIDE);
-    augment_options plain = {.mean = 0, .deviation = 1};
-    vit_model m;
-    survey s;
+    nn_mnist_part part = make_images(SIDE, SIDE);
+    nn_augment_options plain = {.mean = 0, .deviation = 1};
+    nn_vit_model m;
+    nn_survey s;
     bool ok = make(&m, ctx, &g, all, PLANTS, true);
     for (int64_t i = 0; ok && i < IMAGES; i++) {
-        transformer_call call = {.maps = maps};
-        augment_plain(x, part.images + i * PIXELS, PIXELS, &plain);
-        expect(vit_forward(m.net, ctx, x, 1, &call) != NULL, "%s", mha_context_error(ctx));
+        nn_transformer_call call = {.maps = maps};
+        nn_augment_plain(x, part.images + i * PIXELS, PIXELS, &plain);
+        expect(nn_vit_forward(m.net, ctx, x, 1, &call) != NULL, "%s", mha_context_error(ctx));
         for (int n = 0; n < ALL; n++) add_map(&truths[n], maps + n * T * T, 1.0 / IMAGES);
         for (int n = 0; n < PLANTS * PLANTS + 9; n++) {
             int block = n >= PLANTS * PLANTS, H = block ? 3 : PLANTS, at = n - block * PLANTS * PLANTS;
@@ -325,23 +328,23 @@ TEST(numbers_are_those_of_the_maps)
     }
     if (ok && look(&s, ctx, &m, &part, NULL)) {
         expect(s.count == ALL && s.blocks == 2 && s.tokens == T && s.images == IMAGES && s.close_images == IMAGES &&
-                   s.importance_images == IMAGES && survey_block_heads(&s, 0) == PLANTS &&
-                   survey_block_heads(&s, 1) == 3,
+                   s.importance_images == IMAGES && nn_survey_block_heads(&s, 0) == PLANTS &&
+                   nn_survey_block_heads(&s, 1) == 3,
                "sizes are wrong");
         for (int n = 0; n < ALL; n++) expect_head(&s, n, &truths[n]);
         expect_pairs(&s, divergence, cosine);
-        survey_free(&s);
+        nn_survey_free(&s);
     }
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     free_images(&part);
     mha_context_free(ctx);
 }
 
 /* ---- Importance ------------------------------------------------------------------------------------------------- */
 
-static double loss_of(const vit_model *m, mha_context *ctx, const float *x, int label)
+static double loss_of(const nn_vit_model *m, mha_context *ctx, const float *x, int label)
 {
-    const float *logits = vit_forward(m->net, ctx, x, 1, NULL);
+    const float *logits = nn_vit_forward(m->net, ctx, x, 1, NULL);
     double sum = 0;
     for (int c = 0; logits && c < 10; c++) sum += exp((double)logits[c]);
     return logits ? log(sum) - (double)logits[label] : NAN;
@@ -356,26 +359,26 @@ TEST(importance_is_the_slope_of_the_loss)
     const double step = 0.02;
     garden g = {GRID, GRID, true};
     mha_context *ctx = context_of(1);
-    mnist_part part = make_images(SIDE, SIDE);
-    augment_options plain = {.mean = 0, .deviation = 1};
-    vit_model m;
+    nn_mnist_part part = make_images(SIDE, SIDE);
+    nn_augment_options plain = {.mean = 0, .deviation = 1};
+    nn_vit_model m;
     double got[1 + H] = {0};
     char error[300] = "";
     bool ok = make(&m, ctx, &g, what, 1, true);
-    ok = ok && expect(importance_measure(got, ctx, &m.config, m.parameters, m.input, &part, 9, error, sizeof error),
+    ok = ok && expect(nn_importance_measure(got, ctx, &m.config, m.parameters, m.input, &part, 9, error, sizeof error),
                       "%s", error);
     float *proj = ok ? part_of(&m, "blocks.1.attn.proj.weight") : kept;
     memcpy(kept, proj, sizeof kept);
     for (int h = 0; ok && h < H; h++) {
         double want = 0;
         for (int i = 0; i < 9; i++) {
-            int64_t image = importance_pick(i, 9, IMAGES);
+            int64_t image = nn_importance_pick(i, 9, IMAGES);
             double loss[2];
-            augment_plain(x, part.images + image * PIXELS, PIXELS, &plain);
+            nn_augment_plain(x, part.images + image * PIXELS, PIXELS, &plain);
             for (int side = 0; side < 2; side++) {
                 for (int n = 0; n < WIDTH * H * WIDTH; n++)
                     proj[n] = kept[n] * (n / WIDTH % H == h ? (float)(side ? 1 + step : 1 - step) : 1);
-                vit_changed(m.net);
+                nn_vit_changed(m.net);
                 loss[side] = loss_of(&m, ctx, x, part.labels[image]);
             }
             want += fabs(loss[1] - loss[0]) / (2 * step) / 9;
@@ -383,7 +386,7 @@ TEST(importance_is_the_slope_of_the_loss)
         memcpy(proj, kept, sizeof kept);
         expect(want > 1e-3 && fabs(got[1 + h] - want) < 0.02 * want + 1e-4, "head %d: %g, not %g", h, got[1 + h], want);
     }
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     free_images(&part);
     mha_context_free(ctx);
 }
@@ -394,16 +397,16 @@ TEST(bits_do_not_depend_on_threads)
 {
     const plant what[] = {ALIKE, CONTENT, NEAR};
     const int threads[] = {1, 2, 5};
-    const survey_options options = {.images = 25, .close_images = 9, .importance_images = 10};
+    const nn_survey_options options = {.images = 25, .close_images = 9, .importance_images = 10};
     garden g = {GRID, GRID, true};
-    mnist_part part = make_images(SIDE, SIDE);
-    survey s[3] = {{0}, {0}, {0}};
+    nn_mnist_part part = make_images(SIDE, SIDE);
+    nn_survey s[3] = {{0}, {0}, {0}};
     bool ok = true;
     for (int n = 0; n < 3; n++) {
         mha_context *ctx = context_of(threads[n]);
-        vit_model m;
+        nn_vit_model m;
         ok = make(&m, ctx, &g, what, 3, true) && look(&s[n], ctx, &m, &part, &options) && ok;
-        vit_model_free(&m);
+        nn_vit_model_free(&m);
         mha_context_free(ctx);
     }
     for (int n = 1; ok && n < 3; n++) {
@@ -414,7 +417,7 @@ TEST(bits_do_not_depend_on_threads)
         expect(memcmp(s[0].maps, s[n].maps, (size_t)(s[0].count * T * T) * sizeof(double)) == 0, "other maps");
         expect(memcmp(s[0].divergence, s[n].divergence, 18 * sizeof(double)) == 0, "other divergences");
     }
-    for (int n = 0; n < 3; n++) survey_free(&s[n]);
+    for (int n = 0; n < 3; n++) nn_survey_free(&s[n]);
     free_images(&part);
 }
 
@@ -423,18 +426,18 @@ TEST(a_model_whose_weights_are_no_numbers_is_refused)
     const plant what[] = {ALIKE};
     garden g = {GRID, GRID, true};
     mha_context *ctx = context_of(1);
-    mnist_part part = make_images(SIDE, SIDE);
-    vit_model m;
-    survey s;
+    nn_mnist_part part = make_images(SIDE, SIDE);
+    nn_vit_model m;
+    nn_survey s;
     char error[300] = "";
     if (make(&m, ctx, &g, what, 1, false)) {
         part_of(&m, "blocks.0.attn.qkv.weight")[3] = NAN;
-        vit_changed(m.net);
-        expect(!survey_make(&s, ctx, &m.config, m.parameters, m.input, &part, NULL, error, sizeof error) &&
+        nn_vit_changed(m.net);
+        expect(!nn_survey_make(&s, ctx, &m.config, m.parameters, m.input, &part, NULL, error, sizeof error) &&
                    strcmp(error, "the weights of a head are no numbers") == 0 && !s.heads,
                "it says '%s'", error);
     }
-    vit_model_free(&m);
+    nn_vit_model_free(&m);
     free_images(&part);
     mha_context_free(ctx);
 }

@@ -45,33 +45,33 @@ static void require(int held, const char *what)
 
 static volatile unsigned sink; /* keeps the reads below */
 
-static void read_all(const safetensors *file, size_t size)
+static void read_all(const nn_safetensors *file, size_t size)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const safetensors_tensor *tensor = safetensors_get(file, i);
-        size_t length = (size_t)tensor->count * safetensors_dtype_size(tensor->dtype);
+    for (size_t i = 0; i < nn_safetensors_count(file); i++) {
+        const nn_safetensors_tensor *tensor = nn_safetensors_get(file, i);
+        size_t length = (size_t)tensor->count * nn_safetensors_dtype_size(tensor->dtype);
         mha_tensor view;
         char what[40];
-        require((uintptr_t)tensor->data % SAFETENSORS_ALIGN == 0, "a tensor is not aligned");
-        require(safetensors_find(file, tensor->name) == tensor, "a tensor is not found by its name");
+        require((uintptr_t)tensor->data % NN_SAFETENSORS_ALIGN == 0, "a tensor is not aligned");
+        require(nn_safetensors_find(file, tensor->name) == tensor, "a tensor is not found by its name");
         for (size_t k = 0; k < length; k++) sink += ((const unsigned char *)tensor->data)[k];
-        if (safetensors_view(tensor, &view)) require(view.rank == tensor->rank, "a view of another rank");
-        sink += (unsigned)strlen(safetensors_describe(what, sizeof what, tensor));
+        if (nn_safetensors_view(tensor, &view)) require(view.rank == tensor->rank, "a view of another rank");
+        sink += (unsigned)strlen(nn_safetensors_describe(what, sizeof what, tensor));
         bytes += length;
     }
     require(bytes < size, "more data than the file has");
-    for (size_t i = 0; i < safetensors_metadata_count(file); i++)
-        require(safetensors_metadata(file, safetensors_metadata_key(file, i)) != NULL, "a key without its text");
+    for (size_t i = 0; i < nn_safetensors_metadata_count(file); i++)
+        require(nn_safetensors_metadata(file, nn_safetensors_metadata_key(file, i)) != NULL, "a key without its text");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     char error[300] = "";
-    safetensors *file = safetensors_parse(bytes, size, "f", error, sizeof error);
+    nn_safetensors *file = nn_safetensors_parse(bytes, size, "f", error, sizeof error);
     if (file) read_all(file, size);
     else require(strncmp(error, "f: ", 3) == 0 && !strpbrk(error, "\n\r\x1b"), "an error is not one clean line");
-    safetensors_free(file);
+    nn_safetensors_free(file);
     return 0;
 }
 

@@ -58,10 +58,10 @@ static blob file_of(const char *header, size_t data_size)
     return file_of_length(strlen(header), header, strlen(header), data_size);
 }
 
-static safetensors *parse(blob file, char *error, size_t room)
+static nn_safetensors *parse(blob file, char *error, size_t room)
 {
     error[0] = 0;
-    return safetensors_parse(file.bytes, file.size, "t.safetensors", error, room);
+    return nn_safetensors_parse(file.bytes, file.size, "t.safetensors", error, room);
 }
 
 /* One line that begins with the file's name and has no control characters. */
@@ -76,10 +76,10 @@ static bool clean_line(const char *error)
 static void refuse(blob file, const char *words, int line)
 {
     char error[300];
-    safetensors *read = parse(file, error, sizeof error);
+    nn_safetensors *read = parse(file, error, sizeof error);
     expect(!read, "line %d: a file that should fail with '%s' was read", line, words);
     if (!read) expect(clean_line(error) && strstr(error, words), "line %d: '%s' lacks '%s'", line, error, words);
-    safetensors_free(read);
+    nn_safetensors_free(read);
     free(file.bytes);
 }
 
@@ -98,15 +98,15 @@ enum { GOOD_DATA = 39 };
 
 /* ---- Good files ------------------------------------------------------------------------------------------------- */
 
-static void expect_tensor(const safetensors *file, const char *name, safetensors_dtype dtype, int rank, int64_t count,
-                          size_t begin, size_t end)
+static void expect_tensor(const nn_safetensors *file, const char *name, nn_safetensors_dtype dtype, int rank,
+                          int64_t count, size_t begin, size_t end)
 {
-    const safetensors_tensor *tensor = safetensors_find(file, name);
+    const nn_safetensors_tensor *tensor = nn_safetensors_find(file, name);
     if (!expect(tensor, "%s is missing", name)) return;
     expect(strcmp(tensor->name, name) == 0, "found %s instead of %s", tensor->name, name);
     expect(tensor->dtype == dtype && tensor->rank == rank && tensor->count == count, "%s: %s of rank %d, %lld elements",
-           name, safetensors_dtype_name(tensor->dtype), tensor->rank, (long long)tensor->count);
-    expect((uintptr_t)tensor->data % SAFETENSORS_ALIGN == 0, "%s lies at %p", name, tensor->data);
+           name, nn_safetensors_dtype_name(tensor->dtype), tensor->rank, (long long)tensor->count);
+    expect((uintptr_t)tensor->data % NN_SAFETENSORS_ALIGN == 0, "%s lies at %p", name, tensor->data);
     for (size_t i = begin; i < end; i++) {
         unsigned char got = ((const unsigned char *)tensor->data)[i - begin];
         expect(got == paint(i), "%s: byte %zu is %d, not %d", name, i - begin, got, paint(i));
@@ -117,40 +117,42 @@ TEST(a_file_gives_back_what_was_written)
 {
     char error[300];
     blob bytes = file_of(good_header, GOOD_DATA);
-    safetensors *file = parse(bytes, error, sizeof error);
+    nn_safetensors *file = parse(bytes, error, sizeof error);
     free(bytes.bytes); /* the tensors are copies */
     if (!expect(file, "%s", error)) return;
-    expect_tensor(file, "keep", SAFETENSORS_BOOL, 1, 3, 0, 3);
-    expect_tensor(file, "w", SAFETENSORS_F32, 2, 6, 3, 27);
-    expect_tensor(file, "step", SAFETENSORS_I64, 0, 1, 27, 35);
-    expect_tensor(file, "none", SAFETENSORS_F16, 2, 0, 27, 27);
-    expect_tensor(file, "half", SAFETENSORS_BF16, 5, 2, 35, 39);
-    expect(safetensors_find(file, "none")->data, "a tensor without elements has no address");
-    expect(!safetensors_find(file, "W") && !safetensors_find(file, ""), "found a tensor that is not there");
-    expect(safetensors_count(file) == 5, "%zu tensors", safetensors_count(file));
-    for (size_t i = 1; i < safetensors_count(file); i++)
-        expect(strcmp(safetensors_get(file, i - 1)->name, safetensors_get(file, i)->name) < 0, "not in order");
-    safetensors_free(file);
+    expect_tensor(file, "keep", NN_SAFETENSORS_BOOL, 1, 3, 0, 3);
+    expect_tensor(file, "w", NN_SAFETENSORS_F32, 2, 6, 3, 27);
+    expect_tensor(file, "step", NN_SAFETENSORS_I64, 0, 1, 27, 35);
+    expect_tensor(file, "none", NN_SAFETENSORS_F16, 2, 0, 27, 27);
+    expect_tensor(file, "half", NN_SAFETENSORS_BF16, 5, 2, 35, 39);
+    expect(nn_safetensors_find(file, "none")->data, "a tensor without elements has no address");
+    expect(!nn_safetensors_find(file, "W") && !nn_safetensors_find(file, ""), "found a tensor that is not there");
+    expect(nn_safetensors_count(file) == 5, "%zu tensors", nn_safetensors_count(file));
+    for (size_t i = 1; i < nn_safetensors_count(file); i++)
+        expect(strcmp(nn_safetensors_get(file, i - 1)->name, nn_safetensors_get(file, i)->name) < 0, "not in order");
+    nn_safetensors_free(file);
 }
 
 TEST(metadata_is_decoded)
 {
     char error[300];
     blob bytes = file_of(good_header, GOOD_DATA);
-    safetensors *file = parse(bytes, error, sizeof error);
+    nn_safetensors *file = parse(bytes, error, sizeof error);
     free(bytes.bytes);
     if (!expect(file, "%s", error)) return;
-    expect(safetensors_metadata_count(file) == 3, "%zu entries", safetensors_metadata_count(file));
-    expect(strcmp(safetensors_metadata_key(file, 1), "format") == 0, "key 1 is %s", safetensors_metadata_key(file, 1));
+    expect(nn_safetensors_metadata_count(file) == 3, "%zu entries", nn_safetensors_metadata_count(file));
+    expect(strcmp(nn_safetensors_metadata_key(file, 1), "format") == 0, "key 1 is %s",
+           nn_safetensors_metadata_key(file, 1));
     static const struct {
         const char *key, *value;
     } want[] = {{"format", "pt"}, {"", "empty key"}, {"quote", "\"\\/\n\xc3\xa9\xf0\x9f\x98\x80"}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        const char *value = safetensors_metadata(file, want[i].key);
+        const char *value = nn_safetensors_metadata(file, want[i].key);
         expect(value && strcmp(value, want[i].value) == 0, "'%s' is '%s'", want[i].key, value ? value : "missing");
     }
-    expect(!safetensors_metadata(file, "zzz") && !safetensors_metadata(file, "a"), "found a key that is not there");
-    safetensors_free(file);
+    expect(!nn_safetensors_metadata(file, "zzz") && !nn_safetensors_metadata(file, "a"),
+           "found a key that is not there");
+    nn_safetensors_free(file);
 }
 
 TEST(every_dtype_has_its_size)
@@ -164,21 +166,21 @@ TEST(every_dtype_has_its_size)
                  {"F32", "float32", 4},         {"U64", "uint64", 8},         {"I64", "int64", 8},
                  {"F64", "float64", 8},         {"C64", "complex64", 8},      {"F8_E5M2", "float8_e5m2", 1},
                  {"F8_E4M3", "float8_e4m3", 1}, {"F8_E8M0", "float8_e8m0", 1}};
-    expect(sizeof known / sizeof *known == SAFETENSORS_DTYPES, "a dtype is not tested");
+    expect(sizeof known / sizeof *known == NN_SAFETENSORS_DTYPES, "a dtype is not tested");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char header[200], error[300], what[60], want[60];
         size_t bytes = 6 * known[i].size;
         snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[2,3],\"data_offsets\":[0,%zu]}}",
                  known[i].word, bytes);
         blob whole = file_of(header, bytes);
-        safetensors *file = parse(whole, error, sizeof error);
+        nn_safetensors *file = parse(whole, error, sizeof error);
         free(whole.bytes);
         if (!expect(file, "%s", error)) continue;
         snprintf(want, sizeof want, "%s (2,3)", known[i].name);
-        safetensors_describe(what, sizeof what, safetensors_get(file, 0));
+        nn_safetensors_describe(what, sizeof what, nn_safetensors_get(file, 0));
         expect(strcmp(what, want) == 0, "%s reads as %s", want, what);
-        expect(safetensors_dtype_size(safetensors_get(file, 0)->dtype) == known[i].size, "%s: wrong size", want);
-        safetensors_free(file);
+        expect(nn_safetensors_dtype_size(nn_safetensors_get(file, 0)->dtype) == known[i].size, "%s: wrong size", want);
+        nn_safetensors_free(file);
     }
 }
 
@@ -186,28 +188,30 @@ TEST(a_view_is_dense_and_of_the_right_type)
 {
     char error[300];
     blob bytes = file_of(good_header, GOOD_DATA);
-    safetensors *file = parse(bytes, error, sizeof error);
+    nn_safetensors *file = parse(bytes, error, sizeof error);
     free(bytes.bytes);
     if (!expect(file, "%s", error)) return;
     mha_tensor view;
-    expect(safetensors_view(safetensors_find(file, "w"), &view), "no view of a float32 tensor");
+    expect(nn_safetensors_view(nn_safetensors_find(file, "w"), &view), "no view of a float32 tensor");
     expect(view.type == MHA_FLOAT32 && view.rank == 2 && view.size[0] == 2 && view.size[1] == 3 &&
-               view.stride[0] == 3 && view.stride[1] == 1 && view.data == safetensors_find(file, "w")->data,
+               view.stride[0] == 3 && view.stride[1] == 1 && view.data == nn_safetensors_find(file, "w")->data,
            "not the dense view of w");
-    expect(safetensors_view(safetensors_find(file, "step"), &view) && view.type == MHA_INT64 && view.rank == 0, "step");
-    expect(safetensors_view(safetensors_find(file, "keep"), &view) && view.type == MHA_BOOL, "keep");
-    expect(!safetensors_view(safetensors_find(file, "half"), &view), "a view with five axes");
-    safetensors_free(file);
+    expect(nn_safetensors_view(nn_safetensors_find(file, "step"), &view) && view.type == MHA_INT64 && view.rank == 0,
+           "step");
+    expect(nn_safetensors_view(nn_safetensors_find(file, "keep"), &view) && view.type == MHA_BOOL, "keep");
+    expect(!nn_safetensors_view(nn_safetensors_find(file, "half"), &view), "a view with five axes");
+    nn_safetensors_free(file);
 }
 
 TEST(the_smallest_file_is_an_empty_one)
 {
     char error[300];
     blob bytes = file_of("{}", 0);
-    safetensors *file = parse(bytes, error, sizeof error);
-    expect(file && safetensors_count(file) == 0 && safetensors_metadata_count(file) == 0, "%s", error);
-    if (file) expect(!safetensors_find(file, "x") && !safetensors_metadata(file, "x"), "found something in nothing");
-    safetensors_free(file);
+    nn_safetensors *file = parse(bytes, error, sizeof error);
+    expect(file && nn_safetensors_count(file) == 0 && nn_safetensors_metadata_count(file) == 0, "%s", error);
+    if (file)
+        expect(!nn_safetensors_find(file, "x") && !nn_safetensors_metadata(file, "x"), "found something in nothing");
+    nn_safetensors_free(file);
     free(bytes.bytes);
 }
 
@@ -321,21 +325,21 @@ TEST(bad_utf8_is_refused)
 
 TEST(nesting_stops_at_the_limit)
 {
-    char header[400], deep[2 * JSON_DEPTH + 10];
-    for (int depth = JSON_DEPTH - 2; depth <= JSON_DEPTH - 1; depth++) { /* two levels are open around it */
+    char header[400], deep[2 * NN_JSON_DEPTH + 10];
+    for (int depth = NN_JSON_DEPTH - 2; depth <= NN_JSON_DEPTH - 1; depth++) { /* two levels are open around it */
         memset(deep, '[', (size_t)depth);
         memset(deep + depth, ']', (size_t)depth);
         deep[2 * depth] = 0;
         snprintf(header, sizeof header, ONE("\"y\":%s," F32_4), deep);
-        if (depth > JSON_DEPTH - 2) {
+        if (depth > NN_JSON_DEPTH - 2) {
             REFUSE(header, 4, "nested more than");
             continue;
         }
         char error[300];
         blob bytes = file_of(header, 4);
-        safetensors *file = parse(bytes, error, sizeof error);
+        nn_safetensors *file = parse(bytes, error, sizeof error);
         expect(file, "%s", error);
-        safetensors_free(file);
+        nn_safetensors_free(file);
         free(bytes.bytes);
     }
 }
@@ -372,7 +376,7 @@ TEST(other_kinds_of_files_are_called_so)
         expect(!parse((blob){(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size}, error, sizeof error), "read");
         expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
         expect(!ftruncate(descriptor, 0) && pwrite(descriptor, cases[i].bytes, cases[i].size, 0) > 0, "no write");
-        expect(!safetensors_open(path, error, sizeof error), "read");
+        expect(!nn_safetensors_open(path, error, sizeof error), "read");
         expect(strcmp(error + strlen(path), want + 13) == 0, "'%s', not '%s'", error, want);
     }
     close(descriptor);
@@ -415,9 +419,9 @@ TEST(no_single_byte_does_harm)
         for (int value = 0; value < 256; value++) {
             char error[300];
             whole.bytes[at] = (unsigned char)value;
-            safetensors *file = parse(whole, error, sizeof error);
+            nn_safetensors *file = parse(whole, error, sizeof error);
             if (!file) expect(clean_line(error), "byte %zu set to %d: '%s'", at, value, error);
-            safetensors_free(file);
+            nn_safetensors_free(file);
         }
         whole.bytes[at] = kept;
     }
@@ -461,9 +465,9 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
     for (;; step++) {
         char error[300];
         heap.fail_after = step;
-        safetensors *file = parse(bytes, error, sizeof error);
+        nn_safetensors *file = parse(bytes, error, sizeof error);
         heap.fail_after = -1;
-        safetensors_free(file);
+        nn_safetensors_free(file);
         if (file) break;
         expect(strstr(error, "no memory"), "allocation %ld: '%s'", step, error);
         if (step > 100) break;
@@ -477,10 +481,10 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
 static void expect_open(const char *path, const char *words)
 {
     char error[400] = "";
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     expect(!file == !!words, "%s: %s", path, file ? "was read" : error);
     if (words) expect(strstr(error, words) && strncmp(error, path, strlen(path)) == 0, "'%s' lacks '%s'", error, words);
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(files_are_opened_by_path)
@@ -513,11 +517,11 @@ TEST(an_error_buffer_of_any_size_will_do)
     blob bytes = file_of("{\"x\":[]}", 0);
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        expect(!safetensors_parse(bytes.bytes, bytes.size, "t", error, room), "a bad file was read");
+        expect(!nn_safetensors_parse(bytes.bytes, bytes.size, "t", error, room), "a bad file was read");
         expect(error[room] == '#', "wrote outside %zu bytes", room);
         if (room) expect(memchr(error, 0, room), "no end within %zu bytes", room);
     }
-    expect(!safetensors_parse(NULL, 0, "t", NULL, 0), "nothing was read as a file");
+    expect(!nn_safetensors_parse(NULL, 0, "t", NULL, 0), "nothing was read as a file");
     free(bytes.bytes);
 }
 
@@ -526,11 +530,11 @@ TEST(quoting_fits_any_room)
     char out[40];
     for (size_t room = 8; room <= sizeof out; room++) {
         memset(out, '#', sizeof out);
-        json_quote(out, room, "a\"b\\c\x01\xc3\xa9\xff long enough to be cut somewhere");
+        nn_json_quote(out, room, "a\"b\\c\x01\xc3\xa9\xff long enough to be cut somewhere");
         size_t n = strnlen(out, sizeof out);
         expect(n < room && n >= 2 && out[0] == '"' && out[n - 1] == '"', "room %zu gives %.*s", room, (int)n, out);
-        json j = json_open(out, n);
-        expect(json_string(&j, NULL, NULL) && json_end(&j), "room %zu gives %s: %s", room, out, j.why);
+        nn_json j = nn_json_open(out, n);
+        expect(nn_json_string(&j, NULL, NULL) && nn_json_end(&j), "room %zu gives %s: %s", room, out, j.why);
     }
-    expect(strcmp(json_quote(out, sizeof out, "\xc3\xa9\xff"), "\"\xc3\xa9?\"") == 0, "%s", out);
+    expect(strcmp(nn_json_quote(out, sizeof out, "\xc3\xa9\xff"), "\"\xc3\xa9?\"") == 0, "%s", out);
 }

@@ -25,14 +25,14 @@ void *__wrap_realloc(void *old, size_t bytes) { return strike() ? NULL : __real_
 
 /* ---- What is written is read ------------------------------------------------------------------------------------ */
 
-static safetensors *round_trip(const safetensors_item *items, size_t count, const safetensors_pair *pairs,
-                               size_t pair_count)
+static nn_safetensors *round_trip(const nn_safetensors_item *items, size_t count, const nn_safetensors_pair *pairs,
+                                  size_t pair_count)
 {
     char error[400] = "";
     const char *path = in_folder("round.safetensors");
-    if (!expect(safetensors_write(path, items, count, pairs, pair_count, error, sizeof error), "%s", error))
+    if (!expect(nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error), "%s", error))
         return NULL;
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     expect(file, "%s", error);
     return file;
 }
@@ -45,30 +45,30 @@ TEST(every_type_comes_back)
     static const int64_t i64[6] = {INT64_MIN, -1, 0, 1, 2, INT64_MAX};
     static const double f64[6] = {1e300, -1, 0, 1, 2, 3};
     static const int64_t shape[2] = {2, 3};
-    safetensors_item items[] = {
-        safetensors_item_view("f32", mha_tensor_2d(f32, MHA_FLOAT32, 2, 3)),
-        safetensors_item_view("bf16", mha_tensor_2d(half, MHA_BFLOAT16, 2, 3)),
-        safetensors_item_view("f16", mha_tensor_2d(half, MHA_FLOAT16, 2, 3)),
-        safetensors_item_view("bool", mha_tensor_2d(bools, MHA_BOOL, 2, 3)),
-        safetensors_item_view("i64", mha_tensor_2d(i64, MHA_INT64, 2, 3)),
-        safetensors_item_dense("f64", SAFETENSORS_F64, 2, shape, f64),
-        safetensors_item_dense("u8", SAFETENSORS_U8, 2, shape, bools),
+    nn_safetensors_item items[] = {
+        nn_safetensors_item_view("f32", mha_tensor_2d(f32, MHA_FLOAT32, 2, 3)),
+        nn_safetensors_item_view("bf16", mha_tensor_2d(half, MHA_BFLOAT16, 2, 3)),
+        nn_safetensors_item_view("f16", mha_tensor_2d(half, MHA_FLOAT16, 2, 3)),
+        nn_safetensors_item_view("bool", mha_tensor_2d(bools, MHA_BOOL, 2, 3)),
+        nn_safetensors_item_view("i64", mha_tensor_2d(i64, MHA_INT64, 2, 3)),
+        nn_safetensors_item_dense("f64", NN_SAFETENSORS_F64, 2, shape, f64),
+        nn_safetensors_item_dense("u8", NN_SAFETENSORS_U8, 2, shape, bools),
     };
     enum { ITEMS = sizeof items / sizeof *items };
-    safetensors *file = round_trip(items, ITEMS, NULL, 0);
+    nn_safetensors *file = round_trip(items, ITEMS, NULL, 0);
     if (!file) return;
-    expect(safetensors_count(file) == ITEMS && safetensors_metadata_count(file) == 0, "%zu tensors, %zu notes",
-           safetensors_count(file), safetensors_metadata_count(file));
+    expect(nn_safetensors_count(file) == ITEMS && nn_safetensors_metadata_count(file) == 0, "%zu tensors, %zu notes",
+           nn_safetensors_count(file), nn_safetensors_metadata_count(file));
     for (int i = 0; i < ITEMS; i++) {
-        const safetensors_tensor *got = safetensors_find(file, items[i].name);
+        const nn_safetensors_tensor *got = nn_safetensors_find(file, items[i].name);
         if (!expect(got, "%s is missing", items[i].name)) continue;
-        size_t bytes = 6 * safetensors_dtype_size(items[i].dtype);
+        size_t bytes = 6 * nn_safetensors_dtype_size(items[i].dtype);
         expect(got->dtype == items[i].dtype && got->rank == 2 && got->shape[0] == 2 && got->shape[1] == 3,
                "%s has another shape or type", items[i].name);
         expect(memcmp(got->data, items[i].data, bytes) == 0, "%s has other bytes", items[i].name);
-        expect(got->begin % (int64_t)safetensors_dtype_size(got->dtype) == 0, "%s is not aligned", items[i].name);
+        expect(got->begin % (int64_t)nn_safetensors_dtype_size(got->dtype) == 0, "%s is not aligned", items[i].name);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* Element by element against the view, for every order of axes, steps of 2 and -1, and a step of 0. */
@@ -87,10 +87,10 @@ TEST(views_are_written_dense)
     views[7].size[1] = 1, views[7].stride[1] = 99; /* the step of a single element says nothing */
     for (int v = 0; v < 8; v++) {
         mha_tensor view = views[v];
-        safetensors_item item = safetensors_item_view("x", view);
-        safetensors *file = round_trip(&item, 1, NULL, 0);
+        nn_safetensors_item item = nn_safetensors_item_view("x", view);
+        nn_safetensors *file = round_trip(&item, 1, NULL, 0);
         if (!file) return;
-        const safetensors_tensor *x = safetensors_find(file, "x");
+        const nn_safetensors_tensor *x = nn_safetensors_find(file, "x");
         const float *got = x->data;
         for (int64_t i = 0; i < view.size[0]; i++)
             for (int64_t j = 0; j < view.size[1]; j++)
@@ -99,7 +99,7 @@ TEST(views_are_written_dense)
                     expect(*got == want, "view %d (%d,%d,%d): %g, not %g", v, (int)i, (int)j, (int)k, (double)*got,
                            (double)want);
                 }
-        safetensors_free(file);
+        nn_safetensors_free(file);
     }
 }
 
@@ -107,21 +107,21 @@ TEST(scalars_and_empty_tensors_come_back)
 {
     static const float one = 7;
     static const int64_t none[3] = {3, 0, 5}, deep[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    safetensors_item items[] = {safetensors_item_dense("none", SAFETENSORS_F32, 3, none, NULL),
-                                safetensors_item_dense("scalar", SAFETENSORS_F32, 0, NULL, &one),
-                                safetensors_item_dense("deep", SAFETENSORS_F32, 8, deep, &one),
-                                safetensors_item_dense("nothing", SAFETENSORS_F64, 1, none + 1, NULL)};
-    safetensors *file = round_trip(items, 4, NULL, 0);
+    nn_safetensors_item items[] = {nn_safetensors_item_dense("none", NN_SAFETENSORS_F32, 3, none, NULL),
+                                   nn_safetensors_item_dense("scalar", NN_SAFETENSORS_F32, 0, NULL, &one),
+                                   nn_safetensors_item_dense("deep", NN_SAFETENSORS_F32, 8, deep, &one),
+                                   nn_safetensors_item_dense("nothing", NN_SAFETENSORS_F64, 1, none + 1, NULL)};
+    nn_safetensors *file = round_trip(items, 4, NULL, 0);
     if (!file) return;
-    expect(safetensors_find(file, "none")->rank == 3 && safetensors_find(file, "none")->shape[2] == 5, "none");
-    expect(safetensors_find(file, "nothing")->count == 0, "nothing");
-    expect(*(const float *)safetensors_find(file, "scalar")->data == 7, "scalar");
-    expect(safetensors_find(file, "deep")->rank == 8 && *(const float *)safetensors_find(file, "deep")->data == 7,
+    expect(nn_safetensors_find(file, "none")->rank == 3 && nn_safetensors_find(file, "none")->shape[2] == 5, "none");
+    expect(nn_safetensors_find(file, "nothing")->count == 0, "nothing");
+    expect(*(const float *)nn_safetensors_find(file, "scalar")->data == 7, "scalar");
+    expect(nn_safetensors_find(file, "deep")->rank == 8 && *(const float *)nn_safetensors_find(file, "deep")->data == 7,
            "deep");
-    safetensors_free(file);
+    nn_safetensors_free(file);
     file = round_trip(NULL, 0, NULL, 0);
-    if (file) expect(safetensors_count(file) == 0, "a file of nothing has something");
-    safetensors_free(file);
+    if (file) expect(nn_safetensors_count(file) == 0, "a file of nothing has something");
+    nn_safetensors_free(file);
 }
 
 TEST(odd_names_and_notes_come_back)
@@ -131,23 +131,23 @@ TEST(odd_names_and_notes_come_back)
         "\x7f",   "\x01\x1f\t\n\r", "\xc2\x80\xc2\x9f",
         "{}[]:,", "in_proj_weight", "a name that is rather long, as names go, and longer"};
     enum { ODD = sizeof odd / sizeof *odd };
-    safetensors_item items[ODD];
-    safetensors_pair pairs[ODD];
+    nn_safetensors_item items[ODD];
+    nn_safetensors_pair pairs[ODD];
     float numbers[ODD];
     for (int i = 0; i < ODD; i++) {
         numbers[i] = (float)i;
-        items[i] = safetensors_item_view(odd[i], mha_tensor_1d(&numbers[i], MHA_FLOAT32, 1));
-        pairs[i] = (safetensors_pair){odd[i], odd[ODD - 1 - i]};
+        items[i] = nn_safetensors_item_view(odd[i], mha_tensor_1d(&numbers[i], MHA_FLOAT32, 1));
+        pairs[i] = (nn_safetensors_pair){odd[i], odd[ODD - 1 - i]};
     }
-    safetensors *file = round_trip(items, ODD, pairs, ODD);
+    nn_safetensors *file = round_trip(items, ODD, pairs, ODD);
     if (!file) return;
     for (int i = 0; i < ODD; i++) {
-        const safetensors_tensor *got = safetensors_find(file, odd[i]);
-        const char *value = safetensors_metadata(file, odd[i]);
+        const nn_safetensors_tensor *got = nn_safetensors_find(file, odd[i]);
+        const char *value = nn_safetensors_metadata(file, odd[i]);
         expect(got && *(const float *)got->data == (float)i, "name %d is lost", i);
         expect(value && strcmp(value, odd[ODD - 1 - i]) == 0, "note %d is lost", i);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* The bytes by hand: a header padded to a multiple of 8, wider elements first, then names; whatever the order here. */
@@ -161,11 +161,11 @@ TEST(the_bytes_are_the_same_every_time)
     static const float w[2] = {1, 2};
     static const int64_t n = 5;
     static const bool k[3] = {true, false, true};
-    safetensors_item items[] = {safetensors_item_view("z", mha_tensor_1d(NULL, MHA_BOOL, 0)),
-                                safetensors_item_view("k", mha_tensor_1d(k, MHA_BOOL, 3)),
-                                safetensors_item_view("w", mha_tensor_2d(w, MHA_FLOAT32, 1, 2)),
-                                safetensors_item_dense("n", SAFETENSORS_I64, 0, NULL, &n)};
-    safetensors_pair pairs[] = {{"b", "2"}, {"a", "1"}};
+    nn_safetensors_item items[] = {nn_safetensors_item_view("z", mha_tensor_1d(NULL, MHA_BOOL, 0)),
+                                   nn_safetensors_item_view("k", mha_tensor_1d(k, MHA_BOOL, 3)),
+                                   nn_safetensors_item_view("w", mha_tensor_2d(w, MHA_FLOAT32, 1, 2)),
+                                   nn_safetensors_item_dense("n", NN_SAFETENSORS_I64, 0, NULL, &n)};
+    nn_safetensors_pair pairs[] = {{"b", "2"}, {"a", "1"}};
     unsigned char want[400] = {0}, got[400];
     size_t length = (sizeof header - 1 + 7) / 8 * 8, size = 8 + length + 19;
     want[0] = (unsigned char)length, want[1] = (unsigned char)(length >> 8);
@@ -177,25 +177,25 @@ TEST(the_bytes_are_the_same_every_time)
     for (int round = 0; round < 2; round++) {
         char error[300] = "";
         const char *path = in_folder("bytes.safetensors");
-        expect(safetensors_write(path, items, 4, pairs, 2, error, sizeof error), "%s", error);
+        expect(nn_safetensors_write(path, items, 4, pairs, 2, error, sizeof error), "%s", error);
         FILE *file = fopen(path, "rb");
         size_t read = file ? fread(got, 1, sizeof got, file) : 0;
         if (file) fclose(file);
         expect(read == size && memcmp(got, want, size) == 0, "%zu bytes: %.*s", read, (int)length, (char *)got + 8);
-        safetensors_item swapped = items[0];
+        nn_safetensors_item swapped = items[0];
         items[0] = items[3], items[3] = swapped;
-        pairs[0] = (safetensors_pair){"a", "1"}, pairs[1] = (safetensors_pair){"b", "2"};
+        pairs[0] = (nn_safetensors_pair){"a", "1"}, pairs[1] = (nn_safetensors_pair){"b", "2"};
     }
-    expect(items[0].dtype == SAFETENSORS_BOOL, "the caller's list was sorted");
+    expect(items[0].dtype == NN_SAFETENSORS_BOOL, "the caller's list was sorted");
 }
 
 /* ---- What cannot be written ------------------------------------------------------------------------------------- */
 
-static void refuse(const char *path, const safetensors_item *items, size_t count, const safetensors_pair *pairs,
+static void refuse(const char *path, const nn_safetensors_item *items, size_t count, const nn_safetensors_pair *pairs,
                    size_t pair_count, const char *says)
 {
     char error[500] = "";
-    bool ok = safetensors_write(path, items, count, pairs, pair_count, error, sizeof error);
+    bool ok = nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error);
     expect(!ok, "was written, but should be refused: %s", says);
     expect(strncmp(error, path, strlen(path)) == 0 && strcmp(error + strlen(path), says) == 0, "'%s', not '%s%s'",
            error, path, says);
@@ -209,31 +209,31 @@ TEST(bad_items_are_refused_and_the_old_file_stays)
     const char *path = in_folder("old.safetensors");
     if (!saved(path, 3)) return;
     struct {
-        safetensors_item a, b;
-        safetensors_pair pairs[2];
+        nn_safetensors_item a, b;
+        nn_safetensors_pair pairs[2];
         const char *says;
     } bad[] = {
         {.a.name = "\xff", .a.data = w, .says = ": \"?\" is not UTF-8"},
         {.a.name = "__metadata__", .a.data = w, .says = ": a tensor cannot be called \"__metadata__\""},
         {.a.name = "x", .a.data = NULL, .says = ": tensor \"x\" has no data"},
-        {.a.name = "b", .a.dtype = SAFETENSORS_BOOL, .a.data = w, .says = ": tensor \"b\" is there twice"},
-        {.a = safetensors_item_dense("x", SAFETENSORS_F32, 9, one, w),
+        {.a.name = "b", .a.dtype = NN_SAFETENSORS_BOOL, .a.data = w, .says = ": tensor \"b\" is there twice"},
+        {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 9, one, w),
          .says = ": tensor \"x\" has 9 axes, more than 8"},
-        {.a = safetensors_item_dense("x", SAFETENSORS_F32, 1, minus, w),
+        {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 1, minus, w),
          .says = ": tensor \"x\" has a size that cannot be"},
-        {.a = safetensors_item_dense("x", SAFETENSORS_F32, 3, huge, w),
+        {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, huge, w),
          .says = ": tensor \"x\" has a size that cannot be"},
         {.a.name = "x", .a.data = w, .pairs = {{"k", "1"}, {"k", "2"}}, .says = ": metadata \"k\" is there twice"},
         {.a.name = "x", .a.data = w, .pairs = {{"k", "\xc3"}, {"l", ""}}, .says = ": \"?\" is not UTF-8"},
         {.a.name = "x", .a.data = w, .pairs = {{"\x80", ""}, {"l", ""}}, .says = ": \"?\" is not UTF-8"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        safetensors_item items[2] = {bad[i].a, {.name = "b", .dtype = SAFETENSORS_F32, .data = w}};
+        nn_safetensors_item items[2] = {bad[i].a, {.name = "b", .dtype = NN_SAFETENSORS_F32, .data = w}};
         refuse(path, items, 2, bad[i].pairs, bad[i].pairs[0].key ? 2 : 0, bad[i].says);
         expect(kind_of(path) == 3 && leftovers(false) == 0, "case %zu touched the folder", i);
     }
-    safetensors_item two[2] = {safetensors_item_dense("a", SAFETENSORS_U8, 1, most, w),
-                               safetensors_item_dense("b", SAFETENSORS_U8, 1, most, w)};
+    nn_safetensors_item two[2] = {nn_safetensors_item_dense("a", NN_SAFETENSORS_U8, 1, most, w),
+                                  nn_safetensors_item_dense("b", NN_SAFETENSORS_U8, 1, most, w)};
     refuse(path, two, 2, NULL, 0, ": the tensors do not fit 63 bits");
     expect(kind_of(path) == 3 && leftovers(false) == 0, "the folder was touched");
     unlink(path);
@@ -267,24 +267,24 @@ TEST(text_grows)
 {
     static char want[200000], chunk[5000];
     size_t size = 0;
-    buffer b = {0};
+    nn_buffer b = {0};
     memset(chunk, 'c', sizeof chunk);
     for (int i = 0; i < 20; i++) {
-        buffer_printf(&b, "%d:%.*s|", i, 100 * i, chunk);
+        nn_buffer_printf(&b, "%d:%.*s|", i, 100 * i, chunk);
         size += (size_t)snprintf(want + size, sizeof want - size, "%d:%.*s|", i, 100 * i, chunk);
-        buffer_put(&b, chunk, sizeof chunk);
+        nn_buffer_put(&b, chunk, sizeof chunk);
         memcpy(want + size, chunk, sizeof chunk);
         size += sizeof chunk;
-        buffer_putc(&b, '\n');
-        buffer_puts(&b, "");
+        nn_buffer_putc(&b, '\n');
+        nn_buffer_puts(&b, "");
         want[size++] = '\n';
     }
     expect(!b.failed && b.size == size && memcmp(b.bytes, want, size) == 0, "%zu bytes, not %zu", b.size, size);
-    buffer_free(&b);
+    nn_buffer_free(&b);
     expect(!b.bytes && !b.size, "not empty");
-    buffer_printf(&b, "%*d", 9999, 1); /* at once, more than the first allocation */
+    nn_buffer_printf(&b, "%*d", 9999, 1); /* at once, more than the first allocation */
     expect(b.size == 9999 && b.bytes[9998] == '1', "%zu bytes", b.size);
-    buffer_free(&b);
+    nn_buffer_free(&b);
 }
 
 /* A text that has lost something is not saved, whatever is put later. */
@@ -293,19 +293,19 @@ TEST(text_that_cannot_grow_is_not_saved)
     const char *path = in_folder("text");
     for (int first = 0; first < 2; first++) {
         char error[400] = "";
-        buffer b = {0};
+        nn_buffer b = {0};
         if (!saved(path, 4)) return;
-        if (first) buffer_puts(&b, "begun");
+        if (first) nn_buffer_puts(&b, "begun");
         fail_after = 0;
         fail_on = false;
-        buffer_printf(&b, "%*d", 9999, 1);
+        nn_buffer_printf(&b, "%*d", 9999, 1);
         fail_after = -1;
-        buffer_puts(&b, "more");
+        nn_buffer_puts(&b, "more");
         expect(b.failed && b.size == (first ? 5 : 0), "%zu bytes", b.size);
-        expect(!buffer_save(&b, path, error, sizeof error) && strstr(error, "text: no memory for its text"), "%s",
+        expect(!nn_buffer_save(&b, path, error, sizeof error) && strstr(error, "text: no memory for its text"), "%s",
                error);
         expect(kind_of(path) == 4 && leftovers(true) == 0, "the old file has changed");
-        buffer_free(&b);
+        nn_buffer_free(&b);
     }
     unlink(path);
 }

@@ -16,12 +16,12 @@ typedef struct family {
 static const family families[] = {
     {.title = "pytorch",
      .heads = 3,
-     .specs = {{"in_proj_weight", "F32", 2, {18, 6}, LAYER_IN_WEIGHT, false},
-               {"in_proj_bias", "F32", 1, {18}, LAYER_IN_BIAS, false},
-               {"out_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, false},
-               {"out_proj.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false},
-               {"bias_k", "F32", 3, {1, 1, 6}, LAYER_BIAS_K, false},
-               {"bias_v", "F32", 3, {1, 1, 6}, LAYER_BIAS_V, false}},
+     .specs = {{"in_proj_weight", "F32", 2, {18, 6}, NN_LAYER_IN_WEIGHT, false},
+               {"in_proj_bias", "F32", 1, {18}, NN_LAYER_IN_BIAS, false},
+               {"out_proj.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, false},
+               {"out_proj.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false},
+               {"bias_k", "F32", 3, {1, 1, 6}, NN_LAYER_BIAS_K, false},
+               {"bias_v", "F32", 3, {1, 1, 6}, NN_LAYER_BIAS_V, false}},
      .want = {.width = 6,
               .heads = 3,
               .kv_heads = 3,
@@ -34,11 +34,11 @@ static const family families[] = {
               .bias_kv = true}},
     {.title = "pytorch-split",
      .metadata = "\"num_heads\":\"3\",\"add_zero_attn\":\"True\",\"window_left\":\"7\",\"scale\":\"0.25\"",
-     .specs = {{"q_proj_weight", "F64", 2, {6, 6}, LAYER_Q_WEIGHT, false},
-               {"k_proj_weight", "F32", 2, {6, 5}, LAYER_K_WEIGHT, false},
-               {"v_proj_weight", "F16", 2, {6, 4}, LAYER_V_WEIGHT, false},
-               {"out_proj.weight", "BF16", 2, {6, 6}, LAYER_OUT_WEIGHT, false},
-               {"gates", "F32", 1, {3}, LAYER_GATES, false}},
+     .specs = {{"q_proj_weight", "F64", 2, {6, 6}, NN_LAYER_Q_WEIGHT, false},
+               {"k_proj_weight", "F32", 2, {6, 5}, NN_LAYER_K_WEIGHT, false},
+               {"v_proj_weight", "F16", 2, {6, 4}, NN_LAYER_V_WEIGHT, false},
+               {"out_proj.weight", "BF16", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, false},
+               {"gates", "F32", 1, {3}, NN_LAYER_GATES, false}},
      .want = {.width = 6,
               .heads = 3,
               .kv_heads = 3,
@@ -52,12 +52,12 @@ static const family families[] = {
               .scale = 0.25f}},
     {.title = "gpt2",
      .metadata = "\"n_head\":\"3\",\"num_heads\":\"3\",\"rotary_interleaved\":\"False\"",
-     .specs = {{"c_attn.weight", "F32", 2, {6, 18}, LAYER_IN_WEIGHT, true},
-               {"c_attn.bias", "F32", 1, {18}, LAYER_IN_BIAS, false},
-               {"c_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, true},
-               {"c_proj.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false},
-               {"bias", "F32", 3, {1, 4, 4}, LAYER_IGNORED, false},
-               {"masked_bias", "F32", 0, {0}, LAYER_IGNORED, false}},
+     .specs = {{"c_attn.weight", "F32", 2, {6, 18}, NN_LAYER_IN_WEIGHT, true},
+               {"c_attn.bias", "F32", 1, {18}, NN_LAYER_IN_BIAS, false},
+               {"c_proj.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, true},
+               {"c_proj.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false},
+               {"bias", "F32", 3, {1, 4, 4}, NN_LAYER_IGNORED, false},
+               {"masked_bias", "F32", 0, {0}, NN_LAYER_IGNORED, false}},
      .want = {.width = 6,
               .heads = 3,
               .kv_heads = 3,
@@ -70,14 +70,14 @@ static const family families[] = {
               .causal = true}},
     {.title = "bert",
      .heads = 3,
-     .specs = {{"self.query.weight", "F32", 2, {6, 6}, LAYER_Q_WEIGHT, false},
-               {"self.query.bias", "F32", 1, {6}, LAYER_Q_BIAS, false},
-               {"self.key.weight", "F32", 2, {6, 6}, LAYER_K_WEIGHT, false},
-               {"self.key.bias", "F32", 1, {6}, LAYER_K_BIAS, false},
-               {"self.value.weight", "F32", 2, {6, 6}, LAYER_V_WEIGHT, false},
-               {"self.value.bias", "F32", 1, {6}, LAYER_V_BIAS, false},
-               {"output.dense.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, false},
-               {"output.dense.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false}},
+     .specs = {{"self.query.weight", "F32", 2, {6, 6}, NN_LAYER_Q_WEIGHT, false},
+               {"self.query.bias", "F32", 1, {6}, NN_LAYER_Q_BIAS, false},
+               {"self.key.weight", "F32", 2, {6, 6}, NN_LAYER_K_WEIGHT, false},
+               {"self.key.bias", "F32", 1, {6}, NN_LAYER_K_BIAS, false},
+               {"self.value.weight", "F32", 2, {6, 6}, NN_LAYER_V_WEIGHT, false},
+               {"self.value.bias", "F32", 1, {6}, NN_LAYER_V_BIAS, false},
+               {"output.dense.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, false},
+               {"output.dense.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false}},
      .want = {.width = 6,
               .heads = 3,
               .kv_heads = 3,
@@ -89,11 +89,11 @@ static const family families[] = {
               .out_bias = true}},
     {.title = "vit",
      .heads = 3,
-     .specs = {{"qkv.weight", "BF16", 2, {18, 7}, LAYER_IN_WEIGHT, false},
-               {"proj.weight", "F16", 2, {7, 6}, LAYER_OUT_WEIGHT, false},
-               {"proj.bias", "F64", 1, {7}, LAYER_OUT_BIAS, false},
-               {"q_norm.weight", "F32", 1, {2}, LAYER_Q_NORM, false},
-               {"k_norm.weight", "F32", 1, {2}, LAYER_K_NORM, false}},
+     .specs = {{"qkv.weight", "BF16", 2, {18, 7}, NN_LAYER_IN_WEIGHT, false},
+               {"proj.weight", "F16", 2, {7, 6}, NN_LAYER_OUT_WEIGHT, false},
+               {"proj.bias", "F64", 1, {7}, NN_LAYER_OUT_BIAS, false},
+               {"q_norm.weight", "F32", 1, {2}, NN_LAYER_Q_NORM, false},
+               {"k_norm.weight", "F32", 1, {2}, NN_LAYER_K_NORM, false}},
      .want = {.width = 7,
               .heads = 3,
               .kv_heads = 3,
@@ -105,10 +105,10 @@ static const family families[] = {
               .norm_epsilon = 1e-6f}},
     {.title = "llama",
      .heads = 4,
-     .specs = {{"q_proj.weight", "BF16", 2, {8, 5}, LAYER_Q_WEIGHT, false},
-               {"k_proj.weight", "BF16", 2, {4, 5}, LAYER_K_WEIGHT, false},
-               {"v_proj.weight", "BF16", 2, {4, 5}, LAYER_V_WEIGHT, false},
-               {"o_proj.weight", "BF16", 2, {5, 8}, LAYER_OUT_WEIGHT, false}},
+     .specs = {{"q_proj.weight", "BF16", 2, {8, 5}, NN_LAYER_Q_WEIGHT, false},
+               {"k_proj.weight", "BF16", 2, {4, 5}, NN_LAYER_K_WEIGHT, false},
+               {"v_proj.weight", "BF16", 2, {4, 5}, NN_LAYER_V_WEIGHT, false},
+               {"o_proj.weight", "BF16", 2, {5, 8}, NN_LAYER_OUT_WEIGHT, false}},
      .want = {.width = 5,
               .heads = 4,
               .kv_heads = 2,
@@ -121,14 +121,14 @@ static const family families[] = {
     {.title = "llama", /* with biases, one key/value head and a base in the metadata */
      .metadata =
          "\"format\":\"pt\",\"num_attention_heads\":\"4\",\"num_key_value_heads\":\"1\",\"rotary_base\":\"500000\"",
-     .specs = {{"q_proj.weight", "F16", 2, {8, 5}, LAYER_Q_WEIGHT, false},
-               {"q_proj.bias", "F16", 1, {8}, LAYER_Q_BIAS, false},
-               {"k_proj.weight", "F16", 2, {2, 5}, LAYER_K_WEIGHT, false},
-               {"k_proj.bias", "F16", 1, {2}, LAYER_K_BIAS, false},
-               {"v_proj.weight", "F16", 2, {3, 5}, LAYER_V_WEIGHT, false},
-               {"v_proj.bias", "F16", 1, {3}, LAYER_V_BIAS, false},
-               {"o_proj.weight", "F16", 2, {5, 12}, LAYER_OUT_WEIGHT, false},
-               {"rotary_emb.inv_freq", "F32", 1, {1}, LAYER_IGNORED, false}},
+     .specs = {{"q_proj.weight", "F16", 2, {8, 5}, NN_LAYER_Q_WEIGHT, false},
+               {"q_proj.bias", "F16", 1, {8}, NN_LAYER_Q_BIAS, false},
+               {"k_proj.weight", "F16", 2, {2, 5}, NN_LAYER_K_WEIGHT, false},
+               {"k_proj.bias", "F16", 1, {2}, NN_LAYER_K_BIAS, false},
+               {"v_proj.weight", "F16", 2, {3, 5}, NN_LAYER_V_WEIGHT, false},
+               {"v_proj.bias", "F16", 1, {3}, NN_LAYER_V_BIAS, false},
+               {"o_proj.weight", "F16", 2, {5, 12}, NN_LAYER_OUT_WEIGHT, false},
+               {"rotary_emb.inv_freq", "F32", 1, {1}, NN_LAYER_IGNORED, false}},
      .want = {.width = 5,
               .heads = 4,
               .kv_heads = 1,
@@ -141,14 +141,14 @@ static const family families[] = {
               .rotary_base = 500000}},
     {.title = "bart",
      .heads = 3,
-     .specs = {{"q_proj.weight", "F32", 2, {6, 6}, LAYER_Q_WEIGHT, false},
-               {"q_proj.bias", "F32", 1, {6}, LAYER_Q_BIAS, false},
-               {"k_proj.weight", "F32", 2, {6, 6}, LAYER_K_WEIGHT, false},
-               {"k_proj.bias", "F32", 1, {6}, LAYER_K_BIAS, false},
-               {"v_proj.weight", "F32", 2, {6, 6}, LAYER_V_WEIGHT, false},
-               {"v_proj.bias", "F32", 1, {6}, LAYER_V_BIAS, false},
-               {"out_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, false},
-               {"out_proj.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false}},
+     .specs = {{"q_proj.weight", "F32", 2, {6, 6}, NN_LAYER_Q_WEIGHT, false},
+               {"q_proj.bias", "F32", 1, {6}, NN_LAYER_Q_BIAS, false},
+               {"k_proj.weight", "F32", 2, {6, 6}, NN_LAYER_K_WEIGHT, false},
+               {"k_proj.bias", "F32", 1, {6}, NN_LAYER_K_BIAS, false},
+               {"v_proj.weight", "F32", 2, {6, 6}, NN_LAYER_V_WEIGHT, false},
+               {"v_proj.bias", "F32", 1, {6}, NN_LAYER_V_BIAS, false},
+               {"out_proj.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, false},
+               {"out_proj.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false}},
      .want = {.width = 6,
               .heads = 3,
               .kv_heads = 3,
@@ -189,9 +189,9 @@ static void expect_parts(const family *f, const mha_layer *layer)
 {
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     for (int s = 0; s < spec_count(f->specs); s++) {
-        layer_part which = f->specs[s].part;
-        if (which >= LAYER_PARTS) continue;
-        mha_tensor part = layer_part_of(&parts, which);
+        nn_layer_part which = f->specs[s].part;
+        if (which >= NN_LAYER_PARTS) continue;
+        mha_tensor part = nn_layer_part_of(&parts, which);
         if (!expect(part.data, "%s: no %s", f->title, f->specs[s].name)) continue;
         for (int64_t i = 0; i < part.size[0]; i++)
             for (int64_t j = 0; j < (part.rank == 2 ? part.size[1] : 1); j++) {
@@ -206,8 +206,8 @@ TEST(every_family_fills_its_parts)
 {
     for (int f = 0; f < FAMILIES; f++) {
         char error[400];
-        layer_file file;
-        layer_file_options options = {.heads = families[f].heads};
+        nn_layer_file file;
+        nn_layer_file_options options = {.heads = families[f].heads};
         const char *metadata = families[f].metadata ? families[f].metadata : "";
         int count = spec_count(families[f].specs);
         bool ok = load(&file, families[f].specs, count, metadata, &options, error, sizeof error);
@@ -223,7 +223,7 @@ TEST(every_family_fills_its_parts)
                file.family->title);
         expect(same_options(mha_layer_shape(file.layer), &want), "%s: other options", families[f].title);
         expect_parts(&families[f], file.layer);
-        layer_file_free(&file);
+        nn_layer_file_free(&file);
     }
 }
 
@@ -232,32 +232,32 @@ TEST(items_lie_as_in_the_file)
 {
     for (int f = 0; f < FAMILIES; f++) {
         char error[400];
-        layer_file file;
-        layer_items items;
-        layer_file_options options = {.heads = families[f].heads};
+        nn_layer_file file;
+        nn_layer_items items;
+        nn_layer_file_options options = {.heads = families[f].heads};
         const char *metadata = families[f].metadata ? families[f].metadata : "", *path = in_folder("items");
         int count = spec_count(families[f].specs), parts = 0;
         if (!load(&file, families[f].specs, count, metadata, &options, error, sizeof error)) continue;
-        layer_file_items(&items, &file, NULL, "grad.");
-        expect(safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
-        safetensors *written = safetensors_open(path, error, sizeof error);
-        safetensors *original = make(families[f].specs, count, metadata, error, sizeof error);
+        nn_layer_file_items(&items, &file, NULL, "grad.");
+        expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+        nn_safetensors *written = nn_safetensors_open(path, error, sizeof error);
+        nn_safetensors *original = make(families[f].specs, count, metadata, error, sizeof error);
         for (int s = 0; written && original && s < count; s++) {
             char name[80];
-            if (families[f].specs[s].part >= LAYER_PARTS) continue;
+            if (families[f].specs[s].part >= NN_LAYER_PARTS) continue;
             parts++;
             snprintf(name, sizeof name, "grad.%s", families[f].specs[s].name);
-            const safetensors_tensor *got = safetensors_find(written, name);
-            const safetensors_tensor *want = safetensors_find(original, families[f].specs[s].name);
-            if (!expect(got && got->dtype == SAFETENSORS_F32 && got->rank == want->rank, "no %s", name)) continue;
+            const nn_safetensors_tensor *got = nn_safetensors_find(written, name);
+            const nn_safetensors_tensor *want = nn_safetensors_find(original, families[f].specs[s].name);
+            if (!expect(got && got->dtype == NN_SAFETENSORS_F32 && got->rank == want->rank, "no %s", name)) continue;
             expect(memcmp(got->shape, want->shape, sizeof got->shape) == 0, "%s has another shape", name);
-            for (int64_t e = 0; e < got->count && want->dtype == SAFETENSORS_F32; e++)
+            for (int64_t e = 0; e < got->count && want->dtype == NN_SAFETENSORS_F32; e++)
                 expect(((const float *)got->data)[e] == ((const float *)want->data)[e], "%s: element %d", name, (int)e);
         }
         expect(items.count == (size_t)parts, "%s: %zu items", families[f].title, items.count);
-        safetensors_free(written);
-        safetensors_free(original);
-        layer_file_free(&file);
+        nn_safetensors_free(written);
+        nn_safetensors_free(original);
+        nn_layer_file_free(&file);
     }
     unlink(in_folder("items"));
 }
@@ -266,28 +266,28 @@ TEST(items_lie_as_in_the_file)
 TEST(a_prefix_chooses_one_block)
 {
     static const spec model[] = {
-        {"h.0.attn.c_attn.weight", "F32", 2, {6, 18}, LAYER_IN_BIAS, true},
-        {"h.0.attn.c_attn.bias", "F32", 1, {18}, LAYER_IN_BIAS, false},
-        {"h.0.attn.c_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_BIAS, true},
-        {"h.0.attn.c_proj.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false},
-        {"h.1.attn.c_attn.weight", "F32", 2, {6, 18}, LAYER_IN_WEIGHT, true},
-        {"h.1.attn.c_attn.bias", "F32", 1, {18}, LAYER_IN_BIAS, false},
-        {"h.1.attn.c_proj.weight", "F32", 2, {6, 6}, LAYER_OUT_WEIGHT, true},
-        {"h.1.attn.c_proj.bias", "F32", 1, {6}, LAYER_OUT_BIAS, false},
-        {"h.1.attn.something", "F32", 1, {2}, LAYER_IGNORED, false},
-        {"wte.weight", "F32", 2, {3, 6}, LAYER_IGNORED, false},
+        {"h.0.attn.c_attn.weight", "F32", 2, {6, 18}, NN_LAYER_IN_BIAS, true},
+        {"h.0.attn.c_attn.bias", "F32", 1, {18}, NN_LAYER_IN_BIAS, false},
+        {"h.0.attn.c_proj.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_BIAS, true},
+        {"h.0.attn.c_proj.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false},
+        {"h.1.attn.c_attn.weight", "F32", 2, {6, 18}, NN_LAYER_IN_WEIGHT, true},
+        {"h.1.attn.c_attn.bias", "F32", 1, {18}, NN_LAYER_IN_BIAS, false},
+        {"h.1.attn.c_proj.weight", "F32", 2, {6, 6}, NN_LAYER_OUT_WEIGHT, true},
+        {"h.1.attn.c_proj.bias", "F32", 1, {6}, NN_LAYER_OUT_BIAS, false},
+        {"h.1.attn.something", "F32", 1, {2}, NN_LAYER_IGNORED, false},
+        {"wte.weight", "F32", 2, {3, 6}, NN_LAYER_IGNORED, false},
     };
     enum { MODEL = sizeof model / sizeof *model };
     char error[400];
-    layer_file file;
-    layer_items items;
-    layer_file_options options = {.heads = 3, .prefix = "h.1.attn."};
+    nn_layer_file file;
+    nn_layer_items items;
+    nn_layer_file_options options = {.heads = 3, .prefix = "h.1.attn."};
     if (!expect(load(&file, model, MODEL, "", &options, error, sizeof error), "%s", error)) return;
     expect_parts(&families[2], file.layer);
-    layer_file_items(&items, &file, NULL, "grad.");
+    nn_layer_file_items(&items, &file, NULL, "grad.");
     expect(items.count == 4 && strcmp(items.item[0].name, "grad.h.1.attn.c_attn.weight") == 0, "%s",
            items.item[0].name);
-    layer_file_free(&file);
+    nn_layer_file_free(&file);
 
 #define BOTH "there are 2, from \"h.0.attn.\" to \"h.1.attn.\""
     static const struct {
@@ -303,7 +303,7 @@ TEST(a_prefix_chooses_one_block)
         expect(!load(&file, model, MODEL, "", &options, error, sizeof error), "loaded");
         expect(!file.layer && strcmp(error, wrong[i].says) == 0, "'%s'", error);
     }
-    char endless[LAYER_PREFIX_MAX + 2];
+    char endless[NN_LAYER_PREFIX_MAX + 2];
     memset(endless, 'p', sizeof endless - 1);
     endless[sizeof endless - 1] = 0;
     options.prefix = endless;
@@ -315,9 +315,9 @@ TEST(a_prefix_chooses_one_block)
 TEST(the_caller_has_the_last_word)
 {
     char error[400];
-    layer_file file;
+    nn_layer_file file;
     const family *llama = &families[5];
-    layer_file_options options = {.heads = 2, .rotary_base = 77};
+    nn_layer_file_options options = {.heads = 2, .rotary_base = 77};
     if (!expect(load(&file, llama->specs, 4, "\"heads\":\"2\",\"rotary_base\":\"5\",\"causal\":\"false\"", &options,
                      error, sizeof error),
                 "%s", error))
@@ -325,16 +325,16 @@ TEST(the_caller_has_the_last_word)
     const mha_layer_options *o = mha_layer_shape(file.layer);
     expect(o->heads == 2 && o->head_width == 4 && o->kv_heads == 1 && o->rotary_base == 77 && !o->causal,
            "%d heads of %d, base %g", (int)o->heads, (int)o->head_width, o->rotary_base);
-    layer_file_free(&file);
+    nn_layer_file_free(&file);
     expect(load(&file, llama->specs, 4, "\"heads\":\"4\"", NULL, error, sizeof error), "%s", error);
-    layer_file_free(&file);
+    nn_layer_file_free(&file);
 
-    static const spec fused[] = {{"in_proj_weight", "F32", 2, {16, 8}, LAYER_IN_WEIGHT, false},
-                                 {"out_proj.weight", "F32", 2, {8, 8}, LAYER_OUT_WEIGHT, false}};
-    layer_file_options grouped = {.heads = 4, .kv_heads = 2};
+    static const spec fused[] = {{"in_proj_weight", "F32", 2, {16, 8}, NN_LAYER_IN_WEIGHT, false},
+                                 {"out_proj.weight", "F32", 2, {8, 8}, NN_LAYER_OUT_WEIGHT, false}};
+    nn_layer_file_options grouped = {.heads = 4, .kv_heads = 2};
     if (!expect(load(&file, fused, 2, "", &grouped, error, sizeof error), "%s", error)) return;
     expect(mha_layer_shape(file.layer)->kv_heads == 2 && mha_layer_shape(file.layer)->head_width == 2, "grouped");
-    layer_file_free(&file);
+    nn_layer_file_free(&file);
 }
 
 /* ---- There and back --------------------------------------------------------------------------------------------- */
@@ -401,24 +401,24 @@ TEST(what_is_saved_comes_back)
         int64_t count, all;
         mha_layer_options o = options_of(kind);
         mha_layer *layer = make_layer(&o, &count);
-        layer_file file = {0};
+        nn_layer_file file = {0};
         const char *path = in_folder("layer.safetensors"), *again = in_folder("again.safetensors");
         if (!layer) continue;
-        if (expect(layer_file_save(layer, path, error, sizeof error) &&
-                       layer_file_load(&file, context(), path, NULL, error, sizeof error),
+        if (expect(nn_layer_file_save(layer, path, error, sizeof error) &&
+                       nn_layer_file_load(&file, context(), path, NULL, error, sizeof error),
                    "kind %d: %s", kind, error)) {
             expect(same_options(mha_layer_shape(layer), mha_layer_shape(file.layer)), "kind %d: other options", kind);
             expect(memcmp(mha_layer_view(layer, NULL).q_weight.data, mha_layer_view(file.layer, NULL).q_weight.data,
                           (size_t)count * sizeof(float)) == 0,
                    "kind %d: other numbers", kind);
-            expect(layer_count_not_finite(file.layer, &all) == 2 && all == count, "kind %d: %d of %d not finite", kind,
-                   (int)layer_count_not_finite(file.layer, NULL), (int)all);
-            expect(layer_file_save(file.layer, again, error, sizeof error), "%s", error);
+            expect(nn_layer_count_not_finite(file.layer, &all) == 2 && all == count, "kind %d: %d of %d not finite",
+                   kind, (int)nn_layer_count_not_finite(file.layer, NULL), (int)all);
+            expect(nn_layer_file_save(file.layer, again, error, sizeof error), "%s", error);
             char line[900];
             snprintf(line, sizeof line, "cmp -s '%s' '%s'", path, again);
             expect(system(line) == 0, "kind %d: other bytes when saved again", kind); // NOLINT(cert-env33-c)
         }
-        layer_file_free(&file);
+        nn_layer_file_free(&file);
         mha_layer_free(layer);
     }
 }
@@ -432,19 +432,19 @@ TEST(a_saved_layer_is_pytorchs)
     mha_layer *layer = make_layer(&o, &count);
     const char *path = in_folder("layer.safetensors");
     if (!layer) return;
-    expect(layer_file_save(layer, path, error, sizeof error), "%s", error);
+    expect(nn_layer_file_save(layer, path, error, sizeof error), "%s", error);
     mha_layer_free(layer);
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
     static const char *const tensors[][2] = {
         {"bias_k", "float32 (1,1,12)"},    {"bias_v", "float32 (1,1,12)"},
         {"in_proj_bias", "float32 (36)"},  {"in_proj_weight", "float32 (36,12)"},
         {"out_proj.bias", "float32 (12)"}, {"out_proj.weight", "float32 (12,12)"},
     };
-    expect(safetensors_count(file) == 6, "%zu tensors", safetensors_count(file));
-    for (size_t i = 0; i < 6 && safetensors_count(file) == 6; i++) {
-        const safetensors_tensor *tensor = safetensors_get(file, i);
-        safetensors_describe(what, sizeof what, tensor);
+    expect(nn_safetensors_count(file) == 6, "%zu tensors", nn_safetensors_count(file));
+    for (size_t i = 0; i < 6 && nn_safetensors_count(file) == 6; i++) {
+        const nn_safetensors_tensor *tensor = nn_safetensors_get(file, i);
+        nn_safetensors_describe(what, sizeof what, tensor);
         expect(strcmp(tensor->name, tensors[i][0]) == 0 && strcmp(what, tensors[i][1]) == 0, "%s %s", tensor->name,
                what);
     }
@@ -472,12 +472,12 @@ TEST(a_saved_layer_is_pytorchs)
         {"window_right", "-1"},
     };
     enum { NOTES = sizeof notes / sizeof *notes };
-    expect(safetensors_metadata_count(file) == NOTES, "%zu notes", safetensors_metadata_count(file));
-    for (size_t i = 0; i < NOTES && i < safetensors_metadata_count(file); i++) {
-        const char *key = safetensors_metadata_key(file, i), *text = safetensors_metadata(file, key);
+    expect(nn_safetensors_metadata_count(file) == NOTES, "%zu notes", nn_safetensors_metadata_count(file));
+    for (size_t i = 0; i < NOTES && i < nn_safetensors_metadata_count(file); i++) {
+        const char *key = nn_safetensors_metadata_key(file, i), *text = nn_safetensors_metadata(file, key);
         expect(strcmp(key, notes[i][0]) == 0 && strcmp(text, notes[i][1]) == 0, "%s: %s", key, text);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(a_layer_that_pytorch_lacks_has_split_names)
@@ -493,12 +493,12 @@ TEST(a_layer_that_pytorch_lacks_has_split_names)
         mha_layer_options o = options_of(want[i].kind);
         mha_layer *layer = make_layer(&o, &count);
         if (!layer) continue;
-        layer_items items;
-        layer_file file = {.layer = layer, .family = layer_family_to_save(layer)};
-        layer_file_items(&items, &file, NULL, "");
+        nn_layer_items items;
+        nn_layer_file file = {.layer = layer, .family = nn_layer_family_to_save(layer)};
+        nn_layer_file_items(&items, &file, NULL, "");
         expect(strcmp(items.item[0].name, want[i].first) == 0, "kind %d begins with %s", want[i].kind,
                items.item[0].name);
-        expect(!layer_file_save(layer, in_folder("no/such/folder"), error, sizeof error) && *error, "saved nowhere");
+        expect(!nn_layer_file_save(layer, in_folder("no/such/folder"), error, sizeof error) && *error, "saved nowhere");
         mha_layer_free(layer);
     }
 }

@@ -5,18 +5,18 @@
 
 /* Two heads of width 2. */
 static const spec good[] = {
-    {"in_proj_weight", "F32", 2, {12, 4}, LAYER_IN_WEIGHT, false},
-    {"in_proj_bias", "F32", 1, {12}, LAYER_IN_BIAS, false},
-    {"out_proj.weight", "F32", 2, {4, 4}, LAYER_OUT_WEIGHT, false},
-    {"out_proj.bias", "F32", 1, {4}, LAYER_OUT_BIAS, false},
+    {"in_proj_weight", "F32", 2, {12, 4}, NN_LAYER_IN_WEIGHT, false},
+    {"in_proj_bias", "F32", 1, {12}, NN_LAYER_IN_BIAS, false},
+    {"out_proj.weight", "F32", 2, {4, 4}, NN_LAYER_OUT_WEIGHT, false},
+    {"out_proj.bias", "F32", 1, {4}, NN_LAYER_OUT_BIAS, false},
 };
 enum { GOOD = sizeof good / sizeof *good };
 
 static const spec llama[] = {
-    {"q_proj.weight", "F32", 2, {8, 4}, LAYER_Q_WEIGHT, false},
-    {"k_proj.weight", "F32", 2, {4, 4}, LAYER_K_WEIGHT, false},
-    {"v_proj.weight", "F32", 2, {4, 4}, LAYER_V_WEIGHT, false},
-    {"o_proj.weight", "F32", 2, {4, 8}, LAYER_OUT_WEIGHT, false},
+    {"q_proj.weight", "F32", 2, {8, 4}, NN_LAYER_Q_WEIGHT, false},
+    {"k_proj.weight", "F32", 2, {4, 4}, NN_LAYER_K_WEIGHT, false},
+    {"v_proj.weight", "F32", 2, {4, 4}, NN_LAYER_V_WEIGHT, false},
+    {"o_proj.weight", "F32", 2, {4, 8}, NN_LAYER_OUT_WEIGHT, false},
 };
 
 /* `specs` with one tensor in another's place, or behind the last one, or (no name) with one tensor less. */
@@ -25,8 +25,8 @@ static void refuse_at(int line, const spec *specs, int count, int at, spec other
 {
     char error[400], want[400];
     spec list[SPECS];
-    layer_file file;
-    layer_file_options options = {.heads = heads};
+    nn_layer_file file;
+    nn_layer_file_options options = {.heads = heads};
     memcpy(list, specs, (size_t)count * sizeof *list);
     if (other.name && at == count) count++;
     if (other.name) list[at] = other;
@@ -38,17 +38,17 @@ static void refuse_at(int line, const spec *specs, int count, int at, spec other
     bool ok = load(&file, list, count, metadata, &options, error, sizeof error);
     expect(!ok && !file.layer && strcmp(error, want) == 0, "line %d: '%s', not '%s'", line, ok ? "loaded" : error,
            want);
-    layer_file_free(&file);
+    nn_layer_file_free(&file);
 }
 
 #define REFUSE(specs, at, other, metadata, heads, says) \
     refuse_at(__LINE__, specs, sizeof(specs) / sizeof *(specs), at, other, metadata, heads, says)
 
 /* With all that a caller may say. */
-static void refuse_with(const spec *specs, int count, const char *metadata, layer_file_options options,
+static void refuse_with(const spec *specs, int count, const char *metadata, nn_layer_file_options options,
                         const char *says)
 {
-    layer_file file;
+    nn_layer_file file;
     char error[400], want[400];
     snprintf(want, sizeof want, "layer.safetensors: %s", says);
     expect(!load(&file, specs, count, metadata, &options, error, sizeof error), "loaded");
@@ -60,11 +60,11 @@ enum { AS_IT_IS = 99 };
 
 TEST(missing_and_unknown_tensors)
 {
-    static const spec stranger = {"in_proj_wieght", "F32", 1, {2}, LAYER_IGNORED, false};
-    static const spec bias_k = {"bias_k", "F32", 3, {1, 1, 4}, LAYER_BIAS_K, false};
-    static const spec q_norm = {"q_norm.weight", "F32", 1, {2}, LAYER_Q_NORM, false};
-    static const spec q_bias = {"q_proj.bias", "F32", 1, {8}, LAYER_Q_BIAS, false};
-    static const spec norm_bias = {"q_norm.bias", "F32", 1, {2}, LAYER_Q_NORM, false};
+    static const spec stranger = {"in_proj_wieght", "F32", 1, {2}, NN_LAYER_IGNORED, false};
+    static const spec bias_k = {"bias_k", "F32", 3, {1, 1, 4}, NN_LAYER_BIAS_K, false};
+    static const spec q_norm = {"q_norm.weight", "F32", 1, {2}, NN_LAYER_Q_NORM, false};
+    static const spec q_bias = {"q_proj.bias", "F32", 1, {8}, NN_LAYER_Q_BIAS, false};
+    static const spec norm_bias = {"q_norm.bias", "F32", 1, {2}, NN_LAYER_Q_NORM, false};
     REFUSE(good, 0, none, "", 2, "in_proj_weight is missing");
     REFUSE(good, 2, none, "", 2, "out_proj.weight is missing");
     REFUSE(llama, 1, none, "", 4, "k_proj.weight is missing");
@@ -80,27 +80,28 @@ TEST(missing_and_unknown_tensors)
            "out_proj.bias is missing, though in_proj_bias is there: nn.MultiheadAttention has both or none");
     REFUSE(llama, 4, q_bias, "", 4, "k_proj.bias is missing, though q_proj.bias is there");
     REFUSE(llama, 4, norm_bias, "", 4, "q_norm.bias says that it is another kind of layer: this one has no such part");
-    static const spec other[] = {{"x", "F32", 1, {2}, LAYER_IGNORED, false}};
+    static const spec other[] = {{"x", "F32", 1, {2}, NN_LAYER_IGNORED, false}};
     REFUSE(other, AS_IT_IS, none, "", 2, "no tensor has a name that an attention layer's would have");
-    refuse_with(other, 1, "", (layer_file_options){.prefix = "a.", .heads = 2},
+    refuse_with(other, 1, "", (nn_layer_file_options){.prefix = "a.", .heads = 2},
                 "no tensor under the prefix \"a.\" is an attention layer's");
 }
 
 /* What there is instead: how much of it, in the order of the numbers, and what to give, in the caller's words. */
 TEST(larger_files)
 {
-    static const spec model[] = {{"h.10.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
-                                 {"h.11.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
-                                 {"h.2.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
-                                 {"h.9.attn.c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
-                                 {"wte.weight", "F32", 2, {4, 4}, LAYER_IGNORED, false}};
+    static const spec model[] = {{"h.10.attn.c_attn.weight", "F32", 2, {4, 12}, NN_LAYER_IN_WEIGHT, true},
+                                 {"h.11.attn.c_attn.weight", "F32", 2, {4, 12}, NN_LAYER_IN_WEIGHT, true},
+                                 {"h.2.attn.c_attn.weight", "F32", 2, {4, 12}, NN_LAYER_IN_WEIGHT, true},
+                                 {"h.9.attn.c_attn.weight", "F32", 2, {4, 12}, NN_LAYER_IN_WEIGHT, true},
+                                 {"wte.weight", "F32", 2, {4, 4}, NN_LAYER_IGNORED, false}};
 #define FOUR "there are 4, from \"h.2.attn.\" to \"h.11.attn.\""
-    layer_file_options words = {.heads_word = "--heads N", .prefix_word = "--prefix"}, other = {.prefix = "h.3.attn."};
+    nn_layer_file_options words = {.heads_word = "--heads N", .prefix_word = "--prefix"},
+                          other = {.prefix = "h.3.attn."};
     refuse_with(model, 5, "", words,
                 "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\" and --heads N");
     refuse_with(model, 5, "\"num_heads\":\"2\"", words,
                 "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\"");
-    refuse_with(model + 3, 2, "", (layer_file_options){0},
+    refuse_with(model + 3, 2, "", (nn_layer_file_options){0},
                 "a larger model; of attention layers there is \"h.9.attn.\"; give the prefix \"h.9.attn.\" and heads");
     refuse_with(model, 5, "", other, "no tensor under the prefix \"h.3.attn.\" is an attention layer's; " FOUR);
     refuse_with(model + 3, 2, "", other,
@@ -109,14 +110,14 @@ TEST(larger_files)
 
 TEST(shapes_and_types_that_do_not_fit)
 {
-    static const spec narrow = {"in_proj_weight", "F32", 2, {12, 3}, LAYER_IN_WEIGHT, false};
-    static const spec low = {"in_proj_weight", "F32", 2, {11, 4}, LAYER_IN_WEIGHT, false};
-    static const spec flat = {"in_proj_weight", "F32", 1, {48}, LAYER_IN_WEIGHT, false};
-    static const spec bias = {"in_proj_bias", "F32", 1, {11}, LAYER_IN_BIAS, false};
-    static const spec deep = {"in_proj_bias", "F32", 2, {12, 1}, LAYER_IN_BIAS, false};
-    static const spec plain = {"bias_k", "F32", 1, {4}, LAYER_BIAS_K, false};
-    static const spec whole = {"out_proj.bias", "I16", 1, {4}, LAYER_OUT_BIAS, false};
-    static const spec empty = {"in_proj_weight", "F32", 2, {0, 4}, LAYER_IN_WEIGHT, false};
+    static const spec narrow = {"in_proj_weight", "F32", 2, {12, 3}, NN_LAYER_IN_WEIGHT, false};
+    static const spec low = {"in_proj_weight", "F32", 2, {11, 4}, NN_LAYER_IN_WEIGHT, false};
+    static const spec flat = {"in_proj_weight", "F32", 1, {48}, NN_LAYER_IN_WEIGHT, false};
+    static const spec bias = {"in_proj_bias", "F32", 1, {11}, NN_LAYER_IN_BIAS, false};
+    static const spec deep = {"in_proj_bias", "F32", 2, {12, 1}, NN_LAYER_IN_BIAS, false};
+    static const spec plain = {"bias_k", "F32", 1, {4}, NN_LAYER_BIAS_K, false};
+    static const spec whole = {"out_proj.bias", "I16", 1, {4}, NN_LAYER_OUT_BIAS, false};
+    static const spec empty = {"in_proj_weight", "F32", 2, {0, 4}, NN_LAYER_IN_WEIGHT, false};
     REFUSE(good, 0, narrow, "", 2, "in_proj_weight is (12,3), but 2 heads of width 2 need (12,4)");
     REFUSE(good, 0, low, "", 2,
            "2 heads of Q and 2 each of K and V do not divide the 11 rows of in_proj_weight (11,4)");
@@ -125,22 +126,22 @@ TEST(shapes_and_types_that_do_not_fit)
     REFUSE(good, 1, bias, "", 2, "in_proj_bias is (11), but 2 heads of width 2 need (12)");
     REFUSE(good, 1, deep, "", 2, "in_proj_bias is (12,1), but should have 1 axis");
     REFUSE(good, 3, whole, "", 2, "out_proj.bias is int16, but should be float16, bfloat16, float32 or float64");
-    static const spec both[] = {{"in_proj_weight", "F32", 2, {12, 4}, LAYER_IN_WEIGHT, false},
-                                {"out_proj.weight", "F32", 2, {4, 4}, LAYER_OUT_WEIGHT, false},
-                                {"bias_v", "F32", 3, {1, 1, 4}, LAYER_BIAS_V, false},
-                                {"bias_k", "F32", 3, {1, 4, 1}, LAYER_BIAS_K, false}};
+    static const spec both[] = {{"in_proj_weight", "F32", 2, {12, 4}, NN_LAYER_IN_WEIGHT, false},
+                                {"out_proj.weight", "F32", 2, {4, 4}, NN_LAYER_OUT_WEIGHT, false},
+                                {"bias_v", "F32", 3, {1, 1, 4}, NN_LAYER_BIAS_V, false},
+                                {"bias_k", "F32", 3, {1, 4, 1}, NN_LAYER_BIAS_K, false}};
     REFUSE(both, AS_IT_IS, none, "", 2, "bias_k is (1,4,1), but 2 heads of width 2 need (1,1,4)");
     REFUSE(both, 3, plain, "", 2, "bias_k is (4), but should have 3 axes");
-    static const spec wide = {"k_proj.weight", "F32", 2, {5, 4}, LAYER_K_WEIGHT, false};
-    static const spec value = {"v_proj.weight", "F32", 2, {3, 4}, LAYER_V_WEIGHT, false};
-    static const spec out = {"o_proj.weight", "F32", 2, {4, 4}, LAYER_OUT_WEIGHT, false};
+    static const spec wide = {"k_proj.weight", "F32", 2, {5, 4}, NN_LAYER_K_WEIGHT, false};
+    static const spec value = {"v_proj.weight", "F32", 2, {3, 4}, NN_LAYER_V_WEIGHT, false};
+    static const spec out = {"o_proj.weight", "F32", 2, {4, 4}, NN_LAYER_OUT_WEIGHT, false};
     REFUSE(llama, 1, wide, "", 4, "heads of width 2 do not divide the 5 rows of k_proj.weight (5,4)");
     REFUSE(llama, 2, value, "", 4, "2 heads of keys and values do not divide the 3 rows of v_proj.weight (3,4)");
     REFUSE(llama, 3, out, "", 4, "o_proj.weight is (4,4), but 4 heads of width 2, 2 for keys and values, need (4,8)");
-    static const spec turned[] = {{"c_attn.weight", "F32", 2, {4, 12}, LAYER_IN_WEIGHT, true},
-                                  {"c_attn.bias", "F32", 1, {12}, LAYER_IN_BIAS, false},
-                                  {"c_proj.weight", "F32", 2, {5, 4}, LAYER_OUT_WEIGHT, true},
-                                  {"c_proj.bias", "F32", 1, {4}, LAYER_OUT_BIAS, false}};
+    static const spec turned[] = {{"c_attn.weight", "F32", 2, {4, 12}, NN_LAYER_IN_WEIGHT, true},
+                                  {"c_attn.bias", "F32", 1, {12}, NN_LAYER_IN_BIAS, false},
+                                  {"c_proj.weight", "F32", 2, {5, 4}, NN_LAYER_OUT_WEIGHT, true},
+                                  {"c_proj.bias", "F32", 1, {4}, NN_LAYER_OUT_BIAS, false}};
     REFUSE(turned, AS_IT_IS, none, "", 3,
            "3 heads do not divide the 4 columns that Q, K and V have each in c_attn.weight (4,12)");
     REFUSE(turned, AS_IT_IS, none, "", 2, "c_proj.weight is (5,4), but 2 heads of width 2 need (4,4)");
@@ -161,12 +162,12 @@ TEST(heads_that_cannot_be)
     REFUSE(llama, AS_IT_IS, none, "\"kv_heads\":\"3\"", 4,
            "3 heads of keys and values do not divide the 4 rows of v_proj.weight (4,4)");
     REFUSE(llama, AS_IT_IS, none, "", 8, "rotary_width: 1 must be even and at most 1, the width of a head");
-    static const spec grouped[] = {{"q_proj_weight", "F32", 2, {6, 4}, LAYER_Q_WEIGHT, false},
-                                   {"k_proj_weight", "F32", 2, {4, 4}, LAYER_K_WEIGHT, false},
-                                   {"v_proj_weight", "F32", 2, {4, 4}, LAYER_V_WEIGHT, false},
-                                   {"out_proj.weight", "F32", 2, {4, 6}, LAYER_OUT_WEIGHT, false}};
+    static const spec grouped[] = {{"q_proj_weight", "F32", 2, {6, 4}, NN_LAYER_Q_WEIGHT, false},
+                                   {"k_proj_weight", "F32", 2, {4, 4}, NN_LAYER_K_WEIGHT, false},
+                                   {"v_proj_weight", "F32", 2, {4, 4}, NN_LAYER_V_WEIGHT, false},
+                                   {"out_proj.weight", "F32", 2, {4, 6}, NN_LAYER_OUT_WEIGHT, false}};
     REFUSE(grouped, AS_IT_IS, none, "", 3, "kv_heads: 2 do not divide the 3 heads");
-    refuse_with(llama, 4, "\"kv_heads\":\"2\"", (layer_file_options){.heads = 4, .kv_heads = 4},
+    refuse_with(llama, 4, "\"kv_heads\":\"2\"", (nn_layer_file_options){.heads = 4, .kv_heads = 4},
                 "the file says 2 heads of keys and values, 4 were asked for");
 }
 
@@ -215,10 +216,10 @@ TEST(metadata_that_cannot_be)
         {"\"causal\":\"\\u001b[31m\\n\"", "metadata causal is \"\\u001b[31m\\u000a\", but should be true or false"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) REFUSE(good, AS_IT_IS, none, bad[i].metadata, 2, bad[i].says);
-    static const spec normed[] = {{"qkv.weight", "F32", 2, {12, 4}, LAYER_IN_WEIGHT, false},
-                                  {"proj.weight", "F32", 2, {4, 4}, LAYER_OUT_WEIGHT, false},
-                                  {"q_norm.weight", "F32", 1, {2}, LAYER_Q_NORM, false},
-                                  {"k_norm.weight", "F32", 1, {2}, LAYER_K_NORM, false}};
+    static const spec normed[] = {{"qkv.weight", "F32", 2, {12, 4}, NN_LAYER_IN_WEIGHT, false},
+                                  {"proj.weight", "F32", 2, {4, 4}, NN_LAYER_OUT_WEIGHT, false},
+                                  {"q_norm.weight", "F32", 1, {2}, NN_LAYER_Q_NORM, false},
+                                  {"k_norm.weight", "F32", 1, {2}, NN_LAYER_K_NORM, false}};
     REFUSE(normed, AS_IT_IS, none, "\"norm_epsilon\":\"0\"", 2,
            "k_norm.weight is there, though metadata norm_epsilon is not above 0");
 }
@@ -226,14 +227,14 @@ TEST(metadata_that_cannot_be)
 TEST(a_file_that_cannot_be_read)
 {
     char error[400] = "", path[] = "/tmp/mha-test-XXXXXX";
-    layer_file file;
-    expect(!layer_file_load(&file, context(), "/no/such/file", NULL, error, sizeof error), "loaded");
+    nn_layer_file file;
+    expect(!nn_layer_file_load(&file, context(), "/no/such/file", NULL, error, sizeof error), "loaded");
     expect(!file.layer && strcmp(error, "/no/such/file: No such file or directory") == 0, "%s", error);
     int descriptor = mkstemp(path);
     if (!expect(descriptor >= 0, "no file")) return;
     expect(write(descriptor, "\x10\0\0\0\0\0\0\0{\"in_pr", 14) == 14, "no write");
     close(descriptor);
-    expect(!layer_file_load(&file, context(), path, NULL, error, sizeof error), "loaded");
+    expect(!nn_layer_file_load(&file, context(), path, NULL, error, sizeof error), "loaded");
     expect(strstr(error, "the header says 16 bytes, but the file has 6 after its length; it is cut short"), "%s",
            error);
     unlink(path);
@@ -358,8 +359,8 @@ TEST(no_shaken_file_does_harm)
     for (int round = 0; round < 20000; round++) {
         char error[400], metadata[1000];
         spec list[SPECS];
-        layer_file file;
-        layer_file_options options = {.heads = PICK(heads), .prefix = PICK(prefixes)};
+        nn_layer_file file;
+        nn_layer_file_options options = {.heads = PICK(heads), .prefix = PICK(prefixes)};
         bool other = draw(2);
         int count = 4;
         if (draw(8) == 0) options.kv_heads = PICK(heads);
@@ -367,9 +368,9 @@ TEST(no_shaken_file_does_harm)
         count = shake(list, count);
         shake_metadata(metadata, sizeof metadata);
         if (load(&file, list, count, metadata, &options, error, sizeof error)) {
-            layer_items items;
-            layer_file_items(&items, &file, NULL, "");
-            loaded += items.count >= 2 && layer_count_not_finite(file.layer, NULL) == 0;
+            nn_layer_items items;
+            nn_layer_file_items(&items, &file, NULL, "");
+            loaded += items.count >= 2 && nn_layer_count_not_finite(file.layer, NULL) == 0;
         } else {
             refused +=
                 strncmp(error, "layer.safetensors: ", 19) == 0 && strlen(error) > 24 && !strpbrk(error, "\n\x1b");
@@ -377,7 +378,7 @@ TEST(no_shaken_file_does_harm)
         }
         expect(loaded + refused == round + 1, "round %d: '%s'", round, error);
         if (loaded + refused != round + 1) break;
-        layer_file_free(&file);
+        nn_layer_file_free(&file);
     }
     expect(loaded > 1000 && refused > 1000, "%d loaded, %d refused", loaded, refused);
 }
@@ -385,14 +386,14 @@ TEST(no_shaken_file_does_harm)
 TEST(an_error_buffer_of_any_size_will_do)
 {
     char error[32], line[400];
-    layer_file file;
-    safetensors *from = make(good, GOOD, "", line, sizeof line);
+    nn_layer_file file;
+    nn_safetensors *from = make(good, GOOD, "", line, sizeof line);
     if (!expect(from, "%s", line)) return;
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        expect(!layer_file_read(&file, context(), from, "l", NULL, error, room), "loaded");
+        expect(!nn_layer_file_read(&file, context(), from, "l", NULL, error, room), "loaded");
         expect(error[room] == '#', "wrote outside %zu bytes", room);
         if (room) expect(memchr(error, 0, room), "no end within %zu bytes", room);
     }
-    safetensors_free(from);
+    nn_safetensors_free(from);
 }

@@ -10,40 +10,40 @@ enum { B = 3 };
 
 typedef struct model {
     mha_context *ctx;
-    vit *net;
-    vit_config config;
+    nn_vit *net;
+    nn_vit_config config;
     float *parameters, *gradients;
     int64_t count;
     nn_workspace workspace;
-    transformer_call call;
+    nn_transformer_call call;
 } model;
 
-static model open_model(vit_config config, int64_t batch, bool training, int threads)
+static model open_model(nn_vit_config config, int64_t batch, bool training, int threads)
 {
     char error[240] = "";
     model m = {.config = config, .ctx = context_make(NULL, threads, (mha_parallel){NULL, NULL}, NULL)};
-    m.count = vit_count(&config, error, sizeof error);
+    m.count = nn_vit_count(&config, error, sizeof error);
     expect(m.count > 0, "%s", error);
     m.parameters = array(m.count, sizeof(float));
     m.gradients = array(m.count, sizeof(float));
-    m.net = vit_create(m.ctx, &config, m.parameters, batch, training, error, sizeof error);
+    m.net = nn_vit_create(m.ctx, &config, m.parameters, batch, training, error, sizeof error);
     if (!expect(m.net != NULL, "%s", error)) exit(1);
-    vit_initialize(m.net, 11);
+    nn_vit_initialize(m.net, 11);
     return m;
 }
 
 static void close_model(model *m)
 {
     nn_workspace_free(&m->workspace);
-    vit_free(m->net);
+    nn_vit_free(m->net);
     mha_context_free(m->ctx);
     free(m->parameters);
     free(m->gradients);
 }
 
-static vit_config small(bool mean_pool, bool final_norm, nn_norm_kind norm, mha_activation activation)
+static nn_vit_config small(bool mean_pool, bool final_norm, nn_norm_kind norm, mha_activation activation)
 {
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.rows = 8;
     c.columns = 12;
     c.classes = 5;
@@ -61,8 +61,8 @@ static vit_config small(bool mean_pool, bool final_norm, nn_norm_kind norm, mha_
 static double loss_of(model *m, const float *images, const uint8_t *labels, int64_t count, float *dlogits)
 {
     nn_loss loss = {0, 0};
-    vit_changed(m->net);
-    const float *logits = vit_forward(m->net, m->ctx, images, count, &m->call);
+    nn_vit_changed(m->net);
+    const float *logits = nn_vit_forward(m->net, m->ctx, images, count, &m->call);
     if (!expect(logits != NULL, "%s", mha_context_error(m->ctx))) return 0;
     nn_cross_entropy(m->ctx, &m->workspace, &loss, dlogits, logits, labels, count, m->config.classes, 0.1f);
     return loss.mean;
@@ -70,20 +70,20 @@ static double loss_of(model *m, const float *images, const uint8_t *labels, int6
 
 /* Each part is moved along a direction of its own: the loss changes as the gradient says. The step is so large that
  * float32 shows the change and so small that the curve does not. */
-static void check_gradients(vit_config config)
+static void check_gradients(nn_vit_config config)
 {
     static float images[B * 8 * 12], dlogits[B * 5];
     const uint8_t labels[B] = {1, 4, 0};
     rng r = rng_make(5, 1);
     model m = open_model(config, B, true, 2);
-    m.call = (transformer_call){.drop = true, .seed = 9, .stream = 70};
+    m.call = (nn_transformer_call){.drop = true, .seed = 9, .stream = 70};
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] += (float)(0.1 * rng_normal(&r));
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     loss_of(&m, images, labels, B, dlogits);
-    expect(vit_backward(m.net, m.ctx, dlogits, m.gradients), "%s", mha_context_error(m.ctx));
-    transformer_part part;
+    expect(nn_vit_backward(m.net, m.ctx, dlogits, m.gradients), "%s", mha_context_error(m.ctx));
+    nn_transformer_part part;
     int64_t covered = 0;
-    for (int n = 0; vit_tensor(m.net, n, &part); n++) {
+    for (int n = 0; nn_vit_tensor(m.net, n, &part); n++) {
         int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
         double slope = 0, size = 0, step = 4e-3;
         float *at = m.parameters + part.first, *g = m.gradients + part.first, *old = array(count + 1, sizeof *old);
@@ -119,15 +119,15 @@ TEST(gradients_are_slopes)
     check_gradients(small(false, true, NN_LAYER_NORM, MHA_GELU));
     check_gradients(small(true, true, NN_LAYER_NORM, MHA_GELU_TANH));
     check_gradients(small(false, false, NN_RMS_NORM, MHA_SILU));
-    vit_config grouped = small(true, false, NN_LAYER_NORM, MHA_RELU);
+    nn_vit_config grouped = small(true, false, NN_LAYER_NORM, MHA_RELU);
     grouped.body.heads = 4;
     grouped.body.kv_heads = 2;
     grouped.body.causal = true;
     check_gradients(grouped);
-    vit_config behind = small(true, false, NN_LAYER_NORM, MHA_GELU);
+    nn_vit_config behind = small(true, false, NN_LAYER_NORM, MHA_GELU);
     behind.body.post_norm = true;
     check_gradients(behind);
-    vit_config dropping = small(false, true, NN_LAYER_NORM, MHA_GELU);
+    nn_vit_config dropping = small(false, true, NN_LAYER_NORM, MHA_GELU);
     dropping.body.dropout = dropping.body.drop = 0.2f;
     dropping.body.drop_path = 0.4f;
     check_gradients(dropping);
@@ -143,18 +143,19 @@ TEST(dropout_is_for_training)
     rng r = rng_make(8, 1);
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     for (int kind = 0; kind < 3; kind++) {
-        vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), plain = config;
+        nn_vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), plain = config;
         *(kind == 0 ? &config.body.dropout : kind == 1 ? &config.body.drop : &config.body.drop_path) = 0.5f;
         model a = open_model(config, B, true, 2), b = open_model(plain, B, true, 1);
-        transformer_call drop = {.drop = true, .seed = 3, .stream = 12}, last = drop;
+        nn_transformer_call drop = {.drop = true, .seed = 3, .stream = 12}, last = drop;
         last.stream += B - 1;
         float dropped[B * 5];
-        const float *x = vit_forward(a.net, a.ctx, images, B, NULL), *y = vit_forward(b.net, b.ctx, images, B, NULL);
+        const float *x = nn_vit_forward(a.net, a.ctx, images, B, NULL),
+                    *y = nn_vit_forward(b.net, b.ctx, images, B, NULL);
         if (!x || !y) exit(1);
         expect(!memcmp(x, y, sizeof dropped), "kind %d drops without being asked to", kind);
-        memcpy(dropped, vit_forward(a.net, a.ctx, images, B, &drop), sizeof dropped);
+        memcpy(dropped, nn_vit_forward(a.net, a.ctx, images, B, &drop), sizeof dropped);
         expect(memcmp(dropped, y, sizeof dropped) != 0, "kind %d drops nothing", kind);
-        x = vit_forward(a.net, a.ctx, images + (B - 1) * 8 * 12, 1, &last);
+        x = nn_vit_forward(a.net, a.ctx, images + (B - 1) * 8 * 12, 1, &last);
         expect(x && !memcmp(x, dropped + (B - 1) * 5, 5 * sizeof *x), "kind %d depends on the batch", kind);
         close_model(&a);
         close_model(&b);
@@ -167,18 +168,18 @@ TEST(bfloat16_is_near)
     static float images[B * 8 * 12], dlogits[B * 5];
     const uint8_t labels[B] = {1, 4, 0};
     rng r = rng_make(7, 1);
-    vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), half = config;
+    nn_vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), half = config;
     half.body.bfloat16 = true;
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     model a = open_model(config, B, true, 2), b = open_model(half, B, true, 2), c = open_model(half, B, false, 1);
     double want = loss_of(&a, images, labels, B, dlogits);
-    vit_backward(a.net, a.ctx, dlogits, a.gradients);
+    nn_vit_backward(a.net, a.ctx, dlogits, a.gradients);
     double got = loss_of(&b, images, labels, B, dlogits), alone = loss_of(&c, images, labels, B, NULL);
-    vit_backward(b.net, b.ctx, dlogits, b.gradients);
+    nn_vit_backward(b.net, b.ctx, dlogits, b.gradients);
     expect(fabs(got - want) < 0.02 * want && got != want, "the loss is %.7g in float32, %.7g in bfloat16", want, got);
     expect(fabs(got - alone) < 0.01 * got, "the loss is %.7g in training, %.7g without", got, alone);
-    transformer_part part;
-    for (int n = 0; vit_tensor(a.net, n, &part); n++) {
+    nn_transformer_part part;
+    for (int n = 0; nn_vit_tensor(a.net, n, &part); n++) {
         int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
         double off = 0, all = 0;
         for (int64_t i = part.first; i < part.first + count; i++) {
@@ -199,11 +200,12 @@ TEST(inference_is_training_without_memory)
     rng r = rng_make(6, 1);
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     for (int64_t depth = 1; depth < 5; depth++) {
-        vit_config config = small(depth % 2, depth < 3, NN_LAYER_NORM, MHA_GELU);
+        nn_vit_config config = small(depth % 2, depth < 3, NN_LAYER_NORM, MHA_GELU);
         config.body.depth = depth;
         config.body.post_norm = depth >= 3;
         model a = open_model(config, B, true, 2), b = open_model(config, B + 2, false, 1);
-        const float *x = vit_forward(a.net, a.ctx, images, B, NULL), *y = vit_forward(b.net, b.ctx, images, B, NULL);
+        const float *x = nn_vit_forward(a.net, a.ctx, images, B, NULL),
+                    *y = nn_vit_forward(b.net, b.ctx, images, B, NULL);
         for (int i = 0; x && y && i < B * 5; i++)
             expect(fabsf(x[i] - y[i]) < 1e-5f, "depth %lld: %g is %g", (long long)depth, (double)x[i], (double)y[i]);
         close_model(&a);
@@ -211,13 +213,13 @@ TEST(inference_is_training_without_memory)
     }
 }
 
-static void train(model *m, const mnist *set, const mnist_part *part, int64_t batch, int steps, double *first,
+static void train(model *m, const nn_mnist *set, const nn_mnist_part *part, int64_t batch, int steps, double *first,
                   double *last)
 {
     char error[240];
     int64_t pixels = set->rows * set->columns;
     float *images = array(batch * pixels, sizeof *images), *dlogits = array(batch * 10, sizeof *dlogits);
-    optimizer *adam = optimizer_create(m->parameters, m->gradients, m->count, NULL, error, sizeof error);
+    nn_optimizer *adam = nn_optimizer_create(m->parameters, m->gradients, m->count, NULL, error, sizeof error);
     expect(adam != NULL, "%s", error);
     for (int step = 0; adam && step < steps; step++) {
         const uint8_t *labels = part->labels + step * batch;
@@ -226,10 +228,10 @@ static void train(model *m, const mnist *set, const mnist_part *part, int64_t ba
         memset(m->gradients, 0, (size_t)m->count * sizeof(float));
         *last = loss_of(m, images, labels, batch, dlogits);
         if (step == 0) *first = *last;
-        expect(vit_backward(m->net, m->ctx, dlogits, m->gradients), "%s", mha_context_error(m->ctx));
-        expect(optimizer_step(adam, m->ctx, 2e-3, NULL), "a step");
+        expect(nn_vit_backward(m->net, m->ctx, dlogits, m->gradients), "%s", mha_context_error(m->ctx));
+        expect(nn_optimizer_step(adam, m->ctx, 2e-3, NULL), "a step");
     }
-    optimizer_free(adam);
+    nn_optimizer_free(adam);
     free(images);
     free(dlogits);
 }
@@ -238,10 +240,10 @@ static void train(model *m, const mnist *set, const mnist_part *part, int64_t ba
 TEST(it_learns_the_same_bits_on_any_number_of_threads)
 {
     char error[240];
-    mnist *set = digits_make(32 * 30, 10, 1, error, sizeof error);
+    nn_mnist *set = nn_digits_make(32 * 30, 10, 1, error, sizeof error);
     expect(set != NULL, "%s", error);
     if (!set) return;
-    vit_config config = VIT_DEFAULTS;
+    nn_vit_config config = NN_VIT_DEFAULTS;
     config.patch = 7;
     config.body.width = 32;
     config.body.depth = 2;
@@ -261,5 +263,5 @@ TEST(it_learns_the_same_bits_on_any_number_of_threads)
         close_model(&m);
     }
     free(want);
-    mnist_free(set);
+    nn_mnist_free(set);
 }

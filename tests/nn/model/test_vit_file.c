@@ -11,37 +11,37 @@
 
 typedef struct model {
     mha_context *ctx;
-    vit *net;
+    nn_vit *net;
     float *parameters;
     int64_t count;
 } model;
 
-static bool open_model(model *m, const vit_config *config, int64_t batch)
+static bool open_model(model *m, const nn_vit_config *config, int64_t batch)
 {
     char error[240] = "";
     *m = (model){.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL)};
-    m->count = vit_count(config, error, sizeof error);
+    m->count = nn_vit_count(config, error, sizeof error);
     m->parameters = array(m->count > 0 ? m->count : 1, sizeof(float));
-    if (m->count > 0) m->net = vit_create(m->ctx, config, m->parameters, batch, false, error, sizeof error);
+    if (m->count > 0) m->net = nn_vit_create(m->ctx, config, m->parameters, batch, false, error, sizeof error);
     return expect(m->net != NULL, "%s", error);
 }
 
 static void close_model(model *m)
 {
-    vit_free(m->net);
+    nn_vit_free(m->net);
     mha_context_free(m->ctx);
     free(m->parameters);
 }
 
 enum { KINDS = 6 };
 
-static vit_config config_of(int kind)
+static nn_vit_config config_of(int kind)
 {
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.rows = c.columns = 8;
     c.classes = 5;
-    c.body = (transformer_config){12,       2,     3, 0, 20, NN_LAYER_NORM, 1e-5f, false,   true,
-                                  MHA_GELU, false, 0, 0, 0,  false,         0,     {{0, 0}}};
+    c.body = (nn_transformer_config){12,       2,     3, 0, 20, NN_LAYER_NORM, 1e-5f, false,   true,
+                                     MHA_GELU, false, 0, 0, 0,  false,         0,     {{0, 0}}};
     if (kind == 1) c.mean_pool = true, c.body.activation = MHA_GELU_TANH;
     if (kind == 2) c.body.norm = NN_RMS_NORM, c.body.activation = MHA_SILU, c.body.epsilon = 0.1f;
     if (kind == 3) c.rows = 12, c.body.final_norm = false, c.body.activation = MHA_RELU;
@@ -52,9 +52,9 @@ static vit_config config_of(int kind)
 }
 
 /* Not the bits of two structures, which have holes. */
-static bool same_config(const vit_config *a, const vit_config *b)
+static bool same_config(const nn_vit_config *a, const nn_vit_config *b)
 {
-    const transformer_config *x = &a->body, *y = &b->body;
+    const nn_transformer_config *x = &a->body, *y = &b->body;
     return a->rows == b->rows && a->columns == b->columns && a->patch == b->patch && a->classes == b->classes &&
            a->mean_pool == b->mean_pool && x->width == y->width && x->depth == y->depth && x->heads == y->heads &&
            x->kv_heads == y->kv_heads && x->mlp == y->mlp && x->norm == y->norm && x->epsilon == y->epsilon &&
@@ -64,7 +64,7 @@ static bool same_config(const vit_config *a, const vit_config *b)
 
 static bool paint_model(model *m, int kind)
 {
-    vit_config config = config_of(kind);
+    nn_vit_config config = config_of(kind);
     if (!open_model(m, &config, 1)) return false;
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] = (float)(i % 251) * 0.37f - 40;
     m->parameters[m->count / 2] = NAN;
@@ -79,29 +79,29 @@ TEST(what_is_saved_comes_back_to_the_bit)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         model a, b = {0};
-        vit_config want = config_of(kind), config;
-        vit_input input;
-        vit_save_options options = VIT_SAVE_DEFAULTS;
+        nn_vit_config want = config_of(kind), config;
+        nn_vit_input input;
+        nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
         char error[400] = "", line[900];
         const char *path = in_folder("vit.safetensors"), *again = in_folder("again.safetensors");
-        options.input = (vit_input){0.1307f, 0.3081f};
+        options.input = (nn_vit_input){0.1307f, 0.3081f};
         if (!paint_model(&a, kind)) return;
-        expect(vit_save(a.net, path, &options, error, sizeof error), "%s", error);
-        safetensors *file = safetensors_open(path, error, sizeof error);
-        if (expect(file && vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) {
+        expect(nn_vit_save(a.net, path, &options, error, sizeof error), "%s", error);
+        nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+        if (expect(file && nn_vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) {
             expect(same_config(&config, &want), "kind %d: another configuration", kind);
             expect(input.mean == 0.1307f && input.deviation == 0.3081f, "kind %d: another input", kind);
             if (open_model(&b, &config, 1)) {
-                expect(vit_read(b.net, b.ctx, file, path, error, sizeof error), "%s", error);
+                expect(nn_vit_read(b.net, b.ctx, file, path, error, sizeof error), "%s", error);
                 expect(b.count == a.count && !memcmp(a.parameters, b.parameters, (size_t)a.count * sizeof(float)),
                        "kind %d: other numbers", kind);
-                expect(vit_save(b.net, again, &options, error, sizeof error), "%s", error);
+                expect(nn_vit_save(b.net, again, &options, error, sizeof error), "%s", error);
                 snprintf(line, sizeof line, "cmp -s '%s' '%s'", path, again);
                 expect(system(line) == 0, "kind %d: other bytes when saved again", kind); // NOLINT(cert-env33-c)
             }
             close_model(&b);
         }
-        safetensors_free(file);
+        nn_safetensors_free(file);
         close_model(&a);
     }
 }
@@ -140,26 +140,26 @@ TEST(a_saved_model_is_timms)
     model m;
     char error[400] = "", what[60];
     const char *path = in_folder("vit.safetensors");
-    vit_config config = config_of(0);
+    nn_vit_config config = config_of(0);
     config.body.depth = 1;
     if (!open_model(&m, &config, 1)) return;
-    expect(vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
-    expect(safetensors_count(file) == TENSORS, "%zu tensors", safetensors_count(file));
-    for (size_t i = 0; i < TENSORS && i < safetensors_count(file); i++) {
-        const safetensors_tensor *tensor = safetensors_get(file, i);
-        safetensors_describe(what, sizeof what, tensor);
+    expect(nn_safetensors_count(file) == TENSORS, "%zu tensors", nn_safetensors_count(file));
+    for (size_t i = 0; i < TENSORS && i < nn_safetensors_count(file); i++) {
+        const nn_safetensors_tensor *tensor = nn_safetensors_get(file, i);
+        nn_safetensors_describe(what, sizeof what, tensor);
         expect(strcmp(tensor->name, tensors[i][0]) == 0 && strcmp(what, tensors[i][1]) == 0, "%s %s", tensor->name,
                what);
     }
-    expect(safetensors_metadata_count(file) == NOTES, "%zu notes", safetensors_metadata_count(file));
-    for (size_t i = 0; i < NOTES && i < safetensors_metadata_count(file); i++) {
-        const char *key = safetensors_metadata_key(file, i), *text = safetensors_metadata(file, key);
+    expect(nn_safetensors_metadata_count(file) == NOTES, "%zu notes", nn_safetensors_metadata_count(file));
+    for (size_t i = 0; i < NOTES && i < nn_safetensors_metadata_count(file); i++) {
+        const char *key = nn_safetensors_metadata_key(file, i), *text = nn_safetensors_metadata(file, key);
         expect(strcmp(key, notes[i][0]) == 0 && strcmp(text, notes[i][1]) == 0, "%s: %s", key, text);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* Averaged weights in the place of the model's own; moments and a position beside them. */
@@ -172,28 +172,28 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
     float *average = array(m.count, sizeof(float)), *moments = array(m.count, sizeof(float));
     for (int64_t i = 0; i < m.count; i++) average[i] = (float)i, moments[i] = (float)-i;
     int64_t position[2] = {7, 42}, two = 2;
-    const safetensors_item items[] = {
-        safetensors_item_dense("checkpoint.moment1", SAFETENSORS_F32, 1, &m.count, moments),
-        safetensors_item_dense("checkpoint.position", SAFETENSORS_I64, 1, &two, position),
+    const nn_safetensors_item items[] = {
+        nn_safetensors_item_dense("checkpoint.moment1", NN_SAFETENSORS_F32, 1, &m.count, moments),
+        nn_safetensors_item_dense("checkpoint.position", NN_SAFETENSORS_I64, 1, &two, position),
     };
-    const safetensors_pair note = {"checkpoint.seed", "17"};
-    vit_save_options o = {{0.5f, 0.25f}, average, items, 2, &note, 1, NULL};
-    expect(vit_save(m.net, path, &o, error, sizeof error), "%s", error);
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    const nn_safetensors_pair note = {"checkpoint.seed", "17"};
+    nn_vit_save_options o = {{0.5f, 0.25f}, average, items, 2, &note, 1, NULL};
+    expect(nn_vit_save(m.net, path, &o, error, sizeof error), "%s", error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (expect(file, "%s", error)) {
-        vit_config config, want = config_of(0);
-        expect(vit_read_config(&config, NULL, file, path, error, sizeof error), "%s", error);
+        nn_vit_config config, want = config_of(0);
+        expect(nn_vit_read_config(&config, NULL, file, path, error, sizeof error), "%s", error);
         expect(same_config(&config, &want), "another configuration");
-        expect(vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
+        expect(nn_vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
         expect(!memcmp(m.parameters, average, (size_t)m.count * sizeof(float)), "not the averaged weights");
-        const safetensors_tensor *kept = safetensors_find(file, "checkpoint.moment1");
+        const nn_safetensors_tensor *kept = nn_safetensors_find(file, "checkpoint.moment1");
         expect(kept && !memcmp(kept->data, moments, (size_t)m.count * sizeof(float)), "other moments");
-        const safetensors_tensor *place = safetensors_find(file, "checkpoint.position");
+        const nn_safetensors_tensor *place = nn_safetensors_find(file, "checkpoint.position");
         expect(place && !memcmp(place->data, position, sizeof position), "another position");
-        const char *seed = safetensors_metadata(file, "checkpoint.seed");
+        const char *seed = nn_safetensors_metadata(file, "checkpoint.seed");
         expect(seed && strcmp(seed, "17") == 0, "another seed");
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
     free(average);
     free(moments);
     close_model(&m);
@@ -207,21 +207,21 @@ TEST(what_cannot_be_saved_leaves_the_old_file)
     int64_t one = 1;
     float number = 1;
     if (!paint_model(&m, 0) || !saved(path, 5)) return;
-    const safetensors_item stranger = safetensors_item_dense("moment1", SAFETENSORS_F32, 1, &one, &number);
-    const safetensors_pair taken = {"heads", "9"};
-    const vit_save_options bad[] = {{{0, 1}, NULL, &stranger, 1, NULL, 0, NULL},
-                                    {{0, 1}, NULL, NULL, 0, &taken, 1, NULL},
-                                    {{0.5f, 0}, NULL, NULL, 0, NULL, 0, NULL}};
+    const nn_safetensors_item stranger = nn_safetensors_item_dense("moment1", NN_SAFETENSORS_F32, 1, &one, &number);
+    const nn_safetensors_pair taken = {"heads", "9"};
+    const nn_vit_save_options bad[] = {{{0, 1}, NULL, &stranger, 1, NULL, 0, NULL},
+                                       {{0, 1}, NULL, NULL, 0, &taken, 1, NULL},
+                                       {{0.5f, 0}, NULL, NULL, 0, NULL, 0, NULL}};
     static const char *const lines[] = {"tensor \"moment1\" must have a name that begins with checkpoint.",
                                         "metadata \"heads\" is there twice",
                                         "a mean of 0.5 and a deviation of 0 are none that images could have"};
     for (int i = 0; i < 3; i++) {
-        expect(!vit_save(m.net, path, &bad[i], error, sizeof error), "saved");
+        expect(!nn_vit_save(m.net, path, &bad[i], error, sizeof error), "saved");
         snprintf(want, sizeof want, "%s: %s", path, lines[i]);
         expect(strcmp(error, want) == 0, "%s", error);
     }
     expect(kind_of(path) == 5 && leftovers(false) == 0, "the old file has changed");
-    expect(!vit_save(m.net, in_folder("no/such/folder"), NULL, error, sizeof error) && *error, "saved nowhere");
+    expect(!nn_vit_save(m.net, in_folder("no/such/folder"), NULL, error, sizeof error) && *error, "saved nowhere");
     close_model(&m);
 }
 
@@ -231,9 +231,9 @@ enum { EDITS = 64 };
 
 /* The tensors of a saved model, to be changed and written again. */
 typedef struct edit {
-    safetensors *from;
-    safetensors_item item[EDITS];
-    safetensors_pair pair[20];
+    nn_safetensors *from;
+    nn_safetensors_item item[EDITS];
+    nn_safetensors_pair pair[20];
     size_t items, pairs;
 } edit;
 
@@ -245,21 +245,21 @@ static edit start_edit(int kind)
     edit e = {0};
     if (!paint_model(&m, kind)) exit(1);
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] = (float)(i % 251);
-    expect(vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
-    if (!expect((e.from = safetensors_open(path, error, sizeof error)) != NULL, "%s", error)) exit(1);
-    for (; e.items < safetensors_count(e.from); e.items++) {
-        const safetensors_tensor *t = safetensors_get(e.from, e.items);
-        e.item[e.items] = safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
+    if (!expect((e.from = nn_safetensors_open(path, error, sizeof error)) != NULL, "%s", error)) exit(1);
+    for (; e.items < nn_safetensors_count(e.from); e.items++) {
+        const nn_safetensors_tensor *t = nn_safetensors_get(e.from, e.items);
+        e.item[e.items] = nn_safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
     }
-    for (; e.pairs < safetensors_metadata_count(e.from); e.pairs++) {
-        const char *key = safetensors_metadata_key(e.from, e.pairs);
-        e.pair[e.pairs] = (safetensors_pair){key, safetensors_metadata(e.from, key)};
+    for (; e.pairs < nn_safetensors_metadata_count(e.from); e.pairs++) {
+        const char *key = nn_safetensors_metadata_key(e.from, e.pairs);
+        e.pair[e.pairs] = (nn_safetensors_pair){key, nn_safetensors_metadata(e.from, key)};
     }
     return e;
 }
 
-static safetensors_item *item_of(edit *e, const char *name)
+static nn_safetensors_item *item_of(edit *e, const char *name)
 {
     for (size_t i = 0; i < e->items; i++)
         if (strcmp(e->item[i].name, name) == 0) return &e->item[i];
@@ -269,7 +269,7 @@ static safetensors_item *item_of(edit *e, const char *name)
 
 static void drop(edit *e, const char *name)
 {
-    safetensors_item *item = item_of(e, name);
+    nn_safetensors_item *item = item_of(e, name);
     *item = e->item[--e->items];
 }
 
@@ -278,36 +278,36 @@ static void reshape(edit *e, const char *name, int rank, int64_t a, int64_t b, i
 {
     static const float numbers[4096];
     int64_t shape[4] = {a, b, c, d};
-    safetensors_item *item = item_of(e, name);
-    *item = safetensors_item_dense(item->name, SAFETENSORS_F32, rank, shape, numbers);
+    nn_safetensors_item *item = item_of(e, name);
+    *item = nn_safetensors_item_dense(item->name, NN_SAFETENSORS_F32, rank, shape, numbers);
 }
 
 static void note(edit *e, const char *key, const char *text)
 {
     for (size_t i = 0; i < e->pairs; i++)
         if (strcmp(e->pair[i].key, key) == 0) e->pair[i--] = e->pair[--e->pairs];
-    if (text) e->pair[e->pairs++] = (safetensors_pair){key, text};
+    if (text) e->pair[e->pairs++] = (nn_safetensors_pair){key, text};
 }
 
-static safetensors *finish_edit(edit *e)
+static nn_safetensors *finish_edit(edit *e)
 {
     char error[400] = "";
     const char *path = in_folder("edited.safetensors");
-    expect(safetensors_write(path, e->item, e->items, e->pair, e->pairs, error, sizeof error), "%s", error);
-    safetensors_free(e->from);
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    expect(nn_safetensors_write(path, e->item, e->items, e->pair, e->pairs, error, sizeof error), "%s", error);
+    nn_safetensors_free(e->from);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) exit(1);
     return file;
 }
 
 /* Both calls agree that the file is sound, or that it is not, with that line. */
-static void expect_config_line(safetensors *file, const char *want)
+static void expect_config_line(nn_safetensors *file, const char *want)
 {
     char error[400] = "";
-    vit_config config;
-    bool ok = vit_read_config(&config, NULL, file, "m", error, sizeof error);
+    nn_vit_config config;
+    bool ok = nn_vit_read_config(&config, NULL, file, "m", error, sizeof error);
     expect(ok == !*want && strcmp(error, want) == 0, "\"%s\", not \"%s\"", error, want);
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 #define expect_line(change, want)                    \
@@ -319,7 +319,7 @@ static void expect_config_line(safetensors *file, const char *want)
 
 TEST(a_wrong_tensor_is_named)
 {
-    safetensors_item extra;
+    nn_safetensors_item extra;
     expect_line((void)0, "");
     expect_line(drop(&e, "blocks.1.mlp.fc2.bias"), "m: blocks.1.mlp.fc2.bias is missing");
     expect_line(drop(&e, "blocks.0.norm1.weight"), "m: blocks.0.norm1.weight is missing");
@@ -346,7 +346,7 @@ TEST(a_wrong_tensor_is_named)
     expect_line(reshape(&e, "cls_token", 1, 12, 0, 0, 0), "m: cls_token is float32 (12), must be (1,1,12)");
     expect_line((reshape(&e, "head.weight", 2, 1, 12, 0, 0), reshape(&e, "head.bias", 1, 1, 0, 0, 0)),
                 "m: classes: from 2 to 256");
-    expect_line(item_of(&e, "head.bias")->dtype = SAFETENSORS_I32,
+    expect_line(item_of(&e, "head.bias")->dtype = NN_SAFETENSORS_I32,
                 "m: head.bias is int32 (5), must be float16, bfloat16, float32 or float64");
     expect_line((extra = *item_of(&e, "head.bias"), extra.name = "fc_norm\n.bias", e.item[e.items++] = extra),
                 "m: tensor \"fc_norm\\u000a.bias\" is no part of this model");
@@ -395,34 +395,34 @@ TEST(a_file_of_others_is_read)
     char error[400] = "";
     double wide[5] = {1, 2, 3, 4, 5.5};
     uint16_t half[36], brain[20];
-    vit_config config, want = config_of(0);
-    vit_input input;
+    nn_vit_config config, want = config_of(0);
+    nn_vit_input input;
     model m;
     want.body.activation = MHA_SILU;
     for (int i = 0; i < 36; i++) half[i] = float16_from(i);
     for (int i = 0; i < 20; i++) brain[i] = bfloat16_from(-i);
-    item_of(&e, "head.bias")->dtype = SAFETENSORS_F64;
+    item_of(&e, "head.bias")->dtype = NN_SAFETENSORS_F64;
     item_of(&e, "head.bias")->data = wide;
-    item_of(&e, "blocks.1.attn.qkv.bias")->dtype = SAFETENSORS_F16;
+    item_of(&e, "blocks.1.attn.qkv.bias")->dtype = NN_SAFETENSORS_F16;
     item_of(&e, "blocks.1.attn.qkv.bias")->data = half;
-    item_of(&e, "blocks.0.mlp.fc1.bias")->dtype = SAFETENSORS_BF16;
+    item_of(&e, "blocks.0.mlp.fc1.bias")->dtype = NN_SAFETENSORS_BF16;
     item_of(&e, "blocks.0.mlp.fc1.bias")->data = brain;
-    safetensors_item *patch = item_of(&e, "patch_embed.proj.weight");
-    *patch = safetensors_item_dense(patch->name, patch->dtype, 2, (const int64_t[]){12, 16}, patch->data);
+    nn_safetensors_item *patch = item_of(&e, "patch_embed.proj.weight");
+    *patch = nn_safetensors_item_dense(patch->name, patch->dtype, 2, (const int64_t[]){12, 16}, patch->data);
     e.pairs = 0;
     note(&e, "source", "somewhere");
     note(&e, "activation", "silu"); /* counts before what is inside */
     note(&e, "config",
          "{\"image_size\": 8, \"heads\": 3, \"norm_eps\": 1e-05, \"pool\": \"cls\", \"activation\": \"relu\", "
          "\"pre_norm\": true, \"input_mean\": 0.1307, \"input_std\": 0.3081, \"more\": {\"heads\": 4}}");
-    safetensors *file = finish_edit(&e);
-    if (expect(vit_read_config(&config, &input, file, "m", error, sizeof error), "%s", error) &&
+    nn_safetensors *file = finish_edit(&e);
+    if (expect(nn_vit_read_config(&config, &input, file, "m", error, sizeof error), "%s", error) &&
         open_model(&m, &config, 1)) {
-        transformer_part part;
+        nn_transformer_part part;
         expect(same_config(&config, &want), "another configuration");
         expect(input.mean == 0.1307f && input.deviation == 0.3081f, "another input");
-        expect(vit_read(m.net, m.ctx, file, "m", error, sizeof error), "%s", error);
-        for (int n = 0; vit_tensor(m.net, n, &part); n++) {
+        expect(nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error), "%s", error);
+        for (int n = 0; nn_vit_tensor(m.net, n, &part); n++) {
             const float *x = m.parameters + part.first;
             if (strcmp(part.name, "head.bias") == 0) expect(x[0] == 1 && x[4] == 5.5f, "float64: %g", (double)x[4]);
             if (strcmp(part.name, "blocks.1.attn.qkv.bias") == 0) expect(x[35] == 35, "float16: %g", (double)x[35]);
@@ -432,7 +432,7 @@ TEST(a_file_of_others_is_read)
         }
         close_model(&m);
     }
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 /* A sound file, but of another model: the parameters stay. */
@@ -451,24 +451,24 @@ TEST(a_model_takes_no_other_models_numbers)
     model m;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         edit e = start_edit(cases[i].of);
-        safetensors *file = finish_edit(&e);
+        nn_safetensors *file = finish_edit(&e);
         if (!paint_model(&m, cases[i].into)) return;
         float *before = array(m.count, sizeof(float));
         memcpy(before, m.parameters, (size_t)m.count * sizeof(float));
-        expect(!vit_read(m.net, m.ctx, file, "m", error, sizeof error), "read");
+        expect(!nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error), "read");
         expect(strcmp(error, cases[i].line) == 0, "\"%s\", not \"%s\"", error, cases[i].line);
         expect(!memcmp(before, m.parameters, (size_t)m.count * sizeof(float)), "parameters have changed");
         free(before);
-        safetensors_free(file);
+        nn_safetensors_free(file);
         close_model(&m);
     }
     edit e = start_edit(0);
     note(&e, "heads", "4");
-    safetensors *file = finish_edit(&e);
+    nn_safetensors *file = finish_edit(&e);
     if (!paint_model(&m, 0)) return;
-    expect(!vit_read(m.net, m.ctx, file, "m", error, sizeof error), "read");
+    expect(!nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error), "read");
     expect(strcmp(error, "m: the file says 4 heads, the model has 3") == 0, "%s", error);
-    safetensors_free(file);
+    nn_safetensors_free(file);
     close_model(&m);
 }
 
@@ -483,11 +483,11 @@ TEST(a_shaken_file_does_no_harm)
     static unsigned char bytes[1 << 16], copy[1 << 16];
     int read = 0, refused = 0;
     if (!paint_model(&m, 0)) return;
-    const safetensors_pair config = {"config", "{\"heads\": 3, \"norm_eps\": 1e-05, \"image_size\": 8}"};
-    vit_save_options o = VIT_SAVE_DEFAULTS;
+    const nn_safetensors_pair config = {"config", "{\"heads\": 3, \"norm_eps\": 1e-05, \"image_size\": 8}"};
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.notes = &config;
     o.note_count = 1;
-    expect(vit_save(m.net, path, &o, error, sizeof error), "%s", error);
+    expect(nn_vit_save(m.net, path, &o, error, sizeof error), "%s", error);
     FILE *f = fopen(path, "rb");
     size_t size = f ? fread(bytes, 1, sizeof bytes, f) : 0;
     if (f) fclose(f);
@@ -500,16 +500,16 @@ TEST(a_shaken_file_does_no_harm)
         for (int64_t n = rng_between(&r, 1, 3); n > 0; n--)
             copy[8 + rng_between(&r, 0, (int64_t)header - 1)] =
                 (unsigned char)likely[rng_between(&r, 0, (int64_t)sizeof likely - 2)];
-        vit_config found;
+        nn_vit_config found;
         strcpy(error, "m: ");
-        safetensors *file = safetensors_parse(copy, size, "m", error, sizeof error);
-        bool ok = file && vit_read_config(&found, NULL, file, "m", error, sizeof error);
-        if (file) vit_read(m.net, m.ctx, file, "m", error, sizeof error);
-        if (ok) expect(vit_count(&found, error, sizeof error) * 4 <= (int64_t)size, "more parameters than numbers");
+        nn_safetensors *file = nn_safetensors_parse(copy, size, "m", error, sizeof error);
+        bool ok = file && nn_vit_read_config(&found, NULL, file, "m", error, sizeof error);
+        if (file) nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error);
+        if (ok) expect(nn_vit_count(&found, error, sizeof error) * 4 <= (int64_t)size, "more parameters than numbers");
         expect(strncmp(error, "m: ", 3) == 0 && !strpbrk(error, "\n\r\x1b"), "no clean line: %s", error);
         read += ok;
         refused += file && !ok;
-        safetensors_free(file);
+        nn_safetensors_free(file);
     }
     expect(read > 0 && refused > 0, "%d read, %d refused", read, refused);
     close_model(&m);
@@ -517,20 +517,20 @@ TEST(a_shaken_file_does_no_harm)
 
 /* ---- A model that PyTorch trained ------------------------------------------------------------------------------- */
 
-static int64_t count_correct(const model *m, const mnist *set, vit_input input, int64_t images)
+static int64_t count_correct(const model *m, const nn_mnist *set, nn_vit_input input, int64_t images)
 {
     enum { BATCH = 100 };
     int64_t pixels = set->rows * set->columns, correct = 0;
     float *x = array(BATCH * pixels, sizeof(float));
     for (int64_t first = 0; first < images; first += BATCH) {
-        const unsigned char *from = mnist_image(set, &set->test, first);
+        const unsigned char *from = nn_mnist_image(set, &set->test, first);
         for (int64_t i = 0; i < BATCH * pixels; i++) x[i] = ((float)from[i] / 255 - input.mean) / input.deviation;
-        const float *logits = vit_forward(m->net, m->ctx, x, BATCH, NULL);
+        const float *logits = nn_vit_forward(m->net, m->ctx, x, BATCH, NULL);
         expect(logits != NULL, "%s", mha_context_error(m->ctx));
         if (!logits) break;
-        for (int64_t b = 0; b < BATCH; b++, logits += MNIST_CLASSES) {
+        for (int64_t b = 0; b < BATCH; b++, logits += NN_MNIST_CLASSES) {
             int best = 0;
-            for (int c = 1; c < MNIST_CLASSES; c++)
+            for (int c = 1; c < NN_MNIST_CLASSES; c++)
                 if (logits[c] > logits[best]) best = c;
             correct += best == set->test.labels[first + b];
         }
@@ -544,8 +544,8 @@ TEST(a_model_of_pytorch_reads_mnist)
 {
     const char *models = getenv("MHA_MODELS"), *data = getenv("MHA_MNIST");
     char error[600] = "", path[400];
-    vit_config config;
-    vit_input input;
+    nn_vit_config config;
+    nn_vit_input input;
     model m;
     snprintf(path, sizeof path, "%s/vit-mnist.safetensors", models ? models : "");
     if (!models || access(path, R_OK) != 0) {
@@ -559,19 +559,19 @@ TEST(a_model_of_pytorch_reads_mnist)
     /* Where cases are few because each takes long, so are images. */
     bool few = sample_size() > 1;
     int64_t images = few ? 300 : 10000, want = few ? 296 : 9809, slack = few ? 0 : 2;
-    safetensors *file = safetensors_open(path, error, sizeof error);
-    mnist *set = file ? mnist_open(data, error, sizeof error) : NULL;
-    bool ok = set && vit_read_config(&config, &input, file, path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_mnist *set = file ? nn_mnist_open(data, error, sizeof error) : NULL;
+    bool ok = set && nn_vit_read_config(&config, &input, file, path, error, sizeof error);
     if (expect(ok, "%s", error) && open_model(&m, &config, 100)) {
-        expect(config.rows == 28 && config.columns == 28 && config.classes == MNIST_CLASSES && config.body.depth == 5 &&
-                   config.body.heads == 7 && set->test.count == 10000,
+        expect(config.rows == 28 && config.columns == 28 && config.classes == NN_MNIST_CLASSES &&
+                   config.body.depth == 5 && config.body.heads == 7 && set->test.count == 10000,
                "another model");
-        expect(vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
+        expect(nn_vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
         int64_t correct = count_correct(&m, set, input, images);
         expect(llabs(correct - want) <= slack, "%lld of %lld correct, not %lld", (long long)correct, (long long)images,
                (long long)want);
         close_model(&m);
     }
-    mnist_free(set);
-    safetensors_free(file);
+    nn_mnist_free(set);
+    nn_safetensors_free(file);
 }

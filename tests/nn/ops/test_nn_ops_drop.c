@@ -30,16 +30,16 @@ static float *ones(int64_t count)
 static uint32_t bits_of(const nn_drop *d, uint64_t stream, int64_t i)
 {
     int64_t half = i % 256 / 32;
-    philox draw = philox_at(d->seed, PHILOX_DROP, (uint32_t)(i / 256 * 32 + i % 32), stream);
-    for (int64_t word = 0; word < half / 2; word++) philox_next(&draw);
-    return philox_next(&draw) >> (half % 2 * 16) & 0xffff;
+    nn_philox draw = nn_philox_at(d->seed, NN_PHILOX_DROP, (uint32_t)(i / 256 * 32 + i % 32), stream);
+    for (int64_t word = 0; word < half / 2; word++) nn_philox_next(&draw);
+    return nn_philox_next(&draw) >> (half % 2 * 16) & 0xffff;
 }
 
 /* What number i of the sequence is multiplied by. */
 static float factor_of(const nn_drop *d, uint64_t stream, int64_t i)
 {
-    philox draw = philox_at(d->seed, PHILOX_PATH, 0, stream);
-    bool sequence = philox_next(&draw) * 0x1p-32 >= (double)d->path;
+    nn_philox draw = nn_philox_at(d->seed, NN_PHILOX_PATH, 0, stream);
+    bool sequence = nn_philox_next(&draw) * 0x1p-32 >= (double)d->path;
     bool number = bits_of(d, stream, i) >= round((double)d->drop * 65536);
     return sequence && number ? (float)(1 / ((1 - (double)d->drop) * (1 - (double)d->path))) : 0.0f;
 }

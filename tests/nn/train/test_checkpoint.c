@@ -12,23 +12,25 @@
 
 TEST(presets_are_recipes)
 {
-    char text[RECIPE_TEXT_MAX], again[RECIPE_TEXT_MAX], why[200] = "";
-    expect(preset_find(PRESET_DEFAULT) && preset_find("demo") && preset_find("best") && !preset_find("bset"), "names");
-    for (const preset *p = presets; p->name; p++) {
-        recipe r = recipe_default(), back = recipe_default();
-        expect(recipe_apply(&r, p->changes, why, sizeof why), "%s: %s", p->name, why);
+    char text[NN_RECIPE_TEXT_MAX], again[NN_RECIPE_TEXT_MAX], why[200] = "";
+    expect(nn_preset_find(NN_PRESET_DEFAULT) && nn_preset_find("demo") && nn_preset_find("best") &&
+               !nn_preset_find("bset"),
+           "names");
+    for (const nn_preset *p = nn_presets; p->name; p++) {
+        nn_recipe r = nn_recipe_default(), back = nn_recipe_default();
+        expect(nn_recipe_apply(&r, p->changes, why, sizeof why), "%s: %s", p->name, why);
         r.training.held_out = 7;
-        expect(vit_count(&r.model, why, sizeof why) > 0, "%s: %s", p->name, why);
+        expect(nn_vit_count(&r.model, why, sizeof why) > 0, "%s: %s", p->name, why);
         expect(strlen(p->description) <= 60, "%s has a long description", p->name);
-        expect(recipe_apply(&back, recipe_write(text, &r), why, sizeof why), "%s: %s", p->name, why);
-        expect(!strcmp(text, recipe_write(again, &back)), "'%s' became '%s'", text, again);
+        expect(nn_recipe_apply(&back, nn_recipe_write(text, &r), why, sizeof why), "%s: %s", p->name, why);
+        expect(!strcmp(text, nn_recipe_write(again, &back)), "'%s' became '%s'", text, again);
     }
 }
 
 TEST(keys_mean_what_they_say)
 {
     char why[200] = "";
-    recipe r = recipe_default();
+    nn_recipe r = nn_recipe_default();
     const char *text = "patch=2,width=3,depth=4,heads=5,kv_heads=6,mlp=7,pool=mean,norm=rms,order=post,activation=silu,"
                        "dropout=0.5,drop=0.25,drop_path=0.125,dtype=bf16,epochs=8,batch=9,lr=10,schedule=one_cycle,"
                        "floor=11,warmup=0.75,"
@@ -36,14 +38,15 @@ TEST(keys_mean_what_they_say)
                        "shear=0.1875,stretch=0.4375,elastic=16,"
                        "held_out=17,seed=18";
     const char *from = text;
-    char key[RECIPE_WORD_MAX], value[RECIPE_WORD_MAX];
+    char key[NN_RECIPE_WORD_MAX], value[NN_RECIPE_WORD_MAX];
     int n = 0;
-    while (recipe_next(&from, key, value)) expect(!strcmp(key, recipe_key(n) ? recipe_key(n) : ""), "%s", key), n++;
-    expect(!recipe_key(n) && recipe_apply(&r, text, why, sizeof why), "%d keys; %s", n, why);
-    const vit_config *m = &r.model;
-    const transformer_config *b = &m->body;
-    const trainer_options *t = &r.training;
-    const augment_options *a = &t->augment;
+    while (nn_recipe_next(&from, key, value))
+        expect(!strcmp(key, nn_recipe_key(n) ? nn_recipe_key(n) : ""), "%s", key), n++;
+    expect(!nn_recipe_key(n) && nn_recipe_apply(&r, text, why, sizeof why), "%d keys; %s", n, why);
+    const nn_vit_config *m = &r.model;
+    const nn_transformer_config *b = &m->body;
+    const nn_trainer_options *t = &r.training;
+    const nn_augment_options *a = &t->augment;
     expect(m->patch == 2 && b->width == 3 && b->depth == 4 && b->heads == 5 && b->kv_heads == 6 && b->mlp == 7,
            "sizes");
     expect(m->mean_pool && b->norm == NN_RMS_NORM && b->post_norm && b->activation == MHA_SILU && b->bfloat16, "words");
@@ -52,7 +55,7 @@ TEST(keys_mean_what_they_say)
     expect(t->rate == 10 && t->floor == 11 && t->warmup == 0.75 && t->decay == 12 && t->beta2 == 0.96875 &&
                t->clip == 13,
            "rates");
-    expect(t->average == 0.875 && t->smoothing == 0.625f && t->schedule == SCHEDULE_ONE_CYCLE, "averages");
+    expect(t->average == 0.875 && t->smoothing == 0.625f && t->schedule == NN_SCHEDULE_ONE_CYCLE, "averages");
     expect(a->shift == 14 && a->rotation == 15 && a->scale == 0.375f && a->shear == 0.1875f && a->stretch == 0.4375f &&
                a->elastic == 16,
            "changes of images");
@@ -61,10 +64,10 @@ TEST(keys_mean_what_they_say)
 /* Any number that may stand there reads back to its own bits, which is more than looking the same. */
 TEST(numbers_read_back_to_the_same_bits)
 {
-    char text[RECIPE_TEXT_MAX], why[200] = "";
+    char text[NN_RECIPE_TEXT_MAX], why[200] = "";
     rng draw = rng_make(3, 1);
     for (int n = 0; n < 2000; n++) {
-        recipe r = recipe_default(), back = recipe_default();
+        nn_recipe r = nn_recipe_default(), back = nn_recipe_default();
         r.training.rate = ldexp(0.5 + rng_uniform(&draw) / 2, (int)rng_between(&draw, -60, 20));
         r.training.average = rng_uniform(&draw);
         r.training.smoothing = (float)(rng_uniform(&draw) * 0.999);
@@ -72,7 +75,7 @@ TEST(numbers_read_back_to_the_same_bits)
         r.training.seed = rng_bits(&draw);
         r.training.held_out = rng_between(&draw, 0, INT64_C(1) << 40);
         r.model.body.drop_path = (float)(rng_uniform(&draw) * 0.999);
-        expect(recipe_apply(&back, recipe_write(text, &r), why, sizeof why), "%s", why);
+        expect(nn_recipe_apply(&back, nn_recipe_write(text, &r), why, sizeof why), "%s", why);
         expect(back.training.rate == r.training.rate && back.training.average == r.training.average &&
                    back.training.smoothing == r.training.smoothing &&
                    back.training.augment.shift == r.training.augment.shift && back.training.seed == r.training.seed &&
@@ -108,58 +111,59 @@ TEST(recipes_refuse)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char why[200] = "";
-        recipe r = recipe_default();
-        expect(!recipe_apply(&r, wrong[i][0], why, sizeof why) && !strcmp(why, wrong[i][1]), "%s: '%s'", wrong[i][0],
+        nn_recipe r = nn_recipe_default();
+        expect(!nn_recipe_apply(&r, wrong[i][0], why, sizeof why) && !strcmp(why, wrong[i][1]), "%s: '%s'", wrong[i][0],
                why);
     }
     char why[200] = "";
-    recipe r = recipe_default();
-    expect(recipe_apply(&r, "seed=18446744073709551615,warmup=1,kv_heads=0", why, sizeof why), "%s", why);
+    nn_recipe r = nn_recipe_default();
+    expect(nn_recipe_apply(&r, "seed=18446744073709551615,warmup=1,kv_heads=0", why, sizeof why), "%s", why);
     expect(r.training.seed == UINT64_MAX && r.training.warmup == 1, "the largest values");
 }
 
 /* ---- A run ------------------------------------------------------------------------------------------------------ */
 
 typedef struct rig {
-    mnist *set;
+    nn_mnist *set;
     mha_context *ctx;
-    trainer *t;
-    checkpoint_run run;
+    nn_trainer *t;
+    nn_checkpoint_run run;
 } rig;
 
 static rig make_rig(const char *changes)
 {
     char error[240] = "";
-    rig g = {.set = digits_make(140, 20, 5, error, sizeof error)};
+    rig g = {.set = nn_digits_make(140, 20, 5, error, sizeof error)};
     g.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    g.run = (checkpoint_run){.how = recipe_default(), .preset = "demo", .data = "synthetic:140", .log = "/tmp/\"log\""};
+    g.run = (nn_checkpoint_run){
+        .how = nn_recipe_default(), .preset = "demo", .data = "synthetic:140", .log = "/tmp/\"log\""};
     const char *first = "patch=14,width=16,depth=2,heads=2,mlp=24,epochs=4,batch=16,held_out=20,drop=0.1,dropout=0.1,"
                         "average=0.9,lr=3e-3";
-    if (!expect(recipe_apply(&g.run.how, first, error, sizeof error) &&
-                    recipe_apply(&g.run.how, changes, error, sizeof error),
+    if (!expect(nn_recipe_apply(&g.run.how, first, error, sizeof error) &&
+                    nn_recipe_apply(&g.run.how, changes, error, sizeof error),
                 "%s", error))
         exit(1);
-    recipe_fit(&g.run.how, g.set);
-    checkpoint_describe_set(g.run.set, g.set);
+    nn_recipe_fit(&g.run.how, g.set);
+    nn_checkpoint_describe_set(g.run.set, g.set);
     g.run.epochs = array(g.run.how.training.epochs, sizeof *g.run.epochs);
-    g.t = trainer_create(g.ctx, g.set, &g.run.how.model, &g.run.how.training, error, sizeof error);
+    g.t = nn_trainer_create(g.ctx, g.set, &g.run.how.model, &g.run.how.training, error, sizeof error);
     if (!expect(g.t != NULL, "%s", error)) exit(1);
     return g;
 }
 
 static void free_rig(rig *g)
 {
-    trainer_free(g->t);
+    nn_trainer_free(g->t);
     mha_context_free(g->ctx);
-    mnist_free(g->set);
+    nn_mnist_free(g->set);
     free(g->run.epochs);
 }
 
 static void go(rig *g, int steps)
 {
-    trainer_report report;
+    nn_trainer_report report;
     for (int n = 0; n < steps; n++) {
-        if (!expect(trainer_step(g->t, g->ctx, &report) == TRAINER_WENT_ON, "%s", g->t->crew->error)) return;
+        if (!expect(nn_trainer_step(g->t, g->ctx, &report) == NN_TRAINER_WENT_ON, "%s", g->t->workers->error)) return;
         if (report.epoch == g->run.begun) g->run.begun++;
         g->run.epochs[report.epoch].loss += report.loss;
         g->run.epochs[report.epoch].images += 16;
@@ -169,12 +173,12 @@ static void go(rig *g, int steps)
 static void save_run(const rig *g, const char *path)
 {
     char error[400] = "";
-    expect(checkpoint_save(path, g->t, &g->run, error, sizeof error), "%s", error);
+    expect(nn_checkpoint_save(path, g->t, &g->run, error, sizeof error), "%s", error);
 }
 
 static bool same(const float *a, const float *b, int64_t count) { return !memcmp(a, b, (size_t)count * sizeof *a); }
 
-static bool same_state(const trainer *a, const trainer *b)
+static bool same_state(const nn_trainer *a, const nn_trainer *b)
 {
     int64_t n = a->count;
     return n == b->count && a->step == b->step && a->adam->steps == b->adam->steps &&
@@ -184,16 +188,17 @@ static bool same_state(const trainer *a, const trainer *b)
 }
 
 /* A trainer of the checkpoint alone, over the rig's data. */
-static trainer *reopen(const rig *g, const char *path, checkpoint **c)
+static nn_trainer *reopen(const rig *g, const char *path, nn_checkpoint **c)
 {
     char error[400] = "";
-    *c = checkpoint_open(path, error, sizeof error);
+    *c = nn_checkpoint_open(path, error, sizeof error);
     if (!expect(*c != NULL, "%s", error)) return NULL;
-    trainer *t = trainer_create(g->ctx, g->set, &(*c)->run.how.model, &(*c)->run.how.training, error, sizeof error);
+    nn_trainer *t =
+        nn_trainer_create(g->ctx, g->set, &(*c)->run.how.model, &(*c)->run.how.training, error, sizeof error);
     if (!expect(t != NULL, "%s", error)) return NULL;
-    trainer_report report;
-    for (int n = 0; n < 2; n++) trainer_step(t, g->ctx, &report); /* which must leave no trace */
-    expect(checkpoint_restore(*c, t, g->ctx, error, sizeof error), "%s", error);
+    nn_trainer_report report;
+    for (int n = 0; n < 2; n++) nn_trainer_step(t, g->ctx, &report); /* which must leave no trace */
+    expect(nn_checkpoint_restore(*c, t, g->ctx, error, sizeof error), "%s", error);
     return t;
 }
 
@@ -206,22 +211,22 @@ TEST(going_on_from_a_file_is_not_having_stopped)
     for (int kind = 0; kind < 4; kind++)
         for (int n = 0; n < (kind ? 1 : 5); n++) {
             rig g = make_rig(kinds[kind]);
-            checkpoint *c;
+            nn_checkpoint *c;
             go(&g, stops[n]);
             save_run(&g, in_folder("run"));
-            trainer *t = reopen(&g, in_folder("run"), &c);
+            nn_trainer *t = reopen(&g, in_folder("run"), &c);
             if (t) {
                 expect(same_state(g.t, t), "kind %d, step %d: the state is another", kind, stops[n]);
                 expect(c->run.begun == g.run.begun && !memcmp(c->run.epochs, g.run.epochs, 4 * sizeof *g.run.epochs),
                        "the history is another");
-                trainer_report report;
+                nn_trainer_report report;
                 for (int more = 0; more < 28 - stops[n]; more++)
-                    expect(trainer_step(t, g.ctx, &report) == TRAINER_WENT_ON, "%s", t->crew->error);
+                    expect(nn_trainer_step(t, g.ctx, &report) == NN_TRAINER_WENT_ON, "%s", t->workers->error);
                 go(&g, 28 - stops[n]);
                 expect(same_state(g.t, t), "kind %d, step %d: it ends elsewhere", kind, stops[n]);
             }
-            trainer_free(t);
-            checkpoint_free(c);
+            nn_trainer_free(t);
+            nn_checkpoint_free(c);
             free_rig(&g);
         }
 }
@@ -229,20 +234,20 @@ TEST(going_on_from_a_file_is_not_having_stopped)
 /* All that the options say comes back, and the texts with it. */
 TEST(every_option_comes_back)
 {
-    char a[RECIPE_TEXT_MAX], b[RECIPE_TEXT_MAX], error[400] = "";
+    char a[NN_RECIPE_TEXT_MAX], b[NN_RECIPE_TEXT_MAX], error[400] = "";
     rig g = make_rig("lr=0.0012345678901234567,floor=3e-7,warmup=0.3,decay=0.07,clip=2.5,smoothing=0.05,shift=1.5,"
                      "rotation=7,scale=0.07,elastic=0.3,drop_path=0.11,dtype=bf16,seed=12345678901234567890");
     go(&g, 1);
     save_run(&g, in_folder("run"));
-    checkpoint *c = checkpoint_open(in_folder("run"), error, sizeof error);
+    nn_checkpoint *c = nn_checkpoint_open(in_folder("run"), error, sizeof error);
     expect(c != NULL, "%s", error);
     if (c) {
-        expect(!strcmp(recipe_write(a, &c->run.how), recipe_write(b, &g.run.how)), "'%s' instead of '%s'", a, b);
+        expect(!strcmp(nn_recipe_write(a, &c->run.how), nn_recipe_write(b, &g.run.how)), "'%s' instead of '%s'", a, b);
         expect(!strcmp(c->run.preset, "demo") && !strcmp(c->run.data, "synthetic:140") && !c->run.curves &&
                    !strcmp(c->run.log, "/tmp/\"log\"") && !strcmp(c->run.set, g.run.set) && c->step == 1,
                "texts");
     }
-    checkpoint_free(c);
+    nn_checkpoint_free(c);
     free_rig(&g);
 }
 
@@ -253,9 +258,9 @@ TEST(a_path_that_is_not_utf8_is_left_out)
     rig g = make_rig(NULL);
     g.run.data = "/tmp/\xff\xfe";
     save_run(&g, in_folder("run"));
-    checkpoint *c = checkpoint_open(in_folder("run"), error, sizeof error);
+    nn_checkpoint *c = nn_checkpoint_open(in_folder("run"), error, sizeof error);
     expect(c && !c->run.data && c->run.log, "%s", error);
-    checkpoint_free(c);
+    nn_checkpoint_free(c);
     free_rig(&g);
 }
 
@@ -264,18 +269,18 @@ TEST(a_path_that_is_not_utf8_is_left_out)
 static void expect_model(const rig *g, const char *path, const float *want)
 {
     char error[400] = "";
-    vit_config config;
-    vit_input input;
-    safetensors *file = safetensors_open(path, error, sizeof error);
-    if (!expect(file && vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) return;
+    nn_vit_config config;
+    nn_vit_input input;
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    if (!expect(file && nn_vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) return;
     float *parameters = array(g->t->count, sizeof *parameters);
-    vit *v = vit_create(g->ctx, &config, parameters, 1, false, error, sizeof error);
-    if (expect(v && vit_read(v, g->ctx, file, path, error, sizeof error), "%s", error))
+    nn_vit *v = nn_vit_create(g->ctx, &config, parameters, 1, false, error, sizeof error);
+    if (expect(v && nn_vit_read(v, g->ctx, file, path, error, sizeof error), "%s", error))
         expect(same(parameters, want, g->t->count), "%s has other weights", path);
     expect(input.mean == g->t->options.augment.mean && input.deviation == g->t->options.augment.deviation, "input");
-    vit_free(v);
+    nn_vit_free(v);
     free(parameters);
-    safetensors_free(file);
+    nn_safetensors_free(file);
 }
 
 TEST(a_checkpoint_is_a_model)
@@ -299,11 +304,11 @@ TEST(a_finished_file_is_a_model_and_nothing_else)
     size_t size[2];
     char error[400] = "";
     rig g = make_rig(NULL);
-    trainer_score score = {.count = 20, .correct = 13};
+    nn_trainer_score score = {.count = 20, .correct = 13};
     go(&g, 28);
     for (int n = 0; n < 2; n++) {
         const char *path = in_folder(n ? "again" : "final");
-        expect(checkpoint_finish(path, g.t, &g.run, &score, error, sizeof error), "%s", error);
+        expect(nn_checkpoint_finish(path, g.t, &g.run, &score, error, sizeof error), "%s", error);
         FILE *in = fopen(path, "rb");
         size[n] = in ? fread(bytes[n], 1, sizeof bytes[n], in) : 0;
         if (in) fclose(in);
@@ -312,18 +317,18 @@ TEST(a_finished_file_is_a_model_and_nothing_else)
     }
     expect(size[0] && size[0] < sizeof bytes[0] && size[0] == size[1] && !memcmp(bytes[0], bytes[1], size[0]), "bytes");
     expect_model(&g, in_folder("final"), g.t->adam->average);
-    safetensors *file = safetensors_open(in_folder("final"), error, sizeof error);
-    for (size_t i = 0; file && i < safetensors_count(file); i++)
-        expect(!strstr(safetensors_get(file, i)->name, "checkpoint"), "%s", safetensors_get(file, i)->name);
+    nn_safetensors *file = nn_safetensors_open(in_folder("final"), error, sizeof error);
+    for (size_t i = 0; file && i < nn_safetensors_count(file); i++)
+        expect(!strstr(nn_safetensors_get(file, i)->name, "checkpoint"), "%s", nn_safetensors_get(file, i)->name);
     static const char *const notes[][2] = {
         {"preset", "demo"}, {"seed", "1"}, {"epochs", "4"}, {"test_accuracy", "0.65"}};
     for (int n = 0; file && n < 4; n++) {
-        const char *is = safetensors_metadata(file, notes[n][0]);
+        const char *is = nn_safetensors_metadata(file, notes[n][0]);
         expect(is && !strcmp(is, notes[n][1]), "%s is %s", notes[n][0], is ? is : "missing");
     }
-    const char *on = file ? safetensors_metadata(file, "trained_on") : NULL;
+    const char *on = file ? nn_safetensors_metadata(file, "trained_on") : NULL;
     expect(on && strstr(on, "140 + 20 images of 28 x 28") && strstr(on, "synthetic"), "trained on %s", on ? on : "?");
-    safetensors_free(file);
+    nn_safetensors_free(file);
     free_rig(&g);
 }
 
@@ -332,7 +337,7 @@ TEST(a_file_that_cannot_be_written)
     char error[400] = "", want[400];
     rig g = make_rig(NULL);
     snprintf(want, sizeof want, "%s: cannot open its folder: No such file or directory", in_folder("no/run"));
-    expect(!checkpoint_save(in_folder("no/run"), g.t, &g.run, error, sizeof error) && !strcmp(error, want), "%s",
+    expect(!nn_checkpoint_save(in_folder("no/run"), g.t, &g.run, error, sizeof error) && !strcmp(error, want), "%s",
            error);
     expect(leftovers(false) == 0, "temporary files");
     free_rig(&g);
@@ -348,47 +353,47 @@ typedef struct change {
 static void rewrite(const char *from, const char *to, change c)
 {
     char error[400] = "";
-    safetensors_item items[60];
-    safetensors_pair notes[60];
+    nn_safetensors_item items[60];
+    nn_safetensors_pair notes[60];
     size_t item_count = 0, note_count = 0;
-    safetensors *file = safetensors_open(from, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(from, error, sizeof error);
     if (!expect(file != NULL, "%s", error)) return;
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        const safetensors_tensor *t = safetensors_get(file, i);
+    for (size_t i = 0; i < nn_safetensors_count(file); i++) {
+        const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
         if (c.drop && !strcmp(c.drop, t->name)) continue;
         bool less = c.reshape && !strcmp(c.reshape, t->name);
         int64_t flat = t->count - 1;
         items[item_count++] =
-            safetensors_item_dense(t->name, t->dtype, less ? 1 : t->rank, less ? &flat : t->shape, t->data);
+            nn_safetensors_item_dense(t->name, t->dtype, less ? 1 : t->rank, less ? &flat : t->shape, t->data);
     }
-    for (size_t i = 0; i < safetensors_metadata_count(file); i++) {
-        const char *key = safetensors_metadata_key(file, i);
+    for (size_t i = 0; i < nn_safetensors_metadata_count(file); i++) {
+        const char *key = nn_safetensors_metadata_key(file, i);
         if (c.drop && !strcmp(c.drop, key)) continue;
         bool other = c.key && !strcmp(c.key, key);
-        notes[note_count++] = (safetensors_pair){key, other ? c.value : safetensors_metadata(file, key)};
+        notes[note_count++] = (nn_safetensors_pair){key, other ? c.value : nn_safetensors_metadata(file, key)};
     }
-    expect(safetensors_write(to, items, item_count, notes, note_count, error, sizeof error), "%s", error);
-    safetensors_free(file);
+    expect(nn_safetensors_write(to, items, item_count, notes, note_count, error, sizeof error), "%s", error);
+    nn_safetensors_free(file);
 }
 
 static void refuse(const char *path, const char *says)
 {
     char error[600] = "", want[600];
-    checkpoint *c = checkpoint_open(path, error, sizeof error);
+    nn_checkpoint *c = nn_checkpoint_open(path, error, sizeof error);
     snprintf(want, sizeof want, "%s: %s", path, says);
     expect(!c && !strcmp(error, want), "'%s' instead of '%s'", c ? "taken" : error, want);
-    checkpoint_free(c);
+    nn_checkpoint_free(c);
 }
 
 TEST(what_is_no_checkpoint)
 {
     char error[400] = "";
     rig g = make_rig(NULL);
-    trainer_score score = {.count = 20, .correct = 13};
+    nn_trainer_score score = {.count = 20, .correct = 13};
     go(&g, 9);
-    expect(vit_save(g.t->net, in_folder("model"), NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(g.t->net, in_folder("model"), NULL, error, sizeof error), "%s", error);
     refuse(in_folder("model"), "is no checkpoint: there is nothing to go on with");
-    expect(checkpoint_finish(in_folder("model"), g.t, &g.run, &score, error, sizeof error), "%s", error);
+    expect(nn_checkpoint_finish(in_folder("model"), g.t, &g.run, &score, error, sizeof error), "%s", error);
     refuse(in_folder("model"), "its training is over: there is nothing to go on with");
     refuse(in_folder("none"), "No such file or directory");
     save_run(&g, in_folder("run"));
@@ -438,24 +443,25 @@ TEST(what_does_not_belong_together)
     go(&g, 9);
     save_run(&g, in_folder("run"));
     rewrite(in_folder("run"), in_folder("late"), (change){.key = "checkpoint.step", .value = "22"});
-    checkpoint *c = checkpoint_open(in_folder("late"), error, sizeof error);
+    nn_checkpoint *c = nn_checkpoint_open(in_folder("late"), error, sizeof error);
     go(&g, 1);
     float kept = g.t->parameters[5];
     snprintf(want, sizeof want, "%s: step 22 is of epoch 4, but checkpoint.history has 2", in_folder("late"));
     if (expect(c != NULL, "%s", error))
-        expect(!checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && !strcmp(error, want), "'%s'", error);
-    checkpoint_free(c);
-    c = checkpoint_open(in_folder("run"), error, sizeof error);
+        expect(!nn_checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && !strcmp(error, want), "'%s'", error);
+    nn_checkpoint_free(c);
+    c = nn_checkpoint_open(in_folder("run"), error, sizeof error);
     g.set->test.labels[3] ^= 1;
     if (expect(c != NULL, "%s", error))
-        expect(!checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && strstr(error, ": was begun on other data: "),
+        expect(!nn_checkpoint_restore(c, g.t, g.ctx, error, sizeof error) &&
+                   strstr(error, ": was begun on other data: "),
                "'%s'", error);
     expect(g.t->step == 10 && g.t->parameters[5] == kept, "the trainer has changed");
     g.set->test.labels[3] ^= 1;
     g.set->train.images[100 * 784 + 399] ^= 1;
-    expect(c && !checkpoint_knows(c, g.set, error, sizeof error), "a pixel is no other data");
+    expect(c && !nn_checkpoint_knows(c, g.set, error, sizeof error), "a pixel is no other data");
     g.set->train.images[100 * 784 + 399] ^= 1;
-    expect(c && checkpoint_knows(c, g.set, error, sizeof error), "%s", error);
-    checkpoint_free(c);
+    expect(c && nn_checkpoint_knows(c, g.set, error, sizeof error), "%s", error);
+    nn_checkpoint_free(c);
     free_rig(&g);
 }

@@ -10,7 +10,7 @@
 
 typedef struct fixture {
     float *parameters, *gradient;
-    optimizer *adam;
+    nn_optimizer *adam;
 } fixture;
 
 static float start_of(int64_t i)
@@ -28,19 +28,19 @@ static void gradient_of(float *gradient, int64_t count, int64_t step)
     for (int64_t i = 0; i < count; i++) gradient[i] = (float)((2 * rng_uniform(&r) - 0.8) * size[i % 8]);
 }
 
-static fixture fixture_make(int64_t count, const optimizer_options *options)
+static fixture fixture_make(int64_t count, const nn_optimizer_options *options)
 {
     char error[200] = "";
     fixture f = {array(count, sizeof(float)), array(count, sizeof(float)), NULL};
     for (int64_t i = 0; i < count; i++) f.parameters[i] = start_of(i);
-    f.adam = optimizer_create(f.parameters, f.gradient, count, options, error, sizeof error);
+    f.adam = nn_optimizer_create(f.parameters, f.gradient, count, options, error, sizeof error);
     if (!f.adam) printf("    no optimizer: %s\n", error), exit(1);
     return f;
 }
 
 static void fixture_free(fixture *f)
 {
-    optimizer_free(f->adam);
+    nn_optimizer_free(f->adam);
     free(f->parameters);
     free(f->gradient);
 }
@@ -48,12 +48,12 @@ static void fixture_free(fixture *f)
 static bool fixture_step(fixture *f, mha_context *ctx, double rate, double *norm)
 {
     gradient_of(f->gradient, f->adam->count, f->adam->steps);
-    return optimizer_step(f->adam, ctx, rate, norm);
+    return nn_optimizer_step(f->adam, ctx, rate, norm);
 }
 
 static bool same(const float *a, const float *b, int64_t count) { return memcmp(a, b, (size_t)count * sizeof *a) == 0; }
 
-static bool same_state(const optimizer *a, const optimizer *b)
+static bool same_state(const nn_optimizer *a, const nn_optimizer *b)
 {
     return a->count == b->count && a->steps == b->steps && same(a->parameters, b->parameters, a->count) &&
            same(a->moment1, b->moment1, a->count) && same(a->moment2, b->moment2, a->count) &&
@@ -61,16 +61,16 @@ static bool same_state(const optimizer *a, const optimizer *b)
 }
 
 /* Three groups for 10 numbers or more, the second right behind the first, the third across pieces. */
-static int64_t groups_of(optimizer_group *groups, int64_t count)
+static int64_t groups_of(nn_optimizer_group *groups, int64_t count)
 {
     if (count < 10) return 0;
-    groups[0] = (optimizer_group){1, 3, 0.1f};
-    groups[1] = (optimizer_group){4, 2, 0.02f};
-    groups[2] = (optimizer_group){8, count - 9, 0.3f};
+    groups[0] = (nn_optimizer_group){1, 3, 0.1f};
+    groups[1] = (nn_optimizer_group){4, 2, 0.02f};
+    groups[2] = (nn_optimizer_group){8, count - 9, 0.3f};
     return 3;
 }
 
-static double decay_at(const optimizer_options *options, int64_t i)
+static double decay_at(const nn_optimizer_options *options, int64_t i)
 {
     for (int64_t n = 0; n < options->group_count; n++)
         if (i >= options->groups[n].first && i < options->groups[n].first + options->groups[n].count)
@@ -95,7 +95,7 @@ static oracle oracle_make(int64_t count)
 
 static void oracle_free(oracle *o) { free(o->w), free(o->m), free(o->v), free(o->a), free(o->path); }
 
-static double oracle_step(oracle *o, const float *gradient, int64_t count, const optimizer_options *p, double rate,
+static double oracle_step(oracle *o, const float *gradient, int64_t count, const nn_optimizer_options *p, double rate,
                           int64_t t)
 {
     double sum = 0, clip = 1, s = p->average, n = (double)t;
@@ -133,7 +133,7 @@ static void judge(const char *what, const float *got, const double *wanted, cons
            what, sqrt(squares), worst);
 }
 
-static void compare(const optimizer *adam, const oracle *o)
+static void compare(const nn_optimizer *adam, const oracle *o)
 {
     double *scale = array(adam->count, sizeof *scale);
     for (int64_t i = 0; i < adam->count; i++) scale[i] = sqrt(o->v[i]);
@@ -145,7 +145,7 @@ static void compare(const optimizer *adam, const oracle *o)
     free(scale);
 }
 
-static void follow(mha_context *ctx, int64_t count, const optimizer_options *options)
+static void follow(mha_context *ctx, int64_t count, const nn_optimizer_options *options)
 {
     fixture f = fixture_make(count, options);
     oracle o = oracle_make(count);
@@ -166,8 +166,8 @@ TEST(two_hundred_steps_follow_float64)
     static const int64_t counts[] = {1, 2, 15, 16, 17, 4095, 4096, 4097, 12289};
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
     for (int n = 0; n < 9; n++) {
-        optimizer_group groups[3];
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_group groups[3];
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.group_count = groups_of(groups, counts[n]);
         options.groups = groups;
         if (n < 6) follow(ctx, counts[n], &options);
@@ -196,8 +196,8 @@ TEST(pytorch_takes_the_same_steps)
         {0.802496823324, 0.87274176283, 0.124359497626, -0.750254755611, -0.942140464693, -0.270314504294,
          0.527559738911, -0.220812656093},
     };
-    optimizer_group weights = {0, 6, 0.1f};
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_group weights = {0, 6, 0.1f};
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     options.beta2 = 0.99, options.clip = 10, options.groups = &weights, options.group_count = 1;
     fixture f = fixture_make(8, &options);
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){0}, NULL);
@@ -206,7 +206,7 @@ TEST(pytorch_takes_the_same_steps)
     for (int t = 0, next = 0; t < 20; t++) {
         double norm;
         for (int i = 0; i < 8; i++) f.gradient[i] = (float)(cos(1.7 * t + 0.3 * i) * (i + 1));
-        expect(optimizer_step(f.adam, ctx, 1e-2, &norm), "step %d was refused", t);
+        expect(nn_optimizer_step(f.adam, ctx, 1e-2, &norm), "step %d was refused", t);
         if (t != when[next]) continue;
         expect(fabs(norm - norms[next]) <= 1e-6 * norms[next], "step %d: norm %.9g, not %.9g", t, norm, norms[next]);
         for (int i = 0; i < 8; i++)
@@ -223,7 +223,7 @@ TEST(pytorch_takes_the_same_steps)
 TEST(second_moments_lean_to_no_side)
 {
     enum { COUNT = 300, STEPS = 3000 };
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     fixture f = fixture_make(COUNT, &options);
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
     double *v = array(COUNT, sizeof *v), lean = 0;
@@ -244,14 +244,14 @@ TEST(second_moments_lean_to_no_side)
 TEST(only_groups_decay)
 {
     enum { COUNT = 9000 };
-    optimizer_group groups[] = {{0, 1, 0.5f},       {1, 1, 0},         {5, 0, 9},
-                                {100, 4096, 0.25f}, {4196, 1, 0.125f}, {8999, 1, 1}};
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_group groups[] = {{0, 1, 0.5f},       {1, 1, 0},         {5, 0, 9},
+                                   {100, 4096, 0.25f}, {4196, 1, 0.125f}, {8999, 1, 1}};
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     options.groups = groups, options.group_count = 6;
     fixture f = fixture_make(COUNT, &options);
     groups[3].decay = 7; /* the optimizer has its own copy */
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
-    expect(optimizer_step(f.adam, ctx, 0.5, NULL), "the step was refused");
+    expect(nn_optimizer_step(f.adam, ctx, 0.5, NULL), "the step was refused");
     groups[3].decay = 0.25f;
     for (int64_t i = 0; i < COUNT; i++) {
         float w = start_of(i), wanted = w - (float)(0.5 * decay_at(&options, i)) * w;
@@ -265,7 +265,7 @@ TEST(only_groups_decay)
 TEST(bad_options_are_refused)
 {
     static const struct {
-        optimizer_group groups[2];
+        nn_optimizer_group groups[2];
         double beta1, beta2, epsilon, clip, average;
         const char *says;
     } cases[] = {
@@ -287,22 +287,22 @@ TEST(bad_options_are_refused)
     float w[2] = {0}, g[2] = {0};
     char error[200] = "";
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.groups = cases[n].groups, options.group_count = 2;
         options.beta1 = cases[n].beta1, options.beta2 = cases[n].beta2, options.epsilon = cases[n].epsilon;
         options.clip = cases[n].clip, options.average = cases[n].average;
-        optimizer *adam = optimizer_create(w, g, 2, &options, error, sizeof error);
+        nn_optimizer *adam = nn_optimizer_create(w, g, 2, &options, error, sizeof error);
         expect(!adam && strstr(error, cases[n].says), "case %zu: '%s', without %s", n, error, cases[n].says);
-        optimizer_free(adam);
+        nn_optimizer_free(adam);
     }
-    expect(!optimizer_create(w, NULL, 2, NULL, error, sizeof error) && strstr(error, "gradient"), "'%s'", error);
-    expect(!optimizer_create(w, g, -1, NULL, NULL, 0), "-1 parameters");
-    expect(!optimizer_create(w, g, INT64_MAX, NULL, error, sizeof error) && strstr(error, "memory"), "'%s'", error);
-    optimizer *adam = optimizer_create(NULL, NULL, 0, NULL, error, sizeof error);
+    expect(!nn_optimizer_create(w, NULL, 2, NULL, error, sizeof error) && strstr(error, "gradient"), "'%s'", error);
+    expect(!nn_optimizer_create(w, g, -1, NULL, NULL, 0), "-1 parameters");
+    expect(!nn_optimizer_create(w, g, INT64_MAX, NULL, error, sizeof error) && strstr(error, "memory"), "'%s'", error);
+    nn_optimizer *adam = nn_optimizer_create(NULL, NULL, 0, NULL, error, sizeof error);
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
     double norm = 1;
-    expect(adam && optimizer_step(adam, ctx, 1, &norm) && norm == 0, "no parameters are no error");
-    optimizer_free(adam);
+    expect(adam && nn_optimizer_step(adam, ctx, 1, &norm) && norm == 0, "no parameters are no error");
+    nn_optimizer_free(adam);
     mha_context_free(ctx);
 }
 
@@ -316,12 +316,12 @@ TEST(clipping_begins_at_the_norm)
     } cases[] = {{0, 1}, {5.1, 1}, {5.00001, 1}, {4, 4 / (5 + 1e-6)}, {1e-3, 1e-3 / (5 + 1e-6)}, {(double)INFINITY, 1}};
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){0}, NULL);
     for (int n = 0; n < 6; n++) {
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.clip = cases[n].clip;
         fixture f = fixture_make(2, &options);
         double norm;
         f.gradient[0] = 3, f.gradient[1] = -4;
-        expect(optimizer_step(f.adam, ctx, 1e-3, &norm) && norm == 5, "case %d: norm %.9g", n, norm);
+        expect(nn_optimizer_step(f.adam, ctx, 1e-3, &norm) && norm == 5, "case %d: norm %.9g", n, norm);
         double wanted = 0.1 * cases[n].factor;
         for (int i = 0; i < 2; i++)
             expect(fabs((double)f.adam->moment1[i] / (double)f.gradient[i] / wanted - 1) <= 3e-7,
@@ -334,7 +334,7 @@ TEST(clipping_begins_at_the_norm)
 
 TEST(a_norm_below_the_limit_changes_no_bit)
 {
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     fixture free_one = fixture_make(5000, &options);
     options.clip = 1e6;
     fixture clipped = fixture_make(5000, &options);
@@ -352,8 +352,8 @@ TEST(a_norm_below_the_limit_changes_no_bit)
 static void refuse(mha_context *ctx, float bad, double rate, double clip, int64_t where)
 {
     enum { COUNT = 9001 };
-    optimizer_group groups[3];
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_group groups[3];
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     options.average = 0.9, options.clip = clip, options.clear = true;
     options.groups = groups, options.group_count = groups_of(groups, COUNT);
     fixture f = fixture_make(COUNT, &options), undisturbed = fixture_make(COUNT, &options);
@@ -363,7 +363,7 @@ static void refuse(mha_context *ctx, float bad, double rate, double clip, int64_
     gradient_of(f.gradient, COUNT, 99);
     if (bad != 0) f.gradient[where] = bad;
     memcpy(before, f.gradient, sizeof before);
-    expect(!optimizer_step(f.adam, ctx, rate, &norm), "%g at %lld was taken", (double)bad, (long long)where);
+    expect(!nn_optimizer_step(f.adam, ctx, rate, &norm), "%g at %lld was taken", (double)bad, (long long)where);
     expect(isfinite(bad) ? norm >= fabs((double)bad) : !isfinite(norm), "%g gave a norm of %g", (double)bad, norm);
     expect(same(before, f.gradient, COUNT), "the gradient has changed");
     expect(same_state(f.adam, undisturbed.adam), "%g at %lld has changed something", (double)bad, (long long)where);
@@ -395,13 +395,13 @@ TEST(large_gradients_leave_finite_numbers)
 {
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){0}, NULL);
     for (int clipped = 0; clipped < 2; clipped++) {
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.clip = clipped, options.beta2 = 0;
         fixture f = fixture_make(3, &options);
         for (int t = 0; t < 3; t++) {
             for (int i = 0; i < 3; i++) f.gradient[i] = 0;
             if (t < 2) f.gradient[t] = clipped ? 3e38f : 1.79e19f;
-            expect(optimizer_step(f.adam, ctx, 1e-3, NULL), "step %d was refused", t);
+            expect(nn_optimizer_step(f.adam, ctx, 1e-3, NULL), "step %d was refused", t);
             for (int i = 0; i < 3; i++)
                 expect(isfinite(f.parameters[i]) && isfinite(f.adam->moment2[i]), "step %d: %g, %g", t,
                        (double)f.parameters[i], (double)f.adam->moment2[i]);
@@ -418,7 +418,7 @@ TEST(the_average_begins_as_the_start)
 {
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){0}, NULL);
     for (int ramp = 0; ramp < 2; ramp++) {
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.average = 0.75, options.average_ramp = ramp;
         fixture f = fixture_make(3, &options);
         double a[3];
@@ -445,7 +445,7 @@ TEST(the_gradient_is_cleared_on_request)
 {
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
     for (int clear = 0; clear < 2; clear++) {
-        optimizer_options options = OPTIMIZER_DEFAULTS;
+        nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
         options.clear = clear;
         fixture f = fixture_make(4099, &options);
         float *before = array(4099, sizeof *before);
@@ -463,8 +463,8 @@ TEST(the_gradient_is_cleared_on_request)
 static fixture run_with(int threads, mha_parallel parallel, double *norms)
 {
     enum { COUNT = 100003 };
-    optimizer_group groups[3];
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_optimizer_group groups[3];
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     options.clip = 1, options.average = 0.99;
     options.groups = groups, options.group_count = groups_of(groups, COUNT);
     fixture f = fixture_make(COUNT, &options);
@@ -493,53 +493,53 @@ TEST(any_number_of_threads_gives_the_same_bits)
 
 enum { SAVED = 5003 };
 
-static bool write_state(const char *path, const optimizer *adam)
+static bool write_state(const char *path, const nn_optimizer *adam)
 {
     char error[300] = "";
-    safetensors_item items[] = {
-        safetensors_item_view("parameters", mha_tensor_1d(adam->parameters, MHA_FLOAT32, SAVED)),
-        safetensors_item_view("moment1", mha_tensor_1d(adam->moment1, MHA_FLOAT32, SAVED)),
-        safetensors_item_view("moment2", mha_tensor_1d(adam->moment2, MHA_FLOAT32, SAVED)),
-        safetensors_item_view("average", mha_tensor_1d(adam->average, MHA_FLOAT32, SAVED)),
-        safetensors_item_view("steps", mha_tensor_1d(&adam->steps, MHA_INT64, 1)),
+    nn_safetensors_item items[] = {
+        nn_safetensors_item_view("parameters", mha_tensor_1d(adam->parameters, MHA_FLOAT32, SAVED)),
+        nn_safetensors_item_view("moment1", mha_tensor_1d(adam->moment1, MHA_FLOAT32, SAVED)),
+        nn_safetensors_item_view("moment2", mha_tensor_1d(adam->moment2, MHA_FLOAT32, SAVED)),
+        nn_safetensors_item_view("average", mha_tensor_1d(adam->average, MHA_FLOAT32, SAVED)),
+        nn_safetensors_item_view("steps", mha_tensor_1d(&adam->steps, MHA_INT64, 1)),
     };
-    return expect(safetensors_write(path, items, 5, NULL, 0, error, sizeof error), "%s", error);
+    return expect(nn_safetensors_write(path, items, 5, NULL, 0, error, sizeof error), "%s", error);
 }
 
-static bool read_state(optimizer *adam, const char *path)
+static bool read_state(nn_optimizer *adam, const char *path)
 {
     char error[300] = "";
-    safetensors *file = safetensors_open(path, error, sizeof error);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) return false;
-    memcpy(adam->parameters, safetensors_find(file, "parameters")->data, SAVED * sizeof(float));
-    memcpy(adam->moment1, safetensors_find(file, "moment1")->data, SAVED * sizeof(float));
-    memcpy(adam->moment2, safetensors_find(file, "moment2")->data, SAVED * sizeof(float));
-    memcpy(adam->average, safetensors_find(file, "average")->data, SAVED * sizeof(float));
-    memcpy(&adam->steps, safetensors_find(file, "steps")->data, sizeof adam->steps);
-    safetensors_free(file);
+    memcpy(adam->parameters, nn_safetensors_find(file, "parameters")->data, SAVED * sizeof(float));
+    memcpy(adam->moment1, nn_safetensors_find(file, "moment1")->data, SAVED * sizeof(float));
+    memcpy(adam->moment2, nn_safetensors_find(file, "moment2")->data, SAVED * sizeof(float));
+    memcpy(adam->average, nn_safetensors_find(file, "average")->data, SAVED * sizeof(float));
+    memcpy(&adam->steps, nn_safetensors_find(file, "steps")->data, sizeof adam->steps);
+    nn_safetensors_free(file);
     return true;
 }
 
 /* Ten steps, and k steps, a file and 10 - k steps of another optimizer; rates by a schedule, which has no state. */
 TEST(a_run_goes_on_from_a_file)
 {
-    schedule plan = {SCHEDULE_COSINE, .peak = 1e-2, .warmup = 3, .steps = 10};
-    optimizer_group groups[3];
-    optimizer_options options = OPTIMIZER_DEFAULTS;
+    nn_schedule plan = {NN_SCHEDULE_COSINE, .peak = 1e-2, .warmup = 3, .steps = 10};
+    nn_optimizer_group groups[3];
+    nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
     options.clip = 1, options.average = 0.99;
     options.groups = groups, options.group_count = groups_of(groups, SAVED);
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
     fixture whole = fixture_make(SAVED, &options);
-    for (int64_t t = 0; t < 10; t++) fixture_step(&whole, ctx, (double)schedule_rate(&plan, t), NULL);
+    for (int64_t t = 0; t < 10; t++) fixture_step(&whole, ctx, (double)nn_schedule_rate(&plan, t), NULL);
     for (int64_t k = 0; k <= 10; k += 5) {
         const char *path = in_folder("state.safetensors");
         fixture first = fixture_make(SAVED, &options), second = fixture_make(SAVED, &options);
-        for (int64_t t = 0; t < k; t++) fixture_step(&first, ctx, (double)schedule_rate(&plan, t), NULL);
+        for (int64_t t = 0; t < k; t++) fixture_step(&first, ctx, (double)nn_schedule_rate(&plan, t), NULL);
         memset(second.parameters, 0xff, SAVED * sizeof(float));
         if (write_state(path, first.adam) && read_state(second.adam, path)) {
             expect(same_state(first.adam, second.adam), "the file has changed something");
             for (int64_t t = second.adam->steps; t < 10; t++)
-                fixture_step(&second, ctx, (double)schedule_rate(&plan, t), NULL);
+                fixture_step(&second, ctx, (double)nn_schedule_rate(&plan, t), NULL);
             expect(same_state(whole.adam, second.adam), "another end after %lld steps and a file", (long long)k);
         }
         fixture_free(&first);
@@ -551,16 +551,16 @@ TEST(a_run_goes_on_from_a_file)
 
 /* ---- Schedules -------------------------------------------------------------------------------------------------- */
 
-static void expect_rate(const schedule *plan, int64_t step, double wanted)
+static void expect_rate(const nn_schedule *plan, int64_t step, double wanted)
 {
-    double rate = (double)schedule_rate(plan, step);
+    double rate = (double)nn_schedule_rate(plan, step);
     expect(fabs(rate - wanted) <= 6e-8 * wanted, "kind %d, step %lld: %.9g, not %.9g", (int)plan->kind, (long long)step,
            rate, wanted);
 }
 
 TEST(rates_at_the_corners)
 {
-    schedule constant = {SCHEDULE_CONSTANT, .peak = 3e-4};
+    nn_schedule constant = {NN_SCHEDULE_CONSTANT, .peak = 3e-4};
     for (int64_t step = -1; step < 3; step++) expect_rate(&constant, step, 3e-4);
     expect_rate(&constant, INT64_MAX, 3e-4);
     constant.warmup = 4;
@@ -569,20 +569,20 @@ TEST(rates_at_the_corners)
     expect_rate(&constant, 4, 3e-4);
     expect_rate(&constant, 1000, 3e-4);
 
-    schedule cosine = {SCHEDULE_COSINE, .peak = 1e-3, .floor = 1e-5, .warmup = 10, .steps = 110};
+    nn_schedule cosine = {NN_SCHEDULE_COSINE, .peak = 1e-3, .floor = 1e-5, .warmup = 10, .steps = 110};
     static const double known[][2] = {{-5, 1e-4},    {0, 1e-4},   {8, 9e-4},  {9, 1e-3},
                                       {59, 5.05e-4}, {109, 1e-5}, {110, 1e-5}};
     for (int n = 0; n < 7; n++) expect_rate(&cosine, (int64_t)known[n][0], known[n][1]);
     expect_rate(&cosine, INT64_MAX, 1e-5);
     cosine.floor = 0;
-    expect(schedule_rate(&cosine, 109) == 0, "a floor of 0 is %g", (double)schedule_rate(&cosine, 109));
+    expect(nn_schedule_rate(&cosine, 109) == 0, "a floor of 0 is %g", (double)nn_schedule_rate(&cosine, 109));
     for (int64_t step = 9; step < 110; step++) {
         expect_rate(&cosine, step, 1e-3 * pow(cos(acos(-1) / 2 * (double)(step - 9) / 100), 2) * (step < 109));
-        expect(step == 109 || schedule_rate(&cosine, step) > schedule_rate(&cosine, step + 1), "no fall at %lld",
+        expect(step == 109 || nn_schedule_rate(&cosine, step) > nn_schedule_rate(&cosine, step + 1), "no fall at %lld",
                (long long)step);
     }
 
-    schedule cycle = {SCHEDULE_ONE_CYCLE, .peak = 1e-2, .start = 1e-3, .floor = 1e-6, .warmup = 31, .steps = 101};
+    nn_schedule cycle = {NN_SCHEDULE_ONE_CYCLE, .peak = 1e-2, .start = 1e-3, .floor = 1e-6, .warmup = 31, .steps = 101};
     static const double turns[][2] = {{-1, 1e-3},      {0, 1e-3},   {15, 5.5e-3}, {30, 1e-2},
                                       {65, 5.0005e-3}, {100, 1e-6}, {101, 1e-6}};
     for (int n = 0; n < 7; n++) expect_rate(&cycle, (int64_t)turns[n][0], turns[n][1]);
@@ -591,7 +591,7 @@ TEST(rates_at_the_corners)
 /* Over a long run the last rates before a floor of 0 are the squares of small numbers. */
 TEST(rates_of_a_long_run)
 {
-    schedule plan = {SCHEDULE_COSINE, .peak = 1, .steps = 20001};
+    nn_schedule plan = {NN_SCHEDULE_COSINE, .peak = 1, .steps = 20001};
     for (int64_t step = 0; step < 20000; step++)
         expect_rate(&plan, step, pow(sin(acos(-1) / 2 * (double)(20000 - step) / 20000), 2));
 }
@@ -599,8 +599,8 @@ TEST(rates_of_a_long_run)
 /* Runs without warm-up, of one step, of less than their warm-up, of none. */
 TEST(rates_of_odd_runs)
 {
-    for (schedule_kind kind = SCHEDULE_COSINE; kind <= SCHEDULE_ONE_CYCLE; kind++) {
-        schedule plan = {kind, .peak = 1, .start = 0.5, .floor = 0.25, .steps = 3};
+    for (nn_schedule_kind kind = NN_SCHEDULE_COSINE; kind <= NN_SCHEDULE_ONE_CYCLE; kind++) {
+        nn_schedule plan = {kind, .peak = 1, .start = 0.5, .floor = 0.25, .steps = 3};
         for (plan.warmup = 0; plan.warmup < 2; plan.warmup++) {
             expect_rate(&plan, 0, 1);
             expect_rate(&plan, 1, 0.625);
@@ -612,8 +612,8 @@ TEST(rates_of_odd_runs)
         plan.steps = 0;
         expect_rate(&plan, 7, 1);
         plan.steps = 3, plan.warmup = 5;
-        expect_rate(&plan, 2, kind == SCHEDULE_COSINE ? 0.6 : 0.75);
-        expect_rate(&plan, 4, kind == SCHEDULE_COSINE ? 0.6 : 0.75);
+        expect_rate(&plan, 2, kind == NN_SCHEDULE_COSINE ? 0.6 : 0.75);
+        expect_rate(&plan, 4, kind == NN_SCHEDULE_COSINE ? 0.6 : 0.75);
         plan.warmup = 3;
         expect_rate(&plan, 2, 1);
         expect_rate(&plan, 3, 1);
@@ -630,8 +630,8 @@ TEST(pytorch_has_the_same_cycle)
                                    1.2e-08};
     static const double hundred[6][2] = {{0, 0.00012},           {10, 0.00118730057505}, {24, 0.003},
                                          {25, 0.00299868425041}, {60, 0.00159419140255}, {99, 1.2e-08}};
-    schedule plan = {SCHEDULE_ONE_CYCLE,   .peak = 3e-3, .start = 3e-3 / 25,
-                     .floor = 3e-3 / 25e4, .warmup = 3,  .steps = 10};
+    nn_schedule plan = {NN_SCHEDULE_ONE_CYCLE, .peak = 3e-3, .start = 3e-3 / 25,
+                        .floor = 3e-3 / 25e4,  .warmup = 3,  .steps = 10};
     for (int n = 0; n < 10; n++) expect_rate(&plan, n, ten[n]);
     plan.warmup = 25, plan.steps = 100;
     for (int n = 0; n < 6; n++) expect_rate(&plan, (int64_t)hundred[n][0], hundred[n][1]);

@@ -6,17 +6,17 @@
 #include "support/numbers.h"
 #include "train/trainer.h"
 
-static mnist *digits(void)
+static nn_mnist *digits(void)
 {
     char error[240] = "";
-    mnist *set = digits_make(1200, 300, 5, error, sizeof error);
+    nn_mnist *set = nn_digits_make(1200, 300, 5, error, sizeof error);
     if (!expect(set != NULL, "%s", error)) exit(1);
     return set;
 }
 
-static vit_config small(void)
+static nn_vit_config small(void)
 {
-    vit_config c = VIT_DEFAULTS;
+    nn_vit_config c = NN_VIT_DEFAULTS;
     c.patch = 7;
     c.body.width = 32;
     c.body.depth = 2;
@@ -25,9 +25,9 @@ static vit_config small(void)
     return c;
 }
 
-static trainer_options quick(void)
+static nn_trainer_options quick(void)
 {
-    trainer_options o = TRAINER_DEFAULTS;
+    nn_trainer_options o = NN_TRAINER_DEFAULTS;
     o.epochs = 12;
     o.batch = 50;
     o.held_out = 200;
@@ -39,21 +39,21 @@ static trainer_options quick(void)
     return o;
 }
 
-static trainer *open_trainer(mha_context *ctx, const mnist *set)
+static nn_trainer *open_trainer(mha_context *ctx, const nn_mnist *set)
 {
     char error[240] = "";
-    vit_config config = small();
-    trainer_options options = quick();
-    trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+    nn_vit_config config = small();
+    nn_trainer_options options = quick();
+    nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
     if (!expect(t != NULL, "%s", error)) exit(1);
     return t;
 }
 
-static void go(trainer *t, mha_context *ctx, int steps)
+static void go(nn_trainer *t, mha_context *ctx, int steps)
 {
-    trainer_report report;
+    nn_trainer_report report;
     for (int n = 0; n < steps; n++) {
-        expect(trainer_step(t, ctx, &report) == TRAINER_WENT_ON, "step %d: %s", n, mha_context_error(ctx));
+        expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON, "step %d: %s", n, mha_context_error(ctx));
         expect(report.step == t->step - 1 && report.epoch == report.step / t->steps_per_epoch, "step %lld, epoch %lld",
                (long long)report.step, (long long)report.epoch);
     }
@@ -63,54 +63,54 @@ static void go(trainer *t, mha_context *ctx, int steps)
 TEST(digits_are_learnt)
 {
     bool whole = sample_size() == 1;
-    mnist *set = digits();
+    nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    trainer *t = open_trainer(ctx, set);
-    trainer_score before, after, held;
-    trainer_report report;
+    nn_trainer *t = open_trainer(ctx, set);
+    nn_trainer_score before, after, held;
+    nn_trainer_report report;
     expect(t->steps_per_epoch == 20 && t->images == 1000, "%lld steps", (long long)t->steps_per_epoch);
-    expect(trainer_evaluate(t, ctx, TRAINER_TEST, &before), "%s", mha_context_error(ctx));
+    expect(nn_trainer_evaluate(t, ctx, NN_TRAINER_TEST, &before), "%s", mha_context_error(ctx));
     go(t, ctx, whole ? 240 : 40);
-    if (whole) expect(trainer_step(t, ctx, &report) == TRAINER_DONE, "there is a thirteenth epoch");
-    expect(trainer_evaluate(t, ctx, TRAINER_TEST, &after), "%s", mha_context_error(ctx));
-    expect(trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &held), "%s", mha_context_error(ctx));
+    if (whole) expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_DONE, "there is a thirteenth epoch");
+    expect(nn_trainer_evaluate(t, ctx, NN_TRAINER_TEST, &after), "%s", mha_context_error(ctx));
+    expect(nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &held), "%s", mha_context_error(ctx));
     expect(before.count == 300 && before.correct < 90, "%lld of 300 before training", (long long)before.correct);
     expect(after.loss < (whole ? 0.5 : 0.95) * before.loss, "the loss goes from %g to %g", before.loss, after.loss);
     if (whole) expect(after.correct > 230, "%lld of 300 after it", (long long)after.correct);
     expect(held.count == 200 && (!whole || held.correct > 155), "%lld of 200 held out", (long long)held.correct);
-    trainer_free(t);
+    nn_trainer_free(t);
     mha_context_free(ctx);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* A run has the rates of the schedule that it was told. */
 TEST(schedules_are_kept_to)
 {
     char error[240] = "";
-    mnist *set = digits();
+    nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-    vit_config config = small();
-    for (int kind = SCHEDULE_CONSTANT; kind <= SCHEDULE_ONE_CYCLE; kind++) {
-        trainer_options options = quick();
-        options.schedule = (schedule_kind)kind;
+    nn_vit_config config = small();
+    for (int kind = NN_SCHEDULE_CONSTANT; kind <= NN_SCHEDULE_ONE_CYCLE; kind++) {
+        nn_trainer_options options = quick();
+        options.schedule = (nn_schedule_kind)kind;
         options.epochs = 1;
         options.held_out = 1000; /* 4 steps are left, of which 2 go up */
         options.warmup = 0.5;
-        trainer *t = trainer_create(ctx, set, &config, &options, error, sizeof error);
+        nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
         if (!expect(t != NULL, "%s", error)) break;
-        trainer_report first = {0}, last = {0}, report;
-        while (trainer_step(t, ctx, &report) == TRAINER_WENT_ON) {
+        nn_trainer_report first = {0}, last = {0}, report;
+        while (nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON) {
             if (report.step == 0) first = report;
             last = report;
         }
-        double start = kind == SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 2;
-        double end = kind == SCHEDULE_CONSTANT ? options.rate : options.floor;
+        double start = kind == NN_SCHEDULE_ONE_CYCLE ? options.rate / 25 : options.rate / 2;
+        double end = kind == NN_SCHEDULE_CONSTANT ? options.rate : options.floor;
         expect(last.step == 3 && fabs(first.rate / start - 1) < 1e-6 && fabs(last.rate / end - 1) < 1e-6,
                "schedule %d: %g to %g", kind, first.rate, last.rate);
-        trainer_free(t);
+        nn_trainer_free(t);
     }
     mha_context_free(ctx);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* So many steps, or a quarter of them where every step takes long. */
@@ -118,32 +118,32 @@ static int few(int steps) { return sample_size() > 1 ? (steps + 3) / 4 : steps; 
 
 TEST(the_same_bits_on_any_number_of_threads)
 {
-    mnist *set = digits();
+    nn_mnist *set = digits();
     float *want = NULL;
     const int threads[] = {1, 2, 7};
     for (int n = 0; n < 3; n++) {
         mha_context *ctx = context_make(NULL, threads[n], (mha_parallel){NULL, NULL}, NULL);
-        trainer *t = open_trainer(ctx, set);
-        trainer_score score;
+        nn_trainer *t = open_trainer(ctx, set);
+        nn_trainer_score score;
         size_t bytes = (size_t)t->count * sizeof *want;
         go(t, ctx, few(12));
-        trainer_evaluate(t, ctx, TRAINER_HELD_OUT, &score); /* must not disturb */
+        nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &score); /* must not disturb */
         go(t, ctx, few(12));
         if (!want) want = memcpy(array(t->count, sizeof *want), t->parameters, bytes);
         expect(!memcmp(want, t->parameters, bytes), "%d threads end elsewhere", threads[n]);
-        trainer_free(t);
+        nn_trainer_free(t);
         mha_context_free(ctx);
     }
     free(want);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 /* Parameters, moments, average and the number of steps are all there is to keep. */
 TEST(going_on_is_not_having_stopped)
 {
-    mnist *set = digits();
+    nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    trainer *whole = open_trainer(ctx, set), *first = open_trainer(ctx, set), *then = open_trainer(ctx, set);
+    nn_trainer *whole = open_trainer(ctx, set), *first = open_trainer(ctx, set), *then = open_trainer(ctx, set);
     size_t bytes = (size_t)whole->count * sizeof(float);
     go(whole, ctx, few(24) + few(23));
     go(first, ctx, few(23));
@@ -156,26 +156,26 @@ TEST(going_on_is_not_having_stopped)
     go(then, ctx, few(24));
     expect(!memcmp(whole->parameters, then->parameters, bytes), "parameters");
     expect(!memcmp(whole->adam->average, then->adam->average, bytes), "their average");
-    trainer_free(whole);
-    trainer_free(first);
-    trainer_free(then);
+    nn_trainer_free(whole);
+    nn_trainer_free(first);
+    nn_trainer_free(then);
     mha_context_free(ctx);
-    mnist_free(set);
+    nn_mnist_free(set);
 }
 
 TEST(what_cannot_be_trained)
 {
-    mnist *set = digits();
+    nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     char error[240];
 #define REFUSE(change, line)                                                                  \
     do {                                                                                      \
-        vit_config c = small();                                                               \
-        trainer_options o = quick();                                                          \
+        nn_vit_config c = small();                                                            \
+        nn_trainer_options o = quick();                                                       \
         change;                                                                               \
-        trainer *t = trainer_create(ctx, set, &c, &o, error, sizeof error);                   \
+        nn_trainer *t = nn_trainer_create(ctx, set, &c, &o, error, sizeof error);             \
         expect(!t && !strcmp(error, line), "'%s' instead of '%s'", t ? "made" : error, line); \
-        trainer_free(t);                                                                      \
+        nn_trainer_free(t);                                                                   \
     } while (0)
     REFUSE(o.epochs = 0, "there must be an epoch at least");
     REFUSE(o.batch = 0, "there must be an image in a batch at least");
@@ -187,14 +187,14 @@ TEST(what_cannot_be_trained)
     REFUSE(c.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
     REFUSE(c.body.heads = 5, "5 heads do not divide the width 32");
 #undef REFUSE
-    trainer *t = open_trainer(ctx, set);
-    trainer_report report;
+    nn_trainer *t = open_trainer(ctx, set);
+    nn_trainer_report report;
     go(t, ctx, 2);
     t->parameters[7] = NAN;
-    vit_changed(t->net);
+    nn_vit_changed(t->net);
     float kept = t->parameters[8];
-    expect(trainer_step(t, ctx, &report) == TRAINER_DIVERGED && t->step == 2 && t->parameters[8] == kept, "NaN");
-    trainer_free(t);
+    expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_DIVERGED && t->step == 2 && t->parameters[8] == kept, "NaN");
+    nn_trainer_free(t);
     mha_context_free(ctx);
-    mnist_free(set);
+    nn_mnist_free(set);
 }

@@ -1,49 +1,49 @@
-#include "model/crew.h"
+#include "model/workers.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool hire(crew_worker *w, const vit_config *config, float *parameters, bool training, char *error,
+static bool hire(nn_worker *w, const nn_vit_config *config, float *parameters, bool training, char *error,
                  size_t error_size)
 {
     mha_context_options one = MHA_CONTEXT_DEFAULTS;
     one.threads = 1;
-    w->images = malloc((size_t)(CREW_SLAB * config->rows * config->columns) * sizeof(float));
+    w->images = malloc((size_t)(NN_SLAB * config->rows * config->columns) * sizeof(float));
     if (!w->images || mha_context_create(&w->ctx, &one)) {
         snprintf(error, error_size, "not enough memory for a thread's model");
         return false;
     }
-    w->net = vit_create(w->ctx, config, parameters, CREW_SLAB, training, error, error_size);
+    w->net = nn_vit_create(w->ctx, config, parameters, NN_SLAB, training, error, error_size);
     return w->net != NULL;
 }
 
-crew *crew_create(mha_context *ctx, const vit_config *config, float *parameters, bool training, char *error,
-                  size_t error_size)
+nn_workers *nn_workers_create(mha_context *ctx, const nn_vit_config *config, float *parameters, bool training,
+                              char *error, size_t error_size)
 {
-    if (vit_count(config, error, error_size) < 0) return NULL;
-    crew *c = calloc(1, sizeof *c);
+    if (nn_vit_count(config, error, error_size) < 0) return NULL;
+    nn_workers *c = calloc(1, sizeof *c);
     int count = mha_context_threads(ctx);
     if (c) c->workers = calloc((size_t)count + 1, sizeof *c->workers);
     if (!c || !c->workers) {
         snprintf(error, error_size, "not enough memory for %d threads", count);
-        crew_free(c);
+        nn_workers_free(c);
         return NULL;
     }
     for (c->count = 0; c->count < count; c->count++) {
         if (hire(&c->workers[c->count], config, parameters, training, error, error_size)) continue;
         c->count++; /* what this one already has is given back, too */
-        crew_free(c);
+        nn_workers_free(c);
         return NULL;
     }
     return c;
 }
 
-void crew_free(crew *c)
+void nn_workers_free(nn_workers *c)
 {
     if (!c) return;
     for (int n = 0; n < c->count; n++) {
-        crew_worker *w = &c->workers[n];
-        vit_free(w->net);
+        nn_worker *w = &c->workers[n];
+        nn_vit_free(w->net);
         mha_context_free(w->ctx);
         nn_workspace_free(&w->workspace);
         free(w->images);
@@ -52,16 +52,16 @@ void crew_free(crew *c)
     free(c);
 }
 
-void crew_changed(crew *c)
+void nn_workers_changed(nn_workers *c)
 {
-    for (int n = 0; n < c->count; n++) vit_changed(c->workers[n].net);
+    for (int n = 0; n < c->count; n++) nn_vit_changed(c->workers[n].net);
 }
 
 /* ---- Slabs ------------------------------------------------------------------------------------------------------ */
 
 typedef struct shift {
-    crew *crew;
-    bool (*task)(void *arg, crew_worker *w, int64_t n);
+    nn_workers *workers;
+    bool (*task)(void *arg, nn_worker *w, int64_t n);
     void *arg;
     int64_t slabs;
     atomic_llong next;
@@ -71,15 +71,16 @@ typedef struct shift {
 static void work(void *arg, int index)
 {
     shift *s = arg;
-    crew_worker *w = &s->crew->workers[index];
+    nn_worker *w = &s->workers->workers[index];
     int64_t n;
     while (!atomic_load(&s->failed) && (n = atomic_fetch_add(&s->next, 1)) < s->slabs)
         if (!s->task(s->arg, w, n)) atomic_store(&s->failed, index + 1);
 }
 
-bool crew_each(crew *c, mha_context *ctx, int64_t slabs, bool (*task)(void *arg, crew_worker *w, int64_t n), void *arg)
+bool nn_workers_each(nn_workers *c, mha_context *ctx, int64_t slabs, bool (*task)(void *arg, nn_worker *w, int64_t n),
+                     void *arg)
 {
-    shift s = {.crew = c, .task = task, .arg = arg, .slabs = slabs};
+    shift s = {.workers = c, .task = task, .arg = arg, .slabs = slabs};
     mha_context_run(ctx, c->count, work, &s);
     int failed = atomic_load(&s.failed);
     if (failed) snprintf(c->error, sizeof c->error, "%s", mha_context_error(c->workers[failed - 1].ctx));
