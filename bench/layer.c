@@ -66,6 +66,7 @@ static bool make_layer(layer_bench *b)
     bench_array_scale(&b->saved, exp2(-round(log2((double)options.width) / 2)));
     b->parameters = b->saved.plain; /* what the type made of them, so that all compute with the same numbers */
     b->status = mha_layer_create(ctx, &b->layer, &options, b->parameters);
+    mha_layer_freeze(b->layer, true);
     return !b->status;
 }
 

@@ -108,7 +108,6 @@ int main(void)
         for (int i = 0; i < 3; i++)
             must(ctx, mha_tensor_copy(ctx, mha_tensor_swap(to[i], 0, 1), mha_tensor_2d(from[i], MHA_FLOAT32, M, D)));
     }
-    mha_layer_changed(layer);
 
     mha_layer_inputs inputs = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, T, M)};
     mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, 1, T, H * D);

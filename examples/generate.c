@@ -46,6 +46,7 @@ int main(void)
     mha_layer *layer;
     must(ctx, mha_layer_create(ctx, &layer, &options, NULL));
     mha_layer_initialize(layer, 1);
+    mha_layer_freeze(layer, true); /* its weights are packed once for all steps */
 
     mha_layer_inputs inputs = {.query = rows(x, 0, T)};
     must(ctx, mha_layer_forward(ctx, layer, rows(at_once, 0, T), NULL, &inputs, NULL, NULL));

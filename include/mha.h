@@ -37,6 +37,10 @@
  * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value, M width of a
  * model.
  *
+ * Options: every options struct begins with its own size. Start from its DEFAULTS macro, or let its function fill it in,
+ * and change what you need; a struct of zeros is refused. So a library that knows more options than the program that
+ * calls it takes defaults for the rest.
+ *
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
  * number of threads, and what a sequence gets does not depend on the other sequences of its batch. (Between instruction
@@ -71,7 +75,8 @@ typedef enum mha_status {
     MHA_TOO_LARGE = 5,    /* sizes or strides whose product does not fit 63 bits */
     MHA_NO_MEMORY = 6,    /* the allocator returned NULL */
     MHA_NO_ISA = 7,       /* the instruction set asked for is unknown, not in this build, or not on this machine */
-    MHA_FULL = 8          /* a cache has no room for so many more positions */
+    MHA_FULL = 8,         /* a cache has no room for so many more positions */
+    MHA_NO_DEVICE = 9     /* the device asked for is unknown, not in this build, or not on this machine */
 } mha_status;
 
 /* The name of a status, such as "MHA_BAD_SHAPE"; "unknown status" for any other number. Static; any thread. */
@@ -80,10 +85,10 @@ MHA_API const char *mha_status_name(mha_status status);
 /* ---- 2 · Version ------------------------------------------------------------------------------------------------ */
 
 #define MHA_VERSION_MAJOR 0
-#define MHA_VERSION_MINOR 1
+#define MHA_VERSION_MINOR 2
 #define MHA_VERSION_PATCH 0
 
-/* The version of the library that is linked, such as "0.1.0". Static; any thread. */
+/* The version of the library that is linked, such as "0.2.0". Static; any thread. */
 MHA_API const char *mha_version(void);
 
 /* ---- 3 · Context ------------------------------------------------------------------------------------------------ */
@@ -118,21 +123,28 @@ typedef struct mha_parallel {
  * the system gives fewer threads, or none, calls take longer and results are the same. In a child of fork the context
  * starts new ones. They block all signals but those that code raises itself, such as SIGSEGV, and SIGPROF. */
 typedef struct mha_context_options {
+    size_t size;             /* of this struct; see "Options" above */
     int threads;             /* see above */
     const char *isa;         /* the instruction set to use; NULL: what the variable MHA_ISA names, else the best one */
     mha_allocator allocator; /* all NULL: malloc and free */
     mha_parallel parallel;   /* all NULL: the context's own threads */
     char *error;             /* NULL, or where a failed mha_context_create leaves its one-line reason */
     size_t error_size;       /* how many bytes `error` has */
+    const char *device;      /* where tensors lie and calls run: "cpu", the only one yet; NULL: "cpu" */
+    void *stream;            /* of that device, in whose order calls run; the CPU has none: NULL */
 } mha_context_options;
 
 /* clang-format off */
-#define MHA_CONTEXT_DEFAULTS {0, NULL, {NULL, NULL, NULL}, {NULL, NULL}, NULL, 0}
+#define MHA_CONTEXT_DEFAULTS                                                                                           \
+    {sizeof(mha_context_options), 0, NULL, {NULL, NULL, NULL}, {NULL, NULL}, NULL, 0, NULL, NULL}
 /* clang-format on */
+
+/* MHA_CONTEXT_DEFAULTS for programs that cannot use the macro: fills the first `size` bytes, which say so. */
+MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA or MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA, MHA_NO_DEVICE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_context_create(mha_context **ctx, const mha_context_options *options);
 
 /* Ends the threads of a context and releases it and its scratch; not from inside a parallel loop. NULL is legal. */
@@ -142,7 +154,8 @@ MHA_API void mha_context_free(mha_context *ctx);
  * Valid until the next call with this context. */
 MHA_API const char *mha_context_error(const mha_context *ctx);
 
-/* The instruction set and the number of threads that this context uses. */
+/* The device, the instruction set and the number of threads that this context uses. */
+MHA_API const char *mha_context_device(const mha_context *ctx);
 MHA_API const char *mha_context_isa(const mha_context *ctx);
 MHA_API int mha_context_threads(const mha_context *ctx);
 
@@ -255,6 +268,8 @@ typedef enum mha_stage {
  * A row that sees no key gives zeros and lse = -infinity. A key or value that a row does not see never reaches that
  * row's results, even if it is NaN or infinite. Finite inputs never make a NaN. */
 typedef struct mha_attention_options {
+    size_t size; /* of this struct */
+
     /* Scores. */
     float scale;   /* NAN: 1/sqrt(D) */
     float softcap; /* 0: none */
@@ -290,12 +305,15 @@ typedef struct mha_attention_options {
 
 /* clang-format off */
 #define MHA_ATTENTION_DEFAULTS                                                                                         \
-    {NAN, 0.0f,                                                                                                        \
+    {sizeof(mha_attention_options), NAN, 0.0f,                                                                         \
      false, MHA_ALIGN_TOP_LEFT, NULL, MHA_UNLIMITED, MHA_UNLIMITED, NULL,                                              \
      MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,                                                       \
      0, NULL, NULL,                                                                                                    \
      0.0f, 0, 0}
 /* clang-format on */
+
+/* The same for programs that cannot use the macro: fills the first `size` bytes, which say so. */
+MHA_API void mha_attention_defaults(mha_attention_options *options, size_t size);
 
 /* What else a forward call can write, on request: leave a tensor all zero and it costs nothing. Without `weights` and
  * `scores` nothing of size Tq x Tk is ever stored; with them, only what you pass here is. */
@@ -444,6 +462,7 @@ MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats,
 /* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
 
 typedef struct mha_rotary_options {
+    size_t size;            /* of this struct */
     bool interleaved;       /* pairs are (0,1), (2,3), ...; otherwise (0,w/2), (1,w/2+1), ... of the rotated width w */
     bool inverse;           /* turn back by the same angle; also the gradient of the operation */
     int64_t width;          /* w: even, at most D; the rest of D passes through. 0: all of D */
@@ -452,8 +471,10 @@ typedef struct mha_rotary_options {
 } mha_rotary_options;
 
 /* clang-format off */
-#define MHA_ROTARY_DEFAULTS {false, false, 0, 0, MHA_NO_TENSOR}
+#define MHA_ROTARY_DEFAULTS {sizeof(mha_rotary_options), false, false, 0, 0, MHA_NO_TENSOR}
 /* clang-format on */
+
+MHA_API void mha_rotary_defaults(mha_rotary_options *options, size_t size);
 
 /* Turns each pair (x,y) of the first w elements of a row by the angle a of its position and pair:
  *
@@ -498,8 +519,10 @@ MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tenso
  */
 typedef struct mha_layer mha_layer;
 
-/* Start from MHA_LAYER_DEFAULTS; a struct of zeros is refused for its scale. */
+/* Start from MHA_LAYER_DEFAULTS. */
 typedef struct mha_layer_options {
+    size_t size; /* of this struct */
+
     /* Sizes. */
     int64_t width;            /* M, of queries and of results */
     int64_t heads;            /* H */
@@ -535,11 +558,13 @@ typedef struct mha_layer_options {
 
 /* clang-format off */
 #define MHA_LAYER_DEFAULTS                                                                                             \
-    {0, 0, 0, 0, 0, 0, 0,                                                                                              \
+    {sizeof(mha_layer_options), 0, 0, 0, 0, 0, 0, 0,                                                                   \
      true, true, true, false, false, false, false, 0.0f, 0.0, 0, false,                                               \
      NAN, 0.0f, false, MHA_UNLIMITED, MHA_UNLIMITED, 0.0f,                                                             \
      MHA_FLOAT32}
 /* clang-format on */
+
+MHA_API void mha_layer_defaults(mha_layer_options *options, size_t size);
 
 /* The parameters of a layer, or anything that has one number for each of them (gradients, moments of an optimiser), are
  * one block of float32 numbers. This says how many. Returns as mha_layer_create. */
@@ -583,7 +608,7 @@ typedef struct mha_layer_parts {
 } mha_layer_parts;
 
 /* Views into a block that is laid out as this layer's parameters; NULL: the parameters themselves, of which the block
- * starts at q_weight.data. Whoever writes to them calls mha_layer_changed. */
+ * starts at q_weight.data. */
 MHA_API mha_layer_parts mha_layer_view(const mha_layer *layer, float *block);
 
 /* The same for one query head h: its rows of Wq (D,M), those of its key/value head in Wk (D,Mk) and Wv (E,Mv), its
@@ -598,9 +623,11 @@ MHA_API mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block
  * depend on the seed and the sizes alone. */
 MHA_API void mha_layer_initialize(mha_layer *layer, uint64_t seed);
 
-/* To be called after parameters were changed: calls without a tape read weights that the first of them packed, and would
- * go on with the old ones. (A call with a tape reads the parameters themselves and counts as a change.) */
-MHA_API void mha_layer_changed(mha_layer *layer);
+/* A layer reads its parameters in every call, so that a change counts from the next call on. With `frozen`, the caller
+ * promises not to change them until a call with false, or with true again: calls without a tape then pack the weights
+ * once and go on with what they packed, which saves a pass over the weights in each of them. Results have the same bits
+ * either way. mha_layer_initialize may be called at any time. */
+MHA_API void mha_layer_freeze(mha_layer *layer, bool frozen);
 
 /* What goes in. Strides are free: a (T,B,M) array is mha_tensor_swap(x, 0, 1). With ragged batches, query is
  * (1,sum of Tq,M), and key and value likewise. */
@@ -727,6 +754,7 @@ typedef enum mha_activation {
 } mha_activation;
 
 typedef struct mha_matmul_options {
+    size_t size; /* of this struct */
     float alpha;
     bool accumulate; /* start from what c holds, not from zero */
     mha_tensor bias; /* (N), one for each column; or none */
@@ -734,8 +762,10 @@ typedef struct mha_matmul_options {
 } mha_matmul_options;
 
 /* clang-format off */
-#define MHA_MATMUL_DEFAULTS {1.0f, false, MHA_NO_TENSOR, MHA_LINEAR}
+#define MHA_MATMUL_DEFAULTS {sizeof(mha_matmul_options), 1.0f, false, MHA_NO_TENSOR, MHA_LINEAR}
 /* clang-format on */
+
+MHA_API void mha_matmul_defaults(mha_matmul_options *options, size_t size);
 
 /* The product of projections and MLPs, with bias and activation in the same pass:
  *

@@ -338,7 +338,6 @@ static bool fill(const loading *l, mha_layer *layer)
         free(numbers);
         if (status) return fail(l, "%s: %s", l->tensor[part]->name, mha_context_error(l->ctx));
     }
-    mha_layer_changed(layer);
     return true;
 }
 

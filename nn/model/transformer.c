@@ -168,7 +168,7 @@ void nn_transformer_initialize(nn_transformer *t, uint64_t seed)
 
 void nn_transformer_changed(nn_transformer *t)
 {
-    for (int64_t l = 0; l < t->config.depth; l++) mha_layer_changed(t->blocks[l].attention);
+    for (int64_t l = 0; l < t->config.depth; l++) mha_layer_freeze(t->blocks[l].attention, true);
     t->fresh = false;
 }
 
@@ -254,6 +254,7 @@ static bool make_layers(nn_transformer *t, mha_context *ctx)
         nn_block *b = &t->blocks[l];
         mha_layer_options options = attention_of(&t->config, l);
         if (mha_layer_create(ctx, &b->attention, &options, t->parameters + b->at[NN_QKV])) return false;
+        mha_layer_freeze(b->attention, true); /* until nn_transformer_changed */
         if (t->training && mha_tape_create(ctx, &b->tape)) return false;
     }
     return true;

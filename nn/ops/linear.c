@@ -6,7 +6,7 @@
 mha_status nn_linear_forward(mha_context *ctx, mha_tensor y, mha_tensor x, mha_tensor w, mha_tensor b,
                              mha_activation activation, bool add)
 {
-    mha_matmul_options options = {1.0f, add, b, activation};
+    mha_matmul_options options = {sizeof options, 1.0f, add, b, activation};
     return mha_matmul(ctx, y, x, mha_tensor_swap(w, 0, 1), &options);
 }
 

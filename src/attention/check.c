@@ -1,6 +1,7 @@
 /* The public edge of attention: every rule about its arguments, each with the sentence that a caller reads. Past this
  * file nothing is checked again; the device of the context does the rest. */
 #include "attention/problem.h"
+#include "core/options.h"
 
 typedef mha_status status;
 
@@ -233,7 +234,6 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options)
 {
-    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
     static const mha_attention_extras none = MHA_ATTENTION_NO_EXTRAS;
     *p = (mha_problem){.ctx = ctx,
                        .out = out,
@@ -241,10 +241,11 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
                        .k = k,
                        .v = v,
                        .extras = extras ? *extras : none,
-                       .options = options ? *options : defaults,
+                       .options = MHA_ATTENTION_DEFAULTS,
                        .output_role = role};
-    p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     mha_succeed(ctx);
+    TRY(mha_options_take(ctx, &p->options, sizeof p->options, options, "MHA_ATTENTION_DEFAULTS"));
+    p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     TRY(check_inputs(p));
     TRY(check_numbers(p));
     TRY(check_lengths(p));

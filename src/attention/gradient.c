@@ -1,5 +1,6 @@
 /* The public edge of the backward pass: what may be asked of it. */
 #include "attention/gradient.h"
+#include "core/options.h"
 
 #define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
 
@@ -49,12 +50,12 @@ static mha_status check_overlap(mha_gradient_call *call)
     return MHA_CHECK_APART(p->ctx, all);
 }
 
-static mha_status check(mha_gradient_call *call, const mha_attention_options *options)
+static mha_status check(mha_gradient_call *call, const mha_attention_options *given)
 {
-    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
     const mha_problem *p = &call->problem;
     mha_attention_gradients *g = &call->gradients;
-    if (!options) options = &defaults;
+    mha_attention_options o = MHA_ATTENTION_DEFAULTS; /* as they were given: those of the problem have four axes */
+    TRY(mha_options_take(p->ctx, &o, sizeof o, given, "MHA_ATTENTION_DEFAULTS"));
     if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
     TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
     mha_tensor rows = p->q;
@@ -63,9 +64,9 @@ static mha_status check(mha_gradient_call *call, const mha_attention_options *op
     TRY(check_like(call, &g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
     TRY(check_like(call, &g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
     TRY(check_like(call, &g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
-    TRY(check_option(call, &g->bias, "gradients.bias", options->bias, "bias"));
-    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", options->alibi_slopes, "alibi_slopes"));
-    TRY(check_option(call, &g->sinks, "gradients.sinks", options->sinks, "sinks"));
+    TRY(check_option(call, &g->bias, "gradients.bias", o.bias, "bias"));
+    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", o.alibi_slopes, "alibi_slopes"));
+    TRY(check_option(call, &g->sinks, "gradients.sinks", o.sinks, "sinks"));
     if (mha_is_given(g->importance)) {
         mha_tensor heads = mha_tensor_2d(NULL, MHA_FLOAT32, p->B, p->H);
         TRY(check_like(call, &g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));

@@ -2,6 +2,7 @@
 #include "attention/rotary.h"
 #include "attention/angles.h"
 #include "core/half.h"
+#include "core/options.h"
 
 typedef long long ll;
 
@@ -86,11 +87,11 @@ static mha_status check(mha_rotation *r)
 mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
                                    double base, const mha_rotary_options *options)
 {
-    static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_rotation r = {
-        .ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .base = base, .options = options ? *options : defaults};
+        .ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .base = base, .options = MHA_ROTARY_DEFAULTS};
     mha_succeed(ctx);
+    TRY(mha_options_take(ctx, &r.options, sizeof r.options, options, "MHA_ROTARY_DEFAULTS"));
     TRY(check(&r));
     if (mha_element_count(x) == 0) return MHA_OK;
     return ctx->backend->rotate(&r);

@@ -1,4 +1,5 @@
 /* The public edge of the matrix product: every rule about its arguments. The device of the context does the rest. */
+#include "core/options.h"
 #include "core/tensor.h"
 
 typedef long long ll;
@@ -25,8 +26,8 @@ static mha_status check_size(mha_context *ctx, mha_tensor t, const char *name, i
 static mha_status check(mha_context *ctx, mha_tensor *c, mha_tensor *a, int64_t K, int64_t N, mha_tensor right,
                         mha_matmul_options *o, const mha_matmul_options *options)
 {
-    static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
-    *o = options ? *options : defaults;
+    *o = (mha_matmul_options)MHA_MATMUL_DEFAULTS;
+    TRY(mha_options_take(ctx, o, sizeof *o, options, "MHA_MATMUL_DEFAULTS"));
     TRY(check_float(ctx, c, "c", 2, "(M,N)", MHA_OUTPUT));
     TRY(check_float(ctx, a, "a", 2, "(M,K)", MHA_INPUT));
     TRY(check_size(ctx, *a, "a", 1, K, "K of b"));

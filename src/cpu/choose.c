@@ -3,6 +3,7 @@
  * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when
  * it switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On
  * 64-bit Arm, NEON is part of the architecture. */
+#include "core/options.h"
 #include "cpu/engine/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,6 +124,7 @@ mha_isa mha_isa_get(int index)
     return (mha_isa){sets[index].name, sets[index].needs, built, built && sets[index].present()};
 }
 
+const char *mha_context_device(const mha_context *ctx) { return ctx ? ctx->backend->device : NULL; }
 const char *mha_context_isa(const mha_context *ctx) { return ctx ? ctx->isa : NULL; }
 
 /* Leaves a line where the caller of mha_context_create wants it. */
@@ -149,12 +151,17 @@ static mha_status choose(const mha_context_options *options, mha_choice *choice)
     return refuse(options, MHA_NO_ISA, "isa: there is no instruction set called '%.40s'", wanted);
 }
 
-mha_status mha_context_create(mha_context **ctx, const mha_context_options *options)
+mha_status mha_context_create(mha_context **ctx, const mha_context_options *given)
 {
-    static const mha_context_options defaults = MHA_CONTEXT_DEFAULTS;
-    if (!options) options = &defaults;
+    mha_context_options own = MHA_CONTEXT_DEFAULTS, *options = &own;
+    char why[160];
+    if (ctx) *ctx = NULL;
+    if (mha_options_read(&own, sizeof own, given, "MHA_CONTEXT_DEFAULTS", why, sizeof why))
+        return refuse(given, MHA_BAD_ARGUMENT, "%s", why);
     if (!ctx) return refuse(options, MHA_BAD_ARGUMENT, "%s: is NULL", "ctx");
-    *ctx = NULL;
+    if (options->device && strcmp(options->device, "cpu") != 0)
+        return refuse(options, MHA_NO_DEVICE, "device: this build has cpu, not '%.40s'", options->device);
+    if (options->stream) return refuse(options, MHA_BAD_ARGUMENT, "%s: must be NULL, the CPU has none", "stream");
     if (options->threads < 0) return refuse(options, MHA_BAD_ARGUMENT, "%s: must not be negative", "threads");
     if (!options->allocator.allocate != !options->allocator.release)
         return refuse(options, MHA_BAD_ARGUMENT, "%s: has only one of allocate and release", "allocator");

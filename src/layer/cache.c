@@ -3,6 +3,7 @@
  * A call goes through the steps of a pass (pass.h): what it projects is appended, what attention reads are views of the
  * cache. Lengths change last, so a call that fails leaves the cache as it was. */
 #include "layer/cache.h"
+#include "core/options.h"
 #include "layer/tape.h"
 #include <string.h>
 
@@ -175,7 +176,8 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
     int64_t longest;
     TRY(check(ctx, c, layer, &x, s->attends ? MHA_Q : MHA_K));
     TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, &longest));
-    mha_attention_options o = options ? *options : mha_layer_attention(layer);
+    mha_attention_options o = mha_layer_attention(layer);
+    TRY(mha_options_take(ctx, &o, sizeof o, options, "mha_layer_attention"));
     TRY(check_options(ctx, &o, c));
     mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
     TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, c->after,

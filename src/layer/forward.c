@@ -85,7 +85,6 @@ mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
     TRY(mha_pass_settle(&pass, tape ? &tape->block : &ctx->room));
     TRY(mha_rehearsed(ctx, steps, &pass));
     if (!tape) return MHA_OK;
-    mha_layer_changed(layer);
     tape->pass = pass;
     tape->pass.out = tape->pass.extras.lse = tape->pass.extras.softmax = tape->pass.extras.weights = none;
     tape->given[MHA_K] = mha_is_given(inputs->key);

@@ -64,5 +64,5 @@ void mha_layer_initialize(mha_layer *layer, uint64_t seed)
     mha_part_fill(p->q_norm, 1.0f);
     mha_part_fill(p->k_norm, 1.0f);
     mha_part_fill(p->gates, 1.0f);
-    mha_layer_changed(layer);
+    mha_layer_unpack(layer);
 }

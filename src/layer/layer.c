@@ -1,5 +1,6 @@
 /* A layer and its parameters: sizes, the order in which the parts lie in a block, views of them. */
 #include "layer/layer.h"
+#include "core/options.h"
 #include <string.h>
 
 typedef long long ll;
@@ -69,7 +70,7 @@ int64_t mha_layer_width(const mha_layer_options *s, int projection)
 
 mha_tensor mha_layer_in_weight(const mha_layer_parts *parts, int first, int last)
 {
-    const mha_tensor *weights = &parts->q_weight;
+    const mha_tensor weights[MHA_IN] = {parts->q_weight, parts->k_weight, parts->v_weight};
     mha_tensor joined = weights[first];
     for (int n = first + 1; n <= last; n++) joined.size[0] += weights[n].size[0];
     return joined;
@@ -77,7 +78,7 @@ mha_tensor mha_layer_in_weight(const mha_layer_parts *parts, int first, int last
 
 mha_tensor mha_layer_in_bias(const mha_layer_parts *parts, int first, int last)
 {
-    const mha_tensor *biases = &parts->q_bias;
+    const mha_tensor biases[MHA_IN] = {parts->q_bias, parts->k_bias, parts->v_bias};
     mha_tensor joined = biases[first];
     for (int n = first + 1; n <= last; n++) joined.size[0] += biases[n].size[0];
     return joined;
@@ -170,8 +171,9 @@ static mha_status resolve(mha_context *ctx, mha_layer_options *s, const mha_laye
 {
     mha_succeed(ctx);
     MHA_NEED(ctx, options);
-    *s = *options;
-    mha_status status = resolve_sizes(ctx, s);
+    *s = (mha_layer_options)MHA_LAYER_DEFAULTS;
+    mha_status status = mha_options_take(ctx, s, sizeof *s, options, "MHA_LAYER_DEFAULTS");
+    if (!status) status = resolve_sizes(ctx, s);
     if (!status) status = check_options(ctx, s);
     if (!status) status = check_count(ctx, s);
     return status;
@@ -230,7 +232,8 @@ void mha_layer_free(mha_layer *layer)
     mha_memory_release(&layer->own);
     mha_memory_release(&layer->tables);
     mha_memory_release(&layer->out.block);
-    for (int n = 0; n < MHA_IN * MHA_IN; n++) mha_memory_release(&(&layer->in[0][0])[n].block);
+    for (int first = 0; first < MHA_IN; first++)
+        for (int last = 0; last < MHA_IN; last++) mha_memory_release(&layer->in[first][last].block);
     mha_memory_release(&self);
 }
 
@@ -292,11 +295,18 @@ mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block, int64_
     return p;
 }
 
-void mha_layer_changed(mha_layer *layer)
+void mha_layer_unpack(mha_layer *layer)
+{
+    for (int first = 0; first < MHA_IN; first++)
+        for (int last = 0; last < MHA_IN; last++) layer->in[first][last].backend = NULL;
+    layer->out.backend = NULL;
+}
+
+void mha_layer_freeze(mha_layer *layer, bool frozen)
 {
     if (!layer) return;
-    for (int n = 0; n < MHA_IN * MHA_IN; n++) (&layer->in[0][0])[n].isa = NULL;
-    layer->out.isa = NULL;
+    mha_layer_unpack(layer);
+    layer->frozen = frozen;
 }
 
 int64_t mha_layer_near(const mha_layer *layer)

@@ -10,7 +10,8 @@ enum { MHA_Q, MHA_K, MHA_V, MHA_IN };
 /* Weights as the kernels of one instruction set read them: those of the projections first to last, as one. */
 typedef struct mha_packed {
     mha_memory block;
-    const char *isa; /* of the context that packed them; NULL: they are not there, or not as the parameters are now */
+    const mha_backend *backend; /* of the context that packed them; NULL: they are not there */
+    const char *isa;            /* likewise */
 } mha_packed;
 
 struct mha_layer {
@@ -19,6 +20,7 @@ struct mha_layer {
     mha_layer_parts parts; /* of the parameters */
     int64_t count;         /* of all of them */
     mha_memory own;        /* the parameters, if the layer brought them */
+    bool frozen;           /* the parameters do not change: weights may be packed */
     mha_packed in[MHA_IN][MHA_IN], out;
     mha_memory tables; /* cos (P,w/2) and sin (P,w/2) of the rotary embedding */
     int64_t positions; /* P */
@@ -37,6 +39,9 @@ int64_t mha_layer_width(const mha_layer_options *shape, int projection);
 /* The weights and biases of the projections first to last, which read the same width, as one. */
 mha_tensor mha_layer_in_weight(const mha_layer_parts *parts, int first, int last);
 mha_tensor mha_layer_in_bias(const mha_layer_parts *parts, int first, int last);
+
+/* Forgets packed weights: the parameters have changed. */
+void mha_layer_unpack(mha_layer *layer);
 
 /* How many positions, from 0 on, the layer's tables may have. They stay small whatever positions a call asks for; angles
  * beyond them are computed by mha_rotary_apply_beyond. */

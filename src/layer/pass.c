@@ -1,5 +1,6 @@
 /* A pass: its arguments checked, its memory cut up. */
 #include "layer/pass.h"
+#include "core/options.h"
 #include <string.h>
 
 typedef long long ll;
@@ -209,7 +210,8 @@ static mha_status check_out(mha_pass *p)
 
 static mha_status check_options(mha_pass *p, const mha_attention_options *options)
 {
-    p->options = options ? *options : mha_layer_attention(p->layer);
+    p->options = mha_layer_attention(p->layer);
+    TRY(mha_options_take(p->ctx, &p->options, sizeof p->options, options, "mha_layer_attention"));
     if (p->layer->shape.sinks) {
         if (mha_is_given(p->options.sinks)) FAIL(MHA_BAD_ARGUMENT, "sinks: the layer has its own");
         p->options.sinks = p->layer->parts.sinks;
@@ -289,6 +291,7 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
 {
     *p = start(ctx, layer, out, extras, inputs);
     p->training = training;
+    p->packs = layer->frozen && !training;
     TRY(check_options(p, options));
     TRY(check_inputs(p));
     bool same = !mha_is_given(inputs->key) && !mha_is_given(inputs->key_positions);
@@ -309,6 +312,7 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
                                 const int64_t *lengths, int64_t longest)
 {
     *p = start(ctx, layer, out, extras, inputs);
+    p->packs = layer->frozen;
     p->attends = attends;
     p->appends = appends;
     p->lengths = lengths;
@@ -349,14 +353,14 @@ static void lay_projection(mha_pass *p, mha_arena *arena, mha_projection *j)
         j->across = false;
         j->x = mha_arena_matrix(arena, s->compute, rows, j->input.size[2]);
     }
-    if (half && p->training) j->weight = mha_arena_matrix(arena, MHA_BFLOAT16, columns, j->input.size[2]);
+    if (half && !p->packs) j->weight = mha_arena_matrix(arena, MHA_BFLOAT16, columns, j->input.size[2]);
     j->y = mha_arena_matrix(arena, s->compute, rows, columns);
 }
 
 /* Which inputs are one, and so one product. */
 static void lay_projections(mha_pass *p, mha_arena *arena)
 {
-    const mha_tensor *inputs = &p->inputs.query;
+    const mha_tensor inputs[MHA_IN] = {p->inputs.query, p->inputs.key, p->inputs.value};
     p->projections = 0;
     const int first = p->attends ? MHA_Q : MHA_K, last = p->appends ? MHA_V : MHA_Q;
     for (int n = first; n <= last;) {
@@ -417,8 +421,7 @@ static void lay_results(mha_pass *p, mha_arena *arena)
     p->heads = mha_as_heads(p->head_rows, p->out_across, p->B, p->Tq, 0, H, E);
     p->gated = mha_as_heads(p->gated_rows, p->out_across, p->B, p->Tq, 0, H, E);
     p->out_weight = p->layer->parts.out_weight;
-    if (half && p->training && s->out_projection)
-        p->out_weight = mha_arena_matrix(arena, MHA_BFLOAT16, s->width, H * E);
+    if (half && !p->packs && s->out_projection) p->out_weight = mha_arena_matrix(arena, MHA_BFLOAT16, s->width, H * E);
     p->softmax = p->maps = none;
     if (p->training || p->extra || p->extras.softmax.rank) {
         mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, p->B * H, p->Tq * 2);
@@ -475,7 +478,7 @@ mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
     mha_arena measure = {0}, arena = {0};
     lay_out(p, &measure);
     if (measure.too_large) FAIL(MHA_TOO_LARGE, "query, key, value: what lies between has no place in memory");
-    if (!p->training) TRY(mha_pass_pack(p));
+    if (p->packs) TRY(mha_pass_pack(p));
     TRY(mha_memory_reserve(p->ctx, home, measure.used + MHA_ALIGNMENT));
     arena.base = home->start;
     lay_out(p, &arena);

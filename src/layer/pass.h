@@ -54,6 +54,7 @@ typedef struct mha_pass {
     mha_attention_extras extras;   /* what the caller wants */
     mha_tensor out;
     bool training;
+    bool packs;        /* weights that are packed stand for the parameters */
     int64_t B, Tq, Tk; /* of the tensors: B is 1 if ragged */
     const int64_t *query_starts, *key_starts;
     mha_stretch query_rows, key_rows; /* of the tensors as the caller gave them: what belongs to some sequence */

@@ -8,8 +8,8 @@
 static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, mha_type compute)
 {
     size_t bytes;
-    if (packed->isa == ctx->isa) return MHA_OK;
-    packed->isa = NULL;
+    if (packed->backend == ctx->backend && packed->isa == ctx->isa) return MHA_OK;
+    packed->backend = NULL;
     if (compute == MHA_BFLOAT16) {
         mha_arena arena = {0};
         mha_tensor half = mha_arena_matrix(&arena, MHA_BFLOAT16, weight.size[0], weight.size[1]);
@@ -22,6 +22,7 @@ static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, 
     TRY(mha_matmul_pack_size(ctx, &bytes, b, compute));
     TRY(mha_memory_reserve(ctx, &packed->block, bytes + MHA_ALIGNMENT));
     TRY(mha_matmul_pack(ctx, packed->block.start, bytes, b, compute));
+    packed->backend = ctx->backend;
     packed->isa = ctx->isa;
     return MHA_OK;
 }
@@ -48,7 +49,7 @@ mha_status mha_pass_multiply(mha_pass *p, int n, mha_tensor c, mha_tensor a)
     mha_tensor weight = out ? p->out_weight : j->weight;
     if (out) options.bias = layer->parts.out_bias;
     else if (layer->shape.in_bias) options.bias = mha_layer_in_bias(&layer->parts, j->first, j->last);
-    if (p->training || a.type != layer->shape.compute)
+    if (!p->packs || a.type != layer->shape.compute)
         return mha_matmul(p->ctx, c, a, mha_tensor_swap(weight, 0, 1), &options);
     return mha_matmul_packed(p->ctx, c, a, packed->block.start, &options);
 }

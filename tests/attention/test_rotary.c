@@ -66,7 +66,8 @@ static rotary_problem *rotary_make(rotary_case c)
         for (int64_t h = 0; h < c.H; h++)
             for (int64_t t = 0; t < c.T; t++)
                 for (int64_t d = 0; d < c.D; d++) store_set(&p->x, b, h, t, d, rng_normal(&r));
-    p->options = (mha_rotary_options){c.interleaved, c.inverse, c.whole ? 0 : c.w, c.first, p->positions.view};
+    p->options = (mha_rotary_options){sizeof p->options, c.interleaved, c.inverse,
+                                      c.whole ? 0 : c.w, c.first,       p->positions.view};
     return p;
 }
 

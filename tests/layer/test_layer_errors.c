@@ -60,7 +60,7 @@ TEST(options_that_make_no_layer)
     expect(mha_layer_parameter_count(ctx, &count, &good) == MHA_OK && count == 4 * 144 + 48, "%lld", (long long)count);
     mha_layer_free(NULL);
     mha_tape_free(NULL);
-    mha_layer_changed(NULL);
+    mha_layer_freeze(NULL, true);
     mha_layer_initialize(NULL, 1);
     expect(!mha_layer_shape(NULL) && !mha_layer_view(NULL, NULL).q_weight.rank, "views of nothing");
     mha_context_free(ctx);

@@ -88,7 +88,6 @@ TEST(stacked_heads_are_heads_alone)
         mha_tensor_copy(ctx, to.q_weight, from.q_weight);
         mha_tensor_copy(ctx, to.k_weight, from.k_weight);
         mha_tensor_copy(ctx, to.v_weight, from.v_weight);
-        mha_layer_changed(alone);
         forward(ctx, alone, one, x);
         for (int n = 0; n < B * T; n++)
             expect(!memcmp(one + n * D, y + (n * H + h) * D, sizeof(float) * D), "head %d, row %d", h, n);
@@ -98,8 +97,8 @@ TEST(stacked_heads_are_heads_alone)
     mha_context_free(ctx);
 }
 
-/* Packed weights are those of the last change that somebody told of. */
-TEST(changes_are_packed_again)
+/* A change counts from the next call on; of a frozen layer, from when it is frozen again. */
+TEST(changes_are_seen)
 {
     enum { M = 16 };
     static float x[B * T * M], first[B * T * M], second[B * T * M], fresh[B * T * M];
@@ -115,10 +114,23 @@ TEST(changes_are_packed_again)
     forward(ctx, other, fresh, x);
     expect(memcmp(first, second, sizeof first) != 0, "a new seed gives the old results");
     expect(!memcmp(second, fresh, sizeof fresh), "a layer that was changed differs from a new one");
-    ((float *)mha_layer_view(layer, NULL).out_weight.data)[0] += 1;
-    mha_layer_changed(layer);
+    float *weight = mha_layer_view(layer, NULL).out_weight.data;
+    weight[0] = 1;
     forward(ctx, layer, second, x);
     expect(memcmp(second, fresh, sizeof fresh) != 0, "a change was not seen");
+    mha_layer_freeze(layer, true);
+    forward(ctx, layer, first, x);
+    expect(!memcmp(first, second, sizeof first), "a frozen layer has other bits");
+    weight[0] = 2;
+    forward(ctx, layer, first, x);
+    expect(!memcmp(first, second, sizeof first), "a frozen layer read its parameters again");
+    mha_layer_freeze(layer, true);
+    forward(ctx, layer, first, x);
+    expect(memcmp(first, second, sizeof first) != 0, "a layer that was frozen again has old weights");
+    mha_layer_freeze(layer, false);
+    weight[0] = 1;
+    forward(ctx, layer, first, x);
+    expect(!memcmp(first, second, sizeof first), "a layer that is not frozen any more has old weights");
     mha_layer_free(layer);
     mha_layer_free(other);
     mha_context_free(ctx);
@@ -135,6 +147,7 @@ TEST(one_layer_for_every_instruction_set)
     o.heads = 2;
     fill(x, B * T * M, 4);
     mha_layer *layer = make(maker, o, 1);
+    mha_layer_freeze(layer, true);
     for (int round = 0; round < 2; round++)
         for_each_isa (isa) {
             mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
@@ -163,10 +176,8 @@ TEST(a_shut_gate_lets_no_nan_through)
     mha_layer *layer = make(ctx, o, 1);
     mha_layer_parts head = mha_layer_view_head(layer, NULL, 1);
     *(float *)head.gates.data = 0;
-    mha_layer_changed(layer);
     forward(ctx, layer, want, x);
     for (int i = 0; i < 8 * M; i++) ((float *)head.v_weight.data)[i] = NAN;
-    mha_layer_changed(layer);
     forward(ctx, layer, y, x);
     expect(!memcmp(want, y, sizeof y), "the other head's results have changed");
     mha_layer_free(layer);
@@ -211,7 +222,6 @@ TEST(huge_scores_beside_extra_keys)
         const mha_tensor all[] = {p.q_weight, p.k_weight, p.v_weight, p.out_weight};
         for (int n = 0; n < 16; n++)
             for (int w = 0; w < 4; w++) ((float *)all[w].data)[n] = n % 5 ? 0.0f : w < 2 ? 1e20f : 1.0f;
-        mha_layer_changed(layer);
         mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, 2, 4)};
         mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
         extras.weights = mha_tensor_4d(weights, MHA_FLOAT32, 1, 1, 2, extra ? 3 : 2);
@@ -243,7 +253,6 @@ static void check_pruned(mha_layer_options o, unsigned keep_bits, int64_t want_g
         count += keep[h];
         gates[h] = keep[h] ? 0.5f + (float)h : 0.0f;
     }
-    mha_layer_changed(layer);
     forward(ctx, layer, whole, x);
     expect(!mha_layer_prune(ctx, &smaller, layer, keep), "%s", mha_context_error(ctx));
     const mha_layer_options *s = mha_layer_shape(smaller);

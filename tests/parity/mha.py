@@ -2,14 +2,13 @@
 twice and nothing can go stale. Arrays are torch tensors, which have what a mha_tensor asks for: memory, sizes, strides.
 
     lib = mha.Library(prefix)  # where `cmake --install` put it
-    options = lib.defaults("MHA_LAYER_DEFAULTS", width=768, heads=12)
+    options = lib.defaults("layer", width=768, heads=12)
     with lib.made("layer", byref(options), None) as layer:
         lib.mha_layer_forward(lib.context, layer, lib.view(out), None, byref(inputs), None, None)
 
 A call that returns anything but MHA_OK raises mha.Error with the context's text."""
 import contextlib
 import ctypes
-import math
 import pathlib
 import re
 
@@ -25,7 +24,6 @@ SCALARS = {
     "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t,
 }
-WORDS = {"true": True, "false": False, "NULL": None, "NAN": math.nan}
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4}
 
 
@@ -40,7 +38,7 @@ class Library:
         header = next(pathlib.Path(prefix).rglob("mha.h")).read_text(encoding="utf-8")
         self.text = re.sub(r"/\*.*?\*/", "", header, flags=re.S).replace("\\\n", " ")
         self.dll = ctypes.CDLL(str(next(pathlib.Path(prefix).rglob("libmha.so"))))
-        self.struct, self.constant = {}, dict(WORDS)
+        self.struct, self.constant = {}, {}
         self.read_enums()
         self.read_structs()
         self.read_functions()
@@ -95,17 +93,10 @@ class Library:
             raise Error(f"{function.__name__}: {self.mha_status_name(status).decode()}: {about}")
         return arguments
 
-    def defaults(self, macro, **changes):
-        """The struct that a macro such as MHA_LAYER_DEFAULTS initialises, with the fields named here changed."""
-        values = re.search(rf"#define {macro}\s+\{{(.*)\}}", self.text).group(1).split(",")
-        kind = self.struct[macro.lower().replace("_defaults", "_options")]
-        struct = kind()
-        for (name, _), value in zip(kind._fields_, values):
-            value = value.strip()
-            if value in self.constant:
-                setattr(struct, name, self.constant[value])
-            elif value != "MHA_NO_TENSOR":
-                setattr(struct, name, float(value.rstrip("f")) if "." in value else int(value))
+    def defaults(self, noun, **changes):
+        """The options of a noun such as layer, as mha_NOUN_defaults fills them in, with the fields named here changed."""
+        struct = self.struct[f"mha_{noun}_options"]()
+        getattr(self, f"mha_{noun}_defaults")(ctypes.byref(struct), ctypes.sizeof(struct))
         for name, value in changes.items():
             setattr(struct, name, value)
         return struct

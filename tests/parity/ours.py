@@ -66,7 +66,7 @@ LOAD = {"fused": load_fused, "parts": load_parts, "heads": load_heads}
 
 def layer_options(lib, case):
     return lib.defaults(
-        "MHA_LAYER_DEFAULTS",
+        "layer",
         width=case.width,
         heads=case.heads,
         key_width=case.kdim,
@@ -162,7 +162,6 @@ def ours(lib, case, module, arrays):
             extras = ctypes.byref(extras)
 
         LOAD[case.load](lib, layer, module.state_dict(), case)
-        lib.mha_layer_changed(layer)
         lib.mha_layer_forward(lib.context, layer, view(results["out"]), extras, *rest, None)
         lib.mha_layer_forward(lib.context, layer, view(results["out, with a tape"]), None, *rest, tape)
         lib.mha_layer_backward(lib.context, layer, ctypes.byref(gradients), view(arrays["dout"]), tape)

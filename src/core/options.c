@@ -1,0 +1,67 @@
+#include "core/options.h"
+#include <stdio.h>
+#include <string.h>
+
+mha_status mha_options_read(void *own, size_t own_size, const void *given, const char *macro, char *why,
+                            size_t why_size)
+{
+    size_t size;
+    if (!given) return MHA_OK;
+    memcpy(&size, given, sizeof size);
+    if (size < sizeof size) {
+        snprintf(why, why_size, "options: their size is %zu; start from %s", size, macro);
+        return MHA_BAD_ARGUMENT;
+    }
+    if (size > own_size) {
+        snprintf(why, why_size, "options: have %zu bytes, this library knows %zu; it is older than the program", size,
+                 own_size);
+        return MHA_BAD_ARGUMENT;
+    }
+    memcpy(own, given, size);
+    memcpy(own, &own_size, sizeof own_size);
+    return MHA_OK;
+}
+
+mha_status mha_options_take(mha_context *ctx, void *own, size_t own_size, const void *given, const char *macro)
+{
+    return mha_options_read(own, own_size, given, macro, ctx->error, sizeof ctx->error);
+}
+
+/* The first bytes of the defaults, with their number in place of the whole size. */
+static void fill(void *options, size_t size, const void *defaults, size_t all)
+{
+    if (!options || size < sizeof size) return;
+    if (size > all) size = all;
+    memcpy(options, defaults, size);
+    memcpy(options, &size, sizeof size);
+}
+
+void mha_context_defaults(mha_context_options *options, size_t size)
+{
+    static const mha_context_options defaults = MHA_CONTEXT_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_attention_defaults(mha_attention_options *options, size_t size)
+{
+    static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_rotary_defaults(mha_rotary_options *options, size_t size)
+{
+    static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_layer_defaults(mha_layer_options *options, size_t size)
+{
+    static const mha_layer_options defaults = MHA_LAYER_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_matmul_defaults(mha_matmul_options *options, size_t size)
+{
+    static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
