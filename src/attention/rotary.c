@@ -1,7 +1,5 @@
-/* The public edge of the rotary position embedding, and the tables of its angles. */
+/* The public edge of the rotary position embedding and of the tables of its angles. */
 #include "attention/rotary.h"
-#include "attention/angles.h"
-#include "core/half.h"
 #include "core/options.h"
 
 typedef long long ll;
@@ -116,15 +114,6 @@ mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor si
     const mha_argument all[] = {{"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     if (mha_element_count(cosines) == 0) return MHA_OK;
-    mha_step ratio = mha_step_ratio(base, cosines.size[1]), step = {1, 0};
-    for (int64_t i = 0; i < cosines.size[1]; i++, step = mha_step_multiply(step, ratio))
-        for (int64_t p = 0; p < cosines.size[0]; p++) {
-            mha_angle angle = mha_angle_get(step, p);
-            int64_t width = (int64_t)mha_type_size(cosines.type), wide = (int64_t)mha_type_size(sines.type);
-            char *to = (char *)cosines.data + (p * cosines.stride[0] + i * cosines.stride[1]) * width;
-            mha_store(to, cosines.type, angle.cos);
-            to = (char *)sines.data + (p * sines.stride[0] + i * sines.stride[1]) * wide;
-            mha_store(to, sines.type, angle.sin);
-        }
+    ctx->backend->rotary_tables(ctx, cosines, sines, base);
     return MHA_OK;
 }

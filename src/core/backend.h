@@ -30,8 +30,9 @@ typedef struct mha_backend {
     mha_status (*attention_backward)(const struct mha_gradient_call *call);
     mha_status (*attention_stats)(const struct mha_stats_call *call);
 
-    /* Rotary embedding, of a checked call: attention/rotary.h. */
+    /* Rotary embedding, of a checked call: attention/rotary.h; and the tables of mha_rotary_tables. */
     mha_status (*rotate)(const struct mha_rotation *rotation);
+    void (*rotary_tables)(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base);
 
     /* The matrix product, of checked arguments. Packed matrices are bytes that the device alone understands:
      * packed_about fails, with a message, if they were not packed for this context. */
@@ -42,8 +43,9 @@ typedef struct mha_backend {
     mha_status (*matmul_packed)(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
                                 const mha_matmul_options *options);
 
-    /* to = from, or to += from, element by element; any float types. */
+    /* to = from, or to += from, element by element; any float types. And all of `to` = one value. */
     void (*copy)(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
+    void (*fill)(mha_context *ctx, mha_tensor to, float value);
 
     /* to (B,H,T,D) = from * gain (D) / sqrt(mean of squares + epsilon), row by row; and its gradients: dx in place of dy,
      * dgain (D), if given, added to. */

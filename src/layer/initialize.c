@@ -6,6 +6,13 @@
 
 enum { LANES = 4 }; /* numbers from one counter */
 
+/* All numbers of a part, which may be none. */
+static void fill(mha_tensor part, float x)
+{
+    float *at = part.data;
+    for (int64_t i = 0; part.rank && i < mha_element_count(part); i++) at[i] = x;
+}
+
 /* Numbers LANES*place to LANES*place + 3 of a part: from -1 to 1, exclusive, at odd multiples of 2^-24. */
 static void draw(float to[LANES], uint64_t seed, uint32_t part, uint64_t place)
 {
@@ -17,7 +24,7 @@ static void draw(float to[LANES], uint64_t seed, uint32_t part, uint64_t place)
 static void fill_uniform(mha_tensor part, uint64_t seed, uint32_t number, double bound)
 {
     float *at = part.data, scale = (float)bound, drawn[LANES];
-    for (int64_t i = 0; i < mha_part_count(part); i++) {
+    for (int64_t i = 0; i < mha_element_count(part); i++) {
         if (i % LANES == 0) draw(drawn, seed, number, (uint64_t)i / LANES);
         at[i] = drawn[i % LANES] * scale;
     }
@@ -27,7 +34,7 @@ static void fill_uniform(mha_tensor part, uint64_t seed, uint32_t number, double
 static void fill_normal(mha_tensor part, uint64_t seed, uint32_t number, double deviation)
 {
     float *at = part.data, scale = (float)(deviation / 2), drawn[LANES];
-    for (int64_t i = 0; i < mha_part_count(part); i++) {
+    for (int64_t i = 0; i < mha_element_count(part); i++) {
         float sum = 0;
         for (uint64_t n = 0; n < 3; n++) {
             draw(drawn, seed, number, 3 * (uint64_t)i + n);
@@ -58,11 +65,11 @@ void mha_layer_initialize(mha_layer *layer, uint64_t seed)
         fill_normal(p->bias_k, seed, 4, sqrt(1.0 / (double)p->bias_k.size[0]));
         fill_normal(p->bias_v, seed, 5, sqrt(1.0 / (double)p->bias_v.size[0]));
     }
-    mha_part_fill(p->in_bias, 0.0f);
-    mha_part_fill(p->out_bias, 0.0f);
-    mha_part_fill(p->sinks, 0.0f);
-    mha_part_fill(p->q_norm, 1.0f);
-    mha_part_fill(p->k_norm, 1.0f);
-    mha_part_fill(p->gates, 1.0f);
+    fill(p->in_bias, 0.0f);
+    fill(p->out_bias, 0.0f);
+    fill(p->sinks, 0.0f);
+    fill(p->q_norm, 1.0f);
+    fill(p->k_norm, 1.0f);
+    fill(p->gates, 1.0f);
     mha_layer_unpack(layer);
 }

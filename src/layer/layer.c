@@ -193,6 +193,15 @@ mha_status mha_layer_parameter_count(mha_context *ctx, int64_t *count, const mha
     return MHA_OK;
 }
 
+/* Parameters that the layer brings: zeros, but for gains and gates. */
+static void fill_own(mha_context *ctx, const mha_layer *layer)
+{
+    const mha_tensor ones[] = {layer->parts.q_norm, layer->parts.k_norm, layer->parts.gates};
+    ctx->backend->fill(ctx, mha_tensor_1d(layer->own.start, MHA_FLOAT32, layer->count), 0.0f);
+    for (int n = 0; n < 3; n++)
+        if (ones[n].rank) ctx->backend->fill(ctx, ones[n], 1.0f);
+}
+
 mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options, float *parameters)
 {
     mha_layer_options shape;
@@ -215,11 +224,8 @@ mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer
             mha_layer_free(made);
             return status;
         }
-        memset(made->own.start, 0, (size_t)count * sizeof(float));
         lay_parts(&made->parts, &shape, (float *)made->own.start);
-        mha_part_fill(made->parts.q_norm, 1.0f);
-        mha_part_fill(made->parts.k_norm, 1.0f);
-        mha_part_fill(made->parts.gates, 1.0f);
+        fill_own(ctx, made);
     }
     *layer = made;
     return MHA_OK;
@@ -319,20 +325,20 @@ int64_t mha_layer_near(const mha_layer *layer)
 mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position, mha_tensor *cos, mha_tensor *sin)
 {
     int64_t pairs = layer->shape.rotary_width / 2, positions = layer->positions;
-    mha_status status = MHA_OK;
     if (position >= positions) {
         int64_t most = mha_layer_near(layer);
         positions = position + 1 > 2 * positions ? position + 1 : 2 * positions;
         if (positions > most) positions = most;
-        status =
-            mha_memory_reserve(ctx, &layer->tables, (size_t)(positions * pairs) * 2 * sizeof(float) + MHA_ALIGNMENT);
         layer->positions = 0;
-        if (status) return status;
+        layer->tabulated = false;
+        TRY(mha_memory_reserve(ctx, &layer->tables, (size_t)(positions * pairs) * 2 * sizeof(float) + MHA_ALIGNMENT));
+        layer->positions = positions;
     }
     float *start = (float *)layer->tables.start;
     *cos = mha_tensor_2d(start, MHA_FLOAT32, positions, pairs);
     *sin = mha_tensor_2d(start ? start + positions * pairs : NULL, MHA_FLOAT32, positions, pairs);
-    if (!status && layer->positions != positions) status = mha_rotary_tables(ctx, *cos, *sin, layer->shape.rotary_base);
-    if (!status) layer->positions = positions;
-    return status;
+    if (layer->tabulated) return MHA_OK;
+    TRY(mha_rotary_tables(ctx, *cos, *sin, layer->shape.rotary_base));
+    layer->tabulated = !ctx->rehearsing; /* a rehearsal only reserves */
+    return MHA_OK;
 }

@@ -7,7 +7,7 @@
 /* The projections of the input, in the order in which their weights lie. */
 enum { MHA_Q, MHA_K, MHA_V, MHA_IN };
 
-/* Weights as the kernels of one instruction set read them: those of the projections first to last, as one. */
+/* Weights as one instruction set of one device reads them: those of the projections first to last, as one. */
 typedef struct mha_packed {
     mha_memory block;
     const mha_backend *backend; /* of the context that packed them; NULL: they are not there */
@@ -24,6 +24,7 @@ struct mha_layer {
     mha_packed in[MHA_IN][MHA_IN], out;
     mha_memory tables; /* cos (P,w/2) and sin (P,w/2) of the rotary embedding */
     int64_t positions; /* P */
+    bool tabulated;    /* the tables hold their angles */
 };
 
 /* What a caller may hand to a function that takes a layer. */
@@ -49,13 +50,5 @@ int64_t mha_layer_near(const mha_layer *layer);
 
 /* Tables for positions up to the given one, which is below mha_layer_near; -1: no position. */
 mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position, mha_tensor *cos, mha_tensor *sin);
-
-/* The numbers of a part, which may be none: how many, and all of them set to one value. */
-static inline int64_t mha_part_count(mha_tensor part) { return part.rank ? mha_element_count(part) : 0; }
-static inline void mha_part_fill(mha_tensor part, float x)
-{
-    float *at = (float *)part.data;
-    for (int64_t i = 0; i < mha_part_count(part); i++) at[i] = x;
-}
 
 #endif

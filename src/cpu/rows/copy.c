@@ -1,4 +1,5 @@
-/* Copies between views, row by row along the last axis, through a few floats at a time. */
+/* Copies between views, row by row along the last axis, through a few floats at a time. A fill is a copy from a view
+ * whose strides are 0. */
 #include "cpu/isa/kernels.h"
 #include "cpu/rows/rows.h"
 
@@ -59,4 +60,13 @@ void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
     c.rows = c.to.size[0] * c.to.size[1] * c.to.size[2];
     c.queue.count = (c.rows + ROWS - 1) / ROWS;
     mha_parallel_run(ctx, c.queue.count < ctx->threads ? (int)c.queue.count : ctx->threads, copy_task, &c);
+}
+
+void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value)
+{
+    mha_tensor from = to;
+    from.data = &value;
+    from.type = MHA_FLOAT32;
+    for (int axis = 0; axis < to.rank; axis++) from.stride[axis] = 0;
+    mha_cpu_copy(ctx, to, from, false);
 }

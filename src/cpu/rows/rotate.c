@@ -4,6 +4,7 @@
  * writes every number once, so it is bound by memory and written plainly; rows go through float32 scratch, which makes
  * working in place and in any type the same code. */
 #include "attention/angles.h"
+#include "core/half.h"
 #include "cpu/isa/kernels.h"
 #include "cpu/rows/rows.h"
 
@@ -91,4 +92,22 @@ mha_status mha_cpu_rotate(const mha_rotation *r)
     if (r->beyond) fill_steps(&j);
     mha_parallel_run(ctx, tasks, rotate_task, &j);
     return MHA_OK;
+}
+
+static void put(mha_tensor table, int64_t position, int64_t pair, float value)
+{
+    int64_t at = position * table.stride[0] + pair * table.stride[1];
+    mha_store((char *)table.data + at * (int64_t)mha_type_size(table.type), table.type, value);
+}
+
+void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
+{
+    mha_step ratio = mha_step_ratio(base, cosines.size[1]), step = {1, 0};
+    if (ctx->rehearsing) return;
+    for (int64_t i = 0; i < cosines.size[1]; i++, step = mha_step_multiply(step, ratio))
+        for (int64_t p = 0; p < cosines.size[0]; p++) {
+            mha_angle angle = mha_angle_get(step, p);
+            put(cosines, p, i, angle.cos);
+            put(sines, p, i, angle.sin);
+        }
 }

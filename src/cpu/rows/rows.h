@@ -7,6 +7,7 @@
 #include "attention/rotary.h"
 
 void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
+void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value);
 
 void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
 void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
@@ -20,6 +21,7 @@ void mha_cpu_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
 void mha_cpu_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps);
 
 mha_status mha_cpu_rotate(const mha_rotation *rotation);
+void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base);
 
 void mha_cpu_extra_keys(const mha_extra_keys_call *call);
 void mha_cpu_extra_keys_back(const mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
