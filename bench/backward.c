@@ -40,8 +40,8 @@ static void run(void *arg)
     gradients.q = view(b, DQ);
     gradients.k = view(b, DK);
     gradients.v = view(b, DV);
-    b->status = mha_attention_backward(b->set->ctx, &gradients, view(b, DOUT), none, view(b, OUT), softmax_view(b),
-                                       view(b, Q), view(b, K), view(b, V), &options);
+    const mha_attention_saved saved = {view(b, Q), view(b, K), view(b, V), view(b, OUT), softmax_view(b)};
+    b->status = mha_attention_backward(b->set->ctx, &gradients, &saved, view(b, DOUT), none, &options);
 }
 
 /* The peer reads and writes float32, whatever type is measured. */

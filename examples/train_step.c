@@ -17,7 +17,6 @@
 #include <mha.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { B = 4, T = 6, M = 16, H = 4, STEPS = 100 };
 
@@ -82,8 +81,6 @@ int main(void)
         double loss = loss_and_slope();
         if (step % 20 == 0) printf("step %3d   loss %.3f\n", step, loss);
 
-        /* Gradients are added to what is there, so the block starts from zero. */
-        memset(gradient, 0, (size_t)count * sizeof *gradient);
         mha_layer_gradients gradients = {.parameters = gradient};
         must(ctx, mha_layer_backward(ctx, layer, &gradients, mha_tensor_3d(slope, MHA_FLOAT32, B, T, M), tape));
         for (int64_t i = 0; i < count; i++) parameters[i] -= 3 * gradient[i];

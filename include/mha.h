@@ -371,29 +371,36 @@ MHA_API mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *p
                                          const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                                          const mha_attention_options *options);
 
-/* Where the gradients of a loss go, on request: leave a tensor all zero and it is not computed. They are written, not
- * added to. */
+/* Where the gradients of a loss go, on request: leave a tensor all zero and it is not computed. */
 typedef struct mha_attention_gradients {
+    bool accumulate;         /* add to what is there; otherwise it is written over, and need not be cleared */
     mha_tensor q, k, v;      /* any float type, the sizes of q, k and v */
     mha_tensor bias;         /* float32, the rank and sizes of options.bias: summed over the axes that broadcast */
     mha_tensor alibi_slopes; /* float32, the rank and sizes of options.alibi_slopes */
     mha_tensor sinks;        /* float32 (H) */
     mha_tensor importance;   /* float32 (B,H): |sum_i dout[i] . out[i]|, how much the loss would change, to first order,
-                                with the head's results left out: what a head is worth to this loss */
+                                with the head's results left out: what a head is worth to this loss. It is a
+                                measurement, and written over always */
 } mha_attention_gradients;
 
 /* clang-format off */
 #define MHA_ATTENTION_NO_GRADIENTS                                                                                     \
-    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
+    {false, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
 /* clang-format on */
+
+/* A forward call that is over: what it read and what it wrote, unchanged. */
+typedef struct mha_attention_saved {
+    mha_tensor q, k, v;
+    mha_tensor out;
+    mha_tensor softmax; /* as in mha_attention_extras; none: it is computed anew, which takes one more product */
+} mha_attention_saved;
 
 /* The gradients of mha_attention_forward, from those of its results:
  *
  *     dout (B,H,Tq,E)     the gradient of the loss by `out`, any float type
  *     dlse (B,H,Tq)       by `lse`, float32; all zero if the loss does not use it
  *
- * `out` and `softmax` are what forward gave for the same q, k, v and options, dropout included. Without `softmax` (all
- * zero) it is computed anew, which takes one more product. With w the weights before dropout and after it w', and s the
+ * `options` are those of the forward call, dropout included. With w the weights before dropout and after it w', and s the
  * scores that go into the softmax:
  *
  *     dv[j] = sum_i w'[i,j] dout[i]
@@ -408,9 +415,9 @@ typedef struct mha_attention_gradients {
  * threads.
  *
  * No gradient may overlap anything else. Returns as mha_attention_forward. */
-MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
-                                          mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q,
-                                          mha_tensor k, mha_tensor v, const mha_attention_options *options);
+MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients,
+                                          const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
+                                          const mha_attention_options *options);
 
 /* What heads look at, in numbers, on request: leave a tensor all zero and it costs nothing. Below p is the weight of a
  * key at MHA_STAGE_SOFTMAX: zero where not visible, before dropout; what a sink takes is missing from the sum.
@@ -661,15 +668,15 @@ MHA_API mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_ten
                                      const mha_attention_extras *extras, const mha_layer_inputs *inputs,
                                      const mha_attention_options *options, mha_tape *tape);
 
-/* Where gradients go, on request. Unlike those of attention they are ADDED to what is there: clear them first. */
+/* Where gradients go, on request. */
 typedef struct mha_layer_gradients {
+    bool accumulate;              /* as in mha_attention_gradients */
     mha_tensor query, key, value; /* float32, sizes as the inputs. Where key or value was none, its part goes to the
                                      tensor that stood in for it */
     float *parameters;            /* a block as mha_layer_view says, or NULL */
     mha_tensor bias;              /* float32, sizes as options.bias */
     mha_tensor alibi_slopes;      /* float32, sizes as options.alibi_slopes */
-    mha_tensor importance;        /* float32 (B,H), as in mha_attention_gradients, of heads times their gates; written,
-                                     not added to */
+    mha_tensor importance;        /* float32 (B,H), as in mha_attention_gradients, of heads times their gates */
 } mha_layer_gradients;
 
 /* The gradients of the forward call that left this tape, from that of its `out`: dout (B,Tq,M), any float type. The

@@ -189,7 +189,8 @@ static bool attend_back(nn_transformer *t, mha_context *ctx, int64_t l, const fl
 {
     const nn_block *b = &t->blocks[l];
     int64_t M = t->config.width, before = nn_transformer_heads_before(&t->config, l) * t->B;
-    mha_layer_gradients g = {.query = mha_tensor_3d(t->dn, MHA_FLOAT32, t->B, t->T, M),
+    mha_layer_gradients g = {.accumulate = true,
+                             .query = mha_tensor_3d(t->dn, MHA_FLOAT32, t->B, t->T, M),
                              .parameters = gradients + b->at[NN_QKV]};
     if (t->call.importance)
         g.importance =

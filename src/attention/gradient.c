@@ -1,5 +1,6 @@
 /* The public edge of the backward pass: what may be asked of it. */
 #include "attention/gradient.h"
+#include "core/arena.h"
 #include "core/options.h"
 
 #define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
@@ -75,24 +76,74 @@ static mha_status check(mha_gradient_call *call, const mha_attention_options *gi
     return check_overlap(call);
 }
 
-mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
-                            mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
-                            mha_tensor v, const mha_attention_options *options, bool others)
+/* ---- Adding to what is there ------------------------------------------------------------------------------------ */
+
+enum { GRADIENTS = 6 };
+
+static void list(mha_attention_gradients *g, mha_tensor *all[GRADIENTS])
+{
+    all[0] = &g->q, all[1] = &g->k, all[2] = &g->v;
+    all[3] = &g->bias, all[4] = &g->alibi_slopes, all[5] = &g->sinks;
+}
+
+/* Room of their own for gradients that are to be added, dense and float32. */
+static void lay_out(mha_gradient_call *call, mha_arena *arena)
+{
+    mha_tensor *all[GRADIENTS];
+    list(&call->gradients, all);
+    for (int n = 0; n < GRADIENTS; n++) {
+        mha_tensor *t = all[n];
+        int64_t stride = 1;
+        if (!t->rank) continue;
+        for (int axis = t->rank - 1; axis >= 0; axis--) t->stride[axis] = stride, stride *= t->size[axis];
+        t->type = MHA_FLOAT32;
+        t->data = mha_arena_take(arena, mha_element_count(*t), sizeof(float));
+    }
+    if (mha_is_given(call->gradients.bias)) call->dbias = mha_broadcast(call->gradients.bias);
+}
+
+/* The call with gradients of its own, which are then added to the caller's. */
+static mha_status accumulate(mha_gradient_call *call)
+{
+    mha_context *ctx = call->problem.ctx;
+    mha_attention_gradients wanted = call->gradients;
+    mha_tensor *to[GRADIENTS], *from[GRADIENTS];
+    mha_arena measure = {0}, arena = {0};
+    lay_out(call, &measure);
+    if (measure.too_large) FAIL(MHA_TOO_LARGE, "gradients: have no place in memory beside what they are added to");
+    TRY(mha_memory_reserve(ctx, &ctx->room, measure.used + MHA_ALIGNMENT));
+    arena.base = ctx->room.start;
+    lay_out(call, &arena);
+    list(&wanted, to);
+    list(&call->gradients, from);
+    for (int n = 0; n < GRADIENTS; n++) /* rows that belong to no sequence are not written */
+        if (from[n]->rank) ctx->backend->fill(ctx, *from[n], 0.0f);
+    TRY(ctx->backend->attention_backward(call));
+    for (int n = 0; n < GRADIENTS; n++)
+        if (from[n]->rank) ctx->backend->copy(ctx, *to[n], *from[n], true);
+    return MHA_OK;
+}
+
+mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gradients,
+                            const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
+                            const mha_attention_options *options, bool others)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
+    if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_gradient_call call = {.gradients = *gradients, .dout = dout, .dlse = dlse, .others = others};
-    extras.softmax = softmax;
-    TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, out, &extras, q, k, v, options));
+    extras.softmax = saved->softmax;
+    TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, saved->out, &extras, saved->q, saved->k, saved->v, options));
     TRY(check(&call, options));
-    if (!mha_element_count(q) && !mha_element_count(k)) call.problem.B = 0; /* nobody is there, however many */
-    return ctx->backend->attention_backward(&call);
+    if (!mha_element_count(saved->q) && !mha_element_count(saved->k))
+        call.problem.B = 0; /* nobody is there, however many */
+    return gradients->accumulate ? accumulate(&call) : ctx->backend->attention_backward(&call);
 }
 
-mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients, mha_tensor dout,
-                                  mha_tensor dlse, mha_tensor out, mha_tensor softmax, mha_tensor q, mha_tensor k,
-                                  mha_tensor v, const mha_attention_options *options)
+mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients,
+                                  const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
+                                  const mha_attention_options *options)
 {
-    return mha_gradient_run(ctx, gradients, dout, dlse, out, softmax, q, k, v, options, false);
+    return mha_gradient_run(ctx, gradients, saved, dout, dlse, options, false);
 }

@@ -238,8 +238,8 @@ static mha_status through_attention(back *c)
     g.bias = c->dbias;
     g.alibi_slopes = c->dslopes;
     g.importance = c->wanted.importance;
-    TRY(mha_gradient_run(c->ctx, &g, c->dheads, none, p->heads, p->softmax, p->q, p->k, p->v, &p->options,
-                         p->extra > 0));
+    const mha_attention_saved saved = {p->q, p->k, p->v, p->heads, p->softmax};
+    TRY(mha_gradient_run(c->ctx, &g, &saved, c->dheads, none, &p->options, p->extra > 0));
     add(c, c->parts.sinks, c->dsinks);
     add(c, c->wanted.bias, c->dbias);
     add(c, c->wanted.alibi_slopes, c->dslopes);
@@ -306,9 +306,22 @@ static mha_status through_projection(back *c, int n)
     return MHA_OK;
 }
 
+/* Zeros for gradients that are not to be added to what is there. */
+static void clear(const back *c)
+{
+    const mha_layer_gradients *w = &c->wanted;
+    const mha_tensor all[] = {
+        c->target[MHA_Q], c->target[MHA_K],
+        c->target[MHA_V], w->bias,
+        w->alibi_slopes,  mha_tensor_1d(w->parameters, MHA_FLOAT32, w->parameters ? c->pass->layer->count : 0)};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (!w->accumulate && all[n].data) c->ctx->backend->fill(c->ctx, all[n], 0.0f);
+}
+
 static mha_status steps(void *arg)
 {
     back *c = arg;
+    clear(c);
     TRY(through_output(c));
     TRY(through_attention(c));
     TRY(through_norm(c));

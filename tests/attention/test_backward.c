@@ -7,6 +7,8 @@
 #include "support/gradients.h"
 #include "support/harness.h"
 
+#include <stdlib.h>
+
 enum { CASES = 600 };
 
 /* Scratch comes poisoned, and from an allocator that looks for overruns. */
@@ -91,6 +93,43 @@ TEST(each_gradient_on_its_own)
     gradient_case none = gradient_plain(everything());
     none.wanted = 0;
     check_case(&none, "no gradient at all");
+}
+
+/* With `accumulate`, gradients are those without it, added to what was there; importance is written over. */
+TEST(gradients_are_added_or_written_over)
+{
+    gradient_case c = gradient_plain(everything());
+    c.forward.Tq = 9;
+    c.forward.Tk = 40;
+    gradients *g = gradients_make(&c);
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    expect(!gradients_run(g, ctx), "%s", mha_context_error(ctx));
+    float *written[GRADS], *added[GRADS];
+    for (int n = 0; n < GRADS; n++) {
+        size_t count = g->grad[n].size / sizeof(float);
+        written[n] = array((int64_t)count, sizeof(float));
+        added[n] = array((int64_t)count, sizeof(float));
+        memcpy(written[n], g->grad[n].bytes, g->grad[n].size);
+        for (size_t i = 0; i < count; i++) added[n][i] = (float)i;
+        memcpy(g->grad[n].bytes, added[n], g->grad[n].size);
+    }
+    mha_attention_gradients asked = gradients_asked(g);
+    const problem *p = g->p;
+    const mha_attention_saved saved = {p->q.view, p->k.view, p->v.view, p->out.view, p->softmax.view};
+    asked.accumulate = true;
+    expect(!mha_attention_backward(ctx, &asked, &saved, g->dout.view, g->dlse.view, &p->options), "%s",
+           mha_context_error(ctx));
+    for (int n = 0; n < GRADS; n++) {
+        size_t count = g->grad[n].size / sizeof(float), wrong = 0;
+        const float *got = (const float *)g->grad[n].bytes;
+        for (size_t i = 0; i < count; i++)
+            wrong += got[i] != (n == GRAD_WORTH ? written[n][i] : written[n][i] + added[n][i]);
+        expect(!wrong, "gradient %d: %zu of %zu numbers are no sums", n, wrong, count);
+        free(written[n]);
+        free(added[n]);
+    }
+    mha_context_free(ctx);
+    gradients_free(g);
 }
 
 /* Every shape that broadcasts to (B,H,Tq,Tk) and every layout: its gradient is summed over the axes that it lacks. */

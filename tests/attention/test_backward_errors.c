@@ -32,8 +32,9 @@ static back_call good_back(void)
 
 static mha_status backward(mha_context *ctx, const back_call *b)
 {
-    return mha_attention_backward(ctx, b->no_gradients ? NULL : &b->g, b->dout, b->dlse, b->c.out, b->softmax, b->c.q,
-                                  b->c.k, b->c.v, b->c.no_options ? NULL : &b->c.options);
+    const mha_attention_saved saved = {b->c.q, b->c.k, b->c.v, b->c.out, b->softmax};
+    return mha_attention_backward(ctx, b->no_gradients ? NULL : &b->g, &saved, b->dout, b->dlse,
+                                  b->c.no_options ? NULL : &b->c.options);
 }
 
 /* Expects the call to be refused, then makes it good again. */

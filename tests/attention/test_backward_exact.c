@@ -49,9 +49,9 @@ static void run(attention *a, const char *isa, float scale, bool causal, bool an
     g.v = width_of(a->dv, a->Tk, a->E);
     g.bias = matrix(&a->dbias[0][0], a->Tq, a->Tk, MOST);
     expect(!mha_attention_forward(ctx, out, &x, q, k, v, &o), "%s", mha_context_error(ctx));
-    expect(!mha_attention_backward(ctx, &g, width_of(a->dout, a->Tq, a->E), none, out, anew ? none : x.softmax, q, k, v,
-                                   &o),
-           "%s", mha_context_error(ctx));
+    const mha_attention_saved saved = {q, k, v, out, anew ? none : x.softmax};
+    expect(!mha_attention_backward(ctx, &g, &saved, width_of(a->dout, a->Tq, a->E), none, &o), "%s",
+           mha_context_error(ctx));
     mha_context_free(ctx);
 }
 
@@ -302,7 +302,8 @@ TEST(importance_of_an_infinite_out)
         bool infinite = false;
         for (o.dropout_seed = 0; !infinite && o.dropout_seed < 20; o.dropout_seed++) {
             expect(!mha_attention_forward(ctx, to, NULL, tq, tk, tv, &o), "%s", mha_context_error(ctx));
-            expect(!mha_attention_backward(ctx, &g, td, none, to, none, tq, tk, tv, &o), "%s", mha_context_error(ctx));
+            const mha_attention_saved saved = {tq, tk, tv, to, none};
+            expect(!mha_attention_backward(ctx, &g, &saved, td, none, &o), "%s", mha_context_error(ctx));
             infinite = isinf(out[0]) && isinf(out[3]);
         }
         expect(infinite, "%s: no seed makes `out` infinite", isa);

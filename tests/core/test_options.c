@@ -28,8 +28,8 @@ static mha_status call_backward(mha_context *ctx, const void *options)
     mha_attention_gradients gradients = MHA_ATTENTION_NO_GRADIENTS;
     mha_tensor none = MHA_NO_TENSOR;
     gradients.q = heads(0);
-    return mha_attention_backward(ctx, &gradients, heads(4), none, heads(5), none, heads(1), heads(2), heads(3),
-                                  options);
+    const mha_attention_saved saved = {heads(1), heads(2), heads(3), heads(5), none};
+    return mha_attention_backward(ctx, &gradients, &saved, heads(4), none, options);
 }
 
 static mha_status call_rotary(mha_context *ctx, const void *options)

@@ -136,6 +136,44 @@ TEST(changes_are_seen)
     mha_context_free(ctx);
 }
 
+/* Without `accumulate`, gradients are written over whatever was there; with it, added to it. */
+TEST(gradients_are_added_or_written_over)
+{
+    enum { M = 16 };
+    static float x[B * T * M], y[B * T * M], dx[2][B * T * M];
+    mha_context *ctx = open_context();
+    mha_tape *tape = NULL;
+    mha_layer_options o = MHA_LAYER_DEFAULTS;
+    int64_t count = 0;
+    o.width = M;
+    o.heads = 2;
+    fill(x, B * T * M, 4);
+    mha_layer *layer = make(ctx, o, 1);
+    expect(!mha_layer_parameter_count(ctx, &count, &o) && !mha_tape_create(ctx, &tape), "%s", mha_context_error(ctx));
+    float *by[2] = {array(count, sizeof(float)), array(count, sizeof(float))};
+    mha_tensor in = mha_tensor_3d(x, MHA_FLOAT32, B, T, M);
+    mha_layer_inputs inputs = {.query = in};
+    expect(!mha_layer_forward(ctx, layer, mha_tensor_3d(y, MHA_FLOAT32, B, T, M), NULL, &inputs, NULL, tape), "%s",
+           mha_context_error(ctx));
+    for (int n = 0; n < 2; n++) {
+        for (int64_t i = 0; i < count; i++) by[n][i] = n ? 1.0f : NAN;
+        for (int i = 0; i < B * T * M; i++) dx[n][i] = n ? 1.0f : NAN;
+        mha_layer_gradients g = {
+            .accumulate = n, .query = mha_tensor_3d(dx[n], MHA_FLOAT32, B, T, M), .parameters = by[n]};
+        expect(!mha_layer_backward(ctx, layer, &g, in, tape), "%s", mha_context_error(ctx));
+    }
+    for (int64_t i = 0; i < count; i++)
+        expect(fabsf(by[1][i] - 1 - by[0][i]) < 1e-4f, "parameter %lld: %g and %g", (long long)i, (double)by[0][i],
+               (double)by[1][i]);
+    for (int i = 0; i < B * T * M; i++)
+        expect(fabsf(dx[1][i] - 1 - dx[0][i]) < 1e-4f, "dx %d: %g and %g", i, (double)dx[0][i], (double)dx[1][i]);
+    free(by[0]);
+    free(by[1]);
+    mha_tape_free(tape);
+    mha_layer_free(layer);
+    mha_context_free(ctx);
+}
+
 /* Weights are packed for an instruction set; a context with another one packs them again. */
 TEST(one_layer_for_every_instruction_set)
 {

@@ -347,7 +347,8 @@ mha_status call_run(public_call *c)
         return mha_attention_forward(c->ctx, c->out, &c->extras, c->q, c->k, c->v, &c->options);
     case CALL_BACKWARD:
     case CALL_BACKWARD_RAGGED:
-        return mha_attention_backward(c->ctx, &c->gradients, c->dout, c->dlse, c->out, c->softmax, c->q, c->k, c->v,
+        return mha_attention_backward(c->ctx, &c->gradients,
+                                      &(mha_attention_saved){c->q, c->k, c->v, c->out, c->softmax}, c->dout, c->dlse,
                                       &c->options);
     case CALL_STATS:
     case CALL_STATS_RAGGED:

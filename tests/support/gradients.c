@@ -172,9 +172,13 @@ void gradients_free(gradients *g)
 
 mha_attention_gradients gradients_asked(const gradients *g)
 {
-    return (mha_attention_gradients){g->grad[GRAD_Q].view,    g->grad[GRAD_K].view,      g->grad[GRAD_V].view,
-                                     g->grad[GRAD_BIAS].view, g->grad[GRAD_SLOPES].view, g->grad[GRAD_SINKS].view,
-                                     g->grad[GRAD_WORTH].view};
+    return (mha_attention_gradients){.q = g->grad[GRAD_Q].view,
+                                     .k = g->grad[GRAD_K].view,
+                                     .v = g->grad[GRAD_V].view,
+                                     .bias = g->grad[GRAD_BIAS].view,
+                                     .alibi_slopes = g->grad[GRAD_SLOPES].view,
+                                     .sinks = g->grad[GRAD_SINKS].view,
+                                     .importance = g->grad[GRAD_WORTH].view};
 }
 
 mha_status gradients_back(gradients *g, mha_context *ctx)
@@ -183,8 +187,8 @@ mha_status gradients_back(gradients *g, mha_context *ctx)
     mha_attention_gradients asked = gradients_asked(g);
     for (int n = 0; n < GRADS; n++) store_reset(&g->grad[n]);
     mha_tensor softmax = g->c.anew ? (mha_tensor)MHA_NO_TENSOR : p->softmax.view;
-    return mha_attention_backward(ctx, &asked, g->dout.view, g->dlse.view, p->out.view, softmax, p->q.view, p->k.view,
-                                  p->v.view, &p->options);
+    const mha_attention_saved saved = {p->q.view, p->k.view, p->v.view, p->out.view, softmax};
+    return mha_attention_backward(ctx, &asked, &saved, g->dout.view, g->dlse.view, &p->options);
 }
 
 /* What forward wrote is an input of backward: from there on it may not change. */

@@ -610,7 +610,8 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
     if (!status && gradients) status = mha_tape_create(ctx, &tape);
     if (!status) status = mha_layer_forward(ctx, layer, p->out.view, &p->extras, &p->inputs, &p->attend, tape);
     if (!status && gradients) {
-        mha_layer_gradients g = {.query = p->dquery.view,
+        mha_layer_gradients g = {.accumulate = true,
+                                 .query = p->dquery.view,
                                  .key = p->dkey.view,
                                  .value = p->dvalue.view,
                                  .parameters = p->gradients,
