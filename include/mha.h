@@ -190,7 +190,8 @@ typedef enum mha_type {
     MHA_BFLOAT16 = 1, /* the upper half of a float32 */
     MHA_FLOAT16 = 2,  /* IEEE binary16 */
     MHA_BOOL = 3,     /* one byte; anything but zero is true */
-    MHA_INT64 = 4
+    MHA_INT64 = 4,
+    MHA_INT32 = 5
 } mha_type;
 
 /* A view of memory that the caller owns: element (i,j,k,l) lies i*stride[0] + j*stride[1] + ... elements after `data`.
@@ -224,7 +225,7 @@ MHA_API mha_tensor mha_tensor_swap(mha_tensor tensor, int axis_a, int axis_b);
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from);
 
-/* Bytes of one element: 4, 2, 2, 1, 8; 0 for anything that is not a type. */
+/* Bytes of one element: 4, 2, 2, 1, 8, 4; 0 for anything that is not a type. */
 MHA_API size_t mha_type_size(mha_type type);
 
 /* The name of a type, such as "float32"; "unknown type" otherwise. */
@@ -275,26 +276,24 @@ typedef struct mha_attention_options {
     float softcap; /* 0: none */
 
     /* Who sees whom. `mask` and `bias` broadcast: they have one to four axes, aligned at the last one, each of the
-     * size of (B,H,Tq,Tk) or 1. */
+     * size of (B,H,Tq,Tk) or 1. Offsets, lengths and starts are MHA_INT32 or MHA_INT64. */
     bool causal;
     mha_align align;
-    const int64_t *offsets;     /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else NULL */
-    int64_t window_left;        /* keys seen before p; MHA_UNLIMITED: all */
-    int64_t window_right;       /* keys seen after p; MHA_UNLIMITED: all */
-    const int64_t *key_lengths; /* (B), each from 0 to the keys of b: only so many keys exist; NULL: all */
-    mha_tensor mask;            /* MHA_BOOL, true = visible */
-    mha_tensor bias;            /* any float type, added to the scores */
-    mha_tensor alibi_slopes;    /* float32 (H) or (B,H) */
-    mha_tensor sinks;           /* float32 (H): one more logit in the softmax of every row */
+    mha_tensor offsets;      /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else none */
+    int64_t window_left;     /* keys seen before p; MHA_UNLIMITED: all */
+    int64_t window_right;    /* keys seen after p; MHA_UNLIMITED: all */
+    mha_tensor key_lengths;  /* (B), each from 0 to the keys of b: only so many keys exist; none: all */
+    mha_tensor mask;         /* MHA_BOOL, true = visible */
+    mha_tensor bias;         /* any float type, added to the scores */
+    mha_tensor alibi_slopes; /* float32 (H) or (B,H) */
+    mha_tensor sinks;        /* float32 (H): one more logit in the softmax of every row */
 
-    /* Ragged batches. `sequences` is B when either array is given. With query_starts, q, out and lse are packed as
-     * (1,H,sum of Tq,*) and sequence b owns the rows query_starts[b] to query_starts[b+1] - 1; with key_starts the same
-     * holds for k and v. Either may be given alone. Starts never decrease and stay inside the tensor. Everything else
-     * (mask, bias, weights, scores) counts i and j from the start of the sequence, and is at least as large as the
-     * longest one. */
-    int64_t sequences;
-    const int64_t *query_starts; /* (B+1) */
-    const int64_t *key_starts;   /* (B+1) */
+    /* Ragged batches. With query_starts (B+1), q, out and lse are packed as (1,H,sum of Tq,*) and sequence b owns the
+     * rows query_starts[b] to query_starts[b+1] - 1; with key_starts the same holds for k and v. Either may be given
+     * alone. Starts never decrease and stay inside the tensor. Everything else (mask, bias, weights, scores) counts i
+     * and j from the start of the sequence, and is at least as large as the longest one. */
+    mha_tensor query_starts; /* (B+1), or none */
+    mha_tensor key_starts;   /* (B+1), or none */
 
     /* Dropout. Each weight is kept with probability 1 - dropout and then divided by it. The choice for (b,h,i,j) is a
      * Philox number keyed by (dropout_seed, dropout_stream + b, h, i, j) and by nothing else. */
@@ -306,9 +305,9 @@ typedef struct mha_attention_options {
 /* clang-format off */
 #define MHA_ATTENTION_DEFAULTS                                                                                         \
     {sizeof(mha_attention_options), NAN, 0.0f,                                                                         \
-     false, MHA_ALIGN_TOP_LEFT, NULL, MHA_UNLIMITED, MHA_UNLIMITED, NULL,                                              \
+     false, MHA_ALIGN_TOP_LEFT, MHA_NO_TENSOR, MHA_UNLIMITED, MHA_UNLIMITED, MHA_NO_TENSOR,                            \
      MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,                                                       \
-     0, NULL, NULL,                                                                                                    \
+     MHA_NO_TENSOR, MHA_NO_TENSOR,                                                                                     \
      0.0f, 0, 0}
 /* clang-format on */
 
@@ -728,7 +727,7 @@ MHA_API mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_laye
 
 /* out (B,Tq,M) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
  * rotary embedding the last query of a row stands at its last position, whatever options->align says;
- * options->key_lengths and the ragged starts must be NULL. Tk is the length of the longest row. As in
+ * options->key_lengths and the ragged starts must be none. Tk is the length of the longest row. As in
  * mha_layer_forward otherwise. */
 MHA_API mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                                     const mha_attention_extras *extras, mha_tensor query,

@@ -148,7 +148,7 @@ static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t
     if (nonpad) {
         if (nonpad->dtype != NN_SAFETENSORS_I64 || nonpad->rank != 1 || nonpad->shape[0] != batch)
             return onnx_fail(c, "nonpad_kv_seqlen is not int64 (%lld)", (long long)batch);
-        options->key_lengths = nonpad->data;
+        options->key_lengths = mha_tensor_1d(nonpad->data, MHA_INT64, batch);
         options->align = MHA_ALIGN_BOTTOM_RIGHT;
     }
     options->causal = a->causal;
@@ -158,7 +158,7 @@ static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t
         int64_t *offsets = onnx_memory(c, batch, sizeof *offsets);
         if (!offsets) return false;
         for (int64_t b = 0; b < batch; b++) offsets[b] = past;
-        options->offsets = offsets;
+        options->offsets = mha_tensor_1d(offsets, MHA_INT64, batch);
         options->align = MHA_ALIGN_OFFSET;
     }
     return true;

@@ -25,20 +25,36 @@ static status check_size(mha_problem *p, mha_tensor t, const char *name, int axi
     return MHA_OK;
 }
 
-/* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence. */
-static status check_starts(mha_problem *p, const int64_t *starts, const char *name, int64_t rows, int64_t *longest)
+mha_status mha_check_integers(mha_context *ctx, mha_tensor *t, const char *name, int64_t count, const char *shape)
 {
+    if (!mha_is_given(*t)) return MHA_OK;
+    TRY(mha_check_tensor(ctx, t, name, 1, shape, MHA_INPUT));
+    if (!mha_is_integer(t->type))
+        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be int32 or int64", name, mha_type_name(t->type));
+    if (count >= 0 && t->size[0] != count)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has %lld numbers, must have %lld of %s", name, (ll)t->size[0],
+                        (ll)count, shape);
+    if (count < 0 && t->size[0] < 1)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: is empty, must have one number more than there are sequences", name);
+    return MHA_OK;
+}
+
+/* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence. */
+static status check_starts(mha_problem *p, mha_tensor starts, const char *name, int64_t rows, int64_t *longest)
+{
+    int64_t before = mha_integer_at(starts, 0);
     *longest = 0;
-    if (starts[0] < 0) FAIL(MHA_BAD_ARGUMENT, "%s: [0] is %lld, must not be negative", name, (ll)starts[0]);
+    if (before < 0) FAIL(MHA_BAD_ARGUMENT, "%s: [0] is %lld, must not be negative", name, (ll)before);
     for (int64_t b = 0; b < p->B; b++) {
-        if (starts[b + 1] < starts[b])
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, less than the %lld before it", name, (ll)b + 1,
-                 (ll)starts[b + 1], (ll)starts[b]);
-        if (starts[b + 1] > rows)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, but the tensor has %lld rows", name, (ll)b + 1,
-                 (ll)starts[b + 1], (ll)rows);
-        int64_t length = starts[b + 1] - starts[b];
-        if (length > *longest) *longest = length;
+        int64_t next = mha_integer_at(starts, b + 1);
+        if (next < before)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, less than the %lld before it", name, (ll)b + 1, (ll)next,
+                 (ll)before);
+        if (next > rows)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, but the tensor has %lld rows", name, (ll)b + 1, (ll)next,
+                 (ll)rows);
+        if (next - before > *longest) *longest = next - before;
+        before = next;
     }
     return MHA_OK;
 }
@@ -46,18 +62,18 @@ static status check_starts(mha_problem *p, const int64_t *starts, const char *na
 /* B, Tq and Tk, which ragged sequences take from their starts. */
 static status check_batch(mha_problem *p)
 {
-    const mha_attention_options *o = &p->options;
-    bool ragged = o->query_starts || o->key_starts;
-    p->B = ragged ? o->sequences : p->q.size[0];
+    mha_attention_options *o = &p->options;
+    TRY(mha_check_integers(p->ctx, &o->query_starts, "query_starts", -1, "(B+1)"));
+    TRY(mha_check_integers(p->ctx, &o->key_starts, "key_starts", -1, "(B+1)"));
+    bool queries = o->query_starts.rank, keys = o->key_starts.rank;
+    p->B = queries ? o->query_starts.size[0] - 1 : keys ? o->key_starts.size[0] - 1 : p->q.size[0];
     p->Tq = p->q.size[2];
     p->Tk = p->k.size[2];
-    if (!ragged && o->sequences) FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld without any starts", (ll)o->sequences);
-    if (p->B < 0 || p->B > MHA_SIZE_LIMIT)
-        FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be from 0 to 2^40", (ll)p->B);
-    TRY(check_size(p, p->q, "q", 0, o->query_starts ? 1 : p->B, o->query_starts ? "packed by query_starts" : "B"));
-    TRY(check_size(p, p->k, "k", 0, o->key_starts ? 1 : p->B, o->key_starts ? "packed by key_starts" : "B"));
-    if (o->query_starts) TRY(check_starts(p, o->query_starts, "query_starts", p->q.size[2], &p->Tq));
-    if (o->key_starts) TRY(check_starts(p, o->key_starts, "key_starts", p->k.size[2], &p->Tk));
+    if (queries && keys) TRY(check_size(p, o->key_starts, "key_starts", 0, p->B + 1, "as query_starts"));
+    TRY(check_size(p, p->q, "q", 0, queries ? 1 : p->B, queries ? "packed by query_starts" : "B"));
+    TRY(check_size(p, p->k, "k", 0, keys ? 1 : p->B, keys ? "packed by key_starts" : "B"));
+    if (queries) TRY(check_starts(p, o->query_starts, "query_starts", p->q.size[2], &p->Tq));
+    if (keys) TRY(check_starts(p, o->key_starts, "key_starts", p->k.size[2], &p->Tk));
     return MHA_OK;
 }
 
@@ -107,19 +123,23 @@ static status check_numbers(mha_problem *p)
 /* The arrays with one number a sequence. */
 static status check_lengths(mha_problem *p)
 {
-    const mha_attention_options *o = &p->options;
+    mha_attention_options *o = &p->options;
+    TRY(mha_check_integers(p->ctx, &o->offsets, "offsets", p->B, "(B)"));
+    TRY(mha_check_integers(p->ctx, &o->key_lengths, "key_lengths", p->B, "(B)"));
     if ((unsigned)o->align > MHA_ALIGN_OFFSET) FAIL(MHA_BAD_ARGUMENT, "align: %d is not an alignment", (int)o->align);
-    if (!o->offsets != (o->align != MHA_ALIGN_OFFSET))
+    if (!o->offsets.rank != (o->align != MHA_ALIGN_OFFSET))
         FAIL(MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
-    for (int64_t b = 0; o->key_lengths && b < p->B; b++) {
-        int64_t keys = o->key_starts ? o->key_starts[b + 1] - o->key_starts[b] : p->Tk;
-        if (o->key_lengths[b] < 0 || o->key_lengths[b] > keys)
-            FAIL(MHA_BAD_ARGUMENT, "key_lengths: [%lld] is %lld, must be from 0 to %lld", (ll)b, (ll)o->key_lengths[b],
-                 (ll)keys);
+    for (int64_t b = 0; o->key_lengths.rank && b < p->B; b++) {
+        int64_t length = mha_integer_at(o->key_lengths, b), keys = p->Tk;
+        if (o->key_starts.rank) keys = mha_integer_at(o->key_starts, b + 1) - mha_integer_at(o->key_starts, b);
+        if (length < 0 || length > keys)
+            FAIL(MHA_BAD_ARGUMENT, "key_lengths: [%lld] is %lld, must be from 0 to %lld", (ll)b, (ll)length, (ll)keys);
     }
-    for (int64_t b = 0; o->offsets && b < p->B; b++)
-        if (o->offsets[b] < -MHA_SIZE_LIMIT || o->offsets[b] > MHA_SIZE_LIMIT)
-            FAIL(MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b, (ll)o->offsets[b]);
+    for (int64_t b = 0; o->offsets.rank && b < p->B; b++) {
+        int64_t offset = mha_integer_at(o->offsets, b);
+        if (offset < -MHA_SIZE_LIMIT || offset > MHA_SIZE_LIMIT)
+            FAIL(MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b, (ll)offset);
+    }
     return MHA_OK;
 }
 
@@ -132,7 +152,7 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
     TRY(mha_check_tensor(p->ctx, t, name, t->rank, "", role));
     mha_tensor wide = mha_broadcast(*t);
     const int64_t full[4] = {p->B, p->H, p->Tq, p->Tk};
-    const bool longer[4] = {false, false, p->options.query_starts != NULL, p->options.key_starts != NULL};
+    const bool longer[4] = {false, false, p->options.query_starts.rank > 0, p->options.key_starts.rank > 0};
     for (int axis = 0; axis < 4; axis++) {
         if (wide.size[axis] == 1 || wide.size[axis] == full[axis]) continue;
         if (longer[axis] && wide.size[axis] > full[axis]) continue;
@@ -185,8 +205,8 @@ static status check_map(mha_problem *p, mha_tensor *t, const char *name, bool av
         FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
     TRY(check_size(p, *t, name, 0, p->B, "B"));
     if (!averaged) TRY(check_size(p, *t, name, 1, p->H, "H"));
-    if (!p->options.query_starts || t->size[rank - 2] < p->Tq) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
-    if (!p->options.key_starts || t->size[rank - 1] < p->Tk) TRY(check_size(p, *t, name, rank - 1, p->Tk, "Tk"));
+    if (!p->options.query_starts.rank || t->size[rank - 2] < p->Tq) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
+    if (!p->options.key_starts.rank || t->size[rank - 1] < p->Tk) TRY(check_size(p, *t, name, rank - 1, p->Tk, "Tk"));
     return MHA_OK;
 }
 
@@ -226,7 +246,7 @@ static status check_overlap(mha_problem *p)
                                 {"q", in_place ? (mha_tensor)MHA_NO_TENSOR : p->q, MHA_INPUT},
                                 {"k", p->k, MHA_INPUT},
                                 {"v", p->v, MHA_INPUT},
-                                MHA_OPTION_INPUTS(&p->options, p->B)};
+                                MHA_OPTION_INPUTS(&p->options)};
     return MHA_CHECK_APART(p->ctx, all);
 }
 

@@ -47,7 +47,7 @@ static mha_status check_overlap(mha_gradient_call *call)
                                 {"softmax", p->extras.softmax, MHA_INPUT},
                                 {"dout", call->dout, MHA_INPUT},
                                 {"dlse", call->dlse, MHA_INPUT},
-                                MHA_OPTION_INPUTS(&p->options, p->B)};
+                                MHA_OPTION_INPUTS(&p->options)};
     return MHA_CHECK_APART(p->ctx, all);
 }
 

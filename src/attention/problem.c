@@ -7,18 +7,18 @@ mha_sequence mha_sequence_get(const mha_problem *p, int64_t b)
 {
     const mha_attention_options *o = &p->options;
     mha_sequence s = {.b = b, .queries = p->Tq, .keys = p->Tk, .query_batch = b, .key_batch = b};
-    if (o->query_starts) {
+    if (o->query_starts.rank) {
         s.query_batch = 0;
-        s.query_row = o->query_starts[b];
-        s.queries = o->query_starts[b + 1] - s.query_row;
+        s.query_row = mha_integer_at(o->query_starts, b);
+        s.queries = mha_integer_at(o->query_starts, b + 1) - s.query_row;
     }
-    if (o->key_starts) {
+    if (o->key_starts.rank) {
         s.key_batch = 0;
-        s.key_row = o->key_starts[b];
-        s.keys = o->key_starts[b + 1] - s.key_row;
+        s.key_row = mha_integer_at(o->key_starts, b);
+        s.keys = mha_integer_at(o->key_starts, b + 1) - s.key_row;
     }
-    s.length = o->key_lengths ? o->key_lengths[b] : s.keys;
-    s.offset = o->align == MHA_ALIGN_OFFSET         ? o->offsets[b]
+    s.length = o->key_lengths.rank ? mha_integer_at(o->key_lengths, b) : s.keys;
+    s.offset = o->align == MHA_ALIGN_OFFSET         ? mha_integer_at(o->offsets, b)
                : o->align == MHA_ALIGN_BOTTOM_RIGHT ? s.length - s.queries
                                                     : 0;
     return s;

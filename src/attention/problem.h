@@ -22,17 +22,17 @@ mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role rol
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options);
 
-/* What the options of a call of B sequences point to, for a list of arguments. */
+/* What options point to, for a list of arguments. */
 /* clang-format off */
-#define MHA_OPTION_INPUTS(o, B)                                                                                        \
+#define MHA_OPTION_INPUTS(o)                                                                                           \
     {"mask", (o)->mask, MHA_INPUT},                                                                                    \
     {"bias", (o)->bias, MHA_INPUT},                                                                                    \
     {"alibi_slopes", (o)->alibi_slopes, MHA_INPUT},                                                                    \
     {"sinks", (o)->sinks, MHA_INPUT},                                                                                  \
-    {"offsets", mha_tensor_1d((o)->offsets, MHA_INT64, B), MHA_INPUT},                                                 \
-    {"key_lengths", mha_tensor_1d((o)->key_lengths, MHA_INT64, B), MHA_INPUT},                                         \
-    {"query_starts", mha_tensor_1d((o)->query_starts, MHA_INT64, (B) + 1), MHA_INPUT},                                 \
-    {"key_starts", mha_tensor_1d((o)->key_starts, MHA_INT64, (B) + 1), MHA_INPUT}
+    {"offsets", (o)->offsets, MHA_INPUT},                                                                              \
+    {"key_lengths", (o)->key_lengths, MHA_INPUT},                                                                      \
+    {"query_starts", (o)->query_starts, MHA_INPUT},                                                                    \
+    {"key_starts", (o)->key_starts, MHA_INPUT}
 /* clang-format on */
 
 /* Where sequence b lies, and which part of it exists. */
@@ -46,6 +46,15 @@ typedef struct mha_sequence {
 } mha_sequence;
 
 mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
+
+/* Whether sequences lie packed behind each other in q or k. */
+static inline bool mha_options_are_ragged(const mha_attention_options *o)
+{
+    return o->query_starts.rank || o->key_starts.rank;
+}
+
+/* Checks offsets, lengths or starts: integers, `count` of them, or any number if count is -1. `shape` names it. */
+mha_status mha_check_integers(mha_context *ctx, mha_tensor *t, const char *name, int64_t count, const char *shape);
 
 /* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */
 typedef struct mha_range {

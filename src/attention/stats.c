@@ -25,7 +25,7 @@ static mha_status check_sets(mha_stats_call *c)
     TRY(mha_check_tensor(c->problem.ctx, &c->want.sets, "stats.sets", 2, "(S,Tk)", MHA_INPUT));
     mha_tensor sets = c->want.sets;
     if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "stats.sets: is %s, must be bool", mha_type_name(sets.type));
-    if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts && sets.size[1] > c->problem.Tk))
+    if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts.rank && sets.size[1] > c->problem.Tk))
         FAIL(MHA_BAD_SHAPE, "stats.sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
     return MHA_OK;
 }
@@ -35,7 +35,7 @@ static mha_status check_overlap(mha_stats_call *c)
     const mha_problem *p = &c->problem;
     const mha_argument all[] = {
         MHA_STATS_OUTPUTS(&c->want), {"stats.sets", c->want.sets, MHA_INPUT},   {"q", p->q, MHA_INPUT},
-        {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT}, MHA_OPTION_INPUTS(&p->options, p->B)};
+        {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT}, MHA_OPTION_INPUTS(&p->options)};
     return MHA_CHECK_APART(p->ctx, all);
 }
 

@@ -55,13 +55,13 @@ mha_tensor mha_tensor_swap(mha_tensor t, int a, int b)
 
 size_t mha_type_size(mha_type type)
 {
-    static const unsigned char sizes[] = {4, 2, 2, 1, 8};
+    static const unsigned char sizes[] = {4, 2, 2, 1, 8, 4};
     return (unsigned)type < sizeof sizes ? sizes[type] : 0;
 }
 
 const char *mha_type_name(mha_type type)
 {
-    static const char *const names[] = {"float32", "bfloat16", "float16", "bool", "int64"};
+    static const char *const names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32"};
     return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown type";
 }
 

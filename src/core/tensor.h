@@ -12,6 +12,8 @@ static inline bool mha_is_float(mha_type type)
     return type == MHA_FLOAT32 || type == MHA_BFLOAT16 || type == MHA_FLOAT16;
 }
 
+static inline bool mha_is_integer(mha_type type) { return type == MHA_INT64 || type == MHA_INT32; }
+
 /* Whether the caller passed a tensor at all. */
 static inline bool mha_is_given(mha_tensor t) { return t.data || t.rank; }
 
@@ -23,6 +25,13 @@ static inline void *mha_at(mha_tensor t, int64_t i, int64_t j, int64_t k, int64_
 {
     return (char *)t.data +
            (i * t.stride[0] + j * t.stride[1] + k * t.stride[2] + l * t.stride[3]) * (int64_t)mha_type_size(t.type);
+}
+
+/* Number i of a tensor (n) of integers. */
+static inline int64_t mha_integer_at(mha_tensor t, int64_t i)
+{
+    int64_t at = i * t.stride[0];
+    return t.type == MHA_INT32 ? ((const int32_t *)t.data)[at] : ((const int64_t *)t.data)[at];
 }
 
 /* What a tensor argument is for, as its checks need to know it. */

@@ -155,12 +155,12 @@ static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more,
 
 static mha_status check_options(mha_context *ctx, mha_attention_options *o, const mha_cache *c)
 {
-    if (o->key_lengths) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
-    if (o->query_starts || o->key_starts || o->sequences)
+    if (mha_is_given(o->key_lengths)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
+    if (mha_is_given(o->query_starts) || mha_is_given(o->key_starts))
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_starts, key_starts: a cache has rows, not ragged batches");
-    o->key_lengths = c->after;
+    o->key_lengths = mha_tensor_1d(c->after, MHA_INT64, c->k.size[0]);
     o->align = MHA_ALIGN_BOTTOM_RIGHT;
-    o->offsets = NULL;
+    o->offsets = (mha_tensor)MHA_NO_TENSOR;
     return MHA_OK;
 }
 

@@ -74,7 +74,8 @@ mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_te
 static mha_status check_inputs(mha_pass *p)
 {
     mha_layer_inputs *in = &p->inputs;
-    bool ragged = p->options.query_starts || p->options.key_starts;
+    bool ragged = mha_options_are_ragged(&p->options);
+    int64_t sequences = mha_pass_sequences(p);
     if (!mha_is_given(in->key)) in->key = in->query;
     if (!mha_is_given(in->value)) in->value = in->key;
     TRY(mha_pass_check_input(p->ctx, p->layer, &in->query, MHA_Q));
@@ -88,15 +89,15 @@ static mha_status check_inputs(mha_pass *p)
              (ll)in->value.size[1], (ll)in->key.size[0], (ll)p->Tk);
     if (!ragged && in->key.size[0] != p->B)
         FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, query has %lld", (ll)in->key.size[0], (ll)p->B);
-    if (ragged && !p->options.query_starts && p->B != p->options.sequences)
+    if (ragged && !p->options.query_starts.rank && p->B != sequences)
         FAIL(MHA_BAD_SHAPE, "query: has a batch of %lld, but there are %lld sequences, and no query_starts", (ll)p->B,
-             (ll)p->options.sequences);
-    if (ragged && !p->options.key_starts && in->key.size[0] != p->options.sequences)
+             (ll)sequences);
+    if (ragged && !p->options.key_starts.rank && in->key.size[0] != sequences)
         FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, but there are %lld sequences, and no key_starts",
-             (ll)in->key.size[0], (ll)p->options.sequences);
-    if (p->options.query_starts && p->B != 1)
+             (ll)in->key.size[0], (ll)sequences);
+    if (p->options.query_starts.rank && p->B != 1)
         FAIL(MHA_BAD_SHAPE, "query: is packed by query_starts, so its batch must be 1, not %lld", (ll)p->B);
-    if (p->options.key_starts && in->key.size[0] != 1)
+    if (p->options.key_starts.rank && in->key.size[0] != 1)
         FAIL(MHA_BAD_SHAPE, "key: is packed by key_starts, so its batch must be 1, not %lld", (ll)in->key.size[0]);
     return MHA_OK;
 }
@@ -143,13 +144,12 @@ static mha_status check_some(mha_context *ctx, mha_tensor *t, const char *name, 
 static mha_status check_weights(const mha_pass *p, mha_tensor w)
 {
     const mha_layer_options *s = &p->layer->shape;
-    bool ragged = p->options.query_starts || p->options.key_starts;
-    int64_t B = ragged ? p->options.sequences : p->B, Tk = p->Tk + p->extra;
+    int64_t B = mha_pass_sequences(p), Tk = p->Tk + p->extra;
     if (w.rank != 3 && w.rank != 4)
         FAIL(MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", w.rank);
     const int64_t *rows = &w.size[w.rank - 2], *keys = &w.size[w.rank - 1];
-    if (w.size[0] != B || (w.rank == 4 && w.size[1] != s->heads) || (!p->options.query_starts && *rows != p->Tq) ||
-        (!p->options.key_starts && *keys != Tk) || *keys < p->extra)
+    if (w.size[0] != B || (w.rank == 4 && w.size[1] != s->heads) || (!p->options.query_starts.rank && *rows != p->Tq) ||
+        (!p->options.key_starts.rank && *keys != Tk) || *keys < p->extra)
         FAIL(MHA_BAD_SHAPE, "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
              (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
     return check_float(p->ctx, &w, "weights", w.rank, "", MHA_OUTPUT);
@@ -212,6 +212,9 @@ static mha_status check_options(mha_pass *p, const mha_attention_options *option
 {
     p->options = mha_layer_attention(p->layer);
     TRY(mha_options_take(p->ctx, &p->options, sizeof p->options, options, "mha_layer_attention"));
+    mha_tensor *queries = &p->options.query_starts, *keys = &p->options.key_starts;
+    TRY(mha_check_integers(p->ctx, queries, "query_starts", -1, "(B+1)"));
+    TRY(mha_check_integers(p->ctx, keys, "key_starts", queries->rank ? queries->size[0] : -1, "(B+1)"));
     if (p->layer->shape.sinks) {
         if (mha_is_given(p->options.sinks)) FAIL(MHA_BAD_ARGUMENT, "sinks: the layer has its own");
         p->options.sinks = p->layer->parts.sinks;
@@ -221,19 +224,21 @@ static mha_status check_options(mha_pass *p, const mha_attention_options *option
 }
 
 /* Stretches of rows must lie inside the tensor: what belongs to none of them is cut off before attention looks. */
-static mha_status check_starts(mha_pass *p, const int64_t *starts, const char *name, mha_stretch *rows)
+static mha_status check_starts(mha_pass *p, mha_tensor starts, const char *name, mha_stretch *rows)
 {
-    int64_t B = p->options.sequences;
+    int64_t B = mha_pass_sequences(p), before = 0;
     rows->first = 0;
     rows->count = rows->all;
-    if (!starts) return MHA_OK;
-    if (B < 0 || B > MHA_SIZE_LIMIT) FAIL(MHA_BAD_ARGUMENT, "sequences: is %lld, must be from 0 to 2^40", (ll)B);
-    for (int64_t b = 0; b <= B; b++)
-        if (starts[b] < (b ? starts[b - 1] : 0) || starts[b] > rows->all)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name, (ll)b,
-                 (ll)starts[b], (ll)rows->all);
-    rows->first = starts[0];
-    rows->count = starts[B] - starts[0];
+    if (!starts.rank) return MHA_OK;
+    for (int64_t b = 0; b <= B; b++) {
+        int64_t next = mha_integer_at(starts, b);
+        if (next < before || next > rows->all)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name, (ll)b, (ll)next,
+                 (ll)rows->all);
+        before = next;
+    }
+    rows->first = mha_integer_at(starts, 0);
+    rows->count = before - rows->first;
     return MHA_OK;
 }
 
@@ -435,13 +440,13 @@ static void lay_results(mha_pass *p, mha_arena *arena)
 }
 
 /* Ragged sequences: starts that count from the first row that is not cut off; positions from the start of each. */
-static const int64_t *lay_starts(const mha_pass *p, mha_arena *arena, const int64_t *starts)
+static mha_tensor lay_starts(mha_arena *arena, mha_tensor starts)
 {
-    int64_t B = p->options.sequences;
-    if (!starts || !starts[0]) return starts;
-    int64_t *moved = mha_arena_take(arena, B + 1, sizeof *moved);
-    for (int64_t b = 0; moved && b <= B; b++) moved[b] = starts[b] - starts[0];
-    return moved;
+    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
+    if (!first) return starts;
+    int64_t count = starts.size[0], *moved = mha_arena_take(arena, count, sizeof *moved);
+    for (int64_t b = 0; moved && b < count; b++) moved[b] = mha_integer_at(starts, b) - first;
+    return mha_tensor_1d(moved, MHA_INT64, count);
 }
 
 /* Where T rows of a sequence stand that end at the end of a cache's row. One before the first position counts as there. */
@@ -450,14 +455,16 @@ static void end_at(int64_t *places, int64_t length, int64_t T)
     for (int64_t t = 0; t < T; t++) places[t] = length - T + t < 0 ? 0 : length - T + t;
 }
 
-static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, mha_tensor x, const int64_t *starts)
+static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, mha_tensor x, mha_tensor starts)
 {
     int64_t B = x.size[0], T = x.size[1];
-    if (!(starts || p->lengths) || places->rank || !(p->layer->shape.rotary_base > 0)) return;
+    if (!(starts.rank || p->lengths) || places->rank || !(p->layer->shape.rotary_base > 0)) return;
     int64_t *at = mha_arena_take(arena, B * T, sizeof *at);
     if (!arena->base) return;
-    for (int64_t b = 0; starts && b < p->options.sequences; b++)
-        for (int64_t t = starts[b]; t < starts[b + 1]; t++) at[t - starts[0]] = t - starts[b];
+    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
+    for (int64_t b = 0; starts.rank && b < starts.size[0] - 1; b++)
+        for (int64_t start = mha_integer_at(starts, b), t = start; t < mha_integer_at(starts, b + 1); t++)
+            at[t - first] = t - start;
     for (int64_t b = 0; p->lengths && b < B; b++) end_at(at + b * T, p->lengths[b], T);
     *places = mha_tensor_2d(at, MHA_INT64, B, T);
 }
@@ -469,8 +476,8 @@ static void lay_out(mha_pass *p, mha_arena *arena)
     if (p->attends) lay_results(p, arena);
     if (p->attends) lay_places(p, arena, &p->query_places, p->inputs.query, p->query_starts);
     if (p->appends) lay_places(p, arena, &p->key_places, p->inputs.key, p->key_starts);
-    p->options.query_starts = lay_starts(p, arena, p->query_starts);
-    p->options.key_starts = lay_starts(p, arena, p->key_starts);
+    p->options.query_starts = lay_starts(arena, p->query_starts);
+    p->options.key_starts = lay_starts(arena, p->key_starts);
 }
 
 mha_status mha_pass_settle(mha_pass *p, mha_memory *home)

@@ -54,10 +54,10 @@ typedef struct mha_pass {
     mha_attention_extras extras;   /* what the caller wants */
     mha_tensor out;
     bool training;
-    bool packs;        /* weights that are packed stand for the parameters */
-    int64_t B, Tq, Tk; /* of the tensors: B is 1 if ragged */
-    const int64_t *query_starts, *key_starts;
-    mha_stretch query_rows, key_rows; /* of the tensors as the caller gave them: what belongs to some sequence */
+    bool packs;                          /* weights that are packed stand for the parameters */
+    int64_t B, Tq, Tk;                   /* of the tensors: B is 1 if ragged */
+    mha_tensor query_starts, key_starts; /* as they were given */
+    mha_stretch query_rows, key_rows;    /* of the tensors as the caller gave them: what belongs to some sequence */
 
     bool attends, appends;  /* it projects queries; it projects keys and values. Without a cache it does both */
     const int64_t *lengths; /* (B) of a cache, with what is appended: places end there; or NULL */
@@ -84,7 +84,8 @@ typedef struct mha_pass {
 /* How many sequences there are. */
 static inline int64_t mha_pass_sequences(const mha_pass *p)
 {
-    return p->options.query_starts || p->options.key_starts ? p->options.sequences : p->B;
+    const mha_attention_options *o = &p->options;
+    return o->query_starts.rank ? o->query_starts.size[0] - 1 : o->key_starts.rank ? o->key_starts.size[0] - 1 : p->B;
 }
 
 /* The options as the caller gave them: those of a pass that is settled may have copies of the starts. */
@@ -105,7 +106,7 @@ static inline mha_attention_options mha_pass_options(const mha_pass *p)
     {"query_positions", (p)->inputs.query_positions, MHA_INPUT},                                                       \
     {"key_positions", (p)->inputs.key_positions, MHA_INPUT},                                                           \
     {"the parameters", mha_tensor_1d((p)->layer->parts.q_weight.data, MHA_FLOAT32, (p)->layer->count), MHA_INPUT},     \
-    MHA_OPTION_INPUTS(o, mha_pass_sequences(p))
+    MHA_OPTION_INPUTS(o)
 /* clang-format on */
 
 /* Checks the arguments of a forward call and fills the pass, but for memory. */

@@ -124,14 +124,13 @@ static mha_attention_options options_of(const call *c, const batch *s, arrangeme
     o.softcap = s->c.softcap;
     o.window_left = s->c.window_left;
     o.align = MHA_ALIGN_OFFSET;
-    o.offsets = c->offsets;
-    if (how == PADDED || how == PACKED_QUERIES) o.key_lengths = c->key_lengths;
+    o.offsets = integers(c->offsets, c->count);
+    if (how == PADDED || how == PACKED_QUERIES) o.key_lengths = integers(c->key_lengths, c->count);
     if (s->c.bias.rank > 0) o.bias = c->bias.view;
     if (s->c.alibi) o.alibi_slopes = c->slopes.view;
     if (s->c.sinks) o.sinks = mha_tensor_1d(s->sinks, MHA_FLOAT32, H);
-    if (c->packed_queries || c->packed_keys) o.sequences = c->count;
-    if (c->packed_queries) o.query_starts = c->query_starts;
-    if (c->packed_keys) o.key_starts = c->key_starts;
+    if (c->packed_queries) o.query_starts = integers(c->query_starts, c->count + 1);
+    if (c->packed_keys) o.key_starts = integers(c->key_starts, c->count + 1);
     o.dropout = s->c.dropout;
     o.dropout_seed = 42;
     o.dropout_stream = 1000 + (uint64_t)c->order[0];

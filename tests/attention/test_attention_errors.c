@@ -14,9 +14,9 @@ TEST(good_calls_are_accepted)
     c.options.bias = good_bias();
     c.options.alibi_slopes = good_slopes();
     c.options.sinks = good_sinks();
-    c.options.key_lengths = arena.lengths;
+    c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     c.options.align = MHA_ALIGN_OFFSET;
-    c.options.offsets = arena.offsets;
+    c.options.offsets = mha_tensor_1d(arena.offsets, MHA_INT64, B);
     accept(&c);
 }
 
@@ -286,12 +286,12 @@ TEST(ends_of_ranges_are_inside)
     c.options.window_left = c.options.window_right = INT64_MAX;
     accept(&c);
     c.options.align = MHA_ALIGN_OFFSET;
-    c.options.offsets = arena.offsets;
+    c.options.offsets = mha_tensor_1d(arena.offsets, MHA_INT64, B);
     c.options.window_left = c.options.window_right = INT64_MAX;
     arena.offsets[0] = INT64_C(1) << 40;
     arena.offsets[1] = -arena.offsets[0];
     accept(&c);
-    c.options.key_lengths = arena.lengths;
+    c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     arena.lengths[0] = 0;
     arena.lengths[1] = TK;
     accept(&c);
@@ -303,11 +303,11 @@ TEST(lengths_and_offsets)
     const int64_t offsets[] = {(INT64_C(1) << 40) + 1, -(INT64_C(1) << 40) - 1, INT64_MIN, INT64_MAX};
     for (int n = 0; n < 8; n++) {
         call c = good();
-        c.options.key_lengths = arena.lengths;
+        c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
         arena.lengths[n % B] = lengths[n / 2];
         refuse(&c, MHA_BAD_ARGUMENT, "key_lengths", LIKEWISE);
         c.options.align = MHA_ALIGN_OFFSET;
-        c.options.offsets = arena.offsets;
+        c.options.offsets = mha_tensor_1d(arena.offsets, MHA_INT64, B);
         arena.offsets[n % B] = offsets[n / 2];
         refuse(&c, MHA_BAD_ARGUMENT, "offsets", LIKEWISE);
     }
@@ -322,9 +322,8 @@ static call ragged(void)
     c.k = mha_tensor_4d(arena.floats + 1024, MHA_FLOAT32, 1, G, B * TK, D);
     c.v = mha_tensor_4d(arena.floats + 2048, MHA_FLOAT32, 1, G, B * TK, E);
     c.out = mha_tensor_4d(arena.floats + 3072, MHA_FLOAT32, 1, H, B * TQ, E);
-    c.options.sequences = B;
-    c.options.query_starts = arena.query_starts;
-    c.options.key_starts = arena.key_starts;
+    c.options.query_starts = mha_tensor_1d(arena.query_starts, MHA_INT64, B + 1);
+    c.options.key_starts = mha_tensor_1d(arena.key_starts, MHA_INT64, B + 1);
     return c;
 }
 
@@ -343,8 +342,17 @@ TEST(starts)
         refuse(&c, MHA_BAD_ARGUMENT, "key_starts", LIKEWISE);
     }
     c = ragged();
-    c.options.sequences = -1;
-    refuse(&c, MHA_BAD_ARGUMENT, "sequences", LIKEWISE);
+    c.options.key_starts.size[0] = B;
+    refuse(&c, MHA_BAD_SHAPE, "key_starts", LIKEWISE);
+    c = ragged();
+    c.options.query_starts.size[0] = 0;
+    refuse(&c, MHA_BAD_SHAPE, "query_starts", LIKEWISE);
+    c = ragged();
+    c.options.query_starts.type = MHA_FLOAT32;
+    refuse(&c, MHA_BAD_TYPE, "query_starts", LIKEWISE);
+    c = ragged();
+    c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B + 1);
+    refuse(&c, MHA_BAD_SHAPE, "key_lengths", LIKEWISE);
 }
 
 TEST(shapes_of_ragged_batches)
@@ -354,7 +362,7 @@ TEST(shapes_of_ragged_batches)
     c.q.size[2] = c.out.size[2] = TQ;
     refuse(&c, MHA_BAD_SHAPE, "q", LIKEWISE);
     c = ragged();
-    c.options.key_starts = NULL; /* then k and v have a batch axis of B */
+    c.options.key_starts = (mha_tensor)MHA_NO_TENSOR; /* then k and v have a batch axis of B */
     refuse(&c, MHA_BAD_SHAPE, "k|sequences", LIKEWISE);
     c = ragged();
     c.extras.weights = mha_tensor_4d(arena.floats + 5120, MHA_FLOAT32, B, H, TQ - 1, TK);
@@ -369,7 +377,7 @@ TEST(shapes_of_ragged_batches)
     c.extras.lse = good_lse();
     refuse(&c, MHA_BAD_SHAPE, "lse", LIKEWISE);
     c = ragged();
-    c.options.key_lengths = arena.lengths;
+    c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     arena.lengths[1] = TK + 1;
     refuse(&c, MHA_BAD_ARGUMENT, "key_lengths", LIKEWISE);
     c = ragged();

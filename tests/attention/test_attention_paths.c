@@ -33,7 +33,7 @@ static void run(mha_context *ctx, float out[H][TQ][E], float logs[H][TQ], int64_
     offset += first;
     o.causal = causal;
     o.align = MHA_ALIGN_OFFSET;
-    o.offsets = &offset;
+    o.offsets = mha_tensor_1d(&offset, MHA_INT64, 1);
     mha_status status = mha_attention_forward(ctx, to, &x, tq, tk, tv, &o);
     expect(!status, "%s", mha_context_error(ctx));
 }

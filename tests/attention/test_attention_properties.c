@@ -2,6 +2,8 @@
 #include "support/harness.h"
 #include "support/problem.h"
 
+#include <stdlib.h>
+
 static mha_context *context(const char *isa) { return context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL); }
 
 static bool run(problem *p, mha_context *ctx)
@@ -222,4 +224,31 @@ TEST(a_row_that_sees_no_key_is_zeros)
             mha_context_free(ctx);
             problem_free(p);
         }
+}
+
+/* Lengths, starts and offsets of either integer type and any stride. */
+TEST(integers_of_any_type_and_stride)
+{
+    attention_case c = case_plain(3, 2, 2, 9, 40, 8, 8);
+    c.lengths = c.ragged_q = c.ragged_k = c.causal = true;
+    c.align = MHA_ALIGN_OFFSET;
+    c.offset = 3;
+    problem *p = problem_make(&c);
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    expect(!problem_run(p, ctx), "%s", mha_context_error(ctx));
+    unsigned char *want = array((int64_t)p->out.size, 1);
+    memcpy(want, p->out.bytes, p->out.size);
+    int32_t small[4][8];
+    mha_tensor *all[] = {&p->options.offsets, &p->options.key_lengths, &p->options.query_starts,
+                         &p->options.key_starts};
+    for (int n = 0; n < 4; n++) {
+        const int64_t *numbers = all[n]->data;
+        for (int64_t i = 0; i < all[n]->size[0]; i++) small[n][7 - 2 * i] = (int32_t)numbers[i];
+        *all[n] = (mha_tensor){&small[n][7], MHA_INT32, 1, {all[n]->size[0], 0, 0, 0}, {-2, 0, 0, 0}};
+    }
+    expect(!problem_run(p, ctx), "%s", mha_context_error(ctx));
+    expect(!memcmp(want, p->out.bytes, p->out.size), "int32 numbers give other results than int64");
+    free(want);
+    mha_context_free(ctx);
+    problem_free(p);
 }

@@ -183,7 +183,7 @@ TEST(options_out_of_range)
     refuse_back(&b, MHA_BAD_ARGUMENT, "window_left");
     b.c.options.align = MHA_ALIGN_OFFSET;
     refuse_back(&b, MHA_BAD_ARGUMENT, "offsets");
-    b.c.options.key_lengths = arena.lengths;
+    b.c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     arena.lengths[1] = TK + 1;
     refuse_back(&b, MHA_BAD_ARGUMENT, "key_lengths");
     b.c.options.mask.type = MHA_FLOAT32;

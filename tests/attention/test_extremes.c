@@ -32,39 +32,34 @@ static void fill(rng *r, mha_tensor t, int64_t count)
 }
 
 /* Splits [0, rows] into stretches, some of them empty, of at most `most` rows. */
-static void split(rng *r, const int64_t *starts, int64_t B, int64_t rows, int64_t most)
+static void split(rng *r, int64_t *starts, int64_t B, int64_t rows, int64_t most)
 {
-    union {
-        const int64_t *in;
-        int64_t *out;
-    } at = {starts};
     int64_t here = rng_between(r, 0, rows);
     for (int64_t b = 0; b <= B; b++) {
-        at.out[b] = here;
+        starts[b] = here;
         here += rng_between(r, 0, most);
         if (here > rows) here = rows;
     }
 }
 
+static int64_t number(mha_tensor t, int64_t i) { return ((const int64_t *)t.data)[i]; }
+
 static void draw_arrays(rng *r, public_call *c)
 {
     mha_attention_options *o = &c->options;
-    union {
-        const int64_t *in;
-        int64_t *out;
-    } lengths = {o->key_lengths}, offsets = {o->offsets};
+    int64_t *lengths = o->key_lengths.data, *offsets = o->offsets.data;
     const int64_t far[] = {-LIMIT, -LIMIT + 1, -3, -1, 0, 1, 2, LIMIT - 1, LIMIT};
-    if (!lengths.in) return; /* a cache has its own */
-    if (o->query_starts) split(r, o->query_starts, c->n.B, c->n.B * c->n.Tq, c->n.Tq);
-    if (o->key_starts) split(r, o->key_starts, c->n.B, c->n.B * c->n.Tk, c->n.Tk);
+    if (!lengths) return; /* a cache has its own */
+    if (o->query_starts.rank) split(r, o->query_starts.data, c->n.B, c->n.B * c->n.Tq, c->n.Tq);
+    if (o->key_starts.rank) split(r, o->key_starts.data, c->n.B, c->n.B * c->n.Tk, c->n.Tk);
     for (int64_t b = 0; b < c->n.B; b++) {
-        int64_t keys = o->key_starts ? o->key_starts[b + 1] - o->key_starts[b] : c->n.Tk;
-        lengths.out[b] = rng_between(r, 0, keys);
-        offsets.out[b] = one_of(r, far, sizeof far / sizeof *far);
+        int64_t keys = o->key_starts.rank ? number(o->key_starts, b + 1) - number(o->key_starts, b) : c->n.Tk;
+        lengths[b] = rng_between(r, 0, keys);
+        offsets[b] = one_of(r, far, sizeof far / sizeof *far);
     }
     o->align = (mha_align)rng_between(r, 0, 2);
-    if (o->align != MHA_ALIGN_OFFSET) o->offsets = NULL;
-    if (rng_chance(r, 0.3)) o->key_lengths = NULL;
+    if (o->align != MHA_ALIGN_OFFSET) o->offsets = (mha_tensor)MHA_NO_TENSOR;
+    if (rng_chance(r, 0.3)) o->key_lengths = (mha_tensor)MHA_NO_TENSOR;
 }
 
 static void draw_options(rng *r, public_call *c)
@@ -105,10 +100,13 @@ static int64_t add(int64_t a, int64_t b)
 /* As the header says it, by position alone. */
 static bool is_visible(const mha_attention_options *o, int64_t Tq, int64_t Tk, int64_t b, int64_t i, int64_t j)
 {
-    int64_t queries = o->query_starts ? o->query_starts[b + 1] - o->query_starts[b] : Tq;
-    int64_t keys = o->key_starts ? o->key_starts[b + 1] - o->key_starts[b] : Tk;
-    if (o->key_lengths) keys = o->key_lengths[b];
-    int64_t offset = o->align == MHA_ALIGN_OFFSET ? o->offsets[b] : o->align ? keys - queries : 0, p = i + offset;
+    int64_t queries = o->query_starts.rank ? number(o->query_starts, b + 1) - number(o->query_starts, b) : Tq;
+    int64_t keys = o->key_starts.rank ? number(o->key_starts, b + 1) - number(o->key_starts, b) : Tk;
+    if (o->key_lengths.rank) keys = number(o->key_lengths, b);
+    int64_t offset = o->align == MHA_ALIGN_OFFSET ? number(o->offsets, b)
+                     : o->align                   ? keys - queries
+                                                  : 0,
+            p = i + offset;
     return i < queries && j < keys && (!o->causal || j <= p) &&
            (o->window_left == MHA_UNLIMITED || j >= add(p, -o->window_left)) &&
            (o->window_right == MHA_UNLIMITED || j <= add(p, o->window_right));

@@ -53,13 +53,13 @@ TEST(swap_exchanges_axes)
 
 TEST(sizes_and_names_of_types)
 {
-    const size_t sizes[] = {4, 2, 2, 1, 8};
-    const char *names[] = {"float32", "bfloat16", "float16", "bool", "int64"};
-    for (int n = 0; n < 5; n++) {
+    const size_t sizes[] = {4, 2, 2, 1, 8, 4};
+    const char *names[] = {"float32", "bfloat16", "float16", "bool", "int64", "int32"};
+    for (int n = 0; n < 6; n++) {
         expect(mha_type_size((mha_type)n) == sizes[n], "%s has %zu bytes", names[n], mha_type_size((mha_type)n));
         expect(!strcmp(mha_type_name((mha_type)n), names[n]), "%d is %s", n, mha_type_name((mha_type)n));
     }
-    const int others[] = {-1, 5, 99, INT32_MIN, INT32_MAX};
+    const int others[] = {-1, 6, 99, INT32_MIN, INT32_MAX};
     for (int n = 0; n < 5; n++) {
         expect(mha_type_size((mha_type)others[n]) == 0, "type %d has a size", others[n]);
         expect(!strcmp(mha_type_name((mha_type)others[n]), "unknown type"), "type %d has a name", others[n]);

@@ -13,7 +13,7 @@ int main()
     mha_tensor in = mha_tensor_4d(x, MHA_FLOAT32, 1, 1, 1, 2), out = mha_tensor_4d(y, MHA_FLOAT32, 1, 1, 1, 2);
     mha_attention_options options = MHA_ATTENTION_DEFAULTS;
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    options.key_lengths = no_keys;
+    options.key_lengths = mha_tensor_1d(no_keys, MHA_INT64, 1);
     const mha_status status = mha_attention_forward(ctx, out, &extras, in, in, in, &options);
     mha_context_free(ctx);
     return status || y[0] != 0 || y[1] != 0 || std::strncmp(mha_version(), "0.", 2) != 0;

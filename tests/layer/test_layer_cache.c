@@ -309,7 +309,7 @@ TEST(wrong_use_of_a_cache)
     expect(mha_cache_step(s.ctx, cache, s.layer, x, NULL, x, NULL) == MHA_OVERLAP, "out is x");
     int64_t lengths[B] = {0}, from[B] = {0, 1, 3};
     mha_attention_options o = mha_layer_attention(s.layer);
-    o.key_lengths = lengths;
+    o.key_lengths = mha_tensor_1d(lengths, MHA_INT64, 2);
     expect(mha_cache_attend(s.ctx, cache, s.layer, y, NULL, x, &o) == MHA_BAD_ARGUMENT, "key_lengths");
     expect(mha_cache_reorder(s.ctx, cache, from) == MHA_BAD_ARGUMENT, "there is no row 3");
     expect(mha_cache_truncate(s.ctx, cache, 3, 1) == MHA_BAD_ARGUMENT, "there is no row 3");

@@ -161,8 +161,7 @@ TEST(options_that_do_not_fit)
     refuse_call(&s, s.out, NULL, in, &o, MHA_BAD_ARGUMENT, "sinks: the layer has its own");
     int64_t starts[3] = {0, 4, 2};
     o = mha_layer_attention(s.layer);
-    o.sequences = 2;
-    o.query_starts = o.key_starts = starts;
+    o.query_starts = o.key_starts = mha_tensor_1d(starts, MHA_INT64, 3);
     refuse_call(&s, s.out, NULL, in, &o, MHA_BAD_SHAPE,
                 "query: is packed by query_starts, so its batch must be 1, not 2");
     mha_layer_inputs packed = {.query = mha_tensor_3d(s.x, MHA_FLOAT32, 1, B * T, M)};
@@ -234,12 +233,11 @@ TEST(starts_of_one_side_alone)
     int64_t starts[4] = {0, 2, 4, 6};
     mha_layer_inputs packed = {.query = mha_tensor_3d(s.x, MHA_FLOAT32, 1, B * T, M)};
     mha_attention_options o = mha_layer_attention(s.layer);
-    o.sequences = 3;
-    o.query_starts = starts;
+    o.query_starts = mha_tensor_1d(starts, MHA_INT64, 4);
     refuse_call(&s, mha_tensor_3d(s.y, MHA_FLOAT32, 1, B * T, M), NULL, packed, &o, MHA_BAD_SHAPE,
                 "key: has a batch of 1, but there are 3 sequences, and no key_starts");
-    o.query_starts = NULL;
-    o.key_starts = starts;
+    o.key_starts = o.query_starts;
+    o.query_starts = (mha_tensor)MHA_NO_TENSOR;
     refuse_call(&s, mha_tensor_3d(s.y, MHA_FLOAT32, 1, B * T, M), NULL, packed, &o, MHA_BAD_SHAPE,
                 "query: has a batch of 1, but there are 3 sequences, and no query_starts");
     scene_close(&s);

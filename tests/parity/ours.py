@@ -148,7 +148,7 @@ def ours(lib, case, module, arrays):
             options.bias = lib.view(spread(case, name, arrays[name]))
             gradients.bias = lib.view(spread(case, name, results[f"d {name}"]))
         if case.padding == "lengths":
-            options.key_lengths = arrays["lengths"].data_ptr()
+            options.key_lengths = lib.view(arrays["lengths"])
         if case.causal == "bottom right":
             options.causal, options.align = True, lib.constant["MHA_ALIGN_BOTTOM_RIGHT"]
         as_the_layer_does = not (case.attn_mask or case.padding or case.causal == "bottom right")

@@ -23,14 +23,13 @@ char *argument_at(const argument *it)
     union {
         const void *in;
         char *out;
-    } at = {it->tensor ? it->tensor->data : it->array ? (const void *)*it->array : *it->block};
+    } at = {it->tensor ? it->tensor->data : *it->block};
     return at.out;
 }
 
 void argument_move(const argument *it, char *to)
 {
     if (it->tensor) it->tensor->data = to;
-    else if (it->array) *it->array = (const int64_t *)to;
     else *it->block = (float *)to;
 }
 
@@ -69,9 +68,10 @@ static void in(public_call *c, const char *name, mha_tensor *t, mha_tensor shape
 static void out(public_call *c, const char *name, mha_tensor *t, mha_tensor shape) { put(c, name, t, shape, true); }
 
 /* from, from + step, ...: starts, lengths and offsets */
-static void array(public_call *c, const char *name, const int64_t **to, int64_t count, int64_t from, int64_t step)
+static void array(public_call *c, const char *name, mha_tensor *to, int64_t count, int64_t from, int64_t step)
 {
-    int64_t *at = place(c, (argument){.name = name, .array = to, .bytes = 8 * count, .width = 8});
+    *to = mha_tensor_1d(NULL, MHA_INT64, count);
+    int64_t *at = place(c, (argument){.name = name, .tensor = to, .bytes = 8 * count, .width = 8});
     for (int64_t n = 0; n < count; n++) at[n] = from + n * step;
 }
 
@@ -109,7 +109,6 @@ static void make_options(public_call *c)
     array(c, "offsets", &o->offsets, n->B, 1, 1);
     array(c, "key_lengths", &o->key_lengths, n->B, n->Tk, 0);
     if (!is_ragged(c)) return;
-    o->sequences = n->B;
     array(c, "query_starts", &o->query_starts, n->B + 1, 0, n->Tq);
     array(c, "key_starts", &o->key_starts, n->B + 1, 0, n->Tk);
 }

@@ -36,11 +36,10 @@ typedef struct call_sizes {
     int64_t B, H, G, Tq, Tk, D, E, M;
 } call_sizes;
 
-/* One argument: a tensor, or an array of numbers or parameters. */
+/* One argument: a tensor, or a block of parameters. */
 typedef struct argument {
     const char *name; /* a word of the message about it */
     mha_tensor *tensor;
-    const int64_t **array;
     float **block;
     int64_t bytes; /* from its first to the end of its last element */
     int width;     /* of an element */

@@ -183,17 +183,16 @@ static void make_options(layer_problem *p, rng *r)
     o->dropout_seed = c->seed;
     o->dropout_stream = (uint64_t)1 << 33 | 7;
     for (int64_t b = 0; b < c->B; b++) p->offsets[b] = rng_between(r, -2, 5);
-    if (c->align == MHA_ALIGN_OFFSET) o->offsets = p->offsets;
+    if (c->align == MHA_ALIGN_OFFSET) o->offsets = integers(p->offsets, c->B);
     for (int64_t b = 0; b < c->B; b++) p->key_lengths[b] = rng_between(r, 0, p->keys[b]);
-    if (c->lengths) o->key_lengths = p->key_lengths;
+    if (c->lengths) o->key_lengths = integers(p->key_lengths, c->B);
     for (int64_t b = 0; c->lengths && b < c->B; b++) { /* what is not there must not matter */
         if (p->key.view.rank) poison(&p->key, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
         if (p->value.view.rank) poison(&p->value, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
     }
     if (c->ragged) {
-        o->sequences = c->B;
-        o->query_starts = p->query_starts;
-        o->key_starts = p->key_starts;
+        o->query_starts = integers(p->query_starts, c->B + 1);
+        o->key_starts = integers(p->key_starts, c->B + 1);
     }
 }
 

@@ -141,6 +141,7 @@ static void put_float(void *to, float x) { memcpy(to, &x, sizeof x); }
 static void put_half(void *to, uint16_t bits) { memcpy(to, &bits, sizeof bits); }
 static void put_byte(void *to, uint8_t byte) { memcpy(to, &byte, sizeof byte); }
 static void put_int(void *to, int64_t x) { memcpy(to, &x, sizeof x); }
+static void put_small(void *to, int32_t x) { memcpy(to, &x, sizeof x); }
 
 void element_set(void *memory, mha_type type, double value)
 {
@@ -149,6 +150,7 @@ void element_set(void *memory, mha_type type, double value)
     if (type == MHA_FLOAT16) put_half(memory, float16_from(value));
     if (type == MHA_BOOL) put_byte(memory, (uint8_t)value); /* every byte but zero is true: 2 and 255 too */
     if (type == MHA_INT64) put_int(memory, (int64_t)value);
+    if (type == MHA_INT32) put_small(memory, (int32_t)value);
 }
 
 double element_get(const void *memory, mha_type type)
@@ -156,6 +158,7 @@ double element_get(const void *memory, mha_type type)
     float narrow;
     uint16_t half;
     int64_t whole;
+    int32_t small;
     switch (type) {
     case MHA_FLOAT32:
         memcpy(&narrow, memory, sizeof narrow);
@@ -171,6 +174,9 @@ double element_get(const void *memory, mha_type type)
     case MHA_INT64:
         memcpy(&whole, memory, sizeof whole);
         return (double)whole;
+    case MHA_INT32:
+        memcpy(&small, memory, sizeof small);
+        return small;
     }
     return NAN;
 }

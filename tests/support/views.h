@@ -48,4 +48,10 @@ void store_reset(store *s);
 /* The period-251 pattern: exact in every float type, and unlike at any shift by a tile. */
 double painted(int64_t index, int salt);
 
+/* (count) int64 numbers; none if there are none. */
+static inline mha_tensor integers(const int64_t *data, int64_t count)
+{
+    return data ? mha_tensor_1d(data, MHA_INT64, count) : (mha_tensor)MHA_NO_TENSOR;
+}
+
 #endif

@@ -44,7 +44,7 @@ static int64_t count_pieces(const mha_problem *p, int64_t rows)
 {
     if (!p->H || !p->B) return 0;
     int64_t count = 0;
-    if (!p->options.query_starts && !p->options.key_starts && !p->options.key_lengths) {
+    if (!mha_options_are_ragged(&p->options) && !p->options.key_lengths.rank) {
         mha_sequence any = mha_sequence_get(p, 0);
         return p->B * count_in_sequence(p, &any, rows);
     }
@@ -59,7 +59,7 @@ static int64_t count_pieces(const mha_problem *p, int64_t rows)
 static int64_t count_partials(const mha_problem *p)
 {
     int64_t count = 0;
-    bool alike = !p->options.query_starts && !p->options.key_starts && !p->options.key_lengths;
+    bool alike = !mha_options_are_ragged(&p->options) && !p->options.key_lengths.rank;
     for (int64_t b = 0; p->H && b < p->B; b++) {
         mha_sequence s = mha_sequence_get(p, b);
         int64_t cuts = count_cuts(p, &s), here = cuts > 1 ? cuts * s.queries * p->H : 0;

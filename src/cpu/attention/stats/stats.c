@@ -54,7 +54,7 @@ static int64_t longest_stripes(const mha_stats_work *c)
     const mha_problem *p = &c->problem;
     mha_sequence any = {.queries = p->Tq};
     int64_t most = mha_stripe_count(c, &any);
-    for (int64_t b = 0; p->options.query_starts && b < p->B; b++) { /* a shorter one may have one more */
+    for (int64_t b = 0; p->options.query_starts.rank && b < p->B; b++) { /* a shorter one may have one more */
         mha_sequence s = mha_sequence_get(p, b);
         int64_t count = mha_stripe_count(c, &s);
         if (count > most) most = count;
