@@ -1,15 +1,25 @@
 /* A block of the allocator: a header of 32 bytes with size and owner, one byte that makes the address odd, the memory,
  * sixteen bytes that nobody may touch. */
 #include "support/contexts.h"
+#include "core/context.h"
+#include "support/naive_backend.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The device of the contexts of this run. */
+static const char *device(void)
+{
+    const char *wanted = getenv("MHA_BACKEND");
+    return wanted ? wanted : "cpu";
+}
+
 const char *isa_next(const char *name)
 {
     const char *wanted = getenv("MHA_ISAS"), *best = NULL;
+    if (!strcmp(device(), "naive")) return name ? NULL : "naive";
     bool best_alone = wanted && !strcmp(wanted, "best"), seen = !name;
     for (int n = 0; n < mha_isa_count(); n++) {
         mha_isa isa = mha_isa_get(n);
@@ -109,7 +119,16 @@ mha_parallel parallel_reversed(void) { return (mha_parallel){run_reversed, NULL}
 
 /* ---- Contexts --------------------------------------------------------------------------------------------------- */
 
-mha_context *context_make(const char *isa, int threads, mha_parallel parallel, ledger *m)
+static mha_status make(mha_context **ctx, const char *on, const mha_context_options *options)
+{
+    const mha_choice naive = {&naive_backend, "naive", NULL, NULL};
+    if (!strcmp(on, "cpu")) return mha_context_create(ctx, options);
+    if (!strcmp(on, "naive")) return mha_context_make(ctx, options, naive);
+    snprintf(options->error, options->error_size, "there is no device called '%s'", on);
+    return MHA_BAD_ARGUMENT;
+}
+
+mha_context *context_make_on(const char *on, const char *isa, int threads, mha_parallel parallel, ledger *m)
 {
     char reason[200] = "";
     mha_context_options options = MHA_CONTEXT_DEFAULTS;
@@ -120,9 +139,14 @@ mha_context *context_make(const char *isa, int threads, mha_parallel parallel, l
     options.error = reason;
     options.error_size = sizeof reason;
     mha_context *ctx;
-    if (mha_context_create(&ctx, &options)) {
+    if (make(&ctx, on, &options)) {
         printf("    no context for %s with %d threads: %s\n", isa ? isa : "the best instruction set", threads, reason);
         exit(1);
     }
     return ctx;
+}
+
+mha_context *context_make(const char *isa, int threads, mha_parallel parallel, ledger *m)
+{
+    return context_make_on(device(), isa, threads, parallel, m);
 }

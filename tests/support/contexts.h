@@ -1,12 +1,16 @@
 /* Contexts that watch the library: an allocator that poisons, counts, fails on demand and looks for overruns, and two
- * ways to run parallel loops that the library's own threads would never choose. */
+ * ways to run parallel loops that the library's own threads would never choose.
+ *
+ * With MHA_BACKEND=naive in the environment, contexts belong to the naive device (naive_backend.h) in place of the CPU.
+ * They have no kernels, so that whatever goes past the device's table of operations fails at once. */
 #ifndef CONTEXTS_H
 #define CONTEXTS_H
 
 #include <mha.h>
 
 /* Runs its body for each instruction set that this machine has; `isa` is the name. With MHA_ISAS=best in the environment,
- * for the best of them alone: threads share memory in the same way whatever the instructions are. */
+ * for the best of them alone: threads share memory in the same way whatever the instructions are. The naive device has no
+ * instruction sets: its one name is "naive". */
 #define for_each_isa(isa) for (const char *isa = isa_next(NULL); isa; isa = isa_next(isa))
 
 /* The first available instruction set after `name`, NULL at the end. */
@@ -34,7 +38,11 @@ mha_parallel parallel_reversed(void); /* one after another, the last first */
 
 /* ---- Contexts --------------------------------------------------------------------------------------------------- */
 
-/* Exits with a message if there is none: every test needs its context. `m` may be NULL, `parallel` all zero. */
+/* Exits with a message if there is none: every test needs its context. `isa` may be NULL for the best, `m` NULL,
+ * `parallel` all zero. */
 mha_context *context_make(const char *isa, int threads, mha_parallel parallel, ledger *m);
+
+/* The same on the device that is named, "cpu" or "naive", whatever the environment says. */
+mha_context *context_make_on(const char *device, const char *isa, int threads, mha_parallel parallel, ledger *m);
 
 #endif
