@@ -96,12 +96,13 @@ TEST(a_matrix_packed_over_another_one)
 
 /* ---- Layers ----------------------------------------------------------------------------------------------------- */
 
-static mha_layer *make(mha_context *ctx)
+static mha_layer *make(mha_context *ctx, bool extra_keys)
 {
     mha_layer_options o = MHA_LAYER_DEFAULTS;
     mha_layer *layer = NULL;
     o.width = M, o.heads = H, o.kv_heads = 2, o.causal = true;
     o.rotary_base = 100, o.norm_epsilon = 1e-5f;
+    o.bias_kv = o.zero_kv = o.sinks = extra_keys;
     expect(!mha_layer_create(ctx, &layer, &o, NULL), "%s", mha_context_error(ctx));
     mha_layer_initialize(layer, 3);
     return layer;
@@ -129,7 +130,7 @@ TEST(one_layer_on_two_devices)
 {
     static float x[B * T * M], y[4][B * T * M];
     mha_context *contexts[] = {open_on("cpu"), open_on("naive")};
-    mha_layer *layer = make(contexts[0]);
+    mha_layer *layer = make(contexts[0], false);
     contexts[1]->isa = contexts[0]->isa;
     fill(x);
     for (int n = 0; n < 4; n++) {
@@ -176,7 +177,7 @@ TEST(statistics_of_a_layer_on_two_devices)
     fill(x);
     for (int n = 0; n < 2; n++) {
         mha_context *ctx = open_on(devices[n]);
-        mha_layer *layer = make(ctx);
+        mha_layer *layer = make(ctx, false);
         mha_tape *tape = NULL;
         mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};
         mha_stats stats = MHA_NO_STATS;
@@ -193,4 +194,33 @@ TEST(statistics_of_a_layer_on_two_devices)
     expect(entropy[0][T - 1] > 0.1f, "a head with an entropy of %g", (double)entropy[0][T - 1]);
     expect(apart(entropy[0], entropy[1], B * H * T) < 3e-6, "entropy");
     expect(apart(received[0], received[1], B * H * T) < 3e-6, "received");
+}
+
+/* lse and softmax, with and without keys that the layer adds: alike on both devices, and lse = m + log(sum). */
+TEST(softmax_of_a_layer_on_two_devices)
+{
+    static float x[B * T * M], y[B * T * M], lse[2][B * H * T], softmax[B * H * T][2];
+    const char *devices[] = {"cpu", "naive"};
+    fill(x);
+    for (int extra = 0; extra < 2; extra++) {
+        for (int n = 0; n < 2; n++) {
+            mha_context *ctx = open_on(devices[n]);
+            mha_layer *layer = make(ctx, extra);
+            mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};
+            mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+            extras.lse = mha_tensor_3d(lse[n], MHA_FLOAT32, B, H, T);
+            extras.softmax = mha_tensor_4d(softmax, MHA_FLOAT32, B, H, T, 2);
+            mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, B, T, M);
+            expect(!mha_layer_forward(ctx, layer, out, &extras, &in, NULL, NULL), "%s: %s", devices[n],
+                   mha_context_error(ctx));
+            for (int i = 0; i < B * H * T; i++) {
+                double want = (double)softmax[i][0] + log((double)softmax[i][1]);
+                expect(fabs((double)lse[n][i] - want) < 2e-6, "%s: lse %g, not %g", devices[n], (double)lse[n][i],
+                       want);
+            }
+            mha_layer_free(layer);
+            mha_context_free(ctx);
+        }
+        expect(apart(lse[0], lse[1], B * H * T) < 3e-6, "lse is off by %g", apart(lse[0], lse[1], B * H * T));
+    }
 }
