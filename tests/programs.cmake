@@ -33,12 +33,12 @@ set_source_files_properties(nn/ops/test_nn_ops_activation.c PROPERTIES COMPILE_O
 if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(cli/test_train_command.c cli/test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
-  # What only the demo calls is compiled into its test.
-  set(sheet sheet sheet_curves sheet_digit sheet_style heads_draw picture scale term)
-  mha_test(cli/sheet host)
-  list(TRANSFORM sheet REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/draw/\\1.c")
-  target_sources(test_sheet PRIVATE ${sheet})
-  target_include_directories(test_sheet PRIVATE ${PROJECT_SOURCE_DIR})
+  # What draws is compiled into its test.
+  set(draw chart heads_draw markup picture scale term)
+  list(TRANSFORM draw REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/draw/\\1.c")
+  mha_test(cli/draw host)
+  target_sources(test_draw PRIVATE ${draw})
+  target_include_directories(test_draw PRIVATE ${PROJECT_SOURCE_DIR})
   # Allocations and writes that fail, by a library that is preloaded (LD_PRELOAD) and calls the C library's allocator by
   # the names that glibc has for it. Not with a sanitizer, whose own allocator has to come first; nor in a cross build,
   # where the emulator would load the library and nothing of it depends on the instruction set.

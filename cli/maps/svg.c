@@ -1,6 +1,7 @@
 /* A canvas that is SVG text. The cells of a map are one path for each of a number of colours, neighbours in a row made
  * one, so that a map of thousands of cells stays small. */
 #include "cli/maps/canvas.h"
+#include "cli/draw/markup.h"
 #include "io/replace.h"
 
 #include <math.h>
@@ -28,10 +29,8 @@ __attribute__((format(printf, 2, 3))) static void put(svg *s, const char *format
 static void put_escaped(svg *s, const char *text)
 {
     for (; *text; text++) {
-        unsigned char letter = (unsigned char)*text;
-        if (letter == '<') put(s, "&lt;");
-        else if (letter == '&') put(s, "&amp;");
-        else if (letter < ' ') put(s, "?"); /* XML has no way to write most of them */
+        const char *escape = markup_escape(*text);
+        if (escape) put(s, "%s", escape);
         else nn_replacement_put(&s->to, text, 1);
     }
 }

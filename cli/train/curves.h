@@ -1,14 +1,18 @@
-/* The curves of a run as an SVG: loss and accuracy over the epochs, in training and on what was held out. */
+/* The curves of a training run as an SVG: loss and accuracy, in training and on held-out images. */
 #ifndef CURVES_H
 #define CURVES_H
 
-#include "cli/train/train.h"
+#include "train/checkpoint.h"
 
-/* The look of such a picture, as SVG: paper, ink, and lines of the classes train and held. */
-extern const char curves_style[];
+typedef struct train_curves {
+    const nn_trainer *t;
+    const nn_checkpoint_epoch *parts; /* of the run, in order: epochs, or shorter parts */
+    int64_t count;                    /* of the parts so far, 1 or more */
+    double each;                      /* epochs in a part */
+    const nn_trainer_score *test;     /* NULL: the run is not over */
+} train_curves;
 
-/* Of the epochs that are over, to s->curves, whole or not at all; `test` NULL: the run is not over. False on error,
- * with one line in `error`, which has room for `error_size` bytes. */
-bool curves_write(const train_session *s, const nn_trainer_score *test, char *error, size_t error_size);
+/* Replaces the file atomically. False on error, with one line in `error`, which has room for `error_size` bytes. */
+bool curves_write(const char *path, const train_curves *c, char *error, size_t error_size);
 
 #endif

@@ -66,7 +66,8 @@ static bool save(loop *l)
 static void draw(loop *l, const nn_trainer_score *test)
 {
     const train_session *s = l->s;
-    if (!s->curves || l->curves_lost || curves_write(s, test, l->error, sizeof l->error)) return;
+    train_curves c = {s->t, s->run->epochs, s->t->step / s->t->steps_per_epoch, 1, test};
+    if (!s->curves || l->curves_lost || curves_write(s->curves, &c, l->error, sizeof l->error)) return;
     l->curves_lost = true;
     say(l, l->error, "; the curves end here");
 }

@@ -1,7 +1,7 @@
 /* The frame with everything put in its place, and the pieces that data are made of. */
 #include "cli/view/page.h"
 #include "io/json.h"
-#include "cli/draw/sheet_parts.h"
+#include "cli/draw/markup.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -54,7 +54,7 @@ typedef struct parts {
     const nn_buffer *data;
 } parts;
 
-static void put_title(nn_buffer *out, const parts *p) { sheet_text(out, p->title); }
+static void put_title(nn_buffer *out, const parts *p) { markup_text(out, p->title); }
 
 static void put_style(nn_buffer *out, const parts *p)
 {

@@ -97,7 +97,7 @@ TEST(other_commands_read_it)
     expect_indented(it->err);
     expect_indented(it->out);
     slurp("s.svg", text, sizeof text);
-    expect(strstr(text, "<svg xmlns=") == text && strstr(text, "3 of 6 heads gone") && strstr(text, "</svg>\n"),
+    expect(strstr(text, "<svg xmlns=") == text && strstr(text, "3 of 6 heads pruned") && strstr(text, "</svg>\n"),
            "no picture: %.80s", text);
     expect(count_of(text, "<circle") == 7 && !strstr(text, "nan") && !strstr(text, "inf\""), "points");
     it = command("LC_ALL=C", "eval s.safetensors --dtype bf16 " DATA);
@@ -205,7 +205,9 @@ TEST(nothing_learnt_is_a_dash)
     const char *row = strstr(it->err, "\n      5  ");
     expect(it->status == 0 && row && strstr(row, " %         -  "), "exit %d: %s", it->status, it->err);
     slurp("s.svg", text, sizeof text);
-    expect(count_of(text, "<circle") == 3 && !strstr(text, "learnt") && strstr(text, ">just cut "), "%s", text);
+    expect(count_of(text, "<circle") == 3 && !strstr(text, "tuned") && !strstr(text, "trained") &&
+               strstr(text, ">pruned "),
+           "%s", text);
     small_free(&v);
 }
 
@@ -225,7 +227,7 @@ static bool label_of(const char *picture, const char *name, double *y, double *p
 /* The higher line has the higher label, also where learning did harm. */
 TEST(labels_stand_as_the_lines_do)
 {
-    static const char *const names[] = {"just cut", "learnt a little", "learnt at the end"};
+    static const char *const names[] = {"pruned", "fine-tuned", "trained at the end"};
     static char text[1 << 16];
     small_vit v;
     bool rose = false, fell = false;

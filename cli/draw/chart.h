@@ -1,0 +1,58 @@
+/* Charts of lines as SVG, with panels side by side:
+ *
+ *     chart_series lines[] = {{"training", CHART_ORANGE, points, 30}, {"held out", CHART_BLUE, more, 30}};
+ *     chart_panel panel = {.title = "Loss", .x_label = "epoch", .left = 1, .right = 30, .series = lines, .count = 2};
+ *     chart c = {.name = "Loss by epoch", .headline = "30 epochs", .panels = &panel, .panel_count = 1};
+ *     if (!chart_write("loss.svg", &c, error, sizeof error)) puts(error);
+ *
+ * Vertical axes are logarithmic and fit the points. Each line has its name and its last value at its end. The file has
+ * light and dark colours, and shows those that the reader's system asks for. Text is escaped. */
+#ifndef CHART_H
+#define CHART_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CHART_SERIES = 4, CHART_LINES = 2 }; /* at most: series in a panel, lines under the headline */
+
+typedef enum chart_scale {
+    CHART_VALUES, /* larger is higher */
+    CHART_ERRORS  /* y is an error rate from 0 to 1, drawn and labelled as accuracy: smaller is higher */
+} chart_scale;
+
+typedef enum chart_colour { CHART_ORANGE, CHART_BLUE } chart_colour;
+
+typedef struct chart_point {
+    double x, y; /* left out unless both are finite and y is positive */
+} chart_point;
+
+typedef struct chart_series {
+    const char *name;
+    chart_colour colour;
+    const chart_point *points; /* in the order of the line */
+    int64_t count;
+    bool ring; /* the last point is a ring around what else is there */
+} chart_series;
+
+typedef struct chart_panel {
+    const char *title, *x_label;
+    double left, right; /* x at the ends of the axis; left may be the larger one */
+    chart_scale scale;
+    const chart_series *series;
+    int count;
+} chart_panel;
+
+typedef struct chart {
+    const char *name; /* what the chart shows, for readers who do not see it */
+    const char *headline;
+    const char *lines[CHART_LINES]; /* under the headline; NULL: none */
+    const char *note;               /* at the bottom; NULL: none */
+    const chart_panel *panels;
+    int panel_count;
+} chart;
+
+/* Replaces the file atomically. False on error, with one line in `error`, which has room for `error_size` bytes. */
+bool chart_write(const char *path, const chart *c, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,170 @@
+/* Charts, and the drawing of a digit with all its heads: what is drawn, for input that no command can be made to give. */
+#define COMMAND "false" /* none is run */
+#include "cli/draw/chart.h"
+#include "cli/draw/heads_draw.h"
+#include "page.h"
+#include "small_vit.h"
+
+/* ---- Charts ----------------------------------------------------------------------------------------------------- */
+
+enum { POINTS = 100 };
+
+/* The file of a chart with one panel. */
+static const char *drawn(const chart_panel *panel)
+{
+    static char text[1 << 17];
+    char error[300] = "";
+    chart c = {.name = "Loss & more", .headline = "<b>\"1\"</b>\n", .panels = panel, .panel_count = 1};
+    expect(chart_write("chart.svg", &c, error, sizeof error), "%s", error);
+    slurp("chart.svg", text, sizeof text);
+    expect_closed(text);
+    expect(!strstr(text, "nan") && !strstr(text, "inf"), "a number that is none");
+    expect(strstr(text, "<title>Loss &amp; more</title>") && strstr(text, ">&lt;b&gt;&quot;1&quot;&lt;/b&gt;?<"),
+           "text");
+    return text;
+}
+
+/* The points of line n, x and y in turn; how many points. */
+static int line_of(const char *svg, int n, double *xy)
+{
+    static char line[1 << 14];
+    for (; n >= 0; n--) {
+        if (!(svg = strstr(svg, "class=\"line\" d=\""))) return 0;
+        svg += strlen("class=\"line\" d=\"");
+    }
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(svg, "\""), svg);
+    return numbers_of(line, xy, 2 * POINTS) / 2;
+}
+
+/* How far down the label stands that begins so; -1: there is none. */
+static double label_at(const char *svg, const char *name)
+{
+    for (const char *at = svg; (at = strstr(at, "<text class=\"label ")); at++) {
+        const char *text = strchr(at, '>'), *y = strstr(at, " y=\"");
+        if (text && y && strncmp(text + 1, name, strlen(name)) == 0) return strtod(y + 4, NULL);
+    }
+    return -1;
+}
+
+/* A tenth of a value is as far down everywhere. Where y is an error rate, it is up; and x may run to the left. */
+TEST(equal_factors_are_equal_steps)
+{
+    static const chart_point points[] = {{1, 1}, {2, 0.1}, {4, 0.01}};
+    chart_series series = {.name = "it", .points = points, .count = 3};
+    for (int errors = 0; errors < 2; errors++) {
+        double xy[2 * POINTS];
+        chart_panel panel = {.x_label = "epoch",
+                             .left = errors ? 4 : 1,
+                             .right = errors ? 1 : 4,
+                             .scale = errors ? CHART_ERRORS : CHART_VALUES,
+                             .series = &series,
+                             .count = 1};
+        const char *svg = drawn(&panel);
+        double way = errors ? -1 : 1;
+        if (!expect(line_of(svg, 0, xy) == 3, "not three points")) return;
+        expect(way * (xy[2] - xy[0]) > 0 && fabs(2 * (xy[2] - xy[0]) - (xy[4] - xy[2])) < 0.3, "x");
+        expect(way * (xy[3] - xy[1]) > 0 && fabs((xy[3] - xy[1]) - (xy[5] - xy[3])) < 0.3, "y");
+        expect(strstr(svg, errors ? ">it 99.00 %<" : ">it 0.0100<") && strstr(svg, ">epoch<"), "no label");
+        expect(strstr(svg, errors ? ">90 %<" : ">0.1<") && strstr(svg, ">3<"), "no ticks");
+    }
+}
+
+/* Points without a logarithm are left out, and so is a line of nothing else; one point, and equal ones, are drawn. */
+TEST(odd_points)
+{
+    static const chart_point odd[] = {{1, NAN}, {2, 0.5}, {3, 0}, {4, INFINITY}, {5, 0.5}, {6, -1}, {NAN, 2}};
+    double xy[2 * POINTS];
+    chart_series series[] = {{.name = "odd", .points = odd, .count = 7},
+                             {.name = "none", .points = odd + 2, .count = 2},
+                             {.name = "empty"},
+                             {.name = "one", .points = odd + 1, .count = 1, .ring = true}};
+    chart_panel panel = {.left = 1, .right = 6, .series = series, .count = 4};
+    const char *svg = drawn(&panel);
+    expect(line_of(svg, 0, xy) == 2 && xy[1] == xy[3] && line_of(svg, 1, xy) == 1 && !line_of(svg, 2, xy), "lines");
+    expect(count_of(svg, "<circle") == 3 && count_of(svg, "class=\"ring\"") == 1, "points");
+    expect(label_at(svg, "odd 0.500") > 0 && label_at(svg, "none") < 0 && label_at(svg, "empty") < 0, "labels");
+    panel = (chart_panel){.left = 1, .right = 1, .series = series + 1, .count = 2};
+    expect(!line_of(drawn(&panel), 0, xy), "a line of nothing");
+    panel = (chart_panel){.left = 2, .right = 2, .scale = CHART_ERRORS, .series = series + 3, .count = 1};
+    expect(line_of(drawn(&panel), 0, xy) == 1, "no point");
+}
+
+/* Labels have the order of the ends of their lines, do not overlap, and stay beside the plot, also if all ends are low. */
+TEST(labels_do_not_overlap)
+{
+    static chart_point points[4][POINTS];
+    static const char *const names[] = {"a", "b", "c", "d"};
+    chart_series series[4];
+    for (int i = 0; i < 4; i++) {
+        for (int n = 0; n < POINTS; n++) points[i][n] = (chart_point){n, exp(-n / 10.0) + 0.001 * (i % 2 ? i : 4 - i)};
+        series[i] = (chart_series){.name = names[i], .points = points[i], .count = POINTS};
+    }
+    chart_panel panel = {.right = POINTS - 1, .series = series, .count = 4};
+    const char *svg = drawn(&panel);
+    expect(count_of(svg, "<circle") == 4, "more dots than the last of each line");
+    const char order[] = "adcb"; /* 4, 3, 2, 1 thousandths */
+    for (int i = 0; i < 4; i++) {
+        double y = label_at(svg, (char[]){order[i], ' ', 0});
+        double above = i ? label_at(svg, (char[]){order[i - 1], ' ', 0}) : 0;
+        expect(y - above >= 16.9 && y > 98 && y < 98 + 240 + 16, "label %c at %g, under one at %g", order[i], y, above);
+    }
+}
+
+/* ---- Heads in the terminal -------------------------------------------------------------------------------------- */
+
+static bool make(small_vit *v, int64_t depth, int64_t heads)
+{
+    nn_vit_config config = small_config();
+    config.body.depth = depth;
+    config.body.heads = heads;
+    return small_make(v, &config, "m.safetensors");
+}
+
+/* What heads_draw_digit prints in such a terminal. */
+static const char *drawing(const small_vit *v, const term *t)
+{
+    static char text[1 << 19];
+    char error[300] = "";
+    unsigned char pixels[784];
+    nn_heads_view view;
+    nn_digits_draw(pixels, 4, 1, NN_DIGITS_TEST, 4);
+    if (!expect(nn_heads_look(&view, v->net, v->ctx, small_input, pixels, error, sizeof error), "%s", error)) return "";
+    heads_drawing d = {"a digit", pixels, 28, 28, &view, 4};
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    if (!expect(kept >= 0 && freopen("drawn", "w", stdout), "no file")) return "";
+    heads_draw_digit(t, &d);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    nn_heads_free(&view);
+    slurp("drawn", text, sizeof text);
+    return text;
+}
+
+TEST(all_heads_fit_the_screen)
+{
+    static const term terminals[] = {
+        {TERM_MONO, false, 0}, {TERM_MONO, true, 0}, {TERM_256, true, 0}, {TERM_TRUE, true, 0}, {TERM_TRUE, false, 0}};
+    static const int64_t shapes[][2] = {{6, 4}, {2, 2}, {12, 12}, {1, 1}};
+    for (size_t shape = 0; shape < 4; shape++) {
+        small_vit v;
+        int64_t depth = shapes[shape][0], heads = shapes[shape][1];
+        if (make(&v, depth, heads)) {
+            char last[40], row[40];
+            snprintf(last, sizeof last, depth < 10 ? "block %d" : "b. %d", (int)depth);
+            snprintf(row, sizeof row, "  head %d ", (int)heads);
+            for (int i = 0; i < 5; i++) {
+                char *text = (char *)(uintptr_t)drawing(&v, &terminals[i]);
+                expect((terminals[i].depth == TERM_MONO) == !strchr(text, '\x1b'), "terminal %d: escapes", i);
+                strip(text);
+                expect(widest_columns(text) <= 80, "terminal %d: %d columns", i, widest_columns(text));
+                expect(strstr(text, "a digit\n") && strstr(text, "the label says 4") && strstr(text, last) &&
+                           strstr(text, row),
+                       "terminal %d: %.300s", i, text);
+                for (const char *c = text; !terminals[i].utf8 && *c; c++) expect((unsigned char)*c < 128, "not ASCII");
+            }
+        }
+        small_free(&v);
+    }
+}
