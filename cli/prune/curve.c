@@ -46,6 +46,7 @@ static int fill(chart_series *series, chart_point *points, const prune_story *s)
 bool prune_curve_write(const prune_story *s, const char *path, char *error, size_t error_size)
 {
     char headline[200], about[300];
+    const nn_prune_round *last = &s->entries[round_count(s) - 1].round;
     chart_series series[3];
     chart_point *points = malloc((size_t)(2 * s->count) * sizeof *points);
     if (!points) {
@@ -65,15 +66,14 @@ bool prune_curve_write(const prune_story *s, const char *path, char *error, size
     chart_panel panel = {.title = title,
                          .x_label = "heads left",
                          .left = (double)s->heads,
-                         .right = heads_after(&s->entries[round_count(s) - 1].round),
+                         .right = heads_after(last),
                          .scale = CHART_ERRORS,
                          .series = series,
                          .count = fill(series, points, s)};
-    bool undone = s->entries[s->count - 1].round.taken_back;
     chart picture = {.name = "Accuracy of a Vision Transformer as its heads are pruned",
                      .headline = headline,
                      .lines = {about},
-                     .note = undone ? "The last round cost too much accuracy and was undone." : NULL,
+                     .note = last->taken_back ? "The last round cost too much accuracy and was undone." : NULL,
                      .panels = &panel,
                      .panel_count = 1};
     bool written = chart_write(path, &picture, error, error_size);

@@ -194,6 +194,28 @@ TEST(numbers_that_are_others_are_said)
     small_free(&v);
 }
 
+/* The picture says that the last round was undone, whether or not there was training behind it. */
+TEST(a_round_that_is_undone_is_told)
+{
+    static char text[1 << 16];
+    bool undone = false, kept = false;
+    small_vit v;
+    if (!make_model(&v, "m.safetensors")) return;
+    for (int drop = 0; drop <= 100 && !(undone && kept); drop += 10) {
+        char args[200];
+        snprintf(args, sizeof args, "m.safetensors --max-drop %d -o s.safetensors --curve s.svg --json", drop);
+        const said *it = prune("", args);
+        bool told = strstr(json_field(it->out, "rounds"), "\"taken_back\": true");
+        slurp("s.svg", text, sizeof text);
+        expect(it->status == 0 && told == (strstr(text, "was undone") != NULL), "--max-drop %d: exit %d", drop,
+               it->status);
+        undone = undone || (told && strstr(text, "trained at the end"));
+        kept = kept || !told;
+    }
+    expect(undone && kept, "always the same: nothing is shown");
+    small_free(&v);
+}
+
 /* Where there is nothing to learn, nothing is said to be learnt, nor drawn. */
 TEST(nothing_learnt_is_a_dash)
 {
