@@ -42,7 +42,9 @@ may_see() {
 # The commands whose code another command uses.
 guests() {
     case $1 in
-        cli/demo | cli/prune) echo cli/train ;;
+        cli/classify) echo cli/view ;;
+        cli/demo) echo cli/train cli/view ;;
+        cli/prune) echo cli/train ;;
         cli/view) echo cli/heads ;;
     esac
 }

@@ -8,7 +8,7 @@
 #include "cli/maps/heads.h"
 #include "cli/common/model.h"
 #include "cli/common/options.h"
-#include "cli/draw/sheet.h"
+#include "cli/view/view.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,7 +37,7 @@ static void help(void)
          "  --fit                 makes a digit of the model's size: the box around ink is\n"
          "                        scaled to 20/28 of the side, its centre of mass comes to\n"
          "                        the middle, paper becomes 0 and the strongest ink 255\n"
-         "  --sheet PAGE          also writes an HTML page with the maps of all heads\n"
+         "  --sheet PAGE          also writes the page of 'mha view' with these images\n"
          "  --format FORMAT       the maps of --heads: terminal (default), png or svg\n"
          "  --out FILE            where a picture of the maps goes\n"
          "  --color WHEN          auto, always or never\n"
@@ -204,28 +204,7 @@ static void print_all(const request *r, const nn_vit_model *model, const exhibit
     if (r->json) printf("\n]}\n");
 }
 
-/* The page, before anything is printed. False on error, having said why. */
-static bool write_page(mha_context *ctx, const request *r, nn_vit_model *model, const exhibit *all)
-{
-    const nn_vit_config *c = &model->config;
-    char error[600], about[800];
-    char words[NN_TRANSFORMER_WORDS];
-    sheet_image *images = calloc((size_t)r->word_count, sizeof *images);
-    if (!images) {
-        cli_error("no memory");
-        return false;
-    }
-    for (int i = 0; i < r->word_count; i++) images[i] = (sheet_image){all[i].pixels, all[i].label, all[i].name};
-    snprintf(about, sizeof about, "%s: %" PRId64 " blocks of %s, width %" PRId64 ", %" PRId64 " parameters", r->file,
-             c->body.depth, nn_transformer_heads_words(words, &c->body), c->body.width, model->count);
-    sheet s = {.title = "Where the heads look", .model = about, .images = images, .image_count = r->word_count};
-    bool ok = sheet_write(r->page, model->net, ctx, model->input, &s, error, sizeof error);
-    if (!ok) cli_error("%s", error);
-    free(images);
-    return ok;
-}
-
-/* The maps as a picture, likewise. */
+/* The maps as a picture, before anything is printed. False on error, having said why. */
 static bool write_maps(const request *r, const nn_vit_model *model, const maps_image *images)
 {
     char error[600];
@@ -253,6 +232,7 @@ static int classify(const request *r)
     maps_image *images = NULL;
     exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
+    size_t bytes = 0;
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
     if (!model_open(&model, ctx, r->file, r->model_heads, error, sizeof error)) {
@@ -264,7 +244,7 @@ static int classify(const request *r)
     for (int i = 0; i < r->word_count; i++)
         if (!exhibits_add(&e, r->words[i])) goto out;
     if (!(images = look_at_all(ctx, r, &model, e.all))) goto out;
-    if (r->page && !write_page(ctx, r, &model, e.all)) goto out;
+    if (r->page && !view_model_write(r->page, &bytes, ctx, &model, &e)) goto out;
     if (r->out && !write_maps(r, &model, images)) goto out;
     print_all(r, &model, e.all, images);
     status = CLI_OK;

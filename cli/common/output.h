@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { OUTPUT_CURVES = 1 << 16, OUTPUT_PAGE = 1 << 20 }; /* bytes: more than curves, and than a page of heads, take */
+enum { OUTPUT_CURVES = 1 << 16, OUTPUT_PAGE = 1 << 22 }; /* bytes: more than curves, and than the demo's page, take */
 
 /* Keeps other processes from claiming the same file until nn_file_lock_free. False, having said why, if one has claimed it.
  * A path of NULL is no file, and true. */

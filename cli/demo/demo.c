@@ -1,15 +1,17 @@
 /* mha demo: a Vision Transformer learns to read digits while you watch, and shows what its heads look at.
  *
  * Training is the preset "demo": short, and good enough to be proud of. The curve is a table that grows, a line every few
- * seconds, so that it reads the same on a terminal and in a file. Then one digit in the terminal, ten on a page. */
+ * seconds, so that it reads the same on a terminal and in a file. Then one digit in the terminal, the curves as an SVG,
+ * and the page of `mha view`. */
 #include "train/checkpoint.h"
 #include "cli/common/data.h"
 #include "cli/draw/heads_draw.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
 #include "train/presets.h"
-#include "cli/draw/sheet.h"
+#include "cli/train/curves.h"
 #include "cli/train/progress.h"
+#include "cli/view/view.h"
 #include "model/vit_model.h"
 
 #include <errno.h>
@@ -20,7 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { ROWS = 18, BAR = 45, WATCHED = 1000, PATH_ROOM = 1024, MOST_POINTS = 64 };
+enum { ROWS = 18, BAR = 45, WATCHED = 1000, FILES = 3, PATH_ROOM = 1024 };
 
 static void help(void)
 {
@@ -32,7 +34,7 @@ static void help(void)
          "  --data DIR      MNIST's four files; by default those that './dev data mnist'\n"
          "                  fetched, if they are there, else 'synthetic': digits that a\n"
          "                  program draws\n"
-         "  --out DIR       where the model and the page go (mha-demo)\n"
+         "  --out DIR       where the model, the curves and the page go (mha-demo)\n"
          "  --index N       the test image that is shown in the terminal (0)\n"
          "  --epochs N      how long it learns\n"
          "  --seed N        what it draws from\n"
@@ -87,10 +89,10 @@ typedef struct show {
     nn_checkpoint_run run;
     double seconds; /* of training */
     nn_trainer_score test;
-    char model[PATH_ROOM], page[PATH_ROOM];
-    sheet_point curve[MOST_POINTS];
-    int64_t points;
-    nn_file_lock locks[2]; /* of the two files */
+    char model[PATH_ROOM], curves[PATH_ROOM], page[PATH_ROOM];
+    nn_checkpoint_epoch parts[ROWS]; /* what came of each row's steps */
+    int64_t rows;                    /* of the table, equally long parts of the run */
+    nn_file_lock locks[FILES];
 } show;
 
 /* Where everything goes, found out before anything is learnt. False, having said why. */
@@ -103,14 +105,18 @@ static bool make_folder(show *s)
         return false;
     }
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
-    int b = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
-    if (a < PATH_ROOM && b < PATH_ROOM)
-        return cli_can_write(s->model) && cli_can_write(s->page) && output_claim(&s->locks[0], s->model) &&
-               output_claim(&s->locks[1], s->page) &&
-               output_fits(s->model, nn_vit_save_bytes(&s->run.how.model, s->t->count)) &&
-               output_fits(s->page, OUTPUT_PAGE);
-    cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
-    return false;
+    int b = snprintf(s->curves, sizeof s->curves, "%s/curves.svg", folder);
+    int c = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
+    if (a >= PATH_ROOM || b >= PATH_ROOM || c >= PATH_ROOM) {
+        cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
+        return false;
+    }
+    const char *files[FILES] = {s->model, s->curves, s->page};
+    int64_t bytes[FILES] = {nn_vit_save_bytes(&s->run.how.model, s->t->count), OUTPUT_CURVES, OUTPUT_PAGE};
+    bool ok = true;
+    for (int i = 0; ok && i < FILES; i++) ok = cli_can_write(files[i]);
+    for (int i = 0; ok && i < FILES; i++) ok = output_claim(&s->locks[i], files[i]) && output_fits(files[i], bytes[i]);
+    return ok;
 }
 
 /* Where products of bfloat16 have an engine that is quicker than float32, they are as good for this. */
@@ -168,19 +174,20 @@ static void draw_bar(const term *t, double right)
     for (int i = 0; i < BAR && i < filled; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
 }
 
-/* A line of the curve: the mean loss since the last one, and how it does now on images that it does not learn from. */
-static bool say_row(show *s, double loss)
+/* A row of the table: the mean loss since the last one, and how it does now on images that it does not learn from. */
+static bool say_row(const show *s, nn_checkpoint_epoch *row)
 {
     nn_trainer_score score;
     const nn_trainer_options *o = &s->t->options;
     if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_HELD_OUT, &score)) return false;
     double right = score.count ? (double)score.correct / (double)score.count : NAN;
-    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, loss, 100 * right);
+    row->held_out = (double)score.count;
+    row->held_correct = (double)score.correct;
+    row->held_loss = score.loss;
+    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, row->loss / row->images, 100 * right);
     draw_bar(&s->term, right);
     printf("\n");
     fflush(stdout);
-    if (s->points < MOST_POINTS)
-        s->curve[s->points++] = (sheet_point){(double)s->t->step / (double)s->t->steps_per_epoch, loss, right};
     return true;
 }
 
@@ -190,23 +197,22 @@ static int learn(show *s)
     const nn_trainer_options *o = &s->t->options;
     nn_trainer_report report = {0};
     nn_trainer_result result;
-    nn_checkpoint_epoch row = {0}, epoch = {0}; /* what came of the steps since the last line; of this epoch's */
-    int64_t steps = o->epochs * s->t->steps_per_epoch, rows = steps < ROWS ? steps : ROWS, said = 0;
+    nn_checkpoint_epoch epoch = {0}, *row = s->parts;
+    int64_t steps = o->epochs * s->t->steps_per_epoch;
+    s->rows = steps < ROWS ? steps : ROWS;
     double mark = train_clock(), begun = mark;
     train_progress view = train_progress_begin(s->t);
     while ((result = nn_trainer_step(s->t, s->ctx, &report)) == NN_TRAINER_WENT_ON) {
         double now = train_clock();
         if (report.step % s->t->steps_per_epoch == 0) epoch = (nn_checkpoint_epoch){0};
-        epoch.images += (double)o->batch, row.images += (double)o->batch;
-        epoch.correct += (double)report.correct;
-        epoch.loss += report.loss * (double)o->batch, row.loss += report.loss * (double)o->batch;
+        epoch.images += (double)o->batch, row->images += (double)o->batch;
+        epoch.correct += (double)report.correct, row->correct += (double)report.correct;
+        epoch.loss += report.loss * (double)o->batch, row->loss += report.loss * (double)o->batch;
         epoch.seconds += now - mark;
         train_progress_step(&view, report.epoch, &epoch);
-        if (s->t->step * rows / steps != said) {
+        if (s->t->step * s->rows / steps > row - s->parts) {
             train_progress_clear(&view);
-            if (!say_row(s, row.loss / row.images)) break;
-            said = s->t->step * rows / steps;
-            row = (nn_checkpoint_epoch){0};
+            if (!say_row(s, row++)) break;
         }
         mark = train_clock();
     }
@@ -239,34 +245,21 @@ static bool say_result(show *s)
 
 /* ---- What the heads see ----------------------------------------------------------------------------------------- */
 
-/* One digit of each kind, the first in the test set, for the page. */
 static bool write_page(const show *s, nn_vit_model *model)
 {
-    char error[600], about[300], data[400], names[NN_MNIST_CLASSES][40];
-    sheet_image images[NN_MNIST_CLASSES];
-    int64_t count = 0;
-    for (int digit = 0; digit < NN_MNIST_CLASSES; digit++)
-        for (int64_t i = 0; i < s->set->test.count; i++) {
-            if (s->set->test.labels[i] != digit) continue;
-            snprintf(names[count], sizeof names[count], "test image %" PRId64, i);
-            images[count] = (sheet_image){nn_mnist_image(s->set, &s->set->test, i), digit, names[count]};
-            count++;
-            break;
-        }
-    snprintf(about, sizeof about,
-             "%" PRId64 " blocks of %" PRId64 " heads, width %" PRId64 ", %" PRId64
-             " parameters; %.2f %% of the test images right",
-             model->config.body.depth, model->config.body.heads, model->config.body.width, model->count,
-             100 * (double)s->test.correct / (double)s->test.count);
-    sheet page = {.title = "What the heads look at",
-                  .model = about,
-                  .data = nn_mnist_describe(data, sizeof data, s->set),
-                  .curve = s->curve,
-                  .point_count = s->points,
-                  .curve_unit = "epoch",
-                  .images = images,
-                  .image_count = count};
-    if (sheet_write(s->page, model->net, s->ctx, model->input, &page, error, sizeof error)) return true;
+    size_t bytes;
+    exhibits e = {.command = "demo", .model = s->model, .config = &model->config, .set = s->set};
+    bool ok = exhibits_add_some(&e, VIEW_EACH) && view_model_write(s->page, &bytes, s->ctx, model, &e);
+    e.set = NULL; /* it is not the exhibits' to free */
+    exhibits_free(&e);
+    return ok;
+}
+
+static bool write_curves(const show *s)
+{
+    char error[600];
+    train_curves c = {s->t, s->parts, s->rows, (double)s->t->options.epochs / (double)s->rows, &s->test};
+    if (curves_write(s->curves, &c, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }
@@ -292,12 +285,14 @@ static void say_next(const show *s)
 {
     const char *data = s->request->data ? s->request->data : data_default(NULL);
     cli_print(stdout, "  %s\n", s->page);
-    printf("      ten digits, every head of every block: open it in a browser\n");
+    printf("      twenty digits, every head of every block: open it in a browser\n");
+    cli_print(stdout, "  %s\n", s->curves);
+    printf("      loss and accuracy over the epochs\n");
     cli_print(stdout, "  %s\n", s->model);
     printf("      the model\n\n");
     printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
     cli_print(stdout, "  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
-    cli_print(stdout, "  %s view %s -o view.html --data %s\n", cli_program(), s->model, data);
+    cli_print(stdout, "  %s heads %s --data %s\n", cli_program(), s->model, data);
     cli_print(stdout, "  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
 }
 
@@ -322,7 +317,7 @@ static int run(show *s)
         cli_error("%s", error);
         return CLI_FAILED;
     }
-    bool good = write_page(s, &model) && show_heads(s, &model);
+    bool good = write_page(s, &model) && write_curves(s) && show_heads(s, &model);
     nn_vit_model_free(&model);
     if (good) say_next(s);
     return good ? CLI_OK : CLI_USAGE;
@@ -343,7 +338,7 @@ int cmd_demo(int argc, char **argv)
     if (stop) return stop - 1;
     show s = {.request = &r, .term = term_detect(r.when)};
     int status = run(&s);
-    for (int i = 0; i < 2; i++) nn_file_lock_free(&s.locks[i]);
+    for (int i = 0; i < FILES; i++) nn_file_lock_free(&s.locks[i]);
     nn_trainer_free(s.t);
     mha_context_free(s.ctx);
     nn_mnist_free(s.set);

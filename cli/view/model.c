@@ -11,6 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum {
+    SURVEY_IMAGES = 1000,     /* for statistics of heads */
+    IMPORTANCE_IMAGES = 500,  /* for their importance */
+    PARAMETERS_MOST = 1 << 24 /* 90 MB of page; a browser would take more for a file that is broken */
+};
+
 /* ---- The model -------------------------------------------------------------------------------------------------- */
 
 static void put_heads(nn_buffer *out, const char *key, const nn_transformer_config *c,
@@ -134,7 +140,10 @@ static float *ask(mha_context *ctx, nn_vit_model *model, const exhibits *images)
     return NULL;
 }
 
-bool view_model_json(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s)
+/* ---- The page --------------------------------------------------------------------------------------------------- */
+
+/* The object of a model and its images. `s` may be NULL. False, having said why. */
+static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s)
 {
     float *logits = ask(ctx, model, images);
     bool ok = logits;
@@ -159,5 +168,38 @@ bool view_model_json(nn_buffer *out, mha_context *ctx, nn_vit_model *model, cons
     else nn_buffer_puts(out, "null");
     nn_buffer_puts(out, "}");
     free(logits);
+    return ok;
+}
+
+/* Over the data set, if it is open. False, having said why. */
+static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const exhibits *images)
+{
+    char error[600];
+    nn_survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
+    if (!images->set) return true;
+    if (nn_survey_make(s, ctx, &model->config, model->parameters, model->input, &images->set->test, &options, error,
+                       sizeof error))
+        return true;
+    cli_error("%s: %s", images->model, error);
+    return false;
+}
+
+bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model, const exhibits *images)
+{
+    char error[600];
+    nn_buffer data = {0};
+    nn_survey s = {0};
+    if (model->count > PARAMETERS_MOST) {
+        cli_error("%s: a page holds up to %d parameters, and the model has %" PRId64, images->model, PARAMETERS_MOST,
+                  model->count);
+        return false;
+    }
+    bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);
+    if (ok && !view_page_write(page, view_title(images->model), &data, bytes, error, sizeof error)) {
+        cli_error("%s", error);
+        ok = false;
+    }
+    nn_survey_free(&s);
+    nn_buffer_free(&data);
     return ok;
 }

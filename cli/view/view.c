@@ -12,13 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    EACH = 2,                 /* images of each digit, if nobody asks for others */
-    SURVEY_IMAGES = 1000,     /* for statistics of heads */
-    IMPORTANCE_IMAGES = 500,  /* for their importance */
-    PARAMETERS_MOST = 1 << 24 /* 90 MB of page; a browser would take more for a file that is broken */
-};
-
 static void help(void)
 {
     puts("Examples:\n"
@@ -168,19 +161,20 @@ static const char *count_of(int64_t count, const char *what)
     return to;
 }
 
+static void say_written(const request *r, const char *about, size_t bytes)
+{
+    cli_print(stdout, "  %s: %s, %.1f MB, all in one file\n", r->page, about, (double)bytes / 1e6);
+    printf("  Open it in a browser.\n");
+}
+
 /* ---- A model ---------------------------------------------------------------------------------------------------- */
 
 static bool open_model(nn_vit_model *model, mha_context *ctx, const request *r)
 {
     char error[600];
-    if (!model_open(model, ctx, r->file, r->heads, error, sizeof error)) {
-        bool weights = view_weights_are_in(r->file, ctx);
-        cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
-        return false;
-    }
-    if (model->count <= PARAMETERS_MOST) return true;
-    cli_error("%s: a page holds up to %d parameters, and the model has %" PRId64, r->file, PARAMETERS_MOST,
-              model->count);
+    if (model_open(model, ctx, r->file, r->heads, error, sizeof error)) return true;
+    bool weights = view_weights_are_in(r->file, ctx);
+    cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
     return false;
 }
 
@@ -188,36 +182,24 @@ static bool load_images(exhibits *e, const request *r)
 {
     bool ok = !r->folder || exhibits_open_set(e);
     for (int i = 0; ok && i < r->word_count; i++) ok = exhibits_add(e, r->words[i]);
-    return ok && (r->word_count || exhibits_add_some(e, EACH));
-}
-
-/* Over the data set, if images are from one. False, having said why. */
-static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const exhibits *e)
-{
-    char error[600];
-    nn_survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
-    if (!e->set) return true;
-    if (nn_survey_make(s, ctx, &model->config, model->parameters, model->input, &e->set->test, &options, error,
-                       sizeof error))
-        return true;
-    cli_error("%s: %s", e->model, error);
-    return false;
+    return ok && (r->word_count || exhibits_add_some(e, VIEW_EACH));
 }
 
 /* False, having said why. */
-static bool put_model(nn_buffer *out, mha_context *ctx, const request *r, char *about, size_t room)
+static bool show_model(mha_context *ctx, const request *r)
 {
+    size_t bytes = 0;
+    char about[200];
     nn_vit_model model = {0};
-    nn_survey s = {0};
     exhibits e = {.command = "view", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
     e.config = &model.config;
-    ok = ok && load_images(&e, r) && look_at_heads(&s, ctx, &model, &e) &&
-         view_model_json(out, ctx, &model, &e, e.set ? &s : NULL);
-    if (ok)
-        snprintf(about, room, "%s of %s, %s", count_of(nn_transformer_all_heads(&model.config.body), "head"),
+    ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, &model, &e);
+    if (ok) {
+        snprintf(about, sizeof about, "%s of %s, %s", count_of(nn_transformer_all_heads(&model.config.body), "head"),
                  count_of(model.config.body.depth, "block"), count_of(e.count, "image"));
-    nn_survey_free(&s);
+        say_written(r, about, bytes);
+    }
     exhibits_free(&e);
     nn_vit_model_free(&model);
     return ok;
@@ -225,50 +207,38 @@ static bool put_model(nn_buffer *out, mha_context *ctx, const request *r, char *
 
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
-/* False, having said why. What was pooled goes to `note`. */
-static bool put_weights(nn_buffer *out, mha_context *ctx, const request *r, char *about, size_t room, char *note,
-                        size_t note_room)
+/* False, having said why. What was pooled is told on standard error. */
+static bool show_weights(mha_context *ctx, const request *r)
 {
+    size_t bytes = 0;
+    char about[200], error[600];
+    nn_buffer data = {0};
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens, .first_axis = r->first_axis};
-    bool ok = view_weights_json(out, ctx, &w);
+    bool ok = view_weights_json(&data, ctx, &w);
+    if (ok && !view_page_write(r->page, view_title(r->attention), &data, &bytes, error, sizeof error)) {
+        cli_error("%s", error);
+        ok = false;
+    }
     if (ok) {
         const char *outer = w.axes->outer ? count_of(w.layers, w.axes->outer) : "";
         const char *heads = w.axes->heads ? count_of(w.heads, "head") : "";
-        snprintf(about, room, "%s%s%s%s%" PRId64 " x %s", outer, *outer ? ", " : "", heads, *heads ? ", " : "",
+        snprintf(about, sizeof about, "%s%s%s%s%" PRId64 " x %s", outer, *outer ? ", " : "", heads, *heads ? ", " : "",
                  w.queries, count_of(w.keys, "weight"));
-        if (*w.pooled) snprintf(note, note_room, "%s: %s", r->attention, w.pooled);
+        say_written(r, about, bytes);
+        if (*w.pooled) cli_error("%s: %s", r->attention, w.pooled);
     }
     view_weights_free(&w);
+    nn_buffer_free(&data);
     return ok;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool write_page(const request *r, const nn_buffer *data, const char *about)
-{
-    char error[600];
-    size_t bytes = 0;
-    const char *title = view_title(r->attention ? r->attention : r->file);
-    if (!view_page_write(r->page, title, data, &bytes, error, sizeof error)) {
-        cli_error("%s", error);
-        return false;
-    }
-    cli_print(stdout, "  %s: %s, %.1f MB, all in one file\n", r->page, about, (double)bytes / 1e6);
-    printf("  Open it in a browser.\n");
-    return true;
-}
-
 static int view(const request *r)
 {
-    char about[200] = "", note[1000] = "";
-    nn_buffer data = {0};
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
     if (!ctx) return CLI_USAGE;
-    bool ok = r->attention ? put_weights(&data, ctx, r, about, sizeof about, note, sizeof note)
-                           : put_model(&data, ctx, r, about, sizeof about);
-    ok = ok && write_page(r, &data, about);
-    if (ok && *note) cli_error("%s", note);
-    nn_buffer_free(&data);
+    bool ok = r->attention ? show_weights(ctx, r) : show_model(ctx, r);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

@@ -1,4 +1,4 @@
-/* What the files behind `mha view` share. */
+/* What the files behind `mha view` share, and the page of a model for other commands. */
 #ifndef VIEW_H
 #define VIEW_H
 
@@ -7,8 +7,11 @@
 #include "inspect/survey.h"
 #include "model/vit_model.h"
 
-/* The object of a model and the images it is shown with. `s` may be NULL. False, having said why. */
-bool view_model_json(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s);
+enum { VIEW_EACH = 2 }; /* images of each digit on a page for which nobody chose others */
+
+/* Writes the page of a model and images, atomically, and its size to *bytes; with statistics of the heads if the images'
+ * data set is open. False, having said why. */
+bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model, const exhibits *images);
 
 /* What the axes of attention weights are. */
 typedef struct view_axes {

@@ -67,7 +67,7 @@ static const job jobs[] = {
     {"view --attention", "view --attention weights --tokens words -o w.html", {"w.html"}, .random = 10},
     {"demo",
      "demo --data synthetic:120 --epochs 1 --threads 1 --out .",
-     {"vit.safetensors", "heads.html"},
+     {"vit.safetensors", "heads.html", "curves.svg"},
      .timed = true,
      .each = 5},
     {"layer", "layer layer input --weights per-head --threads 1 -o y", {"y"}, .random = 5},

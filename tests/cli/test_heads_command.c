@@ -318,10 +318,6 @@ TEST(uniform_attention_is_dark)
                "not the first colour of the scale");
         expect(strstr(text, ">up to 1/17<") != NULL, "no legend");
     }
-    command("", "classify u.safetensors 3 --data d --sheet u.html");
-    if (!slurp_all("u.html", text, sizeof text)) return;
-    const char *maps = strstr(text, "<article");
-    expect(maps && !strstr(maps, "<path class=\"h"), "squares of a map that are not dark");
 }
 
 /* ---- Bad input -------------------------------------------------------------------------------------------------- */
