@@ -149,7 +149,8 @@ static void put_x_axis(nn_buffer *out, const plot *p)
 {
     double low = fmin(p->panel->left, p->panel->right), high = fmax(p->panel->left, p->panel->right), step = 1;
     for (int i = 0; (high - low) / step > p->width / 36; i++) step *= i % 3 == 1 ? 2.5 : 2;
-    for (double x = ceil(low / step) * step; x <= high; x += step) {
+    for (int64_t n = (int64_t)ceil(low / step); (double)n * step <= high; n++) {
+        double x = (double)n * step;
         char text[LABEL];
         snprintf(text, sizeof text, "%.0f", x);
         nn_buffer_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fv4\"/>", x_of(p, x), p->bottom);
