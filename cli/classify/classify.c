@@ -217,6 +217,15 @@ static bool write_maps(const request *r, const nn_vit_model *model, const maps_i
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
+/* Whether the page can be written and is none of the inputs. False, having said why. */
+static bool check_page(const request *r)
+{
+    if (!r->page) return true;
+    bool over = cli_is_output("classify", r->page, r->file, "model");
+    for (int i = 0; !over && i < r->word_count; i++) over = cli_is_output("classify", r->page, r->words[i], "image");
+    return !over && cli_can_write(r->page);
+}
+
 /* False, having said why. */
 static bool check_request(const request *r, const nn_vit_model *model)
 {
@@ -283,7 +292,7 @@ int cmd_classify(int argc, char **argv)
     else if (!r.word_count)
         cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
     else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.file, NULL}) &&
-             maps_can_write("classify", r.format, r.out, r.words))
+             maps_can_write("classify", r.format, r.out, r.words) && check_page(&r))
         status = classify(&r);
     free(r.words);
     return status;

@@ -281,6 +281,10 @@ TEST(the_page_is_that_of_view)
         expect(it->status == 0 && !*it->err && strstr(it->out, "the model says "), "exit %d: %s", it->status, it->err);
         expect(system("cmp view.html page.html") == 0, "another page: %s", words[i]);
     }
+    it = classify("m.safetensors 3 --data d --sheet ./m.safetensors");
+    expect(it->status == 2 && !*it->out && one_line(it->err), "exit %d: %s", it->status, it->err);
+    it = classify("m.safetensors a.pgm --sheet a.pgm");
+    expect(it->status == 2 && !*it->out && one_line(it->err), "exit %d: %s", it->status, it->err);
     it = classify("m.safetensors 3 --data d --sheet no/such/page.html");
     expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "no/such/page.html: "), "exit %d: %s",
            it->status, it->err);
