@@ -89,24 +89,27 @@ TEST(odd_points)
     expect(line_of(drawn(&panel), 0, xy) == 1, "no point");
 }
 
-/* Labels have the order of the ends of their lines, do not overlap, and stay beside the plot, also if all ends are low. */
+/* Labels have the order of the ends of their lines, do not overlap, and stay beside the plot, whether all ends are at its
+ * bottom or at its top. */
 TEST(labels_do_not_overlap)
 {
     static chart_point points[4][POINTS];
-    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const names[] = {"a", "b", "c", "d"}, *const order[] = {"d ", "b ", "c ", "a "};
+    static const double part[] = {1, 1.003, 1.002, 1.004};
     chart_series series[4];
-    for (int i = 0; i < 4; i++) {
-        for (int n = 0; n < POINTS; n++) points[i][n] = (chart_point){n, exp(-n / 10.0) + 0.001 * (i % 2 ? i : 4 - i)};
-        series[i] = (chart_series){.name = names[i], .points = points[i], .count = POINTS};
-    }
-    chart_panel panel = {.right = POINTS - 1, .series = series, .count = 4};
-    const char *svg = drawn(&panel);
-    expect(count_of(svg, "<circle") == 4, "more dots than the last of each line");
-    const char order[] = "adcb"; /* 4, 3, 2, 1 thousandths */
-    for (int i = 0; i < 4; i++) {
-        double y = label_at(svg, (char[]){order[i], ' ', 0});
-        double above = i ? label_at(svg, (char[]){order[i - 1], ' ', 0}) : 0;
-        expect(y - above >= 16.9 && y > 98 && y < 98 + 240 + 16, "label %c at %g, under one at %g", order[i], y, above);
+    for (int rises = 0; rises < 2; rises++) {
+        for (int i = 0; i < 4; i++) {
+            for (int n = 0; n < POINTS; n++) points[i][n] = (chart_point){n, part[i] * exp((rises ? n : -n) / 10.0)};
+            series[i] = (chart_series){.name = names[i], .points = points[i], .count = POINTS};
+        }
+        chart_panel panel = {.right = POINTS - 1, .series = series, .count = 4};
+        const char *svg = drawn(&panel);
+        expect(count_of(svg, "<circle") == 4, "more dots than the last of each line");
+        for (int i = 0; i < 4; i++) {
+            double y = label_at(svg, order[i]), above = i ? label_at(svg, order[i - 1]) : 0;
+            expect(y - above >= 16.9 && y >= 98 && y <= 98 + 240 + 14, "label %sat %g, the one above at %g", order[i],
+                   y, above);
+        }
     }
 }
 
