@@ -369,6 +369,7 @@ TEST(memory_runs_out_at_any_moment)
         weights[0] = 7;
         m.fail_at = at;
         mha_status status = mha_layer_create(ctx, &layer, &o, NULL);
+        mha_layer_freeze(layer, true); /* so that weights are packed */
         if (!status) status = mha_tape_create(ctx, &tape);
         mha_tensor in = mha_tensor_3d(x, MHA_FLOAT32, B, T, M), out = mha_tensor_3d(y, MHA_FLOAT32, B, T, M);
         mha_layer_inputs inputs = {.query = in};
