@@ -606,6 +606,7 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
     for (int n = 0; n < 8; n++) guard(outputs[n]);
     for (int64_t n = 0; n < p->count; n++) p->gradients[n] = 1;
     mha_status status = mha_layer_create(ctx, &layer, &p->c.options, p->parameters);
+    mha_layer_freeze(layer, p->c.seed % 2);
     if (!status && gradients) status = mha_tape_create(ctx, &tape);
     if (!status) status = mha_layer_forward(ctx, layer, p->out.view, &p->extras, &p->inputs, &p->attend, tape);
     if (!status && gradients) {
