@@ -1,8 +1,7 @@
-/* mha demo: a Vision Transformer learns to read digits while you watch, and shows what its heads look at.
+/* mha demo: trains a Vision Transformer on digits, with the preset "demo", and shows what its heads look at.
  *
- * Training is the preset "demo": short, and good enough to be proud of. The curve is a table that grows, a line every few
- * seconds, so that it reads the same on a terminal and in a file. Then one digit in the terminal, the curves as an SVG,
- * and the page of `mha view`. */
+ * Progress is a table that gains a row every few seconds, so that it reads the same on a terminal and in a file. Then come
+ * one digit in the terminal, the curves as an SVG, and the page of `mha view`. */
 #include "train/checkpoint.h"
 #include "cli/common/data.h"
 #include "cli/draw/heads_draw.h"
@@ -27,8 +26,8 @@ enum { ROWS = 18, BAR = 45, WATCHED = 1000, FILES = 3, PATH_ROOM = 1024 };
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha demo                     learns MNIST, shows the heads\n"
-         "  mha demo --data synthetic    the same on digits that it draws itself\n"
+         "  mha demo                     trains on MNIST, then shows the heads\n"
+         "  mha demo --data synthetic    the same on synthetic digits\n"
          "\n"
          "Usage: mha demo [OPTIONS]\n"
          "  --data DIR      MNIST's four files; by default those that './dev data mnist'\n"
@@ -36,9 +35,9 @@ static void help(void)
          "                  program draws\n"
          "  --out DIR       where the model, the curves and the page go (mha-demo)\n"
          "  --index N       the test image that is shown in the terminal (0)\n"
-         "  --epochs N      how long it learns\n"
-         "  --seed N        what it draws from\n"
-         "  --threads N     how many threads; all by default\n"
+         "  --epochs N      how many epochs to train\n"
+         "  --seed N        the seed of all random numbers (1)\n"
+         "  --threads N     the number of threads; one per processor by default\n"
          "  --color WHEN    auto, always or never");
 }
 
@@ -95,7 +94,7 @@ typedef struct show {
     nn_file_lock locks[FILES];
 } show;
 
-/* Where everything goes, found out before anything is learnt. False, having said why. */
+/* Makes the folder, and checks before training that each file can be written. False, having said why. */
 static bool make_folder(show *s)
 {
     const char *folder = s->request->out;
@@ -119,7 +118,7 @@ static bool make_folder(show *s)
     return ok;
 }
 
-/* Where products of bfloat16 have an engine that is quicker than float32, they are as good for this. */
+/* Whether this machine multiplies matrices of bfloat16 faster than float32; the accuracy of the demo is the same. */
 static bool prefers_bfloat16(const mha_context *ctx)
 {
     const char *isa = mha_context_isa(ctx);
@@ -155,18 +154,18 @@ static void say_what(const show *s)
                            ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
                            : nn_mnist_describe(about, sizeof about, s->set));
     printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
-           "  %" PRId64 " blocks of %" PRId64 " heads let every token look at every other; the class token,\n"
-           "  which is no patch, then says which digit it has seen. %" PRId64 " parameters,\n"
-           "  all random at first; %d thread%s, products in %s.\n\n",
+           "  In %" PRId64 " blocks of %" PRId64 " heads every token attends to every other. The digit is\n"
+           "  predicted from an additional token, the class token. %" PRId64 " parameters,\n"
+           "  randomly initialized; %d thread%s, matrix products in %s.\n\n",
            patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
            mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
     term_left(&s->term, 0, TERM_FAINT,
-              "   images     loss     right   of images kept aside; a third: 10 x fewer wrong");
+              "   images     loss  accuracy   held out; a third of the bar: 10 x fewer errors");
     printf("\n");
     fflush(stdout);
 }
 
-/* How rare mistakes are, drawn: nothing where all is wrong, a third for each factor of ten. */
+/* The error rate as a bar on a log scale: empty at 100 %, a third longer for each factor of ten. */
 static void draw_bar(const term *t, double right)
 {
     double thirds = right < 1 ? -log10(1 - right) : 3;
@@ -174,7 +173,7 @@ static void draw_bar(const term *t, double right)
     for (int i = 0; i < BAR && i < filled; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
 }
 
-/* A row of the table: the mean loss since the last one, and how it does now on images that it does not learn from. */
+/* A row of the table: the mean loss since the last one, and the accuracy on held-out images now. */
 static bool say_row(const show *s, nn_checkpoint_epoch *row)
 {
     nn_trainer_score score;
@@ -233,17 +232,18 @@ static bool say_result(show *s)
         return false;
     }
     double images = (double)(s->t->step * s->t->options.batch);
-    printf("\n  %s%.2f %% of %" PRId64 " %stest images are read right%s, %" PRId64 " are not. It took %.0f s:\n"
-           "  %.0f images a second, each a little turned, moved and scaled.\n\n",
+    int64_t errors = s->test.count - s->test.correct;
+    printf("\n  %s%.2f %% accuracy on %" PRId64 " %stest images%s: %" PRId64 " error%s. Training took %.0f s:\n"
+           "  %.0f images per second, each slightly rotated, shifted and scaled.\n\n",
            term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
-           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), s->test.count - s->test.correct,
+           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), errors, errors == 1 ? "" : "s",
            s->seconds, images / s->seconds);
     if (nn_checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
 }
 
-/* ---- What the heads see ----------------------------------------------------------------------------------------- */
+/* ---- What the heads look at ------------------------------------------------------------------------------------- */
 
 static bool write_page(const show *s, nn_vit_model *model)
 {
@@ -285,7 +285,7 @@ static void say_next(const show *s)
 {
     const char *data = s->request->data ? s->request->data : data_default(NULL);
     cli_print(stdout, "  %s\n", s->page);
-    printf("      twenty digits, every head of every block: open it in a browser\n");
+    printf("      every head of every block, on digits of the test set: open it in a browser\n");
     cli_print(stdout, "  %s\n", s->curves);
     printf("      loss and accuracy over the epochs\n");
     cli_print(stdout, "  %s\n", s->model);

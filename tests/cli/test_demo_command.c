@@ -30,7 +30,7 @@ TEST(it_learns_and_shows)
     expect(strstr(it->out, "49 patches of 4 x 4 pixels") && strstr(it->out, "205962 parameters"), "%s", it->out);
     expect(strstr(it->out, "synthetic: drawn by a program"), "it does not say what the digits are");
     expect(rows_of(it->out) == 1, "%d rows", rows_of(it->out));
-    expect(strstr(it->out, "% of 13 synthetic test images are read right"), "%s", it->out);
+    expect(strstr(it->out, "% accuracy on 13 synthetic test images: "), "%s", it->out);
     expect(strstr(it->out, "Test image 3, and where each head looks") && strstr(it->out, "the label says 3"), "%s",
            it->out);
     expect(strstr(it->out, "block 6") && strstr(it->out, "head 4"), "%s", it->out);
