@@ -27,7 +27,7 @@
  *     2  Version       of this header, of the library that is linked
  *     3  Context       threads, memory, instruction set, the text of the last error
  *     4  Tensors       a pointer with a type, sizes and strides
- *     5  Attention     options, forward, which kernel a call will use, backward
+ *     5  Attention     options, forward, which kernel a call will use, backward; statistics of heads
  *     6  Rotary        position embedding of queries and keys
  *     7  Layer         projections around attention: parameters, forward, backward, pruning
  *     8  Cache         keys and values of a layer, kept for generation
@@ -295,8 +295,11 @@ typedef struct mha_attention_options {
     mha_tensor query_starts; /* (B+1), or none */
     mha_tensor key_starts;   /* (B+1), or none */
 
-    /* Dropout. Each weight is kept with probability 1 - dropout and then divided by it. The choice for (b,h,i,j) is a
-     * Philox number keyed by (dropout_seed, dropout_stream + b, h, i, j) and by nothing else. */
+    /* Dropout. Each weight is kept with probability 1 - dropout and then divided by it. Whether the weight of (b,h,i,j) is
+     * kept depends on its place and on nothing else, on every device and in every version of the library: with
+     * s = dropout_stream + b, Philox4x32 with ten rounds turns the counter (j / 4, i, h, s mod 2^32) under the key
+     * dropout_seed + (s / 2^32) * 0x9E3779B97F4A7C15 (modulo 2^64; its lower half is the first word) into four numbers,
+     * and the weight is dropped if number j mod 4 is less than dropout * 2^32. */
     float dropout; /* from 0 to 1 */
     uint64_t dropout_seed;
     uint64_t dropout_stream;
