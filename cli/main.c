@@ -1,4 +1,4 @@
-/* The mha command: picks the subcommand, and sees to it that what it printed has arrived. */
+/* The mha command: runs the subcommand and checks that its output was written. */
 #include "cli/common/cli.h"
 
 #include <errno.h>
@@ -11,52 +11,50 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"demo", "a Vision Transformer learns to read digits and shows its heads", cmd_demo},
-    {"train", "train a Vision Transformer on MNIST, or on digits drawn here", cmd_train},
-    {"eval", "how good a model of a file is, and how fast", cmd_eval},
-    {"classify", "what a model says to a picture, and where its heads look", cmd_classify},
-    {"heads", "what every head of a model looks at, and what it is worth", cmd_heads},
-    {"prune", "take out the heads that a model can do without", cmd_prune},
-    {"view", "a page on which a model's heads, or any weights, are seen at work", cmd_view},
-    {"explain", "one sentence through four attention heads, drawn step by step", cmd_explain},
-    {"info", "this build and this machine: version, processor, instruction sets", cmd_info},
-    {"bench", "verify attention on the shapes that people run, then time it", cmd_bench},
-    {"layer", "a layer of one file over the inputs of another", cmd_layer},
-    {"conformance", "run the cases of a folder against the library", cmd_conformance},
+    {"demo", "train a small Vision Transformer on digits and show its heads", cmd_demo},
+    {"train", "train a Vision Transformer on MNIST or on synthetic digits", cmd_train},
+    {"eval", "measure the accuracy and the speed of a model", cmd_eval},
+    {"classify", "classify images, and show where the heads look", cmd_classify},
+    {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
+    {"prune", "remove the least important heads of a model", cmd_prune},
+    {"view", "write an interactive page of attention heads or weights", cmd_view},
+    {"explain", "compute attention step by step on an example sentence", cmd_explain},
+    {"info", "show version, processor and instruction sets", cmd_info},
+    {"bench", "verify and time attention on common shapes", cmd_bench},
+    {"layer", "run an attention layer from a file on inputs from a file", cmd_layer},
+    {"conformance", "run the ONNX conformance cases in a folder", cmd_conformance},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(FILE *out)
 {
     fputs("Examples:\n"
-          "  mha demo                     a model learns to read digits and shows its heads\n"
-          "  mha train vit --out vit.safetensors\n"
-          "                               a Vision Transformer, saved after every epoch\n"
-          "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
-          "                               how good a model is, and what it takes for what\n"
+          "  mha demo                     train on MNIST for two minutes, show the heads\n"
+          "  mha train vit -o vit.safetensors\n"
+          "                               train a model; a checkpoint after every epoch\n"
+          "  mha eval vit.safetensors     accuracy, confusion matrix, speed\n"
           "  mha classify vit.safetensors seven.png --heads\n"
-          "                               what it says to a picture, and where it looks\n"
-          "  mha heads vit.safetensors    what each head looks at, over a set of images\n"
+          "                               class probabilities and attention maps\n"
+          "  mha heads vit.safetensors    what each head attends to, and its importance\n"
           "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
-          "                               without the heads that it can do without\n"
+          "                               a smaller model with fewer heads\n"
           "  mha view vit.safetensors -o page.html\n"
-          "                               a page on which its heads are seen at work\n"
-          "  mha explain                  four heads at work on one sentence, step by step\n"
-          "  mha info                     what this machine has, and what the library uses\n"
-          "  mha info --json              the same for a program\n"
-          "  mha bench --shape bert_base  how fast it is here, beside OpenBLAS\n"
+          "                               an interactive page of its attention heads\n"
+          "  mha explain                  four heads on one sentence, step by step\n"
+          "  mha info --json              processor and instruction sets, as JSON\n"
+          "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"
           "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"
-          "                               a layer that PyTorch saved, over its inputs\n"
-          "  mha conformance vectors/     check the library against a folder of cases\n"
+          "                               run a layer that PyTorch saved on inputs\n"
+          "  mha conformance vectors/     run the ONNX test cases in a folder\n"
           "\n"
           "Usage: mha COMMAND [OPTIONS]\n",
           out);
     for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-13s%s\n", commands[i].name, commands[i].summary);
-    fputs("  --help       this text; 'mha COMMAND --help' tells more about a command\n"
-          "  --version    the version of the library\n"
+    fputs("  --help       print this text; 'mha COMMAND --help' describes a command\n"
+          "  --version    print the version of the library\n"
           "\n"
-          "MHA_ISA=NAME in the environment forces an instruction set that 'mha info' lists.\n"
-          "Exit status: 0 success, 1 a check failed, 2 wrong use or bad input.\n",
+          "Set MHA_ISA=NAME to force one of the instruction sets listed by 'mha info'.\n"
+          "Exit status: 0 success, 1 a check failed, 2 wrong usage or bad input.\n",
           out);
 }
 
@@ -89,11 +87,11 @@ static int dispatch(int argc, char **argv)
     return unknown(argv[1]);
 }
 
-/* A full disk or a closed pipe shows at the latest when the stream is closed. */
+/* A full disk or a closed pipe is reported at the latest when the stream is closed. */
 int main(int argc, char **argv)
 {
     cli_called(argv[0]);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error as a full disk is, not the end of the process */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk, not a fatal signal */
     int status = dispatch(argc, argv);
     bool lost = ferror(stdout) != 0;
     errno = 0;

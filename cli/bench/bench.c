@@ -1,6 +1,7 @@
-/* mha bench: how fast the library is here, verified first, beside what the machine could do and what a peer does. */
+/* mha bench: verifies the library, then times it against the limits of the machine and a peer. */
 #include "cli/bench/print.h"
-#include "cli/common/cli.h"
+#include "cli/common/options.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -11,12 +12,13 @@
 enum { JOBS_MOST = 64 };
 
 typedef struct request {
-    const char *shape, *isa, *save; /* NULL: all of them, the best one, nowhere */
+    const char *shape, *isa, *save; /* NULL for all, for the best one, for nowhere */
     mha_type type;
-    int threads, pass; /* BENCH_PASSES: all of them */
+    long threads; /* 0 for all */
+    int pass;     /* BENCH_PASSES for all */
     const bench_blas *blas;
     double seconds;
-    int64_t batch; /* 0: the model's own */
+    long batch; /* 0 for the model's own */
     bool peer_chosen, json, list;
 } request;
 
@@ -32,47 +34,26 @@ static bool parse_word(const char *option, const char *word, const char *const *
     return false;
 }
 
-static bool parse_type(const char *word, request *r)
-{
-    static const char *const names[] = {"f32", "bf16", "f16", NULL};
-    static const mha_type types[] = {MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16};
-    int index;
-    if (!parse_word("--dtype", word, names, &index)) return false;
-    r->type = types[index];
-    return true;
-}
+static bool parse_type(const char *word, void *r) { return cli_dtype("bench", word, 3, &((request *)r)->type); }
 
-static bool parse_threads(const char *word, request *r)
+static bool parse_seconds(const char *word, void *to)
 {
-    char *end;
-    long n = strtol(word, &end, 10);
-    r->threads = (int)n;
-    if (*word && !*end && n >= 1 && n <= 4096) return true;
-    cli_error("bench: --threads is a number from 1 to 4096, not '%s'", word);
-    return false;
-}
-
-static bool parse_seconds(const char *word, request *r)
-{
+    request *r = to;
     char *end;
     r->seconds = strtod(word, &end);
     if (*word && !*end && r->seconds >= 0 && r->seconds <= 3600) return true;
-    cli_error("bench: --seconds is a number from 0 to 3600, not '%s'", word);
+    cli_error("bench: --seconds must be a number from 0 to 3600, not '%s'", word);
     return false;
 }
 
-static bool parse_batch(const char *word, request *r)
+static bool parse_batch(const char *word, void *r)
 {
-    char *end;
-    long n = strtol(word, &end, 10);
-    r->batch = n;
-    if (*word && !*end && n >= 1 && n <= 65536) return true;
-    cli_error("bench: --batch is a number from 1 to 65536, not '%s'", word);
-    return false;
+    return cli_number("bench", "--batch", word, 1, 65536, &((request *)r)->batch);
 }
 
-static bool parse_shape(const char *word, request *r)
+static bool parse_shape(const char *word, void *to)
 {
+    request *r = to;
     const char *names[JOBS_MOST] = {"all"};
     int count = 1, index;
     for (const bench_shape *s = bench_shapes; s->name; s++) names[count++] = s->name;
@@ -84,34 +65,31 @@ static bool parse_shape(const char *word, request *r)
     return true;
 }
 
-static bool parse_pass(const char *word, request *r)
+static bool parse_pass(const char *word, void *to)
 {
+    request *r = to;
     const char *names[BENCH_PASSES + 2] = {NULL};
     memcpy(names, bench_pass_names, BENCH_PASSES * sizeof *names);
     names[BENCH_PASSES] = "all";
     return parse_word("--pass", word, names, &r->pass);
 }
 
-static bool parse_isa(const char *word, request *r)
+static bool parse_peer(const char *word, void *to)
 {
-    r->isa = word;
-    return true;
-}
-
-static bool parse_peer(const char *word, request *r)
-{
+    request *r = to;
     static const char *const names[] = {"openblas", "loop", "none", NULL};
     int index;
     if (!parse_word("--peer", word, names, &index)) return false;
     r->peer_chosen = true;
     r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
     if (index > 0 || r->blas) return true;
-    cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' does it");
+    cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
     return false;
 }
 
-static bool parse_save(const char *word, request *r)
+static bool parse_save(const char *word, void *to)
 {
+    request *r = to;
     DIR *folder = opendir(word);
     if (!folder) {
         cli_error("bench: --save: cannot open the folder '%s': %s", word, strerror(errno));
@@ -122,37 +100,8 @@ static bool parse_save(const char *word, request *r)
     return true;
 }
 
-/* 0 to go on, else the exit code plus 1. */
-static int parse(int argc, char **argv, request *r)
-{
-    static const char *const options[] = {"--shape",   "--dtype", "--threads", "--pass", "--isa",  "--peer", "--save",
-                                          "--seconds", "--batch", "--json",    "--list", "--help", NULL};
-    static bool (*const parsers[])(const char *, request *) = {parse_shape, parse_type,    parse_threads,
-                                                               parse_pass,  parse_isa,     parse_peer,
-                                                               parse_save,  parse_seconds, parse_batch};
-    enum { VALUES = sizeof parsers / sizeof *parsers };
-    for (int i = 1; i < argc; i++) {
-        if (cli_wants_help(argv[i])) {
-            bench_help();
-            return CLI_OK + 1;
-        }
-        bool json = strcmp(argv[i], "--json") == 0, list = strcmp(argv[i], "--list") == 0;
-        r->json |= json;
-        r->list |= list;
-        if (json || list) continue;
-        int which = 0;
-        while (which < VALUES && strcmp(argv[i], options[which]) != 0) which++;
-        if (which == VALUES) return cli_unknown_option("bench", argv[i], options) + 1;
-        if (++i == argc) {
-            cli_error("bench: %s needs a value; see 'mha bench --help'", options[which]);
-            return CLI_USAGE + 1;
-        }
-        if (!parsers[which](argv[i], r)) return CLI_USAGE + 1;
-    }
-    return 0;
-}
-
-/* ---- What to measure --------------------------------------------------------------------------------------------- */
+/* ---- The list of measurements
+ * --------------------------------------------------------------------------------------------- */
 
 static int add(bench_job *jobs, int count, const request *r, bench_job job)
 {
@@ -162,7 +111,7 @@ static int add(bench_job *jobs, int count, const request *r, bench_job job)
     return count + 1;
 }
 
-/* Whether nothing but models was asked for. */
+/* Whether only models were requested. */
 static bool is_model(const request *r)
 {
     bool named = false;
@@ -170,7 +119,7 @@ static bool is_model(const request *r)
     return named || (!r->shape && (r->pass == BENCH_TRAIN || r->pass == BENCH_INFER));
 }
 
-/* How many lines the table will have; 0, having said so, if the pass and the shape do not go together. */
+/* Lists the measurements and returns their number. Prints an error and returns 0 if the shape has no such pass. */
 static int plan(bench_job jobs[JOBS_MOST], const request *r)
 {
     int n = 0;
@@ -185,21 +134,19 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
         n = add(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
         n = add(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
     }
-    if (!n && r->type == MHA_FLOAT16 && is_model(r))
-        cli_error("bench: models are measured in f32 and bf16, not in f16");
-    else if (!n)
-        cli_error("bench: %s has no pass '%s'; 'mha bench --list' has them", r->shape, bench_pass_names[r->pass]);
+    if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_error("bench: models are measured in f32 and bf16 only");
+    else if (!n) cli_error("bench: %s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
     return n;
 }
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* Whether what was computed is right: NAN, where nobody looked, is not held against it. */
+/* Whether the result is within tolerance; NAN means that it was not compared. */
 static bool sound(const bench_job *job, mha_type type, const char *judge, double error)
 {
     if (!(error > bench_tolerance(type))) return true;
-    cli_error("bench: %s %s is off by %.2g of the largest value, says %s; at most %.2g is expected",
-              bench_pass_names[job->pass], job->name, error, judge, bench_tolerance(type));
+    cli_error("bench: %s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
+              bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
     return false;
 }
 
@@ -231,7 +178,7 @@ static mha_context *make_context(const request *r)
     char error[200];
     mha_context_options options = MHA_CONTEXT_DEFAULTS;
     mha_context *ctx = NULL;
-    options.threads = r->threads;
+    options.threads = (int)r->threads;
     options.isa = r->isa;
     options.error = error;
     options.error_size = sizeof error;
@@ -241,9 +188,23 @@ static mha_context *make_context(const request *r)
 
 int cmd_bench(int argc, char **argv)
 {
+    static const cli_option options[] = {
+        {"--shape", true, parse_shape, 0},
+        {"--pass", true, parse_pass, 0},
+        {"--dtype", true, parse_type, 0},
+        {"--threads", true, cli_shared, offsetof(request, threads)},
+        {"--isa", true, NULL, offsetof(request, isa)},
+        {"--peer", true, parse_peer, 0},
+        {"--batch", true, parse_batch, 0},
+        {"--seconds", true, parse_seconds, 0},
+        {"--save", true, parse_save, 0},
+        {"--list", false, NULL, offsetof(request, list)},
+        {"--json", false, NULL, offsetof(request, json)},
+        {NULL, false, NULL, 0},
+    };
     request r = {.type = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
     bench_job jobs[JOBS_MOST];
-    int stop = parse(argc, argv, &r), count, status = CLI_OK;
+    int stop = cli_parse("bench", argc, argv, options, cli_no_word, bench_help, &r), count, status = CLI_OK;
     if (stop) return stop - 1;
     if (!(count = plan(jobs, &r))) return CLI_USAGE;
     if (r.list) {
@@ -255,7 +216,7 @@ int cmd_bench(int argc, char **argv)
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
     bench_limits limits = bench_measure_limits(set.ctx, set.type);
     if (isnan(limits.read_gbytes)) {
-        cli_error("bench: no memory to measure how fast it is read");
+        cli_error("bench: not enough memory to measure the read bandwidth");
         mha_context_free(set.ctx);
         return CLI_FAILED;
     }

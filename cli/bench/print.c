@@ -1,6 +1,7 @@
-/* What mha bench prints: a table for people, a JSON object a line for programs. */
+/* Output of mha bench: a table, or one JSON object per line. */
 #include "cli/bench/print.h"
-#include "cli/common/cli.h"
+#include "cli/common/options.h"
+
 #include <stdio.h>
 
 const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", "train", "infer", NULL};
@@ -8,45 +9,55 @@ const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm",
 void bench_help(void)
 {
     puts("Examples:\n"
-         "  mha bench                        everything, float32, all threads\n"
+         "  mha bench             everything, float32, all threads\n"
          "  mha bench --pass backward --shape bert_base --threads 1\n"
-         "  mha bench --dtype bf16 --json    a JSON object a line, for programs\n"
+         "  mha bench --dtype bf16 --json\n"
+         "                        one JSON object per line\n"
          "  mha bench --shape vit_b16 --pass forward --save .\n"
-         "                                   keep the arrays, as a safetensors file\n"
-         "  mha bench --pass train           images a second, in training\n"
+         "                        also save the arrays as a safetensors file\n"
+         "  mha bench --pass train\n"
+         "                        training speed in images per second\n"
          "\n"
-         "Usage: mha bench [--shape NAME|all] [--dtype f32|bf16|f16]\n"
-         "                 [--pass forward|backward|decode|gemm|layer|train|infer|all]\n"
-         "                 [--threads N] [--isa NAME] [--peer openblas|loop|none]\n"
-         "                 [--batch N] [--seconds S] [--json] [--save DIR] [--list]\n"
+         "Usage: mha bench [OPTIONS]\n"
+         "  --shape NAME          one of the shapes below, or all (default)\n"
+         "  --pass PASS           forward, backward, decode, gemm, layer, train, infer or\n"
+         "                        all (default)\n"
+         "  --dtype TYPE          f32 (default), bf16 or f16\n" CLI_HELP_THREADS
+         "  --isa NAME            instruction set (default: the best one available)\n"
+         "  --peer PEER           openblas, loop or none (default: openblas if it is\n"
+         "                        installed, otherwise loop)\n"
+         "  --batch N             batch size of models\n"
+         "  --seconds S           time per measurement (1)\n"
+         "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
+         "  --list                print the passes and shapes, one per line, and exit\n"
+         "  --json                print one JSON object per measurement\n"
          "\n"
-         "Shapes of attention:");
+         "Attention shapes:");
     for (const bench_shape *s = bench_shapes; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
-    puts("\nShapes of the matrix product:");
+    puts("\nMatrix product shapes:");
     for (const bench_product *s = bench_products; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nMulti-head layers:");
     for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
-    puts("\nModels, in float32 and bfloat16:");
+    puts("\nModels (float32 and bfloat16):");
     for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\n"
-         "Each measurement is verified against the float64 oracle on samples, then timed:\n"
-         "the median of at least three runs and of S seconds (1) of them. The columns:\n"
+         "Each measurement is verified against a float64 oracle on samples, then timed:\n"
+         "the median of at least three runs that take S seconds in total. Columns:\n"
          "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step;\n"
-         "             images a second for models, in batches of 128 to train on and of\n"
-         "             256 to look at, or of N\n"
-         "  of limit   the share of what the same threads reach with float32 multiply-adds\n"
-         "             alone, or with reading alone, measured in the same run\n"
-         "  openblas   its time over ours: attention through the whole (Tq,Tk) matrix over\n"
-         "             OpenBLAS, or its matrix product, on as many threads, in float32;\n"
-         "             'loop' is the same over plain loops, where OpenBLAS is missing;\n"
-         "             layers and models have no such peer\n"
-         "  error      the largest difference to the oracle, over the largest value; of\n"
-         "             training, that of a loss or of a gradient's norm\n"
-         "--list prints what would be measured, a pass and a shape a line. './dev bench'\n"
-         "measures float32 and bfloat16 beside PyTorch, too, and draws a chart.");
+         "             images per second for models, in batches of 128 for training and\n"
+         "             256 for inference, or of --batch\n"
+         "  of limit   share of the float32 multiply-add rate or of the read bandwidth\n"
+         "             that the same threads reach, measured in the same run\n"
+         "  openblas   time of OpenBLAS divided by ours, with as many threads, in float32:\n"
+         "             unfused attention with the full (Tq,Tk) matrix, or the matrix\n"
+         "             product. 'loop' is the same with plain loops. Layers and models\n"
+         "             have no such peer\n"
+         "  error      largest difference from the oracle, relative to the largest value;\n"
+         "             for training, of a loss or a gradient norm\n"
+         "'./dev bench' also measures PyTorch and draws a chart.");
 }
 
-/* A number, or null where there is none. */
+/* A number, or null if it is not finite. */
 static void print_number(const char *key, const char *format, double x)
 {
     printf(", \"%s\": ", key);
@@ -88,7 +99,7 @@ void bench_print_head(const bench_setting *set, const bench_limits *limits)
            set->blas ? set->blas->name : "peer", "error");
 }
 
-/* A cell of the table, or a dash where there is nothing. */
+/* A cell of the table, or a dash if the value is not finite. */
 static void print_cell(int width, const char *format, double x)
 {
     char text[32] = "-";

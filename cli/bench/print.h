@@ -1,4 +1,4 @@
-/* Between the parts of mha bench: what is measured, and how it is printed. */
+/* The measurements of mha bench, and their output. */
 #ifndef BENCH_PRINT_H
 #define BENCH_PRINT_H
 
@@ -21,7 +21,7 @@ extern const char *const bench_pass_names[]; /* ends with NULL */
 typedef struct bench_job {
     bench_pass pass;
     const char *name;
-    const void *shape; /* a bench_shape, bench_product, bench_layer or bench_model, as the pass wants it */
+    const void *shape; /* a bench_shape, bench_product, bench_layer or bench_model, depending on the pass */
 } bench_job;
 
 void bench_help(void);

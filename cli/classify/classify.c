@@ -1,8 +1,8 @@
-/* mha classify: what a model says to a picture, and where its heads looked.
+/* mha classify: predictions of a model for images, and the attention maps of its heads.
  *
- * Every picture is read before the first is shown, so that a slip in the last one leaves no half of an answer. */
+ * All images are read before the first result is printed, so that an error in the last one leaves no partial output. */
 #include "cli/common/cli.h"
-#include "cli/common/exhibit.h"
+#include "cli/common/input_images.h"
 #include "cli/draw/heads_draw.h"
 #include "io/json.h"
 #include "cli/maps/heads.h"
@@ -20,54 +20,52 @@ static void help(void)
 {
     puts("Examples:\n"
          "  mha classify vit.safetensors seven.png\n"
-         "                        the picture, the answer and the probabilities\n"
+         "                        the image, the prediction and the probabilities\n"
          "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
-         "                        two test images, and where the last block's heads look\n"
+         "                        two test images, with the maps of the last block's heads\n"
          "  mha classify vit.safetensors photo.png --fit\n"
-         "                        a picture of any size, made to look as MNIST's do\n"
+         "                        an image of any size, normalized like MNIST\n"
          "\n"
          "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
-         "  --data DIR            for numbers: the test images of MNIST's folder, or\n"
-         "                        'synthetic'; by default what './dev data mnist'\n"
-         "                        fetched, if it is there\n"
-         "  --heads               where each head of a block looks\n"
-         "  --block N             of which block, from 1, or all; the last by default\n"
-         "  --invert WHEN         dark ink on light paper becomes light on dark:\n"
+         "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
+         "                        the folder of './dev data mnist', or else 'synthetic'\n"
+         "  --heads               show the attention map of each head of a block\n"
+         "  --block N             the block for --heads, from 1, or 'all' (default: last)\n"
+         "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"
          "                        auto (default: if the border is light), yes or no\n"
-         "  --fit                 makes a digit of the model's size: the box around ink is\n"
-         "                        scaled to 20/28 of the side, its centre of mass comes to\n"
-         "                        the middle, paper becomes 0 and the strongest ink 255\n"
-         "  --sheet PAGE          also writes the page of 'mha view' with these images\n"
-         "  --format FORMAT       the maps of --heads: terminal (default), png or svg\n"
-         "  --out FILE            where a picture of the maps goes\n"
-         "  --color WHEN          auto, always or never\n"
-         "  --model-heads N       heads of a block, if FILE does not say it\n"
-         "  --json                one JSON object\n"
-         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
-         "        (a file that is called 7 is ./7)\n"
+         "  --fit                 fit the digit to the model's input: scale the bounding\n"
+         "                        box of the ink to 20/28 of the side, centre its mass,\n"
+         "                        map paper to 0 and the strongest ink to 255\n"
+         "  --sheet PAGE          also write the page of 'mha view' with these images\n"
+         "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
+         "  -o FILE               output file for --format png or svg\n" CLI_HELP_COLOR MODEL_HELP_HEADS
+         "  --json                print one JSON object\n"
+         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
+         "        image, from 0 (write ./7 for a file named 7)\n"
          "\n"
-         "A head's map is the class token's row of its weights, or the mean of all rows\n"
-         "of a model that reads out the mean. Keys of the object: model, images: [{image,\n"
+         "The map of a head is the class token's row of its attention weights, or the mean\n"
+         "of all rows for a model with mean pooling. JSON keys: model, images: [{image,\n"
          "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
-         "strongest, row, column, patches, itself, map}]}]; the strongest patch is in that\n"
-         "row and column, from 0, and as many equal 'patches' would have its entropy.");
+         "strongest, row, column, patches, itself, map}]}]. 'strongest' is the largest\n"
+         "weight on a patch, at 'row' and 'column', from 0; 'patches' is the effective\n"
+         "number of patches, exp(entropy).");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder, *page, *out; /* NULL: none given */
-    const char **words;                     /* what to look at */
+    const char *file, *folder, *page, *out; /* NULL if not given */
+    const char **words;                     /* images */
     int word_count;
     bool heads, all_blocks, fit, json;
-    long block;       /* from 1; 0: the last */
-    long model_heads; /* 0: as the file says */
-    exhibit_invert invert;
+    long block;       /* from 1; 0 for the last */
+    long model_heads; /* 0 for those of the file */
+    input_invert invert;
     maps_format format;
     term_when when;
 } request;
 
-/* Who names a block wants to see it. */
+/* --block and --format imply --heads. */
 static bool parse_block(const char *value, void *to)
 {
     request *r = to;
@@ -88,7 +86,7 @@ static bool parse_invert(const char *value, void *to)
 {
     static const char *const names[] = {"auto", "yes", "no", NULL};
     int which = cli_choice("classify", "--invert", value, names);
-    if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
+    if (which >= 0) ((request *)to)->invert = (input_invert)which;
     return which >= 0;
 }
 
@@ -96,8 +94,6 @@ static bool parse_model_heads(const char *value, void *to)
 {
     return model_parse_heads("classify", MODEL_HEADS, value, &((request *)to)->model_heads);
 }
-
-static bool parse_color(const char *value, void *to) { return cli_when("classify", value, &((request *)to)->when); }
 
 static bool take_word(const char *text, void *to, bool *said)
 {
@@ -108,16 +104,16 @@ static bool take_word(const char *text, void *to, bool *said)
     return true;
 }
 
-/* ---- Answers ---------------------------------------------------------------------------------------------------- */
+/* ---- Predictions ------------------------------------------------------------------------------------------------ */
 
-/* The blocks whose heads are shown, from *first to before the result. */
+/* The blocks whose heads are shown: from *first up to, not including, the result. */
 static int64_t blocks_of(const request *r, const nn_vit_config *c, int64_t *first)
 {
     *first = r->all_blocks ? 0 : (r->block ? r->block : c->body.depth) - 1;
     return r->all_blocks ? c->body.depth : *first + 1;
 }
 
-static void print_text(const term *t, const request *r, const nn_vit_model *model, const exhibit *e,
+static void print_text(const term *t, const request *r, const nn_vit_model *model, const input_image *e,
                        const nn_heads_view *view)
 {
     const nn_vit_config *c = &model->config;
@@ -150,7 +146,7 @@ static void print_head(const nn_heads_view *v, int64_t block, int64_t head)
     printf("]]}");
 }
 
-static void print_json(const request *r, const nn_vit_model *model, const exhibit *e, const nn_heads_view *v,
+static void print_json(const request *r, const nn_vit_model *model, const input_image *e, const nn_heads_view *v,
                        bool is_first)
 {
     char quoted[1200];
@@ -176,12 +172,12 @@ static void free_images(maps_image *images, int count)
     free(images);
 }
 
-/* The answers to all images, with their names, before anything is printed or written; NULL, having said why. */
-static maps_image *look_at_all(mha_context *ctx, const request *r, nn_vit_model *model, const exhibit *all)
+/* Predictions for all images, before anything is printed or written. Prints an error and returns NULL on failure. */
+static maps_image *predict_all(mha_context *ctx, const request *r, nn_vit_model *model, const input_image *all)
 {
     char error[240];
     maps_image *images = calloc((size_t)r->word_count, sizeof *images);
-    if (!images) cli_error("no memory");
+    if (!images) cli_error("out of memory");
     for (int i = 0; images && i < r->word_count; i++) {
         images[i].name = all[i].name;
         if (nn_heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
@@ -192,7 +188,7 @@ static maps_image *look_at_all(mha_context *ctx, const request *r, nn_vit_model 
     return images;
 }
 
-static void print_all(const request *r, const nn_vit_model *model, const exhibit *all, const maps_image *images)
+static void print_all(const request *r, const nn_vit_model *model, const input_image *all, const maps_image *images)
 {
     char quoted[1200];
     term t = term_detect(r->when);
@@ -204,7 +200,7 @@ static void print_all(const request *r, const nn_vit_model *model, const exhibit
     if (r->json) printf("\n]}\n");
 }
 
-/* The maps as a picture, before anything is printed. False on error, having said why. */
+/* Writes the maps as an image file, before anything is printed. Prints an error and returns false on failure. */
 static bool write_maps(const request *r, const nn_vit_model *model, const maps_image *images)
 {
     char error[600];
@@ -217,7 +213,7 @@ static bool write_maps(const request *r, const nn_vit_model *model, const maps_i
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-/* Whether the page can be written and is none of the inputs. False, having said why. */
+/* Whether the page can be written and is none of the inputs; prints an error if not. */
 static bool check_page(const request *r)
 {
     if (!r->page) return true;
@@ -226,11 +222,12 @@ static bool check_page(const request *r)
     return !over && cli_can_write(r->page);
 }
 
-/* False, having said why. */
+/* Prints an error and returns false if the request does not fit the model. */
 static bool check_request(const request *r, const nn_vit_model *model)
 {
     if (r->block <= model->config.body.depth) return true;
-    cli_error("classify: --block is from 1 to %" PRId64 " in %s, not %ld", model->config.body.depth, r->file, r->block);
+    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->config.body.depth, r->file,
+              r->block);
     return false;
 }
 
@@ -239,7 +236,7 @@ static int classify(const request *r)
     char error[600];
     nn_vit_model model = {0};
     maps_image *images = NULL;
-    exhibits e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
+    input_images e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
     size_t bytes = 0;
     mha_context *ctx = cli_context();
@@ -251,18 +248,18 @@ static int classify(const request *r)
     if (!check_request(r, &model)) goto out;
     e.config = &model.config;
     for (int i = 0; i < r->word_count; i++)
-        if (!exhibits_add(&e, r->words[i])) goto out;
-    if (!(images = look_at_all(ctx, r, &model, e.all))) goto out;
+        if (!input_images_add(&e, r->words[i])) goto out;
+    if (!(images = predict_all(ctx, r, &model, e.all))) goto out;
     if (r->page && !view_model_write(r->page, &bytes, ctx, &model, &e)) goto out;
     if (r->out && !write_maps(r, &model, images)) goto out;
     print_all(r, &model, e.all, images);
     status = CLI_OK;
-    if (r->out && !r->json) cli_print(stdout, "  %s has the maps of the heads\n\n", r->out);
+    if (r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
     if (r->page && !r->json)
-        cli_print(stdout, "  %s shows every head of every block: open it in a browser\n\n", r->page);
+        cli_print(stdout, "  wrote the page of all heads to %s; open it in a browser\n\n", r->page);
 out:
     free_images(images, r->word_count);
-    exhibits_free(&e);
+    input_images_free(&e);
     nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;
@@ -274,23 +271,24 @@ int cmd_classify(int argc, char **argv)
                                          {"--heads", false, NULL, offsetof(request, heads)},
                                          {"--block", true, parse_block, 0},
                                          {"--invert", true, parse_invert, 0},
-                                         {"--color", true, parse_color, 0},
+                                         {"--color", true, cli_shared, offsetof(request, when)},
                                          {MODEL_HEADS, true, parse_model_heads, 0},
                                          {"--fit", false, NULL, offsetof(request, fit)},
                                          {"--sheet", true, NULL, offsetof(request, page)},
                                          {"--format", true, parse_format, 0},
-                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"-o", true, cli_shared, offsetof(request, out)},
+                                         {"--out", true, cli_shared, offsetof(request, out)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
     if (!r.words) {
-        cli_error("no memory");
+        cli_error("out of memory");
         return CLI_USAGE;
     }
     int stop = cli_parse("classify", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) status = stop - 1;
     else if (!r.word_count)
-        cli_error("classify: which %s? 'mha classify FILE IMAGE...'", r.file ? "image" : "model and which image");
+        cli_error("classify: missing %s; usage: mha classify FILE IMAGE...", r.file ? "image" : "model and image");
     else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.file, NULL}) &&
              maps_can_write("classify", r.format, r.out, r.words) && check_page(&r))
         status = classify(&r);

@@ -1,4 +1,4 @@
-/* Messages, suggestions, the context that commands work with.
+/* Messages, suggestions, and the context of a command.
  *
  * A suggestion is the candidate at the smallest edit distance: insert, remove or change a letter, or exchange two
  * neighbours, each counting one. It is offered up to a third of the word's length, so that `inof` finds `info` and `x`
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { WORD_MAX = 32 }; /* no word of ours is longer; a longer one is no slip of ours */
+enum { WORD_MAX = 32 }; /* longer than any option or command; longer words get no suggestion */
 
 static const char *program = "mha";
 
@@ -23,8 +23,8 @@ void cli_called(const char *as)
 
 const char *cli_program(void) { return program; }
 
-/* A name may have any byte in it. What was formatted is escaped as a whole, so that no caller can forget a name; only
- * the newlines that the format begins and ends with are known to be ours. */
+/* A file name may contain any byte. The formatted text is escaped as a whole, so that no caller can forget a name; only
+ * the newlines at the beginning and the end of the format are printed as they are. */
 void cli_vprint(FILE *out, const char *format, va_list args)
 {
     enum { LINE = 8192 };
@@ -55,7 +55,7 @@ void cli_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    fflush(stdout); /* so that lines come in order where both streams end in the same place */
+    fflush(stdout); /* keep the order of lines if both streams go to the same place */
     cli_print(stderr, "mha: %s\n", message);
 }
 
@@ -81,7 +81,7 @@ mha_context *cli_context_of(int threads)
     options.error_size = sizeof why;
     mha_status status = mha_context_create(&ctx, &options);
     list_isas(isas, sizeof isas);
-    if (status == MHA_NO_ISA) /* nothing else can have named one */
+    if (status == MHA_NO_ISA) /* only MHA_ISA can have named one */
         cli_error("MHA_ISA: %s; available here: %s", strncmp(why, "isa: ", 5) == 0 ? why + 5 : why, isas);
     else if (status) cli_error("%s", why);
     return ctx;
@@ -92,7 +92,7 @@ bool cli_can_write(const char *path)
     char error[600];
     nn_replacement to;
     bool good = nn_replacement_begin(&to, path, error, sizeof error);
-    nn_replacement_fail(&to, "not now");
+    nn_replacement_fail(&to, "cancelled");
     nn_replacement_end(&to);
     if (!good) cli_error("%s", error);
     return good;
@@ -101,9 +101,9 @@ bool cli_can_write(const char *path)
 bool cli_is_output(const char *command, const char *output, const char *path, const char *what)
 {
     struct stat to, from;
-    if (stat(output, &to) || stat(path, &from)) return false; /* then there is nothing to be lost */
+    if (stat(output, &to) || stat(path, &from)) return false; /* nothing to overwrite */
     if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return false;
-    cli_error("%s: %s is also the %s; write to another file", command, output, what);
+    cli_error("%s: the output %s is also the %s; choose another file", command, output, what);
     return true;
 }
 
@@ -130,7 +130,7 @@ const char *cli_closest(const char *word, const char *const *candidates)
 {
     const char *best = NULL;
     size_t length = strlen(word);
-    int nearest = (int)(length + 2) / 3 + 1; /* the first distance that is too far */
+    int nearest = (int)(length + 2) / 3 + 1; /* the smallest distance that is too far */
     if (length > WORD_MAX) return NULL;
     for (; *candidates; candidates++) {
         int far = strlen(*candidates) > WORD_MAX ? WORD_MAX : distance(word, *candidates);
@@ -144,8 +144,7 @@ const char *cli_closest(const char *word, const char *const *candidates)
 int cli_unknown_option(const char *command, const char *option, const char *const *options)
 {
     const char *near = cli_closest(option, options);
-    if (option[0] != '-')
-        cli_error("%s: '%s' is one argument too many; 'mha %s --help' tells more", command, option, command);
+    if (option[0] != '-') cli_error("%s: unexpected argument '%s'; see 'mha %s --help'", command, option, command);
     else if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
     else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
     return CLI_USAGE;

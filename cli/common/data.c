@@ -21,17 +21,17 @@ bool data_is_synthetic(const char *place)
 const char *data_default(const char *command)
 {
     static char place[1024];
-    char why[1100] = "neither HOME nor XDG_CACHE_HOME says where its folder is";
+    char why[1100] = "neither HOME nor XDG_CACHE_HOME is set";
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool own = cache && cache[0] == '/'; /* its specification: a relative one does not count */
+    bool own = cache && cache[0] == '/'; /* the specification says to ignore a relative path */
     if (own || (home && *home)) {
         int length = snprintf(place, sizeof place, "%s%s/mha/mnist", own ? cache : home, own ? "" : "/.cache");
         if (length < (int)sizeof place && access(place, F_OK) == 0) return place;
-        snprintf(why, sizeof why, "%s is not there", place);
+        snprintf(why, sizeof why, "%s does not exist", place);
     }
     if (command)
-        cli_error("%s: not MNIST, but synthetic digits, drawn by a program: %s; './dev data mnist' fetches MNIST, "
-                  "--data chooses",
+        cli_error("%s: using synthetic digits instead of MNIST: %s; './dev data mnist' downloads MNIST, "
+                  "--data selects a folder",
                   command, why);
     return drawn;
 }
@@ -56,10 +56,10 @@ nn_mnist *data_open(const char *command, const char *place, bool test_alone)
 bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path)
 {
     if (config->classes != NN_MNIST_CLASSES)
-        cli_error("%s: the model tells %lld classes apart, the data have %d", path, (long long)config->classes,
+        cli_error("%s: the model has %lld classes, the data set has %d", path, (long long)config->classes,
                   NN_MNIST_CLASSES);
     else if (config->rows != set->rows || config->columns != set->columns)
-        cli_error("%s: the model reads images of %lld x %lld, the data's are %lld x %lld", path,
+        cli_error("%s: the model needs images of %lld x %lld pixels, the data set has %lld x %lld", path,
                   (long long)config->rows, (long long)config->columns, (long long)set->rows, (long long)set->columns);
     else return true;
     return false;

@@ -1,23 +1,23 @@
-/* The images that a model is to see: those of a folder, or, for whoever has none, digits that a program draws. */
+/* Data sets of commands: the files in a folder, or synthetic digits. */
 #ifndef DATA_H
 #define DATA_H
 
 #include "data/mnist.h"
 #include "model/vit.h"
 
-/* Whether a place is no folder but asks for drawn digits: "synthetic", or "synthetic:N". */
+/* Whether the argument of --data is "synthetic" or "synthetic:N" instead of a folder. */
 bool data_is_synthetic(const char *place);
 
-/* Where to look if nobody says: the folder in the cache that './dev data mnist' fills, if it is there, else "synthetic".
- * The latter is told on standard error, and why, as `command`; NULL: not again. */
+/* The default of --data: the cache folder that './dev data mnist' fills, if it exists, otherwise "synthetic". The
+ * fallback is reported on standard error, with the reason, unless `command` is NULL. */
 const char *data_default(const char *command);
 
-/* The set of a folder; or N digits of digits.h, seed 1, for training and a sixth as many to test; or 6000 and 1000, if N
- * is not given. NULL stands for data_default(command). With `test_alone` there is but one image for training. NULL, having said why as
- * `command`. Free it with nn_mnist_free. */
+/* Opens the data set in a folder, or draws synthetic digits (digits.h, seed 1): N for training, 6000 by default, and a
+ * sixth as many for testing. A NULL `place` means data_default(command). With `test_alone` only one training image is
+ * drawn. Prints an error and returns NULL on failure. Free the result with nn_mnist_free. */
 nn_mnist *data_open(const char *command, const char *place, bool test_alone);
 
-/* Whether the model of that file can be asked about the set; if not, says so. */
+/* Whether the images and classes of the set fit the model; prints an error if not. */
 bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path);
 
 #endif

@@ -11,6 +11,6 @@ bool model_open(nn_vit_model *model, mha_context *ctx, const char *path, long he
 {
     nn_vit_file_options options = {.heads = heads, .heads_word = MODEL_HEADS " N"};
     if (!nn_vit_model_open_with(model, ctx, path, &options, error, error_size)) return false;
-    if (*model->assumed) cli_error("%s: its metadata does not say all, so this is assumed: %s", path, model->assumed);
+    if (*model->assumed) cli_error("%s: not in the metadata, assumed: %s", path, model->assumed);
     return true;
 }

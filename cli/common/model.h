@@ -1,27 +1,28 @@
-/* The model that a command is asked about: how its file is opened, and the words of the help for it. */
+/* The model of a command: opening its file, and its help text. */
 #ifndef MODEL_H
 #define MODEL_H
 
 #include "model/vit_model.h"
 
-/* The option by which a person says how many heads a block of a file without such metadata has. One name for all
- * commands: --heads means other things to classify and prune. */
+/* The option for the number of heads per block, for files whose metadata lack it. The same name in all commands: --heads
+ * means something else in classify and prune. */
 #define MODEL_HEADS "--model-heads"
 
 /* clang-format off */
 #define MODEL_HELP_FILE \
-         "FILE    a Vision Transformer for grey images (1 channel): what 'mha train'\n" \
-         "        saves, or a safetensors file with timm's names. Its tensors tell width,\n" \
-         "        depth, patch and classes. Its metadata tell the rest: heads; epsilon,\n" \
-         "        activation, mean and deviation of the pixels, else timm's 1e-6 and gelu,\n" \
-         "        0 and 1, with a note\n"
+         "FILE    a Vision Transformer for greyscale images, as saved by 'mha train', or a\n" \
+         "        safetensors file with timm's tensor names. Width, depth, patch size and\n" \
+         "        classes follow from the tensors; heads, epsilon, activation, mean and\n" \
+         "        deviation of the pixels from the metadata. Missing metadata default to\n" \
+         "        timm's values (1e-6, gelu) and to mean 0, deviation 1, with a note\n"
+#define MODEL_HELP_HEADS "  --model-heads N       heads per block, if FILE does not specify it\n"
 /* clang-format on */
 
-/* The value of the option; false, having said so, if it is none. */
+/* Parses the value of the option; prints an error and returns false if it is invalid. */
 bool model_parse_heads(const char *command, const char *option, const char *value, long *heads);
 
-/* Opens it; `heads` is 0 or what the option says. Says on standard error what was assumed. False on error, with one line
- * in `error`. */
+/* Opens a model; `heads` is the value of the option, or 0. Notes on standard error what was assumed. Returns false on
+ * error, with one line in `error`. */
 bool model_open(nn_vit_model *model, mha_context *ctx, const char *path, long heads, char *error, size_t error_size);
 
 #endif

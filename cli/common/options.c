@@ -1,4 +1,4 @@
-/* Options of a command by a table, and the kinds of values that several commands have. */
+/* The argument parser, and the options that commands share. */
 #include "cli/common/options.h"
 
 #include <errno.h>
@@ -8,13 +8,13 @@
 
 enum { OPTIONS_MOST = 30 };
 
-/* The option that the word is, or NULL; *value is what stands behind its '=', or NULL. */
+/* Finds the option that the word names, or NULL; *value is the text after its '=', or NULL. */
 static const cli_option *find(const cli_option *options, const char *word, const char **value)
 {
     size_t length = strcspn(word, "=");
     for (const cli_option *o = options; o->name; o++) {
         *value = word[length] ? word + length + 1 : NULL;
-        if (*value && !o->value) continue;
+        if (*value && (!o->value || o->name[1] != '-')) continue; /* only long options take '=' */
         if (strlen(o->name) == length && strncmp(word, o->name, length) == 0) return o;
     }
     return NULL;
@@ -27,9 +27,62 @@ static int unknown(const char *command, const char *word, const cli_option *opti
     return cli_unknown_option(command, word, names) + 1;
 }
 
-static bool take(const cli_option *o, const char *value, void *request)
+/* ---- Shared options ---------------------------------------------------------------------------------------------- */
+
+/* Each parser stores its value at `at`. */
+static bool parse_file(const char *command, const char *name, const char *value, void *at)
+{
+    memcpy(at, &value, sizeof value);
+    if (*value && strcmp(value, "-") != 0) return true;
+    cli_error("%s: %s needs a file name, not '%s'", command, name, value);
+    return false;
+}
+
+static bool parse_threads(const char *command, const char *name, const char *value, void *at)
+{
+    return cli_number(command, name, value, 1, 4096, at);
+}
+
+static bool parse_dtype(const char *command, const char *name, const char *value, void *at)
+{
+    (void)name;
+    return cli_dtype(command, value, 2, at);
+}
+
+static bool parse_color(const char *command, const char *name, const char *value, void *at)
+{
+    (void)name;
+    return cli_when(command, value, at);
+}
+
+static const struct shared {
+    const char *name;
+    bool (*parse)(const char *command, const char *name, const char *value, void *at);
+} shared[] = {
+    {"-o", parse_file},           {"--out", parse_file},    {"--curves", parse_file}, {"--curve", parse_file},
+    {"--threads", parse_threads}, {"--dtype", parse_dtype}, {"--color", parse_color},
+};
+
+/* Only marks rows of a table; take() calls the parser of the shared option. */
+bool cli_shared(const char *value, void *request)
+{
+    (void)value, (void)request;
+    return false;
+}
+
+static bool take_shared(const char *command, const cli_option *o, const char *value, void *request)
+{
+    size_t n = 0;
+    while (strcmp(shared[n].name, o->name) != 0) n++;
+    return shared[n].parse(command, o->name, value, (char *)request + o->at);
+}
+
+/* ---- Parsing ----------------------------------------------------------------------------------------------------- */
+
+static bool take(const char *command, const cli_option *o, const char *value, void *request)
 {
     const bool yes = true;
+    if (o->parse == cli_shared) return take_shared(command, o, value, request);
     if (o->parse) return o->parse(value, request);
     if (o->value) memcpy((char *)request + o->at, &value, sizeof value);
     else memcpy((char *)request + o->at, &yes, sizeof yes);
@@ -55,9 +108,15 @@ int cli_parse(const char *command, int argc, char **argv, const cli_option *opti
             cli_error("%s: %s needs a value; see 'mha %s --help'", command, o->name, command);
             return CLI_USAGE + 1;
         }
-        if (!take(o, value, request)) return CLI_USAGE + 1;
+        if (!take(command, o, value, request)) return CLI_USAGE + 1;
     }
     return 0;
+}
+
+bool cli_no_word(const char *text, void *request, bool *said)
+{
+    (void)text, (void)request, (void)said;
+    return false;
 }
 
 bool cli_number(const char *command, const char *what, const char *text, long least, long most, long *number)
@@ -67,7 +126,7 @@ bool cli_number(const char *command, const char *what, const char *text, long le
     *number = strtol(text, &end, 10);
     bool digits = text[0] >= '0' && text[0] <= '9';
     if (digits && !errno && !*end && *number >= least && *number <= most) return true;
-    cli_error("%s: %s is a number from %ld to %ld, not '%s'", command, what, least, most, text);
+    cli_error("%s: %s must be a number from %ld to %ld, not '%s'", command, what, least, most, text);
     return false;
 }
 
@@ -84,8 +143,19 @@ int cli_choice(const char *command, const char *what, const char *text, const ch
                                                  : " or ",
                                   names[i]);
     }
-    cli_error("%s: %s is %s, not '%s'", command, what, list, text);
+    cli_error("%s: %s must be %s, not '%s'", command, what, list, text);
     return -1;
+}
+
+bool cli_dtype(const char *command, const char *text, int count, mha_type *type)
+{
+    static const char *const names[] = {"f32", "bf16", "f16"};
+    static const mha_type types[] = {MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16};
+    const char *known[4] = {NULL};
+    memcpy(known, names, (size_t)count * sizeof *known);
+    int which = cli_choice(command, "--dtype", text, known);
+    if (which >= 0) *type = types[which];
+    return which >= 0;
 }
 
 bool cli_when(const char *command, const char *text, term_when *when)

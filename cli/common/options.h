@@ -1,12 +1,13 @@
-/* The words behind a command, read by a table:
+/* Parses the arguments of a command from a table:
  *
  *     static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
+ *                                          {"--threads", true, cli_shared, offsetof(request, threads)},
  *                                          {"--part", true, parse_part, 0},
  *                                          {NULL, false, NULL, 0}};
  *     int stop = cli_parse("eval", argc, argv, options, take_word, help, &request);
  *     if (stop) return stop - 1;
  *
- * An option's value is the next word, or stands behind '='. */
+ * The value of an option is the next argument; that of a long option may also follow a '='. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -16,24 +17,52 @@
 #include <stddef.h>
 
 typedef struct cli_option {
-    const char *name; /* NULL: the end of the table */
-    bool value;       /* one follows */
-    /* False, having said so, if the value (NULL without one) will not do. NULL: the value goes, as text, to the
-     * const char * at `at` in the request; an option without a value sets the bool there. */
+    const char *name; /* NULL ends the table */
+    bool value;       /* whether the option takes a value */
+    /* Returns false, after printing an error, if the value (NULL if the option takes none) is invalid. A NULL parser
+     * stores the text in the const char * at `at` in the request; an option without a value sets the bool there. */
     bool (*parse)(const char *value, void *request);
     size_t at;
 } cli_option;
 
-/* Goes through the words: options of the table, --help, and others, of which `word` takes one and returns true, or
- * returns false if it is one too many (without a message), or has said what is wrong and set *said. Returns 0 to go on,
- * else the exit code plus 1. */
+/* ---- Options with the same meaning in every command -------------------------------------------------------------- */
+
+/* A row with this parser is one of the shared options, found by its name. It stores into the request at `at`:
+ *
+ *     -o, --out                const char *   a file name; "" and "-" are errors
+ *     --curves, --curve, ...   const char *   likewise
+ *     --threads                long
+ *     --dtype                  mha_type       f32 or bf16
+ *     --color                  term_when
+ *
+ * Their help lines follow. The option column is 24 characters wide in every command. */
+bool cli_shared(const char *value, void *request);
+
+/* clang-format off */
+#define CLI_HELP_THREADS "  --threads N           number of threads (default: all)\n"
+#define CLI_HELP_DTYPE   "  --dtype TYPE          type of the matrix products: f32 (default) or bf16\n"
+#define CLI_HELP_COLOR   "  --color WHEN          auto (default: on a terminal), always or never\n"
+/* clang-format on */
+
+/* The value of --dtype: one of the first `count` of f32, bf16, f16. Prints an error and returns false otherwise. */
+bool cli_dtype(const char *command, const char *text, int count, mha_type *type);
+
+/* ---- Parsing ----------------------------------------------------------------------------------------------------- */
+
+/* Parses all arguments. `word` is called for each argument that is not an option; it returns true if it used the
+ * argument, false if there are too many (cli_parse prints the error), or sets *said if it has printed an error itself.
+ * Returns 0 to continue, or the exit code plus 1. */
 int cli_parse(const char *command, int argc, char **argv, const cli_option *options,
               bool (*word)(const char *text, void *request, bool *said), void (*help)(void), void *request);
 
-/* A whole number from `least` to `most`; false, having said so, if it is none. `what` is an option's name. */
+/* A `word` function for commands without positional arguments. */
+bool cli_no_word(const char *text, void *request, bool *said);
+
+/* Parses an integer from `least` to `most`. Prints an error and returns false otherwise. `what` is the option's name.
+ * */
 bool cli_number(const char *command, const char *what, const char *text, long least, long most, long *number);
 
-/* Which of the names (the last is NULL) the text is; -1, having said so, if none. */
+/* Returns the index of `text` in `names`, which ends with NULL; prints an error and returns -1 if it is not there. */
 int cli_choice(const char *command, const char *what, const char *text, const char *const *names);
 
 /* auto, always or never. */

@@ -1,4 +1,4 @@
-/* Files that a command writes after long work. What would keep it from writing them is found before the work begins. */
+/* Output files of long-running commands, checked before the work begins. */
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
@@ -6,13 +6,14 @@
 
 #include <stdint.h>
 
-enum { OUTPUT_CURVES = 1 << 16, OUTPUT_PAGE = 1 << 22 }; /* bytes: more than curves, and than the demo's page, take */
+enum { OUTPUT_CURVES = 1 << 16, OUTPUT_PAGE = 1 << 22 }; /* upper bounds in bytes */
 
-/* Keeps other processes from claiming the same file until nn_file_lock_free. False, having said why, if one has claimed it.
- * A path of NULL is no file, and true. */
+/* Locks the file against other processes until nn_file_lock_free. Prints an error and returns false if another process
+ * holds the lock. Returns true for a NULL path. */
 bool output_claim(nn_file_lock *lock, const char *path);
 
-/* Whether there is room for so many bytes, beside the file that is there; if not, says why. NULL as above. */
+/* Whether the disk has room for that many bytes in addition to the existing file; prints an error if not. NULL as
+ * above. */
 bool output_fits(const char *path, int64_t bytes);
 
 #endif

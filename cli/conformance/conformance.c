@@ -1,4 +1,4 @@
-/* mha conformance DIR: every *.safetensors case of a folder, a line each. */
+/* mha conformance DIR: runs every *.safetensors case of a folder, one line per case. */
 #include "cli/common/cli.h"
 #include "cli/conformance/onnx.h"
 
@@ -41,7 +41,7 @@ static void free_names(names *list)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The cases of a folder in the order of their names; says why not on failure. */
+/* The cases of a folder, sorted by name. Prints an error and returns false on failure. */
 static bool list_cases(names *list, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -55,17 +55,17 @@ static bool list_cases(names *list, const char *folder)
         if (length > tail && strcmp(entry->d_name + length - tail, suffix) == 0) ok = add_name(list, entry->d_name);
     }
     closedir(dir);
-    if (!ok) cli_error("conformance: no memory for the names in '%s'", folder);
-    if (ok && !list->count) cli_error("conformance: the folder '%s' has no %s file", folder, suffix + 1);
+    if (!ok) cli_error("conformance: not enough memory for the names in '%s'", folder);
+    if (ok && !list->count) cli_error("conformance: no %s files in '%s'", suffix + 1, folder);
     if (ok && list->count) qsort(list->name, list->count, sizeof *list->name, by_name);
     return ok && list->count;
 }
 
-/* Runs one case and prints its line; a second one, if it failed, says why. */
+/* Runs one case and prints its line, and a second one with the reason if it failed. */
 static bool run_case(mha_context *ctx, const char *folder, const char *name)
 {
     onnx_result result = {0};
-    char number[16] = "   -   ", error[320] = "no memory";
+    char number[16] = "   -   ", error[320] = "out of memory";
     size_t folder_size = strlen(folder) + 1, room = folder_size + strlen(name) + 1;
     char *path = malloc(room);
     nn_safetensors *file = NULL;
@@ -89,22 +89,22 @@ static bool run_case(mha_context *ctx, const char *folder, const char *name)
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha conformance vectors/onnx           run every case of the folder\n"
+         "  mha conformance vectors/onnx           run every case in the folder\n"
          "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
          "\n"
          "Usage: mha conformance DIR\n"
          "\n"
-         "Runs the *.safetensors files of DIR, in the order of their names: cases of the\n"
-         "ONNX operators Attention (opset 23 to 25) and RotaryEmbedding (23). One line per\n"
-         "case: ok or FAILED, the largest difference from the expected outputs, the name;\n"
-         "under a failure, what is wrong. Closes with 'N passed, N failed'. Exit status 1\n"
-         "if any failed.\n"
+         "Runs the *.safetensors files in DIR, sorted by name: cases of the ONNX operators\n"
+         "Attention (opset 23 to 25) and RotaryEmbedding (23). Prints one line per case:\n"
+         "ok or FAILED, the largest difference from the expected outputs, the name, and\n"
+         "the reason of a failure on a second line. The last line is 'N passed, N failed'.\n"
+         "Exit status 1 if any case failed.\n"
          "\n"
          "float32 may differ by 1e-5 of the output's largest value, float16 and bfloat16\n"
-         "by one unit in its last place.");
+         "by one unit in the last place.");
 }
 
-/* The folder among the arguments, or NULL with the exit status set. */
+/* Returns the folder argument, or NULL with the exit status set. */
 static const char *parse(int argc, char **argv, int *status)
 {
     static const char *const options[] = {"--help", NULL};
@@ -121,13 +121,13 @@ static const char *parse(int argc, char **argv, int *status)
             return NULL;
         }
         if (folder) {
-            cli_error("conformance: one folder, not both '%s' and '%s'", folder, argv[i]);
+            cli_error("conformance: expected one folder, got '%s' and '%s'", folder, argv[i]);
             return NULL;
         }
         folder = argv[i];
     }
     *status = CLI_USAGE;
-    if (!folder) cli_error("conformance: which folder? 'mha conformance DIR'");
+    if (!folder) cli_error("conformance: missing folder; usage: mha conformance DIR");
     return folder;
 }
 

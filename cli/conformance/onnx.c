@@ -28,9 +28,9 @@ bool onnx_fail(onnx_case *c, const char *format, ...)
 void *onnx_memory(onnx_case *c, int64_t count, size_t size)
 {
     void *memory = NULL;
-    if (count > memory_max / (int64_t)size)
-        onnx_fail(c, "%lld elements are more than a case may have", (long long)count);
-    else if (!(memory = calloc((size_t)count + 1, size))) onnx_fail(c, "no memory for %lld elements", (long long)count);
+    if (count > memory_max / (int64_t)size) onnx_fail(c, "%lld elements exceed the limit of a case", (long long)count);
+    else if (!(memory = calloc((size_t)count + 1, size)))
+        onnx_fail(c, "not enough memory for %lld elements", (long long)count);
     else c->owned[c->owned_count++] = memory;
     return memory;
 }
@@ -46,9 +46,9 @@ static bool bind_list(onnx_case *c, const char *key, const char *prefix, const c
     for (int i = 0;; i++) {
         size_t length = strcspn(at, ",");
         char quoted[64];
-        if (length && !names[i]) return onnx_fail(c, "%s: only %d are known", key, i);
+        if (length && !names[i]) return onnx_fail(c, "%s: more than the %d known ones", key, i);
         if (length && (strlen(names[i]) != length || strncmp(at, names[i], length) != 0))
-            return onnx_fail(c, "%s: place %d should be %s or empty in %s", key, i, names[i],
+            return onnx_fail(c, "%s: entry %d should be %s or empty in %s", key, i, names[i],
                              nn_json_quote(quoted, sizeof quoted, nn_safetensors_metadata(c->file, key)));
         if (length) {
             char name[64];
@@ -58,7 +58,7 @@ static bool bind_list(onnx_case *c, const char *key, const char *prefix, const c
         }
         at += length;
         if (!*at) return true;
-        if (!names[i]) return onnx_fail(c, "%s: only %d are known", key, i);
+        if (!names[i]) return onnx_fail(c, "%s: more than the %d known ones", key, i);
         at++;
     }
 }
@@ -69,8 +69,8 @@ bool onnx_bind(onnx_case *c, const char *const *inputs, int required, const char
     if (!bind_list(c, "inputs", "in:", inputs, c->in)) return false;
     if (!bind_list(c, "outputs", "out:", outputs, c->want)) return false;
     for (int i = 0; i < required; i++)
-        if (!c->in[i]) return onnx_fail(c, "the input %s is missing", inputs[i]);
-    if (!c->want[0]) return onnx_fail(c, "the output %s is missing", outputs[0]);
+        if (!c->in[i]) return onnx_fail(c, "input %s is missing", inputs[i]);
+    if (!c->want[0]) return onnx_fail(c, "output %s is missing", outputs[0]);
     return true;
 }
 
@@ -93,7 +93,7 @@ bool onnx_output(onnx_case *c, int slot, nn_safetensors_dtype dtype, int rank, c
     made.data = onnx_memory(c, want->count, nn_safetensors_dtype_size(dtype));
     if (!made.data) return false;
     return nn_safetensors_view(&made, view) ||
-           onnx_fail(c, "%s is not a type to compute in", nn_safetensors_dtype_name(dtype));
+           onnx_fail(c, "%s is not a supported type", nn_safetensors_dtype_name(dtype));
 }
 
 bool onnx_heads(onnx_case *c, const nn_safetensors_tensor *tensor, int64_t heads, mha_tensor *view)
@@ -101,17 +101,16 @@ bool onnx_heads(onnx_case *c, const nn_safetensors_tensor *tensor, int64_t heads
     char what[100];
     nn_safetensors_describe(what, sizeof what, tensor);
     if (!nn_safetensors_view(tensor, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
-        return onnx_fail(c, "%s is %s; float32, bfloat16 or float16 with 3 or 4 axes can be computed", tensor->name,
-                         what);
+        return onnx_fail(c, "%s is %s; expected float32, bfloat16 or float16 with 3 or 4 axes", tensor->name, what);
     if (tensor->rank == 4) {
         if (heads && heads != tensor->shape[1])
-            return onnx_fail(c, "%s is %s, but the attribute says %lld heads", tensor->name, what, (long long)heads);
+            return onnx_fail(c, "%s is %s, but the attribute gives %lld heads", tensor->name, what, (long long)heads);
         return true;
     }
-    if (tensor->rank != 3) return onnx_fail(c, "%s is %s; 3 or 4 axes are needed", tensor->name, what);
-    if (heads < 1) return onnx_fail(c, "%s has 3 axes, but no attribute says how many heads", tensor->name);
+    if (tensor->rank != 3) return onnx_fail(c, "%s is %s; expected 3 or 4 axes", tensor->name, what);
+    if (heads < 1) return onnx_fail(c, "%s has 3 axes, but no attribute gives the number of heads", tensor->name);
     if (tensor->shape[2] % heads)
-        return onnx_fail(c, "%s is %s, which %lld heads do not divide", tensor->name, what, (long long)heads);
+        return onnx_fail(c, "%s is %s, which is not divisible by %lld heads", tensor->name, what, (long long)heads);
     int64_t rows = tensor->shape[1], width = tensor->shape[2] / heads;
     *view = mha_tensor_swap(mha_tensor_4d(view->data, view->type, tensor->shape[0], rows, heads, width), 1, 2);
     return true;
@@ -127,8 +126,7 @@ bool onnx_attributes(onnx_case *c, const char *const *names)
         int n = 0;
         if (strncmp(key, "attr:", 5) != 0) continue;
         while (names[n] && strcmp(names[n], key + 5) != 0) n++;
-        if (!names[n])
-            return onnx_fail(c, "the attribute %s is not known", nn_json_quote(quoted, sizeof quoted, key + 5));
+        if (!names[n]) return onnx_fail(c, "unknown attribute %s", nn_json_quote(quoted, sizeof quoted, key + 5));
     }
     return true;
 }
@@ -153,7 +151,7 @@ bool onnx_integer(onnx_case *c, const char *name, int64_t *value, int64_t least,
     const char *text = attribute(c, name);
     char quoted[64];
     if (text && !whole_number(text, value, least, most))
-        return onnx_fail(c, "the attribute %s is %s; a whole number from %lld to %lld is needed", name,
+        return onnx_fail(c, "attribute %s is %s; expected a whole number from %lld to %lld", name,
                          nn_json_quote(quoted, sizeof quoted, text), (long long)least, (long long)most);
     return true;
 }
@@ -165,8 +163,7 @@ bool onnx_float(onnx_case *c, const char *name, float *value)
     if (!text) return true;
     float number = strtof(text, &end);
     if (end == text || *end || !isfinite(number))
-        return onnx_fail(c, "the attribute %s is %s; a number is needed", name,
-                         nn_json_quote(quoted, sizeof quoted, text));
+        return onnx_fail(c, "attribute %s is %s; expected a number", name, nn_json_quote(quoted, sizeof quoted, text));
     *value = number;
     return true;
 }
@@ -180,11 +177,11 @@ static bool run(onnx_case *c)
     char quoted[64];
     if (!op || !opset) return onnx_fail(c, "metadata \"%s\" is missing", op ? "opset" : "op");
     if (!whole_number(opset, &version, 23, INT32_MAX))
-        return onnx_fail(c, "the opset is %s; both operators began with 23",
+        return onnx_fail(c, "opset is %s; both operators require 23 or later",
                          nn_json_quote(quoted, sizeof quoted, opset));
     if (strcmp(op, "Attention") == 0) return onnx_attention(c);
     if (strcmp(op, "RotaryEmbedding") == 0) return onnx_rotary(c);
-    return onnx_fail(c, "the operator %s is not known", nn_json_quote(quoted, sizeof quoted, op));
+    return onnx_fail(c, "unknown operator %s", nn_json_quote(quoted, sizeof quoted, op));
 }
 
 onnx_result onnx_run(mha_context *ctx, const nn_safetensors *file)

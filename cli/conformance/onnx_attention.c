@@ -53,7 +53,7 @@ static bool read_attributes(onnx_case *c, values *a)
     /* ONNX numbers its types: float 1, float16 10, double 11, bfloat16 16; 0 is its word for none. */
     int64_t p = a->precision;
     if (p != 0 && p != 1 && p != 10 && p != 11 && p != 16)
-        return onnx_fail(c, "softmax_precision %lld is not a type of floating point", (long long)p);
+        return onnx_fail(c, "softmax_precision %lld is not a floating-point type", (long long)p);
     return true;
 }
 
@@ -111,7 +111,7 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
     bool boolean = mask.dtype == NN_SAFETENSORS_BOOL;
     char what[100];
     if (mask.rank < 1 || mask.rank > 4 || !onnx_is_number(mask.dtype))
-        return onnx_fail(c, "attn_mask is %s; bool or numbers with 1 to 4 axes are needed",
+        return onnx_fail(c, "attn_mask is %s; expected bool or numbers with 1 to 4 axes",
                          nn_safetensors_describe(what, sizeof what, &mask));
     int64_t have = mask.shape[mask.rank - 1], width = have < keys ? keys : have, rows = 1, total;
     if (width == have && mask.dtype != NN_SAFETENSORS_I64 && nn_safetensors_view(&mask, view)) return true;
@@ -200,8 +200,7 @@ bool onnx_attention(onnx_case *c)
     if (!onnx_heads(c, c->in[Q], a.q_heads, &q) || !onnx_heads(c, c->in[K], a.kv_heads, &k) ||
         !onnx_heads(c, c->in[V], a.kv_heads, &v))
         return false;
-    if (!c->in[PAST_KEY] != !c->in[PAST_VALUE])
-        return onnx_fail(c, "past_key and past_value come together or not at all");
+    if (!c->in[PAST_KEY] != !c->in[PAST_VALUE]) return onnx_fail(c, "past_key and past_value must be given together");
     if (!join(c, PAST_KEY, PRESENT_KEY, K, k, &all_k) || !join(c, PAST_VALUE, PRESENT_VALUE, V, v, &all_v))
         return false;
     int64_t keys = all_k.size[2];

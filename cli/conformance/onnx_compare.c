@@ -146,7 +146,7 @@ bool onnx_compare(onnx_case *c, int slot, const void *got)
     c->result->difference = fmax(c->result->difference, worst);
     if (worst <= allowed) return true;
     char index[100];
-    return onnx_fail(c, "%s%s is %.9g, but %.9g is expected; the difference may be %.2g", c->outputs[slot],
+    return onnx_fail(c, "%s%s is %.9g, expected %.9g with a tolerance of %.2g", c->outputs[slot],
                      place(index, sizeof index, want, where), onnx_value(want->dtype, got, where),
                      onnx_value(want->dtype, want->data, where), allowed);
 }

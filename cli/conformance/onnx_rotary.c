@@ -26,7 +26,7 @@ bool onnx_rotary(onnx_case *c)
                          positions ? "with" : "without", table_rank);
     if (!nn_safetensors_view(c->in[COS], &cos) || !nn_safetensors_view(c->in[SIN], &sin) ||
         (positions && !nn_safetensors_view(positions, &options.positions)))
-        return onnx_fail(c, "cos_cache, sin_cache or position_ids has a type that cannot be used");
+        return onnx_fail(c, "cos_cache, sin_cache or position_ids has an unsupported type");
     if (!onnx_heads(c, input, heads, &x) || !onnx_output(c, 0, input->dtype, input->rank, input->shape, &out))
         return false;
     options.interleaved = interleaved != 0;

@@ -1,4 +1,4 @@
-/* Pictures, bars and maps side by side: whatever stands beside each other is drawn line by line, together. */
+/* Images, bars and maps side by side; neighbours are printed together, line by line. */
 #include "cli/draw/heads_draw.h"
 #include "cli/draw/picture.h"
 #include "cli/draw/scale.h"
@@ -10,11 +10,11 @@ enum { WIDTH = 80, INDENT = 2, GAP = 2 };
 
 static void spaces(int n) { printf("%*s", n, ""); }
 
-/* ---- The answer ------------------------------------------------------------------------------------------------- */
+/* ---- The prediction --------------------------------------------------------------------------------------------- */
 
-enum { PICTURE = 28, BESIDE = INDENT + PICTURE + 3, BAR = 34, BARS = 10, ABOVE = 3 }; /* ABOVE: lines over the bars */
+enum { PICTURE = 28, BESIDE = INDENT + PICTURE + 3, BAR = 34, BARS = 10, ABOVE = 3 }; /* ABOVE: lines above the bars */
 
-/* The classes that have a bar: all, or the likeliest in order. */
+/* The classes with a bar: all, or the most likely ones in order. */
 static int choose_classes(int chosen[BARS], const nn_heads_view *v)
 {
     int count = 0;
@@ -34,7 +34,7 @@ static int choose_classes(int chosen[BARS], const nn_heads_view *v)
     return count;
 }
 
-/* A bar in eighths of a column, or in whole ones. */
+/* A bar in eighths of a column, or in whole columns without UTF-8. */
 static void draw_bar(const term *t, double value)
 {
     static const char *const parts[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
@@ -56,19 +56,19 @@ static void draw_class(const term *t, const nn_heads_view *v, int class, int lab
     term_left(t, 0, TERM_FAINT, " %");
 }
 
-/* The words over the bars. */
+/* The lines above the bars. */
 static void draw_verdict(const term *t, const heads_drawing *d, int line)
 {
     char text[80];
     const nn_heads_view *v = d->view;
     if (line == 0) {
         snprintf(text, sizeof text, "%d", v->best);
-        printf("the model says ");
+        printf("predicted ");
         term_left(t, 0, TERM_BOLD, text);
-        printf(", with %.2f %%", 100 * (double)v->probabilities[v->best]);
+        printf(" with %.2f %%", 100 * (double)v->probabilities[v->best]);
     } else if (line == 1 && d->label >= 0) {
-        printf("the label says %d: ", d->label);
-        term_left(t, 0, TERM_BOLD, d->label == v->best ? "right" : "wrong");
+        printf("label %d: ", d->label);
+        term_left(t, 0, TERM_BOLD, d->label == v->best ? "correct" : "wrong");
     }
 }
 
@@ -94,11 +94,11 @@ void heads_draw_answer(const term *t, const heads_drawing *d)
     printf("\n");
 }
 
-/* ---- Heads with words ------------------------------------------------------------------------------------------- */
+/* ---- Heads of a block ------------------------------------------------------------------------------------------- */
 
-enum { FIELD = 18, BESIDES = 4 }; /* the narrowest place of a head, and the most of them beside each other */
+enum { FIELD = 18, BESIDES = 4 }; /* minimum width of a head, and maximum number of heads per row */
 
-/* A map is brightest where its head looks most: heads that look at much would else be dark. */
+/* Each map is scaled to its strongest patch; otherwise maps of broad heads would be dark. */
 static double brightness(const nn_heads_view *v, int64_t block, int64_t head, int64_t row, int64_t column,
                          double strongest)
 {
@@ -106,7 +106,7 @@ static double brightness(const nn_heads_view *v, int64_t block, int64_t head, in
                         strongest);
 }
 
-/* One of the three lines under a map, of which the last is for a class token. */
+/* One of the three lines under a map; the last is for a class token only. */
 static void draw_words(const term *t, int room, const nn_heads_focus *f, int line)
 {
     char text[60];
@@ -116,8 +116,8 @@ static void draw_words(const term *t, int room, const nn_heads_focus *f, int lin
     term_left(t, room, TERM_FAINT, text);
 }
 
-/* How the maps of a block are drawn: a patch is `cell` columns wide and `high` lines high, a head takes `field` columns,
- * and so many stand beside each other. */
+/* Layout of the maps of a block: a patch is `cell` columns wide and `high` lines high, a head takes `field` columns,
+ * `beside` heads fit in a row. */
 typedef struct layout {
     int cell, high, field;
     int64_t beside;
@@ -134,7 +134,7 @@ static layout layout_of(const nn_heads_view *v)
     return l;
 }
 
-/* One line of the place of a head: its name, its map, its words. `room` columns are filled; 0: none behind it. */
+/* One line of a head: its name, its map or its text, padded to `room` columns; 0 for no padding. */
 static void draw_head_line(const term *t, const nn_heads_view *v, const layout *l, int64_t block, int64_t head,
                            int64_t line, int room)
 {
@@ -157,9 +157,9 @@ void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, b
     snprintf(title, sizeof title, "Block %lld of %lld", (long long)block + 1, (long long)view->blocks);
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
-    printf("  where %s\n", mean ? "its patches look, on the mean" : "the class token looks");
+    printf("  %s\n", mean ? "mean attention of the patches" : "attention of the class token");
     spaces(INDENT);
-    scale_legend(t, "an equal share or less", "the head's strongest patch");
+    scale_legend(t, "uniform weight or less", "strongest patch of the head");
     printf("\n\n");
     int64_t heads = nn_heads_in(view, block);
     for (int64_t first = 0; first < heads; first += l.beside) {
@@ -176,9 +176,9 @@ void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, b
 
 /* ---- All heads -------------------------------------------------------------------------------------------------- */
 
-enum { LABEL = 9, SMALL = 7 }; /* columns of a row's name, and of a small map at least */
+enum { LABEL = 9, SMALL = 7 }; /* columns of a row label, and minimum width of a small map */
 
-/* How a small map is drawn: each patch `across` columns wide; in pairs, two half lines high for every line of one. */
+/* Layout of a small map: each patch is `across` columns wide; in pairs, a line shows two rows as half blocks. */
 typedef struct small {
     int across, width; /* of a patch, of a map */
     int64_t lines;
@@ -206,7 +206,7 @@ static void draw_small_line(const term *t, const nn_heads_view *v, const small *
     }
 }
 
-/* The blocks from `first` to before `end`. */
+/* The blocks from `first` up to, not including, `end`. */
 static void draw_blocks(const term *t, const nn_heads_view *v, const small *s, int64_t first, int64_t end)
 {
     int field = (s->width < SMALL ? SMALL : s->width) + GAP;
@@ -242,7 +242,7 @@ void heads_draw_all(const term *t, const nn_heads_view *view, const char *title)
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n%*s", INDENT, "");
-    scale_legend(t, "an equal share or less", "its strongest patch");
+    scale_legend(t, "uniform weight or less", "strongest patch of the map");
     printf("\n\n");
     for (int64_t b = 0; b < view->blocks; b += beside)
         draw_blocks(t, view, &s, b, b + beside < view->blocks ? b + beside : view->blocks);
@@ -251,5 +251,5 @@ void heads_draw_all(const term *t, const nn_heads_view *view, const char *title)
 void heads_draw_digit(const term *t, const heads_drawing *d)
 {
     heads_draw_answer(t, d);
-    heads_draw_all(t, d->view, "Where each head looks; each map to its own strongest patch");
+    heads_draw_all(t, d->view, "Attention of each head; each map is scaled to its strongest patch");
 }

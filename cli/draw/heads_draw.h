@@ -1,9 +1,9 @@
-/* An image, the answer and the heads, drawn for the terminal in 80 columns:
+/* An image, the prediction and the heads, in 80 columns of the terminal:
  *
  *     heads_drawing d = {.image = bytes, .view = &view, .label = 7, ...};
  *     heads_draw_digit(&t, &d);
  *
- * draws the picture beside the probabilities, and under it a small map of where each head of each block looks. */
+ * prints the image beside the probabilities, and below them a small attention map of every head. */
 #ifndef HEADS_DRAW_H
 #define HEADS_DRAW_H
 
@@ -11,25 +11,24 @@
 #include "cli/draw/term.h"
 
 typedef struct heads_drawing {
-    const char *name;           /* a line above it, or NULL */
+    const char *name;           /* printed above, or NULL */
     const unsigned char *image; /* (rows,columns), 0 for paper, 255 for ink */
     int64_t rows, columns;
     const nn_heads_view *view;
-    int label; /* -1: not known */
+    int label; /* -1 if unknown */
 } heads_drawing;
 
-/* The picture, and beside it the answer, the label and a bar for each class, or for the ten likeliest. */
+/* The image, and beside it the prediction, the label and a bar for each of the (ten most likely) classes. */
 void heads_draw_answer(const term *t, const heads_drawing *d);
 
-/* Each head of a block: where what is read out looks, cells brightest where the head looks most, with words. `mean`:
- * the model reads out the mean of the patches. */
+/* The heads of a block: the attention map of the class token, or of the mean of the patches if `mean`, with a few
+ * numbers. */
 void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, bool mean);
 
-/* All heads of all blocks, small: a row of maps for each head, a column for each block. The title says whose weights the
- * maps have. */
+/* Small maps of all heads of all blocks: one row per head, one column per block. */
 void heads_draw_all(const term *t, const nn_heads_view *view, const char *title);
 
-/* The answer, and all heads. */
+/* The prediction, and all heads. */
 void heads_draw_digit(const term *t, const heads_drawing *d);
 
 #endif

@@ -1,7 +1,7 @@
-/* What the terminal can show, and the few marks this command draws with: styles, a colour scale, columns of text.
+/* Terminal capabilities and output: styles, a colour scale, columns of text.
  *
- * Nothing here keeps state: detect once, pass the result around. Every mark has a plain form, so a reader without
- * colour, or without UTF-8, gets the same layout and the same information. */
+ * There is no global state: detect once, pass the result around. Everything has a plain form, so output without colour
+ * or without UTF-8 has the same layout and the same information. */
 #ifndef TERM_H
 #define TERM_H
 
@@ -15,29 +15,29 @@ typedef enum term_style { TERM_PLAIN, TERM_BOLD, TERM_FAINT } term_style;
 typedef struct term {
     term_depth depth; /* of the colours on standard output */
     bool utf8;        /* the locale's character set, from LC_ALL, LC_CTYPE or LANG */
-    int width;        /* columns of the terminal; 0 when standard output is none */
+    int width;        /* columns of the terminal; 0 if standard output is not a terminal */
 } term;
 
-/* Looks at standard output and the environment. With TERM_AUTO there is colour on a terminal, unless NO_COLOR is set or
- * TERM is dumb. COLORTERM (truecolor, 24bit) chooses between 24-bit colour and the 256 that every terminal has. */
+/* Detects the capabilities of standard output. TERM_AUTO uses colour on a terminal, unless NO_COLOR is set or TERM is
+ * dumb; 24-bit colour if COLORTERM is truecolor or 24bit, otherwise 256 colours. */
 term term_detect(term_when when);
 
 /* The escape that starts a style, or "" without colour. TERM_PLAIN ends any style. */
 const char *term_style_on(const term *t, term_style style);
 
-/* The first string where UTF-8 can be shown, else the second. */
+/* The first string on a UTF-8 terminal, otherwise the second. */
 const char *term_pick(const term *t, const char *utf8, const char *ascii);
 
 /* How many columns a UTF-8 string of single-width characters takes. */
 int term_columns(const char *text);
 
 /* Prints `text` in a field of `width` columns, at its right or left side, in a style. Unlike printf's %*s it counts
- * characters, not bytes, and never counts the escapes of styles. Text may
- * be anybody's: it is shown as printable.h says. */
+ * characters, not bytes, and never counts the escapes of styles. Control
+ * characters in the text are escaped (printable.h). */
 void term_right(const term *t, int width, term_style style, const char *text);
 void term_left(const term *t, int width, term_style style, const char *text);
 
-/* A number at the right of a field; one that would print as zero becomes a faint dot, so that the others stand out. */
+/* A right-aligned number; one that would print as zero becomes a faint dot, so that the others stand out. */
 void term_number(const term *t, int width, int decimals, term_style style, double value);
 
 /* A thin line of `width` columns after `indent` spaces, with the end of the line. */
@@ -46,7 +46,7 @@ void term_rule(const term *t, int indent, int width);
 /* One cell of a heatmap, `width` columns, for a value from 0 to 1: a colour of the scale, or a shade of ink. */
 void term_heat(const term *t, int width, double value);
 
-/* The scale itself with its numbers, on one line, for the reader of the cells. Ends without a newline. */
+/* A legend of the scale on one line, without a newline. */
 void term_heat_legend(const term *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* mha eval: how good a model is, over a whole set of images, and how fast. */
+/* mha eval: accuracy and speed of a model on a data set. */
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
 #include "cli/eval/print.h"
@@ -16,38 +16,35 @@ static void help(void)
 {
     puts("Examples:\n"
          "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
-         "                        accuracy, loss, table of confusion, worst mistakes\n"
+         "                        accuracy, loss, confusion matrix, worst errors\n"
          "  mha eval vit.safetensors --data ~/.cache/mha/mnist --part train --dtype bf16\n"
          "  mha eval vit.safetensors --json\n"
-         "                        the same for a program\n"
+         "                        the same as JSON\n"
          "\n"
          "Usage: mha eval FILE [OPTIONS]\n"
-         "  --data DIR            MNIST's four files, as './dev data mnist' fetches;\n"
-         "                        or 'synthetic': 1000 test digits that a program\n"
-         "                        draws. By default the former, if they are there\n"
-         "  --part PART           test (default) or train\n"
-         "  --dtype TYPE          f32 (default) or bf16: the type of the products\n"
-         "  --threads N           how many threads; all by default\n"
-         "  --color WHEN          auto, always or never\n"
-         "  --model-heads N       heads of a block, if FILE does not say it\n"
-         "  --json                one JSON object\n"
-         "\n" MODEL_HELP_FILE "        It has ten classes. --heads N is short for --model-heads N.\n"
-         "The speed is that of the predictions alone, from bytes to logits.\n"
+         "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
+         "                        synthetic test digits. Default: the folder of\n"
+         "                        './dev data mnist', or else 'synthetic'\n"
+         "  --part PART           test (default) or train\n" CLI_HELP_DTYPE CLI_HELP_THREADS CLI_HELP_COLOR
+             MODEL_HELP_HEADS "  --json                print one JSON object\n"
+         "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
+         "The time covers the predictions only, from pixels to logits.\n"
          "\n"
-         "Keys of the object: model, parameters, blocks, heads (that a block is made\n"
-         "with), block_heads (that each has), width, patch, data, synthetic, part,\n"
-         "images, correct, accuracy, loss, seconds, images_per_second, threads, isa,\n"
-         "dtype, classes: [{label, images, answers, correct, precision, recall}],\n"
+         "JSON keys: model, parameters, blocks, heads (per block, before pruning),\n"
+         "block_heads (of each block), width, patch, data, synthetic, part, images,\n"
+         "correct, accuracy, loss, seconds, images_per_second, threads, isa, dtype,\n"
+         "classes: [{label, images, answers, correct, precision, recall}],\n"
          "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
-         "of_label}].");
+         "of_label}]. An answer is the predicted class.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder; /* NULL: none given */
-    bool train, bfloat16, json;
-    long threads, heads; /* 0: all; as the file says */
+    const char *file, *folder; /* NULL if not given */
+    bool train, json;
+    mha_type type;
+    long threads, heads; /* 0 for all threads, and for the heads of the file */
     term_when when;
 } request;
 
@@ -59,25 +56,10 @@ static bool parse_part(const char *value, void *to)
     return which >= 0;
 }
 
-static bool parse_type(const char *value, void *to)
-{
-    static const char *const names[] = {"f32", "bf16", NULL};
-    int which = cli_choice("eval", "--dtype", value, names);
-    ((request *)to)->bfloat16 = which == 1;
-    return which >= 0;
-}
-
-static bool parse_threads(const char *value, void *to)
-{
-    return cli_number("eval", "--threads", value, 1, 4096, &((request *)to)->threads);
-}
-
 static bool parse_heads(const char *value, void *to)
 {
     return model_parse_heads("eval", MODEL_HEADS, value, &((request *)to)->heads);
 }
-
-static bool parse_color(const char *value, void *to) { return cli_when("eval", value, &((request *)to)->when); }
 
 static bool take_word(const char *text, void *to, bool *said)
 {
@@ -90,8 +72,8 @@ static bool take_word(const char *text, void *to, bool *said)
 
 /* ---- Counting --------------------------------------------------------------------------------------------------- */
 
-/* Keeps the worst mistakes in order; among equals the first. What is no number is worse than any. */
-static void note_mistake(eval_scores *s, eval_mistake m)
+/* Keeps the worst errors in order; among equals the first. NaN sorts as the worst. */
+static void note_error(eval_scores *s, eval_error m)
 {
     int at = s->worst_count;
     while (at > 0 && !(s->worst[at - 1].of_label <= m.of_label)) at--;
@@ -113,7 +95,7 @@ static void count_answer(eval_scores *s, const float *logits, int label, int64_t
     s->correct += best == label;
     s->confusion[label][best]++;
     s->loss -= below;
-    if (best != label) note_mistake(s, (eval_mistake){index, label, best, 1 / sum, exp(below)});
+    if (best != label) note_error(s, (eval_error){index, label, best, 1 / sum, exp(below)});
 }
 
 static double now(void)
@@ -123,7 +105,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* False on error, having said why. */
+/* Prints an error and returns false on failure. */
 static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, nn_vit_model *model, const nn_mnist_part *part)
 {
     char error[240];
@@ -131,9 +113,9 @@ static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, nn_vit_
     nn_predictor *p = NULL;
     *s = (eval_scores){0};
     bool ok = logits;
-    if (!ok) cli_error("no memory for the answers to %lld images", (long long)part->count);
-    if (ok && !(p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, r->bfloat16, error,
-                                        sizeof error)))
+    if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)part->count);
+    if (ok && !(p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, r->type == MHA_BFLOAT16,
+                                        error, sizeof error)))
         cli_error("%s", error);
     ok = p;
     double start = now();
@@ -153,9 +135,9 @@ int cmd_eval(int argc, char **argv)
 {
     static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
                                          {"--part", true, parse_part, 0},
-                                         {"--dtype", true, parse_type, 0},
-                                         {"--threads", true, parse_threads, 0},
-                                         {"--color", true, parse_color, 0},
+                                         {"--dtype", true, cli_shared, offsetof(request, type)},
+                                         {"--threads", true, cli_shared, offsetof(request, threads)},
+                                         {"--color", true, cli_shared, offsetof(request, when)},
                                          {MODEL_HEADS, true, parse_heads, 0},
                                          {"--heads", true, parse_heads, 0},
                                          {"--json", false, NULL, offsetof(request, json)},
@@ -164,7 +146,7 @@ int cmd_eval(int argc, char **argv)
     int stop = cli_parse("eval", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     if (!r.file) {
-        cli_error("eval: which model? 'mha eval FILE'");
+        cli_error("eval: missing model; usage: mha eval FILE");
         return CLI_USAGE;
     }
 
@@ -185,7 +167,7 @@ int cmd_eval(int argc, char **argv)
                           set,
                           &model,
                           r.train ? "train" : "test",
-                          r.bfloat16 ? "bf16" : "f32",
+                          r.type == MHA_BFLOAT16 ? "bf16" : "f32",
                           mha_context_threads(ctx),
                           mha_context_isa(ctx)};
     term t = term_detect(r.when);

@@ -1,4 +1,4 @@
-/* The scores of a model: a line that sums up, a table of who was taken for whom, the worst mistakes; or JSON. */
+/* The scores of a model: a summary, the confusion matrix and the worst errors; or JSON. */
 #include "cli/eval/print.h"
 #include "cli/common/cli.h"
 #include "io/json.h"
@@ -34,7 +34,7 @@ double eval_precision(const eval_scores *s, int class)
 }
 double eval_recall(const eval_scores *s, int class) { return part_of(s->confusion[class][class], labels_of(s, class)); }
 
-/* ---- For people ------------------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const char *what, const char *format, ...)
 {
@@ -58,19 +58,19 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
             set->model->count);
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
             set->set->name);
-    if (set->set->synthetic) put_row(t, "", "synthetic digits, not MNIST's: no accuracy to quote");
+    if (set->set->synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
     printf("\n%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "accuracy");
     snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->correct, s->count));
     term_left(t, 0, TERM_BOLD, text);
-    printf("   %" PRId64 " right, %" PRId64 " wrong\n", s->correct, s->count - s->correct);
+    printf("   %" PRId64 " correct, %" PRId64 " wrong\n", s->correct, s->count - s->correct);
     put_row(t, "loss", "%.4f", s->loss);
-    put_row(t, "speed", "%.0f images a second: %.2f s, %d thread%s, %s on %s", (double)s->count / s->seconds,
-            s->seconds, set->threads, set->threads == 1 ? "" : "s", set->type, set->isa);
+    put_row(t, "speed", "%.0f images/s: %.2f s, %d thread%s, %s on %s", (double)s->count / s->seconds, s->seconds,
+            set->threads, set->threads == 1 ? "" : "s", set->type, set->isa);
     printf("\n");
 }
 
-static int64_t largest_mistake(const eval_scores *s)
+static int64_t largest_error(const eval_scores *s)
 {
     int64_t most = 1;
     for (int i = 0; i < NN_MNIST_CLASSES; i++)
@@ -79,7 +79,7 @@ static int64_t largest_mistake(const eval_scores *s)
     return most;
 }
 
-/* Five columns, so that the table fits the screen; more where there are five digits. */
+/* Five columns, so that the table fits the screen; more for counts of five digits. */
 static int cell_width(const eval_scores *s)
 {
     int64_t most = 0;
@@ -88,7 +88,7 @@ static int cell_width(const eval_scores *s)
     return most < 10000 ? CELL : snprintf(NULL, 0, "%" PRId64, most) + 2;
 }
 
-/* What is right is bold, what is wrong is painted, the more the brighter. */
+/* Correct counts are bold; errors are coloured, brighter for larger counts. */
 static void put_cell(const term *t, int width, const eval_scores *s, int label, int answer, int64_t most)
 {
     int64_t count = s->confusion[label][answer];
@@ -118,7 +118,7 @@ static void put_name(const term *t, const char *name)
 static void put_table_head(const term *t, int width)
 {
     char name[12];
-    put_name(t, "answer");
+    put_name(t, "predicted");
     for (int c = 0; c < NN_MNIST_CLASSES; c++) {
         snprintf(name, sizeof name, "%d", c);
         term_right(t, width, TERM_FAINT, name);
@@ -131,24 +131,23 @@ static void put_table_head(const term *t, int width)
 static void put_table_foot(const term *t, int width, const eval_scores *s)
 {
     term_rule(t, INDENT, NAME + NN_MNIST_CLASSES * width + COUNT + SHARE);
-    put_name(t, "answers");
+    put_name(t, "predictions");
     for (int c = 0; c < NN_MNIST_CLASSES; c++) printf("%*" PRId64, width, answers_of(s, c));
     printf("%*" PRId64, COUNT, s->count);
     put_share(t, SHARE, 2, part_of(s->correct, s->count));
     printf("\n");
     put_name(t, "precision %");
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) { /* "100" beside "100" needs a gap */
+    for (int c = 0; c < NN_MNIST_CLASSES; c++) { /* "100" next to "100" needs a gap */
         double share = eval_precision(s, c);
         put_share(t, width, share < 0.9995 ? 1 : 0, share);
     }
     printf("\n");
 }
 
-/* Labels down, answers across; at the right how many there are and how many were found, below how many answers there
- * were and how many of them were right. */
+/* The confusion matrix: labels down, predictions across, with recall at the right and precision below. */
 static void put_table(const term *t, const eval_scores *s)
 {
-    int64_t most = largest_mistake(s);
+    int64_t most = largest_error(s);
     int width = cell_width(s);
     put_table_head(t, width);
     for (int label = 0; label < NN_MNIST_CLASSES; label++) {
@@ -167,11 +166,11 @@ static void put_worst(const term *t, const eval_setting *set, const eval_scores 
 {
     if (!s->worst_count) return;
     printf("\n%*s", INDENT, "");
-    term_left(t, 0, TERM_BOLD, "The worst mistakes");
+    term_left(t, 0, TERM_BOLD, "Worst errors");
     printf("\n");
     for (int i = 0; i < s->worst_count; i++) {
-        const eval_mistake *m = &s->worst[i];
-        printf("%*simage %-6" PRId64 "  label %d, answer %d with %.2f %%; the label got %.2g %%\n", INDENT, "",
+        const eval_error *m = &s->worst[i];
+        printf("%*simage %-6" PRId64 "  label %d, predicted %d with %.2f %%; label probability %.2g %%\n", INDENT, "",
                m->index, m->label, m->answer, 100 * m->probability, 100 * m->of_label);
     }
     if (strcmp(set->part, "test") != 0) return;
@@ -188,7 +187,7 @@ void eval_print_text(const term *t, const eval_setting *set, const eval_scores *
     put_worst(t, set, s);
 }
 
-/* ---- For programs ----------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 static void put_number(const char *before, const char *format, double x)
 {
@@ -249,7 +248,7 @@ void eval_print_json(const eval_setting *set, const eval_scores *s)
     put_classes(s);
     printf(",\n  \"worst\": [");
     for (int i = 0; i < s->worst_count; i++) {
-        const eval_mistake *m = &s->worst[i];
+        const eval_error *m = &s->worst[i];
         printf("%s\n    {\"index\": %" PRId64 ", \"label\": %d, \"answer\": %d", i ? "," : "", m->index, m->label,
                m->answer);
         put_number(", \"probability\": ", "%.6g", m->probability);

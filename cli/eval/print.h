@@ -1,4 +1,4 @@
-/* What `mha eval` has counted, and how it is printed. */
+/* The results of `mha eval`, and their output. */
 #ifndef EVAL_PRINT_H
 #define EVAL_PRINT_H
 
@@ -8,25 +8,25 @@
 
 enum { EVAL_WORST = 8 };
 
-typedef struct eval_mistake {
-    int64_t index; /* in its part of the set */
+typedef struct eval_error {
+    int64_t index; /* in its part of the data set */
     int label, answer;
-    double probability, of_label; /* of the answer, and of the label */
-} eval_mistake;
+    double probability, of_label; /* of the prediction, and of the label */
+} eval_error;
 
 typedef struct eval_scores {
     int64_t count, correct;
     double loss;                                           /* mean cross-entropy */
     int64_t confusion[NN_MNIST_CLASSES][NN_MNIST_CLASSES]; /* [label][answer] */
-    eval_mistake worst[EVAL_WORST];                        /* the labels that got least, first */
+    eval_error worst[EVAL_WORST];                          /* lowest probability of the label first */
     int worst_count;
-    double seconds; /* that the predictions took */
+    double seconds; /* of the predictions */
 } eval_scores;
 
-/* What was asked, for the lines around it. */
+/* The parameters of the evaluation, for the output. */
 typedef struct eval_setting {
     const char *file;   /* of the model */
-    const char *folder; /* as given; NULL: none */
+    const char *folder; /* as given, or NULL */
     const nn_mnist *set;
     const nn_vit_model *model;
     const char *part, *type; /* "test" or "train"; "f32" or "bf16" */
@@ -34,7 +34,7 @@ typedef struct eval_setting {
     const char *isa;
 } eval_setting;
 
-/* How many of the answers were right, and of the labels were found; NAN of none. */
+/* Precision and recall of a class; NAN if there are no predictions or no labels. */
 double eval_precision(const eval_scores *s, int class);
 double eval_recall(const eval_scores *s, int class);
 

@@ -1,8 +1,8 @@
-/* mha explain: eight words through four heads, drawn for the terminal in 80 columns.
+/* mha explain: eight words and four heads, in 80 columns of the terminal.
  *
- * First what each head looks at, as a heatmap with the numbers beside it; then the arithmetic of one word in one head.
- * explain_words.c computes, explain_steps.c draws the arithmetic, this file draws the rest and reads the options. */
-#include "cli/common/cli.h"
+ * First the attention weights of each head, as a heatmap and as numbers; then the arithmetic of one word in one head.
+ * words.c computes, steps.c prints the arithmetic, this file prints the rest and parses the options. */
+#include "cli/common/options.h"
 #include "cli/explain/explain.h"
 
 #include <errno.h>
@@ -14,20 +14,25 @@
 enum { LABEL = 11, CELL = 3, NUMBER = 5, WIDTH = 80 };
 _Static_assert(LABEL + T * CELL + 1 + T * NUMBER == MEASURE, "the maps are as wide as the tables");
 
-static const char usage[] = "Examples:\n"
-                            "  mha explain                      the four heads, the steps of saw in head 1\n"
-                            "  mha explain --word cat --head 3  the steps of another word in another head\n"
-                            "  mha explain --color always | less -R\n"
-                            "\n"
-                            "Usage: mha explain [--word WORD] [--head N] [--color WHEN]\n"
-                            "  --word WORD    a word of \"The cat that I saw yesterday ran away\", or 1 to 8\n"
-                            "  --head N       1 previous word, 2 next word, 3 same word class, 4 first word\n"
-                            "  --color WHEN   auto, always or never; auto means on a terminal, unless\n"
-                            "                 NO_COLOR is set or TERM is dumb\n";
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha explain           the four heads, and the steps of \"saw\" in head 1\n"
+         "  mha explain --word cat --head 3\n"
+         "                        the steps of another word in another head\n"
+         "  mha explain --color always | less -R\n"
+         "\n"
+         "Usage: mha explain [OPTIONS]\n"
+         "  --word WORD           a word of \"The cat that I saw yesterday ran away\", or\n"
+         "                        its number from 1 to 8\n"
+         "  --head N              1 previous word, 2 next word, 3 same word class,\n"
+         "                        4 first word\n" CLI_HELP_COLOR "\n"
+         "'auto' is off if NO_COLOR is set or TERM is dumb.");
+}
 
-/* ---- What the reader sees --------------------------------------------------------------------------------------- */
+/* ---- Output ----------------------------------------------------------------------------------------------------- */
 
-/* The sentence as linguists gloss one: the number of each word above it, its class below. */
+/* The sentence, with the number of each word above it and its class below. */
 static void draw_sentence(const term *t)
 {
     for (int line = 0; line < 3; line++) {
@@ -53,19 +58,19 @@ static void draw_header(const term *t)
     printf("\n");
     term_rule(t, INDENT, MEASURE);
     draw_sentence(t);
-    printf("  Each word becomes eight numbers: its place, as the hand of a clock that\n"
-           "  points at 1 to 8; a constant; its class. Four heads, not trained but written\n"
-           "  down, look at the words in four ways, in one call of mha_attention_forward:\n\n");
+    printf("  Each word is embedded as eight numbers: its position, as the hand of a clock\n"
+           "  that points at 1 to 8; a constant; its class. Four hand-written heads attend\n"
+           "  to the words, in a single call of mha_attention_forward:\n\n");
     printf("  X (8 words, 8) %s Q, K, V (4 heads, 8, 2) %s weights (4, 8, 8) %s Y (8, 8)\n\n", arrow, arrow, arrow);
-    printf("  Rows are the words that look, columns the words looked at. A row adds up\n"
-           "  to 1; what rounds to 0 is a dot.\n\n%*s",
+    printf("  Rows are queries, columns are keys. Each row sums to 1; a dot is a weight that\n"
+           "  rounds to 0.\n\n%*s",
            INDENT, "");
     term_left(t, LABEL, TERM_FAINT, "weight");
     term_heat_legend(t);
     printf("\n\n");
 }
 
-/* Over the cells the first letters, which are all different; over the numbers the words. */
+/* First letters, which are unique, above the cells; words above the numbers. */
 static void draw_map_columns(const term *t)
 {
     printf("%*s", INDENT + LABEL, "");
@@ -79,7 +84,7 @@ static void draw_map_columns(const term *t)
     printf("\n");
 }
 
-/* The row of the chosen word carries a mark: it is the one that the sentence above and the steps speak of. */
+/* The row of the selected word is marked. */
 static void draw_map_row(const term *t, const explain_model *m, int head, int row, bool chosen)
 {
     printf("%s ", chosen ? term_pick(t, "\u203a", ">") : " ");
@@ -93,15 +98,15 @@ static void draw_map_row(const term *t, const explain_model *m, int head, int ro
     printf("\n");
 }
 
-/* "saw looks at itself with 0.48 and at ran with 0.48": every word that gets a quarter or more. */
-static void say_where(const explain_model *m, int head, int word)
+/* "saw attends to itself (0.48) and ran (0.48)": every key with a weight of 0.25 or more. */
+static void print_attended(const explain_model *m, int head, int word)
 {
     int said = 0;
-    printf("%*s%s looks", INDENT, "", explain_words[word].text);
+    printf("%*s%s attends to", INDENT, "", explain_words[word].text);
     for (int j = 0; j < T; j++) {
         double weight = (double)m->weights[head][word][j];
         if (weight < 0.25) continue;
-        printf("%s at %s with %.2f", said++ ? " and" : "", j == word ? "itself" : explain_words[j].text, weight);
+        printf("%s %s (%.2f)", said++ ? " and" : "", j == word ? "itself" : explain_words[j].text, weight);
     }
     printf(".\n");
 }
@@ -114,7 +119,7 @@ static void draw_head(const term *t, const explain_model *m, int head, int word)
     term_left(t, 0, TERM_BOLD, title);
     term_right(t, MEASURE - term_columns(title), TERM_FAINT, explain_heads[head].how);
     printf("\n");
-    say_where(m, head, word);
+    print_attended(m, head, word);
     draw_map_columns(t);
     for (int i = 0; i < T; i++) draw_map_row(t, m, head, i, i == word);
     printf("\n");
@@ -129,29 +134,28 @@ static int best_word(const explain_model *m, int slot)
     return best;
 }
 
-/* What the four heads found together, and where to go from here. */
+/* The result of all heads together, and what to try next. */
 static void draw_closing(const term *t, const explain_model *m)
 {
     int doer = best_word(m, DOER), deed = best_word(m, DEED);
-    printf("  The library's 256 weights agree with a plain softmax in float64 within 1e-6.\n\n");
-    printf("  A doer is a thing before an act, a deed is an act after a thing. Strongest\n"
-           "  of all eight words: doer %s %.2f, deed %s %.2f. Four heads and one matrix\n"
-           "  have found \"%s %s\". That the cat ran, a clause away, takes a second layer.\n\n",
+    printf("  The 256 weights match a plain softmax in float64 to within 1e-6.\n\n");
+    printf("  The first two outputs detect a doer (a thing before an act) and a deed (an act\n"
+           "  after a thing). Largest values: doer %s %.2f, deed %s %.2f. Four heads and one\n"
+           "  matrix find \"%s %s\". Finding \"cat ran\", a clause apart, needs a second layer.\n\n",
            explain_words[doer].text, (double)m->y[doer][DOER], explain_words[deed].text, (double)m->y[deed][DEED],
            explain_words[doer].text, explain_words[deed].text);
     printf("  %sTry next%s  %s explain --word cat --head 3\n\n", term_style_on(t, TERM_BOLD),
            term_style_on(t, TERM_PLAIN), cli_program());
 }
 
-/* ---- What the reader asks --------------------------------------------------------------------------------------- */
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
     int word, head; /* from 0 */
     term_when when;
-    bool help;
 } request;
 
-/* The index that `text` names, from 0, as a number from 1 to `count`; -1 if it is none. */
+/* Converts a number from 1 to `count` to an index from 0; -1 if it is not one. */
 static int parse_number(const char *text, int count)
 {
     char *end;
@@ -160,72 +164,43 @@ static int parse_number(const char *text, int count)
     return errno || end == text || *end || number < 1 || number > count ? -1 : (int)number - 1;
 }
 
-static bool parse_word(request *r, const char *text)
+static bool parse_word(const char *text, void *to)
 {
+    request *r = to;
     r->word = parse_number(text, T);
     for (int i = 0; i < T && r->word < 0; i++)
         if (!strcasecmp(text, explain_words[i].text)) r->word = i;
     if (r->word >= 0) return true;
-    cli_error("explain: --word '%s' is not in \"The cat that I saw yesterday ran away\", nor from 1 to %d", text, T);
+    cli_error("explain: --word must be in \"The cat that I saw yesterday ran away\" or from 1 to %d, not '%s'", T,
+              text);
     return false;
 }
 
-static bool parse_head(request *r, const char *text)
+static bool parse_head(const char *text, void *to)
 {
+    request *r = to;
     r->head = parse_number(text, H);
     if (r->head >= 0) return true;
-    cli_error("explain: --head '%s' is not a number from 1 to %d", text, H);
+    cli_error("explain: --head must be a number from 1 to %d, not '%s'", H, text);
     return false;
 }
 
-static bool parse_when(request *r, const char *text)
-{
-    static const char *const names[] = {"auto", "always", "never"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(text, names[i])) {
-            r->when = (term_when)i;
-            return true;
-        }
-    cli_error("explain: --color '%s' is not auto, always or never", text);
-    return false;
-}
-
-static bool parse(request *r, int argc, char **argv)
-{
-    static const char *const names[] = {"--word", "--head", "--color", "--help", NULL};
-    static bool (*const parsers[])(request *, const char *) = {parse_word, parse_head, parse_when};
-    enum { WITH_VALUE = sizeof parsers / sizeof *parsers };
-    for (int i = 1; i < argc; i += 2) {
-        int known = 0;
-        if (cli_wants_help(argv[i])) return r->help = true;
-        while (known < WITH_VALUE && strcmp(argv[i], names[known]) != 0) known++;
-        if (known == WITH_VALUE) {
-            cli_unknown_option("explain", argv[i], names);
-            return false;
-        }
-        if (i + 1 == argc) {
-            cli_error("explain: %s needs a value; 'mha explain --help' shows how", argv[i]);
-            return false;
-        }
-        if (!parsers[known](r, argv[i + 1])) return false;
-    }
-    return true;
-}
+static const cli_option options[] = {{"--word", true, parse_word, 0},
+                                     {"--head", true, parse_head, 0},
+                                     {"--color", true, cli_shared, offsetof(request, when)},
+                                     {NULL, false, NULL, 0}};
 
 int cmd_explain(int argc, char **argv)
 {
     request r = {.word = 4, .head = 0, .when = TERM_AUTO};
-    if (!parse(&r, argc, argv)) return CLI_USAGE;
-    if (r.help) {
-        fputs(usage, stdout);
-        return CLI_OK;
-    }
+    int stop = cli_parse("explain", argc, argv, options, cli_no_word, help, &r);
+    if (stop) return stop - 1;
     explain_model model;
     int failed = explain_compute(&model);
     if (failed) return failed;
     term t = term_detect(r.when);
     if (t.width && t.width < WIDTH)
-        cli_error("explain: the tables need %d columns, this terminal has %d", WIDTH, t.width);
+        cli_error("explain: the tables need %d columns, but this terminal has %d", WIDTH, t.width);
     draw_header(&t);
     for (int h = 0; h < H; h++) draw_head(&t, &model, h, r.word);
     explain_draw_steps(&t, &model, r.word, r.head);

@@ -1,6 +1,6 @@
-/* The demonstration's model: eight words, four heads built by hand, and everything that was computed from them.
+/* The example model: eight words, four hand-written heads, and all computed values.
  *
- * The letters are those of mha.h: T words, M numbers a word, H heads, D numbers of a query, key or value. */
+ * The letters are those of mha.h: T words, M numbers per word, H heads, D numbers per query, key or value. */
 #ifndef EXPLAIN_H
 #define EXPLAIN_H
 
@@ -8,22 +8,22 @@
 
 enum { T = 8, M = 8, H = 4, D = 2 };
 
-/* The page: what is drawn stands in MEASURE columns after INDENT spaces. */
+/* Output is MEASURE columns wide after INDENT spaces. */
 enum { INDENT = 2, MEASURE = 76 };
 
-/* The slots of y that answer a question about the sentence. */
+/* The interpreted elements of y. */
 enum { DOER = 0, DEED = 1 };
 
 typedef struct explain_word {
     const char *text;
-    const char *brief;      /* at most four letters, for the head of a column */
+    const char *brief;      /* at most four letters, for a column heading */
     const char *word_class; /* one of explain_slots */
 } explain_word;
 
 typedef struct explain_head {
-    const char *name;  /* one short word, for a row */
-    const char *habit; /* what it looks at */
-    const char *how;   /* how query and key bring that about */
+    const char *name;  /* short, for a row */
+    const char *habit; /* what it attends to */
+    const char *how;   /* how query and key achieve that */
 } explain_head;
 
 extern const explain_word explain_words[T];
@@ -40,12 +40,12 @@ typedef struct explain_model {
     float y[T][M];
 } explain_model;
 
-/* Builds X and the weights, and computes the rest: the projections by plain loops, all four heads by one call of
- * mha_attention_forward. Returns an exit code of cli.h, having said what was wrong: the library refused, or its weights
- * and results are not those of a naive computation within 1e-6. */
+/* Builds X and the weights, and computes the rest: the projections with plain loops, all four heads with one call of
+ * mha_attention_forward. Returns an exit code of cli.h, after printing an error if the call failed or if its results
+ * differ from a naive computation by more than 1e-6. */
 int explain_compute(explain_model *model);
 
-/* Draws the computation of one word in one head, from x to y. */
+/* Prints the computation of one word in one head, from x to y. */
 void explain_draw_steps(const term *t, const explain_model *model, int word, int head);
 
 #endif

@@ -1,7 +1,6 @@
-/* One word in one head, from x to y, in three tables that are read alike: multiply down the columns, add up at the
- * line.
+/* One word in one head, from x to y, in three tables of the same layout: multiply down the columns, add up at the line.
  *
- * Every number is one that was computed; three decimals are enough to follow each sum with a pocket calculator. */
+ * Every number is a computed one; three decimals are enough to check each sum with a pocket calculator. */
 #include "cli/explain/explain.h"
 
 #include <math.h>

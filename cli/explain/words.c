@@ -1,15 +1,15 @@
 /* The sentence, the embedding and the weights of `mha explain`, and their attention.
  *
- * A word is eight numbers: its place, a constant, its class. The place is the tip of a clock's hand: word t points at t
+ * A word is eight numbers: its position, a constant, its class. The position is the tip of a clock's hand: word t points at t
  * o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h), so a query
  * made of the hand finds the key whose hand points the same way, and turning the query by an hour finds the neighbour.
  * Eight words leave the hours from nine to twelve empty; without that gap the last word would be the first one's
  * neighbour. The five classes are the corners of a pentagon, for the same reason: five directions, equally far apart.
  *
- * A value says whether a word is a thing (noun, pronoun) or an act (verb). The determiner "The" is neither: a head that
- * rests on the first word, as many heads of trained models do, hands on next to nothing.
+ * A value is (1, 0) for a thing (noun, pronoun) and (0, 1) for an act (verb). The determiner "The" is neither: a head
+ * that attends to the first word, as many heads of trained models do, contributes almost nothing.
  *
- * Gains set how sharp a head is. They are low enough for a second weight to be seen beside the largest one. */
+ * Gains set how peaked a head is. They are low enough that a second weight is visible beside the largest one. */
 #include "cli/common/cli.h"
 #include "cli/explain/explain.h"
 
@@ -29,8 +29,8 @@ const explain_word explain_words[T] = {
 };
 
 const explain_head explain_heads[H] = {
-    {"previous", "the previous word", "q: the hand, turned back an hour   k: the hand"},
-    {"next", "the next word", "q: the hand, turned on an hour   k: the hand"},
+    {"previous", "the previous word", "q: the hand, one hour back   k: the hand"},
+    {"next", "the next word", "q: the hand, one hour ahead   k: the hand"},
     {"alike", "the same word class", "q, k: the class, as a corner of a pentagon"},
     {"first", "the first word", "q: always twelve o'clock   k: the hand"},
 };
@@ -164,7 +164,7 @@ static int check(const explain_model *m)
     for (int h = 0; h < H; h++)
         for (int i = 0; i < T; i++) worst = larger(worst, row_difference(m, h, i));
     if (worst <= 1e-6) return CLI_OK;
-    cli_error("explain: the library is %g away from the naive softmax; 1e-6 is allowed", worst);
+    cli_error("explain: the library differs from a naive softmax by %g; at most 1e-6 is allowed", worst);
     return CLI_FAILED;
 }
 

@@ -1,4 +1,4 @@
-/* mha heads: what every head of a model does, over a set of images. */
+/* mha heads: statistics of every head of a model over a set of images. */
 #include "cli/heads/table.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
@@ -14,50 +14,50 @@
 
 static void help(void)
 {
-    puts("Examples:\n"
-         "  mha heads vit.safetensors --data ~/.cache/mha/mnist\n"
-         "                        a table of all heads: what each looks at, what it is\n"
-         "                        worth, which other one does nearly the same\n"
-         "  mha heads vit.safetensors --sort worth --sample 500\n"
-         "                        those that are worth most first, from fewer images\n"
-         "  mha heads vit.safetensors --format svg --out heads.svg\n"
-         "                        the mean maps of all heads as a picture\n"
-         "  mha heads vit.safetensors --json\n"
-         "                        the numbers for a program\n"
-         "\n"
-         "Usage: mha heads FILE [OPTIONS]\n"
-         "  --data DIR            MNIST's four files, as './dev data mnist' fetches;\n"
-         "                        or 'synthetic': 1000 test digits that a program\n"
-         "                        draws. By default the former, if they are there\n"
-         "  --sample N            so many test images, spread over all of them; by\n"
-         "                        default all. At most 400 of them are for maps,\n"
-         "                        distances, twins and worth\n"
-         "  --sort KEY            the table by block (default), worth (importance is the\n"
-         "                        same), entropy or distance\n"
-         "  --format FORMAT       terminal (default), png or svg: the maps of all heads\n"
-         "  --out FILE            where a picture goes\n"
-         "  --threads N           how many threads; all by default\n"
-         "  --color WHEN          auto, always or never\n"
-         "  --model-heads N       heads of a block, if FILE does not say it\n"
-         "  --json                one JSON object; heads by block\n"
-         "\n" MODEL_HELP_FILE "        It has ten classes. --heads N is short for --model-heads N.\n"
-         "\n"
-         "Keys of the object: model, data, synthetic, survey: {images, close_images,\n"
-         "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
-         "self, previous, next, first, place, position, content, importance, words, twin\n"
-         "(or null), divergence, cosine}], pairs: divergences [block][head][head]}; block,\n"
-         "head and twin count from 1; importance is the table's worth. Numbers are means\n"
-         "over images and over the tokens that look. Place, position and content, in nats,\n"
-         "are what makes the entropy smaller than that of equal weights: places that all\n"
-         "tokens look at, what depends on who looks, and what depends on the image.");
+    puts(
+        "Examples:\n"
+        "  mha heads vit.safetensors --data ~/.cache/mha/mnist\n"
+        "                        a table of all heads: what each attends to, its\n"
+        "                        importance, and the most similar head of its block\n"
+        "  mha heads vit.safetensors --sort importance --sample 500\n"
+        "                        the most important heads first, from fewer images\n"
+        "  mha heads vit.safetensors --format svg -o heads.svg\n"
+        "                        the mean attention maps of all heads as an image\n"
+        "  mha heads vit.safetensors --json\n"
+        "                        the same numbers as JSON\n"
+        "\n"
+        "Usage: mha heads FILE [OPTIONS]\n"
+        "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
+        "                        synthetic test digits. Default: the folder of\n"
+        "                        './dev data mnist', or else 'synthetic'\n"
+        "  --sample N            number of test images, evenly spaced (default: all);\n"
+        "                        maps, distance, similarity and importance use at most\n"
+        "                        400 of them\n"
+        "  --sort KEY            sort the table by block (default), importance, entropy\n"
+        "                        or distance\n"
+        "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
+        "  -o FILE               output file for --format png or svg\n" CLI_HELP_THREADS CLI_HELP_COLOR MODEL_HELP_HEADS
+        "  --json                print one JSON object; heads in block order\n"
+        "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
+        "\n"
+        "JSON keys: model, data, synthetic, survey: {images, close_images,\n"
+        "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
+        "self, previous, next, first, place, position, content, importance, words, twin\n"
+        "(or null), divergence, cosine}], pairs: divergences [block][head][head]}.\n"
+        "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
+        "same block.\n"
+        "Numbers are means over images and query tokens. place, position and content, in\n"
+        "nats, add up to log(tokens) - entropy: the part due to keys that all queries\n"
+        "attend to, the part that depends on the query's position, and the part that\n"
+        "depends on the image.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder, *out; /* NULL: none given */
-    long sample, threads;            /* 0: all */
-    long heads;                      /* 0: as the file says */
+    const char *file, *folder, *out; /* NULL if not given */
+    long sample, threads;            /* 0 for all */
+    long heads;                      /* 0 for those of the file */
     heads_sort sort;
     maps_format format;
     term_when when;
@@ -67,11 +67,6 @@ typedef struct request {
 static bool parse_sample(const char *value, void *to)
 {
     return cli_number("heads", "--sample", value, 1, 1000000, &((request *)to)->sample);
-}
-
-static bool parse_threads(const char *value, void *to)
-{
-    return cli_number("heads", "--threads", value, 1, 4096, &((request *)to)->threads);
 }
 
 static bool parse_sort(const char *value, void *to)
@@ -94,8 +89,6 @@ static bool parse_heads(const char *value, void *to)
     return model_parse_heads("heads", MODEL_HEADS, value, &((request *)to)->heads);
 }
 
-static bool parse_color(const char *value, void *to) { return cli_when("heads", value, &((request *)to)->when); }
-
 static bool take_word(const char *text, void *to, bool *said)
 {
     request *r = to;
@@ -114,7 +107,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* False if there is no memory. */
+/* Returns false if out of memory. */
 static bool print_json(const request *r, const nn_mnist *set, const nn_survey *s)
 {
     char quoted[1200];
@@ -132,7 +125,7 @@ out:
     return whole;
 }
 
-/* False on error, having said why. */
+/* Prints an error and returns false on failure. */
 static bool show(const request *r, const nn_vit_model *model, const nn_mnist *set, const nn_survey *s, double seconds)
 {
     char error[600];
@@ -142,17 +135,17 @@ static bool show(const request *r, const nn_vit_model *model, const nn_mnist *se
     }
     if (r->json) {
         if (print_json(r, set, s)) return true;
-        cli_error("no memory for the JSON");
+        cli_error("not enough memory for the JSON");
         return false;
     }
     if (r->format != MAPS_TERMINAL) {
-        cli_print(stdout, "%s has the maps of all %lld heads\n", r->out, (long long)s->count);
+        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->count, r->out);
         return true;
     }
     term t = term_detect(r->when);
     heads_setting setting = {r->file, model, set, r->sort, seconds};
     if (heads_table(&t, s, &setting)) return true;
-    cli_error("no memory for the table");
+    cli_error("not enough memory for the table");
     return false;
 }
 
@@ -192,9 +185,10 @@ int cmd_heads(int argc, char **argv)
                                          {"--sample", true, parse_sample, 0},
                                          {"--sort", true, parse_sort, 0},
                                          {"--format", true, parse_format, 0},
-                                         {"--out", true, NULL, offsetof(request, out)},
-                                         {"--threads", true, parse_threads, 0},
-                                         {"--color", true, parse_color, 0},
+                                         {"-o", true, cli_shared, offsetof(request, out)},
+                                         {"--out", true, cli_shared, offsetof(request, out)},
+                                         {"--threads", true, cli_shared, offsetof(request, threads)},
+                                         {"--color", true, cli_shared, offsetof(request, when)},
                                          {MODEL_HEADS, true, parse_heads, 0},
                                          {"--heads", true, parse_heads, 0},
                                          {"--json", false, NULL, offsetof(request, json)},
@@ -203,7 +197,7 @@ int cmd_heads(int argc, char **argv)
     int stop = cli_parse("heads", argc, argv, options, take_word, help, &r);
     if (stop) return stop - 1;
     if (!r.file) {
-        cli_error("heads: which model? 'mha heads FILE'");
+        cli_error("heads: missing model; usage: mha heads FILE");
         return CLI_USAGE;
     }
     return maps_can_write("heads", r.format, r.out, (const char *[]){r.file, NULL}) ? heads(&r) : CLI_USAGE;

@@ -1,4 +1,4 @@
-/* What every head does, for programs: the object that `mha heads --json` prints and the page keeps.
+/* Head statistics as JSON: the object that `mha heads --json` prints and the page of `mha view` contains.
  *
  *     {"images": 10000, "close_images": 400, "importance_images": 400,
  *      "heads": [{"block": 1, "head": 1, "entropy", "effective", "largest", "distance", "self", "previous", "next",
@@ -13,7 +13,7 @@
 #include "io/buffer.h"
 #include "inspect/survey.h"
 
-/* Without an end of line. */
+/* Appends the object, without a newline. */
 void heads_json(nn_buffer *out, const nn_survey *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of heads, and their maps below it. */
+/* The table of heads, with their maps below it. */
 #include "cli/heads/table.h"
 #include "cli/common/cli.h"
 #include "cli/draw/heads_draw.h"
@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 28, ENTROPY = 5, DISTANCE = 9, WORTH = 8 };
+enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 28, ENTROPY = 5, DISTANCE = 9, IMPORTANCE = 8 };
 enum { BAR = 3, TWIN = 11 };
-_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + WORTH + 1 + BAR + 1 + TWIN <= 80,
+_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + IMPORTANCE + 1 + BAR + 1 + TWIN <= 80,
                "the table fits the screen");
 
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
 
-/* The smaller, the earlier; equals stay in the order of blocks. */
+/* Smaller ranks come first; ties keep the block order. */
 static double rank(const nn_survey_head *h, heads_sort sort)
 {
     return sort == HEADS_BY_IMPORTANCE ? -h->importance
@@ -53,11 +53,11 @@ static void put_title(const term *t, const nn_survey *s, const heads_setting *se
     cli_print(stdout, "%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name,
               set->seconds);
     printf("%*s", INDENT + NAME, "");
-    printf("maps, distance and twin from %" PRId64 " image%s, worth from %" PRId64 "\n\n", s->close_images,
+    printf("maps, distance and similarity from %" PRId64 " image%s, importance from %" PRId64 "\n\n", s->close_images,
            plural(s->close_images), s->importance_images);
 }
 
-/* The name of the entropy is wider than its numbers, and reaches over to the words, whose name is short. */
+/* The headings of entropy and importance are wider than their numbers and extend into the neighbouring columns. */
 static void put_names(const term *t)
 {
     enum { OVER = 3 };
@@ -65,17 +65,17 @@ static void put_names(const term *t)
     term_right(t, BLOCK, TERM_FAINT, "block");
     term_right(t, HEAD, TERM_FAINT, "head");
     printf("%*s", GAP, "");
-    term_left(t, WORDS - OVER, TERM_FAINT, "looks at");
+    term_left(t, WORDS - OVER, TERM_FAINT, "attends to");
     term_right(t, ENTROPY + OVER, TERM_FAINT, "entropy");
     term_right(t, DISTANCE, TERM_FAINT, "distance");
-    term_right(t, WORTH, TERM_FAINT, "worth");
-    printf("%*s", 1 + BAR + 1, "");
-    term_left(t, 0, TERM_FAINT, "twin");
+    term_right(t, IMPORTANCE + 1 + BAR, TERM_FAINT, "importance");
+    printf(" ");
+    term_left(t, 0, TERM_FAINT, "similar");
     printf("\n");
     term_rule(t, INDENT, 80 - 2 * INDENT);
 }
 
-/* As long and as bright as the head is important beside the most important one. */
+/* Length and brightness show the importance relative to the most important head. */
 static void put_bar(const term *t, double share)
 {
     static const char *const parts[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
@@ -92,17 +92,17 @@ static void put_twin(const term *t, const nn_survey_head *h)
     if (h->twin < 0) return;
     bool like = nn_survey_is_like(h);
     if (like) snprintf(text, sizeof text, h->twin < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->twin + 1);
-    else snprintf(text, sizeof text, "%" PRId64 " by %.2f", h->twin + 1, h->divergence);
+    else snprintf(text, sizeof text, "%" PRId64 " (%.2f)", h->twin + 1, h->divergence);
     term_left(t, 0, like ? TERM_BOLD : TERM_FAINT, text);
 }
 
-/* With as many decimals as give the largest three digits; where there is no room for them, with an exponent. */
-static void put_worth(double worth, double most)
+/* As many decimals as give the largest value three digits; scientific notation if they do not fit. */
+static void put_importance(double importance, double most)
 {
     int decimals = 2;
     while (decimals < 5 && most * pow(10, decimals) < 100) decimals++;
-    if (most < 1e-3) printf("%*.1e ", WORTH, worth);
-    else printf("%*.*f ", WORTH, decimals, worth);
+    if (most < 1e-3) printf("%*.1e ", IMPORTANCE, importance);
+    else printf("%*.*f ", IMPORTANCE, decimals, importance);
 }
 
 static void put_head(const term *t, const nn_survey_head *h, double most)
@@ -110,7 +110,7 @@ static void put_head(const term *t, const nn_survey_head *h, double most)
     printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
     term_left(t, WORDS, TERM_BOLD, h->words);
     printf("%*.2f%*.2f", ENTROPY, h->entropy, DISTANCE, h->distance);
-    put_worth(h->importance, most);
+    put_importance(h->importance, most);
     put_bar(t, most > 0 ? h->importance / most : 0);
     printf(" ");
     put_twin(t, h);
@@ -119,19 +119,19 @@ static void put_head(const term *t, const nn_survey_head *h, double most)
 
 static void put_foot(const nn_survey *s, double most)
 {
-    printf("\n%*slooks at: all tokens, on the mean over images\n", INDENT, "");
-    printf("%*sby position: where a token looks depends on its own place, whatever the image\n", INDENT, "");
-    printf("%*sby content: where a token looks depends on what the image shows\n", INDENT, "");
-    printf("%*sentropy: of a row of weights, in nats; %.2f would be all tokens alike\n", INDENT, "",
+    printf("\n%*sattends to: mean over all query tokens and images\n", INDENT, "");
+    printf("%*sby position: depends on the position of the query, not on the image\n", INDENT, "");
+    printf("%*sby content: depends on the image\n", INDENT, "");
+    printf("%*sentropy: of a row of weights, in nats; uniform attention has %.2f\n", INDENT, "",
            log((double)s->tokens));
-    printf("%*sdistance: to the patches it looks at, side by side 1\n", INDENT, "");
-    printf("%*sworth: how far the loss moves without it, to first order; a full bar: %.3g\n", INDENT, "", most);
-    printf("%*stwin: the nearest head of its block, by Jensen-Shannon divergence (0 to 0.69)\n\n", INDENT, "");
+    printf("%*sdistance: mean distance to the attended patches, in patches\n", INDENT, "");
+    printf("%*simportance: change of the loss without the head, to first order; full bar %.3g\n", INDENT, "", most);
+    printf("%*ssimilar: closest head of the block, by Jensen-Shannon divergence (0 to 0.69)\n\n", INDENT, "");
 }
 
 /* ---- The maps --------------------------------------------------------------------------------------------------- */
 
-/* The survey's mean views as those of one image. */
+/* Converts the mean maps of the survey to the maps of one image. */
 static bool make_view(nn_heads_view *v, const nn_survey *s)
 {
     int64_t patches = s->rows * s->columns;
@@ -166,8 +166,8 @@ bool heads_table(const term *t, const nn_survey *s, const heads_setting *setting
         for (int64_t n = 0; n < s->count; n++) put_head(t, &s->heads[order[n]], most);
         put_foot(s, most);
         heads_draw_all(t, &view,
-                       s->class_token ? "Where the class token looks, on the mean; each map to its own strongest patch"
-                                      : "Where the patches look, on the mean; each map to its own strongest patch");
+                       s->class_token ? "Mean attention of the class token; each map is scaled to its strongest patch"
+                                      : "Mean attention of the patches; each map is scaled to its strongest patch");
         nn_heads_free(&view);
     }
     free(order);

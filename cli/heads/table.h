@@ -1,4 +1,4 @@
-/* A survey for people, in 80 columns: a line for each head, then a small map of where each looks. */
+/* A survey as text in 80 columns: one line per head, then a small attention map of each. */
 #ifndef HEADS_TABLE_H
 #define HEADS_TABLE_H
 
@@ -13,11 +13,11 @@ typedef struct heads_setting {
     const char *file;
     const nn_vit_model *model;
     const nn_mnist *set;
-    heads_sort sort; /* the most important first, the least entropy first, the least distance first */
+    heads_sort sort; /* highest importance, lowest entropy or lowest distance first */
     double seconds;
 } heads_setting;
 
-/* False if there was no memory; nothing has been printed then. */
+/* Returns false, without printing anything, if out of memory. */
 bool heads_table(const term *t, const nn_survey *s, const heads_setting *setting);
 
 #endif

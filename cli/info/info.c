@@ -1,7 +1,6 @@
-/* mha info: what was built, what the machine has, which instruction set is used and why. */
-#include "cli/common/cli.h"
+/* mha info: the build, the machine, the instruction set in use and why. */
+#include "cli/common/options.h"
 #include "io/json.h"
-#include "cli/draw/term.h"
 
 #include <mha.h>
 #include <stdio.h>
@@ -12,10 +11,10 @@
 typedef struct machine {
     const char *architecture;
     char processor[96];
-    long cores;         /* that the system has switched on */
-    int threads;        /* that a context uses */
-    const char *isa;    /* that a context uses */
-    const char *forced; /* what MHA_ISA says, or NULL */
+    long cores;         /* online */
+    int threads;        /* used by a context */
+    const char *isa;    /* used by a context */
+    const char *forced; /* value of MHA_ISA, or NULL */
 } machine;
 
 /* ---- The processor's name --------------------------------------------------------------------------------------- */
@@ -30,7 +29,7 @@ static const char architecture[] = "x86_64";
 static const char architecture[] = "x86";
 #endif
 
-/* The brand string: three leaves of sixteen characters each, padded with blanks at either end and inside. */
+/* The brand string: three leaves of sixteen characters each, with redundant blanks. */
 static void name_processor(char *out, size_t room)
 {
     unsigned words[12] = {0};
@@ -78,7 +77,7 @@ static const struct {
     {0xc0, 0xac4, "Ampere-1a"},
 };
 
-/* Linux gives the first core's numbers; where cores differ, that is a small one. Elsewhere the name stays unknown. */
+/* Linux lists the first core first, which is a small one if cores differ. On other systems the name is unknown. */
 static void name_processor(char *out, size_t room)
 {
     char line[256];
@@ -101,7 +100,7 @@ static void name_processor(char *out, size_t room)
 
 #endif
 
-/* ---- What is printed -------------------------------------------------------------------------------------------- */
+/* ---- Output ----------------------------------------------------------------------------------------------------- */
 
 static void put_row(const term *t, const char *what, const char *value)
 {
@@ -131,7 +130,7 @@ static void put_text(const machine *m)
            term_style_on(&t, TERM_PLAIN));
     put_row(&t, "architecture", m->architecture);
     put_row(&t, "processor", m->processor);
-    snprintf(counts, sizeof counts, "%d, with %ld core%s online", m->threads, m->cores, m->cores == 1 ? "" : "s");
+    snprintf(counts, sizeof counts, "%d, on %ld online core%s", m->threads, m->cores, m->cores == 1 ? "" : "s");
     put_row(&t, "threads", counts);
     fputs("\n  ", stdout);
     term_left(&t, 18, TERM_FAINT, "instruction set");
@@ -139,8 +138,8 @@ static void put_text(const machine *m)
     term_left(&t, 5, TERM_FAINT, "needs");
     fputs("\n", stdout);
     for (int i = mha_isa_count() - 1; i >= 0; i--) put_isa(&t, m, mha_isa_get(i));
-    if (m->forced) printf("\n  %s is used because MHA_ISA says so.\n", m->isa);
-    else printf("\n  %s is the best one available; MHA_ISA=NAME forces another.\n", m->isa);
+    if (m->forced) printf("\n  %s was selected by MHA_ISA.\n", m->isa);
+    else printf("\n  %s is the best available instruction set; MHA_ISA=NAME selects another.\n", m->isa);
 }
 
 static void put_json(const machine *m)
@@ -166,33 +165,28 @@ static void put_json(const machine *m)
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha info             what this machine has, and what the library uses\n"
-         "  mha info --json      the same as one JSON object\n"
+         "  mha info              describe this machine and what the library uses\n"
+         "  mha info --json       the same as one JSON object\n"
          "  MHA_ISA=scalar mha info\n"
-         "                       is this instruction set there? (2 if not)\n"
+         "                        test for an instruction set (exit 2 if unavailable)\n"
          "\n"
-         "Usage: mha info [--json]\n"
+         "Usage: mha info [OPTIONS]\n"
+         "  --json                print one JSON object\n"
          "\n"
-         "Prints the version, the architecture and the processor, the threads that a\n"
-         "context uses, the instruction sets that the library knows, whether this build\n"
-         "and this machine have them, which one is used, and why.\n"
+         "Prints the version, the architecture, the processor, the number of threads, the\n"
+         "known instruction sets, whether this build and this machine have them, and which\n"
+         "one is used.\n"
          "\n"
-         "Keys of the object: version, architecture, processor, cores, threads, isa,\n"
+         "JSON keys: version, architecture, processor, cores, threads, isa,\n"
          "isa_reason (\"best\" or \"MHA_ISA\"), isas: [{name, needs, built, available, used}].");
 }
 
 int cmd_info(int argc, char **argv)
 {
-    static const char *const options[] = {"--json", "--help", NULL};
+    static const cli_option options[] = {{"--json", false, NULL, 0}, {NULL, false, NULL, 0}};
     bool as_json = false;
-    for (int i = 1; i < argc; i++) {
-        if (cli_wants_help(argv[i])) {
-            help();
-            return CLI_OK;
-        }
-        if (strcmp(argv[i], "--json") != 0) return cli_unknown_option("info", argv[i], options);
-        as_json = true;
-    }
+    int stop = cli_parse("info", argc, argv, options, cli_no_word, help, &as_json);
+    if (stop) return stop - 1;
 
     mha_context *ctx = cli_context();
     if (!ctx) return CLI_USAGE;

@@ -1,7 +1,7 @@
 /* The INPUT file of `mha layer`: names, shapes and masks as nn.MultiheadAttention takes them.
  *
- * PyTorch's masks say who is hidden (true) or what is added. Both kinds of both masks become one bias, -infinity where a
- * key is hidden, which is what the library takes for "not visible": four combinations are then one. */
+ * PyTorch's masks hide keys (bool, true means hidden) or are added to scores (float). Both masks of either kind become
+ * one bias with -infinity for hidden keys, so that the library sees a single case. */
 #include "cli/common/cli.h"
 #include "io/json.h"
 #include "cli/layer/run.h"
@@ -14,7 +14,7 @@
 
 static const char *const names[] = {"query", "key", "value", "attn_mask", "key_padding_mask", "grad_output", NULL};
 
-/* What reading carries along. */
+/* The state of reading. */
 typedef struct reading {
     layer_input *in;
     mha_context *ctx;
@@ -26,7 +26,7 @@ typedef struct words {
     char text[120];
 } words;
 
-/* A shape for messages; a size that is free is shown by its letter. */
+/* A shape for messages; an arbitrary size is shown by its letter. */
 static words shape_words(int rank, const int64_t *shape)
 {
     static const char *const letters[] = {"B", "T", "M"};
@@ -41,7 +41,7 @@ static words shape_words(int rank, const int64_t *shape)
     return w;
 }
 
-/* The name that was probably meant, or NULL: a slip of it, or its beginning or end, such as "mask". */
+/* The name that was probably meant, or NULL: a misspelling, or its beginning or end, such as "mask". */
 static const char *closest(const char *word)
 {
     size_t length = strlen(word);
@@ -54,7 +54,7 @@ static const char *closest(const char *word)
     return near;
 }
 
-/* Names every tensor that is not known, as far as a line goes; of a single one, what was meant by it. */
+/* Reports all unknown tensors on one line; for a single one, with a suggestion. */
 static bool check_names(const reading *r)
 {
     char list[240] = "", quoted[60];
@@ -73,12 +73,12 @@ static bool check_names(const reading *r)
     if (n >= sizeof list) memcpy(list + sizeof list - 4, "...", 4);
     if (near) cli_error("%s: unknown tensor %s; did you mean %s?", r->path, list, near);
     else if (n)
-        cli_error("%s: unknown tensor %s; an input has query, key, value, attn_mask, key_padding_mask, grad_output",
-                  r->path, list);
+        cli_error("%s: unknown tensor %s; known: query, key, value, attn_mask, key_padding_mask, grad_output", r->path,
+                  list);
     return !n;
 }
 
-/* Whether it has these sizes, where -1 is any that makes products which fit. */
+/* Whether the tensor has these sizes; -1 is any size that cannot overflow. */
 static bool matches(const nn_safetensors_tensor *tensor, int rank, const int64_t *want)
 {
     bool same = tensor->rank == rank;
@@ -90,13 +90,14 @@ static bool matches(const nn_safetensors_tensor *tensor, int rank, const int64_t
 static float *own(reading *r, float *numbers)
 {
     if (numbers) r->in->owned[r->in->owned_count++] = numbers;
-    else cli_error("%s: no memory", r->path);
+    else cli_error("%s: out of memory", r->path);
     return numbers;
 }
 
 /* ---- Inputs ----------------------------------------------------------------------------------------------------- */
 
-/* The tensor of that name as (B,T,width), where B and T are -1 if any will do; none if the file has none. */
+/* Reads a tensor as (B,T,width), where B and T are -1 for any size. Leaves *view alone if the file has no such tensor.
+ * */
 static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int64_t T, int64_t width)
 {
     const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
@@ -136,18 +137,18 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
     in->Tk = in->tensors.key.data ? in->tensors.key.size[1] : in->Tq;
     if (!take(r, &in->tensors.value, "value", in->B, in->Tk, o->value_width)) return false;
     if (!in->tensors.key.data && o->key_width != o->width) {
-        cli_error("%s: key is missing, and query is %lld wide, but the layer's keys are %lld", r->path,
+        cli_error("%s: key is missing; query has width %lld, but the layer needs keys of width %lld", r->path,
                   (long long)o->width, (long long)o->key_width);
         return false;
     }
     if (!in->tensors.value.data && o->value_width != o->key_width) {
-        cli_error("%s: value is missing, and keys are %lld wide, but the layer's values are %lld", r->path,
+        cli_error("%s: value is missing; keys have width %lld, but the layer needs values of width %lld", r->path,
                   (long long)o->key_width, (long long)o->value_width);
         return false;
     }
     if (!grad) return true;
     if (!nn_safetensors_find(r->file, "grad_output")) {
-        cli_error("%s: grad_output is missing, which --grad needs", r->path);
+        cli_error("%s: grad_output is missing, but --grad needs it", r->path);
         return false;
     }
     int64_t out_width = o->out_projection ? o->width : o->heads * o->value_head_width;
@@ -156,7 +157,7 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
 
-/* A mask as numbers to be added. */
+/* A mask as floats to be added to the scores. */
 static float *mask_numbers(reading *r, const nn_safetensors_tensor *mask)
 {
     if (mask->dtype != NN_SAFETENSORS_BOOL) return own(r, nn_safetensors_floats(r->ctx, mask));
@@ -209,7 +210,7 @@ static bool take_key_mask(reading *r, mha_tensor *view)
     return numbers;
 }
 
-/* Hidden by one is hidden, even if the other is NaN or +infinity. */
+/* A key hidden by either mask is hidden, even if the other is NaN or +infinity. */
 static float both(float a, float b) { return a == -INFINITY || b == -INFINITY ? -INFINITY : a + b; }
 
 static bool take_masks(reading *r, int64_t heads)

@@ -1,5 +1,5 @@
-/* mha layer: a layer out of a file, inputs out of a file, results into a file. */
-#include "cli/common/cli.h"
+/* mha layer: runs a layer from one file on inputs from another, and writes the results to a third. */
+#include "cli/common/options.h"
 #include "cli/layer/run.h"
 
 #include <math.h>
@@ -13,221 +13,150 @@ static void help(void)
 {
     puts("Examples:\n"
          "  mha layer attn.safetensors x.safetensors -o y.safetensors\n"
-         "                                        a layer over the inputs of a file\n"
+         "                        run a layer on the inputs of a file\n"
          "  mha layer attn.safetensors x.safetensors -o y.safetensors \\\n"
-         "    --heads 12 --weights average --grad attention weights and gradients, too\n"
+         "    --heads 12 --weights average --grad\n"
+         "                        with attention weights and gradients\n"
          "  mha layer gpt2.safetensors x.safetensors -o y.safetensors \\\n"
-         "    --prefix h.0.attn. --heads 12       one block of a whole model\n"
+         "    --prefix h.0.attn. --heads 12\n"
+         "                        one block of a whole model\n"
          "\n"
          "Usage: mha layer LAYER INPUT -o OUTPUT [OPTIONS]\n"
-         "  -o OUTPUT              the file to write; it is replaced whole or not at all\n"
-         "  --prefix P             what the layer's names begin with, in a larger file\n"
-         "  --heads N              how many heads, if the file does not say so\n"
-         "  --rotary-base X        rotary embedding with this base (Llama: else 10000)\n"
-         "  --causal               each query sees the keys up to its own place (GPT-2 and\n"
-         "                         Llama: always, but for --no-causal)\n"
-         "  --config FILE          the model's config.json, as the transformers library\n"
-         "                         saves it; by default the config.json beside LAYER,\n"
-         "                         if it is there; none: do without it\n"
-         "  --weights WHICH        also attention weights: per-head or average\n"
-         "  --grad                 also gradients, from INPUT's grad_output\n"
-         "  --threads N            how many threads; all by default\n"
-         "\n"
+         "  -o OUTPUT             the output file; it is replaced atomically\n"
+         "  --prefix P            prefix of the layer's tensor names in a larger file\n"
+         "  --heads N             number of heads, if the file does not specify it\n"
+         "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
+         "  --causal              each query sees the keys up to its own position (default\n"
+         "                        for GPT-2 and Llama; --no-causal turns it off)\n"
+         "  --config FILE         the model's config.json, as saved by the transformers\n"
+         "                        library (default: the config.json next to LAYER, if it\n"
+         "                        exists); 'none' ignores it\n"
+         "  --weights WHICH       also write attention weights: per-head or average\n"
+         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS "\n"
          "LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
-         "       GPT-2, BERT, timm's ViT, Llama, BART, under their usual names.\n"
+         "       GPT-2, BERT, timm's ViT, Llama or BART, under their usual names.\n"
          "       From PyTorch:\n"
          "       save_file(module.state_dict(), \"attn.safetensors\", {\"heads\": \"12\"})\n"
-         "       Metadata, such as heads here, say what the tensors do not:\n"
+         "       Metadata, such as heads here, give what the tensors do not:\n"
          "       heads, kv_heads            also as num_heads, n_head,\n"
          "                                  num_attention_heads, num_key_value_heads\n"
          "       head_width, value_head_width, width, key_width, value_width\n"
          "       causal, add_zero_attn, rotary_interleaved, out_projection  true or false\n"
-         "       window_left, window_right  keys before and behind; -1: all\n"
+         "       window_left, window_right  visible keys before and after; -1 for all\n"
          "       scale, softcap, norm_epsilon, rotary_base, rotary_width, compute\n"
          "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
-         "       state_dict() does not keep it.\n"
-         "       A config.json says heads, rotary embedding, scale, cap and windows. The\n"
-         "       metadata, the tensors and the options must agree with it. A model_type\n"
-         "       that is not known, and what this layer cannot do, such as a scaled rotary\n"
-         "       embedding, are refused. What was chosen is told on standard error.\n"
-         "INPUT  query (B,T,M), or (T,M) without a batch; and, where there are such:\n"
-         "       key, value                 else the query, the key\n"
+         "       state_dict() does not contain it.\n"
+         "       A config.json gives heads, rotary embedding, scale, softcap and windows.\n"
+         "       Metadata, tensors and options must agree with it. An unknown model_type,\n"
+         "       or a feature that this layer does not support, such as a scaled rotary\n"
+         "       embedding, is an error. The resulting settings are printed on standard\n"
+         "       error.\n"
+         "INPUT  query (B,T,M), or (T,M) without a batch; optionally:\n"
+         "       key, value                 default: the query, the key\n"
          "       attn_mask                  (Tq,Tk) or (B*H,Tq,Tk)\n"
          "       key_padding_mask           (B,Tk)\n"
-         "       grad_output                as output, for --grad\n"
-         "       A mask of bool hides where it is true, a mask of numbers is added. A row\n"
+         "       grad_output                shaped like output, for --grad\n"
+         "       A bool mask hides keys where it is true, a float mask is added. A query\n"
          "       that sees no key gets zeros from its heads.\n"
          "OUTPUT output (B,T,M); weights (B,H,Tq,Tk) or (B,Tq,Tk); grad.query, grad.key,\n"
          "       grad.value, grad.NAME for each parameter NAME. All float32. Dropout is\n"
-         "       off. Extra keys of bias_k and add_zero_attn come last in the weights. The\n"
-         "       metadata weights.axes names the axes of the weights, for 'mha view'.");
+         "       off. The extra keys of bias_k and add_zero_attn are last in the weights.\n"
+         "       Metadata weights.axes names the axes of the weights, for 'mha view'.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-static bool parse_output(const char *word, layer_request *r)
+static bool parse_heads(const char *value, void *to)
 {
-    r->output = word;
-    if (*word && strcmp(word, "-") != 0) return true;
-    cli_error("layer: -o is the name of a file, not '%s'", word);
-    return false;
-}
-
-static bool parse_prefix(const char *word, layer_request *r)
-{
-    r->load.prefix = word;
+    long heads;
+    if (!cli_number("layer", "--heads", value, 1, 1000000, &heads)) return false;
+    ((layer_request *)to)->load.heads = heads;
     return true;
 }
 
-/* A whole number from 1 to `most`; 0, having said so, if it is none. */
-static long parse_number(const char *option, const char *word, long most)
+static bool parse_base(const char *value, void *to)
 {
+    layer_request *r = to;
     char *end;
-    long n = strtol(word, &end, 10);
-    if (*word && !*end && n >= 1 && n <= most) return n;
-    cli_error("layer: %s is a number from 1 to %ld, not '%s'", option, most, word);
-    return 0;
-}
-
-static bool parse_heads(const char *word, layer_request *r)
-{
-    r->load.heads = parse_number("--heads", word, 1000000);
-    return r->load.heads;
-}
-
-static bool parse_threads(const char *word, layer_request *r)
-{
-    r->threads = (int)parse_number("--threads", word, 4096);
-    return r->threads;
-}
-
-static bool parse_base(const char *word, layer_request *r)
-{
-    char *end;
-    r->load.rotary_base = strtod(word, &end);
-    if (*word && !*end && r->load.rotary_base > 0 && isfinite(r->load.rotary_base)) return true;
-    cli_error("layer: --rotary-base is a number above 0, not '%s'", word);
+    r->load.rotary_base = strtod(value, &end);
+    if (*value && !*end && r->load.rotary_base > 0 && isfinite(r->load.rotary_base)) return true;
+    cli_error("layer: --rotary-base must be a number above 0, not '%s'", value);
     return false;
 }
 
-static bool parse_config(const char *word, layer_request *r)
+static bool parse_weights(const char *value, void *to)
 {
-    r->config = word;
+    static const char *const names[] = {"per-head", "average", NULL};
+    static const layer_weights weights[] = {WEIGHTS_PER_HEAD, WEIGHTS_AVERAGE};
+    int which = cli_choice("layer", "--weights", value, names);
+    if (which >= 0) ((layer_request *)to)->weights = weights[which];
+    return which >= 0;
+}
+
+static bool set_causal(const char *value, void *to)
+{
+    (void)value;
+    ((layer_request *)to)->causal = LAYER_CAUSAL;
     return true;
 }
 
-static bool parse_weights(const char *word, layer_request *r)
+static bool set_no_causal(const char *value, void *to)
 {
-    r->weights = strcmp(word, "per-head") == 0  ? WEIGHTS_PER_HEAD
-                 : strcmp(word, "average") == 0 ? WEIGHTS_AVERAGE
-                                                : WEIGHTS_NONE;
-    if (r->weights) return true;
-    cli_error("layer: --weights is per-head or average, not '%s'", word);
-    return false;
-}
-
-static bool set_causal(const char *word, layer_request *r)
-{
-    (void)word;
-    r->causal = LAYER_CAUSAL;
+    (void)value;
+    ((layer_request *)to)->causal = LAYER_NOT_CAUSAL;
     return true;
 }
 
-static bool set_no_causal(const char *word, layer_request *r)
-{
-    (void)word;
-    r->causal = LAYER_NOT_CAUSAL;
-    return true;
-}
-
-static bool set_grad(const char *word, layer_request *r)
-{
-    (void)word;
-    return r->grad = true;
-}
-
-static const struct {
-    const char *name;
-    bool value; /* one follows, as the next word or behind '=' */
-    bool (*parse)(const char *value, layer_request *r);
-} options[] = {
-    {"-o", true, parse_output},          {"--prefix", true, parse_prefix},   {"--heads", true, parse_heads},
-    {"--rotary-base", true, parse_base}, {"--weights", true, parse_weights}, {"--threads", true, parse_threads},
-    {"--config", true, parse_config},    {"--causal", false, set_causal},    {"--no-causal", false, set_no_causal},
-    {"--grad", false, set_grad},
+static const cli_option options[] = {
+    {"-o", true, cli_shared, offsetof(layer_request, output)},
+    {"--out", true, cli_shared, offsetof(layer_request, output)},
+    {"--prefix", true, NULL, offsetof(layer_request, load.prefix)},
+    {"--heads", true, parse_heads, 0},
+    {"--rotary-base", true, parse_base, 0},
+    {"--weights", true, parse_weights, 0},
+    {"--threads", true, cli_shared, offsetof(layer_request, threads)},
+    {"--config", true, NULL, offsetof(layer_request, config)},
+    {"--causal", false, set_causal, 0},
+    {"--no-causal", false, set_no_causal, 0},
+    {"--grad", false, NULL, offsetof(layer_request, grad)},
+    {NULL, false, NULL, 0},
 };
-enum { OPTIONS = sizeof options / sizeof *options };
 
-/* Which option the word is, OPTIONS if none; *value is what stands behind its '=', or NULL. */
-static int find_option(const char *word, const char **value)
+static bool take_word(const char *text, void *to, bool *said)
 {
-    int which = 0;
-    for (*value = NULL; which < OPTIONS; which++) {
-        size_t length = strlen(options[which].name);
-        if (strcmp(word, options[which].name) == 0) break;
-        if (!options[which].value || word[1] != '-' || strncmp(word, options[which].name, length) != 0) continue;
-        if (word[length] != '=') continue;
-        *value = word + length + 1;
-        break;
-    }
-    return which;
+    layer_request *r = to;
+    (void)said;
+    if (r->layer && r->input) return false;
+    *(r->layer ? &r->input : &r->layer) = text;
+    return true;
 }
 
-static int unknown(const char *word)
-{
-    const char *names[OPTIONS + 2] = {NULL};
-    for (int i = 0; i < OPTIONS; i++) names[i] = options[i].name;
-    names[OPTIONS] = "--help";
-    return cli_unknown_option("layer", word, names);
-}
-
-/* One word, and the next where it is the option's value. False if it is wrong, having said so. */
-static bool parse_word(int argc, char **argv, int *at, layer_request *r)
-{
-    const char *word = argv[*at], *value;
-    if (word[0] != '-' && (!r->layer || !r->input)) {
-        *(r->layer ? &r->input : &r->layer) = word;
-        return true;
-    }
-    int which = find_option(word, &value);
-    if (which == OPTIONS) return unknown(word) == CLI_OK;
-    if (options[which].value && !value) value = ++*at < argc ? argv[*at] : NULL;
-    if (!options[which].value || value) return options[which].parse(value, r);
-    cli_error("layer: %s needs a value; see 'mha layer --help'", options[which].name);
-    return false;
-}
-
-/* 0 to go on, else the exit code plus 1. */
+/* Returns 0 to continue, or the exit code plus 1. */
 static int parse(int argc, char **argv, layer_request *r)
 {
-    for (int i = 1; i < argc; i++) {
-        if (cli_wants_help(argv[i])) {
-            help();
-            return CLI_OK + 1;
-        }
-        if (!parse_word(argc, argv, &i, r)) return CLI_USAGE + 1;
-    }
+    int stop = cli_parse("layer", argc, argv, options, take_word, help, r);
+    if (stop) return stop;
     if (r->input && r->output)
         return cli_is_output("layer", r->output, r->layer, "layer") ||
                        cli_is_output("layer", r->output, r->input, "input")
                    ? CLI_USAGE + 1
                    : 0;
-    cli_error("layer: %s? 'mha layer LAYER INPUT -o OUTPUT'", !r->layer   ? "which layer and which input"
-                                                              : !r->input ? "which input"
-                                                                          : "where to");
+    cli_error("layer: missing %s; usage: mha layer LAYER INPUT -o OUTPUT", !r->layer   ? "layer and input"
+                                                                           : !r->input ? "input"
+                                                                                       : "-o OUTPUT");
     return CLI_USAGE + 1;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-/* Such a layer is run all the same: its owner may be looking for the reason. */
+/* Only a warning: the user may be looking for the cause. */
 static void warn_not_finite(const nn_layer_file *file, const char *path)
 {
     int64_t count, bad = nn_layer_count_not_finite(file->layer, &count);
     if (bad) cli_error("%s: %lld of %lld parameters are not finite", path, (long long)bad, (long long)count);
 }
 
-/* The config.json that counts for the request, to be freed; "" if there is none; NULL without memory. */
+/* The path of the config.json, to be freed; "" if there is none; NULL if out of memory. */
 static char *find_config(const layer_request *r)
 {
     static const char name[] = "config.json";
@@ -242,28 +171,28 @@ static char *find_config(const layer_request *r)
     return path;
 }
 
-/* False on error, having said why. */
+/* Prints an error and returns false on failure. */
 static bool read_config(nn_layer_config *config, layer_request *r)
 {
     char error[800];
     char *path = find_config(r);
     bool ok = path;
-    if (!ok) cli_error("no memory");
+    if (!ok) cli_error("out of memory");
     if (ok && *path) {
         ok = nn_layer_config_read(config, path, r->load.prefix ? r->load.prefix : "", error, sizeof error);
         r->load.config = config;
-        if (!ok) cli_error("%s; --config none does without it", error);
-        else if (!*config->type) cli_error("%s: it has no model_type, so nothing in it counts", path);
+        if (!ok) cli_error("%s; --config none ignores the file", error);
+        else if (!*config->type) cli_error("%s: ignored, because it has no model_type", path);
     }
     free(path);
     if (!ok || !r->load.config || !config->causal_said || !r->causal) return ok;
     if ((r->causal == LAYER_CAUSAL) == config->causal) return ok;
-    cli_error("layer: config.json says is_decoder %s, but %s was given", config->causal ? "true" : "false",
+    cli_error("layer: config.json has is_decoder %s, but %s was given", config->causal ? "true" : "false",
               r->causal == LAYER_CAUSAL ? "--causal" : "--no-causal");
     return false;
 }
 
-/* False on error, having said why. Who gives the two files in the wrong order is told so. */
+/* Prints an error and returns false on failure. Detects swapped arguments. */
 static bool load(nn_layer_file *file, mha_context *ctx, const layer_request *r)
 {
     char error[800];
@@ -285,14 +214,14 @@ __attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, c
     va_end(args);
 }
 
-/* What the layer was taken for, in one line: little of it is in its tensors. */
-static void say_choice(const nn_layer_file *file, const layer_request *r)
+/* Prints the settings of the layer in one line, since most of them are not in its tensors. */
+static void print_settings(const nn_layer_file *file, const layer_request *r)
 {
     const mha_layer_options *o = mha_layer_shape(file->layer);
     const nn_layer_config *c = r->load.config;
     char line[600] = "";
     bool causal = r->causal ? r->causal == LAYER_CAUSAL : o->causal;
-    add(line, sizeof line, "names of %s; %lld head%s of width %lld", file->family->title, (long long)o->heads,
+    add(line, sizeof line, "%s names; %lld head%s of width %lld", file->family->title, (long long)o->heads,
         o->heads == 1 ? "" : "s", (long long)o->head_width);
     if (o->kv_heads != o->heads) add(line, sizeof line, ", %lld for keys and values", (long long)o->kv_heads);
     add(line, sizeof line, "; %scausal; ", causal ? "" : "not ");
@@ -301,9 +230,11 @@ static void say_choice(const nn_layer_file *file, const layer_request *r)
             o->rotary_interleaved ? "interleaved" : "half-split");
     else add(line, sizeof line, "no rotary embedding");
     if (o->rotary_base > 0 && o->rotary_width && o->rotary_width != o->head_width)
-        add(line, sizeof line, ", %lld of a head's width", (long long)o->rotary_width);
-    if (o->window_left >= 0) add(line, sizeof line, "; %lld keys before the query's own", (long long)o->window_left);
-    if (o->window_right >= 0) add(line, sizeof line, "; %lld keys behind it", (long long)o->window_right);
+        add(line, sizeof line, ", on %lld elements per head", (long long)o->rotary_width);
+    if (o->window_left >= 0)
+        add(line, sizeof line, "; window of %lld keys before the query", (long long)o->window_left);
+    if (o->window_right >= 0)
+        add(line, sizeof line, "; window of %lld keys after the query", (long long)o->window_right);
     if (!isnan(o->scale)) add(line, sizeof line, "; scale %.6g", (double)o->scale);
     if (o->softcap > 0) add(line, sizeof line, "; softcap %.6g", (double)o->softcap);
     if (c && *c->type) add(line, sizeof line, "; config.json: %s", c->type);
@@ -321,7 +252,7 @@ int cmd_layer(int argc, char **argv)
     nn_layer_config config;
     layer_input in = {0};
     nn_safetensors *input = NULL;
-    mha_context *ctx = cli_context_of(r.threads);
+    mha_context *ctx = cli_context_of((int)r.threads);
     if (!ctx) goto out;
     if (!read_config(&config, &r) || !load(&file, ctx, &r)) goto out;
     input = nn_safetensors_open(r.input, error, sizeof error);
@@ -332,7 +263,7 @@ int cmd_layer(int argc, char **argv)
     if (!layer_input_read(&in, ctx, file.layer, input, &r)) goto out;
     warn_not_finite(&file, r.layer);
     if (!layer_run(ctx, &file, &in, &r)) goto out;
-    say_choice(&file, &r);
+    print_settings(&file, &r);
     status = CLI_OK;
 out:
     layer_input_free(&in);

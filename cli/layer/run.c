@@ -1,4 +1,4 @@
-/* The calls behind `mha layer`: forward, and backward on request, into a file. */
+/* Runs the layer forward, and backward on request, and writes the results. */
 #include "cli/layer/run.h"
 #include "cli/common/cli.h"
 
@@ -20,7 +20,7 @@ mha_tensor layer_zeros(int rank, const int64_t *size)
     return view;
 }
 
-/* What is being made: tensors that will be written, and the memory behind them. */
+/* The tensors to be written, and the memory behind them. */
 typedef struct making {
     mha_context *ctx;
     const layer_input *in;
@@ -33,12 +33,12 @@ typedef struct making {
     int owned_count;
 } making;
 
-/* Zeros that will be written under that name; without the batch axis if the input has none. */
+/* Allocates a tensor to be written under that name; without the batch axis if the input has none. */
 static bool make(making *m, mha_tensor *view, const char *name, int rank, const int64_t *size)
 {
     *view = layer_zeros(rank, size);
     if (!view->data) {
-        cli_error("no memory for %s", name);
+        cli_error("not enough memory for %s", name);
         return false;
     }
     m->owned[m->owned_count++] = view->data;
@@ -63,14 +63,14 @@ static bool make_results(making *m, const mha_layer_options *o, layer_weights we
     return weights == WEIGHTS_NONE || make(m, &m->extras.weights, "weights", 3, average);
 }
 
-/* The axes of the weights, which their shape alone does not tell: a batch could be layers. For `mha view`. */
+/* The axes of the weights, which are ambiguous from the shape: a batch could be layers. For `mha view`. */
 static const char *axes_of(const layer_input *in, layer_weights weights)
 {
     if (weights == WEIGHTS_PER_HEAD) return in->batched ? "batch,heads,queries,keys" : "heads,queries,keys";
     return in->batched ? "batch,queries,keys" : "queries,keys";
 }
 
-/* Gradients of the inputs that there are, and of the parameters as they lie in the layer's file. */
+/* Gradients of the given inputs, and of the parameters under the names and in the layout of the layer's file. */
 static bool make_gradients(making *m, const nn_layer_file *file, nn_layer_items *items)
 {
     const mha_layer_inputs *t = &m->in->tensors;
@@ -78,10 +78,11 @@ static bool make_gradients(making *m, const nn_layer_file *file, nn_layer_items 
     if (!make(m, &m->gradients.query, "grad.query", 3, t->query.size)) return false;
     if (t->key.data && !make(m, &m->gradients.key, "grad.key", 3, t->key.size)) return false;
     if (t->value.data && !make(m, &m->gradients.value, "grad.value", 3, t->value.size)) return false;
-    mha_layer_parameter_count(m->ctx, &count, mha_layer_shape(file->layer)); /* it has been made with them */
+    mha_layer_parameter_count(m->ctx, &count,
+                              mha_layer_shape(file->layer)); /* cannot fail: the layer was created with these options */
     m->gradients.parameters = layer_zeros(1, &count).data;
     if (!m->gradients.parameters) {
-        cli_error("no memory for the gradients of %lld parameters", (long long)count);
+        cli_error("not enough memory for the gradients of %lld parameters", (long long)count);
         return false;
     }
     m->owned[m->owned_count++] = m->gradients.parameters;
@@ -96,7 +97,7 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
     mha_attention_options options = mha_layer_attention(layer);
     mha_tape *tape = NULL;
     if (r->causal) options.causal = r->causal == LAYER_CAUSAL;
-    options.dropout = 0; /* the same answer every time */
+    options.dropout = 0; /* deterministic */
     options.bias = m->in->bias;
     mha_status status = r->grad ? mha_tape_create(m->ctx, &tape) : MHA_OK;
     if (!status) status = mha_layer_forward(m->ctx, layer, m->output, &m->extras, &m->in->tensors, &options, tape);
@@ -109,7 +110,7 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
 bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r)
 {
     making m = {.ctx = ctx, .in = in};
-    nn_layer_items names; /* lives as long as the items that point into it */
+    nn_layer_items names; /* must outlive the items that point into it */
     char error[400];
     bool ok = make_results(&m, mha_layer_shape(file->layer), r->weights);
     if (ok && r->grad) ok = make_gradients(&m, file, &names);

@@ -1,4 +1,4 @@
-/* What `mha layer` does between its two files: inputs out of one, results into the other. */
+/* The parts of `mha layer`: reading the inputs, and running the layer. */
 #ifndef LAYER_RUN_H
 #define LAYER_RUN_H
 
@@ -11,40 +11,41 @@ typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } lay
 
 typedef struct layer_request {
     const char *layer, *input, *output; /* paths */
-    const char *config;                 /* another config.json, or "none"; NULL: the one beside the layer */
+    const char *config;                 /* path of a config.json, or "none"; NULL for the one next to the layer */
     nn_layer_file_options load;
     layer_weights weights;
     layer_causal causal;
     bool grad;
-    int threads; /* 0: as many as there are */
+    long threads; /* 0 for all */
 } layer_request;
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
 
 enum { LAYER_INPUT_OWNED = 8 };
 
-/* An INPUT file, checked against the layer, as the library wants it: float32, with a batch axis. */
+/* An INPUT file, checked against the layer, converted to float32 with a batch axis. */
 typedef struct layer_input {
-    bool batched; /* query has a batch axis; results have one if it has */
+    bool batched; /* query has a batch axis, and so have the results */
     int64_t B, Tq, Tk;
     mha_layer_inputs tensors;
-    mha_tensor bias;        /* both masks as one: -infinity where a key is hidden; or none */
+    mha_tensor bias;        /* both masks combined: -infinity where a key is hidden; or none */
     mha_tensor grad_output; /* or none */
     float *owned[LAYER_INPUT_OWNED];
     int owned_count;
 } layer_input;
 
-/* False on error, having said why. To be freed either way. */
+/* Prints an error and returns false on failure. Must be freed in either case. */
 bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer, const nn_safetensors *file,
                       const layer_request *r);
 void layer_input_free(layer_input *in);
 
-/* A dense view of these sizes, float32 zeros, its data to be freed; without data if there is no memory. */
+/* A dense float32 tensor of zeros; its data must be freed. No data if out of memory. */
 mha_tensor layer_zeros(int rank, const int64_t *size);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Runs the layer and writes the output file. False on error, having said why; the output file is as it was then. */
+/* Runs the layer and writes the output file. On failure prints an error, returns false and leaves the file unchanged.
+ * */
 bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r);
 
 #endif

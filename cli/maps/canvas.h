@@ -1,4 +1,4 @@
-/* What maps_file.c draws on: boxes, lines of text and maps, in units of which a small letter is six wide. */
+/* The drawing interface of file.c: boxes, text and maps. A small letter is six units wide. */
 #ifndef MAPS_CANVAS_H
 #define MAPS_CANVAS_H
 
@@ -7,18 +7,18 @@
 
 typedef enum canvas_text { CANVAS_TITLE, CANVAS_BOLD, CANVAS_PLAIN, CANVAS_GREY } canvas_text;
 
-/* From which weight to which a map is painted. */
+/* The range of weights covered by the colour scale. */
 typedef struct canvas_scale {
     double equal, largest;
 } canvas_scale;
 
 typedef struct canvas {
     void (*box)(struct canvas *c, double x, double y, double width, double height, scale_colour fill);
-    void (*text)(struct canvas *c, double x, double y, canvas_text how, const char *text); /* y: its foot */
+    void (*text)(struct canvas *c, double x, double y, canvas_text how, const char *text); /* y: the baseline */
     void (*map)(struct canvas *c, double x, double y, double cell, const maps_map *map, canvas_scale scale);
 } canvas;
 
-/* Each calls draw(c, arg) for a canvas of that size, and writes what was drawn. */
+/* Each calls draw(c, arg) on a canvas of that size, and writes the file. */
 typedef void (*canvas_draw)(canvas *c, const void *arg);
 bool canvas_svg(const char *path, double width, double height, const char *title, canvas_draw draw, const void *arg,
                 char *error, size_t error_size);

@@ -9,9 +9,13 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MARGIN = 24, SIDE = 104, GAP = 10, NARROWEST = 132, BETWEEN = 22 }; /* SIDE: what a map should take */
+enum { MARGIN = 24, SIDE = 104, GAP = 10, NARROWEST = 132, BETWEEN = 22 }; /* SIDE: target size of a map */
 enum { TITLE = 24, LINE = 16, BAR = 160, BAR_HIGH = 12, STEPS = 80 };
-enum { ABOVE = 18, BELOW = 38, HEADING = 24 }; /* a panel's words over and under its maps; those of a row */
+enum {
+    ABOVE = 18,
+    BELOW = 38,
+    HEADING = 24
+}; /* heights of the text above and below the maps of a panel, and of a row heading */
 static const scale_colour grey = {150, 150, 155};
 
 typedef struct layout {
@@ -52,7 +56,7 @@ static double height_of(const maps_panel *p)
     return height + ABOVE + BELOW;
 }
 
-/* The place of a panel: its column and its top. */
+/* The position of a panel. */
 typedef struct place {
     int64_t column;
     double top;
@@ -82,7 +86,7 @@ static layout lay(const maps_sheet *s)
         advance(&at, &l, n);
         if (at.column > widest) widest = at.column;
     }
-    double least = 2 * MARGIN + BAR + 300; /* for the title and the words beside the bar */
+    double least = 2 * MARGIN + BAR + 300; /* room for the title and the legend */
     l.width = ceil(fmax(least, 2 * MARGIN + (double)(widest + 1) * (l.panel_width + BETWEEN) - BETWEEN));
     l.height = ceil(at.top + l.panel_height + MARGIN / 2.0);
     return l;
@@ -100,8 +104,8 @@ static void draw_bar(canvas *c, double y, int64_t tokens)
     snprintf(equal, sizeof equal, "up to 1/%lld", (long long)tokens);
     c->text(c, MARGIN, y + BAR_HIGH + LINE - 4, CANVAS_GREY, equal);
     c->text(c, MARGIN + BAR - 42, y + BAR_HIGH + LINE - 4, CANVAS_GREY, "largest");
-    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH - 2, CANVAS_PLAIN, "from an equal share to the largest weight of");
-    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH + LINE - 4, CANVAS_PLAIN, "each map, which stands under it");
+    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH - 2, CANVAS_PLAIN, "from the uniform weight to the largest weight");
+    c->text(c, MARGIN + BAR + 16, y + BAR_HIGH + LINE - 4, CANVAS_PLAIN, "of each map, printed below it");
 }
 
 static void draw_panel(canvas *c, const maps_panel *p, double x, double y, double foot, double equal)
@@ -163,12 +167,11 @@ bool maps_can_write(const char *command, maps_format format, const char *path, c
 {
     for (; path && *inputs; inputs++)
         if (cli_is_output(command, path, *inputs, "input")) return false;
-    if (format == MAPS_TERMINAL && path)
-        cli_error("%s: --out goes with --format png or svg: the terminal needs no file", command);
+    if (format == MAPS_TERMINAL && path) cli_error("%s: -o needs --format png or svg", command);
     else if (format != MAPS_TERMINAL && !path)
-        cli_error("%s: --format %s needs a file: --out FILE", command, format == MAPS_PNG ? "png" : "svg");
+        cli_error("%s: missing -o FILE for --format %s", command, format == MAPS_PNG ? "png" : "svg");
     else if (format == MAPS_PNG && !nn_image_knows_png())
-        cli_error("%s: PNG needs a build with libpng (Debian: libpng-dev); --format svg works without", path);
+        cli_error("%s: PNG needs a build with libpng (Debian: libpng-dev); --format svg does not", path);
     else return !path || cli_can_write(path);
     return false;
 }

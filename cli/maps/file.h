@@ -1,11 +1,11 @@
-/* Maps in a file: a titled sheet of heatmaps with their names, as SVG or PNG.
+/* Attention maps as an image file: a titled sheet of labelled heatmaps, as SVG or PNG.
  *
  *     maps_panel panels[] = {{.title = "head 1", .note = {"itself"}, .map = {{weights, 7, 7}}}};
  *     maps_sheet sheet = {.title = "Where the heads look", .panels = panels, .count = 1, .across = 4, .tokens = 50};
  *     if (!maps_write("heads.svg", MAPS_SVG, &sheet, error, sizeof error)) puts(error);
  *
- * Each map is painted from an equal share, 1/tokens, to its own largest weight, which stands under it, as scale_weight
- * says. */
+ * The colours of each map run from the uniform weight, 1/tokens, to its own largest weight, which is printed under it;
+ * see scale_weight. */
 #ifndef MAPS_FILE_H
 #define MAPS_FILE_H
 
@@ -16,7 +16,7 @@
 typedef enum maps_format { MAPS_TERMINAL, MAPS_PNG, MAPS_SVG } maps_format;
 
 typedef struct maps_map {
-    const float *values; /* (rows,columns), not negative; NULL: none */
+    const float *values; /* (rows,columns), not negative; NULL for none */
     int64_t rows, columns;
 } maps_map;
 
@@ -26,23 +26,23 @@ typedef struct maps_panel {
     char title[MAPS_TEXT], note[MAPS_TEXT]; /* above and below its maps */
     maps_map map[MAPS_BESIDE];              /* side by side */
     bool starts_row;
-    char heading[2 * MAPS_TEXT]; /* of the row that it starts; or "" */
+    char heading[2 * MAPS_TEXT]; /* of the row that this panel starts; or "" */
 } maps_panel;
 
 typedef struct maps_sheet {
     const char *title;
-    const char *about[3]; /* lines under it; NULL: no more */
+    const char *about[3]; /* lines under the title; NULL ends them */
     const maps_panel *panels;
     int64_t count;
-    int64_t across; /* the most panels in a row */
-    int64_t tokens; /* that share a row of weights */
+    int64_t across; /* maximum number of panels per row */
+    int64_t tokens; /* number of keys per row of weights */
 } maps_sheet;
 
-/* Whole or not at all; PNG where the build has libpng. False on error, with one line in `error`. */
+/* Writes the file atomically; PNG needs a build with libpng. Returns false on error, with one line in `error`. */
 bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, char *error, size_t error_size);
 
-/* For the option --format of a command, and the --out that goes with it: whether they go together, and
- * that is not where one of the inputs lies (up to a NULL); if not, says so. */
+/* Parses --format; and checks that -o fits the format and is not one of the inputs, which end with NULL. Print an error
+ * and return false otherwise. */
 bool maps_parse_format(const char *command, const char *value, maps_format *format);
 bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs);
 

@@ -1,11 +1,11 @@
-/* Panels for heads: a row for each block, or for each block of each image. */
+/* Panels of heads: one row per block, or per block and image. */
 #include "cli/maps/heads.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ACROSS = 8 }; /* the most heads in a row */
+enum { ACROSS = 8 }; /* maximum number of heads per row */
 
 static bool write(const char *path, maps_format format, maps_sheet sheet, char *error, size_t error_size)
 {
@@ -15,7 +15,7 @@ static bool write(const char *path, maps_format format, maps_sheet sheet, char *
 
 /* ---- A survey --------------------------------------------------------------------------------------------------- */
 
-/* The numbers of head n, at `at`: its view, then its mean map. */
+/* Fills the panel of head n; `at` has room for its two maps. */
 static void fill_head(maps_panel *p, float *at, double *view, const nn_survey *s, int64_t n)
 {
     const nn_survey_head *h = &s->heads[n];
@@ -37,17 +37,17 @@ bool maps_of_survey(const char *path, maps_format format, const char *file, cons
     double *view = calloc((size_t)patches, sizeof *view);
     bool ok = panels && numbers && view;
     char about[600];
-    if (!ok) snprintf(error, error_size, "%s: no memory for the maps of %" PRId64 " heads", path, s->count);
+    if (!ok) snprintf(error, error_size, "%s: not enough memory for the maps of %" PRId64 " heads", path, s->count);
     for (int64_t n = 0; ok && n < s->count; n++) {
         fill_head(&panels[n], numbers + n * each, view, s, n);
         if (s->heads[n].head + 1 > most) most = s->heads[n].head + 1;
     }
-    snprintf(about, sizeof about, "%s, the mean over %" PRId64 " images", file, s->close_images);
-    maps_sheet sheet = {.title = "What the heads look at",
+    snprintf(about, sizeof about, "%s, mean over %" PRId64 " images", file, s->close_images);
+    maps_sheet sheet = {.title = "Mean attention maps",
                         .about = {about,
-                                  s->class_token ? "left: where the class token looks in the image"
-                                                 : "left: where all patches together look in the image",
-                                  "right: each row is a token that looks, each column one that is looked at"},
+                                  s->class_token ? "left: attention of the class token to the patches"
+                                                 : "left: mean attention of all patches to the patches",
+                                  "right: each row is a query token, each column a key token"},
                         .panels = panels,
                         .count = s->count,
                         .across = most,
@@ -68,7 +68,7 @@ static void fill_image(maps_panel *panels, int64_t *at, const maps_image *one, i
         maps_panel *p = &panels[(*at)++];
         nn_heads_focus f = nn_heads_focus_of(v, block, h);
         *p = (maps_panel){.map = {{nn_heads_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
-        if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: the model says %d", one->name, v->best);
+        if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: predicted %d", one->name, v->best);
         snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block + 1, h + 1);
         snprintf(p->note, sizeof p->note, "about %.0f patch%s", f.patches, f.patches < 1.5 ? "" : "es");
     }
@@ -85,14 +85,14 @@ bool maps_of_images(const char *path, maps_format format, const char *file, cons
     maps_panel *panels = calloc((size_t)all + 1, sizeof *panels);
     char about[600];
     if (!panels) {
-        snprintf(error, error_size, "%s: no memory for %" PRId64 " maps", path, all);
+        snprintf(error, error_size, "%s: not enough memory for %" PRId64 " maps", path, all);
         return false;
     }
     for (int64_t i = 0; i < count; i++)
         for (int64_t b = first; b < end; b++) fill_image(panels, &at, &images[i], b, b == first);
-    snprintf(about, sizeof about, "%s: where %s", file,
-             mean ? "the patches look, on the mean" : "the class token looks");
-    maps_sheet sheet = {.title = "Where the heads look",
+    snprintf(about, sizeof about, "%s: %s", file,
+             mean ? "mean attention of the patches" : "attention of the class token");
+    maps_sheet sheet = {.title = "Attention maps",
                         .about = {about},
                         .panels = panels,
                         .count = all,

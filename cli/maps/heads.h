@@ -1,4 +1,4 @@
-/* Sheets of maps of heads: those of a survey, and those of a few images. */
+/* Sheets of attention maps: of a survey, or of a few images. */
 #ifndef MAPS_HEADS_H
 #define MAPS_HEADS_H
 
@@ -6,11 +6,12 @@
 #include "cli/maps/file.h"
 #include "inspect/survey.h"
 
-/* Two maps a head: where what is read out looks, on the mean over images, and the mean map of all tokens. */
+/* Two maps per head, both means over images: the attention of the class token (or of all patches), and of all tokens.
+ * */
 bool maps_of_survey(const char *path, maps_format format, const char *file, const nn_survey *s, char *error,
                     size_t error_size);
 
-/* Where the heads of the blocks from `first` to before `end` look, image after image. */
+/* The maps of the blocks from `first` up to, not including, `end`, for each image. */
 typedef struct maps_image {
     const char *name;
     nn_heads_view view;

@@ -68,14 +68,14 @@ bool canvas_png(const char *path, double width, double height, canvas_draw draw,
     bool small = width * POINTS <= NN_IMAGE_SIDE_MOST && height * POINTS <= NN_IMAGE_SIDE_MOST &&
                  width * height * POINTS * POINTS <= NN_IMAGE_PIXELS_MOST;
     if (!small) {
-        snprintf(error, error_size, "%s: so many maps are too large for a PNG; an SVG has room", path);
+        snprintf(error, error_size, "%s: too many maps for a PNG; use --format svg", path);
         return false;
     }
     p.width = (int64_t)(width * POINTS);
     p.height = (int64_t)(height * POINTS);
     size_t bytes = (size_t)(p.width * p.height) * CHANNELS;
     if (!(p.points = malloc(bytes))) {
-        snprintf(error, error_size, "%s: no memory for the picture", path);
+        snprintf(error, error_size, "%s: not enough memory for the image", path);
         return false;
     }
     memset(p.points, 255, bytes);

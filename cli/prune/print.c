@@ -1,4 +1,4 @@
-/* Lines, summary and object of mha prune. */
+/* Progress, summary and JSON of mha prune. */
 #include "cli/prune/print.h"
 #include "cli/common/cli.h"
 #include "io/json.h"
@@ -9,18 +9,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns at most: a line has 34 before these two and 2 between them, and 80 in all. */
+/* Maximum widths: a line has 34 columns before these two, 2 between them, and 80 in all. */
 enum { GONE = 12, DRAWING = 32 };
-static const double rest_between = 0.2; /* seconds between two drawings of the line that moves */
+static const double rest_between = 0.2; /* seconds between two redraws of the status line */
 
 static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
 
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a drawing, a mark a head and a space between blocks, fits the line. */
+/* Whether the drawing, one mark per head and a space between blocks, fits the line. */
 static bool fits(const prune_story *s) { return s->draws && s->heads + s->model->config.body.depth - 1 <= DRAWING; }
 
-/* Whether the head went in a round before that of the last entry, or in that one. */
+/* Whether the head has been removed, up to and including the last entry. */
 static bool is_gone(const prune_story *s, int64_t block, int64_t head)
 {
     for (int64_t n = 0; n < s->count; n++) {
@@ -41,7 +41,7 @@ static void draw(const prune_story *s)
     }
 }
 
-/* "2.4 5.1", blocks and heads counted from 1; what has no room is counted. */
+/* "2.4 5.1", counted from 1; "+N" for those that do not fit. */
 static void list_gone(char out[80], const prune_entry *e, size_t room)
 {
     size_t used = 0;
@@ -60,7 +60,7 @@ static void list_gone(char out[80], const prune_entry *e, size_t room)
 
 void prune_print_head(const prune_story *s)
 {
-    fprintf(stderr, "  heads  held out: cut    learnt  gone%s\n", fits(s) ? "          what is left" : "");
+    fprintf(stderr, "  heads  held out: cut     tuned  removed%s\n", fits(s) ? "       remaining heads" : "");
 }
 
 void prune_print_round(prune_story *s)
@@ -69,12 +69,12 @@ void prune_print_round(prune_story *s)
     bool took = e->round.gone_count > 0, beside = fits(s) || e->round.taken_back;
     char gone[80], cut[20] = "-", learnt[20] = "-";
     list_gone(gone, e, beside ? GONE : GONE + DRAWING);
-    if (e->round.number && !took) snprintf(gone, sizeof gone, "none: learnt");
+    if (e->round.number && !took) snprintf(gone, sizeof gone, "fine-tuning");
     if (took) snprintf(cut, sizeof cut, "%.2f %%", 100 * share(&e->round.cut));
     if (!took || s->tunes) snprintf(learnt, sizeof learnt, "%.2f %%", 100 * share(&e->round.tuned));
     prune_print_clear(s);
     fprintf(stderr, "  %5" PRId64 "  %13s  %8s", e->round.heads, cut, learnt);
-    if (e->round.taken_back) fprintf(stderr, "  %s, taken back: it cost too much\n", gone);
+    if (e->round.taken_back) fprintf(stderr, "  %s, undone: accuracy dropped too far\n", gone);
     else if (fits(s)) {
         fprintf(stderr, "  %-*s", GONE, gone);
         draw(s);
@@ -99,19 +99,18 @@ void prune_print_clear(prune_story *s)
 
 /* ---- Summary ---------------------------------------------------------------------------------------------------- */
 
-/* That numbers are others now, by the first head that has another. */
+/* Notes that heads are renumbered, with the first one as an example. */
 static void put_numbers(const prune_story *s)
 {
     for (int64_t l = 0; l < s->model->config.body.depth; l++)
         for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
             if (is_gone(s, l, h)) continue;
             if (now++ == h) continue;
-            printf("  heads of a block are counted anew: what was %" PRId64 ".%" PRId64 " is %" PRId64 ".%" PRId64
-                   " now\n",
+            printf("  heads are renumbered within a block: %" PRId64 ".%" PRId64 " is now %" PRId64 ".%" PRId64 "\n",
                    l + 1, h + 1, l + 1, now);
             return;
         }
-    puts("  heads of a block are counted anew: here each one keeps its number");
+    puts("  heads are renumbered within a block; here all keep their numbers");
 }
 
 void prune_print_text(const prune_story *s)
@@ -119,10 +118,9 @@ void prune_print_text(const prune_story *s)
     char words[NN_TRANSFORMER_WORDS];
     const nn_transformer_config *c = &s->model->config.body;
     int64_t left = nn_transformer_all_heads(c), gone = s->heads - left;
-    printf("  %" PRId64 " of %" PRId64 " heads %s gone; %" PRId64 " block%s of %s %s left\n", gone, s->heads,
-           gone == 1 ? "is" : "are", c->depth, c->depth == 1 ? "" : "s", nn_transformer_heads_words(words, c),
-           c->depth == 1 ? "is" : "are");
-    printf("  test set: %.2f %%, %" PRId64 " of %" PRId64 " %simages right; %.2f %% before\n", 100 * share(&s->after),
+    printf("  removed %" PRId64 " of %" PRId64 " heads; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
+           c->depth, c->depth == 1 ? "" : "s", nn_transformer_heads_words(words, c));
+    printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n", 100 * share(&s->after),
            s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
     cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count,
               s->parameters, s->seconds);

@@ -1,11 +1,11 @@
-/* What mha prune says: a line a round, a summary or a JSON object, and a picture of the rounds. */
+/* Output of mha prune: one line per round, a summary or a JSON object, and a plot of the rounds. */
 #ifndef PRUNE_PRINT_H
 #define PRUNE_PRINT_H
 
 #include "inspect/prune.h"
 #include "cli/draw/term.h"
 
-/* A round as it was told, with a copy of its own of which heads went. */
+/* A round, with its own copy of the list of removed heads. */
 typedef struct prune_entry {
     nn_prune_round round;
     nn_prune_head *gone;
@@ -14,36 +14,37 @@ typedef struct prune_entry {
 typedef struct prune_story {
     const char *file, *out, *data;
     const nn_mnist *set;
-    const nn_vit_model *model; /* as it is now */
+    const nn_vit_model *model; /* in its current state */
     int64_t heads, parameters; /* before the first round */
     int64_t *block_heads;      /* (depth) likewise */
-    prune_entry *entries;      /* the first is of before any went */
+    prune_entry *entries;      /* the first is the unpruned model */
     int64_t count;
     nn_trainer_score before, after; /* on the test set */
     double seconds;
     int threads;
     const char *isa;
-    bool tunes; /* there is learning after each round */
-    bool draws; /* standard error is a terminal: lines have a drawing of the heads that are left, and one moves */
+    bool tunes; /* fine-tune after each round */
+    bool draws; /* standard error is a terminal: lines show the remaining heads, and there is a status line */
     bool utf8;
-    bool drawn;  /* a line that moves is there now */
-    double last; /* of the clock, when it was drawn */
+    bool drawn;  /* the status line is on the screen */
+    double last; /* time of the last redraw */
 } prune_story;
 
-/* To standard error: what the columns are; and the last of the entries. */
+/* Print to standard error: the column headings, and the last entry. */
 void prune_print_head(const prune_story *s);
 void prune_print_round(prune_story *s);
 
-/* On a terminal, what it is doing now, in place of the line before: but not more often than the eye reads, unless
- * `must`. And nothing in its place, before anything else is said. */
+/* On a terminal, draw the status line, at most five times per second unless `must`; and clear it before other
+ * output. */
 void prune_print_now(prune_story *s, const char *words, bool must);
 void prune_print_clear(prune_story *s);
 
-/* To standard output. */
+/* Print to standard output. */
 void prune_print_text(const prune_story *s);
 void prune_print_json(const prune_story *s);
 
-/* Accuracy over the heads that are left, as an SVG, whole or not at all. False on error, with one line in `error`. */
+/* Writes an SVG plot of accuracy over the number of heads, atomically. Returns false on error, with one line in
+ * `error`. */
 bool prune_curve_write(const prune_story *s, const char *path, char *error, size_t error_size);
 
 #endif

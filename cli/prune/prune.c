@@ -1,5 +1,5 @@
-/* mha prune: a model without the heads that it can do without. What can be wrong is found before the first round; the
- * files are written when all is done, each whole or not at all. */
+/* mha prune: removes the least important heads of a model. Errors in the request are found before the first round; the
+ * files are written atomically at the end. */
 #include "inspect/prune.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
@@ -20,57 +20,54 @@ static void help(void)
 {
     puts("Examples:\n"
          "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
-         "                        as many heads go as can, for 0.3 points of accuracy\n"
-         "  mha prune vit.safetensors --heads 16 -o small.safetensors --curve small.svg\n"
-         "                        16 heads stay; a picture of what each round cost\n"
+         "                        remove heads until accuracy drops by 0.3 points\n"
+         "  mha prune vit.safetensors --heads 16 -o small.safetensors --curves small.svg\n"
+         "                        keep 16 heads; plot the accuracy after each round\n"
          "  mha prune vit.safetensors --heads 16 --tune 0 --epochs 0 -o small.safetensors\n"
-         "                        cut and left as it is: what a head is worth, bare\n"
+         "                        remove heads without any fine-tuning\n"
          "\n"
          "Usage: mha prune FILE (--heads N | --max-drop POINTS) -o FILE [OPTIONS]\n"
-         "  --heads N             so many stay, of all blocks together\n"
-         "  --max-drop POINTS     no more go when accuracy on held-out images has lost\n"
-         "                        this; 0.3 is from 99 % to 98.7 %\n"
-         "  -o FILE               the smaller model, for every command that reads one\n"
-         "  --data DIR            MNIST's four files, as './dev data mnist' fetches;\n"
-         "                        or 'synthetic', 'synthetic:N': digits that a program\n"
-         "                        draws. By default the former, if they are there\n"
-         "  --rounds N            heads go in so many rounds, at least one head in each,\n"
-         "                        so no more rounds than heads that may go; by default\n"
-         "                        one head a round\n"
-         "  --tune STEPS          of learning after each round (50); 0: none\n"
-         "  --epochs X            of learning when the last round is over (1); 0: none\n"
-         "  --sample N            training images that heads are weighed by (1000)\n"
-         "  --seed N              of the order of images in learning (1)\n"
-         "  --dtype TYPE          f32 (default) or bf16: the type of the products\n"
-         "  --threads N           how many threads; all by default\n"
-         "  --curve FILE          an SVG of accuracy over the heads that are left\n"
-         "  --json                one JSON object\n"
-         "  --model-heads N       heads of a block, if FILE does not say it\n"
-         "\n" MODEL_HELP_FILE "\n"
-         "Held out are the last 5000 of MNIST's training images, a twelfth of any set.\n"
-         "The test set is looked at once before and once after. A round weighs all\n"
-         "heads by what they are worth to the loss, and takes out the least. With\n"
-         "--max-drop the round that goes too far is the last, and is taken back.\n"
+         "  --heads N             heads to keep, over all blocks\n"
+         "  --max-drop POINTS     stop when held-out accuracy has dropped by this much;\n"
+         "                        0.3 is from 99 % to 98.7 %\n"
+         "  -o FILE               the pruned model\n"
+         "  --data DIR            folder with MNIST's four files, or 'synthetic[:N]' for N\n"
+         "                        synthetic digits. Default: the folder of\n"
+         "                        './dev data mnist', or else 'synthetic'\n"
+         "  --rounds N            number of rounds, each removing at least one head\n"
+         "                        (default: one head per round)\n"
+         "  --tune STEPS          fine-tuning steps after each round (50); 0 for none\n"
+         "  --epochs X            fine-tuning epochs after the last round (1); 0 for none\n"
+         "  --sample N            training images used to rank the heads (1000)\n"
+         "  --seed N              seed of the image order in fine-tuning (1)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
+         "  --curves FILE.svg     plot of accuracy over the number of heads\n"
+         "  --json                print one JSON object\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE "\n"
+         "The held-out images are the last twelfth of the training set: 5000 for MNIST.\n"
+         "The test set is evaluated once before and once after pruning. Each round ranks\n"
+         "all heads by importance and removes the least important ones, but never the\n"
+         "last head of a block. With --max-drop, the round that drops too far is undone\n"
+         "and ends the run.\n"
          "\n"
-         "Heads are named by block and number, 2.4 is head 4 of block 2 of FILE. In the\n"
-         "smaller model the heads of a block are counted anew: without 2.1, what was 2.4\n"
-         "is 2.3.\n"
+         "Heads are named BLOCK.HEAD: 2.4 is head 4 of block 2 of FILE. The heads of a\n"
+         "pruned block are renumbered: if 2.1 is removed, 2.4 becomes 2.3.\n"
          "\n"
-         "Keys of the object: model, out, data, synthetic, heads_before, heads,\n"
-         "block_heads, parameters_before, parameters, rounds: [{round, heads, gone:\n"
-         "[{block, head}], cut, learnt, taken_back}], test_before, test, seconds,\n"
-         "threads, isa; cut, learnt and the tests are {images, correct, accuracy, loss}.\n"
-         "The last of the rounds, in which none has gone, is the learning at the end.");
+         "JSON keys: model, out, data, synthetic, heads_before, heads, block_heads,\n"
+         "parameters_before, parameters, rounds: [{round, heads, gone: [{block, head}],\n"
+         "cut, learnt, taken_back}], test_before, test, seconds, threads, isa. gone lists\n"
+         "the removed heads; cut and learnt are the scores before and after fine-tuning,\n"
+         "each {images, correct, accuracy, loss}; taken_back means undone. A last round\n"
+         "without removed heads is the fine-tuning at the end.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *out, *folder, *curve; /* NULL: not given */
+    const char *file, *out, *folder, *curve; /* NULL if not given */
     nn_prune_options how;
-    long heads, model_heads, threads; /* 0: not given */
+    mha_type type;
+    long heads, model_heads, threads; /* 0 if not given */
     double epochs;
-    bool drop, json; /* --max-drop was given */
+    bool drop, json; /* drop: --max-drop was given */
 } request;
 
 static bool parse_whole(const char *name, const char *value, long least, long most, int64_t *to)
@@ -89,11 +86,6 @@ static bool parse_heads(const char *v, void *to)
 static bool parse_model_heads(const char *v, void *to)
 {
     return model_parse_heads("prune", MODEL_HEADS, v, &((request *)to)->model_heads);
-}
-
-static bool parse_threads(const char *v, void *to)
-{
-    return cli_number("prune", "--threads", v, 1, 4096, &((request *)to)->threads);
 }
 
 static bool parse_rounds(const char *v, void *to)
@@ -131,25 +123,17 @@ static bool parse_real(const char *what, const char *value, double most, double 
 
 static bool parse_epochs(const char *v, void *to)
 {
-    return parse_real("--epochs is a number", v, 1000, &((request *)to)->epochs);
+    return parse_real("--epochs must be a number", v, 1000, &((request *)to)->epochs);
 }
 
 static bool parse_drop(const char *v, void *to)
 {
     request *r = to;
     double points;
-    if (!parse_real("--max-drop is a number of points", v, 100, &points)) return false;
-    r->how.max_drop = points / 100 + 1e-12; /* as many images as that, and not one less by rounding */
+    if (!parse_real("--max-drop must be a number of points", v, 100, &points)) return false;
+    r->how.max_drop = points / 100 + 1e-12; /* rounding must not lose an image */
     r->drop = true;
     return true;
-}
-
-static bool parse_type(const char *v, void *to)
-{
-    static const char *const names[] = {"f32", "bf16", NULL};
-    int which = cli_choice("prune", "--dtype", v, names);
-    ((request *)to)->how.bfloat16 = which == 1;
-    return which >= 0;
 }
 
 static bool take_word(const char *text, void *to, bool *said)
@@ -161,8 +145,7 @@ static bool take_word(const char *text, void *to, bool *said)
     return true;
 }
 
-/* What words alone tell. */
-/* Whether two names, of which the files need not be there yet, are one: the same name in the same folder. */
+/* Whether two paths, whose files need not exist yet, are the same file: the same name in the same folder. */
 static bool one_file(const char *a, const char *b)
 {
     const char *name[2] = {strrchr(a, '/'), strrchr(b, '/')}, *path[2] = {a, b};
@@ -177,13 +160,13 @@ static bool one_file(const char *a, const char *b)
     return folder[0].st_dev == folder[1].st_dev && folder[0].st_ino == folder[1].st_ino && !strcmp(name[0], name[1]);
 }
 
-static bool makes_sense(const request *r)
+static bool check_request(const request *r)
 {
-    if (!r->file) cli_error("prune: which model? 'mha prune FILE --max-drop 0.3 -o FILE'");
-    else if (!r->heads && !r->drop) cli_error("prune: how many heads go? give --heads N or --max-drop POINTS");
-    else if (r->heads && r->drop) cli_error("prune: give --heads N or --max-drop POINTS, not both");
-    else if (!r->out) cli_error("prune: where to? give -o FILE");
-    else if (r->curve && one_file(r->curve, r->out)) cli_error("prune: -o and --curve are the same file, %s", r->out);
+    if (!r->file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
+    else if (!r->heads && !r->drop) cli_error("prune: missing --heads N or --max-drop POINTS");
+    else if (r->heads && r->drop) cli_error("prune: --heads and --max-drop cannot be combined");
+    else if (!r->out) cli_error("prune: missing -o FILE");
+    else if (r->curve && one_file(r->curve, r->out)) cli_error("prune: -o and --curves are the same file, %s", r->out);
     else
         return !cli_is_output("prune", r->out, r->file, "model") && cli_can_write(r->out) &&
                (!r->curve || (!cli_is_output("prune", r->curve, r->file, "model") && cli_can_write(r->curve)));
@@ -192,7 +175,7 @@ static bool makes_sense(const request *r)
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
 
-/* What the model and the data allow. */
+/* Checks the request against the model and the data. Prints an error and returns false if it does not fit. */
 static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
 {
     const nn_transformer_config *c = &model->config.body;
@@ -203,17 +186,17 @@ static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
     if (images) r->how.finish = (int64_t)ceil(r->epochs * (double)images / (double)r->how.batch);
     r->how.keep = r->heads ? r->heads : c->depth;
     if (!data_fits(set, &model->config, r->file)) return false;
-    if (all == c->depth) cli_error("%s: a head a block is all it has: none can go", r->file);
+    if (all == c->depth) cli_error("%s: every block has a single head, so none can be removed", r->file);
     else if (r->how.keep < c->depth || r->how.keep >= all)
-        cli_error("prune: --heads is from %lld, one a block, to %lld, one less than %s has, not %ld",
+        cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %ld",
                   (long long)c->depth, (long long)all - 1, r->file, r->heads);
     else if (r->how.rounds > all - r->how.keep)
-        cli_error("prune: --rounds is from 1 to %lld, as many as heads may go, not %lld",
+        cli_error("prune: --rounds must be from 1 to %lld, the number of heads to remove, not %lld",
                   (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
-        cli_error("prune: %lld training images are too few, there must be 12", (long long)images);
+        cli_error("prune: %lld training images are too few; at least 12 are needed", (long long)images);
     else if (c->activation == MHA_LINEAR)
-        cli_error("%s: an mlp without an activation is not trained, so what its heads are worth is not known", r->file);
+        cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown", r->file);
     else return true;
     return false;
 }
@@ -227,7 +210,7 @@ static bool begin_story(prune_story *s, const request *r, const nn_vit_model *mo
     s->tunes = r->how.tune > 0;
     s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
     s->utf8 = term_detect(TERM_NEVER).utf8;
-    s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* as it was, each round, learning at the end */
+    s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* before, each round, final fine-tuning */
     s->block_heads = calloc((size_t)c->depth, sizeof *s->block_heads);
     for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = nn_transformer_heads(c, l);
     if (s->entries && s->block_heads) return true;
@@ -258,7 +241,7 @@ static bool watch(void *arg, const nn_prune_round *round)
 static void step(void *arg, int64_t n, int64_t steps)
 {
     char words[80];
-    snprintf(words, sizeof words, "learning, step %lld of %lld", (long long)n, (long long)steps);
+    snprintf(words, sizeof words, "fine-tuning, step %lld of %lld", (long long)n, (long long)steps);
     prune_print_now(arg, words, n == 1);
 }
 
@@ -276,18 +259,18 @@ static bool write_model(const prune_story *s, char *error, size_t error_size)
     return nn_vit_save(s->model->net, s->out, &o, error, error_size);
 }
 
-/* Everything from the first score to the files. False on error, having said why. */
+/* Scores, prunes and writes the files. Prints an error and returns false on failure. */
 static bool go(const request *r, mha_context *ctx, prune_story *s, nn_vit_model *model)
 {
     char error[600];
     const nn_mnist_part *test = &s->set->test;
     double start = train_clock();
     prune_print_head(s);
-    prune_print_now(s, "looking at the test set", true);
+    prune_print_now(s, "evaluating the test set", true);
     bool ok =
         nn_prune_score(&s->before, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error) &&
         nn_prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error);
-    if (ok) prune_print_now(s, "looking at the test set", true);
+    if (ok) prune_print_now(s, "evaluating the test set", true);
     ok =
         ok && nn_prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
     prune_print_clear(s);
@@ -297,7 +280,7 @@ static bool go(const request *r, mha_context *ctx, prune_story *s, nn_vit_model 
         return false;
     }
     if (nn_transformer_all_heads(&model->config.body) == s->heads)
-        cli_error("prune: no head can go for so little; %s is the model as it was", r->out);
+        cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
     ok = write_model(s, error, sizeof error) && (!r->curve || prune_curve_write(s, r->curve, error, sizeof error));
     if (!ok) cli_error("%s", error);
     return ok;
@@ -307,25 +290,27 @@ int cmd_prune(int argc, char **argv)
 {
     static const cli_option options[] = {{"--heads", true, parse_heads, 0},
                                          {"--max-drop", true, parse_drop, 0},
-                                         {"-o", true, NULL, offsetof(request, out)},
-                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"-o", true, cli_shared, offsetof(request, out)},
+                                         {"--out", true, cli_shared, offsetof(request, out)},
                                          {"--data", true, NULL, offsetof(request, folder)},
                                          {"--rounds", true, parse_rounds, 0},
                                          {"--tune", true, parse_tune, 0},
                                          {"--epochs", true, parse_epochs, 0},
                                          {"--sample", true, parse_sample, 0},
                                          {"--seed", true, parse_seed, 0},
-                                         {"--dtype", true, parse_type, 0},
-                                         {"--threads", true, parse_threads, 0},
+                                         {"--dtype", true, cli_shared, offsetof(request, type)},
+                                         {"--threads", true, cli_shared, offsetof(request, threads)},
                                          {MODEL_HEADS, true, parse_model_heads, 0},
-                                         {"--curve", true, NULL, offsetof(request, curve)},
+                                         {"--curves", true, cli_shared, offsetof(request, curve)},
+                                         {"--curve", true, cli_shared, offsetof(request, curve)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
     request r = {.how = NN_PRUNE_DEFAULTS, .epochs = 1};
     r.how.step = step;
     int stop = cli_parse("prune", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
-    if (!makes_sense(&r)) return CLI_USAGE;
+    r.how.bfloat16 = r.type == MHA_BFLOAT16;
+    if (!check_request(&r)) return CLI_USAGE;
 
     char error[600];
     nn_vit_model model = {0};

@@ -1,4 +1,4 @@
-/* Lines of JSON about a run. */
+/* The JSON lines of --log. */
 #include "cli/train/log.h"
 #include "io/buffer.h"
 #include "io/json.h"
@@ -58,8 +58,8 @@ bool train_log_begin(const train_session *s, char *error, size_t error_size)
     return written;
 }
 
-/* Appends a line by one write, so that a reader of the growing file sees all of it or nothing. A line that was written in
- * part, on a full disk, is cut off again. */
+/* Appends a line with a single write, so that a reader of the growing file never sees part of a line. A partial line,
+ * written on a full disk, is truncated again. */
 static bool append_line(const char *path, const nn_buffer *line)
 {
     int file = line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
@@ -68,7 +68,7 @@ static bool append_line(const char *path, const nn_buffer *line)
     off_t end = lseek(file, 0, SEEK_END);
     errno = 0;
     bool whole = write(file, line->bytes, line->size) == (ssize_t)line->size;
-    int why = errno ? errno : ENOSPC; /* a short write has no reason of its own */
+    int why = errno ? errno : ENOSPC; /* a short write sets no errno */
     if (!whole && (end < 0 || ftruncate(file, end) != 0)) why = errno;
     if (close(file) != 0 && whole) return false;
     errno = why;

@@ -1,8 +1,8 @@
-/* The loop of mha train: steps, epochs, and what is written between them.
+/* The loop of mha train: steps, epochs, and the files written between them.
  *
- * After every epoch come the log, the curves and then the checkpoint, in this order: whoever is killed in between goes on
- * from the checkpoint before, and the log and the curves are made again from that. What is written beside is not worth
- * the run: if the log cannot be written, that is said once, and training goes on. Without a checkpoint it does not. */
+ * After every epoch the log, the curves and then the checkpoint are written, in this order: a run killed in between
+ * resumes from the previous checkpoint and rewrites the log and the curves from it. A failure to write the log or the
+ * curves is reported once and training continues; a failure to write the checkpoint ends the run. */
 #include "cli/train/curves.h"
 #include "cli/train/train.h"
 #include "cli/train/log.h"
@@ -13,22 +13,22 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Of an epoch's mean loss. Guessing among ten classes has 2.3, so whoever is beyond this has gone far astray and will
- * not come back. */
+/* Limit for the mean loss of an epoch. Random guessing among ten classes has a loss of 2.3, so a run beyond this has
+ * diverged. */
 enum { LOSS_MOST = 10 };
 
 typedef struct loop {
     const train_session *s;
     train_progress view;
-    double mark; /* the clock, at the end of what was last accounted for */
-    bool saved;  /* there is a checkpoint of this run */
+    double mark; /* time of the last lap */
+    bool saved;  /* a checkpoint of this run exists */
     bool log_lost, curves_lost;
     char error[600];
 } loop;
 
 static volatile sig_atomic_t stopped;
 
-/* The first signal asks for a stop, the second one, whichever of the two it is, stops. */
+/* The first signal requests a stop; the second one, of either kind, ends the process. */
 static void on_signal(int number)
 {
     stopped = number;
@@ -44,7 +44,7 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* ---- What is written -------------------------------------------------------------------------------------------- */
+/* ---- Output files ----------------------------------------------------------------------------------------------- */
 
 static void say(loop *l, const char *what, const char *then)
 {
@@ -52,14 +52,14 @@ static void say(loop *l, const char *what, const char *then)
     cli_error("%s%s", what, then);
 }
 
-/* After an error with the file that is saved to. If another process has written it, there is nothing to go on from. */
+/* After an error with the checkpoint. If another process has replaced it, the run cannot be resumed. */
 static void say_unsaved(loop *l, const char *then) { say(l, l->error, l->s->locks[TRAIN_OUT].lost ? "" : then); }
 
 static bool save(loop *l)
 {
     const train_session *s = l->s;
     if (nn_checkpoint_save(s->out, s->t, s->run, l->error, sizeof l->error)) return l->saved = true;
-    say_unsaved(l, l->saved ? "; --resume can go on from what was saved before" : "; nothing has been saved");
+    say_unsaved(l, l->saved ? "; --resume continues from the last checkpoint" : "; nothing has been saved");
     return false;
 }
 
@@ -69,14 +69,14 @@ static void draw(loop *l, const nn_trainer_score *test)
     train_curves c = {s->t, s->run->epochs, s->t->step / s->t->steps_per_epoch, 1, test};
     if (!s->curves || l->curves_lost || curves_write(s->curves, &c, l->error, sizeof l->error)) return;
     l->curves_lost = true;
-    say(l, l->error, "; the curves end here");
+    say(l, l->error, "; the curves are no longer updated");
 }
 
 static void note(loop *l, bool written)
 {
     if (written) return;
     l->log_lost = true;
-    say(l, l->error, "; the log ends here");
+    say(l, l->error, "; the log is no longer written");
 }
 
 /* The seconds since the last call. */
@@ -103,17 +103,17 @@ static void account(loop *l, const nn_trainer_report *report)
     train_progress_step(&l->view, report->epoch, e);
 }
 
-/* The line names what ran away, where, and how fast it was learning. */
+/* Names the value that diverged, the step and the learning rate. */
 static int diverged(loop *l, const char *what, double value, int64_t epoch, int64_t step, double rate)
 {
     train_progress_clear(&l->view);
-    cli_error("train: %s is %g in epoch %lld, step %lld, at a learning rate of %g; %s %s; a smaller --lr may help",
-              what, value, (long long)epoch + 1, (long long)step, rate, l->s->out,
-              l->saved ? "is as it was saved before" : "has not been written");
+    cli_error("train: %s is %g in epoch %lld, step %lld, at learning rate %g; %s %s; try a smaller --lr", what, value,
+              (long long)epoch + 1, (long long)step, rate, l->s->out,
+              l->saved ? "holds the last checkpoint" : "has not been written");
     return CLI_FAILED;
 }
 
-/* CLI_OK to go on. */
+/* Returns CLI_OK to continue. */
 static int end_epoch(loop *l, int64_t n)
 {
     const train_session *s = l->s;
@@ -125,8 +125,7 @@ static int end_epoch(loop *l, int64_t n)
         say(l, "train: ", s->t->workers->error);
         return CLI_FAILED;
     }
-    if (!isfinite(score.loss))
-        return diverged(l, "the loss on what is held out", score.loss, n, s->t->steps_per_epoch, e->rate);
+    if (!isfinite(score.loss)) return diverged(l, "the held-out loss", score.loss, n, s->t->steps_per_epoch, e->rate);
     e->held_out = (double)score.count;
     e->held_correct = (double)score.correct;
     e->held_loss = score.loss;
@@ -139,18 +138,18 @@ static int end_epoch(loop *l, int64_t n)
     return saved ? CLI_OK : CLI_USAGE;
 }
 
-/* ---- How it ends ------------------------------------------------------------------------------------------------ */
+/* ---- The end ---------------------------------------------------------------------------------------------------- */
 
 static int interrupted(loop *l)
 {
     const nn_trainer *t = l->s->t;
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
-    if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* at the end of an epoch it has been saved */
+    if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* end_epoch has saved */
     const train_session *s = l->s;
     const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
-    cli_error("train: stopped after %lld of %lld epochs and %lld of %lld steps; '%s train vit --resume --out "
-              "%s%s%s%s%s%s%s' goes on",
+    cli_error("train: interrupted after %lld of %lld epochs and %lld of %lld steps; to continue: %s train vit --resume "
+              "-o %s%s%s%s%s%s%s",
               epoch, (long long)t->options.epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
               data ? " --data " : "", data ? data : "", log ? " --log " : "", log ? log : "",
               curves ? " --curves " : "", curves ? curves : "");
@@ -172,17 +171,16 @@ static void say_end(const train_session *s, const train_end *end)
 {
     long seconds = (long)(end->seconds + 0.5);
     const nn_trainer_score *test = &end->test;
-    printf("%.2f %% right on the test set: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
+    printf("test accuracy %.2f %%: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
            (long long)test->correct, (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
     cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
     if (seconds >= 60) printf("%ld min %ld s", seconds / 60, seconds % 60);
     else printf("%.1f s", end->seconds);
-    printf(", %ld MB of memory at most\n", (end->peak_kib + 512) / 1024);
+    printf(", peak memory %ld MB\n", (end->peak_kib + 512) / 1024);
     cli_print(stderr, "Try next  %s eval %s --data %s\n", cli_program(), s->out, s->run->data);
 }
 
-/* The test set is looked at here, and nowhere else. The file comes last: until it is there, --resume does all this
- * again. */
+/* The only evaluation of the test set. The model is written last: until then, --resume repeats all of this. */
 static int finish(loop *l)
 {
     const train_session *s = l->s;
@@ -192,7 +190,7 @@ static int finish(loop *l)
         return CLI_FAILED;
     }
     if (!isfinite(end.test.loss))
-        return diverged(l, "the loss on the test set", end.test.loss, s->run->begun - 1, s->t->steps_per_epoch,
+        return diverged(l, "the test loss", end.test.loss, s->run->begun - 1, s->t->steps_per_epoch,
                         s->run->epochs[s->run->begun - 1].rate);
     for (int64_t n = 0; n < s->run->begun; n++)
         end.seconds += s->run->epochs[n].seconds + s->run->epochs[n].other_seconds;
@@ -201,7 +199,7 @@ static int finish(loop *l)
     if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
     draw(l, &end.test);
     if (!nn_checkpoint_finish(s->out, s->t, s->run, &end.test, l->error, sizeof l->error)) {
-        say_unsaved(l, "; --resume repeats the last steps once there is room");
+        say_unsaved(l, "; free some space and use --resume");
         return CLI_USAGE;
     }
     say_end(s, &end);
@@ -230,8 +228,8 @@ int train_loop(const train_session *s)
     if (result == NN_TRAINER_DONE) return finish(&l);
     if (result == NN_TRAINER_DIVERGED) {
         bool loss = !isfinite(report.loss);
-        return diverged(&l, loss ? "the loss" : "the norm of the gradient", loss ? report.loss : report.norm,
-                        report.epoch, report.step % s->t->steps_per_epoch + 1, report.rate);
+        return diverged(&l, loss ? "the loss" : "the gradient norm", loss ? report.loss : report.norm, report.epoch,
+                        report.step % s->t->steps_per_epoch + 1, report.rate);
     }
     say(&l, "train: ", s->t->workers->error);
     return CLI_FAILED;

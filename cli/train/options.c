@@ -1,6 +1,5 @@
-/* What may be said to mha train, and its help. Options that change the recipe become a list of KEY=VALUE, each checked
- * as it comes, so that what the list means (a recipe of its own, or something to hold against that of a checkpoint) can
- * be decided when all of them have been read. */
+/* The options of mha train and its help. Options that change the recipe are collected as a list of KEY=VALUE. Each is
+ * checked as it is read; the list is applied to a preset, or compared with a checkpoint, when all have been read. */
 #include "cli/common/options.h"
 #include "train/presets.h"
 #include "cli/train/train.h"
@@ -13,31 +12,35 @@ static void help(void)
     char value[NN_RECIPE_WORD_MAX];
     nn_recipe r = nn_recipe_default();
     puts("Examples:\n"
-         "  mha train vit --out vit.safetensors    ten epochs, on MNIST if it is there\n"
-         "  mha train vit --data \"$(./dev data mnist)\" --out vit.safetensors \\\n"
-         "    --preset best --curves vit.svg       as well as it can, with its curves\n"
-         "  mha train vit --resume --out vit.safetensors\n"
-         "                                         goes on where it was stopped\n"
+         "  mha train vit -o vit.safetensors\n"
+         "                        ten epochs on MNIST, if it has been downloaded\n"
+         "  mha train vit --data \"$(./dev data mnist)\" -o vit.safetensors \\\n"
+         "    --preset best --curves vit.svg\n"
+         "                        the most accurate preset, with training curves\n"
+         "  mha train vit --resume -o vit.safetensors\n"
+         "                        continue an interrupted run\n"
          "\n"
-         "Usage: mha train vit --out FILE [OPTIONS]\n"
-         "  --out FILE             the model; after every epoch a checkpoint of it. It is\n"
-         "                         replaced whole or not at all\n"
-         "  --data DIR             a folder with the four files of MNIST or Fashion-MNIST,\n"
-         "                         or synthetic, or synthetic:N for N drawn digits. By\n"
-         "                         default what './dev data mnist' fetched, else synthetic\n"
-         "  --preset NAME          where the recipe starts from:");
-    for (const nn_preset *p = nn_presets; p->name; p++) printf("      %-8s%s\n", p->name, p->description);
-    puts("  --epochs N  --batch N  --lr X  --seed N  --held-out N  --dtype f32|bf16\n"
-         "                         as the keys of --config\n"
-         "  --config KEY=VALUE,... changes of the recipe; keys are listed below\n"
-         "  --threads N            how many; all by default. The model is the same, bit\n"
-         "                         for bit, for any number\n"
-         "  --resume               go on from the checkpoint at --out, with its options.\n"
-         "                         Paths in a checkpoint are not followed: --log, --curves\n"
-         "                         and a folder of --data are given again\n"
-         "  --force                write over a file that is at --out\n"
-         "  --log FILE             JSON, a line at the start, an epoch and at the end\n"
-         "  --curves FILE.svg      loss and accuracy over the epochs, drawn\n"
+         "Usage: mha train vit -o FILE [OPTIONS]\n"
+         "  -o FILE               the model; a checkpoint is written after every epoch,\n"
+         "                        atomically\n"
+         "  --data DIR            folder with the four files of MNIST or Fashion-MNIST, or\n"
+         "                        'synthetic[:N]' for N synthetic digits. Default: the\n"
+         "                        folder of './dev data mnist', or else 'synthetic'\n"
+         "  --preset NAME         the recipe to start from:");
+    for (const nn_preset *p = nn_presets; p->name; p++)
+        printf("                          %-9s%s\n", p->name, p->description);
+    puts("  --epochs N  --batch N  --lr X  --seed N  --held-out N\n"
+         "                        shortcuts for the keys of --config\n"
+         "  --config KEY=VALUE,...\n"
+         "                        override recipe settings; the keys are listed below\n" CLI_HELP_DTYPE CLI_HELP_THREADS
+         "                        The model is bitwise identical for any number\n"
+         "  --resume              continue from the checkpoint at -o with its settings.\n"
+         "                        Paths stored in a checkpoint are not used: repeat\n"
+         "                        --log, --curves and a --data folder\n"
+         "  --force               overwrite an existing file at -o\n"
+         "  --log FILE            JSON lines: one at the start, one per epoch, one at the\n"
+         "                        end\n"
+         "  --curves FILE.svg     plot of loss and accuracy over the epochs\n"
          "\n"
          "Keys of --config, with the values of the default preset:");
     for (int n = 0; nn_recipe_key(n); n++) {
@@ -48,11 +51,11 @@ static void help(void)
         printf("  %-18s %s\n", pair, nn_recipe_meaning(n));
     }
     puts("\n"
-         "The test set is read once, at the end. SIGINT and SIGTERM finish the step, save\n"
-         "and exit with 130; a second one ends at once. However a run is stopped, even by\n"
-         "kill -9, --resume ends in the same bytes as a run that nobody stopped.\n"
-         "Exit status: 0 trained, 1 the loss is no number any more, 2 wrong use, bad input\n"
-         "or a file that cannot be written, 130 stopped and saved.");
+         "The test set is evaluated once, at the end. SIGINT and SIGTERM finish the step,\n"
+         "save and exit with 130; a second signal exits immediately. An interrupted run,\n"
+         "even after kill -9, gives the same bytes after --resume as an uninterrupted one.\n"
+         "Exit status: 0 trained, 1 the loss became NaN or diverged, 2 wrong usage, bad\n"
+         "input or a file that cannot be written, 130 interrupted and saved.");
 }
 
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
@@ -63,15 +66,15 @@ static bool add(train_request *r, const char *option, const char *key, const cha
     nn_recipe scratch = nn_recipe_default();
     size_t used = strlen(r->given), room = sizeof r->given - used;
     if (strlen(value) >= NN_RECIPE_WORD_MAX) {
-        cli_error("train: %s has %d characters at most, not '%s'", option, NN_RECIPE_WORD_MAX - 1, value);
+        cli_error("train: %s is limited to %d characters, not '%s'", option, NN_RECIPE_WORD_MAX - 1, value);
         return false;
     }
     if (!nn_recipe_set(&scratch, nn_recipe_find(key), value, should, sizeof should)) {
-        cli_error("train: %s is %s, not '%s'", option, should, value);
+        cli_error("train: %s must be %s, not '%s'", option, should, value);
         return false;
     }
     if ((size_t)snprintf(r->given + used, room, "%s%s=%s", used ? "," : "", key, value) < room) return true;
-    cli_error("train: %s: more changes of the recipe than it has keys", option);
+    cli_error("train: %s: too many recipe settings", option);
     return false;
 }
 
@@ -80,7 +83,12 @@ static bool parse_batch(const char *word, void *r) { return add(r, "--batch", "b
 static bool parse_rate(const char *word, void *r) { return add(r, "--lr", "lr", word); }
 static bool parse_seed(const char *word, void *r) { return add(r, "--seed", "seed", word); }
 static bool parse_held_out(const char *word, void *r) { return add(r, "--held-out", "held_out", word); }
-static bool parse_type(const char *word, void *r) { return add(r, "--dtype", "dtype", word); }
+
+static bool parse_type(const char *word, void *r)
+{
+    mha_type type;
+    return cli_dtype("train", word, 2, &type) && add(r, "--dtype", "dtype", word);
+}
 
 static bool unknown_key(const char *key)
 {
@@ -113,7 +121,7 @@ static bool parse_preset(const char *word, void *request)
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", p->name);
     }
-    cli_error("train: there is no preset '%s'; there are %s", word, names);
+    cli_error("train: unknown preset '%s'; available: %s", word, names);
     return false;
 }
 
@@ -127,21 +135,10 @@ static bool keep(const char **text, const char *option, const char *word)
     return false;
 }
 
-static bool parse_out(const char *word, void *r) { return keep(&((train_request *)r)->out, "--out", word); }
 static bool parse_data(const char *word, void *r) { return keep(&((train_request *)r)->data, "--data", word); }
 static bool parse_log(const char *word, void *r) { return keep(&((train_request *)r)->log, "--log", word); }
-static bool parse_curves(const char *word, void *r) { return keep(&((train_request *)r)->curves, "--curves", word); }
 
-static bool parse_threads(const char *word, void *request)
-{
-    long n;
-    train_request *r = request;
-    if (!cli_number("train", "--threads", word, 1, 4096, &n)) return false;
-    r->threads = (int)n;
-    return true;
-}
-
-/* The first word that is no option is the model. */
+/* The first positional argument is the model. */
 static bool parse_model(const char *word, void *request, bool *said)
 {
     static const char *const models[] = {"vit", NULL};
@@ -150,12 +147,13 @@ static bool parse_model(const char *word, void *request, bool *said)
     r->model = word;
     *said = strcmp(word, models[0]) != 0;
     if (*said && cli_closest(word, models)) cli_error("train: unknown model '%s'; did you mean 'vit'?", word);
-    else if (*said) cli_error("train: unknown model '%s'; there is vit", word);
+    else if (*said) cli_error("train: unknown model '%s'; the only one is 'vit'", word);
     return !*said;
 }
 
 static const cli_option options[] = {
-    {"--out", true, parse_out, 0},
+    {"-o", true, cli_shared, offsetof(train_request, out)},
+    {"--out", true, cli_shared, offsetof(train_request, out)},
     {"--data", true, parse_data, 0},
     {"--preset", true, parse_preset, 0},
     {"--config", true, parse_config, 0},
@@ -165,11 +163,11 @@ static const cli_option options[] = {
     {"--seed", true, parse_seed, 0},
     {"--dtype", true, parse_type, 0},
     {"--held-out", true, parse_held_out, 0},
-    {"--threads", true, parse_threads, 0},
+    {"--threads", true, cli_shared, offsetof(train_request, threads)},
     {"--resume", false, NULL, offsetof(train_request, resume)},
     {"--force", false, NULL, offsetof(train_request, force)},
     {"--log", true, parse_log, 0},
-    {"--curves", true, parse_curves, 0},
+    {"--curves", true, cli_shared, offsetof(train_request, curves)},
     {NULL, false, NULL, 0},
 };
 
@@ -177,6 +175,6 @@ int train_parse(int argc, char **argv, train_request *r)
 {
     int stop = cli_parse("train", argc, argv, options, parse_model, help, r);
     if (stop || (r->model && r->out)) return stop;
-    cli_error("train: %s? 'mha train vit --out FILE'", r->model ? "where to" : "which model");
+    cli_error("train: missing %s; usage: mha train vit -o FILE", r->model ? "-o FILE" : "model");
     return CLI_USAGE + 1;
 }

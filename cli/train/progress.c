@@ -1,4 +1,4 @@
-/* The table and the moving line. The line is put together first and written at once, so that no half of it is seen. */
+/* The table and the status line, which is written with a single call so that it does not flicker. */
 #include "cli/train/progress.h"
 #include "cli/common/cli.h"
 #include "cli/draw/term.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { COLUMNS = 80, LINE = 600 };
-static const double rest_between = 0.2; /* seconds between two drawings */
+static const double rest_between = 0.2; /* seconds between two redraws */
 
 double train_clock(void)
 {
@@ -26,7 +26,7 @@ static bool can_redraw(void)
     return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
 }
 
-/* Of the terminal, but no more than the table's, and one less than there are: some wrap at the last one. */
+/* Columns of the terminal, at most those of the table, minus one: some terminals wrap at the last column. */
 static int columns(void)
 {
     struct winsize size;
@@ -51,19 +51,19 @@ void train_progress_say(const train_session *s)
     cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
               s->run->preset, (long long)t->options.epochs, t->options.epochs > 1 ? "s" : "",
               (long long)t->steps_per_epoch, (long long)t->options.batch);
-    fprintf(stderr, "%lld %simages of %lld x %lld to train on, %lld held out, %lld for the test\n",
+    fprintf(stderr, "%lld %straining images of %lld x %lld pixels, %lld held out, %lld test images\n",
             (long long)t->images, set->synthetic ? "synthetic " : "", (long long)set->rows, (long long)set->columns,
             (long long)t->options.held_out, (long long)set->test.count);
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
-    if (t->step) fprintf(stderr, "goes on at epoch %lld, step %lld\n", epoch + 1, step + 1);
+    if (t->step) fprintf(stderr, "resuming at epoch %lld, step %lld\n", epoch + 1, step + 1);
     fputs("  epoch   training: loss  accuracy   held out: loss  accuracy   images/s\n", stderr);
 }
 
-/* ---- The moving line -------------------------------------------------------------------------------------------- */
+/* ---- The status line -------------------------------------------------------------------------------------------- */
 
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-/* A thin bar: heavy for what is done, light for what is not. */
+/* A thin progress bar: heavy for the completed part. */
 static void bar(const train_progress *p, char *out, size_t room, int width, double done)
 {
     int full = (int)(done * width);

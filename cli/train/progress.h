@@ -1,5 +1,5 @@
-/* Where a run is, on standard error: a table with a line for each epoch and, on a terminal, a line below it that is drawn
- * again and again while an epoch is under way. */
+/* Progress of a run on standard error: a table with one line per epoch and, on a terminal, a status line below it that
+ * is redrawn during an epoch. */
 #ifndef TRAIN_PROGRESS_H
 #define TRAIN_PROGRESS_H
 
@@ -7,29 +7,29 @@
 
 typedef struct train_progress {
     const nn_trainer *t;
-    bool live; /* standard error is a terminal that can draw a line again */
+    bool live; /* standard error is a terminal that can redraw a line */
     bool utf8;
-    bool drawn;         /* there is such a line now */
-    double begun, last; /* seconds of the clock: of this process's first step; of the last drawing */
-    int64_t first;      /* step of this process */
+    bool drawn;         /* the status line is on the screen */
+    double begun, last; /* seconds: first step of this process; last redraw */
+    int64_t first;      /* first step of this process */
 } train_progress;
 
-/* Seconds of a clock that only goes forward. */
+/* Seconds of a monotonic clock. */
 double train_clock(void);
 
-/* Before the first step of this process. */
+/* Call before the first step of this process. */
 train_progress train_progress_begin(const nn_trainer *t);
 
-/* Says what is going to be trained, and on what. */
+/* Prints the model and the data. */
 void train_progress_say(const train_session *s);
 
-/* After a step of epoch n (from 0): draws the line, but not more often than the eye reads. */
+/* After a step of epoch n (from 0): redraws the status line, at most five times per second. */
 void train_progress_step(train_progress *p, int64_t n, const nn_checkpoint_epoch *e);
 
-/* Epoch n is over: its line of the table. */
+/* After epoch n: prints its line of the table. */
 void train_progress_epoch(train_progress *p, int64_t n, const nn_checkpoint_epoch *e);
 
-/* Wipes the drawn line, before anything else is said. */
+/* Clears the status line before other output. */
 void train_progress_clear(train_progress *p);
 
 #endif

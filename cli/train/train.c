@@ -1,5 +1,5 @@
-/* mha train: from words to a run that is ready. Whatever can be wrong is found here, before the first step: the recipe,
- * the data, the checkpoint, and whether the files can be written. */
+/* mha train: from the arguments to a prepared run. Errors are found here, before the first step: in the recipe, the
+ * data and the checkpoint, and whether the files can be written. */
 #include "cli/common/data.h"
 #include "io/json.h"
 #include "cli/common/options.h"
@@ -16,26 +16,26 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* All that a session stands on. */
+/* Everything that belongs to a session. */
 typedef struct making {
     const train_request *request;
-    nn_checkpoint *from;     /* NULL: a new run */
+    nn_checkpoint *from;     /* NULL for a new run */
     nn_checkpoint_run fresh; /* of a new run */
     nn_mnist *set;
     train_session session;
-    char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* with their folders, for whoever goes on elsewhere */
+    char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* absolute, so that they hold in any working directory */
 } making;
 
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
 
-/* Whatever was said beside --resume must be what the checkpoint says. */
+/* Options given beside --resume must agree with the checkpoint. */
 static bool agrees(const train_request *r, const nn_checkpoint *from)
 {
     char a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX], why[200];
     nn_recipe wanted = from->run.how;
     if (r->preset && strcmp(r->preset, from->run.preset) != 0) {
-        cli_error("train: %s was begun with --preset %s, not %s; leave it out beside --resume", r->out,
-                  from->run.preset, r->preset);
+        cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, from->run.preset,
+                  r->preset);
         return false;
     }
     if (*r->given) nn_recipe_apply(&wanted, r->given, why, sizeof why);
@@ -43,8 +43,7 @@ static bool agrees(const train_request *r, const nn_checkpoint *from)
         wanted.model.body.kv_heads = 0; /* as nn_recipe_fit does */
     for (int n = 0; nn_recipe_key(n); n++) {
         if (strcmp(nn_recipe_get(a, &from->run.how, n), nn_recipe_get(b, &wanted, n)) == 0) continue;
-        cli_error("train: %s was begun with %s=%s, not %s; leave it out beside --resume", r->out, nn_recipe_key(n), a,
-                  b);
+        cli_error("train: %s was started with %s=%s, not %s; omit it with --resume", r->out, nn_recipe_key(n), a, b);
         return false;
     }
     return true;
@@ -55,7 +54,7 @@ static bool resume(making *m)
     char error[600];
     const train_request *r = m->request;
     if (access(r->out, F_OK) != 0 && errno == ENOENT) {
-        cli_error("train: %s is not there, so there is nothing to go on with; leave out --resume to begin", r->out);
+        cli_error("train: cannot resume, %s does not exist; omit --resume to start a new run", r->out);
         return false;
     }
     m->from = nn_checkpoint_open(r->out, error, sizeof error);
@@ -74,7 +73,7 @@ static bool begin(making *m)
     nn_checkpoint_run *run = &m->fresh;
     struct stat about;
     if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
-        cli_error("train: %s is there already; --force writes over it, --resume goes on with a run", r->out);
+        cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run", r->out);
         return false;
     }
     *run = (nn_checkpoint_run){.preset = r->preset ? r->preset : NN_PRESET_DEFAULT};
@@ -82,13 +81,13 @@ static bool begin(making *m)
     if (*r->given) nn_recipe_apply(&run->how, r->given, why, sizeof why);
     run->epochs = calloc((size_t)run->how.training.epochs, sizeof *run->epochs);
     m->session.run = run;
-    if (!run->epochs) cli_error("train: no memory for %lld epochs", (long long)run->how.training.epochs);
+    if (!run->epochs) cli_error("train: not enough memory for %lld epochs", (long long)run->how.training.epochs);
     return run->epochs;
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
 
-/* A path as any folder sees it. NULL, having said so, if it is too long. */
+/* Makes a path absolute. Prints an error and returns NULL if it is too long. */
 static const char *absolute(char out[PATH_ROOM], const char *path)
 {
     size_t used = 0;
@@ -104,7 +103,7 @@ static bool same_place(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Takes a path apart: its folder to `out`. Returns its last part. */
+/* Splits a path: the folder goes to `out`. Returns the last component. */
 static const char *last_part(char out[PATH_ROOM], const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -113,21 +112,21 @@ static const char *last_part(char out[PATH_ROOM], const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Also of files that are not there yet. */
+/* Also for files that do not exist yet. */
 static bool same_file(const char *a, const char *b)
 {
     char x[PATH_ROOM], y[PATH_ROOM];
     return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
 }
 
-/* Where everything is, as given now. What a checkpoint says about files is for people alone: it may come from anybody.
- * Messages have the words that were given, the checkpoint has paths that mean the same in any folder. */
+/* Checks and locks the output files. Only paths from the command line are used; those in a checkpoint are informational,
+ * because a checkpoint may be untrusted. Messages show paths as given, the checkpoint stores them as absolute paths. */
 static bool place_files(making *m)
 {
     const train_request *r = m->request;
     train_session *s = &m->session;
     nn_checkpoint_run *run = s->run;
-    const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"--out", "--log", "--curves"};
+    const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"-o", "--log", "--curves"};
     for (int i = 0; i < TRAIN_FILES; i++) {
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
@@ -144,8 +143,8 @@ static bool place_files(making *m)
     return output_claim(&s->locks[TRAIN_LOG], r->log) && output_claim(&s->locks[TRAIN_CURVES], r->curves);
 }
 
-/* What the run has written beside the model so far, and does not write any more unless it is asked for again. */
-static void say_unnamed(const making *m)
+/* Notes files that the run wrote before and that were not named again. */
+static void note_unnamed(const making *m)
 {
     char log[400], curves[400];
     const train_session *s = &m->session;
@@ -153,18 +152,16 @@ static void say_unnamed(const making *m)
     nn_json_quote(log, sizeof log, s->run->log ? s->run->log : "");
     nn_json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
     if (no_log && no_curves)
-        cli_error("train: the run had --log %s and --curves %s, which are not written now; give them again to go on "
-                  "with them",
-                  log, curves);
+        cli_error("train: the run used --log %s and --curves %s; repeat the options to keep writing them", log, curves);
     else if (no_log || no_curves)
-        cli_error("train: the run had %s %s, which is not written now; give it again to go on with it",
-                  no_log ? "--log" : "--curves", no_log ? log : curves);
+        cli_error("train: the run used %s %s; repeat the option to keep writing it", no_log ? "--log" : "--curves",
+                  no_log ? log : curves);
 }
 
 /* ---- Data ------------------------------------------------------------------------------------------------------- */
 
-/* A run that goes on finds its data without being told if they are drawn, or where they are by default. Another folder is
- * named again, since a checkpoint may name any. */
+/* A resumed run finds synthetic data and the default folder by itself. Any other folder must be given again, because a
+ * checkpoint may be untrusted. */
 static bool find_data(making *m)
 {
     char quoted[400];
@@ -172,9 +169,9 @@ static bool find_data(making *m)
     nn_checkpoint_run *run = m->session.run;
     if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
     if (!m->from) run->data = data_default("train");
-    else if (!run->data) cli_error("train: %s does not say where its data are; give --data", r->out);
+    else if (!run->data) cli_error("train: %s does not name its data set; give --data", r->out);
     else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default(NULL)) != 0) {
-        cli_error("train: %s says that its data are in %s; give --data to read them there", r->out,
+        cli_error("train: %s was trained on %s; give --data to use that folder", r->out,
                   nn_json_quote(quoted, sizeof quoted, run->data));
         return false;
     }
@@ -197,7 +194,7 @@ static bool make_trainer(making *m)
     char error[600];
     train_session *s = &m->session;
     nn_recipe_fit(&s->run->how, m->set);
-    s->ctx = cli_context_of(m->request->threads);
+    s->ctx = cli_context_of((int)m->request->threads);
     if (!s->ctx) return false;
     if (!m->from) nn_checkpoint_describe_set(s->run->set, m->set);
     else if (!nn_checkpoint_knows(m->from, m->set, error, sizeof error)) {
@@ -211,7 +208,7 @@ static bool make_trainer(making *m)
     return false;
 }
 
-/* A full disk is noticed now, not after the first epoch. */
+/* Reports a full disk now instead of after the first epoch. */
 static bool has_room(const train_session *s)
 {
     return output_fits(s->out, nn_checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
@@ -225,9 +222,9 @@ int cmd_train(int argc, char **argv)
     making m = {.request = &r, .session = {.out = r.out}};
     if (output_claim(&m.session.locks[TRAIN_OUT], r.out) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) &&
         open_data(&m) && make_trainer(&m) && has_room(&m.session)) {
-        if (m.set->synthetic && (r.data || m.from)) /* else data_default has said so */
-            cli_error("train: these digits are synthetic, drawn by a program; './dev data mnist' fetches MNIST");
-        say_unnamed(&m);
+        if (m.set->synthetic && (r.data || m.from)) /* otherwise data_default has reported it */
+            cli_error("train: using synthetic digits; './dev data mnist' downloads MNIST");
+        note_unnamed(&m);
         status = train_loop(&m.session);
     }
     for (int i = 0; i < TRAIN_FILES; i++) nn_file_lock_free(&m.session.locks[i]);

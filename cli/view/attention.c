@@ -1,8 +1,8 @@
-/* Attention weights of any model, out of a file, as data of the page.
+/* Attention weights of any model, read from a file, as JSON for the page.
  *
- * They are read a few rows at a time, whatever type they have, checked, and added up into cells: a cell is the sum over
- * the keys that it stands for, so that rows still sum to one, and the mean over its queries. Pooling keeps a page small
- * enough to be sent around; a browser could not draw 10,000 x 10,000 weights anyway. */
+ * The weights are read a few rows at a time, checked, and pooled into cells: a cell is the sum over its keys, so that
+ * rows still sum to one, and the mean over its queries. Pooling keeps a page small enough to share; a browser could not
+ * draw 10,000 x 10,000 weights anyway. */
 #include "cli/common/cli.h"
 #include "io/safetensors_floats.h"
 #include "cli/view/view.h"
@@ -16,7 +16,7 @@
 
 enum {
     SIDE_MOST = 250,        /* cells of a map */
-    DATA_MOST = 1900000,    /* bytes of all maps; base64 makes 2.5 MB of them, and a page is to stay below 3 */
+    DATA_MOST = 1900000,    /* bytes of all maps; 2.5 MB in base64, so that a page stays below 3 MB */
     ROWS_AT_ONCE = 1 << 16, /* in numbers */
     NAMED = 4,              /* tensors in a message */
     NAME_MOST = 200         /* bytes of a name there */
@@ -29,7 +29,7 @@ static bool could_be(const nn_safetensors_tensor *t)
     return (t->rank == 3 || t->rank == 4) && nn_safetensors_is_float(t->dtype);
 }
 
-/* Those that could be, by name: up to NAMED of them, and how many more. Returns how many in all. */
+/* Lists up to NAMED candidate tensors and the number of the others. Returns the number of all. */
 static int name_candidates(char *out, size_t room, const nn_safetensors *file)
 {
     int count = 0, named = 0;
@@ -47,7 +47,8 @@ static int name_candidates(char *out, size_t room, const nn_safetensors *file)
     return count;
 }
 
-/* The one that was named, or is called as such tensors are, or is the only one that it can be. NULL, having said why. */
+/* The tensor given by --tensor, or one with a usual name, or the only candidate. Prints an error and returns NULL
+ * otherwise. */
 static const nn_safetensors_tensor *choose(const view_weights *w)
 {
     const nn_safetensors_tensor *found = NULL;
@@ -55,17 +56,18 @@ static const nn_safetensors_tensor *choose(const view_weights *w)
     int count = name_candidates(names, sizeof names, w->file);
     if (w->tensor) {
         if (!(found = nn_safetensors_find(w->file, w->tensor)))
-            cli_error("%s: there is no tensor \"%s\"%s%s", w->path, w->tensor,
-                      count ? "; could be attention weights: " : "", names);
+            cli_error("%s: no tensor \"%s\"%s%s", w->path, w->tensor, count ? "; candidates: " : "", names);
         return found;
     }
     if ((found = nn_safetensors_find(w->file, "attention")) || (found = nn_safetensors_find(w->file, "weights")))
         return found;
     for (size_t i = 0; count == 1; i++)
         if (could_be(found = nn_safetensors_get(w->file, i))) return found;
-    if (count) cli_error("%s: %d tensors could be attention weights: %s; --tensor NAME chooses", w->path, count, names);
+    if (count)
+        cli_error("%s: %d tensors could be attention weights: %s; choose one with --tensor NAME", w->path, count,
+                  names);
     else
-        cli_error("%s: no tensor is one of attention weights: floats of shape (heads,queries,keys) or "
+        cli_error("%s: no attention weights: expected a float tensor (heads,queries,keys) or "
                   "(layers,heads,queries,keys)",
                   w->path);
     return NULL;
@@ -73,14 +75,14 @@ static const nn_safetensors_tensor *choose(const view_weights *w)
 
 /* ---- Its axes --------------------------------------------------------------------------------------------------- */
 
-/* Of each rank first what is meant where nothing says otherwise; weights without heads always say so. */
+/* The first entry of each rank is the default; weights without heads are never a default. */
 static const view_axes all_axes[] = {
     {"layers,heads,queries,keys", 4, "layer", true}, {"batch,heads,queries,keys", 4, "sequence", true},
     {"heads,queries,keys", 3, NULL, true},           {"batch,queries,keys", 3, "sequence", false},
     {"layers,queries,keys", 3, "layer", false},      {"queries,keys", 2, NULL, false}};
 enum { AXES = sizeof all_axes / sizeof *all_axes };
 
-/* The axes whose text begins with that word, or is all of that text; NULL: there are none. */
+/* The axes whose text begins with, or equals, that text; NULL if there are none. */
 static const view_axes *axes_of(int rank, const char *begin)
 {
     size_t length = strlen(begin);
@@ -92,7 +94,7 @@ static const view_axes *axes_of(int rank, const char *begin)
     return NULL;
 }
 
-/* In a file of `mha layer` the output (B,T,M) or (T,M) says whether the weights beside it have a batch, too. */
+/* In a file of `mha layer`, the shape of the output, (B,T,M) or (T,M), shows whether the weights have a batch axis. */
 static const char *axes_beside_output(const view_weights *w, const nn_safetensors_tensor *t)
 {
     const nn_safetensors_tensor *output =
@@ -104,8 +106,8 @@ static const char *axes_beside_output(const view_weights *w, const nn_safetensor
     return batch ? "batch" : t->rank == 2 ? "queries" : NULL;
 }
 
-/* What the axes are: as asked for, or as the metadata NAME.axes or the names in the file say, or as usual. False,
- * having said why, if that does not fit. */
+/* Chooses the axes: from --first-axis, the metadata NAME.axes, the output tensor, or the default. Prints an error and
+ * returns false if they do not fit the tensor. */
 static bool choose_axes(view_weights *w, const nn_safetensors_tensor *t)
 {
     char is[200], key[NAME_MOST + 8];
@@ -116,13 +118,13 @@ static bool choose_axes(view_weights *w, const nn_safetensors_tensor *t)
     if ((w->axes = axes_of(t->rank, begin)) && nn_safetensors_is_float(t->dtype)) return true;
     nn_safetensors_describe(is, sizeof is, t);
     if (w->first_axis && nn_safetensors_is_float(t->dtype))
-        cli_error("%s: %s is %s: its first axis cannot be %s", w->path, t->name, is, w->first_axis);
+        cli_error("%s: %s is %s, so its first axis cannot be %s", w->path, t->name, is, w->first_axis);
     else if (told && nn_safetensors_is_float(t->dtype))
         cli_error("%s: metadata \"%s\" is \"%.*s\", which does not fit %s %s; --first-axis overrides it", w->path, key,
                   NAME_MOST, told, t->name, is);
     else
-        cli_error("%s: %s is %s, must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)", w->path,
-                  t->name, is);
+        cli_error("%s: %s is %s, but must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)",
+                  w->path, t->name, is);
     return false;
 }
 
@@ -132,8 +134,7 @@ static bool take_shape(view_weights *w, const nn_safetensors_tensor *t)
     w->name = t->name;
     if (!choose_axes(w, t)) return false;
     if (!t->count) {
-        cli_error("%s: %s is %s: there are no weights in it", w->path, t->name,
-                  nn_safetensors_describe(is, sizeof is, t));
+        cli_error("%s: %s is %s and contains no weights", w->path, t->name, nn_safetensors_describe(is, sizeof is, t));
         return false;
     }
     const int64_t *at = t->shape;
@@ -147,7 +148,7 @@ static bool take_shape(view_weights *w, const nn_safetensors_tensor *t)
 
 static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* The largest side for which all maps fit: at two bytes a cell, if need be. */
+/* The largest side for which all maps fit, with two bytes per cell if necessary. */
 static void choose_cells(view_weights *w)
 {
     for (int64_t side = SIDE_MOST; side; side--) {
@@ -157,17 +158,17 @@ static void choose_cells(view_weights *w)
     }
 }
 
-/* How far the sum of a row may be from 1: the rounding of its weights, and where they are float32, of what they may have
- * been before. */
+/* How far the sum of a row may be from 1: the rounding of its weights; float32 weights may have been converted from a
+ * narrower type. */
 static double tolerance(nn_safetensors_dtype dtype, int64_t keys)
 {
     if (dtype == NN_SAFETENSORS_BF16) return 0x1p-8;
-    if (dtype == NN_SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* small ones have no digits left */
+    if (dtype == NN_SAFETENSORS_F16) return 0x1p-10 + (double)keys * 0x1p-25; /* subnormals lose digits */
     return 1e-3;
 }
 
-/* Where a row is: of the tensor's rows, all maps behind each other. */
-static void say_where(char *out, size_t room, const view_weights *w, int64_t row)
+/* Describes the position of a row, counted over all maps. */
+static void describe_row(char *out, size_t room, const view_weights *w, int64_t row)
 {
     int64_t map = row / w->queries;
     char outer[40] = "", head[40] = "";
@@ -177,7 +178,7 @@ static void say_where(char *out, size_t room, const view_weights *w, int64_t row
              row % w->queries + 1);
 }
 
-/* Whether it is a row of weights; if not, says so. */
+/* Whether it is a valid row of weights; prints an error if not. */
 static bool check_row(const view_weights *w, const float *x, int64_t row, double within)
 {
     char where[700];
@@ -185,17 +186,17 @@ static bool check_row(const view_weights *w, const float *x, int64_t row, double
     for (int64_t j = 0; j < w->keys; j++) {
         sum += (double)x[j];
         if (isfinite(x[j]) && x[j] >= 0) continue;
-        say_where(where, sizeof where, w, row);
-        cli_error("%s has %g for key %" PRId64 "; weights are finite and not below 0", where, (double)x[j], j + 1);
+        describe_row(where, sizeof where, w, row);
+        cli_error("%s has %g for key %" PRId64 "; weights must be finite and not negative", where, (double)x[j], j + 1);
         return false;
     }
     if (sum == 0 || fabs(sum - 1) <= within) return true;
-    say_where(where, sizeof where, w, row);
-    cli_error("%s sums to %.6g; rows sum to 1, or are all 0 if they see nothing", where, sum);
+    describe_row(where, sizeof where, w, row);
+    cli_error("%s sums to %.6g; rows must sum to 1, or be all 0 if no key is visible", where, sum);
     return false;
 }
 
-/* Adds a row to the sums of its cells; puts them down behind the last query of a cell. */
+/* Adds a row to the sums of its cells; stores the cells after their last query. */
 static void pool_row(const view_weights *w, double *sums, const float *x, int64_t row)
 {
     int64_t map = row / w->queries, query = row % w->queries, cell = query / w->by_queries;
@@ -213,8 +214,8 @@ static void pool_row(const view_weights *w, double *sums, const float *x, int64_
 }
 
 /* Adds the entropy and the effective number of keys (1 / sum of p^2, as in mha_stats) of a row, as of weights that sum
- * to exactly one, to those of its map; behind the map's last row they become means over the rows that see something, of
- * which there are *seen. */
+ * to exactly one, to those of its map; after the map's last row they become means over the *seen rows with visible
+ * keys. */
 static void add_statistics(const view_weights *w, const float *x, int64_t row, int64_t *seen)
 {
     int64_t map = row / w->queries;
@@ -237,7 +238,7 @@ static void add_statistics(const view_weights *w, const float *x, int64_t row, i
     w->effective[map] /= (double)*seen;
 }
 
-/* Numbers of a tensor as floats, to be freed; NULL without memory. */
+/* Elements of a tensor as floats, to be freed; NULL if out of memory. */
 static float *floats_of(mha_context *ctx, const nn_safetensors_tensor *t, int64_t first, int64_t count)
 {
     nn_safetensors_tensor part = *t;
@@ -246,7 +247,7 @@ static float *floats_of(mha_context *ctx, const nn_safetensors_tensor *t, int64_
     return nn_safetensors_floats(ctx, &part);
 }
 
-/* False, having said why. */
+/* Prints an error and returns false on failure. */
 static bool pool(view_weights *w, mha_context *ctx, const nn_safetensors_tensor *t)
 {
     int64_t rows = w->layers * w->heads * w->queries;
@@ -269,13 +270,13 @@ static bool pool(view_weights *w, mha_context *ctx, const nn_safetensors_tensor 
         free(x);
     }
     free(sums);
-    if (!memory) cli_error("%s: no memory for %s", w->path, w->name);
+    if (!memory) cli_error("%s: not enough memory for %s", w->path, w->name);
     return memory && ok;
 }
 
 /* ---- The object ------------------------------------------------------------------------------------------------- */
 
-/* One side's words: of a cell of several tokens, the first and the last. */
+/* The tokens of one axis: the first and the last of a cell with several tokens. */
 static void put_words(nn_buffer *out, char **words, int64_t count, int64_t by)
 {
     for (int64_t first = 0; first < count; first += by) {
@@ -310,8 +311,8 @@ static void put_pooled(nn_buffer *out, view_weights *w)
     nn_buffer_puts(out, "},\n");
 }
 
-/* As they are, or as whole multiples of 1/65535 where that would be too long. The multiples take the memory of the
- * floats, front to back. */
+/* As floats, or as 16-bit multiples of 1/65535 if floats would be too long. The multiples overwrite the floats in
+ * place. */
 static void put_cells(nn_buffer *out, view_weights *w)
 {
     size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);

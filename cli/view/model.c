@@ -1,5 +1,5 @@
-/* A model as data of the page: its configuration, its numbers, the images, and what the library makes of them, by which
- * the page can be checked. */
+/* A model as JSON for the page: configuration, parameters, images, and the library's results for them, which the page
+ * can be checked against. */
 #include "cli/common/cli.h"
 #include "inspect/heads.h"
 #include "cli/heads/json.h"
@@ -50,7 +50,7 @@ static void put_config(nn_buffer *out, const nn_vit_config *c)
                      b->causal ? "true" : "false");
 }
 
-/* Parts that the model does without, such as the class token of one that reads out the mean, are left out. */
+/* Unused parts, such as the class token of a model with mean pooling, are omitted. */
 static void put_parameters(nn_buffer *out, const nn_vit_model *model)
 {
     nn_transformer_part part;
@@ -73,8 +73,8 @@ static void put_parameters(nn_buffer *out, const nn_vit_model *model)
 
 /* ---- Images ----------------------------------------------------------------------------------------------------- */
 
-/* The rows of the class token of all heads, block after block. False, having said why. */
-static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibit *e)
+/* The class token's row of weights of all heads, block by block. Prints an error and returns false on failure. */
+static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const input_image *e)
 {
     char error[600];
     nn_heads_view view;
@@ -97,7 +97,7 @@ static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, cons
     return true;
 }
 
-static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibit *e, const float *logits)
+static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const input_image *e, const float *logits)
 {
     const nn_vit_config *c = &model->config;
     char name[40];
@@ -119,11 +119,11 @@ static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
     return ok;
 }
 
-/* What the library says to the images, (count,classes), to be freed; NULL, having said why. */
-static float *ask(mha_context *ctx, nn_vit_model *model, const exhibits *images)
+/* The logits of the images, (count,classes), to be freed. Prints an error and returns NULL on failure. */
+static float *predict(mha_context *ctx, nn_vit_model *model, const input_images *images)
 {
     const nn_vit_config *c = &model->config;
-    char error[600] = "no memory";
+    char error[600] = "out of memory";
     float *logits = calloc((size_t)(images->count * c->classes), sizeof *logits);
     nn_predictor *p = NULL;
     bool ok = logits;
@@ -142,10 +142,11 @@ static float *ask(mha_context *ctx, nn_vit_model *model, const exhibits *images)
 
 /* ---- The page --------------------------------------------------------------------------------------------------- */
 
-/* The object of a model and its images. `s` may be NULL. False, having said why. */
-static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const exhibits *images, const nn_survey *s)
+/* Appends a model and its images as JSON. `s` may be NULL. Prints an error and returns false on failure. */
+static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const input_images *images,
+                      const nn_survey *s)
 {
-    float *logits = ask(ctx, model, images);
+    float *logits = predict(ctx, model, images);
     bool ok = logits;
     if (!ok) return false;
     nn_buffer_puts(out, "{\"kind\":\"vit\",\"title\":");

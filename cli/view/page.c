@@ -1,4 +1,4 @@
-/* The frame with everything put in its place, and the pieces that data are made of. */
+/* Assembles the page, and writes the elements of its JSON. */
 #include "cli/view/page.h"
 #include "io/json.h"
 #include "cli/draw/markup.h"
@@ -110,7 +110,7 @@ bool view_page_write(const char *path, const char *title, const nn_buffer *data,
     parts p = {title, data};
     nn_buffer out = {0};
     put_page(&out, &p);
-    if (data->failed) out.failed = true; /* half the data would make half a page */
+    if (data->failed) out.failed = true; /* never write a page with incomplete data */
     bool ok = nn_buffer_save(&out, path, error, error_size);
     *bytes = out.size;
     nn_buffer_free(&out);

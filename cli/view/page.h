@@ -4,8 +4,8 @@
  *     nn_buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
  *     if (!view_page_write("page.html", "vit.safetensors", &data, &bytes, error, sizeof error)) puts(error);
  *
- * The frame is viewer/page.html; what stands in for its comments is named there. Data are one JSON object, which ends
- * up inside a <script> and so must have no '<' in it: whatever is text goes through view_string. */
+ * The frame is viewer/page.html, whose comments mark the places of the parts. The data are one JSON object inside a
+ * <script>, so it must not contain '<': all text goes through view_string. */
 #ifndef VIEW_PAGE_H
 #define VIEW_PAGE_H
 
@@ -15,19 +15,20 @@
 extern const unsigned char view_frame[], view_style[], view_script[];
 extern const size_t view_frame_size, view_style_size, view_script_size;
 
-/* A JSON string, with its quotes and without '<'; a long one is cut. */
+/* A JSON string, with its quotes and without '<'; a long one is truncated. */
 void view_string(nn_buffer *out, const char *text);
 
-/* A JSON number, nine digits of it; null if it is not finite. */
+/* A JSON number with nine digits; null if it is not finite. */
 void view_number(nn_buffer *out, double x);
 
 /* A JSON string: the bytes in base64. */
 void view_base64(nn_buffer *out, const void *bytes, size_t size);
 
-/* The part of a path behind its last slash: pages travel, and need not tell how folders are called at home. */
+/* The last component of a path: a page may be shared, and should not reveal folder names. */
 const char *view_title(const char *path);
 
-/* Writes it atomically, and its size to *bytes. False on error, also if `data` has failed, with one line in `error`. */
+/* Writes the page atomically, and its size to *bytes. Returns false on error, also if `data` has failed, with one line in
+ * `error`. */
 bool view_page_write(const char *path, const char *title, const nn_buffer *data, size_t *bytes, char *error,
                      size_t error_size);
 

@@ -1,4 +1,4 @@
-/* The words that queries and keys stand for: lines of a file, or JSON arrays in the metadata of the weights. */
+/* The tokens of queries and keys: lines of a file, or JSON arrays in the metadata of the weights. */
 #include "cli/common/cli.h"
 #include "io/json.h"
 #include "io/source.h"
@@ -23,19 +23,19 @@ static void list_free(list *l)
     *l = (list){0};
 }
 
-/* Whether there was memory for the bytes and for that many words. */
+/* Allocates room for the bytes and that many words. Prints an error and returns false on failure. */
 static bool list_make(list *l, size_t bytes, size_t words)
 {
     *l = (list){malloc(bytes + 1), malloc((words + 1) * sizeof(char *)), 0};
     if (l->bytes && l->words) return true;
     list_free(l);
-    cli_error("no memory");
+    cli_error("out of memory");
     return false;
 }
 
-/* ---- Where they come from --------------------------------------------------------------------------------------- */
+/* ---- Sources ---------------------------------------------------------------------------------------------------- */
 
-/* A word a line; a line may be empty. */
+/* One token per line; a line may be empty. */
 static bool from_lines(list *l, const char *path)
 {
     char error[600];
@@ -74,9 +74,9 @@ static bool from_json(list *l, const view_weights *w, const char *key, const cha
     return false;
 }
 
-/* ---- Where they belong ------------------------------------------------------------------------------------------ */
+/* ---- Axes ------------------------------------------------------------------------------------------------------- */
 
-/* Keeps a list, as number `slot`, for the axes that it is for. False, having said so, if it is as long as neither. */
+/* Assigns a list to the axes whose length it has. Prints an error and returns false if it fits none. */
 static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool queries, bool keys, const char *origin)
 {
     bool fits_queries = queries && l->count == w->queries, fits_keys = keys && l->count == w->keys;

@@ -1,6 +1,6 @@
-/* mha view: a page on which a person sees the heads of a model at work, or the attention weights of any other.
+/* mha view: an interactive page of the attention heads of a model, or of attention weights from a file.
  *
- * The page is made in memory and written at the end, whole or not at all. */
+ * The page is built in memory and written atomically at the end. */
 #include "cli/view/view.h"
 #include "cli/common/cli.h"
 #include "cli/common/model.h"
@@ -18,50 +18,50 @@ static void help(void)
          "  mha view vit.safetensors -o page.html\n"
          "                        twenty test images, every head of every block\n"
          "  mha view vit.safetensors 4 7 seven.png --data ~/.cache/mha/mnist -o page.html\n"
-         "                        two test images and a picture\n"
+         "                        two test images and an image file\n"
          "  mha view --attention weights.safetensors --tokens words.txt -o page.html\n"
          "                        attention weights of any model\n"
          "\n"
          "Usage: mha view FILE [IMAGE...] -o PAGE [OPTIONS]\n"
          "       mha view --attention FILE -o PAGE [OPTIONS]\n"
-         "  -o PAGE               the HTML file to write, whole or not at all\n"
-         "  --data DIR            the test images of MNIST's folder, or 'synthetic'; by\n"
-         "                        default what './dev data mnist' fetched, if it is there\n"
-         "  --image IMAGE         the same as IMAGE alone\n"
+         "  -o PAGE               the HTML file; it is replaced atomically\n"
+         "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
+         "                        the folder of './dev data mnist', or else 'synthetic'\n"
+         "  --image IMAGE         same as IMAGE\n"
          "  --index N             test image N, from 0\n"
-         "  --invert WHEN         dark ink on light paper becomes light on dark:\n"
+         "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"
          "                        auto (default: if the border is light), yes or no\n"
-         "  --fit                 makes a picture of another size fit, as in 'classify'\n"
-         "  --model-heads N       heads of a block, if FILE does not say it\n"
-         "  --attention FILE      weights instead of a model\n"
-         "  --tensor NAME         which tensor of that file; by default 'attention' or\n"
-         "                        'weights', or the only one with three or four axes\n"
-         "  --first-axis WHAT     what its first axis is: layers, heads, or batch (the\n"
-         "                        sequences of a batch); by default what the file says\n"
-         "  --tokens WORDS        a text file: the tokens, one a line\n"
-         "\n" MODEL_HELP_FILE "        --heads N is short for --model-heads N.\n"
-         "        Of --attention: weights (heads,queries,keys) or (layers,heads,queries,\n"
-         "        keys), whose rows sum to 1. The metadata may give the tokens: a JSON\n"
-         "        array of strings under 'tokens', or two of them under 'query_tokens' and\n"
-         "        'key_tokens'; and the axes of a tensor NAME under 'NAME.axes', such as\n"
-         "        'batch,heads,queries,keys'. 'mha layer --weights' writes these, so its\n"
-         "        batch is shown as sequences, not as layers\n"
-         "IMAGE   a PNG or PGM of the model's size, or the number of a test image, from 0\n"
+         "  --fit                 resize images to the model's input, as in 'classify'\n" MODEL_HELP_HEADS
+         "  --attention FILE      show attention weights instead of a model\n"
+         "  --tensor NAME         the tensor with the weights (default: 'attention' or\n"
+         "                        'weights', or the only one with three or four axes)\n"
+         "  --first-axis WHAT     meaning of its first axis: layers, heads or batch\n"
+         "                        (default: from the metadata)\n"
+         "  --tokens WORDS        a text file with one token per line\n"
+         "\n" MODEL_HELP_FILE "        --heads is an alias of --model-heads.\n"
+         "        With --attention, weights (heads,queries,keys) or\n"
+         "        (layers,heads,queries,keys) whose rows sum to 1. The metadata may\n"
+         "        contain the tokens, as a JSON array of strings under 'tokens', or under\n"
+         "        'query_tokens' and 'key_tokens'; and the axes of a tensor NAME under\n"
+         "        'NAME.axes', such as 'batch,heads,queries,keys'. 'mha layer --weights'\n"
+         "        writes the axes, so that its batch is shown as sequences, not as layers\n"
+         "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
+         "        image, from 0\n"
          "\n"
-         "The page is one file that needs no network: open it in a browser. It computes\n"
-         "the model itself, so whoever looks can switch heads off. Maps of more than 250\n"
-         "tokens are pooled, and the page says so.");
+         "The page is a single file that needs no network; open it in a browser. It runs\n"
+         "the model itself, so heads can be switched off interactively. Maps of more than\n"
+         "250 tokens are pooled, with a note on the page.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *page, *folder, *attention, *tensor, *tokens, *first_axis; /* NULL: not given */
-    const char **words;                                                          /* images to look at */
+    const char *file, *page, *folder, *attention, *tensor, *tokens, *first_axis; /* NULL if not given */
+    const char **words;                                                          /* images */
     int word_count;
     bool fit;
-    long heads; /* of a block; 0: as the file says */
-    exhibit_invert invert;
+    long heads; /* per block; 0 for those of the file */
+    input_invert invert;
 } request;
 
 static bool parse_image(const char *value, void *to)
@@ -81,7 +81,7 @@ static bool parse_invert(const char *value, void *to)
 {
     static const char *const names[] = {"auto", "yes", "no", NULL};
     int which = cli_choice("view", "--invert", value, names);
-    if (which >= 0) ((request *)to)->invert = (exhibit_invert)which;
+    if (which >= 0) ((request *)to)->invert = (input_invert)which;
     return which >= 0;
 }
 
@@ -98,14 +98,6 @@ static bool parse_first_axis(const char *value, void *to)
     return which >= 0;
 }
 
-static bool parse_page(const char *value, void *to)
-{
-    ((request *)to)->page = value;
-    if (*value && strcmp(value, "-") != 0) return true;
-    cli_error("view: -o is the name of a file, not '%s'", value);
-    return false;
-}
-
 static bool take_word(const char *text, void *to, bool *said)
 {
     request *r = to;
@@ -115,22 +107,22 @@ static bool take_word(const char *text, void *to, bool *said)
     return true;
 }
 
-/* Whether there is a number below 0, having said so: among the words it would be an option that nobody knows. */
+/* Prints an error if an argument is a negative number, which would be reported as an unknown option. */
 static bool has_negative(int argc, char **argv, const cli_option *options)
 {
     for (int i = 1; i < argc && !cli_wants_help(argv[i]); i++) {
         const cli_option *o = options;
         if (argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9') {
-            cli_error("view: the index of a test image is 0 or more, not '%s'", argv[i]);
+            cli_error("view: the index of a test image must be 0 or more, not '%s'", argv[i]);
             return true;
         }
         while (o->name && strcmp(o->name, argv[i]) != 0) o++;
-        if (o->name && o->value) i++; /* what belongs to an option is its own affair */
+        if (o->name && o->value) i++; /* skip the option's value */
     }
     return false;
 }
 
-/* False, having said why. */
+/* Prints an error and returns false on failure. */
 static bool check_request(const request *r)
 {
     const char *odd = r->folder       ? "--data"
@@ -138,11 +130,12 @@ static bool check_request(const request *r)
                       : r->heads      ? MODEL_HEADS
                       : r->word_count ? r->words[0]
                                       : r->file;
-    if (!r->file && !r->attention) cli_error("view: which model? 'mha view FILE -o PAGE'");
-    else if (r->attention && odd) cli_error("view: --attention has no use for %s: it shows weights, no model", odd);
+    if (!r->file && !r->attention) cli_error("view: missing model; usage: mha view FILE -o PAGE");
+    else if (r->attention && odd) cli_error("view: %s cannot be combined with --attention", odd);
     else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
-        cli_error("view: %s is for --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
-    else if (!r->page) cli_error("view: where to? 'mha view %s -o PAGE'", r->attention ? "--attention FILE" : "FILE");
+        cli_error("view: %s needs --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
+    else if (!r->page)
+        cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
     else {
         bool over = cli_is_output("view", r->page, r->file ? r->file : r->attention, r->file ? "model" : "weights");
         for (int i = 0; !over && i < r->word_count; i++) over = cli_is_output("view", r->page, r->words[i], "image");
@@ -151,7 +144,7 @@ static bool check_request(const request *r)
     return false;
 }
 
-/* "1 head", "24 heads"; the text stays for the next three calls. */
+/* "1 head", "24 heads"; the text stays valid for the next three calls. */
 static const char *count_of(int64_t count, const char *what)
 {
     static char text[3][40];
@@ -178,20 +171,20 @@ static bool open_model(nn_vit_model *model, mha_context *ctx, const request *r)
     return false;
 }
 
-static bool load_images(exhibits *e, const request *r)
+static bool load_images(input_images *e, const request *r)
 {
-    bool ok = !r->folder || exhibits_open_set(e);
-    for (int i = 0; ok && i < r->word_count; i++) ok = exhibits_add(e, r->words[i]);
-    return ok && (r->word_count || exhibits_add_some(e, VIEW_EACH));
+    bool ok = !r->folder || input_images_open_set(e);
+    for (int i = 0; ok && i < r->word_count; i++) ok = input_images_add(e, r->words[i]);
+    return ok && (r->word_count || input_images_add_some(e, VIEW_EACH));
 }
 
-/* False, having said why. */
+/* Prints an error and returns false on failure. */
 static bool show_model(mha_context *ctx, const request *r)
 {
     size_t bytes = 0;
     char about[200];
     nn_vit_model model = {0};
-    exhibits e = {.command = "view", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
+    input_images e = {.command = "view", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
     e.config = &model.config;
     ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, &model, &e);
@@ -200,14 +193,14 @@ static bool show_model(mha_context *ctx, const request *r)
                  count_of(model.config.body.depth, "block"), count_of(e.count, "image"));
         say_written(r, about, bytes);
     }
-    exhibits_free(&e);
+    input_images_free(&e);
     nn_vit_model_free(&model);
     return ok;
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
-/* False, having said why. What was pooled is told on standard error. */
+/* Prints an error and returns false on failure. Describes pooling on standard error. */
 static bool show_weights(mha_context *ctx, const request *r)
 {
     size_t bytes = 0;
@@ -245,7 +238,8 @@ static int view(const request *r)
 
 int cmd_view(int argc, char **argv)
 {
-    static const cli_option options[] = {{"-o", true, parse_page, 0},
+    static const cli_option options[] = {{"-o", true, cli_shared, offsetof(request, page)},
+                                         {"--out", true, cli_shared, offsetof(request, page)},
                                          {"--data", true, NULL, offsetof(request, folder)},
                                          {"--image", true, parse_image, 0},
                                          {"--index", true, parse_index, 0},
@@ -260,7 +254,7 @@ int cmd_view(int argc, char **argv)
                                          {NULL, false, NULL, 0}};
     request r = {.words = calloc((size_t)argc, sizeof *r.words)};
     if (!r.words) {
-        cli_error("no memory");
+        cli_error("out of memory");
         return CLI_USAGE;
     }
     int status = CLI_USAGE, stop = has_negative(argc, argv, options) ? CLI_USAGE + 1 : 0;

@@ -215,6 +215,7 @@ nn_mnist *nn_digits_make(int64_t train, int64_t test, uint64_t seed, char *error
             return set;
     }
     nn_mnist_free(set);
-    snprintf(error, error_size, "synthetic digits: no memory for %" PRId64 " + %" PRId64 " images", train, test);
+    snprintf(error, error_size, "synthetic digits: not enough memory for %" PRId64 " + %" PRId64 " images", train,
+             test);
     return NULL;
 }

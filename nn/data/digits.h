@@ -14,10 +14,11 @@
 enum { NN_DIGITS_SIDE = 28, NN_DIGITS_TRAIN = 0, NN_DIGITS_TEST = 1 };
 
 /* A set of so many images, whose labels run 0, 1, ... 9, 0, ... Free it with nn_mnist_free. NULL on error (a count below 1,
- * no memory), with its one line in `error`, which has room for `error_size` bytes. */
+ * out of memory), with its one line in `error`, which has room for `error_size` bytes. */
 nn_mnist *nn_digits_make(int64_t train, int64_t test, uint64_t seed, char *error, size_t error_size);
 
-/* Draws image `index` of a part (NN_DIGITS_TRAIN or NN_DIGITS_TEST): the digit from 0 to 9, in whatever hand the place gives. */
+/* Draws image `index` of a part (NN_DIGITS_TRAIN or NN_DIGITS_TEST): the digit from 0 to 9, in whatever hand the place
+ * gives. */
 void nn_digits_draw(unsigned char out[NN_DIGITS_SIDE * NN_DIGITS_SIDE], int digit, uint64_t seed, int part,
                     uint64_t index);
 

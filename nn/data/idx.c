@@ -62,7 +62,7 @@ static bool read_data(nn_source *from, nn_idx *file)
         return nn_source_fail(from, "a gzipped file of %" PRIu64 " bytes cannot hold the %" PRIu64 " that it claims",
                               from->size, need);
     file->data = (uint64_t)file->count < SIZE_MAX ? malloc((size_t)file->count + 1) : NULL; /* + 1: never NULL */
-    if (!file->data) return nn_source_fail(from, "no memory for %" PRId64 " bytes", file->count);
+    if (!file->data) return nn_source_fail(from, "not enough memory for %" PRId64 " bytes", file->count);
     size_t got = nn_source_take(from, file->data, (size_t)file->count);
     if (!from->failed && got < (size_t)file->count) return refuse_length(from, file, got + header);
     if (!from->failed && nn_source_take(from, &more, 1) > 0) return refuse_length(from, file, need + 1);

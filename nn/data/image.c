@@ -28,7 +28,7 @@ static unsigned char *read_all(nn_source *from, size_t *size)
         }
         unsigned char *grown = realloc(bytes, room);
         if (!grown) {
-            nn_source_fail(from, "no memory for its bytes");
+            nn_source_fail(from, "not enough memory for its bytes");
             break;
         }
         bytes = grown;
@@ -58,7 +58,8 @@ bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, char *why, si
         snprintf(why, why_size,
                  "an image of %" PRIu64 " x %" PRIu64 " is too large: a side has %d at most, all of it %d pixels",
                  columns, rows, NN_IMAGE_SIDE_MOST, NN_IMAGE_PIXELS_MOST);
-    else if (!(out->pixels = malloc((size_t)(rows * columns)))) snprintf(why, why_size, "no memory for its pixels");
+    else if (!(out->pixels = malloc((size_t)(rows * columns))))
+        snprintf(why, why_size, "not enough memory for its pixels");
     else *out = (nn_image){(int64_t)rows, (int64_t)columns, out->pixels};
     return out->pixels;
 }

@@ -25,7 +25,7 @@ static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_siz
 {
     unsigned char *rgba = malloc((size_t)(out->rows * out->columns) * 4);
     if (!rgba) {
-        snprintf(why, why_size, "no memory for its pixels");
+        snprintf(why, why_size, "not enough memory for its pixels");
         return false;
     }
     png->format = PNG_FORMAT_RGBA;
@@ -65,7 +65,7 @@ bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t r
     png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
     void *packed = malloc(size);
     nn_replacement_begin(&to, path, error, error_size);
-    if (!packed) nn_replacement_fail(&to, "no memory");
+    if (!packed) nn_replacement_fail(&to, "out of memory");
     else if (!png_image_write_to_memory(&png, packed, &size, 0, pixels, 0, NULL))
         nn_replacement_fail(&to, "%s", png.message);
     else nn_replacement_put(&to, packed, size);

@@ -49,7 +49,7 @@ static bool find(reading *r, int file)
     struct stat about;
     size_t room = strlen(r->folder) + 40;
     char *path = malloc(room);
-    if (!path) return fail(r, r->folder, "no memory");
+    if (!path) return fail(r, r->folder, "out of memory");
     for (int i = 0; i < SPELLINGS; i++) {
         snprintf(path, room, "%s/%s%c%s-ubyte%s", r->folder, stems[file], spellings[i].joint, kind(file),
                  spellings[i].end);
@@ -126,7 +126,7 @@ nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size)
     reading r = {.folder = folder, .error = error, .error_size = error_size};
     nn_mnist *set = calloc(1, sizeof *set);
     if (!set || !(set->name = strdup(folder))) {
-        fail(&r, folder, "no memory");
+        fail(&r, folder, "out of memory");
         free(set);
         return NULL;
     }

@@ -66,7 +66,7 @@ bool nn_heads_look(nn_heads_view *view, nn_vit *net, mha_context *ctx, nn_vit_in
                             .columns = c->columns / c->patch,
                             .tokens = T};
     float *scratch = make_scratch(nn_transformer_all_heads(&c->body), pixels, T);
-    if (!scratch || !make_room(view, c)) why = "no memory for the weights of the heads";
+    if (!scratch || !make_room(view, c)) why = "not enough memory for the weights of the heads";
     if (!why) {
         nn_transformer_call call = {.maps = scratch + pixels};
         nn_augment_plain(scratch, image, pixels, &plain);

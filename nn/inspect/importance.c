@@ -84,7 +84,8 @@ bool nn_importance_measure(double *importance, mha_context *ctx, const nn_vit_co
     nn_workers *c = nn_workers_create(ctx, config, parameters, true, error, error_size);
     bool ok = c;
     s.workers = c;
-    if (ok && !(ok = make_room(&s, config))) snprintf(error, error_size, "no memory to measure what heads are worth");
+    if (ok && !(ok = make_room(&s, config)))
+        snprintf(error, error_size, "not enough memory to measure the importance of heads");
     if (ok && !(ok = nn_workers_each(c, ctx, nn_slabs(count), measure_slab, &s)))
         snprintf(error, error_size, "%s", c->error);
     for (int64_t h = 0; ok && h < s.heads; h++) {

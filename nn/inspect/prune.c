@@ -95,7 +95,7 @@ bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_mode
     nn_workspace workspace = {0};
     float *logits = calloc((size_t)count + 1, (size_t)classes * sizeof *logits);
     nn_predictor *p = NULL;
-    if (!logits) snprintf(error, error_size, "not enough memory for the answers to %lld images", (long long)count);
+    if (!logits) snprintf(error, error_size, "not enough memory for the predictions of %lld images", (long long)count);
     else p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, bfloat16, error, error_size);
     bool ok = p && nn_predictor_run(p, ctx, logits, nn_mnist_image(set, part, first), count);
     if (p && !ok) snprintf(error, error_size, "%s", nn_predictor_error(p));

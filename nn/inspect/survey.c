@@ -303,7 +303,7 @@ bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config,
     bool ok = c;
     k.workers = c;
     if (ok && !(ok = worth && make_room(s, &k) && make_desks(&k)))
-        snprintf(error, error_size, "no memory for the maps of %lld heads", (long long)s->count);
+        snprintf(error, error_size, "not enough memory for the maps of %lld heads", (long long)s->count);
     if (ok && !(ok = nn_workers_each(c, ctx, nn_slabs(s->images), look_slab, &k)))
         snprintf(error, error_size, "%s", c->error);
     ok = ok && check_numbers(&k, error, error_size);

@@ -59,7 +59,7 @@ bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t er
 {
     nn_replacement to;
     if (b->failed) {
-        if (error_size) snprintf(error, error_size, "%s: no memory for its text", path);
+        if (error_size) snprintf(error, error_size, "%s: not enough memory", path);
         return false;
     }
     nn_replacement_begin(&to, path, error, error_size);

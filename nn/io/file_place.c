@@ -20,7 +20,7 @@ bool nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t wh
 {
     *p = (nn_file_place){.path = resolve(path), .folder = -1};
     if (!p->path) {
-        snprintf(why, why_size, "no memory");
+        snprintf(why, why_size, "out of memory");
         return false;
     }
     char *slash = strrchr(p->path, '/');

@@ -148,7 +148,7 @@ static bool read_header(nn_source *from, nn_safetensors_header *header)
     size_t length = 0;
     if (!read_length(from, &length)) return false;
     unsigned char *json = malloc(length + 1);
-    if (!json) return fail(from, "no memory for a header of %zu bytes", length);
+    if (!json) return fail(from, "not enough memory for a header of %zu bytes", length);
     bool ok = take(from, json, length);
     if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
         ok = fail(from, "%s", why);
@@ -170,7 +170,7 @@ static bool read_data(nn_source *from, nn_safetensors *file)
     for (size_t i = 0; i < header->tensor_count; i++)
         total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
     file->block = malloc(total);
-    if (!file->block) return fail(from, "no memory for %zu bytes of tensors", total);
+    if (!file->block) return fail(from, "not enough memory for %zu bytes of tensors", total);
     unsigned char *at = file->block + (aligned((uintptr_t)file->block) - (uintptr_t)file->block);
     for (size_t i = 0; i < header->tensor_count; i++) {
         nn_safetensors_tensor *tensor = &header->tensors[i];
@@ -191,7 +191,7 @@ static nn_safetensors *read_all(nn_source *from)
 {
     nn_safetensors *file = calloc(1, sizeof *file);
     if (!file) {
-        fail(from, "no memory");
+        fail(from, "out of memory");
         return NULL;
     }
     if (!read_header(from, &file->header) || !read_data(from, file)) {

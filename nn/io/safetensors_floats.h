@@ -8,7 +8,7 @@
 bool nn_safetensors_is_float(nn_safetensors_dtype dtype);
 
 /* The elements of a tensor of such a type, widened, or rounded to nearest even: tensor->count numbers, to be freed. NULL
- * if there is no memory. */
+ * if out of memory. */
 float *nn_safetensors_floats(mha_context *ctx, const nn_safetensors_tensor *tensor);
 
 #endif

@@ -54,7 +54,7 @@ static void *grow(walk *w, void *records, size_t *room, size_t count, size_t rec
     size_t more = *room ? 2 * *room : 8;
     void *bigger = realloc(records, more * record_size);
     if (bigger) *room = more;
-    else fail(w, "no memory for a header of %zu bytes", w->j.size);
+    else fail(w, "not enough memory for a header of %zu bytes", w->j.size);
     return bigger;
 }
 
@@ -274,7 +274,7 @@ bool nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes
     walk w = {
         .out = header, .j = nn_json_open(bytes, length), .data_size = data_size, .why = why, .why_size = why_size};
     header->text = malloc(length + 1);
-    if (!header->text) return fail(&w, "no memory for a header of %zu bytes", length);
+    if (!header->text) return fail(&w, "not enough memory for a header of %zu bytes", length);
     if (!read_header(&w)) return false;
     if (header->pair_count) qsort(header->pairs, header->pair_count, sizeof *header->pairs, by_key);
     if (header->tensor_count) qsort(header->tensors, header->tensor_count, sizeof *header->tensors, by_name);

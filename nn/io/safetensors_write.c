@@ -115,7 +115,7 @@ static bool put_string(nn_replacement *to, nn_buffer *out, const char *text)
 {
     size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest that a byte becomes */
     char *quoted_text = malloc(2 * room);
-    if (!quoted_text) return nn_replacement_fail(to, "no memory for a header");
+    if (!quoted_text) return nn_replacement_fail(to, "not enough memory for a header");
     char *back = quoted_text + room;
     nn_json_quote(quoted_text, room, text);
     nn_json j = nn_json_open(quoted_text, strlen(quoted_text));
@@ -173,7 +173,7 @@ static bool make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors
                         const nn_safetensors_pair *pairs, size_t pair_count)
 {
     if (!put_header(to, out, items, item_count, pairs, pair_count)) return false;
-    if (out->failed) return nn_replacement_fail(to, "no memory for a header");
+    if (out->failed) return nn_replacement_fail(to, "not enough memory for a header");
     if (out->size > NN_SAFETENSORS_HEADER_MAX)
         return nn_replacement_fail(to, "a header of %zu bytes is more than the %d allowed", out->size,
                                    NN_SAFETENSORS_HEADER_MAX);
@@ -239,7 +239,7 @@ bool nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_
         to->lock = lock;
         if (begun) write_all(to, sorted, item_count, pairs, pair_count);
         ok = nn_replacement_end(to);
-    } else if (error_size) snprintf(error, error_size, "%s: no memory", path);
+    } else if (error_size) snprintf(error, error_size, "%s: out of memory", path);
     free(to);
     free(pairs);
     free(sorted);

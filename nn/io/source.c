@@ -63,7 +63,7 @@ static bool gunzip_begin(nn_source *from)
     struct gunzip *g = calloc(1, sizeof *g);
     if (!g || inflateInit2(&g->stream, GZIP_ONLY) != Z_OK) {
         free(g);
-        return nn_source_fail(from, "no memory to gunzip it");
+        return nn_source_fail(from, "out of memory while decompressing");
     }
     from->unpacker = g;
     return true;
@@ -103,7 +103,7 @@ static size_t take_gzipped(nn_source *from, void *out, size_t room)
         int code = inflate(&g->stream, Z_NO_FLUSH);
         got += part - g->stream.avail_out;
         g->ended = code == Z_STREAM_END;
-        if (code == Z_MEM_ERROR) nn_source_fail(from, "no memory to gunzip it");
+        if (code == Z_MEM_ERROR) nn_source_fail(from, "out of memory while decompressing");
         else if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
             nn_source_fail(from, "the gzipped file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
     }
@@ -200,7 +200,7 @@ char *nn_source_text(const char *path, size_t most, size_t *size, char *error, s
         size_t room = nn_source_most(&from) < most ? (size_t)nn_source_most(&from) + 1 : most + 1;
         text = malloc(room + 1);
         if (text) got = nn_source_take(&from, text, room);
-        else nn_source_fail(&from, "no memory");
+        else nn_source_fail(&from, "out of memory");
         if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
         if (text) text[got] = 0;
         if (text && !from.failed && strlen(text) != got)

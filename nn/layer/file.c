@@ -330,7 +330,7 @@ static bool fill(const loading *l, mha_layer *layer)
         if (l->row[part]->layout == NN_LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
         mha_tensor from = to;
         float *numbers = nn_safetensors_floats(l->ctx, l->tensor[part]);
-        if (!numbers) return fail(l, "no memory for %s", l->tensor[part]->name);
+        if (!numbers) return fail(l, "not enough memory for %s", l->tensor[part]->name);
         from.data = numbers;
         from.stride[from.rank - 1] = 1;
         if (from.rank == 2) from.stride[0] = from.size[1];

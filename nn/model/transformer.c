@@ -186,7 +186,7 @@ static void lay_norms(nn_transformer *t)
     }
 }
 
-/* Takes `count` floats from *at; with no memory it only counts. */
+/* Takes `count` floats from *at; without a block it only counts. */
 static float *take(float *memory, int64_t *at, int64_t count)
 {
     float *here = memory ? memory + *at : NULL;

@@ -381,7 +381,7 @@ bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const 
         if (!p.rank) continue;
         const nn_safetensors_tensor *tensor = nn_safetensors_find(file, p.name);
         float *numbers = nn_safetensors_floats(ctx, tensor);
-        if (!numbers) return fail(&r, "no memory for %s", p.name);
+        if (!numbers) return fail(&r, "not enough memory for %s", p.name);
         memcpy(nn_vit_parameters(v) + place_of(v, n, &p), numbers, (size_t)tensor->count * sizeof *numbers);
         free(numbers);
     }
@@ -474,7 +474,7 @@ bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *o
     nn_vit_notes_text text;
     bool ok = make_room(&s, nn_vit_shape(v), &o);
     if (!ok) {
-        fail(&r, "no memory to save it");
+        fail(&r, "not enough memory to save it");
         goto out;
     }
     list_parts(&s, v, o.parameters ? o.parameters : nn_vit_parameters(v));

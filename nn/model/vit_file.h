@@ -55,7 +55,7 @@ bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const n
                              const nn_vit_file_options *options, char *error, size_t error_size);
 
 /* The numbers of a file, of any float type, into the model's parameters. On error, as above, they are what they were,
- * unless there was no memory. */
+ * unless it ran out of memory. */
 bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
                  size_t error_size);
 

@@ -113,7 +113,7 @@ static bool hear_object(said all[ENTRIES], const char *text, char *why, size_t w
     size_t size = strlen(text), length;
     char *key = malloc(2 * size + 2), *value = key + size + 1;
     if (!key) {
-        snprintf(why, why_size, "no memory for metadata config");
+        snprintf(why, why_size, "not enough memory for metadata config");
         return false;
     }
     nn_json j = nn_json_open(text, size);

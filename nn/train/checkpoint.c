@@ -237,7 +237,7 @@ static bool read_history(const complaint *to, nn_checkpoint *c)
     if (c->run.begun > epochs)
         return fail(to, HISTORY " has %" PRId64 " epochs, but there are %" PRId64 " in all", c->run.begun, epochs);
     c->run.epochs = calloc((size_t)epochs, sizeof *c->run.epochs);
-    if (!c->run.epochs) return fail(to, "no memory for %" PRId64 " epochs", epochs);
+    if (!c->run.epochs) return fail(to, "not enough memory for %" PRId64 " epochs", epochs);
     memcpy(c->run.epochs, history->data, (size_t)c->run.begun * sizeof *c->run.epochs);
     for (int64_t i = 0; i < history->count; i++)
         if (!isfinite(((const double *)history->data)[i])) return fail(to, HISTORY " has a number that is not finite");
@@ -273,7 +273,7 @@ nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_si
     complaint to = {path, error, error_size};
     nn_checkpoint *c = calloc(1, sizeof *c);
     if (!c) {
-        fail(&to, "no memory");
+        fail(&to, "out of memory");
         return NULL;
     }
     c->path = path;

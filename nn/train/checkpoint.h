@@ -74,7 +74,7 @@ void nn_checkpoint_free(nn_checkpoint *c); /* NULL is legal */
 bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size);
 
 /* Puts the trainer, made by c->run.how over the same data, where the saved one was. On error (other data) it is what it
- * was, unless there was no memory. */
+ * was, unless it ran out of memory. */
 bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size);
 
 /* The model of a run that is over: with the notes recipe, preset, seed, epochs, trained_on and test_accuracy. */

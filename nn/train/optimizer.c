@@ -101,7 +101,7 @@ nn_optimizer *nn_optimizer_create(float *parameters, float *gradient, int64_t co
     if (o->average && count) memcpy(o->average, parameters, (size_t)count * sizeof(float));
     return o;
 no_memory:
-    fail(error, error_size, "no memory for the optimizer of %lld parameters", (long long)count);
+    fail(error, error_size, "not enough memory for the optimizer of %lld parameters", (long long)count);
     nn_optimizer_free(o);
     return NULL;
 }

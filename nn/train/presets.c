@@ -1,13 +1,13 @@
-/* The presets, as the text of recipes. */
+/* The presets: recipes as text. */
 #include "train/presets.h"
 
 #include <assert.h>
 #include <string.h>
 
 const nn_preset nn_presets[] = {
-    {NN_PRESET_DEFAULT, "10 epochs: some 8 minutes on two cores", NULL},
-    {"demo", "3 epochs: 2 minutes, and it works", "epochs=3,batch=64,average=0.99"},
-    {"best", "60 epochs: the most accurate, some 45 minutes",
+    {NN_PRESET_DEFAULT, "10 epochs, about 8 min on two cores", NULL},
+    {"demo", "3 epochs, about 2 min", "epochs=3,batch=64,average=0.99"},
+    {"best", "60 epochs, the most accurate, about 45 min",
      "epochs=60,rotation=15,scale=0.2,elastic=1.5,shear=0.15,stretch=0.1,drop_path=0.05"},
     {NULL, NULL, NULL},
 };
@@ -24,7 +24,7 @@ nn_recipe nn_preset_recipe(const nn_preset *p)
     char why[200];
     nn_recipe r = nn_recipe_default();
     bool right = nn_recipe_apply(&r, p->changes, why, sizeof why);
-    assert(right); /* the tests read every one of them */
+    assert(right); /* tests check every preset */
     (void)right;
     return r;
 }

@@ -30,39 +30,39 @@ static const struct {
     range range;              /* of a number */
     const char *const *words; /* by their numbers */
 } entries[] = {
-    {"patch", "side of a patch, in pixels", MODEL(patch), WHOLE, SIZE, NULL},
-    {"width", "of a token", MODEL(body.width), WHOLE, SIZE, NULL},
-    {"depth", "blocks", MODEL(body.depth), WHOLE, SIZE, NULL},
-    {"heads", "of attention, in each block", MODEL(body.heads), WHOLE, SIZE, NULL},
-    {"kv_heads", "of keys and values; 0: as many as heads", MODEL(body.kv_heads), WHOLE, ANY, NULL},
+    {"patch", "side of a patch in pixels", MODEL(patch), WHOLE, SIZE, NULL},
+    {"width", "width of a token", MODEL(body.width), WHOLE, SIZE, NULL},
+    {"depth", "number of blocks", MODEL(body.depth), WHOLE, SIZE, NULL},
+    {"heads", "attention heads per block", MODEL(body.heads), WHOLE, SIZE, NULL},
+    {"kv_heads", "key/value heads; 0 for as many as heads", MODEL(body.kv_heads), WHOLE, ANY, NULL},
     {"mlp", "width of the hidden layer", MODEL(body.mlp), WHOLE, SIZE, NULL},
-    {"pool", "what the head reads: cls (a token of its own) or mean", MODEL(mean_pool), TRUTH_WORD, ANY, pools},
+    {"pool", "input of the classifier: cls (class token) or mean", MODEL(mean_pool), TRUTH_WORD, ANY, pools},
     {"norm", "layer or rms", MODEL(body.norm), NORM_WORD, ANY, norms},
-    {"order", "the norm of a branch: pre (before it) or post (behind)", MODEL(body.post_norm), TRUTH_WORD, ANY, orders},
+    {"order", "norm before (pre) or after (post) each branch", MODEL(body.post_norm), TRUTH_WORD, ANY, orders},
     {"activation", "gelu, gelu_tanh, relu or silu", MODEL(body.activation), ACTIVATION_WORD, ANY, activations},
-    {"dropout", "of attention weights: the share that is dropped", MODEL(body.dropout), REAL, FRACTION, NULL},
-    {"drop", "dropout of what branches add, and of the input", MODEL(body.drop), REAL, FRACTION, NULL},
-    {"drop_path", "stochastic depth: the share of branches left out", MODEL(body.drop_path), REAL, FRACTION, NULL},
-    {"dtype", "products in f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
-    {"epochs", "how often every image is seen", TRAINING(epochs), WHOLE, EPOCHS, NULL},
-    {"batch", "images a step", TRAINING(batch), WHOLE, SIZE, NULL},
-    {"lr", "learning rate at its peak", TRAINING(rate), LONG_REAL, POSITIVE, NULL},
+    {"dropout", "dropout of attention weights", MODEL(body.dropout), REAL, FRACTION, NULL},
+    {"drop", "dropout of the residual branches and the input", MODEL(body.drop), REAL, FRACTION, NULL},
+    {"drop_path", "stochastic depth: fraction of branches skipped", MODEL(body.drop_path), REAL, FRACTION, NULL},
+    {"dtype", "type of the matrix products: f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
+    {"epochs", "passes over the training images", TRAINING(epochs), WHOLE, EPOCHS, NULL},
+    {"batch", "images per step", TRAINING(batch), WHOLE, SIZE, NULL},
+    {"lr", "peak learning rate", TRAINING(rate), LONG_REAL, POSITIVE, NULL},
     {"schedule", "cosine, one_cycle or constant", TRAINING(schedule), SCHEDULE_WORD, ANY, schedules},
-    {"floor", "learning rate at the end", TRAINING(floor), LONG_REAL, NOT_NEGATIVE, NULL},
-    {"warmup", "share of the steps until the peak", TRAINING(warmup), LONG_REAL, SHARE, NULL},
-    {"decay", "weight decay of AdamW, of matrices", TRAINING(decay), LONG_REAL, NOT_NEGATIVE, NULL},
-    {"beta2", "of AdamW: how long it remembers squares", TRAINING(beta2), LONG_REAL, FRACTION, NULL},
-    {"clip", "largest norm of a gradient; 0: any", TRAINING(clip), LONG_REAL, NOT_NEGATIVE, NULL},
-    {"average", "moving average of weights (EMA); 0: none", TRAINING(average), LONG_REAL, FRACTION, NULL},
-    {"smoothing", "of labels: what goes to all classes alike", TRAINING(smoothing), REAL, FRACTION, NULL},
-    {"shift", "images move up to so many pixels", TRAINING(augment.shift), REAL, NOT_NEGATIVE, NULL},
-    {"rotation", "turn up to so many degrees", TRAINING(augment.rotation), REAL, ANGLE, NULL},
-    {"scale", "grow or shrink up to this share", TRAINING(augment.scale), REAL, FRACTION, NULL},
-    {"shear", "lean up to this share of their height", TRAINING(augment.shear), REAL, FRACTION, NULL},
-    {"stretch", "grow wider and lower, or the other way", TRAINING(augment.stretch), REAL, FRACTION, NULL},
-    {"elastic", "bend up to so many pixels", TRAINING(augment.elastic), REAL, NOT_NEGATIVE, NULL},
-    {"held_out", "images to watch, not to train on: by default a twelfth", TRAINING(held_out), WHOLE, ANY, NULL},
-    {"seed", "of everything that is drawn", TRAINING(seed), SEED, ANY, NULL},
+    {"floor", "final learning rate", TRAINING(floor), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"warmup", "fraction of the steps before the peak", TRAINING(warmup), LONG_REAL, SHARE, NULL},
+    {"decay", "AdamW weight decay, for matrices", TRAINING(decay), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"beta2", "AdamW decay rate of the second moment", TRAINING(beta2), LONG_REAL, FRACTION, NULL},
+    {"clip", "maximum gradient norm; 0 for none", TRAINING(clip), LONG_REAL, NOT_NEGATIVE, NULL},
+    {"average", "moving average of weights (EMA); 0 for none", TRAINING(average), LONG_REAL, FRACTION, NULL},
+    {"smoothing", "label smoothing", TRAINING(smoothing), REAL, FRACTION, NULL},
+    {"shift", "augmentation: maximum shift in pixels", TRAINING(augment.shift), REAL, NOT_NEGATIVE, NULL},
+    {"rotation", "augmentation: maximum rotation in degrees", TRAINING(augment.rotation), REAL, ANGLE, NULL},
+    {"scale", "augmentation: maximum change of size", TRAINING(augment.scale), REAL, FRACTION, NULL},
+    {"shear", "augmentation: maximum slant", TRAINING(augment.shear), REAL, FRACTION, NULL},
+    {"stretch", "augmentation: maximum change of aspect ratio", TRAINING(augment.stretch), REAL, FRACTION, NULL},
+    {"elastic", "augmentation: elastic distortion in pixels", TRAINING(augment.elastic), REAL, NOT_NEGATIVE, NULL},
+    {"held_out", "held-out training images (default: one twelfth)", TRAINING(held_out), WHOLE, ANY, NULL},
+    {"seed", "random seed", TRAINING(seed), SEED, ANY, NULL},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 _Static_assert(ENTRIES *(NN_RECIPE_WORD_MAX + 12) <= NN_RECIPE_TEXT_MAX, "room for all of them");
@@ -183,10 +183,10 @@ static const struct {
     bool above, below; /* the bounds themselves are outside */
 } ranges[] = {
     [SIZE] = {"a whole number from 1 to 1048576", 1, 1 << 20, false, false},
-    [ANY] = {"a whole number from 0 on", 0, 0x1p53, false, false},
+    [ANY] = {"a whole number, 0 or more", 0, 0x1p53, false, false},
     [EPOCHS] = {"a whole number from 1 to 100000", 1, 100000, false, false},
     [POSITIVE] = {"a number above 0", 0, 1e30, true, false},
-    [NOT_NEGATIVE] = {"a number from 0 on", 0, 1e30, false, false},
+    [NOT_NEGATIVE] = {"a number, 0 or more", 0, 1e30, false, false},
     [FRACTION] = {"a number from 0 to below 1", 0, 1, false, true},
     [SHARE] = {"a number from 0 to 1", 0, 1, false, false},
     [ANGLE] = {"a number from 0 to 45", 0, 45, false, false},
@@ -268,9 +268,9 @@ bool nn_recipe_apply(nn_recipe *r, const char *text, char *why, size_t why_size)
     char key[NN_RECIPE_WORD_MAX], value[NN_RECIPE_WORD_MAX], should[100];
     while (nn_recipe_next(&text, key, value)) {
         int n = nn_recipe_find(key);
-        if (n < 0) snprintf(why, why_size, "there is no '%s'", key);
+        if (n < 0) snprintf(why, why_size, "unknown key '%s'", key);
         else if (nn_recipe_set(r, n, value, should, sizeof should)) continue;
-        else snprintf(why, why_size, "%s is %s, not '%s'", key, should, value);
+        else snprintf(why, why_size, "%s must be %s, not '%s'", key, should, value);
         return false;
     }
     return true;

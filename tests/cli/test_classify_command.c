@@ -144,7 +144,7 @@ TEST(maps_are_those_of_the_heads)
 
 TEST(dark_ink_is_inverted)
 {
-    static const char line[] = "mha: dark.pgm: the border is light, so ink is dark: inverted (--invert no keeps it)\n";
+    static const char line[] = "mha: dark.pgm: inverted, because the border is light (--invert no turns this off)\n";
     unsigned char dark[PIXELS];
     char error[300] = "";
     if (!prepare()) return;
@@ -174,7 +174,7 @@ TEST(a_picture_is_made_to_fit)
         large[i] = (unsigned char)(255 - nn_mnist_image(set, &set->test, 4)[i / LARGE / 5 * 28 + i % LARGE / 5]);
     expect(nn_image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
     REFUSE("classify m.safetensors large.pgm",
-           "large.pgm: the image has 140 x 140 pixels, the model reads 28 x 28; --fit makes it fit");
+           "large.pgm: the image is 140 x 140 pixels, the model needs 28 x 28; --fit resizes it");
     nn_image picture = {LARGE, LARGE, large};
     nn_image_invert(&picture);
     expect(nn_image_fit(want, 28, 28, &picture), "no ink");
@@ -183,7 +183,7 @@ TEST(a_picture_is_made_to_fit)
     expect_answer(it, 0, &cls, want, "null");
     memset(large, 0, LARGE * LARGE);
     expect(nn_image_write_pgm("paper.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
-    REFUSE("classify m.safetensors paper.pgm --fit", "paper.pgm: there is no ink to fit, only paper");
+    REFUSE("classify m.safetensors paper.pgm --fit", "paper.pgm: --fit found no ink in the image");
 }
 
 TEST(a_png_is_read)
@@ -221,15 +221,14 @@ TEST(what_is_drawn_fits_the_screen)
             expect(!strstr(it->out, "\x1b[48;5;-") && strstr(it->out, "\x1b[0m\n"), "colour runs over the line");
         strip(it->out);
         expect(widest_columns(it->out) <= 80, "%s: %d columns", terminals[i], widest_columns(it->out));
-        expect(count_of(it->out, "the model says ") == 2 && count_of(it->out, "the label says 2: ") == 1, "%s",
-               it->out);
+        expect(count_of(it->out, "predicted ") == 2 && count_of(it->out, "label 2: ") == 1, "%s", it->out);
         expect(count_of(it->out, "Block 1 of 2") == 2 && count_of(it->out, "Block 2 of 2") == 2, "blocks");
         expect(count_of(it->out, "head 2") == 4 && count_of(it->out, "% on one patch") == 8, "heads");
         expect(count_of(it->out, "on itself") == 8 && strstr(it->out, "test image 12 of d\n"), "words");
         for (const char *c = it->out; i % 2 == 0 && i < 3 && *c; c++) expect((unsigned char)*c < 128, "not ASCII");
     }
     const said *it = classify("mean.safetensors a.pgm --heads");
-    expect(it->status == 0 && !strstr(it->out, "on itself") && strstr(it->out, "its patches look, on the mean"), "%s",
+    expect(it->status == 0 && !strstr(it->out, "on itself") && strstr(it->out, "mean attention of the patches"), "%s",
            it->out);
     it = classify("m.safetensors 2");
     expect(strstr(it->out, "(synthetic: not MNIST)") && !strstr(it->out, "Block"), "%s", it->out);
@@ -278,7 +277,7 @@ TEST(the_page_is_that_of_view)
         expect(!command("", line)->status, "no view");
         snprintf(line, sizeof line, "%s --sheet page.html", words[i]);
         it = classify(line);
-        expect(it->status == 0 && !*it->err && strstr(it->out, "the model says "), "exit %d: %s", it->status, it->err);
+        expect(it->status == 0 && !*it->err && strstr(it->out, "predicted "), "exit %d: %s", it->status, it->err);
         expect(system("cmp view.html page.html") == 0, "another page: %s", words[i]);
     }
     it = classify("m.safetensors 3 --data d --sheet ./m.safetensors");
@@ -304,17 +303,18 @@ TEST(help_begins_with_examples)
 TEST(wrong_use)
 {
     if (!prepare()) return;
-    REFUSE("classify", "classify: which model and which image? 'mha classify FILE IMAGE...'");
-    REFUSE("classify m.safetensors", "classify: which image? 'mha classify FILE IMAGE...'");
+    REFUSE("classify", "classify: missing model and image; usage: mha classify FILE IMAGE...");
+    REFUSE("classify m.safetensors", "classify: missing image; usage: mha classify FILE IMAGE...");
     REFUSE("classify m.safetensors a.pgm --head", "classify: unknown option '--head'; did you mean '--heads'?");
     REFUSE("classify m.safetensors a.pgm --zzzzzzzz",
            "classify: unknown option '--zzzzzzzz'; 'mha classify --help' lists them");
     REFUSE("classify m.safetensors a.pgm --block", "classify: --block needs a value; see 'mha classify --help'");
-    REFUSE("classify m.safetensors a.pgm --block 0", "classify: --block is a number from 1 to 1000000, not '0'");
-    REFUSE("classify m.safetensors a.pgm --block last", "classify: --block is a number from 1 to 1000000, not 'last'");
-    REFUSE("classify m.safetensors a.pgm --block 3", "classify: --block is from 1 to 2 in m.safetensors, not 3");
-    REFUSE("classify m.safetensors a.pgm --invert maybe", "classify: --invert is auto, yes or no, not 'maybe'");
-    REFUSE("classify m.safetensors a.pgm --color blue", "classify: --color is auto, always or never, not 'blue'");
+    REFUSE("classify m.safetensors a.pgm --block 0", "classify: --block must be a number from 1 to 1000000, not '0'");
+    REFUSE("classify m.safetensors a.pgm --block last",
+           "classify: --block must be a number from 1 to 1000000, not 'last'");
+    REFUSE("classify m.safetensors a.pgm --block 3", "classify: --block must be from 1 to 2 for m.safetensors, not 3");
+    REFUSE("classify m.safetensors a.pgm --invert maybe", "classify: --invert must be auto, yes or no, not 'maybe'");
+    REFUSE("classify m.safetensors a.pgm --color blue", "classify: --color must be auto, always or never, not 'blue'");
 }
 
 /* One bad image among good ones, and there is no answer at all. */
@@ -324,9 +324,9 @@ TEST(bad_images)
     REFUSE("classify no.safetensors a.pgm", "no.safetensors: No such file or directory");
     REFUSE("classify m.safetensors a.pgm none.pgm", "none.pgm: No such file or directory");
     REFUSE("classify m.safetensors a.pgm m.safetensors", "m.safetensors: neither a PNG nor a PGM (P2 or P5)");
-    REFUSE("classify m.safetensors 0 70 --data d", "classify: there is no test image 70: those of d go from 0 to 69");
+    REFUSE("classify m.safetensors 0 70 --data d", "classify: no test image 70; d has images 0 to 69");
     REFUSE("classify m.safetensors 99999999999999999999 --data d",
-           "classify: there is no test image 99999999999999999999: those of d go from 0 to 69");
+           "classify: no test image 99999999999999999999; d has images 0 to 69");
     REFUSE("classify m.safetensors 0 --data none", "none: No such file or directory");
     expect(system("head -c 500 a.pgm >cut.pgm") == 0, "no cut");
     REFUSE("classify m.safetensors cut.pgm",
@@ -336,7 +336,7 @@ TEST(bad_images)
     config.classes = 5;
     if (small_make(&v, &config, "five.safetensors")) {
         REFUSE("classify five.safetensors 0 --data d",
-               "five.safetensors: the model tells 5 classes apart, the data have 10");
+               "five.safetensors: the model has 5 classes, the data set has 10");
         expect(classify("five.safetensors a.pgm")->status == 0, "a file has no classes");
     }
     small_free(&v);

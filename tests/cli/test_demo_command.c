@@ -31,8 +31,7 @@ TEST(it_learns_and_shows)
     expect(strstr(it->out, "synthetic: drawn by a program"), "it does not say what the digits are");
     expect(rows_of(it->out) == 1, "%d rows", rows_of(it->out));
     expect(strstr(it->out, "% accuracy on 13 synthetic test images: "), "%s", it->out);
-    expect(strstr(it->out, "Test image 3, and where each head looks") && strstr(it->out, "the label says 3"), "%s",
-           it->out);
+    expect(strstr(it->out, "Test image 3, and where each head looks") && strstr(it->out, "label 3: "), "%s", it->out);
     expect(strstr(it->out, "block 6") && strstr(it->out, "head 4"), "%s", it->out);
     expect(strstr(it->out, "mha classify d/vit.safetensors") && strstr(it->out, "mha heads d/vit.safetensors") &&
                strstr(it->out, "mha train vit --preset best"),
@@ -69,9 +68,9 @@ TEST(bad_wishes_are_one_line)
     FILE *file = fopen("file", "w");
     if (file) fclose(file);
     expect(mkdir("full", 0777) == 0 && mkdir("full/heads.html", 0777) == 0, "no folders");
-    refuse("demo --epochs 0", "mha: demo: --epochs is a number from 1 to 1000, not '0'");
+    refuse("demo --epochs 0", "mha: demo: --epochs must be a number from 1 to 1000, not '0'");
     refuse("demo --data nowhere --out e", "mha: nowhere");
-    refuse("demo --data synthetic:x --out e", "mha: demo: --data synthetic:N is a number from 1 to");
+    refuse("demo --data synthetic:x --out e", "mha: demo: --data synthetic:N must be a number from 1 to");
     refuse("demo --out file", "mha: demo: cannot make the folder file: Not a directory");
     refuse("demo --out no/where", "mha: demo: cannot make the folder no/where: No such file or directory");
     refuse("demo --data synthetic:60 --index 10 --out e", "mha: demo: there is no test image 10: they go from 0 to 9");

@@ -113,12 +113,12 @@ TEST(the_table_fits_the_screen)
                                         "the 70 test images of d\n",
                                         "accuracy",
                                         "loss",
-                                        "images a second",
+                                        "images/s",
                                         "label 0 ",
                                         "label 9 ",
                                         "recall %",
                                         "precision %",
-                                        "The worst mistakes\n  image ",
+                                        "Worst errors\n  image ",
                                         "Try next  mha classify m.safetensors ",
                                         " --data d --heads\n"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) expect(strstr(plain, words[i]), "no '%s'", words[i]);
@@ -127,7 +127,8 @@ TEST(the_table_fits_the_screen)
     /* Colour adds escapes and nothing else. The lines above the table say how long it took. */
     it = command("LC_ALL=C", "eval m.safetensors --data d --color always");
     expect(strchr(it->out, '\x1b') != NULL, "no colour");
-    const char *table = strstr(plain, "  answer "), *again = strstr(strip((char *)(uintptr_t)it->out), "  answer ");
+    const char *table = strstr(plain, "  predicted "),
+               *again = strstr(strip((char *)(uintptr_t)it->out), "  predicted ");
     expect(table && again && strcmp(table, again) == 0, "another table:\n%s\n%s", table, again);
     it = command("LC_ALL=C.UTF-8 COLORTERM=truecolor", "eval m.safetensors --data d --color always");
     expect(widest_columns(strip((char *)(uintptr_t)it->out)) <= 80, "%d columns", widest_columns(it->out));
@@ -139,7 +140,7 @@ TEST(synthetic_digits_are_called_so)
     static const char *const asks[] = {"m.safetensors", "m.safetensors --data synthetic"};
     for (int i = 0; i < 2; i++) {
         const said *it = eval(asks[i]);
-        expect(it->status == 0 && strstr(it->out, "synthetic digits, not MNIST's: no accuracy to quote"), "%s",
+        expect(it->status == 0 && strstr(it->out, "synthetic digits: the accuracy does not compare with MNIST"), "%s",
                it->out);
         expect(strstr(it->out, "the 1000 test images drawn by "), "%s", it->out);
         expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
@@ -161,17 +162,19 @@ TEST(digits_that_nobody_asked_for)
         "prune m.safetensors --heads 3 --tune 0 --epochs 0 -o less",
         "train vit --force --out new --config patch=14,width=8,depth=1,heads=2,mlp=8,batch=1000 --epochs 1"};
     char folder[300], args[300];
-    snprintf(folder, sizeof folder, ": %s/mha/mnist is not there; './dev data mnist' fetches MNIST", command_folder);
+    snprintf(folder, sizeof folder, ": %s/mha/mnist does not exist; './dev data mnist' downloads MNIST",
+             command_folder);
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
-        expect(it->status == 0 && strstr(it->err, ": not MNIST, but synthetic digits, ") && strstr(it->err, folder),
+        expect(it->status == 0 && strstr(it->err, ": using synthetic digits instead of MNIST: ") &&
+                   strstr(it->err, folder),
                "%s: exit %d, %s", asks[i], it->status, it->err);
         it = command("XDG_CACHE_HOME= HOME=", asks[i]);
-        expect(it->status == 0 && strstr(it->err, "neither HOME nor XDG_CACHE_HOME says where its folder is"),
-               "%s: exit %d, %s", asks[i], it->status, it->err);
+        expect(it->status == 0 && strstr(it->err, "neither HOME nor XDG_CACHE_HOME is set"), "%s: exit %d, %s", asks[i],
+               it->status, it->err);
         snprintf(args, sizeof args, "%s --data synthetic", asks[i]);
         it = command("", args);
-        expect(it->status == 0 && !strstr(it->err, "not MNIST, but"), "%s: exit %d, %s", args, it->status, it->err);
+        expect(it->status == 0 && !strstr(it->err, "instead of MNIST"), "%s: exit %d, %s", args, it->status, it->err);
     }
 }
 
@@ -243,7 +246,7 @@ TEST(a_file_without_metadata)
         snprintf(first, sizeof first, "%s", strstr(it->out, "image") ? strstr(it->out, "image") : "");
         snprintf(args, sizeof args, "%s bare.safetensors --model-heads 2 %s", asks[i].before, asks[i].after);
         it = command("", args);
-        expect(it->status == 0 && strstr(it->err, "mha: bare.safetensors: its metadata does not say all, so this is "
+        expect(it->status == 0 && strstr(it->err, "mha: bare.safetensors: not in the metadata, "
                                                   "assumed: epsilon 1e-06, mean 0, deviation 1, activation "
                                                   "gelu_erf\n"),
                "%s: exit %d, %s", args, it->status, it->err);
@@ -325,18 +328,18 @@ TEST(help_begins_with_examples)
 
 TEST(wrong_use)
 {
-    REFUSE("eval", "eval: which model? 'mha eval FILE'");
-    REFUSE("eval a b", "eval: 'b' is one argument too many; 'mha eval --help' tells more");
+    REFUSE("eval", "eval: missing model; usage: mha eval FILE");
+    REFUSE("eval a b", "eval: unexpected argument 'b'; see 'mha eval --help'");
     REFUSE("eval a --dat d", "eval: unknown option '--dat'; did you mean '--data'?");
     REFUSE("eval a --zzzzzzzzz", "eval: unknown option '--zzzzzzzzz'; 'mha eval --help' lists them");
     REFUSE("eval a --json=yes", "eval: unknown option '--json=yes'; did you mean '--json'?");
     REFUSE("eval a --data", "eval: --data needs a value; see 'mha eval --help'");
-    REFUSE("eval a --part both", "eval: --part is test or train, not 'both'");
-    REFUSE("eval a --dtype f16", "eval: --dtype is f32 or bf16, not 'f16'");
-    REFUSE("eval a --color=blue", "eval: --color is auto, always or never, not 'blue'");
-    REFUSE("eval a --threads 0", "eval: --threads is a number from 1 to 4096, not '0'");
-    REFUSE("eval a --threads x", "eval: --threads is a number from 1 to 4096, not 'x'");
-    REFUSE("eval a --threads=-1", "eval: --threads is a number from 1 to 4096, not '-1'");
+    REFUSE("eval a --part both", "eval: --part must be test or train, not 'both'");
+    REFUSE("eval a --dtype f16", "eval: --dtype must be f32 or bf16, not 'f16'");
+    REFUSE("eval a --color=blue", "eval: --color must be auto, always or never, not 'blue'");
+    REFUSE("eval a --threads 0", "eval: --threads must be a number from 1 to 4096, not '0'");
+    REFUSE("eval a --threads x", "eval: --threads must be a number from 1 to 4096, not 'x'");
+    REFUSE("eval a --threads=-1", "eval: --threads must be a number from 1 to 4096, not '-1'");
 }
 
 TEST(bad_models)
@@ -352,12 +355,12 @@ TEST(bad_models)
     expect(it->status == 2 && one_line(it->err) && strncmp(it->err, "mha: text: ", 11) == 0, "%s", it->err);
     config.classes = 5;
     if (small_make(&v, &config, "five.safetensors"))
-        REFUSE("eval five.safetensors --data d", "five.safetensors: the model tells 5 classes apart, the data have 10");
+        REFUSE("eval five.safetensors --data d", "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&v);
     config.classes = 10, config.rows = 14;
     if (small_make(&v, &config, "flat.safetensors"))
         REFUSE("eval flat.safetensors --data d",
-               "flat.safetensors: the model reads images of 14 x 28, the data's are 28 x 28");
+               "flat.safetensors: the model needs images of 14 x 28 pixels, the data set has 28 x 28");
     small_free(&v);
     expect(system("head -c 3000 m.safetensors >cut.safetensors") == 0, "no cut");
     it = command(FIND_LEAKS, "eval cut.safetensors --data d");
@@ -386,7 +389,8 @@ TEST(nothing_is_leaked)
 
 /* ---- The real thing --------------------------------------------------------------------------------------------- */
 
-/* An image or two may fall to the other side by rounding. Where MHA_SAMPLE asks for less, ten thousand images are too many. */
+/* An image or two may fall to the other side by rounding. Where MHA_SAMPLE asks for less, ten thousand images are too
+ * many. */
 TEST(a_model_of_pytorch_reads_mnist)
 {
     if (sample_size() > 1) return;

@@ -114,14 +114,15 @@ TEST(the_table_is_explained)
     nn_vit_config config = small_config();
     if (!prepare()) return;
     const char *text = heads("LC_ALL=C", "--sample 1")->out;
-    expect(strstr(text, "1 test image of d;") && strstr(text, "twin from 1 image, worth from 1\n"), "%.300s", text);
+    expect(strstr(text, "1 test image of d;") && strstr(text, "similarity from 1 image, importance from 1\n"), "%.300s",
+           text);
     expect(strstr(text, "\n  by position: ") && strstr(text, "\n  by content: "), "words without a meaning");
-    expect(strstr(text, "\n  Where the class token looks, on the mean; each map to its own strongest patch\n") != NULL,
+    expect(strstr(text, "\n  Mean attention of the class token; each map is scaled to its strongest patch\n") != NULL,
            "whose maps?");
     config.mean_pool = true;
     if (small_make(&mean, &config, "mean.safetensors")) {
         text = command("LC_ALL=C", "heads mean.safetensors --data d --sample 9")->out;
-        expect(strstr(text, "\n  Where the patches look, on the mean; each map to its own strongest patch\n") != NULL,
+        expect(strstr(text, "\n  Mean attention of the patches; each map is scaled to its strongest patch\n") != NULL,
                "whose maps, without a class token?");
     }
     small_free(&mean);
@@ -260,7 +261,7 @@ TEST(maps_become_pictures)
     heads("", "--format svg --out heads.svg");
     expect_svg("heads.svg", HEADS, 2 * HEADS, truth.heads[3].words);
     command("", "classify m.safetensors 3 4 --data d --format svg --out c.svg --block all");
-    expect_svg("c.svg", 2 * HEADS, 2 * HEADS, "test image 4 of d: the model says ");
+    expect_svg("c.svg", 2 * HEADS, 2 * HEADS, "test image 4 of d: predicted ");
     if (!nn_image_knows_png()) {
         REFUSE("heads m.safetensors --data d --format png --out heads.png",
                "heads.png: PNG needs a build with libpng (Debian: libpng-dev); --format svg works without");
@@ -303,7 +304,7 @@ TEST(uniform_attention_is_dark)
     if (!expect(it->status == 0 && map && strchr(map, '\n'), "exit %d: %s", it->status, it->out)) return;
     map = strchr(map, '\n') + 1;
     expect(map[strspn(map, " \n.")] == '6', "cells that are not dark: %.200s", map); /* up to "6 % on one patch" */
-    expect(strstr(it->out, "an equal share or less") != NULL, "the legend: %s", it->out);
+    expect(strstr(it->out, "uniform weight or less") != NULL, "the legend: %s", it->out);
     it = command("LC_ALL=C", "heads u.safetensors --data d");
     map = strstr(it->out, "head 1 ");
     if (expect(it->status == 0 && map, "exit %d: %s", it->status, it->out))
@@ -325,17 +326,16 @@ TEST(uniform_attention_is_dark)
 TEST(bad_arguments_are_one_line)
 {
     if (!prepare()) return;
-    REFUSE("heads", "heads: which model? 'mha heads FILE'");
-    REFUSE("heads a b", "heads: 'b' is one argument too many; 'mha heads --help' tells more");
-    REFUSE("heads a --sort size", "heads: --sort is block, worth, importance, entropy or distance, not 'size'");
-    REFUSE("heads a --format jpg --out x", "heads: --format is terminal, png or svg, not 'jpg'");
-    REFUSE("heads a --sample 0", "heads: --sample is a number from 1 to 1000000, not '0'");
-    REFUSE("heads a --threads none", "heads: --threads is a number from 1 to 4096, not 'none'");
-    REFUSE("heads a --format svg", "heads: --format svg needs a file: --out FILE");
-    REFUSE("heads a --out x.svg", "heads: --out goes with --format png or svg: the terminal needs no file");
-    REFUSE("classify m.safetensors 1 --out x.svg",
-           "classify: --out goes with --format png or svg: the terminal needs no file");
-    REFUSE("classify m.safetensors 1 --format jpg", "classify: --format is terminal, png or svg, not 'jpg'");
+    REFUSE("heads", "heads: missing model; usage: mha heads FILE");
+    REFUSE("heads a b", "heads: unexpected argument 'b'; see 'mha heads --help'");
+    REFUSE("heads a --sort size", "heads: --sort must be block, worth, importance, entropy or distance, not 'size'");
+    REFUSE("heads a --format jpg --out x", "heads: --format must be terminal, png or svg, not 'jpg'");
+    REFUSE("heads a --sample 0", "heads: --sample must be a number from 1 to 1000000, not '0'");
+    REFUSE("heads a --threads none", "heads: --threads must be a number from 1 to 4096, not 'none'");
+    REFUSE("heads a --format svg", "heads: missing -o FILE for --format svg");
+    REFUSE("heads a --out x.svg", "heads: -o needs --format png or svg");
+    REFUSE("classify m.safetensors 1 --out x.svg", "classify: -o needs --format png or svg");
+    REFUSE("classify m.safetensors 1 --format jpg", "classify: --format must be terminal, png or svg, not 'jpg'");
 }
 
 TEST(bad_files_are_one_line)
@@ -349,8 +349,7 @@ TEST(bad_files_are_one_line)
     REFUSE("heads m.safetensors --data d --format svg --out none/x.svg",
            "none/x.svg: cannot open its folder: No such file or directory");
     if (small_make(&five, &config, "five.safetensors"))
-        REFUSE("heads five.safetensors --data d",
-               "five.safetensors: the model tells 5 classes apart, the data have 10");
+        REFUSE("heads five.safetensors --data d", "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&five);
     expect(!heads(FIND_LEAKS, "--sample 9 --format svg --out leaks.svg")->status, "leaks");
     const said *it = command(FIND_LEAKS, "heads d/t10k-labels-idx1-ubyte --data d");

@@ -46,7 +46,8 @@ typedef struct problem {
     int64_t B, Tk;
 } problem;
 
-/* What a mask says: hidden, or a number to be added, -infinity among them. Row 1 of the common bool mask sees nothing. */
+/* What a mask says: hidden, or a number to be added, -infinity among them. Row 1 of the common bool mask sees nothing.
+ * */
 static float attn_says(const problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     switch (p->attn) {
@@ -141,7 +142,8 @@ static void write_input(const char *path, const problem *p)
     expect(nn_safetensors_write(path, items, count, NULL, 0, error, sizeof error), "%s", error);
 }
 
-/* ---- Its answer --------------------------------------------------------------------------------------------------- */
+/* ---- Its answer ---------------------------------------------------------------------------------------------------
+ * */
 
 enum { PARAMETERS = 1000 };
 
@@ -273,7 +275,8 @@ static void check(problem p, const char *settings, const char *more)
              p.causal && !p.family ? "--causal" : "", p.grad ? "--grad" : "", more);
     const said *it = run(settings, args);
     int before = harness.failures;
-    if (expect(it->status == 0 && !*it->out && one_line(it->err) && strstr(it->err, "mha: l.safetensors: names of "),
+    if (expect(it->status == 0 && !*it->out && one_line(it->err) && strstr(it->err, "mha: l.safetensors: ") &&
+                   strstr(it->err, " names; "),
                "exit %d: %s", it->status, it->err))
         expect_answer("y.safetensors", &p, layer);
     expect(harness.failures == before, "masks %d and %d, %d inputs, batched %d, args %s", (int)p.attn, (int)p.padding,
@@ -282,7 +285,8 @@ static void check(problem p, const char *settings, const char *more)
     unlink("y.safetensors");
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------ */
+/* ---- Results ------------------------------------------------------------------------------------------------------
+ * */
 
 /* Each kind of mask with each; the rest takes turns. */
 TEST(results_are_the_oracles)

@@ -104,47 +104,47 @@ TEST(help_lists_the_metadata)
                         "                                  num_attention_heads, num_key_value_heads\n"),
            "no other names");
     expect(strstr(list, "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
-                        "       state_dict() does not keep it.\n"),
+                        "       state_dict() does not contain it.\n"),
            "nothing about add_zero_attn");
-    expect(strstr(out, "  --rotary-base X        rotary embedding with this base (Llama: else 10000)\n"
-                       "  --causal               each query sees the keys up to its own place (GPT-2 and\n"
-                       "                         Llama: always, but for --no-causal)\n"),
+    expect(strstr(out, "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
+                       "  --causal              each query sees the keys up to its own position (default\n"
+                       "                        for GPT-2 and Llama; --no-causal turns it off)\n"),
            "nothing about what a family has");
 }
 
 TEST(wrong_use)
 {
-    static const char line[] = "? 'mha layer LAYER INPUT -o OUTPUT'";
+    static const char line[] = "; usage: mha layer LAYER INPUT -o OUTPUT";
     static const struct {
         const char *args, *says;
     } wrong[] = {
         {"l.safetensors x.safetensors -o", "layer: -o needs a value; see 'mha layer --help'"},
-        {FILES "more", "layer: 'more' is one argument too many; 'mha layer --help' tells more"},
+        {FILES "more", "layer: unexpected argument 'more'; see 'mha layer --help'"},
         {FILES "--casual", "layer: unknown option '--casual'; did you mean '--causal'?"},
         {FILES "--zzzzzzzzz", "layer: unknown option '--zzzzzzzzz'; 'mha layer --help' lists them"},
         {FILES "--grad=yes", "layer: unknown option '--grad=yes'; did you mean '--grad'?"},
         {FILES "--weigths=average", "layer: unknown option '--weigths=average'; 'mha layer --help' lists them"},
-        {FILES "--weights=all", "layer: --weights is per-head or average, not 'all'"},
-        {FILES "--heads=", "layer: --heads is a number from 1 to 1000000, not ''"},
+        {FILES "--weights=all", "layer: --weights must be per-head or average, not 'all'"},
+        {FILES "--heads=", "layer: --heads must be a number from 1 to 1000000, not ''"},
         {FILES "-o=y.safetensors", "layer: unknown option '-o=y.safetensors'; 'mha layer --help' lists them"},
-        {"l.safetensors x.safetensors -o -", "layer: -o is the name of a file, not '-'"},
-        {"l.safetensors x.safetensors -o ''", "layer: -o is the name of a file, not ''"},
-        {FILES "--weights all", "layer: --weights is per-head or average, not 'all'"},
-        {FILES "--heads two", "layer: --heads is a number from 1 to 1000000, not 'two'"},
-        {FILES "--heads 0", "layer: --heads is a number from 1 to 1000000, not '0'"},
-        {FILES "--heads ''", "layer: --heads is a number from 1 to 1000000, not ''"},
-        {FILES "--threads 5000", "layer: --threads is a number from 1 to 4096, not '5000'"},
-        {FILES "--rotary-base -1", "layer: --rotary-base is a number above 0, not '-1'"},
-        {FILES "--rotary-base inf", "layer: --rotary-base is a number above 0, not 'inf'"},
+        {"l.safetensors x.safetensors -o -", "layer: -o needs a file name, not '-'"},
+        {"l.safetensors x.safetensors -o ''", "layer: -o needs a file name, not ''"},
+        {FILES "--weights all", "layer: --weights must be per-head or average, not 'all'"},
+        {FILES "--heads two", "layer: --heads must be a number from 1 to 1000000, not 'two'"},
+        {FILES "--heads 0", "layer: --heads must be a number from 1 to 1000000, not '0'"},
+        {FILES "--heads ''", "layer: --heads must be a number from 1 to 1000000, not ''"},
+        {FILES "--threads 5000", "layer: --threads must be a number from 1 to 4096, not '5000'"},
+        {FILES "--rotary-base -1", "layer: --rotary-base must be a number above 0, not '-1'"},
+        {FILES "--rotary-base inf", "layer: --rotary-base must be a number above 0, not 'inf'"},
     };
     char says[100];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) REFUSE(wrong[i].args, wrong[i].says);
-    snprintf(says, sizeof says, "layer: which layer and which input%s", line);
+    snprintf(says, sizeof says, "layer: missing layer and input%s", line);
     REFUSE("", says);
     REFUSE("-o y.safetensors", says);
-    snprintf(says, sizeof says, "layer: which input%s", line);
+    snprintf(says, sizeof says, "layer: missing input%s", line);
     REFUSE("l.safetensors", says);
-    snprintf(says, sizeof says, "layer: where to%s", line);
+    snprintf(says, sizeof says, "layer: missing -o OUTPUT%s", line);
     REFUSE("l.safetensors x.safetensors", says);
 }
 
@@ -224,7 +224,7 @@ TEST(bad_inputs)
     REFUSE(FILES, "x.safetensors: query is (1099511627776,0,4), but should be (B,T,4)");
 
     write_input("x.safetensors", floats("qeury", 1, 1, 0, 0), floats("a\nb", 1, 1, 0, 0));
-    REFUSE(FILES, "x.safetensors: unknown tensor \"a\\u000ab\", \"qeury\"; an input has query, key, value, attn_mask, "
+    REFUSE(FILES, "x.safetensors: unknown tensor \"a\\u000ab\", \"qeury\"; known: query, key, value, attn_mask, "
                   "key_padding_mask, grad_output");
     static const char *const slips[][2] = {{"mask", "attn_mask"},
                                            {"padding_mask", "key_padding_mask"},
@@ -238,12 +238,12 @@ TEST(bad_inputs)
         REFUSE(FILES, says);
     }
     write_input("x.safetensors", floats("zzz", 1, 1, 0, 0), none);
-    REFUSE(FILES, "x.safetensors: unknown tensor \"zzz\"; an input has query, key, value, attn_mask, "
+    REFUSE(FILES, "x.safetensors: unknown tensor \"zzz\"; known: query, key, value, attn_mask, "
                   "key_padding_mask, grad_output");
     write_input("x.safetensors", floats("value", 3, 2, 3, 4), none);
     REFUSE(FILES, "x.safetensors: value is (2,3,4), but should be (2,5,4)");
     write_input("x.safetensors", none, none);
-    REFUSE(FILES "--grad", "x.safetensors: grad_output is missing, which --grad needs");
+    REFUSE(FILES "--grad", "x.safetensors: grad_output is missing, but --grad needs it");
     write_input("x.safetensors", floats("grad_output", 3, 2, 5, 4), none);
     REFUSE(FILES "--grad", "x.safetensors: grad_output is (2,5,4), but should be (2,3,4)");
     expect(command("", "layer " FILES)->status == 0, "without --grad, grad_output does not count");
@@ -283,9 +283,9 @@ TEST(inputs_that_another_cannot_stand_for)
     nn_safetensors_item input[] = {floats("query", 3, 1, 2, 4), floats("key", 3, 1, 2, 6)};
     write_file("l.safetensors", items, 4, "2");
     write_file("x.safetensors", input, 1, NULL);
-    REFUSE(FILES, "x.safetensors: key is missing, and query is 4 wide, but the layer's keys are 6");
+    REFUSE(FILES, "x.safetensors: key is missing; query has width 4, but the layer needs keys of width 6");
     write_file("x.safetensors", input, 2, NULL);
-    REFUSE(FILES, "x.safetensors: value is missing, and keys are 6 wide, but the layer's values are 7");
+    REFUSE(FILES, "x.safetensors: value is missing; keys have width 6, but the layer needs values of width 7");
 }
 
 TEST(bad_outputs)
@@ -308,13 +308,13 @@ TEST(an_output_that_is_an_input)
     if (!expect(!link("x.safetensors", "hard") && !symlink("l.safetensors", "soft"), "no links")) return;
     slurp("x.safetensors", before, sizeof before);
     REFUSE("l.safetensors x.safetensors -o x.safetensors",
-           "layer: x.safetensors is also the input; write to another file");
+           "layer: the output x.safetensors is also the input; choose another file");
     REFUSE("l.safetensors x.safetensors -o l.safetensors",
-           "layer: l.safetensors is also the layer; write to another file");
+           "layer: the output l.safetensors is also the layer; choose another file");
     REFUSE("l.safetensors x.safetensors -o ./x.safetensors",
-           "layer: ./x.safetensors is also the input; write to another file");
-    REFUSE("l.safetensors x.safetensors -o hard", "layer: hard is also the input; write to another file");
-    REFUSE("l.safetensors x.safetensors -o soft", "layer: soft is also the layer; write to another file");
+           "layer: the output ./x.safetensors is also the input; choose another file");
+    REFUSE("l.safetensors x.safetensors -o hard", "layer: the output hard is also the input; choose another file");
+    REFUSE("l.safetensors x.safetensors -o soft", "layer: the output soft is also the layer; choose another file");
     slurp("x.safetensors", after, sizeof after);
     expect(memcmp(before, after, sizeof before) == 0, "the input has changed");
     unlink("hard");

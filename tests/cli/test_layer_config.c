@@ -104,34 +104,33 @@ TEST(what_it_says_counts)
 {
     if (!prepare()) return;
     SAME("{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 500000.0}", LLAMA,
-         "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 500000, half-split; "
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 500000, half-split; "
          "config.json: llama",
          LLAMA "--heads 4 --rotary-base 500000");
     SAME("{\"model_type\": \"llama\", " SIZES ", \"head_dim\": null, \"rope_scaling\": null,\n"
          "\"rope_parameters\": {\"rope_theta\": 3e4, \"rope_type\": \"default\"}}",
          LLAMA,
-         "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 30000, half-split; "
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 30000, half-split; "
          "config.json: llama",
          LLAMA "--heads 4 --rotary-base 30000");
     SAME("{\"text_config\": {\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 20000},\n"
          "\"vision_config\": {\"num_attention_heads\": 9}, "
          "\"a_key_longer_than_any_that_this_command_has_ever_looked_for\": 1}",
          LLAMA,
-         "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 20000, half-split; "
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 20000, half-split; "
          "config.json: llama",
          LLAMA "--heads 4 --rotary-base 20000");
     /* The same options again, and one that the file does not speak of. */
-    SAME(
-        "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 500000}",
-        LLAMA "--heads 4 --rotary-base 5e5 --no-causal",
-        "llama: names of llama; 4 heads of width 2, 2 for keys and values; not causal; rotary base 500000, half-split; "
-        "config.json: llama",
-        LLAMA "--heads 4 --rotary-base 500000 --no-causal");
+    SAME("{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 500000}",
+         LLAMA "--heads 4 --rotary-base 5e5 --no-causal",
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; not causal; rotary base 500000, half-split; "
+         "config.json: llama",
+         LLAMA "--heads 4 --rotary-base 500000 --no-causal");
     SAME("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": true}", "bert x -o y",
-         "bert: names of bert; 2 heads of width 4; causal; no rotary embedding; config.json: bert",
+         "bert: bert names; 2 heads of width 4; causal; no rotary embedding; config.json: bert",
          "bert x -o y --heads 2 --causal");
     SAME("{\"model_type\": \"bert\", \"num_attention_heads\": 4, \"is_decoder\": false}", "bert x -o y --no-causal",
-         "bert: names of bert; 4 heads of width 2; not causal; no rotary embedding; config.json: bert",
+         "bert: bert names; 4 heads of width 2; not causal; no rotary embedding; config.json: bert",
          "bert x -o y --heads 4");
 }
 
@@ -143,18 +142,18 @@ TEST(layers_that_differ)
                                 "\"sliding_window\": 3, \"layer_types\": [\"full_attention\", \"sliding_attention\"], "
                                 "\"model_type\": \"qwen2\"," SIZES "}";
     static const char says[] =
-        "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 90, half-split; "
-        "2 keys before the query's own; config.json: qwen2\n";
+        "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 90, half-split; "
+        "window of 2 keys before the query; config.json: qwen2\n";
     if (!prepare()) return;
     SAME(mixed, LLAMA,
-         "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 70000, half-split; "
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 70000, half-split; "
          "config.json: qwen2",
          LLAMA "--heads 4 --rotary-base 70000");
     write_config(mixed);
     const said *it = layer(SECOND);
     expect(it->status == 0 && strcmp(it->err + 5, says) == 0, "exit %d: %s", it->status, it->err);
     SAME("{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0], \"rope_theta\": 5000, " SIZES "}", LLAMA,
-         "llama: names of llama; 4 heads of width 2, 2 for keys and values; causal; rotary base 5000, half-split; "
+         "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 5000, half-split; "
          "config.json: smollm3",
          LLAMA "--heads 4 --rotary-base 5000");
     write_config("{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0], \"rope_theta\": 5000, " SIZES "}");
@@ -164,13 +163,13 @@ TEST(layers_that_differ)
     static const char sides[] =
         "{\"model_type\": \"bart\", \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 4, \"d_model\": 8}";
     SAME(sides, "bart x -o y --prefix encoder.layers.0.self_attn.",
-         "bart: names of bart; 2 heads of width 4; not causal; no rotary embedding; config.json: bart",
+         "bart: bart names; 2 heads of width 4; not causal; no rotary embedding; config.json: bart",
          "bart x -o y --prefix encoder.layers.0.self_attn. --heads 2");
     SAME(sides, "bart x -o y --prefix decoder.layers.0.self_attn.",
-         "bart: names of bart; 4 heads of width 2; causal; no rotary embedding; config.json: bart",
+         "bart: bart names; 4 heads of width 2; causal; no rotary embedding; config.json: bart",
          "bart x -o y --prefix decoder.layers.0.self_attn. --heads 4 --causal");
     SAME(sides, "bart x -o y --prefix decoder.layers.0.encoder_attn.",
-         "bart: names of bart; 4 heads of width 2; not causal; no rotary embedding; config.json: bart",
+         "bart: bart names; 4 heads of width 2; not causal; no rotary embedding; config.json: bart",
          "bart x -o y --prefix decoder.layers.0.encoder_attn. --heads 4");
 }
 
@@ -182,7 +181,7 @@ TEST(scales_and_parts)
                  "\"sliding_window\": 4, \"layer_types\": [\"sliding_attention\", \"full_attention\"]}");
     const said *it = layer(LLAMA);
     expect(it->status == 0 &&
-               strstr(it->err, "rotary base 10000, half-split; 3 keys before the query's own; scale 0.25; "
+               strstr(it->err, "rotary base 10000, half-split; window of 3 keys before the query; scale 0.25; "
                                "softcap 5; config.json: gemma2\n"),
            "exit %d: %s", it->status, it->err);
     write_config("{\"model_type\": \"granite\", " SIZES ", \"attention_multiplier\": 0.3, \"rope_theta\": 1000}");
@@ -194,7 +193,7 @@ TEST(scales_and_parts)
         "\"num_key_value_heads\": 1}");
     it = layer(LLAMA);
     expect(it->status == 0 && strstr(it->err, "2 heads of width 4, 1 for keys and values; causal; rotary base 10000, "
-                                              "interleaved, 2 of a head's width; config.json: cohere\n"),
+                                              "interleaved, on 2 elements per head; config.json: cohere\n"),
            "exit %d: %s", it->status, it->err);
     unlink("y");
 }
@@ -214,9 +213,9 @@ TEST(contradictions)
     REFUSE("{\"model_type\": \"gpt2\", \"n_head\": 4}", LLAMA,
            "llama: config.json says model_type gpt2, whose names are those of gpt2, but these are those of llama");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": false}", "bert x -o y --causal",
-           "layer: config.json says is_decoder false, but --causal was given");
+           "layer: config.json has is_decoder false, but --causal was given");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": true}", "bert x -o y --no-causal",
-           "layer: config.json says is_decoder true, but --no-causal was given");
+           "layer: config.json has is_decoder true, but --no-causal was given");
     const nn_safetensors_pair notes[] = {{"heads", "2"}};
     nn_safetensors_item items[] = {tensor("q_proj.weight", 2, M, M, 0), tensor("k_proj.weight", 2, M, M, 0),
                                    tensor("v_proj.weight", 2, M, M, 0), tensor("o_proj.weight", 2, M, M, 0)};
@@ -225,7 +224,7 @@ TEST(contradictions)
            "noted: heads is 4 by config.json, but 2 by the file's metadata");
 }
 
-#define NOT_IT "; --config none does without it"
+#define NOT_IT "; --config none ignores the file"
 
 TEST(what_cannot_be_done)
 {
@@ -271,7 +270,7 @@ TEST(files_that_are_none)
     REFUSE("", LLAMA "--config no/such", "no/such: No such file or directory" NOT_IT);
     write_config("{\"some\": \"other program's\"}");
     const said *it = layer(LLAMA "--heads 4");
-    expect(it->status == 0 && strstr(it->err, "mha: config.json: it has no model_type, so nothing in it counts\n"),
+    expect(it->status == 0 && strstr(it->err, "mha: config.json: ignored, because it has no model_type\n"),
            "exit %d: %s", it->status, it->err);
     unlink("y");
     unlink("config.json");

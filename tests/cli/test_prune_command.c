@@ -90,8 +90,8 @@ TEST(other_commands_read_it)
     if (!make_model(&v, "m.safetensors")) return;
     const said *it = prune("LC_ALL=C", "m.safetensors --heads 3 --rounds 2 -o s.safetensors --curve s.svg");
     expect(it->status == 0, "exit %d: %s", it->status, it->err);
-    expect(strstr(it->out, "  3 of 6 heads are gone; 2 blocks of 1 to 2 heads are left\n"), "%s", it->out);
-    expect(strstr(it->out, " synthetic images right; "), "%s", it->out);
+    expect(strstr(it->out, "  removed 3 of 6 heads; remaining: 2 blocks of 1 to 2 heads\n"), "%s", it->out);
+    expect(strstr(it->out, " synthetic images; "), "%s", it->out);
     expect(count_of(it->err, "\n") == 5 && !strchr(it->err, '\x1b'), "rounds: %s", it->err);
     expect(widest_columns(it->err) <= 80 && widest_columns(it->out) <= 80, "too wide");
     expect_indented(it->err);
@@ -144,7 +144,7 @@ TEST(max_drop_ends_it)
     it = prune("", "m.safetensors --max-drop 0 --rounds 1 -o s.safetensors --json");
     const char *rounds = json_field(it->out, "rounds");
     if (expect(it->status == 0, "exit %d: %s", it->status, it->err) && strstr(rounds, "\"taken_back\": true"))
-        expect(count_of(rounds, "\"taken_back\": true") == 1 && strstr(it->err, "taken back"), "%s", rounds);
+        expect(count_of(rounds, "\"taken_back\": true") == 1 && strstr(it->err, "undone"), "%s", rounds);
     small_free(&v);
 }
 
@@ -159,10 +159,10 @@ static bool new_number(char want[100], const double told[6])
         int block = n / 3, head = n % 3, now = head + 1;
         for (int before = 0; before < head; before++) now -= gone[block][before];
         if (gone[block][head] || now > head) continue;
-        snprintf(want, 100, "anew: what was %d.%d is %d.%d now\n", block + 1, head + 1, block + 1, now);
+        snprintf(want, 100, "renumbered within a block: %d.%d is now %d.%d\n", block + 1, head + 1, block + 1, now);
         return true;
     }
-    snprintf(want, 100, "anew: here each one keeps its number\n");
+    snprintf(want, 100, "renumbered within a block; here all keep their numbers\n");
     return false;
 }
 
@@ -190,7 +190,7 @@ TEST(numbers_that_are_others_are_said)
     }
     expect(changed, "no head has another number: nothing is shown");
     const said *it = prune("", "m.safetensors --heads 5 -o s.safetensors");
-    expect(strstr(it->out, "  1 of 6 heads is gone; 2 blocks of 2 to 3 heads are left\n") == it->out, "%s", it->out);
+    expect(strstr(it->out, "  removed 1 of 6 heads; remaining: 2 blocks of 2 to 3 heads\n") == it->out, "%s", it->out);
     small_free(&v);
 }
 
@@ -302,8 +302,8 @@ TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
     if (!small_make(&v, &config, "deep.safetensors")) return;
     const char *seen = on_terminal("TERM=xterm LC_ALL=C.UTF-8",
                                    "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
-    expect(strstr(seen, "\r  looking at the test set\033[K"), "no test set: %s", seen);
-    expect(strstr(seen, "\r  learning, step 1 of 2\033[K"), "no line of learning: %s", seen);
+    expect(strstr(seen, "\r  evaluating the test set\033[K"), "no test set: %s", seen);
+    expect(strstr(seen, "\r  fine-tuning, step 1 of 2\033[K"), "no line of learning: %s", seen);
     expect(count_of(seen, "\r\033[K     ") == 4, "not wiped before each row: %s", seen);
     expect(strstr(seen, "\u25a0"), "no drawing: %s", seen);
     expect(widest_row(seen) > 60 && widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
@@ -311,7 +311,7 @@ TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
                        "prune deep.safetensors --max-drop 0 --rounds 1 --sample 1 -o s.safetensors " QUICK);
     expect(widest_row(seen) <= 80, "%d columns: %s", widest_row(seen), seen);
     seen = on_terminal("TERM=dumb", "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
-    expect(!strchr(seen, '\033') && !strstr(seen, "learning, step"), "a line that moves where none can: %s", seen);
+    expect(!strchr(seen, '\033') && !strstr(seen, "fine-tuning, step"), "a line that moves where none can: %s", seen);
     small_free(&v);
 }
 
@@ -325,39 +325,43 @@ TEST(one_line_for_what_is_wrong)
     small_free(&v);
     lone.body.heads = 1;
     if (!small_make(&v, &lone, "lone.safetensors")) return;
-    REFUSE("prune", "prune: which model? 'mha prune FILE --max-drop 0.3 -o FILE'");
-    REFUSE("prune m.safetensors -o s", "prune: how many heads go? give --heads N or --max-drop POINTS");
-    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: give --heads N or --max-drop POINTS, not both");
-    REFUSE("prune m.safetensors --heads 3", "prune: where to? give -o FILE");
+    REFUSE("prune", "prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
+    REFUSE("prune m.safetensors -o s", "prune: missing --heads N or --max-drop POINTS");
+    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: --heads and --max-drop cannot be combined");
+    REFUSE("prune m.safetensors --heads 3", "prune: missing -o FILE");
     REFUSE("prune m.safetensors --heads 3 --rounds 4 -o s " DATA,
-           "prune: --rounds is from 1 to 3, as many as heads may go, not 4");
+           "prune: --rounds must be from 1 to 3, the number of heads to remove, not 4");
     REFUSE("prune m.safetensors --max-drop 1 --rounds 5 -o s " DATA,
-           "prune: --rounds is from 1 to 4, as many as heads may go, not 5");
-    REFUSE("prune m.safetensors --heads 0 -o s", "prune: --heads is a number from 1 to 1048576, not '0'");
-    REFUSE("prune m.safetensors --heads few -o s", "prune: --heads is a number from 1 to 1048576, not 'few'");
+           "prune: --rounds must be from 1 to 4, the number of heads to remove, not 5");
+    REFUSE("prune m.safetensors --heads 0 -o s", "prune: --heads must be a number from 1 to 1048576, not '0'");
+    REFUSE("prune m.safetensors --heads few -o s", "prune: --heads must be a number from 1 to 1048576, not 'few'");
     REFUSE("prune m.safetensors --heads 1 -o s " DATA,
-           "prune: --heads is from 2, one a block, to 5, one less than m.safetensors has, not 1");
+           "prune: --heads must be from 2, one per block, to 5, one less than in m.safetensors, not 1");
     REFUSE("prune m.safetensors --heads 6 -o s " DATA,
-           "prune: --heads is from 2, one a block, to 5, one less than m.safetensors has, not 6");
-    REFUSE("prune m.safetensors --max-drop -1 -o s", "prune: --max-drop is a number of points from 0 to 100, not '-1'");
+           "prune: --heads must be from 2, one per block, to 5, one less than in m.safetensors, not 6");
+    REFUSE("prune m.safetensors --max-drop -1 -o s",
+           "prune: --max-drop must be a number of points from 0 to 100, not '-1'");
     REFUSE("prune m.safetensors --max-drop nan -o s",
-           "prune: --max-drop is a number of points from 0 to 100, not 'nan'");
-    REFUSE("prune m.safetensors --max-drop 1% -o s", "prune: --max-drop is a number of points from 0 to 100, not '1%'");
+           "prune: --max-drop must be a number of points from 0 to 100, not 'nan'");
+    REFUSE("prune m.safetensors --max-drop 1% -o s",
+           "prune: --max-drop must be a number of points from 0 to 100, not '1%'");
     REFUSE("prune m.safetensors --heads 3 -o m.safetensors",
-           "prune: m.safetensors is also the model; write to another file");
-    REFUSE("prune m.safetensors --heads 3 -o s --curve s", "prune: -o and --curve are the same file, s");
-    REFUSE("prune m.safetensors --heads 3 -o s --curve .//s", "prune: -o and --curve are the same file, s");
+           "prune: the output m.safetensors is also the model; choose another file");
+    REFUSE("prune m.safetensors --heads 3 -o s --curve s", "prune: -o and --curves are the same file, s");
+    REFUSE("prune m.safetensors --heads 3 -o s --curve .//s", "prune: -o and --curves are the same file, s");
     REFUSE("prune m.safetensors --heads 3 -o nowhere/s",
            "nowhere/s: cannot open its folder: No such file or directory");
     REFUSE("prune none.safetensors --heads 3 -o s", "none.safetensors: No such file or directory");
     REFUSE("prune m.safetensors --heads 3 -o s --data none", "none: No such file or directory");
     REFUSE("prune m.safetensors --heads 3 -o s --data synthetic:11",
-           "prune: 11 training images are too few, there must be 12");
+           "prune: 11 training images are too few; at least 12 are needed");
     REFUSE("prune lone.safetensors --max-drop 1 -o s " DATA,
-           "lone.safetensors: a head a block is all it has: none can go");
+           "lone.safetensors: every block has a single head, so none can be removed");
     REFUSE("prune m.safetensors --tunes 3", "prune: unknown option '--tunes'; did you mean '--tune'?");
-    REFUSE("prune m.safetensors --heads 3 -o s --epochs -1", "prune: --epochs is a number from 0 to 1000, not '-1'");
-    REFUSE("prune m.safetensors --heads 3 -o s --tune many", "prune: --tune is a number from 0 to 1000000, not 'many'");
+    REFUSE("prune m.safetensors --heads 3 -o s --epochs -1",
+           "prune: --epochs must be a number from 0 to 1000, not '-1'");
+    REFUSE("prune m.safetensors --heads 3 -o s --tune many",
+           "prune: --tune must be a number from 0 to 1000000, not 'many'");
     expect(!is_there("s") && !leftovers(), "something was written");
     small_free(&v);
 }

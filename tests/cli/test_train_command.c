@@ -30,10 +30,10 @@ TEST(a_model_a_log_and_curves)
     static char svg[1 << 15];
     const said *it = train(FIND_LEAKS, TINY " --epochs 3 --seed 7 --out m --log log --curves m.svg");
     if (!expect(it->status == 0, "exit %d: %s", it->status, it->err)) return;
-    expect(strstr(it->out, " right on the test set: ") && strstr(it->out, " of 20 synthetic images\n") &&
-               strstr(it->out, "m: 2194 parameters, trained in ") && strstr(it->out, " MB of memory at most\n"),
+    expect(strstr(it->out, "test accuracy ") && strstr(it->out, " of 20 synthetic images\n") &&
+               strstr(it->out, "m: 2194 parameters, trained in ") && strstr(it->out, " MB\n"),
            "it says: %s", it->out);
-    expect(strstr(it->err, "mha: train: these digits are synthetic, drawn by a program") == it->err, "%s", it->err);
+    expect(strstr(it->err, "mha: train: using synthetic digits") == it->err, "%s", it->err);
     expect(strstr(it->err, "\n  1/3  ") && strstr(it->err, "\n  3/3  ") && !strchr(it->err, '\033'), "%s", it->err);
     expect(!strcmp(note_of("m", "seed"), "7") && !strcmp(note_of("m", "epochs"), "3") &&
                !*note_of("m", "checkpoint.step"),
@@ -56,10 +56,10 @@ TEST(a_model_a_log_and_curves)
 TEST(without_data_it_says_so)
 {
     const said *it = train("", "--config patch=14,width=8,depth=1,heads=2,mlp=8,batch=1000 --epochs 1 --out m");
-    expect(it->status == 0 && strstr(it->err, "mha: train: not MNIST, but synthetic digits") &&
-               strstr(it->err, "'./dev data mnist' fetches"),
+    expect(it->status == 0 && strstr(it->err, "mha: train: using synthetic digits instead of MNIST") &&
+               strstr(it->err, "'./dev data mnist' downloads"),
            "exit %d: %s", it->status, it->err);
-    expect(strstr(it->err, "\n5500 synthetic images of 28 x 28 to train on, 500 held out"), "%s", it->err);
+    expect(strstr(it->err, "\n5500 synthetic training images of 28 x 28 pixels, 500 held out"), "%s", it->err);
 }
 
 TEST(nothing_held_out)
@@ -166,7 +166,7 @@ TEST(a_signal_saves_and_the_run_goes_on)
         int status = stop(LONG " --out m --log log", signals[n], 0);
         slurp("err", said_now, sizeof said_now);
         expect(status == 130 &&
-                   strstr(said_now, "; 'mha train vit --resume --out m --log log --curves c.svg' goes on\n"),
+                   strstr(said_now, "; to continue: mha train vit --resume -o m --log log --curves c.svg\n"),
                "exit %d: %s", status, said_now);
         expect(*note_of("m", "checkpoint.step"), "no checkpoint");
         unlink("log");

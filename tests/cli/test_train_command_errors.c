@@ -38,7 +38,7 @@ TEST(help_begins_with_examples)
         const said *it = command("", asks[i]);
         expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0, "exit %d: %s", it->status,
                it->err);
-        expect(strstr(it->out, "Usage: mha train vit --out FILE"), "no usage");
+        expect(strstr(it->out, "Usage: mha train vit -o FILE"), "no usage");
         expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
     }
     const char *out = command("", "train --help")->out;
@@ -52,32 +52,33 @@ TEST(help_begins_with_examples)
 
 TEST(wrong_use)
 {
-    REFUSE("", "train: which model? 'mha train vit --out FILE'");
-    REFUSE("--out y", "train: which model? 'mha train vit --out FILE'");
+    REFUSE("", "train: missing model; usage: mha train vit -o FILE");
+    REFUSE("--out y", "train: missing model; usage: mha train vit -o FILE");
     REFUSE("vot --out y", "train: unknown model 'vot'; did you mean 'vit'?");
-    REFUSE("resnet50 --out y", "train: unknown model 'resnet50'; there is vit");
-    REFUSE("vit --data synthetic", "train: where to? 'mha train vit --out FILE'");
+    REFUSE("resnet50 --out y", "train: unknown model 'resnet50'; the only one is 'vit'");
+    REFUSE("vit --data synthetic", "train: missing -o FILE; usage: mha train vit -o FILE");
     REFUSE("vit --out", "train: --out needs a value; see 'mha train --help'");
-    REFUSE("vit --out=", "train: --out needs a value; see 'mha train --help'");
-    REFUSE("vit --out y more", "train: 'more' is one argument too many; 'mha train --help' tells more");
+    REFUSE("vit --out=", "train: --out needs a file name, not ''");
+    REFUSE("vit --out y more", "train: unexpected argument 'more'; see 'mha train --help'");
     REFUSE("vit --out y --epoch 3", "train: unknown option '--epoch'; did you mean '--epochs'?");
-    REFUSE("vit --out y --epochs 0", "train: --epochs is a whole number from 1 to 100000, not '0'");
-    REFUSE("vit --out y --batch=-1", "train: --batch is a whole number from 1 to 1048576, not '-1'");
-    REFUSE("vit --out y --lr 0", "train: --lr is a number above 0, not '0'");
-    REFUSE("vit --out y --lr nan", "train: --lr is a number above 0, not 'nan'");
+    REFUSE("vit --out y --epochs 0", "train: --epochs must be a whole number from 1 to 100000, not '0'");
+    REFUSE("vit --out y --batch=-1", "train: --batch must be a whole number from 1 to 1048576, not '-1'");
+    REFUSE("vit --out y --lr 0", "train: --lr must be a number above 0, not '0'");
+    REFUSE("vit --out y --lr nan", "train: --lr must be a number above 0, not 'nan'");
     REFUSE("vit --out y " TINY " --lr 0.000000000000000000000000000000000000000000000025e44",
-           "train: --lr has 47 characters at most, not '0.000000000000000000000000000000000000000000000025e44'");
+           "train: --lr is limited to 47 characters, not '0.000000000000000000000000000000000000000000000025e44'");
     REFUSE("vit --out y " TINY " --config lr=0.00000000000000000000000000000000000000000000025e44",
-           "train: --config: lr is a number above 0, not '0.000000000000000000000000000000000000000000...'");
-    REFUSE("vit --out y --dtype f16", "train: --dtype is f32 or bf16, not 'f16'");
-    REFUSE("vit --out y --threads 0", "train: --threads is a number from 1 to 4096, not '0'");
-    REFUSE("vit --out y --threads two", "train: --threads is a number from 1 to 4096, not 'two'");
-    REFUSE("vit --out y --preset bset", "train: there is no preset 'bset'; there are default, demo, best");
-    REFUSE("vit --out y --preset ''", "train: there is no preset ''; there are default, demo, best");
+           "train: --config: lr must be a number above 0, not '0.000000000000000000000000000000000000000000...'");
+    REFUSE("vit --out y --dtype f16", "train: --dtype must be f32 or bf16, not 'f16'");
+    REFUSE("vit --out y --threads 0", "train: --threads must be a number from 1 to 4096, not '0'");
+    REFUSE("vit --out y --threads two", "train: --threads must be a number from 1 to 4096, not 'two'");
+    REFUSE("vit --out y --preset bset", "train: unknown preset 'bset'; available: default, demo, best");
+    REFUSE("vit --out y --preset ''", "train: unknown preset ''; available: default, demo, best");
     REFUSE("vit --out y --config pacth=4", "train: --config: unknown key 'pacth'; did you mean 'patch'?");
     REFUSE("vit --out y --config quux=4", "train: --config: unknown key 'quux'; 'mha train --help' lists them");
-    REFUSE("vit --out y --config width=8,patch", "train: --config: patch is a whole number from 1 to 1048576, not ''");
-    REFUSE("vit --out y --config drop=1", "train: --config: drop is a number from 0 to below 1, not '1'");
+    REFUSE("vit --out y --config width=8,patch",
+           "train: --config: patch must be a whole number from 1 to 1048576, not ''");
+    REFUSE("vit --out y --config drop=1", "train: --config: drop must be a number from 0 to below 1, not '1'");
 }
 
 /* Neither a model, nor a run that was stopped, nor anything else is lost by a slip. */
@@ -90,9 +91,9 @@ TEST(what_is_there_stays)
     fclose(file);
     const said *it = command("", "train vit --epochs 1 --data synthetic:60 --out notes");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
-    expect(
-        !strcmp(it->err, "mha: train: notes is there already; --force writes over it, --resume goes on with a run\n"),
-        "%s", it->err);
+    expect(!strcmp(it->err,
+                   "mha: train: notes already exists; use --force to overwrite it or --resume to continue the run\n"),
+           "%s", it->err);
     slurp("notes", old, sizeof old);
     expect(!strcmp(old, "mine"), "it is %s now", old);
 }
@@ -105,8 +106,8 @@ TEST(what_does_not_fit)
     REFUSE("vit --out y " TINY " --held-out 120", "train: more images are held out than there are");
     REFUSE("vit --out y --data synthetic:60 --batch 8 --config activation=linear",
            "train: an mlp without an activation is not trained");
-    REFUSE("vit --out y --data synthetic:0", "train: --data synthetic:N is a number from 1 to 10000000, not '0'");
-    REFUSE("vit --out y --data synthetic:", "train: --data synthetic:N is a number from 1 to 10000000, not ''");
+    REFUSE("vit --out y --data synthetic:0", "train: --data synthetic:N must be a number from 1 to 10000000, not '0'");
+    REFUSE("vit --out y --data synthetic:", "train: --data synthetic:N must be a number from 1 to 10000000, not ''");
 }
 
 TEST(files_that_cannot_be_written)
@@ -115,8 +116,8 @@ TEST(files_that_cannot_be_written)
     REFUSE("vit --out . " TINY, ".: not a regular file");
     REFUSE("vit --out y --log no/log " TINY, "no/log: cannot open its folder: No such file or directory");
     REFUSE("vit --out y --curves / " TINY, "/: Is a directory");
-    REFUSE("vit --out y --log ./y " TINY, "train: --out and --log are the same file, ./y");
-    REFUSE("vit --out y --log y " TINY, "train: --out and --log are the same file, y");
+    REFUSE("vit --out y --log ./y " TINY, "train: -o and --log are the same file, ./y");
+    REFUSE("vit --out y --log y " TINY, "train: -o and --log are the same file, y");
     REFUSE("vit --out y --log log --curves log " TINY, "train: --log and --curves are the same file, log");
     if (there("/dev/full")) REFUSE("vit --out /dev/full " TINY, "/dev/full: not a regular file");
 }
@@ -234,10 +235,10 @@ static void refuse_resume(const char *args, const char *says)
 TEST(what_contradicts_the_checkpoint)
 {
     static const char other[] = "from: was begun on other data: 120 + 20 images of 28 x 28, hash ";
-    refuse_resume("--epochs 4", "train: from was begun with epochs=3, not 4; leave it out beside --resume");
-    refuse_resume("--lr 0.0041", "train: from was begun with lr=0.004, not 0.0041; leave it out beside --resume");
-    refuse_resume("--config width=8,mlp=9", "train: from was begun with mlp=8, not 9; leave it out beside --resume");
-    refuse_resume("--preset best", "train: from was begun with --preset demo, not best; leave it out beside --resume");
+    refuse_resume("--epochs 4", "train: from was started with epochs=3, not 4; omit it with --resume");
+    refuse_resume("--lr 0.0041", "train: from was started with lr=0.004, not 0.0041; omit it with --resume");
+    refuse_resume("--config width=8,mlp=9", "train: from was started with mlp=8, not 9; omit it with --resume");
+    refuse_resume("--preset best", "train: from was started with --preset demo, not best; omit it with --resume");
     refuse_resume("--data no", "no: No such file or directory");
     write_checkpoint();
     const said *it = train("", "--out from --resume --data synthetic:121");
@@ -252,8 +253,7 @@ TEST(what_contradicts_the_checkpoint)
 
 TEST(what_cannot_go_on)
 {
-    REFUSE("vit --resume --out y",
-           "train: y is not there, so there is nothing to go on with; leave out --resume to begin");
+    REFUSE("vit --resume --out y", "train: cannot resume, y does not exist; omit --resume to start a new run");
     write_checkpoint();
     trained("--resume --out from");
     const said *it = train("", "--resume --out from");
@@ -275,20 +275,17 @@ TEST(a_path_in_a_checkpoint_is_not_followed)
     slurp("letter", text, sizeof text);
     expect(it->status == 0 && !strcmp(text, "Dear all") && !there("absent.svg"), "exit %d: %s, %s", it->status, it->err,
            text);
-    expect(strstr(it->err,
-                  "mha: train: the run had --log \"letter\" and --curves \"absent.svg\", which are not written "
-                  "now; give them again to go on with them\n"),
+    expect(strstr(it->err, "mha: train: the run used --log \"letter\" and --curves \"absent.svg\"; repeat the "
+                           "options to keep writing them\n"),
            "%s", it->err);
     write_claims((claims){.rate = 0.004, .log = "absent"});
     it = train("", "--resume --out from --curves c.svg");
     expect(it->status == 0 && !there("absent") && there("c.svg") &&
-               strstr(it->err,
-                      "mha: train: the run had --log \"absent\", which is not written now; give it again to go "
-                      "on with it\n"),
+               strstr(it->err, "mha: train: the run used --log \"absent\"; repeat the option to keep writing it\n"),
            "exit %d: %s", it->status, it->err);
     write_claims((claims){.rate = 0.004, .log = "absent"});
     it = train("", "--resume --out from --log other");
-    expect(it->status == 0 && there("other") && !there("absent") && !strstr(it->err, "the run had"), "exit %d: %s",
+    expect(it->status == 0 && there("other") && !there("absent") && !strstr(it->err, "the run used"), "exit %d: %s",
            it->status, it->err);
     write_claims((claims){.rate = 0.004, .log = "\033[31mred"});
     it = train("", "--resume --out from");
@@ -307,7 +304,7 @@ TEST(a_folder_of_data_in_a_checkpoint_is_not_followed)
     expect(mkfifo("train-images-idx3-ubyte", 0600) == 0, "no pipe"); /* whoever reads it waits forever */
     write_claims((claims){.rate = 0.004, .data = command_folder});
     const said *it = train("", "--resume --out from");
-    snprintf(line, sizeof line, "mha: train: from says that its data are in \"%s\"; give --data to read them there\n",
+    snprintf(line, sizeof line, "mha: train: from was trained on \"%s\"; give --data to use that folder\n",
              command_folder);
     expect(it->status == 2 && !strcmp(it->err, line), "exit %d: '%s', not '%s'", it->status, it->err, line);
     unlink("train-images-idx3-ubyte");
@@ -333,14 +330,14 @@ TEST(a_loss_that_is_lost)
            "exit %d: %s", it->status, it->err);
     it = train("", TINY " --lr 10 --out y");
     expect(it->status == 1 && strstr(it->err, "mha: train: the mean loss is ") &&
-               strstr(it->err, " in epoch 1, step 5, at a learning rate of "),
+               strstr(it->err, " in epoch 1, step 5, at learning rate "),
            "exit %d: %s", it->status, it->err);
     expect(!there("y") && leftovers() == 0, "something was written");
     write_claims((claims){.rate = 1e25});
     expect(system("cp from kept") == 0, "no copy");
     it = train("", "--resume --out from");
     expect(it->status == 1 && strstr(it->err, " in epoch 2, step ") &&
-               strstr(it->err, "; from is as it was saved before;"),
+               strstr(it->err, "; from holds the last checkpoint;"),
            "exit %d: %s", it->status, it->err);
     expect(same_bytes("from", "kept") && leftovers() == 0, "the checkpoint has changed");
 }
@@ -349,13 +346,13 @@ TEST(a_loss_that_is_lost)
 TEST(a_loss_that_is_lost_at_the_end)
 {
     const said *it = train("", TINY " --epochs 1 --batch 100 --lr 1e25 --out y --log log");
-    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the loss on what is held out is ") &&
+    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the held-out loss is ") &&
                strstr(it->err, "y has not been written"),
            "exit %d: %s", it->status, it->err);
     expect(!there("y") && leftovers() == 0, "something was written");
     it = train("", TINY " --epochs 1 --batch 120 --held-out 0 --lr 1e25 --out y --log log");
-    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the loss on the test set is "), "exit %d: %s",
-           it->status, it->err);
+    expect(it->status == 1 && !*it->out && strstr(it->err, "mha: train: the test loss is "), "exit %d: %s", it->status,
+           it->err);
     char text[4000];
     slurp("log", text, sizeof text);
     expect(!strstr(text, "nan") && !strstr(text, "inf"), "no JSON: %s", text);
@@ -363,7 +360,8 @@ TEST(a_loss_that_is_lost_at_the_end)
     unlink("y");
 }
 
-/* A limit on the size of files is a full disk to a writer. It is found before the first step, and nothing is written. */
+/* A limit on the size of files is a full disk to a writer. It is found before the first step, and nothing is written.
+ * */
 TEST(a_full_disk)
 {
     const said *it = train("ulimit -f 8;", TINY " --out y --epochs 2 --log log");

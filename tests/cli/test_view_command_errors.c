@@ -54,29 +54,27 @@ TEST(help_begins_with_examples)
 TEST(wrong_use)
 {
     if (!prepare()) return;
-    REFUSE("", "view: which model? 'mha view FILE -o PAGE'");
-    REFUSE("-o p.html", "view: which model? 'mha view FILE -o PAGE'");
-    REFUSE("m.safetensors", "view: where to? 'mha view FILE -o PAGE'");
-    REFUSE("--attention w.safetensors", "view: where to? 'mha view --attention FILE -o PAGE'");
+    REFUSE("", "view: missing model; usage: mha view FILE -o PAGE");
+    REFUSE("-o p.html", "view: missing model; usage: mha view FILE -o PAGE");
+    REFUSE("m.safetensors", "view: missing -o PAGE; usage: mha view FILE -o PAGE");
+    REFUSE("--attention w.safetensors", "view: missing -o PAGE; usage: mha view --attention FILE -o PAGE");
     REFUSE("m.safetensors -o", "view: -o needs a value; see 'mha view --help'");
-    REFUSE("m.safetensors -o -", "view: -o is the name of a file, not '-'");
-    REFUSE("m.safetensors -o ''", "view: -o is the name of a file, not ''");
+    REFUSE("m.safetensors -o -", "view: -o needs a file name, not '-'");
+    REFUSE("m.safetensors -o ''", "view: -o needs a file name, not ''");
     REFUSE("m.safetensors --indx 3" TO, "view: unknown option '--indx'; did you mean '--index'?");
-    REFUSE("m.safetensors --index three" TO, "view: --index is a number from 0 to 1000000000, not 'three'");
-    REFUSE("m.safetensors -1" TO, "view: the index of a test image is 0 or more, not '-1'");
-    REFUSE("m.safetensors --index -1" TO, "view: --index is a number from 0 to 1000000000, not '-1'");
+    REFUSE("m.safetensors --index three" TO, "view: --index must be a number from 0 to 1000000000, not 'three'");
+    REFUSE("m.safetensors -1" TO, "view: the index of a test image must be 0 or more, not '-1'");
+    REFUSE("m.safetensors --index -1" TO, "view: --index must be a number from 0 to 1000000000, not '-1'");
     REFUSE("--attention none.safetensors --tensor -1" TO, "none.safetensors: No such file or directory");
-    REFUSE("m.safetensors --invert maybe" TO, "view: --invert is auto, yes or no, not 'maybe'");
-    REFUSE("m.safetensors --tensor x" TO, "view: --tensor is for --attention");
-    REFUSE("m.safetensors --tokens x" TO, "view: --tokens is for --attention");
-    REFUSE("m.safetensors --first-axis batch" TO, "view: --first-axis is for --attention");
+    REFUSE("m.safetensors --invert maybe" TO, "view: --invert must be auto, yes or no, not 'maybe'");
+    REFUSE("m.safetensors --tensor x" TO, "view: --tensor needs --attention");
+    REFUSE("m.safetensors --tokens x" TO, "view: --tokens needs --attention");
+    REFUSE("m.safetensors --first-axis batch" TO, "view: --first-axis needs --attention");
     REFUSE("--attention w.safetensors --first-axis blocks" TO,
-           "view: --first-axis is layers, heads or batch, not 'blocks'");
-    REFUSE("m.safetensors --attention w.safetensors" TO,
-           "view: --attention has no use for m.safetensors: it shows weights, no model");
-    REFUSE("--attention w.safetensors --index 3" TO, "view: --attention has no use for 3: it shows weights, no model");
-    REFUSE("--attention w.safetensors --data d" TO,
-           "view: --attention has no use for --data: it shows weights, no model");
+           "view: --first-axis must be layers, heads or batch, not 'blocks'");
+    REFUSE("m.safetensors --attention w.safetensors" TO, "view: m.safetensors cannot be combined with --attention");
+    REFUSE("--attention w.safetensors --index 3" TO, "view: 3 cannot be combined with --attention");
+    REFUSE("--attention w.safetensors --data d" TO, "view: --data cannot be combined with --attention");
 }
 
 TEST(bad_models)
@@ -102,18 +100,17 @@ TEST(bad_models)
     small_free(&v);
     config.classes = 5;
     if (small_make(&v, &config, "five.safetensors"))
-        REFUSE("five.safetensors --data d" TO, "five.safetensors: the model tells 5 classes apart, the data have 10");
+        REFUSE("five.safetensors --data d" TO, "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&v);
 }
 
 TEST(bad_images)
 {
     if (!prepare()) return;
-    REFUSE("m.safetensors b.pgm" TO,
-           "b.pgm: the image has 56 x 14 pixels, the model reads 28 x 28; --fit makes it fit");
+    REFUSE("m.safetensors b.pgm" TO, "b.pgm: the image is 56 x 14 pixels, the model needs 28 x 28; --fit resizes it");
     REFUSE("m.safetensors a.pgm none.pgm" TO, "none.pgm: No such file or directory");
     REFUSE("m.safetensors --image m.safetensors" TO, "m.safetensors: neither a PNG nor a PGM (P2 or P5)");
-    REFUSE("m.safetensors --index 70 --data d" TO, "view: there is no test image 70: those of d go from 0 to 69");
+    REFUSE("m.safetensors --index 70 --data d" TO, "view: no test image 70; d has images 0 to 69");
     REFUSE("m.safetensors --data none" TO, "none: No such file or directory");
     REFUSE("m.safetensors a.pgm --data none" TO, "none: No such file or directory");
 }
@@ -144,23 +141,24 @@ TEST(rows_that_are_no_weights)
     char says[300];
     write_odd(NN_SAFETENSORS_F32, 10, 0.4f);
     snprintf(says, sizeof says,
-             "%s2, row 2 (counted from 1) sums to 0.9; rows sum to 1, or are all 0 if they see nothing", where);
+             "%s2, row 2 (counted from 1) sums to 0.9; rows must sum to 1, or be all 0 if no key is visible", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_BF16, 10, 0.515625f);
     snprintf(says, sizeof says,
-             "%s2, row 2 (counted from 1) sums to 1.01562; rows sum to 1, or are all 0 if they see nothing", where);
+             "%s2, row 2 (counted from 1) sums to 1.01562; rows must sum to 1, or be all 0 if no key is visible",
+             where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 5, NAN);
-    snprintf(says, sizeof says, "%s1, row 2 (counted from 1) has nan for key 3; weights are finite and not below 0",
-             where);
+    snprintf(says, sizeof says,
+             "%s1, row 2 (counted from 1) has nan for key 3; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 6, INFINITY);
-    snprintf(says, sizeof says, "%s2, row 1 (counted from 1) has inf for key 1; weights are finite and not below 0",
-             where);
+    snprintf(says, sizeof says,
+             "%s2, row 1 (counted from 1) has inf for key 1; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 1, -0.25f);
-    snprintf(says, sizeof says, "%s1, row 1 (counted from 1) has -0.25 for key 2; weights are finite and not below 0",
-             where);
+    snprintf(says, sizeof says,
+             "%s1, row 1 (counted from 1) has -0.25 for key 2; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     /* What rounding does to a sum is forgiven, by type. */
     write_odd(NN_SAFETENSORS_F32, 10, 0.5004f);
@@ -171,7 +169,7 @@ TEST(rows_that_are_no_weights)
 
 TEST(tensors_that_are_no_weights)
 {
-    static const char shape[] = "must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)";
+    static const char shape[] = "but must be floats of shape (heads,queries,keys) or (layers,heads,queries,keys)";
     static const float numbers[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     char error[300] = "", says[300];
     const nn_safetensors_item items[] = {
@@ -184,20 +182,18 @@ TEST(tensors_that_are_no_weights)
     expect(nn_safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
     expect(nn_safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention none.safetensors" TO, "none.safetensors: No such file or directory");
-    REFUSE("--attention t.safetensors --tensor z" TO,
-           "t.safetensors: there is no tensor \"z\"; could be attention weights: empty, x and y");
+    REFUSE("--attention t.safetensors --tensor z" TO, "t.safetensors: no tensor \"z\"; candidates: empty, x and y");
     REFUSE("--attention t.safetensors" TO, "t.safetensors: 3 tensors could be attention weights: empty, x and y; "
-                                           "--tensor NAME chooses");
-    REFUSE("--attention flat.safetensors --tensor z" TO, "flat.safetensors: there is no tensor \"z\"");
-    REFUSE("--attention flat.safetensors" TO,
-           "flat.safetensors: no tensor is one of attention weights: floats of shape "
-           "(heads,queries,keys) or (layers,heads,queries,keys)");
+                                           "choose one with --tensor NAME");
+    REFUSE("--attention flat.safetensors --tensor z" TO, "flat.safetensors: no tensor \"z\"");
+    REFUSE("--attention flat.safetensors" TO, "flat.safetensors: no attention weights: expected a float tensor "
+                                              "(heads,queries,keys) or (layers,heads,queries,keys)");
     snprintf(says, sizeof says, "t.safetensors: flat is float32 (2,2), %s", shape);
     REFUSE("--attention t.safetensors --tensor flat" TO, says);
     snprintf(says, sizeof says, "t.safetensors: whole is int32 (2,2,1), %s", shape);
     REFUSE("--attention t.safetensors --tensor whole" TO, says);
     REFUSE("--attention t.safetensors --tensor empty" TO,
-           "t.safetensors: empty is float32 (2,0,3): there are no weights in it");
+           "t.safetensors: empty is float32 (2,0,3) and contains no weights");
 }
 
 TEST(axes_that_do_not_fit)
@@ -215,19 +211,18 @@ TEST(axes_that_do_not_fit)
            "fit x float32 (2,3,4); --first-axis overrides it");
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){1, 2, 3, 4}, 4, NULL, 0);
     REFUSE("--attention w.safetensors --first-axis heads" TO,
-           "w.safetensors: attention is float32 (1,2,3,4): its first axis cannot be heads");
+           "w.safetensors: attention is float32 (1,2,3,4), so its first axis cannot be heads");
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){3, 4}, 2, NULL, 0);
     REFUSE("--attention w.safetensors --tensor attention --first-axis layers" TO,
-           "w.safetensors: attention is float32 (3,4): its first axis cannot be layers");
+           "w.safetensors: attention is float32 (3,4), so its first axis cannot be layers");
     const float bad[4] = {0.5f, 0.5f, 1, 1};
     char error[300] = "";
     const nn_safetensors_item item =
         nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
     expect(nn_safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
-    REFUSE(
-        "--attention w.safetensors --first-axis batch" TO,
-        "w.safetensors: attention: sequence 2, head 1, row 1 (counted from 1) sums to 2; rows sum to 1, or are all 0 "
-        "if they see nothing");
+    REFUSE("--attention w.safetensors --first-axis batch" TO,
+           "w.safetensors: attention: sequence 2, head 1, row 1 (counted from 1) sums to 2; rows must sum to 1, or be "
+           "all 0 if no key is visible");
 }
 
 TEST(many_tensors_are_not_all_named)
@@ -239,14 +234,14 @@ TEST(many_tensors_are_not_all_named)
     for (int i = 0; i < 6; i++)
         items[i] = nn_safetensors_item_dense(names[i], NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 1}, numbers);
     expect(nn_safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
-    REFUSE("--attention six.safetensors" TO,
-           "six.safetensors: 6 tensors could be attention weights: a, b, c, d and 2 more; --tensor NAME chooses");
+    REFUSE(
+        "--attention six.safetensors" TO,
+        "six.safetensors: 6 tensors could be attention weights: a, b, c, d and 2 more; choose one with --tensor NAME");
     expect(nn_safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention four.safetensors --tensor z" TO,
-           "four.safetensors: there is no tensor \"z\"; could be attention weights: a, b, c and d");
+           "four.safetensors: no tensor \"z\"; candidates: a, b, c and d");
     expect(nn_safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
-    REFUSE("--attention one.safetensors --tensor z" TO,
-           "one.safetensors: there is no tensor \"z\"; could be attention weights: a");
+    REFUSE("--attention one.safetensors --tensor z" TO, "one.safetensors: no tensor \"z\"; candidates: a");
 }
 
 TEST(tokens_that_do_not_fit)
@@ -283,10 +278,11 @@ TEST(places_that_cannot_be_written)
     char before[100], after[100];
     if (!prepare()) return;
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);
-    REFUSE("m.safetensors a.pgm -o m.safetensors", "view: m.safetensors is also the model; write to another file");
-    REFUSE("m.safetensors a.pgm -o ./a.pgm", "view: ./a.pgm is also the image; write to another file");
+    REFUSE("m.safetensors a.pgm -o m.safetensors",
+           "view: the output m.safetensors is also the model; choose another file");
+    REFUSE("m.safetensors a.pgm -o ./a.pgm", "view: the output ./a.pgm is also the image; choose another file");
     REFUSE("--attention w.safetensors -o w.safetensors",
-           "view: w.safetensors is also the weights; write to another file");
+           "view: the output w.safetensors is also the weights; choose another file");
     REFUSE("m.safetensors a.pgm -o no/such/p.html",
            "no/such/p.html: cannot open its folder: No such file or directory");
     const said *it = command("", "view m.safetensors a.pgm -o d");

@@ -194,7 +194,7 @@ TEST(counts_that_cannot_be_are_refused)
     expect(strcmp(error, "synthetic digits: 0 + 10 images; each part needs one at least") == 0, "%s", error);
     expect(!nn_digits_make(10, -3, 1, error, sizeof error), "-3 images");
     expect(!nn_digits_make(INT64_MAX, 1, 1, error, sizeof error), "2^63 images");
-    expect(strcmp(error, "synthetic digits: no memory for 9223372036854775807 + 1 images") == 0, "%s", error);
+    expect(strcmp(error, "synthetic digits: not enough memory for 9223372036854775807 + 1 images") == 0, "%s", error);
     expect(!nn_digits_make(0, 0, 1, NULL, 0), "0 images");
 }
 

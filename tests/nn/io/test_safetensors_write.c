@@ -252,7 +252,7 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
             bool ok = save(in_folder("m.safetensors"), 3, error, sizeof error);
             fail_after = -1;
             if (!struck || step > 100) break;
-            expect(!ok && strstr(error, "m.safetensors: no memory"), "allocation %ld: '%s'", step, error);
+            expect(!ok && strstr(error, " memory"), "allocation %ld: '%s'", step, error);
             expect(kind_of(in_folder("m.safetensors")) == 2 && leftovers(true) == 0, "allocation %ld: changed", step);
         }
         expect(step >= 4 && step < 100, "it took %ld allocations", step);
@@ -302,8 +302,7 @@ TEST(text_that_cannot_grow_is_not_saved)
         fail_after = -1;
         nn_buffer_puts(&b, "more");
         expect(b.failed && b.size == (first ? 5 : 0), "%zu bytes", b.size);
-        expect(!nn_buffer_save(&b, path, error, sizeof error) && strstr(error, "text: no memory for its text"), "%s",
-               error);
+        expect(!nn_buffer_save(&b, path, error, sizeof error) && strstr(error, "text: not enough memory"), "%s", error);
         expect(kind_of(path) == 4 && leftovers(true) == 0, "the old file has changed");
         nn_buffer_free(&b);
     }

@@ -1,5 +1,5 @@
-/* Files and numbers to pictures of the model's size. */
-#include "cli/common/exhibit.h"
+/* Loads files and test images as pixels of the model's input size. */
+#include "cli/common/input_images.h"
 #include "cli/common/cli.h"
 #include "data/image.h"
 
@@ -12,38 +12,38 @@
 
 static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
 
-__attribute__((format(printf, 2, 3))) static bool name_it(exhibit *to, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool name_it(input_image *to, const char *format, ...)
 {
     char name[600];
     va_list args;
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    if (!(to->name = strdup(name))) cli_error("no memory");
+    if (!(to->name = strdup(name))) cli_error("out of memory");
     return to->name;
 }
 
-/* An empty place behind the others, which counts from now on; NULL, having said why. */
-static exhibit *make_place(exhibits *e, const char *word)
+/* Appends an empty entry. Prints an error and returns NULL on failure. */
+static input_image *append(input_images *e, const char *word)
 {
-    exhibit *all = realloc(e->all, (size_t)(e->count + 1) * sizeof *all);
+    input_image *all = realloc(e->all, (size_t)(e->count + 1) * sizeof *all);
     if (all) {
         e->all = all;
-        all[e->count] = (exhibit){.word = word, .index = -1, .label = -1};
+        all[e->count] = (input_image){.word = word, .index = -1, .label = -1};
         all[e->count].pixels = malloc((size_t)(e->config->rows * e->config->columns));
     }
     if (all && all[e->count++].pixels) return &all[e->count - 1];
-    cli_error("no memory");
+    cli_error("out of memory");
     return NULL;
 }
 
-bool exhibits_open_set(exhibits *e)
+bool input_images_open_set(input_images *e)
 {
     if (!e->set) e->set = data_open(e->command, e->folder, true);
     return e->set && data_fits(e->set, e->config, e->model);
 }
 
-static bool take_image(exhibits *e, exhibit *to, int64_t index)
+static bool take_image(input_images *e, input_image *to, int64_t index)
 {
     const nn_mnist *set = e->set;
     memcpy(to->pixels, nn_mnist_image(set, &set->test, index), (size_t)(set->rows * set->columns));
@@ -53,25 +53,25 @@ static bool take_image(exhibits *e, exhibit *to, int64_t index)
                    set->synthetic ? " (synthetic: not MNIST)" : "");
 }
 
-static bool add_number(exhibits *e, exhibit *to)
+static bool add_number(input_images *e, input_image *to)
 {
-    if (!exhibits_open_set(e)) return false;
+    if (!input_images_open_set(e)) return false;
     errno = 0;
     long long index = strtoll(to->word, NULL, 10);
     if (!errno && index < e->set->test.count) return take_image(e, to, index);
-    cli_error("%s: there is no test image %s: those of %s go from 0 to %" PRId64, e->command, to->word, e->set->name,
+    cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, e->set->name,
               e->set->test.count - 1);
     return false;
 }
 
-bool exhibits_add_some(exhibits *e, int each)
+bool input_images_add_some(input_images *e, int each)
 {
-    if (!exhibits_open_set(e)) return false;
+    if (!input_images_open_set(e)) return false;
     for (int digit = 0; digit < NN_MNIST_CLASSES; digit++) {
         int found = 0;
         for (int64_t i = 0; found < each && i < e->set->test.count; i++) {
             if (e->set->test.labels[i] != digit) continue;
-            exhibit *to = make_place(e, "");
+            input_image *to = append(e, "");
             if (!to || !take_image(e, to, i)) return false;
             found++;
         }
@@ -79,17 +79,16 @@ bool exhibits_add_some(exhibits *e, int each)
     return true;
 }
 
-static void invert(nn_image *picture, const char *word, exhibit_invert when)
+static void invert(nn_image *picture, const char *word, input_invert when)
 {
     enum { MIDDLE = 127 };
     bool light = nn_image_border(picture) > MIDDLE;
     if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
     nn_image_invert(picture);
-    if (when == INVERT_AUTO)
-        cli_error("%s: the border is light, so ink is dark: inverted (--invert no keeps it)", word);
+    if (when == INVERT_AUTO) cli_error("%s: inverted, because the border is light (--invert no turns this off)", word);
 }
 
-static bool add_file(exhibits *e, exhibit *to)
+static bool add_file(input_images *e, input_image *to)
 {
     const nn_vit_config *c = e->config;
     nn_image picture;
@@ -101,27 +100,27 @@ static bool add_file(exhibits *e, exhibit *to)
     }
     bool same = picture.rows == c->rows && picture.columns == c->columns;
     if (!same && !e->fit) {
-        cli_error("%s: the image has %" PRId64 " x %" PRId64 " pixels, the model reads %" PRId64 " x %" PRId64
-                  "; --fit makes it fit",
+        cli_error("%s: the image is %" PRId64 " x %" PRId64 " pixels, the model needs %" PRId64 " x %" PRId64
+                  "; --fit resizes it",
                   to->word, picture.columns, picture.rows, c->columns, c->rows);
         ok = false;
     } else {
         invert(&picture, to->word, e->invert);
         if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(c->rows * c->columns));
         else if (!(ok = nn_image_fit(to->pixels, c->rows, c->columns, &picture)))
-            cli_error("%s: there is no ink to fit, only paper", to->word);
+            cli_error("%s: --fit found no ink in the image", to->word);
     }
     nn_image_free(&picture);
     return ok && name_it(to, "%s", to->word);
 }
 
-bool exhibits_add(exhibits *e, const char *word)
+bool input_images_add(input_images *e, const char *word)
 {
-    exhibit *to = make_place(e, word);
+    input_image *to = append(e, word);
     return to && (is_number(word) ? add_number(e, to) : add_file(e, to));
 }
 
-void exhibits_free(exhibits *e)
+void input_images_free(input_images *e)
 {
     for (int i = 0; i < e->count; i++) {
         free(e->all[i].name);

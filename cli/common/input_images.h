@@ -1,0 +1,48 @@
+/* The input images of a command: files, and test images of a data set by index.
+ *
+ *     input_images e = {.command = "classify", .model = "vit.safetensors", .config = &model.config};
+ *     if (input_images_add(&e, "seven.png") && input_images_add(&e, "18")) ... e.all[0].pixels, e.all[1].label ...
+ *     input_images_free(&e);
+ *
+ * The data set is opened for the first index and stays open as e.set. */
+#ifndef INPUT_IMAGES_H
+#define INPUT_IMAGES_H
+
+#include "cli/common/data.h"
+
+typedef enum input_invert { INVERT_AUTO, INVERT_YES, INVERT_NO } input_invert;
+
+typedef struct input_image {
+    const char *word;      /* the argument; "" for an image that was chosen by default */
+    char *name;            /* for display */
+    unsigned char *pixels; /* (rows,columns) of the model */
+    int64_t index;         /* in the test set; -1 for a file */
+    int label;             /* -1 if unknown */
+} input_image;
+
+typedef struct input_images {
+    const char *command, *model; /* for messages: the command and the model file */
+    const nn_vit_config *config;
+    const char *folder;  /* of the data set; NULL for data_default */
+    input_invert invert; /* for files: turn dark ink on light paper into light ink on dark */
+    bool fit;            /* for files: resize an image of another size */
+    nn_mnist *set;
+    input_image *all;
+    int count;
+} input_images;
+
+/* Adds an image: a test image if the word is a number, otherwise a file. Prints an error and returns false on failure.
+ * */
+bool input_images_add(input_images *e, const char *word);
+
+/* Adds the first `each` test images of every class, in class order; fewer if a class has fewer. Prints an error and
+ * returns false on failure. */
+bool input_images_add_some(input_images *e, int each);
+
+/* Opens the data set if it is not open yet. Prints an error and returns false on failure, or if the images do not fit
+ * the model. */
+bool input_images_open_set(input_images *e);
+
+void input_images_free(input_images *e); /* an empty list is legal */
+
+#endif
