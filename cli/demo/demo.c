@@ -248,10 +248,10 @@ static bool say_result(show *s)
 static bool write_page(const show *s, nn_vit_model *model)
 {
     size_t bytes;
-    exhibits e = {.command = "demo", .model = s->model, .config = &model->config, .set = s->set};
-    bool ok = exhibits_add_some(&e, VIEW_EACH) && view_model_write(s->page, &bytes, s->ctx, model, &e);
-    e.set = NULL; /* it is not the exhibits' to free */
-    exhibits_free(&e);
+    input_images e = {.command = "demo", .model = s->model, .config = &model->config, .set = s->set};
+    bool ok = input_images_add_some(&e, VIEW_EACH) && view_model_write(s->page, &bytes, s->ctx, model, &e);
+    e.set = NULL; /* owned by the session */
+    input_images_free(&e);
     return ok;
 }
 

@@ -14,7 +14,7 @@
 enum {
     SURVEY_IMAGES = 1000,     /* for statistics of heads */
     IMPORTANCE_IMAGES = 500,  /* for their importance */
-    PARAMETERS_MOST = 1 << 24 /* 90 MB of page; a browser would take more for a file that is broken */
+    PARAMETERS_MOST = 1 << 24 /* a page of 90 MB; browsers struggle with more */
 };
 
 /* ---- The model -------------------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
 }
 
 /* Over the data set, if it is open. False, having said why. */
-static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const exhibits *images)
+static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const input_images *images)
 {
     char error[600];
     nn_survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
@@ -185,14 +185,14 @@ static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *mo
     return false;
 }
 
-bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model, const exhibits *images)
+bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model, const input_images *images)
 {
     char error[600];
     nn_buffer data = {0};
     nn_survey s = {0};
     if (model->count > PARAMETERS_MOST) {
-        cli_error("%s: a page holds up to %d parameters, and the model has %" PRId64, images->model, PARAMETERS_MOST,
-                  model->count);
+        cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->model, model->count,
+                  PARAMETERS_MOST);
         return false;
     }
     bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);

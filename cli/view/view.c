@@ -156,7 +156,7 @@ static const char *count_of(int64_t count, const char *what)
 
 static void say_written(const request *r, const char *about, size_t bytes)
 {
-    cli_print(stdout, "  %s: %s, %.1f MB, all in one file\n", r->page, about, (double)bytes / 1e6);
+    cli_print(stdout, "  wrote %s: %s, %.1f MB\n", r->page, about, (double)bytes / 1e6);
     printf("  Open it in a browser.\n");
 }
 
