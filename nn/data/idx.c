@@ -14,7 +14,7 @@ static bool read_number(nn_source *from, uint32_t *number)
     unsigned char bytes[4];
     size_t got = nn_source_take(from, bytes, 4);
     if (from->failed) return false;
-    if (got < 4) return nn_source_fail(from, "it ends within its first bytes; an IDX file says there what it holds");
+    if (got < 4) return nn_source_fail(from, "the file ends within the IDX header");
     *number = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
     return true;
 }
@@ -48,8 +48,8 @@ static bool refuse_length(nn_source *from, const nn_idx *file, uint64_t have)
     if (file->rank == 3)
         snprintf(what + n, sizeof what - (size_t)n, " of %" PRId64 " x %" PRId64, file->size[1], file->size[2]);
     if (have < need)
-        return nn_source_fail(from, "%s need %" PRIu64 " bytes, but the file has %" PRIu64 "%s; it is cut short", what,
-                              need, have, from->unpacker ? " unpacked" : "");
+        return nn_source_fail(from, "%s need %" PRIu64 " bytes, but the file has %" PRIu64 "%s; the file is truncated",
+                              what, need, have, from->unpacker ? " unpacked" : "");
     return nn_source_fail(from, "%s need %" PRIu64 " bytes, but the file goes on behind them", what, need);
 }
 

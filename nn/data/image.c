@@ -23,7 +23,7 @@ static unsigned char *read_all(nn_source *from, size_t *size)
     do {
         room = room ? 2 * room : 1 << 16;
         if (room > NN_IMAGE_BYTES_MOST || from->size > NN_IMAGE_BYTES_MOST) {
-            nn_source_fail(from, "of an image, no more than %d bytes are read", NN_IMAGE_BYTES_MOST);
+            nn_source_fail(from, "an image file may have at most %d bytes", NN_IMAGE_BYTES_MOST);
             break;
         }
         unsigned char *grown = realloc(bytes, room);
@@ -123,9 +123,9 @@ static bool read_head(head *h, text *t, char *why, size_t why_size)
     h->rows = h->columns < 0 ? -1 : read_number(t);
     h->most = h->rows < 0 ? -1 : read_number(t);
     if (h->most < 0 || t->at == t->end)
-        return fail(why, why_size, "its head is no PGM's: P2 or P5, columns, rows and the largest sample");
+        return fail(why, why_size, "invalid PGM header: expected P2 or P5, columns, rows and the maximum sample");
     if (h->most < 1 || h->most > 65535)
-        return fail(why, why_size, "the largest sample is %d; PGM has 1 to 65535", (int)h->most);
+        return fail(why, why_size, "the maximum sample is %d; PGM allows 1 to 65535", (int)h->most);
     if (!h->plain) t->at += is_space(*t->at); /* the samples begin behind this one byte */
     return true;
 }
@@ -141,7 +141,7 @@ static bool read_plain(nn_image *out, text *t, int32_t most, char *why, size_t w
 {
     for (int64_t i = 0; i < out->rows * out->columns; i++) {
         int32_t sample = read_number(t);
-        if (sample < 0 && t->at == t->end) return fail(why, why_size, "it ends within its samples");
+        if (sample < 0 && t->at == t->end) return fail(why, why_size, "the file ends within the samples");
         if (sample < 0) return fail(why, why_size, "sample %" PRId64 " is no number", i);
         if (sample > most) return too_large(why, why_size, i, sample, most);
         out->pixels[i] = to_byte(sample, most);
@@ -170,7 +170,8 @@ static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
     bool sound = h.rows > 0 && h.columns > 0 && h.rows <= NN_IMAGE_SIDE_MOST && h.columns <= NN_IMAGE_SIDE_MOST;
     if (sound && left < need)
         return fail(why, why_size,
-                    "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64 " follow the header; it is cut short",
+                    "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64
+                    " follow the header; the file is truncated",
                     (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
     if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
     if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;

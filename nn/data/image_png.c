@@ -31,7 +31,7 @@ static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_siz
     png->format = PNG_FORMAT_RGBA;
     png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits that do not say otherwise are as 8 bits are */
     bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
-    if (!ok) snprintf(why, why_size, "the PNG is damaged or cut short: %s", png->message);
+    if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png->message);
     for (int64_t i = 0; ok && i < out->rows * out->columns; i++) out->pixels[i] = grey_of(rgba + 4 * i);
     free(rgba);
     return ok;
@@ -42,7 +42,7 @@ bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why
 {
     png_image png = {.version = PNG_IMAGE_VERSION};
     bool ok = png_image_begin_read_from_memory(&png, bytes, size);
-    if (!ok) snprintf(why, why_size, "the PNG is damaged or cut short: %s", png.message);
+    if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png.message);
     uint64_t pixels = (uint64_t)png.width * png.height;
     if (ok && pixels / 8 > (uint64_t)size * DEFLATE_RATIO) {
         snprintf(why, why_size, "a PNG of %zu bytes cannot hold the %" PRIu32 " x %" PRIu32 " pixels that it claims",
@@ -82,7 +82,7 @@ bool nn_image_knows_png(void) { return false; }
 bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
 {
     (void)out, (void)bytes, (void)size;
-    snprintf(why, why_size, "%s; a PGM is read without", no_png);
+    snprintf(why, why_size, "%s; use a PGM instead", no_png);
     return false;
 }
 

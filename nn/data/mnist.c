@@ -75,7 +75,7 @@ static bool find_all(reading *r)
         if (r->path[i]) continue;
         n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%s-%s-ubyte", count++ ? ", " : "", stems[i], kind(i));
     }
-    return !count || fail(r, r->folder, "%s %s not there, neither plain nor with .gz, nor with '.' before idx", missing,
+    return !count || fail(r, r->folder, "%s %s missing; tried plain, with .gz and with '.' before idx", missing,
                           count > 1 ? "are" : "is");
 }
 
@@ -85,9 +85,9 @@ static bool check_part(reading *r, int file, const nn_idx *images, const nn_idx 
 {
     const char *path = r->path[file], *beside = r->path[file + 1];
     if (images->rank == 1 && labels->rank == 3)
-        return fail(r, path, "holds labels, and the file of labels images: the two are swapped");
-    if (images->rank != 3) return fail(r, path, "holds labels, not images");
-    if (labels->rank != 1) return fail(r, beside, "holds images, not labels");
+        return fail(r, path, "contains labels and the label file contains images: the two are swapped");
+    if (images->rank != 3) return fail(r, path, "contains labels, not images");
+    if (labels->rank != 1) return fail(r, beside, "contains images, not labels");
     if (!images->count)
         return fail(r, path, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are nothing to learn from",
                     images->size[0], images->size[1], images->size[2]);

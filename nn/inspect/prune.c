@@ -71,8 +71,8 @@ bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *m
 {
     *smaller = (nn_vit_model){0};
     if (model->config.body.depth > NN_TRANSFORMER_BLOCKS) {
-        snprintf(error, error_size, "heads are taken out of models of up to %d blocks, not of %lld",
-                 NN_TRANSFORMER_BLOCKS, (long long)model->config.body.depth);
+        snprintf(error, error_size, "only models of up to %d blocks can be pruned, not of %lld", NN_TRANSFORMER_BLOCKS,
+                 (long long)model->config.body.depth);
         return false;
     }
     mha_layer **layers = cut_layers(ctx, model, keep, error, error_size);
@@ -162,7 +162,7 @@ static bool weigh(run *r)
         return false;
     for (int64_t n = 0; n < r->heads; n++)
         if (!isfinite(r->worth[n])) {
-            snprintf(r->error, r->error_size, "what head %lld of block %lld is worth is no number",
+            snprintf(r->error, r->error_size, "the importance of head %lld of block %lld is not finite",
                      (long long)r->origins[n].head + 1, (long long)r->origins[n].block + 1);
             return false;
         }
@@ -286,7 +286,8 @@ bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_mnist *set, co
     run r = {model, ctx, set, options, arg, .error = error, .error_size = error_size};
     bool ok = make_room(&r);
     if (ok && (options->keep < model->config.body.depth || options->keep > r.heads)) {
-        snprintf(error, error_size, "%lld heads cannot stay: each of %lld blocks keeps one, and there are %lld",
+        snprintf(error, error_size,
+                 "cannot keep %lld heads: each of the %lld blocks keeps at least one, and there are %lld",
                  (long long)options->keep, (long long)model->config.body.depth, (long long)r.heads);
         ok = false;
     }

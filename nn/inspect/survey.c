@@ -9,22 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLOSE = 400, WORTH = 400, LONG = 128 }; /* sequences longer than LONG go one at a time: their maps are large */
+enum {
+    CLOSE = 400,
+    IMPORTANCE = 400,
+    LONG = 128
+}; /* sequences longer than LONG go one at a time: their maps are large */
 
 /* The numbers of a head; those from DISTANCE on are of images that are looked at closely, with maps and pairs. */
 enum { ENTROPY, EFFECTIVE, LARGEST, DISTANCE, ENTROPY_CLOSE, NUMBERS };
 enum { ROWS = ENTROPY_CLOSE }; /* those of a row each that the library gives */
 
-/* What one worker needs: where the statistics of a few images go, and its sums. */
-typedef struct desk {
+/* The state of one worker: buffers for the statistics of a few images, and its sums. */
+typedef struct accumulator {
     mha_stats *stats;  /* (blocks) */
     float *rows;       /* (ROWS,B,heads,T), block after block within each of ROWS */
     float *maps;       /* block after block (B,H,T,T) */
     float *pairs;      /* block after block (B,H,H), divergences, then cosines likewise */
     int64_t *sums;     /* (count,NUMBERS) numbers, (count,T,T) maps, pairs of both kinds */
-    bool broken;       /* a number was none */
+    bool broken;       /* a value was not finite */
     int64_t overflown; /* images whose logits were not finite */
-} desk;
+} accumulator;
 
 typedef struct look {
     const nn_survey *s;
@@ -32,18 +36,18 @@ typedef struct look {
     const nn_transformer_config *body;
     const nn_mnist_part *part;
     nn_augment_options input;
-    int64_t step;        /* images of one forward call */
-    int64_t close_slabs; /* so many are looked at closely */
-    int64_t pairs;       /* of heads, in all blocks */
-    int64_t sum_count;   /* of a desk */
-    desk *desks;         /* (workers) */
+    int64_t step;              /* images of one forward call */
+    int64_t close_slabs;       /* so many are looked at closely */
+    int64_t pairs;             /* of heads, in all blocks */
+    int64_t sum_count;         /* of a accumulator */
+    accumulator *accumulators; /* (workers) */
 } look;
 
 /* ---- Sums ------------------------------------------------------------------------------------------------------- */
 
 static const double unit = 68719476736; /* 2^36: a million slabs of numbers below 32 fit 63 bits */
 
-static void add(desk *d, int64_t at, double value)
+static void add(accumulator *d, int64_t at, double value)
 {
     if (fabs(value) < 256) d->sums[at] += (int64_t)rint(value * unit);
     else d->broken = true;
@@ -59,7 +63,7 @@ static double sum_rows(const look *k, int64_t H, int64_t h, const float *block_r
     return sum / (double)(T - first);
 }
 
-static void add_rows(const look *k, desk *d, int64_t n, int64_t H, int64_t h, const float *block_rows, int64_t B,
+static void add_rows(const look *k, accumulator *d, int64_t n, int64_t H, int64_t h, const float *block_rows, int64_t B,
                      bool close)
 {
     int64_t T = k->s->tokens, all = B * k->s->count * T, at = n * NUMBERS;
@@ -72,7 +76,7 @@ static void add_rows(const look *k, desk *d, int64_t n, int64_t H, int64_t h, co
     add(d, at + DISTANCE, sum_rows(k, H, h, block_rows + DISTANCE * all, B, k->s->class_token) / (double)T);
 }
 
-static void add_map(const look *k, desk *d, int64_t n, int64_t H, int64_t h, const float *block_maps, int64_t B)
+static void add_map(const look *k, accumulator *d, int64_t n, int64_t H, int64_t h, const float *block_maps, int64_t B)
 {
     int64_t cells = k->s->tokens * k->s->tokens, at = k->s->count * NUMBERS + n * cells;
     for (int64_t c = 0; c < cells; c++) {
@@ -82,7 +86,7 @@ static void add_map(const look *k, desk *d, int64_t n, int64_t H, int64_t h, con
     }
 }
 
-static void add_pairs(const look *k, desk *d, int64_t first_pair, int64_t H, const float *block_pairs, int64_t B)
+static void add_pairs(const look *k, accumulator *d, int64_t first_pair, int64_t H, const float *block_pairs, int64_t B)
 {
     int64_t T = k->s->tokens, at = k->s->count * (NUMBERS + T * T) + first_pair;
     for (int kind = 0; kind < 2; kind++)
@@ -93,7 +97,7 @@ static void add_pairs(const look *k, desk *d, int64_t first_pair, int64_t H, con
         }
 }
 
-static void add_call(const look *k, desk *d, int64_t B, bool close)
+static void add_call(const look *k, accumulator *d, int64_t B, bool close)
 {
     int64_t T = k->s->tokens, before = 0, pairs_before = 0;
     for (int64_t l = 0; l < k->s->blocks; l++) {
@@ -111,7 +115,7 @@ static void add_call(const look *k, desk *d, int64_t B, bool close)
 /* ---- Looking ---------------------------------------------------------------------------------------------------- */
 
 /* What is asked of the heads of each block, for B images. */
-static void ask(const look *k, desk *d, int64_t B, bool close)
+static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
 {
     const nn_survey *s = k->s;
     int64_t T = s->tokens, before = 0, pairs_before = 0;
@@ -145,7 +149,7 @@ static bool is_close(const look *k, int64_t n)
 static bool look_slab(void *arg, nn_worker *w, int64_t n)
 {
     const look *k = arg;
-    desk *d = &k->desks[w - k->workers->workers];
+    accumulator *d = &k->accumulators[w - k->workers->workers];
     int64_t images = nn_slab_images(k->s->images, n),
             pixels = nn_vit_shape(w->net)->rows * nn_vit_shape(w->net)->columns;
     bool close = is_close(k, n);
@@ -155,7 +159,7 @@ static bool look_slab(void *arg, nn_worker *w, int64_t n)
             int64_t i = nn_importance_pick(n * NN_SLAB + first + b, k->s->images, k->part->count);
             nn_augment_plain(w->images + b * pixels, k->part->images + i * pixels, pixels, &k->input);
         }
-        ask(k, d, B, close);
+        request_stats(k, d, B, close);
         nn_transformer_call call = {.stats = d->stats};
         const float *logits = nn_vit_forward(w->net, w->ctx, w->images, B, &call);
         if (!logits) return false;
@@ -168,9 +172,9 @@ static bool look_slab(void *arg, nn_worker *w, int64_t n)
 static bool make_desks(look *k)
 {
     size_t T = (size_t)k->s->tokens, B = (size_t)k->step, heads = (size_t)k->s->count;
-    if (!(k->desks = calloc((size_t)k->workers->count, sizeof *k->desks))) return false;
+    if (!(k->accumulators = calloc((size_t)k->workers->count, sizeof *k->accumulators))) return false;
     for (int n = 0; n < k->workers->count; n++) {
-        desk *d = &k->desks[n];
+        accumulator *d = &k->accumulators[n];
         d->stats = calloc((size_t)k->s->blocks, sizeof *d->stats);
         d->rows = calloc(ROWS * B * heads, T * sizeof(float));
         d->maps = calloc(B * heads, T * T * sizeof(float));
@@ -183,24 +187,24 @@ static bool make_desks(look *k)
 
 static void free_desks(look *k)
 {
-    for (int n = 0; k->desks && n < k->workers->count; n++) {
-        desk *d = &k->desks[n];
+    for (int n = 0; k->accumulators && n < k->workers->count; n++) {
+        accumulator *d = &k->accumulators[n];
         free(d->stats);
         free(d->rows);
         free(d->maps);
         free(d->pairs);
         free(d->sums);
     }
-    free(k->desks);
+    free(k->accumulators);
 }
 
 /* ---- The result ------------------------------------------------------------------------------------------------- */
 
-/* The mean of what all desks have at `at`, over `images`. */
+/* The mean of what all accumulators have at `at`, over `images`. */
 static double mean_of(const look *k, int64_t at, int64_t images)
 {
     int64_t sum = 0;
-    for (int n = 0; n < k->workers->count; n++) sum += k->desks[n].sums[at];
+    for (int n = 0; n < k->workers->count; n++) sum += k->accumulators[n].sums[at];
     return (double)sum / unit / (double)images;
 }
 
@@ -258,7 +262,8 @@ static void plan(nn_survey *s, look *k, const nn_vit_config *c, const nn_mnist_p
                      .rows = c->rows / c->patch,
                      .columns = c->columns / c->patch,
                      .class_token = !c->mean_pool};
-    s->importance_images = sample_of(o->importance_images, s->images < WORTH ? s->images : WORTH, part->count);
+    s->importance_images =
+        sample_of(o->importance_images, s->images < IMPORTANCE ? s->images : IMPORTANCE, part->count);
     k->step = T > LONG ? 1 : NN_SLAB;
     k->close_slabs = nn_slabs(sample_of(o->close_images, CLOSE, s->images));
     for (int64_t n = 0; n < nn_slabs(s->images); n++)
@@ -283,10 +288,10 @@ static bool check_numbers(const look *k, char *error, size_t error_size)
     int64_t overflown = 0;
     bool broken = false;
     for (int n = 0; n < k->workers->count; n++) {
-        overflown += k->desks[n].overflown;
-        broken |= k->desks[n].broken;
+        overflown += k->accumulators[n].overflown;
+        broken |= k->accumulators[n].broken;
     }
-    if (broken) snprintf(error, error_size, "the weights of a head are no numbers");
+    if (broken) snprintf(error, error_size, "the attention weights of a head are not finite");
     else if (overflown)
         snprintf(error, error_size, "%lld of %lld images: %s", (long long)overflown, (long long)k->s->images,
                  nn_vit_overflow);

@@ -25,7 +25,7 @@
  *     2 up, 1 left                neighbour, if at least a quarter of all have; on a grid of one row or column it is
  *     the previous token          before or after
  *     one place: row 3, column 5  one patch has at least 1/2 of the mean row
- *     everywhere alike            the three parts together are below 0.2
+ *     all tokens equally          the three parts together are below 0.2
  *     around row 3, column 5      place is the largest part; the patch has most of the mean row,
  *     mostly the class token      or that one has
  *     its neighbourhood           position is, and the mean distance is below 0.95 of what patches alike would give;

@@ -147,7 +147,7 @@ static void find_words(const nn_survey *s, nn_survey_head *h, const double *map)
     else if (s->class_token && h->first >= 0.5) snprintf(h->words, NN_SURVEY_WORDS, "the class token");
     else if (best_offset(s, map, &down, &right) >= 0.5) name_offset(h->words, s, down, right);
     else if (place >= 0.5) name_patch(h, s, "one place:", patch);
-    else if (h->place + h->position + h->content < 0.2) snprintf(h->words, NN_SURVEY_WORDS, "everywhere alike");
+    else if (h->place + h->position + h->content < 0.2) snprintf(h->words, NN_SURVEY_WORDS, "all tokens equally");
     else name_part(h, s, map, patch);
 }
 

@@ -43,9 +43,9 @@ static bool take(nn_json *j, int c)
         j->at++;
         return true;
     }
-    if (j->at >= j->size) return bad(j, "the text ends where '%c' should be", c);
-    if (next > ' ' && next < 0x7f) return bad(j, "'%c' should be here, not '%c'", c, next);
-    return bad(j, "'%c' should be here, not the byte 0x%02x", c, (unsigned)next);
+    if (j->at >= j->size) return bad(j, "'%c' expected, found the end of the text", c);
+    if (next > ' ' && next < 0x7f) return bad(j, "'%c' expected, found '%c'", c, next);
+    return bad(j, "'%c' expected, found byte 0x%02x", c, (unsigned)next);
 }
 
 bool nn_json_enter(nn_json *j, char open)
@@ -110,7 +110,7 @@ static int32_t unicode(nn_json *j)
         if (low >= 0xdc00 && low < 0xe000) return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         c = low < 0 ? -1 : 0xd800;
     }
-    if (c < 0) return bad(j, "\\u wants four hexadecimal digits");
+    if (c < 0) return bad(j, "\\u must be followed by four hexadecimal digits");
     if (c >= 0xd800 && c < 0xe000) return bad(j, "half of a surrogate pair");
     if (c == 0) return bad(j, "a NUL inside a string");
     return c;
@@ -127,7 +127,7 @@ static size_t escape(nn_json *j, char *out)
         out[0] = to[plain - from];
         return 1;
     }
-    if (c != 'u') return bad(j, "a backslash before something that is no escape");
+    if (c != 'u') return bad(j, "invalid escape after a backslash");
     j->at++;
     int32_t code = unicode(j);
     return code ? put_utf8(out, code) : 0;
@@ -172,7 +172,7 @@ static bool number(nn_json *j, bool *whole)
 {
     int c = nn_json_peek(j);
     if (c == '-') j->at++;
-    if (!digit(j)) return bad(j, "a number should be here");
+    if (!digit(j)) return bad(j, "number expected");
     bool zero = j->text[j->at] == '0';
     j->at++;
     if (zero && digit(j)) return bad(j, "a number with a leading zero");
@@ -181,14 +181,14 @@ static bool number(nn_json *j, bool *whole)
     if (j->at < j->size && j->text[j->at] == '.') {
         *whole = false;
         j->at++;
-        if (!digit(j)) return bad(j, "a number that ends in a point");
+        if (!digit(j)) return bad(j, "a number must not end in a decimal point");
         while (digit(j)) j->at++;
     }
     if (j->at < j->size && (j->text[j->at] | 0x20) == 'e') {
         *whole = false;
         j->at++;
         if (j->at < j->size && (j->text[j->at] == '+' || j->text[j->at] == '-')) j->at++;
-        if (!digit(j)) return bad(j, "a number without its exponent");
+        if (!digit(j)) return bad(j, "a number lacks its exponent");
         while (digit(j)) j->at++;
     }
     return true;
@@ -200,7 +200,7 @@ bool nn_json_integer(nn_json *j, int64_t *value)
     nn_json_peek(j);
     size_t start = j->at;
     if (nn_json_failed(j) || !number(j, &whole)) return false;
-    if (!whole) return bad(j, "a whole number should be here");
+    if (!whole) return bad(j, "whole number expected");
     bool negative = j->text[start] == '-';
     int64_t v = 0; /* kept at or below zero, where the range is one larger */
     for (size_t i = start + negative; i < j->at; i++) {
@@ -216,7 +216,7 @@ bool nn_json_integer(nn_json *j, int64_t *value)
 static bool word(nn_json *j, const char *text)
 {
     size_t n = strlen(text);
-    if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return bad(j, "a value should be here");
+    if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return bad(j, "value expected");
     j->at += n;
     return true;
 }
@@ -247,7 +247,7 @@ bool nn_json_skip(nn_json *j)
         return word(j, "null");
     default:
         if (nn_json_failed(j)) return false;
-        if (next != '-' && !digit(j)) return bad(j, "a value should be here");
+        if (next != '-' && !digit(j)) return bad(j, "value expected");
         return number(j, &whole);
     }
 }
@@ -256,7 +256,7 @@ bool nn_json_end(nn_json *j)
 {
     nn_json_peek(j);
     if (nn_json_failed(j)) return false;
-    return j->at == j->size || bad(j, "something follows the end");
+    return j->at == j->size || bad(j, "unexpected text after the end");
 }
 
 const char *nn_json_quote(char *out, size_t room, const char *text)

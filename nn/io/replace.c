@@ -44,7 +44,7 @@ static bool make(nn_replacement *to)
         to->file = openat(to->at.folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
         if (to->file < 0 && errno != EEXIST) break;
     }
-    if (to->file < 0) return nn_replacement_fail(to, "cannot make a file in its folder: %s", strerror(errno));
+    if (to->file < 0) return nn_replacement_fail(to, "cannot create a file in its folder: %s", strerror(errno));
     to->made = true;
     if (there && fchmod(to->file, old.st_mode & 0777) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     return true;
@@ -98,7 +98,7 @@ static bool settle(nn_replacement *to)
     to->file = -1;
     if (close(file) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     if (to->lock && !nn_file_lock_check(to->lock))
-        return nn_replacement_fail(to, "another process has written to it meanwhile; it is left as it is");
+        return nn_replacement_fail(to, "another process has replaced it in the meantime; it is left unchanged");
     if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)
         return nn_replacement_fail(to, "%s", strerror(errno));
     to->made = false;
@@ -106,7 +106,7 @@ static bool settle(nn_replacement *to)
     /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
      * no way back to the old file. */
     if (fsync(to->at.folder) != 0 && errno != EINVAL)
-        return nn_replacement_fail(to, "replaced, but its folder is not on the disk: %s", strerror(errno));
+        return nn_replacement_fail(to, "replaced, but syncing its folder failed: %s", strerror(errno));
     return true;
 }
 

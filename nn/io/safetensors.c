@@ -101,7 +101,7 @@ static bool take(nn_source *from, void *out, size_t bytes)
         return true;
     }
     if (fread(out, 1, bytes, from->file) == bytes) return true;
-    return fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
+    return fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
 }
 
 /* The next byte, which stays; EOF if there is none. */
@@ -123,7 +123,7 @@ static bool refuse_length(nn_source *from, const unsigned char length[8], uint64
     if (n > NN_SAFETENSORS_HEADER_MAX)
         return fail(from, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
                     (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
-    return fail(from, "the header says %llu bytes, but the file has %llu after its length; it is cut short",
+    return fail(from, "the header says %llu bytes, but the file has %llu after its length; the file is truncated",
                 (unsigned long long)n, (unsigned long long)left);
 }
 

@@ -58,7 +58,7 @@ static void *grow(walk *w, void *records, size_t *room, size_t count, size_t rec
     return bigger;
 }
 
-static bool json_error(walk *w) { return fail(w, "the header is not the JSON it should be, %s", w->j.why); }
+static bool json_error(walk *w) { return fail(w, "the header is not valid JSON: %s", w->j.why); }
 
 /* A decoded string in the header's text block, or NULL. */
 static const char *text(walk *w, bool key)
@@ -74,7 +74,7 @@ static const char *text(walk *w, bool key)
 static bool read_metadata(walk *w)
 {
     nn_safetensors_header *out = w->out;
-    if (w->metadata) return fail(w, "\"__metadata__\" is there twice");
+    if (w->metadata) return fail(w, "\"__metadata__\" occurs twice");
     w->metadata = true;
     if (nn_json_peek(&w->j) != '{') return fail(w, "\"__metadata__\" is not an object");
     nn_json_enter(&w->j, '{');
@@ -101,7 +101,7 @@ static bool read_dtype(walk *w, nn_safetensors_tensor *tensor)
     if (!word) return json_error(w);
     w->used = mark; /* only looked up, not kept */
     if (nn_safetensors_dtype_find(word, &tensor->dtype)) return true;
-    return fail(w, "tensor %s has the dtype %s, which is not known here", quote(tensor->name).text, quote(word).text);
+    return fail(w, "tensor %s has the dtype %s, which is not supported", quote(tensor->name).text, quote(word).text);
 }
 
 /* An array of up to `most` whole numbers that are not negative. */
@@ -137,7 +137,7 @@ static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
             if (!nn_json_skip(&w->j)) break;
             continue;
         }
-        if (seen[which]) return fail(w, "tensor %s: %s is there twice", quote(tensor->name).text, fields[which]);
+        if (seen[which]) return fail(w, "tensor %s: %s occurs twice", quote(tensor->name).text, fields[which]);
         seen[which] = true;
         if (which == 0 && !read_dtype(w, tensor)) return false;
         if (which == 1 && !read_sizes(w, tensor->name, "shape", tensor->shape, NN_SAFETENSORS_RANK, &tensor->rank))
@@ -173,14 +173,14 @@ static bool check_tensor(const walk *w, nn_safetensors_tensor *tensor)
     int64_t bytes = empty ? 0 : product;
     tensor->count = bytes / (int64_t)nn_safetensors_dtype_size(tensor->dtype);
     if (tensor->begin > tensor->end)
-        return fail(w, "tensor %s begins at %lld, behind its end %lld", quote(tensor->name).text,
+        return fail(w, "tensor %s begins at %lld, after its end %lld", quote(tensor->name).text,
                     (long long)tensor->begin, (long long)tensor->end);
     if (tensor->end - tensor->begin != bytes)
         return fail(w, "tensor %s says %lld bytes, but %s needs %lld", quote(tensor->name).text,
                     (long long)(tensor->end - tensor->begin), nn_safetensors_describe(what, sizeof what, tensor),
                     (long long)bytes);
     if ((uint64_t)tensor->end > w->data_size)
-        return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; it is cut short",
+        return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; the file is truncated",
                     quote(tensor->name).text, (long long)tensor->end, (unsigned long long)w->data_size);
     return true;
 }
@@ -246,10 +246,10 @@ static bool check_names(walk *w)
     nn_safetensors_header *out = w->out;
     for (size_t i = 1; i < out->tensor_count; i++)
         if (by_name(&out->tensors[i - 1], &out->tensors[i]) == 0)
-            return fail(w, "tensor %s is there twice", quote(out->tensors[i].name).text);
+            return fail(w, "tensor %s occurs twice", quote(out->tensors[i].name).text);
     for (size_t i = 1; i < out->pair_count; i++)
         if (by_key(&out->pairs[i - 1], &out->pairs[i]) == 0)
-            return fail(w, "metadata %s is there twice", quote(out->pairs[i].key).text);
+            return fail(w, "metadata %s occurs twice", quote(out->pairs[i].key).text);
     return true;
 }
 

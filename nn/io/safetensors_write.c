@@ -64,7 +64,7 @@ static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
         int64_t size = item->shape[i];
         empty = empty || size == 0;
         if (size < 0 || (size && __builtin_mul_overflow(bytes, size, &bytes))) {
-            nn_replacement_fail(to, "tensor %s has a size that cannot be", quote(item->name).text);
+            nn_replacement_fail(to, "tensor %s has an invalid size", quote(item->name).text);
             return -1;
         }
     }
@@ -92,7 +92,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const nn_safetensors_pair *)a)->key, ((const nn_safetensors_pair *)b)->key);
 }
 
-/* Puts both lists into the order of the file, or says what is there twice. */
+/* Puts both lists into the order of the file, or says what occurs twice. */
 static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
                  size_t pair_count)
 {
@@ -100,10 +100,10 @@ static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_cou
     if (pair_count) qsort(pairs, pair_count, sizeof *pairs, by_key);
     for (size_t i = 1; i < item_count; i++)
         if (by_name(&items[i - 1], &items[i]) == 0)
-            return nn_replacement_fail(to, "tensor %s is there twice", quote(items[i].name).text);
+            return nn_replacement_fail(to, "tensor %s occurs twice", quote(items[i].name).text);
     for (size_t i = 1; i < pair_count; i++)
         if (by_key(&pairs[i - 1], &pairs[i]) == 0)
-            return nn_replacement_fail(to, "metadata %s is there twice", quote(pairs[i].key).text);
+            return nn_replacement_fail(to, "metadata %s occurs twice", quote(pairs[i].key).text);
     if (item_count) qsort(items, item_count, sizeof *items, by_place);
     return true;
 }
@@ -145,7 +145,7 @@ static bool put_record(nn_replacement *to, nn_buffer *out, const nn_safetensors_
     if (bytes < 0) return false;
     if (__builtin_add_overflow(*at, bytes, at)) return nn_replacement_fail(to, "the tensors do not fit 63 bits");
     if (strcmp(item->name, "__metadata__") == 0)
-        return nn_replacement_fail(to, "a tensor cannot be called \"__metadata__\"");
+        return nn_replacement_fail(to, "a tensor must not be named \"__metadata__\"");
     if (!put_string(to, out, item->name)) return false;
     nn_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", nn_safetensors_dtype_word(item->dtype));
     for (int i = 0; i < item->rank; i++) nn_buffer_printf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);

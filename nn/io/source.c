@@ -34,7 +34,7 @@ static size_t take_plain(nn_source *from, void *out, size_t room)
         memcpy(out, from->bytes, n);
         from->bytes += n;
     } else if (fread(out, 1, n, from->file) != n) {
-        nn_source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file became shorter while it was read");
+        nn_source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
         return 0;
     }
     from->left -= n;
@@ -84,7 +84,7 @@ static bool gunzip_refill(nn_source *from)
         g->stream.next_in = g->packed;
         g->stream.avail_in = (uInt)take_plain(from, g->packed, sizeof g->packed);
         if (from->failed) return false;
-        if (!g->stream.avail_in) return !g->ended && nn_source_fail(from, "the gzipped file is cut short");
+        if (!g->stream.avail_in) return !g->ended && nn_source_fail(from, "the gzip file is truncated");
     }
     if (g->ended) inflateReset(&g->stream);
     g->ended = false;
@@ -105,7 +105,7 @@ static size_t take_gzipped(nn_source *from, void *out, size_t room)
         g->ended = code == Z_STREAM_END;
         if (code == Z_MEM_ERROR) nn_source_fail(from, "out of memory while decompressing");
         else if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-            nn_source_fail(from, "the gzipped file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
+            nn_source_fail(from, "the gzip file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
     }
     return from->failed ? 0 : got;
 }
@@ -118,7 +118,7 @@ enum { DEFLATE_RATIO = 1 };
 
 static bool gunzip_begin(nn_source *from)
 {
-    return nn_source_fail(from, "it is gzipped, and this build has no zlib; gunzip it first");
+    return nn_source_fail(from, "the file is compressed, but this build has no zlib; decompress it first");
 }
 
 static void gunzip_end(nn_source *from) { (void)from; }
@@ -204,7 +204,7 @@ char *nn_source_text(const char *path, size_t most, size_t *size, char *error, s
         if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
         if (text) text[got] = 0;
         if (text && !from.failed && strlen(text) != got)
-            nn_source_fail(&from, "there is a NUL in it, so it is no text");
+            nn_source_fail(&from, "not a text file: it contains a NUL byte");
     }
     nn_source_close(&from);
     if (!from.failed && size) *size = got;

@@ -214,7 +214,7 @@ static void take_rotary(reading *r, nn_json *j, const char *key)
         else if (strcmp(name, "partial_rotary_factor") == 0) take_number(r, j, name, &r->part, false);
         else nn_json_skip(j);
     }
-    if (others && !ours) refuse(r, "%s differs from layer to layer, and which layer this is is not known", key);
+    if (others && !ours) refuse(r, "%s differs between layers, and the index of this layer is unknown", key);
 }
 
 /* An element of an array with one for each layer; "?" if they differ and the layer's number is not known, "" of none. */
@@ -267,13 +267,12 @@ static void take_value(reading *r, nn_json *j, int k)
     case ROTATED: /* 1: this layer rotates */
         take_element(r, j, text, sizeof text);
         r->unrotated = strcmp(text, "0") == 0;
-        if (strcmp(text, "?") == 0)
-            refuse(r, "%s differs from layer to layer, and which layer this is is not known", key);
+        if (strcmp(text, "?") == 0) refuse(r, "%s differs between layers, and the index of this layer is unknown", key);
         return;
     case ONLY:
         take_text(j, text, sizeof text);
         if (strcmp(text, "null") != 0 && strcmp(text, keys[k].only) != 0)
-            refuse(r, "%s is %s, which this layer cannot do", key, text);
+            refuse(r, "%s is %s, which this layer does not support", key, text);
         return;
     }
 }
@@ -333,23 +332,23 @@ static void choose_window(reading *r, nn_layer_config *c)
 {
     if (!r->window || r->no_window || strcmp(r->layer_type, "full_attention") == 0) return;
     if (strcmp(r->layer_type, "?") == 0)
-        refuse(r, "sliding_window counts in some layers, and which layer this is is not known");
+        refuse(r, "sliding_window applies to some layers only, and the index of this layer is unknown");
     else if (*r->layer_type && strcmp(r->layer_type, "sliding_attention") != 0)
-        refuse(r, "layer_types has %s, which this layer cannot do", r->layer_type);
+        refuse(r, "layer_types has %s, which this layer does not support", r->layer_type);
     else c->window = r->window;
 }
 
 static void choose_rotary(reading *r, nn_layer_config *c, const struct kind *kind)
 {
     if (*r->rotary_type && strcmp(r->rotary_type, "default") != 0)
-        refuse(r, "rotary embedding of the type %s cannot be done here, only the default one", r->rotary_type);
+        refuse(r, "rotary embedding of type %s is not supported, only the default one", r->rotary_type);
     c->rotary_said = r->theta > 0 || r->unrotated;
     if (!(kind->rotary_base > 0) || r->unrotated) return;
     double part = r->part > 0 ? r->part : kind->rotary_part;
     c->rotary_base = r->theta > 0 ? r->theta : kind->rotary_base;
     c->rotary_interleaved = kind->interleaved;
     int64_t width = r->head_width ? r->head_width : r->heads ? r->width / r->heads : 0;
-    if (part < 1 && !width) refuse(r, "partial_rotary_factor is %g, but of which width is not said", part);
+    if (part < 1 && !width) refuse(r, "partial_rotary_factor is %g, but the width is unknown", part);
     if (part < 1) c->rotary_width = (int64_t)(part * (double)width);
     if (part < 1 && !c->rotary_width) refuse(r, "partial_rotary_factor %g of %lld is nothing", part, (long long)width);
 }
@@ -359,11 +358,11 @@ static void choose(reading *r, nn_layer_config *c)
     const struct kind *kind = kind_of(r->type);
     const char *decoder = strstr(r->prefix, "decoder.");
     if (!kind) {
-        refuse(r, "model_type %s is not one whose attention is known here", r->type);
+        refuse(r, "model_type %s is not supported", r->type);
         return;
     }
     for (int i = 0; i < 4 && kind->needs[i]; i++)
-        if (!has_seen(r, kind->needs[i])) refuse(r, "%s is missing, which differs from model to model", kind->needs[i]);
+        if (!has_seen(r, kind->needs[i])) refuse(r, "%s is missing, and has no common default", kind->needs[i]);
     c->family = kind->family;
     c->heads = r->heads;
     c->kv_heads = r->kv_heads;
@@ -390,7 +389,7 @@ bool nn_layer_config_read(nn_layer_config *config, const char *path, const char 
     for (int pass = 0; pass < 2 && !r.why[0]; pass++) {
         nn_json j = nn_json_open(text, size);
         walk(&r, &j, pass == 0);
-        if (!nn_json_end(&j)) refuse(&r, "no JSON object: %s", j.why);
+        if (!nn_json_end(&j)) refuse(&r, "not a JSON object: %s", j.why);
     }
     if (*r.type && !r.why[0]) choose(&r, config);
     snprintf(config->type, sizeof config->type, "%s", r.type);

@@ -92,11 +92,12 @@ static void say_no_family(const loading *l)
     nn_layer_prefixes inner = nn_layer_prefixes_find(l->file);
     words prefix = quote(l->prefix), first = quote(inner.first), there = say("there is %s", first.text);
     if (inner.count > 1) there = say("there are %zu, from %s to %s", inner.count, first.text, quote(inner.last).text);
-    if (!inner.count && !*l->prefix) fail(l, "no tensor has a name that an attention layer's would have");
-    else if (!inner.count) fail(l, "no tensor under the prefix %s is an attention layer's", prefix.text);
-    else if (*l->prefix) fail(l, "no tensor under the prefix %s is an attention layer's; %s", prefix.text, there.text);
+    if (!inner.count && !*l->prefix) fail(l, "no tensor has the name of an attention layer's parameter");
+    else if (!inner.count) fail(l, "no tensor under the prefix %s belongs to an attention layer", prefix.text);
+    else if (*l->prefix)
+        fail(l, "no tensor under the prefix %s belongs to an attention layer; %s", prefix.text, there.text);
     else
-        fail(l, "a larger model; of attention layers %s; give %s %s%s", there.text, l->caller.prefix_word, first.text,
+        fail(l, "a larger model; attention layers: %s; give %s %s%s", there.text, l->caller.prefix_word, first.text,
              lacks_heads(l) ? say(" and %s", l->caller.heads_word).text : "");
 }
 
@@ -124,7 +125,7 @@ static bool check_strangers(const loading *l)
         const nn_layer_name *row = l->family->names;
         while (row->name && strcmp(row->name, name) != 0) row++;
         if (!row->name)
-            return fail(l, "tensor %s is no part of an attention layer with the names of %s", quote(name).text,
+            return fail(l, "tensor %s does not belong to an attention layer with the names of %s", quote(name).text,
                         l->family->title);
     }
     return true;
@@ -135,8 +136,7 @@ static bool bind(loading *l)
     for (const nn_layer_name *row = l->family->names; row->name; row++) {
         const nn_safetensors_tensor *tensor = find(l, row->name);
         if (row->part == NN_LAYER_REFUSED && tensor)
-            return fail(l, "%s%s says that it is another kind of layer: this one has no such part", l->prefix,
-                        row->name);
+            return fail(l, "%s%s belongs to another kind of layer, which is not supported", l->prefix, row->name);
         if (row->part >= NN_LAYER_PARTS) continue;
         l->row[row->part] = row;
         l->tensor[row->part] = tensor;
@@ -160,13 +160,13 @@ static bool check_groups(loading *l)
         if (!row || l->tensor[part] || (group == NN_LAYER_OUT && !o->out_projection)) continue;
         if (!row->optional) return fail(l, "%s%s is missing", l->prefix, row->name);
         if (there[group])
-            return fail(l, "%s%s is missing, though %s is there", l->prefix, row->name, there[group]->name);
+            return fail(l, "%s%s is missing, but %s is present", l->prefix, row->name, there[group]->name);
     }
     if (there[NN_LAYER_OUT] && !o->out_projection)
-        return fail(l, "%s is there, though metadata out_projection is false", there[NN_LAYER_OUT]->name);
+        return fail(l, "%s is present, but metadata out_projection is false", there[NN_LAYER_OUT]->name);
     const nn_safetensors_tensor *in = there[NN_LAYER_IN_BIASES], *out = there[NN_LAYER_OUT_BIASES];
     if (l->family->same_biases && o->out_projection && !in != !out && !nn_layer_notes_are_ours(l->file))
-        return fail(l, "%s%s is missing, though %s is there: nn.MultiheadAttention has both or none", l->prefix,
+        return fail(l, "%s%s is missing, but %s is present: nn.MultiheadAttention has both or none", l->prefix,
                     l->row[in ? NN_LAYER_OUT_BIAS : NN_LAYER_IN_BIAS]->name, (in ? in : out)->name);
     o->in_bias = in;
     o->out_bias = out;
@@ -176,7 +176,7 @@ static bool check_groups(loading *l)
     float epsilon = l->config->norm_epsilon > 0 ? l->config->norm_epsilon : usual_epsilon;
     if (there[NN_LAYER_NORMS] && !nn_safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = epsilon;
     if (there[NN_LAYER_NORMS] && !(o->norm_epsilon > 0))
-        return fail(l, "%s is there, though metadata norm_epsilon is not above 0", there[NN_LAYER_NORMS]->name);
+        return fail(l, "%s is present, but metadata norm_epsilon is not above 0", there[NN_LAYER_NORMS]->name);
     if (!there[NN_LAYER_NORMS] && o->norm_epsilon != 0)
         return fail(l, "metadata norm_epsilon is %g, but there is no q_norm.weight", (double)o->norm_epsilon);
     return true;
@@ -280,8 +280,7 @@ static bool learn_sizes(loading *l)
 {
     mha_layer_options *o = &l->options;
     if (!o->heads)
-        return fail(l, "how many heads it has is not in the file; give %s (or metadata \"heads\")",
-                    l->caller.heads_word);
+        return fail(l, "the number of heads is not in the file; give %s (or metadata \"heads\")", l->caller.heads_word);
     if (o->heads < 1 || o->heads > NN_LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > NN_LAYER_SIZE_MAX)
         return fail(l, "%lld heads and %lld for keys and values cannot be", (long long)o->heads,
                     (long long)o->kv_heads);
@@ -345,7 +344,7 @@ static bool fill(const loading *l, mha_layer *layer)
 static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *what)
 {
     if (asked && *heads && asked != *heads)
-        return fail(l, "%s says %lld %s, %lld were asked for", l->config->heads ? "config.json" : "the file",
+        return fail(l, "%s has %lld %s, but %lld were requested", l->config->heads ? "config.json" : "the file",
                     (long long)*heads, what, (long long)asked);
     if (asked) *heads = asked;
     return true;
@@ -399,7 +398,8 @@ bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetenso
     l.error = error;
     l.error_size = error_size;
     *out = (nn_layer_file){0};
-    if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX) return fail(&l, "a prefix of more than %d bytes", NN_LAYER_PREFIX_MAX);
+    if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX)
+        return fail(&l, "the prefix is longer than %d bytes", NN_LAYER_PREFIX_MAX);
     if (!find_family(&l)) return false;
     out->family = l.family;
     if (!check_strangers(&l) || !bind(&l) || !read_options(&l) || !check_groups(&l) || !learn_sizes(&l) ||

@@ -189,7 +189,7 @@ bool nn_layer_notes_read(mha_layer_options *options, const nn_safetensors *file,
     const char *version = nn_safetensors_metadata(file, "version"), *key;
     char quoted[60], should[80];
     if (nn_layer_notes_are_ours(file) && (!version || strcmp(version, "1") != 0)) {
-        snprintf(why, why_size, "version %s of mha.layer is not known here, only 1",
+        snprintf(why, why_size, "version %s of mha.layer is not supported, only 1",
                  nn_json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }

@@ -93,19 +93,19 @@ const char *nn_transformer_problem(const nn_transformer_config *c)
         return "width, depth, heads and mlp must be at least 1";
     if (c->width > 1 << 20 || c->depth > 1 << 12 || c->mlp > 1 << 22) return "width, depth or mlp is too large";
     if (!c->head_width && c->width % c->heads) return "the heads do not divide the width";
-    if (c->head_width < 0 || c->head_width > 1 << 20) return "a head has from 1 to 1048576 numbers";
+    if (c->head_width < 0 || c->head_width > 1 << 20) return "head_width must be from 1 to 1048576";
     if (c->kv_heads < 0 || (c->kv_heads && c->heads % c->kv_heads))
         return "the key/value heads do not divide the heads";
     for (int64_t l = 0; l < c->depth; l++) {
         int64_t H = nn_transformer_heads(c, l), G = nn_transformer_kv_heads(c, l);
-        if (H < 1 || G < 1 || H % G) return "a block has no heads, or key/value heads that do not divide them";
+        if (H < 1 || G < 1 || H % G) return "a block has no heads, or its key/value heads do not divide them";
         if (H > 1 << 20 || H * nn_transformer_head_width(c) > 1 << 20) return "a block has too many heads";
     }
     if (!(c->epsilon > 0)) return "epsilon must be above 0";
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->drop >= 0 && c->drop < 1) ||
         !(c->drop_path >= 0 && c->drop_path < 1))
         return "dropout, drop and drop_path must be from 0 to below 1";
-    if (c->post_norm && c->final_norm) return "blocks with the norm behind end with one: they take no final norm";
+    if (c->post_norm && c->final_norm) return "post-norm blocks end with a norm and cannot have a final norm";
     return NULL;
 }
 
@@ -265,9 +265,9 @@ nn_transformer *nn_transformer_create(mha_context *ctx, const nn_transformer_con
 {
     const char *problem = nn_transformer_problem(config);
     if (!problem && training && config->activation == MHA_LINEAR)
-        problem = "an mlp without an activation is not trained";
+        problem = "a model without an activation cannot be trained";
     if (problem || rows < 1) {
-        snprintf(error, error_size, "%s", problem ? problem : "there must be rows");
+        snprintf(error, error_size, "%s", problem ? problem : "the number of rows must be at least 1");
         return NULL;
     }
     nn_transformer *t = calloc(1, sizeof *t);

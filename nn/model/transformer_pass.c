@@ -58,7 +58,7 @@ static mha_tape *tape_of(nn_transformer *t, mha_context *ctx, int64_t l)
     return t->tape;
 }
 
-static bool attend(nn_transformer *t, mha_context *ctx, int64_t l)
+static bool attention_forward(nn_transformer *t, mha_context *ctx, int64_t l)
 {
     nn_block *b = &t->blocks[l];
     const mha_stats *stats = t->call.stats ? t->call.stats + l : NULL;
@@ -78,8 +78,8 @@ static bool attend(nn_transformer *t, mha_context *ctx, int64_t l)
            (!stats || !mha_layer_stats(ctx, b->attention, stats, tape));
 }
 
-/* The mlp of block l. For the backward pass the activation is a sweep of its own, which leaves its slope. */
-static bool think(nn_transformer *t, mha_context *ctx, int64_t l)
+/* The MLP of block l. For the backward pass the activation is a separate sweep that also stores its derivative. */
+static bool mlp_forward(nn_transformer *t, mha_context *ctx, int64_t l)
 {
     const nn_transformer_config *c = &t->config;
     const nn_block *b = &t->blocks[l];
@@ -132,7 +132,7 @@ const float *nn_transformer_forward(nn_transformer *t, mha_context *ctx, int64_t
         nn_norm_forward(ctx, &norm, first->n, first->kept, first->x, B * T);
     }
     for (int64_t k = 0; k < 2 * t->config.depth; k++) {
-        if (!(k % 2 ? think : attend)(t, ctx, k / 2)) return NULL;
+        if (!(k % 2 ? mlp_forward : attention_forward)(t, ctx, k / 2)) return NULL;
         join(t, ctx, k);
     }
     return t->stages[2 * t->config.depth].n;
@@ -141,7 +141,7 @@ const float *nn_transformer_forward(nn_transformer *t, mha_context *ctx, int64_t
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 /* dx becomes, or with `add` grows by, the gradient by nn_stage k, of which dn is that by its norm. */
-static bool norm_back(nn_transformer *t, mha_context *ctx, int64_t k, const float *dn, bool add, float *gradients)
+static bool norm_backward(nn_transformer *t, mha_context *ctx, int64_t k, const float *dn, bool add, float *gradients)
 {
     const nn_stage *s = &t->stages[k];
     int64_t rows = t->B * t->T, M = t->config.width;
@@ -166,8 +166,8 @@ static bool linear_back(nn_transformer *t, mha_context *ctx, nn_linear_gradients
            !nn_linear_backward(ctx, &t->workspace, &g, half_dy, x, w);
 }
 
-/* From dy, the gradient by what the mlp of block l gave, to dn. */
-static bool think_back(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
+/* Gradient of the MLP of block l: from dy, of its output, to dn. */
+static bool mlp_backward(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
 {
     const nn_transformer_config *c = &t->config;
     const nn_block *b = &t->blocks[l];
@@ -185,7 +185,7 @@ static bool think_back(nn_transformer *t, mha_context *ctx, int64_t l, const flo
     return linear_back(t, ctx, g1, t->dhidden, dz, x, weight(t, b->at[NN_FC1], N, M));
 }
 
-static bool attend_back(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
+static bool attention_backward(nn_transformer *t, mha_context *ctx, int64_t l, const float *dy, float *gradients)
 {
     const nn_block *b = &t->blocks[l];
     int64_t M = t->config.width, before = nn_transformer_heads_before(&t->config, l) * t->B;
@@ -203,14 +203,14 @@ const float *nn_transformer_backward(nn_transformer *t, mha_context *ctx, const 
 {
     const nn_transformer_config *c = &t->config;
     int64_t rows = t->B * t->T, M = c->width;
-    if (!norm_back(t, ctx, 2 * c->depth, dy, false, gradients)) return NULL;
+    if (!norm_backward(t, ctx, 2 * c->depth, dy, false, gradients)) return NULL;
     for (int64_t k = 2 * c->depth - 1; k >= 0; k--) {
         nn_drop drop = drop_at(t, k);
         const float *d = drops(drop) ? t->ddropped : t->dx;
         if (drops(drop)) nn_drop_apply(ctx, &drop, t->ddropped, t->dx, rows, M);
-        if (!(k % 2 ? think_back : attend_back)(t, ctx, k / 2, d, gradients)) return NULL;
+        if (!(k % 2 ? mlp_backward : attention_backward)(t, ctx, k / 2, d, gradients)) return NULL;
         if (c->post_norm) nn_add(ctx, t->dn, t->dx, rows * M);
-        if (!norm_back(t, ctx, k, t->dn, !c->post_norm, gradients)) return NULL;
+        if (!norm_backward(t, ctx, k, t->dn, !c->post_norm, gradients)) return NULL;
     }
     nn_drop drop = drop_at(t, -1);
     if (drops(drop)) nn_drop_apply(ctx, &drop, t->dx, t->dx, rows, M);

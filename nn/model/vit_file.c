@@ -156,7 +156,7 @@ static bool check_parts(const reading *r, const nn_vit_config *c)
         char quoted[80];
         const char *name = nn_safetensors_get(r->file, i)->name;
         if (is_extra(name) || is_part(c, name)) continue;
-        return fail(r, "tensor %s is no part of this model", nn_json_quote(quoted, sizeof quoted, name));
+        return fail(r, "tensor %s does not belong to this model", nn_json_quote(quoted, sizeof quoted, name));
     }
     return true;
 }
@@ -208,13 +208,14 @@ static bool learn_image(const reading *r, nn_vit_config *c, const nn_vit_notes *
     const nn_safetensors_tensor *positions = find(r, "pos_embed", 3, must);
     if (!positions) return false;
     c->mean_pool = !nn_safetensors_find(r->file, "cls_token");
-    if (notes->pool == NN_VIT_POOL_CLASS && c->mean_pool) return fail(r, "cls_token is missing, though pool is cls");
-    if (notes->pool == NN_VIT_POOL_MEAN && !c->mean_pool) return fail(r, "cls_token is there, though pool is mean");
+    if (notes->pool == NN_VIT_POOL_CLASS && c->mean_pool) return fail(r, "cls_token is missing, but pool is cls");
+    if (notes->pool == NN_VIT_POOL_MEAN && !c->mean_pool) return fail(r, "cls_token is present, but pool is mean");
     int64_t patches = positions->shape[1] - !c->mean_pool, side = root_of(patches) * c->patch;
     c->rows = notes->rows ? notes->rows : notes->columns ? notes->columns : side;
     c->columns = notes->columns ? notes->columns : c->rows;
     if (!c->rows)
-        return fail(r, "pos_embed has %lld patches, which are no square, and the metadata says no rows and columns",
+        return fail(r,
+                    "pos_embed has %lld patches, which is not a square number, and the metadata lack rows and columns",
                     (long long)patches);
     if (c->rows % c->patch || c->columns % c->patch)
         return fail(r, "patches of %lld x %lld do not divide images of %lld x %lld", (long long)c->patch,
@@ -257,11 +258,11 @@ static bool learn_block(const reading *r, nn_transformer_config *b, int64_t l, c
     const nn_safetensors_tensor *proj = qkv ? find(r, name, 2, "(width,heads*head_width)") : NULL;
     if (!proj) return false;
     if (proj->shape[1] % D || proj->shape[1] > 1 << 20)
-        return fail(r, "%s has %lld columns, which are no heads of width %lld", name, (long long)proj->shape[1],
-                    (long long)D);
+        return fail(r, "%s has %lld columns, which is not a multiple of the head width %lld", name,
+                    (long long)proj->shape[1], (long long)D);
     int64_t heads = proj->shape[1] / D, groups = kv_heads_of(qkv, heads, D);
     if (notes->heads && heads > notes->heads)
-        return fail(r, "%s has %lld heads of width %lld, but the model had %lld a block", name, (long long)heads,
+        return fail(r, "%s has %lld heads of width %lld, but the model had %lld per block", name, (long long)heads,
                     (long long)D, (long long)notes->heads);
     if (!b->heads) b->heads = heads, b->kv_heads = groups;
     if (l < NN_TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
@@ -286,7 +287,7 @@ static bool learn_heads(const reading *r, nn_transformer_config *b, const nn_vit
     if (!qkv) return false;
     if (notes->head_width) return learn_blocks(r, b, notes);
     if (!notes->heads)
-        return fail(r, "how many heads a block has is not in the file; give %s (or metadata \"heads\")",
+        return fail(r, "the number of heads per block is not in the file; give %s (or metadata \"heads\")",
                     r->given.heads_word);
     b->heads = notes->heads;
     if (b->width % b->heads)
@@ -316,7 +317,7 @@ static bool take_heads(const reading *r, nn_vit_notes *notes)
 {
     int64_t asked = r->given.heads;
     if (asked && notes->heads && asked != notes->heads)
-        return fail(r, "the file says %lld heads a block, %lld were asked for", (long long)notes->heads,
+        return fail(r, "the file has %lld heads per block, but %lld were requested", (long long)notes->heads,
                     (long long)asked);
     if (asked) notes->heads = asked;
     return true;
@@ -372,11 +373,10 @@ bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const 
     if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!check_parts(&r, c)) return false;
     if (notes.head_width && notes.head_width != nn_transformer_head_width(&c->body))
-        return fail(&r, "the file says heads of width %lld, the model's have %lld", (long long)notes.head_width,
+        return fail(&r, "the file has heads of width %lld, the model %lld", (long long)notes.head_width,
                     (long long)nn_transformer_head_width(&c->body));
     if (!notes.head_width && notes.heads && notes.heads != c->body.heads)
-        return fail(&r, "the file says %lld heads, the model has %lld", (long long)notes.heads,
-                    (long long)c->body.heads);
+        return fail(&r, "the file has %lld heads, the model %lld", (long long)notes.heads, (long long)c->body.heads);
     for (int n = 0; part_of(c, n, &p); n++) {
         if (!p.rank) continue;
         const nn_safetensors_tensor *tensor = nn_safetensors_find(file, p.name);
@@ -468,7 +468,7 @@ bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *o
                         nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
     }
     if (!isfinite(o.input.mean) || !isfinite(o.input.deviation) || o.input.deviation <= 0)
-        return fail(&r, "a mean of %g and a deviation of %g are none that images could have", (double)o.input.mean,
+        return fail(&r, "mean %g and deviation %g are not valid for images", (double)o.input.mean,
                     (double)o.input.deviation);
     saving s = {0};
     nn_vit_notes_text text;

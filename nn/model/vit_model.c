@@ -15,7 +15,7 @@ static bool is_finite(const nn_vit *net, const char *path, char *error, size_t e
         int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
         for (int64_t i = part.first; i < part.first + count; i++) {
             if (isfinite(numbers[i])) continue;
-            snprintf(error, error_size, "%s: %s has numbers that are not finite", path, part.name);
+            snprintf(error, error_size, "%s: %s contains values that are not finite", path, part.name);
             return false;
         }
     }

@@ -128,7 +128,7 @@ static bool hear_object(said all[ENTRIES], const char *text, char *why, size_t w
     }
     nn_json_end(&j);
     free(key);
-    if (nn_json_failed(&j)) snprintf(why, why_size, "metadata config is no JSON object: %s", j.why);
+    if (nn_json_failed(&j)) snprintf(why, why_size, "metadata config is not a JSON object: %s", j.why);
     return !nn_json_failed(&j);
 }
 
@@ -242,7 +242,7 @@ bool nn_vit_notes_read(nn_vit_notes *notes, const nn_safetensors *file, char *wh
     said all[ENTRIES] = {0};
     const char *format = nn_safetensors_metadata(file, "format"), *version = nn_safetensors_metadata(file, "version");
     if (format && strcmp(format, "mha.vit") == 0 && (!version || strcmp(version, "1") != 0)) {
-        snprintf(why, why_size, "version %s of mha.vit is not known here, only 1",
+        snprintf(why, why_size, "version %s of mha.vit is not supported, only 1",
                  nn_json_quote(quoted, sizeof quoted, version ? version : ""));
         return false;
     }

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool hire(nn_worker *w, const nn_vit_config *config, float *parameters, bool training, char *error,
-                 size_t error_size)
+static bool create_worker(nn_worker *w, const nn_vit_config *config, float *parameters, bool training, char *error,
+                          size_t error_size)
 {
     mha_context_options one = MHA_CONTEXT_DEFAULTS;
     one.threads = 1;
@@ -30,8 +30,8 @@ nn_workers *nn_workers_create(mha_context *ctx, const nn_vit_config *config, flo
         return NULL;
     }
     for (c->count = 0; c->count < count; c->count++) {
-        if (hire(&c->workers[c->count], config, parameters, training, error, error_size)) continue;
-        c->count++; /* what this one already has is given back, too */
+        if (create_worker(&c->workers[c->count], config, parameters, training, error, error_size)) continue;
+        c->count++; /* also free what this one has */
         nn_workers_free(c);
         return NULL;
     }
@@ -59,18 +59,18 @@ void nn_workers_changed(nn_workers *c)
 
 /* ---- Slabs ------------------------------------------------------------------------------------------------------ */
 
-typedef struct shift {
+typedef struct slab_queue {
     nn_workers *workers;
     bool (*task)(void *arg, nn_worker *w, int64_t n);
     void *arg;
     int64_t slabs;
     atomic_llong next;
-    atomic_int failed; /* the worker that did, from 1 */
-} shift;
+    atomic_int failed; /* index of the failed worker, from 1 */
+} slab_queue;
 
 static void work(void *arg, int index)
 {
-    shift *s = arg;
+    slab_queue *s = arg;
     nn_worker *w = &s->workers->workers[index];
     int64_t n;
     while (!atomic_load(&s->failed) && (n = atomic_fetch_add(&s->next, 1)) < s->slabs)
@@ -80,7 +80,7 @@ static void work(void *arg, int index)
 bool nn_workers_each(nn_workers *c, mha_context *ctx, int64_t slabs, bool (*task)(void *arg, nn_worker *w, int64_t n),
                      void *arg)
 {
-    shift s = {.workers = c, .task = task, .arg = arg, .slabs = slabs};
+    slab_queue s = {.workers = c, .task = task, .arg = arg, .slabs = slabs};
     mha_context_run(ctx, c->count, work, &s);
     int failed = atomic_load(&s.failed);
     if (failed) snprintf(c->error, sizeof c->error, "%s", mha_context_error(c->workers[failed - 1].ctx));

@@ -164,11 +164,10 @@ static bool is_checkpoint(const complaint *to, const nn_safetensors *file)
     const char *version = nn_safetensors_metadata(file, VERSION);
     if (version && strcmp(version, "1") == 0) return true;
     if (version)
-        return fail(to, "version %s of checkpoints is not known here, only 1",
+        return fail(to, "version %s of checkpoints is not supported, only 1",
                     nn_json_quote(quoted, sizeof quoted, version));
-    if (nn_safetensors_metadata(file, ACCURACY))
-        return fail(to, "its training is over: there is nothing to go on with");
-    return fail(to, "is no checkpoint: there is nothing to go on with");
+    if (nn_safetensors_metadata(file, ACCURACY)) return fail(to, "training is complete; there is nothing to resume");
+    return fail(to, "not a checkpoint; there is nothing to resume");
 }
 
 /* The recipe of the notes, which must be one of the model that the tensors are. */
@@ -178,7 +177,7 @@ static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensor
     const char *text = nn_safetensors_metadata(file, RECIPE);
     *how = nn_recipe_default();
     if (!text) return fail(to, "metadata " RECIPE " is missing");
-    if (!nn_printable(text)) return fail(to, "metadata " RECIPE " has a character that cannot be printed");
+    if (!nn_printable(text)) return fail(to, "metadata " RECIPE " contains a character that is not printable");
     if (!nn_recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
     if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
     nn_recipe there = *how;
@@ -256,11 +255,11 @@ static bool read_notes(const complaint *to, nn_checkpoint *c)
     const char *step = nn_safetensors_metadata(c->file, STEP), *set = nn_safetensors_metadata(c->file, SET);
     errno = 0;
     c->step = step && *step >= '0' && *step <= '9' ? strtoll(step, &end, 10) : 0;
-    if (!end || *end || errno) return fail(to, "metadata " STEP " is missing, or no number");
+    if (!end || *end || errno) return fail(to, "metadata " STEP " is missing or not a number");
     c->run.preset = nn_safetensors_metadata(c->file, PRESET);
     if (!set || !c->run.preset) return fail(to, "metadata %s is missing", set ? PRESET : SET);
     if (!nn_printable(set) || !nn_printable(c->run.preset))
-        return fail(to, "metadata %s has a character that cannot be printed", nn_printable(set) ? PRESET : SET);
+        return fail(to, "metadata %s contains a character that is not printable", nn_printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
     c->run.data = path_of(c->file, PLACE);
     c->run.log = path_of(c->file, LOG);
@@ -298,7 +297,7 @@ bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *erro
     complaint to = {c->path, error, error_size};
     char here[NN_CHECKPOINT_SET_MAX];
     nn_checkpoint_describe_set(here, set);
-    return strcmp(here, c->run.set) == 0 || fail(&to, "was begun on other data: %s, not %s", c->run.set, here);
+    return strcmp(here, c->run.set) == 0 || fail(&to, "was trained on different data: %s, not %s", c->run.set, here);
 }
 
 bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size)

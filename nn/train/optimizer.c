@@ -45,7 +45,7 @@ static bool options_sound(const nn_optimizer_options *options, int64_t count, ch
     for (int64_t n = 0; n < options->group_count; n++) {
         nn_optimizer_group group = options->groups[n];
         if (group.first < end || group.count < 0 || group.count > count - group.first)
-            return fail(error, error_size, "group %lld begins before the last one ends, or ends behind the parameters",
+            return fail(error, error_size, "group %lld overlaps the previous one or exceeds the parameters",
                         (long long)n);
         if (!(group.decay >= 0 && group.decay < INFINITY))
             return fail(error, error_size, "group %lld has a decay of %g, which must be finite and not negative",

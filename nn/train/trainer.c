@@ -10,13 +10,14 @@
 
 static const char *problem_of(const nn_mnist *set, const nn_vit_config *c, const nn_trainer_options *o)
 {
-    if (set->rows != c->rows || set->columns != c->columns) return "the images are of another size than the model's";
-    if (c->classes != NN_MNIST_CLASSES) return "the data have ten classes, the model has another number";
-    if (o->epochs < 1) return "there must be an epoch at least";
-    if (o->steps < 0) return "there must be a step at least";
-    if (o->batch < 1) return "there must be an image in a batch at least";
-    if (o->held_out < 0 || o->held_out >= set->train.count) return "more images are held out than there are";
-    if (o->batch > set->train.count - o->held_out) return "a batch has more images than there are to train on";
+    if (set->rows != c->rows || set->columns != c->columns)
+        return "the images do not have the size of the model's input";
+    if (c->classes != NN_MNIST_CLASSES) return "the data set has ten classes, but the model does not";
+    if (o->epochs < 1) return "there must be at least one epoch";
+    if (o->steps < 0) return "there must be at least one step";
+    if (o->batch < 1) return "a batch must have at least one image";
+    if (o->held_out < 0 || o->held_out >= set->train.count) return "not enough training images to hold out that many";
+    if (o->batch > set->train.count - o->held_out) return "the batch is larger than the training set";
     if (!(o->rate > 0) || isinf(o->rate)) return "the learning rate must be a positive number";
     return NULL;
 }

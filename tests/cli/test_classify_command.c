@@ -199,7 +199,7 @@ TEST(a_png_is_read)
     expect(truncate("a.png", 60) == 0, "no cut");
     const said *it = classify("m.safetensors a.png");
     expect(it->status == 2 && !*it->out && one_line(it->err) &&
-               strstr(it->err, "mha: a.png: the PNG is damaged or cut short: ") == it->err,
+               strstr(it->err, "mha: a.png: the PNG is damaged or truncated: ") == it->err,
            "exit %d: %s", it->status, it->err);
 }
 
@@ -330,7 +330,7 @@ TEST(bad_images)
     REFUSE("classify m.safetensors 0 --data none", "none: No such file or directory");
     expect(system("head -c 500 a.pgm >cut.pgm") == 0, "no cut");
     REFUSE("classify m.safetensors cut.pgm",
-           "cut.pgm: 28 x 28 samples need 784 bytes, but 487 follow the header; it is cut short");
+           "cut.pgm: 28 x 28 samples need 784 bytes, but 487 follow the header; the file is truncated");
     small_vit v;
     nn_vit_config config = small_config();
     config.classes = 5;
@@ -373,8 +373,8 @@ TEST(a_model_without_numbers)
     expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = classify("nan.safetensors a.pgm");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
-    expect(!strcmp(it->err, "mha: nan.safetensors: patch_embed.proj.weight has numbers that are not finite\n"), "%s",
-           it->err);
+    expect(!strcmp(it->err, "mha: nan.safetensors: patch_embed.proj.weight contains values that are not finite\n"),
+           "%s", it->err);
     small_free(&v);
 }
 

@@ -74,7 +74,7 @@ TEST(bad_wishes_are_one_line)
     refuse("demo --out file", "mha: demo: cannot make the folder file: Not a directory");
     refuse("demo --out no/where", "mha: demo: cannot make the folder no/where: No such file or directory");
     refuse("demo --data synthetic:60 --index 10 --out e", "mha: demo: there is no test image 10: they go from 0 to 9");
-    refuse("demo --data synthetic:30 --out e", "mha: demo: a batch has more images than there are to train on");
+    refuse("demo --data synthetic:30 --out e", "mha: demo: the batch is larger than the training set");
     refuse("demo --data synthetic:120 --out full", "mha: full/heads.html: not a regular file");
     refuse("demo mnist", "mha: demo: ");
     refuse("demo --epoch 3", "mha: demo: unknown option '--epoch'; did you mean '--epochs'?");

@@ -189,7 +189,7 @@ TEST(a_model_without_numbers)
     expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = eval("nan.safetensors --data d");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
-    expect(!strcmp(it->err, "mha: nan.safetensors: norm.bias has numbers that are not finite\n"), "%s", it->err);
+    expect(!strcmp(it->err, "mha: nan.safetensors: norm.bias contains values that are not finite\n"), "%s", it->err);
     small_free(&v);
 }
 
@@ -236,10 +236,10 @@ TEST(a_file_without_metadata)
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         snprintf(args, sizeof args, "%s bare.safetensors %s", asks[i].before, asks[i].after);
         REFUSE(args,
-               "bare.safetensors: how many heads a block has is not in the file; give --model-heads N (or metadata "
+               "bare.safetensors: the number of heads per block is not in the file; give --model-heads N (or metadata "
                "\"heads\")");
         snprintf(args, sizeof args, "%s plain.safetensors %s --model-heads 3", asks[i].before, asks[i].after);
-        REFUSE(args, "plain.safetensors: the file says 2 heads a block, 3 were asked for");
+        REFUSE(args, "plain.safetensors: the file has 2 heads per block, but 3 were requested");
         snprintf(args, sizeof args, "%s plain.safetensors %s", asks[i].before, asks[i].after);
         const said *it = command("", args);
         expect(it->status == 0 && !strstr(it->err, "assumed"), "%s: exit %d, %s", args, it->status, it->err);
@@ -309,7 +309,7 @@ TEST(a_model_that_overflows)
                    "%s: exit %d, %s%.200s", asks[i].args, it->status, it->err, it->out);
             expect(line && strncmp(line + 5, asks[i].says, strlen(asks[i].says)) == 0, "%s: %s", asks[i].args, it->err);
             bool why = strstr(it->err, "the logits are not finite: sums of the model's numbers overflow\n") ||
-                       (everywhere && strstr(it->err, "the weights of a head are no numbers\n"));
+                       (everywhere && strstr(it->err, "the attention weights of a head are not finite\n"));
             expect(why, "%s: %s", asks[i].args, it->err);
         }
     }
@@ -374,11 +374,10 @@ TEST(bad_data)
     REFUSE("eval m.safetensors --data m.safetensors", "m.safetensors: Not a directory");
     expect(system("mkdir -p e && cp d/t* e/ && rm e/t10k-labels-idx1-ubyte") == 0, "no folder");
     REFUSE("eval m.safetensors --data e",
-           "e: t10k-labels-idx1-ubyte is not there, neither plain nor with .gz, nor with "
-           "'.' before idx");
+           "e: t10k-labels-idx1-ubyte is missing; tried plain, with .gz and with '.' before idx");
     expect(system("cp d/t* e/ && truncate -s 5000 e/t10k-images-idx3-ubyte") == 0, "no cut");
-    REFUSE("eval m.safetensors --data e",
-           "e/t10k-images-idx3-ubyte: 70 images of 28 x 28 need 54896 bytes, but the file has 5000; it is cut short");
+    REFUSE("eval m.safetensors --data e", "e/t10k-images-idx3-ubyte: 70 images of 28 x 28 need 54896 bytes, but the "
+                                          "file has 5000; the file is truncated");
 }
 
 TEST(nothing_is_leaked)

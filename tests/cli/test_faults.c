@@ -490,7 +490,7 @@ TEST(without_locks_the_file_of_another_run_stays)
         contents words = read_contents("err");
         const char *last = last_line(words.bytes);
         expect(WIFEXITED(status) && WEXITSTATUS(status) == 2 &&
-                   !strcmp(last, "mha: n: another process has written to it meanwhile; it is left as it is"),
+                   !strcmp(last, "mha: n: another process has replaced it in the meantime; it is left unchanged"),
                "status %d: %s", status, last);
         free(words.bytes);
         contents now = read_contents("n"), other = read_contents("stopped");

@@ -153,14 +153,14 @@ TEST(bad_layers)
     write_layer("l.safetensors", NULL);
     write_input("x.safetensors", none, none);
     REFUSE("no.safetensors x.safetensors -o y.safetensors", "no.safetensors: No such file or directory");
-    REFUSE(FILES, "l.safetensors: how many heads it has is not in the file; give --heads N (or metadata \"heads\")");
+    REFUSE(FILES, "l.safetensors: the number of heads is not in the file; give --heads N (or metadata \"heads\")");
     REFUSE(FILES "--heads 5",
            "l.safetensors: 5 heads do not divide the 4 rows that Q, K and V have each in in_proj_weight (12,4)");
     REFUSE(FILES "--heads 2 --prefix h.0.",
-           "l.safetensors: no tensor under the prefix \"h.0.\" is an attention layer's");
+           "l.safetensors: no tensor under the prefix \"h.0.\" belongs to an attention layer");
     expect(truncate("l.safetensors", 100) == 0, "no cut");
     REFUSE(FILES "--heads 2",
-           "l.safetensors: the header says 152 bytes, but the file has 92 after its length; it is cut short");
+           "l.safetensors: the header says 152 bytes, but the file has 92 after its length; the file is truncated");
     FILE *zip = fopen("l.safetensors", "wb");
     if (!expect(zip, "no file")) return;
     fwrite("PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 1, 28, zip);
@@ -168,7 +168,7 @@ TEST(bad_layers)
     REFUSE(FILES, "l.safetensors: not a safetensors file but a zip, such as torch.save writes; save it with "
                   "safetensors.torch.save_file");
     write_layer("l.safetensors", "2");
-    REFUSE(FILES "--heads 4", "l.safetensors: the file says 2 heads, 4 were asked for");
+    REFUSE(FILES "--heads 4", "l.safetensors: the file has 2 heads, but 4 were requested");
     REFUSE("x.safetensors l.safetensors -o y.safetensors",
            "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
     REFUSE("x.safetensors l.safetensors -o y.safetensors --prefix h.0.attn.",
@@ -176,10 +176,10 @@ TEST(bad_layers)
     nn_safetensors_item model[] = {floats("h.2.attn.c_attn.weight", 2, 4, 12, 0),
                                    floats("h.10.attn.c_attn.weight", 2, 4, 12, 0)};
     write_file("l.safetensors", model, 2, NULL);
-    REFUSE(FILES, "l.safetensors: a larger model; of attention layers there are 2, from \"h.2.attn.\" to "
+    REFUSE(FILES, "l.safetensors: a larger model; attention layers: there are 2, from \"h.2.attn.\" to "
                   "\"h.10.attn.\"; give --prefix \"h.2.attn.\" and --heads N");
     REFUSE(FILES "--heads 2 --prefix h.3.attn.",
-           "l.safetensors: no tensor under the prefix \"h.3.attn.\" is an attention layer's; there are 2, from "
+           "l.safetensors: no tensor under the prefix \"h.3.attn.\" belongs to an attention layer; there are 2, from "
            "\"h.2.attn.\" to \"h.10.attn.\"");
     nn_safetensors_item items[] = {floats("in_proj_weight", 2, 12, 3, 0), floats("out_proj.weight", 2, 4, 4, 0),
                                    floats("scale", 1, 1, 0, 0)};
@@ -189,7 +189,7 @@ TEST(bad_layers)
     REFUSE(FILES "--heads 2", "l.safetensors: in_proj_weight is (12,3), but 2 heads of width 2 need (12,4)");
     write_file("l.safetensors", items, 3, NULL);
     REFUSE(FILES "--heads 2",
-           "l.safetensors: tensor \"scale\" is no part of an attention layer with the names of pytorch");
+           "l.safetensors: tensor \"scale\" does not belong to an attention layer with the names of pytorch");
     items[0] = tensor("in_proj_weight", NN_SAFETENSORS_I16, 2, 12, 4, 0);
     write_file("l.safetensors", items, 2, "2");
     REFUSE(FILES, "l.safetensors: in_proj_weight is int16, but should be float16, bfloat16, float32 or float64");

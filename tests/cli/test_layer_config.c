@@ -203,7 +203,7 @@ TEST(contradictions)
     static const char good[] = "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 500000}";
     char error[300] = "";
     if (!prepare()) return;
-    REFUSE(good, LLAMA "--heads 2", "llama: config.json says 4 heads, 2 were asked for");
+    REFUSE(good, LLAMA "--heads 2", "llama: config.json has 4 heads, but 2 were requested");
     REFUSE(good, LLAMA "--rotary-base 10000",
            "llama: rotary_base is 500000 by config.json, but 10000 by what was asked for");
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4, \"num_key_value_heads\": 4}", LLAMA,
@@ -230,28 +230,28 @@ TEST(what_cannot_be_done)
 {
     if (!prepare()) return;
     REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\"}}",
-           LLAMA, "config.json: rotary embedding of the type llama3 cannot be done here, only the default one" NOT_IT);
+           LLAMA, "config.json: rotary embedding of type llama3 is not supported, only the default one" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}", LLAMA,
-           "config.json: rotary embedding of the type linear cannot be done here, only the default one" NOT_IT);
+           "config.json: rotary embedding of type linear is not supported, only the default one" NOT_IT);
     REFUSE(
         "{\"model_type\": \"llama\", \"rope_parameters\": {\"factor\": 8, \"rope_theta\": 1, \"rope_type\": \"yarn\"}}",
-        LLAMA, "config.json: rotary embedding of the type yarn cannot be done here, only the default one" NOT_IT);
+        LLAMA, "config.json: rotary embedding of type yarn is not supported, only the default one" NOT_IT);
     REFUSE("{\"model_type\": \"martian\", " SIZES "}", LLAMA,
-           "config.json: model_type martian is not one whose attention is known here" NOT_IT);
+           "config.json: model_type martian is not supported" NOT_IT);
     REFUSE("{\"model_type\": \"mistral\", " SIZES "}", LLAMA,
-           "config.json: sliding_window is missing, which differs from model to model" NOT_IT);
+           "config.json: sliding_window is missing, and has no common default" NOT_IT);
     REFUSE("{\"model_type\": \"olmo\", " SIZES ", \"clip_qkv\": 8}", LLAMA,
-           "config.json: clip_qkv is 8, which this layer cannot do" NOT_IT);
+           "config.json: clip_qkv is 8, which this layer does not support" NOT_IT);
     REFUSE("{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}", "bert x -o y",
-           "config.json: position_embedding_type is \"relative_key\", which this layer cannot do" NOT_IT);
+           "config.json: position_embedding_type is \"relative_key\", which this layer does not support" NOT_IT);
     REFUSE("{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 4, \"layer_types\": [\"full_attention\", "
            "\"sliding_attention\"]}",
            "noted x -o y",
-           "config.json: sliding_window counts in some layers, and which layer this is is not known" NOT_IT);
+           "config.json: sliding_window applies to some layers only, and the index of this layer is unknown" NOT_IT);
     REFUSE("{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 0]}", "noted x -o y",
-           "config.json: no_rope_layers differs from layer to layer, and which layer this is is not known" NOT_IT);
+           "config.json: no_rope_layers differs between layers, and the index of this layer is unknown" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", \"rope_parameters\": {\"a\": {}, \"b\": {}}}", LLAMA,
-           "config.json: rope_parameters differs from layer to layer, and which layer this is is not known" NOT_IT);
+           "config.json: rope_parameters differs between layers, and the index of this layer is unknown" NOT_IT);
 }
 
 TEST(files_that_are_none)
@@ -264,9 +264,9 @@ TEST(files_that_are_none)
            "config.json: num_attention_heads is \"2.5\", but should be a whole number" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", \"rope_theta\": -1}", LLAMA,
            "config.json: rope_theta is \"-1\", but should be a number that is not negative" NOT_IT);
-    REFUSE("[1]", LLAMA, "config.json: no JSON object: byte 0: '{' should be here, not '['" NOT_IT);
+    REFUSE("[1]", LLAMA, "config.json: not a JSON object: byte 0: '{' expected, found '['" NOT_IT);
     REFUSE("{\"model_type\": \"llama\"", LLAMA,
-           "config.json: no JSON object: byte 22: the text ends where '}' should be" NOT_IT);
+           "config.json: not a JSON object: byte 22: '}' expected, found the end of the text" NOT_IT);
     REFUSE("", LLAMA "--config no/such", "no/such: No such file or directory" NOT_IT);
     write_config("{\"some\": \"other program's\"}");
     const said *it = layer(LLAMA "--heads 4");

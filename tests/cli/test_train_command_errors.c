@@ -102,10 +102,10 @@ TEST(what_does_not_fit)
 {
     REFUSE("vit --out y " TINY ",patch=5", "train: patches of 5 x 5 do not divide images of 28 x 28");
     REFUSE("vit --out y " TINY ",heads=3", "train: 3 heads do not divide the width 8");
-    REFUSE("vit --out y " TINY " --batch 101", "train: a batch has more images than there are to train on");
-    REFUSE("vit --out y " TINY " --held-out 120", "train: more images are held out than there are");
+    REFUSE("vit --out y " TINY " --batch 101", "train: the batch is larger than the training set");
+    REFUSE("vit --out y " TINY " --held-out 120", "train: not enough training images to hold out that many");
     REFUSE("vit --out y --data synthetic:60 --batch 8 --config activation=linear",
-           "train: an mlp without an activation is not trained");
+           "train: a model without an activation cannot be trained");
     REFUSE("vit --out y --data synthetic:0", "train: --data synthetic:N must be a number from 1 to 10000000, not '0'");
     REFUSE("vit --out y --data synthetic:", "train: --data synthetic:N must be a number from 1 to 10000000, not ''");
 }
@@ -158,7 +158,7 @@ TEST(bad_data)
     REFUSE("vit --out y --data no", "no: No such file or directory");
     write_data();
     unlink("data/t10k-labels-idx1-ubyte");
-    refuse_data("data: t10k-labels-idx1-ubyte is not there");
+    refuse_data("data: t10k-labels-idx1-ubyte is missing");
     put_file("data/train-images-idx3-ubyte", "\0\0\x08\x04 and more", 13);
     refuse_data("data/train-images-idx3-ubyte: ");
     put_file("data/train-images-idx3-ubyte", "\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02\x01\x02", 18);
@@ -170,8 +170,7 @@ TEST(bad_data)
     rename("kept", "data/train-labels-idx1-ubyte");
     refuse_data("the two are swapped");
     REFUSE("vit --out y --data data --config patch=4,batch=1", "train: patches of 4 x 4 do not divide images of 2 x 2");
-    REFUSE("vit --out y --data data --config patch=1,batch=3",
-           "train: a batch has more images than there are to train on");
+    REFUSE("vit --out y --data data --config patch=1,batch=3", "train: the batch is larger than the training set");
     trained("--out y --data data --config patch=1,batch=2,width=4,heads=1,mlp=4,depth=1 --epochs 1");
     unlink("y");
 }
@@ -234,7 +233,7 @@ static void refuse_resume(const char *args, const char *says)
 
 TEST(what_contradicts_the_checkpoint)
 {
-    static const char other[] = "from: was begun on other data: 120 + 20 images of 28 x 28, hash ";
+    static const char other[] = "from: was trained on different data: 120 + 20 images of 28 x 28, hash ";
     refuse_resume("--epochs 4", "train: from was started with epochs=3, not 4; omit it with --resume");
     refuse_resume("--lr 0.0041", "train: from was started with lr=0.004, not 0.0041; omit it with --resume");
     refuse_resume("--config width=8,mlp=9", "train: from was started with mlp=8, not 9; omit it with --resume");
@@ -257,7 +256,7 @@ TEST(what_cannot_go_on)
     write_checkpoint();
     trained("--resume --out from");
     const said *it = train("", "--resume --out from");
-    expect(it->status == 2 && !strcmp(it->err, "mha: from: its training is over: there is nothing to go on with\n"),
+    expect(it->status == 2 && !strcmp(it->err, "mha: from: training is complete; there is nothing to resume\n"),
            "exit %d: %s", it->status, it->err);
     put_file("text", "no model", 8);
     it = train("", "--resume --out text");

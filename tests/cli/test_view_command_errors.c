@@ -95,7 +95,8 @@ TEST(bad_models)
     if (small_make(&v, &config, "nan.safetensors")) {
         v.parameters[0] = NAN;
         expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
-        REFUSE("nan.safetensors a.pgm" TO, "nan.safetensors: patch_embed.proj.weight has numbers that are not finite");
+        REFUSE("nan.safetensors a.pgm" TO,
+               "nan.safetensors: patch_embed.proj.weight contains values that are not finite");
     }
     small_free(&v);
     config.classes = 5;
@@ -261,11 +262,11 @@ TEST(tokens_that_do_not_fit)
         expect(it->status == 2 && strcmp(it->err, "mha: pipe: not a regular file\n") == 0, "exit %d: %s", it->status,
                it->err);
     }
-    REFUSE("--attention w.safetensors --tokens nul.txt" TO, "nul.txt: there is a NUL in it, so it is no text");
+    REFUSE("--attention w.safetensors --tokens nul.txt" TO, "nul.txt: not a text file: it contains a NUL byte");
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 4}, 3, broken, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"tokens\" must be a JSON array of strings: byte 5: "
-           "'\"' should be here, not '2'");
+           "'\"' expected, found '2'");
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 4, 3}, 3, keys, 1);
     REFUSE("--attention w.safetensors" TO,
            "w.safetensors: metadata \"key_tokens\" has 4 tokens, but attention has 4 queries and 3 keys");

@@ -158,13 +158,14 @@ TEST(wrong_bytes_are_refused)
     cut.size--;
     memset(html.bytes, 0, html.size);
     memcpy(html.bytes, "<!DOCTYPE html>", 15);
-    REFUSE(blob_of(0), "it ends within its first bytes; an IDX file says there what it holds");
+    REFUSE(blob_of(0), "the file ends within the IDX header");
     REFUSE(html, "not an IDX file of bytes: it begins with 0x3c21444f, not with 0x00000803 (images) or 0x00000801 "
                  "(labels)");
     REFUSE(idx_of(0xd03, (uint32_t[]){1, 2, 2}, 16, 0, 9),
            "not an IDX file of bytes: it begins with 0x00000d03, not with 0x00000803 (images) or 0x00000801 (labels)");
-    REFUSE(cut, "3 images of 5 x 7 need 121 bytes, but the file has 120; it is cut short");
-    REFUSE(idx_of(0x801, (uint32_t[]){10}, 4, 0, 9), "10 labels need 18 bytes, but the file has 12; it is cut short");
+    REFUSE(cut, "3 images of 5 x 7 need 121 bytes, but the file has 120; the file is truncated");
+    REFUSE(idx_of(0x801, (uint32_t[]){10}, 4, 0, 9),
+           "10 labels need 18 bytes, but the file has 12; the file is truncated");
     REFUSE(idx_of(0x803, (uint32_t[]){3, 5, 7}, 106, 0, 9),
            "3 images of 5 x 7 need 121 bytes, but the file goes on behind them");
     REFUSE(idx_of(0x801, (uint32_t[]){0}, 1, 0, 9), "0 labels need 8 bytes, but the file goes on behind them");
@@ -174,9 +175,10 @@ TEST(every_truncation_is_refused)
 {
     blob whole = images_of(2, 3, 4);
     for (size_t size = 0; size < whole.size; size++) {
-        char line[100] = "it ends within its first bytes; an IDX file says there what it holds";
+        char line[100] = "the file ends within the IDX header";
         if (size >= 16)
-            snprintf(line, sizeof line, "2 images of 3 x 4 need 40 bytes, but the file has %zu; it is cut short", size);
+            snprintf(line, sizeof line, "2 images of 3 x 4 need 40 bytes, but the file has %zu; the file is truncated",
+                     size);
         blob part = blob_of(size);
         memcpy(part.bytes, whole.bytes, size);
         REFUSE(part, line);
@@ -196,9 +198,10 @@ TEST(sizes_beyond_the_file_cost_nothing)
     REFUSE(idx_of(0x803, (uint32_t[]){1u << 31, 1u << 31, 4}, 0, 0, 9),
            "2147483648 images of 2147483648 x 4 are more than memory can hold");
     REFUSE(idx_of(0x803, (uint32_t[]){1u << 31, 1u << 31, 1}, 0, 0, 9),
-           "2147483648 images of 2147483648 x 1 need 4611686018427387920 bytes, but the file has 16; it is cut short");
+           "2147483648 images of 2147483648 x 1 need 4611686018427387920 bytes, but the file has 16; the file is "
+           "truncated");
     REFUSE(idx_of(0x801, &top, 3, 0, 9),
-           "4294967295 labels need 4294967303 bytes, but the file has 11; it is cut short");
+           "4294967295 labels need 4294967303 bytes, but the file has 11; the file is truncated");
     expect(heap.asked < 4096, "%zu bytes were allocated", heap.asked);
 }
 
@@ -303,21 +306,21 @@ TEST(damaged_gzip_is_refused)
     if (no_gzip()) return;
     blob checksum = gzip_of(images_of(3, 5, 7)), garbage = blob_of(6), method = gzip_of(labels_of(3));
     checksum.bytes[checksum.size - 6] ^= 1;
-    REFUSE(checksum, "the gzipped file is damaged: incorrect data check");
+    REFUSE(checksum, "the gzip file is damaged: incorrect data check");
     memset(garbage.bytes, 'x', 6);
-    REFUSE(joined(gzip_of(images_of(3, 5, 7)), garbage), "the gzipped file is damaged: incorrect header check");
+    REFUSE(joined(gzip_of(images_of(3, 5, 7)), garbage), "the gzip file is damaged: incorrect header check");
     method.bytes[2] = 9;
-    REFUSE(method, "the gzipped file is damaged: unknown compression method");
+    REFUSE(method, "the gzip file is damaged: unknown compression method");
     REFUSE(joined(gzip_of(images_of(3, 5, 7)), gzip_of(labels_of(3))),
            "3 images of 5 x 7 need 121 bytes, but the file goes on behind them");
     REFUSE(gzip_of(idx_of(0x803, (uint32_t[]){3, 5, 7}, 104, 0, 9)),
-           "3 images of 5 x 7 need 121 bytes, but the file has 120 unpacked; it is cut short");
-    REFUSE(gzip_of(blob_of(0)), "it ends within its first bytes; an IDX file says there what it holds");
+           "3 images of 5 x 7 need 121 bytes, but the file has 120 unpacked; the file is truncated");
+    REFUSE(gzip_of(blob_of(0)), "the file ends within the IDX header");
     blob whole = gzip_of(images_of(3, 5, 7));
     for (size_t size = 2; size < whole.size; size++) {
         blob part = blob_of(size);
         memcpy(part.bytes, whole.bytes, size);
-        REFUSE(part, "the gzipped file is cut short");
+        REFUSE(part, "the gzip file is truncated");
     }
     free(whole.bytes);
 }
@@ -347,8 +350,8 @@ TEST(the_start_of_a_gzipped_file_is_known)
     static const unsigned char start[12] = {0x1f, 0x8b, 8};
     blob file = blob_of(sizeof start);
     memcpy(file.bytes, start, sizeof start);
-    REFUSE(file, nn_source_reads_gzip() ? "the gzipped file is cut short"
-                                        : "it is gzipped, and this build has no zlib; gunzip it first");
+    REFUSE(file, nn_source_reads_gzip() ? "the gzip file is truncated"
+                                        : "the file is compressed, but this build has no zlib; decompress it first");
 }
 
 /* ---- The folder ------------------------------------------------------------------------------------------------- */
@@ -460,15 +463,15 @@ TEST(missing_files_are_named)
 {
     if (!begin_folder()) return;
     unlink(path_of("train-labels-idx1-ubyte"));
-    REFUSE_SET(": train-labels-idx1-ubyte is not there, neither plain nor with .gz, nor with '.' before idx");
+    REFUSE_SET(": train-labels-idx1-ubyte is missing; tried plain, with .gz and with '.' before idx");
     unlink(path_of("t10k-images-idx3-ubyte"));
-    REFUSE_SET(": train-labels-idx1-ubyte, t10k-images-idx3-ubyte are not there, neither plain nor with .gz, nor with "
-               "'.' before idx");
+    REFUSE_SET(
+        ": train-labels-idx1-ubyte, t10k-images-idx3-ubyte are missing; tried plain, with .gz and with '.' before idx");
     end_folder();
     REFUSE_SET(": No such file or directory");
     mkdir(folder, 0700);
     REFUSE_SET(": train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte are "
-               "not there, neither plain nor with .gz, nor with '.' before idx");
+               "missing; tried plain, with .gz and with '.' before idx");
     mkdir(path_of("train-images-idx3-ubyte"), 0700);
     write_file("train-labels-idx1-ubyte", labels_of(20));
     write_file("t10k-images-idx3-ubyte", images_of(7, 4, 6));
@@ -486,11 +489,11 @@ TEST(sets_that_do_not_fit_are_refused)
 {
     if (!begin_folder()) return;
     write_file("train-images-idx3-ubyte", labels_of(20));
-    REFUSE_SET("/train-images-idx3-ubyte: holds labels, not images");
+    REFUSE_SET("/train-images-idx3-ubyte: contains labels, not images");
     write_file("train-labels-idx1-ubyte", images_of(20, 4, 6));
-    REFUSE_SET("/train-images-idx3-ubyte: holds labels, and the file of labels images: the two are swapped");
+    REFUSE_SET("/train-images-idx3-ubyte: contains labels and the label file contains images: the two are swapped");
     write_file("train-images-idx3-ubyte", images_of(20, 4, 6));
-    REFUSE_SET("/train-labels-idx1-ubyte: holds images, not labels");
+    REFUSE_SET("/train-labels-idx1-ubyte: contains images, not labels");
     write_file("train-labels-idx1-ubyte", labels_of(19));
     REFUSE_SET("/train-labels-idx1-ubyte: 19 labels, but there are 20 images");
     write_file("train-labels-idx1-ubyte", idx_of(0x801, (uint32_t[]){20}, 20, 0, 19));
@@ -505,7 +508,8 @@ TEST(sets_that_do_not_fit_are_refused)
     write_file("t10k-images-idx3-ubyte", images_of(7, 4, 0));
     REFUSE_SET("/t10k-images-idx3-ubyte: 7 images of 4 x 0 are nothing to learn from");
     write_file("t10k-images-idx3-ubyte", idx_of(0x803, (uint32_t[]){7, 4, 6}, 100, 0, 9));
-    REFUSE_SET("/t10k-images-idx3-ubyte: 7 images of 4 x 6 need 184 bytes, but the file has 116; it is cut short");
+    REFUSE_SET(
+        "/t10k-images-idx3-ubyte: 7 images of 4 x 6 need 184 bytes, but the file has 116; the file is truncated");
     end_folder();
 }
 

@@ -81,7 +81,7 @@ TEST(a_pgm_of_any_kind_is_read)
 
 TEST(what_is_wrong_with_a_pgm_is_one_line)
 {
-    static const char head[] = "f: its head is no PGM's: P2 or P5, columns, rows and the largest sample";
+    static const char head[] = "f: invalid PGM header: expected P2 or P5, columns, rows and the maximum sample";
     static const struct {
         const char *bytes, *line;
     } bad[] = {
@@ -96,18 +96,18 @@ TEST(what_is_wrong_with_a_pgm_is_one_line)
         {"P5 3 1 2x5 abc", head},
         {"P5 3 1 1000000 abc", head},
         {"P2 # 3 1 255 1 2 3", head},
-        {"P5 3 1 0 abc", "f: the largest sample is 0; PGM has 1 to 65535"},
-        {"P5 3 1 65536 abcdef", "f: the largest sample is 65536; PGM has 1 to 65535"},
+        {"P5 3 1 0 abc", "f: the maximum sample is 0; PGM allows 1 to 65535"},
+        {"P5 3 1 65536 abcdef", "f: the maximum sample is 65536; PGM allows 1 to 65535"},
         {"P5 0 3 255 abc", "f: an image of 0 x 3 has no pixels"},
         {"P2 3 0 255 ", "f: an image of 3 x 0 has no pixels"},
-        {"P5 3 2 255 abcde", "f: 3 x 2 samples need 6 bytes, but 5 follow the header; it is cut short"},
-        {"P5 3 2 256 abcdefghijk", "f: 3 x 2 samples need 12 bytes, but 11 follow the header; it is cut short"},
+        {"P5 3 2 255 abcde", "f: 3 x 2 samples need 6 bytes, but 5 follow the header; the file is truncated"},
+        {"P5 3 2 256 abcdefghijk", "f: 3 x 2 samples need 12 bytes, but 11 follow the header; the file is truncated"},
         {"P5 16384 16384 255 abc",
-         "f: 16384 x 16384 samples need 268435456 bytes, but 3 follow the header; it is cut short"},
+         "f: 16384 x 16384 samples need 268435456 bytes, but 3 follow the header; the file is truncated"},
         {"P5 999999 1 255 abc",
          "f: an image of 999999 x 1 is too large: a side has 16384 at most, all of it 33554432 pixels"},
-        {"P2 3 1 255 1", "f: 3 x 1 samples need 5 bytes at least, but 2 follow the header; it is cut short"},
-        {"P2 3 1 255 100 200", "f: it ends within its samples"},
+        {"P2 3 1 255 1", "f: 3 x 1 samples need 5 bytes at least, but 2 follow the header; the file is truncated"},
+        {"P2 3 1 255 100 200", "f: the file ends within the samples"},
         {"P2 3 1 255 1 two 3", "f: sample 1 is no number"},
         {"P2 3 1 255 1 -2 3", "f: sample 1 is no number"},
         {"P2 3 1 255 1 2 300", "f: sample 2 is 300, above the largest, 255"},
@@ -236,7 +236,7 @@ TEST(a_png_that_is_cut_short_is_refused)
     for (size_t n = 1; n + END < size; n++) {
         nn_image picture = parse(bytes, n, line);
         expect(n < 8 ? strstr(line, "neither a PNG") != NULL
-                     : strstr(line, "f: the PNG is damaged or cut short: ") == line,
+                     : strstr(line, "f: the PNG is damaged or truncated: ") == line,
                "%zu of %zu bytes: '%s'", n, size, line);
         nn_image_free(&picture);
     }
@@ -271,7 +271,7 @@ TEST(a_png_that_claims_too_much_costs_nothing)
         {1000000, 1000000, "f: a PNG of 78 bytes cannot hold the 1000000 x 1000000 pixels that it claims"},
         {16384, 2048, "f: a PNG of 78 bytes cannot hold the 16384 x 2048 pixels that it claims"},
         {20000, 8, "f: an image of 20000 x 8 is too large: a side has 16384 at most, all of it 33554432 pixels"},
-        {0, 8, "f: the PNG is damaged or cut short: Invalid IHDR data"},
+        {0, 8, "f: the PNG is damaged or truncated: Invalid IHDR data"},
     };
     unsigned char pixels[4] = {1, 2, 3, 4};
     size_t size;
@@ -321,8 +321,7 @@ TEST(without_libpng_a_png_is_refused)
 {
     char line[300];
     image picture = parse("\x89PNG\r\n\x1a\n and more", 17, line);
-    expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); a PGM is read without") == 0, "%s",
-           line);
+    expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); use a PGM instead") == 0, "%s", line);
     nn_image_free(&picture);
     expect(!nn_image_knows_png() &&
                !nn_image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&

@@ -239,7 +239,7 @@ TEST(what_cannot_be_cut)
     deep.body.depth = NN_TRANSFORMER_BLOCKS + 1;
     if (expect(nn_vit_model_make(&m, ctx, &deep, input, error, sizeof error), "%s", error))
         expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
-                   strcmp(error, "heads are taken out of models of up to 128 blocks, not of 129") == 0,
+                   strcmp(error, "only models of up to 128 blocks can be pruned, not of 129") == 0,
                "%s", error);
     nn_vit_model_free(&m);
     mha_context_free(ctx);
@@ -352,9 +352,9 @@ TEST(files_that_contradict_themselves)
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_widtx\":\"3\"",
                    "blocks.0.attn.qkv.weight is float32 (27,12), must be (36,12)");
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"5\"",
-                   "blocks.0.attn.proj.weight has 9 columns, which are no heads of width 5");
+                   "blocks.0.attn.proj.weight has 9 columns, which is not a multiple of the head width 5");
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"1\"",
-                   "blocks.0.attn.proj.weight has 9 heads of width 1, but the model had 4 a block");
+                   "blocks.0.attn.proj.weight has 9 heads of width 1, but the model had 4 per block");
     expect_refused(ctx, "\"head_width\":\"3\"", "\"head_width\":\"0\"",
                    "metadata head_width is \"0\", but should be a whole number from 1 to 1048576");
     expect_refused(ctx, "blocks.1.attn.qkv.weight", "blocks.1.attn.qkv.weighs", "blocks.1.attn.qkv.weight is missing");
@@ -444,15 +444,15 @@ TEST(a_head_is_worth_the_slope_of_its_gate)
 
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
-typedef struct story {
+typedef struct record {
     int64_t rounds, heads, gone, stop_after;
     bool back, went[ALL];
     double first, last;
-} story;
+} record;
 
 static bool watch(void *arg, const nn_prune_round *r)
 {
-    story *s = arg;
+    record *s = arg;
     expect(r->number == s->rounds++, "round %lld", (long long)r->number);
     if (!r->number) s->first = (double)r->tuned.correct;
     for (int64_t i = 0; i < r->gone_count; i++) {
@@ -478,11 +478,11 @@ static nn_prune_options few(void)
 }
 
 /* Runs it over a new model on so many threads, and leaves the model. */
-static bool run(nn_vit_model *m, story *s, int threads, const nn_prune_options *o, const nn_mnist *set)
+static bool run(nn_vit_model *m, record *s, int threads, const nn_prune_options *o, const nn_mnist *set)
 {
     char error[300] = "";
     mha_context *ctx = context_of(threads);
-    *s = (story){.stop_after = ALL};
+    *s = (record){.stop_after = ALL};
     bool ok = make(m, ctx, PLAIN) && expect(nn_prune_run(m, ctx, set, o, watch, s, error, sizeof error), "%s", error);
     mha_context_free(ctx);
     return ok;
@@ -499,7 +499,7 @@ TEST(the_same_bits_on_any_number_of_threads)
     o.finish = 3;
     for (int n = 0; set && n < 3; n++) {
         nn_vit_model m = {0};
-        story s;
+        record s;
         if (run(&m, &s, threads[n], &o, set))
             expect(s.heads == 9 && s.rounds == 5 && s.gone == 0, "%lld heads, %lld rounds", (long long)s.heads,
                    (long long)s.rounds);
@@ -524,7 +524,7 @@ TEST(the_least_go_first)
     nn_vit_model m = {0}, whole = {0}, cut = {0};
     double worth[ALL];
     bool keep[ALL];
-    story s;
+    record s;
     nn_mnist_part seen = set->train;
     seen.count -= o.held_out;
     o.keep = DEPTH;
@@ -561,7 +561,7 @@ TEST(what_costs_too_much_is_taken_back)
     nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
     nn_prune_options o = few();
     nn_vit_model m = {0};
-    story s;
+    record s;
     o.keep = DEPTH;
     o.max_drop = -1; /* nothing is good enough */
     if (set && run(&m, &s, 1, &o, set)) {
@@ -581,7 +581,7 @@ TEST(learning_does_not_see_what_is_held_out)
     char error[300] = "";
     nn_prune_options o = few();
     static nn_vit_model m[2];
-    story s;
+    record s;
     o.keep = ALL - 1;
     for (int n = 0; n < 2; n++) {
         nn_mnist *set = nn_digits_make(60, 5, 9, error, sizeof error);
@@ -607,7 +607,7 @@ TEST(a_watcher_may_stop_it)
     nn_mnist *set = nn_digits_make(60, 1, 9, error, sizeof error);
     nn_prune_options o = few();
     nn_vit_model m = {0};
-    story s = {.stop_after = 2};
+    record s = {.stop_after = 2};
     o.keep = DEPTH;
     if (set && make(&m, ctx, PLAIN)) {
         expect(!nn_prune_run(&m, ctx, set, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0, "%s",

@@ -15,7 +15,7 @@ typedef enum plant { LEFT, CLASS, UP_UP_LEFT, ALIKE, TWIN, ITSELF, PLACE, AROUND
 static const char *const named[PLANTS] = {"one patch to the left",
                                           "the class token",
                                           "2 up, 1 left",
-                                          "everywhere alike",
+                                          "all tokens equally",
                                           "2 up, 1 left",
                                           "itself",
                                           "one place: row 3, column 2",
@@ -434,7 +434,7 @@ TEST(a_model_whose_weights_are_no_numbers_is_refused)
         part_of(&m, "blocks.0.attn.qkv.weight")[3] = NAN;
         nn_vit_changed(m.net);
         expect(!nn_survey_make(&s, ctx, &m.config, m.parameters, m.input, &part, NULL, error, sizeof error) &&
-                   strcmp(error, "the weights of a head are no numbers") == 0 && !s.heads,
+                   strcmp(error, "the attention weights of a head are not finite") == 0 && !s.heads,
                "it says '%s'", error);
     }
     nn_vit_model_free(&m);

@@ -149,7 +149,7 @@ static int save_without_rights(void)
     char error[400] = "";
     if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 2;
     if (save(in_folder("new.safetensors"), 1, error, sizeof error)) return 3;
-    if (!strstr(error, "new.safetensors: cannot make a file in its folder: Permission denied")) return 4;
+    if (!strstr(error, "new.safetensors: cannot create a file in its folder: Permission denied")) return 4;
     if (save(in_folder("old.safetensors"), 1, error, sizeof error)) return 5;
     return strstr(error, "old.safetensors: Permission denied") ? 0 : 6;
 }
@@ -294,7 +294,7 @@ TEST(without_locks_the_file_of_another_stays)
             expect(system(line) == 0, "no copy"); // NOLINT(cert-env33-c)
         } else expect(rename(other, path) == 0, "no rename");
         expect(!save_locked(path, &lock, 7, error, sizeof error) && lock.lost &&
-                   strstr(error, "shared: another process has written to it meanwhile; it is left as it is"),
+                   strstr(error, "shared: another process has replaced it in the meantime; it is left unchanged"),
                "'%s'", error);
         expect(kind_of(path) == 2 && leftovers(true) == 0, "the other file is gone");
         nn_file_lock_free(&lock);

@@ -225,21 +225,21 @@ TEST(bad_records_are_refused)
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[2,3,4,8],\"data_offsets\":[0,96]"), 96,
            "tensor \"x\" says 96 bytes, but float32 (2,3,4,8) needs 768");
     REFUSE(ONE("\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]"), 4,
-           "has the dtype \"F31\", which is not known");
+           "has the dtype \"F31\", which is not supported");
     REFUSE(ONE("\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype is not a string");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]"), 4, "shape is not an array");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"), 4, "shape has a negative number");
-    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]"), 4, "a whole number should be here");
-    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4, "a number should be here");
+    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]"), 4, "whole number expected");
+    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4, "number expected");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4, "more than 8 numbers");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]"), 4,
            "does not fit 63 bits");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[0,9223372036854775807],\"data_offsets\":[0,0]"), 0,
            "does not fit 63 bits");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,0]"), 0, "does not fit 64 bits");
-    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4, "behind its end");
+    REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4, "after its end");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]"), 4,
-           "tensor \"x\" ends at byte 8 of the data, but the file has 4; it is cut short");
+           "tensor \"x\" ends at byte 8 of the data, but the file has 4; the file is truncated");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]"), 4,
            "says 9223372036854775807 bytes, but float32 (1) needs 4");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]"), 4, "data_offsets is not a pair");
@@ -247,7 +247,7 @@ TEST(bad_records_are_refused)
     REFUSE(ONE("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "has no dtype");
     REFUSE(ONE("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, "has no shape");
     REFUSE(ONE("\"dtype\":\"F32\",\"shape\":[1]"), 4, "has no data_offsets");
-    REFUSE(ONE(F32_4 ",\"shape\":[1]"), 4, "shape is there twice");
+    REFUSE(ONE(F32_4 ",\"shape\":[1]"), 4, "shape occurs twice");
     REFUSE("{\"x\":[]}", 0, "tensor \"x\" is not an object");
 }
 
@@ -263,9 +263,9 @@ TEST(records_that_do_not_fit_together_are_refused)
     REFUSE(PAIR("0", "4", "4", "8"), 9, "the last tensor ends at byte 8 of the data, but the file has 9");
     REFUSE("{}", 1, "ends at byte 0 of the data, but the file has 1");
     REFUSE("{\"x\":{" F32_4 "},\"\\u0078\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
-           "tensor \"x\" is there twice");
-    REFUSE("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, "metadata \"k\" is there twice");
-    REFUSE("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" is there twice");
+           "tensor \"x\" occurs twice");
+    REFUSE("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, "metadata \"k\" occurs twice");
+    REFUSE("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" occurs twice");
     REFUSE("{\"__metadata__\":{\"k\":1}}", 0, "metadata \"k\" is not a string");
     REFUSE("{\"__metadata__\":[\"k\"]}", 0, "\"__metadata__\" is not an object");
 }
@@ -275,16 +275,16 @@ TEST(bad_json_is_refused)
     REFUSE("", 0, "does not begin with '{'");
     REFUSE(" {}", 0, "does not begin with '{'");
     REFUSE("[]", 0, "does not begin with '{'");
-    REFUSE("{", 0, "the text ends where");
-    REFUSE("{\"x\"", 0, "the text ends where ':' should be");
-    REFUSE("{\"x\" 1}", 0, "':' should be here, not '1'");
-    REFUSE("{x:1}", 0, "'\"' should be here, not 'x'");
+    REFUSE("{", 0, "expected, found the end");
+    REFUSE("{\"x\"", 0, "':' expected, found the end of the text");
+    REFUSE("{\"x\" 1}", 0, "':' expected, found '1'");
+    REFUSE("{x:1}", 0, "'\"' expected, found 'x'");
     REFUSE("{\"x", 0, "ends inside a string");
-    REFUSE("{}x", 0, "something follows the end");
-    REFUSE("{}{}", 0, "something follows the end");
+    REFUSE("{}x", 0, "unexpected text after the end");
+    REFUSE("{}{}", 0, "unexpected text after the end");
     REFUSE("{\"__metadata__\":{\"k\":\"v\",}}", 0, "a comma before '}'");
-    REFUSE("{\"__metadata__\":{\"k\":\"v\" \"l\":\"w\"}}", 0, "'}' should be here");
-    REFUSE("{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "no escape");
+    REFUSE("{\"__metadata__\":{\"k\":\"v\" \"l\":\"w\"}}", 0, "'}' expected");
+    REFUSE("{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "invalid escape");
     REFUSE("{\"__metadata__\":{\"k\":\"\\u12g4\"}}", 0, "four hexadecimal digits");
     REFUSE("{\"__metadata__\":{\"k\":\"\\ud800\"}}", 0, "half of a surrogate pair");
     REFUSE("{\"__metadata__\":{\"k\":\"\\udc00\"}}", 0, "half of a surrogate pair");
@@ -293,13 +293,13 @@ TEST(bad_json_is_refused)
     REFUSE("{\"__metadata__\":{\"k\":\"\\u0000\"}}", 0, "a NUL inside a string");
     REFUSE("{\"__metadata__\":{\"k\":\"\n\"}}", 0, "the control character 0x0a inside a string");
     REFUSE(ONE("\"y\":01," F32_4), 4, "leading zero");
-    REFUSE(ONE("\"y\":1.," F32_4), 4, "ends in a point");
-    REFUSE(ONE("\"y\":1e," F32_4), 4, "without its exponent");
-    REFUSE(ONE("\"y\":-," F32_4), 4, "a number should be here");
-    REFUSE(ONE("\"y\":nil," F32_4), 4, "a value should be here");
-    REFUSE(ONE("\"y\":," F32_4), 4, "a value should be here");
+    REFUSE(ONE("\"y\":1.," F32_4), 4, "end in a decimal point");
+    REFUSE(ONE("\"y\":1e," F32_4), 4, "lacks its exponent");
+    REFUSE(ONE("\"y\":-," F32_4), 4, "number expected");
+    REFUSE(ONE("\"y\":nil," F32_4), 4, "value expected");
+    REFUSE(ONE("\"y\":," F32_4), 4, "value expected");
     static const char nul[] = "{}\0";
-    refuse(file_of_length(3, nul, 3, 0), "something follows the end", __LINE__);
+    refuse(file_of_length(3, nul, 3, 0), "unexpected text after the end", __LINE__);
 }
 
 TEST(bad_utf8_is_refused)
@@ -364,8 +364,9 @@ TEST(other_kinds_of_files_are_called_so)
         {"\1\xe1\xf5\5\0\0\0\0{}", 10,
          "not a safetensors file: a header of 100000001 bytes is more than the 100000000 allowed"},
         {"\0\xe1\xf5\5\0\0\0\0{}", 10,
-         "the header says 100000000 bytes, but the file has 2 after its length; it is cut short"},
-        {"\x20\0\0\0\0\0\0\0", 8, "the header says 32 bytes, but the file has 0 after its length; it is cut short"},
+         "the header says 100000000 bytes, but the file has 2 after its length; the file is truncated"},
+        {"\x20\0\0\0\0\0\0\0", 8,
+         "the header says 32 bytes, but the file has 0 after its length; the file is truncated"},
         {"PK\3\4", 4, "4 bytes are too few for a safetensors file"},
     };
     char path[] = "/tmp/mha-test-XXXXXX", error[300], want[300];
@@ -452,7 +453,7 @@ TEST(memory_is_justified_by_the_file)
         n--; /* the last comma */
         n += (size_t)snprintf(header + n, room - n, kind ? "}}" : "}");
         heap.asked = 0;
-        refuse(file_of(header, 0), "is there twice", __LINE__);
+        refuse(file_of(header, 0), "occurs twice", __LINE__);
         expect(heap.asked < 16 * room, "%zu bytes were allocated for a file of %zu", heap.asked, n + 8);
         free(header);
     }
@@ -503,7 +504,7 @@ TEST(files_are_opened_by_path)
         if (!expect(out, "cannot write %s", path)) break;
         fwrite(bytes.bytes, 1, bytes.size - cut, out);
         fclose(out);
-        expect_open(path, cut ? "ends at byte 39 of the data, but the file has 38; it is cut short" : NULL);
+        expect_open(path, cut ? "ends at byte 39 of the data, but the file has 38; the file is truncated" : NULL);
     }
     free(bytes.bytes);
     unlink(path);

@@ -214,16 +214,16 @@ TEST(bad_items_are_refused_and_the_old_file_stays)
         const char *says;
     } bad[] = {
         {.a.name = "\xff", .a.data = w, .says = ": \"?\" is not UTF-8"},
-        {.a.name = "__metadata__", .a.data = w, .says = ": a tensor cannot be called \"__metadata__\""},
+        {.a.name = "__metadata__", .a.data = w, .says = ": a tensor must not be named \"__metadata__\""},
         {.a.name = "x", .a.data = NULL, .says = ": tensor \"x\" has no data"},
-        {.a.name = "b", .a.dtype = NN_SAFETENSORS_BOOL, .a.data = w, .says = ": tensor \"b\" is there twice"},
+        {.a.name = "b", .a.dtype = NN_SAFETENSORS_BOOL, .a.data = w, .says = ": tensor \"b\" occurs twice"},
         {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 9, one, w),
          .says = ": tensor \"x\" has 9 axes, more than 8"},
         {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 1, minus, w),
-         .says = ": tensor \"x\" has a size that cannot be"},
+         .says = ": tensor \"x\" has an invalid size"},
         {.a = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, huge, w),
-         .says = ": tensor \"x\" has a size that cannot be"},
-        {.a.name = "x", .a.data = w, .pairs = {{"k", "1"}, {"k", "2"}}, .says = ": metadata \"k\" is there twice"},
+         .says = ": tensor \"x\" has an invalid size"},
+        {.a.name = "x", .a.data = w, .pairs = {{"k", "1"}, {"k", "2"}}, .says = ": metadata \"k\" occurs twice"},
         {.a.name = "x", .a.data = w, .pairs = {{"k", "\xc3"}, {"l", ""}}, .says = ": \"?\" is not UTF-8"},
         {.a.name = "x", .a.data = w, .pairs = {{"\x80", ""}, {"l", ""}}, .says = ": \"?\" is not UTF-8"},
     };

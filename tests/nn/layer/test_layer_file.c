@@ -293,10 +293,11 @@ TEST(a_prefix_chooses_one_block)
     static const struct {
         const char *prefix, *says;
     } wrong[] = {
-        {NULL, "layer.safetensors: a larger model; of attention layers " BOTH "; give the prefix \"h.0.attn.\""},
-        {"", "layer.safetensors: a larger model; of attention layers " BOTH "; give the prefix \"h.0.attn.\""},
-        {"h.2.attn.", "layer.safetensors: no tensor under the prefix \"h.2.attn.\" is an attention layer's; " BOTH},
-        {"h.1.", "layer.safetensors: no tensor under the prefix \"h.1.\" is an attention layer's; " BOTH},
+        {NULL, "layer.safetensors: a larger model; attention layers: " BOTH "; give the prefix \"h.0.attn.\""},
+        {"", "layer.safetensors: a larger model; attention layers: " BOTH "; give the prefix \"h.0.attn.\""},
+        {"h.2.attn.",
+         "layer.safetensors: no tensor under the prefix \"h.2.attn.\" belongs to an attention layer; " BOTH},
+        {"h.1.", "layer.safetensors: no tensor under the prefix \"h.1.\" belongs to an attention layer; " BOTH},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         options.prefix = wrong[i].prefix;
@@ -308,7 +309,7 @@ TEST(a_prefix_chooses_one_block)
     endless[sizeof endless - 1] = 0;
     options.prefix = endless;
     expect(!load(&file, model, MODEL, "", &options, error, sizeof error), "loaded");
-    expect(strcmp(error, "layer.safetensors: a prefix of more than 200 bytes") == 0, "%s", error);
+    expect(strcmp(error, "layer.safetensors: the prefix is longer than 200 bytes") == 0, "%s", error);
 }
 
 /* The caller before the file, the file before the family. */

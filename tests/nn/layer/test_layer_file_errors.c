@@ -69,21 +69,21 @@ TEST(missing_and_unknown_tensors)
     REFUSE(good, 2, none, "", 2, "out_proj.weight is missing");
     REFUSE(llama, 1, none, "", 4, "k_proj.weight is missing");
     REFUSE(good, 0, stranger, "", 2,
-           "tensor \"in_proj_wieght\" is no part of an attention layer with the names of pytorch");
+           "tensor \"in_proj_wieght\" does not belong to an attention layer with the names of pytorch");
     REFUSE(good, GOOD, stranger, "", 2,
-           "tensor \"in_proj_wieght\" is no part of an attention layer with the names of pytorch");
-    REFUSE(good, GOOD, bias_k, "", 2, "bias_v is missing, though bias_k is there");
-    REFUSE(good, GOOD, q_norm, "", 2, "k_norm.weight is missing, though q_norm.weight is there");
+           "tensor \"in_proj_wieght\" does not belong to an attention layer with the names of pytorch");
+    REFUSE(good, GOOD, bias_k, "", 2, "bias_v is missing, but bias_k is present");
+    REFUSE(good, GOOD, q_norm, "", 2, "k_norm.weight is missing, but q_norm.weight is present");
     REFUSE(good, 1, none, "", 2,
-           "in_proj_bias is missing, though out_proj.bias is there: nn.MultiheadAttention has both or none");
+           "in_proj_bias is missing, but out_proj.bias is present: nn.MultiheadAttention has both or none");
     REFUSE(good, 3, none, "", 2,
-           "out_proj.bias is missing, though in_proj_bias is there: nn.MultiheadAttention has both or none");
-    REFUSE(llama, 4, q_bias, "", 4, "k_proj.bias is missing, though q_proj.bias is there");
-    REFUSE(llama, 4, norm_bias, "", 4, "q_norm.bias says that it is another kind of layer: this one has no such part");
+           "out_proj.bias is missing, but in_proj_bias is present: nn.MultiheadAttention has both or none");
+    REFUSE(llama, 4, q_bias, "", 4, "k_proj.bias is missing, but q_proj.bias is present");
+    REFUSE(llama, 4, norm_bias, "", 4, "q_norm.bias belongs to another kind of layer, which is not supported");
     static const spec other[] = {{"x", "F32", 1, {2}, NN_LAYER_IGNORED, false}};
-    REFUSE(other, AS_IT_IS, none, "", 2, "no tensor has a name that an attention layer's would have");
+    REFUSE(other, AS_IT_IS, none, "", 2, "no tensor has the name of an attention layer's parameter");
     refuse_with(other, 1, "", (nn_layer_file_options){.prefix = "a.", .heads = 2},
-                "no tensor under the prefix \"a.\" is an attention layer's");
+                "no tensor under the prefix \"a.\" belongs to an attention layer");
 }
 
 /* What there is instead: how much of it, in the order of the numbers, and what to give, in the caller's words. */
@@ -98,14 +98,14 @@ TEST(larger_files)
     nn_layer_file_options words = {.heads_word = "--heads N", .prefix_word = "--prefix"},
                           other = {.prefix = "h.3.attn."};
     refuse_with(model, 5, "", words,
-                "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\" and --heads N");
+                "a larger model; attention layers: " FOUR "; give --prefix \"h.2.attn.\" and --heads N");
     refuse_with(model, 5, "\"num_heads\":\"2\"", words,
-                "a larger model; of attention layers " FOUR "; give --prefix \"h.2.attn.\"");
+                "a larger model; attention layers: " FOUR "; give --prefix \"h.2.attn.\"");
     refuse_with(model + 3, 2, "", (nn_layer_file_options){0},
-                "a larger model; of attention layers there is \"h.9.attn.\"; give the prefix \"h.9.attn.\" and heads");
-    refuse_with(model, 5, "", other, "no tensor under the prefix \"h.3.attn.\" is an attention layer's; " FOUR);
+                "a larger model; attention layers: there is \"h.9.attn.\"; give the prefix \"h.9.attn.\" and heads");
+    refuse_with(model, 5, "", other, "no tensor under the prefix \"h.3.attn.\" belongs to an attention layer; " FOUR);
     refuse_with(model + 3, 2, "", other,
-                "no tensor under the prefix \"h.3.attn.\" is an attention layer's; there is \"h.9.attn.\"");
+                "no tensor under the prefix \"h.3.attn.\" belongs to an attention layer; there is \"h.9.attn.\"");
 }
 
 TEST(shapes_and_types_that_do_not_fit)
@@ -149,13 +149,13 @@ TEST(shapes_and_types_that_do_not_fit)
 
 TEST(heads_that_cannot_be)
 {
-    REFUSE(good, AS_IT_IS, none, "", 0, "how many heads it has is not in the file; give heads (or metadata \"heads\")");
+    REFUSE(good, AS_IT_IS, none, "", 0, "the number of heads is not in the file; give heads (or metadata \"heads\")");
     REFUSE(good, AS_IT_IS, none, "", 5,
            "5 heads do not divide the 4 rows that Q, K and V have each in in_proj_weight (12,4)");
     REFUSE(good, AS_IT_IS, none, "\"kv_heads\":\"1\"", 3,
            "3 heads of Q and 1 each of K and V do not divide the 12 rows of in_proj_weight (12,4)");
-    REFUSE(good, AS_IT_IS, none, "\"heads\":\"4\"", 2, "the file says 4 heads, 2 were asked for");
-    REFUSE(good, AS_IT_IS, none, "\"n_head\":\"4\"", 2, "the file says 4 heads, 2 were asked for");
+    REFUSE(good, AS_IT_IS, none, "\"heads\":\"4\"", 2, "the file has 4 heads, but 2 were requested");
+    REFUSE(good, AS_IT_IS, none, "\"n_head\":\"4\"", 2, "the file has 4 heads, but 2 were requested");
     REFUSE(good, AS_IT_IS, none, "", -1, "-1 heads and 0 for keys and values cannot be");
     REFUSE(good, AS_IT_IS, none, "", INT64_MAX, "9223372036854775807 heads and 0 for keys and values cannot be");
     REFUSE(llama, AS_IT_IS, none, "", 3, "3 heads do not divide the 8 rows of q_proj.weight (8,4)");
@@ -168,7 +168,7 @@ TEST(heads_that_cannot_be)
                                    {"out_proj.weight", "F32", 2, {4, 6}, NN_LAYER_OUT_WEIGHT, false}};
     REFUSE(grouped, AS_IT_IS, none, "", 3, "kv_heads: 2 do not divide the 3 heads");
     refuse_with(llama, 4, "\"kv_heads\":\"2\"", (nn_layer_file_options){.heads = 4, .kv_heads = 4},
-                "the file says 2 heads of keys and values, 4 were asked for");
+                "the file has 2 heads of keys and values, but 4 were requested");
 }
 
 TEST(metadata_that_cannot_be)
@@ -202,10 +202,10 @@ TEST(metadata_that_cannot_be)
         {"\"compute\":\"float16\"", "metadata compute is \"float16\", but should be float32 or bfloat16"},
         {"\"window_left\":\"-2\"", "metadata window_left is \"-2\", but should be a whole number from -1 to "
                                    "1099511627776"},
-        {"\"format\":\"mha.layer\"", "version \"\" of mha.layer is not known here, only 1"},
-        {"\"format\":\"mha.layer\",\"version\":\"2\"", "version \"2\" of mha.layer is not known here, only 1"},
+        {"\"format\":\"mha.layer\"", "version \"\" of mha.layer is not supported, only 1"},
+        {"\"format\":\"mha.layer\",\"version\":\"2\"", "version \"2\" of mha.layer is not supported, only 1"},
         {"\"norm_epsilon\":\"1e-6\"", "metadata norm_epsilon is 1e-06, but there is no q_norm.weight"},
-        {"\"out_projection\":\"false\"", "out_proj.weight is there, though metadata out_projection is false"},
+        {"\"out_projection\":\"false\"", "out_proj.weight is present, but metadata out_projection is false"},
         {"\"head_width\":\"3\"", "in_proj_weight is (12,4), but 2 heads of width 3 need (18,4)"},
         {"\"width\":\"1000000000\"", "in_proj_weight is (12,4), but 2 heads of width 2 need (12,1000000000)"},
         {"\"key_width\":\"3\"", "in_proj_weight is one weight for inputs of widths 4, 3 and 4"},
@@ -221,7 +221,7 @@ TEST(metadata_that_cannot_be)
                                   {"q_norm.weight", "F32", 1, {2}, NN_LAYER_Q_NORM, false},
                                   {"k_norm.weight", "F32", 1, {2}, NN_LAYER_K_NORM, false}};
     REFUSE(normed, AS_IT_IS, none, "\"norm_epsilon\":\"0\"", 2,
-           "k_norm.weight is there, though metadata norm_epsilon is not above 0");
+           "k_norm.weight is present, but metadata norm_epsilon is not above 0");
 }
 
 TEST(a_file_that_cannot_be_read)
@@ -235,7 +235,7 @@ TEST(a_file_that_cannot_be_read)
     expect(write(descriptor, "\x10\0\0\0\0\0\0\0{\"in_pr", 14) == 14, "no write");
     close(descriptor);
     expect(!nn_layer_file_load(&file, context(), path, NULL, error, sizeof error), "loaded");
-    expect(strstr(error, "the header says 16 bytes, but the file has 6 after its length; it is cut short"), "%s",
+    expect(strstr(error, "the header says 16 bytes, but the file has 6 after its length; the file is truncated"), "%s",
            error);
     unlink(path);
 }

@@ -213,8 +213,8 @@ TEST(what_cannot_be_saved_leaves_the_old_file)
                                        {{0, 1}, NULL, NULL, 0, &taken, 1, NULL},
                                        {{0.5f, 0}, NULL, NULL, 0, NULL, 0, NULL}};
     static const char *const lines[] = {"tensor \"moment1\" must have a name that begins with checkpoint.",
-                                        "metadata \"heads\" is there twice",
-                                        "a mean of 0.5 and a deviation of 0 are none that images could have"};
+                                        "metadata \"heads\" occurs twice",
+                                        "mean 0.5 and deviation 0 are not valid for images"};
     for (int i = 0; i < 3; i++) {
         expect(!nn_vit_save(m.net, path, &bad[i], error, sizeof error), "saved");
         snprintf(want, sizeof want, "%s: %s", path, lines[i]);
@@ -327,7 +327,7 @@ TEST(a_wrong_tensor_is_named)
     expect_line(drop(&e, "pos_embed"), "m: pos_embed is missing");
     expect_line(drop(&e, "head.weight"), "m: head.weight is missing");
     expect_line(drop(&e, "blocks.0.attn.qkv.weight"), "m: blocks.0.attn.qkv.weight is missing");
-    expect_line(drop(&e, "norm.weight"), "m: tensor \"norm.bias\" is no part of this model");
+    expect_line(drop(&e, "norm.weight"), "m: tensor \"norm.bias\" does not belong to this model");
     expect_line(reshape(&e, "blocks.1.mlp.fc1.weight", 2, 20, 13, 0, 0),
                 "m: blocks.1.mlp.fc1.weight is float32 (20,13), must be (20,12)");
     expect_line(reshape(&e, "blocks.0.attn.qkv.weight", 2, 35, 12, 0, 0),
@@ -349,17 +349,17 @@ TEST(a_wrong_tensor_is_named)
     expect_line(item_of(&e, "head.bias")->dtype = NN_SAFETENSORS_I32,
                 "m: head.bias is int32 (5), must be float16, bfloat16, float32 or float64");
     expect_line((extra = *item_of(&e, "head.bias"), extra.name = "fc_norm\n.bias", e.item[e.items++] = extra),
-                "m: tensor \"fc_norm\\u000a.bias\" is no part of this model");
+                "m: tensor \"fc_norm\\u000a.bias\" does not belong to this model");
     expect_line((extra = *item_of(&e, "head.bias"), extra.name = "blocks.999999.x", e.item[e.items++] = extra),
                 "m: blocks.2.norm1.weight is missing");
     expect_line((extra = *item_of(&e, "head.bias"), extra.name = "blocks.01.x", e.item[e.items++] = extra),
-                "m: tensor \"blocks.01.x\" is no part of this model");
+                "m: tensor \"blocks.01.x\" does not belong to this model");
 }
 
 TEST(a_wrong_note_is_named)
 {
     expect_line(note(&e, "heads", NULL),
-                "m: how many heads a block has is not in the file; give heads (or metadata \"heads\")");
+                "m: the number of heads per block is not in the file; give heads (or metadata \"heads\")");
     expect_line(note(&e, "heads", "5"), "m: 5 heads do not divide the width 12");
     expect_line(note(&e, "heads", "0"), "m: metadata heads is \"0\", but should be a whole number from 1 to 1048576");
     expect_line(note(&e, "epsilon", "0"), "m: metadata epsilon is \"0\", but should be a finite number above 0");
@@ -368,24 +368,24 @@ TEST(a_wrong_note_is_named)
     expect_line(note(&e, "activation", "tanh"),
                 "m: metadata activation is \"tanh\", but should be gelu_erf, gelu_tanh, relu, silu or linear");
     expect_line(note(&e, "causal", "maybe"), "m: metadata causal is \"maybe\", but should be true or false");
-    expect_line(note(&e, "pre_norm", "false"), "m: blocks with the norm behind end with one: they take no final norm");
+    expect_line(note(&e, "pre_norm", "false"), "m: post-norm blocks end with a norm and cannot have a final norm");
     expect_line(note(&e, "pool", "max"), "m: metadata pool is \"max\", but should be cls, mean or avg");
-    expect_line(note(&e, "pool", "mean"), "m: cls_token is there, though pool is mean");
-    expect_line(drop(&e, "cls_token"), "m: cls_token is missing, though pool is cls");
-    expect_line(note(&e, "version", "2"), "m: version \"2\" of mha.vit is not known here, only 1");
+    expect_line(note(&e, "pool", "mean"), "m: cls_token is present, but pool is mean");
+    expect_line(drop(&e, "cls_token"), "m: cls_token is missing, but pool is cls");
+    expect_line(note(&e, "version", "2"), "m: version \"2\" of mha.vit is not supported, only 1");
     expect_line(note(&e, "rows", "10"), "m: patches of 4 x 4 do not divide images of 10 x 8");
     expect_line(note(&e, "rows", "12"), "m: pos_embed is float32 (1,5,12), must be (1,7,12)");
     expect_line((note(&e, "rows", NULL), note(&e, "columns", NULL), reshape(&e, "pos_embed", 3, 1, 6, 12, 0)),
-                "m: pos_embed has 5 patches, which are no square, and the metadata says no rows and columns");
+                "m: pos_embed has 5 patches, which is not a square number, and the metadata lack rows and columns");
     expect_line((note(&e, "rows", NULL), note(&e, "columns", NULL)), "");
     expect_line(note(&e, "config", "{\"heads\":3,}"),
-                "m: metadata config is no JSON object: byte 11: a comma before '}'");
+                "m: metadata config is not a JSON object: byte 11: a comma before '}'");
     expect_line((note(&e, "heads", NULL), note(&e, "config", "{\"heads\":\"many\"}")),
                 "m: config heads is \"many\", but should be a whole number from 1 to 1048576");
     expect_line((note(&e, "heads", NULL), note(&e, "config", "{\"heads\":[3]}")),
                 "m: config heads is \"[3]\", but should be a whole number from 1 to 1048576");
     expect_line((note(&e, "heads", NULL), note(&e, "config", "{\"heads\":null}")),
-                "m: how many heads a block has is not in the file; give heads (or metadata \"heads\")");
+                "m: the number of heads per block is not in the file; give heads (or metadata \"heads\")");
 }
 
 /* The notes of somebody else, and tensors of every float type, one of them flat. */
@@ -446,7 +446,7 @@ TEST(a_model_takes_no_other_models_numbers)
                  {3, 0, "m: pos_embed is float32 (1,7,12), must be (1,5,12)"},
                  {0, 5, "m: blocks.2.norm1.weight is missing"},
                  {2, 0, "m: blocks.0.norm1.bias is missing"},
-                 {0, 2, "m: tensor \"blocks.0.norm1.bias\" is no part of this model"}};
+                 {0, 2, "m: tensor \"blocks.0.norm1.bias\" does not belong to this model"}};
     char error[400];
     model m;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -467,7 +467,7 @@ TEST(a_model_takes_no_other_models_numbers)
     nn_safetensors *file = finish_edit(&e);
     if (!paint_model(&m, 0)) return;
     expect(!nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error), "read");
-    expect(strcmp(error, "m: the file says 4 heads, the model has 3") == 0, "%s", error);
+    expect(strcmp(error, "m: the file has 4 heads, the model 3") == 0, "%s", error);
     nn_safetensors_free(file);
     close_model(&m);
 }

@@ -392,16 +392,16 @@ TEST(what_is_no_checkpoint)
     nn_trainer_score score = {.count = 20, .correct = 13};
     go(&g, 9);
     expect(nn_vit_save(g.t->net, in_folder("model"), NULL, error, sizeof error), "%s", error);
-    refuse(in_folder("model"), "is no checkpoint: there is nothing to go on with");
+    refuse(in_folder("model"), "not a checkpoint; there is nothing to resume");
     expect(nn_checkpoint_finish(in_folder("model"), g.t, &g.run, &score, error, sizeof error), "%s", error);
-    refuse(in_folder("model"), "its training is over: there is nothing to go on with");
+    refuse(in_folder("model"), "training is complete; there is nothing to resume");
     refuse(in_folder("none"), "No such file or directory");
     save_run(&g, in_folder("run"));
     static const struct {
         change change;
         const char *says;
     } broken[] = {
-        {{.key = "checkpoint.version", .value = "2"}, "version \"2\" of checkpoints is not known here, only 1"},
+        {{.key = "checkpoint.version", .value = "2"}, "version \"2\" of checkpoints is not supported, only 1"},
         {{.drop = "checkpoint.recipe"}, "metadata checkpoint.recipe is missing"},
         {{.key = "checkpoint.recipe", .value = "width=x"},
          "metadata checkpoint.recipe: width must be a whole number from 1 to 1048576, not 'x'"},
@@ -412,9 +412,9 @@ TEST(what_is_no_checkpoint)
         {{.reshape = "checkpoint.parameters"}, NULL},
         {{.drop = "checkpoint.history"}, "checkpoint.history is missing"},
         {{.reshape = "checkpoint.history"}, "checkpoint.history is float64 (17), must be float64 (17,9)"},
-        {{.drop = "checkpoint.step"}, "metadata checkpoint.step is missing, or no number"},
-        {{.key = "checkpoint.step", .value = "-1"}, "metadata checkpoint.step is missing, or no number"},
-        {{.key = "checkpoint.step", .value = "9 "}, "metadata checkpoint.step is missing, or no number"},
+        {{.drop = "checkpoint.step"}, "metadata checkpoint.step is missing or not a number"},
+        {{.key = "checkpoint.step", .value = "-1"}, "metadata checkpoint.step is missing or not a number"},
+        {{.key = "checkpoint.step", .value = "9 "}, "metadata checkpoint.step is missing or not a number"},
         {{.drop = "checkpoint.set"}, "metadata checkpoint.set is missing"},
         {{.drop = "checkpoint.preset"}, "metadata checkpoint.preset is missing"},
         {{.drop = "norm.weight"}, NULL},
@@ -427,7 +427,7 @@ TEST(what_is_no_checkpoint)
                  (long long)g.t->count - 1, (long long)g.t->count);
         if (broken[i].says) refuse(in_folder("broken"), broken[i].says);
         else if (broken[i].change.reshape) refuse(in_folder("broken"), line);
-        else refuse(in_folder("broken"), "tensor \"norm.bias\" is no part of this model");
+        else refuse(in_folder("broken"), "tensor \"norm.bias\" does not belong to this model");
     }
     g.run.epochs[0].loss = NAN;
     save_run(&g, in_folder("run"));
@@ -454,7 +454,7 @@ TEST(what_does_not_belong_together)
     g.set->test.labels[3] ^= 1;
     if (expect(c != NULL, "%s", error))
         expect(!nn_checkpoint_restore(c, g.t, g.ctx, error, sizeof error) &&
-                   strstr(error, ": was begun on other data: "),
+                   strstr(error, ": was trained on different data: "),
                "'%s'", error);
     expect(g.t->step == 10 && g.t->parameters[5] == kept, "the trainer has changed");
     g.set->test.labels[3] ^= 1;

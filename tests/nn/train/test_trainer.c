@@ -177,13 +177,13 @@ TEST(what_cannot_be_trained)
         expect(!t && !strcmp(error, line), "'%s' instead of '%s'", t ? "made" : error, line); \
         nn_trainer_free(t);                                                                   \
     } while (0)
-    REFUSE(o.epochs = 0, "there must be an epoch at least");
-    REFUSE(o.batch = 0, "there must be an image in a batch at least");
-    REFUSE(o.batch = 1001, "a batch has more images than there are to train on");
-    REFUSE(o.held_out = 1200, "more images are held out than there are");
+    REFUSE(o.epochs = 0, "there must be at least one epoch");
+    REFUSE(o.batch = 0, "a batch must have at least one image");
+    REFUSE(o.batch = 1001, "the batch is larger than the training set");
+    REFUSE(o.held_out = 1200, "not enough training images to hold out that many");
     REFUSE(o.rate = NAN, "the learning rate must be a positive number");
-    REFUSE(c.rows = 56, "the images are of another size than the model's");
-    REFUSE(c.classes = 9, "the data have ten classes, the model has another number");
+    REFUSE(c.rows = 56, "the images do not have the size of the model's input");
+    REFUSE(c.classes = 9, "the data set has ten classes, but the model does not");
     REFUSE(c.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
     REFUSE(c.body.heads = 5, "5 heads do not divide the width 32");
 #undef REFUSE
