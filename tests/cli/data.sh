@@ -150,7 +150,7 @@ honours_the_cache_folder() {
 
 says_that_it_has_no_home() {
     ! env -u HOME bash "$fetch" >"$work/out" 2>"$work/err" && [ ! -s "$work/out" ] &&
-        [ "$(cat "$work/err")" = 'dev: no MNIST: neither HOME nor XDG_CACHE_HOME says where to put it' ]
+        [ "$(cat "$work/err")" = 'dev: no MNIST: neither HOME nor XDG_CACHE_HOME is set' ]
 }
 
 says_where_it_cannot_write() {
