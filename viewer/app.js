@@ -67,7 +67,7 @@ function createImagePicker(store, model, data) {
     const wrong = labelled && answer !== image.label;
     const input = element('input', {type: 'radio', name: 'image', value: n, checked: n === store.get().image,
       onchange: () => store.set({image: n}),
-      'aria-label': `${image.name}: ${labelled ? `label ${image.label}, ` : ''}the model answers ${answer}`});
+      'aria-label': `${image.name}: ${labelled ? `label ${image.label}, ` : ''}predicted ${answer}`});
     const words = wrong ? `${answer} ≠ ${image.label}` : `reads ${answer}`;
     return {input, canvas, bytes: image.bytes, node: element('label', {class: 'thumb' + (wrong ? ' wrong' : ''),
       title: image.name}, input, canvas, element('span', null, words),
@@ -149,7 +149,7 @@ function startPage() {
     applyTheme(preferredTheme());
     store.set({theme: preferredTheme()});
   });
-  const words = `Written by ${data.version}. The page computes all it shows from the numbers in it.`;
+  const words = `Written by ${data.version}. This page contains the model and runs it in the browser.`;
   document.getElementById('foot').append(words);
 }
 

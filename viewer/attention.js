@@ -70,7 +70,7 @@ function createAttentionControls(store, attention) {
     (value) => store.set({head: Number(value)}));
   const scale = selectControl('Colour', [['linear', 'linear'], ['log', 'logarithmic']], state.scale,
     (value) => store.set({scale: value}));
-  const range = selectControl('Scale', [['fixed', 'one for all heads'], ['per-head', 'each head its own']], state.range,
+  const range = selectControl('Scale', [['fixed', 'same for all'], ['per-head', 'separate for each']], state.range,
     (value) => store.set({range: value}));
   const sort = selectControl('Order', [['number', batch ? 'by sequence' : 'by layer'], ['entropy', 'lowest entropy first']], state.sort,
     (value) => store.set({sort: value}));
@@ -120,7 +120,7 @@ function attentionSvg(attention, state, data) {
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
 function createAttentionPanel(store, data) {
-  const attention = loadAttention(data), title = 'Where the heads look';
+  const attention = loadAttention(data), title = 'Attention maps';
   store.set({key: null, sort: 'number'});
   const controls = createAttentionControls(store, attention), legend = createLegend();
   const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
@@ -136,14 +136,14 @@ function createAttentionPanel(store, data) {
       controls.sort),
     wall.element,
     element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² of a query’s ' +
-      'weights p, averaged over queries. Click a map to choose it.'),
+      'weights p, averaged over queries. Click a map to select it.'),
     element('div', {class: 'controls'}, controls.pick),
     chosen,
     both,
     tokens.element,
   ];
   const text = 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
-    `an equal share, ${equalWords(attention.equal)}, so uniform attention is pale.`;
+    `the uniform weight, ${equalWords(attention.equal)}, so uniform attention is pale.`;
   const panel = {
     id: 'attention',
     title,

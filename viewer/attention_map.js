@@ -126,7 +126,7 @@ function createAttentionMap(store, attention) {
       const chosen = {query: state.token, key: state.key};
       drawAttentionMap(canvasPen(context), attention, layout, image, chosen, themeColours());
       canvas.setAttribute('aria-label',
-        attentionWords(attention, state) + ' Up and down choose a query, left and right a key.');
+        attentionWords(attention, state) + ' Up and down select a query, left and right a key.');
     },
     /* The width that it was drawn for, and what it left of that. */
     get room() {
@@ -155,7 +155,7 @@ function attentionWords(attention, {block, head, token, key}) {
   const row = attention.row(block, head, token);
   const name = (n) => `${tokenLabel(attention, attention.keyTexts, n)} ${percent(row[n])}`;
   const best = strongestKeys(row, 3).map(name).join(', ') || 'no key';
-  const chosen = key === null ? '' : ` Chosen key: ${name(key)}.`;
+  const chosen = key === null ? '' : ` Selected key: ${name(key)}.`;
   const from = tokenLabel(attention, attention.queryTexts, token);
   return `${headName(attention, block, head)}, from ${from}: ${best}.${chosen}`;
 }

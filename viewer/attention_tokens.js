@@ -60,10 +60,10 @@ function createTokenView(store, attention) {
     store.set({key: n});
     announce(attentionWords(attention, store.get()));
   };
-  const label = attention.same ? 'Tokens, shaded by weight; choose a query' : 'Keys, shaded by weight';
+  const label = attention.same ? 'Tokens, shaded by weight; select a query' : 'Keys, shaded by weight';
   const keys = createTokenText('token-keys', label, attention.keyTexts, attention.same ? toQuery : toKey);
   const queries = attention.same ? null
-    : createTokenText('token-queries', 'Queries; choose one', attention.queryTexts, toQuery);
+    : createTokenText('token-queries', 'Queries; select one', attention.queryTexts, toQuery);
   attachTip(keys.element, (event) => {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;
@@ -71,15 +71,15 @@ function createTokenView(store, attention) {
     return [weightWords(attention.row(block, head, token)[n], attention.equal), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
   });
   const title = element('h3', {id: 'token-title'});
-  const hint = attention.same ? 'Click a token, or move with the arrow keys, to see what it looks at.'
-    : 'Choose a query in the first text; the second shows its keys.';
+  const hint = attention.same ? 'Click a token, or use the arrow keys, to see what it attends to.'
+    : 'Select a query in the first text; the second shows its keys.';
   return {
     element: element('div', {class: 'tokens'}, title,
       queries && [element('p', {class: 'hint'}, 'Queries'), queries.element, element('p', {class: 'hint'}, 'Keys')],
       keys.element, element('p', {class: 'hint'}, hint)),
     update(state) {
       const row = attention.row(state.block, state.head, state.token);
-      title.textContent = `What ${tokenLabel(attention, attention.queryTexts, state.token)} looks at`;
+      title.textContent = `What ${tokenLabel(attention, attention.queryTexts, state.token)} attends to`;
       paintTokens(keys.spans, row, attentionScale(attention, state, chosenFacts(attention, state)));
       keys.mark(attention.same ? state.token : state.key);
       if (queries) queries.mark(state.token);
@@ -108,7 +108,7 @@ function createStrongest(store, attention) {
       const left = attention.keys - best.length;
       const share = row.reduce((sum, x) => sum + x, 0) - best.reduce((sum, n) => sum + row[n], 0);
       const name = attention.pooled ? 'group' : 'key', sum = percent(Math.max(0, share));
-      const others = left > 1 ? `The other ${left} ${name}s: ${sum} together.` : `The other ${name}: ${sum}.`;
+      const others = left > 1 ? `The other ${left} ${name}s: ${sum} in total.` : `The other ${name}: ${sum}.`;
       rest.textContent = best.length ? (left ? others : '') : 'This query sees no key.';
     },
   };

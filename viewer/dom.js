@@ -145,7 +145,7 @@ function storeControl(store, key, label, choices) {
  * a map is of. */
 function scaleControls(store, one = 'head') {
   const choices = {scale: [['linear', 'linear'], ['log', 'logarithmic']],
-    range: [['fixed', `one for all ${one}s`], ['per-head', `each ${one} its own`]]};
+    range: [['fixed', `same for all ${one}s`], ['per-head', `separate for each ${one}`]]};
   return [storeControl(store, 'scale', 'Colour', choices.scale), storeControl(store, 'range', 'Scale', choices.range)];
 }
 

@@ -80,7 +80,7 @@ async function svgToPng(svg) {
     canvas.height = Math.round(image.naturalHeight * exportScale);
     canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
     return await new Promise((done, failed) => {
-      canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error('the picture is too large'))), 'image/png');
+      canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error('the image is too large'))), 'image/png');
     });
   } finally {
     URL.revokeObjectURL(address);
@@ -108,12 +108,12 @@ function exportButtons(panel) {
       type: 'button',
       class: 'export',
       'data-export': ending,
-      title: `Save this picture as ${ending.toUpperCase()}`,
+      title: `Save this panel as ${ending.toUpperCase()}`,
       'aria-label': `Save "${panel.title}" as ${ending.toUpperCase()}`,
     }, ending.toUpperCase());
     made.addEventListener('click', () => exportPanel(panel, ending));
     return made;
   };
-  return element('div', {class: 'exports', role: 'group', 'aria-label': 'Save the picture'},
+  return element('div', {class: 'exports', role: 'group', 'aria-label': 'Save the panel'},
     button('svg'), button('png'));
 }

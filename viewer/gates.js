@@ -8,7 +8,7 @@ function createGatesPanel(store, model, data) {
   const bars = createBars(model);
   const verdict = element('p', {class: 'verdict', id: 'verdict', role: 'status'});
   const canvas = element('canvas', {class: 'map', role: 'img'});
-  const text = 'Switch heads off and see whether the model still knows. Many heads are never missed; a few are.';
+  const text = 'Switch heads off to see how the prediction changes. Most heads have little effect; a few matter.';
   const panel = {
     id: 'gates',
     title: 'Switch heads off',
@@ -36,13 +36,13 @@ function countOff(gates) {
 
 function gatesVerdict(state, image) {
   const off = countOff(state.gates), before = bestOf(state.baseline.logits), after = bestOf(state.result.logits);
-  const truth = image.label === null || image.label === undefined ? '' : ` The label says ${image.label}.`;
+  const truth = image.label === null || image.label === undefined ? '' : ` The label is ${image.label}.`;
   const now = `${after} with ${percent(state.result.probabilities[after])}`;
-  if (!off) return `All heads on: the model answers ${now}.${truth}`;
+  if (!off) return `All heads on: predicted ${now}.${truth}`;
   const was = `${percent(state.baseline.probabilities[before])} with all on`;
   const start = `${plural(off, 'head')} off: `;
   if (after === before) return `${start}still ${now}, ${was}.${truth}`;
-  return `${start}the answer becomes ${now}; it was ${before}, ${was}.${truth}`;
+  return `${start}the prediction becomes ${now}; it was ${before}, ${was}.${truth}`;
 }
 
 /* ---- Switches ---------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ function createSwitches(store, model) {
   const allOn = element('button', {type: 'button', id: 'all-on', onclick: () => setBlock(null, 1)}, 'All on');
   return {
     element: element('div', {class: 'switches', role: 'group', 'aria-label': 'Heads, block by block'},
-      element('div', {class: 'switch-all'}, element('p', {class: 'hint'}, 'A number is a head; filled is on.'), allOn),
+      element('div', {class: 'switch-all'}, element('p', {class: 'hint'}, 'A number is a head; filled: on.'), allOn),
       rows),
     update(state) {
       cells.forEach((cell) => cell.update(state));

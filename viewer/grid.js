@@ -4,11 +4,11 @@
  * pairs: of all pairs of heads of one block the two most alike come first, then the next two of those that are left. */
 
 const gridOrders = (data) => [
-  ['place', 'place in the model'],
+  ['place', 'position in the model'],
   ['entropy', 'entropy, lowest first'],
-  ['distance', 'distance, near first'],
-  ['importance', `${importanceName({byPage: !data.survey})}, most first`],
-  ['likeness', 'likeness, twins first'],
+  ['distance', 'distance, lowest first'],
+  ['importance', `${importanceName({byPage: !data.survey})}, highest first`],
+  ['likeness', 'similarity, most similar first'],
 ];
 
 /* What the page measures itself is another number than the library's importance, and has another name. */
@@ -25,9 +25,9 @@ function createGridPanel(store, model, data) {
   model.blocks.forEach((block, b) => {
     for (let h = 0; h < block.heads; h++) cells.set(b + ':' + h, createGridCell(store, model, b, h));
   });
-  const text = 'Each square is one head: row by row who looks, column by column at whom' +
-    (model.first ? '; the class token comes first.' : '.') + ' A diagonal means that patches look at themselves or ' +
-    'at neighbours, a column that all look at one place. A click chooses that head everywhere on the page.';
+  const text = 'Each square is the attention matrix of one head: rows are queries, columns are keys' +
+    (model.first ? '; the class token comes first.' : '.') + ' A diagonal means that patches attend to themselves or ' +
+    'to neighbours, a column that all attend to one place. Click a head to select it everywhere on the page.';
   const panel = {
     id: 'grid',
     title: 'All heads at a glance',
@@ -96,7 +96,7 @@ function gridPairs(survey) {
   for (const item of survey.heads) {
     if (!used.has(item.block - 1 + ':' + (item.head - 1))) alone.push([item.block - 1, item.head - 1]);
   }
-  if (alone.length) groups.push({title: 'without a partner', pair: true, heads: alone});
+  if (alone.length) groups.push({title: 'without a pair', pair: true, heads: alone});
   return groups;
 }
 
@@ -111,14 +111,14 @@ function gridGroup(group, cells, model) {
 
 /* What the maps are of, where the numbers come from, and what the one means that heads are sorted by. */
 function gridNote(state, data, progress) {
-  const survey = state.survey, maps = `Maps: of this image, ${data.images[state.image].name}. `;
+  const survey = state.survey, maps = `Maps are for this image, ${data.images[state.image].name}. `;
   if (!survey) return maps + 'Measuring the heads over the images of this page …';
   const meanings = {
-    entropy: ' Entropy: how evenly a head spreads its weights, in nats.',
-    distance: ' Distance: how far from a patch its weights lie, in patches.',
+    entropy: ' Entropy: how evenly the weights of a head are spread, in nats.',
+    distance: ' Distance: mean distance from a patch to the patches it attends to.',
     importance: survey.byPage ? ' Effect on the loss: how much the loss changes when the head is switched off.'
       : ' Importance: to first order, how much the loss changes without the head.',
-    likeness: ' Likeness: Jensen-Shannon divergence of two heads of a block, 0 if they are alike, 0.69 if they share ' +
+    likeness: ' Similarity: Jensen-Shannon divergence of two heads of a block, 0 if identical, 0.69 if they share ' +
       'nothing.',
   };
   const busy = progress === null ? ''
@@ -193,7 +193,7 @@ function gridWords(state, model, b, h) {
   if (survey.importance !== null && survey.importance !== undefined) {
     lines.push(`${importanceName(state.survey)} ${shortNumber(survey.importance)}`);
   }
-  if (survey.twin) lines.push(`most like head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
+  if (survey.twin) lines.push(`most similar to head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
   return lines;
 }
 

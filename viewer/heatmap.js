@@ -25,7 +25,7 @@ function scaleValue(weight, {kind, low, high}) {
 
 /* "4.30 %, 2.15 times an equal share": a weight in the tip of a map. */
 function weightWords(weight, equal) {
-  return `${percent(weight)}, ${shortNumber(weight / equal)} times an equal share`;
+  return `${percent(weight)}, ${shortNumber(weight / equal)} times the uniform weight`;
 }
 
 /* The largest of numbers; 0 of none, and what is no number does not count. */
@@ -116,7 +116,7 @@ function legendMarks({kind, low, high}, open) {
 }
 
 function legendWords({low}) {
-  return [`${equalWords(low)} is an equal share`, 'Colour shows what a head attends to more than that.'];
+  return [`${equalWords(low)} is the uniform weight`, 'Colour shows weights above it.'];
 }
 
 function createLegend() {

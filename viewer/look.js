@@ -8,14 +8,14 @@ function createLookPanel(store, model, data) {
   const picker = createPatchPicker(store, model, data);
   const large = createLargeMap(store, model, data);
   const wall = createMapWall(store, model, data);
-  const text = 'Choose a patch of the picture, or the class token, which gathers what the model will answer. Each ' +
-    'small picture shows how one head spreads its attention from there: 100\u00a0% over all patches' +
-    (model.first ? ' and the class token, the square below.' : '.') + ' Under it are the head and its largest share. ' +
-    `Colour starts at an equal share, ${equalWords(1 / model.tokens)}, so a head that looks everywhere alike is pale.`;
+  const text = 'Select a patch of the image, or the class token, from which the prediction is computed. Each ' +
+    'map shows how one head distributes its attention from there: 100\u00a0% over all patches' +
+    (model.first ? ' and the class token, the square below.' : '.') + ' Below it are the head and its largest weight. ' +
+    `Colour starts at the uniform weight, ${equalWords(1 / model.tokens)}, so uniform attention is pale.`;
   const panel = {
     id: 'look',
-    title: 'Where the heads look',
-    element: panelFrame('look', 'Where the heads look', text, [...scaleControls(store), legend.element],
+    title: 'Attention maps',
+    element: panelFrame('look', 'Attention maps', text, [...scaleControls(store), legend.element],
       element('div', {class: 'look'},
         element('div', {class: 'look-side'}, picker.element, large.element), wall.element)),
     toSvg: () => lookSvg(store.get(), model, data),
@@ -81,7 +81,7 @@ function createPatchPicker(store, model, data) {
   return {
     element: element('div', {class: 'pick'}, button,
       element('div', {class: 'pick-foot'}, where, classButton),
-      element('p', {class: 'hint'}, 'Arrow keys move the patch', model.first ? '; c takes the class token.' : '.')),
+      element('p', {class: 'hint'}, 'Arrow keys move the patch', model.first ? '; c selects the class token.' : '.')),
     update(state) {
       const place = tokenPlace(model, state.token), p = model.config.patch;
       drawPicture(canvas, data.images[state.image].bytes, rows, columns);
@@ -91,7 +91,7 @@ function createPatchPicker(store, model, data) {
       const name = tokenName(model, state.token);
       where.replaceChildren('From ', element('b', null, name));
       if (classButton) classButton.setAttribute('aria-pressed', String(state.token < model.first));
-      button.setAttribute('aria-label', `The picture. Chosen: ${name}. Arrow keys choose another patch.`);
+      button.setAttribute('aria-label', `The image. Selected: ${name}. Arrow keys select another patch.`);
     },
   };
 }
@@ -218,7 +218,7 @@ function lookSvg(state, model, data) {
   const colours = themeColours(), most = Math.max(...model.config.heads), size = most > 8 ? 64 : 96, gap = 14;
   const high = mapHeight(model, size), left = 250, top = 76;
   const image = data.images[state.image];
-  const title = `Where the heads look from ${tokenName(model, state.token)}`;
+  const title = `Attention from ${tokenName(model, state.token)}`;
   const parts = [svgLabel(24, 38, title, {size: 20, weight: 600}),
     svgLabel(24, 58, `${data.title}, ${image.name}`, {size: 13, fill: colours.soft}),
     pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),

@@ -67,8 +67,8 @@ function rolloutMax(rows, own) {
 
 function createRolloutPanel(store, model, data) {
   const view = {from: 'read-out', matrices: [], rows: []};
-  const readOut = model.first ? 'the class token' : 'the mean of all tokens, which is read out';
-  const choices = [['read-out', readOut], ['chosen', 'the chosen token']];
+  const readOut = model.first ? 'the class token' : 'the mean of all tokens';
+  const choices = [['read-out', readOut], ['chosen', 'the selected token']];
   const from = selectControl('Seen from', choices, 'read-out', (value) => {
     view.from = value;
     draw();
@@ -76,13 +76,13 @@ function createRolloutPanel(store, model, data) {
   const legend = createLegend();
   const cells = model.blocks.map((_, b) => createRolloutCell(model, view, b));
   const note = element('p', {class: 'hint'});
-  const text = 'Attention rollout: what a token has gathered, block after block, if each block keeps half of what it ' +
-    'had and takes half from where its heads look (their mean). The last picture shows what the answer rests on, by ' +
-    'that estimate.';
+  const text = 'Attention rollout: an estimate of how much each patch contributes to a token after each block, if ' +
+    'every block keeps half of its input and takes the other half from the mean attention of its heads. The last map ' +
+    'estimates what the prediction is based on.';
   const panel = {
     id: 'rollout',
-    title: 'Through the blocks',
-    element: panelFrame('rollout', 'Through the blocks', text, [from, ...scaleControls(store, 'block'), legend.element],
+    title: 'Attention rollout',
+    element: panelFrame('rollout', 'Attention rollout', text, [from, ...scaleControls(store, 'block'), legend.element],
       element('ol', {class: 'rollout', id: 'rollout-row'}, cells.map((cell) => cell.element)), note),
     toSvg: () => rolloutSvg(store.get(), model, data, view),
   };
@@ -93,8 +93,8 @@ function createRolloutPanel(store, model, data) {
     legend.update(rolloutScale(state, model, view, null), true);
     cells.forEach((cell) => cell.update(rolloutLook(state, model, data, view)));
     const off = state.gates.some((row) => row.some((gate) => !gate));
-    note.textContent = 'The colours end at the largest share of another token than the one itself.' +
-      (off ? ' Heads that are switched off are left out.' : '');
+    note.textContent = 'The colour scale ends at the largest share of a token other than itself.' +
+      (off ? ' Heads that are switched off are excluded.' : '');
   };
   const compute = () => {
     const {result, gates} = store.get();
@@ -139,9 +139,9 @@ function createRolloutCell(model, view, b) {
       drawMap(canvas, model, row, lookAt(b));
       if (view.own >= 0) others[view.own] = 0;
       const most = bestOf(others);
-      words.textContent = view.own >= 0 ? `${percent(row[view.own])} its own` : `most ${percent(row[most])}`;
+      words.textContent = view.own >= 0 ? `${percent(row[view.own])} from itself` : `largest ${percent(row[most])}`;
       canvas.setAttribute('aria-label', `After block ${b + 1}: ` +
-        (view.own >= 0 ? `${percent(row[view.own])} its own, ` : '') +
+        (view.own >= 0 ? `${percent(row[view.own])} from itself, ` : '') +
         `most of the others from ${tokenName(model, most)}, ${percent(others[most])}`);
     },
   };
@@ -163,5 +163,5 @@ function rolloutSvg(state, model, data, view) {
   const bottom = 96 + Math.ceil(view.rows.length / columns) * high;
   parts.push(legendSvg(rolloutScale(state, model, view, null), left, bottom - 10, 220, colours.soft, true));
   const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
-  return svgDocument(width, bottom + 34, parts.join('\n'), 'Through the blocks');
+  return svgDocument(width, bottom + 34, parts.join('\n'), 'Attention rollout');
 }

@@ -272,9 +272,9 @@ function createStepsPanel(store, model, data) {
     element('div', {class: 'controls'}, controls.elements),
     element('div', {class: 'step-head'}, heading, formula), words,
     element('div', {class: 'stage-place'}, stage.canvas), numbers,
-    element('p', {class: 'hint'}, 'Purple is below zero, orange above. Point at a cell for its number; click a ' +
-      'row or a patch to follow that token. With the stage in focus: arrow keys step, space plays.'));
-  const text = 'What a head computes, in the order in which it does, for the chosen image and token.';
+    element('p', {class: 'hint'}, 'Purple is negative, orange is positive. Hover over a cell for its value; click a ' +
+      'row or a patch to select that token. With the stage focused, arrow keys step and space plays.'));
+  const text = 'The computation of one head, step by step, for the selected image and token.';
   const panel = {
     id: 'steps',
     title,

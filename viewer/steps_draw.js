@@ -211,7 +211,7 @@ function drawStageBars(pen, {piece, box, p, alpha, mark, colours}) {
 function drawStagePicture(pen, {piece, box, how, p, alpha, mark, colours, facts}) {
   const cells = cellsBox(box), {model} = facts, middle = box.x + box.width / 2;
   const patches = {...cells, height: (cells.width * model.config.rows) / model.config.columns};
-  pen.label(middle, box.y + 15, piece.weights ? 'where it looks' : 'the picture',
+  pen.label(middle, box.y + 15, piece.weights ? 'attention' : 'image',
     {size: 13, weight: 600, anchor: 'middle', fill: colours.ink, alpha});
   pen.picture(facts.photo(), null, patches, alpha);
   if (piece.weights) pen.picture(facts.map(), null, cells, alpha * (how ? p : 1));

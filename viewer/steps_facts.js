@@ -119,34 +119,35 @@ function stepWords(facts) {
   const best = facts.key, n = shortNumber;
   const length = (matrix) => n(lengthOf(rowOf(matrix, M, t)));
   const post = model.config.order === 'post';
-  const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} behind it.` : '';
+  const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} after it.` : '';
   const shared = G < H ? ` Heads share keys and values here: head ${head + 1} reads those of group ${group + 1}.` : '';
   return {
-    tokens: `The picture is cut into patches, and each is a row of X${model.first ? ', after the class token' : ''}. ` +
-      (block ? `Block ${block + 1} gets what the ${block > 1 ? block + ' blocks' : 'block'} before it made of them.`
-        : 'In the first block a row is the patch times a matrix, plus its place.') +
+    tokens: `The image is split into patches; each is a row of X${model.first ? ', after the class token' : ''}. ` +
+      (block ? `Block ${block + 1} gets the output of the previous ${block > 1 ? block + ' blocks' : 'block'}.`
+        : 'In the first block a row is the patch times a matrix, plus its position embedding.') +
       ` The marked row is ${name}: ${M} numbers, length ${length(run.x)}.`,
-    norm: post ? 'The norm of this model comes after attention: the heads read X as it is.'
-      : `Each row is shifted and stretched to the same spread, so that no token is heard only for being long. ` +
+    norm: post ? 'This model normalizes after attention: the heads read X unchanged.'
+      : `Each row is normalized, so that tokens with large values do not dominate. ` +
         `Its length goes from ${length(run.x)} to ${length(run.n)}.`,
-    q: `A query is what a token asks for. The head's own ${M} × ${D} numbers turn every row into a query of ${D}.`,
-    k: `A key is what a token answers to. Same rows, another matrix.${shared}`,
-    v: `A value is what a token hands over when it is looked at. A third matrix.`,
-    scores: `The query of ${name} meets every key: multiply number by number, add up. The larger, the better they ` +
+    q: `A query describes what a token searches for. ` +
+      `A ${M} × ${D} matrix of the head maps every row to a query of ${D} numbers.`,
+    k: `A key describes what a token offers to queries. Same rows, another matrix.${shared}`,
+    v: `A value is what a token contributes when it is attended to. A third matrix.`,
+    scores: `The dot product of the query of ${name} with every key. The larger it is, the better they ` +
       `match; the best is ${keyName(best)} with ${n(facts.rawRow[best])}.${hidden}`,
-    scale: `Sums of ${D} products grow with ${D}; dividing by √${D} = ${n(facts.root)} keeps the next step from ` +
-      `jumping to one key. ${n(facts.rawRow[best])} becomes ${n(facts.scaledRow[best])}.`,
-    softmax: `e to the power of each score (the largest, ${n(exp.top)}, taken off first) is positive; together they ` +
-      `make ${n(exp.sum)}. Divided by that they are shares of 1: ${percent(facts.weightRow[best])} goes to ` +
+    scale: `Sums of ${D} products grow with ${D}; dividing by √${D} = ${n(facts.root)} keeps the softmax from ` +
+      `saturating on one key. ${n(facts.rawRow[best])} becomes ${n(facts.scaledRow[best])}.`,
+    softmax: `e to the power of each score (the largest, ${n(exp.top)}, subtracted first) is positive; their sum ` +
+      `is ${n(exp.sum)}. Divided by the sum they add up to 1: ${percent(facts.weightRow[best])} goes to ` +
       `${keyName(best)}.`,
-    sum: `The values, each times its share, add up to one row of ${D} numbers: what the head has found for ${name}. ` +
+    sum: `The weighted sum of the values is one row of ${D} numbers: the output of the head for ${name}. ` +
       `The largest part, ${percent(facts.weightRow[best])}, is the value of ${keyName(best)}.`,
-    concat: (H === 1 ? 'The block has no other head; with more of them, rows would stand side by side: '
-      : `All ${H} heads have done the same with matrices of their own. Their rows stand side by side: `) +
-      `${H} × ${D} = ${H * D} numbers a token.` +
+    concat: (H === 1 ? 'The block has no other head; the rows of several heads would be concatenated: '
+      : `All ${H} heads do the same with their own matrices. Their rows are concatenated: `) +
+      `${H} × ${D} = ${H * D} numbers per token.` +
       (facts.gate ? '' : ' This head is switched off, so its part is zeros.'),
-    output: `One more matrix mixes the heads. ${shareWords(facts)}`,
-    residual: `The result is added to what came in: attention writes a change of length ${length(run.out)} onto a ` +
+    output: `The output matrix combines the heads. ${shareWords(facts)}`,
+    residual: `The result is added to the input of the block: attention adds a row of length ${length(run.out)} to a ` +
       `row of length ${length(run.x)}. ${post ? 'Then comes the norm.' : 'The MLP of the block reads it next.'}`,
   };
 }
@@ -154,8 +155,8 @@ function stepWords(facts) {
 /* What of the output's row is this head's. */
 function shareWords({model, block, head, H, name, share}) {
   const others = [H > 1 && 'the other heads', model.blocks[block].proj.bias && 'the bias'].filter(Boolean);
-  if (share < 0) return `In the row it makes for ${name}, head ${head + 1} pulls against the rest.`;
-  return `Of the row it makes for ${name}, head ${head + 1} brings ${percent(share)}` +
+  if (share < 0) return `Head ${head + 1} contributes against the other parts of the output row of ${name}.`;
+  return `Head ${head + 1} contributes ${percent(share)} of the output row of ${name}` +
     `${others.length ? `, ${others.join(' and ')} the rest` : ''}.`;
 }
 

@@ -70,7 +70,7 @@ function sumVectors({own, v, t, D, order, weightRow, keyName}) {
   parts.forEach((part) => part.forEach((x, d) => (rest[d] -= x)));
   const most = Math.max(...[...parts, rest, out].map(largestSize)) || 1, left = order.length - top.length;
   return [...parts.map((part, n) => vectorElement(`${percent(weightRow[top[n]])} of ${keyName(top[n])}`, part, {most})),
-    ...(left > 0 ? [vectorElement(`the other ${left}`, rest, {most})] : []), vectorElement('together: o', out, {most})];
+    ...(left > 0 ? [vectorElement(`the other ${left}`, rest, {most})] : []), vectorElement('sum: o', out, {most})];
 }
 
 /* The strongest keys, from score to weight, as far as the steps have come. */
@@ -87,7 +87,7 @@ function keysElement(facts, key) {
     n(facts.exp.sum - shown.reduce((sum, j) => sum + facts.exp.values[j], 0)),
     percent(1 - shown.reduce((sum, j) => sum + facts.weightRow[j], 0))]) : null;
   const sum = upto === 5 ? line('td', ['together', '', '', n(facts.exp.sum), '100 %']) : null;
-  return element('table', {class: 'step-keys'}, element('caption', null, 'The keys that this token looks at most'),
+  return element('table', {class: 'step-keys'}, element('caption', null, 'The keys with the largest weights'),
     element('thead', null, line('th', heads)),
     element('tbody', null, shown.map((j) => line('td', cells(j))), foot, sum));
 }

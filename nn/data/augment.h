@@ -1,10 +1,10 @@
-/* Images as a model reads them: floats, normalised; in training each time a little moved, turned, slanted, stretched
- * and bent.
+/* Model inputs: images as normalized floats; in training with random shift, rotation, scale, shear, stretch and elastic
+ * distortion.
  *
  *     out = (byte / 255 - mean) / deviation
  *
- * What happens to an image depends on the seed, the epoch, its index and the options alone, not on the thread, the batch
- * or the order; every machine computes the same bits. Nothing is kept or allocated: any number of threads may call. */
+ * The augmentation of an image depends only on the seed, the epoch, its index and the options, not on the thread, the
+ * batch or the order, and is bitwise identical on every machine. Stateless and thread-safe. */
 #ifndef NN_DATA_AUGMENT_H
 #define NN_DATA_AUGMENT_H
 
@@ -20,17 +20,17 @@ typedef struct nn_augment_options {
     float mean, deviation;
 } nn_augment_options;
 
-/* A start for MNIST: what a person may do to a digit without making it another one. */
+/* Defaults for MNIST, mild enough to preserve the digit. */
 #define NN_AUGMENT_OPTIONS_DEFAULT \
     ((nn_augment_options){.shift = 2, .rotation = 10, .scale = 0.1f, .mean = 0.1307f, .deviation = 0.3081f})
 
-/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a place
- * of its own for (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all six
- * strengths 0 the bits are those of nn_augment_plain. They may not overlap. */
+/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a
+ * place of its own for (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all
+ * six strengths 0 the bits are those of nn_augment_plain. They may not overlap. */
 void nn_augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
                       const nn_augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index);
 
-/* `count` bytes, normalised and nothing else: for evaluation. */
+/* Normalizes `count` bytes, without augmentation, for evaluation. */
 void nn_augment_plain(float *out, const unsigned char *image, int64_t count, const nn_augment_options *options);
 
 #endif

@@ -8,7 +8,7 @@
  * anything is returned: it has as many bytes as its sizes need and not one more. What is wrong with a bad one is one
  * line such as
  *
- *     train-images-idx3-ubyte: 60000 images of 28 x 28 need 47040016 bytes, but the file has 9912422; it is cut short
+ *     train-images-idx3-ubyte: 60000 images of 28 x 28 need 47040016 bytes, but the file has 9912422; the file is truncated
  *
  * Memory: the file's data. Sizes that claim more than the file can hold cost nothing. */
 #ifndef NN_DATA_IDX_H
@@ -25,8 +25,8 @@ typedef struct nn_idx {
     unsigned char *data; /* the caller's to keep, to change and to free; never NULL */
 } nn_idx;
 
-/* Reads a file, or the `size` bytes of one in memory (`name` stands for the path in messages). False on error, with its
- * one line in `error`, which has room for `error_size` bytes (240 hold any message but for a long path), and a `file` of
+/* Reads a file, or the `size` bytes of one in memory (`name` stands for the path in messages). Returns false on error,
+ * with its one line in `error`, of `error_size` bytes (240 hold any message but for a long path), and a `file` of
  * zeros. */
 bool nn_idx_open(nn_idx *file, const char *path, char *error, size_t error_size);
 bool nn_idx_parse(nn_idx *file, const void *bytes, size_t size, const char *name, char *error, size_t error_size);

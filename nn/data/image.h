@@ -11,7 +11,7 @@
  * against the limits below, and against what the file can hold, before there is memory for the pixels. What is wrong
  * with a file is one line such as
  *
- *     seven.pgm: 28 x 28 samples need 784 bytes, but 300 follow the header; it is cut short */
+ *     seven.pgm: 28 x 28 samples need 784 bytes, but 300 follow the header; the file is truncated */
 #ifndef NN_DATA_IMAGE_H
 #define NN_DATA_IMAGE_H
 
@@ -26,19 +26,19 @@ typedef struct nn_image {
     unsigned char *pixels; /* (rows,columns): 0 black, 255 white */
 } nn_image;
 
-/* Reads a file, or the `size` bytes of one in memory (`name` stands for the path in messages). False on error, with its
- * one line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
+/* Reads a file, or the `size` bytes of one in memory (`name` stands for the path in messages). Returns false on error,
+ * with its one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
 bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size);
 bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 
-/* One without pixels is legal. */
+/* An empty one is legal. */
 void nn_image_free(nn_image *picture);
 
 /* Whether this build knows PNG: it had libpng. */
 bool nn_image_knows_png(void);
 
-/* Writes pixels (rows,columns), or (rows,columns,channels) of 1 (grey) or 3 (red, green, blue) channels, whole or not
- * at all. Sizes as above. */
+/* Writes pixels (rows,columns), or (rows,columns,channels) of 1 (grey) or 3 (red, green, blue) channels, atomically.
+ * Sizes as above. */
 bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
                         size_t error_size);
 bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
@@ -48,9 +48,9 @@ bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t r
 double nn_image_border(const nn_image *picture);
 void nn_image_invert(nn_image *picture);
 
-/* What MNIST's makers did to their digits, for light ink on dark paper: grey values are stretched from the border's mean
- * to the brightest pixel; the box around what is at least a quarter as bright is scaled, with its aspect kept and by
- * averages over areas, to 20/28 of the new sides; and its centre of mass comes to the middle, as near as the frame
+/* What MNIST's makers did to their digits, for light ink on dark paper: grey values are stretched from the border's
+ * mean to the brightest pixel; the box around what is at least a quarter as bright is scaled, with its aspect kept and
+ * by averages over areas, to 20/28 of the new sides; and its centre of mass comes to the middle, as near as the frame
  * allows. out (rows,columns). False if there is no ink. */
 bool nn_image_fit(unsigned char *out, int64_t rows, int64_t columns, const nn_image *picture);
 

@@ -5,8 +5,8 @@
  *     const unsigned char *image = nn_mnist_image(set, &set->test, 7);
  *     nn_mnist_free(set);
  *
- * The bytes are kept as they lie in the files, 0 for paper and 255 for ink; nothing here makes floats of them, so a data
- * set takes the memory of its bytes and no more (55 MB for MNIST). */
+ * The bytes are kept as they lie in the files, 0 for paper and 255 for ink; nothing here makes floats of them, so a
+ * data set takes the memory of its bytes and no more (55 MB for MNIST). */
 #ifndef NN_DATA_MNIST_H
 #define NN_DATA_MNIST_H
 
@@ -35,8 +35,8 @@ typedef struct nn_mnist {
  *
  * each also with '.' instead of the '-' before idx, and each plain or with .gz behind its name; the first that is there
  * counts, in this order: plain, with '.', gzipped, with both. A set in hand is sound: as many labels as images, at
- * least one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. NULL on error, with its one
- * line in `error`, which has room for `error_size` bytes (240 hold any message but for a long path). */
+ * least one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. Returns NULL on error,
+ * with its one line in `error`, of `error_size` bytes (240 hold any message but for a long path). */
 nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size);
 
 /* NULL is legal. */

@@ -1,13 +1,12 @@
-/* What a Vision Transformer makes of one image, and where each of its heads looks.
+/* The prediction of a Vision Transformer for one image, and the attention map of each head.
  *
  *     nn_heads_view view;
  *     if (!nn_heads_look(&view, net, ctx, input, image, error, sizeof error)) puts(error);
  *     nn_heads_focus focus = nn_heads_focus_of(&view, block, head);
  *     nn_heads_free(&view);
  *
- * Of a head's weights (T,T) a person wants to see those that count in the end: the row of the class token, which is what
- * is read out; or, of a model that reads out the mean of the patches, the mean of all rows. It is a share of 1 for each
- * patch, and what is left is for the class token itself. */
+ * The map of a head is the class token's row of its weights (T,T), or the mean of all rows for a model with mean
+ * pooling. The weights of the patches and of the class token itself sum to 1. */
 #ifndef NN_INSPECT_HEADS_H
 #define NN_INSPECT_HEADS_H
 
@@ -15,23 +14,23 @@
 
 typedef struct nn_heads_view {
     int64_t blocks, classes;
-    int64_t heads;         /* the most that a block has */
+    int64_t heads;         /* maximum number per block */
     int64_t *first;        /* (blocks+1): how many heads the blocks before each have; at last, all of them */
     int64_t rows, columns; /* of the grid of patches */
-    int64_t tokens;        /* the patches, and the class token if there is one: they share a row of weights */
+    int64_t tokens;        /* patches, plus the class token if there is one */
     int best;              /* the class with the largest logit, the first of equals */
     float *probabilities;  /* (classes): softmax of the logits */
     float *map;            /* (heads of all blocks,rows,columns) */
-    float *itself;         /* (heads of all blocks): what is left for the class token */
+    float *itself;         /* (heads of all blocks): weight of the class token */
 } nn_heads_view;
 
-/* `net` is not for training; image (rows,columns) of the net's size, bytes. False on error, with one line in `error`;
- * there is nothing to free then. */
+/* `net` is not for training; image (rows,columns) of the net's size, bytes. Returns false on error, with one line in
+ * `error`; nothing needs to be freed then. */
 bool nn_heads_look(nn_heads_view *view, nn_vit *net, mha_context *ctx, nn_vit_input input, const unsigned char *image,
                    char *error, size_t error_size);
-void nn_heads_free(nn_heads_view *view); /* one that is all zero is legal */
+void nn_heads_free(nn_heads_view *view); /* a zeroed one is legal */
 
-/* How many heads a block has. */
+/* The number of heads of a block. */
 static inline int64_t nn_heads_in(const nn_heads_view *view, int64_t block)
 {
     return view->first[block + 1] - view->first[block];
@@ -43,9 +42,9 @@ static inline const float *nn_heads_map(const nn_heads_view *view, int64_t block
 }
 
 typedef struct nn_heads_focus {
-    double strongest;    /* the share of the patch that has most */
+    double strongest;    /* largest weight on a patch */
     int64_t row, column; /* of that patch, from 0 */
-    double patches;      /* as many with equal shares would have the entropy that the patches have; 0 of none */
+    double patches;      /* effective number of patches, exp(entropy); 0 if they have no weight */
     double itself;
 } nn_heads_focus;
 

@@ -1,25 +1,24 @@
-/* Heads that a Vision Transformer can do without, taken out of it.
+/* Removes the least important heads of a Vision Transformer.
  *
  *     nn_prune_options options = NN_PRUNE_DEFAULTS;
  *     options.keep = 16;
  *     if (!nn_prune_run(&model, ctx, set, &options, watch, NULL, error, sizeof error)) puts(error);
  *
- * What is taken out leaves no zeros behind: the head's rows of Q, K and V and its columns of the projection are gone,
- * and the model is smaller and faster by that. It goes in rounds. In each,
+ * The head's rows of Q, K and V and its columns of the output projection are removed, not zeroed, so the model becomes
+ * smaller and faster. Pruning takes several rounds. Each round
  *
- *     1  every head is weighed by what it is worth to the loss of a sample of training images (importance.h), as the
- *        model is now: heads that stood in for each other are worth more once one of them is gone;
- *     2  the heads that are worth least go, but never the last one of a block;
- *     3  the rest learns for a moment, on training images, to do without them;
- *     4  images that were held out say what that has cost.
+ *     1  measures the importance of every head on a sample of training images (importance.h) in the current model:
+ *        redundant heads become more important when one of them is removed;
+ *     2  removes the least important heads, but never the last one of a block;
+ *     3  fine-tunes the model for a few steps on training images;
+ *     4  evaluates it on held-out images.
  *
- * When the last round is over, what is left learns for longer, once. The same bits for any number of threads.
+ * After the last round the model is fine-tuned for longer, once. Bitwise identical for any number of threads.
  *
- * Heads are compared across blocks by what they are worth, without bringing the worths of each block to one norm, as
- * some do. Of the demo's model, whose loss on held-out images is 0.073, the loss without 4 and without 8 of its 24
- * heads is 0.080 and 0.094 so (0.079 and 0.097 by a larger sample), 0.084 and 0.097 by the norm. Leaving out each head
- * in turn and looking at the loss itself, which takes ten times as long, comes to 0.080 and 0.093: the first order is
- * enough. */
+ * Importance is compared across blocks without normalizing it per block, as some do. For the demo's model, whose
+ * held-out loss is 0.073, the loss without 4 and without 8 of its 24 heads is 0.080 and 0.094 (0.079 and 0.097 with a
+ * larger sample); with normalization it is 0.084 and 0.097. Removing each head in turn and measuring the loss itself,
+ * which takes ten times as long, gives 0.080 and 0.093: the first-order estimate is sufficient. */
 #ifndef NN_INSPECT_PRUNE_H
 #define NN_INSPECT_PRUNE_H
 
@@ -27,23 +26,23 @@
 #include "model/vit_model.h"
 
 /* The model that is left when only the heads n stay for which keep[n] is true, counted through all blocks: at least one
- * a block. What a group of heads that shares keys and values becomes, mha_layer_prune says. False on error, with one
- * line in `error`; there is nothing to free then. */
+ * a block. What a group of heads that shares keys and values becomes, mha_layer_prune says. Returns false on error,
+ * with one line in `error`; nothing needs to be freed then. */
 bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                   size_t error_size);
 
 typedef struct nn_prune_options {
-    int64_t keep;     /* so many heads stay, in all blocks together; no fewer than there are blocks */
-    double max_drop;  /* what accuracy on held-out images may lose, 0.003 for 0.3 points: the round that goes beyond is
-                         taken back, and the last */
-    int64_t rounds;   /* 0: a head a round */
-    int64_t sample;   /* images that heads are weighed by */
-    int64_t held_out; /* images at the end of the training part, never trained on nor weighed by */
-    int64_t tune;     /* steps of training after each round; 0: none */
-    int64_t finish;   /* steps after the last one; 0: none */
-    int64_t batch;    /* images a step */
-    double tune_rate, finish_rate; /* of learning, at first; it falls to nothing */
-    bool bfloat16;                 /* products in that type */
+    int64_t keep;     /* number of heads to keep, over all blocks; at least the number of blocks */
+    double max_drop;  /* allowed drop of held-out accuracy, 0.003 for 0.3 points: the round that exceeds it is
+                         undone, and the last */
+    int64_t rounds;   /* 0 for one head per round */
+    int64_t sample;   /* images for measuring importance */
+    int64_t held_out; /* images at the end of the training part, not used for training or importance */
+    int64_t tune;     /* steps of training after each round; 0 for none */
+    int64_t finish;   /* steps after the last one; 0 for none */
+    int64_t batch;    /* images per step */
+    double tune_rate, finish_rate; /* initial learning rates, decaying to 0 */
+    bool bfloat16;                 /* type of the matrix products */
     uint64_t seed;
     void (*step)(void *arg, int64_t step, int64_t steps); /* after each step of learning, with the watcher's arg; or
                                                              NULL */
@@ -67,13 +66,13 @@ typedef struct nn_prune_head {
 } nn_prune_head;
 
 typedef struct nn_prune_round {
-    int64_t number; /* from 1; 0: before the first one */
-    int64_t heads;  /* that are left */
+    int64_t number; /* from 1; 0 before the first one */
+    int64_t heads;  /* remaining */
     const nn_prune_head
         *gone; /* (gone_count) in this round; none of them: what is left has learnt for longer, at last */
     int64_t gone_count;
-    nn_trainer_score cut, tuned; /* held-out images, when the heads were gone, and when the rest had learnt */
-    bool taken_back;             /* it cost too much: the model is as before the round */
+    nn_trainer_score cut, tuned; /* on held-out images, before and after fine-tuning */
+    bool taken_back;             /* the drop was too large, and the round was undone */
 } nn_prune_round;
 
 /* `model` becomes the smaller one; the test part of the set is not touched. `watch` gets each round when it is over,
@@ -82,7 +81,7 @@ typedef struct nn_prune_round {
 bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_mnist *set, const nn_prune_options *options,
                   bool (*watch)(void *arg, const nn_prune_round *round), void *arg, char *error, size_t error_size);
 
-/* How a model does on `count` images of a part from `first` on. False on error, with one line in `error`. */
+/* Evaluates a model on `count` images of a part from `first` on. Returns false on error, with one line in `error`. */
 bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_mnist *set,
                     const nn_mnist_part *part, int64_t first, int64_t count, bool bfloat16, char *error,
                     size_t error_size);

@@ -1,23 +1,23 @@
-/* What every head of a Vision Transformer does, over a sample of images:
+/* Statistics of every head of a Vision Transformer over a sample of images:
  *
  *     nn_survey s;
  *     if (!nn_survey_make(&s, ctx, &config, parameters, input, &set->test, NULL, error, sizeof error)) puts(error);
  *     for (int64_t n = 0; n < s.count; n++) puts(s.heads[n].words);
  *     nn_survey_free(&s);
  *
- * Numbers are means over images and rows (tokens that look). Entropy, effective and largest weight are of all images;
- * what takes a closer look, maps and all that is made of them, distances and pairs of heads, is of a part of them, and
- * importance, which takes a backward pass, of a smaller one: all spread evenly. Numbers are summed as multiples of
- * 2^-36, in any order: so they have the same bits for any number of threads, each of which needs one set of sums.
+ * Numbers are means over images and rows (query tokens). Entropy, effective and largest weight cover all images; maps,
+ * and the distances and head pairs derived from them, cover a subset, and importance, which needs a backward pass, a
+ * smaller one, all evenly spaced. Numbers are summed as integer multiples of 2^-36, so the order does not matter and
+ * results are bitwise identical for any number of threads, each of which has its own sums.
  *
- * A row that spreads its weights over all T tokens alike has an entropy of log T. What is missing from that has three
- * parts, none of them negative; the mean map (T,T) is the mean of the head's weights over images:
+ * A row of uniform weights over T tokens has an entropy of log T. The difference to the entropy of a head is the sum of
+ * three parts, none of them negative; the mean map (T,T) is the mean of the head's weights over images:
  *
- *     place      log T - the entropy of the mean row of the mean map: what all tokens look at in all images
- *     position   the entropy of the mean row - that of the rows of the mean map: what depends on who looks
+ *     place      log T - the entropy of the mean row of the mean map: keys that all queries attend to in all images
+ *     position   the entropy of the mean row - that of the rows of the mean map: what depends on the query's position
  *     content    the entropy of the rows of the mean map - that of single rows: what depends on the image
  *
- * In words; the first rule that holds gives them:
+ * The description of a head in words, by the first rule that applies:
  *
  *     itself                      a token's own weight is at least 1/2
  *     the class token             its weight is at least 1/2
@@ -45,20 +45,20 @@ typedef struct nn_survey_head {
     double entropy;                     /* of a row, in nats */
     double effective;                   /* 1 / sum of squares of a row */
     double largest;                     /* weight of a row */
-    double distance;                    /* of patches to the patches that they look at, on the grid, side by side 1 */
+    double distance;                    /* mean distance from patches to the patches they attend to, in patches */
     double self, previous, next, first; /* weight on the token itself, the ones before and after it, the first one */
     double place, position, content;    /* the parts above, in nats */
     double importance;                  /* importance.h */
     char words[NN_SURVEY_WORDS];
 
-    /* The head of the same block whose rows differ least from this one's, from 0; -1 if there is no other. */
+    /* The most similar head of the same block, from 0; -1 if there is no other. */
     int64_t twin;
     double divergence; /* from it: Jensen-Shannon, in nats, 0 to log 2 */
     double cosine;     /* of the two maps */
 } nn_survey_head;
 
 typedef struct nn_survey {
-    int64_t images, close_images, importance_images; /* looked at; closely; for what heads are worth */
+    int64_t images, close_images, importance_images; /* for all; for maps; for importance */
     int64_t blocks, count;                           /* count: heads of all blocks */
     int64_t tokens, rows, columns;                   /* tokens in all; the grid of patches */
     bool class_token;                                /* comes first */
@@ -67,28 +67,28 @@ typedef struct nn_survey {
     double *divergence, *cosine;                     /* block after block (H,H), H heads of that block */
 } nn_survey;
 
-/* How many images, spread evenly over the part; 0: as many as the defaults say, or all if there are fewer. */
+/* Numbers of images, evenly spaced over the part; 0 for the defaults below, or all if there are fewer. */
 typedef struct nn_survey_options {
     int64_t images;            /* all */
     int64_t close_images;      /* 400, of the images above; rounded to slabs */
     int64_t importance_images; /* 400 */
 } nn_survey_options;
 
-/* Over the images of a part, whose size and classes are the model's; `options` may be NULL. False on error, with one
- * line in `error`, which has room for `error_size` bytes; there is nothing to free then. */
+/* Over the images of a part, whose size and classes are the model's; `options` may be NULL. Returns false on error,
+ * with one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
 bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
                     const nn_mnist_part *part, const nn_survey_options *options, char *error, size_t error_size);
-void nn_survey_free(nn_survey *s); /* one that is all zero is legal */
+void nn_survey_free(nn_survey *s); /* a zeroed one is legal */
 
-/* Whether a head and its twin do nearly the same: their divergence is below 0.05. */
+/* Whether a head and its twin are nearly identical: their divergence is below 0.05. */
 static inline bool nn_survey_is_like(const nn_survey_head *h) { return h->twin >= 0 && h->divergence < 0.05; }
 
-/* The mean map of head n, and how many heads its block has. */
+/* The mean map of head n, and the number of heads of a block. */
 static inline const double *nn_survey_map(const nn_survey *s, int64_t n) { return s->maps + n * s->tokens * s->tokens; }
 int64_t nn_survey_block_heads(const nn_survey *s, int64_t block);
 
-/* view (rows,columns): where what is read out looks, on the mean over images: the class token's row of the mean map of
- * head n, or the mean of all rows of a model without one. */
+/* view (rows,columns): the class token's row of the mean map of head n, or the mean of all rows for a model without a
+ * class token. */
 void nn_survey_view(double *view, const nn_survey *s, int64_t n);
 
 /* Fills in what follows from a head's distance, its mean map, and the entropy of single rows over the same images: self

@@ -7,8 +7,9 @@
  *     nn_buffer_free(&out);
  *
  * A failed allocation is never lost: it sets `failed`, which nothing clears, and everything put later is dropped. The
- * functions that put return nothing, so there is one check, at the end, and nn_buffer_save makes it. (open_memstream has no
- * such check: in glibc a stream that could not grow reports it through neither ferror nor fclose, and keeps what fitted.) */
+ * functions that put return nothing, so there is one check, at the end, and nn_buffer_save makes it. (open_memstream
+ * has no such check: in glibc a stream that could not grow reports it through neither ferror nor fclose, and keeps what
+ * fitted.) */
 #ifndef NN_IO_BUFFER_H
 #define NN_IO_BUFFER_H
 
@@ -26,8 +27,8 @@ void nn_buffer_puts(nn_buffer *b, const char *text);
 void nn_buffer_putc(nn_buffer *b, char c);
 __attribute__((format(printf, 2, 3))) void nn_buffer_printf(nn_buffer *b, const char *format, ...);
 
-/* Replaces the file at `path` atomically (replace.h) by the bytes. False on error, also if an allocation has failed, with
- * one line in `error`, which has room for `error_size` bytes; the old file is then unchanged. */
+/* Replaces the file at `path` atomically (replace.h) by the bytes. Returns false on error, also if an allocation has
+ * failed, with one line in `error`, of `error_size` bytes; the old file is then unchanged. */
 bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size);
 
 void nn_buffer_free(nn_buffer *b); /* leaves an empty one */

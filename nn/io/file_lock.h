@@ -1,4 +1,4 @@
-/* One writer for a file that is written over hours:
+/* A lock that allows a single writer for a file that is written repeatedly:
  *
  *     nn_file_lock lock;
  *     if (!nn_file_lock_take(&lock, "vit.safetensors", error, sizeof error)) puts(error);      another process has it
@@ -6,11 +6,11 @@
  *     nn_safetensors_write_locked("vit.safetensors", &lock, ...);                              any number of times
  *     nn_file_lock_free(&lock);
  *
- * The lock is an flock on a file of its own, .mha-lock-NAME beside the target, which is removed at the end; on the target
- * itself it would be lost with the first rename. The kernel releases it when the process ends, however it ends: the lock
- * file of a process that was killed stays, and stops nobody.
+ * The lock is an flock on a file of its own, .mha-lock-NAME beside the target, which is removed at the end; on the
+ * target itself it would be lost with the first rename. The kernel releases it when the process ends, however it ends:
+ * the lock file of a process that was killed stays, and stops nobody.
  *
- * On a file system without locks there is only the second best: before the target is replaced, it is compared with what
+ * On a file system without locks there is a weaker fallback: before the target is replaced, it is compared with what
  * its owner has left there. If it is another file, another process has written it, and it stays (replace.h). */
 #ifndef NN_IO_FILE_LOCK_H
 #define NN_IO_FILE_LOCK_H
@@ -20,17 +20,18 @@
 #include <sys/stat.h>
 
 typedef struct nn_file_lock {
-    bool taken; /* an end is due */
+    bool taken; /* must be freed */
     bool held;  /* by the kernel; else changes are looked for */
     bool lost;  /* one was found */
     nn_file_place at;
     char name[256]; /* of the lock file */
-    int file;       /* its descriptor; -1: none */
+    int file;       /* its descriptor; -1 for none */
     bool there;     /* the target was, when the owner last knew it, and this is what it was: */
     struct stat known;
 } nn_file_lock;
 
-/* False on error, with one line in `error`: another process has the lock, or there is no such folder. Then no end is due. */
+/* Returns false on error, with one line in `error`: another process has the lock, or there is no such folder. Nothing
+ * needs to be freed then. */
 bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size);
 
 /* Whether the target may be replaced; else `lost` is set. After it was replaced by a file that was `mine`. */

@@ -69,8 +69,8 @@ typedef struct nn_safetensors_pair {
 
 typedef struct nn_safetensors nn_safetensors;
 
-/* Reads a file, or the `size` bytes of one in memory (copied; `name` stands for the path in messages). NULL on error,
- * with its one line in `error`, which has room for `error_size` bytes (240 hold any message but for a long path). */
+/* Reads a file, or the `size` bytes of one in memory (copied; `name` stands for the path in messages). Returns NULL on
+ * error, with its one line in `error`, of `error_size` bytes (240 hold any message but for a long path). */
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size);
 nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 

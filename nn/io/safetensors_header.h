@@ -15,7 +15,8 @@ typedef struct nn_safetensors_header {
 } nn_safetensors_header;
 
 /* Fills `header` from `length` bytes of JSON; the tensors come out in the order of their data, which they cover without
- * gap or overlap, and without `data`. False on error, with one line in `why`; `header` is to be freed either way. */
+ * gap or overlap, and without `data`. Returns false on error, with one line in `why`; `header` is to be freed either
+ * way. */
 bool nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
                                 char *why, size_t why_size);
 void nn_safetensors_header_free(nn_safetensors_header *header);

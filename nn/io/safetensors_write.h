@@ -35,7 +35,7 @@ nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view);
 nn_safetensors_item nn_safetensors_item_dense(const char *name, nn_safetensors_dtype dtype, int rank,
                                               const int64_t *shape, const void *data);
 
-/* False on error, with one line in `error`, which has room for `error_size` bytes (240 hold any message but for a long
+/* Returns false on error, with one line in `error`, of `error_size` bytes (240 hold any message but for a long
  * path). */
 bool nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
                           const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size);

@@ -25,7 +25,7 @@ typedef struct nn_source {
     struct gunzip *unpacker; /* NULL: the bytes are plain */
 } nn_source;
 
-/* Starts to read a regular file, or `size` bytes in memory, which must stay. A close is due in any case. */
+/* Starts to read a regular file, or `size` bytes in memory, which must stay. It must be closed in any case. */
 bool nn_source_open(nn_source *from, const char *path, char *error, size_t error_size);
 bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const char *name, char *error,
                       size_t error_size);
@@ -34,8 +34,8 @@ void nn_source_close(nn_source *from);
 /* Gives the next `room` bytes; fewer only at the end or after an error. */
 size_t nn_source_take(nn_source *from, void *out, size_t room);
 
-/* The whole of a regular file of text, gunzipped where it is gzipped, with a NUL behind it; to be freed. NULL on error,
- * with one line in `error`, also if it has more than `most` bytes or a NUL. `size` may be NULL. */
+/* The whole of a regular file of text, gunzipped where it is gzipped, with a NUL behind it; to be freed. Returns NULL
+ * on error, with one line in `error`, also if it has more than `most` bytes or a NUL. `size` may be NULL. */
 char *nn_source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size);
 
 /* How many bytes there can be in all: as many as there are, if they are plain; no more than deflate can pack into the

@@ -4,15 +4,16 @@
  *     if (!nn_layer_config_read(&config, "model/config.json", "model.layers.3.self_attn.", error, sizeof error)) puts(error);
  *     nn_layer_file_options options = {.prefix = "model.layers.3.self_attn.", .config = &config};
  *
- * Read are the sizes (num_attention_heads, n_head, num_heads, encoder_attention_heads and decoder_attention_heads by the
- * prefix; num_key_value_heads; head_dim; hidden_size, n_embd, d_model), rotary embedding (rope_theta, rope_scaling,
+ * Read are the sizes (num_attention_heads, n_head, num_heads, encoder_attention_heads and decoder_attention_heads by
+ * the prefix; num_key_value_heads; head_dim; hidden_size, n_embd, d_model), rotary embedding (rope_theta, rope_scaling,
  * rope_parameters, partial_rotary_factor, no_rope_layers), scale and cap (query_pre_attn_scalar, attention_multiplier,
  * attn_logit_softcapping), windows (sliding_window, use_sliding_window, layer_types), is_decoder and rms_norm_eps. Of a
  * model of several parts the object text_config counts, or vision_config if the prefix has "vision" in it.
  *
  * A table by model_type has what such a file leaves to the program that reads it: which names its tensors have, whether
  * it is causal, how it rotates. A model_type that is not in it, and what the layer cannot do (a scaling of the rotary
- * embedding, clipped or normalised heads of other kinds), are errors: the layer would give other numbers than the model.
+ * embedding, clipped or normalised heads of other kinds), are errors: the layer would give other numbers than the
+ * model.
  *
  * Prefixes count because layers differ: the number in a prefix is the layer's. */
 #ifndef NN_LAYER_CONFIG_H
@@ -34,7 +35,7 @@ typedef struct nn_layer_config {
     float scale, softcap, norm_epsilon;                               /* NAN, 0, 0: not said */
 } nn_layer_config;
 
-/* False on error, with one line in `error` that begins with the path. */
+/* Returns false on error, with one line in `error` that begins with the path. */
 bool nn_layer_config_read(nn_layer_config *config, const char *path, const char *prefix, char *error,
                           size_t error_size);
 
@@ -43,8 +44,8 @@ bool nn_layer_config_read(nn_layer_config *config, const char *path, const char 
 bool nn_layer_config_apply(mha_layer_options *options, const nn_layer_config *config, const nn_layer_family *family,
                            char *why, size_t why_size);
 
-/* Whether options still are what the file says, after `other` has had its say; if not, `why` has one line about the first
- * that is not. */
+/* Whether options still are what the file says, after `other` has had its say; if not, `why` has one line about the
+ * first that is not. */
 bool nn_layer_config_agrees(const mha_layer_options *options, const nn_layer_config *config, const char *other,
                             char *why, size_t why_size);
 

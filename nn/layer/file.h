@@ -9,11 +9,12 @@
  * Loading. The family of names (layer_names.h) is found from the names themselves. Without a prefix the file is one
  * layer, and a tensor that is no part of it is an error; with one, only names that begin with it are looked at, and
  * those that are no part are passed over. Numbers of any float type become float32. Sizes come from the shapes and from
- * the number of heads, which a file of ours says in its metadata (nn_layer_notes.h), as any file may; else the caller says
- * it; they must not differ. So with what the config.json of its model says (nn_layer_config.h), if the caller has read one:
- * metadata, tensors and callers that say something else are errors. Else what the caller says counts before what the file says, and that before what is usual in
- * the family: GPT-2 and Llama are causal, Llama has rotary embedding with base 10000; gains of Q and K come with an
- * epsilon of 1e-6. A file with PyTorch's names that is not ours has both biases or none, as nn.MultiheadAttention has.
+ * the number of heads, which a file of ours says in its metadata (nn_layer_notes.h), as any file may; else the caller
+ * says it; they must not differ. So with what the config.json of its model says (nn_layer_config.h), if the caller has
+ * read one: metadata, tensors and callers that say something else are errors. Else what the caller says counts before
+ * what the file says, and that before what is usual in the family: GPT-2 and Llama are causal, Llama has rotary
+ * embedding with base 10000; gains of Q and K come with an epsilon of 1e-6. A file with PyTorch's names that is not
+ * ours has both biases or none, as nn.MultiheadAttention has.
  *
  * Saving. PyTorch's names: nn.MultiheadAttention loads in_proj_weight and so on as they are. Everything else is in the
  * metadata. What was saved loads to the same bits.
@@ -32,7 +33,7 @@ typedef struct nn_layer_file_options {
     const char *prefix;      /* NULL or "": the file is one layer */
     int64_t heads, kv_heads; /* 0: as the file says; kv_heads also from the shapes, where Q, K and V have their own */
     double rotary_base;      /* 0: as the file says */
-    const nn_layer_config *config;        /* of the model that the file is of; NULL: none */
+    const nn_layer_config *config;        /* of the model that the file is of; NULL for none */
     const char *heads_word, *prefix_word; /* how a person gives them, for messages; NULL: "heads", "the prefix" */
 } nn_layer_file_options;
 
@@ -44,7 +45,7 @@ typedef struct nn_layer_file {
 } nn_layer_file;
 
 /* `read` takes a file that is open already; `name` stands for its path in messages. `options` may be NULL. False on
- * error, with one line in `error`, which has room for `error_size` bytes; out->layer is NULL then. */
+ * error, with one line in `error`, of `error_size` bytes; out->layer is NULL then. */
 bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, const nn_layer_file_options *options,
                         char *error, size_t error_size);
 bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
@@ -53,7 +54,7 @@ bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetenso
 /* Releases the layer. One without is legal. */
 void nn_layer_file_free(nn_layer_file *file);
 
-/* Whole or not at all, as nn_safetensors_write. */
+/* Atomic, as nn_safetensors_write. */
 bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size);
 
 /* The parameters of a layer under the names and in the layout of its file, each name behind `before` and the file's

@@ -7,8 +7,8 @@
  *     scale (absent: 1/sqrt(head_width)), softcap, dropout, norm_epsilon, rotary_base     numbers
  *     compute                                                                             float32 or bfloat16
  *
- * num_heads, n_head and num_attention_heads also stand for heads, num_key_value_heads for kv_heads; those that are there
- * must agree. Which biases, gains, sinks and gates there are is said by the tensors. */
+ * num_heads, n_head and num_attention_heads also stand for heads, num_key_value_heads for kv_heads; those that are
+ * there must agree. Which biases, gains, sinks and gates there are is said by the tensors. */
 #ifndef NN_LAYER_NOTES_H
 #define NN_LAYER_NOTES_H
 
@@ -26,7 +26,7 @@ typedef struct nn_layer_notes {
 void nn_layer_notes_write(nn_layer_notes *notes, const mha_layer_options *options);
 
 /* Puts what the metadata says into `options` and leaves the rest. Keys count in any file, whoever wrote it; keys that
- * are not in the list above are passed over. False on error, with one line in `why`. */
+ * are not in the list above are passed over. Returns false on error, with one line in `why`. */
 bool nn_layer_notes_read(mha_layer_options *options, const nn_safetensors *file, char *why, size_t why_size);
 
 /* Whether they are all there, as nn_layer_notes_write leaves them, not only those that somebody cared to add. */

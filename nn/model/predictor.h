@@ -13,7 +13,7 @@
 typedef struct nn_predictor nn_predictor;
 
 /* Over the caller's parameters, which must live as long; `input` says what becomes of a byte; `bfloat16`: products in
- * that type. NULL on error, with one line in `error`. */
+ * that type. Returns NULL on error, with one line in `error`. */
 nn_predictor *nn_predictor_create(mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
                                   bool bfloat16, char *error, size_t error_size);
 void nn_predictor_free(nn_predictor *p); /* NULL is legal */

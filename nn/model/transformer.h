@@ -5,8 +5,8 @@
  *
  *     mlp(y) = activation(y W1^T + b1) W2^T + b2
  *
- * and, after the last block, a norm if the configuration asks for one. Its input is dropped from, too. What comes before (embeddings, positions) and
- * after (pooling, a head) is the model's.
+ * and, after the last block, a norm if the configuration asks for one. Its input is dropped from, too. What comes
+ * before (embeddings, positions) and after (pooling, a head) is the model's.
  *
  * Parameters are one block of float32 numbers, whoever owns it, and so are their gradients: in the order of
  * nn_transformer_tensor, which names each part. */
@@ -48,8 +48,8 @@ typedef struct nn_transformer_config {
     {64, 6, 4, 0, 128, NN_LAYER_NORM, 1e-6f, false, true, MHA_GELU, false, 0.0f, 0.0f, 0.0f, false, 0, {{0, 0}}}
 /* clang-format on */
 
-/* The heads of nn_block l, of queries and of keys and values; of the blocks before nn_block l; of all blocks; and how wide a
- * head of any block is. */
+/* The heads of nn_block l, of queries and of keys and values; of the blocks before nn_block l; of all blocks; and how
+ * wide a head of any block is. */
 int64_t nn_transformer_heads(const nn_transformer_config *config, int64_t l);
 int64_t nn_transformer_kv_heads(const nn_transformer_config *config, int64_t l);
 int64_t nn_transformer_heads_before(const nn_transformer_config *config, int64_t l);
@@ -76,7 +76,7 @@ const char *nn_transformer_problem(const nn_transformer_config *config);
 /* How many numbers a block of parameters has; -1 if the configuration makes no sense. */
 int64_t nn_transformer_count(const nn_transformer_config *config);
 
-/* Over the caller's parameters, for up to `rows` rows at a time. NULL on error, with one line in `error`: also
+/* Over the caller's parameters, for up to `rows` rows at a time. Returns NULL on error, with one line in `error`: also
  * if it is for training and has MHA_LINEAR for an activation. `ctx` gives memory to the attention layers. */
 nn_transformer *nn_transformer_create(mha_context *ctx, const nn_transformer_config *config, float *parameters,
                                       int64_t rows, bool training, char *error, size_t error_size);
@@ -108,7 +108,7 @@ typedef struct nn_transformer_call {
 } nn_transformer_call;
 
 /* From the input, B sequences of T tokens, to the output (B*T,width), which is the transformer's and stays until the
- * next call; NULL on error, with the reason in the context. `call` NULL: none of it. */
+ * next call; returns NULL on error, with the reason in the context. `call` NULL for none of it. */
 const float *nn_transformer_forward(nn_transformer *t, mha_context *ctx, int64_t B, int64_t T,
                                     const nn_transformer_call *call);
 

@@ -26,7 +26,8 @@ typedef struct nn_vit nn_vit;
 /* How many numbers a block of parameters has; -1, with one line in `error`, if the configuration makes no sense. */
 int64_t nn_vit_count(const nn_vit_config *config, char *error, size_t error_size);
 
-/* Over the caller's parameters, for batches of up to `batch` images. NULL on error, with one line in `error`. */
+/* Over the caller's parameters, for batches of up to `batch` images. Returns NULL on error, with one line in `error`.
+ * */
 nn_vit *nn_vit_create(mha_context *ctx, const nn_vit_config *config, float *parameters, int64_t batch, bool training,
                       char *error, size_t error_size);
 void nn_vit_free(nn_vit *v); /* NULL is legal */
@@ -39,13 +40,13 @@ const nn_transformer *nn_vit_body(const nn_vit *v);
 /* The parts of the parameters, from 0 until false. */
 bool nn_vit_tensor(const nn_vit *v, int n, nn_transformer_part *part);
 
-/* First values: products as in a transformer; the class token small and uniform, and so are positions, but for sines and
- * cosines of the row and the column that are added to them: the model need not learn from nothing what is near. */
+/* First values: products as in a transformer; the class token small and uniform, and so are positions, but for sines
+ * and cosines of the row and the column that are added to them: the model need not learn from nothing what is near. */
 void nn_vit_initialize(nn_vit *v, uint64_t seed);
 void nn_vit_changed(nn_vit *v); /* parameters have changed */
 
 /* Logits (B,classes) of images (B,rows,columns), normalised; they stay until the next call. `call` as in
- * nn_transformer_forward, or NULL. NULL on error, with the reason in the context. */
+ * nn_transformer_forward, or NULL. Returns NULL on error, with the reason in the context. */
 const float *nn_vit_forward(nn_vit *v, mha_context *ctx, const float *images, int64_t B,
                             const nn_transformer_call *call);
 

@@ -22,9 +22,9 @@
  * that its tensors have room for: H of them in blocks.N.attn.proj.weight (M,H*head_width), and G of keys and values in
  * blocks.N.attn.qkv.weight ((H+2G)*head_width,M).
  *
- * Names that begin with NN_VIT_FILE_EXTRA are no part of the model: there a checkpoint keeps what else it has to keep, and
- * reading passes over them. Any other tensor that is no part of the model is an error. What is wrong with a file is one
- * line such as
+ * Names that begin with NN_VIT_FILE_EXTRA are no part of the model: there a checkpoint keeps what else it has to keep,
+ * and reading passes over them. Any other tensor that is no part of the model is an error. What is wrong with a file is
+ * one line such as
  *
  *     model.safetensors: blocks.2.mlp.fc1.weight is float32 (196,50), must be (196,49) */
 #ifndef NN_MODEL_VIT_FILE_H
@@ -47,8 +47,8 @@ typedef struct nn_vit_file_options {
 } nn_vit_file_options;
 
 /* The configuration of a file, whose tensors have all been held against it: so it asks for no more parameters than the
- * file has. `input` may be NULL; `name` stands for the file's path in messages. False on error, with one line in
- * `error`, which has room for `error_size` bytes. */
+ * file has. `input` may be NULL; `name` stands for the file's path in messages. Returns false on error, with one line
+ * in `error`, of `error_size` bytes. */
 bool nn_vit_read_config(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
                         char *error, size_t error_size);
 bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
@@ -67,7 +67,7 @@ typedef struct nn_vit_save_options {
     size_t item_count;
     const nn_safetensors_pair *notes; /* of other keys than those of nn_vit_notes.h */
     size_t note_count;
-    nn_file_lock *lock; /* of the file; NULL: none */
+    nn_file_lock *lock; /* of the file; NULL for none */
 } nn_vit_save_options;
 
 /* clang-format off */
@@ -77,7 +77,7 @@ typedef struct nn_vit_save_options {
 /* How many bytes a file of a model with so many parameters takes, at most, without items. */
 int64_t nn_vit_save_bytes(const nn_vit_config *config, int64_t parameters);
 
-/* Whole or not at all, as nn_safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
+/* Atomic, as nn_safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
 bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *options, char *error, size_t error_size);
 
 #endif

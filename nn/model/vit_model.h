@@ -1,4 +1,4 @@
-/* A Vision Transformer out of a file, ready to be asked:
+/* A Vision Transformer loaded from a file, ready for inference:
  *
  *     nn_vit_model model;
  *     if (!nn_vit_model_open(&model, ctx, "vit.safetensors", error, sizeof error)) puts(error);
@@ -14,11 +14,11 @@ typedef struct nn_vit_model {
     nn_vit_input input;
     int64_t count; /* of the parameters */
     float *parameters;
-    char assumed[120]; /* what the file does not say and is taken as usual, for people; "": nothing */
+    char assumed[120]; /* what the file does not say and is taken as usual, for display; "" for none */
     nn_vit *net;       /* for an image at a time, not for training; predictor.h is for many */
 } nn_vit_model;
 
-/* False on error, with one line in `error`, which has room for `error_size` bytes; there is nothing to free then.
+/* Returns false on error, with one line in `error`, of `error_size` bytes; nothing needs to be freed then.
  * Numbers that are not finite are an error, too. */
 bool nn_vit_model_open(nn_vit_model *model, mha_context *ctx, const char *path, char *error, size_t error_size);
 bool nn_vit_model_open_with(nn_vit_model *model, mha_context *ctx, const char *path, const nn_vit_file_options *options,
@@ -28,7 +28,7 @@ bool nn_vit_model_open_with(nn_vit_model *model, mha_context *ctx, const char *p
 bool nn_vit_model_make(nn_vit_model *model, mha_context *ctx, const nn_vit_config *config, nn_vit_input input,
                        char *error, size_t error_size);
 
-/* One that is all zero is legal. */
+/* A zeroed one is legal. */
 void nn_vit_model_free(nn_vit_model *model);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct nn_vit_notes {
 #define NN_VIT_NOTES_DEFAULTS {0, 0, 0, 0, 1e-6f, 0.0f, 0.0f, 1.0f, MHA_GELU, false, true, NN_VIT_POOL_UNSAID}
 /* clang-format on */
 
-/* Puts what the metadata says into `notes` and leaves the rest. False on error, with one line in `why`. */
+/* Puts what the metadata says into `notes` and leaves the rest. Returns false on error, with one line in `why`. */
 bool nn_vit_notes_read(nn_vit_notes *notes, const nn_safetensors *file, char *why, size_t why_size);
 
 /* What readers take for granted because the metadata does not say it, in words; "" if it says all of it: the epsilon,

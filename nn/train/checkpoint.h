@@ -1,4 +1,4 @@
-/* Training runs in files, so that they can go on after whatever stopped them.
+/* Checkpoints: training runs in files, so that they can be resumed after an interruption.
  *
  *     nn_checkpoint_save("vit.safetensors", t, &run, error, sizeof error);               after every epoch, say
  *     ...
@@ -7,19 +7,19 @@
  *     nn_checkpoint_restore(c, t, ctx, error, sizeof error);                             t is where it was
  *     nn_checkpoint_free(c);
  *
- * A checkpoint is a model like any other (vit_file.h), whose weights are the averaged ones if an average is kept. What
- * else training has to remember lies beside them under names that readers of models pass over:
+ * A checkpoint is a regular model file (vit_file.h) with the averaged weights, if averaging is used. The rest of the
+ * training state is stored under names that model readers ignore:
  *
  *     checkpoint.parameters, checkpoint.moment1, checkpoint.moment2   (N)          float32, as optimizer.h has them
  *     checkpoint.history                                              (epochs,9)   float64, an epoch a row
  *
  * and in the metadata checkpoint.step, checkpoint.recipe (recipe.h), checkpoint.preset, checkpoint.data, checkpoint.set
- * (what the data must be), and, if there are such, checkpoint.log and checkpoint.curves. A run that goes on from a
- * checkpoint ends in the bits of one that nothing has stopped. A checkpoint may come from anybody: the paths in it are
- * for people to read, and nothing is opened or written because a checkpoint names it.
+ * (what the data must be), and, if there are such, checkpoint.log and checkpoint.curves. A resumed run gives bitwise
+ * the same result as an uninterrupted one. A checkpoint may be untrusted: the paths in it are informational, and no
+ * file is opened or written because a checkpoint names it.
  *
- * When a run is over, nn_checkpoint_finish leaves the model and a few notes on where it comes from, and nothing else. Files
- * are replaced whole or not at all (replace.h). Errors are one line in `error`, which has room for `error_size` bytes. */
+ * At the end of a run, nn_checkpoint_finish writes only the model and a few notes on its origin. Files
+ * are replaced atomically (replace.h). Errors are one line in `error`, of `error_size` bytes. */
 #ifndef NN_TRAIN_CHECKPOINT_H
 #define NN_TRAIN_CHECKPOINT_H
 
@@ -27,7 +27,7 @@
 #include "train/recipe.h"
 #include "io/safetensors.h"
 
-/* What became of an epoch. Its fields are the columns of a tensor, hence all float64. */
+/* The results of an epoch. The fields are the columns of a tensor, hence all float64. */
 typedef struct nn_checkpoint_epoch {
     double images, correct, loss;             /* trained on so far, with the right answer; the sum of their losses */
     double rate;                              /* of learning, at the last step */
@@ -46,7 +46,7 @@ typedef struct nn_checkpoint_run {
     char set[NN_CHECKPOINT_SET_MAX]; /* of nn_checkpoint_describe_set */
     int64_t begun;                   /* epochs of which a step has been taken */
     nn_checkpoint_epoch *epochs;     /* room for all of them */
-    nn_file_lock *lock;              /* of the file that it is saved to; NULL: none */
+    nn_file_lock *lock;              /* of the file that it is saved to; NULL for none */
 } nn_checkpoint_run;
 
 /* Counts, sizes and a hash of all bytes, as text: two sets with the same text are the same. */
@@ -65,12 +65,12 @@ typedef struct nn_checkpoint {
     int64_t step;
 } nn_checkpoint;
 
-/* Only what is sound: a model that can be made, a recipe that is its own, a state of its size. NULL on error: the file
- * cannot be read, is a finished model, is no checkpoint, or its parts contradict each other. */
+/* Only what is sound: a model that can be made, a recipe that is its own, a state of its size. Returns NULL on error:
+ * the file cannot be read, is a finished model, is no checkpoint, or its parts contradict each other. */
 nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_size);
 void nn_checkpoint_free(nn_checkpoint *c); /* NULL is legal */
 
-/* Whether these are the data that it was begun on; `error` says how they differ. */
+/* Whether this is the data set of the run; `error` describes the difference. */
 bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size);
 
 /* Puts the trainer, made by c->run.how over the same data, where the saved one was. On error (other data) it is what it

@@ -16,12 +16,12 @@
  *     w = w - r d w - r m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
  *     a = s a + (1 - s) w                                   s = average, or less at first
  *
- * as torch.optim.AdamW behind torch.nn.utils.clip_grad_norm_ does. The same bits for any number of threads and on every
- * machine: the norm is summed in float64, in pieces of a fixed size that are added in order. Memory is swept twice, once
- * for the norm and once for all the rest.
+ * as torch.optim.AdamW behind torch.nn.utils.clip_grad_norm_ does. Bitwise identical for any number of threads and on
+ * every machine: the norm is summed in float64, in pieces of a fixed size that are added in order. Memory is swept
+ * twice, once for the norm and once for all the rest.
  *
- * To go on later in the same bits, keep the parameters, `steps`, `moment1`, `moment2` and `average`, and write them back
- * into an optimizer that was made with the same options. */
+ * To go on later in the same bits, keep the parameters, `steps`, `moment1`, `moment2` and `average`, and write them
+ * back into an optimizer that was made with the same options. */
 #ifndef NN_TRAIN_OPTIMIZER_H
 #define NN_TRAIN_OPTIMIZER_H
 
@@ -54,14 +54,14 @@ typedef struct nn_optimizer {
     int64_t count;
     int64_t steps; /* taken so far */
     float *moment1, *moment2;
-    float *average;                      /* NULL: none is kept */
+    float *average;                      /* NULL for none is kept */
     const nn_optimizer_options *options; /* its own copy */
     double *partials;                    /* sums of squares, one a piece */
 } nn_optimizer;
 
 /* Both blocks must live as long as the optimizer does. Moments begin as zeros, the average as the parameters are now;
- * `options` NULL means NN_OPTIMIZER_DEFAULTS. NULL on error, with one line in `error`, which has room for `error_size`
- * bytes. */
+ * `options` NULL means NN_OPTIMIZER_DEFAULTS. Returns NULL on error, with one line in `error`, which has room for
+ * `error_size` bytes. */
 nn_optimizer *nn_optimizer_create(float *parameters, float *gradient, int64_t count,
                                   const nn_optimizer_options *options, char *error, size_t error_size);
 
@@ -70,7 +70,8 @@ void nn_optimizer_free(nn_optimizer *o);
 
 /* One step with this learning rate. Puts the norm of the gradient, before clipping, into *norm, which may be NULL.
  * False, and nothing else has changed, if the norm or the rate is NaN or infinite, or the norm is still above
- * NN_OPTIMIZER_NORM_MAX after clipping: squares would not fit float32, and one of them spoils its parameter for ever. */
+ * NN_OPTIMIZER_NORM_MAX after clipping: squares would not fit float32, and one of them spoils its parameter for ever.
+ * */
 #define NN_OPTIMIZER_NORM_MAX 1.8e19
 bool nn_optimizer_step(nn_optimizer *o, mha_context *ctx, double rate, double *norm);
 

@@ -1,4 +1,4 @@
-/* Recipes that have a name, each a few changes to the default one.
+/* Named recipes, each a few changes to the default one.
  *
  *     const nn_preset *p = nn_preset_find("demo");
  *     nn_recipe r = nn_preset_recipe(p); */
@@ -9,7 +9,7 @@
 
 typedef struct nn_preset {
     const char *name, *description; /* a line of at most 60 columns */
-    const char *changes;            /* for nn_recipe_apply; NULL: none */
+    const char *changes;            /* for nn_recipe_apply; NULL for none */
 } nn_preset;
 
 #define NN_PRESET_DEFAULT "default"

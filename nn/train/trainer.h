@@ -6,10 +6,10 @@
  *     nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &score);
  *     nn_trainer_free(t);
  *
- * A batch goes through the model in slabs (workers.h), each with a block of gradients of its own; the blocks are added in
- * order. Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number of threads,
- * and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters, the
- * optimizer's blocks (optimizer.h), and the number of steps. */
+ * A batch goes through the model in slabs (workers.h), each with a block of gradients of its own; the blocks are added
+ * in order. Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number
+ * of threads, and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters,
+ * the optimizer's blocks (optimizer.h), and the number of steps. */
 #ifndef NN_TRAIN_TRAINER_H
 #define NN_TRAIN_TRAINER_H
 
@@ -28,7 +28,7 @@ typedef struct nn_trainer_options {
     double decay;       /* of the weights of products */
     double beta2;       /* how long AdamW remembers squares */
     double clip;        /* the largest norm of a gradient */
-    double average;     /* of the weights, from step to step; 0: none */
+    double average;     /* of the weights, from step to step; 0 for none */
     float smoothing;    /* of labels */
     int64_t held_out;   /* images at the end of the training part that are not trained on */
     uint64_t seed;
@@ -53,7 +53,7 @@ typedef struct nn_trainer_options {
 
 typedef struct nn_trainer {
     nn_workers *workers;
-    nn_vit *net; /* the first worker's, for whoever asks about the model */
+    nn_vit *net; /* the first worker's */
     nn_optimizer *adam;
     nn_schedule plan;
     nn_trainer_options options;
@@ -69,7 +69,7 @@ typedef struct nn_trainer {
     int64_t order_epoch;     /* -1: not drawn yet */
 } nn_trainer;
 
-/* `set` and `ctx` must live as long. NULL on error, with one line in `error`. */
+/* `set` and `ctx` must live as long. Returns NULL on error, with one line in `error`. */
 nn_trainer *nn_trainer_create(mha_context *ctx, const nn_mnist *set, const nn_vit_config *config,
                               const nn_trainer_options *options, char *error, size_t error_size);
 void nn_trainer_free(nn_trainer *t); /* NULL is legal */
@@ -88,7 +88,7 @@ typedef struct nn_trainer_report {
 typedef enum nn_trainer_result {
     NN_TRAINER_WENT_ON,
     NN_TRAINER_DONE,     /* all steps are over: nothing was done */
-    NN_TRAINER_DIVERGED, /* the loss or the gradient is no number: parameters are as they were */
+    NN_TRAINER_DIVERGED, /* the loss or the gradient is not finite: parameters are unchanged */
     NN_TRAINER_FAILED    /* workers->error says why */
 } nn_trainer_result;
 
@@ -101,7 +101,8 @@ typedef struct nn_trainer_score {
     double loss; /* mean cross-entropy, without smoothing */
 } nn_trainer_score;
 
-/* How the average of the weights does (the weights themselves, if none is kept). False if workers->error has a reason. */
+/* Evaluates the averaged weights (or the weights themselves, without averaging). False if workers->error has a reason.
+ * */
 bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, nn_trainer_score *score);
 
 #endif

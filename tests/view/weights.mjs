@@ -158,7 +158,7 @@ export async function testWeights(browser, folder) {
     await expectStrongest(page, rowOf(cross, crossed, 0, 0, 3), 'query 3');
     expect((await page.textContent('#token-keys [data-token="8"]')) === 'key8', 'the last key has no name');
     expect((await page.textContent('#token-queries [data-token="3"]')) === '3', 'the last query has no number');
-    expect((await page.textContent('#token-title')) === 'What token 3 looks at', await page.textContent('#token-title'));
+    expect((await page.textContent('#token-title')) === 'What token 3 attends to', await page.textContent('#token-title'));
     const map = await page.locator('#attention-map').boundingBox(), list = await page.locator('#strongest').boundingBox();
     const between = list.x - (map.x + map.width);
     expect(between > 0 && between < 60, `the list is ${between} px from the map`);
