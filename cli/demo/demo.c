@@ -160,7 +160,7 @@ static void say_what(const show *s)
            patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
            mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
     term_left(&s->term, 0, TERM_FAINT,
-              "   images     loss  accuracy   held out; a third of the bar: 10 x fewer errors");
+              "   images     loss  accuracy   held-out; each third of the bar: 10x fewer errors");
     printf("\n");
     fflush(stdout);
 }

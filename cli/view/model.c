@@ -185,14 +185,15 @@ static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *mo
     return false;
 }
 
-bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model, const input_images *images)
+bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, nn_vit_model *model,
+                      const input_images *images)
 {
     char error[600];
     nn_buffer data = {0};
     nn_survey s = {0};
     if (model->count > PARAMETERS_MOST) {
-        cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->model, model->count,
-                  PARAMETERS_MOST);
+        cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->model,
+                  model->count, PARAMETERS_MOST);
         return false;
     }
     bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);

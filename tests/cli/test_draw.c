@@ -162,7 +162,7 @@ TEST(all_heads_fit_the_screen)
                 expect((terminals[i].depth == TERM_MONO) == !strchr(text, '\x1b'), "terminal %d: escapes", i);
                 strip(text);
                 expect(widest_columns(text) <= 80, "terminal %d: %d columns", i, widest_columns(text));
-                expect(strstr(text, "a digit\n") && strstr(text, "the label says 4") && strstr(text, last) &&
+                expect(strstr(text, "a digit\n") && strstr(text, "label 4: ") && strstr(text, last) &&
                            strstr(text, row),
                        "terminal %d: %.300s", i, text);
                 for (const char *c = text; !terminals[i].utf8 && *c; c++) expect((unsigned char)*c < 128, "not ASCII");

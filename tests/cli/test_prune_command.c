@@ -112,7 +112,7 @@ TEST(other_commands_read_it)
     expect(it->status == 0 && number(it->out, "heads_before") == 3 && number(it->out, "heads") == 2, "again: %s",
            it->err);
     it = command("", "train vit --resume --out s.safetensors");
-    expect(it->status == 2 && strstr(it->err, "its training is over"), "train: %s", it->err);
+    expect(it->status == 2 && strstr(it->err, "training is complete"), "train: %s", it->err);
     small_free(&v);
 }
 
