@@ -139,7 +139,7 @@ function createRolloutCell(model, view, b) {
       drawMap(canvas, model, row, lookAt(b));
       if (view.own >= 0) others[view.own] = 0;
       const most = bestOf(others);
-      words.textContent = view.own >= 0 ? `${percent(row[view.own])} from itself` : `largest ${percent(row[most])}`;
+      words.textContent = view.own >= 0 ? `self ${percent(row[view.own])}` : `max ${percent(row[most])}`;
       canvas.setAttribute('aria-label', `After block ${b + 1}: ` +
         (view.own >= 0 ? `${percent(row[view.own])} from itself, ` : '') +
         `most of the others from ${tokenName(model, most)}, ${percent(others[most])}`);
