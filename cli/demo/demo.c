@@ -30,15 +30,13 @@ static void help(void)
          "  mha demo --data synthetic    the same on synthetic digits\n"
          "\n"
          "Usage: mha demo [OPTIONS]\n"
-         "  --data DIR      MNIST's four files; by default those that './dev data mnist'\n"
-         "                  fetched, if they are there, else 'synthetic': digits that a\n"
-         "                  program draws\n"
-         "  --out DIR       where the model, the curves and the page go (mha-demo)\n"
-         "  --index N       the test image that is shown in the terminal (0)\n"
-         "  --epochs N      how many epochs to train\n"
-         "  --seed N        the seed of all random numbers (1)\n"
-         "  --threads N     the number of threads; one per processor by default\n"
-         "  --color WHEN    auto, always or never");
+         "  --data DIR            folder of MNIST's files, or 'synthetic'. Default: the\n"
+         "                        folder of './dev data mnist', or else 'synthetic'\n"
+         "  -o DIR                output folder for the model, the curves and the page\n"
+         "                        (default: mha-demo)\n"
+         "  --index N             test image to show in the terminal (default: 0)\n"
+         "  --epochs N            number of epochs to train\n"
+         "  --seed N              seed of all random numbers (default: 1)\n" CLI_HELP_THREADS CLI_HELP_COLOR);
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
@@ -63,13 +61,6 @@ static bool parse_seed(const char *value, void *to)
 {
     return cli_number("demo", "--seed", value, 0, 999999999, &((request *)to)->seed);
 }
-
-static bool parse_threads(const char *value, void *to)
-{
-    return cli_number("demo", "--threads", value, 1, 4096, &((request *)to)->threads);
-}
-
-static bool parse_color(const char *value, void *to) { return cli_when("demo", value, &((request *)to)->when); }
 
 static bool no_word(const char *text, void *to, bool *said)
 {
@@ -326,12 +317,13 @@ static int run(show *s)
 int cmd_demo(int argc, char **argv)
 {
     static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
-                                         {"--out", true, NULL, offsetof(request, out)},
+                                         {"-o", true, cli_shared, offsetof(request, out)},
+                                         {"--out", true, cli_shared, offsetof(request, out)},
                                          {"--index", true, parse_index, 0},
                                          {"--epochs", true, parse_epochs, 0},
                                          {"--seed", true, parse_seed, 0},
-                                         {"--threads", true, parse_threads, 0},
-                                         {"--color", true, parse_color, 0},
+                                         {"--threads", true, cli_shared, offsetof(request, threads)},
+                                         {"--color", true, cli_shared, offsetof(request, when)},
                                          {NULL, false, NULL, 0}};
     request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
     int stop = cli_parse("demo", argc, argv, options, no_word, help, &r);

@@ -124,7 +124,7 @@ TEST(arguments)
         "train vit --out x --data \"$H\"",
         "train vit --out \"no/$H\"",
         "demo --data \"$H\"",
-        "demo --out \"no/such/$H\"",
+        "demo -o \"no/such/$H\"",
         "explain --word \"$H\"",
         "explain --head \"$H\"",
         "bench --shape \"$H\"",
