@@ -34,7 +34,7 @@ may_see() {
         cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;
         cli/common) echo include nn/io nn/data nn/model nn/inspect cli/draw ;;
         cli/maps) echo include nn/io nn/data nn/model nn/inspect cli/draw cli/common ;;
-        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/train nn/inspect cli/common cli/draw cli/maps $(guests "$1") ;;
+        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
         *) echo anything ;;
     esac
 }
