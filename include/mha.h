@@ -366,7 +366,7 @@ typedef struct mha_attention_plan {
 } mha_attention_plan;
 
 /* Fills `plan` for the forward call with these arguments, which it checks in the same way, except that the data
- * pointers of tensors are not looked at and may be NULL. Computes nothing, allocates nothing.
+ * pointers of tensors are not looked at and may be NULL (those of offsets, lengths and starts are read). Computes nothing, allocates nothing.
  * Returns what mha_attention_forward would return for the same shapes and options, but never MHA_OVERLAP or
  * MHA_NO_MEMORY. */
 MHA_API mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *plan, mha_tensor out,
@@ -522,7 +522,7 @@ MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tenso
  *     mha_layer_initialize(layer, 1);
  *     mha_layer_inputs inputs = {.query = x};
  *     mha_attention_options attend = mha_layer_attention(layer);
- *     attend.key_lengths = lengths;
+ *     attend.key_lengths = mha_tensor_1d(lengths, MHA_INT64, B);
  *     mha_layer_forward(ctx, layer, y, NULL, &inputs, &attend, NULL);
  *     mha_layer_free(layer);
  */
