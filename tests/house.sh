@@ -77,6 +77,13 @@ while read -r file; do
     [ "$(wc -l <"$file")" -le $most ] || breach "$file: over $most lines, so there are two concepts in it"
 done < <(code)
 
+while read -r long; do
+    breach "$long"
+done < <(files '*.c' '*.h' | grep -vE '^tests/|_body\.h$' | xargs awk '
+    FNR == 1 { start = 0 }
+    /^\{/ { start = FNR }
+    /^\}/ { if (start && FNR - start > 60) print FILENAME ":" start ": a function of over 60 lines"; start = 0 }')
+
 while read -r count folder; do
     [ "$count" -le 32 ] || breach "$folder: has $count files; folders have about 30 at most"
 done < <(files | xargs -n 1 dirname | sort | uniq -c)
