@@ -67,13 +67,10 @@ static double spin(int64_t rounds, float *sink)
 {
     __m512 sum[16], total = _mm512_set1_ps(*sink);
     __m512bh x[] = {(__m512bh)round_two(total, total), (__m512bh)round_two(_mm512_set1_ps(0.999f), total)};
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) sum[i] = _mm512_set1_ps(*sink + (float)i);
+    REPEAT (i, 16) sum[i] = _mm512_set1_ps(*sink + (float)i);
     for (int64_t r = 0; r < rounds; r++)
-#pragma GCC unroll 16
-        for (int i = 0; i < 16; i++) sum[i] = _mm512_dpbf16_ps(sum[i], x[i % 2], x[1]);
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) total = _mm512_add_ps(total, sum[i]);
+        REPEAT (i, 16) sum[i] = _mm512_dpbf16_ps(sum[i], x[i % 2], x[1]);
+    REPEAT (i, 16) total = _mm512_add_ps(total, sum[i]);
     *sink = _mm512_cvtss_f32(total);
     return 2.0 * 2 * 16 * 16 * (double)rounds;
 }
