@@ -320,7 +320,7 @@ TEST(what_is_written_as_png_comes_back)
 TEST(without_libpng_a_png_is_refused)
 {
     char line[300];
-    image picture = parse("\x89PNG\r\n\x1a\n and more", 17, line);
+    nn_image picture = parse("\x89PNG\r\n\x1a\n and more", 17, line);
     expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); use a PGM instead") == 0, "%s", line);
     nn_image_free(&picture);
     expect(!nn_image_knows_png() &&
