@@ -9,15 +9,6 @@ typedef mha_status status;
 
 typedef long long ll;
 
-/* A float tensor of the four axes that `shape` names. */
-static status check_float(mha_problem *p, mha_tensor *t, const char *name, const char *shape, mha_role role)
-{
-    TRY(mha_check_tensor(p->ctx, t, name, 4, shape, role));
-    if (!mha_is_float(t->type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
-    return MHA_OK;
-}
-
 static status check_size(mha_problem *p, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
 {
     if (t.size[axis] != want)
@@ -80,10 +71,10 @@ static status check_batch(mha_problem *p)
 static status check_inputs(mha_problem *p)
 {
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
-    TRY(check_float(p, &p->q, "q", "(B,H,Tq,D)", role));
-    TRY(check_float(p, &p->k, "k", "(B,G,Tk,D)", role));
-    TRY(check_float(p, &p->v, "v", "(B,G,Tk,E)", role));
-    TRY(check_float(p, &p->out, "out", "(B,H,Tq,E)", p->output_role));
+    TRY(mha_check_float(p->ctx, &p->q, "q", 4, "(B,H,Tq,D)", role));
+    TRY(mha_check_float(p->ctx, &p->k, "k", 4, "(B,G,Tk,D)", role));
+    TRY(mha_check_float(p->ctx, &p->v, "v", 4, "(B,G,Tk,E)", role));
+    TRY(mha_check_float(p->ctx, &p->out, "out", 4, "(B,H,Tq,E)", p->output_role));
     p->H = p->q.size[1];
     p->G = p->k.size[1];
     p->D = p->q.size[3];

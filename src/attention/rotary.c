@@ -6,20 +6,11 @@ typedef long long ll;
 
 #define FAIL(...) return mha_fail(r->ctx, __VA_ARGS__)
 
-static mha_status check_float(mha_rotation *r, mha_tensor *t, const char *name, int rank, const char *shape,
-                              mha_role role)
-{
-    TRY(mha_check_tensor(r->ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t->type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
-    return MHA_OK;
-}
-
 /* (P,w/2), or a row for each (b,t). */
 static mha_status check_table(mha_rotation *r, mha_tensor *t, const char *name)
 {
     int rank = t->rank == 3 ? 3 : 2;
-    TRY(check_float(r, t, name, rank, "(P,w/2) or 3 (B,T,w/2)", MHA_INPUT));
+    TRY(mha_check_float(r->ctx, t, name, rank, "(P,w/2) or 3 (B,T,w/2)", MHA_INPUT));
     if (t->size[rank - 1] != r->width / 2)
         FAIL(MHA_BAD_SHAPE, "%s: has rows of %lld, must be %lld, half of the rotated width", name,
              (ll)t->size[rank - 1], (ll)r->width / 2);
@@ -60,8 +51,8 @@ static mha_status check_positions(mha_rotation *r)
 
 static mha_status check(mha_rotation *r)
 {
-    TRY(check_float(r, &r->x, "x", 4, "(B,H,T,D)", MHA_INPUT));
-    TRY(check_float(r, &r->out, "out", 4, "(B,H,T,D)", MHA_OUTPUT));
+    TRY(mha_check_float(r->ctx, &r->x, "x", 4, "(B,H,T,D)", MHA_INPUT));
+    TRY(mha_check_float(r->ctx, &r->out, "out", 4, "(B,H,T,D)", MHA_OUTPUT));
     for (int axis = 0; axis < 4; axis++)
         if (r->out.size[axis] != r->x.size[axis])
             FAIL(MHA_BAD_SHAPE, "out: axis %d is %lld, must be %lld as x", axis, (ll)r->out.size[axis],
@@ -106,8 +97,8 @@ mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor si
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_rotation here = {.ctx = ctx}, *r = &here;
     mha_succeed(ctx);
-    TRY(check_float(r, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
-    TRY(check_float(r, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
+    TRY(mha_check_float(r->ctx, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
+    TRY(mha_check_float(r->ctx, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
     if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])
         FAIL(MHA_BAD_SHAPE, "sin: must have the sizes of cos");
     if (!(base > 0) || isinf(base)) FAIL(MHA_BAD_ARGUMENT, "base: must be a positive number");

@@ -6,15 +6,6 @@ typedef long long ll;
 
 #define FAIL(...) return mha_fail(ctx, __VA_ARGS__)
 
-static mha_status check_float(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
-                              mha_role role)
-{
-    TRY(mha_check_tensor(ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t->type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
-    return MHA_OK;
-}
-
 static mha_status check_size(mha_context *ctx, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
 {
     if (t.size[axis] != want)
@@ -28,8 +19,8 @@ static mha_status check(mha_context *ctx, mha_tensor *c, mha_tensor *a, int64_t 
 {
     *o = (mha_matmul_options)MHA_MATMUL_DEFAULTS;
     TRY(mha_options_take(ctx, o, sizeof *o, options, "MHA_MATMUL_DEFAULTS"));
-    TRY(check_float(ctx, c, "c", 2, "(M,N)", MHA_OUTPUT));
-    TRY(check_float(ctx, a, "a", 2, "(M,K)", MHA_INPUT));
+    TRY(mha_check_float(ctx, c, "c", 2, "(M,N)", MHA_OUTPUT));
+    TRY(mha_check_float(ctx, a, "a", 2, "(M,K)", MHA_INPUT));
     TRY(check_size(ctx, *a, "a", 1, K, "K of b"));
     TRY(check_size(ctx, *c, "c", 0, a->size[0], "M of a"));
     TRY(check_size(ctx, *c, "c", 1, N, "N of b"));
@@ -37,7 +28,7 @@ static mha_status check(mha_context *ctx, mha_tensor *c, mha_tensor *a, int64_t 
     if ((unsigned)o->activation > MHA_SILU)
         FAIL(MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
     if (mha_is_given(o->bias)) {
-        TRY(check_float(ctx, &o->bias, "bias", 1, "(N)", MHA_INPUT));
+        TRY(mha_check_float(ctx, &o->bias, "bias", 1, "(N)", MHA_INPUT));
         TRY(check_size(ctx, o->bias, "bias", 0, N, "N of b"));
     }
     const mha_argument all[] = {
@@ -50,7 +41,7 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_matmul_options o;
     mha_succeed(ctx);
-    TRY(check_float(ctx, &b, "b", 2, "(K,N)", MHA_INPUT));
+    TRY(mha_check_float(ctx, &b, "b", 2, "(K,N)", MHA_INPUT));
     TRY(check(ctx, &c, &a, b.size[0], b.size[1], b, &o, options));
     return ctx->backend->matmul(ctx, c, a, b, &o);
 }
@@ -72,7 +63,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
 
 static mha_status size_packed(mha_context *ctx, size_t *bytes, mha_tensor *b, mha_type a, mha_role role)
 {
-    TRY(check_float(ctx, b, "b", 2, "(K,N)", role));
+    TRY(mha_check_float(ctx, b, "b", 2, "(K,N)", role));
     if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
     return ctx->backend->pack_size(ctx, bytes, *b, a);
 }

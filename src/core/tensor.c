@@ -218,17 +218,23 @@ mha_tensor mha_broadcast(mha_tensor t)
     return wide;
 }
 
+mha_status mha_check_float(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
+                           mha_role role)
+{
+    TRY(mha_check_tensor(ctx, t, name, rank, shape, role));
+    if (!mha_is_float(t->type))
+        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
+                        mha_type_name(t->type));
+    return MHA_OK;
+}
+
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */
 
 static mha_status check_copied(mha_context *ctx, mha_tensor *t, const char *name, mha_role role)
 {
     if (t->rank < 1 || t->rank > 4)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be from 1 to 4", name, t->rank);
-    TRY(mha_check_tensor(ctx, t, name, t->rank, "", role));
-    if (!mha_is_float(t->type))
-        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
-                        mha_type_name(t->type));
-    return MHA_OK;
+    return mha_check_float(ctx, t, name, t->rank, "", role);
 }
 
 mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)

@@ -48,6 +48,10 @@ typedef enum mha_role {
 mha_status mha_check_tensor(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
                             mha_role role);
 
+/* The same for a tensor of float numbers. */
+mha_status mha_check_float(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
+                           mha_role role);
+
 /* One tensor of a call, which may be none. */
 typedef struct mha_argument {
     const char *name;

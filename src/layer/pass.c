@@ -51,20 +51,10 @@ mha_tensor mha_as_split(mha_tensor x, int64_t heads, int64_t width)
 
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
 
-static mha_status check_float(mha_context *ctx, mha_tensor *t, const char *name, int rank, const char *shape,
-                              mha_role role)
-{
-    TRY(mha_check_tensor(ctx, t, name, rank, shape, role));
-    if (!mha_is_float(t->type))
-        return mha_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
-                        mha_type_name(t->type));
-    return MHA_OK;
-}
-
 mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor *x, int n)
 {
     int64_t width = mha_layer_width(&layer->shape, n);
-    TRY(check_float(ctx, x, input_names[n], 3, n == MHA_Q ? "(B,Tq,M)" : "(B,Tk,*)", MHA_INPUT));
+    TRY(mha_check_float(ctx, x, input_names[n], 3, n == MHA_Q ? "(B,Tq,M)" : "(B,Tk,*)", MHA_INPUT));
     if (x->size[2] != width)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has width %lld, the layer reads %lld", input_names[n], (ll)x->size[2],
                         (ll)width);
@@ -152,7 +142,7 @@ static mha_status check_weights(const mha_pass *p, mha_tensor w)
         (!p->options.key_starts.rank && *keys != Tk) || *keys < p->extra)
         FAIL(MHA_BAD_SHAPE, "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
              (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
-    return check_float(p->ctx, &w, "weights", w.rank, "", MHA_OUTPUT);
+    return mha_check_float(p->ctx, &w, "weights", w.rank, "", MHA_OUTPUT);
 }
 
 /* One number, or two, for each row of each head. */
@@ -201,7 +191,7 @@ static mha_status check_out(mha_pass *p)
 {
     const mha_layer_options *s = &p->layer->shape;
     int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
-    TRY(check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
+    TRY(mha_check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
     if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != width)
         FAIL(MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
              (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)width);

@@ -63,22 +63,6 @@ TEST(causal_prefix_does_not_see_suffix)
 
 /* ---- Every way to hide a key ------------------------------------------------------------------------------------ */
 
-static const char *hide(attention_case *c, int way)
-{
-    const char *name[] = {"key_lengths", "mask",       "bias of -inf", "causal",
-                          "window",      "key_starts", "both starts",  "bottom-right"};
-    c->lengths = way == 0;
-    if (way == 1) c->mask = (broadcast){4, 9};
-    if (way == 2) c->bias = (broadcast){2, 8};
-    c->bias_hides = way == 2;
-    c->causal = way == 3 || way == 7;
-    if (way == 4) c->window_left = c->window_right = 2;
-    c->ragged_k = way == 5 || way == 6;
-    c->ragged_q = way == 6;
-    if (way == 7) c->align = MHA_ALIGN_BOTTOM_RIGHT;
-    return name[way];
-}
-
 /* The poisoned problem is the clean one with NaN and infinity wherever nobody looks. */
 TEST(what_is_not_visible_may_be_anything)
 {
@@ -87,7 +71,7 @@ TEST(what_is_not_visible_may_be_anything)
             for (int n = 0; n < 12; n++) {
                 if (!sampled()) continue;
                 attention_case c = case_plain(3, 4, 2, n % 2 ? 1 : 20, 4 + 31 * (n % 5), 16, 16);
-                const char *name = hide(&c, way);
+                const char *name = case_hide(&c, way);
                 case_set_type(&c, (mha_type)(n % 3));
                 c.data_seed = (uint64_t)n;
                 problem *clean = problem_make(&c);

@@ -190,3 +190,19 @@ void case_describe(const attention_case *c, char *text, size_t size)
     if (c->poison) add(text, size, " poison");
     add(text, size, " threads %d", c->threads);
 }
+
+const char *case_hide(attention_case *c, int way)
+{
+    const char *name[] = {"key_lengths", "mask",       "bias of -inf", "causal",
+                          "window",      "key_starts", "both starts",  "bottom-right"};
+    c->lengths = way == 0;
+    if (way == 1) c->mask = (broadcast){4, 9};
+    if (way == 2) c->bias = (broadcast){2, 8};
+    c->bias_hides = way == 2;
+    c->causal = way == 3 || way == 7;
+    if (way == 4) c->window_left = c->window_right = 2;
+    c->ragged_k = way == 5 || way == 6;
+    c->ragged_q = way == 6;
+    if (way == 7) c->align = MHA_ALIGN_BOTTOM_RIGHT;
+    return name[way];
+}

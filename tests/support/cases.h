@@ -54,4 +54,7 @@ void case_set_type(attention_case *c, mha_type type);
 /* All of it on a few lines, with the values that differ from case_plain. */
 void case_describe(const attention_case *c, char *text, size_t size);
 
+/* Hides some keys from some rows in one of eight ways, whose name it returns: lengths, masks, positions, ragged rows. */
+const char *case_hide(attention_case *c, int way);
+
 #endif
