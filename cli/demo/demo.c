@@ -284,7 +284,7 @@ static void say_next(const show *s)
     printf("  %sTry next%s\n", term_style_on(&s->term, TERM_BOLD), term_style_on(&s->term, TERM_PLAIN));
     cli_print(stdout, "  %s classify %s 18 --heads --data %s\n", cli_program(), s->model, data);
     cli_print(stdout, "  %s heads %s --data %s\n", cli_program(), s->model, data);
-    cli_print(stdout, "  %s train vit --preset best --out best.safetensors --data %s\n\n", cli_program(), data);
+    cli_print(stdout, "  %s train vit --preset best -o best.safetensors --data %s\n\n", cli_program(), data);
 }
 
 static int run(show *s)
