@@ -20,22 +20,24 @@ typedef struct model_bench {
     const bench_model *model;
     const char *pass;
     int64_t batch;
+    nn_description d;
     nn_mnist *digits;
+    nn_image_set images;
     float *parameters; /* as they were at first */
     int64_t count;
     nn_trainer *trainer;
-    nn_vit *net; /* of an inference: the names of its parameters */
+    nn_model *net; /* of an inference: the names of its parameters */
     nn_predictor *predictor;
     float *logits, losses[STEPS];
-    nn_vit_input input;
     bool failed;
 } model_bench;
 
-nn_vit_config bench_model_config(mha_type type)
+nn_description bench_model_config(mha_type type, const nn_mnist *set)
 {
-    nn_vit_config config = NN_VIT_DEFAULTS;
-    config.body.bfloat16 = type == MHA_BFLOAT16;
-    return config;
+    nn_description d = nn_description_default();
+    d.bfloat16 = type == MHA_BFLOAT16;
+    nn_mnist_statistics(set, &set->train, &d.encoder.input.mean, &d.encoder.input.deviation);
+    return d;
 }
 
 nn_trainer_options bench_model_options(int64_t batch)
@@ -47,23 +49,23 @@ nn_trainer_options bench_model_options(int64_t batch)
     o.warmup = o.clip = o.average = 0;
     o.smoothing = 0;
     o.held_out = 0;
-    o.augment = (nn_augment_options){.mean = 0, .deviation = 1};
     return o;
 }
 
 /* Multiply-adds of one image on its way through the model, twice. */
-static double forward_flops(void)
+static double forward_flops(const nn_description *d)
 {
-    nn_vit_config c = bench_model_config(MHA_FLOAT32);
-    double M = (double)c.body.width, N = (double)c.body.mlp, pixels = (double)(c.rows * c.columns);
-    double T = pixels / (double)(c.patch * c.patch) + 1;
-    return 2 * (pixels * M + (double)c.body.depth * T * (4 * M * M + 2 * M * N + 2 * T * M) + M * (double)c.classes);
+    const nn_input_config *in = &d->encoder.input;
+    const nn_blocks_config *b = &d->encoder.blocks;
+    double M = (double)b->width, N = (double)b->mlp, pixels = (double)(in->rows * in->columns);
+    double T = (double)nn_input_tokens(in), classes = (double)d->output.classes;
+    return 2 * (pixels * M + (double)b->depth * T * (4 * M * M + 2 * M * N + 2 * T * M) + M * classes);
 }
 
 /* ---- Keeping it ------------------------------------------------------------------------------------------------- */
 
 /* The weights at first, the images and labels, and what became of them, with all that a peer has to know. */
-static bool save(const model_bench *b, const nn_vit *net, char error[200])
+static bool save(const model_bench *b, const nn_model *net, char error[200])
 {
     const nn_mnist_part *part = &b->digits->train;
     char path[BENCH_PATH], threads[16], seconds[32], rate[32], decay[32];
@@ -75,7 +77,7 @@ static bool save(const model_bench *b, const nn_vit *net, char error[200])
     snprintf(rate, sizeof rate, "%.9g", o.rate);
     snprintf(decay, sizeof decay, "%.9g", o.decay);
     const int64_t images[] = {part->count, b->digits->rows, b->digits->columns};
-    const int64_t logits[] = {part->count, nn_vit_shape(net)->classes}, steps = STEPS;
+    const int64_t logits[] = {part->count, nn_model_description(net)->output.classes}, steps = STEPS;
     nn_safetensors_item items[] = {
         nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "images", NN_SAFETENSORS_U8, 3, images, part->images),
         nn_safetensors_item_dense(NN_VIT_FILE_EXTRA "labels", NN_SAFETENSORS_U8, 1, images, part->labels),
@@ -85,7 +87,7 @@ static bool save(const model_bench *b, const nn_vit *net, char error[200])
         {"pass", b->pass},    {"shape", b->model->name}, {"dtype", bench_type_word(b->set->type)},
         {"threads", threads}, {"seconds", seconds},      {"rate", rate},
         {"decay", decay}};
-    nn_vit_save_options options = {.input = b->input, .parameters = b->parameters};
+    nn_vit_save_options options = {.parameters = b->parameters};
     options.items = items;
     options.item_count = 3;
     options.notes = notes;
@@ -97,19 +99,21 @@ static bool save(const model_bench *b, const nn_vit *net, char error[200])
 
 static bool begin(model_bench *b, char error[200])
 {
-    nn_vit_config config = bench_model_config(b->set->type);
-    b->count = nn_vit_count(&config, error, 200);
     b->digits = nn_digits_make(b->batch, 1, 1, error, 200);
+    if (!b->digits) return false;
+    b->d = bench_model_config(b->set->type, b->digits);
+    nn_image_set_make(&b->images, b->digits, &b->d, NULL);
+    b->count = nn_model_count(&b->d, error, 200);
     b->parameters = malloc((size_t)b->count * sizeof(float));
-    if (b->digits && !b->parameters) snprintf(error, 200, "%s: not enough memory", b->model->name);
-    return b->digits && b->parameters;
+    if (!b->parameters) snprintf(error, 200, "%s: not enough memory", b->model->name);
+    return b->parameters;
 }
 
 static void end(model_bench *b)
 {
     nn_trainer_free(b->trainer);
     nn_predictor_free(b->predictor);
-    nn_vit_free(b->net);
+    nn_model_free(b->net);
     nn_mnist_free(b->digits);
     free(b->parameters);
     free(b->logits);
@@ -136,12 +140,10 @@ static void step(void *arg)
 
 static bool make_trainer(model_bench *b, char error[200])
 {
-    nn_vit_config config = bench_model_config(b->set->type);
     nn_trainer_options options = bench_model_options(b->batch);
-    b->trainer = nn_trainer_create(b->set->ctx, b->digits, &config, &options, error, 200);
+    b->trainer = nn_trainer_create(b->set->ctx, &b->d, &b->images.train, &b->images.test, &options, error, 200);
     if (!b->trainer) return false;
     memcpy(b->parameters, b->trainer->parameters, (size_t)b->count * sizeof(float));
-    b->input = (nn_vit_input){b->trainer->options.augment.mean, b->trainer->options.augment.deviation};
     return true;
 }
 
@@ -152,7 +154,7 @@ bool bench_train(bench_result *result, const bench_setting *set, const bench_mod
     if (done) {
         *result = (bench_result){.max_error = bench_training_error(set->ctx, set->type, b.batch)};
         for (int n = 0; n < STEPS; n++) step(&b);
-        measure(result, &b, step, 3 * forward_flops());
+        measure(result, &b, step, 3 * forward_flops(&b.d));
         const char *why = b.trainer->workers->error;
         if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, *why ? why : "the training diverged");
     }
@@ -166,22 +168,20 @@ bool bench_train(bench_result *result, const bench_setting *set, const bench_mod
 static void look(void *arg)
 {
     model_bench *b = arg;
-    if (!nn_predictor_run(b->predictor, b->set->ctx, b->logits, b->digits->train.images, b->batch)) b->failed = true;
+    if (!nn_predictor_run(b->predictor, b->set->ctx, b->logits, &b->images.train, 0, b->batch)) b->failed = true;
 }
 
 static bool make_predictor(model_bench *b, char error[200])
 {
-    nn_vit_config config = bench_model_config(b->set->type);
-    nn_mnist_statistics(b->digits, &b->digits->train, &b->input.mean, &b->input.deviation);
-    b->logits = malloc((size_t)(b->batch * config.classes) * sizeof(float));
+    b->logits = malloc((size_t)(b->batch * b->d.output.classes) * sizeof(float));
     if (!b->logits) {
         snprintf(error, 200, "%s: not enough memory", b->model->name);
         return false;
     }
-    b->net = nn_vit_create(b->set->ctx, &config, b->parameters, 1, false, error, 200);
+    b->net = nn_model_create(b->set->ctx, &b->d, b->parameters, &(nn_model_options){.batch = 1}, error, 200);
     if (!b->net) return false;
-    nn_vit_initialize(b->net, 1);
-    b->predictor = nn_predictor_create(b->set->ctx, &config, b->parameters, b->input, config.body.bfloat16, error, 200);
+    nn_model_initialize(b->net, 1);
+    b->predictor = nn_predictor_create(b->set->ctx, &b->d, b->parameters, &b->images.train, error, 200);
     return b->predictor != NULL;
 }
 
@@ -191,8 +191,8 @@ bool bench_infer(bench_result *result, const bench_setting *set, const bench_mod
     bool done = begin(&b, error) && make_predictor(&b, error);
     if (done) look(&b);
     if (done && !b.failed) {
-        *result = (bench_result){.max_error = bench_logits_error(b.net, b.input, b.digits, b.logits)};
-        measure(result, &b, look, forward_flops());
+        *result = (bench_result){.max_error = bench_logits_error(b.net, &b.images.train, b.logits)};
+        measure(result, &b, look, forward_flops(&b.d));
     }
     if (b.failed) snprintf(error, 200, "%s: %.150s", model->name, nn_predictor_error(b.predictor));
     done = done && !b.failed && save(&b, b.net, error);

@@ -169,6 +169,13 @@ MHA_API void mha_context_trim(mha_context *ctx);
  * ctx is NULL. */
 MHA_API void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg);
 
+/* Calls task(arg, 0) to task(arg, count - 1), each once: tasks of such a loop take one number after another, so that
+ * pieces of unlike size keep all of them busy. */
+MHA_API void mha_context_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
+
+/* For libraries over this one: `text` becomes what mha_context_error returns, cut to 511 bytes. Returns `status`. */
+MHA_API mha_status mha_context_fail(mha_context *ctx, mha_status status, const char *text);
+
 /* One instruction set that this library knows, whether or not this build and this machine have it. */
 typedef struct mha_isa {
     const char *name;  /* "scalar", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx" */

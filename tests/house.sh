@@ -28,13 +28,14 @@ may_see() {
         nn/ops) echo include ;;
         nn/layer) echo include nn/io ;;
         nn/data) echo include nn/io nn/ops ;;
-        nn/model) echo include nn/io nn/ops nn/layer nn/data ;;
-        nn/train | nn/inspect) echo include nn/io nn/ops nn/layer nn/data nn/model nn/train ;;
-        bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/train ;;
+        nn/model) echo include nn/ops nn/data ;;
+        nn/families) echo include nn/io nn/model ;;
+        nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/families nn/train ;;
+        bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;
-        cli/common) echo include nn/io nn/data nn/model nn/inspect cli/draw ;;
+        cli/common) echo include nn/io nn/data nn/model nn/families nn/inspect cli/draw ;;
         cli/maps) echo include nn/io nn/data nn/model nn/inspect cli/draw cli/common ;;
-        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
+        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
         *) echo anything ;;
     esac
 }

@@ -107,21 +107,21 @@ static bool take_word(const char *text, void *to, bool *said)
 /* ---- Predictions ------------------------------------------------------------------------------------------------ */
 
 /* The blocks whose heads are shown: from *first up to, not including, the result. */
-static int64_t blocks_of(const request *r, const nn_vit_config *c, int64_t *first)
+static int64_t blocks_of(const request *r, const nn_description *c, int64_t *first)
 {
-    *first = r->all_blocks ? 0 : (r->block ? r->block : c->body.depth) - 1;
-    return r->all_blocks ? c->body.depth : *first + 1;
+    *first = r->all_blocks ? 0 : (r->block ? r->block : c->encoder.blocks.depth) - 1;
+    return r->all_blocks ? c->encoder.blocks.depth : *first + 1;
 }
 
 static void print_text(const term *t, const request *r, const nn_vit_model *model, const input_image *e,
                        const nn_heads_view *view)
 {
-    const nn_vit_config *c = &model->config;
+    const nn_description *c = &model->config;
     int64_t first, end = blocks_of(r, c, &first);
-    heads_drawing d = {e->name, e->pixels, c->rows, c->columns, view, e->label};
+    heads_drawing d = {e->name, e->pixels, c->encoder.input.rows, c->encoder.input.columns, view, e->label};
     heads_draw_answer(t, &d);
     bool here = r->heads && r->format == MAPS_TERMINAL;
-    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, c->mean_pool);
+    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, c->output.pool == NN_POOL_MEAN);
 }
 
 static void print_number(const char *before, double x)
@@ -180,7 +180,7 @@ static maps_image *predict_all(mha_context *ctx, const request *r, nn_vit_model 
     if (!images) cli_error("out of memory");
     for (int i = 0; images && i < r->word_count; i++) {
         images[i].name = all[i].name;
-        if (nn_heads_look(&images[i].view, model->net, ctx, model->input, all[i].pixels, error, sizeof error)) continue;
+        if (nn_heads_look(&images[i].view, model->net, ctx, all[i].pixels, error, sizeof error)) continue;
         cli_error("%s: %s: %s", r->file, all[i].name, error);
         free_images(images, r->word_count);
         images = NULL;
@@ -205,8 +205,8 @@ static bool write_maps(const request *r, const nn_vit_model *model, const maps_i
 {
     char error[600];
     int64_t first, end = blocks_of(r, &model->config, &first);
-    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, model->config.mean_pool,
-                             error, sizeof error);
+    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end,
+                             model->config.output.pool == NN_POOL_MEAN, error, sizeof error);
     if (!ok) cli_error("%s", error);
     return ok;
 }
@@ -225,9 +225,9 @@ static bool check_page(const request *r)
 /* Prints an error and returns false if the request does not fit the model. */
 static bool check_request(const request *r, const nn_vit_model *model)
 {
-    if (r->block <= model->config.body.depth) return true;
-    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->config.body.depth, r->file,
-              r->block);
+    if (r->block <= model->config.encoder.blocks.depth) return true;
+    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->config.encoder.blocks.depth,
+              r->file, r->block);
     return false;
 }
 

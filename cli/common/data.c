@@ -53,14 +53,15 @@ nn_mnist *data_open(const char *command, const char *place, bool test_alone)
     return set;
 }
 
-bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path)
+bool data_fits(const nn_mnist *set, const nn_description *config, const char *path)
 {
-    if (config->classes != NN_MNIST_CLASSES)
-        cli_error("%s: the model has %lld classes, the data set has %d", path, (long long)config->classes,
+    if (config->output.classes != NN_MNIST_CLASSES)
+        cli_error("%s: the model has %lld classes, the data set has %d", path, (long long)config->output.classes,
                   NN_MNIST_CLASSES);
-    else if (config->rows != set->rows || config->columns != set->columns)
+    else if (config->encoder.input.rows != set->rows || config->encoder.input.columns != set->columns)
         cli_error("%s: the model needs images of %lld x %lld pixels, the data set has %lld x %lld", path,
-                  (long long)config->rows, (long long)config->columns, (long long)set->rows, (long long)set->columns);
+                  (long long)config->encoder.input.rows, (long long)config->encoder.input.columns, (long long)set->rows,
+                  (long long)set->columns);
     else return true;
     return false;
 }

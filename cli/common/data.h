@@ -3,7 +3,7 @@
 #define DATA_H
 
 #include "data/mnist.h"
-#include "model/vit.h"
+#include "model/model.h"
 
 /* Whether the argument of --data is "synthetic" or "synthetic:N" instead of a folder. */
 bool data_is_synthetic(const char *place);
@@ -18,6 +18,6 @@ const char *data_default(const char *command);
 nn_mnist *data_open(const char *command, const char *place, bool test_alone);
 
 /* Whether the images and classes of the set fit the model; prints an error if not. */
-bool data_fits(const nn_mnist *set, const nn_vit_config *config, const char *path);
+bool data_fits(const nn_mnist *set, const nn_description *config, const char *path);
 
 #endif

@@ -30,7 +30,7 @@ static input_image *append(input_images *e, const char *word)
     if (all) {
         e->all = all;
         all[e->count] = (input_image){.word = word, .index = -1, .label = -1};
-        all[e->count].pixels = malloc((size_t)(e->config->rows * e->config->columns));
+        all[e->count].pixels = malloc((size_t)(e->config->encoder.input.rows * e->config->encoder.input.columns));
     }
     if (all && all[e->count++].pixels) return &all[e->count - 1];
     cli_error("out of memory");
@@ -90,7 +90,7 @@ static void invert(nn_image *picture, const char *word, input_invert when)
 
 static bool add_file(input_images *e, input_image *to)
 {
-    const nn_vit_config *c = e->config;
+    const nn_input_config *in = &e->config->encoder.input;
     nn_image picture;
     char error[600];
     bool ok = nn_image_open(&picture, to->word, error, sizeof error);
@@ -98,16 +98,16 @@ static bool add_file(input_images *e, input_image *to)
         cli_error("%s", error);
         return false;
     }
-    bool same = picture.rows == c->rows && picture.columns == c->columns;
+    bool same = picture.rows == in->rows && picture.columns == in->columns;
     if (!same && !e->fit) {
         cli_error("%s: the image is %" PRId64 " x %" PRId64 " pixels, the model needs %" PRId64 " x %" PRId64
                   "; --fit resizes it",
-                  to->word, picture.columns, picture.rows, c->columns, c->rows);
+                  to->word, picture.columns, picture.rows, in->columns, in->rows);
         ok = false;
     } else {
         invert(&picture, to->word, e->invert);
-        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(c->rows * c->columns));
-        else if (!(ok = nn_image_fit(to->pixels, c->rows, c->columns, &picture)))
+        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(in->rows * in->columns));
+        else if (!(ok = nn_image_fit(to->pixels, in->rows, in->columns, &picture)))
             cli_error("%s: --fit found no ink in the image", to->word);
     }
     nn_image_free(&picture);

@@ -22,7 +22,7 @@ typedef struct input_image {
 
 typedef struct input_images {
     const char *command, *model; /* for messages: the command and the model file */
-    const nn_vit_config *config;
+    const nn_description *config;
     const char *folder;  /* of the data set; NULL for data_default */
     input_invert invert; /* for files: turn dark ink on light paper into light ink on dark */
     bool fit;            /* for files: resize an image of another size */

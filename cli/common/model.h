@@ -2,7 +2,7 @@
 #ifndef MODEL_H
 #define MODEL_H
 
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 /* The option for the number of heads per block, for files whose metadata lack it. The same name in all commands: --heads
  * means something else in classify and prune. */

@@ -2,6 +2,7 @@
  *
  * Progress is a table that gains a row every few seconds, so that it reads the same on a terminal and in a file. Then come
  * one digit in the terminal, the curves as an SVG, and the page of `mha view`. */
+#include "model/image_examples.h"
 #include "train/checkpoint.h"
 #include "cli/common/data.h"
 #include "cli/draw/heads_draw.h"
@@ -11,7 +12,7 @@
 #include "cli/train/curves.h"
 #include "cli/train/progress.h"
 #include "cli/view/view.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,6 +76,7 @@ typedef struct show {
     term term;
     mha_context *ctx;
     nn_mnist *set;
+    nn_image_set images;
     nn_trainer *t;
     nn_checkpoint_run run;
     double seconds; /* of training */
@@ -125,10 +127,13 @@ static bool make_trainer(show *s)
     *how = nn_preset_recipe(nn_preset_find(s->run.preset));
     if (r->epochs) how->training.epochs = r->epochs;
     how->training.seed = (uint64_t)r->seed;
-    how->model.body.bfloat16 = prefers_bfloat16(s->ctx);
+    how->model.bfloat16 = prefers_bfloat16(s->ctx);
     nn_recipe_fit(how, s->set);
     if (how->training.held_out > WATCHED) how->training.held_out = WATCHED;
-    s->t = nn_trainer_create(s->ctx, s->set, &how->model, &how->training, error, sizeof error);
+    nn_image_set_make(&s->images, s->set, &how->model, &how->augment);
+    s->run.synthetic = s->set->synthetic;
+    s->t =
+        nn_trainer_create(s->ctx, &how->model, &s->images.train, &s->images.test, &how->training, error, sizeof error);
     if (!s->t) cli_error("demo: %s", error);
     return s->t;
 }
@@ -136,8 +141,8 @@ static bool make_trainer(show *s)
 static void say_what(const show *s)
 {
     char about[400];
-    const nn_vit_config *c = &s->run.how.model;
-    int64_t patches = (c->rows / c->patch) * (c->columns / c->patch);
+    const nn_description *c = &s->run.how.model;
+    int64_t patches = nn_input_tokens(&c->encoder.input) - c->encoder.input.class_token;
     printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
            term_style_on(&s->term, TERM_PLAIN));
     term_rule(&s->term, 2, 76);
@@ -148,8 +153,9 @@ static void say_what(const show *s)
            "  In %" PRId64 " blocks of %" PRId64 " heads every token attends to every other. The digit is\n"
            "  predicted from an additional token, the class token. %" PRId64 " parameters,\n"
            "  randomly initialized; %d thread%s, matrix products in %s.\n\n",
-           patches, c->patch, c->patch, c->body.depth, c->body.heads, s->t->count, mha_context_threads(s->ctx),
-           mha_context_threads(s->ctx) == 1 ? "" : "s", c->body.bfloat16 ? "bfloat16" : "float32");
+           patches, c->encoder.input.patch, c->encoder.input.patch, c->encoder.blocks.depth, c->encoder.blocks.heads,
+           s->t->count, mha_context_threads(s->ctx), mha_context_threads(s->ctx) == 1 ? "" : "s",
+           c->bfloat16 ? "bfloat16" : "float32");
     term_left(&s->term, 0, TERM_FAINT,
               "   images     loss  accuracy   held-out; each third of the bar: 10x fewer errors");
     printf("\n");
@@ -249,7 +255,8 @@ static bool write_page(const show *s, nn_vit_model *model)
 static bool write_curves(const show *s)
 {
     char error[600];
-    train_curves c = {s->t, s->parts, s->rows, (double)s->t->options.epochs / (double)s->rows, &s->test};
+    train_curves c = {s->t,     s->parts,         s->rows, (double)s->t->options.epochs / (double)s->rows,
+                      &s->test, s->set->synthetic};
     if (curves_write(s->curves, &c, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
@@ -261,7 +268,7 @@ static bool show_heads(const show *s, nn_vit_model *model)
     nn_heads_view view;
     int64_t index = s->request->index;
     const unsigned char *image = nn_mnist_image(s->set, &s->set->test, index);
-    if (!nn_heads_look(&view, model->net, s->ctx, model->input, image, error, sizeof error)) {
+    if (!nn_heads_look(&view, model->net, s->ctx, image, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }

@@ -1,4 +1,5 @@
 /* mha eval: accuracy and speed of a model on a data set. */
+#include "model/image_examples.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
 #include "cli/eval/print.h"
@@ -106,20 +107,24 @@ static double now(void)
 }
 
 /* Prints an error and returns false on failure. */
-static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, nn_vit_model *model, const nn_mnist_part *part)
+static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, const nn_vit_model *model, const nn_mnist *set,
+                     const nn_mnist_part *part)
 {
     char error[240];
+    nn_description d = model->config;
+    nn_pixels pixels = nn_pixels_of(set, part, &d, NULL);
+    nn_examples images = nn_image_examples(&pixels);
+    d.bfloat16 = r->type == MHA_BFLOAT16;
     float *logits = calloc((size_t)part->count * NN_MNIST_CLASSES, sizeof *logits);
     nn_predictor *p = NULL;
     *s = (eval_scores){0};
     bool ok = logits;
     if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)part->count);
-    if (ok && !(p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, r->type == MHA_BFLOAT16,
-                                        error, sizeof error)))
+    if (ok && !(p = nn_predictor_create(ctx, &d, model->parameters, &images, error, sizeof error)))
         cli_error("%s", error);
     ok = p;
     double start = now();
-    if (ok && !(ok = nn_predictor_run(p, ctx, logits, part->images, part->count)))
+    if (ok && !(ok = nn_predictor_run(p, ctx, logits, &images, 0, part->count)))
         cli_error("%s: %s", r->file, nn_predictor_error(p));
     s->seconds = now() - start;
     for (int64_t i = 0; ok && i < part->count; i++) count_answer(s, logits + i * NN_MNIST_CLASSES, part->labels[i], i);
@@ -161,7 +166,7 @@ int cmd_eval(int argc, char **argv)
         goto out;
     }
     if (!(set = data_open("eval", r.folder, !r.train)) || !data_fits(set, &model.config, r.file)) goto out;
-    if (!evaluate(&scores, ctx, &r, &model, r.train ? &set->train : &set->test)) goto out;
+    if (!evaluate(&scores, ctx, &r, &model, set, r.train ? &set->train : &set->test)) goto out;
     eval_setting asked = {r.file,
                           r.folder,
                           set,

@@ -49,13 +49,13 @@ __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const c
 
 static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
 {
-    const nn_vit_config *c = &set->model->config;
-    char text[NN_TRANSFORMER_WORDS];
+    const nn_description *c = &set->model->config;
+    char text[NN_HEADS_WORDS];
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
             "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
-            c->body.depth, nn_transformer_heads_words(text, &c->body), c->body.width, c->patch, c->patch,
-            set->model->count);
+            c->encoder.blocks.depth, nn_description_heads_words(text, c), c->encoder.blocks.width,
+            c->encoder.input.patch, c->encoder.input.patch, set->model->count);
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
             set->set->name);
     if (set->set->synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
@@ -204,11 +204,12 @@ static void put_text(const char *before, const char *text)
 
 static void put_model(const nn_vit_model *model)
 {
-    const nn_vit_config *c = &model->config;
+    const nn_description *c = &model->config;
     printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [",
-           model->count, c->body.depth, c->body.heads);
-    for (int64_t l = 0; l < c->body.depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_transformer_heads(&c->body, l));
-    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->body.width, c->patch);
+           model->count, c->encoder.blocks.depth, c->encoder.blocks.heads);
+    for (int64_t l = 0; l < c->encoder.blocks.depth; l++)
+        printf("%s%" PRId64, l ? ", " : "", nn_blocks_heads(&c->encoder.blocks, l));
+    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->encoder.blocks.width, c->encoder.input.patch);
 }
 
 static void put_classes(const eval_scores *s)

@@ -4,7 +4,7 @@
 
 #include "data/mnist.h"
 #include "cli/draw/term.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 enum { EVAL_WORST = 8 };
 

@@ -1,4 +1,5 @@
 /* mha heads: statistics of every head of a model over a set of images. */
+#include "model/image_examples.h"
 #include "cli/heads/table.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
@@ -165,8 +166,9 @@ static int heads(const request *r)
     }
     if (!(set = data_open("heads", r->folder, true)) || !data_fits(set, &model.config, r->file)) goto out;
     double start = now();
-    if (!nn_survey_make(&s, ctx, &model.config, model.parameters, model.input, &set->test, &options, error,
-                        sizeof error)) {
+    nn_pixels pixels = nn_pixels_of(set, &set->test, &model.config, NULL);
+    nn_examples test = nn_image_examples(&pixels);
+    if (!nn_survey_make(&s, ctx, &model.config, model.parameters, &test, &options, error, sizeof error)) {
         cli_error("%s: %s", r->file, error);
         goto out;
     }

@@ -5,7 +5,7 @@
 #include "data/mnist.h"
 #include "inspect/survey.h"
 #include "cli/draw/term.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 typedef enum heads_sort { HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY, HEADS_BY_DISTANCE } heads_sort;
 

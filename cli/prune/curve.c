@@ -55,7 +55,7 @@ bool prune_curve_write(const prune_story *s, const char *path, char *error, size
     }
     snprintf(headline, sizeof headline,
              "%" PRId64 " of %" PRId64 " heads pruned: accuracy on the test set %.2f %%, before %.2f %%",
-             s->heads - nn_transformer_all_heads(&s->model->config.body), s->heads,
+             s->heads - nn_description_all_heads(&s->model->config), s->heads,
              100 * (double)s->after.correct / (double)s->after.count,
              100 * (double)s->before.correct / (double)s->before.count);
     snprintf(about, sizeof about, "Vision Transformer with %" PRId64 " parameters, %" PRId64 " before pruning",

@@ -18,7 +18,10 @@ static double share(const nn_trainer_score *s) { return (double)s->correct / (do
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the drawing, one mark per head and a space between blocks, fits the line. */
-static bool fits(const prune_story *s) { return s->draws && s->heads + s->model->config.body.depth - 1 <= DRAWING; }
+static bool fits(const prune_story *s)
+{
+    return s->draws && s->heads + s->model->config.encoder.blocks.depth - 1 <= DRAWING;
+}
 
 /* Whether the head has been removed, up to and including the last entry. */
 static bool is_gone(const prune_story *s, int64_t block, int64_t head)
@@ -35,7 +38,7 @@ static void draw(const prune_story *s)
 {
     const char *there = s->utf8 ? "\u25a0" : "#", *gone = s->utf8 ? "\u00b7" : ".";
     fputs("  ", stderr);
-    for (int64_t l = 0; l < s->model->config.body.depth; l++) {
+    for (int64_t l = 0; l < s->model->config.encoder.blocks.depth; l++) {
         if (l) fputc(' ', stderr);
         for (int64_t h = 0; h < s->block_heads[l]; h++) fputs(is_gone(s, l, h) ? gone : there, stderr);
     }
@@ -102,7 +105,7 @@ void prune_print_clear(prune_story *s)
 /* Notes that heads are renumbered, with the first one as an example. */
 static void put_numbers(const prune_story *s)
 {
-    for (int64_t l = 0; l < s->model->config.body.depth; l++)
+    for (int64_t l = 0; l < s->model->config.encoder.blocks.depth; l++)
         for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
             if (is_gone(s, l, h)) continue;
             if (now++ == h) continue;
@@ -115,11 +118,11 @@ static void put_numbers(const prune_story *s)
 
 void prune_print_text(const prune_story *s)
 {
-    char words[NN_TRANSFORMER_WORDS];
-    const nn_transformer_config *c = &s->model->config.body;
-    int64_t left = nn_transformer_all_heads(c), gone = s->heads - left;
+    char words[NN_HEADS_WORDS];
+    const nn_blocks_config *c = &s->model->config.encoder.blocks;
+    int64_t left = nn_description_all_heads(&s->model->config), gone = s->heads - left;
     printf("  removed %" PRId64 " of %" PRId64 " heads; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
-           c->depth, c->depth == 1 ? "" : "s", nn_transformer_heads_words(words, c));
+           c->depth, c->depth == 1 ? "" : "s", nn_description_heads_words(words, &s->model->config));
     printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n", 100 * share(&s->after),
            s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
     cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count,
@@ -149,14 +152,14 @@ static void put_round(const prune_entry *e)
 void prune_print_json(const prune_story *s)
 {
     char quoted[3][1200];
-    const nn_transformer_config *c = &s->model->config.body;
+    const nn_blocks_config *c = &s->model->config.encoder.blocks;
     printf("{\n  \"model\": %s, \"out\": %s,\n  \"data\": %s, \"synthetic\": %s,\n",
            nn_json_quote(quoted[0], sizeof quoted[0], s->file), nn_json_quote(quoted[1], sizeof quoted[1], s->out),
            nn_json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->set->name),
            s->set->synthetic ? "true" : "false");
     printf("  \"heads_before\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [", s->heads,
-           nn_transformer_all_heads(c));
-    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_transformer_heads(c, l));
+           nn_description_all_heads(&s->model->config));
+    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_blocks_heads(c, l));
     printf("],\n  \"parameters_before\": %" PRId64 ", \"parameters\": %" PRId64 ",\n  \"rounds\": [\n", s->parameters,
            s->model->count);
     for (int64_t n = 0; n < s->count; n++) {

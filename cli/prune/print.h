@@ -2,6 +2,7 @@
 #ifndef PRUNE_PRINT_H
 #define PRUNE_PRINT_H
 
+#include "data/mnist.h"
 #include "inspect/prune.h"
 #include "cli/draw/term.h"
 

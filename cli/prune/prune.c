@@ -1,5 +1,6 @@
 /* mha prune: removes the least important heads of a model. Errors in the request are found before the first round; the
  * files are written atomically at the end. */
+#include "model/image_examples.h"
 #include "inspect/prune.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
@@ -178,8 +179,8 @@ static bool check_request(const request *r)
 /* Checks the request against the model and the data. Prints an error and returns false if it does not fit. */
 static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
 {
-    const nn_transformer_config *c = &model->config.body;
-    int64_t all = nn_transformer_all_heads(c);
+    const nn_blocks_config *c = &model->config.encoder.blocks;
+    int64_t all = nn_description_all_heads(&model->config);
     r->how.held_out = set->train.count / 12;
     int64_t images = set->train.count - r->how.held_out;
     if (r->how.batch > images) r->how.batch = images;
@@ -203,16 +204,16 @@ static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
 
 static bool begin_story(prune_story *s, const request *r, const nn_vit_model *model)
 {
-    const nn_transformer_config *c = &model->config.body;
+    const nn_blocks_config *c = &model->config.encoder.blocks;
     const char *name = getenv("TERM");
-    s->heads = nn_transformer_all_heads(c);
+    s->heads = nn_description_all_heads(&model->config);
     s->parameters = model->count;
     s->tunes = r->how.tune > 0;
     s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
     s->utf8 = term_detect(TERM_NEVER).utf8;
     s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* before, each round, final fine-tuning */
     s->block_heads = calloc((size_t)c->depth, sizeof *s->block_heads);
-    for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = nn_transformer_heads(c, l);
+    for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = nn_blocks_heads(c, l);
     if (s->entries && s->block_heads) return true;
     cli_error("prune: not enough memory for %s", r->file);
     return false;
@@ -249,11 +250,10 @@ static bool write_model(const prune_story *s, char *error, size_t error_size)
 {
     char gone[60], accuracy[32];
     snprintf(gone, sizeof gone, "%lld of %lld heads",
-             (long long)(s->heads - nn_transformer_all_heads(&s->model->config.body)), (long long)s->heads);
+             (long long)(s->heads - nn_description_all_heads(&s->model->config)), (long long)s->heads);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)s->after.correct / (double)s->after.count);
     const nn_safetensors_pair notes[] = {{"pruned", gone}, {"test_accuracy", accuracy}};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
-    o.input = s->model->input;
     o.notes = notes;
     o.note_count = 2;
     return nn_vit_save(s->model->net, s->out, &o, error, error_size);
@@ -263,23 +263,25 @@ static bool write_model(const prune_story *s, char *error, size_t error_size)
 static bool go(const request *r, mha_context *ctx, prune_story *s, nn_vit_model *model)
 {
     char error[600];
-    const nn_mnist_part *test = &s->set->test;
+    nn_image_set images;
+    nn_augment_options augment = NN_AUGMENT_OPTIONS_DEFAULT;
+    int64_t count = s->set->test.count;
+    bool half = r->how.bfloat16;
+    nn_image_set_make(&images, s->set, &model->config, &augment);
     double start = train_clock();
     prune_print_head(s);
     prune_print_now(s, "evaluating the test set", true);
-    bool ok =
-        nn_prune_score(&s->before, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error) &&
-        nn_prune_run(model, ctx, s->set, &r->how, watch, s, error, sizeof error);
+    bool ok = nn_prune_score(&s->before, ctx, model, &images.test, 0, count, half, error, sizeof error) &&
+              nn_prune_run(model, ctx, &images.train, &r->how, watch, s, error, sizeof error);
     if (ok) prune_print_now(s, "evaluating the test set", true);
-    ok =
-        ok && nn_prune_score(&s->after, ctx, model, s->set, test, 0, test->count, r->how.bfloat16, error, sizeof error);
+    ok = ok && nn_prune_score(&s->after, ctx, model, &images.test, 0, count, half, error, sizeof error);
     prune_print_clear(s);
     s->seconds = train_clock() - start;
     if (!ok) {
         cli_error("%s: %s", r->file, error);
         return false;
     }
-    if (nn_transformer_all_heads(&model->config.body) == s->heads)
+    if (nn_description_all_heads(&model->config) == s->heads)
         cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
     ok = write_model(s, error, sizeof error) && (!r->curve || prune_curve_write(s, r->curve, error, sizeof error));
     if (!ok) cli_error("%s", error);

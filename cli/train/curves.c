@@ -36,8 +36,8 @@ static void fill(chart_series *series, chart_point *points, const train_curves *
 static void describe(const train_curves *c, char *headline, size_t headline_size, char *about, size_t about_size)
 {
     const nn_trainer *t = c->t;
-    const nn_vit_config *v = nn_vit_shape(t->net);
-    const char *synthetic = t->set->synthetic ? "synthetic " : "";
+    const nn_description *v = nn_model_description(t->net);
+    const char *synthetic = c->synthetic ? "synthetic " : "";
     if (c->test)
         snprintf(headline, headline_size, "%.2f %% accuracy on the test set: %lld of %lld %simages wrong",
                  100 * (double)c->test->correct / (double)c->test->count,
@@ -48,8 +48,9 @@ static void describe(const train_curves *c, char *headline, size_t headline_size
     snprintf(about, about_size,
              "Vision Transformer with %lld parameters: depth %lld, width %lld, %lld heads, patches of %lld x %lld; "
              "trained on %lld %simages",
-             (long long)t->count, (long long)v->body.depth, (long long)v->body.width, (long long)v->body.heads,
-             (long long)v->patch, (long long)v->patch, (long long)t->images, synthetic);
+             (long long)t->count, (long long)v->encoder.blocks.depth, (long long)v->encoder.blocks.width,
+             (long long)v->encoder.blocks.heads, (long long)v->encoder.input.patch, (long long)v->encoder.input.patch,
+             (long long)t->examples, synthetic);
 }
 
 bool curves_write(const char *path, const train_curves *c, char *error, size_t error_size)

@@ -10,6 +10,7 @@ typedef struct train_curves {
     int64_t count;                    /* of the parts so far, 1 or more */
     double each;                      /* epochs in a part */
     const nn_trainer_score *test;     /* NULL: the run is not over */
+    bool synthetic;                   /* the images were drawn by a program */
 } train_curves;
 
 /* Replaces the file atomically. False on error, with one line in `error`, which has room for `error_size` bytes. */

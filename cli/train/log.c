@@ -16,7 +16,7 @@ static void put_start(nn_buffer *out, const train_session *s)
                      nn_json_quote(quoted, sizeof quoted, s->run->preset));
     nn_buffer_printf(out, "\"data\":%s,", nn_json_quote(quoted, sizeof quoted, s->run->set));
     nn_buffer_printf(out, "\"synthetic\":%s,\"parameters\":%lld,\"steps_per_epoch\":%lld,\"recipe\":{",
-                     s->t->set->synthetic ? "true" : "false", (long long)s->t->count, (long long)s->t->steps_per_epoch);
+                     s->set->synthetic ? "true" : "false", (long long)s->t->count, (long long)s->t->steps_per_epoch);
     for (int n = 0; nn_recipe_key(n); n++) {
         const char *quote = nn_recipe_is_word(n) ? "\"" : "";
         nn_buffer_printf(out, "%s\"%s\":%s%s%s", n ? "," : "", nn_recipe_key(n), quote,

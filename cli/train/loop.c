@@ -66,7 +66,7 @@ static bool save(loop *l)
 static void draw(loop *l, const nn_trainer_score *test)
 {
     const train_session *s = l->s;
-    train_curves c = {s->t, s->run->epochs, s->t->step / s->t->steps_per_epoch, 1, test};
+    train_curves c = {s->t, s->run->epochs, s->t->step / s->t->steps_per_epoch, 1, test, s->set->synthetic};
     if (!s->curves || l->curves_lost || curves_write(s->curves, &c, l->error, sizeof l->error)) return;
     l->curves_lost = true;
     say(l, l->error, "; the curves are no longer updated");
@@ -172,7 +172,7 @@ static void say_end(const train_session *s, const train_end *end)
     long seconds = (long)(end->seconds + 0.5);
     const nn_trainer_score *test = &end->test;
     printf("test accuracy %.2f %%: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
-           (long long)test->correct, (long long)test->count, s->t->set->synthetic ? "synthetic " : "");
+           (long long)test->correct, (long long)test->count, s->set->synthetic ? "synthetic " : "");
     cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
     if (seconds >= 60) printf("%ld min %ld s", seconds / 60, seconds % 60);
     else printf("%.1f s", end->seconds);

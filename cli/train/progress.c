@@ -43,16 +43,17 @@ train_progress train_progress_begin(const nn_trainer *t)
 void train_progress_say(const train_session *s)
 {
     const nn_trainer *t = s->t;
-    const nn_mnist *set = t->set;
-    const nn_vit_config *c = &s->run->how.model;
-    const nn_transformer_config *b = &c->body;
+    const nn_mnist *set = s->set;
+    const nn_description *c = &s->run->how.model;
+    const nn_blocks_config *b = &c->encoder.blocks;
     fprintf(stderr, "Vision Transformer: depth %lld, width %lld, %lld heads, patches of %lld x %lld\n",
-            (long long)b->depth, (long long)b->width, (long long)b->heads, (long long)c->patch, (long long)c->patch);
+            (long long)b->depth, (long long)b->width, (long long)b->heads, (long long)c->encoder.input.patch,
+            (long long)c->encoder.input.patch);
     cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
               s->run->preset, (long long)t->options.epochs, t->options.epochs > 1 ? "s" : "",
               (long long)t->steps_per_epoch, (long long)t->options.batch);
     fprintf(stderr, "%lld %straining images of %lld x %lld pixels, %lld held out, %lld test images\n",
-            (long long)t->images, set->synthetic ? "synthetic " : "", (long long)set->rows, (long long)set->columns,
+            (long long)t->examples, set->synthetic ? "synthetic " : "", (long long)set->rows, (long long)set->columns,
             (long long)t->options.held_out, (long long)set->test.count);
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
     if (t->step) fprintf(stderr, "resuming at epoch %lld, step %lld\n", epoch + 1, step + 1);

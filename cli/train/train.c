@@ -39,8 +39,8 @@ static bool agrees(const train_request *r, const nn_checkpoint *from)
         return false;
     }
     if (*r->given) nn_recipe_apply(&wanted, r->given, why, sizeof why);
-    if (wanted.model.body.kv_heads == wanted.model.body.heads)
-        wanted.model.body.kv_heads = 0; /* as nn_recipe_fit does */
+    if (wanted.model.encoder.blocks.kv_heads == wanted.model.encoder.blocks.heads)
+        wanted.model.encoder.blocks.kv_heads = 0; /* as nn_recipe_fit does */
     for (int n = 0; nn_recipe_key(n); n++) {
         if (strcmp(nn_recipe_get(a, &from->run.how, n), nn_recipe_get(b, &wanted, n)) == 0) continue;
         cli_error("train: %s was started with %s=%s, not %s; omit it with --resume", r->out, nn_recipe_key(n), a, b);
@@ -196,12 +196,17 @@ static bool make_trainer(making *m)
     nn_recipe_fit(&s->run->how, m->set);
     s->ctx = cli_context_of((int)m->request->threads);
     if (!s->ctx) return false;
+    s->set = m->set;
+    s->run->synthetic = m->set->synthetic;
     if (!m->from) nn_checkpoint_describe_set(s->run->set, m->set);
     else if (!nn_checkpoint_knows(m->from, m->set, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
-    s->t = nn_trainer_create(s->ctx, m->set, &s->run->how.model, &s->run->how.training, error, sizeof error);
+    nn_recipe *how = &s->run->how;
+    nn_image_set_make(&s->images, m->set, &how->model, &how->augment);
+    s->t =
+        nn_trainer_create(s->ctx, &how->model, &s->images.train, &s->images.test, &how->training, error, sizeof error);
     if (!s->t) cli_error("train: %s", error);
     else if (m->from && !nn_checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
     else return true;

@@ -3,6 +3,7 @@
 #define TRAIN_H
 
 #include "train/checkpoint.h"
+#include "model/image_examples.h"
 #include "cli/common/cli.h"
 #include "io/file_lock.h"
 
@@ -23,6 +24,8 @@ typedef enum train_file { TRAIN_OUT, TRAIN_LOG, TRAIN_CURVES, TRAIN_FILES } trai
 /* A prepared run: everything has been read and checked, nothing has been written yet. */
 typedef struct train_session {
     mha_context *ctx;
+    const nn_mnist *set;
+    nn_image_set images;
     nn_trainer *t;
     nn_checkpoint_run *run;
     const char *out, *log, *curves;  /* as given on the command line, or NULL */

@@ -1,5 +1,7 @@
 /* A model as JSON for the page: configuration, parameters, images, and the library's results for them, which the page
  * can be checked against. */
+#include "families/vit_names.h"
+#include "model/image_examples.h"
 #include "cli/common/cli.h"
 #include "inspect/heads.h"
 #include "cli/heads/json.h"
@@ -19,52 +21,60 @@ enum {
 
 /* ---- The model -------------------------------------------------------------------------------------------------- */
 
-static void put_heads(nn_buffer *out, const char *key, const nn_transformer_config *c,
-                      int64_t (*heads)(const nn_transformer_config *config, int64_t l))
+static void put_heads(nn_buffer *out, const char *key, const nn_blocks_config *c,
+                      int64_t (*heads)(const nn_blocks_config *config, int64_t l))
 {
     nn_buffer_printf(out, "\"%s\":[", key);
     for (int64_t l = 0; l < c->depth; l++) nn_buffer_printf(out, l ? ",%" PRId64 : "%" PRId64, heads(c, l));
     nn_buffer_puts(out, "],");
 }
 
-static void put_config(nn_buffer *out, const nn_vit_config *c)
+static void put_config(nn_buffer *out, const nn_description *c)
 {
     static const char *const activations[] = {[MHA_LINEAR] = "linear",
                                               [MHA_RELU] = "relu",
                                               [MHA_GELU] = "gelu",
                                               [MHA_GELU_TANH] = "gelu_tanh",
                                               [MHA_SILU] = "silu"};
-    const nn_transformer_config *b = &c->body;
+    const nn_blocks_config *b = &c->encoder.blocks;
     nn_buffer_printf(
         out, "\"config\":{\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"patch\":%" PRId64 ",\"classes\":%" PRId64,
-        c->rows, c->columns, c->patch, c->classes);
+        c->encoder.input.rows, c->encoder.input.columns, c->encoder.input.patch, c->output.classes);
     nn_buffer_printf(out, ",\"pool\":\"%s\",\"width\":%" PRId64 ",\"depth\":%" PRId64 ",",
-                     c->mean_pool ? "mean" : "cls", b->width, b->depth);
-    put_heads(out, "heads", b, nn_transformer_heads);
-    put_heads(out, "kv_heads", b, nn_transformer_kv_heads);
+                     c->output.pool == NN_POOL_MEAN ? "mean" : "cls", b->width, b->depth);
+    put_heads(out, "heads", b, nn_blocks_heads);
+    put_heads(out, "kv_heads", b, nn_blocks_kv_heads);
     nn_buffer_printf(out, "\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":",
-                     nn_transformer_head_width(b), b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
+                     nn_blocks_head_width(b), b->mlp, b->norm == NN_RMS_NORM ? "rms" : "layer");
     view_number(out, (double)b->epsilon);
     nn_buffer_printf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
-                     b->post_norm ? "post" : "pre", b->final_norm ? "true" : "false", activations[b->activation],
-                     b->causal ? "true" : "false");
+                     b->place == NN_NORM_BEHIND ? "post" : "pre", b->final_norm ? "true" : "false",
+                     activations[b->activation], b->causal ? "true" : "false");
 }
 
-/* Unused parts, such as the class token of a model with mean pooling, are omitted. */
+/* As vectors and matrices: leading axes of size 1 are dropped, and those behind the first are one. */
+static void put_shape(nn_buffer *out, const nn_vit_part *part)
+{
+    int first = 0;
+    while (first < part->rank - 1 && part->shape[first] == 1) first++;
+    int64_t rows = part->shape[first];
+    nn_buffer_printf(out, "[%" PRId64, rows);
+    if (first < part->rank - 1) nn_buffer_printf(out, ",%" PRId64, part->count / rows);
+    nn_buffer_puts(out, "]");
+}
+
 static void put_parameters(nn_buffer *out, const nn_vit_model *model)
 {
-    nn_transformer_part part;
+    nn_vit_part part;
     const char *before = "{\"name\":";
     nn_buffer_puts(out, "\"parameters\":{\"parts\":[");
-    for (int n = 0; nn_vit_tensor(model->net, n, &part); n++) {
-        if (!part.shape.size[0]) continue;
+    for (nn_parts w = nn_parts_of(nn_model_description(model->net)); nn_vit_next(&w, &part);) {
         nn_buffer_puts(out, before);
         before = ",{\"name\":";
         view_string(out, part.name);
-        nn_buffer_puts(out, ",\"shape\":[");
-        for (int i = 0; i < part.shape.rank; i++)
-            nn_buffer_printf(out, i ? ",%" PRId64 : "%" PRId64, part.shape.size[i]);
-        nn_buffer_printf(out, "],\"first\":%" PRId64 "}", part.first);
+        nn_buffer_puts(out, ",\"shape\":");
+        put_shape(out, &part);
+        nn_buffer_printf(out, ",\"first\":%" PRId64 "}", part.first);
     }
     nn_buffer_puts(out, "],\n\"data\":");
     view_base64(out, model->parameters, (size_t)model->count * sizeof(float));
@@ -78,7 +88,7 @@ static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, cons
 {
     char error[600];
     nn_heads_view view;
-    if (!nn_heads_look(&view, model->net, ctx, model->input, e->pixels, error, sizeof error)) {
+    if (!nn_heads_look(&view, model->net, ctx, e->pixels, error, sizeof error)) {
         cli_error("%s: %s", e->name, error);
         return false;
     }
@@ -99,7 +109,7 @@ static bool put_rows(nn_buffer *out, mha_context *ctx, nn_vit_model *model, cons
 
 static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, const input_image *e, const float *logits)
 {
-    const nn_vit_config *c = &model->config;
+    const nn_description *c = &model->config;
     char name[40];
     snprintf(name, sizeof name, "test image %" PRId64, e->index);
     nn_buffer_puts(out, "{\"name\":");
@@ -107,14 +117,14 @@ static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
     if (e->label < 0) nn_buffer_puts(out, ",\"label\":null");
     else nn_buffer_printf(out, ",\"label\":%d", e->label);
     nn_buffer_puts(out, ",\"pixels\":");
-    view_base64(out, e->pixels, (size_t)(c->rows * c->columns));
+    view_base64(out, e->pixels, (size_t)(c->encoder.input.rows * c->encoder.input.columns));
     nn_buffer_puts(out, ",\n\"logits\":[");
-    for (int64_t k = 0; k < c->classes; k++) {
+    for (int64_t k = 0; k < c->output.classes; k++) {
         if (k) nn_buffer_putc(out, ',');
         view_number(out, (double)logits[k]);
     }
     nn_buffer_putc(out, ']');
-    bool ok = c->mean_pool || put_rows(out, ctx, model, e);
+    bool ok = c->output.pool == NN_POOL_MEAN || put_rows(out, ctx, model, e);
     nn_buffer_putc(out, '}');
     return ok;
 }
@@ -122,15 +132,21 @@ static bool put_image(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
 /* The logits of the images, (count,classes), to be freed. Prints an error and returns NULL on failure. */
 static float *predict(mha_context *ctx, nn_vit_model *model, const input_images *images)
 {
-    const nn_vit_config *c = &model->config;
+    const nn_description *c = &model->config;
     char error[600] = "out of memory";
-    float *logits = calloc((size_t)(images->count * c->classes), sizeof *logits);
+    float *logits = calloc((size_t)(images->count * c->output.classes), sizeof *logits);
+    nn_pixels pixels = {.count = 1,
+                        .rows = c->encoder.input.rows,
+                        .columns = c->encoder.input.columns,
+                        .augment = {.mean = c->encoder.input.mean, .deviation = c->encoder.input.deviation}};
+    nn_examples one = nn_image_examples(&pixels);
     nn_predictor *p = NULL;
     bool ok = logits;
-    if (ok) p = nn_predictor_create(ctx, c, model->parameters, model->input, false, error, sizeof error);
+    if (ok) p = nn_predictor_create(ctx, c, model->parameters, &one, error, sizeof error);
     ok = p;
     for (int i = 0; ok && i < images->count; i++) {
-        ok = nn_predictor_run(p, ctx, logits + i * c->classes, images->all[i].pixels, 1);
+        pixels.images = images->all[i].pixels;
+        ok = nn_predictor_run(p, ctx, logits + i * c->output.classes, &one, 0, 1);
         if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, nn_predictor_error(p));
     }
     nn_predictor_free(p);
@@ -154,15 +170,15 @@ static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
     nn_buffer_printf(out, ",\"version\":\"mha %s\",\n", mha_version());
     put_config(out, &model->config);
     nn_buffer_puts(out, "\"input\":{\"mean\":");
-    view_number(out, (double)model->input.mean);
+    view_number(out, (double)model->config.encoder.input.mean);
     nn_buffer_puts(out, ",\"deviation\":");
-    view_number(out, (double)model->input.deviation);
+    view_number(out, (double)model->config.encoder.input.deviation);
     nn_buffer_puts(out, "},\n");
     put_parameters(out, model);
     nn_buffer_puts(out, "\"images\":[\n");
     for (int i = 0; ok && i < images->count; i++) {
         if (i) nn_buffer_puts(out, ",\n");
-        ok = put_image(out, ctx, model, &images->all[i], logits + i * model->config.classes);
+        ok = put_image(out, ctx, model, &images->all[i], logits + i * model->config.output.classes);
     }
     nn_buffer_puts(out, "],\n\"survey\":");
     if (s) heads_json(out, s);
@@ -178,9 +194,9 @@ static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *mo
     char error[600];
     nn_survey_options options = {SURVEY_IMAGES, SURVEY_IMAGES, IMPORTANCE_IMAGES};
     if (!images->set) return true;
-    if (nn_survey_make(s, ctx, &model->config, model->parameters, model->input, &images->set->test, &options, error,
-                       sizeof error))
-        return true;
+    nn_pixels pixels = nn_pixels_of(images->set, &images->set->test, &model->config, NULL);
+    nn_examples test = nn_image_examples(&pixels);
+    if (nn_survey_make(s, ctx, &model->config, model->parameters, &test, &options, error, sizeof error)) return true;
     cli_error("%s: %s", images->model, error);
     return false;
 }

@@ -189,8 +189,8 @@ static bool show_model(mha_context *ctx, const request *r)
     e.config = &model.config;
     ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, &model, &e);
     if (ok) {
-        snprintf(about, sizeof about, "%s of %s, %s", count_of(nn_transformer_all_heads(&model.config.body), "head"),
-                 count_of(model.config.body.depth, "block"), count_of(e.count, "image"));
+        snprintf(about, sizeof about, "%s of %s, %s", count_of(nn_description_all_heads(&model.config), "head"),
+                 count_of(model.config.encoder.blocks.depth, "block"), count_of(e.count, "image"));
         say_written(r, about, bytes);
     }
     input_images_free(&e);

@@ -5,7 +5,7 @@
 #include "io/buffer.h"
 #include "cli/common/input_images.h"
 #include "inspect/survey.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 enum { VIEW_EACH = 2 }; /* images of each digit, by default */
 

@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool make_room(nn_heads_view *view, const nn_vit_config *c)
+static bool make_room(nn_heads_view *view, const nn_description *c)
 {
-    size_t maps = (size_t)nn_transformer_all_heads(&c->body), patches = (size_t)(view->rows * view->columns);
+    size_t maps = (size_t)nn_description_all_heads(c), patches = (size_t)(view->rows * view->columns);
     view->first = calloc((size_t)view->blocks + 1, sizeof *view->first);
-    view->probabilities = calloc((size_t)c->classes, sizeof(float));
+    view->probabilities = calloc((size_t)c->output.classes, sizeof(float));
     view->map = calloc(maps * patches, sizeof(float));
     view->itself = calloc(maps, sizeof(float));
     for (int64_t b = 0; view->first && b < view->blocks; b++) {
-        int64_t heads = nn_transformer_heads(&c->body, b);
+        int64_t heads = nn_blocks_heads(&c->encoder.blocks, b);
         view->first[b + 1] = view->first[b] + heads;
         if (heads > view->heads) view->heads = heads;
     }
@@ -53,29 +53,30 @@ static float *make_scratch(int64_t heads, int64_t pixels, int64_t T)
     return malloc((size_t)count * sizeof(float));
 }
 
-bool nn_heads_look(nn_heads_view *view, nn_vit *net, mha_context *ctx, nn_vit_input input, const unsigned char *image,
-                   char *error, size_t error_size)
+bool nn_heads_look(nn_heads_view *view, nn_model *net, mha_context *ctx, const unsigned char *image, char *error,
+                   size_t error_size)
 {
-    const nn_vit_config *c = nn_vit_shape(net);
+    const nn_description *c = nn_model_description(net);
     const char *why = NULL;
-    int64_t T = nn_vit_tokens(net), pixels = c->rows * c->columns;
-    nn_augment_options plain = {.mean = input.mean, .deviation = input.deviation};
-    *view = (nn_heads_view){.blocks = c->body.depth,
-                            .classes = c->classes,
-                            .rows = c->rows / c->patch,
-                            .columns = c->columns / c->patch,
+    const nn_input_config *in = &c->encoder.input;
+    int64_t T = nn_input_tokens(in), pixels = in->rows * in->columns;
+    nn_augment_options plain = {.mean = in->mean, .deviation = in->deviation};
+    *view = (nn_heads_view){.blocks = c->encoder.blocks.depth,
+                            .classes = c->output.classes,
+                            .rows = in->rows / in->patch,
+                            .columns = in->columns / in->patch,
                             .tokens = T};
-    float *scratch = make_scratch(nn_transformer_all_heads(&c->body), pixels, T);
+    float *scratch = make_scratch(nn_description_all_heads(c), pixels, T);
     if (!scratch || !make_room(view, c)) why = "not enough memory for the weights of the heads";
     if (!why) {
-        nn_transformer_call call = {.maps = scratch + pixels};
+        nn_call call = {.maps = scratch + pixels};
         nn_augment_plain(scratch, image, pixels, &plain);
-        const float *logits = nn_vit_forward(net, ctx, scratch, 1, &call);
+        const float *logits = nn_model_forward_images(net, ctx, scratch, 1, &call);
         if (!logits) why = mha_context_error(ctx);
-        else if (nn_vit_not_finite(logits, 1, c->classes)) why = nn_vit_overflow;
+        else if (nn_model_not_finite(logits, 1, c->output.classes)) why = nn_model_overflow;
         else softmax(view, logits);
         for (int64_t n = 0; !why && n < view->first[view->blocks]; n++)
-            read_out(view, n, call.maps + n * T * T, T, c->mean_pool);
+            read_out(view, n, call.maps + n * T * T, T, c->output.pool == NN_POOL_MEAN);
     }
     free(scratch);
     if (!why) return true;

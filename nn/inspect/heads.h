@@ -1,7 +1,7 @@
 /* The prediction of a Vision Transformer for one image, and the attention map of each head.
  *
  *     nn_heads_view view;
- *     if (!nn_heads_look(&view, net, ctx, input, image, error, sizeof error)) puts(error);
+ *     if (!nn_heads_look(&view, net, ctx, image, error, sizeof error)) puts(error);
  *     nn_heads_focus focus = nn_heads_focus_of(&view, block, head);
  *     nn_heads_free(&view);
  *
@@ -10,7 +10,7 @@
 #ifndef NN_INSPECT_HEADS_H
 #define NN_INSPECT_HEADS_H
 
-#include "model/vit_file.h"
+#include "model/model.h"
 
 typedef struct nn_heads_view {
     int64_t blocks, classes;
@@ -26,8 +26,8 @@ typedef struct nn_heads_view {
 
 /* `net` is not for training; image (rows,columns) of the net's size, bytes. Returns false on error, with one line in
  * `error`; nothing needs to be freed then. */
-bool nn_heads_look(nn_heads_view *view, nn_vit *net, mha_context *ctx, nn_vit_input input, const unsigned char *image,
-                   char *error, size_t error_size);
+bool nn_heads_look(nn_heads_view *view, nn_model *net, mha_context *ctx, const unsigned char *image, char *error,
+                   size_t error_size);
 void nn_heads_free(nn_heads_view *view); /* a zeroed one is legal */
 
 /* The number of heads of a block. */

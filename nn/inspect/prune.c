@@ -20,12 +20,12 @@ static void free_layers(mha_layer **layers, int64_t count)
 static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                               size_t error_size)
 {
-    const nn_transformer_config *c = &model->config.body;
+    const nn_blocks_config *c = &model->config.encoder.blocks;
     mha_layer **layers = calloc((size_t)c->depth, sizeof *layers);
     if (!layers) snprintf(error, error_size, "not enough memory");
     for (int64_t l = 0; layers && l < c->depth; l++) {
-        if (!mha_layer_prune(ctx, &layers[l], nn_transformer_attention(nn_vit_body(model->net), l), keep)) {
-            keep += nn_transformer_heads(c, l);
+        if (!mha_layer_prune(ctx, &layers[l], nn_model_attention(model->net, l), keep)) {
+            keep += nn_blocks_heads(c, l);
             continue;
         }
         snprintf(error, error_size, "block %lld: %s", (long long)l + 1, mha_context_error(ctx));
@@ -36,15 +36,15 @@ static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const
 }
 
 /* The configuration that has these layers. */
-static nn_vit_config config_of(const nn_vit_model *model, mha_layer *const *layers)
+static nn_description config_of(const nn_vit_model *model, mha_layer *const *layers)
 {
-    nn_vit_config config = model->config;
-    nn_transformer_config *c = &config.body;
-    for (int64_t l = 0; l < c->depth && l < NN_TRANSFORMER_BLOCKS; l++) {
+    nn_description config = model->config;
+    nn_blocks_config *c = &config.encoder.blocks;
+    for (int64_t l = 0; l < c->depth && l < NN_BLOCKS_MOST; l++) {
         const mha_layer_options *s = mha_layer_shape(layers[l]);
         bool grouped = s->kv_heads != s->heads;
-        if (s->heads != nn_transformer_heads(c, l) || s->kv_heads != nn_transformer_kv_heads(c, l))
-            c->block[l] = (nn_transformer_block){(int32_t)s->heads, grouped ? (int32_t)s->kv_heads : 0};
+        if (s->heads != nn_blocks_heads(c, l) || s->kv_heads != nn_blocks_kv_heads(c, l))
+            c->block[l].heads = (int32_t)s->heads, c->block[l].kv_heads = grouped ? (int32_t)s->kv_heads : 0;
     }
     return config;
 }
@@ -52,61 +52,71 @@ static nn_vit_config config_of(const nn_vit_model *model, mha_layer *const *laye
 /* Attention from the layers, whose parts lie in the order of the model's; all else from the model, part by part. */
 static void copy_parts(const nn_vit_model *smaller, const nn_vit_model *model, mha_layer *const *layers)
 {
-    nn_transformer_part from, to;
+    nn_part from, to;
     const float *layer = model->parameters; /* the numbers of the block's attention, and where they go */
     int64_t start = 0;
-    for (int n = 0; nn_vit_tensor(smaller->net, n, &to); n++) {
-        nn_vit_tensor(model->net, n, &from);
-        if (strstr(to.name, ".attn.qkv.weight"))
-            layer = mha_layer_view(*layers++, NULL).q_weight.data, start = to.first;
-        const float *numbers = strstr(to.name, ".attn.") ? layer + (to.first - start) : model->parameters + from.first;
-        int64_t count = to.shape.size[0] * (to.shape.rank == 2 ? to.shape.size[1] : 1);
-        memcpy(smaller->parameters + to.first, numbers, (size_t)count * sizeof(float));
+    nn_parts walk = nn_parts_of(&model->config);
+    for (nn_parts w = nn_parts_of(&smaller->config); nn_parts_next(&w, &to);) {
+        nn_parts_next(&walk, &from);
+        bool attention = to.kind >= NN_Q && to.kind <= NN_SINKS;
+        if (to.kind == NN_Q) layer = mha_layer_view(layers[to.block], NULL).q_weight.data, start = to.first;
+        const float *numbers = attention ? layer + (to.first - start) : model->parameters + from.first;
+        memcpy(smaller->parameters + to.first, numbers, (size_t)nn_part_numbers(&to) * sizeof(float));
     }
-    nn_vit_changed(smaller->net);
+    nn_model_changed(smaller->net);
 }
 
 bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                   size_t error_size)
 {
     *smaller = (nn_vit_model){0};
-    if (model->config.body.depth > NN_TRANSFORMER_BLOCKS) {
-        snprintf(error, error_size, "only models of up to %d blocks can be pruned, not of %lld", NN_TRANSFORMER_BLOCKS,
-                 (long long)model->config.body.depth);
+    if (model->config.encoder.blocks.depth > NN_BLOCKS_MOST) {
+        snprintf(error, error_size, "only models of up to %d blocks can be pruned, not of %lld", NN_BLOCKS_MOST,
+                 (long long)model->config.encoder.blocks.depth);
         return false;
     }
     mha_layer **layers = cut_layers(ctx, model, keep, error, error_size);
     if (!layers) return false;
-    nn_vit_config config = config_of(model, layers);
-    bool ok = nn_vit_model_make(smaller, ctx, &config, model->input, error, error_size);
+    nn_description config = config_of(model, layers);
+    bool ok = nn_vit_model_make(smaller, ctx, &config, error, error_size);
     if (ok) copy_parts(smaller, model, layers);
-    free_layers(layers, config.body.depth);
+    free_layers(layers, config.encoder.blocks.depth);
     return ok;
 }
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
-bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_mnist *set,
-                    const nn_mnist_part *part, int64_t first, int64_t count, bool bfloat16, char *error,
-                    size_t error_size)
+bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_examples *examples,
+                    int64_t first, int64_t count, bool bfloat16, char *error, size_t error_size)
 {
-    int64_t classes = model->config.classes;
+    int64_t classes = model->config.output.classes;
     nn_loss loss = {0};
     nn_workspace workspace = {0};
+    nn_slab slab = {0};
+    nn_description d = model->config;
+    d.bfloat16 = bfloat16;
     float *logits = calloc((size_t)count + 1, (size_t)classes * sizeof *logits);
+    int32_t *labels = calloc((size_t)count + 1, sizeof *labels);
     nn_predictor *p = NULL;
-    if (!logits) snprintf(error, error_size, "not enough memory for the predictions of %lld images", (long long)count);
-    else p = nn_predictor_create(ctx, &model->config, model->parameters, model->input, bfloat16, error, error_size);
-    bool ok = p && nn_predictor_run(p, ctx, logits, nn_mnist_image(set, part, first), count);
+    if (!logits || !labels || !nn_slab_create(&slab, examples, 1))
+        snprintf(error, error_size, "not enough memory for the predictions of %lld images", (long long)count);
+    else p = nn_predictor_create(ctx, &d, model->parameters, examples, error, error_size);
+    bool ok = p && nn_predictor_run(p, ctx, logits, examples, first, count);
     if (p && !ok) snprintf(error, error_size, "%s", nn_predictor_error(p));
-    if (ok && nn_cross_entropy(ctx, &workspace, &loss, NULL, logits, part->labels + first, count, classes, 0)) {
+    for (int64_t i = 0; ok && i < count; i++) {
+        nn_slab_load(&slab, examples, NULL, first + i, 1, NULL);
+        labels[i] = slab.labels[0];
+    }
+    if (ok && nn_cross_entropy(ctx, &workspace, &loss, NULL, logits, labels, count, classes, 0)) {
         snprintf(error, error_size, "%s", mha_context_error(ctx));
         ok = false;
     }
     *score = (nn_trainer_score){count, loss.correct, loss.mean};
     nn_predictor_free(p);
+    nn_slab_free(&slab);
     nn_workspace_free(&workspace);
     free(logits);
+    free(labels);
     return ok;
 }
 
@@ -115,7 +125,7 @@ bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_mode
 typedef struct run {
     nn_vit_model *model;
     mha_context *ctx;
-    const nn_mnist *set;
+    const nn_examples *train;
     const nn_prune_options *options;
     void *arg;              /* of who watches */
     int64_t heads;          /* that are left */
@@ -129,8 +139,8 @@ typedef struct run {
 
 static bool make_room(run *r)
 {
-    const nn_transformer_config *c = &r->model->config.body;
-    size_t count = (size_t)nn_transformer_all_heads(c);
+    const nn_blocks_config *c = &r->model->config.encoder.blocks;
+    size_t count = (size_t)nn_description_all_heads(&r->model->config);
     r->origins = calloc(count, sizeof *r->origins);
     r->gone = calloc(count, sizeof *r->gone);
     r->worth = calloc(count, sizeof *r->worth);
@@ -140,25 +150,24 @@ static bool make_room(run *r)
         return false;
     }
     for (int64_t l = 0; l < c->depth; l++)
-        for (int64_t h = 0; h < nn_transformer_heads(c, l); h++) r->origins[r->heads++] = (nn_prune_head){l, h};
+        for (int64_t h = 0; h < nn_blocks_heads(c, l); h++) r->origins[r->heads++] = (nn_prune_head){l, h};
     return true;
 }
 
-static nn_vit_config typed(const run *r, const nn_vit_config *config)
+static nn_description typed(const run *r, const nn_description *config)
 {
-    nn_vit_config c = *config;
-    c.body.bfloat16 = r->options->bfloat16;
+    nn_description c = *config;
+    c.bfloat16 = r->options->bfloat16;
     return c;
 }
 
 static bool weigh(run *r)
 {
-    nn_vit_config config = typed(r, &r->model->config);
-    nn_mnist_part seen = r->set->train;
+    nn_description config = typed(r, &r->model->config);
+    nn_examples seen = *r->train;
     seen.count -= r->options->held_out;
     int64_t sample = r->options->sample < seen.count ? r->options->sample : seen.count;
-    if (!nn_importance_measure(r->worth, r->ctx, &config, r->model->parameters, r->model->input, &seen, sample,
-                               r->error, r->error_size))
+    if (!nn_importance_measure(r->worth, r->ctx, &config, r->model->parameters, &seen, sample, r->error, r->error_size))
         return false;
     for (int64_t n = 0; n < r->heads; n++)
         if (!isfinite(r->worth[n])) {
@@ -169,7 +178,7 @@ static bool weigh(run *r)
     return true;
 }
 
-/* How many heads of that one's nn_block stay, as far as is decided. */
+/* How many heads of that one's block stay, as far as is decided. */
 static int64_t company(const run *r, int64_t head)
 {
     int64_t count = 0;
@@ -202,7 +211,7 @@ static void forget(run *r)
 static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, double rate)
 {
     const nn_prune_options *o = r->options;
-    nn_vit_config config = typed(r, &model->config);
+    nn_description config = typed(r, &model->config);
     nn_trainer_options how = NN_TRAINER_DEFAULTS;
     nn_trainer_report report;
     nn_trainer_result result = NN_TRAINER_WENT_ON;
@@ -214,9 +223,9 @@ static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, dou
     how.average = 0.99;
     how.held_out = o->held_out;
     how.seed = o->seed + (uint64_t)round;
-    nn_trainer *t = nn_trainer_create(r->ctx, r->set, &config, &how, r->error, r->error_size);
+    nn_trainer *t = nn_trainer_create(r->ctx, &config, r->train, r->train, &how, r->error, r->error_size);
     if (!t) return false;
-    nn_trainer_begin(t, model->parameters, model->input.mean, model->input.deviation);
+    nn_trainer_begin(t, model->parameters);
     while (result == NN_TRAINER_WENT_ON) {
         result = nn_trainer_step(t, r->ctx, &report);
         if (o->step) o->step(r->arg, t->step, steps);
@@ -226,7 +235,7 @@ static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, dou
         snprintf(r->error, r->error_size, "%s",
                  result == NN_TRAINER_FAILED ? t->workers->error
                                              : "what was left of the model did not learn: it ran away");
-    nn_vit_changed(model->net);
+    nn_model_changed(model->net);
     nn_trainer_free(t);
     return result == NN_TRAINER_DONE;
 }
@@ -234,8 +243,8 @@ static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, dou
 static bool score(const run *r, nn_trainer_score *s, const nn_vit_model *model)
 {
     int64_t held = r->options->held_out;
-    return nn_prune_score(s, r->ctx, model, r->set, &r->set->train, r->set->train.count - held, held,
-                          r->options->bfloat16, r->error, r->error_size);
+    return nn_prune_score(s, r->ctx, model, r->train, r->train->count - held, held, r->options->bfloat16, r->error,
+                          r->error_size);
 }
 
 static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
@@ -280,15 +289,15 @@ static bool tell(const run *r, bool (*watch)(void *arg, const nn_prune_round *ro
     return false;
 }
 
-bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_mnist *set, const nn_prune_options *options,
+bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_examples *train, const nn_prune_options *options,
                   bool (*watch)(void *arg, const nn_prune_round *round), void *arg, char *error, size_t error_size)
 {
-    run r = {model, ctx, set, options, arg, .error = error, .error_size = error_size};
+    run r = {model, ctx, train, options, arg, .error = error, .error_size = error_size};
     bool ok = make_room(&r);
-    if (ok && (options->keep < model->config.body.depth || options->keep > r.heads)) {
+    if (ok && (options->keep < model->config.encoder.blocks.depth || options->keep > r.heads)) {
         snprintf(error, error_size,
                  "cannot keep %lld heads: each of the %lld blocks keeps at least one, and there are %lld",
-                 (long long)options->keep, (long long)model->config.body.depth, (long long)r.heads);
+                 (long long)options->keep, (long long)model->config.encoder.blocks.depth, (long long)r.heads);
         ok = false;
     }
     int64_t all = r.heads - options->keep, rounds = options->rounds && options->rounds < all ? options->rounds : all;

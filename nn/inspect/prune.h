@@ -1,8 +1,8 @@
-/* Removes the least important heads of a Vision Transformer.
+/* Removes the least important heads of a model.
  *
  *     nn_prune_options options = NN_PRUNE_DEFAULTS;
  *     options.keep = 16;
- *     if (!nn_prune_run(&model, ctx, set, &options, watch, NULL, error, sizeof error)) puts(error);
+ *     if (!nn_prune_run(&model, ctx, &train, &options, watch, NULL, error, sizeof error)) puts(error);
  *
  * The head's rows of Q, K and V and its columns of the output projection are removed, not zeroed, so the model becomes
  * smaller and faster. Pruning takes several rounds. Each round
@@ -23,7 +23,7 @@
 #define NN_INSPECT_PRUNE_H
 
 #include "train/trainer.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
 
 /* The model that is left when only the heads n stay for which keep[n] is true, counted through all blocks: at least one
  * a block. What a group of heads that shares keys and values becomes, mha_layer_prune says. Returns false on error,
@@ -75,15 +75,14 @@ typedef struct nn_prune_round {
     bool taken_back;             /* the drop was too large, and the round was undone */
 } nn_prune_round;
 
-/* `model` becomes the smaller one; the test part of the set is not touched. `watch` gets each round when it is over,
+/* `model` becomes the smaller one. `watch` gets each round when it is over,
  * and stops it all, which is an error, by returning false; or NULL. On error, with one line in `error`, the model is as
  * far as it got. */
-bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_mnist *set, const nn_prune_options *options,
+bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_examples *train, const nn_prune_options *options,
                   bool (*watch)(void *arg, const nn_prune_round *round), void *arg, char *error, size_t error_size);
 
-/* Evaluates a model on `count` images of a part from `first` on. Returns false on error, with one line in `error`. */
-bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_mnist *set,
-                    const nn_mnist_part *part, int64_t first, int64_t count, bool bfloat16, char *error,
-                    size_t error_size);
+/* Evaluates a model on `count` examples from `first` on. Returns false on error, with one line in `error`. */
+bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_model *model, const nn_examples *examples,
+                    int64_t first, int64_t count, bool bfloat16, char *error, size_t error_size);
 
 #endif

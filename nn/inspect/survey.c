@@ -1,6 +1,5 @@
 /* The model looks at the sample, slab by slab, and the statistics of every head are added up (survey.h says how). */
 #include "inspect/survey.h"
-#include "data/augment.h"
 #include "model/workers.h"
 #include "inspect/importance.h"
 
@@ -33,13 +32,12 @@ typedef struct accumulator {
 typedef struct look {
     const nn_survey *s;
     const nn_workers *workers;
-    const nn_transformer_config *body;
-    const nn_mnist_part *part;
-    nn_augment_options input;
+    const nn_blocks_config *blocks;
+    const nn_examples *examples;
     int64_t step;              /* images of one forward call */
     int64_t close_slabs;       /* so many are looked at closely */
     int64_t pairs;             /* of heads, in all blocks */
-    int64_t sum_count;         /* of a accumulator */
+    int64_t sum_count;         /* of an accumulator */
     accumulator *accumulators; /* (workers) */
 } look;
 
@@ -101,7 +99,7 @@ static void add_call(const look *k, accumulator *d, int64_t B, bool close)
 {
     int64_t T = k->s->tokens, before = 0, pairs_before = 0;
     for (int64_t l = 0; l < k->s->blocks; l++) {
-        int64_t H = nn_transformer_heads(k->body, l);
+        int64_t H = nn_blocks_heads(k->blocks, l);
         for (int64_t h = 0; h < H; h++) {
             add_rows(k, d, before + h, H, h, d->rows + B * before * T, B, close);
             if (close) add_map(k, d, before + h, H, h, d->maps + B * before * T * T, B);
@@ -120,7 +118,7 @@ static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
     const nn_survey *s = k->s;
     int64_t T = s->tokens, before = 0, pairs_before = 0;
     for (int64_t l = 0; l < s->blocks; l++) {
-        int64_t H = nn_transformer_heads(k->body, l), all = B * s->count * T;
+        int64_t H = nn_blocks_heads(k->blocks, l), all = B * s->count * T;
         float *rows = d->rows + B * before * T, *both = d->pairs + B * pairs_before;
         mha_stats *w = &d->stats[l];
         *w = (mha_stats)MHA_NO_STATS;
@@ -150,26 +148,24 @@ static bool look_slab(void *arg, nn_worker *w, int64_t n)
 {
     const look *k = arg;
     accumulator *d = &k->accumulators[w - k->workers->workers];
-    int64_t images = nn_slab_images(k->s->images, n),
-            pixels = nn_vit_shape(w->net)->rows * nn_vit_shape(w->net)->columns;
+    int64_t images = nn_slab_examples(k->s->images, n), which[NN_SLAB];
     bool close = is_close(k, n);
     for (int64_t first = 0; first < images; first += k->step) {
         int64_t B = images - first < k->step ? images - first : k->step;
-        for (int64_t b = 0; b < B; b++) {
-            int64_t i = nn_importance_pick(n * NN_SLAB + first + b, k->s->images, k->part->count);
-            nn_augment_plain(w->images + b * pixels, k->part->images + i * pixels, pixels, &k->input);
-        }
+        for (int64_t b = 0; b < B; b++)
+            which[b] = nn_importance_pick(n * NN_SLAB + first + b, k->s->images, k->examples->count);
+        nn_slab_load(&w->slab, k->examples, which, 0, B, NULL);
         request_stats(k, d, B, close);
-        nn_transformer_call call = {.stats = d->stats};
-        const float *logits = nn_vit_forward(w->net, w->ctx, w->images, B, &call);
+        nn_call call = {.stats = d->stats};
+        const float *logits = nn_model_forward(w->net, w->ctx, &w->slab.batch, &call);
         if (!logits) return false;
-        d->overflown += nn_vit_not_finite(logits, B, nn_vit_shape(w->net)->classes);
+        d->overflown += nn_model_not_finite(logits, B * k->examples->labels, k->examples->classes);
         add_call(k, d, B, close);
     }
     return true;
 }
 
-static bool make_desks(look *k)
+static bool make_accumulators(look *k)
 {
     size_t T = (size_t)k->s->tokens, B = (size_t)k->step, heads = (size_t)k->s->count;
     if (!(k->accumulators = calloc((size_t)k->workers->count, sizeof *k->accumulators))) return false;
@@ -185,7 +181,7 @@ static bool make_desks(look *k)
     return true;
 }
 
-static void free_desks(look *k)
+static void free_accumulators(look *k)
 {
     for (int n = 0; k->accumulators && n < k->workers->count; n++) {
         accumulator *d = &k->accumulators[n];
@@ -228,7 +224,7 @@ static void fill(nn_survey *s, const look *k, const double *worth)
     }
     for (int64_t c = 0; c < s->count * cells; c++) s->maps[c] = mean_of(k, s->count * NUMBERS + c, s->close_images);
     for (int64_t l = 0; l < s->blocks; l++) {
-        int64_t H = nn_transformer_heads(k->body, l);
+        int64_t H = nn_blocks_heads(k->blocks, l);
         for (int64_t h = 0; h < H; h++, n++) {
             nn_survey_head *one = &s->heads[n];
             int64_t at = n * NUMBERS;
@@ -250,26 +246,26 @@ static int64_t sample_of(int64_t asked, int64_t usual, int64_t most)
     return count < most ? count : most;
 }
 
-static void plan(nn_survey *s, look *k, const nn_vit_config *c, const nn_mnist_part *part, const nn_survey_options *o)
+static void plan(nn_survey *s, look *k, const nn_description *d, const nn_survey_options *o)
 {
-    int64_t T = c->rows / c->patch * (c->columns / c->patch) + !c->mean_pool;
+    const nn_input_config *in = &nn_description_last(d)->input;
+    bool patches = in->kind == NN_INPUT_PATCHES;
+    int64_t T = patches ? nn_input_tokens(in) : k->examples->tokens, count = k->examples->count;
     nn_survey_options none = {0, 0, 0};
     if (!o) o = &none;
-    *s = (nn_survey){.images = sample_of(o->images, part->count, part->count),
-                     .blocks = c->body.depth,
-                     .count = nn_transformer_all_heads(&c->body),
+    *s = (nn_survey){.images = sample_of(o->images, count, count),
+                     .blocks = k->blocks->depth,
+                     .count = nn_description_all_heads(d),
                      .tokens = T,
-                     .rows = c->rows / c->patch,
-                     .columns = c->columns / c->patch,
-                     .class_token = !c->mean_pool};
-    s->importance_images =
-        sample_of(o->importance_images, s->images < IMPORTANCE ? s->images : IMPORTANCE, part->count);
+                     .rows = patches ? in->rows / in->patch : 1,
+                     .columns = patches ? in->columns / in->patch : T,
+                     .class_token = in->class_token};
+    s->importance_images = sample_of(o->importance_images, s->images < IMPORTANCE ? s->images : IMPORTANCE, count);
     k->step = T > LONG ? 1 : NN_SLAB;
     k->close_slabs = nn_slabs(sample_of(o->close_images, CLOSE, s->images));
     for (int64_t n = 0; n < nn_slabs(s->images); n++)
-        if (is_close(k, n)) s->close_images += nn_slab_images(s->images, n);
-    for (int64_t l = 0; l < s->blocks; l++)
-        k->pairs += nn_transformer_heads(&c->body, l) * nn_transformer_heads(&c->body, l);
+        if (is_close(k, n)) s->close_images += nn_slab_examples(s->images, n);
+    for (int64_t l = 0; l < s->blocks; l++) k->pairs += nn_blocks_heads(k->blocks, l) * nn_blocks_heads(k->blocks, l);
     k->sum_count = s->count * (NUMBERS + T * T) + 2 * k->pairs;
 }
 
@@ -294,28 +290,32 @@ static bool check_numbers(const look *k, char *error, size_t error_size)
     if (broken) snprintf(error, error_size, "the attention weights of a head are not finite");
     else if (overflown)
         snprintf(error, error_size, "%lld of %lld images: %s", (long long)overflown, (long long)k->s->images,
-                 nn_vit_overflow);
+                 nn_model_overflow);
     return !broken && !overflown;
 }
 
-bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
-                    const nn_mnist_part *part, const nn_survey_options *options, char *error, size_t error_size)
+bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, float *parameters,
+                    const nn_examples *examples, const nn_survey_options *options, char *error, size_t error_size)
 {
-    look k = {.s = s, .body = &config->body, .part = part, .input = {.mean = input.mean, .deviation = input.deviation}};
-    plan(s, &k, config, part, options);
-    nn_workers *c = nn_workers_create(ctx, config, parameters, false, error, error_size);
+    look k = {.s = s, .blocks = &nn_description_last(d)->blocks, .examples = examples};
+    *s = (nn_survey){0};
+    if (nn_description_is_pair(d)) {
+        snprintf(error, error_size, "a survey is of models with one stack of blocks");
+        return false;
+    }
+    plan(s, &k, d, options);
+    nn_workers *c = nn_workers_create(ctx, d, parameters, examples, false, error, error_size);
     double *worth = calloc((size_t)s->count, sizeof *worth);
     bool ok = c;
     k.workers = c;
-    if (ok && !(ok = worth && make_room(s, &k) && make_desks(&k)))
+    if (ok && !(ok = worth && make_room(s, &k) && make_accumulators(&k)))
         snprintf(error, error_size, "not enough memory for the maps of %lld heads", (long long)s->count);
     if (ok && !(ok = nn_workers_each(c, ctx, nn_slabs(s->images), look_slab, &k)))
         snprintf(error, error_size, "%s", c->error);
     ok = ok && check_numbers(&k, error, error_size);
-    ok = ok &&
-         nn_importance_measure(worth, ctx, config, parameters, input, part, s->importance_images, error, error_size);
+    ok = ok && nn_importance_measure(worth, ctx, d, parameters, examples, s->importance_images, error, error_size);
     if (ok) fill(s, &k, worth);
-    if (c) free_desks(&k);
+    if (c) free_accumulators(&k);
     nn_workers_free(c);
     free(worth);
     if (!ok) nn_survey_free(s);

@@ -1,7 +1,7 @@
 /* Statistics of every head of a Vision Transformer over a sample of images:
  *
  *     nn_survey s;
- *     if (!nn_survey_make(&s, ctx, &config, parameters, input, &set->test, NULL, error, sizeof error)) puts(error);
+ *     if (!nn_survey_make(&s, ctx, &d, parameters, &examples, NULL, error, sizeof error)) puts(error);
  *     for (int64_t n = 0; n < s.count; n++) puts(s.heads[n].words);
  *     nn_survey_free(&s);
  *
@@ -35,8 +35,7 @@
 #ifndef NN_INSPECT_SURVEY_H
 #define NN_INSPECT_SURVEY_H
 
-#include "data/mnist.h"
-#include "model/vit_file.h"
+#include "model/examples.h"
 
 enum { NN_SURVEY_WORDS = 80 };
 
@@ -74,10 +73,10 @@ typedef struct nn_survey_options {
     int64_t importance_images; /* 400 */
 } nn_survey_options;
 
-/* Over the images of a part, whose size and classes are the model's; `options` may be NULL. Returns false on error,
+/* Over the examples, whose inputs and classes are the model's; `options` may be NULL. Returns false on error,
  * with one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
-bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_vit_config *config, float *parameters, nn_vit_input input,
-                    const nn_mnist_part *part, const nn_survey_options *options, char *error, size_t error_size);
+bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, float *parameters,
+                    const nn_examples *examples, const nn_survey_options *options, char *error, size_t error_size);
 void nn_survey_free(nn_survey *s); /* a zeroed one is legal */
 
 /* Whether a head and its twin are nearly identical: their divergence is below 0.05. */

@@ -3,24 +3,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool create_worker(nn_worker *w, const nn_vit_config *config, float *parameters, bool training, char *error,
-                          size_t error_size)
+static bool create_worker(nn_worker *w, const nn_description *d, float *parameters, const nn_examples *e, bool training,
+                          char *error, size_t error_size)
 {
     mha_context_options one = MHA_CONTEXT_DEFAULTS;
+    nn_model_options options = {NN_SLAB, e->tokens, e->tokens, training};
     one.threads = 1;
-    w->images = malloc((size_t)(NN_SLAB * config->rows * config->columns) * sizeof(float));
-    if (!w->images || mha_context_create(&w->ctx, &one)) {
+    if (!nn_slab_create(&w->slab, e, NN_SLAB) || mha_context_create(&w->ctx, &one)) {
         snprintf(error, error_size, "not enough memory for a thread's model");
         return false;
     }
-    w->net = nn_vit_create(w->ctx, config, parameters, NN_SLAB, training, error, error_size);
+    w->net = nn_model_create(w->ctx, d, parameters, &options, error, error_size);
     return w->net != NULL;
 }
 
-nn_workers *nn_workers_create(mha_context *ctx, const nn_vit_config *config, float *parameters, bool training,
-                              char *error, size_t error_size)
+nn_workers *nn_workers_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_examples *e,
+                              bool training, char *error, size_t error_size)
 {
-    if (nn_vit_count(config, error, error_size) < 0) return NULL;
+    if (nn_model_count(d, error, error_size) < 0) return NULL;
     nn_workers *c = calloc(1, sizeof *c);
     int count = mha_context_threads(ctx);
     if (c) c->workers = calloc((size_t)count + 1, sizeof *c->workers);
@@ -30,7 +30,7 @@ nn_workers *nn_workers_create(mha_context *ctx, const nn_vit_config *config, flo
         return NULL;
     }
     for (c->count = 0; c->count < count; c->count++) {
-        if (create_worker(&c->workers[c->count], config, parameters, training, error, error_size)) continue;
+        if (create_worker(&c->workers[c->count], d, parameters, e, training, error, error_size)) continue;
         c->count++; /* also free what this one has */
         nn_workers_free(c);
         return NULL;
@@ -43,10 +43,10 @@ void nn_workers_free(nn_workers *c)
     if (!c) return;
     for (int n = 0; n < c->count; n++) {
         nn_worker *w = &c->workers[n];
-        nn_vit_free(w->net);
+        nn_model_free(w->net);
         mha_context_free(w->ctx);
         nn_workspace_free(&w->workspace);
-        free(w->images);
+        nn_slab_free(&w->slab);
     }
     free(c->workers);
     free(c);
@@ -54,7 +54,7 @@ void nn_workers_free(nn_workers *c)
 
 void nn_workers_changed(nn_workers *c)
 {
-    for (int n = 0; n < c->count; n++) nn_vit_changed(c->workers[n].net);
+    for (int n = 0; n < c->count; n++) nn_model_changed(c->workers[n].net);
 }
 
 /* ---- Slabs ------------------------------------------------------------------------------------------------------ */

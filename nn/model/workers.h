@@ -1,18 +1,18 @@
-/* Workers: a Vision Transformer in the hands of several threads. Each worker has a context of one thread and a model of
- * its own over the workers' parameters, and takes one slab of images after another, from the pixels to whatever is
- * wanted of them: what lies between the layers of a slab stays in the core's cache, and nobody waits for anybody before
- * the batch is through. How a batch is cut does not depend on the number of threads, so neither do the bits. */
-#ifndef NN_MODEL_CREW_H
-#define NN_MODEL_CREW_H
+/* Workers: a model run by several threads. Each worker has a context of one thread and a model of its own over shared
+ * parameters, and takes one slab of examples after another, from their bytes to the result: what lies between the layers
+ * of a slab stays in the core's cache, and threads wait for each other at the end of the batch alone. How a batch is cut
+ * into slabs does not depend on the number of threads, so neither do the bits. */
+#ifndef NN_MODEL_WORKERS_H
+#define NN_MODEL_WORKERS_H
 
-#include "model/vit.h"
+#include "model/examples.h"
 
-enum { NN_SLAB = 8 }; /* images */
+enum { NN_SLAB = 8 }; /* examples */
 
 typedef struct nn_worker {
     mha_context *ctx;
-    nn_vit *net;
-    float *images; /* (NN_SLAB,rows,columns) */
+    nn_model *net;
+    nn_slab slab;
     nn_workspace workspace;
 } nn_worker;
 
@@ -22,21 +22,21 @@ typedef struct nn_workers {
     char error[240]; /* of the last call that failed */
 } nn_workers;
 
-/* As many workers as the context has threads, over the caller's parameters. Returns NULL on error, with one line in
- * `error`. */
-nn_workers *nn_workers_create(mha_context *ctx, const nn_vit_config *config, float *parameters, bool training,
-                              char *error, size_t error_size);
+/* As many workers as the context has threads, over the caller's parameters, for examples such as `e`. Returns NULL on
+ * error, with one line in `error`. */
+nn_workers *nn_workers_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_examples *e,
+                              bool training, char *error, size_t error_size);
 void nn_workers_free(nn_workers *c); /* NULL is legal */
 
 /* Parameters have changed since the last call. */
 void nn_workers_changed(nn_workers *c);
 
-static inline int64_t nn_slabs(int64_t images) { return (images + NN_SLAB - 1) / NN_SLAB; }
+static inline int64_t nn_slabs(int64_t examples) { return (examples + NN_SLAB - 1) / NN_SLAB; }
 
-/* How many images slab n has. */
-static inline int64_t nn_slab_images(int64_t images, int64_t n)
+/* How many examples slab n has. */
+static inline int64_t nn_slab_examples(int64_t examples, int64_t n)
 {
-    int64_t left = images - n * NN_SLAB;
+    int64_t left = examples - n * NN_SLAB;
     return left < NN_SLAB ? left : NN_SLAB;
 }
 

@@ -73,7 +73,7 @@ void nn_activation_forward(mha_context *ctx, mha_activation activation, float *h
                            int64_t count)
 {
     sweep s = {activation, h, slope, z, count};
-    nn_each(ctx, (count + PIECE - 1) / PIECE, sweep_piece, &s);
+    mha_context_each(ctx, (count + PIECE - 1) / PIECE, sweep_piece, &s);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -93,66 +93,90 @@ static void multiply_piece(void *arg, int64_t n)
 void nn_activation_backward(mha_context *ctx, float *dh, const float *slope, int64_t count)
 {
     sweep s = {.h = dh, .z = slope, .count = count};
-    nn_each(ctx, (count + PIECE - 1) / PIECE, multiply_piece, &s);
+    mha_context_each(ctx, (count + PIECE - 1) / PIECE, multiply_piece, &s);
 }
 
-/* ---- SwiGLU: two numbers in ------------------------------------------------------------------------------------- */
+/* ---- Gates: two numbers in -------------------------------------------------------------------------------------- */
 
-typedef struct swiglu {
+typedef struct gates {
+    mha_activation activation;
     float *h, *slope;
     const float *z, *dh;
     int64_t rows, width;
-} swiglu;
+} gates;
+
+NN_INLINE void finish_gate(float *h, float *da, float *db, const float *b, int64_t i, nn_slope f)
+{
+    nn_floats other = nn_load(b + i);
+    nn_store(h + i, f.value * other);
+    if (!da) return;
+    nn_store(da + i, f.slope * other);
+    nn_store(db + i, f.value);
+}
 
 /* h (width) from a (width) and b (width), a multiple of NN_LANES; da, db (width) the slopes, or NULL. */
-NN_CLONES static void swiglu_lanes(float *h, float *da, float *db, const float *a, const float *b, int64_t width)
+NN_CLONES static void gate_lanes(mha_activation activation, float *h, float *da, float *db, const float *a,
+                                 const float *b, int64_t width)
 {
-    for (int64_t i = 0; i < width; i += NN_LANES) {
-        nn_slope silu = nn_silu(nn_load(a + i));
-        nn_floats other = nn_load(b + i);
-        nn_store(h + i, silu.value * other);
-        if (da) {
-            nn_store(da + i, silu.slope * other);
-            nn_store(db + i, silu.value);
+    switch (activation) {
+    case MHA_RELU:
+        for (int64_t i = 0; i < width; i += NN_LANES) finish_gate(h, da, db, b, i, nn_relu(nn_load(a + i)));
+        break;
+    case MHA_GELU:
+        for (int64_t i = 0; i < width; i += NN_LANES) finish_gate(h, da, db, b, i, nn_gelu(nn_load(a + i)));
+        break;
+    case MHA_GELU_TANH:
+        for (int64_t i = 0; i < width; i += NN_LANES) finish_gate(h, da, db, b, i, nn_gelu_tanh(nn_load(a + i)));
+        break;
+    case MHA_SILU:
+        for (int64_t i = 0; i < width; i += NN_LANES) finish_gate(h, da, db, b, i, nn_silu(nn_load(a + i)));
+        break;
+    case MHA_LINEAR:
+        for (int64_t i = 0; i < width; i += NN_LANES) {
+            nn_floats x = nn_load(a + i);
+            finish_gate(h, da, db, b, i, (nn_slope){x, (nn_floats){0} + 1});
         }
+        break;
     }
 }
 
-static void swiglu_row(float *h, float *da, float *db, const float *a, const float *b, int64_t width)
+static void gate_row(mha_activation activation, float *h, float *da, float *db, const float *a, const float *b,
+                     int64_t width)
 {
     const int64_t whole = nn_lanes_whole(width);
     const size_t rest = (size_t)(width - whole) * sizeof(float);
-    swiglu_lanes(h, da, db, a, b, whole);
+    gate_lanes(activation, h, da, db, a, b, whole);
     if (!rest) return;
     float last[5][NN_LANES] = {{0}};
     memcpy(last[3], a + whole, rest);
     memcpy(last[4], b + whole, rest);
-    swiglu_lanes(last[0], last[1], last[2], last[3], last[4], NN_LANES);
+    gate_lanes(activation, last[0], last[1], last[2], last[3], last[4], NN_LANES);
     memcpy(h + whole, last[0], rest);
     if (da) memcpy(da + whole, last[1], rest);
     if (da) memcpy(db + whole, last[2], rest);
 }
 
-static void swiglu_chunk(void *arg, int64_t n)
+static void gate_chunk(void *arg, int64_t n)
 {
-    const swiglu *s = arg;
+    const gates *s = arg;
     const int64_t first = n * NN_CHUNK, end = first + nn_chunk_rows(s->rows, n), width = s->width;
     for (int64_t r = first; r < end; r++) {
         const float *a = s->z + 2 * r * width;
         float *da = s->slope ? s->slope + 2 * r * width : NULL, *db = da ? da + width : NULL;
-        swiglu_row(s->h + r * width, da, db, a, a + width, width);
+        gate_row(s->activation, s->h + r * width, da, db, a, a + width, width);
     }
 }
 
-void nn_swiglu_forward(mha_context *ctx, float *h, float *slope, const float *z, int64_t rows, int64_t width)
+void nn_gated_forward(mha_context *ctx, mha_activation activation, float *h, float *slope, const float *z, int64_t rows,
+                      int64_t width)
 {
-    swiglu s = {.h = h, .slope = slope, .z = z, .rows = rows, .width = width};
-    nn_each(ctx, nn_chunks(rows), swiglu_chunk, &s);
+    gates s = {.activation = activation, .h = h, .slope = slope, .z = z, .rows = rows, .width = width};
+    mha_context_each(ctx, nn_chunks(rows), gate_chunk, &s);
 }
 
-static void swiglu_chunk_back(void *arg, int64_t n)
+static void gate_chunk_back(void *arg, int64_t n)
 {
-    const swiglu *s = arg;
+    const gates *s = arg;
     const int64_t first = n * NN_CHUNK, end = first + nn_chunk_rows(s->rows, n), width = s->width;
     for (int64_t r = first; r < end; r++) {
         multiply(s->slope + 2 * r * width, s->dh + r * width, width);
@@ -160,8 +184,8 @@ static void swiglu_chunk_back(void *arg, int64_t n)
     }
 }
 
-void nn_swiglu_backward(mha_context *ctx, float *slope, const float *dh, int64_t rows, int64_t width)
+void nn_gated_backward(mha_context *ctx, float *slope, const float *dh, int64_t rows, int64_t width)
 {
-    swiglu s = {.slope = slope, .dh = dh, .rows = rows, .width = width};
-    nn_each(ctx, nn_chunks(rows), swiglu_chunk_back, &s);
+    gates s = {.slope = slope, .dh = dh, .rows = rows, .width = width};
+    mha_context_each(ctx, nn_chunks(rows), gate_chunk_back, &s);
 }

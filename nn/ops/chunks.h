@@ -16,9 +16,6 @@ static inline int64_t nn_chunk_rows(int64_t rows, int64_t n)
     return left < NN_CHUNK ? left : NN_CHUNK;
 }
 
-/* Calls task(arg, 0) to task(arg, count - 1), each once, by the threads of the context. */
-void nn_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg);
-
 /* to (columns) += the sum of the rows of partials (chunks,columns), of which one begins `stride` floats after the other;
  * in float64, in order. Nothing if `to` is NULL. */
 void nn_add_chunks(mha_context *ctx, float *to, const float *partials, int64_t chunks, int64_t stride, int64_t columns);

@@ -141,5 +141,5 @@ void nn_drop_apply(mha_context *ctx, const nn_drop *d, float *to, const float *f
     s.below = (uint32_t)((double)d->drop * 0x1p16 + 0.5);
     s.kept = (float)(1 / ((1 - (double)d->drop) * (1 - (double)d->path)));
     s.pieces = (s.size + PIECE - 1) / PIECE;
-    nn_each(ctx, rows / d->tokens * s.pieces, drop_piece, &s);
+    mha_context_each(ctx, rows / d->tokens * s.pieces, drop_piece, &s);
 }

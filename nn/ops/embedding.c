@@ -38,7 +38,7 @@ void nn_embedding_forward(mha_context *ctx, float *y, const float *table, const 
                           int64_t rows, int64_t T, int64_t width)
 {
     embedding e = {y, table, positions, ids, rows, T, width, 0};
-    nn_each(ctx, nn_chunks(rows), look_up_chunk, &e);
+    mha_context_each(ctx, nn_chunks(rows), look_up_chunk, &e);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -67,6 +67,6 @@ void nn_embedding_backward(mha_context *ctx, float *dtable, float *dpositions, c
     const int64_t lines = (width + LINE - 1) / LINE, threads = mha_context_threads(ctx);
     embedding e = {.to = dtable, .from = dy, .ids = ids, .rows = rows, .T = T, .width = width};
     e.strip = (lines + threads - 1) / threads * LINE;
-    if (dtable && width > 0) nn_each(ctx, (width + e.strip - 1) / e.strip, sum_strip, &e);
+    if (dtable && width > 0) mha_context_each(ctx, (width + e.strip - 1) / e.strip, sum_strip, &e);
     nn_add_chunks(ctx, dpositions, dy, rows / T, T * width, T * width);
 }

@@ -40,7 +40,7 @@ static mha_status add_rows(mha_context *ctx, nn_workspace *workspace, float *db,
     float *partials = nn_workspace_take(workspace, (size_t)(chunks * N) * sizeof(float));
     if (!partials) return MHA_NO_MEMORY;
     row_sums s = {partials, dy.data, rows, dy.stride[0], N};
-    nn_each(ctx, chunks, sum_chunk, &s);
+    mha_context_each(ctx, chunks, sum_chunk, &s);
     nn_add_chunks(ctx, db, partials, chunks, N, N);
     return MHA_OK;
 }

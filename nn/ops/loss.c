@@ -4,20 +4,21 @@
  *     loss = log S - (1 - smoothing) (x[label] - top) - smoothing * mean(x - top)
  *
  * Nothing here can overflow. The loss of a row is float64 from S on; the losses of a chunk, and then the chunks, are
- * added in order. A row is copied to the stack and filled up to whole sets of lanes with a logit of its own. */
+ * added in order. A row is copied, filled up to whole sets of lanes with a logit of its own. */
 #include "ops/chunks.h"
 #include "ops/functions.h"
 #include "ops/lanes.h"
 #include "ops/ops.h"
 
-enum { CLASSES = 256 }; /* as many as a label of one byte can tell apart */
+enum { CLASSES = 256 }; /* more than these are copied to the workspace, not to the stack */
 
 typedef struct loss_job {
     float *dlogits;
     const float *logits;
-    const uint8_t *labels;
+    const int32_t *labels;
     nn_loss *partials; /* (chunks): sums, not means */
-    int64_t rows, classes;
+    float *room;       /* (chunks,padded classes), or NULL */
+    int64_t rows, classes, counted;
     float smoothing;
 } loss_job;
 
@@ -43,10 +44,12 @@ NN_CLONES static float exponentials(float *restrict e, float *restrict total, in
 NN_CLONES static void write_gradient(float *restrict dx, const float *restrict e, float total, int64_t label,
                                      const loss_job *j)
 {
-    const float share = j->smoothing / (float)j->classes, by = 1 / (float)j->rows, inverse = 1 / total;
+    const float share = j->smoothing / (float)j->classes, by = 1 / (float)j->counted, inverse = 1 / total;
     for (int64_t c = 0; c < j->classes; c++) dx[c] = (e[c] * inverse - share) * by;
     dx[label] = (e[label] * inverse - (1 - j->smoothing + share)) * by;
 }
+
+static int64_t padded_of(int64_t classes) { return (classes + NN_LANES - 1) / NN_LANES * NN_LANES; }
 
 static int64_t first_of(const float *x, float top, int64_t classes)
 {
@@ -55,11 +58,15 @@ static int64_t first_of(const float *x, float top, int64_t classes)
     return c;
 }
 
-static void loss_row(const loss_job *j, int64_t r, nn_loss *sum)
+static void loss_row(const loss_job *j, int64_t r, float *e, nn_loss *sum)
 {
     const float *x = j->logits + r * j->classes;
-    const int64_t padded = (j->classes + NN_LANES - 1) / NN_LANES * NN_LANES, label = j->labels[r];
-    float e[CLASSES], total;
+    const int64_t padded = padded_of(j->classes), label = j->labels[r];
+    float total;
+    if (label < 0) {
+        for (int64_t c = 0; j->dlogits && c < j->classes; c++) j->dlogits[r * j->classes + c] = 0;
+        return;
+    }
     memcpy(e, x, (size_t)j->classes * sizeof *e);
     for (int64_t c = j->classes; c < padded; c++) e[c] = x[0];
     const float top = exponentials(e, &total, j->classes, padded);
@@ -75,25 +82,30 @@ static void loss_row(const loss_job *j, int64_t r, nn_loss *sum)
 static void loss_chunk(void *arg, int64_t n)
 {
     const loss_job *j = arg;
-    const int64_t first = n * NN_CHUNK, end = first + nn_chunk_rows(j->rows, n);
+    const int64_t first = n * NN_CHUNK, end = first + nn_chunk_rows(j->rows, n), padded = padded_of(j->classes);
+    float stack[CLASSES];
     nn_loss sum = {0, 0};
-    for (int64_t r = first; r < end; r++) loss_row(j, r, &sum);
+    for (int64_t r = first; r < end; r++) loss_row(j, r, j->room ? j->room + n * padded : stack, &sum);
     j->partials[n] = sum;
 }
 
 mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *loss, float *dlogits,
-                            const float *logits, const uint8_t *labels, int64_t rows, int64_t classes, float smoothing)
+                            const float *logits, const int32_t *labels, int64_t rows, int64_t classes, float smoothing)
 {
-    const int64_t chunks = nn_chunks(rows);
-    nn_loss *partials = nn_workspace_take(workspace, (size_t)chunks * sizeof *partials), sum = {0, 0};
+    const int64_t chunks = nn_chunks(rows), room = classes > CLASSES ? chunks * padded_of(classes) : 0;
+    const size_t bytes = (size_t)chunks * sizeof(nn_loss);
+    nn_loss *partials = nn_workspace_take(workspace, bytes + (size_t)room * sizeof(float)), sum = {0, 0};
+    int64_t counted = 0;
     if (!partials) return MHA_NO_MEMORY;
-    loss_job j = {dlogits, logits, labels, partials, rows, classes, smoothing};
-    nn_each(ctx, chunks, loss_chunk, &j);
+    for (int64_t r = 0; r < rows; r++) counted += labels[r] >= 0;
+    loss_job j = {dlogits, logits,  labels,  partials, room ? (float *)(partials + chunks) : NULL,
+                  rows,    classes, counted, smoothing};
+    mha_context_each(ctx, chunks, loss_chunk, &j);
     for (int64_t n = 0; n < chunks; n++) {
         sum.mean += partials[n].mean;
         sum.correct += partials[n].correct;
     }
-    if (rows) sum.mean /= (double)rows;
+    if (counted) sum.mean /= (double)counted;
     *loss = sum;
     return MHA_OK;
 }

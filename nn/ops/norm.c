@@ -80,7 +80,7 @@ static void add_piece(void *arg, int64_t n)
 void nn_add(mha_context *ctx, float *x, const float *r, int64_t count)
 {
     sum s = {x, r, count};
-    nn_each(ctx, (count + PIECE - 1) / PIECE, add_piece, &s);
+    mha_context_each(ctx, (count + PIECE - 1) / PIECE, add_piece, &s);
 }
 
 typedef struct forward {
@@ -117,14 +117,14 @@ static void forward_chunk(void *arg, int64_t n)
 void nn_norm_forward(mha_context *ctx, const nn_norm *norm, float *y, float *kept, const float *x, int64_t rows)
 {
     forward f = {.norm = *norm, .y = y, .kept = kept, .x = x, .rows = rows};
-    nn_each(ctx, nn_chunks(rows), forward_chunk, &f);
+    mha_context_each(ctx, nn_chunks(rows), forward_chunk, &f);
 }
 
 void nn_norm_forward_add(mha_context *ctx, const nn_norm *norm, float *y, float *kept, float *x, const float *r,
                          int64_t rows)
 {
     forward f = {.norm = *norm, .y = y, .kept = kept, .sum = x, .x = x, .r = r, .rows = rows};
-    nn_each(ctx, nn_chunks(rows), forward_chunk, &f);
+    mha_context_each(ctx, nn_chunks(rows), forward_chunk, &f);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -242,7 +242,7 @@ mha_status nn_norm_backward(mha_context *ctx, nn_workspace *workspace, const nn_
     b.rows = rows;
     b.partials = nn_workspace_take(workspace, (size_t)(2 * chunks * width) * sizeof *b.partials);
     if (!b.partials) return MHA_NO_MEMORY;
-    nn_each(ctx, chunks, backward_chunk, &b);
+    mha_context_each(ctx, chunks, backward_chunk, &b);
     nn_add_chunks(ctx, gradients->dgain, b.partials, chunks, 2 * width, width);
     nn_add_chunks(ctx, gradients->dbias, b.partials + width, chunks, 2 * width, width);
     return MHA_OK;

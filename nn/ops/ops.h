@@ -86,12 +86,13 @@ void nn_activation_forward(mha_context *ctx, mha_activation activation, float *h
 /* In place: dh (count) becomes dz = dh * slope. */
 void nn_activation_backward(mha_context *ctx, float *dh, const float *slope, int64_t count);
 
-/* h (rows,width) = silu(a) * b for z (rows,2*width), of which each row is an a and a b, side by side; and slope
+/* h (rows,width) = activation(a) * b for z (rows,2*width), of which each row is an a and a b, side by side; and slope
  * (rows,2*width), if it is not NULL, = the derivatives by both. slope may be z. */
-void nn_swiglu_forward(mha_context *ctx, float *h, float *slope, const float *z, int64_t rows, int64_t width);
+void nn_gated_forward(mha_context *ctx, mha_activation activation, float *h, float *slope, const float *z, int64_t rows,
+                      int64_t width);
 
 /* In place: slope (rows,2*width) becomes dz, from dh (rows,width). */
-void nn_swiglu_backward(mha_context *ctx, float *slope, const float *dh, int64_t rows, int64_t width);
+void nn_gated_backward(mha_context *ctx, float *slope, const float *dh, int64_t rows, int64_t width);
 
 /* ---- Loss (loss.c) ---------------------------------------------------------------------------------------------- */
 
@@ -104,11 +105,11 @@ typedef struct nn_loss {
  *
  *     loss = mean over rows of  - sum_c target[c] * log softmax(logits)[c]        dlogits = (softmax - target) / rows
  *
- *   dlogits (rows,classes) or NULL   logits (rows,classes)   labels (rows), below classes   classes from 1 to 256
+ *   dlogits (rows,classes) or NULL   logits (rows,classes)   labels (rows), below classes; -1: this row does not count
  *
  * Returns MHA_OK or MHA_NO_MEMORY. */
 mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *loss, float *dlogits,
-                            const float *logits, const uint8_t *labels, int64_t rows, int64_t classes, float smoothing);
+                            const float *logits, const int32_t *labels, int64_t rows, int64_t classes, float smoothing);
 
 /* ---- Dropout (drop.c) ------------------------------------------------------------------------------------------- */
 

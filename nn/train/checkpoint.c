@@ -5,7 +5,7 @@
  * allocated by its numbers. */
 #include "train/checkpoint.h"
 #include "io/json.h"
-#include "model/vit_file.h"
+#include "families/vit_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -71,7 +71,6 @@ static bool is_utf8(const char *text)
 static nn_vit_save_options model_of(const nn_trainer *t, const nn_checkpoint_run *run)
 {
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
-    o.input = (nn_vit_input){t->options.augment.mean, t->options.augment.deviation};
     o.lock = run->lock;
     o.parameters = t->adam->average; /* NULL, the model's own, if none is kept */
     return o;
@@ -118,7 +117,7 @@ bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkp
     snprintf(seed, sizeof seed, "%" PRIu64, run->how.training.seed);
     snprintf(epochs, sizeof epochs, "%" PRId64, run->how.training.epochs);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)test->correct / (double)test->count);
-    snprintf(on, sizeof on, "%s%s", run->set, t->set->synthetic ? "; synthetic: drawn by a program" : "");
+    snprintf(on, sizeof on, "%s%s", run->set, run->synthetic ? "; synthetic: drawn by a program" : "");
     const nn_safetensors_pair notes[] = {{"recipe", nn_recipe_write(text, &run->how)},
                                          {"preset", run->preset},
                                          {"seed", seed},
@@ -181,10 +180,10 @@ static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensor
     if (!nn_recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
     if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
     nn_recipe there = *how;
-    if (!nn_vit_read_config(&there.model, NULL, file, to->path, to->error, to->error_size)) return false;
-    there.model.body.drop = how->model.body.drop; /* which a model that is not trained has no use for */
-    there.model.body.drop_path = how->model.body.drop_path;
-    there.model.body.bfloat16 = how->model.body.bfloat16;
+    if (!nn_vit_read_config(&there.model, file, to->path, to->error, to->error_size)) return false;
+    there.model.drop = how->model.drop; /* which a model that is not trained has no use for */
+    there.model.drop_path = how->model.drop_path;
+    there.model.bfloat16 = how->model.bfloat16;
     for (int n = 0; nn_recipe_key(n); n++)
         if (strcmp(nn_recipe_get(a, how, n), nn_recipe_get(b, &there, n)) != 0)
             return fail(to, "metadata " RECIPE " says %s=%s, but the tensors say %s", nn_recipe_key(n), a, b);
@@ -219,7 +218,7 @@ static const nn_safetensors_tensor *find_state(const complaint *to, const nn_saf
 static bool read_state(const complaint *to, nn_checkpoint *c)
 {
     char why[240];
-    int64_t count = nn_vit_count(&c->run.how.model, why, sizeof why);
+    int64_t count = nn_model_count(&c->run.how.model, why, sizeof why);
     if (count < 0) return fail(to, "%s", why);
     for (int n = 0; n < 3; n++)
         if (!find_state(to, c->file, n, count)) return false;
@@ -306,7 +305,6 @@ bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *c
     float *blocks[] = {t->parameters, t->adam->moment1, t->adam->moment2};
     size_t bytes = (size_t)t->count * sizeof(float);
     int64_t steps = t->steps_per_epoch, begun = c->step / steps + (c->step % steps > 0);
-    if (!nn_checkpoint_knows(c, t->set, error, error_size)) return false;
     if (begun != c->run.begun)
         return fail(&to, "step %" PRId64 " is of epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step, begun,
                     c->run.begun);

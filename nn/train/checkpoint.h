@@ -44,6 +44,7 @@ typedef struct nn_checkpoint_run {
     const char *data;                /* where the data are, in whatever words the caller has for that */
     const char *log, *curves;        /* what is written beside; NULL: nothing */
     char set[NN_CHECKPOINT_SET_MAX]; /* of nn_checkpoint_describe_set */
+    bool synthetic;                  /* the data were drawn by a program */
     int64_t begun;                   /* epochs of which a step has been taken */
     nn_checkpoint_epoch *epochs;     /* room for all of them */
     nn_file_lock *lock;              /* of the file that it is saved to; NULL for none */
@@ -73,8 +74,8 @@ void nn_checkpoint_free(nn_checkpoint *c); /* NULL is legal */
 /* Whether this is the data set of the run; `error` describes the difference. */
 bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size);
 
-/* Puts the trainer, made by c->run.how over the same data, where the saved one was. On error (other data) it is what it
- * was, unless it ran out of memory. */
+/* Puts the trainer, made by c->run.how over the data that nn_checkpoint_knows, where the saved one was. On error it is
+ * what it was, unless it ran out of memory. */
 bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size);
 
 /* The model of a run that is over: with the notes recipe, preset, seed, epochs, trained_on and test_accuracy. */

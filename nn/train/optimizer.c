@@ -142,7 +142,7 @@ static void sum_piece(void *arg, int64_t n)
 static double gradient_norm(nn_optimizer *o, mha_context *ctx)
 {
     double sum = 0;
-    nn_each(ctx, piece_count(o->count), sum_piece, o);
+    mha_context_each(ctx, piece_count(o->count), sum_piece, o);
     for (int64_t n = 0; n < piece_count(o->count); n++) sum += o->partials[n];
     return sqrt(sum);
 }
@@ -246,6 +246,6 @@ bool nn_optimizer_step(nn_optimizer *o, mha_context *ctx, double rate, double *n
         .epsilon = (float)options->epsilon,
         .to_average = (float)(1 - average),
     };
-    nn_each(ctx, piece_count(o->count), update_piece, &s);
+    mha_context_each(ctx, piece_count(o->count), update_piece, &s);
     return true;
 }

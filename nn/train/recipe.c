@@ -8,19 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum kind { WHOLE, SEED, REAL, LONG_REAL, TRUTH_WORD, NORM_WORD, ACTIVATION_WORD, SCHEDULE_WORD } kind;
+typedef enum kind {
+    WHOLE,
+    SEED,
+    REAL,
+    LONG_REAL,
+    TRUTH_WORD,
+    POOL_WORD,
+    ORDER_WORD,
+    NORM_WORD,
+    ACTIVATION_WORD,
+    SCHEDULE_WORD
+} kind;
 typedef enum range { SIZE, ANY, EPOCHS, POSITIVE, NOT_NEGATIVE, FRACTION, SHARE, ANGLE } range;
 
-static const char *const pools[] = {"cls", "mean", NULL};
+static const char *const pools[] = {"cls", "mean", NULL}; /* from NN_POOL_FIRST on */
 static const char *const types[] = {"f32", "bf16", NULL};
-static const char *const orders[] = {"pre", "post", NULL};
+static const char *const orders[] = {[NN_NORM_BEFORE] = "pre", [NN_NORM_BEHIND] = "post", NULL};
 static const char *const norms[] = {[NN_LAYER_NORM] = "layer", [NN_RMS_NORM] = "rms", NULL};
 static const char *const schedules[] = {
     [NN_SCHEDULE_CONSTANT] = "constant", [NN_SCHEDULE_COSINE] = "cosine", [NN_SCHEDULE_ONE_CYCLE] = "one_cycle", NULL};
 static const char *const activations[] = {[MHA_LINEAR] = "linear",       [MHA_RELU] = "relu", [MHA_GELU] = "gelu",
                                           [MHA_GELU_TANH] = "gelu_tanh", [MHA_SILU] = "silu", NULL};
 
+#define INPUT(field)    offsetof(nn_recipe, model.encoder.input.field)
+#define BLOCKS(field)   offsetof(nn_recipe, model.encoder.blocks.field)
 #define MODEL(field)    offsetof(nn_recipe, model.field)
+#define AUGMENT(field)  offsetof(nn_recipe, augment.field)
 #define TRAINING(field) offsetof(nn_recipe, training.field)
 
 static const struct {
@@ -30,20 +44,20 @@ static const struct {
     range range;              /* of a number */
     const char *const *words; /* by their numbers */
 } entries[] = {
-    {"patch", "side of a patch in pixels", MODEL(patch), WHOLE, SIZE, NULL},
-    {"width", "width of a token", MODEL(body.width), WHOLE, SIZE, NULL},
-    {"depth", "number of blocks", MODEL(body.depth), WHOLE, SIZE, NULL},
-    {"heads", "attention heads per block", MODEL(body.heads), WHOLE, SIZE, NULL},
-    {"kv_heads", "key/value heads; 0 for as many as heads", MODEL(body.kv_heads), WHOLE, ANY, NULL},
-    {"mlp", "width of the hidden layer", MODEL(body.mlp), WHOLE, SIZE, NULL},
-    {"pool", "input of the classifier: cls (class token) or mean", MODEL(mean_pool), TRUTH_WORD, ANY, pools},
-    {"norm", "layer or rms", MODEL(body.norm), NORM_WORD, ANY, norms},
-    {"order", "norm before (pre) or after (post) each branch", MODEL(body.post_norm), TRUTH_WORD, ANY, orders},
-    {"activation", "gelu, gelu_tanh, relu or silu", MODEL(body.activation), ACTIVATION_WORD, ANY, activations},
-    {"dropout", "dropout of attention weights", MODEL(body.dropout), REAL, FRACTION, NULL},
-    {"drop", "dropout of the residual branches and the input", MODEL(body.drop), REAL, FRACTION, NULL},
-    {"drop_path", "stochastic depth: fraction of branches skipped", MODEL(body.drop_path), REAL, FRACTION, NULL},
-    {"dtype", "type of the matrix products: f32 or bf16", MODEL(body.bfloat16), TRUTH_WORD, ANY, types},
+    {"patch", "side of a patch in pixels", INPUT(patch), WHOLE, SIZE, NULL},
+    {"width", "width of a token", BLOCKS(width), WHOLE, SIZE, NULL},
+    {"depth", "number of blocks", BLOCKS(depth), WHOLE, SIZE, NULL},
+    {"heads", "attention heads per block", BLOCKS(heads), WHOLE, SIZE, NULL},
+    {"kv_heads", "key/value heads; 0 for as many as heads", BLOCKS(kv_heads), WHOLE, ANY, NULL},
+    {"mlp", "width of the hidden layer", BLOCKS(mlp), WHOLE, SIZE, NULL},
+    {"pool", "input of the classifier: cls (class token) or mean", MODEL(output.pool), POOL_WORD, ANY, pools},
+    {"norm", "layer or rms", BLOCKS(norm), NORM_WORD, ANY, norms},
+    {"order", "norm before (pre) or after (post) each branch", BLOCKS(place), ORDER_WORD, ANY, orders},
+    {"activation", "gelu, gelu_tanh, relu or silu", BLOCKS(activation), ACTIVATION_WORD, ANY, activations},
+    {"dropout", "dropout of attention weights", MODEL(dropout), REAL, FRACTION, NULL},
+    {"drop", "dropout of the residual branches and the input", MODEL(drop), REAL, FRACTION, NULL},
+    {"drop_path", "stochastic depth: fraction of branches skipped", MODEL(drop_path), REAL, FRACTION, NULL},
+    {"dtype", "type of the matrix products: f32 or bf16", MODEL(bfloat16), TRUTH_WORD, ANY, types},
     {"epochs", "passes over the training images", TRAINING(epochs), WHOLE, EPOCHS, NULL},
     {"batch", "images per step", TRAINING(batch), WHOLE, SIZE, NULL},
     {"lr", "peak learning rate", TRAINING(rate), LONG_REAL, POSITIVE, NULL},
@@ -55,12 +69,12 @@ static const struct {
     {"clip", "maximum gradient norm; 0 for none", TRAINING(clip), LONG_REAL, NOT_NEGATIVE, NULL},
     {"average", "moving average of weights (EMA); 0 for none", TRAINING(average), LONG_REAL, FRACTION, NULL},
     {"smoothing", "label smoothing", TRAINING(smoothing), REAL, FRACTION, NULL},
-    {"shift", "augmentation: maximum shift in pixels", TRAINING(augment.shift), REAL, NOT_NEGATIVE, NULL},
-    {"rotation", "augmentation: maximum rotation in degrees", TRAINING(augment.rotation), REAL, ANGLE, NULL},
-    {"scale", "augmentation: maximum change of size", TRAINING(augment.scale), REAL, FRACTION, NULL},
-    {"shear", "augmentation: maximum slant", TRAINING(augment.shear), REAL, FRACTION, NULL},
-    {"stretch", "augmentation: maximum change of aspect ratio", TRAINING(augment.stretch), REAL, FRACTION, NULL},
-    {"elastic", "augmentation: elastic distortion in pixels", TRAINING(augment.elastic), REAL, NOT_NEGATIVE, NULL},
+    {"shift", "augmentation: maximum shift in pixels", AUGMENT(shift), REAL, NOT_NEGATIVE, NULL},
+    {"rotation", "augmentation: maximum rotation in degrees", AUGMENT(rotation), REAL, ANGLE, NULL},
+    {"scale", "augmentation: maximum change of size", AUGMENT(scale), REAL, FRACTION, NULL},
+    {"shear", "augmentation: maximum slant", AUGMENT(shear), REAL, FRACTION, NULL},
+    {"stretch", "augmentation: maximum change of aspect ratio", AUGMENT(stretch), REAL, FRACTION, NULL},
+    {"elastic", "augmentation: elastic distortion in pixels", AUGMENT(elastic), REAL, NOT_NEGATIVE, NULL},
     {"held_out", "held-out training images (default: one twelfth)", TRAINING(held_out), WHOLE, ANY, NULL},
     {"seed", "random seed", TRAINING(seed), SEED, ANY, NULL},
 };
@@ -74,6 +88,8 @@ typedef union field {
     float real;
     double long_real;
     bool truth;
+    nn_pool pool;
+    nn_norm_place order;
     nn_norm_kind norm;
     mha_activation activation;
     nn_schedule_kind schedule;
@@ -84,23 +100,29 @@ static const size_t field_size[] = {[WHOLE] = sizeof(int64_t),
                                     [REAL] = sizeof(float),
                                     [LONG_REAL] = sizeof(double),
                                     [TRUTH_WORD] = sizeof(bool),
+                                    [POOL_WORD] = sizeof(nn_pool),
+                                    [ORDER_WORD] = sizeof(nn_norm_place),
                                     [NORM_WORD] = sizeof(nn_norm_kind),
                                     [ACTIVATION_WORD] = sizeof(mha_activation),
                                     [SCHEDULE_WORD] = sizeof(nn_schedule_kind)};
 
 nn_recipe nn_recipe_default(void)
 {
-    nn_recipe r = {NN_VIT_DEFAULTS, NN_TRAINER_DEFAULTS};
+    nn_recipe r = {nn_description_default(), NN_TRAINER_DEFAULTS, NN_AUGMENT_OPTIONS_DEFAULT};
     r.training.held_out = NN_RECIPE_HELD_OUT;
     return r;
 }
 
 void nn_recipe_fit(nn_recipe *r, const nn_mnist *set)
 {
-    r->model.rows = set->rows;
-    r->model.columns = set->columns;
-    r->model.body.final_norm = !r->model.body.post_norm;                           /* which ends with a norm as it is */
-    if (r->model.body.kv_heads == r->model.body.heads) r->model.body.kv_heads = 0; /* one spelling, as files have it */
+    nn_input_config *in = &r->model.encoder.input;
+    nn_blocks_config *b = &r->model.encoder.blocks;
+    in->rows = set->rows;
+    in->columns = set->columns;
+    nn_mnist_statistics(set, &set->train, &in->mean, &in->deviation);
+    in->class_token = r->model.output.pool == NN_POOL_FIRST;
+    b->final_norm = b->place != NN_NORM_BEHIND;   /* which ends with a norm as it is */
+    if (b->kv_heads == b->heads) b->kv_heads = 0; /* one spelling, as files have it */
     if (r->training.held_out == NN_RECIPE_HELD_OUT) r->training.held_out = set->train.count / 12;
 }
 
@@ -146,6 +168,12 @@ const char *nn_recipe_get(char out[NN_RECIPE_WORD_MAX], const nn_recipe *r, int 
         break;
     case TRUTH_WORD:
         word = f.truth;
+        break;
+    case POOL_WORD:
+        word = (int)f.pool - NN_POOL_FIRST;
+        break;
+    case ORDER_WORD:
+        word = (int)f.order;
         break;
     case NORM_WORD:
         word = (int)f.norm;
@@ -219,6 +247,8 @@ static bool read_word(field *f, kind of, const char *const *words, const char *t
     while (words[word] && strcmp(words[word], text) != 0) word++;
     if (!words[word]) return false;
     if (of == TRUTH_WORD) f->truth = word;
+    else if (of == POOL_WORD) f->pool = (nn_pool)(word + NN_POOL_FIRST);
+    else if (of == ORDER_WORD) f->order = (nn_norm_place)word;
     else if (of == NORM_WORD) f->norm = (nn_norm_kind)word;
     else if (of == ACTIVATION_WORD) f->activation = (mha_activation)word;
     else f->schedule = (nn_schedule_kind)word;

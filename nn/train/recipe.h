@@ -9,11 +9,14 @@
 #ifndef NN_TRAIN_RECIPE_H
 #define NN_TRAIN_RECIPE_H
 
+#include "data/augment.h"
+#include "data/mnist.h"
 #include "train/trainer.h"
 
 typedef struct nn_recipe {
-    nn_vit_config model; /* rows and columns are those of the data */
+    nn_description model; /* the size of images, their mean and deviation are those of the data */
     nn_trainer_options training;
+    nn_augment_options augment;
 } nn_recipe;
 
 enum {
@@ -24,7 +27,7 @@ enum {
 
 nn_recipe nn_recipe_default(void);
 
-/* What depends on the data: the size of the images, how many are held out. */
+/* What depends on the data: the size of the images, their mean and deviation, how many are held out. */
 void nn_recipe_fit(nn_recipe *r, const nn_mnist *set);
 
 /* The keys, from 0 until NULL; what one means, in a few words; whether its values are words rather than numbers; which

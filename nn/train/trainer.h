@@ -1,7 +1,7 @@
-/* Training of a Vision Transformer: batches in an order drawn for each epoch, each image a little changed, a step of
- * AdamW for each batch.
+/* Training: batches in an order drawn for each epoch, each example varied a little, a step of AdamW on the cross-entropy
+ * of each batch.
  *
- *     nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
+ *     nn_trainer *t = nn_trainer_create(ctx, &d, &train, &test, &options, error, sizeof error);
  *     while (nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON) ...
  *     nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &score);
  *     nn_trainer_free(t);
@@ -13,9 +13,7 @@
 #ifndef NN_TRAIN_TRAINER_H
 #define NN_TRAIN_TRAINER_H
 
-#include "data/augment.h"
 #include "model/workers.h"
-#include "data/mnist.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
@@ -30,9 +28,8 @@ typedef struct nn_trainer_options {
     double clip;        /* the largest norm of a gradient */
     double average;     /* of the weights, from step to step; 0 for none */
     float smoothing;    /* of labels */
-    int64_t held_out;   /* images at the end of the training part that are not trained on */
+    int64_t held_out;   /* examples at the end of the training part that are not trained on */
     uint64_t seed;
-    nn_augment_options augment; /* mean and deviation are taken from the data */
 } nn_trainer_options;
 
 #define NN_TRAINER_DEFAULTS                               \
@@ -48,35 +45,36 @@ typedef struct nn_trainer_options {
                           .average = 0.999,               \
                           .smoothing = 0.05f,             \
                           .held_out = 5000,               \
-                          .seed = 1,                      \
-                          .augment = NN_AUGMENT_OPTIONS_DEFAULT})
+                          .seed = 1})
 
 typedef struct nn_trainer {
     nn_workers *workers;
-    nn_vit *net; /* the first worker's */
+    nn_model *net; /* the first worker's */
     nn_optimizer *adam;
     nn_schedule plan;
     nn_trainer_options options;
-    const nn_mnist *set;
+    const nn_examples *train, *test;
     float *parameters, *gradients;
-    float *slab_gradients;   /* (slabs,count) */
-    nn_loss *slab_losses;    /* (slabs) */
+    float *slab_gradients; /* (slabs,count) */
+    nn_loss *slab_losses;  /* (slabs) */
+    float *dlogits;        /* (workers,dlogits_room) */
+    int64_t dlogits_room;
     int64_t count;           /* of the parameters */
-    int64_t images;          /* that are trained on */
-    int64_t steps_per_epoch; /* the last images of an epoch that fill no batch wait for the next */
+    int64_t examples;        /* that are trained on */
+    int64_t steps_per_epoch; /* the last examples of an epoch that fill no batch wait for the next */
     int64_t step;            /* taken so far */
-    int64_t *order;          /* (images) of the epoch */
+    int64_t *order;          /* (examples) of the epoch */
     int64_t order_epoch;     /* -1: not drawn yet */
 } nn_trainer;
 
-/* `set` and `ctx` must live as long. Returns NULL on error, with one line in `error`. */
-nn_trainer *nn_trainer_create(mha_context *ctx, const nn_mnist *set, const nn_vit_config *config,
-                              const nn_trainer_options *options, char *error, size_t error_size);
+/* `train`, `test` and `ctx` must live as long. Returns NULL on error, with one line in `error`. */
+nn_trainer *nn_trainer_create(mha_context *ctx, const nn_description *d, const nn_examples *train,
+                              const nn_examples *test, const nn_trainer_options *options, char *error,
+                              size_t error_size);
 void nn_trainer_free(nn_trainer *t); /* NULL is legal */
 
-/* Begins with these parameters in place of first values, and with what such a model wants to see of a pixel in place of
- * what the data are like: before the first step. */
-void nn_trainer_begin(nn_trainer *t, const float *parameters, float mean, float deviation);
+/* Begins with these parameters in place of first values: before the first step. */
+void nn_trainer_begin(nn_trainer *t, const float *parameters);
 
 typedef struct nn_trainer_report {
     int64_t epoch, step; /* of the batch, counted from 0 */

@@ -119,6 +119,11 @@ void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int in
     if (ctx && tasks > 0) mha_parallel_run(ctx, tasks, task, arg);
 }
 
+mha_status mha_context_fail(mha_context *ctx, mha_status status, const char *text)
+{
+    return ctx ? mha_fail(ctx, status, "%s", text ? text : "") : status;
+}
+
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
 {
     if (tasks == 1) task(arg, 0);
@@ -144,4 +149,9 @@ void mha_parallel_each(mha_context *ctx, int64_t count, void (*task)(void *arg, 
     each e = {.task = task, .arg = arg, .queue.count = count};
     if (ctx->rehearsing || !count) return;
     mha_parallel_run(ctx, count < ctx->threads ? (int)count : ctx->threads, each_task, &e);
+}
+
+void mha_context_each(mha_context *ctx, int64_t count, void (*task)(void *arg, int64_t n), void *arg)
+{
+    if (ctx && count > 0) mha_parallel_each(ctx, count, task, arg);
 }

@@ -41,7 +41,7 @@ struct mha_context {
     char *scratch;    /* where it starts */
     mha_memory room;  /* what lies between the operations of a call that is made of several */
     bool rehearsing;  /* operations check their arguments and reserve their scratch, and do nothing */
-    char error[256];
+    char error[512];
     mha_pool pool; /* runs loops where `parallel` has no `run` */
 };
 

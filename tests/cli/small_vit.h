@@ -6,7 +6,8 @@
 #include "data/augment.h"
 #include "command.h"
 #include "data/digits.h"
-#include "model/vit_file.h"
+#include "families/vit_file.h"
+#include "families/vit_names.h"
 
 enum { SMALL_TRAIN = 30, SMALL_TEST = 70 };
 
@@ -17,46 +18,45 @@ __attribute__((constructor)) static void go_there(void) /* so that paths in mess
 
 typedef struct small_vit {
     mha_context *ctx;
-    nn_vit_config config;
+    nn_description config;
     float *parameters;
-    nn_vit *net;
+    nn_model *net;
 } small_vit;
 
-static const nn_vit_input small_input = {0.13f, 0.31f};
-
 /* 28 x 28 in 4 x 4 patches, ten classes, two blocks of two heads; large weights, so that heads look at something. */
-static inline nn_vit_config small_config(void)
+static inline nn_description small_config(void)
 {
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.patch = 7;
-    c.body.width = 12;
-    c.body.depth = 2;
-    c.body.heads = 2;
-    c.body.mlp = 16;
+    nn_description c = nn_description_default();
+    c.encoder.input.patch = 7;
+    c.encoder.input.mean = 0.13f;
+    c.encoder.input.deviation = 0.31f;
+    c.encoder.blocks.width = 12;
+    c.encoder.blocks.depth = 2;
+    c.encoder.blocks.heads = 2;
+    c.encoder.blocks.mlp = 16;
     return c;
 }
 
 /* Makes it and saves it there. False if anything went wrong. */
-static inline bool small_make(small_vit *v, const nn_vit_config *config, const char *path)
+static inline bool small_make(small_vit *v, const nn_description *config, const char *path)
 {
     char error[400] = "";
-    nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
     *v = (small_vit){.config = *config};
-    options.input = small_input;
-    int64_t count = nn_vit_count(config, error, sizeof error);
+    int64_t count = nn_model_count(config, error, sizeof error);
     if (count > 0) v->parameters = calloc((size_t)count, sizeof(float));
     if (mha_context_create(&v->ctx, NULL) || !v->parameters) return expect(false, "no context or no memory: %s", error);
-    v->net = nn_vit_create(v->ctx, config, v->parameters, 1, false, error, sizeof error);
+    v->net = nn_model_create(v->ctx, config, v->parameters, &(nn_model_options){.batch = 1, .training = false}, error,
+                             sizeof error);
     if (!expect(v->net, "%s", error)) return false;
-    nn_vit_initialize(v->net, 5);
+    nn_model_initialize(v->net, 5);
     for (int64_t i = 0; i < count; i++) v->parameters[i] *= 3;
-    nn_vit_changed(v->net);
-    return expect(nn_vit_save(v->net, path, &options, error, sizeof error), "%s", error);
+    nn_model_changed(v->net);
+    return expect(nn_vit_save(v->net, path, NULL, error, sizeof error), "%s", error);
 }
 
 static inline void small_free(small_vit *v)
 {
-    nn_vit_free(v->net);
+    nn_model_free(v->net);
     free(v->parameters);
     mha_context_free(v->ctx);
 }
@@ -64,21 +64,23 @@ static inline void small_free(small_vit *v)
 /* Probabilities (classes) of an image of bytes; maps (depth,1,H,T,T) or NULL. Returns the best class. */
 static inline int small_ask(const small_vit *v, const unsigned char *bytes, double *probabilities, float *maps)
 {
-    int64_t pixels = v->config.rows * v->config.columns;
+    const nn_input_config *in = &v->config.encoder.input;
+    int64_t pixels = in->rows * in->columns;
     float *x = calloc((size_t)pixels, sizeof *x);
-    nn_augment_options plain = {.mean = small_input.mean, .deviation = small_input.deviation};
-    nn_transformer_call call = {.maps = maps};
+    nn_augment_options plain = {.mean = in->mean, .deviation = in->deviation};
+    nn_call call = {.maps = maps};
     int best = 0;
     double sum = 0;
     if (!x) return -1;
     nn_augment_plain(x, bytes, pixels, &plain);
-    const float *logits = nn_vit_forward(v->net, v->ctx, x, 1, &call);
+    const float *logits = nn_model_forward_images(v->net, v->ctx, x, 1, &call);
     free(x);
     if (!expect(logits, "%s", mha_context_error(v->ctx))) return -1;
-    for (int c = 1; c < v->config.classes; c++)
+    for (int c = 1; c < v->config.output.classes; c++)
         if (logits[c] > logits[best]) best = c;
-    for (int c = 0; c < v->config.classes; c++) sum += probabilities[c] = exp((double)(logits[c] - logits[best]));
-    for (int c = 0; c < v->config.classes; c++) probabilities[c] /= sum;
+    for (int c = 0; c < v->config.output.classes; c++)
+        sum += probabilities[c] = exp((double)(logits[c] - logits[best]));
+    for (int c = 0; c < v->config.output.classes; c++) probabilities[c] /= sum;
     return best;
 }
 

@@ -4,7 +4,7 @@
 
 #include <mha.h>
 #include "io/safetensors.h"
-#include "model/vit_file.h"
+#include "families/vit_file.h"
 
 TEST(wrong_use_is_one_line_that_helps)
 {
@@ -220,11 +220,11 @@ TEST(a_step_of_training_is_measured_and_saved)
     expect_share(it->out, "gflops", "peak_gflops", "percent_of_peak");
     nn_safetensors *file = saved("train-vit_digits-f32.safetensors");
     if (!file) return;
-    nn_vit_config config;
-    nn_vit_input input;
+    nn_description config;
     char error[240] = "";
-    expect(nn_vit_read_config(&config, &input, file, "saved", error, sizeof error), "%s", error);
-    expect(config.body.depth == 6 && config.body.width == 64 && config.patch == 4, "another model");
+    expect(nn_vit_read_config(&config, file, "saved", error, sizeof error), "%s", error);
+    expect(config.encoder.blocks.depth == 6 && config.encoder.blocks.width == 64 && config.encoder.input.patch == 4,
+           "another model");
     const nn_safetensors_tensor *images = nn_safetensors_find(file, "checkpoint.images"),
                                 *losses = nn_safetensors_find(file, "checkpoint.losses");
     expect(images && images->dtype == NN_SAFETENSORS_U8 && images->count == 9 * 28 * 28, "images");

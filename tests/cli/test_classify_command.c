@@ -22,13 +22,13 @@ static nn_mnist *set;
 static bool prepare(void)
 {
     static bool tried, done;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
     set = small_folder("d");
     done = set && small_make(&cls, &config, "m.safetensors");
-    config.mean_pool = true;
+    config.output.pool = NN_POOL_MEAN, config.encoder.input.class_token = false;
     done = done && small_make(&mean, &config, "mean.safetensors");
     done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
     return done;
@@ -99,7 +99,7 @@ static void expect_heads(const char *file, const small_vit *v, const char *block
     enum { T = PATCHES + 1, KEYS = 7 };
     static float maps[BLOCKS * HEADS * T * T];
     double p[10], got[KEYS + PATCHES];
-    bool pool = v->config.mean_pool;
+    bool pool = v->config.output.pool == NN_POOL_MEAN;
     int64_t tokens = PATCHES + !pool;
     char args[100];
     snprintf(args, sizeof args, "%s a.pgm --json --heads %s", file, block);
@@ -332,8 +332,8 @@ TEST(bad_images)
     REFUSE("classify m.safetensors cut.pgm",
            "cut.pgm: 28 x 28 samples need 784 bytes, but 487 follow the header; the file is truncated");
     small_vit v;
-    nn_vit_config config = small_config();
-    config.classes = 5;
+    nn_description config = small_config();
+    config.output.classes = 5;
     if (small_make(&v, &config, "five.safetensors")) {
         REFUSE("classify five.safetensors 0 --data d",
                "five.safetensors: the model has 5 classes, the data set has 10");
@@ -346,11 +346,12 @@ TEST(bad_images)
 TEST(other_models)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     unsigned char wide[14 * 56] = {0, 50, 100, 150, 200, 250};
     char error[300] = "";
-    config.classes = 40, config.rows = 14, config.columns = 56, config.patch = 2;
-    config.body.heads = 3;
+    config.output.classes = 40, config.encoder.input.rows = 14, config.encoder.input.columns = 56,
+    config.encoder.input.patch = 2;
+    config.encoder.blocks.heads = 3;
     expect(nn_image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
     if (small_make(&v, &config, "wide.safetensors")) {
         const said *it = classify("wide.safetensors wide.pgm --heads");
@@ -366,7 +367,7 @@ TEST(other_models)
 TEST(a_model_without_numbers)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "";
     if (!prepare() || !small_make(&v, &config, "nan.safetensors")) return;
     v.parameters[0] = INFINITY;

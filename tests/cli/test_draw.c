@@ -117,9 +117,9 @@ TEST(labels_do_not_overlap)
 
 static bool make(small_vit *v, int64_t depth, int64_t heads)
 {
-    nn_vit_config config = small_config();
-    config.body.depth = depth;
-    config.body.heads = heads;
+    nn_description config = small_config();
+    config.encoder.blocks.depth = depth;
+    config.encoder.blocks.heads = heads;
     return small_make(v, &config, "m.safetensors");
 }
 
@@ -131,7 +131,7 @@ static const char *drawing(const small_vit *v, const term *t)
     unsigned char pixels[784];
     nn_heads_view view;
     nn_digits_draw(pixels, 4, 1, NN_DIGITS_TEST, 4);
-    if (!expect(nn_heads_look(&view, v->net, v->ctx, small_input, pixels, error, sizeof error), "%s", error)) return "";
+    if (!expect(nn_heads_look(&view, v->net, v->ctx, pixels, error, sizeof error), "%s", error)) return "";
     heads_drawing d = {"a digit", pixels, 28, 28, &view, 4};
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);

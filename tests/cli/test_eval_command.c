@@ -46,14 +46,14 @@ static void expect_counts(const said *it, const small_vit *v, const nn_mnist_par
 TEST(counts_are_those_of_the_model)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     nn_mnist *set = small_folder("d");
     if (small_make(&v, &config, "m.safetensors") && set) {
         expect_counts(eval("m.safetensors --data d --json"), &v, &set->test);
         expect_counts(eval("--json m.safetensors --data=d --part train --threads 1"), &v, &set->train);
     }
     small_free(&v);
-    config.mean_pool = true;
+    config.output.pool = NN_POOL_MEAN, config.encoder.input.class_token = false;
     if (small_make(&v, &config, "mean.safetensors") && set)
         expect_counts(eval("mean.safetensors --data d --json"), &v, &set->test);
     small_free(&v);
@@ -182,10 +182,10 @@ TEST(digits_that_nobody_asked_for)
 TEST(a_model_without_numbers)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "";
     if (!small_make(&v, &config, "nan.safetensors")) return;
-    v.parameters[nn_vit_count(&config, error, sizeof error) - 1] = NAN;
+    v.parameters[nn_model_count(&config, error, sizeof error) - 1] = NAN;
     expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = eval("nan.safetensors --data d");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
@@ -225,7 +225,7 @@ TEST(a_file_without_metadata)
     };
     static char first[1 << 16];
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "", args[300];
     nn_mnist *set = small_folder("d");
     nn_mnist_free(set);
@@ -282,7 +282,7 @@ TEST(a_model_that_overflows)
         {"view big.safetensors --data d -o x", "big.safetensors: "},
         {"view big.safetensors d.pgm -o x", "big.safetensors: d.pgm: "},
     };
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     nn_mnist *set = small_folder("d");
     FILE *picture = fopen("d.pgm", "wb");
     if (!expect(set && picture, "no images")) return;
@@ -292,13 +292,12 @@ TEST(a_model_that_overflows)
     nn_mnist_free(set);
     for (int everywhere = 0; everywhere < 2; everywhere++) {
         small_vit v;
-        nn_transformer_part part;
+        nn_vit_part part;
         char error[300] = "";
         if (!small_make(&v, &config, "big.safetensors")) return;
-        for (int n = 0; nn_vit_tensor(v.net, n, &part); n++) {
+        for (nn_parts w = nn_parts_of(nn_model_description(v.net)); nn_vit_next(&w, &part);) {
             if (!everywhere && strcmp(part.name, "head.weight") != 0) continue;
-            int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
-            for (int64_t i = 0; i < count; i++) v.parameters[part.first + i] = i % 3 ? 3e38f : -3e38f;
+            for (int64_t i = 0; i < part.count; i++) v.parameters[part.first + i] = i % 3 ? 3e38f : -3e38f;
         }
         expect(nn_vit_save(v.net, "big.safetensors", NULL, error, sizeof error), "%s", error);
         small_free(&v);
@@ -345,7 +344,7 @@ TEST(wrong_use)
 TEST(bad_models)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     REFUSE("eval no.safetensors --data d", "no.safetensors: No such file or directory");
     FILE *file = fopen("text", "w");
     if (!expect(file, "no file")) return;
@@ -353,11 +352,11 @@ TEST(bad_models)
     fclose(file);
     const said *it = eval("text --data d");
     expect(it->status == 2 && one_line(it->err) && strncmp(it->err, "mha: text: ", 11) == 0, "%s", it->err);
-    config.classes = 5;
+    config.output.classes = 5;
     if (small_make(&v, &config, "five.safetensors"))
         REFUSE("eval five.safetensors --data d", "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&v);
-    config.classes = 10, config.rows = 14;
+    config.output.classes = 10, config.encoder.input.rows = 14;
     if (small_make(&v, &config, "flat.safetensors"))
         REFUSE("eval flat.safetensors --data d",
                "flat.safetensors: the model needs images of 14 x 28 pixels, the data set has 28 x 28");

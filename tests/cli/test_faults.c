@@ -345,7 +345,7 @@ static void prepare(void)
 {
     static bool done;
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (done) return;
     done = true;
     if (small_make(&v, &config, "m")) small_free(&v);

@@ -4,6 +4,7 @@
 #include "page.h"
 #include "small_vit.h"
 #include "inspect/survey.h"
+#include "model/image_examples.h"
 
 #include <sys/stat.h>
 
@@ -18,17 +19,18 @@ static bool prepare(void)
 {
     static bool tried, done;
     char error[300] = "";
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (tried) return expect(done, "not prepared");
     tried = true;
-    config.body.head_width = 6;
-    config.body.heads = 3;
-    config.body.block[0] = (nn_transformer_block){2, 2};
+    config.encoder.blocks.head_width = 6;
+    config.encoder.blocks.heads = 3;
+    config.encoder.blocks.block[0] = (nn_block_config){.heads = 2, .kv_heads = 2};
     set = small_folder("d");
-    done = set && small_make(&model, &config, "m.safetensors") &&
-           expect(nn_survey_make(&truth, model.ctx, &config, model.parameters, small_input, &set->test, NULL, error,
-                                 sizeof error),
-                  "%s", error);
+    if (!set || !small_make(&model, &config, "m.safetensors")) return false;
+    nn_pixels pixels = nn_pixels_of(set, &set->test, &config, NULL);
+    nn_examples test = nn_image_examples(&pixels);
+    done = expect(nn_survey_make(&truth, model.ctx, &config, model.parameters, &test, NULL, error, sizeof error), "%s",
+                  error);
     return done;
 }
 
@@ -111,7 +113,7 @@ TEST(the_table_has_every_head)
 TEST(the_table_is_explained)
 {
     small_vit mean;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (!prepare()) return;
     const char *text = heads("LC_ALL=C", "--sample 1")->out;
     expect(strstr(text, "1 test image of d;") && strstr(text, "similarity from 1 image, importance from 1\n"), "%.300s",
@@ -119,7 +121,7 @@ TEST(the_table_is_explained)
     expect(strstr(text, "\n  by position: ") && strstr(text, "\n  by content: "), "words without a meaning");
     expect(strstr(text, "\n  Mean attention of the class token; each map is scaled to its strongest patch\n") != NULL,
            "whose maps?");
-    config.mean_pool = true;
+    config.output.pool = NN_POOL_MEAN, config.encoder.input.class_token = false;
     if (small_make(&mean, &config, "mean.safetensors")) {
         text = command("LC_ALL=C", "heads mean.safetensors --data d --sample 9")->out;
         expect(strstr(text, "\n  Mean attention of the patches; each map is scaled to its strongest patch\n") != NULL,
@@ -278,18 +280,14 @@ static bool save_uniform(const char *path)
 {
     char error[400] = "";
     small_vit v;
-    nn_vit_config config = small_config();
-    nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
-    nn_transformer_part part;
-    options.input = small_input;
+    nn_description config = small_config();
+    nn_vit_part part;
     bool ok = small_make(&v, &config, path);
-    for (int n = 0; ok && nn_vit_tensor(v.net, n, &part); n++) {
-        int64_t count = 1;
-        for (int i = 0; i < part.shape.rank; i++) count *= part.shape.size[i];
-        if (strstr(part.name, "attn.qkv")) memset(v.parameters + part.first, 0, (size_t)count * sizeof(float));
+    for (nn_parts w = nn_parts_of(nn_model_description(v.net)); ok && nn_vit_next(&w, &part);) {
+        if (strstr(part.name, "attn.qkv")) memset(v.parameters + part.first, 0, (size_t)part.count * sizeof(float));
     }
-    if (ok) nn_vit_changed(v.net);
-    ok = ok && expect(nn_vit_save(v.net, path, &options, error, sizeof error), "%s", error);
+    if (ok) nn_model_changed(v.net);
+    ok = ok && expect(nn_vit_save(v.net, path, NULL, error, sizeof error), "%s", error);
     small_free(&v);
     return ok;
 }
@@ -341,9 +339,9 @@ TEST(bad_arguments_are_one_line)
 TEST(bad_files_are_one_line)
 {
     small_vit five;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (!prepare()) return;
-    config.classes = 5;
+    config.output.classes = 5;
     REFUSE("heads no.safetensors --data d", "no.safetensors: No such file or directory");
     REFUSE("heads m.safetensors --data none", "none: No such file or directory");
     REFUSE("heads m.safetensors --data d --format svg --out none/x.svg",

@@ -66,7 +66,7 @@ static bool prepare(void)
 {
     static bool tried, done;
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char path[200], error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;

@@ -15,8 +15,8 @@
 /* Two blocks of three heads, so that two can go of each. */
 static bool make_model(small_vit *v, const char *path)
 {
-    nn_vit_config config = small_config();
-    config.body.heads = 3;
+    nn_description config = small_config();
+    config.encoder.blocks.heads = 3;
     return small_make(v, &config, path);
 }
 
@@ -296,9 +296,9 @@ static int widest_row(const char *seen)
 TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
 {
     small_vit v;
-    nn_vit_config config = small_config();
-    config.body.depth = 6;
-    config.body.heads = 4;
+    nn_description config = small_config();
+    config.encoder.blocks.depth = 6;
+    config.encoder.blocks.heads = 4;
     if (!small_make(&v, &config, "deep.safetensors")) return;
     const char *seen = on_terminal("TERM=xterm LC_ALL=C.UTF-8",
                                    "prune deep.safetensors --heads 12 --rounds 2 -o s.safetensors " QUICK);
@@ -320,10 +320,10 @@ TEST(a_terminal_sees_rows_of_80_columns_and_a_line_that_moves)
 TEST(one_line_for_what_is_wrong)
 {
     small_vit v;
-    nn_vit_config lone = small_config();
+    nn_description lone = small_config();
     if (!make_model(&v, "m.safetensors")) return;
     small_free(&v);
-    lone.body.heads = 1;
+    lone.encoder.blocks.heads = 1;
     if (!small_make(&v, &lone, "lone.safetensors")) return;
     REFUSE("prune", "prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
     REFUSE("prune m.safetensors -o s", "prune: missing --heads N or --max-drop POINTS");

@@ -2,6 +2,7 @@
  * way: the loss, and the disk. */
 #include "train/checkpoint.h"
 #include "data/digits.h"
+#include "model/image_examples.h"
 #include "train/presets.h"
 #include "training.h"
 
@@ -203,7 +204,10 @@ static void write_claims(claims says)
     run.epochs = epochs;
     run.begun = 2;
     mha_context_create(&ctx, NULL);
-    nn_trainer *t = nn_trainer_create(ctx, set, &run.how.model, &run.how.training, error, sizeof error);
+    nn_image_set images;
+    nn_image_set_make(&images, set, &run.how.model, &run.how.augment);
+    nn_trainer *t =
+        nn_trainer_create(ctx, &run.how.model, &images.train, &images.test, &run.how.training, error, sizeof error);
     for (int n = 0; t && n < 7; n++) {
         nn_trainer_step(t, ctx, &report);
         epochs[n / 5].images += 20;

@@ -15,7 +15,7 @@ static nn_mnist *set;
 static bool prepare(void)
 {
     static bool tried, done;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
@@ -37,9 +37,9 @@ TEST(numbers_are_those_of_the_model)
 {
     if (!prepare()) return;
     piece data = data_of(view("m.safetensors --data d")), parameters = member(data, "parameters");
-    int64_t count = nn_vit_count(&cls.config, NULL, 0);
+    int64_t count = nn_model_count(&cls.config, NULL, 0);
     float *numbers = calloc((size_t)count + 1, sizeof *numbers);
-    nn_transformer_part part;
+    nn_vit_part part;
     if (!numbers) {
         expect(false, "no memory");
         return;
@@ -49,13 +49,15 @@ TEST(numbers_are_those_of_the_model)
     expect(memcmp(numbers, cls.parameters, (size_t)count * sizeof(float)) == 0, "other numbers");
     free(numbers);
     int n = 0;
-    for (; nn_vit_tensor(cls.net, n, &part); n++) {
+    for (nn_parts w = nn_parts_of(&cls.config); nn_vit_next(&w, &part); n++) {
         piece p = element(member(parameters, "parts"), n);
         char name[80], shape[60], first[24];
         snprintf(name, sizeof name, "\"%s\"", part.name);
         snprintf(first, sizeof first, "%lld", (long long)part.first);
-        snprintf(shape, sizeof shape, part.shape.rank == 2 ? "[%lld,%lld]" : "[%lld]", (long long)part.shape.size[0],
-                 (long long)part.shape.size[1]);
+        int64_t rows = part.rank == 3 ? part.shape[1] : part.shape[0], columns = part.count / rows; /* as a matrix */
+        bool vector = part.rank == 1 || strcmp(part.name, "cls_token") == 0;
+        snprintf(shape, sizeof shape, vector ? "[%lld]" : "[%lld,%lld]", (long long)(vector ? part.count : rows),
+                 (long long)columns);
         EXPECT_MEMBER(p, "name", name);
         EXPECT_MEMBER(p, "first", first);
         EXPECT_MEMBER(p, "shape", shape);
@@ -70,7 +72,7 @@ TEST(numbers_are_those_of_the_model)
 TEST(the_configuration_is_told)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (!prepare()) return;
     piece c = member(data_of(view("m.safetensors --data d")), "config");
     EXPECT_MEMBER(c, "rows", "28");
@@ -89,13 +91,13 @@ TEST(the_configuration_is_told)
     EXPECT_MEMBER(c, "final_norm", "true");
     EXPECT_MEMBER(c, "activation", "\"gelu\"");
     EXPECT_MEMBER(c, "causal", "false");
-    config.mean_pool = true;
-    config.body.kv_heads = 1;
-    config.body.norm = NN_RMS_NORM;
-    config.body.post_norm = true;
-    config.body.final_norm = false;
-    config.body.activation = MHA_SILU;
-    config.body.causal = true;
+    config.output.pool = NN_POOL_MEAN, config.encoder.input.class_token = false;
+    config.encoder.blocks.kv_heads = 1;
+    config.encoder.blocks.norm = NN_RMS_NORM;
+    config.encoder.blocks.place = NN_NORM_BEHIND;
+    config.encoder.blocks.final_norm = false;
+    config.encoder.blocks.activation = MHA_SILU;
+    config.encoder.blocks.causal = true;
     if (small_make(&v, &config, "other.safetensors")) {
         piece data = data_of(view("other.safetensors a.pgm"));
         c = member(data, "config");
@@ -179,10 +181,10 @@ TEST(heads_are_surveyed)
 TEST(blocks_may_differ_in_heads)
 {
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (!prepare()) return;
-    config.body.head_width = 6;
-    config.body.block[1].heads = config.body.block[1].kv_heads = 1;
+    config.encoder.blocks.head_width = 6;
+    config.encoder.blocks.block[1].heads = config.encoder.blocks.block[1].kv_heads = 1;
     if (small_make(&v, &config, "pruned.safetensors")) {
         piece data = data_of(view("pruned.safetensors 1 --data d"));
         EXPECT_MEMBER(member(data, "config"), "heads", "[2,1]");
@@ -197,7 +199,7 @@ TEST(blocks_may_differ_in_heads)
 TEST(the_default_model_makes_a_small_page)
 {
     small_vit v;
-    nn_vit_config config = NN_VIT_DEFAULTS;
+    nn_description config = nn_description_default();
     if (!prepare()) return;
     bool short_of_time = sample_size() > 1;           /* a survey of such a model is not for an emulator */
     if (small_make(&v, &config, "large.safetensors")) /* `view` looks at the size */

@@ -29,7 +29,7 @@ static bool prepare(void)
 {
     static bool tried, done;
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     char error[300] = "";
     if (tried) return expect(done, "not prepared");
     tried = true;
@@ -91,7 +91,7 @@ TEST(bad_models)
     expect(nn_safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("x.safetensors" TO, "x.safetensors: patch_embed.proj.weight is missing");
     small_vit v;
-    nn_vit_config config = small_config();
+    nn_description config = small_config();
     if (small_make(&v, &config, "nan.safetensors")) {
         v.parameters[0] = NAN;
         expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
@@ -99,7 +99,7 @@ TEST(bad_models)
                "nan.safetensors: patch_embed.proj.weight contains values that are not finite");
     }
     small_free(&v);
-    config.classes = 5;
+    config.output.classes = 5;
     if (small_make(&v, &config, "five.safetensors"))
         REFUSE("five.safetensors --data d" TO, "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&v);

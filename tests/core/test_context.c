@@ -215,7 +215,25 @@ TEST(the_error_is_that_of_the_last_call)
     mha_context_free(ctx);
 }
 
+TEST(messages_of_libraries_above)
+{
+    char text[700], want[512];
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    snprintf(want, sizeof want, "%.511s", text);
+    expect(mha_context_fail(ctx, MHA_BAD_SHAPE, "a model has %d layers") == MHA_BAD_SHAPE, "another status");
+    expect(strcmp(mha_context_error(ctx), "a model has %d layers") == 0, "'%s'", mha_context_error(ctx));
+    mha_context_fail(ctx, MHA_BAD_SHAPE, text);
+    expect(strcmp(mha_context_error(ctx), want) == 0, "cut to %zu bytes", strlen(mha_context_error(ctx)));
+    mha_context_fail(ctx, MHA_BAD_SHAPE, NULL);
+    expect(!*mha_context_error(ctx), "'%s'", mha_context_error(ctx));
+    expect(mha_context_fail(NULL, MHA_FULL, "x") == MHA_FULL, "no context");
+    mha_context_free(ctx);
+}
+
 static void count(void *arg, int index) { ((int *)arg)[index]++; }
+static void count_each(void *arg, int64_t n) { ((int *)arg)[n]++; }
 
 TEST(loops_of_the_caller)
 {
@@ -228,6 +246,11 @@ TEST(loops_of_the_caller)
         mha_context_run(ctx, -1, count, counts);
         mha_context_run(NULL, 100, count, counts);
         for (int n = 0; n < 100; n++) expect(counts[n] == 1, "task %d ran %d times", n, counts[n]);
+        mha_context_each(ctx, 100, count_each, counts);
+        mha_context_each(ctx, 0, count_each, counts);
+        mha_context_each(ctx, -1, count_each, counts);
+        mha_context_each(NULL, 100, count_each, counts);
+        for (int n = 0; n < 100; n++) expect(counts[n] == 2, "number %d came %d times", n, counts[n] - 1);
         mha_context_free(ctx);
     }
 }

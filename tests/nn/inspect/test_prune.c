@@ -7,29 +7,32 @@
 #include "inspect/importance.h"
 #include "layer/file.h"
 #include "inspect/prune.h"
+#include "families/vit_names.h"
+#include "model/image_examples.h"
 #include "support/saving.h"
 
 enum { DEPTH = 3, HEADS = 4, ALL = DEPTH * HEADS, IMAGES = 2, CLASSES = 10, TOKENS = 17 };
-
-static const nn_vit_input input = {0.13f, 0.31f};
 
 typedef enum kind { PLAIN, GROUPED, ONE_KEY, MEAN_RMS, POST, BFLOAT16, KINDS } kind;
 static const char *const names[KINDS] = {"plain", "grouped", "one key head", "mean pool, rms", "post norm", "bfloat16"};
 
 /* Three blocks of four heads of width 3 over 16 patches. */
-static nn_vit_config config_of(kind k)
+static nn_description config_of(kind k)
 {
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.patch = 7;
-    c.body.width = 12;
-    c.body.depth = DEPTH;
-    c.body.heads = HEADS;
-    c.body.mlp = 16;
-    if (k == GROUPED) c.body.kv_heads = 2;
-    if (k == ONE_KEY) c.body.kv_heads = 1;
-    if (k == MEAN_RMS) c.mean_pool = true, c.body.norm = NN_RMS_NORM;
-    if (k == POST) c.body.post_norm = true, c.body.final_norm = false;
-    if (k == BFLOAT16) c.body.bfloat16 = true;
+    nn_description c = nn_description_default();
+    c.encoder.input.patch = 7;
+    c.encoder.input.mean = 0.13f;
+    c.encoder.input.deviation = 0.31f;
+    c.encoder.blocks.width = 12;
+    c.encoder.blocks.depth = DEPTH;
+    c.encoder.blocks.heads = HEADS;
+    c.encoder.blocks.mlp = 16;
+    if (k == GROUPED) c.encoder.blocks.kv_heads = 2;
+    if (k == ONE_KEY) c.encoder.blocks.kv_heads = 1;
+    if (k == MEAN_RMS)
+        c.output.pool = NN_POOL_MEAN, c.encoder.input.class_token = false, c.encoder.blocks.norm = NN_RMS_NORM;
+    if (k == POST) c.encoder.blocks.place = NN_NORM_BEHIND, c.encoder.blocks.final_norm = false;
+    if (k == BFLOAT16) c.bfloat16 = true;
     return c;
 }
 
@@ -46,11 +49,11 @@ static mha_context *context_of(int threads)
 static bool make(nn_vit_model *m, mha_context *ctx, kind k)
 {
     char error[300] = "";
-    nn_vit_config c = config_of(k);
-    if (!expect(nn_vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
-    nn_vit_initialize(m->net, 7);
+    nn_description c = config_of(k);
+    if (!expect(nn_vit_model_make(m, ctx, &c, error, sizeof error), "%s", error)) return false;
+    nn_model_initialize(m->net, 7);
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] *= 2;
-    nn_vit_changed(m->net);
+    nn_model_changed(m->net);
     return true;
 }
 
@@ -60,28 +63,29 @@ static void fill_images(float *images, int64_t count)
 }
 
 /* Logits (IMAGES,CLASSES) of a model of that configuration. */
-static void ask(double logits[IMAGES * CLASSES], const nn_vit_config *config, float *parameters, mha_context *ctx)
+static void ask(double logits[IMAGES * CLASSES], const nn_description *config, float *parameters, mha_context *ctx)
 {
     static float images[IMAGES * 28 * 28];
     char error[300] = "";
     fill_images(images, IMAGES * 28 * 28);
-    nn_vit *v = nn_vit_create(ctx, config, parameters, IMAGES, false, error, sizeof error);
-    const float *got = v ? nn_vit_forward(v, ctx, images, IMAGES, NULL) : NULL;
+    nn_model *v = nn_model_create(ctx, config, parameters, &(nn_model_options){.batch = IMAGES, .training = false},
+                                  error, sizeof error);
+    const float *got = v ? nn_model_forward_images(v, ctx, images, IMAGES, NULL) : NULL;
     expect(got, "%s%s", error, mha_context_error(ctx));
     for (int i = 0; got && i < IMAGES * CLASSES; i++) logits[i] = (double)got[i];
-    nn_vit_free(v);
+    nn_model_free(v);
 }
 
 /* Multiplies the columns of the projection that belong to a head, counted through all blocks: its gate. */
 static void gate(const nn_vit_model *m, int64_t head, float by)
 {
-    const nn_transformer_config *c = &m->config.body;
-    int64_t l = 0, D = nn_transformer_head_width(c);
-    while (head >= nn_transformer_heads(c, l)) head -= nn_transformer_heads(c, l++);
-    mha_tensor w = mha_layer_view_head(nn_transformer_attention(nn_vit_body(m->net), l), NULL, head).out_weight;
+    const nn_blocks_config *c = &m->config.encoder.blocks;
+    int64_t l = 0, D = nn_blocks_head_width(c);
+    while (head >= nn_blocks_heads(c, l)) head -= nn_blocks_heads(c, l++);
+    mha_tensor w = mha_layer_view_head(nn_model_attention(m->net, l), NULL, head).out_weight;
     for (int64_t i = 0; i < c->width; i++)
         for (int64_t j = 0; j < D; j++) ((float *)w.data)[i * w.stride[0] + j * w.stride[1]] *= by;
-    nn_vit_changed(m->net);
+    nn_model_changed(m->net);
 }
 
 /* ---- Cutting ---------------------------------------------------------------------------------------------------- */
@@ -114,8 +118,8 @@ TEST(what_is_cut_equals_what_is_switched_off)
                 for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
                 ask(want, &m.config, m.parameters, ctx);
                 ask(got, &smaller.config, smaller.parameters, ctx);
-                expect(nn_transformer_all_heads(&smaller.config.body) == left, "%d heads of %lld", left,
-                       (long long)nn_transformer_all_heads(&smaller.config.body));
+                expect(nn_description_all_heads(&smaller.config) == left, "%d heads of %lld", left,
+                       (long long)nn_description_all_heads(&smaller.config));
                 expect(left == ALL ? smaller.count == m.count : smaller.count < m.count || k == ONE_KEY || k == GROUPED,
                        "%s %d: %lld parameters", names[k], n, (long long)smaller.count);
             }
@@ -134,17 +138,18 @@ static void look(float *maps, float *entropy, const nn_vit_model *m, mha_context
     static float images[IMAGES * 28 * 28];
     char error[300] = "";
     mha_stats stats[DEPTH] = {MHA_NO_STATS};
-    nn_vit *v = nn_vit_create(ctx, &m->config, m->parameters, IMAGES, false, error, sizeof error);
+    nn_model *v = nn_model_create(ctx, &m->config, m->parameters,
+                                  &(nn_model_options){.batch = IMAGES, .training = false}, error, sizeof error);
     fill_images(images, IMAGES * 28 * 28);
     for (int64_t l = 0, first = 0; l < DEPTH; l++) {
-        int64_t H = nn_transformer_heads(&m->config.body, l);
+        int64_t H = nn_blocks_heads(&m->config.encoder.blocks, l);
         stats[l] =
             (mha_stats){.entropy = mha_tensor_3d(entropy + first * IMAGES * TOKENS, MHA_FLOAT32, IMAGES, H, TOKENS)};
         first += H;
     }
-    nn_transformer_call call = {.maps = maps, .stats = stats};
-    expect(v && nn_vit_forward(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
-    nn_vit_free(v);
+    nn_call call = {.maps = maps, .stats = stats};
+    expect(v && nn_model_forward_images(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
+    nn_model_free(v);
 }
 
 static double entropy_of(const float *row)
@@ -205,15 +210,15 @@ TEST(weights_are_truly_smaller)
     bool keep[ALL] = {true, false, true, true, true, true, true, true, false, false, true, false};
     const int64_t rows[DEPTH] = {27, 36, 9}, columns[DEPTH] = {9, 12, 3};
     if (make(&m, ctx, PLAIN) && expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
-        nn_transformer_part part;
-        for (int n = 0; nn_vit_tensor(smaller.net, n, &part); n++) {
+        nn_vit_part part;
+        for (nn_parts w = nn_parts_of(nn_model_description(smaller.net)); nn_vit_next(&w, &part);) {
             int l = strncmp(part.name, "blocks.", 7) == 0 ? part.name[7] - '0' : 0;
             if (strstr(part.name, "qkv.weight"))
-                expect(part.shape.size[0] == rows[l] && part.shape.size[1] == 12, "%s has %lld rows", part.name,
-                       (long long)part.shape.size[0]);
+                expect(part.shape[0] == rows[l] && part.shape[1] == 12, "%s has %lld rows", part.name,
+                       (long long)part.shape[0]);
             if (strstr(part.name, "proj.weight") && strstr(part.name, "attn"))
-                expect(part.shape.size[0] == 12 && part.shape.size[1] == columns[l], "%s has %lld columns", part.name,
-                       (long long)part.shape.size[1]);
+                expect(part.shape[0] == 12 && part.shape[1] == columns[l], "%s has %lld columns", part.name,
+                       (long long)part.shape[1]);
         }
         expect(smaller.count == m.count - 4 * (3 * 3 * 13 + 3 * 12), "%lld of %lld parameters",
                (long long)smaller.count, (long long)m.count);
@@ -235,9 +240,9 @@ TEST(what_cannot_be_cut)
         expect(!smaller.net && !smaller.parameters, "something is left");
     }
     nn_vit_model_free(&m);
-    nn_vit_config deep = config_of(PLAIN);
-    deep.body.depth = NN_TRANSFORMER_BLOCKS + 1;
-    if (expect(nn_vit_model_make(&m, ctx, &deep, input, error, sizeof error), "%s", error))
+    nn_description deep = config_of(PLAIN);
+    deep.encoder.blocks.depth = NN_BLOCKS_MOST + 1;
+    if (expect(nn_vit_model_make(&m, ctx, &deep, error, sizeof error), "%s", error))
         expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
                    strcmp(error, "only models of up to 128 blocks can be pruned, not of 129") == 0,
                "%s", error);
@@ -267,10 +272,8 @@ static void forge(const char *from, const char *to)
 static bool keep_model(const nn_vit_model *m)
 {
     char error[300];
-    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
-    o.input = input;
     snprintf(path, sizeof path, "%s", in_folder("m.safetensors"));
-    return expect(nn_vit_save(m->net, path, &o, error, sizeof error), "%s", error);
+    return expect(nn_vit_save(m->net, path, NULL, error, sizeof error), "%s", error);
 }
 
 TEST(files_keep_the_heads_of_each_block)
@@ -286,12 +289,12 @@ TEST(files_keep_the_heads_of_each_block)
                 keep_model(&smaller) &&
                 expect(nn_vit_model_open(&back, ctx, path, error, sizeof error), "%s %d: %s", names[k], n, error)) {
                 for (int64_t l = 0; l < DEPTH; l++)
-                    expect(nn_transformer_heads(&back.config.body, l) ==
-                                   nn_transformer_heads(&smaller.config.body, l) &&
-                               nn_transformer_kv_heads(&back.config.body, l) ==
-                                   nn_transformer_kv_heads(&smaller.config.body, l),
+                    expect(nn_blocks_heads(&back.config.encoder.blocks, l) ==
+                                   nn_blocks_heads(&smaller.config.encoder.blocks, l) &&
+                               nn_blocks_kv_heads(&back.config.encoder.blocks, l) ==
+                                   nn_blocks_kv_heads(&smaller.config.encoder.blocks, l),
                            "%s %d: block %lld", names[k], n, (long long)l);
-                expect(back.count == smaller.count && back.config.body.head_width == 0 &&
+                expect(back.count == smaller.count && back.config.encoder.blocks.head_width == 0 &&
                            memcmp(back.parameters, smaller.parameters, (size_t)back.count * sizeof(float)) == 0,
                        "%s %d: other numbers", names[k], n);
             }
@@ -319,8 +322,8 @@ TEST(a_block_of_a_file_is_a_layer)
                 nn_layer_file_options o = {.prefix = prefix};
                 if (!expect(nn_layer_file_load(&layer, ctx, path, &o, error, sizeof error), "%s", error)) continue;
                 const mha_layer_options *shape = mha_layer_shape(layer.layer);
-                expect(shape->heads == nn_transformer_heads(&smaller.config.body, l) &&
-                           shape->kv_heads == nn_transformer_kv_heads(&smaller.config.body, l),
+                expect(shape->heads == nn_blocks_heads(&smaller.config.encoder.blocks, l) &&
+                           shape->kv_heads == nn_blocks_kv_heads(&smaller.config.encoder.blocks, l),
                        "%s, block %lld: %lld heads", names[k], (long long)l, (long long)shape->heads);
                 nn_layer_file_free(&layer);
             }
@@ -364,23 +367,25 @@ TEST(files_that_contradict_themselves)
 /* What was read by head_width is not taken for a model with other heads. */
 TEST(blocks_that_make_no_sense)
 {
-    nn_transformer_config c = config_of(PLAIN).body;
-    c.block[1] = (nn_transformer_block){3, 2};
-    expect(nn_transformer_problem(&c), "two key heads for three");
-    c.block[1] = (nn_transformer_block){0, 2};
-    expect(nn_transformer_problem(&c), "no heads");
-    c.block[1] = (nn_transformer_block){-1, 0};
-    expect(nn_transformer_problem(&c), "less than none");
-    c.block[1] = (nn_transformer_block){1 << 20, 0};
-    expect(nn_transformer_problem(&c), "heads wider than anything");
-    c.block[1] = (nn_transformer_block){3, 0};
-    expect(!nn_transformer_problem(&c), "%s", nn_transformer_problem(&c));
-    c.head_width = 1 << 20;
-    expect(nn_transformer_problem(&c), "huge heads");
-    char words[NN_TRANSFORMER_WORDS];
-    c.head_width = 0;
-    expect(strcmp(nn_transformer_heads_words(words, &c), "3 to 4 heads") == 0, "%s", words);
-    expect(nn_transformer_heads_before(&c, 2) == 7 && nn_transformer_all_heads(&c) == 11, "heads before");
+    nn_description d = config_of(PLAIN);
+    nn_block_config *block = &d.encoder.blocks.block[1];
+    char text[160];
+    *block = (nn_block_config){.heads = 3, .kv_heads = 2};
+    expect(nn_description_problem(&d, text, sizeof text), "two key heads for three");
+    *block = (nn_block_config){.kv_heads = 2};
+    expect(nn_description_problem(&d, text, sizeof text), "no heads");
+    *block = (nn_block_config){.heads = -1};
+    expect(nn_description_problem(&d, text, sizeof text), "less than none");
+    *block = (nn_block_config){.heads = 1 << 20};
+    expect(nn_description_problem(&d, text, sizeof text), "heads wider than anything");
+    *block = (nn_block_config){.heads = 3};
+    expect(!nn_description_problem(&d, text, sizeof text), "%s", nn_description_problem(&d, text, sizeof text));
+    d.encoder.blocks.head_width = 1 << 20;
+    expect(nn_description_problem(&d, text, sizeof text), "huge heads");
+    char words[NN_HEADS_WORDS];
+    d.encoder.blocks.head_width = 0;
+    expect(strcmp(nn_description_heads_words(words, &d), "3 to 4 heads") == 0, "%s", words);
+    expect(nn_description_heads_before(&d, 2) == 7 && nn_description_all_heads(&d) == 11, "heads before");
 }
 
 /* ---- Importance ------------------------------------------------------------------------------------------------- */
@@ -389,7 +394,9 @@ static double loss_of(const nn_vit_model *m, mha_context *ctx, const nn_mnist *s
 {
     nn_trainer_score s = {0};
     char error[300] = "";
-    expect(nn_prune_score(&s, ctx, m, set, &set->train, image, 1, false, error, sizeof error), "%s", error);
+    nn_pixels pixels = nn_pixels_of(set, &set->train, &m->config, NULL);
+    nn_examples examples = nn_image_examples(&pixels);
+    expect(nn_prune_score(&s, ctx, m, &examples, image, 1, false, error, sizeof error), "%s", error);
     return s.loss;
 }
 
@@ -397,15 +404,15 @@ static double loss_of(const nn_vit_model *m, mha_context *ctx, const nn_mnist *s
 static void expect_importance(const nn_vit_model *m, mha_context *ctx, const nn_mnist *set, const char *name)
 {
     const float step = 1.0f / 512;
-    int64_t heads = nn_transformer_all_heads(&m->config.body);
+    int64_t heads = nn_description_all_heads(&m->config);
     double worth[2][ALL] = {{0}}, largest = 0;
     char error[300] = "";
-    nn_mnist_part one = set->train, three = set->train;
+    nn_pixels pixels = nn_pixels_of(set, &set->train, &m->config, NULL);
+    nn_examples one = nn_image_examples(&pixels), three = one;
     one.count = 1, three.count = 3;
-    expect(
-        nn_importance_measure(worth[0], ctx, &m->config, m->parameters, m->input, &one, 1, error, sizeof error) &&
-            nn_importance_measure(worth[1], ctx, &m->config, m->parameters, m->input, &three, 3, error, sizeof error),
-        "%s", error);
+    expect(nn_importance_measure(worth[0], ctx, &m->config, m->parameters, &one, 1, error, sizeof error) &&
+               nn_importance_measure(worth[1], ctx, &m->config, m->parameters, &three, 3, error, sizeof error),
+           "%s", error);
     for (int64_t h = 0; h < heads; h++) largest = fmax(largest, worth[1][h]);
     expect(largest > 0.01, "%s: no head is worth anything", name);
     for (int64_t h = 0; h < heads; h++) {
@@ -477,13 +484,22 @@ static nn_prune_options few(void)
     return o;
 }
 
+/* The training images, varied while the model learns. */
+static nn_pixels varied(const nn_vit_model *m, const nn_mnist *set)
+{
+    return nn_pixels_of(set, &set->train, &m->config, &NN_AUGMENT_OPTIONS_DEFAULT);
+}
+
 /* Runs it over a new model on so many threads, and leaves the model. */
 static bool run(nn_vit_model *m, record *s, int threads, const nn_prune_options *o, const nn_mnist *set)
 {
     char error[300] = "";
     mha_context *ctx = context_of(threads);
     *s = (record){.stop_after = ALL};
-    bool ok = make(m, ctx, PLAIN) && expect(nn_prune_run(m, ctx, set, o, watch, s, error, sizeof error), "%s", error);
+    bool ok = make(m, ctx, PLAIN);
+    nn_pixels pixels = varied(m, set);
+    nn_examples train = nn_image_examples(&pixels);
+    ok = ok && expect(nn_prune_run(m, ctx, &train, o, watch, s, error, sizeof error), "%s", error);
     mha_context_free(ctx);
     return ok;
 }
@@ -525,14 +541,15 @@ TEST(the_least_go_first)
     double worth[ALL];
     bool keep[ALL];
     record s;
-    nn_mnist_part seen = set->train;
-    seen.count -= o.held_out;
     o.keep = DEPTH;
     o.rounds = 1;
     o.tune = 0;
-    if (make(&whole, ctx, PLAIN) && run(&m, &s, 1, &o, set) &&
-        expect(nn_importance_measure(worth, ctx, &whole.config, whole.parameters, input, &seen, o.sample, error,
-                                     sizeof error),
+    bool ok = make(&whole, ctx, PLAIN) && run(&m, &s, 1, &o, set);
+    nn_pixels pixels = nn_pixels_of(set, &set->train, &whole.config, NULL);
+    nn_examples seen = nn_image_examples(&pixels);
+    seen.count -= o.held_out;
+    if (ok &&
+        expect(nn_importance_measure(worth, ctx, &whole.config, whole.parameters, &seen, o.sample, error, sizeof error),
                "%s", error)) {
         for (int64_t l = 0; l < DEPTH; l++) {
             int64_t best = l * HEADS;
@@ -566,7 +583,7 @@ TEST(what_costs_too_much_is_taken_back)
     o.max_drop = -1; /* nothing is good enough */
     if (set && run(&m, &s, 1, &o, set)) {
         expect(s.back && s.rounds == 2 && s.heads == ALL, "%lld rounds", (long long)s.rounds);
-        expect(nn_transformer_all_heads(&m.config.body) == ALL, "heads are gone");
+        expect(nn_description_all_heads(&m.config) == ALL, "heads are gone");
     }
     nn_vit_model_free(&m);
     o.max_drop = 1; /* everything is */
@@ -610,8 +627,10 @@ TEST(a_watcher_may_stop_it)
     record s = {.stop_after = 2};
     o.keep = DEPTH;
     if (set && make(&m, ctx, PLAIN)) {
-        expect(!nn_prune_run(&m, ctx, set, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0, "%s",
-               error);
+        nn_pixels pixels = varied(&m, set);
+        nn_examples train = nn_image_examples(&pixels);
+        expect(!nn_prune_run(&m, ctx, &train, &o, watch, &s, error, sizeof error) && strcmp(error, "stopped") == 0,
+               "%s", error);
         expect(s.rounds == 3, "%lld rounds", (long long)s.rounds);
     }
     nn_vit_model_free(&m);

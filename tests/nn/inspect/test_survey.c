@@ -5,7 +5,9 @@
 #include "data/augment.h"
 #include "inspect/importance.h"
 #include "inspect/survey.h"
-#include "model/vit_model.h"
+#include "families/vit_model.h"
+#include "families/vit_names.h"
+#include "model/image_examples.h"
 
 enum { SIDE = 8, PATCH = 2, GRID = SIDE / PATCH, T = GRID * GRID + 1, WIDTH = 20, IMAGES = 27, PIXELS = SIDE * SIDE };
 _Static_assert(WIDTH > T, "a place for each token, and one for ink");
@@ -75,8 +77,8 @@ static double wish(const garden *g, plant what, int64_t i, int64_t j)
 
 static float *part_of(const nn_vit_model *m, const char *name)
 {
-    nn_transformer_part part;
-    for (int n = 0; nn_vit_tensor(m->net, n, &part); n++)
+    nn_vit_part part;
+    for (nn_parts w = nn_parts_of(nn_model_description(m->net)); nn_vit_next(&w, &part);)
         if (strcmp(part.name, name) == 0) return m->parameters + part.first;
     expect(false, "no part %s", name);
     return m->parameters;
@@ -87,7 +89,7 @@ static float *part_of(const nn_vit_model *m, const char *name)
 static void plant_heads(const nn_vit_model *m, const garden *g, const plant *what, int64_t H)
 {
     enum { BRIGHT = 10 };
-    int64_t count = tokens_of(g), M = WIDTH, D = WIDTH, p = m->config.patch;
+    int64_t count = tokens_of(g), M = WIDTH, D = WIDTH, p = m->config.encoder.input.patch;
     float *place = part_of(m, "pos_embed"), *patch = part_of(m, "patch_embed.proj.weight");
     float *qkv = part_of(m, "blocks.0.attn.qkv.weight"), *bias = part_of(m, "blocks.0.attn.qkv.bias");
     memset(place, 0, (size_t)(count * M) * sizeof *place);
@@ -107,27 +109,27 @@ static void plant_heads(const nn_vit_model *m, const garden *g, const plant *wha
         bias[h * D + count] = BRIGHT;
         k[count * M + count] = 1;
     }
-    nn_vit_changed(m->net);
+    nn_model_changed(m->net);
 }
 
 /* A block of planted heads; behind it, on request, one of three heads that look and give something. */
 static bool make(nn_vit_model *m, mha_context *ctx, const garden *g, const plant *what, int64_t H, bool second)
 {
     char error[300] = "";
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.rows = g->rows * PATCH;
-    c.columns = g->columns * PATCH;
-    c.patch = PATCH;
-    c.mean_pool = !g->class_token;
-    c.body.width = c.body.head_width = WIDTH;
-    c.body.depth = second ? 2 : 1;
-    c.body.heads = H;
-    c.body.block[1] = (nn_transformer_block){3, 3};
-    c.body.mlp = 8;
-    c.body.norm = NN_RMS_NORM; /* which keeps unit vectors apart */
-    nn_vit_input input = {0, 1};
-    if (!expect(nn_vit_model_make(m, ctx, &c, input, error, sizeof error), "%s", error)) return false;
-    nn_vit_initialize(m->net, 3);
+    nn_description c = nn_description_default();
+    c.encoder.input.rows = g->rows * PATCH;
+    c.encoder.input.columns = g->columns * PATCH;
+    c.encoder.input.patch = PATCH;
+    c.output.pool = g->class_token ? NN_POOL_FIRST : NN_POOL_MEAN;
+    c.encoder.input.class_token = g->class_token;
+    c.encoder.blocks.width = c.encoder.blocks.head_width = WIDTH;
+    c.encoder.blocks.depth = second ? 2 : 1;
+    c.encoder.blocks.heads = H;
+    c.encoder.blocks.block[1] = (nn_block_config){.heads = 3, .kv_heads = 3};
+    c.encoder.blocks.mlp = 8;
+    c.encoder.blocks.norm = NN_RMS_NORM; /* which keeps unit vectors apart */
+    if (!expect(nn_vit_model_make(m, ctx, &c, error, sizeof error), "%s", error)) return false;
+    nn_model_initialize(m->net, 3);
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] *= 2;
     plant_heads(m, g, what, H);
     return true;
@@ -149,6 +151,13 @@ static nn_mnist_part make_images(int64_t rows, int64_t columns)
     return part;
 }
 
+/* What a model reads of them. */
+static nn_pixels pixels_of(const nn_vit_model *m, const nn_mnist_part *part)
+{
+    const nn_mnist set = {.rows = m->config.encoder.input.rows, .columns = m->config.encoder.input.columns};
+    return nn_pixels_of(&set, part, &m->config, NULL);
+}
+
 static void free_images(nn_mnist_part *part)
 {
     free(part->images);
@@ -159,7 +168,9 @@ static bool look(nn_survey *s, mha_context *ctx, const nn_vit_model *m, const nn
                  const nn_survey_options *options)
 {
     char error[300] = "";
-    return expect(nn_survey_make(s, ctx, &m->config, m->parameters, m->input, part, options, error, sizeof error), "%s",
+    nn_pixels pixels = pixels_of(m, part);
+    nn_examples examples = nn_image_examples(&pixels);
+    return expect(nn_survey_make(s, ctx, &m->config, m->parameters, &examples, options, error, sizeof error), "%s",
                   error);
 }
 
@@ -314,9 +325,9 @@ TEST(numbers_are_those_of_the_maps)
     nn_survey s;
     bool ok = make(&m, ctx, &g, all, PLANTS, true);
     for (int64_t i = 0; ok && i < IMAGES; i++) {
-        nn_transformer_call call = {.maps = maps};
+        nn_call call = {.maps = maps};
         nn_augment_plain(x, part.images + i * PIXELS, PIXELS, &plain);
-        expect(nn_vit_forward(m.net, ctx, x, 1, &call) != NULL, "%s", mha_context_error(ctx));
+        expect(nn_model_forward_images(m.net, ctx, x, 1, &call) != NULL, "%s", mha_context_error(ctx));
         for (int n = 0; n < ALL; n++) add_map(&truths[n], maps + n * T * T, 1.0 / IMAGES);
         for (int n = 0; n < PLANTS * PLANTS + 9; n++) {
             int block = n >= PLANTS * PLANTS, H = block ? 3 : PLANTS, at = n - block * PLANTS * PLANTS;
@@ -344,7 +355,7 @@ TEST(numbers_are_those_of_the_maps)
 
 static double loss_of(const nn_vit_model *m, mha_context *ctx, const float *x, int label)
 {
-    const float *logits = nn_vit_forward(m->net, ctx, x, 1, NULL);
+    const float *logits = nn_model_forward_images(m->net, ctx, x, 1, NULL);
     double sum = 0;
     for (int c = 0; logits && c < 10; c++) sum += exp((double)logits[c]);
     return logits ? log(sum) - (double)logits[label] : NAN;
@@ -365,8 +376,10 @@ TEST(importance_is_the_slope_of_the_loss)
     double got[1 + H] = {0};
     char error[300] = "";
     bool ok = make(&m, ctx, &g, what, 1, true);
-    ok = ok && expect(nn_importance_measure(got, ctx, &m.config, m.parameters, m.input, &part, 9, error, sizeof error),
-                      "%s", error);
+    nn_pixels pixels = pixels_of(&m, &part);
+    nn_examples examples = nn_image_examples(&pixels);
+    ok = ok && expect(nn_importance_measure(got, ctx, &m.config, m.parameters, &examples, 9, error, sizeof error), "%s",
+                      error);
     float *proj = ok ? part_of(&m, "blocks.1.attn.proj.weight") : kept;
     memcpy(kept, proj, sizeof kept);
     for (int h = 0; ok && h < H; h++) {
@@ -378,7 +391,7 @@ TEST(importance_is_the_slope_of_the_loss)
             for (int side = 0; side < 2; side++) {
                 for (int n = 0; n < WIDTH * H * WIDTH; n++)
                     proj[n] = kept[n] * (n / WIDTH % H == h ? (float)(side ? 1 + step : 1 - step) : 1);
-                nn_vit_changed(m.net);
+                nn_model_changed(m.net);
                 loss[side] = loss_of(&m, ctx, x, part.labels[image]);
             }
             want += fabs(loss[1] - loss[0]) / (2 * step) / 9;
@@ -432,8 +445,10 @@ TEST(a_model_whose_weights_are_no_numbers_is_refused)
     char error[300] = "";
     if (make(&m, ctx, &g, what, 1, false)) {
         part_of(&m, "blocks.0.attn.qkv.weight")[3] = NAN;
-        nn_vit_changed(m.net);
-        expect(!nn_survey_make(&s, ctx, &m.config, m.parameters, m.input, &part, NULL, error, sizeof error) &&
+        nn_model_changed(m.net);
+        nn_pixels pixels = pixels_of(&m, &part);
+        nn_examples examples = nn_image_examples(&pixels);
+        expect(!nn_survey_make(&s, ctx, &m.config, m.parameters, &examples, NULL, error, sizeof error) &&
                    strcmp(error, "the attention weights of a head are not finite") == 0 && !s.heads,
                "it says '%s'", error);
     }

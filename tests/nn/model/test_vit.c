@@ -4,87 +4,90 @@
 #include "support/harness.h"
 #include "support/numbers.h"
 #include "train/optimizer.h"
-#include "model/vit.h"
+#include "families/vit_names.h"
+#include "model/model.h"
 
 enum { B = 3 };
 
 typedef struct model {
     mha_context *ctx;
-    nn_vit *net;
-    nn_vit_config config;
+    nn_model *net;
+    nn_description config;
     float *parameters, *gradients;
     int64_t count;
     nn_workspace workspace;
-    nn_transformer_call call;
+    nn_call call;
 } model;
 
-static model open_model(nn_vit_config config, int64_t batch, bool training, int threads)
+static model open_model(nn_description config, int64_t batch, bool training, int threads)
 {
     char error[240] = "";
     model m = {.config = config, .ctx = context_make(NULL, threads, (mha_parallel){NULL, NULL}, NULL)};
-    m.count = nn_vit_count(&config, error, sizeof error);
+    m.count = nn_model_count(&config, error, sizeof error);
     expect(m.count > 0, "%s", error);
     m.parameters = array(m.count, sizeof(float));
     m.gradients = array(m.count, sizeof(float));
-    m.net = nn_vit_create(m.ctx, &config, m.parameters, batch, training, error, sizeof error);
+    m.net = nn_model_create(m.ctx, &config, m.parameters, &(nn_model_options){.batch = batch, .training = training},
+                            error, sizeof error);
     if (!expect(m.net != NULL, "%s", error)) exit(1);
-    nn_vit_initialize(m.net, 11);
+    nn_model_initialize(m.net, 11);
     return m;
 }
 
 static void close_model(model *m)
 {
     nn_workspace_free(&m->workspace);
-    nn_vit_free(m->net);
+    nn_model_free(m->net);
     mha_context_free(m->ctx);
     free(m->parameters);
     free(m->gradients);
 }
 
-static nn_vit_config small(bool mean_pool, bool final_norm, nn_norm_kind norm, mha_activation activation)
+static nn_description small(bool mean_pool, bool final_norm, nn_norm_kind norm, mha_activation activation)
 {
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.rows = 8;
-    c.columns = 12;
-    c.classes = 5;
-    c.mean_pool = mean_pool;
-    c.body.width = 12;
-    c.body.depth = 2;
-    c.body.heads = 3;
-    c.body.mlp = 20;
-    c.body.final_norm = final_norm;
-    c.body.norm = norm;
-    c.body.activation = activation;
+    nn_description c = nn_description_default();
+    c.encoder.input.rows = 8;
+    c.encoder.input.columns = 12;
+    c.output.classes = 5;
+    c.output.pool = mean_pool ? NN_POOL_MEAN : NN_POOL_FIRST;
+    c.encoder.input.class_token = !mean_pool;
+    c.encoder.blocks.width = 12;
+    c.encoder.blocks.depth = 2;
+    c.encoder.blocks.heads = 3;
+    c.encoder.blocks.mlp = 20;
+    c.encoder.blocks.final_norm = final_norm;
+    c.encoder.blocks.norm = norm;
+    c.encoder.blocks.activation = activation;
     return c;
 }
 
-static double loss_of(model *m, const float *images, const uint8_t *labels, int64_t count, float *dlogits)
+static double loss_of(model *m, const float *images, const int32_t *labels, int64_t count, float *dlogits)
 {
     nn_loss loss = {0, 0};
-    nn_vit_changed(m->net);
-    const float *logits = nn_vit_forward(m->net, m->ctx, images, count, &m->call);
+    nn_model_changed(m->net);
+    const float *logits = nn_model_forward_images(m->net, m->ctx, images, count, &m->call);
     if (!expect(logits != NULL, "%s", mha_context_error(m->ctx))) return 0;
-    nn_cross_entropy(m->ctx, &m->workspace, &loss, dlogits, logits, labels, count, m->config.classes, 0.1f);
+    nn_cross_entropy(m->ctx, &m->workspace, &loss, dlogits, logits, labels, count, m->config.output.classes, 0.1f);
     return loss.mean;
 }
 
 /* Each part is moved along a direction of its own: the loss changes as the gradient says. The step is so large that
  * float32 shows the change and so small that the curve does not. */
-static void check_gradients(nn_vit_config config)
+static void check_gradients(nn_description config)
 {
     static float images[B * 8 * 12], dlogits[B * 5];
-    const uint8_t labels[B] = {1, 4, 0};
+    const int32_t labels[B] = {1, 4, 0};
     rng r = rng_make(5, 1);
     model m = open_model(config, B, true, 2);
-    m.call = (nn_transformer_call){.drop = true, .seed = 9, .stream = 70};
+    m.call = (nn_call){.drop = true, .seed = 9, .stream = 70};
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] += (float)(0.1 * rng_normal(&r));
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     loss_of(&m, images, labels, B, dlogits);
-    expect(nn_vit_backward(m.net, m.ctx, dlogits, m.gradients), "%s", mha_context_error(m.ctx));
-    nn_transformer_part part;
+    expect(nn_model_backward(m.net, m.ctx, dlogits, m.gradients), "%s", mha_context_error(m.ctx));
+    nn_vit_part part;
     int64_t covered = 0;
-    for (int n = 0; nn_vit_tensor(m.net, n, &part); n++) {
-        int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
+    for (nn_parts w = nn_parts_of(nn_model_description(m.net)); nn_vit_next(&w, &part);) {
+        int64_t count = part.count;
         double slope = 0, size = 0, step = 4e-3;
         float *at = m.parameters + part.first, *g = m.gradients + part.first, *old = array(count + 1, sizeof *old);
         double *way = array(count + 1, sizeof *way);
@@ -119,20 +122,20 @@ TEST(gradients_are_slopes)
     check_gradients(small(false, true, NN_LAYER_NORM, MHA_GELU));
     check_gradients(small(true, true, NN_LAYER_NORM, MHA_GELU_TANH));
     check_gradients(small(false, false, NN_RMS_NORM, MHA_SILU));
-    nn_vit_config grouped = small(true, false, NN_LAYER_NORM, MHA_RELU);
-    grouped.body.heads = 4;
-    grouped.body.kv_heads = 2;
-    grouped.body.causal = true;
+    nn_description grouped = small(true, false, NN_LAYER_NORM, MHA_RELU);
+    grouped.encoder.blocks.heads = 4;
+    grouped.encoder.blocks.kv_heads = 2;
+    grouped.encoder.blocks.causal = true;
     check_gradients(grouped);
-    nn_vit_config behind = small(true, false, NN_LAYER_NORM, MHA_GELU);
-    behind.body.post_norm = true;
+    nn_description behind = small(true, false, NN_LAYER_NORM, MHA_GELU);
+    behind.encoder.blocks.place = NN_NORM_BEHIND;
     check_gradients(behind);
-    nn_vit_config dropping = small(false, true, NN_LAYER_NORM, MHA_GELU);
-    dropping.body.dropout = dropping.body.drop = 0.2f;
-    dropping.body.drop_path = 0.4f;
+    nn_description dropping = small(false, true, NN_LAYER_NORM, MHA_GELU);
+    dropping.dropout = dropping.drop = 0.2f;
+    dropping.drop_path = 0.4f;
     check_gradients(dropping);
-    dropping.body.post_norm = true;
-    dropping.body.final_norm = false;
+    dropping.encoder.blocks.place = NN_NORM_BEHIND;
+    dropping.encoder.blocks.final_norm = false;
     check_gradients(dropping);
 }
 
@@ -143,19 +146,19 @@ TEST(dropout_is_for_training)
     rng r = rng_make(8, 1);
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     for (int kind = 0; kind < 3; kind++) {
-        nn_vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), plain = config;
-        *(kind == 0 ? &config.body.dropout : kind == 1 ? &config.body.drop : &config.body.drop_path) = 0.5f;
+        nn_description config = small(false, true, NN_LAYER_NORM, MHA_GELU), plain = config;
+        *(kind == 0 ? &config.dropout : kind == 1 ? &config.drop : &config.drop_path) = 0.5f;
         model a = open_model(config, B, true, 2), b = open_model(plain, B, true, 1);
-        nn_transformer_call drop = {.drop = true, .seed = 3, .stream = 12}, last = drop;
+        nn_call drop = {.drop = true, .seed = 3, .stream = 12}, last = drop;
         last.stream += B - 1;
         float dropped[B * 5];
-        const float *x = nn_vit_forward(a.net, a.ctx, images, B, NULL),
-                    *y = nn_vit_forward(b.net, b.ctx, images, B, NULL);
+        const float *x = nn_model_forward_images(a.net, a.ctx, images, B, NULL),
+                    *y = nn_model_forward_images(b.net, b.ctx, images, B, NULL);
         if (!x || !y) exit(1);
         expect(!memcmp(x, y, sizeof dropped), "kind %d drops without being asked to", kind);
-        memcpy(dropped, nn_vit_forward(a.net, a.ctx, images, B, &drop), sizeof dropped);
+        memcpy(dropped, nn_model_forward_images(a.net, a.ctx, images, B, &drop), sizeof dropped);
         expect(memcmp(dropped, y, sizeof dropped) != 0, "kind %d drops nothing", kind);
-        x = nn_vit_forward(a.net, a.ctx, images + (B - 1) * 8 * 12, 1, &last);
+        x = nn_model_forward_images(a.net, a.ctx, images + (B - 1) * 8 * 12, 1, &last);
         expect(x && !memcmp(x, dropped + (B - 1) * 5, 5 * sizeof *x), "kind %d depends on the batch", kind);
         close_model(&a);
         close_model(&b);
@@ -166,23 +169,22 @@ TEST(dropout_is_for_training)
 TEST(bfloat16_is_near)
 {
     static float images[B * 8 * 12], dlogits[B * 5];
-    const uint8_t labels[B] = {1, 4, 0};
+    const int32_t labels[B] = {1, 4, 0};
     rng r = rng_make(7, 1);
-    nn_vit_config config = small(false, true, NN_LAYER_NORM, MHA_GELU), half = config;
-    half.body.bfloat16 = true;
+    nn_description config = small(false, true, NN_LAYER_NORM, MHA_GELU), half = config;
+    half.bfloat16 = true;
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     model a = open_model(config, B, true, 2), b = open_model(half, B, true, 2), c = open_model(half, B, false, 1);
     double want = loss_of(&a, images, labels, B, dlogits);
-    nn_vit_backward(a.net, a.ctx, dlogits, a.gradients);
+    nn_model_backward(a.net, a.ctx, dlogits, a.gradients);
     double got = loss_of(&b, images, labels, B, dlogits), alone = loss_of(&c, images, labels, B, NULL);
-    nn_vit_backward(b.net, b.ctx, dlogits, b.gradients);
+    nn_model_backward(b.net, b.ctx, dlogits, b.gradients);
     expect(fabs(got - want) < 0.02 * want && got != want, "the loss is %.7g in float32, %.7g in bfloat16", want, got);
     expect(fabs(got - alone) < 0.01 * got, "the loss is %.7g in training, %.7g without", got, alone);
-    nn_transformer_part part;
-    for (int n = 0; nn_vit_tensor(a.net, n, &part); n++) {
-        int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
+    nn_vit_part part;
+    for (nn_parts w = nn_parts_of(nn_model_description(a.net)); nn_vit_next(&w, &part);) {
         double off = 0, all = 0;
-        for (int64_t i = part.first; i < part.first + count; i++) {
+        for (int64_t i = part.first; i < part.first + part.count; i++) {
             off += pow((double)(a.gradients[i] - b.gradients[i]), 2);
             all += pow((double)a.gradients[i], 2);
         }
@@ -200,12 +202,12 @@ TEST(inference_is_training_without_memory)
     rng r = rng_make(6, 1);
     for (int i = 0; i < B * 8 * 12; i++) images[i] = (float)rng_normal(&r);
     for (int64_t depth = 1; depth < 5; depth++) {
-        nn_vit_config config = small(depth % 2, depth < 3, NN_LAYER_NORM, MHA_GELU);
-        config.body.depth = depth;
-        config.body.post_norm = depth >= 3;
+        nn_description config = small(depth % 2, depth < 3, NN_LAYER_NORM, MHA_GELU);
+        config.encoder.blocks.depth = depth;
+        config.encoder.blocks.place = depth >= 3 ? NN_NORM_BEHIND : NN_NORM_BEFORE;
         model a = open_model(config, B, true, 2), b = open_model(config, B + 2, false, 1);
-        const float *x = nn_vit_forward(a.net, a.ctx, images, B, NULL),
-                    *y = nn_vit_forward(b.net, b.ctx, images, B, NULL);
+        const float *x = nn_model_forward_images(a.net, a.ctx, images, B, NULL),
+                    *y = nn_model_forward_images(b.net, b.ctx, images, B, NULL);
         for (int i = 0; x && y && i < B * 5; i++)
             expect(fabsf(x[i] - y[i]) < 1e-5f, "depth %lld: %g is %g", (long long)depth, (double)x[i], (double)y[i]);
         close_model(&a);
@@ -219,20 +221,22 @@ static void train(model *m, const nn_mnist *set, const nn_mnist_part *part, int6
     char error[240];
     int64_t pixels = set->rows * set->columns;
     float *images = array(batch * pixels, sizeof *images), *dlogits = array(batch * 10, sizeof *dlogits);
+    int32_t *labels = array(batch, sizeof *labels);
     nn_optimizer *adam = nn_optimizer_create(m->parameters, m->gradients, m->count, NULL, error, sizeof error);
     expect(adam != NULL, "%s", error);
     for (int step = 0; adam && step < steps; step++) {
-        const uint8_t *labels = part->labels + step * batch;
+        for (int64_t b = 0; b < batch; b++) labels[b] = part->labels[step * batch + b];
         for (int64_t i = 0; i < batch * pixels; i++)
             images[i] = ((float)part->images[step * batch * pixels + i] / 255 - 0.13f) / 0.31f;
         memset(m->gradients, 0, (size_t)m->count * sizeof(float));
         *last = loss_of(m, images, labels, batch, dlogits);
         if (step == 0) *first = *last;
-        expect(nn_vit_backward(m->net, m->ctx, dlogits, m->gradients), "%s", mha_context_error(m->ctx));
+        expect(nn_model_backward(m->net, m->ctx, dlogits, m->gradients), "%s", mha_context_error(m->ctx));
         expect(nn_optimizer_step(adam, m->ctx, 2e-3, NULL), "a step");
     }
     nn_optimizer_free(adam);
     free(images);
+    free(labels);
     free(dlogits);
 }
 
@@ -243,11 +247,11 @@ TEST(it_learns_the_same_bits_on_any_number_of_threads)
     nn_mnist *set = nn_digits_make(32 * 30, 10, 1, error, sizeof error);
     expect(set != NULL, "%s", error);
     if (!set) return;
-    nn_vit_config config = NN_VIT_DEFAULTS;
-    config.patch = 7;
-    config.body.width = 32;
-    config.body.depth = 2;
-    config.body.mlp = 64;
+    nn_description config = nn_description_default();
+    config.encoder.input.patch = 7;
+    config.encoder.blocks.width = 32;
+    config.encoder.blocks.depth = 2;
+    config.encoder.blocks.mlp = 64;
     float *want = NULL;
     const int threads[] = {1, 2, 7};
     for (int n = 0; n < 3; n++) {

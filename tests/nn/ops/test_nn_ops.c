@@ -84,10 +84,18 @@ TEST(linear)
 
 /* ---- Loss ------------------------------------------------------------------------------------------------------- */
 
-/* The mean loss of all rows, and the probabilities; x in float64. */
-static double loss_of(double *softmax, const double *x, const uint8_t *labels, int64_t rows, int64_t classes, double s)
+/* The rows that have a label. */
+static int64_t counted_of(const int32_t *labels, int64_t rows)
 {
-    double mean = 0;
+    int64_t counted = 0;
+    for (int64_t r = 0; r < rows; r++) counted += labels[r] >= 0;
+    return counted;
+}
+
+/* The mean loss of the rows that have a label, and the probabilities; x in float64. */
+static double loss_of(double *softmax, const double *x, const int32_t *labels, int64_t rows, int64_t classes, double s)
+{
+    double mean = 0, counted = (double)counted_of(labels, rows);
     for (int64_t r = 0; r < rows; r++, x += classes) {
         double top = -INFINITY, sum = 0;
         for (int64_t c = 0; c < classes; c++) top = fmax(top, x[c]);
@@ -95,7 +103,7 @@ static double loss_of(double *softmax, const double *x, const uint8_t *labels, i
         for (int64_t c = 0; c < classes; c++) {
             double share = (c == labels[r] ? 1 - s : 0) + s / (double)classes;
             if (softmax) softmax[r * classes + c] = exp(x[c] - top) / sum;
-            mean -= share * (x[c] - top - log(sum)) / (double)rows;
+            if (labels[r] >= 0) mean -= share * (x[c] - top - log(sum)) / counted;
         }
     }
     return mean;
@@ -103,24 +111,26 @@ static double loss_of(double *softmax, const double *x, const uint8_t *labels, i
 
 /* A probability is e / total: exp within 2e-7, its argument rounded by u |x - top|, which e makes less than u, the sum of
  * k = classes/16 + 6 roundings. The loss has the logarithm of that total, and is float64 from there on (its parts are
- * sums of logits, so 1e-15 of the largest). */
-static void check_loss(mha_context *ctx, int64_t rows, int64_t classes, double scale, float smoothing)
+ * sums of logits, so 1e-15 of the largest). Of every `skip` rows one has no label; 0: all rows have one. */
+static void check_loss(mha_context *ctx, int64_t rows, int64_t classes, double scale, float smoothing, int64_t skip)
 {
     rng r = rng_make((uint64_t)(rows * 1000 + classes), 5);
     int64_t n = rows * classes, correct = 0;
     float *x = numbers(&r, n, scale), *d = numbers(&r, n, 1), after = d[n];
     double *wide = array(n + 1, sizeof *wide), *p = array(n + 1, sizeof *p), s = (double)smoothing;
-    uint8_t *labels = array(rows + 1, 1);
+    int32_t *labels = array(rows + 1, sizeof *labels);
     nn_workspace workspace = NN_NO_WORKSPACE;
     for (int64_t i = 0; i < n; i++) wide[i] = (double)x[i];
     for (int64_t i = 0; i < rows; i++) {
         int64_t best = 0;
         for (int64_t c = 1; c < classes; c++)
             if (x[i * classes + c] > x[i * classes + best]) best = c;
-        labels[i] = (uint8_t)(i % 3 ? best : rng_between(&r, 0, classes - 1));
+        labels[i] = (int32_t)(i % 3 ? best : rng_between(&r, 0, classes - 1));
+        if (skip && i % skip == 0) labels[i] = -1;
         correct += labels[i] == best;
     }
-    double want = loss_of(p, wide, labels, rows, classes, s), k = (double)classes / 16 + 6;
+    double want = loss_of(p, wide, labels, rows, classes, s), k = (double)classes / 16 + 6,
+           counted = (double)counted_of(labels, rows);
     nn_loss loss = {-1, -1}, alone = {-1, -1};
     expect(!nn_cross_entropy(ctx, &workspace, &loss, d, x, labels, rows, classes, smoothing), "no memory");
     expect(!nn_cross_entropy(ctx, &workspace, &alone, NULL, x, labels, rows, classes, smoothing), "no memory");
@@ -130,10 +140,11 @@ static void check_loss(mha_context *ctx, int64_t rows, int64_t classes, double s
     expect(loss.correct == correct, "%d correct, not %d", (int)loss.correct, (int)correct);
     expect(d[n] == after, "wrote beside dlogits");
     for (int64_t i = 0; i < n; i++) {
+        bool has_label = labels[i / classes] >= 0;
         double share = (i % classes == labels[i / classes] ? 1 - s : 0) + s / (double)classes;
-        double bound = (p[i] * (3e-7 + k * u) + 2 * u * (p[i] + share) + u) / (double)rows;
-        expect(fabs((double)d[i] - (p[i] - share) / (double)rows) <= bound, "dlogits[%d] is %.9g, not %.9g", (int)i,
-               (double)d[i], (p[i] - share) / (double)rows);
+        double slope = has_label ? (p[i] - share) / counted : 0;
+        double bound = has_label ? (p[i] * (3e-7 + k * u) + 2 * u * (p[i] + share) + u) / counted : 0;
+        expect(fabs((double)d[i] - slope) <= bound, "dlogits[%d] is %.9g, not %.9g", (int)i, (double)d[i], slope);
     }
     free(x), free(d), free(wide), free(p), free(labels);
     nn_workspace_free(&workspace);
@@ -141,12 +152,23 @@ static void check_loss(mha_context *ctx, int64_t rows, int64_t classes, double s
 
 TEST(cross_entropy)
 {
-    const int64_t rows[] = {0, 1, 63, 64, 65, 300}, classes[] = {1, 2, 10, 16, 17, 131, 256};
+    const int64_t rows[] = {0, 1, 63, 64, 65, 300}, classes[] = {1, 2, 10, 16, 17, 131, 256, 257, 1000};
     const double scales[] = {1, 10, 1e4};
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
     for (int i = 0; i < 6; i++)
-        for (int j = 0; j < 7; j++)
-            for (int k = 0; k < 6; k++) check_loss(ctx, rows[i], classes[j], scales[k % 3], k < 3 ? 0 : 0.1f);
+        for (int j = 0; j < 9; j++)
+            for (int k = 0; k < 6; k++) check_loss(ctx, rows[i], classes[j], scales[k % 3], k < 3 ? 0 : 0.1f, 0);
+    mha_context_free(ctx);
+}
+
+/* Rows without a label add nothing to the loss, and their gradient is 0; the mean is that of the others. */
+TEST(cross_entropy_passes_over_rows_without_a_label)
+{
+    const int64_t rows[] = {1, 63, 64, 65, 300}, classes[] = {10, 256, 1000}, skips[] = {1, 2, 7};
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 3; j++)
+            for (int k = 0; k < 6; k++) check_loss(ctx, rows[i], classes[j], 10, k < 3 ? 0 : 0.1f, skips[k % 3]);
     mha_context_free(ctx);
 }
 
@@ -157,7 +179,7 @@ TEST(cross_entropy_by_central_differences)
     rng r = rng_make(1, 6);
     float *x = numbers(&r, ROWS * CLASSES, 4), d[ROWS * CLASSES];
     double wide[ROWS * CLASSES], step = 1e-5;
-    const uint8_t labels[ROWS] = {3, 9, 0, 7, 7};
+    const int32_t labels[ROWS] = {3, 9, -1, 7, 7};
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     nn_workspace workspace = NN_NO_WORKSPACE;
     nn_loss loss;
@@ -180,7 +202,7 @@ TEST(cross_entropy_by_central_differences)
 TEST(cross_entropy_does_not_hide_nan)
 {
     float x[3] = {1, NAN, 2}, d[3];
-    const uint8_t label = 2;
+    const int32_t label = 2;
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     nn_workspace workspace = NN_NO_WORKSPACE;
     nn_loss loss;
@@ -210,7 +232,7 @@ static uint64_t hash_operations(mha_context *ctx, int64_t rows, int64_t width, d
     float *x = numbers(&r, n, 4), *b = numbers(&r, n, 1), *dy = numbers(&r, n, 1), *gain = numbers(&r, width, 1);
     float *y = numbers(&r, n, 1), *dx = numbers(&r, n, 1), *z = numbers(&r, 2 * n, 5), *kept = numbers(&r, 2 * rows, 1);
     float *dgain = numbers(&r, width, 1), *dbias = numbers(&r, width, 1);
-    uint8_t *labels = array(rows, 1);
+    int32_t *labels = array(rows, sizeof *labels);
     nn_workspace workspace = NN_NO_WORKSPACE;
     nn_loss loss;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -230,8 +252,8 @@ static uint64_t hash_operations(mha_context *ctx, int64_t rows, int64_t width, d
         hash = hash_floats(hash_floats(hash, y, n), dx, n);
     }
     nn_activation_backward(ctx, dx, x, n);
-    nn_swiglu_forward(ctx, y, z, z, rows, width);
-    nn_swiglu_backward(ctx, z, dy, rows, width);
+    nn_gated_forward(ctx, MHA_SILU, y, z, z, rows, width);
+    nn_gated_backward(ctx, z, dy, rows, width);
     hash = hash_floats(hash_floats(hash_floats(hash, dx, n), y, n), z, 2 * n);
     nn_linear_gradients db = {.db = dgain};
     mha_tensor tdy = mha_tensor_2d(dy, MHA_FLOAT32, rows, width);

@@ -19,6 +19,7 @@ static double normal(double x) { return erfc(-x / sqrt(2)) / 2; }
 static double value(mha_activation f, double x)
 {
     const double inner = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
+    if (f == MHA_LINEAR) return x;
     return f == MHA_RELU ? (x > 0 ? x : 0) : f == MHA_GELU ? x * normal(x) : x * sigmoid(f == MHA_SILU ? x : inner);
 }
 
@@ -26,6 +27,7 @@ static double value(mha_activation f, double x)
 static double slope(mha_activation f, double x)
 {
     const double step = 1e-5 * fmax(1, fabs(x));
+    if (f == MHA_LINEAR) return 1;
     if (f == MHA_RELU) return x > 0;
     return (value(f, x + step) - value(f, x - step)) / (2 * step);
 }
@@ -127,10 +129,10 @@ TEST(nan_stays_nan)
     mha_context_free(ctx);
 }
 
-/* ---- SwiGLU ----------------------------------------------------------------------------------------------------- */
+/* ---- Gates ------------------------------------------------------------------------------------------------------ */
 
-/* One product more than SiLU: 2e-7 of b, 4u of the result. */
-static void check_swiglu(mha_context *ctx, int64_t rows, int64_t width)
+/* One product more than the activation: 2e-7 of b, 4u of the result. */
+static void check_gated(mha_context *ctx, mha_activation f, int64_t rows, int64_t width)
 {
     int64_t n = rows * width;
     float *z = array(2 * n + 1, sizeof *z), *kept = array(2 * n + 1, sizeof *kept), *h = array(n + 1, sizeof *h);
@@ -139,29 +141,32 @@ static void check_swiglu(mha_context *ctx, int64_t rows, int64_t width)
     for (int64_t i = 0; i < 2 * n; i++) kept[i] = z[i] = (float)(20 * rng_uniform(&r) - 10);
     for (int64_t i = 0; i < n; i++) dh[i] = (float)(2 * rng_uniform(&r) - 1);
     h[n] = z[2 * n] = 77;
-    nn_swiglu_forward(ctx, alone, NULL, z, rows, width);
-    nn_swiglu_forward(ctx, h, z, z, rows, width);
-    nn_swiglu_backward(ctx, z, dh, rows, width);
+    nn_gated_forward(ctx, f, alone, NULL, z, rows, width);
+    nn_gated_forward(ctx, f, h, z, z, rows, width);
+    nn_gated_backward(ctx, z, dh, rows, width);
     expect(h[n] == 77 && z[2 * n] == 77, "wrote beside (%d,%d)", (int)rows, (int)width);
     expect(!memcmp(alone, h, (size_t)n * sizeof *h), "without slopes, (%d,%d) differs", (int)rows, (int)width);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i / width * 2 * width + i % width;
-        double a = (double)kept[at], b = (double)kept[at + width], d = (double)dh[i], silu = value(MHA_SILU, a);
-        double da = d * b * slope(MHA_SILU, a), db = d * silu;
-        expect(fabs((double)h[i] - silu * b) <= 2e-7 * fabs(b) + 4 * u * fabs(silu * b), "h[%d]", (int)i);
-        expect(fabs((double)z[at] - da) <= 4e-7 * fabs(b * d) + 4 * u * fabs(da), "da[%d] is %.9g, not %.9g", (int)i,
-               (double)z[at], da);
-        expect(fabs((double)z[at + width] - db) <= 2e-7 * fabs(d) + 4 * u * fabs(db), "db[%d]", (int)i);
+        double a = (double)kept[at], b = (double)kept[at + width], d = (double)dh[i], by = value(f, a);
+        double da = d * b * slope(f, a), db = d * by;
+        expect(fabs((double)h[i] - by * b) <= 2e-7 * fabs(b) + 4 * u * fabs(by * b), "f%d: h[%d] is %.9g, not %.9g",
+               (int)f, (int)i, (double)h[i], by * b);
+        expect(fabs((double)z[at] - da) <= 4e-7 * fabs(b * d) + 4 * u * fabs(da), "f%d: da[%d] is %.9g, not %.9g",
+               (int)f, (int)i, (double)z[at], da);
+        expect(fabs((double)z[at + width] - db) <= 2e-7 * fabs(d) + 4 * u * fabs(db), "f%d: db[%d]", (int)f, (int)i);
     }
     free(z), free(kept), free(h), free(dh), free(alone);
 }
 
-TEST(swiglu)
+TEST(gates_of_all_activations)
 {
     const int64_t rows[] = {0, 1, 63, 64, 65, 300}, widths[] = {1, 7, 16, 64, 65, 131};
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    for (int i = 0; i < 6; i++)
-        for (int j = 0; j < 6; j++) check_swiglu(ctx, rows[i], widths[j]);
-    check_swiglu(ctx, 3, 1000);
+    for (int f = MHA_LINEAR; f <= MHA_SILU; f++) {
+        for (int i = 0; i < 6; i++)
+            for (int j = 0; j < 6; j++) check_gated(ctx, (mha_activation)f, rows[i], widths[j]);
+        check_gated(ctx, (mha_activation)f, 3, 1000);
+    }
     mha_context_free(ctx);
 }

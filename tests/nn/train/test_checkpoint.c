@@ -3,10 +3,11 @@
 #include "train/checkpoint.h"
 #include "support/contexts.h"
 #include "data/digits.h"
+#include "model/image_examples.h"
 #include "support/numbers.h"
 #include "train/presets.h"
 #include "support/saving.h"
-#include "model/vit_file.h"
+#include "families/vit_file.h"
 
 /* ---- Recipes ---------------------------------------------------------------------------------------------------- */
 
@@ -20,7 +21,7 @@ TEST(presets_are_recipes)
         nn_recipe r = nn_recipe_default(), back = nn_recipe_default();
         expect(nn_recipe_apply(&r, p->changes, why, sizeof why), "%s: %s", p->name, why);
         r.training.held_out = 7;
-        expect(nn_vit_count(&r.model, why, sizeof why) > 0, "%s: %s", p->name, why);
+        expect(nn_model_count(&r.model, why, sizeof why) > 0, "%s: %s", p->name, why);
         expect(strlen(p->description) <= 60, "%s has a long description", p->name);
         expect(nn_recipe_apply(&back, nn_recipe_write(text, &r), why, sizeof why), "%s: %s", p->name, why);
         expect(!strcmp(text, nn_recipe_write(again, &back)), "'%s' became '%s'", text, again);
@@ -43,14 +44,17 @@ TEST(keys_mean_what_they_say)
     while (nn_recipe_next(&from, key, value))
         expect(!strcmp(key, nn_recipe_key(n) ? nn_recipe_key(n) : ""), "%s", key), n++;
     expect(!nn_recipe_key(n) && nn_recipe_apply(&r, text, why, sizeof why), "%d keys; %s", n, why);
-    const nn_vit_config *m = &r.model;
-    const nn_transformer_config *b = &m->body;
+    const nn_description *m = &r.model;
+    const nn_blocks_config *b = &m->encoder.blocks;
     const nn_trainer_options *t = &r.training;
-    const nn_augment_options *a = &t->augment;
-    expect(m->patch == 2 && b->width == 3 && b->depth == 4 && b->heads == 5 && b->kv_heads == 6 && b->mlp == 7,
+    const nn_augment_options *a = &r.augment;
+    expect(m->encoder.input.patch == 2 && b->width == 3 && b->depth == 4 && b->heads == 5 && b->kv_heads == 6 &&
+               b->mlp == 7,
            "sizes");
-    expect(m->mean_pool && b->norm == NN_RMS_NORM && b->post_norm && b->activation == MHA_SILU && b->bfloat16, "words");
-    expect(b->dropout == 0.5f && b->drop == 0.25f && b->drop_path == 0.125f, "drops");
+    expect(m->output.pool == NN_POOL_MEAN && b->norm == NN_RMS_NORM && b->place == NN_NORM_BEHIND &&
+               b->activation == MHA_SILU && m->bfloat16,
+           "words");
+    expect(m->dropout == 0.5f && m->drop == 0.25f && m->drop_path == 0.125f, "drops");
     expect(t->epochs == 8 && t->batch == 9 && t->held_out == 17 && t->seed == 18, "counts");
     expect(t->rate == 10 && t->floor == 11 && t->warmup == 0.75 && t->decay == 12 && t->beta2 == 0.96875 &&
                t->clip == 13,
@@ -71,15 +75,15 @@ TEST(numbers_read_back_to_the_same_bits)
         r.training.rate = ldexp(0.5 + rng_uniform(&draw) / 2, (int)rng_between(&draw, -60, 20));
         r.training.average = rng_uniform(&draw);
         r.training.smoothing = (float)(rng_uniform(&draw) * 0.999);
-        r.training.augment.shift = (float)ldexp(rng_uniform(&draw), (int)rng_between(&draw, -40, 10));
+        r.augment.shift = (float)ldexp(rng_uniform(&draw), (int)rng_between(&draw, -40, 10));
         r.training.seed = rng_bits(&draw);
         r.training.held_out = rng_between(&draw, 0, INT64_C(1) << 40);
-        r.model.body.drop_path = (float)(rng_uniform(&draw) * 0.999);
+        r.model.drop_path = (float)(rng_uniform(&draw) * 0.999);
         expect(nn_recipe_apply(&back, nn_recipe_write(text, &r), why, sizeof why), "%s", why);
         expect(back.training.rate == r.training.rate && back.training.average == r.training.average &&
-                   back.training.smoothing == r.training.smoothing &&
-                   back.training.augment.shift == r.training.augment.shift && back.training.seed == r.training.seed &&
-                   back.training.held_out == r.training.held_out && back.model.body.drop_path == r.model.body.drop_path,
+                   back.training.smoothing == r.training.smoothing && back.augment.shift == r.augment.shift &&
+                   back.training.seed == r.training.seed && back.training.held_out == r.training.held_out &&
+                   back.model.drop_path == r.model.drop_path,
                "%s", text);
     }
 }
@@ -126,9 +130,17 @@ TEST(recipes_refuse)
 typedef struct rig {
     nn_mnist *set;
     mha_context *ctx;
+    nn_image_set *images; /* (2) what trainers read: its own, and one of a checkpoint */
     nn_trainer *t;
     nn_checkpoint_run run;
 } rig;
+
+static nn_trainer *make_trainer(const rig *g, nn_image_set *images, const nn_recipe *how, char *error,
+                                size_t error_size)
+{
+    nn_image_set_make(images, g->set, &how->model, &how->augment);
+    return nn_trainer_create(g->ctx, &how->model, &images->train, &images->test, &how->training, error, error_size);
+}
 
 static rig make_rig(const char *changes)
 {
@@ -146,7 +158,9 @@ static rig make_rig(const char *changes)
     nn_recipe_fit(&g.run.how, g.set);
     nn_checkpoint_describe_set(g.run.set, g.set);
     g.run.epochs = array(g.run.how.training.epochs, sizeof *g.run.epochs);
-    g.t = nn_trainer_create(g.ctx, g.set, &g.run.how.model, &g.run.how.training, error, sizeof error);
+    g.run.synthetic = g.set->synthetic;
+    g.images = array(2, sizeof *g.images);
+    g.t = make_trainer(&g, &g.images[0], &g.run.how, error, sizeof error);
     if (!expect(g.t != NULL, "%s", error)) exit(1);
     return g;
 }
@@ -156,6 +170,7 @@ static void free_rig(rig *g)
     nn_trainer_free(g->t);
     mha_context_free(g->ctx);
     nn_mnist_free(g->set);
+    free(g->images);
     free(g->run.epochs);
 }
 
@@ -193,8 +208,7 @@ static nn_trainer *reopen(const rig *g, const char *path, nn_checkpoint **c)
     char error[400] = "";
     *c = nn_checkpoint_open(path, error, sizeof error);
     if (!expect(*c != NULL, "%s", error)) return NULL;
-    nn_trainer *t =
-        nn_trainer_create(g->ctx, g->set, &(*c)->run.how.model, &(*c)->run.how.training, error, sizeof error);
+    nn_trainer *t = make_trainer(g, &g->images[1], &(*c)->run.how, error, sizeof error);
     if (!expect(t != NULL, "%s", error)) return NULL;
     nn_trainer_report report;
     for (int n = 0; n < 2; n++) nn_trainer_step(t, g->ctx, &report); /* which must leave no trace */
@@ -269,16 +283,18 @@ TEST(a_path_that_is_not_utf8_is_left_out)
 static void expect_model(const rig *g, const char *path, const float *want)
 {
     char error[400] = "";
-    nn_vit_config config;
-    nn_vit_input input;
+    nn_description config;
     nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
-    if (!expect(file && nn_vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) return;
+    if (!expect(file && nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error)) return;
     float *parameters = array(g->t->count, sizeof *parameters);
-    nn_vit *v = nn_vit_create(g->ctx, &config, parameters, 1, false, error, sizeof error);
+    nn_model *v = nn_model_create(g->ctx, &config, parameters, &(nn_model_options){.batch = 1, .training = false},
+                                  error, sizeof error);
     if (expect(v && nn_vit_read(v, g->ctx, file, path, error, sizeof error), "%s", error))
         expect(same(parameters, want, g->t->count), "%s has other weights", path);
-    expect(input.mean == g->t->options.augment.mean && input.deviation == g->t->options.augment.deviation, "input");
-    nn_vit_free(v);
+    const nn_input_config *in = &g->run.how.model.encoder.input;
+    expect(config.encoder.input.mean == in->mean && config.encoder.input.deviation == in->deviation && in->mean > 0,
+           "input");
+    nn_model_free(v);
     free(parameters);
     nn_safetensors_free(file);
 }
@@ -453,7 +469,7 @@ TEST(what_does_not_belong_together)
     c = nn_checkpoint_open(in_folder("run"), error, sizeof error);
     g.set->test.labels[3] ^= 1;
     if (expect(c != NULL, "%s", error))
-        expect(!nn_checkpoint_restore(c, g.t, g.ctx, error, sizeof error) &&
+        expect(!nn_checkpoint_knows(c, g.set, error, sizeof error) &&
                    strstr(error, ": was trained on different data: "),
                "'%s'", error);
     expect(g.t->step == 10 && g.t->parameters[5] == kept, "the trainer has changed");

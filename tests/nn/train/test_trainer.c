@@ -2,6 +2,7 @@
  * saved state, and it refuses what cannot be trained. */
 #include "support/contexts.h"
 #include "data/digits.h"
+#include "model/image_examples.h"
 #include "support/harness.h"
 #include "support/numbers.h"
 #include "train/trainer.h"
@@ -14,14 +15,14 @@ static nn_mnist *digits(void)
     return set;
 }
 
-static nn_vit_config small(void)
+static nn_description small(void)
 {
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.patch = 7;
-    c.body.width = 32;
-    c.body.depth = 2;
-    c.body.mlp = 64;
-    c.body.dropout = 0.05f;
+    nn_description c = nn_description_default();
+    c.encoder.input.patch = 7;
+    c.encoder.blocks.width = 32;
+    c.encoder.blocks.depth = 2;
+    c.encoder.blocks.mlp = 64;
+    c.dropout = 0.05f;
     return c;
 }
 
@@ -33,20 +34,33 @@ static nn_trainer_options quick(void)
     o.held_out = 200;
     o.average = 0.95;
     o.rate = 3e-3;
-    o.augment.shift = 1;
-    o.augment.rotation = 4;
-    o.augment.scale = 0.05f;
     return o;
 }
 
-static nn_trainer *open_trainer(mha_context *ctx, const nn_mnist *set)
+/* A trainer and the examples that it reads. */
+typedef struct rig {
+    nn_image_set images;
+    nn_trainer *t;
+} rig;
+
+static bool make_rig(rig *g, mha_context *ctx, const nn_mnist *set, nn_description config,
+                     const nn_trainer_options *options, char *error, size_t error_size)
+{
+    const nn_augment_options augment = {.shift = 1, .rotation = 4, .scale = 0.05f};
+    nn_input_config *in = &config.encoder.input;
+    nn_mnist_statistics(set, &set->train, &in->mean, &in->deviation);
+    nn_image_set_make(&g->images, set, &config, &augment);
+    g->t = nn_trainer_create(ctx, &config, &g->images.train, &g->images.test, options, error, error_size);
+    return g->t != NULL;
+}
+
+/* `g` must not be moved: the trainer points to its examples. */
+static nn_trainer *open_trainer(rig *g, mha_context *ctx, const nn_mnist *set)
 {
     char error[240] = "";
-    nn_vit_config config = small();
     nn_trainer_options options = quick();
-    nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
-    if (!expect(t != NULL, "%s", error)) exit(1);
-    return t;
+    if (!expect(make_rig(g, ctx, set, small(), &options, error, sizeof error), "%s", error)) exit(1);
+    return g->t;
 }
 
 static void go(nn_trainer *t, mha_context *ctx, int steps)
@@ -65,10 +79,11 @@ TEST(digits_are_learnt)
     bool whole = sample_size() == 1;
     nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    nn_trainer *t = open_trainer(ctx, set);
+    rig g;
+    nn_trainer *t = open_trainer(&g, ctx, set);
     nn_trainer_score before, after, held;
     nn_trainer_report report;
-    expect(t->steps_per_epoch == 20 && t->images == 1000, "%lld steps", (long long)t->steps_per_epoch);
+    expect(t->steps_per_epoch == 20 && t->examples == 1000, "%lld steps", (long long)t->steps_per_epoch);
     expect(nn_trainer_evaluate(t, ctx, NN_TRAINER_TEST, &before), "%s", mha_context_error(ctx));
     go(t, ctx, whole ? 240 : 40);
     if (whole) expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_DONE, "there is a thirteenth epoch");
@@ -89,15 +104,15 @@ TEST(schedules_are_kept_to)
     char error[240] = "";
     nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-    nn_vit_config config = small();
     for (int kind = NN_SCHEDULE_CONSTANT; kind <= NN_SCHEDULE_ONE_CYCLE; kind++) {
         nn_trainer_options options = quick();
         options.schedule = (nn_schedule_kind)kind;
         options.epochs = 1;
         options.held_out = 1000; /* 4 steps are left, of which 2 go up */
         options.warmup = 0.5;
-        nn_trainer *t = nn_trainer_create(ctx, set, &config, &options, error, sizeof error);
-        if (!expect(t != NULL, "%s", error)) break;
+        rig g;
+        if (!expect(make_rig(&g, ctx, set, small(), &options, error, sizeof error), "%s", error)) break;
+        nn_trainer *t = g.t;
         nn_trainer_report first = {0}, last = {0}, report;
         while (nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON) {
             if (report.step == 0) first = report;
@@ -123,7 +138,8 @@ TEST(the_same_bits_on_any_number_of_threads)
     const int threads[] = {1, 2, 7};
     for (int n = 0; n < 3; n++) {
         mha_context *ctx = context_make(NULL, threads[n], (mha_parallel){NULL, NULL}, NULL);
-        nn_trainer *t = open_trainer(ctx, set);
+        rig g;
+        nn_trainer *t = open_trainer(&g, ctx, set);
         nn_trainer_score score;
         size_t bytes = (size_t)t->count * sizeof *want;
         go(t, ctx, few(12));
@@ -143,7 +159,9 @@ TEST(going_on_is_not_having_stopped)
 {
     nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    nn_trainer *whole = open_trainer(ctx, set), *first = open_trainer(ctx, set), *then = open_trainer(ctx, set);
+    rig g[3];
+    nn_trainer *whole = open_trainer(&g[0], ctx, set), *first = open_trainer(&g[1], ctx, set),
+               *then = open_trainer(&g[2], ctx, set);
     size_t bytes = (size_t)whole->count * sizeof(float);
     go(whole, ctx, few(24) + few(23));
     go(first, ctx, few(23));
@@ -168,30 +186,34 @@ TEST(what_cannot_be_trained)
     nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     char error[240];
-#define REFUSE(change, line)                                                                  \
-    do {                                                                                      \
-        nn_vit_config c = small();                                                            \
-        nn_trainer_options o = quick();                                                       \
-        change;                                                                               \
-        nn_trainer *t = nn_trainer_create(ctx, set, &c, &o, error, sizeof error);             \
-        expect(!t && !strcmp(error, line), "'%s' instead of '%s'", t ? "made" : error, line); \
-        nn_trainer_free(t);                                                                   \
+#define REFUSE(change, line)                                                                        \
+    do {                                                                                            \
+        rig g;                                                                                      \
+        nn_description c = small();                                                                 \
+        nn_trainer_options o = quick();                                                             \
+        change;                                                                                     \
+        bool made = make_rig(&g, ctx, set, c, &o, error, sizeof error);                             \
+        expect(!made && !strcmp(error, line), "'%s' instead of '%s'", made ? "made" : error, line); \
+        nn_trainer_free(g.t);                                                                       \
     } while (0)
     REFUSE(o.epochs = 0, "there must be at least one epoch");
     REFUSE(o.batch = 0, "a batch must have at least one image");
     REFUSE(o.batch = 1001, "the batch is larger than the training set");
     REFUSE(o.held_out = 1200, "not enough training images to hold out that many");
     REFUSE(o.rate = NAN, "the learning rate must be a positive number");
-    REFUSE(c.rows = 56, "the images do not have the size of the model's input");
-    REFUSE(c.classes = 9, "the data set has ten classes, but the model does not");
-    REFUSE(c.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
-    REFUSE(c.body.heads = 5, "5 heads do not divide the width 32");
+    REFUSE(c.encoder.input.rows = 56, "the images do not have the size of the model's input");
+    REFUSE((c.encoder.input.rows = 14, c.encoder.input.columns = 56),
+           "the images do not have the size of the model's input");
+    REFUSE(c.output.classes = 9, "the data set has ten classes, but the model does not");
+    REFUSE(c.encoder.input.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
+    REFUSE(c.encoder.blocks.heads = 5, "5 heads do not divide the width 32");
 #undef REFUSE
-    nn_trainer *t = open_trainer(ctx, set);
+    rig g;
+    nn_trainer *t = open_trainer(&g, ctx, set);
     nn_trainer_report report;
     go(t, ctx, 2);
     t->parameters[7] = NAN;
-    nn_vit_changed(t->net);
+    nn_model_changed(t->net);
     float kept = t->parameters[8];
     expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_DIVERGED && t->step == 2 && t->parameters[8] == kept, "NaN");
     nn_trainer_free(t);

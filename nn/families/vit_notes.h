@@ -9,8 +9,8 @@
  *
  * The words in brackets also stand for those before them. The same keys count inside the JSON object under the key
  * "config", if there is one; a key outside it counts before the same one inside. Other keys are passed over. */
-#ifndef NN_MODEL_VIT_NOTES_H
-#define NN_MODEL_VIT_NOTES_H
+#ifndef NN_FAMILIES_VIT_NOTES_H
+#define NN_FAMILIES_VIT_NOTES_H
 
 #include "io/safetensors.h"
 

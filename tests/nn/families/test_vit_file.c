@@ -4,73 +4,90 @@
 #include "data/mnist.h"
 #include "support/numbers.h"
 #include "support/saving.h"
-#include "model/vit_file.h"
-#include "model/vit_notes.h"
+#include "families/vit_file.h"
+#include "families/vit_names.h"
+#include "families/vit_notes.h"
 
 /* ---- Models ----------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
     mha_context *ctx;
-    nn_vit *net;
+    nn_model *net;
     float *parameters;
     int64_t count;
 } model;
 
-static bool open_model(model *m, const nn_vit_config *config, int64_t batch)
+static bool open_model(model *m, const nn_description *config, int64_t batch)
 {
     char error[240] = "";
     *m = (model){.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL)};
-    m->count = nn_vit_count(config, error, sizeof error);
+    m->count = nn_model_count(config, error, sizeof error);
     m->parameters = array(m->count > 0 ? m->count : 1, sizeof(float));
-    if (m->count > 0) m->net = nn_vit_create(m->ctx, config, m->parameters, batch, false, error, sizeof error);
+    if (m->count > 0)
+        m->net = nn_model_create(m->ctx, config, m->parameters, &(nn_model_options){.batch = batch, .training = false},
+                                 error, sizeof error);
     return expect(m->net != NULL, "%s", error);
 }
 
 static void close_model(model *m)
 {
-    nn_vit_free(m->net);
+    nn_model_free(m->net);
     mha_context_free(m->ctx);
     free(m->parameters);
 }
 
 enum { KINDS = 6 };
 
-static nn_vit_config config_of(int kind)
+static nn_description config_of(int kind)
 {
-    nn_vit_config c = NN_VIT_DEFAULTS;
-    c.rows = c.columns = 8;
-    c.classes = 5;
-    c.body = (nn_transformer_config){12,       2,     3, 0, 20, NN_LAYER_NORM, 1e-5f, false,   true,
-                                     MHA_GELU, false, 0, 0, 0,  false,         0,     {{0, 0}}};
-    if (kind == 1) c.mean_pool = true, c.body.activation = MHA_GELU_TANH;
-    if (kind == 2) c.body.norm = NN_RMS_NORM, c.body.activation = MHA_SILU, c.body.epsilon = 0.1f;
-    if (kind == 3) c.rows = 12, c.body.final_norm = false, c.body.activation = MHA_RELU;
-    if (kind == 4) c.rows = 6, c.columns = 10, c.patch = 2, c.body.heads = 6, c.body.kv_heads = 2, c.mean_pool = true;
-    if (kind == 5) c.body.depth = 12, c.body.causal = true, c.body.dropout = 0.3f, c.body.final_norm = false;
-    if (kind == 5) c.body.post_norm = true;
+    nn_description c = nn_description_default();
+    c.encoder.input.rows = c.encoder.input.columns = 8;
+    c.output.classes = 5;
+    nn_blocks_config *b = &c.encoder.blocks;
+    b->width = 12, b->depth = 2, b->heads = 3, b->mlp = 20, b->epsilon = 1e-5f;
+    if (kind == 1)
+        c.output.pool = NN_POOL_MEAN, c.encoder.input.class_token = false, c.encoder.blocks.activation = MHA_GELU_TANH;
+    if (kind == 2)
+        c.encoder.blocks.norm = NN_RMS_NORM, c.encoder.blocks.activation = MHA_SILU, c.encoder.blocks.epsilon = 0.1f;
+    if (kind == 3)
+        c.encoder.input.rows = 12, c.encoder.blocks.final_norm = false, c.encoder.blocks.activation = MHA_RELU;
+    if (kind == 4)
+        c.encoder.input.rows = 6, c.encoder.input.columns = 10, c.encoder.input.patch = 2, c.encoder.blocks.heads = 6,
+        c.encoder.blocks.kv_heads = 2, c.output.pool = NN_POOL_MEAN, c.encoder.input.class_token = false;
+    if (kind == 5)
+        c.encoder.blocks.depth = 12, c.encoder.blocks.causal = true, c.dropout = 0.3f,
+        c.encoder.blocks.final_norm = false;
+    if (kind == 5) c.encoder.blocks.place = NN_NORM_BEHIND;
     return c;
 }
 
 /* Not the bits of two structures, which have holes. */
-static bool same_config(const nn_vit_config *a, const nn_vit_config *b)
+static bool same_config(const nn_description *a, const nn_description *b)
 {
-    const nn_transformer_config *x = &a->body, *y = &b->body;
-    return a->rows == b->rows && a->columns == b->columns && a->patch == b->patch && a->classes == b->classes &&
-           a->mean_pool == b->mean_pool && x->width == y->width && x->depth == y->depth && x->heads == y->heads &&
-           x->kv_heads == y->kv_heads && x->mlp == y->mlp && x->norm == y->norm && x->epsilon == y->epsilon &&
-           x->final_norm == y->final_norm && x->post_norm == y->post_norm && x->activation == y->activation &&
-           x->causal == y->causal && x->dropout == y->dropout;
+    const nn_input_config *i = &a->encoder.input, *j = &b->encoder.input;
+    const nn_blocks_config *x = &a->encoder.blocks, *y = &b->encoder.blocks;
+    return i->rows == j->rows && i->columns == j->columns && i->patch == j->patch && i->channels == j->channels &&
+           i->mean == j->mean && i->deviation == j->deviation && i->class_token == j->class_token &&
+           a->output.classes == b->output.classes && a->output.pool == b->output.pool && x->width == y->width &&
+           x->depth == y->depth && x->heads == y->heads && x->kv_heads == y->kv_heads && x->mlp == y->mlp &&
+           x->norm == y->norm && x->epsilon == y->epsilon && x->final_norm == y->final_norm && x->place == y->place &&
+           x->activation == y->activation && x->causal == y->causal && a->dropout == b->dropout;
 }
 
-static bool paint_model(model *m, int kind)
+static bool paint(model *m, const nn_description *config)
 {
-    nn_vit_config config = config_of(kind);
-    if (!open_model(m, &config, 1)) return false;
+    if (!open_model(m, config, 1)) return false;
     for (int64_t i = 0; i < m->count; i++) m->parameters[i] = (float)(i % 251) * 0.37f - 40;
     m->parameters[m->count / 2] = NAN;
     m->parameters[m->count / 3] = -INFINITY;
     m->parameters[m->count - 1] = -0.0f;
     return true;
+}
+
+static bool paint_model(model *m, int kind)
+{
+    nn_description config = config_of(kind);
+    return paint(m, &config);
 }
 
 /* ---- Saving and reading ----------------------------------------------------------------------------------------- */
@@ -79,23 +96,20 @@ TEST(what_is_saved_comes_back_to_the_bit)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         model a, b = {0};
-        nn_vit_config want = config_of(kind), config;
-        nn_vit_input input;
-        nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
+        nn_description want = config_of(kind), config;
         char error[400] = "", line[900];
         const char *path = in_folder("vit.safetensors"), *again = in_folder("again.safetensors");
-        options.input = (nn_vit_input){0.1307f, 0.3081f};
-        if (!paint_model(&a, kind)) return;
-        expect(nn_vit_save(a.net, path, &options, error, sizeof error), "%s", error);
+        want.encoder.input.mean = 0.1307f, want.encoder.input.deviation = 0.3081f;
+        if (!paint(&a, &want)) return;
+        expect(nn_vit_save(a.net, path, NULL, error, sizeof error), "%s", error);
         nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
-        if (expect(file && nn_vit_read_config(&config, &input, file, path, error, sizeof error), "%s", error)) {
+        if (expect(file && nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error)) {
             expect(same_config(&config, &want), "kind %d: another configuration", kind);
-            expect(input.mean == 0.1307f && input.deviation == 0.3081f, "kind %d: another input", kind);
             if (open_model(&b, &config, 1)) {
                 expect(nn_vit_read(b.net, b.ctx, file, path, error, sizeof error), "%s", error);
                 expect(b.count == a.count && !memcmp(a.parameters, b.parameters, (size_t)a.count * sizeof(float)),
                        "kind %d: other numbers", kind);
-                expect(nn_vit_save(b.net, again, &options, error, sizeof error), "%s", error);
+                expect(nn_vit_save(b.net, again, NULL, error, sizeof error), "%s", error);
                 snprintf(line, sizeof line, "cmp -s '%s' '%s'", path, again);
                 expect(system(line) == 0, "kind %d: other bytes when saved again", kind); // NOLINT(cert-env33-c)
             }
@@ -140,8 +154,8 @@ TEST(a_saved_model_is_timms)
     model m;
     char error[400] = "", what[60];
     const char *path = in_folder("vit.safetensors");
-    nn_vit_config config = config_of(0);
-    config.body.depth = 1;
+    nn_description config = config_of(0);
+    config.encoder.blocks.depth = 1;
     if (!open_model(&m, &config, 1)) return;
     expect(nn_vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
@@ -177,12 +191,12 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
         nn_safetensors_item_dense("checkpoint.position", NN_SAFETENSORS_I64, 1, &two, position),
     };
     const nn_safetensors_pair note = {"checkpoint.seed", "17"};
-    nn_vit_save_options o = {{0.5f, 0.25f}, average, items, 2, &note, 1, NULL};
+    nn_vit_save_options o = {average, items, 2, &note, 1, NULL};
     expect(nn_vit_save(m.net, path, &o, error, sizeof error), "%s", error);
     nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (expect(file, "%s", error)) {
-        nn_vit_config config, want = config_of(0);
-        expect(nn_vit_read_config(&config, NULL, file, path, error, sizeof error), "%s", error);
+        nn_description config, want = config_of(0);
+        expect(nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error);
         expect(same_config(&config, &want), "another configuration");
         expect(nn_vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
         expect(!memcmp(m.parameters, average, (size_t)m.count * sizeof(float)), "not the averaged weights");
@@ -201,28 +215,29 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
 
 TEST(what_cannot_be_saved_leaves_the_old_file)
 {
-    model m;
+    model m, odd;
+    nn_description config = config_of(0);
     char error[400] = "", want[500];
     const char *path = in_folder("old.safetensors");
     int64_t one = 1;
     float number = 1;
-    if (!paint_model(&m, 0) || !saved(path, 5)) return;
+    config.encoder.input.mean = 0.5f, config.encoder.input.deviation = 0;
+    if (!paint_model(&m, 0) || !paint(&odd, &config) || !saved(path, 5)) return;
     const nn_safetensors_item stranger = nn_safetensors_item_dense("moment1", NN_SAFETENSORS_F32, 1, &one, &number);
     const nn_safetensors_pair taken = {"heads", "9"};
-    const nn_vit_save_options bad[] = {{{0, 1}, NULL, &stranger, 1, NULL, 0, NULL},
-                                       {{0, 1}, NULL, NULL, 0, &taken, 1, NULL},
-                                       {{0.5f, 0}, NULL, NULL, 0, NULL, 0, NULL}};
+    const nn_vit_save_options bad[] = {{NULL, &stranger, 1, NULL, 0, NULL}, {NULL, NULL, 0, &taken, 1, NULL}};
     static const char *const lines[] = {"tensor \"moment1\" must have a name that begins with checkpoint.",
                                         "metadata \"heads\" occurs twice",
                                         "mean 0.5 and deviation 0 are not valid for images"};
     for (int i = 0; i < 3; i++) {
-        expect(!nn_vit_save(m.net, path, &bad[i], error, sizeof error), "saved");
+        expect(!nn_vit_save(i < 2 ? m.net : odd.net, path, i < 2 ? &bad[i] : NULL, error, sizeof error), "saved");
         snprintf(want, sizeof want, "%s: %s", path, lines[i]);
         expect(strcmp(error, want) == 0, "%s", error);
     }
     expect(kind_of(path) == 5 && leftovers(false) == 0, "the old file has changed");
     expect(!nn_vit_save(m.net, in_folder("no/such/folder"), NULL, error, sizeof error) && *error, "saved nowhere");
     close_model(&m);
+    close_model(&odd);
 }
 
 /* ---- Files of others -------------------------------------------------------------------------------------------- */
@@ -304,8 +319,8 @@ static nn_safetensors *finish_edit(edit *e)
 static void expect_config_line(nn_safetensors *file, const char *want)
 {
     char error[400] = "";
-    nn_vit_config config;
-    bool ok = nn_vit_read_config(&config, NULL, file, "m", error, sizeof error);
+    nn_description config;
+    bool ok = nn_vit_read_config(&config, file, "m", error, sizeof error);
     expect(ok == !*want && strcmp(error, want) == 0, "\"%s\", not \"%s\"", error, want);
     nn_safetensors_free(file);
 }
@@ -345,7 +360,7 @@ TEST(a_wrong_tensor_is_named)
     expect_line(reshape(&e, "pos_embed", 2, 5, 12, 0, 0), "m: pos_embed is float32 (5,12), must be (1,tokens,12)");
     expect_line(reshape(&e, "cls_token", 1, 12, 0, 0, 0), "m: cls_token is float32 (12), must be (1,1,12)");
     expect_line((reshape(&e, "head.weight", 2, 1, 12, 0, 0), reshape(&e, "head.bias", 1, 1, 0, 0, 0)),
-                "m: classes: from 2 to 256");
+                "m: there are from 2 to 16777216 classes");
     expect_line(item_of(&e, "head.bias")->dtype = NN_SAFETENSORS_I32,
                 "m: head.bias is int32 (5), must be float16, bfloat16, float32 or float64");
     expect_line((extra = *item_of(&e, "head.bias"), extra.name = "fc_norm\n.bias", e.item[e.items++] = extra),
@@ -395,10 +410,10 @@ TEST(a_file_of_others_is_read)
     char error[400] = "";
     double wide[5] = {1, 2, 3, 4, 5.5};
     uint16_t half[36], brain[20];
-    nn_vit_config config, want = config_of(0);
-    nn_vit_input input;
+    nn_description config, want = config_of(0);
     model m;
-    want.body.activation = MHA_SILU;
+    want.encoder.blocks.activation = MHA_SILU;
+    want.encoder.input.mean = 0.1307f, want.encoder.input.deviation = 0.3081f;
     for (int i = 0; i < 36; i++) half[i] = float16_from(i);
     for (int i = 0; i < 20; i++) brain[i] = bfloat16_from(-i);
     item_of(&e, "head.bias")->dtype = NN_SAFETENSORS_F64;
@@ -416,13 +431,12 @@ TEST(a_file_of_others_is_read)
          "{\"image_size\": 8, \"heads\": 3, \"norm_eps\": 1e-05, \"pool\": \"cls\", \"activation\": \"relu\", "
          "\"pre_norm\": true, \"input_mean\": 0.1307, \"input_std\": 0.3081, \"more\": {\"heads\": 4}}");
     nn_safetensors *file = finish_edit(&e);
-    if (expect(nn_vit_read_config(&config, &input, file, "m", error, sizeof error), "%s", error) &&
+    if (expect(nn_vit_read_config(&config, file, "m", error, sizeof error), "%s", error) &&
         open_model(&m, &config, 1)) {
-        nn_transformer_part part;
+        nn_vit_part part;
         expect(same_config(&config, &want), "another configuration");
-        expect(input.mean == 0.1307f && input.deviation == 0.3081f, "another input");
         expect(nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error), "%s", error);
-        for (int n = 0; nn_vit_tensor(m.net, n, &part); n++) {
+        for (nn_parts w = nn_parts_of(nn_model_description(m.net)); nn_vit_next(&w, &part);) {
             const float *x = m.parameters + part.first;
             if (strcmp(part.name, "head.bias") == 0) expect(x[0] == 1 && x[4] == 5.5f, "float64: %g", (double)x[4]);
             if (strcmp(part.name, "blocks.1.attn.qkv.bias") == 0) expect(x[35] == 35, "float16: %g", (double)x[35]);
@@ -500,12 +514,13 @@ TEST(a_shaken_file_does_no_harm)
         for (int64_t n = rng_between(&r, 1, 3); n > 0; n--)
             copy[8 + rng_between(&r, 0, (int64_t)header - 1)] =
                 (unsigned char)likely[rng_between(&r, 0, (int64_t)sizeof likely - 2)];
-        nn_vit_config found;
+        nn_description found;
         strcpy(error, "m: ");
         nn_safetensors *file = nn_safetensors_parse(copy, size, "m", error, sizeof error);
-        bool ok = file && nn_vit_read_config(&found, NULL, file, "m", error, sizeof error);
+        bool ok = file && nn_vit_read_config(&found, file, "m", error, sizeof error);
         if (file) nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error);
-        if (ok) expect(nn_vit_count(&found, error, sizeof error) * 4 <= (int64_t)size, "more parameters than numbers");
+        if (ok)
+            expect(nn_model_count(&found, error, sizeof error) * 4 <= (int64_t)size, "more parameters than numbers");
         expect(strncmp(error, "m: ", 3) == 0 && !strpbrk(error, "\n\r\x1b"), "no clean line: %s", error);
         read += ok;
         refused += file && !ok;
@@ -517,15 +532,16 @@ TEST(a_shaken_file_does_no_harm)
 
 /* ---- A model that PyTorch trained ------------------------------------------------------------------------------- */
 
-static int64_t count_correct(const model *m, const nn_mnist *set, nn_vit_input input, int64_t images)
+static int64_t count_correct(const model *m, const nn_mnist *set, int64_t images)
 {
     enum { BATCH = 100 };
     int64_t pixels = set->rows * set->columns, correct = 0;
+    const nn_input_config *input = &nn_model_description(m->net)->encoder.input;
     float *x = array(BATCH * pixels, sizeof(float));
     for (int64_t first = 0; first < images; first += BATCH) {
         const unsigned char *from = nn_mnist_image(set, &set->test, first);
-        for (int64_t i = 0; i < BATCH * pixels; i++) x[i] = ((float)from[i] / 255 - input.mean) / input.deviation;
-        const float *logits = nn_vit_forward(m->net, m->ctx, x, BATCH, NULL);
+        for (int64_t i = 0; i < BATCH * pixels; i++) x[i] = ((float)from[i] / 255 - input->mean) / input->deviation;
+        const float *logits = nn_model_forward_images(m->net, m->ctx, x, BATCH, NULL);
         expect(logits != NULL, "%s", mha_context_error(m->ctx));
         if (!logits) break;
         for (int64_t b = 0; b < BATCH; b++, logits += NN_MNIST_CLASSES) {
@@ -544,8 +560,7 @@ TEST(a_model_of_pytorch_reads_mnist)
 {
     const char *models = getenv("MHA_MODELS"), *data = getenv("MHA_MNIST");
     char error[600] = "", path[400];
-    nn_vit_config config;
-    nn_vit_input input;
+    nn_description config;
     model m;
     snprintf(path, sizeof path, "%s/vit-mnist.safetensors", models ? models : "");
     if (!models || access(path, R_OK) != 0) {
@@ -561,13 +576,14 @@ TEST(a_model_of_pytorch_reads_mnist)
     int64_t images = few ? 300 : 10000, want = few ? 296 : 9809, slack = few ? 0 : 2;
     nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     nn_mnist *set = file ? nn_mnist_open(data, error, sizeof error) : NULL;
-    bool ok = set && nn_vit_read_config(&config, &input, file, path, error, sizeof error);
+    bool ok = set && nn_vit_read_config(&config, file, path, error, sizeof error);
     if (expect(ok, "%s", error) && open_model(&m, &config, 100)) {
-        expect(config.rows == 28 && config.columns == 28 && config.classes == NN_MNIST_CLASSES &&
-                   config.body.depth == 5 && config.body.heads == 7 && set->test.count == 10000,
+        expect(config.encoder.input.rows == 28 && config.encoder.input.columns == 28 &&
+                   config.output.classes == NN_MNIST_CLASSES && config.encoder.blocks.depth == 5 &&
+                   config.encoder.blocks.heads == 7 && set->test.count == 10000,
                "another model");
         expect(nn_vit_read(m.net, m.ctx, file, path, error, sizeof error), "%s", error);
-        int64_t correct = count_correct(&m, set, input, images);
+        int64_t correct = count_correct(&m, set, images);
         expect(llabs(correct - want) <= slack, "%lld of %lld correct, not %lld", (long long)correct, (long long)images,
                (long long)want);
         close_model(&m);

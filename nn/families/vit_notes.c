@@ -1,6 +1,6 @@
 /* Notes as text and back: one table, walked both ways. Both places where a file may have them, the metadata and the
  * JSON object inside it, are brought to the same texts first, so that one set of rules says what a text may be. */
-#include "model/vit_notes.h"
+#include "families/vit_notes.h"
 #include "io/json.h"
 
 #include <errno.h>

@@ -1,19 +1,19 @@
 /* From a path to a model: the file, its configuration, memory, the numbers. */
-#include "model/vit_model.h"
-#include "model/vit_notes.h"
+#include "families/vit_model.h"
+#include "families/vit_names.h"
+#include "families/vit_notes.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* A model that computes nothing but NaN answers all the same: better to say so. */
-static bool is_finite(const nn_vit *net, const char *path, char *error, size_t error_size)
+static bool is_finite(const nn_model *net, const char *path, char *error, size_t error_size)
 {
-    const float *numbers = nn_vit_parameters(net);
-    nn_transformer_part part;
-    for (int n = 0; nn_vit_tensor(net, n, &part); n++) {
-        int64_t count = part.shape.size[0] * (part.shape.rank == 2 ? part.shape.size[1] : 1);
-        for (int64_t i = part.first; i < part.first + count; i++) {
+    const float *numbers = nn_model_parameters(net);
+    nn_vit_part part;
+    for (nn_parts w = nn_parts_of(nn_model_description(net)); nn_vit_next(&w, &part);) {
+        for (int64_t i = part.first; i < part.first + part.count; i++) {
             if (isfinite(numbers[i])) continue;
             snprintf(error, error_size, "%s: %s contains values that are not finite", path, part.name);
             return false;
@@ -22,14 +22,16 @@ static bool is_finite(const nn_vit *net, const char *path, char *error, size_t e
     return true;
 }
 
-bool nn_vit_model_make(nn_vit_model *model, mha_context *ctx, const nn_vit_config *config, nn_vit_input input,
-                       char *error, size_t error_size)
+bool nn_vit_model_make(nn_vit_model *model, mha_context *ctx, const nn_description *config, char *error,
+                       size_t error_size)
 {
-    *model = (nn_vit_model){.config = *config, .input = input, .count = nn_vit_count(config, error, error_size)};
+    *model = (nn_vit_model){.config = *config, .count = nn_model_count(config, error, error_size)};
     if (model->count < 0) return false;
     model->parameters = calloc((size_t)model->count, sizeof *model->parameters);
     if (!model->parameters) snprintf(error, error_size, "not enough memory");
-    else model->net = nn_vit_create(ctx, config, model->parameters, 1, false, error, error_size);
+    else
+        model->net = nn_model_create(ctx, config, model->parameters, &(nn_model_options){.batch = 1, .training = false},
+                                     error, error_size);
     if (!model->net) nn_vit_model_free(model);
     return model->net;
 }
@@ -38,10 +40,9 @@ static bool fill(nn_vit_model *m, mha_context *ctx, const nn_safetensors *file, 
                  const nn_vit_file_options *options, char *error, size_t error_size)
 {
     char why[240] = "";
-    nn_vit_config config;
-    nn_vit_input input;
-    if (!nn_vit_read_config_with(&config, &input, file, path, options, error, error_size)) return false;
-    if (nn_vit_model_make(m, ctx, &config, input, why, sizeof why)) {
+    nn_description config;
+    if (!nn_vit_read_config_with(&config, file, path, options, error, error_size)) return false;
+    if (nn_vit_model_make(m, ctx, &config, why, sizeof why)) {
         nn_vit_notes_assumed(m->assumed, sizeof m->assumed, file);
         return nn_vit_read(m->net, ctx, file, path, error, error_size) && is_finite(m->net, path, error, error_size);
     }
@@ -67,7 +68,7 @@ bool nn_vit_model_open_with(nn_vit_model *model, mha_context *ctx, const char *p
 
 void nn_vit_model_free(nn_vit_model *model)
 {
-    nn_vit_free(model->net);
+    nn_model_free(model->net);
     free(model->parameters);
     *model = (nn_vit_model){0};
 }

@@ -1,10 +1,9 @@
 /* Vision Transformers in files: safetensors with timm's names and shapes.
  *
  *     nn_safetensors *file = nn_safetensors_open("vit.safetensors", error, sizeof error);
- *     nn_vit_config config;
- *     nn_vit_input input;
- *     if (!file || !nn_vit_read_config(&config, &input, file, "vit.safetensors", error, sizeof error)) puts(error);
- *     ... parameters for nn_vit_count(&config), v = nn_vit_create(ctx, &config, parameters, ...) ...
+ *     nn_description config;
+ *     if (!file || !nn_vit_read_config(&config, file, "vit.safetensors", error, sizeof error)) puts(error);
+ *     ... parameters for nn_model_count(&config), v = nn_model_create(ctx, &config, parameters, ...) ...
  *     if (!nn_vit_read(v, ctx, file, "vit.safetensors", error, sizeof error)) puts(error);
  *     nn_safetensors_free(file);
  *
@@ -27,18 +26,13 @@
  * one line such as
  *
  *     model.safetensors: blocks.2.mlp.fc1.weight is float32 (196,50), must be (196,49) */
-#ifndef NN_MODEL_VIT_FILE_H
-#define NN_MODEL_VIT_FILE_H
+#ifndef NN_FAMILIES_VIT_FILE_H
+#define NN_FAMILIES_VIT_FILE_H
 
 #include "io/safetensors_write.h"
-#include "model/vit.h"
+#include "model/model.h"
 
 #define NN_VIT_FILE_EXTRA "checkpoint."
-
-/* What the model wants to see of a pixel x from 0 to 1: (x - mean) / deviation. */
-typedef struct nn_vit_input {
-    float mean, deviation; /* of a file that does not say: 0 and 1 */
-} nn_vit_input;
 
 /* What a caller knows of a file that does not say it. */
 typedef struct nn_vit_file_options {
@@ -47,21 +41,20 @@ typedef struct nn_vit_file_options {
 } nn_vit_file_options;
 
 /* The configuration of a file, whose tensors have all been held against it: so it asks for no more parameters than the
- * file has. `input` may be NULL; `name` stands for the file's path in messages. Returns false on error, with one line
+ * file has. `name` stands for the file's path in messages. Returns false on error, with one line
  * in `error`, of `error_size` bytes. */
-bool nn_vit_read_config(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
-                        char *error, size_t error_size);
-bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+bool nn_vit_read_config(nn_description *config, const nn_safetensors *file, const char *name, char *error,
+                        size_t error_size);
+bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file, const char *name,
                              const nn_vit_file_options *options, char *error, size_t error_size);
 
 /* The numbers of a file, of any float type, into the model's parameters. On error, as above, they are what they were,
  * unless it ran out of memory. */
-bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
+bool nn_vit_read(nn_model *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
                  size_t error_size);
 
 /* What else goes into a file. */
 typedef struct nn_vit_save_options {
-    nn_vit_input input;
     const float *parameters;          /* another block of the model's shape, such as averaged weights; NULL: its own */
     const nn_safetensors_item *items; /* each name begins with NN_VIT_FILE_EXTRA */
     size_t item_count;
@@ -71,13 +64,14 @@ typedef struct nn_vit_save_options {
 } nn_vit_save_options;
 
 /* clang-format off */
-#define NN_VIT_SAVE_DEFAULTS {{0.0f, 1.0f}, NULL, NULL, 0, NULL, 0, NULL}
+#define NN_VIT_SAVE_DEFAULTS {NULL, NULL, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /* How many bytes a file of a model with so many parameters takes, at most, without items. */
-int64_t nn_vit_save_bytes(const nn_vit_config *config, int64_t parameters);
+int64_t nn_vit_save_bytes(const nn_description *config, int64_t parameters);
 
 /* Atomic, as nn_safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
-bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *options, char *error, size_t error_size);
+bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options *options, char *error,
+                 size_t error_size);
 
 #endif

@@ -1,9 +1,10 @@
 /* From a file of tensors to a model and back. The configuration is learnt from a few of the shapes and then says what
  * every tensor must be; only when all of them are, anything is made or written. */
-#include "model/vit_file.h"
+#include "families/vit_file.h"
 #include "io/json.h"
 #include "io/safetensors_floats.h"
-#include "model/vit_notes.h"
+#include "families/vit_names.h"
+#include "families/vit_notes.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -31,83 +32,14 @@ __attribute__((format(printf, 2, 3))) static bool fail(const reading *r, const c
     return false;
 }
 
-/* ---- What a configuration asks for ------------------------------------------------------------------------------ */
-
-enum { OWN_PARTS = 6, BLOCK_PARTS = 12 };
-
-/* A tensor as timm has it. One that this configuration lacks has rank 0. */
-typedef struct part {
-    char name[64];
-    int rank;
-    int64_t shape[4];
-} part;
-
-static part make_part(const char *name, int64_t rows, int64_t columns)
-{
-    part p = {.rank = rows ? 1 + (columns > 0) : 0, .shape = {rows, columns}};
-    snprintf(p.name, sizeof p.name, "%s", name);
-    return p;
-}
-
-static int64_t tokens_of(const nn_vit_config *c)
-{
-    return (c->rows / c->patch) * (c->columns / c->patch) + !c->mean_pool;
-}
-
-static part own_part(const nn_vit_config *c, int n)
-{
-    int64_t M = c->body.width, p = c->patch;
-    const part all[OWN_PARTS] = {
-        {"patch_embed.proj.weight", 4, {M, 1, p, p}},
-        {"patch_embed.proj.bias", 1, {M}},
-        {"cls_token", c->mean_pool ? 0 : 3, {1, 1, M}},
-        {"pos_embed", 3, {1, tokens_of(c), M}},
-        {"head.weight", 2, {c->classes, M}},
-        {"head.bias", 1, {c->classes}},
-    };
-    return all[n];
-}
-
-static part block_part(const nn_vit_config *c, int64_t block, int n)
-{
-    const nn_transformer_config *b = &c->body;
-    int64_t M = b->width, bias = b->norm == NN_LAYER_NORM ? M : 0, D = nn_transformer_head_width(b);
-    int64_t O = nn_transformer_heads(b, block) * D, N = O + 2 * nn_transformer_kv_heads(b, block) * D;
-    const struct {
-        const char *name;
-        int64_t rows, columns;
-    } all[BLOCK_PARTS] = {
-        {"norm1.weight", M, 0},      {"norm1.bias", bias, 0},       {"attn.qkv.weight", N, M},
-        {"attn.qkv.bias", N, 0},     {"attn.proj.weight", M, O},    {"attn.proj.bias", M, 0},
-        {"norm2.weight", M, 0},      {"norm2.bias", bias, 0},       {"mlp.fc1.weight", b->mlp, M},
-        {"mlp.fc1.bias", b->mlp, 0}, {"mlp.fc2.weight", M, b->mlp}, {"mlp.fc2.bias", M, 0},
-    };
-    char name[64];
-    snprintf(name, sizeof name, "blocks.%lld.%s", (long long)block, all[n].name);
-    return make_part(name, all[n].rows, all[n].columns);
-}
-
-/* The n-th part, in the order of nn_vit_tensor; false at the end. */
-static bool part_of(const nn_vit_config *c, int64_t n, part *p)
-{
-    const nn_transformer_config *b = &c->body;
-    int64_t inner = n - OWN_PARTS, rest = inner - b->depth * BLOCK_PARTS;
-    if (inner < 0) *p = own_part(c, (int)n);
-    else if (rest < 0) *p = block_part(c, inner / BLOCK_PARTS, (int)(inner % BLOCK_PARTS));
-    else if (b->final_norm && rest < (b->norm == NN_LAYER_NORM ? 2 : 1))
-        *p = make_part(rest ? "norm.bias" : "norm.weight", b->width, 0);
-    else return false;
-    return true;
-}
-
 /* ---- Tensors against it ----------------------------------------------------------------------------------------- */
 
 static bool is_extra(const char *name) { return strncmp(name, NN_VIT_FILE_EXTRA, strlen(NN_VIT_FILE_EXTRA)) == 0; }
 
-static bool has_shape(const nn_safetensors_tensor *tensor, const part *p)
+static bool has_shape(const nn_safetensors_tensor *tensor, const nn_vit_part *p)
 {
     bool flat = p->rank == 4 && tensor->rank == 2 && tensor->shape[0] == p->shape[0] &&
-                tensor->shape[1] == p->shape[2] * p->shape[3];
+                tensor->shape[1] == p->shape[1] * p->shape[2] * p->shape[3];
     size_t size = (size_t)p->rank * sizeof *p->shape;
     return flat || (tensor->rank == p->rank && memcmp(tensor->shape, p->shape, size) == 0);
 }
@@ -119,7 +51,7 @@ static bool misshapen(const reading *r, const nn_safetensors_tensor *tensor, con
     return fail(r, "%s is %s, must be %s", tensor->name, nn_safetensors_describe(is, sizeof is, tensor), must);
 }
 
-static bool check_part(const reading *r, const nn_safetensors_tensor *tensor, const part *p)
+static bool check_part(const reading *r, const nn_safetensors_tensor *tensor, const nn_vit_part *p)
 {
     char must[100] = "(";
     size_t n = 1;
@@ -132,22 +64,21 @@ static bool check_part(const reading *r, const nn_safetensors_tensor *tensor, co
     return misshapen(r, tensor, must);
 }
 
-static bool is_part(const nn_vit_config *c, const char *name)
+static bool is_part(const nn_description *c, const char *name)
 {
-    part p;
-    for (int64_t n = 0; part_of(c, n, &p); n++)
-        if (p.rank && strcmp(p.name, name) == 0) return true;
+    nn_vit_part p;
+    for (nn_parts w = nn_parts_of(c); nn_vit_next(&w, &p);)
+        if (strcmp(p.name, name) == 0) return true;
     return false;
 }
 
 /* Every part is there and has its shape, and nothing else is there. Strangers are looked for by name only where there
  * must be one. */
-static bool check_parts(const reading *r, const nn_vit_config *c)
+static bool check_parts(const reading *r, const nn_description *c)
 {
-    part p;
+    nn_vit_part p;
     size_t parts = 0, there = 0, all = nn_safetensors_count(r->file);
-    for (int64_t n = 0; part_of(c, n, &p); n++) {
-        if (!p.rank) continue;
+    for (nn_parts w = nn_parts_of(c); nn_vit_next(&w, &p);) {
         if (!check_part(r, nn_safetensors_find(r->file, p.name), &p)) return false;
         parts++;
     }
@@ -179,7 +110,7 @@ static int64_t root_of(int64_t square)
     return root * root == square ? root : 0;
 }
 
-static bool learn_patch(const reading *r, nn_vit_config *c)
+static bool learn_patch(const reading *r, nn_description *c)
 {
     const char *name = "patch_embed.proj.weight", *must = "(width,1,p,p) or (width,p*p)";
     const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
@@ -191,9 +122,9 @@ static bool learn_patch(const reading *r, nn_vit_config *c)
                     "%s is %s: a model for images of %lld channels; only images of 1 channel, grey ones, can be read",
                     name, nn_safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
     }
-    c->body.width = shape[0];
-    c->patch = tensor->rank == 2 ? root_of(shape[1]) : shape[2] == shape[3] ? shape[2] : 0;
-    if (c->patch < 1) {
+    c->encoder.blocks.width = shape[0];
+    c->encoder.input.patch = tensor->rank == 2 ? root_of(shape[1]) : shape[2] == shape[3] ? shape[2] : 0;
+    if (c->encoder.input.patch < 1) {
         misshapen(r, tensor, must);
         return false;
     }
@@ -201,25 +132,28 @@ static bool learn_patch(const reading *r, nn_vit_config *c)
 }
 
 /* Class token or mean, and the size of an image: what the metadata says, or the side of a square. */
-static bool learn_image(const reading *r, nn_vit_config *c, const nn_vit_notes *notes)
+static bool learn_image(const reading *r, nn_description *c, const nn_vit_notes *notes)
 {
     char must[60];
-    snprintf(must, sizeof must, "(1,tokens,%lld)", (long long)c->body.width);
+    snprintf(must, sizeof must, "(1,tokens,%lld)", (long long)c->encoder.blocks.width);
     const nn_safetensors_tensor *positions = find(r, "pos_embed", 3, must);
     if (!positions) return false;
-    c->mean_pool = !nn_safetensors_find(r->file, "cls_token");
-    if (notes->pool == NN_VIT_POOL_CLASS && c->mean_pool) return fail(r, "cls_token is missing, but pool is cls");
-    if (notes->pool == NN_VIT_POOL_MEAN && !c->mean_pool) return fail(r, "cls_token is present, but pool is mean");
-    int64_t patches = positions->shape[1] - !c->mean_pool, side = root_of(patches) * c->patch;
-    c->rows = notes->rows ? notes->rows : notes->columns ? notes->columns : side;
-    c->columns = notes->columns ? notes->columns : c->rows;
-    if (!c->rows)
+    bool class_token = nn_safetensors_find(r->file, "cls_token");
+    c->encoder.input.class_token = class_token;
+    c->output.pool = class_token ? NN_POOL_FIRST : NN_POOL_MEAN;
+    if (notes->pool == NN_VIT_POOL_CLASS && !class_token) return fail(r, "cls_token is missing, but pool is cls");
+    if (notes->pool == NN_VIT_POOL_MEAN && class_token) return fail(r, "cls_token is present, but pool is mean");
+    int64_t patches = positions->shape[1] - class_token, side = root_of(patches) * c->encoder.input.patch;
+    c->encoder.input.rows = notes->rows ? notes->rows : notes->columns ? notes->columns : side;
+    c->encoder.input.columns = notes->columns ? notes->columns : c->encoder.input.rows;
+    if (!c->encoder.input.rows)
         return fail(r,
                     "pos_embed has %lld patches, which is not a square number, and the metadata lack rows and columns",
                     (long long)patches);
-    if (c->rows % c->patch || c->columns % c->patch)
-        return fail(r, "patches of %lld x %lld do not divide images of %lld x %lld", (long long)c->patch,
-                    (long long)c->patch, (long long)c->rows, (long long)c->columns);
+    if (c->encoder.input.rows % c->encoder.input.patch || c->encoder.input.columns % c->encoder.input.patch)
+        return fail(r, "patches of %lld x %lld do not divide images of %lld x %lld", (long long)c->encoder.input.patch,
+                    (long long)c->encoder.input.patch, (long long)c->encoder.input.rows,
+                    (long long)c->encoder.input.columns);
     return true;
 }
 
@@ -247,8 +181,8 @@ static int64_t kv_heads_of(const nn_safetensors_tensor *qkv, int64_t heads, int6
     return grouped && groups < heads ? groups : 0;
 }
 
-/* The heads of block l by its shapes. (What a block beyond NN_TRANSFORMER_BLOCKS cannot have, check_parts refuses.) */
-static bool learn_block(const reading *r, nn_transformer_config *b, int64_t l, const nn_vit_notes *notes)
+/* The heads of block l by its shapes. (What a block beyond NN_BLOCKS_MOST cannot have, check_parts refuses.) */
+static bool learn_block(const reading *r, nn_blocks_config *b, int64_t l, const nn_vit_notes *notes)
 {
     char name[64];
     int64_t D = notes->head_width;
@@ -265,13 +199,13 @@ static bool learn_block(const reading *r, nn_transformer_config *b, int64_t l, c
         return fail(r, "%s has %lld heads of width %lld, but the model had %lld per block", name, (long long)heads,
                     (long long)D, (long long)notes->heads);
     if (!b->heads) b->heads = heads, b->kv_heads = groups;
-    if (l < NN_TRANSFORMER_BLOCKS && (heads != b->heads || groups != b->kv_heads))
-        b->block[l] = (nn_transformer_block){(int32_t)heads, (int32_t)groups};
+    if (l < NN_BLOCKS_MOST && (heads != b->heads || groups != b->kv_heads))
+        b->block[l] = (nn_block_config){.heads = (int32_t)heads, .kv_heads = (int32_t)groups};
     return true;
 }
 
 /* Heads whose width is said, block by block. */
-static bool learn_blocks(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
+static bool learn_blocks(const reading *r, nn_blocks_config *b, const nn_vit_notes *notes)
 {
     b->head_width = notes->head_width;
     b->heads = notes->heads;
@@ -281,7 +215,7 @@ static bool learn_blocks(const reading *r, nn_transformer_config *b, const nn_vi
     return true;
 }
 
-static bool learn_heads(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
+static bool learn_heads(const reading *r, nn_blocks_config *b, const nn_vit_notes *notes)
 {
     const nn_safetensors_tensor *qkv = find(r, "blocks.0.attn.qkv.weight", 2, "(rows of Q, K and V,width)");
     if (!qkv) return false;
@@ -296,7 +230,7 @@ static bool learn_heads(const reading *r, nn_transformer_config *b, const nn_vit
     return true;
 }
 
-static bool learn_body(const reading *r, nn_transformer_config *b, const nn_vit_notes *notes)
+static bool learn_body(const reading *r, nn_blocks_config *b, const nn_vit_notes *notes)
 {
     const nn_safetensors_tensor *fc1 = find(r, "blocks.0.mlp.fc1.weight", 2, "(mlp,width)");
     b->depth = depth_of(r->file);
@@ -307,8 +241,7 @@ static bool learn_body(const reading *r, nn_transformer_config *b, const nn_vit_
     b->epsilon = notes->epsilon;
     b->activation = notes->activation;
     b->causal = notes->causal;
-    b->post_norm = !notes->pre_norm;
-    b->dropout = notes->dropout;
+    b->place = notes->pre_norm ? NN_NORM_BEFORE : NN_NORM_BEHIND;
     return true;
 }
 
@@ -323,143 +256,139 @@ static bool take_heads(const reading *r, nn_vit_notes *notes)
     return true;
 }
 
-bool nn_vit_read_config(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
-                        char *error, size_t error_size)
+bool nn_vit_read_config(nn_description *config, const nn_safetensors *file, const char *name, char *error,
+                        size_t error_size)
 {
-    return nn_vit_read_config_with(config, input, file, name, NULL, error, error_size);
+    return nn_vit_read_config_with(config, file, name, NULL, error, error_size);
 }
 
-bool nn_vit_read_config_with(nn_vit_config *config, nn_vit_input *input, const nn_safetensors *file, const char *name,
+bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file, const char *name,
                              const nn_vit_file_options *options, char *error, size_t error_size)
 {
     reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
     if (options) r.given = *options;
     if (!r.given.heads_word) r.given.heads_word = "heads";
-    nn_vit_config c = NN_VIT_DEFAULTS;
+    nn_description c = nn_description_default();
     nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
     if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!take_heads(&r, &notes)) return false;
-    if (!learn_patch(&r, &c) || !learn_image(&r, &c, &notes) || !learn_body(&r, &c.body, &notes)) return false;
+    if (!learn_patch(&r, &c) || !learn_image(&r, &c, &notes) || !learn_body(&r, &c.encoder.blocks, &notes))
+        return false;
     const nn_safetensors_tensor *head = find(&r, "head.weight", 2, "(classes,width)");
     if (!head) return false;
-    c.classes = head->shape[0];
+    c.output.classes = head->shape[0];
+    c.encoder.input.mean = notes.mean;
+    c.encoder.input.deviation = notes.deviation;
+    c.dropout = notes.dropout;
     if (!check_parts(&r, &c)) return false;
-    if (nn_vit_count(&c, why, sizeof why) < 0) return fail(&r, "%s", why);
+    if (nn_model_count(&c, why, sizeof why) < 0) return fail(&r, "%s", why);
     *config = c;
-    if (input) *input = (nn_vit_input){notes.mean, notes.deviation};
     return true;
 }
 
 /* ---- The numbers ------------------------------------------------------------------------------------------------ */
 
-static int64_t place_of(const nn_vit *v, int n, const part *p)
-{
-    nn_transformer_part place;
-    bool there = nn_vit_tensor(v, n, &place);
-    assert(there && strcmp(place.name, p->name) == 0);
-    (void)there, (void)p;
-    return place.first;
-}
-
-bool nn_vit_read(nn_vit *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
+bool nn_vit_read(nn_model *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
                  size_t error_size)
 {
     reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
-    const nn_vit_config *c = nn_vit_shape(v);
+    const nn_description *c = nn_model_description(v);
     nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
-    part p;
+    nn_vit_part p;
     if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
     if (!check_parts(&r, c)) return false;
-    if (notes.head_width && notes.head_width != nn_transformer_head_width(&c->body))
+    if (notes.head_width && notes.head_width != nn_blocks_head_width(&c->encoder.blocks))
         return fail(&r, "the file has heads of width %lld, the model %lld", (long long)notes.head_width,
-                    (long long)nn_transformer_head_width(&c->body));
-    if (!notes.head_width && notes.heads && notes.heads != c->body.heads)
-        return fail(&r, "the file has %lld heads, the model %lld", (long long)notes.heads, (long long)c->body.heads);
-    for (int n = 0; part_of(c, n, &p); n++) {
-        if (!p.rank) continue;
+                    (long long)nn_blocks_head_width(&c->encoder.blocks));
+    if (!notes.head_width && notes.heads && notes.heads != c->encoder.blocks.heads)
+        return fail(&r, "the file has %lld heads, the model %lld", (long long)notes.heads,
+                    (long long)c->encoder.blocks.heads);
+    for (nn_parts w = nn_parts_of(c); nn_vit_next(&w, &p);) {
         const nn_safetensors_tensor *tensor = nn_safetensors_find(file, p.name);
         float *numbers = nn_safetensors_floats(ctx, tensor);
         if (!numbers) return fail(&r, "not enough memory for %s", p.name);
-        memcpy(nn_vit_parameters(v) + place_of(v, n, &p), numbers, (size_t)tensor->count * sizeof *numbers);
+        memcpy(nn_model_parameters(v) + p.first, numbers, (size_t)tensor->count * sizeof *numbers);
         free(numbers);
     }
-    nn_vit_changed(v);
+    nn_model_changed(v);
     return true;
 }
 
 /* ---- Saving ----------------------------------------------------------------------------------------------------- */
 
 typedef struct saving {
-    part *parts;
+    nn_vit_part *parts;
     nn_safetensors_item *items;
     nn_safetensors_pair *pairs;
     size_t item_count, pair_count;
 } saving;
 
-static bool make_room(saving *s, const nn_vit_config *c, const nn_vit_save_options *o)
+static bool make_room(saving *s, const nn_description *d, const nn_vit_save_options *o)
 {
-    size_t most = OWN_PARTS + BLOCK_PARTS * (size_t)c->body.depth + 2;
+    nn_vit_part part;
+    size_t most = 0;
+    for (nn_parts w = nn_parts_of(d); nn_vit_next(&w, &part);) most++;
     s->parts = malloc(most * sizeof *s->parts);
     s->items = malloc((most + o->item_count) * sizeof *s->items);
     s->pairs = malloc((NN_VIT_NOTES + o->note_count) * sizeof *s->pairs);
     return s->parts && s->items && s->pairs;
 }
 
-static void list_parts(saving *s, const nn_vit *v, const float *parameters)
+static void list_parts(saving *s, const nn_description *d, const float *parameters)
 {
-    part p;
-    for (int n = 0; part_of(nn_vit_shape(v), n, &p); n++) {
-        if (!p.rank) continue;
-        part *kept = &s->parts[s->item_count];
-        *kept = p;
-        s->items[s->item_count++] = nn_safetensors_item_dense(kept->name, NN_SAFETENSORS_F32, kept->rank, kept->shape,
-                                                              parameters + place_of(v, n, kept));
+    nn_vit_part part;
+    for (nn_parts w = nn_parts_of(d); nn_vit_next(&w, &part); s->item_count++) {
+        nn_vit_part *kept = &s->parts[s->item_count];
+        *kept = part;
+        s->items[s->item_count] = nn_safetensors_item_dense(kept->name, NN_SAFETENSORS_F32, kept->rank, kept->shape,
+                                                            parameters + kept->first);
     }
 }
 
 /* Whether the width of a head is more than the number of heads tells. */
-static bool says_head_width(const nn_transformer_config *b)
+static bool says_head_width(const nn_blocks_config *b)
 {
     bool differ = b->head_width;
     for (int64_t l = 0; l < b->depth; l++)
-        differ |=
-            nn_transformer_heads(b, l) != b->heads || nn_transformer_kv_heads(b, l) != nn_transformer_kv_heads(b, 0);
+        differ |= nn_blocks_heads(b, l) != b->heads || nn_blocks_kv_heads(b, l) != nn_blocks_kv_heads(b, 0);
     return differ;
 }
 
-static void list_notes(saving *s, nn_vit_notes_text *text, const nn_vit_config *c, nn_vit_input input)
+static void list_notes(saving *s, nn_vit_notes_text *text, const nn_description *c)
 {
-    const nn_transformer_config *b = &c->body;
+    const nn_blocks_config *b = &c->encoder.blocks;
     nn_vit_notes notes = {.heads = b->heads,
-                          .head_width = says_head_width(b) ? nn_transformer_head_width(b) : 0,
-                          .rows = c->rows,
-                          .columns = c->columns,
+                          .head_width = says_head_width(b) ? nn_blocks_head_width(b) : 0,
+                          .rows = c->encoder.input.rows,
+                          .columns = c->encoder.input.columns,
                           .epsilon = b->epsilon,
-                          .dropout = b->dropout,
-                          .mean = input.mean,
-                          .deviation = input.deviation,
+                          .dropout = c->dropout,
+                          .mean = c->encoder.input.mean,
+                          .deviation = c->encoder.input.deviation,
                           .activation = b->activation,
                           .causal = b->causal,
-                          .pre_norm = !b->post_norm,
-                          .pool = c->mean_pool ? NN_VIT_POOL_MEAN : NN_VIT_POOL_CLASS};
+                          .pre_norm = b->place == NN_NORM_BEFORE,
+                          .pool = c->output.pool == NN_POOL_MEAN ? NN_VIT_POOL_MEAN : NN_VIT_POOL_CLASS};
     nn_vit_notes_write(text, &notes);
     memcpy(s->pairs, text->pair, text->count * sizeof *s->pairs);
     s->pair_count = text->count;
 }
 
 /* The header has some 3 kB for each block. */
-int64_t nn_vit_save_bytes(const nn_vit_config *config, int64_t parameters)
+int64_t nn_vit_save_bytes(const nn_description *config, int64_t parameters)
 {
     enum { HEADER = 1 << 16, BLOCK = 1 << 12 };
-    return parameters * (int64_t)sizeof(float) + HEADER + config->body.depth * BLOCK;
+    return parameters * (int64_t)sizeof(float) + HEADER + config->encoder.blocks.depth * BLOCK;
 }
 
-bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *options, char *error, size_t error_size)
+bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options *options, char *error,
+                 size_t error_size)
 {
     reading r = {.name = path, .error = error, .error_size = error_size};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
+    const nn_input_config *in = &nn_model_description(v)->encoder.input;
     if (options) o = *options;
     for (size_t i = 0; i < o.item_count; i++) {
         char quoted[80];
@@ -467,18 +396,17 @@ bool nn_vit_save(const nn_vit *v, const char *path, const nn_vit_save_options *o
             return fail(&r, "tensor %s must have a name that begins with %s",
                         nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
     }
-    if (!isfinite(o.input.mean) || !isfinite(o.input.deviation) || o.input.deviation <= 0)
-        return fail(&r, "mean %g and deviation %g are not valid for images", (double)o.input.mean,
-                    (double)o.input.deviation);
+    if (!isfinite(in->mean) || !isfinite(in->deviation) || in->deviation <= 0)
+        return fail(&r, "mean %g and deviation %g are not valid for images", (double)in->mean, (double)in->deviation);
     saving s = {0};
     nn_vit_notes_text text;
-    bool ok = make_room(&s, nn_vit_shape(v), &o);
+    bool ok = make_room(&s, nn_model_description(v), &o);
     if (!ok) {
         fail(&r, "not enough memory to save it");
         goto out;
     }
-    list_parts(&s, v, o.parameters ? o.parameters : nn_vit_parameters(v));
-    list_notes(&s, &text, nn_vit_shape(v), o.input);
+    list_parts(&s, nn_model_description(v), o.parameters ? o.parameters : nn_model_parameters(v));
+    list_notes(&s, &text, nn_model_description(v));
     for (size_t i = 0; i < o.item_count; i++) s.items[s.item_count++] = o.items[i];
     for (size_t i = 0; i < o.note_count; i++) s.pairs[s.pair_count++] = o.notes[i];
     ok = nn_safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);

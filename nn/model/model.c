@@ -1,0 +1,227 @@
+/* The model: an input, a stack and, with an encoder before a decoder, both of them twice; an output. */
+#include "model/model_parts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Making one ------------------------------------------------------------------------------------------------- */
+
+static bool make_side(nn_model *m, mha_context *ctx, bool decoder)
+{
+    nn_side *side = &m->side[decoder];
+    const nn_stack_config *s = decoder ? &m->d.decoder : &m->d.encoder;
+    int64_t fixed = nn_input_tokens(&s->input), asked = decoder ? m->options.decoder_tokens : m->options.encoder_tokens;
+    if (!s->blocks.depth) return true;
+    side->tokens = fixed ? fixed : asked;
+    side->there = true;
+    int64_t rows = m->options.batch * side->tokens;
+    bool ok = nn_stack_create(&side->stack, ctx, &m->d, decoder, m->parameters, rows, m->options.training) &&
+              nn_input_create(&side->input, &m->d, decoder, m->parameters, m->options.batch, rows, m->options.training);
+    side->stack.halves = m->halves;
+    return ok;
+}
+
+static const char *options_problem(const nn_description *d, const nn_model_options *o)
+{
+    bool linear = (d->encoder.blocks.depth && d->encoder.blocks.activation == MHA_LINEAR) ||
+                  (d->decoder.blocks.depth && d->decoder.blocks.activation == MHA_LINEAR);
+    if (o->training && linear) return "a model without an activation cannot be trained";
+    if (o->batch < 1) return "a batch has at least one sequence";
+    if (d->encoder.blocks.depth && !nn_input_tokens(&d->encoder.input) && o->encoder_tokens < 1)
+        return "a sequence has at least one token";
+    if (d->decoder.blocks.depth && !nn_input_tokens(&d->decoder.input) && o->decoder_tokens < 1)
+        return "a sequence has at least one token";
+    return NULL;
+}
+
+static bool fill(nn_model *m, mha_context *ctx, char *error, size_t error_size)
+{
+    const nn_model_options *o = &m->options;
+    const nn_stack *last = &m->side[m->d.decoder.blocks.depth > 0].stack;
+    if (m->d.bfloat16) m->halves = malloc((size_t)m->count * sizeof *m->halves);
+    bool ok = (!m->d.bfloat16 || m->halves) && make_side(m, ctx, false) && make_side(m, ctx, true) &&
+              nn_output_create(&m->output, &m->d, m->parameters, o->batch, last->rows, o->training);
+    int64_t memory =
+        m->side[0].there && m->side[1].there && o->training ? m->side[0].stack.rows * m->d.encoder.blocks.width : 0;
+    if (ok && memory) m->dmemory = malloc((size_t)memory * sizeof(float));
+    if (ok && (!memory || m->dmemory)) return true;
+    snprintf(error, error_size, "not enough memory for a batch of %lld sequences", (long long)o->batch);
+    return false;
+}
+
+int64_t nn_model_count(const nn_description *d, char *error, size_t error_size)
+{
+    char text[160];
+    const char *problem = nn_description_problem(d, text, sizeof text);
+    if (!problem) return nn_parameter_count(d);
+    snprintf(error, error_size, "%s", problem);
+    return -1;
+}
+
+nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_model_options *options,
+                          char *error, size_t error_size)
+{
+    char text[160];
+    const char *problem = nn_description_problem(d, text, sizeof text);
+    if (!problem) problem = options_problem(d, options);
+    nn_model *m = problem ? NULL : calloc(1, sizeof *m);
+    if (!m) {
+        snprintf(error, error_size, "%s", problem ? problem : "not enough memory");
+        return NULL;
+    }
+    m->d = *d;
+    m->options = *options;
+    m->parameters = parameters;
+    m->count = nn_parameter_count(d);
+    if (fill(m, ctx, error, error_size)) return m;
+    nn_model_free(m);
+    return NULL;
+}
+
+void nn_model_free(nn_model *m)
+{
+    if (!m) return;
+    for (int n = 0; n < 2; n++) {
+        if (!m->side[n].there) continue;
+        nn_stack_free(&m->side[n].stack);
+        nn_input_free(&m->side[n].input);
+    }
+    nn_output_free(&m->output);
+    free(m->dmemory);
+    free(m->halves);
+    free(m);
+}
+
+const nn_description *nn_model_description(const nn_model *m) { return &m->d; }
+float *nn_model_parameters(const nn_model *m) { return m->parameters; }
+
+void nn_model_initialize(nn_model *m, uint64_t seed)
+{
+    nn_parts_initialize(&m->d, m->parameters, seed);
+    nn_model_changed(m);
+}
+
+void nn_model_changed(nn_model *m)
+{
+    for (int n = 0; n < 2; n++)
+        if (m->side[n].there) nn_stack_changed(&m->side[n].stack);
+    m->fresh = false;
+}
+
+const mha_layer *nn_model_attention(const nn_model *m, int64_t n)
+{
+    nn_attention_place a = nn_description_attention(&m->d, n);
+    const nn_block *b = &m->side[a.decoder].stack.block[a.block];
+    return a.cross ? b->cross : b->attention;
+}
+
+/* ---- Passes ----------------------------------------------------------------------------------------------------- */
+
+void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call)
+{
+    m->call = call ? *call : (nn_call){0};
+    if (m->d.bfloat16 && !m->fresh)
+        mha_tensor_copy(ctx, mha_tensor_1d(m->halves, MHA_BFLOAT16, m->count),
+                        mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count));
+    m->fresh = true;
+}
+
+/* Token ids, types and positions index tables. */
+static bool check_sequences(const nn_side *side, mha_context *ctx, const nn_sequences *s, int64_t B, int64_t T)
+{
+    const nn_input_config *in = side->input.config;
+    int64_t last = in->first_position + s->first_position + T;
+    char text[160] = "";
+    if (B < 1 || B * T > side->stack.rows || T < 1)
+        snprintf(text, sizeof text, "%lld sequences of %lld tokens do not fit this model", (long long)B, (long long)T);
+    if (in->kind == NN_INPUT_TOKENS && in->position_kind && last > in->positions)
+        snprintf(text, sizeof text, "position %lld is beyond the last of %lld positions", (long long)last - 1,
+                 (long long)in->positions);
+    for (int64_t i = 0; !*text && in->kind == NN_INPUT_TOKENS && i < B * T; i++) {
+        int32_t id = s->tokens[i], type = s->types ? s->types[i] : 0;
+        if (id < 0 || id >= in->vocabulary)
+            snprintf(text, sizeof text, "token %d is not below %lld, the size of the vocabulary", (int)id,
+                     (long long)in->vocabulary);
+        if (in->token_types && (type < 0 || type >= in->token_types))
+            snprintf(text, sizeof text, "token type %d is not below %lld", (int)type, (long long)in->token_types);
+    }
+    for (int64_t b = 0; !*text && s->lengths && b < B; b++)
+        if (s->lengths[b] < 1 || s->lengths[b] > T)
+            snprintf(text, sizeof text, "sequence %lld has %lld of %lld tokens", (long long)b, (long long)s->lengths[b],
+                     (long long)T);
+    if (*text) mha_context_fail(ctx, MHA_BAD_ARGUMENT, text);
+    return !*text;
+}
+
+const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, int64_t past)
+{
+    nn_side *side = &m->side[decoder];
+    nn_stack *s = &side->stack;
+    nn_sequences from = decoder ? batch->decoder : batch->encoder;
+    const nn_input_config *in = side->input.config;
+    int64_t T = nn_input_tokens(in) ? nn_input_tokens(in) : from.T;
+    from.first_position += past;
+    s->B = batch->B;
+    s->T = T;
+    s->past = past;
+    s->lengths = from.lengths;
+    s->call = &m->call;
+    s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
+    if (!check_sequences(side, ctx, &from, batch->B, T)) return NULL;
+    return nn_input_forward(&side->input, ctx, nn_stack_input(s), &from, batch->B, T) ? nn_stack_forward(s, ctx) : NULL;
+}
+
+const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *batch, const nn_call *call)
+{
+    nn_stack *encoder = &m->side[0].stack, *decoder = &m->side[1].stack, *last = m->side[1].there ? decoder : encoder;
+    const float *rows = NULL;
+    nn_model_start(m, ctx, call);
+    if (m->side[0].there && !(rows = nn_model_side(m, ctx, false, batch, 0))) return NULL;
+    if (m->side[1].there) {
+        decoder->memory_rows =
+            (struct nn_memory){rows, encoder->T, m->d.encoder.blocks.width, encoder->lengths, m->dmemory};
+        if (!(rows = nn_model_side(m, ctx, true, batch, 0))) return NULL;
+    }
+    return nn_output_forward(&m->output, ctx, rows, batch->B, last->T, last->lengths);
+}
+
+const float *nn_model_forward_images(nn_model *m, mha_context *ctx, const float *images, int64_t B, const nn_call *call)
+{
+    nn_batch batch = {.B = B, .encoder = {.images = images}};
+    return nn_model_forward(m, ctx, &batch, call);
+}
+
+static bool side_backward(nn_side *side, mha_context *ctx, const float *dy, float *gradients)
+{
+    const float *dx = nn_stack_backward(&side->stack, ctx, dy, gradients);
+    return dx && nn_input_backward(&side->input, ctx, dx, gradients);
+}
+
+bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, float *gradients)
+{
+    nn_side *encoder = &m->side[0], *decoder = &m->side[1];
+    const float *dy = nn_output_backward(&m->output, ctx, dlogits, gradients);
+    if (!dy) return false;
+    if (!decoder->there) return side_backward(encoder, ctx, dy, gradients);
+    if (encoder->there) {
+        size_t rows = (size_t)(encoder->stack.B * encoder->stack.T * m->d.encoder.blocks.width);
+        memset(m->dmemory, 0, rows * sizeof(float));
+    }
+    return side_backward(decoder, ctx, dy, gradients) &&
+           (!encoder->there || side_backward(encoder, ctx, m->dmemory, gradients));
+}
+
+/* ---- Logits ----------------------------------------------------------------------------------------------------- */
+
+const char nn_model_overflow[] = "the logits are not finite: sums of the model's numbers overflow";
+
+int64_t nn_model_not_finite(const float *logits, int64_t count, int64_t classes)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bool good = true;
+        for (int64_t c = 0; c < classes; c++) good &= isfinite(logits[i * classes + c]) != 0;
+        bad += !good;
+    }
+    return bad;
+}

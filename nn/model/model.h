@@ -1,0 +1,108 @@
+/* A transformer over its parameters: forward, backward, and token by token with a cache.
+ *
+ *     float *parameters = malloc(nn_parameter_count(&d) * sizeof(float));
+ *     nn_model_options options = {.batch = 8, .training = true};
+ *     nn_model *m = nn_model_create(ctx, &d, parameters, &options, error, sizeof error);
+ *     nn_model_initialize(m, seed);
+ *     const float *logits = nn_model_forward(m, ctx, &batch, &call);
+ *     nn_model_backward(m, ctx, dlogits, gradients);
+ *     nn_model_free(m);
+ *
+ * The bits of a sequence's results depend on that sequence alone, not on the batch or the number of threads. */
+#ifndef NN_MODEL_MODEL_H
+#define NN_MODEL_MODEL_H
+
+#include "model/parts.h"
+
+/* Sequences that go in together. Of a stack that reads patches T is nn_input_tokens. */
+typedef struct nn_sequences {
+    int64_t T;              /* tokens of each sequence */
+    const int32_t *tokens;  /* (B,T): ids, from 0 to below the vocabulary */
+    const int32_t *types;   /* (B,T): ids of token types, or NULL: 0 */
+    const float *images;    /* (B,channels,rows,columns), normalised */
+    const int64_t *lengths; /* (B): how many tokens each has, from 1 to T; the rest is padding. NULL: T */
+    int64_t first_position; /* of the first token, beside that of the description */
+} nn_sequences;
+
+typedef struct nn_batch {
+    int64_t B;
+    nn_sequences encoder, decoder; /* of the stacks that there are */
+} nn_batch;
+
+/* What else a pass does. Results of heads lie attention after attention, in the order of nn_description_attention. */
+typedef struct nn_call {
+    float *maps;            /* (B,H,Tq,Tk) each: the weights, left there; or NULL */
+    const mha_stats *stats; /* (attentions) what to leave of the heads; or NULL */
+    float *importance;      /* (B,H) each: left there by nn_model_backward; or NULL */
+    float
+        *encoder_hidden; /* (depth+1,B*T,M): the rows before each block and, after the final norm, the last; or NULL */
+    float *decoder_hidden; /* likewise */
+    bool drop;             /* dropout and stochastic depth are at work, as the description says */
+    uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
+} nn_call;
+
+typedef struct nn_model_options {
+    int64_t batch;                          /* the most sequences of a call */
+    int64_t encoder_tokens, decoder_tokens; /* the most tokens of a sequence; 0 where the stack reads patches */
+    bool training;                          /* calls can be followed by nn_model_backward */
+} nn_model_options;
+
+typedef struct nn_model nn_model;
+
+/* How many numbers a block of parameters has; -1, with one line in `error`, if the description makes no sense. */
+int64_t nn_model_count(const nn_description *d, char *error, size_t error_size);
+
+/* Over the caller's parameters, nn_parameter_count of them. Returns NULL on error, with one line in `error`: also if it
+ * is for training and has MHA_LINEAR for an activation. `ctx` gives memory to the attention layers. */
+nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_model_options *options,
+                          char *error, size_t error_size);
+void nn_model_free(nn_model *m); /* NULL is legal */
+
+const nn_description *nn_model_description(const nn_model *m);
+float *nn_model_parameters(const nn_model *m);
+
+/* First values, as nn_parts_initialize. */
+void nn_model_initialize(nn_model *m, uint64_t seed);
+
+/* Parameters have changed since the last call. */
+void nn_model_changed(nn_model *m);
+
+/* Attention n, over its part of the parameters. */
+const mha_layer *nn_model_attention(const nn_model *m, int64_t n);
+
+/* The logits, or without any the rows after the final norm: (B,classes), or (B*T,classes) without a pool. Rows past the
+ * length of a sequence hold anything. They stay until the next call. `call` NULL: nothing else. Returns NULL on error,
+ * with the reason in the context. */
+const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *batch, const nn_call *call);
+
+/* After a forward call for training: from the gradient by its result, of which rows of padding do not count, onto the
+ * block `gradients`. The batch must still be there. Returns false on error, with the reason in the context. */
+bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, float *gradients);
+
+/* ---- Token by token --------------------------------------------------------------------------------------------- */
+
+/* The keys and values of the decoder's blocks for `batch` sequences of up to `capacity` tokens, and of an encoder's rows
+ * for cross-attention. */
+typedef struct nn_model_cache nn_model_cache;
+nn_model_cache *nn_model_cache_create(nn_model *m, mha_context *ctx, int64_t batch, int64_t capacity, mha_type type);
+void nn_model_cache_free(nn_model_cache *c); /* NULL is legal */
+int64_t nn_model_cache_length(const nn_model_cache *c);
+
+/* Runs the encoder and keeps what cross-attention needs of its rows: before the first step of a model with both
+ * stacks. */
+bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch);
+
+/* The next T tokens of each sequence (decoder.tokens), behind those that the cache holds; logits as nn_model_forward.
+ * Maps are those of the decoder's attentions, with as many keys as the cache then holds. */
+const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch,
+                           const nn_call *call);
+
+/* nn_model_forward of B images (B,channels,rows,columns), normalised. */
+const float *nn_model_forward_images(nn_model *m, mha_context *ctx, const float *images, int64_t B,
+                                     const nn_call *call);
+
+/* How many of `count` rows of logits have one that is not finite; and the words for it. */
+int64_t nn_model_not_finite(const float *logits, int64_t count, int64_t classes);
+extern const char nn_model_overflow[];
+
+#endif

@@ -1,0 +1,33 @@
+/* What a model is made of; for the files of this folder. */
+#ifndef NN_MODEL_MODEL_PARTS_H
+#define NN_MODEL_MODEL_PARTS_H
+
+#include "model/input.h"
+#include "model/output.h"
+#include "model/stack.h"
+
+typedef struct nn_side {
+    bool there;
+    int64_t tokens; /* the most, of a sequence */
+    nn_input input;
+    nn_stack stack;
+} nn_side;
+
+struct nn_model {
+    nn_description d;
+    nn_model_options options;
+    int64_t count; /* of the parameters */
+    float *parameters;
+    uint16_t *halves; /* (count) the parameters in bfloat16, if the description says so */
+    bool fresh;       /* halves are up to date */
+    nn_side side[2];  /* encoder, decoder */
+    nn_output output;
+    float *dmemory; /* the gradient by the encoder's rows, where a decoder reads them */
+    nn_call call;
+};
+
+/* Before the first side of a pass; and one side, behind `past` tokens: its rows after the final norm, or NULL. */
+void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call);
+const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, int64_t past);
+
+#endif

@@ -1,0 +1,120 @@
+/* A stack of blocks at work; for the files of this folder.
+ *
+ * A block is two branches, attention and MLP, or three with cross-attention between them. A stack of K branches has
+ * K + 1 stages of the residual stream: branch k reads stage `source` (k, or k - 1 for the MLP of parallel branches), by
+ * way of its norm if it has one, and writes where stage k + 1 lies; adding stage k to that is part of the next norm's
+ * sweep where there is one. Nothing is copied, and the backward pass finds every stage as the forward pass left it.
+ * Without training, a stage shares its memory with the one before the last. */
+#ifndef NN_MODEL_STACK_H
+#define NN_MODEL_STACK_H
+
+#include "model/model.h"
+#include "ops/workspace.h"
+
+typedef enum nn_branch_kind { NN_BRANCH_SELF, NN_BRANCH_CROSS, NN_BRANCH_MLP } nn_branch_kind;
+
+typedef struct nn_stage {
+    float *sum;  /* (rows,M): the branch and what it is added to */
+    float *x;    /* (rows,M): what goes on: the norm of the sum, or the sum itself */
+    float *kept; /* (rows,2): of that norm */
+} nn_stage;
+
+typedef struct nn_branch {
+    nn_branch_kind kind;
+    int64_t block, source;
+    int64_t norm;          /* where the gain of the norm before it starts in the parameters; -1: there is none */
+    int64_t out_norm;      /* behind it, before the sum */
+    int64_t after;         /* behind the sum */
+    bool shares;           /* the norm of the branch before, with which it reads the same rows */
+    float *n, *kept;       /* (rows,M) and (rows,2): the norm before it */
+    float *raw, *raw_kept; /* what it gave, before out_norm */
+} nn_branch;
+
+typedef struct nn_block {
+    int64_t at[NN_PART_KINDS];    /* where each part starts in the parameters; -1: not there */
+    int64_t number, cross_number; /* of its attentions among all of the model */
+    mha_layer *attention, *cross;
+    mha_tape *tape, *cross_tape; /* for training its own; for statistics one that all share */
+    float *z;                    /* (rows,Z) before the activation, then its slope there; Z = mlp, or 2 mlp if gated */
+    float *h;                /* (rows,mlp) after it; of blocks in bfloat16 that is in `half_h`, and this is shared */
+    uint16_t *half, *half_h; /* (rows,M), (rows,mlp): what the MLP's products read, in bfloat16; or NULL */
+} nn_block;
+
+typedef struct nn_stack {
+    const nn_description *d;
+    const nn_blocks_config *config;
+    bool decoder, training;
+    int64_t rows; /* the most */
+    const float *parameters;
+    const uint16_t *halves;         /* (parameters) in bfloat16, or NULL */
+    int64_t branches, first_branch; /* first_branch: those of the stack before this one */
+    nn_branch *branch;
+    nn_stage *stage;
+    nn_block *block;
+    int64_t final_norm;                                       /* as nn_branch.norm */
+    float *last, *last_kept;                                  /* (rows,M): what comes out, after the final norm */
+    float *slopes[2];                                         /* (H) of ALiBi, per kind of attention; or NULL */
+    mha_tape *tape;                                           /* the shared one, or NULL */
+    float *dx, *dother, *dn, *ddropped, *dparallel, *dhidden; /* backward: (rows,M) five times, (rows,Z) */
+    uint16_t *half_d, *half_dhidden;
+    nn_workspace workspace;
+    float *memory;
+
+    /* Of the last forward call. */
+    int64_t B, T;
+    int64_t past; /* tokens that the caches held before it */
+    const int64_t *lengths;
+    const nn_call *call;
+    float *hidden;
+    struct nn_memory {
+        const float *rows; /* (B*T,Me): of the encoder; NULL: there is none */
+        int64_t T, width;
+        const int64_t *lengths;
+        float *gradient; /* (B*T,Me), added to by the backward pass */
+    } memory_rows;
+    mha_cache **caches, **cross_caches; /* (depth): attention goes through these; or NULL */
+} nn_stack;
+
+/* Lays the stack out and makes its layers. False if there is not enough memory, or with the reason in the context. */
+bool nn_stack_create(nn_stack *s, mha_context *ctx, const nn_description *d, bool decoder, float *parameters,
+                     int64_t rows, bool training);
+void nn_stack_free(nn_stack *s);
+void nn_stack_changed(nn_stack *s);
+
+/* Where stage 0 is to be written; then its rows, through all blocks. Returns the result, or NULL. */
+static inline float *nn_stack_input(nn_stack *s) { return s->stage[0].sum; }
+const float *nn_stack_forward(nn_stack *s, mha_context *ctx);
+
+/* From dy, the gradient by the result, to that by the rows of stage 0; parameters' gradients are added to. */
+const float *nn_stack_backward(nn_stack *s, mha_context *ctx, const float *dy, float *gradients);
+
+/* ---- What both passes need (stack.c) ---------------------------------------------------------------------------- */
+
+nn_norm nn_stack_norm(const nn_stack *s, int64_t gain);
+static inline bool nn_stack_norm_has_bias(const nn_stack *s)
+{
+    return s->config->norm == NN_LAYER_NORM && s->config->norm_bias;
+}
+
+/* What dropout and stochastic depth do to branch k, or to the input if k is -1. */
+nn_drop nn_stack_drop(const nn_stack *s, int64_t k);
+static inline bool nn_drops(nn_drop d) { return d.drop > 0 || d.path > 0; }
+
+/* x (rows,columns) as a factor of products: itself, or a copy in bfloat16 at `home`; and weights (rows,columns). */
+mha_tensor nn_stack_factor(const nn_stack *s, mha_context *ctx, uint16_t *home, const float *x, int64_t columns);
+mha_tensor nn_stack_weight(const nn_stack *s, int64_t at, int64_t rows, int64_t columns);
+
+static inline mha_tensor nn_matrix(const float *data, int64_t rows, int64_t columns)
+{
+    return mha_tensor_2d(data, MHA_FLOAT32, rows, columns);
+}
+
+/* Where the maps of attention n begin. */
+int64_t nn_stack_map_at(const nn_stack *s, int64_t n);
+
+/* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
+bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);
+bool nn_mlp_backward(nn_stack *s, mha_context *ctx, const nn_block *b, const float *x, const float *dy,
+                     float *gradients);
+
+#endif

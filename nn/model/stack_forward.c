@@ -1,0 +1,122 @@
+/* A stack of blocks, forward (stack.h says how it is laid out). */
+#include "model/stack.h"
+#include <string.h>
+
+/* Statistics are computed from a tape; blocks that are not for training share one. */
+static mha_tape *tape_of(nn_stack *s, mha_context *ctx, mha_tape *own)
+{
+    if (s->training) return own;
+    if (!s->tape) mha_tape_create(ctx, &s->tape);
+    return s->tape;
+}
+
+static mha_attention_options attend_options(const nn_stack *s, const nn_block *b, int64_t l, bool cross)
+{
+    mha_attention_options o = mha_layer_attention(cross ? b->cross : b->attention);
+    const int64_t *lengths = cross ? s->memory_rows.lengths : s->lengths;
+    int32_t kind = l < NN_BLOCKS_MOST ? s->config->block[l].kind : 0;
+    if (lengths && !s->caches) o.key_lengths = mha_tensor_1d(lengths, MHA_INT64, s->B);
+    if (s->slopes[kind] && !cross) o.alibi_slopes = mha_tensor_1d(s->slopes[kind], MHA_FLOAT32, s->config->heads);
+    if (!s->call->drop) o.dropout = 0;
+    o.dropout_seed = s->call->seed;
+    o.dropout_stream = s->call->stream + ((uint64_t)(cross ? b->cross_number : b->number) << 44);
+    return o;
+}
+
+/* With a cache, keys and values are what it holds. */
+static mha_status cached(nn_stack *s, mha_context *ctx, int64_t l, bool cross, mha_tensor out,
+                         const mha_attention_extras *extras, mha_tensor x, const mha_attention_options *o)
+{
+    if (cross) return mha_cache_attend(ctx, s->cross_caches[l], s->block[l].cross, out, extras, x, o);
+    return mha_cache_step(ctx, s->caches[l], s->block[l].attention, out, extras, x, o);
+}
+
+static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cross, float *y, const float *x)
+{
+    nn_block *b = &s->block[l];
+    mha_layer *layer = cross ? b->cross : b->attention;
+    int64_t M = s->config->width, H = nn_blocks_heads(s->config, l), n = cross ? b->cross_number : b->number;
+    const mha_stats *stats = s->call->stats ? s->call->stats + n : NULL;
+    mha_tape *tape = s->training || stats ? tape_of(s, ctx, cross ? b->cross_tape : b->tape) : NULL;
+    mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, s->B, s->T, M);
+    mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, M)};
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    mha_attention_options options = attend_options(s, b, l, cross);
+    int64_t keys = cross ? s->memory_rows.T : s->T + s->past;
+    if (cross && !s->caches)
+        in.key = mha_tensor_3d(s->memory_rows.rows, MHA_FLOAT32, s->B, s->memory_rows.T, s->memory_rows.width);
+    if (s->call->maps)
+        extras.weights = mha_tensor_4d(s->call->maps + nn_stack_map_at(s, n), MHA_FLOAT32, s->B, H, s->T, keys);
+    if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
+    if (stats && !tape) return false;
+    return !mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape) &&
+           (!stats || !mha_layer_stats(ctx, layer, stats, tape));
+}
+
+static void scale_all(float *x, int64_t count, float by)
+{
+    for (int64_t i = 0; i < count; i++) x[i] *= by;
+}
+
+/* Branch k has written where stage k + 1 lies; this makes it the stage, and takes the norm that the next branch reads,
+ * or the final one, in the same sweep. */
+static void join(nn_stack *s, mha_context *ctx, int64_t k)
+{
+    const nn_branch *b = &s->branch[k], *next = k + 1 < s->branches ? b + 1 : NULL;
+    const nn_stage *from = &s->stage[k], *to = from + 1;
+    int64_t rows = s->B * s->T, gain = b->after;
+    float *y = to->x, *kept = to->kept;
+    nn_drop drop = nn_stack_drop(s, k);
+    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, to->sum, to->sum, rows, s->config->width);
+    if (s->config->residual != 1) scale_all(to->sum, rows * s->config->width, s->config->residual);
+    if (gain < 0 && next && next->source == k + 1) gain = next->norm, y = next->n, kept = next->kept;
+    if (gain < 0 && !next) gain = s->final_norm, y = s->last, kept = s->last_kept;
+    if (gain < 0) {
+        nn_add(ctx, to->sum, from->x, rows * s->config->width);
+        return;
+    }
+    nn_norm norm = nn_stack_norm(s, gain);
+    nn_norm_forward_add(ctx, &norm, y, kept, to->sum, from->x, rows);
+}
+
+static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
+{
+    const nn_branch *b = &s->branch[k];
+    const nn_stage *source = &s->stage[b->source];
+    int64_t rows = s->B * s->T;
+    const float *x = b->norm >= 0 || b->shares ? b->n : source->x;
+    float *y = b->out_norm >= 0 ? b->raw : s->stage[k + 1].sum;
+    if (b->norm >= 0 && (k == 0 || b->source < k)) { /* no join has taken it */
+        nn_norm norm = nn_stack_norm(s, b->norm);
+        nn_norm_forward(ctx, &norm, b->n, b->kept, source->x, rows);
+    }
+    if (b->kind == NN_BRANCH_MLP) {
+        if (!nn_mlp_forward(s, ctx, &s->block[b->block], y, x)) return false;
+    } else if (!attention_forward(s, ctx, b->block, b->kind == NN_BRANCH_CROSS, y, x)) return false;
+    if (b->out_norm >= 0) {
+        nn_norm norm = nn_stack_norm(s, b->out_norm);
+        nn_norm_forward(ctx, &norm, s->stage[k + 1].sum, b->raw_kept, b->raw, rows);
+    }
+    join(s, ctx, k);
+    return true;
+}
+
+static void keep_hidden(const nn_stack *s, int64_t n, const float *x)
+{
+    int64_t count = s->B * s->T * s->config->width;
+    if (s->hidden) memcpy(s->hidden + n * count, x, (size_t)count * sizeof *x);
+}
+
+const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
+{
+    int64_t rows = s->B * s->T, per_block = s->branches / s->config->depth;
+    nn_drop drop = nn_stack_drop(s, -1);
+    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, s->stage[0].x, s->stage[0].x, rows, s->config->width);
+    for (int64_t k = 0; k < s->branches; k++) {
+        if (k % per_block == 0) keep_hidden(s, k / per_block, s->stage[k].x);
+        if (!pass_branch(s, ctx, k)) return NULL;
+    }
+    const float *last = s->final_norm >= 0 ? s->last : s->stage[s->branches].x;
+    keep_hidden(s, s->config->depth, last);
+    return last;
+}

@@ -1,0 +1,410 @@
+/* The forward pass of a transformer in float64. Every array holds the rows of all sequences, those of padding too;
+ * these start as zeros, and nothing flows from them to other rows. */
+#include "transformer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+double *ref_zeros(int64_t count)
+{
+    double *memory = calloc((size_t)count + 1, sizeof *memory);
+    if (!memory) abort();
+    return memory;
+}
+
+void ref_add(double *x, double factor, const double *y, int64_t count)
+{
+    for (int64_t n = 0; n < count; n++) x[n] += factor * y[n];
+}
+
+const double *ref_part(const ref_transformer *t, int64_t at, bool wanted)
+{
+    if (!wanted) return NULL;
+    if (at < 0 || at >= t->count) {
+        fprintf(stderr, "oracle: a part of the model starts at %lld of %lld parameters\n", (long long)at,
+                (long long)t->count);
+        abort();
+    }
+    return t->parameters + at;
+}
+
+int64_t ref_length(const ref_stack *s, int64_t b) { return s->lengths ? s->lengths[b] : s->T; }
+
+const ref_stack *ref_last(const ref_transformer *t) { return t->decoder.depth ? &t->decoder : &t->encoder; }
+
+int64_t ref_transformer_rows(const ref_transformer *t)
+{
+    return t->pool == REF_POOL_NONE ? t->B * ref_last(t)->T : t->B;
+}
+
+int64_t ref_transformer_columns(const ref_transformer *t) { return t->classes ? t->classes : ref_last(t)->width; }
+
+/* ---- Operations ------------------------------------------------------------------------------------------------- */
+
+void ref_linear(double *y, const double *x, const double *w, const double *b, int64_t rows, int64_t N, int64_t K)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t n = 0; n < N; n++) {
+            double sum = b ? b[n] : 0;
+            for (int64_t k = 0; k < K; k++) sum += x[i * K + k] * w[n * K + k];
+            y[i * N + n] = sum;
+        }
+}
+
+void ref_norm_numbers(const ref_stack *s, const double *x, int64_t width, double *mean, double *inverse)
+{
+    double sum = 0, squares = 0;
+    for (int64_t m = 0; m < width; m++) sum += x[m];
+    *mean = s->rms ? 0 : sum / (double)width;
+    for (int64_t m = 0; m < width; m++) squares += (x[m] - *mean) * (x[m] - *mean);
+    *inverse = 1 / sqrt(squares / (double)width + s->epsilon);
+}
+
+void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x)
+{
+    int64_t M = norm.width;
+    const double *gain = ref_part(p->t, norm.gain, true);
+    const double *bias = ref_part(p->t, norm.bias, p->s->norm_bias && !p->s->rms);
+    for (int64_t i = 0; i < ref_rows(p); i++) {
+        double mean, inverse;
+        ref_norm_numbers(p->s, x + i * M, M, &mean, &inverse);
+        for (int64_t m = 0; m < M; m++) y[i * M + m] = (x[i * M + m] - mean) * inverse * gain[m] + (bias ? bias[m] : 0);
+    }
+}
+
+double ref_activate(ref_activation a, double z)
+{
+    switch (a) {
+    case REF_LINEAR:
+        return z;
+    case REF_RELU:
+        return z > 0 ? z : 0;
+    case REF_GELU:
+        return z / 2 * (1 + erf(z / sqrt(2)));
+    case REF_GELU_TANH:
+        return z / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z)));
+    case REF_SILU:
+        return z / (1 + exp(-z));
+    }
+    return NAN;
+}
+
+/* ---- Input ------------------------------------------------------------------------------------------------------ */
+
+void ref_patch(const ref_pass *p, double *pixels, int64_t b, int64_t n)
+{
+    const ref_stack *s = p->s;
+    int64_t wide = s->columns / s->patch, top = n / wide * s->patch, left = n % wide * s->patch;
+    for (int64_t c = 0; c < s->channels; c++)
+        for (int64_t y = 0; y < s->patch; y++)
+            for (int64_t x = 0; x < s->patch; x++)
+                *pixels++ = s->images[((b * s->channels + c) * s->rows + top + y) * s->columns + left + x];
+}
+
+int64_t ref_table_width(const ref_stack *s) { return s->table_width ? s->table_width : s->width; }
+
+/* Number w of the row that is added at position n. */
+static double position(const ref_pass *p, int64_t n, int64_t w)
+{
+    int64_t W = ref_table_width(p->s), half = W / 2;
+    if (p->s->positions == REF_LEARNED) return ref_part(p->t, p->s->at[REF_POSITIONS], true)[n * W + w];
+    if (p->s->positions == REF_NO_POSITIONS) return 0;
+    double angle = (double)n / pow(10000, (double)(w % half) / (double)(half - 1));
+    return w < half ? sin(angle) : cos(angle);
+}
+
+/* Row t of sequence b, e (W), before positions. */
+static void embed_token(const ref_pass *p, double *e, int64_t b, int64_t t)
+{
+    const ref_stack *s = p->s;
+    int64_t W = ref_table_width(s), row = b * s->T + t;
+    const double *tokens = ref_part(p->t, s->at[REF_TOKENS], true), *types = ref_part(p->t, s->at[REF_TYPES], s->types);
+    for (int64_t w = 0; w < W; w++) {
+        e[w] = s->scale * tokens[s->tokens[row] * W + w];
+        if (types) e[w] += types[(s->type ? s->type[row] : 0) * W + w];
+    }
+}
+
+static void embed_patch(const ref_pass *p, double *e, int64_t b, int64_t t)
+{
+    const ref_stack *s = p->s;
+    int64_t W = ref_table_width(s), P = ref_pixels(s);
+    if (s->class_token && t == 0) {
+        memcpy(e, ref_part(p->t, s->at[REF_CLASS_TOKEN], true), (size_t)W * sizeof *e);
+        return;
+    }
+    double *pixels = ref_zeros(P);
+    ref_patch(p, pixels, b, t - s->class_token);
+    ref_linear(e, pixels, ref_part(p->t, s->at[REF_PATCH], true), ref_part(p->t, s->at[REF_PATCH_BIAS], true), 1, W, P);
+    free(pixels);
+}
+
+void ref_embed(const ref_pass *p, double *e)
+{
+    const ref_stack *s = p->s;
+    int64_t W = ref_table_width(s);
+    memset(e, 0, (size_t)(ref_rows(p) * W) * sizeof *e);
+    for (int64_t b = 0; b < p->t->B; b++)
+        for (int64_t t = 0; t < ref_length(s, b); t++) {
+            double *row = e + (b * s->T + t) * W;
+            (s->patches ? embed_patch : embed_token)(p, row, b, t);
+            for (int64_t w = 0; w < W; w++) row[w] += position(p, s->first_position + t, w);
+        }
+}
+
+void ref_input(const ref_pass *p, double *x, const double *e)
+{
+    const ref_stack *s = p->s;
+    int64_t W = ref_table_width(s), count = ref_rows(p) * W;
+    double *n = ref_zeros(count);
+    memcpy(n, e, (size_t)count * sizeof *n);
+    if (s->input_norm) ref_norm_rows(p, ref_input_norm(s), n, e);
+    if (s->table_width)
+        ref_linear(x, n, ref_part(p->t, s->at[REF_INPUT_PROJECTION], true),
+                   ref_part(p->t, s->at[REF_INPUT_PROJECTION_BIAS], s->table_bias), ref_rows(p), s->width, W);
+    else memcpy(x, n, (size_t)count * sizeof *n);
+    free(n);
+}
+
+/* ---- Attention and MLP ------------------------------------------------------------------------------------------ */
+
+double ref_alibi_slope(int64_t h, int64_t H)
+{
+    int64_t n = 1;
+    while (2 * n <= H) n *= 2;
+    if (h < n) return pow(2, -8 * (double)(h + 1) / (double)n);
+    return pow(2, -8 * (double)(2 * (h - n) + 1) / (double)(2 * n));
+}
+
+ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, double **slopes)
+{
+    const ref_transformer *t = p->t;
+    const ref_heads *h = branch == REF_CROSS ? &p->block->cross : &p->block->self;
+    const ref_stack *s = p->s, *from = branch == REF_CROSS ? &t->encoder : s;
+    const int64_t *at = p->block->at[branch];
+    ref_layer l = {.B = t->B, .Tq = s->T, .Tk = from->T, .M = s->width, .Mk = from->width, .Mv = from->width};
+    l.H = h->heads, l.G = h->kv_heads, l.D = l.E = h->head_width;
+    l.query = x;
+    l.key = l.value = branch == REF_CROSS ? p->memory : x;
+    l.q_weight = ref_part(t, at[REF_Q], true), l.q_bias = ref_part(t, at[REF_Q_BIAS], h->in_bias);
+    l.k_weight = ref_part(t, at[REF_K], true), l.k_bias = ref_part(t, at[REF_K_BIAS], h->in_bias);
+    l.v_weight = ref_part(t, at[REF_V], true), l.v_bias = ref_part(t, at[REF_V_BIAS], h->in_bias);
+    l.out_weight = ref_part(t, at[REF_PROJECTION], true);
+    l.out_bias = ref_part(t, at[REF_PROJECTION_BIAS], h->out_bias);
+    l.q_norm = ref_part(t, at[REF_Q_NORM], h->qk_norm > 0), l.k_norm = ref_part(t, at[REF_K_NORM], h->qk_norm > 0);
+    l.norm_epsilon = h->qk_norm;
+    l.rotary_base = h->rotary_base, l.rotary_width = h->rotary_width, l.rotary_interleaved = h->rotary_interleaved;
+    l.attention = (ref_attention){.queries = s->lengths, .keys = from->lengths, .scale = h->scale};
+    l.attention.softcap = h->softcap, l.attention.causal = h->causal;
+    l.attention.window_left = h->window_left, l.attention.window_right = h->window_right;
+    l.attention.sinks = ref_part(t, at[REF_SINKS], h->sinks);
+    *slopes = h->alibi ? ref_zeros(t->B * l.H) : NULL;
+    for (int64_t n = 0; h->alibi && n < t->B * l.H; n++) (*slopes)[n] = ref_alibi_slope(n % l.H, l.H);
+    l.attention.alibi_slopes = *slopes;
+    return l;
+}
+
+void ref_hidden(const ref_pass *p, double *g, double *z, double *h, const double *x)
+{
+    const ref_stack *s = p->s;
+    const int64_t *at = p->block->at[REF_MLP];
+    int64_t rows = ref_rows(p);
+    ref_linear(z, x, ref_part(p->t, at[REF_FC1], true), ref_part(p->t, at[REF_FC1_BIAS], s->mlp_bias), rows, s->mlp,
+               s->width);
+    if (s->gated)
+        ref_linear(g, x, ref_part(p->t, at[REF_GATE], true), ref_part(p->t, at[REF_GATE_BIAS], s->mlp_bias), rows,
+                   s->mlp, s->width);
+    for (int64_t n = 0; n < rows * s->mlp; n++)
+        h[n] = s->gated ? ref_activate(s->activation, g[n]) * z[n] : ref_activate(s->activation, z[n]);
+}
+
+static void mlp(const ref_pass *p, double *y, const double *x)
+{
+    const ref_stack *s = p->s;
+    const int64_t *at = p->block->at[REF_MLP];
+    int64_t count = ref_rows(p) * s->mlp;
+    double *g = ref_zeros(count), *z = ref_zeros(count), *h = ref_zeros(count);
+    ref_hidden(p, g, z, h, x);
+    ref_linear(y, h, ref_part(p->t, at[REF_FC2], true), ref_part(p->t, at[REF_FC2_BIAS], s->mlp_bias), ref_rows(p),
+               s->width, s->mlp);
+    free(g);
+    free(z);
+    free(h);
+}
+
+void ref_apply(const ref_pass *p, ref_branch branch, double *y, const double *x)
+{
+    if (branch == REF_MLP) {
+        mlp(p, y, x);
+        return;
+    }
+    double *slopes;
+    ref_layer l = ref_attention_of(p, branch, x, &slopes);
+    ref_layer_forward(&l, y, branch == REF_CROSS ? p->block->cross.maps : p->block->self.maps, NULL);
+    free(slopes);
+}
+
+/* ---- Blocks ----------------------------------------------------------------------------------------------------- */
+
+bool ref_norm_before(const ref_stack *s) { return s->place == REF_BEFORE || s->place == REF_BOTH; }
+bool ref_norm_after(const ref_stack *s) { return s->place == REF_AFTER || s->place == REF_BOTH; }
+bool ref_norm_behind(const ref_stack *s) { return s->place == REF_BEHIND; }
+
+ref_norm ref_norm_first_of(const ref_pass *p, ref_branch branch)
+{
+    const int64_t *at = p->block->at[branch];
+    return (ref_norm){at[REF_NORM], at[REF_NORM_BIAS], p->s->width};
+}
+
+ref_norm ref_norm_after_of(const ref_pass *p, ref_branch branch)
+{
+    const int64_t *at = p->block->at[branch];
+    if (p->s->place != REF_BOTH) return ref_norm_first_of(p, branch);
+    return (ref_norm){at[REF_NORM_OUT], at[REF_NORM_OUT_BIAS], p->s->width};
+}
+
+ref_norm ref_norm_of_mlp(const ref_pass *p) { return ref_norm_first_of(p, p->s->one_norm ? REF_SELF : REF_MLP); }
+
+ref_norm ref_input_norm(const ref_stack *s)
+{
+    return (ref_norm){s->at[REF_INPUT_NORM], s->at[REF_INPUT_NORM_BIAS], ref_table_width(s)};
+}
+
+ref_norm ref_final_norm(const ref_stack *s)
+{
+    return (ref_norm){s->at[REF_FINAL_NORM], s->at[REF_FINAL_NORM_BIAS], s->width};
+}
+
+/* a = n(x) or x,  b = f(a),  c = n'(b) or b,  s = x + r c,  to = n(s) or s. */
+void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *from)
+{
+    const ref_stack *s = p->s;
+    int64_t count = ref_rows(p) * s->width;
+    double *a = ref_zeros(count), *b = ref_zeros(count);
+    ref_norm norm = ref_norm_first_of(p, branch);
+    if (ref_norm_before(s)) ref_norm_rows(p, norm, a, from);
+    ref_apply(p, branch, b, ref_norm_before(s) ? a : from);
+    if (ref_norm_after(s)) ref_norm_rows(p, ref_norm_after_of(p, branch), b, b);
+    memcpy(to, from, (size_t)count * sizeof *to);
+    ref_add(to, s->residual, b, count);
+    if (ref_norm_behind(s)) ref_norm_rows(p, norm, to, to);
+    free(a);
+    free(b);
+}
+
+/* to = x + r f(n1(x)) + r g(n2(x)). */
+static void parallel_block(const ref_pass *p, double *to, const double *from)
+{
+    int64_t count = ref_rows(p) * p->s->width;
+    double *a = ref_zeros(count), *b = ref_zeros(count);
+    memcpy(to, from, (size_t)count * sizeof *to);
+    ref_norm_rows(p, ref_norm_first_of(p, REF_SELF), a, from);
+    ref_apply(p, REF_SELF, b, a);
+    ref_add(to, p->s->residual, b, count);
+    ref_norm_rows(p, ref_norm_of_mlp(p), a, from);
+    ref_apply(p, REF_MLP, b, a);
+    ref_add(to, p->s->residual, b, count);
+    free(a);
+    free(b);
+}
+
+static void block_forward(const ref_pass *p, double *to, const double *from)
+{
+    if (p->s->parallel) {
+        parallel_block(p, to, from);
+        return;
+    }
+    int64_t count = ref_rows(p) * p->s->width;
+    double *x = ref_zeros(count), *y = ref_zeros(count);
+    ref_step(p, REF_SELF, x, from);
+    if (p->memory) ref_step(p, REF_CROSS, y, x);
+    ref_step(p, REF_MLP, to, p->memory ? y : x);
+    free(x);
+    free(y);
+}
+
+void ref_stack_forward(const ref_pass *p, double *hidden)
+{
+    const ref_stack *s = p->s;
+    int64_t count = ref_rows(p) * s->width;
+    double *last = hidden + s->depth * count;
+    ref_pass block = *p;
+    double *e = ref_zeros(ref_rows(p) * ref_table_width(s));
+    ref_embed(p, e);
+    ref_input(p, hidden, e);
+    free(e);
+    for (int64_t l = 0; l < s->depth; l++) {
+        block.block = &s->blocks[l];
+        block_forward(&block, hidden + (l + 1) * count, hidden + l * count);
+    }
+    memcpy(last + count, last, (size_t)count * sizeof *last);
+    if (s->final_norm) ref_norm_rows(p, ref_final_norm(s), last + count, last);
+}
+
+/* ---- Output ----------------------------------------------------------------------------------------------------- */
+
+void ref_pool_rows(const ref_pass *p, double *h, const double *x)
+{
+    int64_t M = p->s->width, T = p->s->T;
+    ref_pool pool = p->t->pool;
+    for (int64_t b = 0; b < p->t->B; b++) {
+        int64_t length = ref_length(p->s, b);
+        for (int64_t t = 0; t < length; t++) {
+            double *to = h + (pool == REF_POOL_NONE ? b * T + t : b) * M;
+            double share = pool == REF_POOL_NONE    ? 1
+                           : pool == REF_POOL_FIRST ? t == 0
+                           : pool == REF_POOL_LAST  ? t == length - 1
+                                                    : 1 / (double)length;
+            ref_add(to, share, x + (b * T + t) * M, M);
+        }
+    }
+}
+
+/* Whether row n of the result belongs to a token. */
+static bool is_real(const ref_transformer *t, int64_t n)
+{
+    const ref_stack *s = ref_last(t);
+    return t->pool != REF_POOL_NONE || n % s->T < ref_length(s, n / s->T);
+}
+
+/* out (rows,columns) from h (rows,M). */
+static void output(const ref_transformer *t, double *out, const double *h)
+{
+    int64_t M = ref_last(t)->width, C = ref_transformer_columns(t), rows = ref_transformer_rows(t);
+    if (t->classes)
+        ref_linear(out, h, ref_part(t, t->tied ? ref_last(t)->at[REF_TOKENS] : t->output, true),
+                   ref_part(t, t->bias_at, t->bias), rows, C, M);
+    else memcpy(out, h, (size_t)(rows * M) * sizeof *out);
+    for (int64_t n = 0; n < rows * C; n++) {
+        if (t->classes) out[n] *= t->scale;
+        if (t->classes && t->softcap > 0) out[n] = t->softcap * tanh(out[n] / t->softcap);
+        if (!is_real(t, n / C)) out[n] = 0;
+    }
+}
+
+void ref_transformer_forward(const ref_transformer *t, double *out, double *encoder_hidden, double *decoder_hidden)
+{
+    const ref_stack *stacks[2] = {&t->encoder, &t->decoder};
+    double *given[2] = {encoder_hidden, decoder_hidden}, *hidden[2] = {NULL, NULL};
+    ref_pass p = {.t = t};
+    const double *rows = NULL;
+    for (int n = 0; n < 2; n++) {
+        p.s = stacks[n];
+        int64_t count = ref_rows(&p) * p.s->width;
+        if (!p.s->depth) continue;
+        hidden[n] = ref_zeros((p.s->depth + 2) * count);
+        p.memory = rows;
+        ref_stack_forward(&p, hidden[n]);
+        rows = hidden[n] + (p.s->depth + 1) * count;
+        if (given[n]) memcpy(given[n], hidden[n], (size_t)((p.s->depth + 2) * count) * sizeof *rows);
+    }
+    p.s = ref_last(t);
+    double *h = ref_zeros(ref_transformer_rows(t) * p.s->width);
+    ref_pool_rows(&p, h, rows);
+    output(t, out, h);
+    free(h);
+    free(hidden[0]);
+    free(hidden[1]);
+}

@@ -1,0 +1,253 @@
+/* The oracle's transformer: any model with an encoder, a decoder or both, forward and backward in float64, as loops
+ * around the layer of layer.h.
+ *
+ * Each of the two stacks turns its input into rows x, one for each token:
+ *
+ *     tokens     e = scale * tokens[id] + types[type]
+ *     patches    e = Wp pixels + bp              pixels by channel, row, column; the class token before them
+ *     both       e = e + positions[p]            p = first_position + t; sinusoidal: sines, then cosines
+ *                e = norm(e)
+ *                x = Wi e + bi                   or x = e; each of these where the stack has it
+ *
+ * Blocks then apply attention, cross-attention (in a decoder behind an encoder) and MLP in turn, each as f in
+ *
+ *     before    x = x + r f(n(x))                behind    x = n(x + r f(x))
+ *     both      x = x + r n'(f(n(x)))            after     x = x + r n(f(x))
+ *     parallel  x = x + r f(n1(x)) + r g(n2(x))  f: attention, g: MLP; n2 is n1 with `one_norm`; no cross-attention
+ *
+ *     mlp(y) = W2 a(W1 y + b1) + b2              or, gated, W2 (a(Wg y + bg) * (W1 y + b1)) + b2
+ *
+ * and the result is read from the last stack, after its final norm:
+ *
+ *     logits = cap(scale * (Wh h + bh))          cap(z) = softcap * tanh(z / softcap)
+ *
+ * Rows at and past the length of a sequence are seen by nobody and counted nowhere. */
+#ifndef REF_TRANSFORMER_H
+#define REF_TRANSFORMER_H
+
+#include "layer.h"
+
+typedef enum ref_activation { REF_LINEAR, REF_RELU, REF_GELU, REF_GELU_TANH, REF_SILU } ref_activation;
+typedef enum ref_position_kind { REF_NO_POSITIONS, REF_LEARNED, REF_SINUSOIDAL } ref_position_kind;
+typedef enum ref_place { REF_BEFORE, REF_BEHIND, REF_BOTH, REF_AFTER } ref_place;
+typedef enum ref_pool { REF_POOL_NONE, REF_POOL_FIRST, REF_POOL_MEAN, REF_POOL_LAST } ref_pool;
+
+/* ---- Where parameters start ------------------------------------------------------------------------------------- */
+
+/* Of a stack. W: width of the tables, which is M without a projection; P = channels * patch * patch. */
+enum {
+    REF_PATCH,            /* (M,P) */
+    REF_PATCH_BIAS,       /* (M) */
+    REF_CLASS_TOKEN,      /* (M) */
+    REF_TOKENS,           /* (vocabulary,W) */
+    REF_POSITIONS,        /* (positions,W) */
+    REF_TYPES,            /* (types,W) */
+    REF_INPUT_NORM,       /* (W) */
+    REF_INPUT_NORM_BIAS,  /* (W) */
+    REF_INPUT_PROJECTION, /* (M,W): Wi */
+    REF_INPUT_PROJECTION_BIAS,
+    REF_FINAL_NORM,      /* (M) */
+    REF_FINAL_NORM_BIAS, /* (M) */
+    REF_STACK_PARTS
+};
+
+/* The branches of a block. */
+typedef enum ref_branch { REF_SELF, REF_CROSS, REF_MLP, REF_BRANCHES } ref_branch;
+
+/* Of a branch: its norms, then the parts of an attention or of an MLP. */
+enum {
+    REF_NORM,          /* (M) */
+    REF_NORM_BIAS,     /* (M) */
+    REF_NORM_OUT,      /* (M): n' */
+    REF_NORM_OUT_BIAS, /* (M) */
+
+    REF_Q,          /* (H*D,M) */
+    REF_K,          /* (G*D,M); of cross-attention (G*D,Me), Me: width of the encoder */
+    REF_V,          /* likewise */
+    REF_Q_BIAS,     /* (H*D) */
+    REF_K_BIAS,     /* (G*D) */
+    REF_V_BIAS,     /* (G*D) */
+    REF_PROJECTION, /* (M,H*D) */
+    REF_PROJECTION_BIAS,
+    REF_Q_NORM, /* (D) */
+    REF_K_NORM, /* (D) */
+    REF_SINKS,  /* (H) */
+    REF_BRANCH_PARTS,
+
+    REF_GATE = REF_Q, /* (mlp,M) */
+    REF_GATE_BIAS,
+    REF_FC1, /* (mlp,M) */
+    REF_FC1_BIAS,
+    REF_FC2, /* (M,mlp) */
+    REF_FC2_BIAS
+};
+
+/* ---- The model and its input ------------------------------------------------------------------------------------ */
+
+typedef struct ref_heads {
+    int64_t heads, kv_heads, head_width; /* H, G, D */
+    bool causal;
+    int64_t window_left, window_right; /* negative: no limit */
+    double scale;                      /* NAN: 1/sqrt(D) */
+    double softcap;                    /* 0: none */
+    double rotary_base;                /* 0: no rotary embedding */
+    int64_t rotary_width;              /* 0: D */
+    bool rotary_interleaved;
+    double qk_norm; /* epsilon; 0: no norm of queries and keys */
+    bool in_bias, out_bias, sinks;
+    bool alibi;   /* slopes: see ref_alibi_slope */
+    double *maps; /* (B,H,Tq,Tk): the weights are left here; or NULL */
+} ref_heads;
+
+typedef struct ref_block {
+    ref_heads self, cross;
+    int64_t at[REF_BRANCHES][REF_BRANCH_PARTS]; /* -1: not there */
+} ref_block;
+
+typedef struct ref_stack {
+    int64_t depth, width; /* depth 0: there is no such stack; width: M */
+
+    /* Input. */
+    bool patches; /* else tokens */
+    int64_t rows, columns, channels, patch;
+    bool class_token;
+    bool types;
+    ref_position_kind positions;
+    double scale;
+    bool input_norm;
+    int64_t table_width; /* W; 0: M, without a projection */
+    bool table_bias;     /* bi */
+
+    /* Blocks. */
+    int64_t mlp;
+    bool gated, mlp_bias;
+    ref_activation activation;
+    bool rms, norm_bias; /* RMS norms; LayerNorms with a bias */
+    double epsilon;
+    ref_place place;
+    bool parallel, one_norm, final_norm;
+    double residual; /* r */
+    const ref_block *blocks;
+    int64_t at[REF_STACK_PARTS]; /* -1: not there */
+
+    /* Sequences. */
+    int64_t T;
+    const int32_t *tokens;  /* (B,T) */
+    const int32_t *type;    /* (B,T); NULL: 0 */
+    const double *images;   /* (B,channels,rows,columns) */
+    const int64_t *lengths; /* (B), from 1 to T; NULL: T */
+    int64_t first_position;
+} ref_stack;
+
+typedef struct ref_transformer {
+    int64_t B;
+    ref_stack encoder, decoder;
+
+    int64_t classes; /* 0: no logits, the rows are the result */
+    ref_pool pool;
+    bool tied; /* Wh is REF_TOKENS of the last stack */
+    bool bias;
+    double scale, softcap;   /* of logits: 1 and 0 for none */
+    int64_t output, bias_at; /* where Wh (classes,M) and bh (classes) start */
+
+    const double *parameters; /* (count) */
+    int64_t count;
+} ref_transformer;
+
+/* The size of a result: rows, B or without a pool B*T; and numbers of each, `classes` or without any M. */
+int64_t ref_transformer_rows(const ref_transformer *t);
+int64_t ref_transformer_columns(const ref_transformer *t);
+
+/* out (rows,columns); rows of padding are 0. Of each stack, unless NULL: hidden (depth+2,B*T,M), the rows before each
+ * block, those after the last block, and those after the final norm. */
+void ref_transformer_forward(const ref_transformer *t, double *out, double *encoder_hidden, double *decoder_hidden);
+
+/* gradients (count), written: from dout (rows,columns), which is not looked at in rows of padding. */
+void ref_transformer_backward(const ref_transformer *t, const double *dout, double *gradients);
+
+/* The slope of head h: 2^(-8(h+1)/H) if H is a power of two. Else the heads up to n, the largest power below H, have
+ * the slopes of n heads, and those from n on every other slope of 2n heads, from the first. */
+double ref_alibi_slope(int64_t h, int64_t H);
+
+/* ---- What the two passes share ---------------------------------------------------------------------------------- */
+
+/* A stack at work, or one of its blocks. */
+typedef struct ref_pass {
+    const ref_transformer *t;
+    const ref_stack *s;
+    const ref_block *block;
+    const double *memory; /* (B*T,M) of the encoder: its rows, in a decoder behind one; else NULL */
+    double *gradients;    /* backward: of the parameters */
+    double *dmemory;      /* and by `memory` */
+} ref_pass;
+
+/* The gain and the bias of a norm: where they start, and how many numbers each of them has. */
+typedef struct ref_norm {
+    int64_t gain, bias, width;
+} ref_norm;
+
+/* `count` zeros; and the sum x += factor * y. */
+double *ref_zeros(int64_t count);
+void ref_add(double *x, double factor, const double *y, int64_t count);
+
+/* The parameters that start at `at`, or NULL if `wanted` is false. Ends the program where a wanted part is missing. */
+const double *ref_part(const ref_transformer *t, int64_t at, bool wanted);
+
+/* How many tokens sequence b of a stack has; how many rows a stack has. */
+int64_t ref_length(const ref_stack *s, int64_t b);
+static inline int64_t ref_rows(const ref_pass *p) { return p->t->B * p->s->T; }
+
+/* y (rows,N) = x (rows,K) w^T + b. */
+void ref_linear(double *y, const double *x, const double *w, const double *b, int64_t rows, int64_t N, int64_t K);
+
+/* The mean that a norm subtracts from a row x (width), and the inverse root that it multiplies with. y may be x. */
+void ref_norm_numbers(const ref_stack *s, const double *x, int64_t width, double *mean, double *inverse);
+void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x);
+
+double ref_activate(ref_activation a, double z);
+
+/* The numbers of patch n of image b: pixels (P). */
+void ref_patch(const ref_pass *p, double *pixels, int64_t b, int64_t n);
+static inline int64_t ref_pixels(const ref_stack *s) { return s->channels * s->patch * s->patch; }
+
+/* e (B*T,W) before the norm of the input; then x (B*T,M). */
+int64_t ref_table_width(const ref_stack *s);
+void ref_embed(const ref_pass *p, double *e);
+void ref_input(const ref_pass *p, double *x, const double *e);
+
+/* The attention of a branch over x (B*T,M). slopes: memory to free after use, or NULL. */
+ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, double **slopes);
+
+/* y (B*T,M) = f(x) for a branch of the block. Of an MLP, unless NULL: g (B*T,mlp), what the gate multiplies, z
+ * (B*T,mlp), and h (B*T,mlp), what goes into W2. */
+void ref_apply(const ref_pass *p, ref_branch branch, double *y, const double *x);
+void ref_hidden(const ref_pass *p, double *g, double *z, double *h, const double *x);
+
+/* Whether branches have a norm before f, after f, and behind the sum; the norm that places other than REF_BOTH have,
+ * and the one after f. */
+bool ref_norm_before(const ref_stack *s);
+bool ref_norm_after(const ref_stack *s);
+bool ref_norm_behind(const ref_stack *s);
+ref_norm ref_norm_first_of(const ref_pass *p, ref_branch branch);
+ref_norm ref_norm_after_of(const ref_pass *p, ref_branch branch);
+
+/* One branch of a block, with norms and sum: to, from (B*T,M). */
+void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *from);
+
+/* In a parallel block, the norm that the MLP reads from. */
+ref_norm ref_norm_of_mlp(const ref_pass *p);
+
+/* The norm of the input, and the final one. */
+ref_norm ref_input_norm(const ref_stack *s);
+ref_norm ref_final_norm(const ref_stack *s);
+
+/* hidden (depth+2,B*T,M) of a stack. */
+void ref_stack_forward(const ref_pass *p, double *hidden);
+
+/* h (rows,M), what logits are computed from, of the stack's final rows x (B*T,M). */
+void ref_pool_rows(const ref_pass *p, double *h, const double *x);
+
+/* The stack that the result is read from. */
+const ref_stack *ref_last(const ref_transformer *t);
+
+#endif
