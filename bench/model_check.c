@@ -4,7 +4,7 @@
  * whatever part of it is wrong shows, unless it is at a right angle to the rest. */
 #include "data/digits.h"
 #include "model.h"
-#include "oracle.h"
+#include "model_oracle.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

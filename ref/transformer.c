@@ -111,7 +111,8 @@ static double position(const ref_pass *p, int64_t n, int64_t w)
     int64_t W = ref_table_width(p->s), half = W / 2;
     if (p->s->positions == REF_LEARNED) return ref_part(p->t, p->s->at[REF_POSITIONS], true)[n * W + w];
     if (p->s->positions == REF_NO_POSITIONS) return 0;
-    double angle = (double)n / pow(10000, (double)(w % half) / (double)(half - 1));
+    if (w >= 2 * half) return 0; /* the last number, if W is odd */
+    double angle = (double)n / pow(10000, half > 1 ? (double)(w % half) / (double)(half - 1) : 0);
     return w < half ? sin(angle) : cos(angle);
 }
 

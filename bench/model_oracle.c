@@ -1,4 +1,4 @@
-#include "oracle.h"
+#include "model_oracle.h"
 #include <stdlib.h>
 
 static const struct {

@@ -1,6 +1,6 @@
 /* The oracle's transformer (ref/transformer.h) of a description, over a model's parameters. */
-#ifndef BENCH_ORACLE_H
-#define BENCH_ORACLE_H
+#ifndef BENCH_MODEL_ORACLE_H
+#define BENCH_MODEL_ORACLE_H
 
 #include "model/parts.h"
 #include "transformer.h"

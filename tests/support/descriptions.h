@@ -1,0 +1,47 @@
+/* Models at random: a description, parameters, a batch, and the oracle's transformer made from them.
+ *
+ * Parameters are drawn so that rows, scores and logits are of the size of 1 in every block. */
+#ifndef DESCRIPTIONS_H
+#define DESCRIPTIONS_H
+
+#include "model/model.h"
+#include "support/numbers.h"
+#include "model_oracle.h"
+
+typedef enum stacks { ENCODER_ONLY, DECODER_ONLY, ENCODER_DECODER, STACKS } stacks;
+
+/* Description n of a generator: the kinds of norms, activations, positions and pools take turns, the rest is drawn. */
+nn_description description_random(rng *r, uint64_t n, stacks which);
+
+/* One line about it. Returns `text`. */
+const char *description_words(const nn_description *d, char *text, size_t size);
+
+/* Whether all activations have a backward pass. */
+bool description_trains(const nn_description *d);
+
+typedef struct model_case {
+    nn_description d;
+    nn_batch batch;
+    int64_t count, part_count;
+    nn_part *parts; /* (part_count) */
+    float *parameters;
+
+    bench_oracle oracle;
+
+    int32_t *tokens[2], *types[2];
+    int64_t *lengths[2];
+    float *images[2];
+    double *pixels[2]; /* the images, for the oracle */
+} model_case;
+
+/* A batch of B sequences. Of stacks that read tokens they have up to `tokens` tokens, some of them fewer if `padded`. */
+model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t tokens, bool padded);
+void model_case_free(model_case *c);
+
+/* The options of a model that this case fits into. */
+nn_model_options model_case_options(const model_case *c, bool training);
+
+/* Whether row n of the result belongs to a token, and not to padding. */
+bool model_case_row_exists(const model_case *c, int64_t n);
+
+#endif
