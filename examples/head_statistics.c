@@ -74,7 +74,7 @@ int main(void)
     stats.distance = mha_tensor_3d(distance, MHA_FLOAT32, 1, H, T);
     stats.mass = mha_tensor_4d(mass, MHA_FLOAT32, 1, H, T, 4);
     stats.divergence = mha_tensor_3d(divergence, MHA_FLOAT32, 1, H, H);
-    must(ctx, mha_attention_stats(ctx, &stats, queries, keys, extras.softmax, &options));
+    must(ctx, mha_attention_stats(ctx, &stats, queries, keys, extras.softmax, &options, NULL));
 
     printf("%d tokens: the weights of three heads would be %d MB\n", T, H * (T / 1024) * (T / 1024) * 4);
     printf("head   entropy      keys   before   first   distance\n");

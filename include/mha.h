@@ -27,11 +27,12 @@
  *     2  Version       of this header, of the library that is linked
  *     3  Context       threads, memory, instruction set, the text of the last error
  *     4  Tensors       a pointer with a type, sizes and strides
- *     5  Attention     options, forward, which kernel a call will use, backward; statistics of heads
- *     6  Rotary        position embedding of queries and keys
- *     7  Layer         projections around attention: parameters, forward, backward, pruning
- *     8  Cache         keys and values of a layer, kept for generation
- *     9  Product       of matrices, with bias and activation
+ *     5  Attention     options, forward, which kernel a call will use, backward
+ *     6  Statistics    of heads: entropy, distances, what keys receive, how alike heads are
+ *     7  Rotary        position embedding of queries and keys
+ *     8  Layer         projections around attention: parameters, forward, backward, pruning
+ *     9  Cache         keys and values of a layer, kept for generation
+ *    10  Product       of matrices, with bias and activation
  *
  * The letters are the same everywhere: B batch, H query heads, G key/value heads (H is a multiple of G; query head h
  * reads key/value head h / (H/G)), Tq queries, Tk keys, D width of a query or key, E width of a value, M width of a
@@ -428,19 +429,22 @@ MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_
                                           const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
                                           const mha_attention_options *options);
 
+/* ---- 6 · Statistics --------------------------------------------------------------------------------------------- */
+
 /* What heads look at, in numbers, on request: leave a tensor all zero and it costs nothing. Below p is the weight of a
  * key at MHA_STAGE_SOFTMAX: zero where not visible, before dropout; what a sink takes is missing from the sum.
  *
  * Sizes are those of the call; with ragged batches rows lie packed as those of q, and keys as those of k. Everything but
- * top_keys and sets is float32. Rows that see no key have zeros. */
+ * top_keys is float32. Rows that see no key have zeros. */
 typedef struct mha_stats {
     /* A row each. */
     mha_tensor entropy;     /* (B,H,Tq): -sum_j p log p, in nats */
     mha_tensor effective;   /* (B,H,Tq): 1 / sum_j p^2, as many keys of equal weight would give that sum */
     mha_tensor largest;     /* (B,H,Tq): max_j p */
-    mha_tensor distance;    /* (B,H,Tq): sum_j p d / sum_j p, over keys that have a place, d as below; or 0 */
+    mha_tensor distance;    /* (B,H,Tq): sum_j p d / sum_j p, over keys that have a place, d as in mha_stats_options;
+                               or 0 */
     mha_tensor mass;        /* (B,H,Tq,4+S): the sum of p over the key at the row's own position, the one before it, the
-                               one after it, the first key, and each of `sets` */
+                               one after it, the first key, and each of the S sets of mha_stats_options */
     mha_tensor top_weights; /* (B,H,Tq,N): the N largest p, from the largest on; 0 where there are no more */
     mha_tensor top_keys;    /* MHA_INT64 (B,H,Tq,N): whose they are; of equals the first comes first; -1 for no more */
 
@@ -452,30 +456,44 @@ typedef struct mha_stats {
     mha_tensor divergence; /* (B,H,H): Jensen-Shannon, sum_j (p_a log(p_a/m) + p_b log(p_b/m)) / 2 with
                               m = (p_a + p_b) / 2, in nats, 0 to log 2; the mean over rows in which either sees a key */
     mha_tensor cosine;     /* (B,H,H): of the two maps, as vectors of Tq x Tk numbers; 0 if one has nothing but zeros */
-
-    /* What is asked for. */
-    mha_tensor sets; /* MHA_BOOL (S,Tk): true for the keys of each set, counted from the start of a sequence; or none */
-    int64_t grid_columns; /* 0: tokens stand in a line, and d = |position - j|. Else they stand in rows of so many, and
-                             d is the distance on that grid, side by side 1; tokens before grid_first have no place */
-    int64_t grid_first;
 } mha_stats;
 
 /* clang-format off */
 #define MHA_NO_STATS                                                                                                   \
     {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,          \
-     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, 0, 0}
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
 /* clang-format on */
+
+/* What some of them depend on. Start from MHA_STATS_DEFAULTS. */
+typedef struct mha_stats_options {
+    size_t size;     /* of this struct */
+    mha_tensor sets; /* MHA_BOOL (S,Tk), for `mass`: true for the keys of each set, counted from the start of a
+                        sequence; or none */
+
+    /* For `distance`. With 0 columns tokens stand in a line, and d = |position - j|. Otherwise they stand in rows of so
+     * many columns, and d is the distance on that grid, where neighbours are 1 apart; tokens before grid_first have no
+     * place on it. */
+    int64_t grid_columns;
+    int64_t grid_first;
+} mha_stats_options;
+
+/* clang-format off */
+#define MHA_STATS_DEFAULTS {sizeof(mha_stats_options), MHA_NO_TENSOR, 0, 0}
+/* clang-format on */
+
+MHA_API void mha_stats_defaults(mha_stats_options *options, size_t size);
 
 /* Statistics of the weights of a forward call, from what it read and the `softmax` that it wrote: q, k and options as
  * they were, dropout aside. Without `softmax` (all zero) it is computed anew: no forward call is needed. Weights are
  * computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length. The bits are the same for
- * any number of threads, and do not depend on what else is asked for.
+ * any number of threads, and do not depend on what else is asked for. `stats_options` may be NULL: MHA_STATS_DEFAULTS.
  *
  * No result may overlap anything else. Returns as mha_attention_forward. */
 MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k,
-                                       mha_tensor softmax, const mha_attention_options *options);
+                                       mha_tensor softmax, const mha_attention_options *options,
+                                       const mha_stats_options *stats_options);
 
-/* ---- 6 · Rotary embedding --------------------------------------------------------------------------------------- */
+/* ---- 7 · Rotary embedding --------------------------------------------------------------------------------------- */
 
 typedef struct mha_rotary_options {
     size_t size;            /* of this struct */
@@ -511,7 +529,7 @@ MHA_API mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tensor sin, double base);
 
-/* ---- 7 · The multi-head layer ----------------------------------------------------------------------------------- */
+/* ---- 8 · The multi-head layer ----------------------------------------------------------------------------------- */
 
 /* What people call multi-head attention:
  *
@@ -698,7 +716,8 @@ MHA_API mha_status mha_layer_backward(mha_context *ctx, mha_layer *layer, const 
 /* mha_attention_stats of the heads of the forward call that left this tape. Keys that the layer adds (bias_kv, zero_kv)
  * are not among the Tk; what they take is missing from sums, as with a sink. Conditions as for mha_layer_backward.
  * Returns as mha_attention_stats; MHA_BAD_ARGUMENT for a tape that no forward call has filled. */
-MHA_API mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape);
+MHA_API mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape,
+                                   const mha_stats_options *stats_options);
 
 /* Makes a layer of its own with the query heads h for which keep[h] is true, at least one, and the key/value heads that
  * they read: what `layer` gives with the gates of the others at 0, by smaller products. Where a group loses more heads
@@ -706,7 +725,7 @@ MHA_API mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha
  * Returns as mha_layer_create. */
 MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_layer *layer, const bool *keep);
 
-/* ---- 8 · Cache -------------------------------------------------------------------------------------------------- */
+/* ---- 9 · Cache -------------------------------------------------------------------------------------------------- */
 
 /* The keys and values of B sequences, projected, so that each is projected once:
  *
@@ -759,7 +778,7 @@ MHA_API mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const i
 /* A second cache with the same contents. Returns as mha_cache_create. */
 MHA_API mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *cache);
 
-/* ---- 9 · Matrix product ----------------------------------------------------------------------------------------- */
+/* ---- 10 · Matrix product ---------------------------------------------------------------------------------------- */
 
 typedef enum mha_activation {
     MHA_LINEAR = 0,    /* x */

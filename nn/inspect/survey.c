@@ -132,8 +132,6 @@ static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
         w->heatmap = mha_tensor_4d(d->maps + B * (before - H) * T * T, MHA_FLOAT32, B, H, T, T);
         w->divergence = mha_tensor_3d(both, MHA_FLOAT32, B, H, H);
         w->cosine = mha_tensor_3d(both + B * k->pairs, MHA_FLOAT32, B, H, H);
-        w->grid_columns = s->columns;
-        w->grid_first = s->class_token;
     }
 }
 
@@ -156,7 +154,10 @@ static bool look_slab(void *arg, nn_worker *w, int64_t n)
             which[b] = nn_importance_pick(n * NN_SLAB + first + b, k->s->images, k->examples->count);
         nn_slab_load(&w->slab, k->examples, which, 0, B, NULL);
         request_stats(k, d, B, close);
-        nn_call call = {.stats = d->stats};
+        mha_stats_options options = MHA_STATS_DEFAULTS;
+        options.grid_columns = k->s->columns;
+        options.grid_first = k->s->class_token;
+        nn_call call = {.stats = d->stats, .stats_options = &options};
         const float *logits = nn_model_forward(w->net, w->ctx, &w->slab.batch, &call);
         if (!logits) return false;
         d->overflown += nn_model_not_finite(logits, B * k->examples->labels, k->examples->classes);

@@ -31,9 +31,10 @@ typedef struct nn_batch {
 
 /* What else a pass does. Results of heads lie attention after attention, in the order of nn_description_attention. */
 typedef struct nn_call {
-    float *maps;            /* (B,H,Tq,Tk) each: the weights, left there; or NULL */
-    const mha_stats *stats; /* (attentions) what to leave of the heads; or NULL */
-    float *importance;      /* (B,H) each: left there by nn_model_backward; or NULL */
+    float *maps;                            /* (B,H,Tq,Tk) each: the weights, left there; or NULL */
+    const mha_stats *stats;                 /* (attentions) what to leave of the heads; or NULL */
+    const mha_stats_options *stats_options; /* of all of them; or NULL */
+    float *importance;                      /* (B,H) each: left there by nn_model_backward; or NULL */
     float
         *encoder_hidden; /* (depth+1,B*T,M): the rows before each block and, after the final norm, the last; or NULL */
     float *decoder_hidden; /* likewise */

@@ -50,7 +50,7 @@ static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cro
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
     if (stats && !tape) return false;
     return !mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape) &&
-           (!stats || !mha_layer_stats(ctx, layer, stats, tape));
+           (!stats || !mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options));
 }
 
 static void scale_all(float *x, int64_t count, float by)

@@ -1,5 +1,6 @@
 /* The public edge of statistics: what may be asked of them. */
 #include "attention/stats.h"
+#include "core/options.h"
 
 typedef long long ll;
 
@@ -20,13 +21,13 @@ static mha_status check_result(mha_stats_call *c, mha_tensor *t, const char *nam
 
 static mha_status check_sets(mha_stats_call *c)
 {
-    if (!mha_is_given(c->want.sets)) return MHA_OK;
-    if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "stats.sets: is given, but mass is not asked for");
-    TRY(mha_check_tensor(c->problem.ctx, &c->want.sets, "stats.sets", 2, "(S,Tk)", MHA_INPUT));
-    mha_tensor sets = c->want.sets;
-    if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "stats.sets: is %s, must be bool", mha_type_name(sets.type));
+    if (!mha_is_given(c->options.sets)) return MHA_OK;
+    if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "sets: is given, but stats.mass is not asked for");
+    TRY(mha_check_tensor(c->problem.ctx, &c->options.sets, "sets", 2, "(S,Tk)", MHA_INPUT));
+    mha_tensor sets = c->options.sets;
+    if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "sets: is %s, must be bool", mha_type_name(sets.type));
     if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts.rank && sets.size[1] > c->problem.Tk))
-        FAIL(MHA_BAD_SHAPE, "stats.sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
+        FAIL(MHA_BAD_SHAPE, "sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
     return MHA_OK;
 }
 
@@ -34,7 +35,7 @@ static mha_status check_overlap(mha_stats_call *c)
 {
     const mha_problem *p = &c->problem;
     const mha_argument all[] = {
-        MHA_STATS_OUTPUTS(&c->want), {"stats.sets", c->want.sets, MHA_INPUT},   {"q", p->q, MHA_INPUT},
+        MHA_STATS_OUTPUTS(&c->want), {"sets", c->options.sets, MHA_INPUT},      {"q", p->q, MHA_INPUT},
         {"k", p->k, MHA_INPUT},      {"softmax", p->extras.softmax, MHA_INPUT}, MHA_OPTION_INPUTS(&p->options)};
     return MHA_CHECK_APART(p->ctx, all);
 }
@@ -44,7 +45,7 @@ static mha_status check(mha_stats_call *c)
     const mha_problem *p = &c->problem;
     mha_stats *w = &c->want;
     TRY(check_sets(c));
-    int64_t sets = mha_is_given(w->sets) ? w->sets.size[0] : 0;
+    int64_t sets = mha_is_given(c->options.sets) ? c->options.sets.size[0] : 0;
     int64_t row[4] = {p->q.size[0], p->H, p->q.size[2], -1}, mass[4] = {row[0], row[1], row[2], 4 + sets};
     int64_t key[3] = {p->k.size[0], p->H, p->k.size[2]}, heat[4] = {p->B, p->H, -1, -1}, pair[3] = {p->B, p->H, p->H};
     const char *of_rows = "(B,H,Tq)", *of_tops = "(B,H,Tq,N)";
@@ -60,8 +61,9 @@ static mha_status check(mha_stats_call *c)
     TRY(check_result(c, &w->heatmap, "stats.heatmap", MHA_FLOAT32, 4, heat, "(B,H,R,C)"));
     TRY(check_result(c, &w->divergence, "stats.divergence", MHA_FLOAT32, 3, pair, "(B,H,H)"));
     TRY(check_result(c, &w->cosine, "stats.cosine", MHA_FLOAT32, 3, pair, "(B,H,H)"));
-    if (w->grid_columns < 0 || w->grid_first < 0 || w->grid_columns > MHA_SIZE_LIMIT || w->grid_first > MHA_SIZE_LIMIT)
-        FAIL(MHA_BAD_ARGUMENT, "stats.grid_columns, stats.grid_first: must be from 0 to 2^40");
+    const mha_stats_options *o = &c->options;
+    if (o->grid_columns < 0 || o->grid_first < 0 || o->grid_columns > MHA_SIZE_LIMIT || o->grid_first > MHA_SIZE_LIMIT)
+        FAIL(MHA_BAD_ARGUMENT, "grid_columns, grid_first: must be from 0 to 2^40");
     int64_t ignored;
     if (__builtin_mul_overflow(w->heatmap.size[2], p->Tq, &ignored) ||
         __builtin_mul_overflow(w->heatmap.size[3], p->Tk, &ignored))
@@ -70,14 +72,15 @@ static mha_status check(mha_stats_call *c)
 }
 
 mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor softmax,
-                               const mha_attention_options *options)
+                               const mha_attention_options *options, const mha_stats_options *stats_options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    mha_stats_call c = {.want = *stats};
+    mha_stats_call c = {.want = *stats, .options = MHA_STATS_DEFAULTS};
     extras.softmax = softmax;
     TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options));
+    TRY(mha_options_take(ctx, &c.options, sizeof c.options, stats_options, "MHA_STATS_DEFAULTS"));
     TRY(check(&c));
     if (!mha_element_count(c.want.heatmap)) c.want.heatmap.rank = 0;
     return ctx->backend->attention_stats(&c);

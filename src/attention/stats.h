@@ -7,6 +7,7 @@
 typedef struct mha_stats_call {
     mha_problem problem; /* q stands for out, k for v; extras.softmax is that of the forward call, if it was given */
     mha_stats want;      /* a heatmap without elements is none */
+    mha_stats_options options;
 } mha_stats_call;
 
 /* The results of a call, for a list of arguments. */

@@ -48,6 +48,12 @@ void mha_attention_defaults(mha_attention_options *options, size_t size)
     fill(options, size, &defaults, sizeof defaults);
 }
 
+void mha_stats_defaults(mha_stats_options *options, size_t size)
+{
+    static const mha_stats_options defaults = MHA_STATS_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
 void mha_rotary_defaults(mha_rotary_options *options, size_t size)
 {
     static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;

@@ -14,7 +14,8 @@ static mha_status cut(mha_context *ctx, mha_tensor *t, const char *name, mha_str
     return MHA_OK;
 }
 
-mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape)
+mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *stats, const mha_tape *tape,
+                           const mha_stats_options *stats_options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
@@ -33,11 +34,11 @@ mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *
     TRY(cut(ctx, &want.top_keys, "stats.top_keys", p->query_rows));
     TRY(cut(ctx, &want.received, "stats.received", p->key_rows));
     ctx->rehearsing = true; /* all sizes are to be right before memory is compared */
-    mha_status status = mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options);
+    mha_status status = mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options, stats_options);
     ctx->rehearsing = false;
     if (status) return status;
     mha_attention_options options = mha_pass_options(p);
     const mha_argument all[] = {MHA_STATS_OUTPUTS(&want), MHA_PASS_INPUTS(p, &options)};
     TRY(MHA_CHECK_APART(ctx, all));
-    return mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options);
+    return mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options, stats_options);
 }

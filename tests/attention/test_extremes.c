@@ -85,8 +85,8 @@ static void draw_options(rng *r, public_call *c)
     if (!o->alibi_slopes.rank) c->gradients.alibi_slopes = (mha_tensor)MHA_NO_TENSOR;
     if (!o->sinks.rank) c->gradients.sinks = (mha_tensor)MHA_NO_TENSOR;
     const int64_t grid[] = {0, 1, 2, LIMIT - 1, LIMIT};
-    c->stats.grid_columns = one_of(r, grid, 5);
-    c->stats.grid_first = one_of(r, grid, 5);
+    c->stats_options.grid_columns = one_of(r, grid, 5);
+    c->stats_options.grid_first = one_of(r, grid, 5);
 }
 
 /* ---- What must hold --------------------------------------------------------------------------------------------- */

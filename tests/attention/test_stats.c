@@ -115,7 +115,7 @@ TEST(twins_are_twins)
         stats.cosine = mha_tensor_3d(cosine, MHA_FLOAT32, 1, 3, 3);
         expect(!mha_attention_forward(ctx, mha_tensor_4d(out, MHA_FLOAT32, 1, 3, T, D), &extras, tq, tk, tk, NULL),
                "%s", mha_context_error(ctx));
-        expect(!mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, NULL), "%s", mha_context_error(ctx));
+        expect(!mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, NULL, NULL), "%s", mha_context_error(ctx));
         expect(divergence[1] < 2e-6f && cosine[1] > 0.999999f, "%s: twins differ by %g, cosine %g", isa,
                (double)divergence[1], (double)cosine[1]);
         expect(divergence[2] > 0.3f && cosine[2] < 0.3f, "%s: strangers differ by %g, cosine %g", isa,
@@ -147,7 +147,7 @@ static paper on_paper(const char *isa, const float q[4], const float k[8])
     stats.top_weights = mha_tensor_4d(p.top_weights, MHA_FLOAT32, 1, 1, 2, 3);
     stats.top_keys = mha_tensor_4d(p.top_keys, MHA_INT64, 1, 1, 2, 3);
     expect(!mha_attention_forward(ctx, mha_tensor_4d(out, MHA_FLOAT32, 1, 1, 2, 2), &extras, tq, tk, tk, &options) &&
-               !mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, &options),
+               !mha_attention_stats(ctx, &stats, tq, tk, extras.softmax, &options, NULL),
            "%s", mha_context_error(ctx));
     mha_context_free(ctx);
     return p;

@@ -32,6 +32,14 @@ static mha_status call_backward(mha_context *ctx, const void *options)
     return mha_attention_backward(ctx, &gradients, &saved, heads(4), none, options);
 }
 
+static mha_status call_stats(mha_context *ctx, const void *options)
+{
+    mha_stats stats = MHA_NO_STATS;
+    mha_tensor none = MHA_NO_TENSOR;
+    stats.entropy = mha_tensor_3d(memory[0], MHA_FLOAT32, 1, 1, T);
+    return mha_attention_stats(ctx, &stats, heads(1), heads(2), none, NULL, options);
+}
+
 static mha_status call_rotary(mha_context *ctx, const void *options)
 {
     mha_tensor table = mha_tensor_2d(memory[2], MHA_FLOAT32, T, D / 2);
@@ -56,6 +64,7 @@ static mha_status call_layer(mha_context *ctx, const void *options)
 }
 
 static void fill_attention(void *o, size_t size) { mha_attention_defaults(o, size); }
+static void fill_stats(void *o, size_t size) { mha_stats_defaults(o, size); }
 static void fill_rotary(void *o, size_t size) { mha_rotary_defaults(o, size); }
 static void fill_matmul(void *o, size_t size) { mha_matmul_defaults(o, size); }
 static void fill_layer(void *o, size_t size) { mha_layer_defaults(o, size); }
@@ -63,6 +72,7 @@ static void fill_layer(void *o, size_t size) { mha_layer_defaults(o, size); }
 static const reader readers[] = {
     {"MHA_ATTENTION_DEFAULTS", sizeof(mha_attention_options), fill_attention, call_forward},
     {"MHA_ATTENTION_DEFAULTS", sizeof(mha_attention_options), fill_attention, call_backward},
+    {"MHA_STATS_DEFAULTS", sizeof(mha_stats_options), fill_stats, call_stats},
     {"MHA_ROTARY_DEFAULTS", sizeof(mha_rotary_options), fill_rotary, call_rotary},
     {"MHA_MATMUL_DEFAULTS", sizeof(mha_matmul_options), fill_matmul, call_matmul},
     {"MHA_LAYER_DEFAULTS", sizeof(mha_layer_options), fill_layer, call_layer},
@@ -89,10 +99,11 @@ TEST(zeros_are_refused)
 TEST(defaults_of_functions_and_macros_are_the_same)
 {
     const mha_attention_options attention = MHA_ATTENTION_DEFAULTS;
+    const mha_stats_options stats = MHA_STATS_DEFAULTS;
     const mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     const mha_matmul_options matmul = MHA_MATMUL_DEFAULTS;
     const mha_layer_options layer = MHA_LAYER_DEFAULTS;
-    const void *macros[] = {&attention, &attention, &rotary, &matmul, &layer};
+    const void *macros[] = {&attention, &attention, &stats, &rotary, &matmul, &layer};
     for (int n = 0; n < READERS; n++) {
         unsigned char filled[1024] = {0}, twice[1024] = {0};
         readers[n].fill(filled, readers[n].size);

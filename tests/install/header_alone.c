@@ -8,10 +8,11 @@ int main(void)
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_gradients gradients = MHA_ATTENTION_NO_GRADIENTS;
     mha_stats stats = MHA_NO_STATS;
+    mha_stats_options statistics = MHA_STATS_DEFAULTS;
     mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     mha_layer_options layer = MHA_LAYER_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
-    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.sets.rank +
-           rotary.interleaved + layer.causal + product.accumulate + tensor.rank;
+    return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
+           statistics.sets.rank + rotary.interleaved + layer.causal + product.accumulate + tensor.rank;
 }

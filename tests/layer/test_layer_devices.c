@@ -185,7 +185,7 @@ TEST(statistics_of_a_layer_on_two_devices)
         stats.received = mha_tensor_3d(received[n], MHA_FLOAT32, B, H, T);
         expect(!mha_tape_create(ctx, &tape) &&
                    !mha_layer_forward(ctx, layer, mha_tensor_3d(y, MHA_FLOAT32, B, T, M), NULL, &in, NULL, tape) &&
-                   !mha_layer_stats(ctx, layer, &stats, tape),
+                   !mha_layer_stats(ctx, layer, &stats, tape, NULL),
                "%s: %s", devices[n], mha_context_error(ctx));
         mha_tape_free(tape);
         mha_layer_free(layer);

@@ -163,7 +163,7 @@ static void make_results(public_call *c)
     mha_stats *s = &c->stats;
     mha_tensor row = f3(batch(c), n->H, queries(c)), top = f4(batch(c), n->H, queries(c), 1), whole = top;
     whole.type = MHA_INT64;
-    in(c, "stats.sets", &s->sets, mha_tensor_2d(NULL, MHA_BOOL, 1, n->Tk));
+    in(c, "sets", &c->stats_options.sets, mha_tensor_2d(NULL, MHA_BOOL, 1, n->Tk));
     out(c, "stats.entropy", &s->entropy, row);
     out(c, "stats.effective", &s->effective, row);
     out(c, "stats.largest", &s->largest, row);
@@ -316,6 +316,7 @@ void call_make(public_call *c, call_kind kind, call_sizes sizes)
     *c = (public_call){.kind = kind, .n = sizes};
     c->options = (mha_attention_options)MHA_ATTENTION_DEFAULTS;
     c->stats = (mha_stats)MHA_NO_STATS;
+    c->stats_options = (mha_stats_options)MHA_STATS_DEFAULTS;
     c->rotary = (mha_rotary_options)MHA_ROTARY_DEFAULTS;
     c->matmul = (mha_matmul_options)MHA_MATMUL_DEFAULTS;
     c->ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
@@ -351,7 +352,7 @@ mha_status call_run(public_call *c)
                                       &c->options);
     case CALL_STATS:
     case CALL_STATS_RAGGED:
-        return mha_attention_stats(c->ctx, &c->stats, c->q, c->k, c->softmax, &c->options);
+        return mha_attention_stats(c->ctx, &c->stats, c->q, c->k, c->softmax, &c->options, &c->stats_options);
     case CALL_ROTARY:
         return mha_rotary_apply(c->ctx, c->out, c->x, c->cosines, c->sines, &c->rotary);
     case CALL_TABLES:
@@ -368,7 +369,7 @@ mha_status call_run(public_call *c)
         return mha_layer_backward(c->ctx, c->layer, &c->layer_gradients, c->dout, c->tape);
     case CALL_LAYER_STATS:
     case CALL_LAYER_STATS_RAGGED:
-        return mha_layer_stats(c->ctx, c->layer, &c->stats, c->tape);
+        return mha_layer_stats(c->ctx, c->layer, &c->stats, c->tape, &c->stats_options);
     case CALL_ATTEND:
         return mha_cache_attend(c->ctx, c->cache, c->layer, c->out, &c->extras, c->inputs.query, &c->options);
     case CALL_STEP:

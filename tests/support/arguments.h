@@ -59,6 +59,7 @@ typedef struct public_call {
     mha_attention_extras extras;
     mha_attention_gradients gradients;
     mha_stats stats;
+    mha_stats_options stats_options;
     mha_rotary_options rotary;
     mha_matmul_options matmul;
     mha_layer_inputs inputs;

@@ -44,7 +44,7 @@ static void make_sets(statistics *s, rng *r)
         }
     s->ref.sets = count;
     s->ref.set = set;
-    s->want.sets = s->sets.view;
+    s->options.sets = s->sets.view;
 }
 
 /* What a call may write: rows and keys of sequences, or all. */
@@ -73,9 +73,10 @@ statistics *statistics_make(const attention_case *c)
     rng r = rng_make(c->data_seed, 4711);
     with.softmax = true;
     problem *p = s->p = problem_make(&with);
+    s->options = (mha_stats_options)MHA_STATS_DEFAULTS;
     make_sets(s, &r);
-    s->ref.columns = s->want.grid_columns = rng_chance(&r, 0.5) ? rng_between(&r, 1, 9) : 0;
-    s->ref.first = s->want.grid_first = rng_between(&r, 0, 2);
+    s->ref.columns = s->options.grid_columns = rng_chance(&r, 0.5) ? rng_between(&r, 1, 9) : 0;
+    s->ref.first = s->options.grid_first = rng_between(&r, 0, 2);
     s->ref.heat_rows = rng_chance(&r, 0.3) ? c->Tq : rng_between(&r, 0, c->Tq + 3);
     s->ref.heat_cols = rng_chance(&r, 0.3) ? c->Tk : rng_between(&r, 0, c->Tk + 3);
     int64_t top = rng_between(&r, 0, 9), keys = c->ragged_k ? 1 : c->B, queries = c->ragged_q ? 1 : c->B;
@@ -115,14 +116,15 @@ mha_status statistics_run(statistics *s, mha_context *ctx, int only)
 {
     const problem *p = s->p;
     mha_stats want = s->want;
+    mha_stats_options options = s->options;
     mha_status status = problem_run(s->p, ctx);
     if (status) return status;
     for (int n = 0; n < STATISTICS; n++) {
         store_reset(&s->result[n]);
         if (only < 0 || only == n) *field(&want, n) = s->result[n].view;
     }
-    if (!want.mass.rank) want.sets = (mha_tensor)MHA_NO_TENSOR;
-    return mha_attention_stats(ctx, &want, p->q.view, p->k.view, p->softmax.view, &p->options);
+    if (!want.mass.rank) options.sets = (mha_tensor)MHA_NO_TENSOR;
+    return mha_attention_stats(ctx, &want, p->q.view, p->k.view, p->softmax.view, &p->options, &options);
 }
 
 /* ---- The answer ------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@ typedef struct statistics {
     store sets;
     store result[STATISTICS]; /* in the order of mha_stats */
     mha_stats want;           /* what the library is asked for */
+    mha_stats_options options;
     ref_stats ref;
     double *error; /* (B,H,Tq,Tk) how far a weight may be off */
 } statistics;

@@ -63,7 +63,7 @@ static void put_whole(mha_tensor to, const double *from)
 
 static bool *ask_sets(const mha_stats_call *call)
 {
-    mha_tensor sets = call->want.sets;
+    mha_tensor sets = call->options.sets;
     int64_t Tk = call->problem.Tk;
     bool *set = sets.rank ? array(sets.size[0] * Tk, sizeof *set) : NULL;
     for (int64_t n = 0; set && n < sets.size[0] * Tk; n++) set[n] = naive_get(sets, n / Tk, n % Tk, 0, 0) != 0;
@@ -75,11 +75,11 @@ static ref_stats make(const mha_stats_call *call, const bool *set)
     const mha_problem *p = &call->problem;
     const mha_stats *w = &call->want;
     int64_t heads = p->B * p->H, rows = heads * p->Tq, heat_rows = w->heatmap.rank ? w->heatmap.size[2] : 0;
-    int64_t heat_cols = w->heatmap.rank ? w->heatmap.size[3] : 0, sets = set ? w->sets.size[0] : 0;
+    int64_t heat_cols = w->heatmap.rank ? w->heatmap.size[3] : 0, sets = set ? call->options.sets.size[0] : 0;
     return (ref_stats){.sets = sets,
                        .set = set,
-                       .columns = w->grid_columns,
-                       .first = w->grid_first,
+                       .columns = call->options.grid_columns,
+                       .first = call->options.grid_first,
                        .heat_rows = heat_rows,
                        .heat_cols = heat_cols,
                        .entropy = array(rows, sizeof(double)),

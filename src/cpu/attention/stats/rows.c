@@ -119,17 +119,18 @@ static void add_in_line(mha_tile *t, mha_row_stats *rows, int64_t first, int64_t
 
 static void add_on_grid(const mha_stats_work *c, mha_tile *t, mha_row_stats *rows, int64_t first, int64_t count)
 {
-    int64_t columns = c->want.grid_columns, start = c->want.grid_first - t->key, height = mha_tile_height(t, first);
+    int64_t columns = c->options.grid_columns, start = c->options.grid_first - t->key,
+            height = mha_tile_height(t, first);
     float row[MHA_BLOCK] = {0}, column[MHA_BLOCK] = {0}, sum[MHA_BLOCK], total[MHA_BLOCK];
     float key_row[MHA_KEYS], key_column[MHA_KEYS];
     if (start < 0) start = 0; /* keys before it have no place */
     if (start >= count) return;
     for (int64_t j = start; j < count; j++) {
-        int64_t place = t->key + j - c->want.grid_first, down = place / columns;
+        int64_t place = t->key + j - c->options.grid_first, down = place / columns;
         key_row[j] = (float)down;
         key_column[j] = (float)(place - down * columns);
     }
-    int64_t before = c->want.grid_first - t->sequence.offset - mha_tile_query(t, first); /* rows without a place */
+    int64_t before = c->options.grid_first - t->sequence.offset - mha_tile_query(t, first); /* rows without a place */
     for (int64_t i = before < 0 ? 0 : before; i < height; i++) {
         int64_t place = i - before, down = place / columns;
         row[i] = (float)down;
@@ -152,7 +153,7 @@ static float *row_at(mha_tensor to, const mha_tile *t, int64_t r, int64_t n)
 
 static void add_mass(const mha_stats_work *c, const mha_tile *t, int64_t first, int64_t count)
 {
-    mha_tensor to = c->want.mass, sets = c->want.sets;
+    mha_tensor to = c->want.mass, sets = c->options.sets;
     int64_t lanes = mha_tile_lanes(t, first);
     for (int64_t i = 0; i < mha_tile_height(t, first); i++) {
         int64_t position = mha_tile_query(t, first + i) + t->sequence.offset;
@@ -281,7 +282,7 @@ static void add_head(mha_stats_task *k, int64_t n, int64_t stripe)
         int64_t count = mha_tile_seen(t, first);
         if (!count) continue;
         weigh(c, t, rows, first, count, largest);
-        if (c->want.distance.rank && c->want.grid_columns) add_on_grid(c, t, rows, first, count);
+        if (c->want.distance.rank && c->options.grid_columns) add_on_grid(c, t, rows, first, count);
         else if (c->want.distance.rank) add_in_line(t, rows, first, count);
         if (c->want.mass.rank) add_mass(c, t, first, count);
         for (int64_t i = 0; c->top && i < mha_tile_height(t, first); i++) {

@@ -223,7 +223,7 @@ static void sums_task(void *arg, int index)
 mha_status mha_cpu_stats(const mha_stats_call *call)
 {
     mha_context *ctx = call->problem.ctx;
-    mha_stats_work c = {.problem = call->problem, .want = call->want};
+    mha_stats_work c = {.problem = call->problem, .want = call->want, .options = call->options};
     size_t bytes = 0;
     TRY(plan(&c, &bytes));
     TRY(mha_scratch_reserve(ctx, bytes));

@@ -26,6 +26,7 @@ typedef struct mha_stats_work {
     mha_problem problem;
     mha_plan plan;
     mha_stats want;
+    mha_stats_options options;
     int64_t top;     /* N of top_weights and top_keys, 0 if neither is wanted */
     bool pairs;      /* heads are compared */
     int64_t heads;   /* of a piece */
