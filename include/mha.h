@@ -44,8 +44,9 @@
  *
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
- * number of threads, and what a sequence gets does not depend on the other sequences of its batch. (Between instruction
- * sets, and between a sequence of a few query rows and the same rows in a longer one, results differ by rounding.) */
+ * number of threads, and what a sequence gets depends neither on the other sequences of its batch nor on padding.
+ * (Between instruction sets, and between a sequence of a few queries and the same queries in a longer one, results
+ * differ by rounding.) */
 #ifndef MHA_H
 #define MHA_H
 
@@ -242,7 +243,8 @@ MHA_API const char *mha_type_name(mha_type type);
 /* ---- 5 · Attention ---------------------------------------------------------------------------------------------- */
 
 /* Where query i stands among the keys: its position is p = i + offset. Causal masks, windows and ALiBi measure from
- * p; without any of them the alignment changes nothing. The keys of b are key_lengths[b], or else all it has. */
+ * p; without any of them the alignment changes nothing. The keys of b are key_lengths[b], or else all it has; the
+ * queries of b are query_lengths[b], or else all it has. */
 typedef enum mha_align {
     MHA_ALIGN_TOP_LEFT = 0,     /* offset = 0: query 0 stands at key 0 */
     MHA_ALIGN_BOTTOM_RIGHT = 1, /* offset = (keys of b) - (queries of b): the last query stands at the last key */
@@ -267,7 +269,8 @@ typedef enum mha_stage {
  *     s = scale * q . k
  *     s = softcap * tanh(s / softcap)                                       if softcap > 0
  *     s = s + bias[b,h,i,j] - alibi_slopes[b,h] * |p - j|                   where given
- *     visible when  mask[b,h,i,j]  and  j < key_lengths[b]                  where given
+ *     visible when  mask[b,h,i,j]                                           where given
+ *              and  i < query_lengths[b]  and  j < key_lengths[b]           where given
  *              and  j <= p                                                  if causal
  *              and  p - window_left <= j <= p + window_right                where limited
  *              and  bias[b,h,i,j] is not -infinity
@@ -275,7 +278,11 @@ typedef enum mha_stage {
  *     weights = dropout(weights)
  *
  * A row that sees no key gives zeros and lse = -infinity. A key or value that a row does not see never reaches that
- * row's results, even if it is NaN or infinite. Finite inputs never make a NaN. */
+ * row's results, even if it is NaN or infinite. Finite inputs never make a NaN.
+ *
+ * Rows past query_lengths[b] and keys past key_lengths[b] are padding. Padding may hold anything, NaN included, and
+ * changes no bit of a result: those of a sequence are the same with any amount of padding, packed in a ragged batch, or
+ * in a call of its own. Rows of padding see no key, not even one that a layer adds, and have zero gradients. */
 typedef struct mha_attention_options {
     size_t size; /* of this struct */
 
@@ -287,14 +294,15 @@ typedef struct mha_attention_options {
      * size of (B,H,Tq,Tk) or 1. Offsets, lengths and starts are MHA_INT32 or MHA_INT64. */
     bool causal;
     mha_align align;
-    mha_tensor offsets;      /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else none */
-    int64_t window_left;     /* keys seen before p; MHA_UNLIMITED: all */
-    int64_t window_right;    /* keys seen after p; MHA_UNLIMITED: all */
-    mha_tensor key_lengths;  /* (B), each from 0 to the keys of b: only so many keys exist; none: all */
-    mha_tensor mask;         /* MHA_BOOL, true = visible */
-    mha_tensor bias;         /* any float type, added to the scores */
-    mha_tensor alibi_slopes; /* float32 (H) or (B,H) */
-    mha_tensor sinks;        /* float32 (H): one more logit in the softmax of every row */
+    mha_tensor offsets;       /* (B) for MHA_ALIGN_OFFSET, each within +-2^40; else none */
+    int64_t window_left;      /* keys seen before p; MHA_UNLIMITED: all */
+    int64_t window_right;     /* keys seen after p; MHA_UNLIMITED: all */
+    mha_tensor query_lengths; /* (B), each from 0 to the rows of b: so many are queries, the rest padding; none: all */
+    mha_tensor key_lengths;   /* (B), each from 0 to the rows of b: so many are keys, the rest padding; none: all */
+    mha_tensor mask;          /* MHA_BOOL, true = visible */
+    mha_tensor bias;          /* any float type, added to the scores */
+    mha_tensor alibi_slopes;  /* float32 (H) or (B,H) */
+    mha_tensor sinks;         /* float32 (H): one more logit in the softmax of every row */
 
     /* Ragged batches. With query_starts (B+1), q, out and lse are packed as (1,H,sum of Tq,*) and sequence b owns the
      * rows query_starts[b] to query_starts[b+1] - 1; with key_starts the same holds for k and v. Either may be given
@@ -316,7 +324,7 @@ typedef struct mha_attention_options {
 /* clang-format off */
 #define MHA_ATTENTION_DEFAULTS                                                                                         \
     {sizeof(mha_attention_options), NAN, 0.0f,                                                                         \
-     false, MHA_ALIGN_TOP_LEFT, MHA_NO_TENSOR, MHA_UNLIMITED, MHA_UNLIMITED, MHA_NO_TENSOR,                            \
+     false, MHA_ALIGN_TOP_LEFT, MHA_NO_TENSOR, MHA_UNLIMITED, MHA_UNLIMITED, MHA_NO_TENSOR, MHA_NO_TENSOR,             \
      MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,                                                       \
      MHA_NO_TENSOR, MHA_NO_TENSOR,                                                                                     \
      0.0f, 0, 0}
@@ -335,8 +343,9 @@ typedef struct mha_attention_extras {
                            (-infinity, 0); m is infinite where scores left float32 */
     mha_tensor weights; /* any float type (B,H,Tq,Tk): what multiplies the values; or (B,Tq,Tk): its mean over heads */
     mha_tensor scores;  /* any float type (B,H,Tq,Tk): every key at `scores_stage`. At MHA_STAGE_SCALED and _CAPPED keys
-                           that are not visible show their score too, as long as it is finite; else -infinity.
-                           Visible keys always show theirs, infinite where the type cannot hold it */
+                           that are not visible show their score too, as long as it is finite; else -infinity,
+                           as in rows of padding. Visible keys always show theirs, infinite where the type cannot hold
+                           it */
     mha_stage scores_stage;
 } mha_attention_extras;
 
@@ -351,7 +360,8 @@ typedef struct mha_attention_extras {
  * Each is float32, bfloat16 or float16, and they need not be alike; sums are kept in float32. B, H, G, Tq and Tk may be
  * 0; D and E are at least 1. `extras` and `options` may be NULL: none, and MHA_ATTENTION_DEFAULTS. With ragged batches
  * the parts of `out`, `lse` and `softmax` that belong to no sequence are left alone, and the parts of `weights` and `scores` past
- * the end of a sequence get zero, or -infinity at the stages before the softmax.
+ * the end of a sequence get zero, or -infinity at the stages before the softmax. Rows of padding are written: zeros in
+ * `out` and `weights`, -infinity in `lse`.
  *
  * Inputs may overlap each other. `out` may be `q` itself (same data, type, sizes and strides) when neither weights nor
  * scores are asked for. Nothing else may overlap.
@@ -419,10 +429,10 @@ typedef struct mha_attention_saved {
  *     dq[i] = scale sum_j ds[i,j] c[i,j] k[j],   dk[j] = scale sum_i ds[i,j] c[i,j] q[i]
  *
  * where c is 1, or 1 - (capped score / softcap)^2 with softcap. Query heads that share a key/value head add up in dk
- * and dv. Rows that see no key, and keys that no row sees, have zero gradients; rows and keys of a ragged batch that
- * belong to no sequence are left alone, in dq and in dk and dv. What a row does not see never reaches a gradient, even
- * if it is NaN. Weights are recomputed tile by tile: scratch is O(T), and the bits are the same for any number of
- * threads.
+ * and dv. Rows that see no key, padding among them, and keys that no row sees, have zero gradients; rows and keys of a
+ * ragged batch that belong to no sequence are left alone, in dq and in dk and dv. What a row does not see never reaches
+ * a gradient, even if it is NaN, and neither do q, dout and dlse of a row of padding. Weights are recomputed tile by
+ * tile: scratch is O(T), and the bits are the same for any number of threads.
  *
  * No gradient may overlap anything else. Returns as mha_attention_forward. */
 MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients,
@@ -435,7 +445,7 @@ MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_
  * key at MHA_STAGE_SOFTMAX: zero where not visible, before dropout; what a sink takes is missing from the sum.
  *
  * Sizes are those of the call; with ragged batches rows lie packed as those of q, and keys as those of k. Everything but
- * top_keys is float32. Rows that see no key have zeros. */
+ * top_keys is float32. Rows that see no key, padding among them, have zeros. */
 typedef struct mha_stats {
     /* A row each. */
     mha_tensor entropy;     /* (B,H,Tq): -sum_j p log p, in nats */
@@ -450,7 +460,8 @@ typedef struct mha_stats {
 
     /* Sums over rows. */
     mha_tensor received; /* (B,H,Tk): sum_i p; up to some 3e-20 Tq^2 may be lost */
-    mha_tensor heatmap; /* (B,H,R,C), any R and C: row i adds to row floor(i R / Tq), key j to column floor(j C / Tk) */
+    mha_tensor heatmap;  /* (B,H,R,C), any R and C: row i adds to row floor(i R / Tq), key j to column floor(j C / Tk),
+                            where Tq and Tk count the queries and keys of b, without padding */
 
     /* Between the heads a and b of a batch. */
     mha_tensor divergence; /* (B,H,H): Jensen-Shannon, sum_j (p_a log(p_a/m) + p_b log(p_b/m)) / 2 with
@@ -687,6 +698,7 @@ MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
  * if the layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of
  * extras->weights are longer by one or two, whose weights come last in that order, and scores cannot be asked for.
  * `extras` as in mha_attention_forward, or NULL. weights (B,Tq,Tk) are the mean over heads. Gates do not change them.
+ * Rows of `out` past query_lengths are zero, without out_bias, and mha_layer_backward does not look at dout there.
  * `tape`: for training. NULL: inference, without dropout whatever the options say.
  *
  * Nothing may overlap `out` or the extras. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP,
@@ -756,7 +768,7 @@ MHA_API mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_laye
 
 /* out (B,Tq,M) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
  * rotary embedding the last query of a row stands at its last position, whatever options->align says;
- * options->key_lengths and the ragged starts must be none. Tk is the length of the longest row. As in
+ * options->query_lengths, key_lengths and the ragged starts must be none. Tk is the length of the longest row. As in
  * mha_layer_forward otherwise. */
 MHA_API mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                                     const mha_attention_extras *extras, mha_tensor query,

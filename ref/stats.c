@@ -39,6 +39,7 @@ static void row(const ref_attention *a, const ref_stats *s, int64_t n, const dou
 static void columns(const ref_attention *a, const ref_stats *s, int64_t b, int64_t head, const double *p)
 {
     int64_t queries = a->queries ? a->queries[b] : a->Tq, keys = a->keys ? a->keys[b] : a->Tk;
+    if (a->key_lengths) keys = a->key_lengths[b];
     double *heat = s->heatmap + head * s->heat_rows * s->heat_cols, *received = s->received + head * a->Tk;
     memset(heat, 0, (size_t)(s->heat_rows * s->heat_cols) * sizeof *heat);
     memset(received, 0, (size_t)a->Tk * sizeof *received);

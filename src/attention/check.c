@@ -111,21 +111,29 @@ static status check_numbers(mha_problem *p)
     return MHA_OK;
 }
 
+/* Lengths of sequences, which have `rows` rows each, or those between their starts. */
+static status check_each_length(mha_problem *p, mha_tensor *lengths, const char *name, mha_tensor starts, int64_t rows)
+{
+    TRY(mha_check_integers(p->ctx, lengths, name, p->B, "(B)"));
+    for (int64_t b = 0; lengths->rank && b < p->B; b++) {
+        int64_t length = mha_integer_at(*lengths, b);
+        if (starts.rank) rows = mha_integer_at(starts, b + 1) - mha_integer_at(starts, b);
+        if (length < 0 || length > rows)
+            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must be from 0 to %lld", name, (ll)b, (ll)length, (ll)rows);
+    }
+    return MHA_OK;
+}
+
 /* The arrays with one number a sequence. */
 static status check_lengths(mha_problem *p)
 {
     mha_attention_options *o = &p->options;
     TRY(mha_check_integers(p->ctx, &o->offsets, "offsets", p->B, "(B)"));
-    TRY(mha_check_integers(p->ctx, &o->key_lengths, "key_lengths", p->B, "(B)"));
     if ((unsigned)o->align > MHA_ALIGN_OFFSET) FAIL(MHA_BAD_ARGUMENT, "align: %d is not an alignment", (int)o->align);
     if (!o->offsets.rank != (o->align != MHA_ALIGN_OFFSET))
         FAIL(MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
-    for (int64_t b = 0; o->key_lengths.rank && b < p->B; b++) {
-        int64_t length = mha_integer_at(o->key_lengths, b), keys = p->Tk;
-        if (o->key_starts.rank) keys = mha_integer_at(o->key_starts, b + 1) - mha_integer_at(o->key_starts, b);
-        if (length < 0 || length > keys)
-            FAIL(MHA_BAD_ARGUMENT, "key_lengths: [%lld] is %lld, must be from 0 to %lld", (ll)b, (ll)length, (ll)keys);
-    }
+    TRY(check_each_length(p, &o->query_lengths, "query_lengths", o->query_starts, p->Tq));
+    TRY(check_each_length(p, &o->key_lengths, "key_lengths", o->key_starts, p->Tk));
     for (int64_t b = 0; o->offsets.rank && b < p->B; b++) {
         int64_t offset = mha_integer_at(o->offsets, b);
         if (offset < -MHA_SIZE_LIMIT || offset > MHA_SIZE_LIMIT)

@@ -30,6 +30,7 @@ mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role rol
     {"alibi_slopes", (o)->alibi_slopes, MHA_INPUT},                                                                    \
     {"sinks", (o)->sinks, MHA_INPUT},                                                                                  \
     {"offsets", (o)->offsets, MHA_INPUT},                                                                              \
+    {"query_lengths", (o)->query_lengths, MHA_INPUT},                                                                  \
     {"key_lengths", (o)->key_lengths, MHA_INPUT},                                                                      \
     {"query_starts", (o)->query_starts, MHA_INPUT},                                                                    \
     {"key_starts", (o)->key_starts, MHA_INPUT}
@@ -38,8 +39,9 @@ mha_status mha_problem_make(mha_problem *problem, mha_context *ctx, mha_role rol
 /* Where sequence b lies, and which part of it exists. */
 typedef struct mha_sequence {
     int64_t b;
-    int64_t queries, keys;          /* rows it has in the tensors */
+    int64_t queries;                /* query_lengths[b], or all: the number that decides how it is computed */
     int64_t length;                 /* its first keys that can be visible: key_lengths[b], or all */
+    int64_t padded, keys;           /* rows of queries and of keys that it has in the tensors, with padding */
     int64_t query_batch, query_row; /* the batch index and first row of its queries in q, out and lse */
     int64_t key_batch, key_row;     /* the same for its keys and values */
     int64_t offset;                 /* query i stands at position i + offset */
@@ -47,10 +49,19 @@ typedef struct mha_sequence {
 
 mha_sequence mha_sequence_get(const mha_problem *problem, int64_t b);
 
+/* Queries of the longest sequence, without padding. */
+int64_t mha_problem_longest(const mha_problem *problem);
+
 /* Whether sequences lie packed behind each other in q or k. */
 static inline bool mha_options_are_ragged(const mha_attention_options *o)
 {
     return o->query_starts.rank || o->key_starts.rank;
+}
+
+/* Whether all sequences have as many queries and keys as the first. */
+static inline bool mha_sequences_are_alike(const mha_attention_options *o)
+{
+    return !mha_options_are_ragged(o) && !o->query_lengths.rank && !o->key_lengths.rank;
 }
 
 /* Checks offsets, lengths or starts: integers, `count` of them, or any number if count is -1. `shape` names it. */

@@ -159,7 +159,8 @@ static void lay_out(back *c, mha_arena *arena)
     mha_tensor *heads[] = {&c->dq, &c->dk, &c->dv}, like[] = {p->q, p->k, p->v}, rows;
     bool half = s->compute == MHA_BFLOAT16, type_fits = !half || c->dout.type == MHA_BFLOAT16;
     int64_t widest = 0;
-    c->dout_copied = s->out_projection && (!type_fits || !mha_as_rows(&c->dresult, c->dout, p->out_across));
+    bool fits = type_fits && mha_as_rows(&c->dresult, c->dout, p->out_across);
+    c->dout_copied = s->out_projection && (!fits || p->options.query_lengths.rank); /* padding counts as zeros */
     if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->width);
     c->dhead_rows = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->heads * s->value_head_width);
     c->dheads = mha_as_heads(c->dhead_rows, p->out_across, p->B, p->Tq, 0, s->heads, s->value_head_width);
@@ -210,13 +211,17 @@ static mha_status through_output(back *c)
     mha_pass *p = c->pass;
     const mha_layer_options *s = &p->layer->shape;
     if (s->out_projection) {
-        if (c->dout_copied)
-            c->ctx->backend->copy(c->ctx, mha_as_input(c->dresult, p->out_across, p->B, p->Tq), c->dout, false);
+        if (c->dout_copied) {
+            mha_tensor copy = mha_as_input(c->dresult, p->out_across, p->B, p->Tq);
+            c->ctx->backend->copy(c->ctx, copy, c->dout, false);
+            mha_pass_clear_padding(p, copy);
+        }
         if (c->parts.out_bias.rank) c->ctx->backend->sum_rows(c->ctx, c->parts.out_bias, c->dresult, c->partials);
         TRY(add_product(c, c->parts.out_weight, c->dresult, p->gated_rows));
         TRY(mha_matmul(c->ctx, c->dhead_rows, c->dresult, p->out_weight, NULL));
     } else {
         c->ctx->backend->copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
+        mha_pass_clear_padding(p, mha_as_input(c->dhead_rows, p->out_across, p->B, p->Tq));
     }
     if (s->gates) c->ctx->backend->gate_back(c->ctx, c->dheads, p->heads, p->layer->parts.gates, c->parts.gates);
     return MHA_OK;

@@ -156,6 +156,8 @@ static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more,
 static mha_status check_options(mha_context *ctx, mha_attention_options *o, const mha_cache *c)
 {
     if (mha_is_given(o->key_lengths)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
+    if (mha_is_given(o->query_lengths))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_lengths: all rows of a cache have as many queries");
     if (mha_is_given(o->query_starts) || mha_is_given(o->key_starts))
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_starts, key_starts: a cache has rows, not ragged batches");
     o->key_lengths = mha_tensor_1d(c->after, MHA_INT64, c->k.size[0]);

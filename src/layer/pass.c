@@ -169,6 +169,9 @@ static mha_status check_extras(mha_pass *p)
     TRY(check_some(p->ctx, &o->bias, "bias", MHA_INPUT));
     TRY(check_some(p->ctx, &o->alibi_slopes, "alibi_slopes", MHA_INPUT));
     TRY(check_some(p->ctx, &o->sinks, "sinks", MHA_INPUT));
+    TRY(mha_check_integers(p->ctx, &o->offsets, "offsets", mha_pass_sequences(p), "(B)"));
+    TRY(mha_check_integers(p->ctx, &o->query_lengths, "query_lengths", mha_pass_sequences(p), "(B)"));
+    TRY(mha_check_integers(p->ctx, &o->key_lengths, "key_lengths", mha_pass_sequences(p), "(B)"));
     TRY(check_per_row(p, &x->lse, "lse", 3, "(B,H,Tq)"));
     TRY(check_per_row(p, &x->softmax, "softmax", 4, "(B,H,Tq,2)"));
     if (p->extra && mha_is_given(x->scores))

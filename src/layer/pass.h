@@ -131,6 +131,9 @@ mha_status mha_pass_project(mha_pass *pass);
 mha_status mha_pass_attend(mha_pass *pass);
 mha_status mha_pass_finish(mha_pass *pass);
 
+/* Zeros for the rows of padding of x (B,Tq,W), which query_lengths leaves out. */
+void mha_pass_clear_padding(const mha_pass *pass, mha_tensor x);
+
 /* a (rows,W) times the weights of a projection, or of the output if n is MHA_IN, plus their bias. */
 mha_status mha_pass_multiply(mha_pass *pass, int n, mha_tensor c, mha_tensor a);
 

@@ -14,6 +14,7 @@ TEST(good_calls_are_accepted)
     c.options.bias = good_bias();
     c.options.alibi_slopes = good_slopes();
     c.options.sinks = good_sinks();
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
     c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     c.options.align = MHA_ALIGN_OFFSET;
     c.options.offsets = mha_tensor_1d(arena.offsets, MHA_INT64, B);
@@ -299,18 +300,41 @@ TEST(ends_of_ranges_are_inside)
 
 TEST(lengths_and_offsets)
 {
-    const int64_t lengths[] = {-1, TK + 1, INT64_MIN, INT64_MAX};
+    const int64_t lengths[] = {-1, TK + 1, INT64_MIN, INT64_MAX}, rows[] = {-1, TQ + 1, INT64_MIN, INT64_MAX};
     const int64_t offsets[] = {(INT64_C(1) << 40) + 1, -(INT64_C(1) << 40) - 1, INT64_MIN, INT64_MAX};
     for (int n = 0; n < 8; n++) {
         call c = good();
         c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
         arena.lengths[n % B] = lengths[n / 2];
         refuse(&c, MHA_BAD_ARGUMENT, "key_lengths", LIKEWISE);
+        c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
+        arena.query_lengths[n % B] = rows[n / 2];
+        refuse(&c, MHA_BAD_ARGUMENT, "query_lengths", LIKEWISE);
         c.options.align = MHA_ALIGN_OFFSET;
         c.options.offsets = mha_tensor_1d(arena.offsets, MHA_INT64, B);
         arena.offsets[n % B] = offsets[n / 2];
         refuse(&c, MHA_BAD_ARGUMENT, "offsets", LIKEWISE);
     }
+}
+
+TEST(query_lengths)
+{
+    call c = good();
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
+    arena.query_lengths[0] = 0;
+    arena.query_lengths[1] = TQ;
+    accept(&c);
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT32, B); /* TQ - 0 as two halves */
+    accept(&c);
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_FLOAT32, B);
+    refuse(&c, MHA_BAD_TYPE, "query_lengths", LIKEWISE);
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B - 1);
+    refuse(&c, MHA_BAD_SHAPE, "query_lengths", LIKEWISE);
+    c.options.query_lengths = mha_tensor_2d(arena.query_lengths, MHA_INT64, 1, B);
+    refuse(&c, MHA_BAD_SHAPE, "query_lengths", LIKEWISE);
+    c.options.query_lengths = mha_tensor_1d(c.out.data, MHA_INT64, B);
+    memset(c.out.data, 0, B * sizeof(int64_t));
+    refuse(&c, MHA_OVERLAP, "query_lengths", CANNOT_KNOW);
 }
 
 /* ---- Ragged batches --------------------------------------------------------------------------------------------- */
@@ -380,6 +404,13 @@ TEST(shapes_of_ragged_batches)
     c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     arena.lengths[1] = TK + 1;
     refuse(&c, MHA_BAD_ARGUMENT, "key_lengths", LIKEWISE);
+    c = ragged();
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
+    accept(&c);
+    c = ragged();
+    c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
+    arena.query_lengths[1] = TQ + 1;
+    refuse(&c, MHA_BAD_ARGUMENT, "query_lengths", LIKEWISE);
     c = ragged();
     c.extras.weights = mha_tensor_4d(arena.floats + 5120, MHA_FLOAT32, B, H, TQ + 1, TK + 2);
     accept(&c);

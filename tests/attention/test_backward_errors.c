@@ -186,6 +186,9 @@ TEST(options_out_of_range)
     b.c.options.key_lengths = mha_tensor_1d(arena.lengths, MHA_INT64, B);
     arena.lengths[1] = TK + 1;
     refuse_back(&b, MHA_BAD_ARGUMENT, "key_lengths");
+    b.c.options.query_lengths = mha_tensor_1d(arena.query_lengths, MHA_INT64, B);
+    arena.query_lengths[1] = TQ + 1;
+    refuse_back(&b, MHA_BAD_ARGUMENT, "query_lengths");
     b.c.options.mask.type = MHA_FLOAT32;
     refuse_back(&b, MHA_BAD_TYPE, "mask");
 }

@@ -47,18 +47,21 @@ static int64_t number(mha_tensor t, int64_t i) { return ((const int64_t *)t.data
 static void draw_arrays(rng *r, public_call *c)
 {
     mha_attention_options *o = &c->options;
-    int64_t *lengths = o->key_lengths.data, *offsets = o->offsets.data;
+    int64_t *lengths = o->key_lengths.data, *queries = o->query_lengths.data, *offsets = o->offsets.data;
     const int64_t far[] = {-LIMIT, -LIMIT + 1, -3, -1, 0, 1, 2, LIMIT - 1, LIMIT};
     if (!lengths) return; /* a cache has its own */
     if (o->query_starts.rank) split(r, o->query_starts.data, c->n.B, c->n.B * c->n.Tq, c->n.Tq);
     if (o->key_starts.rank) split(r, o->key_starts.data, c->n.B, c->n.B * c->n.Tk, c->n.Tk);
     for (int64_t b = 0; b < c->n.B; b++) {
         int64_t keys = o->key_starts.rank ? number(o->key_starts, b + 1) - number(o->key_starts, b) : c->n.Tk;
+        int64_t rows = o->query_starts.rank ? number(o->query_starts, b + 1) - number(o->query_starts, b) : c->n.Tq;
         lengths[b] = rng_between(r, 0, keys);
+        queries[b] = rng_between(r, 0, rows);
         offsets[b] = one_of(r, far, sizeof far / sizeof *far);
     }
     o->align = (mha_align)rng_between(r, 0, 2);
     if (o->align != MHA_ALIGN_OFFSET) o->offsets = (mha_tensor)MHA_NO_TENSOR;
+    if (rng_chance(r, 0.5)) o->query_lengths = (mha_tensor)MHA_NO_TENSOR;
     if (rng_chance(r, 0.3)) o->key_lengths = (mha_tensor)MHA_NO_TENSOR;
 }
 
@@ -102,6 +105,7 @@ static bool is_visible(const mha_attention_options *o, int64_t Tq, int64_t Tk, i
 {
     int64_t queries = o->query_starts.rank ? number(o->query_starts, b + 1) - number(o->query_starts, b) : Tq;
     int64_t keys = o->key_starts.rank ? number(o->key_starts, b + 1) - number(o->key_starts, b) : Tk;
+    if (o->query_lengths.rank) queries = number(o->query_lengths, b);
     if (o->key_lengths.rank) keys = number(o->key_lengths, b);
     int64_t offset = o->align == MHA_ALIGN_OFFSET ? number(o->offsets, b)
                      : o->align                   ? keys - queries

@@ -311,6 +311,11 @@ TEST(wrong_use_of_a_cache)
     mha_attention_options o = mha_layer_attention(s.layer);
     o.key_lengths = mha_tensor_1d(lengths, MHA_INT64, 2);
     expect(mha_cache_attend(s.ctx, cache, s.layer, y, NULL, x, &o) == MHA_BAD_ARGUMENT, "key_lengths");
+    o.key_lengths = none;
+    o.query_lengths = mha_tensor_1d(lengths, MHA_INT64, B);
+    expect(mha_cache_attend(s.ctx, cache, s.layer, y, NULL, x, &o) == MHA_BAD_ARGUMENT &&
+               strstr(mha_context_error(s.ctx), "query_lengths"),
+           "query_lengths: %s", mha_context_error(s.ctx));
     expect(mha_cache_reorder(s.ctx, cache, from) == MHA_BAD_ARGUMENT, "there is no row 3");
     expect(mha_cache_truncate(s.ctx, cache, 3, 1) == MHA_BAD_ARGUMENT, "there is no row 3");
     expect(mha_cache_truncate(s.ctx, cache, 0, -1) == MHA_BAD_ARGUMENT, "a negative length");

@@ -107,6 +107,7 @@ static void make_options(public_call *c)
     if (c->kind == CALL_ATTEND || c->kind == CALL_STEP) return;
     o->align = MHA_ALIGN_OFFSET;
     array(c, "offsets", &o->offsets, n->B, 1, 1);
+    array(c, "query_lengths", &o->query_lengths, n->B, n->Tq, 0);
     array(c, "key_lengths", &o->key_lengths, n->B, n->Tk, 0);
     if (!is_ragged(c)) return;
     array(c, "query_starts", &o->query_starts, n->B + 1, 0, n->Tq);

@@ -11,7 +11,7 @@ enum { B = 2, H = 4, G = 2, TQ = 3, TK = 5, D = 4, E = 4, FLOATS = 1 << 14 };
 /* Everything that a call may touch lies in one place, so that one comparison shows whether it did. */
 static struct {
     float floats[FLOATS];
-    int64_t lengths[B], offsets[B], query_starts[B + 1], key_starts[B + 1];
+    int64_t lengths[B], query_lengths[B], offsets[B], query_starts[B + 1], key_starts[B + 1];
     unsigned char mask[B * H * TQ * TK];
 } arena;
 
@@ -31,6 +31,7 @@ static inline call good(void)
     arena.query_starts[0] = arena.key_starts[0] = 0;
     for (int b = 0; b < B; b++) {
         arena.lengths[b] = TK - b;
+        arena.query_lengths[b] = TQ - b;
         arena.offsets[b] = b;
         arena.query_starts[b + 1] = (b + 1) * TQ;
         arena.key_starts[b + 1] = (b + 1) * TK;

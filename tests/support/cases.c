@@ -108,6 +108,7 @@ static void draw_sight(rng *r, attention_case *c)
     c->bias_hides = rng_chance(r, 0.4);
     c->ragged_q = rng_chance(r, 0.2);
     c->ragged_k = rng_chance(r, 0.2);
+    c->padding = rng_chance(r, 0.25);
 }
 
 static void draw_rest(rng *r, attention_case *c)
@@ -157,6 +158,7 @@ static void describe_sight(const attention_case *c, char *text, size_t size)
     if (c->align == MHA_ALIGN_OFFSET) add(text, size, " %lld", (long long)c->offset);
     if (c->window_left >= 0) add(text, size, " window_left %lld", (long long)c->window_left);
     if (c->window_right >= 0) add(text, size, " window_right %lld", (long long)c->window_right);
+    if (c->padding) add(text, size, " query_lengths");
     if (c->lengths) add(text, size, " key_lengths");
     if (c->mask.rank >= 0) add(text, size, " mask(rank %d, full %x)", c->mask.rank, c->mask.full);
     if (c->bias.rank >= 0) add(text, size, " bias(rank %d, full %x)", c->bias.rank, c->bias.full);

@@ -25,6 +25,7 @@ typedef struct attention_case {
     int64_t offset; /* MHA_ALIGN_OFFSET: sequence b gets offset + b */
     int64_t window_left, window_right;
     bool lengths; /* random key lengths, 0 and all among them */
+    bool padding; /* likewise query lengths */
     broadcast mask, bias;
     bool bias_hides; /* some of the bias is -infinity */
     int alibi;       /* 0 none, 1 (H), 2 (B,H) */

@@ -119,7 +119,7 @@ static void guard(gradients *g)
         store_guard(s);
         if (n >= GRAD_BIAS) store_allow_all(s);
         const int64_t *starts = n == GRAD_Q ? p->query_starts : p->key_starts;
-        const int64_t *rows = n == GRAD_Q ? p->queries : p->keys;
+        const int64_t *rows = n == GRAD_Q ? p->padded : p->keys;
         for (int64_t b = 0; s->bytes && n < GRAD_BIAS && b < p->c.B; b++)
             for (int64_t h = 0; h < s->view.size[1]; h++)
                 for (int64_t i = 0; i < rows[b]; i++)
@@ -244,7 +244,7 @@ static bool check_rows(const gradients *g, verdict v, int n)
     const problem *p = g->p;
     const store *s = &g->grad[n];
     int64_t heads = s->view.size[1], width = s->view.size[3], most = n == GRAD_Q ? p->c.Tq : p->c.Tk;
-    const int64_t *rows = n == GRAD_Q ? p->queries : p->keys;
+    const int64_t *rows = n == GRAD_Q ? p->padded : p->keys;
     for (int64_t b = 0; b < p->c.B; b++)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t i = 0; i < rows[b]; i++)

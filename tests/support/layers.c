@@ -67,6 +67,7 @@ layer_case layer_case_random(rng *r)
     if (rng_chance(r, 0.15)) c.options.compute = MHA_BFLOAT16;
     c.threads = (int)rng_between(r, 1, 3);
     c.seed = rng_bits(r);
+    c.padding = rng_chance(r, 0.25);
     return c;
 }
 
@@ -75,17 +76,17 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
     const mha_layer_options *o = &c->options;
     snprintf(text, size,
              "M %lld Mk %lld Mv %lld H %lld G %lld D %lld E %lld, B %lld Tq %lld Tk %lld, inputs %d,%s%s%s%s%s%s%s%s "
-             "norm %g rotary %g cap %g%s window %lld %lld,%s%s%s%s%s%s weights %d layouts %d%d%d%d %s dropout %g %s",
+             "norm %g rotary %g cap %g%s window %lld %lld,%s%s%s%s%s%s%s weights %d layouts %d%d%d%d %s dropout %g %s",
              (ll)o->width, (ll)o->key_width, (ll)o->value_width, (ll)o->heads, (ll)o->kv_heads, (ll)o->head_width,
              (ll)o->value_head_width, (ll)c->B, (ll)c->Tq, (ll)c->Tk, (int)c->inputs, o->in_bias ? " in_bias" : "",
              o->out_projection ? " Wo" : "", o->out_bias ? " out_bias" : "", o->bias_kv ? " bias_kv" : "",
              o->zero_kv ? " zero_kv" : "", o->sinks ? " sinks" : "", o->gates ? " gates" : "",
              o->rotary_interleaved ? " interleaved" : "", (double)o->norm_epsilon, o->rotary_base, (double)o->softcap,
              o->causal ? " causal" : "", (ll)o->window_left, (ll)o->window_right, c->ragged ? " ragged" : "",
-             c->lengths ? " lengths" : "", c->mask ? " mask" : "", c->bias ? " bias" : "", c->slopes ? " slopes" : "",
-             c->positions ? " positions" : "", c->averaged, (int)c->layouts[0], (int)c->layouts[1], (int)c->layouts[2],
-             (int)c->layouts[3], mha_type_name(c->type), (double)c->dropout,
-             o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "");
+             c->padding ? " query_lengths" : "", c->lengths ? " lengths" : "", c->mask ? " mask" : "",
+             c->bias ? " bias" : "", c->slopes ? " slopes" : "", c->positions ? " positions" : "", c->averaged,
+             (int)c->layouts[0], (int)c->layouts[1], (int)c->layouts[2], (int)c->layouts[3], mha_type_name(c->type),
+             (double)c->dropout, o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "");
 }
 
 /* ---- Making a problem ------------------------------------------------------------------------------------------- */
@@ -190,6 +191,12 @@ static void make_options(layer_problem *p, rng *r)
         if (p->key.view.rank) poison(&p->key, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
         if (p->value.view.rank) poison(&p->value, c->ragged ? p->key_starts : NULL, b, p->key_lengths[b], p->keys[b]);
     }
+    if (c->padding) o->query_lengths = integers(p->queries, c->B);
+    for (int64_t b = 0; c->padding && b < c->B; b++) { /* a query of self-attention is a key, too */
+        const int64_t *starts = c->ragged ? p->query_starts : NULL;
+        poison(&p->dout, starts, b, p->queries[b], p->padded[b]);
+        if (c->inputs == CROSS || c->inputs == THREE) poison(&p->query, starts, b, p->queries[b], p->padded[b]);
+    }
     if (c->ragged) {
         o->query_starts = integers(p->query_starts, c->B + 1);
         o->key_starts = integers(p->key_starts, c->B + 1);
@@ -243,6 +250,7 @@ layer_problem *layer_problem_make(const layer_case *c)
     p->key_starts = array(c->B + 1, sizeof(int64_t));
     p->key_lengths = array(c->B + 1, sizeof(int64_t));
     p->queries = array(c->B + 1, sizeof(int64_t));
+    p->padded = array(c->B + 1, sizeof(int64_t));
     p->keys = array(c->B + 1, sizeof(int64_t));
     p->offsets = array(c->B + 1, sizeof(int64_t));
     int64_t rows_q = c->Tq, rows_k = c->Tk;
@@ -257,6 +265,8 @@ layer_problem *layer_problem_make(const layer_case *c)
             rows_k = rows_q;
         }
     }
+    memcpy(p->padded, p->queries, (size_t)c->B * sizeof(int64_t));
+    for (int64_t b = 0; c->padding && b < c->B; b++) p->queries[b] = rng_between(&r, 0, p->padded[b]);
     make_inputs(p, &r, rows_q, rows_k);
     make_parameters(p, &r);
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
@@ -285,6 +295,7 @@ void layer_problem_free(layer_problem *p)
                       p->key_starts,
                       p->key_lengths,
                       p->queries,
+                      p->padded,
                       p->keys,
                       p->offsets,
                       p->numbers,
@@ -348,7 +359,7 @@ static void solve_attention(layer_problem *p)
     const mha_layer_options *o = &c->options;
     ref_attention *a = &p->ref.attention;
     int64_t H = o->heads, maps = c->B * H * c->Tq * c->Tk;
-    *a = (ref_attention){.queries = c->ragged ? p->queries : NULL,
+    *a = (ref_attention){.queries = c->ragged || c->padding ? p->queries : NULL,
                          .keys = c->ragged ? p->keys : NULL,
                          .key_lengths = c->lengths ? p->key_lengths : NULL,
                          .scale = (double)o->scale,
@@ -528,7 +539,7 @@ static bool check_weights(const layer_problem *p, char *why, size_t room)
 static bool check_forward(const layer_problem *p, char *why, size_t room)
 {
     const int64_t *starts = p->c.ragged ? p->query_starts : NULL;
-    return check_rows(p, &p->out, starts, p->queries, p->want_out, p->c.Tq, 0, 1, "out", why, room) &&
+    return check_rows(p, &p->out, starts, p->padded, p->want_out, p->c.Tq, 0, 1, "out", why, room) &&
            check_weights(p, why, room);
 }
 
@@ -541,7 +552,7 @@ static bool check_inputs(const layer_problem *p, char *why, size_t room)
     int64_t nq = c->B * c->Tq * p->ref.M, nk = c->B * c->Tk * p->ref.Mk;
     for (int64_t n = 0; !three && n < nk; n++) p->want.key[n] += p->want.value[n];
     for (int64_t n = 0; self && n < nq; n++) p->want.query[n] += p->want.key[n];
-    return check_rows(p, &p->dquery, qs, p->queries, p->want.query, c->Tq, 1, 3, "dquery", why, room) &&
+    return check_rows(p, &p->dquery, qs, p->padded, p->want.query, c->Tq, 1, 3, "dquery", why, room) &&
            (self || check_rows(p, &p->dkey, ks, p->keys, p->want.key, c->Tk, 1, 3, "dkey", why, room)) &&
            (!three || check_rows(p, &p->dvalue, ks, p->keys, p->want.value, c->Tk, 1, 3, "dvalue", why, room));
 }

@@ -23,7 +23,7 @@ typedef struct layer_case {
     mha_layer_options options;
     source inputs;
     int64_t B, Tq, Tk;
-    bool ragged, lengths, mask, bias, slopes, positions;
+    bool ragged, padding, lengths, mask, bias, slopes, positions;
     int averaged;      /* weights: 0 none, 1 per head, 2 their mean */
     layout layouts[4]; /* of query, key, value and their gradients; out and dout */
     mha_type type;     /* of inputs and out */
@@ -39,7 +39,7 @@ typedef struct layer_problem {
     float *parameters, *gradients; /* the latter hold 1 before they are added to */
     store query, key, value, out, weights, lse, dout, dquery, dkey, dvalue;
     store mask, bias, slopes, dbias, dslopes, query_positions, key_positions;
-    int64_t *query_starts, *key_starts, *key_lengths, *queries, *keys, *offsets;
+    int64_t *query_starts, *key_starts, *key_lengths, *queries, *padded, *keys, *offsets;
     mha_attention_options attend;
     mha_layer_inputs inputs;
     mha_attention_extras extras;

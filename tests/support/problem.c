@@ -22,13 +22,15 @@ static int64_t *draw_rows(rng *r, int64_t B, int64_t most, bool ragged, int64_t 
 static void draw_sequences(problem *p, rng *r)
 {
     const attention_case *c = &p->c;
-    p->queries = draw_rows(r, c->B, c->Tq, c->ragged_q, &p->query_starts);
+    p->padded = draw_rows(r, c->B, c->Tq, c->ragged_q, &p->query_starts);
+    p->queries = array(c->B, sizeof(int64_t));
     p->keys = draw_rows(r, c->B, c->Tk, c->ragged_k, &p->key_starts);
     p->query_rows = c->ragged_q ? p->query_starts[c->B] + rng_between(r, 0, 2) : c->Tq;
     p->key_rows = c->ragged_k ? p->key_starts[c->B] + rng_between(r, 0, 2) : c->Tk;
     p->key_lengths = c->lengths ? array(c->B, sizeof(int64_t)) : NULL;
     p->offsets = c->align == MHA_ALIGN_OFFSET ? array(c->B, sizeof(int64_t)) : NULL;
     for (int64_t b = 0; b < c->B; b++) {
+        p->queries[b] = c->padding && !rng_chance(r, 0.2) ? rng_between(r, 0, p->padded[b]) : p->padded[b];
         if (c->lengths) p->key_lengths[b] = rng_chance(r, 0.2) ? p->keys[b] : rng_between(r, 0, p->keys[b]);
         if (p->offsets) p->offsets[b] = c->offset + b;
     }
@@ -142,7 +144,7 @@ static void guard(problem *p)
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) store_guard(all[n]);
     for (int64_t b = 0; b < p->c.B; b++)
         for (int64_t h = 0; h < p->c.H; h++)
-            for (int64_t i = 0; i < p->queries[b]; i++) {
+            for (int64_t i = 0; i < p->padded[b]; i++) {
                 int64_t batch = outer(p->query_starts, b), row = inner(p->query_starts, b, i);
                 for (int64_t e = 0; e < p->c.E; e++) store_allow(&p->out, batch, h, row, e);
                 if (p->c.lse) store_allow(&p->lse, batch, h, row, 0);
@@ -165,6 +167,7 @@ static void make_options(problem *p)
     o.offsets = integers(p->offsets, c->B);
     o.window_left = c->window_left;
     o.window_right = c->window_right;
+    o.query_lengths = integers(c->padding ? p->queries : NULL, c->B);
     o.key_lengths = integers(p->key_lengths, c->B);
     o.mask = p->mask.view;
     o.bias = p->bias.view;
@@ -225,6 +228,7 @@ void problem_free(problem *p)
                     &p->sinks, &p->out, &p->lse, &p->softmax, &p->weights, &p->scores};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) store_free(all[n]);
     free(p->queries);
+    free(p->padded);
     free(p->keys);
     free(p->key_lengths);
     free(p->offsets);

@@ -22,7 +22,8 @@ typedef struct problem {
     attention_case c;
     store q, k, v, mask, bias, alibi, sinks;  /* inputs; all zero where not given */
     store out, lse, softmax, weights, scores; /* outputs */
-    int64_t *queries, *keys;                  /* (B) rows that each sequence has */
+    int64_t *queries, *keys;                  /* (B) queries that each sequence has, and rows of keys */
+    int64_t *padded;                          /* (B) rows of queries that each has, with padding */
     int64_t query_rows, key_rows;             /* rows that q, k and v have on axis 2 */
     int64_t *key_lengths, *offsets;           /* (B) or NULL */
     int64_t *query_starts, *key_starts;       /* (B+1) or NULL */

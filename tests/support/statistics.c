@@ -53,7 +53,7 @@ static void allow(statistics *s, int n)
     const problem *p = s->p;
     store *to = &s->result[n];
     const int64_t *starts = n == RECEIVED ? p->key_starts : p->query_starts,
-                  *rows = n == RECEIVED ? p->keys : p->queries;
+                  *rows = n == RECEIVED ? p->keys : p->padded;
     store_guard(to);
     if (n >= HEATMAP) {
         store_allow_all(to);
@@ -241,14 +241,15 @@ static bool check_columns(const statistics *s, verdict v, int64_t b, int64_t h)
 {
     const problem *p = s->p;
     int64_t Tk = p->c.Tk, R = s->ref.heat_rows, C = s->ref.heat_cols, head = b * p->c.H + h;
+    int64_t keys = p->key_lengths ? p->key_lengths[b] : p->keys[b];
     double *received = array(Tk, sizeof *received), *heat = array(R * C, sizeof *heat);
     bool good = true;
     for (int64_t i = 0; i < p->queries[b]; i++)
-        for (int64_t j = 0; j < p->keys[b]; j++) {
+        for (int64_t j = 0; j < keys; j++) {
             int64_t n = (head * p->c.Tq + i) * Tk + j;
             double e = s->error[n] + 80 * U * p->want.stage[REF_SOFTMAX][n];
             received[j] += e + 0x1p-50 * (double)p->queries[b]; /* it is counted in fixed point */
-            if (R && C) heat[i * R / p->queries[b] * C + j * C / p->keys[b]] += e;
+            if (R && C) heat[i * R / p->queries[b] * C + j * C / keys] += e;
         }
     for (int64_t j = 0; good && j < p->keys[b]; j++)
         good =
@@ -298,7 +299,7 @@ bool statistics_check(const statistics *s, char *why, size_t size)
     verdict v = {why, size};
     for (int64_t b = 0; b < p->c.B; b++)
         for (int64_t h = 0; h < p->c.H; h++) {
-            for (int64_t i = 0; i < p->queries[b]; i++)
+            for (int64_t i = 0; i < p->padded[b]; i++)
                 if (!check_row(s, v, b, h, i)) return false;
             if (!check_columns(s, v, b, h)) return false;
             for (int64_t other = 0; other < p->c.H; other++)

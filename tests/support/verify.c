@@ -70,7 +70,7 @@ static bool check_rows(const problem *p, verdict v)
     const attention_case *c = &p->c;
     for (int64_t b = 0; b < c->B; b++)
         for (int64_t h = 0; h < c->H; h++)
-            for (int64_t i = 0; i < p->queries[b]; i++) {
+            for (int64_t i = 0; i < p->padded[b]; i++) {
                 int64_t row = (b * c->H + h) * c->Tq + i;
                 if (!check_out_row(p, v, b, h, i)) return false;
                 if (c->softmax && !check_softmax(p, v, b, h, i, p->want.lse[row], p->allowed.lse[row])) return false;

@@ -5,6 +5,7 @@
  * row in the order of the keys. */
 #include "cpu/attention/attend.h"
 #include "cpu/attention/forward.h"
+#include "cpu/attention/padding.h"
 #include "cpu/attention/softmax.h"
 #include <stdio.h>
 #include <string.h>
@@ -229,7 +230,10 @@ mha_status mha_cpu_forward(const mha_problem *problem)
     TRY(make_plan(problem, &plan));
     TRY(mha_scratch_reserve(problem->ctx, plan.total_bytes));
     if (problem->ctx->rehearsing) return MHA_OK;
+    const mha_padding padding[] = {
+        {problem->out, 0, 0}, {problem->extras.lse, -INFINITY, 0}, {problem->extras.softmax, -INFINITY, 0}};
     job j = {.problem = problem, .plan = &plan, .shared = mha_plan_shared(&plan, problem)};
+    mha_padding_write(problem, padding, 3);
     run_round(&j, false);
     if (plan.partials) run_round(&j, true);
     if (plan.maps) mha_maps_write(problem, &plan, &j.shared);
@@ -242,7 +246,7 @@ mha_status mha_cpu_explain(const mha_problem *problem, mha_attention_plan *answe
     TRY(make_plan(problem, &plan));
     const char *isa = problem->ctx->isa;
     bool widened = problem->q.type != MHA_FLOAT32 || problem->k.type != MHA_FLOAT32 || problem->v.type != MHA_FLOAT32;
-    bool engine = plan.engine && problem->share * problem->Tq > MHA_NARROW;
+    bool engine = plan.engine && problem->share * mha_problem_longest(problem) > MHA_NARROW;
     *answer = (mha_attention_plan){.isa = isa,
                                    .kernel = engine    ? "fused-engine"
                                              : widened ? "fused-widened"

@@ -44,7 +44,7 @@ static int64_t count_pieces(const mha_problem *p, int64_t rows)
 {
     if (!p->H || !p->B) return 0;
     int64_t count = 0;
-    if (!mha_options_are_ragged(&p->options) && !p->options.key_lengths.rank) {
+    if (mha_sequences_are_alike(&p->options)) {
         mha_sequence any = mha_sequence_get(p, 0);
         return p->B * count_in_sequence(p, &any, rows);
     }
@@ -59,7 +59,7 @@ static int64_t count_pieces(const mha_problem *p, int64_t rows)
 static int64_t count_partials(const mha_problem *p)
 {
     int64_t count = 0;
-    bool alike = !mha_options_are_ragged(&p->options) && !p->options.key_lengths.rank;
+    bool alike = mha_sequences_are_alike(&p->options);
     for (int64_t b = 0; p->H && b < p->B; b++) {
         mha_sequence s = mha_sequence_get(p, b);
         int64_t cuts = count_cuts(p, &s), here = cuts > 1 ? cuts * s.queries * p->H : 0;
@@ -72,7 +72,7 @@ static int64_t count_partials(const mha_problem *p)
 /* Cuts the longest sequence into as few equal pieces as fit L2, then into more while threads would go without. */
 static void choose_rows(mha_plan *plan, const mha_problem *p)
 {
-    int64_t lanes = plan->kernels->lanes, longest = p->share * p->Tq;
+    int64_t lanes = plan->kernels->lanes, longest = p->share * mha_problem_longest(p);
     if (longest < 1) longest = 1;
     int64_t most = smaller(PIECE_ROWS, PIECE_FLOATS / (p->D + p->E) / MHA_BLOCK * MHA_BLOCK);
     if (most < MHA_BLOCK) most = MHA_BLOCK;

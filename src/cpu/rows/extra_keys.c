@@ -141,7 +141,8 @@ static void mix_head(void *arg, int64_t n)
         row r = look(e, &s, h, i);
         mix(e, &r);
     }
-    for (int64_t i = s.queries; w.rank && i < w.size[2]; i++) /* rows past the end of a ragged sequence */
+    for (int64_t i = s.queries; w.rank && i < w.size[2];
+         i++) /* rows of padding, or past the end of a ragged sequence */
         for (int64_t j = w.size[3] - e->count; j < w.size[3]; j++) mha_store(mha_at(w, s.b, h, i, j), w.type, 0.0f);
 }
 

@@ -33,7 +33,7 @@ void naive_put(const mha_problem *p, mha_tensor to, const double *from, bool of_
         mha_sequence s = mha_sequence_get(p, b);
         int64_t batch = of_keys ? s.key_batch : s.query_batch, first = of_keys ? s.key_row : s.query_row;
         for (int64_t h = 0; h < heads; h++)
-            for (int64_t n = 0; n < (of_keys ? s.keys : s.queries); n++)
+            for (int64_t n = 0; n < (of_keys ? s.keys : s.padded); n++)
                 for (int64_t d = 0; d < width; d++)
                     naive_set(to, batch, h, first + n, d, from[((b * heads + h) * most + n) * width + d]);
     }
@@ -210,7 +210,7 @@ static void put_all_softmax(const naive_question *question)
     for (int64_t b = 0; p->extras.softmax.rank && b < p->B; b++) {
         mha_sequence s = mha_sequence_get(p, b);
         for (int64_t h = 0; h < p->H; h++)
-            for (int64_t i = 0; i < s.queries; i++)
+            for (int64_t i = 0; i < s.padded; i++)
                 naive_put_softmax(p->extras.softmax, &s, h, i, softmax_of_scores(question, b, h, i));
     }
 }

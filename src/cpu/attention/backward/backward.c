@@ -13,6 +13,7 @@
 #include "cpu/attention/backward/careful.h"
 #include "cpu/attention/backward/rows.h"
 #include "cpu/attention/careful.h"
+#include "cpu/attention/padding.h"
 #include <string.h>
 
 enum { CHUNK_KEYS = MHA_TILES * MHA_KEYS, CHUNKS = 4 };
@@ -257,6 +258,7 @@ static void run(mha_backward *call)
     const mha_attention_gradients *g = &call->gradients;
     int64_t work = call->pieces * p->G;
     if (g->importance.rank) clear_heads(g->importance);
+    mha_padding_write(p, &(mha_padding){g->q, 0, 0}, 1);
     run_round(call, mha_backward_rows, p->B * p->H);
     run_round(call, keys_piece, work);
     if (g->q.rank) run_round(call, queries_piece, work);

@@ -202,7 +202,7 @@ static float *heat_at(const mha_stats_work *c, const mha_sequence *s, int64_t h,
 static void add_heat(const mha_stats_work *c, const mha_tile *t, float *to, int64_t stride, const float *from,
                      int64_t count)
 {
-    if (c->want.heatmap.size[3] == t->sequence.keys) {
+    if (c->want.heatmap.size[3] == t->sequence.length) {
         to += t->key * stride;
         for (int64_t j = 0; stride == 1 && j < count; j++) to[j] += from[j];
         for (int64_t j = 0; stride != 1 && j < count; j++) to[j * stride] += from[j];

@@ -10,6 +10,7 @@
  *
  * so a pair costs one logarithm for each two weights. */
 #include "cpu/attention/stats/stats.h"
+#include "cpu/attention/padding.h"
 #include <string.h>
 
 /* Of a step: weights of all heads that stay in L2, if heads are compared; it has as many rows if they are not, because
@@ -54,7 +55,7 @@ static int64_t longest_stripes(const mha_stats_work *c)
     const mha_problem *p = &c->problem;
     mha_sequence any = {.queries = p->Tq};
     int64_t most = mha_stripe_count(c, &any);
-    for (int64_t b = 0; p->options.query_starts.rank && b < p->B; b++) { /* a shorter one may have one more */
+    for (int64_t b = 0; !mha_sequences_are_alike(&p->options) && b < p->B; b++) { /* a shorter one may have one more */
         mha_sequence s = mha_sequence_get(p, b);
         int64_t count = mha_stripe_count(c, &s);
         if (count > most) most = count;
@@ -220,6 +221,14 @@ static void sums_task(void *arg, int index)
 
 /* ---- The call --------------------------------------------------------------------------------------------------- */
 
+static void write_padding(const mha_stats_work *c)
+{
+    const mha_stats *w = &c->want;
+    const mha_padding all[] = {{w->entropy, 0, 0}, {w->effective, 0, 0},   {w->largest, 0, 0},   {w->distance, 0, 0},
+                               {w->mass, 0, 0},    {w->top_weights, 0, 0}, {w->top_keys, -1, -1}};
+    mha_padding_write(&c->problem, all, sizeof all / sizeof *all);
+}
+
 mha_status mha_cpu_stats(const mha_stats_call *call)
 {
     mha_context *ctx = call->problem.ctx;
@@ -229,6 +238,7 @@ mha_status mha_cpu_stats(const mha_stats_call *call)
     TRY(mha_scratch_reserve(ctx, bytes));
     if (ctx->rehearsing) return MHA_OK;
     lay_out(&c, ctx->scratch, &bytes);
+    write_padding(&c);
     for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
     job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
     job rows = {.call = &c, .queue = {.count = c.problem.B * c.problem.H * c.stripes}};

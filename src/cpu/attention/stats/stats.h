@@ -75,7 +75,7 @@ static inline int64_t mha_heat_row(const mha_stats_work *c, const mha_sequence *
 }
 static inline int64_t mha_heat_column(const mha_stats_work *c, const mha_sequence *s, int64_t j)
 {
-    return j * c->want.heatmap.size[3] / s->keys;
+    return j * c->want.heatmap.size[3] / s->length;
 }
 
 /* Where the edge of the heatmap of (b,h,stripe) lies. */
