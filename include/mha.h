@@ -370,14 +370,15 @@ MHA_API mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const
                                          mha_tensor q, mha_tensor k, mha_tensor v,
                                          const mha_attention_options *options);
 
-/* How a forward call will be carried out. The strings are static, but for `why`, which lies in the struct. */
+/* How a call will be carried out. The strings are static, but for `why`, which lies in the struct. */
 typedef struct mha_attention_plan {
     const char *isa;      /* the instruction set, as in mha_isa */
     const char *kernel;   /* "fused"; "fused-widened": 16-bit inputs become float32; "fused-engine": a matrix engine
                            * multiplies bfloat16 inputs as they are, and weights are rounded to bfloat16 for it */
-    char why[160];        /* one line: what decided the two above */
+    char why[240];        /* one line: what decided the two above, and what takes further passes */
     int threads;          /* tasks that share the work */
-    int64_t tile_rows;    /* query rows of one piece of work; the query heads of a group share their keys here */
+    int64_t tile_rows;    /* query rows of one piece of work, or of one step of a backward or statistics call; the query
+                           * heads of a group share their keys here */
     int64_t tile_keys;    /* keys of one step */
     int64_t pieces;       /* pieces of work */
     size_t scratch_bytes; /* what the context will hold for this call, all threads together */
@@ -438,6 +439,14 @@ typedef struct mha_attention_saved {
 MHA_API mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients,
                                           const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
                                           const mha_attention_options *options);
+
+/* Fills `plan` for that backward call, as mha_attention_explain does for a forward call: data pointers of tensors are not
+ * looked at, nothing is computed or allocated. With gradients->accumulate, scratch_bytes counts the gradients that
+ * are added. */
+MHA_API mha_status mha_attention_explain_backward(mha_context *ctx, mha_attention_plan *plan,
+                                                  const mha_attention_gradients *gradients,
+                                                  const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
+                                                  const mha_attention_options *options);
 
 /* ---- 6 · Statistics --------------------------------------------------------------------------------------------- */
 
@@ -503,6 +512,13 @@ MHA_API void mha_stats_defaults(mha_stats_options *options, size_t size);
 MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k,
                                        mha_tensor softmax, const mha_attention_options *options,
                                        const mha_stats_options *stats_options);
+
+/* Fills `plan` for that call, as mha_attention_explain does for a forward call: data pointers of tensors are not looked
+ * at, nothing is computed or allocated. */
+MHA_API mha_status mha_attention_explain_stats(mha_context *ctx, mha_attention_plan *plan, const mha_stats *stats,
+                                               mha_tensor q, mha_tensor k, mha_tensor softmax,
+                                               const mha_attention_options *options,
+                                               const mha_stats_options *stats_options);
 
 /* ---- 7 · Rotary embedding --------------------------------------------------------------------------------------- */
 
@@ -706,6 +722,14 @@ MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
 MHA_API mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
                                      const mha_attention_extras *extras, const mha_layer_inputs *inputs,
                                      const mha_attention_options *options, mha_tape *tape);
+
+/* Fills `plan` for the attention of a forward call with these arguments and no tape: how the layer attends, between its
+ * products. `why` also says whether the layer's weights are packed. The arguments are checked as those of the call, which
+ * must have their data; nothing is computed or packed, and no memory is kept.
+ * Returns as mha_layer_forward. */
+MHA_API mha_status mha_layer_explain(mha_context *ctx, mha_attention_plan *plan, const mha_layer *layer, mha_tensor out,
+                                     const mha_attention_extras *extras, const mha_layer_inputs *inputs,
+                                     const mha_attention_options *options);
 
 /* Where gradients go, on request. */
 typedef struct mha_layer_gradients {

@@ -23,10 +23,10 @@ static mha_status check_like(mha_gradient_call *call, mha_tensor *t, const char 
 
 /* A gradient of an option that must be there. */
 static mha_status check_option(mha_gradient_call *call, mha_tensor *t, const char *name, mha_tensor option,
-                               const char *other)
+                               const char *other, mha_role role)
 {
     if (mha_is_given(*t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
-    return check_like(call, t, name, option, other, MHA_OUTPUT, false);
+    return check_like(call, t, name, option, other, role, false);
 }
 
 static mha_status check_overlap(mha_gradient_call *call)
@@ -51,29 +51,30 @@ static mha_status check_overlap(mha_gradient_call *call)
     return MHA_CHECK_APART(p->ctx, all);
 }
 
-static mha_status check(mha_gradient_call *call, const mha_attention_options *given)
+/* `input` and `output` are what tensors are for: MHA_SHAPE if the call only asks. */
+static mha_status check(mha_gradient_call *call, const mha_attention_options *given, mha_role input, mha_role output)
 {
     const mha_problem *p = &call->problem;
     mha_attention_gradients *g = &call->gradients;
     mha_attention_options o = MHA_ATTENTION_DEFAULTS; /* as they were given: those of the problem have four axes */
     TRY(mha_options_take(p->ctx, &o, sizeof o, given, "MHA_ATTENTION_DEFAULTS"));
     if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
-    TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", MHA_INPUT, true));
+    TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", input, true));
     mha_tensor rows = p->q;
     rows.rank = 3;
-    TRY(check_like(call, &call->dlse, "dlse", rows, "lse (B,H,Tq)", MHA_INPUT, false));
-    TRY(check_like(call, &g->q, "gradients.q", p->q, "q (B,H,Tq,D)", MHA_OUTPUT, true));
-    TRY(check_like(call, &g->k, "gradients.k", p->k, "k (B,G,Tk,D)", MHA_OUTPUT, true));
-    TRY(check_like(call, &g->v, "gradients.v", p->v, "v (B,G,Tk,E)", MHA_OUTPUT, true));
-    TRY(check_option(call, &g->bias, "gradients.bias", o.bias, "bias"));
-    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", o.alibi_slopes, "alibi_slopes"));
-    TRY(check_option(call, &g->sinks, "gradients.sinks", o.sinks, "sinks"));
+    TRY(check_like(call, &call->dlse, "dlse", rows, "lse (B,H,Tq)", input, false));
+    TRY(check_like(call, &g->q, "gradients.q", p->q, "q (B,H,Tq,D)", output, true));
+    TRY(check_like(call, &g->k, "gradients.k", p->k, "k (B,G,Tk,D)", output, true));
+    TRY(check_like(call, &g->v, "gradients.v", p->v, "v (B,G,Tk,E)", output, true));
+    TRY(check_option(call, &g->bias, "gradients.bias", o.bias, "bias", output));
+    TRY(check_option(call, &g->alibi_slopes, "gradients.alibi_slopes", o.alibi_slopes, "alibi_slopes", output));
+    TRY(check_option(call, &g->sinks, "gradients.sinks", o.sinks, "sinks", output));
     if (mha_is_given(g->importance)) {
         mha_tensor heads = mha_tensor_2d(NULL, MHA_FLOAT32, p->B, p->H);
-        TRY(check_like(call, &g->importance, "gradients.importance", heads, "(B,H)", MHA_OUTPUT, false));
+        TRY(check_like(call, &g->importance, "gradients.importance", heads, "(B,H)", output, false));
     }
     if (mha_is_given(g->bias)) call->dbias = mha_broadcast(g->bias);
-    return check_overlap(call);
+    return output == MHA_OUTPUT ? check_overlap(call) : MHA_OK;
 }
 
 /* ---- Adding to what is there ------------------------------------------------------------------------------------ */
@@ -102,16 +103,26 @@ static void lay_out(mha_gradient_call *call, mha_arena *arena)
     if (mha_is_given(call->gradients.bias)) call->dbias = mha_broadcast(call->gradients.bias);
 }
 
+/* How much room that is. */
+static mha_status measure_room(mha_gradient_call *call, size_t *bytes)
+{
+    mha_arena measure = {0};
+    lay_out(call, &measure);
+    if (measure.too_large) FAIL(MHA_TOO_LARGE, "gradients: have no place in memory beside what they are added to");
+    *bytes = measure.used + MHA_ALIGNMENT;
+    return MHA_OK;
+}
+
 /* The call with gradients of its own, which are then added to the caller's. */
 static mha_status accumulate(mha_gradient_call *call)
 {
     mha_context *ctx = call->problem.ctx;
     mha_attention_gradients wanted = call->gradients;
     mha_tensor *to[GRADIENTS], *from[GRADIENTS];
-    mha_arena measure = {0}, arena = {0};
-    lay_out(call, &measure);
-    if (measure.too_large) FAIL(MHA_TOO_LARGE, "gradients: have no place in memory beside what they are added to");
-    TRY(mha_memory_reserve(ctx, &ctx->room, measure.used + MHA_ALIGNMENT));
+    mha_arena arena = {0};
+    size_t bytes = 0;
+    TRY(measure_room(call, &bytes));
+    TRY(mha_memory_reserve(ctx, &ctx->room, bytes));
     arena.base = ctx->room.start;
     lay_out(call, &arena);
     list(&wanted, to);
@@ -124,20 +135,32 @@ static mha_status accumulate(mha_gradient_call *call)
     return MHA_OK;
 }
 
+/* ---- Calls ------------------------------------------------------------------------------------------------------ */
+
+/* Checks every argument; `role` is that of `out`: MHA_INPUT, or MHA_SHAPE if the call only asks. */
+static mha_status make(mha_gradient_call *call, mha_context *ctx, mha_role role,
+                       const mha_attention_gradients *gradients, const mha_attention_saved *saved,
+                       const mha_attention_options *options)
+{
+    if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
+    if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    call->gradients = *gradients;
+    extras.softmax = saved->softmax;
+    TRY(mha_problem_make(&call->problem, ctx, role, saved->out, &extras, saved->q, saved->k, saved->v, options));
+    TRY(check(call, options, role, role == MHA_SHAPE ? MHA_SHAPE : MHA_OUTPUT));
+    if (!mha_element_count(saved->q) && !mha_element_count(saved->k))
+        call->problem.B = 0; /* nobody is there, however many */
+    return MHA_OK;
+}
+
 mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gradients,
                             const mha_attention_saved *saved, mha_tensor dout, mha_tensor dlse,
                             const mha_attention_options *options, bool others)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
-    if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
-    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    mha_gradient_call call = {.gradients = *gradients, .dout = dout, .dlse = dlse, .others = others};
-    extras.softmax = saved->softmax;
-    TRY(mha_problem_make(&call.problem, ctx, MHA_INPUT, saved->out, &extras, saved->q, saved->k, saved->v, options));
-    TRY(check(&call, options));
-    if (!mha_element_count(saved->q) && !mha_element_count(saved->k))
-        call.problem.B = 0; /* nobody is there, however many */
+    mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse, .others = others};
+    TRY(make(&call, ctx, MHA_INPUT, gradients, saved, options));
     return gradients->accumulate ? accumulate(&call) : ctx->backend->attention_backward(&call);
 }
 
@@ -146,4 +169,19 @@ mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradient
                                   const mha_attention_options *options)
 {
     return mha_gradient_run(ctx, gradients, saved, dout, dlse, options, false);
+}
+
+mha_status mha_attention_explain_backward(mha_context *ctx, mha_attention_plan *plan,
+                                          const mha_attention_gradients *gradients, const mha_attention_saved *saved,
+                                          mha_tensor dout, mha_tensor dlse, const mha_attention_options *options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!plan) return mha_fail(ctx, MHA_BAD_ARGUMENT, "plan: is NULL");
+    mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse};
+    size_t room = 0;
+    TRY(make(&call, ctx, MHA_SHAPE, gradients, saved, options));
+    if (gradients->accumulate) TRY(measure_room(&call, &room));
+    TRY(ctx->backend->attention_explain_backward(&call, plan));
+    plan->scratch_bytes += room;
+    return MHA_OK;
 }

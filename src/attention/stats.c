@@ -6,11 +6,14 @@ typedef long long ll;
 
 #define FAIL(...) return mha_fail(c->problem.ctx, __VA_ARGS__)
 
+/* Whether the call only asks for its plan. */
+static bool asks(const mha_stats_call *c) { return c->problem.output_role == MHA_SHAPE; }
+
 static mha_status check_result(mha_stats_call *c, mha_tensor *t, const char *name, mha_type type, int rank,
                                const int64_t *size, const char *shape)
 {
     if (!mha_is_given(*t)) return MHA_OK;
-    TRY(mha_check_tensor(c->problem.ctx, t, name, rank, shape, MHA_OUTPUT));
+    TRY(mha_check_tensor(c->problem.ctx, t, name, rank, shape, asks(c) ? MHA_SHAPE : MHA_OUTPUT));
     if (t->type != type) FAIL(MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t->type), mha_type_name(type));
     for (int axis = 0; axis < rank; axis++)
         if (size[axis] >= 0 && t->size[axis] != size[axis])
@@ -23,7 +26,7 @@ static mha_status check_sets(mha_stats_call *c)
 {
     if (!mha_is_given(c->options.sets)) return MHA_OK;
     if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "sets: is given, but stats.mass is not asked for");
-    TRY(mha_check_tensor(c->problem.ctx, &c->options.sets, "sets", 2, "(S,Tk)", MHA_INPUT));
+    TRY(mha_check_tensor(c->problem.ctx, &c->options.sets, "sets", 2, "(S,Tk)", c->problem.output_role));
     mha_tensor sets = c->options.sets;
     if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "sets: is %s, must be bool", mha_type_name(sets.type));
     if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts.rank && sets.size[1] > c->problem.Tk))
@@ -68,20 +71,41 @@ static mha_status check(mha_stats_call *c)
     if (__builtin_mul_overflow(w->heatmap.size[2], p->Tq, &ignored) ||
         __builtin_mul_overflow(w->heatmap.size[3], p->Tk, &ignored))
         FAIL(MHA_TOO_LARGE, "stats.heatmap: has too many rows or columns");
-    return check_overlap(c);
+    return asks(c) ? MHA_OK : check_overlap(c);
+}
+
+/* `role` is that of the inputs: MHA_INPUT, or MHA_SHAPE if the call only asks. */
+static mha_status make(mha_stats_call *c, mha_context *ctx, mha_role role, const mha_stats *stats, mha_tensor q,
+                       mha_tensor k, mha_tensor softmax, const mha_attention_options *options,
+                       const mha_stats_options *stats_options)
+{
+    if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    *c = (mha_stats_call){.want = *stats, .options = MHA_STATS_DEFAULTS};
+    extras.softmax = softmax;
+    TRY(mha_problem_make(&c->problem, ctx, role, q, &extras, q, k, k, options));
+    TRY(mha_options_take(ctx, &c->options, sizeof c->options, stats_options, "MHA_STATS_DEFAULTS"));
+    TRY(check(c));
+    if (!mha_element_count(c->want.heatmap)) c->want.heatmap.rank = 0;
+    return MHA_OK;
 }
 
 mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k, mha_tensor softmax,
                                const mha_attention_options *options, const mha_stats_options *stats_options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
-    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    mha_stats_call c = {.want = *stats, .options = MHA_STATS_DEFAULTS};
-    extras.softmax = softmax;
-    TRY(mha_problem_make(&c.problem, ctx, MHA_INPUT, q, &extras, q, k, k, options));
-    TRY(mha_options_take(ctx, &c.options, sizeof c.options, stats_options, "MHA_STATS_DEFAULTS"));
-    TRY(check(&c));
-    if (!mha_element_count(c.want.heatmap)) c.want.heatmap.rank = 0;
+    mha_stats_call c;
+    TRY(make(&c, ctx, MHA_INPUT, stats, q, k, softmax, options, stats_options));
     return ctx->backend->attention_stats(&c);
+}
+
+mha_status mha_attention_explain_stats(mha_context *ctx, mha_attention_plan *plan, const mha_stats *stats, mha_tensor q,
+                                       mha_tensor k, mha_tensor softmax, const mha_attention_options *options,
+                                       const mha_stats_options *stats_options)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    if (!plan) return mha_fail(ctx, MHA_BAD_ARGUMENT, "plan: is NULL");
+    mha_stats_call c;
+    TRY(make(&c, ctx, MHA_SHAPE, stats, q, k, softmax, options, stats_options));
+    return ctx->backend->attention_explain_stats(&c, plan);
 }

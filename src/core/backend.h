@@ -27,6 +27,8 @@ typedef struct mha_backend {
     /* Attention, of checked calls: attention/problem.h, gradient.h, stats.h. */
     mha_status (*attention_forward)(const struct mha_problem *problem);
     mha_status (*attention_explain)(const struct mha_problem *problem, mha_attention_plan *plan);
+    mha_status (*attention_explain_backward)(const struct mha_gradient_call *call, mha_attention_plan *plan);
+    mha_status (*attention_explain_stats)(const struct mha_stats_call *call, mha_attention_plan *plan);
     mha_status (*attention_backward)(const struct mha_gradient_call *call);
     mha_status (*attention_stats)(const struct mha_stats_call *call);
 

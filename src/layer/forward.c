@@ -20,13 +20,19 @@ mha_status mha_pass_extra_keys(const mha_pass *p, mha_tensor weights, mha_extra_
     return mha_problem_make(&call->problem, p->ctx, MHA_INPUT, p->heads, NULL, p->q, p->k, p->v, &p->options);
 }
 
-mha_status mha_pass_attend(mha_pass *p)
+mha_attention_extras mha_pass_extras(const mha_pass *p)
 {
     mha_attention_extras extras = p->extras;
-    mha_tensor weights = p->maps.rank ? p->maps : extras.weights;
     extras.softmax = p->softmax;
-    extras.weights = weights;
-    if (weights.rank) extras.weights.size[weights.rank - 1] -= p->extra;
+    if (p->maps.rank) extras.weights = p->maps;
+    if (extras.weights.rank) extras.weights.size[extras.weights.rank - 1] -= p->extra;
+    return extras;
+}
+
+mha_status mha_pass_attend(mha_pass *p)
+{
+    mha_attention_extras extras = mha_pass_extras(p);
+    mha_tensor weights = p->maps.rank ? p->maps : p->extras.weights;
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
     if (p->extra) {
         mha_extra_keys_call extra;

@@ -473,13 +473,22 @@ static void lay_out(mha_pass *p, mha_arena *arena)
     p->options.key_starts = lay_starts(arena, p->key_starts);
 }
 
-mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
+mha_status mha_pass_measure(mha_pass *p, size_t *bytes)
 {
-    mha_arena measure = {0}, arena = {0};
+    mha_arena measure = {0};
     lay_out(p, &measure);
     if (measure.too_large) FAIL(MHA_TOO_LARGE, "query, key, value: what lies between has no place in memory");
+    *bytes = measure.used + MHA_ALIGNMENT;
+    return MHA_OK;
+}
+
+mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
+{
+    mha_arena arena = {0};
+    size_t bytes = 0;
+    TRY(mha_pass_measure(p, &bytes));
     if (p->packs) TRY(mha_pass_pack(p));
-    TRY(mha_memory_reserve(p->ctx, home, measure.used + MHA_ALIGNMENT));
+    TRY(mha_memory_reserve(p->ctx, home, bytes));
     arena.base = home->start;
     lay_out(p, &arena);
     return MHA_OK;

@@ -123,6 +123,9 @@ mha_status mha_pass_make_cached(mha_pass *pass, mha_context *ctx, mha_layer *lay
 /* Sizes and places of an input and of what is projected from it. */
 mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor *x, int projection);
 
+/* Sizes and strides of all that lies between, without memory; and how many bytes that takes. */
+mha_status mha_pass_measure(mha_pass *pass, size_t *bytes);
+
 /* Memory for all that lies between, from `home`; packed weights if the pass is for inference. */
 mha_status mha_pass_settle(mha_pass *pass, mha_memory *home);
 
@@ -145,6 +148,12 @@ mha_status mha_pass_pack(mha_pass *pass);
 
 /* Runs a function twice: first in rehearsal, where all that can fail does; then in earnest. */
 mha_status mha_rehearsed(mha_context *ctx, mha_status (*run)(void *arg), void *arg);
+
+/* What the attention of a pass is to leave beside the heads: weights without the columns of keys that the layer adds. */
+mha_attention_extras mha_pass_extras(const mha_pass *pass);
+
+/* Whether the weights that the pass multiplies by are packed already. */
+bool mha_pass_is_packed(const mha_pass *pass);
 
 /* The call for the keys that the layer adds, if it adds any. */
 mha_status mha_pass_extra_keys(const mha_pass *pass, mha_tensor weights, mha_extra_keys_call *call);

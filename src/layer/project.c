@@ -4,11 +4,16 @@
 
 /* ---- Packed weights --------------------------------------------------------------------------------------------- */
 
+static bool is_packed(const mha_context *ctx, const mha_packed *packed)
+{
+    return packed->backend == ctx->backend && packed->isa == ctx->isa;
+}
+
 /* Packs a weight (columns,width) for an a of the compute type. A copy in bfloat16 lies in the room meanwhile. */
 static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, mha_type compute)
 {
     size_t bytes;
-    if (packed->backend == ctx->backend && packed->isa == ctx->isa) return MHA_OK;
+    if (is_packed(ctx, packed)) return MHA_OK;
     packed->backend = NULL;
     if (compute == MHA_BFLOAT16) {
         mha_arena arena = {0};
@@ -25,6 +30,13 @@ static mha_status pack(mha_context *ctx, mha_packed *packed, mha_tensor weight, 
     packed->backend = ctx->backend;
     packed->isa = ctx->isa;
     return MHA_OK;
+}
+
+bool mha_pass_is_packed(const mha_pass *p)
+{
+    for (int n = 0; n < p->projections; n++)
+        if (!is_packed(p->ctx, &p->layer->in[p->projection[n].first][p->projection[n].last])) return false;
+    return !(p->attends && p->layer->shape.out_projection) || is_packed(p->ctx, &p->layer->out);
 }
 
 mha_status mha_pass_pack(mha_pass *p)

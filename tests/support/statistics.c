@@ -112,6 +112,13 @@ void statistics_free(statistics *s)
     free(s);
 }
 
+mha_stats statistics_asked(const statistics *s)
+{
+    mha_stats want = s->want;
+    for (int n = 0; n < STATISTICS; n++) *field(&want, n) = s->result[n].view;
+    return want;
+}
+
 mha_status statistics_run(statistics *s, mha_context *ctx, int only)
 {
     const problem *p = s->p;

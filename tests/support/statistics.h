@@ -21,6 +21,9 @@ typedef struct statistics {
 statistics *statistics_make(const attention_case *c);
 void statistics_free(statistics *s);
 
+/* All of them, as a call asks for them. */
+mha_stats statistics_asked(const statistics *s);
+
 /* Forward, then statistics. `only`: which one is asked for; -1: all of them. */
 mha_status statistics_run(statistics *s, mha_context *ctx, int only);
 

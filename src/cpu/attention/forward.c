@@ -7,7 +7,6 @@
 #include "cpu/attention/forward.h"
 #include "cpu/attention/padding.h"
 #include "cpu/attention/softmax.h"
-#include <stdio.h>
 #include <string.h>
 
 typedef struct job {
@@ -244,23 +243,11 @@ mha_status mha_cpu_explain(const mha_problem *problem, mha_attention_plan *answe
 {
     mha_plan plan;
     TRY(make_plan(problem, &plan));
-    const char *isa = problem->ctx->isa;
     bool widened = problem->q.type != MHA_FLOAT32 || problem->k.type != MHA_FLOAT32 || problem->v.type != MHA_FLOAT32;
-    bool engine = plan.engine && problem->share * mha_problem_longest(problem) > MHA_NARROW;
-    *answer = (mha_attention_plan){.isa = isa,
-                                   .kernel = engine    ? "fused-engine"
-                                             : widened ? "fused-widened"
-                                                       : "fused",
-                                   .threads = plan.tasks,
-                                   .tile_rows = plan.rows,
-                                   .tile_keys = MHA_KEYS,
-                                   .pieces = plan.pieces * problem->G,
-                                   .scratch_bytes = plan.total_bytes};
-    snprintf(answer->why, sizeof answer->why, "%s is the context's instruction set; %s%s%s", isa,
-             engine    ? plan.engine->name
-             : widened ? "16-bit inputs are widened to float32 as they are read"
-                       : "inputs are float32",
-             engine ? " multiplies bfloat16 inputs as they are, sums are float32" : "",
-             plan.maps ? "; weights or scores take a second pass" : "");
+    *answer = mha_plan_answer(&plan, problem, plan.engine, widened,
+                              plan.maps ? "; weights or scores take a second pass" : "");
+    answer->threads = plan.tasks;
+    answer->pieces = plan.pieces * problem->G;
+    answer->scratch_bytes = plan.total_bytes;
     return MHA_OK;
 }

@@ -7,6 +7,7 @@
 #include "cpu/attention/plan.h"
 #include "cpu/attention/tile.h"
 #include "core/random.h"
+#include <stdio.h>
 
 enum {
     PIECE_ROWS = 512,
@@ -209,4 +210,23 @@ mha_drop mha_drop_get(const mha_problem *p, const mha_sequence *s)
     return (mha_drop){.seed = mha_philox_key(o->dropout_seed, stream),
                       .threshold = (uint64_t)((double)o->dropout * 0x1p32),
                       .stream = (uint32_t)stream};
+}
+
+mha_attention_plan mha_plan_answer(const mha_plan *plan, const mha_problem *p, const mha_engine *engine, bool widened,
+                                   const char *more)
+{
+    const char *isa = p->ctx->isa;
+    if (p->share * mha_problem_longest(p) <= MHA_NARROW) engine = NULL;
+    mha_attention_plan answer = {.isa = isa,
+                                 .kernel = engine    ? "fused-engine"
+                                           : widened ? "fused-widened"
+                                                     : "fused",
+                                 .tile_rows = plan->rows,
+                                 .tile_keys = MHA_KEYS};
+    snprintf(answer.why, sizeof answer.why, "%s is the context's instruction set; %s%s%s", isa,
+             engine    ? engine->name
+             : widened ? "16-bit inputs are widened to float32 as they are read"
+                       : "inputs are float32",
+             engine ? " multiplies bfloat16 inputs as they are, sums are float32" : "", more);
+    return answer;
 }

@@ -61,6 +61,11 @@ static inline const mha_engine *mha_sequence_engine(const mha_plan *plan, const 
     return mha_sequence_is_narrow(p, s) ? NULL : plan->engine;
 }
 
+/* What all plans that a caller asks for have in common: instruction set, kernel and why. `engine` multiplies, or NULL if
+ * none does; `widened`: an input is not float32; `more` is the end of the line of reasons. */
+mha_attention_plan mha_plan_answer(const mha_plan *plan, const mha_problem *problem, const mha_engine *engine,
+                                   bool widened, const char *more);
+
 /* The generator of dropout for a sequence; its lanes are still to be set. */
 mha_drop mha_drop_get(const mha_problem *problem, const mha_sequence *sequence);
 

@@ -260,3 +260,13 @@ mha_status naive_explain(const mha_problem *p, mha_attention_plan *plan)
     snprintf(plan->why, sizeof plan->why, "the context's device is the naive one of the tests");
     return MHA_OK;
 }
+
+mha_status naive_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
+{
+    return naive_explain(&call->problem, plan);
+}
+
+mha_status naive_explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
+{
+    return naive_explain(&call->problem, plan);
+}

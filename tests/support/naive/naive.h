@@ -63,6 +63,8 @@ void naive_put_softmax(mha_tensor to, const mha_sequence *sequence, int64_t h, i
 
 mha_status naive_forward(const mha_problem *problem);
 mha_status naive_explain(const mha_problem *problem, mha_attention_plan *plan);
+mha_status naive_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
+mha_status naive_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
 mha_status naive_backward(const mha_gradient_call *call);
 mha_status naive_stats(const mha_stats_call *call);
 mha_status naive_rotate(const mha_rotation *rotation);

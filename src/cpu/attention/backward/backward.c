@@ -272,23 +272,49 @@ static void run(mha_backward *call)
 
 /* An engine multiplies if dout is bfloat16, too. Without it, scores are not those that the forward call had by its
  * engine, and neither is their softmax. */
+static mha_status prepare(mha_backward *call, const mha_gradient_call *from)
+{
+    const mha_engine *had = mha_plan_engine(&from->problem), *engine = from->dout.type == MHA_BFLOAT16 ? had : NULL;
+    *call = (mha_backward){.problem = from->problem,
+                           .gradients = from->gradients,
+                           .dout = from->dout,
+                           .dlse = from->dlse,
+                           .dbias = from->dbias,
+                           .others = from->others,
+                           .anew = !from->problem.extras.softmax.rank || had != engine};
+    return plan(call, engine);
+}
+
 mha_status mha_cpu_backward(const mha_gradient_call *from)
 {
     mha_context *ctx = from->problem.ctx;
-    const mha_engine *had = mha_plan_engine(&from->problem), *engine = from->dout.type == MHA_BFLOAT16 ? had : NULL;
-    mha_backward call = {.problem = from->problem,
-                         .gradients = from->gradients,
-                         .dout = from->dout,
-                         .dlse = from->dlse,
-                         .dbias = from->dbias,
-                         .others = from->others,
-                         .anew = !from->problem.extras.softmax.rank || had != engine};
-    TRY(plan(&call, engine));
+    mha_backward call;
+    TRY(prepare(&call, from));
     TRY(mha_scratch_reserve(ctx, call.total_bytes));
     if (ctx->rehearsing) return MHA_OK;
     lay_out(&call, ctx->scratch);
     list_pieces(&call, call.order);
     for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
     run(&call);
+    return MHA_OK;
+}
+
+mha_status mha_cpu_explain_backward(const mha_gradient_call *from, mha_attention_plan *answer)
+{
+    const mha_problem *p = &from->problem;
+    mha_backward call;
+    TRY(prepare(&call, from));
+    const mha_tensor inputs[] = {p->q, p->k, p->v, p->out, from->dout};
+    bool widened = false;
+    for (int n = 0; n < 5; n++) widened = widened || inputs[n].type != MHA_FLOAT32;
+    const char *more = !p->extras.softmax.rank ? "; the softmax of rows was not given and takes a pass of its own"
+                       : call.anew ? "; dout is not bfloat16, so no engine multiplies, and the softmax of rows "
+                                     "takes a pass of its own"
+                                   : "";
+    *answer = mha_plan_answer(&call.plan, p, call.plan.engine, widened, more);
+    answer->threads = call.tasks;
+    answer->tile_rows = MHA_PAIR;
+    answer->pieces = call.pieces * p->G;
+    answer->scratch_bytes = call.total_bytes;
     return MHA_OK;
 }

@@ -4,7 +4,8 @@
 
 #include "attention/gradient.h"
 
-/* The operation of the backend. */
+/* The operations of the backend. */
 mha_status mha_cpu_backward(const mha_gradient_call *call);
+mha_status mha_cpu_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
 
 #endif

@@ -63,6 +63,11 @@ static int64_t longest_stripes(const mha_stats_work *c)
     return most;
 }
 
+static int64_t count_pieces(const mha_stats_work *c)
+{
+    return c->problem.B * c->stripes * (c->pairs ? 1 : c->problem.H);
+}
+
 static mha_status plan(mha_stats_work *c, size_t *bytes)
 {
     const mha_problem *p = &c->problem;
@@ -84,7 +89,7 @@ static mha_status plan(mha_stats_work *c, size_t *bytes)
     if (c->top > INT64_C(1) << 40 || (double)c->heads * (double)c->plan.rows * (double)(c->top + 1) > 0x1p48)
         FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
     c->task_bytes = mha_stats_layout(NULL, NULL, c);
-    int64_t pieces = p->B * c->stripes * (c->pairs ? 1 : p->H);
+    int64_t pieces = count_pieces(c);
     c->tasks = (int)(pieces < p->ctx->threads ? (pieces < 1 ? 1 : pieces) : p->ctx->threads);
     if (!lay_out(c, NULL, bytes)) FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
     return MHA_OK;
@@ -240,7 +245,7 @@ mha_status mha_cpu_stats(const mha_stats_call *call)
     lay_out(&c, ctx->scratch, &bytes);
     write_padding(&c);
     for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
-    job stripes = {.call = &c, .queue = {.count = c.problem.B * c.stripes * (c.pairs ? 1 : c.problem.H)}};
+    job stripes = {.call = &c, .queue = {.count = count_pieces(&c)}};
     job rows = {.call = &c, .queue = {.count = c.problem.B * c.problem.H * c.stripes}};
     job sums = {.call = &c, .queue = {.count = c.problem.B * c.problem.H}};
     bool sums_over_rows = c.received || c.want.heatmap.rank || c.pairs;
@@ -248,5 +253,21 @@ mha_status mha_cpu_stats(const mha_stats_call *call)
     mha_parallel_run(ctx, c.tasks, softmax_task, &rows);
     mha_parallel_run(ctx, c.tasks, stripes_task, &stripes);
     mha_parallel_run(ctx, c.tasks, sums_task, &sums);
+    return MHA_OK;
+}
+
+mha_status mha_cpu_explain_stats(const mha_stats_call *call, mha_attention_plan *answer)
+{
+    const mha_problem *p = &call->problem;
+    mha_stats_work c = {.problem = *p, .want = call->want, .options = call->options};
+    size_t bytes = 0;
+    TRY(plan(&c, &bytes));
+    bool widened = p->q.type != MHA_FLOAT32 || p->k.type != MHA_FLOAT32;
+    *answer = mha_plan_answer(
+        &c.plan, p, c.plan.engine, widened,
+        p->extras.softmax.rank ? "" : "; the softmax of rows was not given and takes a pass of its own");
+    answer->threads = c.tasks;
+    answer->pieces = count_pieces(&c);
+    answer->scratch_bytes = bytes;
     return MHA_OK;
 }

@@ -102,7 +102,8 @@ size_t mha_stats_layout(mha_stats_task *task, char *memory, const mha_stats_work
 /* One stripe of the heads from `head` on. */
 void mha_stats_stripe(mha_stats_task *task, const mha_sequence *sequence, int64_t head, int64_t stripe);
 
-/* The operation of the backend. */
+/* The operations of the backend. */
 mha_status mha_cpu_stats(const mha_stats_call *call);
+mha_status mha_cpu_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
 
 #endif
