@@ -44,7 +44,7 @@ static void read_out(nn_heads_view *view, int64_t n, const float *weights, int64
     }
 }
 
-/* Room for the image in floats, and for all weights behind it; NULL if it is more than memory can hold. */
+/* Room for the weights of all heads and for the image in floats; NULL if it is more than memory can hold. */
 static float *make_scratch(int64_t heads, int64_t pixels, int64_t T)
 {
     int64_t count;
@@ -66,19 +66,22 @@ bool nn_heads_look(nn_heads_view *view, nn_model *net, mha_context *ctx, const u
                             .rows = in->rows / in->patch,
                             .columns = in->columns / in->patch,
                             .tokens = T};
-    float *scratch = make_scratch(nn_description_all_heads(c), pixels, T);
-    if (!scratch || !make_room(view, c)) why = "not enough memory for the weights of the heads";
+    float *weights = make_scratch(nn_description_all_heads(c), pixels, T);
+    mha_tensor *maps = calloc((size_t)view->blocks, sizeof *maps);
+    if (!weights || !maps || !make_room(view, c)) why = "not enough memory for the weights of the heads";
     if (!why) {
-        nn_call call = {.maps = scratch + pixels};
-        nn_augment_plain(scratch, image, pixels, &plain);
-        const float *logits = nn_model_forward_images(net, ctx, scratch, 1, &call);
+        float *x = weights + nn_maps_lay(maps, weights, c, 1, T, 0);
+        nn_call call = {.maps = maps};
+        nn_augment_plain(x, image, pixels, &plain);
+        const float *logits = nn_model_forward_images(net, ctx, x, 1, &call);
         if (!logits) why = mha_context_error(ctx);
         else if (nn_model_not_finite(logits, 1, c->output.classes)) why = nn_model_overflow;
         else softmax(view, logits);
         for (int64_t n = 0; !why && n < view->first[view->blocks]; n++)
-            read_out(view, n, call.maps + n * T * T, T, c->output.pool == NN_POOL_MEAN);
+            read_out(view, n, weights + n * T * T, T, c->output.pool == NN_POOL_MEAN);
     }
-    free(scratch);
+    free(maps);
+    free(weights);
     if (!why) return true;
     nn_heads_free(view);
     snprintf(error, error_size, "%s", why);

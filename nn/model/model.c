@@ -163,7 +163,6 @@ const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn
     from.first_position += past;
     s->B = batch->B;
     s->T = T;
-    s->past = past;
     s->lengths = from.lengths;
     s->call = &m->call;
     s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
@@ -209,6 +208,21 @@ bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, floa
     }
     return side_backward(decoder, ctx, dy, gradients) &&
            (!encoder->there || side_backward(encoder, ctx, m->dmemory, gradients));
+}
+
+/* ---- Maps ------------------------------------------------------------------------------------------------------- */
+
+int64_t nn_maps_lay(mha_tensor *maps, float *numbers, const nn_description *d, int64_t B, int64_t encoder_tokens,
+                    int64_t decoder_tokens)
+{
+    int64_t at = 0;
+    for (int64_t n = 0; n < nn_description_attentions(d); n++) {
+        nn_attention_place a = nn_description_attention(d, n);
+        int64_t Tq = a.decoder ? decoder_tokens : encoder_tokens, Tk = a.cross ? encoder_tokens : Tq;
+        if (maps) maps[n] = mha_tensor_4d(numbers ? numbers + at : NULL, MHA_FLOAT32, B, a.heads, Tq, Tk);
+        at += B * a.heads * Tq * Tk;
+    }
+    return at;
 }
 
 /* ---- Logits ----------------------------------------------------------------------------------------------------- */

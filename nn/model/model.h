@@ -29,18 +29,23 @@ typedef struct nn_batch {
     nn_sequences encoder, decoder; /* of the stacks that there are */
 } nn_batch;
 
-/* What else a pass does. Results of heads lie attention after attention, in the order of nn_description_attention. */
+/* What else a pass does, for each attention in the order of nn_description_attention. */
 typedef struct nn_call {
-    float *maps;                            /* (B,H,Tq,Tk) each: the weights, left there; or NULL */
-    const mha_stats *stats;                 /* (attentions) what to leave of the heads; or NULL */
+    const mha_tensor *maps; /* (attentions) (B,H,Tq,Tk) each, or none: the weights, left there; or NULL */
+    const mha_stats *stats; /* (attentions) what to leave of the heads; or NULL */
     const mha_stats_options *stats_options; /* of all of them; or NULL */
-    float *importance;                      /* (B,H) each: left there by nn_model_backward; or NULL */
+    float *importance; /* attention after attention (B,H), left there by nn_model_backward; or NULL */
     float
         *encoder_hidden; /* (depth+1,B*T,M): the rows before each block and, after the final norm, the last; or NULL */
     float *decoder_hidden; /* likewise */
     bool drop;             /* dropout and stochastic depth are at work, as the description says */
     uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
 } nn_call;
+
+/* Lays maps (attentions) for B sequences over a block of numbers, one after another. Returns how many numbers they take;
+ * `maps` and `numbers` may be NULL. */
+int64_t nn_maps_lay(mha_tensor *maps, float *numbers, const nn_description *d, int64_t B, int64_t encoder_tokens,
+                    int64_t decoder_tokens);
 
 typedef struct nn_model_options {
     int64_t batch;                          /* the most sequences of a call */
@@ -94,7 +99,7 @@ int64_t nn_model_cache_length(const nn_model_cache *c);
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch);
 
 /* The next T tokens of each sequence (decoder.tokens), behind those that the cache holds; logits as nn_model_forward.
- * Maps are those of the decoder's attentions, with as many keys as the cache then holds. */
+ * Maps have as many keys as the cache then holds. */
 const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch,
                            const nn_call *call);
 

@@ -36,20 +36,6 @@ mha_tensor nn_stack_weight(const nn_stack *s, int64_t at, int64_t rows, int64_t 
     return mha_tensor_2d(s->halves + at, MHA_BFLOAT16, rows, columns);
 }
 
-int64_t nn_stack_map_at(const nn_stack *s, int64_t n)
-{
-    int64_t at = 0;
-    for (int64_t k = s->caches ? s->d->encoder.blocks.depth : 0; k < n; k++) {
-        nn_attention_place a = nn_description_attention(s->d, k);
-        int64_t Tq = a.decoder    ? s->T
-                     : s->decoder ? s->memory_rows.T
-                                  : s->T,
-                Tk = a.cross ? s->memory_rows.T : Tq + s->past;
-        at += s->B * a.heads * Tq * Tk;
-    }
-    return at;
-}
-
 /* ---- Parameters ------------------------------------------------------------------------------------------------- */
 
 static void find_parts(nn_stack *s)

@@ -62,7 +62,6 @@ typedef struct nn_stack {
 
     /* Of the last forward call. */
     int64_t B, T;
-    int64_t past; /* tokens that the caches held before it */
     const int64_t *lengths;
     const nn_call *call;
     float *hidden;
@@ -108,9 +107,6 @@ static inline mha_tensor nn_matrix(const float *data, int64_t rows, int64_t colu
 {
     return mha_tensor_2d(data, MHA_FLOAT32, rows, columns);
 }
-
-/* Where the maps of attention n begin. */
-int64_t nn_stack_map_at(const nn_stack *s, int64_t n);
 
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);

@@ -16,6 +16,7 @@ static mha_attention_options attend_options(const nn_stack *s, const nn_block *b
     const int64_t *lengths = cross ? s->memory_rows.lengths : s->lengths;
     int32_t kind = l < NN_BLOCKS_MOST ? s->config->block[l].kind : 0;
     if (lengths && !s->caches) o.key_lengths = mha_tensor_1d(lengths, MHA_INT64, s->B);
+    if (s->lengths && !s->caches) o.query_lengths = mha_tensor_1d(s->lengths, MHA_INT64, s->B);
     if (s->slopes[kind] && !cross) o.alibi_slopes = mha_tensor_1d(s->slopes[kind], MHA_FLOAT32, s->config->heads);
     if (!s->call->drop) o.dropout = 0;
     o.dropout_seed = s->call->seed;
@@ -35,18 +36,16 @@ static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cro
 {
     nn_block *b = &s->block[l];
     mha_layer *layer = cross ? b->cross : b->attention;
-    int64_t M = s->config->width, H = nn_blocks_heads(s->config, l), n = cross ? b->cross_number : b->number;
+    int64_t M = s->config->width, n = cross ? b->cross_number : b->number;
     const mha_stats *stats = s->call->stats ? s->call->stats + n : NULL;
     mha_tape *tape = s->training || stats ? tape_of(s, ctx, cross ? b->cross_tape : b->tape) : NULL;
     mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, s->B, s->T, M);
     mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, M)};
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = attend_options(s, b, l, cross);
-    int64_t keys = cross ? s->memory_rows.T : s->T + s->past;
     if (cross && !s->caches)
         in.key = mha_tensor_3d(s->memory_rows.rows, MHA_FLOAT32, s->B, s->memory_rows.T, s->memory_rows.width);
-    if (s->call->maps)
-        extras.weights = mha_tensor_4d(s->call->maps + nn_stack_map_at(s, n), MHA_FLOAT32, s->B, H, s->T, keys);
+    if (s->call->maps) extras.weights = s->call->maps[n];
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
     if (stats && !tape) return false;
     return !mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape) &&

@@ -68,10 +68,12 @@ static inline int small_ask(const small_vit *v, const unsigned char *bytes, doub
     int64_t pixels = in->rows * in->columns;
     float *x = calloc((size_t)pixels, sizeof *x);
     nn_augment_options plain = {.mean = in->mean, .deviation = in->deviation};
-    nn_call call = {.maps = maps};
+    mha_tensor views[16];
+    nn_call call = {.maps = maps ? views : NULL};
     int best = 0;
     double sum = 0;
     if (!x) return -1;
+    nn_maps_lay(views, maps, &v->config, 1, nn_input_tokens(in), 0);
     nn_augment_plain(x, bytes, pixels, &plain);
     const float *logits = nn_model_forward_images(v->net, v->ctx, x, 1, &call);
     free(x);

@@ -147,7 +147,9 @@ static void look(float *maps, float *entropy, const nn_vit_model *m, mha_context
             (mha_stats){.entropy = mha_tensor_3d(entropy + first * IMAGES * TOKENS, MHA_FLOAT32, IMAGES, H, TOKENS)};
         first += H;
     }
-    nn_call call = {.maps = maps, .stats = stats};
+    mha_tensor views[8];
+    nn_maps_lay(views, maps, &m->config, IMAGES, TOKENS, 0);
+    nn_call call = {.maps = views, .stats = stats};
     expect(v && nn_model_forward_images(v, ctx, images, IMAGES, &call), "%s%s", error, mha_context_error(ctx));
     nn_model_free(v);
 }

@@ -325,7 +325,9 @@ TEST(numbers_are_those_of_the_maps)
     nn_survey s;
     bool ok = make(&m, ctx, &g, all, PLANTS, true);
     for (int64_t i = 0; ok && i < IMAGES; i++) {
-        nn_call call = {.maps = maps};
+        mha_tensor views[8];
+        nn_maps_lay(views, maps, &m.config, 1, T, 0);
+        nn_call call = {.maps = views};
         nn_augment_plain(x, part.images + i * PIXELS, PIXELS, &plain);
         expect(nn_model_forward_images(m.net, ctx, x, 1, &call) != NULL, "%s", mha_context_error(ctx));
         for (int n = 0; n < ALL; n++) add_map(&truths[n], maps + n * T * T, 1.0 / IMAGES);
