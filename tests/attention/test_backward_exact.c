@@ -60,22 +60,33 @@ typedef struct answer {
     double dq[MOST][WIDTH], dk[MOST][WIDTH], dv[MOST][WIDTH], dbias[MOST][MOST];
 } answer;
 
+/* One row of weights and what its gradients are made of. */
+typedef struct row {
+    double p[MOST], dp[MOST], delta; /* ds = p * (dp - delta) */
+} row;
+
+static row row_of(const attention *a, int64_t i, const double *s)
+{
+    row r = {0};
+    double top = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < a->Tk; j++) top = fmax(top, s[j]);
+    for (int64_t j = 0; j < a->Tk; j++) sum += r.p[j] = exp(s[j] - top);
+    for (int64_t j = 0; j < a->Tk; j++) {
+        r.p[j] /= sum;
+        for (int64_t e = 0; e < a->E; e++) r.dp[j] += (double)a->dout[i][e] * (double)a->v[j][e];
+        r.delta += r.p[j] * r.dp[j];
+    }
+    return r;
+}
+
 static void solve(answer *r, const attention *a, double s[MOST][MOST], double scale)
 {
     memset(r, 0, sizeof *r);
     for (int64_t i = 0; i < a->Tq; i++) {
-        double top = -INFINITY, sum = 0, p[MOST], dp[MOST], delta = 0;
-        for (int64_t j = 0; j < a->Tk; j++) top = fmax(top, s[i][j]);
-        for (int64_t j = 0; j < a->Tk; j++) sum += p[j] = exp(s[i][j] - top);
+        row w = row_of(a, i, s[i]);
         for (int64_t j = 0; j < a->Tk; j++) {
-            p[j] /= sum;
-            dp[j] = 0;
-            for (int64_t e = 0; e < a->E; e++) dp[j] += (double)a->dout[i][e] * (double)a->v[j][e];
-            delta += p[j] * dp[j];
-        }
-        for (int64_t j = 0; j < a->Tk; j++) {
-            double ds = r->dbias[i][j] = p[j] * (dp[j] - delta);
-            for (int64_t e = 0; e < a->E; e++) r->dv[j][e] += p[j] * (double)a->dout[i][e];
+            double ds = r->dbias[i][j] = w.p[j] * (w.dp[j] - w.delta);
+            for (int64_t e = 0; e < a->E; e++) r->dv[j][e] += w.p[j] * (double)a->dout[i][e];
             for (int64_t d = 0; d < a->D; d++) r->dq[i][d] += scale * ds * (double)a->k[j][d];
             for (int64_t d = 0; d < a->D; d++) r->dk[j][d] += scale * ds * (double)a->q[i][d];
         }
@@ -229,17 +240,52 @@ static void score(double s[MOST][MOST], const attention *a, double scale, bool c
         }
 }
 
+/* How far gradients may move when every score and every dp is rounded to float32 once, to first order. */
+static void round_once(answer *r, const attention *a, double s[MOST][MOST], double scale)
+{
+    memset(r, 0, sizeof *r);
+    for (int64_t i = 0; i < a->Tq; i++) {
+        const double u = FLT_EPSILON / 2;
+        double ds[MOST], p[MOST], average = 0, delta = 0; /* ds, p and delta: by how much each may be off */
+        row w = row_of(a, i, s[i]);
+        for (int64_t j = 0; j < a->Tk; j++) average += w.p[j] > 0 ? w.p[j] * u * fabs(s[i][j]) : 0;
+        for (int64_t j = 0; j < a->Tk; j++) {
+            p[j] = w.p[j] > 0 ? w.p[j] * (u * fabs(s[i][j]) + average) : 0;
+            delta += w.p[j] * u * fabs(w.dp[j]) + p[j] * fabs(w.dp[j] - w.delta);
+        }
+        for (int64_t j = 0; j < a->Tk; j++) {
+            ds[j] = r->dbias[i][j] = p[j] * fabs(w.dp[j] - w.delta) + w.p[j] * (u * fabs(w.dp[j]) + delta);
+            for (int64_t e = 0; e < a->E; e++) r->dv[j][e] += p[j] * fabs((double)a->dout[i][e]);
+            for (int64_t d = 0; d < a->D; d++) r->dq[i][d] += scale * ds[j] * fabs((double)a->k[j][d]);
+            for (int64_t d = 0; d < a->D; d++) r->dk[j][d] += scale * ds[j] * fabs((double)a->q[i][d]);
+        }
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Where one key has almost all of the weight, the error of a case is that of a few scores, and the unfused computation may
+ * by chance have rounded them without an error: quotients of single cases reach 300. So a case may have three times the
+ * error of the unfused computation or of one rounding per score, whichever is larger; and the median of the quotients to the
+ * unfused error alone, which is 1, may be at most 1.5. */
 TEST(as_exact_as_unfused)
 {
-    static attention a;
-    static answer want;
+    enum { CASES = 64 };
+    static attention a, none;
+    static answer want, rounding;
+    static double quotients[CASES * 8];
+    size_t count = 0;
     static double s[MOST][MOST];
     static const double queries[] = {0.01, 1, 4, 16}, values[] = {1, 30};
-    for (int n = 0; n < 64; n++) {
+    for (int n = 0; n < CASES; n++) {
         rng r = rng_make(815, (uint64_t)n);
         bool causal = n % 2, few = n / 2 % 2;
         double size = queries[n / 4 % 4];
-        a = (attention){.Tq = few ? 5 : 64, .Tk = few && !causal ? 70 : 64, .D = 32, .E = n / 32 ? 32 : 20};
+        a = none = (attention){.Tq = few ? 5 : 64, .Tk = few && !causal ? 70 : 64, .D = 32, .E = n / 32 ? 32 : 20};
         fill_random(a.q, &r, a.Tq, a.D, size);
         fill_random(a.k, &r, a.Tk, a.D, size < 4 ? 1 : size);
         fill_random(a.v, &r, a.Tk, a.E, values[n / 16 % 2]);
@@ -248,12 +294,18 @@ TEST(as_exact_as_unfused)
         solve(&want, &a, s, 0.25);
         unfused(&a, 0.25f, causal);
         double theirs = error_of(&a, &want);
+        round_once(&rounding, &a, s, 0.25);
+        double once = error_of(&none, &rounding);
         for_each_isa (isa) {
             run(&a, isa, 0.25f, causal, n / 8 % 2);
             double ours = error_of(&a, &want);
-            expect(ours <= 6 * theirs, "%s, case %d: off by %g, unfused by %g", isa, n, ours, theirs);
+            expect(ours <= 3 * fmax(theirs, once), "%s, case %d: off by %g, unfused by %g, one rounding by %g", isa, n,
+                   ours, theirs, once);
+            if (count < sizeof quotients / sizeof *quotients) quotients[count++] = ours / theirs;
         }
     }
+    qsort(quotients, count, sizeof *quotients, by_size);
+    expect(quotients[count / 2] <= 1.5, "the median error is %g times that of unfused", quotients[count / 2]);
 }
 
 /* A weight of 1 has no gradient, whatever the value; neither have keys whose values are all the same number. */
