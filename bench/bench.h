@@ -48,8 +48,6 @@ typedef struct bench_limits {
     double read_gbytes; /* reading memory that no cache holds, GB/s */
 } bench_limits;
 
-bench_limits bench_measure_limits(mha_context *ctx, mha_type type);
-
 /* Products of float32 matrices by the C interface of BLAS: OpenBLAS where it is installed, else plain loops. */
 typedef struct bench_blas {
     const char *name;    /* openblas or loop */
@@ -80,6 +78,9 @@ typedef struct bench_setting {
     double seconds;         /* of runs for one time */
     int64_t batch;          /* images for a model; 0: as many as it says */
 } bench_setting;
+
+/* Takes up to set->seconds for each of the two, and at most a quarter of a second. */
+bench_limits bench_measure_limits(const bench_setting *set);
 
 typedef struct bench_result {
     double ms_median, ms_best;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 enum { TRIES_LEAST = 3, TRIES_MOST = 12 };
-static const double ALL_SECONDS = 0.25;              /* for the tries of one limit, beyond the least */
+static const double SECONDS_MOST = 0.25;             /* for one limit; a measurement of a shape may take longer */
 static const double TRY_SECONDS = 4e-3;              /* of multiply-adds: long beside the waking of threads */
 static const int64_t READ_FLOATS = INT64_C(1) << 26; /* 256 MiB, beyond the caches that matter */
 
@@ -14,6 +14,7 @@ typedef struct limits {
     const float *memory;
     int tasks;
     int64_t rounds;
+    double seconds; /* for the tries of one limit, beyond the least */
     _Alignas(64) struct {
         float value;
         char apart[60]; /* a cache line each */
@@ -39,7 +40,7 @@ static double best_seconds(mha_context *ctx, limits *l, void (*task)(void *, int
     double best = INFINITY, begun;
     mha_parallel_run(ctx, l->tasks, task, l);
     begun = bench_now();
-    for (int i = 0; i < TRIES_LEAST || (i < TRIES_MOST && bench_now() - begun < ALL_SECONDS); i++) {
+    for (int i = 0; i < TRIES_LEAST || (i < TRIES_MOST && bench_now() - begun < l->seconds); i++) {
         double start = bench_now();
         mha_parallel_run(ctx, l->tasks, task, l);
         double took = bench_now() - start;
@@ -75,9 +76,11 @@ static double read_gbytes(mha_context *ctx, limits *l)
     return found;
 }
 
-bench_limits bench_measure_limits(mha_context *ctx, mha_type type)
+bench_limits bench_measure_limits(const bench_setting *set)
 {
+    mha_context *ctx = set->ctx;
     limits l = {.kernels = ctx->kernels, .spin = ctx->kernels->spin, .tasks = mha_context_threads(ctx)};
-    if (type == MHA_BFLOAT16 && ctx->engine) l.spin = ctx->engine->spin;
+    l.seconds = fmin(set->seconds, SECONDS_MOST);
+    if (set->type == MHA_BFLOAT16 && ctx->engine) l.spin = ctx->engine->spin;
     return (bench_limits){peak_gflops(ctx, &l), read_gbytes(ctx, &l)};
 }

@@ -214,7 +214,7 @@ int cmd_bench(int argc, char **argv)
     bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds, r.batch};
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
-    bench_limits limits = bench_measure_limits(set.ctx, set.type);
+    bench_limits limits = bench_measure_limits(&set);
     if (isnan(limits.read_gbytes)) {
         cli_error("bench: not enough memory to measure the read bandwidth");
         mha_context_free(set.ctx);
