@@ -2,7 +2,7 @@
 import {join} from 'node:path';
 import {expect, test} from './harness.mjs';
 import {openPage} from './browser.mjs';
-import {readTensors, writeTensors} from './files.mjs';
+import {readTensors, synthetic, writeTensors} from './files.mjs';
 
 const uniform = {layers: 2, heads: 2, queries: 6, keys: 9};
 
@@ -11,7 +11,7 @@ export function makeUniform(mha, folder) {
   const {tensors, metadata} = readTensors(join(folder, 'main.safetensors'));
   for (const [name, tensor] of Object.entries(tensors)) if (/attn\.qkv/.test(name)) tensor.numbers.fill(0);
   writeTensors(join(folder, 'uniform.safetensors'), tensors, metadata);
-  mha('view', 'uniform.safetensors', '0', '1', '--data', 'synthetic', '-o', 'uniform.html');
+  mha('view', 'uniform.safetensors', '0', '1', '--data', synthetic, '-o', 'uniform.html');
   const {layers, heads, queries, keys} = uniform, count = layers * heads * queries * keys;
   writeTensors(join(folder, 'same.safetensors'), {attention: {shape: [layers, heads, queries, keys],
     numbers: new Float32Array(count).fill(1 / keys)}});

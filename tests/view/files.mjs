@@ -3,6 +3,9 @@ import {execFileSync} from 'node:child_process';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 
+/* The images that pages show. Each command draws the whole set, so it is a small one. */
+export const synthetic = 'synthetic:500';
+
 /* `mha ARGS...`, run in the folder; what it said on standard output. A cache that is empty has no MNIST in it. */
 export function createCommand(program, folder) {
   return (...args) => execFileSync(program, args, {

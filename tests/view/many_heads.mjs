@@ -1,16 +1,18 @@
 /* Pages of models with many heads and blocks: everything has room, on a desk, on a tablet and on a phone. */
 import {join} from 'node:path';
-import {expect, test} from './harness.mjs';
+import {complete, expect, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
 
 /* heads x blocks: configurations of mha train. */
 export const crowds = {
-  heads_12_of_6_blocks: 'patch=7,width=48,depth=6,heads=12,mlp=16',
   heads_16_of_8_blocks: 'patch=14,width=64,depth=8,heads=16,mlp=16',
-  heads_32_of_2_blocks: 'patch=7,width=64,depth=2,heads=32,mlp=16',
+  ...(complete && {
+    heads_12_of_6_blocks: 'patch=7,width=48,depth=6,heads=12,mlp=16',
+    heads_32_of_2_blocks: 'patch=7,width=64,depth=2,heads=32,mlp=16',
+  }),
 };
 
-const widths = {desk: 1280, tablet: 768, phone: 360};
+const widths = {desk: 1280, ...(complete && {tablet: 768}), phone: 360};
 
 /* Texts that leave their panel or are cut by an element that hides what is too wide, and elements that scroll sideways. */
 const cutTexts = (page) => page.evaluate(() => {

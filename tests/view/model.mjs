@@ -2,7 +2,7 @@
 import {join} from 'node:path';
 import {expect, expectNear, farthest, note, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
-import {writeWithoutHead} from './files.mjs';
+import {synthetic, writeWithoutHead} from './files.mjs';
 
 const {frames, openPage, stateOf} = browsing;
 
@@ -56,7 +56,7 @@ async function expectSameNumbers(browser, path) {
 
 /* `mha classify` of the first images, each with its maps, beside the page. */
 async function compareWithClassify(page, mha, count) {
-  const {images} = JSON.parse(mha('classify', 'main.safetensors', '0', '1', '2', '3', '--data', 'synthetic', '--json',
+  const {images} = JSON.parse(mha('classify', 'main.safetensors', '0', '1', '2', '3', '--data', synthetic, '--json',
     '--block', 'all'));
   for (let n = 0; n < count; n++) {
     await page.check(`#images input[value="${n}"]`, {force: true});
@@ -97,7 +97,7 @@ export async function testNumbers(browser, mha, folder, others) {
     for (const [block, head] of [[0, 1], [2, 3]]) {
       const width = await page.evaluate(() => window.mhaView.model.config.head_width);
       writeWithoutHead(join(folder, 'less.safetensors'), join(folder, 'main.safetensors'), block, head, width);
-      const said = JSON.parse(mha('classify', 'less.safetensors', '0', '--data', 'synthetic', '--json'));
+      const said = JSON.parse(mha('classify', 'less.safetensors', '0', '--data', synthetic, '--json'));
       await page.uncheck(`#gates input[data-block="${block}"][data-head="${head}"]`, {force: true});
       const shown = await page.evaluate(() => Array.from(window.mhaView.store.get().result.probabilities));
       expect(farthest(shown, said.images[0].probabilities) < 1e-4, `block ${block}, head ${head}: other probabilities`);

@@ -4,7 +4,7 @@ import {existsSync, rmSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {startBrowser} from './browser.mjs';
 import {makeUniform, testColours} from './colours.mjs';
-import {createCommand} from './files.mjs';
+import {createCommand, synthetic} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testLooks} from './looks.mjs';
 import {crowds, testManyHeads} from './many_heads.mjs';
@@ -30,10 +30,10 @@ function train(name, data, config) {
 }
 
 function makePages() {
-  const two = (name) => mha('view', `${name}.safetensors`, '0', '1', '--data', 'synthetic', '-o', `${name}.html`);
-  train('main', 'synthetic:1500', 'epochs=2,batch=32,lr=0.003');
-  mha('view', 'main.safetensors', '--data', 'synthetic', '-o', 'main.html');
-  mha('view', 'main.safetensors', '0', '1', '2', '3', '--data', 'synthetic', '-o', 'first.html');
+  const two = (name) => mha('view', `${name}.safetensors`, '0', '1', '--data', synthetic, '-o', `${name}.html`);
+  train('main', 'synthetic:800', 'epochs=2,batch=32,lr=0.003');
+  mha('view', 'main.safetensors', '--data', synthetic, '-o', 'main.html');
+  mha('view', 'main.safetensors', '0', '1', '2', '3', '--data', synthetic, '-o', 'first.html');
   for (const [name, config] of Object.entries(others)) {
     train(name, 'synthetic:600', `epochs=1,${config}`);
     two(name);

@@ -3,6 +3,7 @@ import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {expect, expectNear, test} from './harness.mjs';
 import {openPage} from './browser.mjs';
+import {synthetic} from './files.mjs';
 
 /* The data in a page. */
 function pageData(path) {
@@ -59,7 +60,7 @@ function expectShown(text, name, wanted, what) {
 }
 
 async function expectLabels(page, mha) {
-  const {survey} = JSON.parse(mha('heads', 'main.safetensors', '--data', 'synthetic', '--json'));
+  const {survey} = JSON.parse(mha('heads', 'main.safetensors', '--data', synthetic, '--json'));
   for (const {block, head, ...numbers} of survey.heads) {
     const cell = `.cell[data-block="${block - 1}"][data-head="${head - 1}"]`, what = `head ${block}.${head}`;
     const label = await page.getAttribute(`#grid-body ${cell}`, 'aria-label');
