@@ -23,10 +23,9 @@ if(as_shipped)
     "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
   mha_label(install host)
 
-  # The layer beside PyTorch's, where there is a PyTorch; ./dev setup all fetches one. A cost above that of the others
-  # (which have 0) has ctest start it first, since it takes the longest.
+  # The layer beside PyTorch's, where there is a PyTorch; ./dev setup all fetches one.
   add_test(NAME parity COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
-  set_tests_properties(parity PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}" COST 40)
+  set_tests_properties(parity PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}")
   mha_label(parity host)
 endif()
 
@@ -39,6 +38,5 @@ if(MHA_COMMAND AND as_shipped)
   # What `mha view` writes, in a browser. It fetches what drives one into build/view; with
   # MHA_PICTURES=1 it leaves pictures there.
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/view/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
-  set_tests_properties(view_browser PROPERTIES COST 50)
   mha_label(view_browser host)
 endif()
