@@ -299,7 +299,8 @@ static bool fail_at(gradients *g, const char *isa, int64_t n)
 
 TEST(no_memory_for_a_call)
 {
-    for (uint64_t seed = 0; seed < 8; seed++) {
+    const uint64_t seeds = (uint64_t)cases_from(8);
+    for (uint64_t seed = 0; seed < seeds; seed++) {
         gradient_case c = busy_case(seed);
         gradients *g = gradients_make(&c);
         for_each_isa (isa) {

@@ -23,6 +23,7 @@ enable_testing()
 add_test(NAME whole COMMAND printf "  -     whole: none here\\n0 passed, 0 failed, 1 skipped\\n")
 set_tests_properties(whole PROPERTIES SKIP_REGULAR_EXPRESSION "(^|\n)0 passed, 0 failed, ")
 add_test(NAME part COMMAND printf "  ok    one\\n  -     other: none here\\n10 passed, 0 failed, 1 skipped\\n")
+add_test(NAME sampled COMMAND sh -c "echo one in \$MHA_SAMPLE. >>sampled && echo '1 passed, 0 failed'")
 end
 cat >"$work/first/CMakePresets.json" <<'end'
 {"version": 3,
@@ -63,16 +64,27 @@ expect build link # the same place by another name
 expect silent
 
 # tests REQUIRE_ALL: ./dev test; what it prints goes to $work/said.
-tests() { env MHA_SETUP=no MHA_REQUIRE_ALL="$1" "$work/third/dev" test >"$work/said" 2>&1; }
+tests() { env -u MHA_SAMPLE MHA_SETUP=no MHA_REQUIRE_ALL="$1" "$work/third/dev" test >"$work/said" 2>&1; }
 expect tests ''
-expect says '^10 passed, 0 failed, 2 skipped$'
+expect says '^11 passed, 0 failed, 2 skipped$'
 expect says '^  -     other: none here$'
 expect tests 0
 refused() { ! tests 1; }
 expect refused
-expect says '^10 passed, 2 failed$'
+expect says '^11 passed, 2 failed$'
 expect says '^FAILED  whole: none here$'
 expect says '^FAILED  other: none here$'
+
+# All tests together run a sample of the cases, unless the caller says otherwise; a chosen test runs all.
+sampled() {
+    env -u MHA_SAMPLE MHA_SETUP=no "$@" >/dev/null 2>&1 && tail -n 1 "$work/third/build/sampled" >"$work/said"
+}
+expect sampled "$work/third/dev" test
+expect says '^one in 8\.$'
+expect sampled MHA_SAMPLE=1 "$work/third/dev" test
+expect says '^one in 1\.$'
+expect sampled "$work/third/dev" test sampled
+expect says '^one in \.$'
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

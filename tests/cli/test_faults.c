@@ -5,7 +5,7 @@
  *
  * FAULTS is the library to preload (faults.c). All allocations of a command would take minutes in all, so each call in
  * the program that allocates fails at its first and its last time, for every size, and a few in between at random;
- * MHA_FAULTS=all makes every single one fail. */
+ * MHA_SAMPLE=k chooses one in k of those, MHA_FAULTS=all makes every single one fail. */
 #include "train/checkpoint.h"
 #include "layer/file.h"
 #include "small_vit.h"
@@ -269,6 +269,9 @@ static bool every(void)
     return which && strcmp(which, "all") == 0;
 }
 
+/* Of what is chosen, one in so many is tried. */
+static long long one_in(const job *j) { return every() ? 1 : (j->each ? j->each : 1) * sample_size(); }
+
 /* Marks, in `chosen` (MOST), the allocations to let fail. Reads the report of a run without a fault. */
 static void choose(const job *j, bool *chosen, long count)
 {
@@ -371,7 +374,8 @@ static void fail_each(const job *j)
     char fault[60];
     outcome good = run(j, "");
     double start = now();
-    int runs = 0, over = 0, seen = 0;
+    int runs = 0, over = 0;
+    long long seen = 0;
     if (expect(good.status == 0 && good.allocations && good.allocations < MOST, "%s: exit %d, %ld allocations: %s",
                j->name, good.status, good.allocations, good.last)) {
         memset(chosen, 0, sizeof chosen);
@@ -379,7 +383,7 @@ static void fail_each(const job *j)
         expect(count_temporary(true) == 0, "%s: temporary files", j->name);
     }
     for (long n = 1; n <= good.allocations; n++) {
-        if (!chosen[n] || (!every() && ++seen % (j->each ? j->each : 1))) continue;
+        if (!chosen[n] || seen++ % one_in(j)) continue;
         snprintf(fault, sizeof fault, "MHA_FAULT_ALLOCATION=%ld", n);
         outcome o = run(j, fault);
         judge(j, fault, &o, &good);
@@ -427,7 +431,7 @@ TEST(a_disk_that_is_full)
         if (!j->files[0]) continue;
         outcome good = run(j, ""), o;
         do {
-            at = !at || every() ? at + 1 : j->each ? 4 * at : at + 1 + at / 4;
+            at = !at || every() ? at + 1 : one_in(j) > 1 ? 4 * at : at + 1 + at / 4;
             snprintf(fault, sizeof fault, "MHA_FAULT_WRITE=%d", at);
             o = run(j, fault);
             judge(j, fault, &o, &good);

@@ -7,6 +7,8 @@
 #ifndef HARNESS_H
 #define HARNESS_H
 
+#include "support/numbers.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -74,6 +76,7 @@ int main(int argc, char **argv)
         if (!harness_wanted(test->name, argc, argv)) continue;
         harness.failures = 0;
         harness.not_given[0] = 0;
+        sample_restart();
         test->run();
         if (harness.failures > 10) printf("    and %d more\n", harness.failures - 10);
         if (harness.failures) {

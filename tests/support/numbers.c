@@ -25,11 +25,14 @@ long long sample_size(void)
     return k < 1 ? 1 : k;
 }
 
+static uint64_t sample_calls;
+
+void sample_restart(void) { sample_calls = 0; }
+
 bool sampled(void)
 {
-    static uint64_t calls;
-    rng r = rng_make(0, calls++);
-    return rng_bits(&r) % (uint64_t)sample_size() == 0;
+    rng r = rng_make(0, sample_calls);
+    return sample_calls++ == 0 || rng_bits(&r) % (uint64_t)sample_size() == 0;
 }
 
 long long cases_from(long long usual)

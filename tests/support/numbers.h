@@ -42,8 +42,10 @@ long long number_from(const char *name, long long otherwise);
  * if all are to run. */
 long long sample_size(void);
 
-/* Whether the next case of a sweep is to run: about one in k of the calls returns true, always the same ones. */
+/* Whether the next case of a sweep is to run: the first call of a test returns true, and about one in k of the others,
+ * always the same ones. The harness calls sample_restart before each test. */
 bool sampled(void);
+void sample_restart(void);
 
 /* How many random cases to run: MHA_CASES, or one in k of the usual number. */
 long long cases_from(long long usual);
