@@ -1,5 +1,5 @@
 /* The same bits for any number of threads, any way to run a parallel loop, and on every run. */
-#include "support/harness.h"
+#include "support/everywhere.h"
 #include "support/problem.h"
 
 /* ---- All the bytes of a call's outputs -------------------------------------------------------------------------- */
@@ -16,54 +16,23 @@ static unsigned char *snapshot(const problem *p, size_t *size)
     return bytes;
 }
 
-static void expect_same(problem *p, mha_context *ctx, const unsigned char *want, size_t want_size, const char *what)
-{
-    size_t size;
-    char text[900];
-    case_describe(&p->c, text, sizeof text);
-    if (!expect(!problem_run(p, ctx), "%s: %s\n      %s", what, mha_context_error(ctx), text)) return;
-    unsigned char *got = snapshot(p, &size);
-    expect(size == want_size && !memcmp(got, want, size), "%s, %s: not the bits of one thread\n      %s",
-           mha_context_isa(ctx), what, text);
-    free(got);
-}
-
 /* ---- Threads and loops ------------------------------------------------------------------------------------------ */
 
-/* One thread first; then every count with every kind of loop; each twice, for what the first run leaves behind. */
-static void run_everywhere(problem *p, const char *isa)
+static mha_status run_problem(void *call, mha_context *ctx) { return problem_run(call, ctx); }
+
+static unsigned char *bytes_of(const void *call, size_t *size) { return snapshot(call, size); }
+
+static void describe(const void *call, char *text, size_t size)
 {
-    const int counts[] = {1, 2, 3, 7};
-    const char *loops[] = {"pthreads", "reversed", "own pool"};
-    size_t size;
-    mha_context *alone = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
-    expect(!problem_run(p, alone), "%s", mha_context_error(alone));
-    unsigned char *want = snapshot(p, &size);
-    expect_same(p, alone, want, size, "one thread, again");
-    mha_context_free(alone);
-    for (int loop = 0; loop < 3; loop++)
-        for (int n = 0; n < 4; n++) {
-            char what[60];
-            ledger memory = ledger_make();
-            mha_parallel parallel = {NULL, NULL};
-            if (loop == 0) parallel = parallel_pthreads();
-            if (loop == 1) parallel = parallel_reversed();
-            mha_context *ctx = context_make(isa, counts[n], parallel, &memory);
-            snprintf(what, sizeof what, "%s x %d", loops[loop], counts[n]);
-            expect(mha_context_threads(ctx) == counts[n], "%s: %d threads", what, mha_context_threads(ctx));
-            expect_same(p, ctx, want, size, what);
-            expect_same(p, ctx, want, size, what);
-            mha_context_free(ctx);
-            expect(!memory.misuses && !memory.live, "%s: memory misused", what);
-        }
-    free(want);
+    case_describe(&((const problem *)call)->c, text, size);
 }
 
 static void run_case(attention_case c)
 {
     if (!sampled()) return;
     problem *p = problem_make(&c);
-    for_each_isa (isa) run_everywhere(p, isa);
+    repeated r = {p, run_problem, bytes_of, describe};
+    for_each_isa (isa) expect_same_everywhere(&r, isa);
     problem_free(p);
 }
 

@@ -1,55 +1,25 @@
 /* The same bits of every gradient for any number of threads, any way to run a parallel loop, on every run; and for a
  * sequence alone as in any batch. */
+#include "support/everywhere.h"
 #include "support/gradients.h"
-#include "support/harness.h"
 
 /* ---- Threads and loops ------------------------------------------------------------------------------------------ */
 
-static void expect_same(gradients *g, mha_context *ctx, const unsigned char *want, size_t want_size, const char *what)
-{
-    size_t size;
-    char text[1400];
-    gradient_describe(&g->c, text, sizeof text);
-    if (!expect(!gradients_run(g, ctx), "%s: %s\n      %s", what, mha_context_error(ctx), text)) return;
-    unsigned char *got = gradients_bytes(g, &size);
-    expect(size == want_size && !memcmp(got, want, size), "%s, %s: not the bits of one thread\n      %s",
-           mha_context_isa(ctx), what, text);
-    free(got);
-}
+static mha_status run_gradients(void *call, mha_context *ctx) { return gradients_run(call, ctx); }
 
-/* One thread first; then every count with every kind of loop; some twice, for what the first run leaves behind. */
-static void run_everywhere(gradients *g, const char *isa)
+static unsigned char *bytes_of(const void *call, size_t *size) { return gradients_bytes(call, size); }
+
+static void describe(const void *call, char *text, size_t size)
 {
-    const int counts[] = {1, 2, 3, 7};
-    const char *loops[] = {"pthreads", "reversed", "own pool"};
-    size_t size;
-    mha_context *alone = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
-    expect(!gradients_run(g, alone), "%s", mha_context_error(alone));
-    unsigned char *want = gradients_bytes(g, &size);
-    expect_same(g, alone, want, size, "one thread, again");
-    mha_context_free(alone);
-    for (int loop = 0; loop < 3; loop++)
-        for (int n = 0; n < 4; n++) {
-            char what[60];
-            ledger memory = ledger_make();
-            mha_parallel parallel = {NULL, NULL};
-            if (loop == 0) parallel = parallel_pthreads();
-            if (loop == 1) parallel = parallel_reversed();
-            mha_context *ctx = context_make(isa, counts[n], parallel, &memory);
-            snprintf(what, sizeof what, "%s x %d", loops[loop], counts[n]);
-            expect_same(g, ctx, want, size, what);
-            if (n == 2) expect_same(g, ctx, want, size, what);
-            mha_context_free(ctx);
-            expect(!memory.misuses && !memory.live, "%s: memory misused", what);
-        }
-    free(want);
+    gradient_describe(&((const gradients *)call)->c, text, size);
 }
 
 static void run_case(const gradient_case *c)
 {
     if (!sampled()) return;
     gradients *g = gradients_make(c);
-    for_each_isa (isa) run_everywhere(g, isa);
+    repeated r = {g, run_gradients, bytes_of, describe};
+    for_each_isa (isa) expect_same_everywhere(&r, isa);
     gradients_free(g);
 }
 
