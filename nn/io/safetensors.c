@@ -147,7 +147,7 @@ static bool read_header(nn_source *from, nn_safetensors_header *header)
     char why[320];
     size_t length = 0;
     if (!read_length(from, &length)) return false;
-    unsigned char *json = malloc(length + 1);
+    unsigned char *json = malloc(length ? length : 1); /* no byte more, so that a sanitizer sees what reads beyond it */
     if (!json) return fail(from, "not enough memory for a header of %zu bytes", length);
     bool ok = take(from, json, length);
     if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))

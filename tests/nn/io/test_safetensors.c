@@ -286,6 +286,7 @@ TEST(bad_json_is_refused)
     REFUSE("{\"__metadata__\":{\"k\":\"v\" \"l\":\"w\"}}", 0, "'}' expected");
     REFUSE("{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "invalid escape");
     REFUSE("{\"__metadata__\":{\"k\":\"\\u12g4\"}}", 0, "four hexadecimal digits");
+    REFUSE("{\"__metadata__\":{\"k\":\"\\u123", 0, "four hexadecimal digits"); /* the text ends there */
     REFUSE("{\"__metadata__\":{\"k\":\"\\ud800\"}}", 0, "half of a surrogate pair");
     REFUSE("{\"__metadata__\":{\"k\":\"\\udc00\"}}", 0, "half of a surrogate pair");
     REFUSE("{\"__metadata__\":{\"k\":\"\\ud800\\u0041\"}}", 0, "half of a surrogate pair");
