@@ -46,7 +46,7 @@ int main(void)
     options.heads = H;
     mha_layer *layer;
     must(ctx, mha_layer_create(ctx, &layer, &options, NULL));
-    mha_layer_initialize(layer, 1);
+    mha_layer_initialize(ctx, layer, 1);
 
     mha_layer_inputs inputs = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};
     mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, B, T, M);

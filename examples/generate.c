@@ -45,7 +45,7 @@ int main(void)
     options.rotary_base = 10000; /* positions: in a cache they go on where the row ends */
     mha_layer *layer;
     must(ctx, mha_layer_create(ctx, &layer, &options, NULL));
-    mha_layer_initialize(layer, 1);
+    mha_layer_initialize(ctx, layer, 1);
     mha_layer_freeze(layer, true); /* its weights are packed once for all steps */
 
     mha_layer_inputs inputs = {.query = rows(x, 0, T)};

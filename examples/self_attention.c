@@ -36,7 +36,7 @@ int main(void)
     options.heads = H;
     mha_layer *layer;
     must(ctx, mha_layer_create(ctx, &layer, &options, NULL));
-    mha_layer_initialize(layer, 1);
+    mha_layer_initialize(ctx, layer, 1);
 
     /* Tensors are views of memory that is ours. Without a key and a value, the query is all three. */
     mha_layer_inputs inputs = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};

@@ -73,7 +73,7 @@ int main(void)
     mha_tape *tape;
     must(ctx, mha_layer_create(ctx, &layer, &options, parameters));
     must(ctx, mha_tape_create(ctx, &tape));
-    mha_layer_initialize(layer, 1);
+    mha_layer_initialize(ctx, layer, 1);
 
     mha_layer_inputs inputs = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};
     for (int step = 0; step <= STEPS; step++) {

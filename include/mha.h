@@ -556,6 +556,13 @@ MHA_API mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP or MHA_TOO_LARGE. */
 MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tensor sin, double base);
 
+/* The same with frequencies of the caller's own: cos[p,i] = multiplier * cos(p * frequencies[i]), sin[p,i] likewise.
+ * frequencies (w/2), any float type; the multiplier is a positive number, 1 in most models. Scaled embeddings are such
+ * frequencies: those of the base divided by a factor (linear scaling), or each by its own (Llama 3, LongRoPE, YaRN, of
+ * which the last two have a multiplier, too). As exact as mha_rotary_tables. */
+MHA_API mha_status mha_rotary_tables_from(mha_context *ctx, mha_tensor cos, mha_tensor sin, mha_tensor frequencies,
+                                          double multiplier);
+
 /* ---- 8 · The multi-head layer ----------------------------------------------------------------------------------- */
 
 /* What people call multi-head attention:
@@ -565,13 +572,13 @@ MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tenso
  *     O_h = gate_h * attention(Q_h, K_g, V_g)                                  g = h / (H/G)
  *     out = concat(O_1 .. O_H) Wo^T + bo
  *
- *     query (B,Tq,M)   key (B,Tk,Mk)   value (B,Tk,Mv)   out (B,Tq,M)
+ *     query (B,Tq,M)   key (B,Tk,Mk)   value (B,Tk,Mv)   out (B,Tq,N)         N is M unless the options say otherwise
  *
  *     mha_layer_options options = MHA_LAYER_DEFAULTS;
  *     options.width = 768, options.heads = 12;
  *     mha_layer *layer;
  *     if (mha_layer_create(ctx, &layer, &options, NULL)) puts(mha_context_error(ctx));
- *     mha_layer_initialize(layer, 1);
+ *     mha_layer_initialize(ctx, layer, 1);
  *     mha_layer_inputs inputs = {.query = x};
  *     mha_attention_options attend = mha_layer_attention(layer);
  *     attend.key_lengths = mha_tensor_1d(lengths, MHA_INT64, B);
@@ -580,30 +587,56 @@ MHA_API mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cos, mha_tenso
  */
 typedef struct mha_layer mha_layer;
 
+/* How queries and keys are normalised, x being the numbers that are taken together. */
+typedef enum mha_norm {
+    MHA_NORM_RMS = 0,  /* gain * x / sqrt(mean of x^2 + epsilon) + bias */
+    MHA_NORM_LAYER = 1 /* gain * (x - mean of x) / sqrt(variance of x + epsilon) + bias */
+} mha_norm;
+
+/* Which numbers are taken together, and the sizes of gain and bias. */
+typedef enum mha_norm_span {
+    MHA_NORM_EACH_HEAD = 0,     /* a head's; (D), for all heads: Qwen 3, Gemma 3, ViT */
+    MHA_NORM_EACH_HEAD_OWN = 1, /* a head's; (H*D) and (G*D), for each head its own: Cohere, StableLM */
+    MHA_NORM_ALL_HEADS = 2      /* those of all heads of a position; (H*D) and (G*D): OLMo 2, OLMoE */
+} mha_norm_span;
+
 /* Start from MHA_LAYER_DEFAULTS. */
 typedef struct mha_layer_options {
     size_t size; /* of this struct */
 
     /* Sizes. */
-    int64_t width;            /* M, of queries and of results */
+    int64_t width;            /* M, of queries */
     int64_t heads;            /* H */
     int64_t kv_heads;         /* G; 0: H */
     int64_t key_width;        /* Mk, of key inputs; 0: M */
     int64_t value_width;      /* Mv, of value inputs; 0: M */
     int64_t head_width;       /* D; 0: M/H */
     int64_t value_head_width; /* E; 0: D */
+    int64_t out_width;        /* N, of results; 0: M. Without Wo it is H*E */
 
     /* What it has. */
-    bool in_bias;         /* bq, bk, bv */
-    bool out_projection;  /* Wo; without it results are the heads side by side, (B,Tq,H*E) */
-    bool out_bias;        /* bo; only with Wo */
-    bool bias_kv;         /* one more key and value, learned, that every row sees */
-    bool zero_kv;         /* one more key and value, all zero, that every row sees */
-    bool sinks;           /* one more logit a head, as in mha_attention_options */
-    bool gates;           /* one multiplier a head */
-    float norm_epsilon;   /* > 0: rows of Q and K are divided by sqrt(mean of squares + this), times a gain (D) each */
-    double rotary_base;   /* > 0: rotary embedding with this base, 10000 in most models */
-    int64_t rotary_width; /* 0: D */
+    bool in_bias;        /* bq, bk, bv */
+    bool out_projection; /* Wo; without it results are the heads side by side, (B,Tq,H*E) */
+    bool out_bias;       /* bo; only with Wo */
+    bool bias_kv;        /* one more key and value, learned, that every row sees */
+    bool zero_kv;        /* one more key and value, all zero, that every row sees */
+    bool sinks;          /* one more logit a head, as in mha_attention_options */
+    bool gates;          /* one multiplier a head */
+
+    /* Normalisation of Q and K, before the rotary embedding. */
+    float norm_epsilon;      /* > 0: it has one, with a gain */
+    mha_norm norm;           /* its kind */
+    mha_norm_span norm_span; /* what is normalised together */
+    bool norm_bias;          /* it has a bias, too */
+
+    /* Rotary embedding: with one of rotary_base, rotary_frequencies and the tables, or none of them. */
+    double rotary_base;            /* > 0: angles as in mha_rotary_tables; 10000 in most models */
+    mha_tensor rotary_frequencies; /* (w/2), any float type: as in mha_rotary_tables_from. The layer keeps a copy */
+    float rotary_multiplier;       /* of the cosines and sines of either; 1 in most models */
+    /* (P,w/2), any float type: tables that the caller keeps until the layer is freed. Every call reads them; a position
+     * from P on is an error. */
+    mha_tensor rotary_cos, rotary_sin;
+    int64_t rotary_width;    /* w; 0: D */
     bool rotary_interleaved; /* as in mha_rotary_options */
 
     /* How it attends, unless a call says otherwise: as in mha_attention_options. */
@@ -614,13 +647,15 @@ typedef struct mha_layer_options {
     float dropout;
 
     mha_type compute; /* MHA_FLOAT32; MHA_BFLOAT16: inputs, weights, heads and what lies between them are rounded to
-                         bfloat16 on the way into each product. Parameters and their gradients are float32 always */
+                         bfloat16 on the way into each product. Blocks of parameters and gradients are float32 always */
 } mha_layer_options;
 
 /* clang-format off */
 #define MHA_LAYER_DEFAULTS                                                                                             \
-    {sizeof(mha_layer_options), 0, 0, 0, 0, 0, 0, 0,                                                                   \
-     true, true, true, false, false, false, false, 0.0f, 0.0, 0, false,                                               \
+    {sizeof(mha_layer_options), 0, 0, 0, 0, 0, 0, 0, 0,                                                                \
+     true, true, true, false, false, false, false,                                                                     \
+     0.0f, MHA_NORM_RMS, MHA_NORM_EACH_HEAD, false,                                                                    \
+     0.0, MHA_NO_TENSOR, 1.0f, MHA_NO_TENSOR, MHA_NO_TENSOR, 0, false,                                                 \
      NAN, 0.0f, false, MHA_UNLIMITED, MHA_UNLIMITED, 0.0f,                                                             \
      MHA_FLOAT32}
 /* clang-format on */
@@ -639,6 +674,55 @@ MHA_API mha_status mha_layer_parameter_count(mha_context *ctx, int64_t *count, c
 MHA_API mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
                                     float *parameters);
 
+/* A weight where it lies: a mapped file, a device. */
+typedef struct mha_weight {
+    mha_tensor values; /* any float type, any strides */
+    mha_tensor scales; /* none: reserved for int8 and int4 values with one scale (N,K/group) per group */
+    mha_tensor zeros;  /* none: likewise */
+} mha_weight;
+
+/* The weights of a layer as tensors of the caller, each of a type of its own: float32, bfloat16 or float16. Sizes are
+ * those of mha_layer_parts. What consists of heads may be split into them: q_weight may be (H*D,M) or (H,D,M), k_bias
+ * (G*D) or (G,D). So the usual layouts are views, without a copy:
+ *
+ *     GPT-2     in_weight = mha_tensor_swap of the file's (M,3*M)
+ *     GPT-NeoX  file (H,3,D,M): q_weight = {data, type, 3, {H, D, M}, {3*D*M, M, 1}}, k_weight D*M elements further on
+ *     Whisper   has no bias of the key: k_bias = one zero with a stride of 0
+ *
+ * Start from MHA_LAYER_WEIGHTS_DEFAULTS, in which everything is none. */
+typedef struct mha_layer_weights {
+    size_t size; /* of this struct */
+    mha_weight q_weight, k_weight, v_weight;
+    mha_weight in_weight; /* (H*D+G*D+G*E,M), in place of the three before */
+    mha_weight out_weight;
+    mha_tensor q_bias, k_bias, v_bias;
+    mha_tensor in_bias; /* (H*D+G*D+G*E), in place of the three before */
+    mha_tensor out_bias;
+    mha_tensor bias_k, bias_v;
+    mha_tensor q_norm, k_norm;
+    mha_tensor sinks, gates;
+    mha_tensor q_norm_bias, k_norm_bias;
+} mha_layer_weights;
+
+/* clang-format off */
+#define MHA_NO_WEIGHT {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
+#define MHA_LAYER_WEIGHTS_DEFAULTS                                                                                     \
+    {sizeof(mha_layer_weights), MHA_NO_WEIGHT, MHA_NO_WEIGHT, MHA_NO_WEIGHT, MHA_NO_WEIGHT, MHA_NO_WEIGHT,             \
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR,          \
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
+/* clang-format on */
+
+MHA_API void mha_layer_weights_defaults(mha_layer_weights *weights, size_t size);
+
+/* Makes a layer over such weights, which the caller keeps until the layer is freed. Nothing is copied: every call reads
+ * them where they lie, unless the layer is frozen. The parts must be exactly those that the options ask for; a part that
+ * is missing, or given without need, is an error that names it. With float32 compute, results and gradients have the
+ * bits of a layer over a block with the same numbers. Gradients are a float32 block, laid out as mha_layer_view says.
+ * Weights in one piece are read most quickly: q_weight, k_weight and v_weight behind one another, or rows of heads that
+ * are not interleaved. Returns as mha_layer_create. */
+MHA_API mha_status mha_layer_create_over(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
+                                         const mha_layer_weights *weights);
+
 /* Releases a layer, and its parameters if they are its own. NULL is legal. */
 MHA_API void mha_layer_free(mha_layer *layer);
 
@@ -650,30 +734,33 @@ MHA_API mha_attention_options mha_layer_attention(const mha_layer *layer);
 
 /* The parts of a block of parameters; all zero where the layer has no such part. They lie in this order, dense. */
 typedef struct mha_layer_parts {
-    mha_tensor q_weight;   /* (H*D,M) */
-    mha_tensor k_weight;   /* (G*D,Mk) */
-    mha_tensor v_weight;   /* (G*E,Mv) */
-    mha_tensor q_bias;     /* (H*D) */
-    mha_tensor k_bias;     /* (G*D) */
-    mha_tensor v_bias;     /* (G*E) */
-    mha_tensor out_weight; /* (M,H*E) */
-    mha_tensor out_bias;   /* (M) */
-    mha_tensor bias_k;     /* (G*D): the key of bias_kv, as it is: neither normalised nor rotated */
-    mha_tensor bias_v;     /* (G*E) */
-    mha_tensor q_norm;     /* (D) */
-    mha_tensor k_norm;     /* (D) */
-    mha_tensor sinks;      /* (H) */
-    mha_tensor gates;      /* (H) */
-    mha_tensor in_weight;  /* (H*D+G*D+G*E,M): the first three as one, where all inputs have width M */
-    mha_tensor in_bias;    /* (H*D+G*D+G*E): the next three as one */
+    mha_tensor q_weight;    /* (H*D,M) */
+    mha_tensor k_weight;    /* (G*D,Mk) */
+    mha_tensor v_weight;    /* (G*E,Mv) */
+    mha_tensor q_bias;      /* (H*D) */
+    mha_tensor k_bias;      /* (G*D) */
+    mha_tensor v_bias;      /* (G*E) */
+    mha_tensor out_weight;  /* (N,H*E) */
+    mha_tensor out_bias;    /* (N) */
+    mha_tensor bias_k;      /* (G*D): the key of bias_kv, as it is: neither normalised nor rotated */
+    mha_tensor bias_v;      /* (G*E) */
+    mha_tensor q_norm;      /* (D) or (H*D), as norm_span says: the gain */
+    mha_tensor k_norm;      /* (D) or (G*D) */
+    mha_tensor sinks;       /* (H) */
+    mha_tensor gates;       /* (H) */
+    mha_tensor q_norm_bias; /* as q_norm */
+    mha_tensor k_norm_bias; /* as k_norm */
+    mha_tensor in_weight;   /* (H*D+G*D+G*E,M): the first three as one, where all inputs have width M */
+    mha_tensor in_bias;     /* (H*D+G*D+G*E): the next three as one */
 } mha_layer_parts;
 
 /* Views into a block that is laid out as this layer's parameters; NULL: the parameters themselves, of which the block
- * starts at q_weight.data. */
+ * starts at q_weight.data. Those of a layer over weights are the caller's tensors, with their types and strides: heads
+ * that do not lie one behind another keep an axis of their own, and in_weight and in_bias are none. */
 MHA_API mha_layer_parts mha_layer_view(const mha_layer *layer, float *block);
 
 /* The same for one query head h: its rows of Wq (D,M), those of its key/value head in Wk (D,Mk) and Wv (E,Mv), its
- * columns of Wo (M,E), its parts of the biases, its one sink and gate. What all heads share (out_bias, gains) is whole;
+ * columns of Wo (N,E), its parts of the biases, its one sink and gate. What all heads share (out_bias, gains) is whole;
  * in_weight and in_bias are none. A head that somebody trained alone, with weights (M,D), goes in with
  * mha_tensor_copy(ctx, mha_tensor_swap(parts.q_weight, 0, 1), its weight). All zero if there is no head h. */
 MHA_API mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block, int64_t h);
@@ -681,8 +768,9 @@ MHA_API mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block
 /* Fills the parameters as PyTorch does: in_weight (or each of its three parts, where widths differ) uniform within
  * sqrt(6 / (rows + columns)), Wo uniform within sqrt(1 / (H*E)), biases and sinks 0, gains and gates 1, bias_k and
  * bias_v normal with deviation sqrt(1 / their length) (as sums of twelve uniform numbers, so without tails). The bits
- * depend on the seed and the sizes alone. */
-MHA_API void mha_layer_initialize(mha_layer *layer, uint64_t seed);
+ * depend on the seed and the sizes alone.
+ * Returns MHA_OK or MHA_BAD_ARGUMENT: the weights of mha_layer_create_over are only read. */
+MHA_API mha_status mha_layer_initialize(mha_context *ctx, mha_layer *layer, uint64_t seed);
 
 /* A layer reads its parameters in every call, so that a change counts from the next call on. With `frozen`, the caller
  * promises not to change them until a call with false, or with true again: calls without a tape then pack the weights
@@ -703,12 +791,13 @@ typedef struct mha_layer_inputs {
     mha_tensor query_positions, key_positions;
 } mha_layer_inputs;
 
-/* What a forward call leaves for the backward one. It owns memory, which grows to what the largest call needed. */
+/* What a forward call leaves for the backward one. It owns memory of the device that it was made on, which grows to what
+ * the largest call needed; contexts of another device refuse it. */
 typedef struct mha_tape mha_tape;
 MHA_API mha_status mha_tape_create(mha_context *ctx, mha_tape **tape);
 MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
 
-/* out (B,Tq,M), any float type, from `inputs`, as the top of this section says.
+/* out (B,Tq,N), any float type, from `inputs`, as the top of this section says.
  *
  * `options`: how to attend, all of it, in place of what the layer says; NULL: as the layer does. Its sinks must be none
  * if the layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of
@@ -742,7 +831,7 @@ typedef struct mha_layer_gradients {
     mha_tensor importance;        /* float32 (B,H), as in mha_attention_gradients, of heads times their gates */
 } mha_layer_gradients;
 
-/* The gradients of the forward call that left this tape, from that of its `out`: dout (B,Tq,M), any float type. The
+/* The gradients of the forward call that left this tape, from that of its `out`: dout (B,Tq,N), any float type. The
  * memory behind the inputs and options of that call, and the parameters, must still be there, unchanged. A tape serves
  * any number of backward calls. Results are the same bits for any number of threads.
  * Returns as mha_layer_forward; MHA_BAD_ARGUMENT for a tape that no forward call has filled. */
@@ -756,8 +845,9 @@ MHA_API mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha
                                    const mha_stats_options *stats_options);
 
 /* Makes a layer of its own with the query heads h for which keep[h] is true, at least one, and the key/value heads that
- * they read: what `layer` gives with the gates of the others at 0, by smaller products. Where a group loses more heads
- * than another, key/value heads are repeated until all groups are of one size again.
+ * they read: what `layer` gives with the gates of the others at 0, by smaller products. Its parameters are a float32
+ * block of its own, also where `layer` is over weights. With MHA_NORM_ALL_HEADS no head can be left out. Where a group loses more heads than another, key/value heads are
+ * repeated until all groups are of one size again.
  * Returns as mha_layer_create. */
 MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_layer *layer, const bool *keep);
 
@@ -770,7 +860,8 @@ MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const 
  *                          mha_cache_attend(ctx, cache, layer, out, NULL, x, NULL) for each step of the decoder
  *
  * With a causal layer, token by token gives what one call for all of them gives, to rounding. A cache serves the layer
- * that it was made for and layers with the same G, D and E. It allocates when it is made, and never again. */
+ * that it was made for and layers with the same G, D and E, with contexts of the device that it was made on. It
+ * allocates when it is made, and never again. */
 typedef struct mha_cache mha_cache;
 
 /* A cache for `rows` sequences of up to `capacity` positions; `type` is any float type (the layer's compute type serves
@@ -790,7 +881,22 @@ MHA_API int64_t mha_cache_length(const mha_cache *cache,
 MHA_API mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
                                     mha_tensor value);
 
-/* out (B,Tq,M) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
+/* Puts keys and values that are projected already behind what each row holds: k (B,G,T,D) and v (B,G,T,E), any float
+ * type, rounded to that of the cache. They are what attention reads: with their biases, and keys after norm and rotary
+ * embedding for the positions that they get here, from the row's length on. This imports the past of another library;
+ * where rows are of unlike lengths, append the longest and truncate the others.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or MHA_FULL. */
+MHA_API mha_status mha_cache_append_projected(mha_context *ctx, mha_cache *cache, mha_tensor k, mha_tensor v);
+
+/* What a row holds, in the same form: k (1,G,length,D) and v (1,G,length,E), views of the cache's memory and of its type.
+ * Of row -1, all rows: (B,G,longest,*), in which what lies behind the end of a shorter row is undefined. They hold until
+ * the next call that changes the cache. All zero if there is no such row. */
+typedef struct mha_cache_parts {
+    mha_tensor k, v;
+} mha_cache_parts;
+MHA_API mha_cache_parts mha_cache_view(const mha_cache *cache, int64_t row);
+
+/* out (B,Tq,N) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
  * rotary embedding the last query of a row stands at its last position, whatever options->align says;
  * options->query_lengths, key_lengths and the ragged starts must be none. Tk is the length of the longest row. As in
  * mha_layer_forward otherwise. */
@@ -857,6 +963,7 @@ MHA_API mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_
 /* Weights that serve many calls are packed once: ask for the size (b may have no data yet), give the memory (any
  * alignment), pack for an a of the type that is to come, and pass it in place of b. The packed form is what the kernels
  * or the matrix engine of this context's instruction set read; another one refuses it, and so does an a of another type.
+ * A b of 16 bits stays so for a float32 a, and is widened in each call.
  * It may be read by any number of threads, must not be moved, and needs no clean-up. */
 MHA_API mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
 MHA_API mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_tensor b, mha_type a);

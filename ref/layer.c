@@ -31,24 +31,56 @@ void ref_project(double *y, const ref_projection *p, int64_t head, int64_t row)
     }
 }
 
-double ref_norm_factor(const double *x, int64_t width, double epsilon)
+int64_t ref_norm_group(const ref_layer *l, const ref_projection *p)
 {
+    return l->norm_span == 2 ? p->heads * p->width : p->width;
+}
+
+int64_t ref_norm_place(const ref_layer *l, const ref_projection *p, int64_t n)
+{
+    return l->norm_span == 0 ? n % p->width : n;
+}
+
+ref_moments ref_norm_moments(const ref_layer *l, const double *x, int64_t count)
+{
+    ref_moments m = {0, 0};
     double squares = 0;
-    for (int64_t d = 0; d < width; d++) squares += x[d] * x[d];
-    return 1 / sqrt(squares / (double)width + epsilon);
+    for (int64_t n = 0; l->norm_centred && n < count; n++) m.mean += x[n] / (double)count;
+    for (int64_t n = 0; n < count; n++) squares += (x[n] - m.mean) * (x[n] - m.mean);
+    m.factor = 1 / sqrt(squares / (double)count + l->norm_epsilon);
+    return m;
+}
+
+/* y (heads,width), in place. */
+static void normalize(double *y, const ref_layer *l, const ref_projection *p)
+{
+    int64_t count = ref_norm_group(l, p);
+    for (int64_t first = 0; first < p->heads * p->width; first += count) {
+        ref_moments m = ref_norm_moments(l, y + first, count);
+        for (int64_t n = first; n < first + count; n++) {
+            int64_t at = ref_norm_place(l, p, n);
+            y[n] = (y[n] - m.mean) * m.factor * p->norm[at] + (p->norm_bias ? p->norm_bias[at] : 0);
+        }
+    }
+}
+
+/* The cosine and sine by which pair i turns at a position. */
+static void turn_of(double *cosine, double *sine, const ref_layer *l, int64_t position, int64_t i, int64_t w)
+{
+    double times = l->rotary_multiplier == 0 ? 1 : l->rotary_multiplier;
+    double angle = l->rotary_frequencies ? (double)position * l->rotary_frequencies[i]
+                                         : ref_rotary_angle(position, i, w, l->rotary_base);
+    *cosine = l->rotary_cos ? l->rotary_cos[position * (w / 2) + i] : times * cos(angle);
+    *sine = l->rotary_sin ? l->rotary_sin[position * (w / 2) + i] : times * sin(angle);
 }
 
 void ref_turn(double *y, const ref_layer *l, const ref_projection *p, int64_t row, bool inverse)
 {
-    if (!p->turns || l->rotary_base == 0) return;
+    if (!p->turns || (l->rotary_base == 0 && !l->rotary_frequencies && !l->rotary_cos)) return;
     int64_t w = l->rotary_width ? l->rotary_width : p->width;
     int64_t position = p->positions ? p->positions[row] : row;
     double *x = zeros(p->width, sizeof *x), *cosines = zeros(w / 2, sizeof *x), *sines = zeros(w / 2, sizeof *x);
-    for (int64_t i = 0; i < w / 2; i++) {
-        double angle = ref_rotary_angle(position, i, w, l->rotary_base);
-        cosines[i] = cos(angle);
-        sines[i] = sin(angle);
-    }
+    for (int64_t i = 0; i < w / 2; i++) turn_of(&cosines[i], &sines[i], l, position, i, w);
     memcpy(x, y, (size_t)p->width * sizeof *x);
     ref_rotary(y, x, cosines, sines, 1, p->width, w, l->rotary_interleaved, inverse);
     free(x);
@@ -65,16 +97,16 @@ double ref_gated(const ref_layer *l, int64_t h, double x)
 /* heads (p->heads,all,width): the first rows of each head; what is behind them stays 0. */
 static void make_heads(double *heads, const ref_layer *l, const ref_projection *p, int64_t all)
 {
-    for (int64_t head = 0; head < p->heads; head++)
-        for (int64_t row = 0; row < p->rows; row++) {
-            double *y = heads + (head * all + row) * p->width;
-            ref_project(y, p, head, row);
-            if (p->norm) {
-                double factor = ref_norm_factor(y, p->width, l->norm_epsilon);
-                for (int64_t d = 0; d < p->width; d++) y[d] *= factor * p->norm[d];
-            }
-            ref_turn(y, l, p, row, false);
+    double *y = zeros(p->heads * p->width, sizeof *y);
+    for (int64_t row = 0; row < p->rows; row++) {
+        for (int64_t head = 0; head < p->heads; head++) ref_project(y + head * p->width, p, head, row);
+        if (p->norm) normalize(y, l, p);
+        for (int64_t head = 0; head < p->heads; head++) {
+            ref_turn(y + head * p->width, l, p, row, false);
+            memcpy(heads + (head * all + row) * p->width, y + head * p->width, (size_t)p->width * sizeof *y);
         }
+    }
+    free(y);
 }
 
 /* ---- One sequence ----------------------------------------------------------------------------------------------- */
@@ -108,11 +140,13 @@ static void make_projections(ref_sequence *s, const ref_layer *l)
     s->q = (ref_projection){.heads = l->H, .width = l->D, .rows = s->rows, .in = l->M, .turns = true};
     s->q.x = l->query + b * l->Tq * l->M;
     s->q.weight = l->q_weight, s->q.bias = l->q_bias, s->q.norm = l->q_norm;
+    s->q.norm_bias = l->q_norm_bias;
     s->q.positions = l->query_positions ? l->query_positions + b * l->Tq : NULL;
 
     s->k = (ref_projection){.heads = l->G, .width = l->D, .rows = s->keys, .in = l->Mk, .turns = true};
     s->k.x = l->key + b * l->Tk * l->Mk;
     s->k.weight = l->k_weight, s->k.bias = l->k_bias, s->k.norm = l->k_norm;
+    s->k.norm_bias = l->k_norm_bias;
     s->k.positions = l->key_positions ? l->key_positions + b * l->Tk : NULL;
 
     s->v = (ref_projection){.heads = l->G, .width = l->E, .rows = s->keys, .in = l->Mv};
@@ -188,19 +222,21 @@ void ref_sequence_free(ref_sequence *s)
 
 /* ---- All sequences ---------------------------------------------------------------------------------------------- */
 
-/* out (rows,M) or (rows,H*E), from the heads (H,rows,E), whose row i side by side is `line` (H*E). */
+int64_t ref_layer_width(const ref_layer *l) { return !l->out_weight ? l->H * l->E : l->N ? l->N : l->M; }
+
+/* out (rows,N) or (rows,H*E), from the heads (H,rows,E), whose row i side by side is `line` (H*E). */
 static void leave_heads(double *out, const double *heads, const ref_layer *l, int64_t rows)
 {
-    int64_t C = l->H * l->E;
+    int64_t C = l->H * l->E, N = ref_layer_width(l);
     double *line = zeros(C, sizeof *line);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t h = 0; h < l->H; h++)
             for (int64_t e = 0; e < l->E; e++) line[h * l->E + e] = ref_gated(l, h, heads[(h * rows + i) * l->E + e]);
         for (int64_t c = 0; !l->out_weight && c < C; c++) out[i * C + c] = line[c];
-        for (int64_t m = 0; l->out_weight && m < l->M; m++) {
+        for (int64_t m = 0; l->out_weight && m < N; m++) {
             double sum = l->out_bias ? l->out_bias[m] : 0;
             for (int64_t c = 0; c < C; c++) sum += l->out_weight[m * C + c] * line[c];
-            out[i * l->M + m] = sum;
+            out[i * N + m] = sum;
         }
     }
     free(line);
@@ -227,7 +263,7 @@ static void clear(double *array, int64_t count)
 
 void ref_layer_forward(const ref_layer *l, double *out, double *weights, double *mean)
 {
-    int64_t width = l->out_weight ? l->M : l->H * l->E, columns = l->Tk + ref_layer_extra(l);
+    int64_t width = ref_layer_width(l), columns = l->Tk + ref_layer_extra(l);
     clear(out, l->B * l->Tq * width);
     clear(weights, l->B * l->H * l->Tq * columns);
     clear(mean, l->B * l->Tq * columns);
@@ -238,6 +274,24 @@ void ref_layer_forward(const ref_layer *l, double *out, double *weights, double 
         ref_attention_forward(&s.attention, &(ref_result){.out = heads, .stage = {[REF_DROPPED] = own}});
         leave_heads(out + b * l->Tq * width, heads, l, s.rows);
         keep_weights(weights, mean, own, l, &s);
+        free(heads);
+        free(own);
+        ref_sequence_free(&s);
+    }
+}
+
+void ref_layer_lse(const ref_layer *l, double *lse)
+{
+    for (int64_t n = 0; n < l->B * l->H * l->Tq; n++) lse[n] = -INFINITY;
+    for (int64_t b = 0; b < l->B; b++) {
+        ref_sequence s;
+        ref_sequence_make(&s, l, b);
+        double *heads = zeros(l->H * s.rows * l->E, sizeof *heads), *own = zeros(l->H * s.rows, sizeof *own);
+        ref_attention_forward(&s.attention, &(ref_result){.out = heads, .lse = own});
+        for (int64_t n = 0; n < l->H * s.rows; n++) {
+            int64_t h = n / s.rows, i = n % s.rows;
+            lse[(b * l->H + h) * l->Tq + i] = own[n];
+        }
         free(heads);
         free(own);
         ref_sequence_free(&s);

@@ -6,10 +6,12 @@
  *     dbias = ds      dslope = -sum_ij ds |p - j|                            ordinary keys only
  *     dbias_k, dbias_v: the rows of dK and dV behind the ordinary keys
  *
- * and for each row of a head, y = rotary(x r gain) with x = W in + b and r = 1 / sqrt(mean of x^2 + epsilon):
+ * and for each group of numbers x = W in + b of a position that are normalised together, y = rotary(z r gain + shift)
+ * with z = x, or x - mean of x, and r = 1 / sqrt(mean of z^2 + epsilon):
  *
- *     dy is turned back      dgain_d = sum dy_d x_d r
- *     dx_d = r gain_d dy_d - r^3 x_d (mean over c of gain_c dy_c x_c)
+ *     dy is turned back      dgain_d = sum dy_d z_d r      dshift_d = sum dy_d
+ *     dz_d = r gain_d dy_d - r^3 z_d (mean over c of gain_c dy_c z_c)
+ *     dx = dz, or dz - mean of dz
  *     db = sum dx            dW = sum dx in^T            din = W^T dx */
 #include "layer.h"
 
@@ -28,18 +30,28 @@ static double *zeros(int64_t count)
 
 /* The gradients by what made Q, K or V; NULL: not wanted. */
 typedef struct target {
-    double *x, *weight, *bias, *norm;
+    double *x, *weight, *bias, *norm, *norm_bias;
 } target;
 
-/* dy (width): from the gradient of the normalised row to that of x, in place. */
-static void norm_back(double *dy, double *dgain, const double *x, const ref_projection *p, double epsilon)
+/* dy (heads,width): from the gradient of the normalised position to that of x, in place. */
+static void norm_back(double *dy, const target *to, const double *x, const ref_layer *l, const ref_projection *p)
 {
-    double r = ref_norm_factor(x, p->width, epsilon), mean = 0;
-    for (int64_t d = 0; d < p->width; d++) {
-        if (dgain) dgain[d] += dy[d] * x[d] * r;
-        mean += p->norm[d] * dy[d] * x[d] / (double)p->width;
+    int64_t count = ref_norm_group(l, p);
+    for (int64_t first = 0; first < p->heads * p->width; first += count) {
+        ref_moments m = ref_norm_moments(l, x + first, count);
+        double r = m.factor, dot = 0, sum = 0;
+        for (int64_t n = first; n < first + count; n++) {
+            int64_t at = ref_norm_place(l, p, n);
+            if (to->norm) to->norm[at] += dy[n] * (x[n] - m.mean) * r;
+            if (to->norm_bias) to->norm_bias[at] += dy[n];
+            dot += p->norm[at] * dy[n] * (x[n] - m.mean) / (double)count;
+        }
+        for (int64_t n = first; n < first + count; n++) {
+            dy[n] = r * p->norm[ref_norm_place(l, p, n)] * dy[n] - r * r * r * (x[n] - m.mean) * dot;
+            sum += dy[n] / (double)count;
+        }
+        for (int64_t n = first; l->norm_centred && n < first + count; n++) dy[n] -= sum;
     }
-    for (int64_t d = 0; d < p->width; d++) dy[d] = r * p->norm[d] * dy[d] - r * r * r * x[d] * mean;
 }
 
 static void linear_back(const target *to, const double *dx, const ref_projection *p, int64_t head, int64_t row)
@@ -58,34 +70,36 @@ static void linear_back(const target *to, const double *dx, const ref_projection
 static void project_back(const target *to, const double *dheads, const ref_layer *l, const ref_projection *p,
                          int64_t all)
 {
-    double *x = zeros(p->width), *dy = zeros(p->width);
-    for (int64_t head = 0; head < p->heads; head++)
-        for (int64_t row = 0; row < p->rows; row++) {
-            memcpy(dy, dheads + (head * all + row) * p->width, (size_t)p->width * sizeof *dy);
-            ref_turn(dy, l, p, row, true);
-            ref_project(x, p, head, row);
-            if (p->norm) norm_back(dy, to->norm, x, p, l->norm_epsilon);
-            linear_back(to, dy, p, head, row);
+    int64_t D = p->width;
+    double *x = zeros(p->heads * D), *dy = zeros(p->heads * D);
+    for (int64_t row = 0; row < p->rows; row++) {
+        for (int64_t head = 0; head < p->heads; head++) {
+            memcpy(dy + head * D, dheads + (head * all + row) * D, (size_t)D * sizeof *dy);
+            ref_turn(dy + head * D, l, p, row, true);
+            ref_project(x + head * D, p, head, row);
         }
+        if (p->norm) norm_back(dy, to, x, l, p);
+        for (int64_t head = 0; head < p->heads; head++) linear_back(to, dy + head * D, p, head, row);
+    }
     free(x);
     free(dy);
 }
 
 /* ---- The output's projection and the gates ---------------------------------------------------------------------- */
 
-/* dheads (H,rows,E), from dout (rows,M) or (rows,H*E) and the heads before their gates (H,rows,E). */
+/* dheads (H,rows,E), from dout (rows,N) or (rows,H*E) and the heads before their gates (H,rows,E). */
 static void heads_back(double *dheads, const ref_layer_gradients *g, const double *dout, const double *heads,
                        const ref_layer *l, int64_t rows)
 {
-    int64_t C = l->H * l->E;
+    int64_t C = l->H * l->E, N = ref_layer_width(l);
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t m = 0; g->out_bias && m < l->M; m++) g->out_bias[m] += dout[i * l->M + m];
+        for (int64_t m = 0; g->out_bias && m < N; m++) g->out_bias[m] += dout[i * N + m];
         for (int64_t c = 0; c < C; c++) {
             int64_t h = c / l->E, n = (h * rows + i) * l->E + c % l->E;
             double dO = l->out_weight ? 0 : dout[i * C + c];
-            for (int64_t m = 0; l->out_weight && m < l->M; m++) {
-                dO += dout[i * l->M + m] * l->out_weight[m * C + c];
-                if (g->out_weight) g->out_weight[m * C + c] += dout[i * l->M + m] * ref_gated(l, h, heads[n]);
+            for (int64_t m = 0; l->out_weight && m < N; m++) {
+                dO += dout[i * N + m] * l->out_weight[m * C + c];
+                if (g->out_weight) g->out_weight[m * C + c] += dout[i * N + m] * ref_gated(l, h, heads[n]);
             }
             if (g->gates) g->gates[h] += dO * heads[n];
             dheads[n] = ref_gated(l, h, dO);
@@ -121,9 +135,9 @@ static double *of_sequence(double *array, int64_t b, int64_t size) { return arra
 
 static void inputs_back(const ref_layer_gradients *g, const ref_gradients *d, const ref_layer *l, const ref_sequence *s)
 {
-    target q = {of_sequence(g->query, s->b, l->Tq * l->M), g->q_weight, g->q_bias, g->q_norm};
-    target k = {of_sequence(g->key, s->b, l->Tk * l->Mk), g->k_weight, g->k_bias, g->k_norm};
-    target v = {of_sequence(g->value, s->b, l->Tk * l->Mv), g->v_weight, g->v_bias, NULL};
+    target q = {of_sequence(g->query, s->b, l->Tq * l->M), g->q_weight, g->q_bias, g->q_norm, g->q_norm_bias};
+    target k = {of_sequence(g->key, s->b, l->Tk * l->Mk), g->k_weight, g->k_bias, g->k_norm, g->k_norm_bias};
+    target v = {of_sequence(g->value, s->b, l->Tk * l->Mv), g->v_weight, g->v_bias, NULL, NULL};
     project_back(&q, d->dq, l, &s->q, s->rows);
     project_back(&k, d->dk, l, &s->k, s->all);
     project_back(&v, d->dv, l, &s->v, s->all);
@@ -131,7 +145,7 @@ static void inputs_back(const ref_layer_gradients *g, const ref_gradients *d, co
     bias_kv_back(g->bias_v, d->dv, l, s, l->E);
 }
 
-/* dout (rows,M) or (rows,H*E) of this sequence; gradients are added to. */
+/* dout (rows,N) or (rows,H*E) of this sequence; gradients are added to. */
 static void sequence_back(const ref_layer_gradients *g, const double *dout, const ref_layer *l, const ref_sequence *s)
 {
     int64_t cells = l->H * s->rows * l->E;
@@ -172,12 +186,16 @@ static void start(const ref_layer *l, const ref_layer_gradients *g)
     clear(g->q_bias, l->H * l->D);
     clear(g->k_bias, l->G * l->D);
     clear(g->v_bias, l->G * l->E);
-    clear(g->out_weight, l->M * l->H * l->E);
-    clear(g->out_bias, l->M);
+    int64_t N = l->N ? l->N : l->M, q_gains = l->norm_span ? l->H * l->D : l->D,
+            k_gains = l->norm_span ? l->G * l->D : l->D;
+    clear(g->out_weight, N * l->H * l->E);
+    clear(g->out_bias, N);
     clear(g->bias_k, l->G * l->D);
     clear(g->bias_v, l->G * l->E);
-    clear(g->q_norm, l->D);
-    clear(g->k_norm, l->D);
+    clear(g->q_norm, q_gains);
+    clear(g->k_norm, k_gains);
+    clear(g->q_norm_bias, q_gains);
+    clear(g->k_norm_bias, k_gains);
     clear(g->gates, l->H);
     clear(g->sinks, l->H);
     clear(g->bias, l->B * l->H * l->Tq * l->Tk);
@@ -196,6 +214,8 @@ static ref_layer_gradients present(const ref_layer *l, const ref_layer_gradients
     if (!l->bias_k) g.bias_k = g.bias_v = NULL;
     if (!l->q_norm) g.q_norm = NULL;
     if (!l->k_norm) g.k_norm = NULL;
+    if (!l->q_norm || !l->q_norm_bias) g.q_norm_bias = NULL;
+    if (!l->k_norm || !l->k_norm_bias) g.k_norm_bias = NULL;
     if (!l->gates) g.gates = NULL;
     if (!l->attention.sinks) g.sinks = NULL;
     return g;
@@ -204,7 +224,7 @@ static ref_layer_gradients present(const ref_layer *l, const ref_layer_gradients
 void ref_layer_backward(const ref_layer *l, const double *dout, const ref_layer_gradients *gradients)
 {
     ref_layer_gradients g = present(l, gradients);
-    int64_t width = l->out_weight ? l->M : l->H * l->E;
+    int64_t width = ref_layer_width(l);
     start(l, gradients);
     for (int64_t b = 0; b < l->B; b++) {
         ref_sequence s;

@@ -54,7 +54,8 @@ bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetenso
 /* Releases the layer. One without is legal. */
 void nn_layer_file_free(nn_layer_file *file);
 
-/* Atomic, as nn_safetensors_write. */
+/* Atomic, as nn_safetensors_write. False also for a layer that the names and metadata of a file cannot express: a norm
+ * other than RMS with one gain for all heads, another output width, rotary frequencies or tables. */
 bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size);
 
 /* The parameters of a layer under the names and in the layout of its file, each name behind `before` and the file's

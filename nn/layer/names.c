@@ -166,6 +166,8 @@ void nn_layer_part_shape(int64_t shape[2], nn_layer_part part, const mha_layer_o
         [NN_LAYER_K_NORM] = {o->head_width},
         [NN_LAYER_SINKS] = {o->heads},
         [NN_LAYER_GATES] = {o->heads},
+        [NN_LAYER_Q_NORM_BIAS] = {o->head_width},
+        [NN_LAYER_K_NORM_BIAS] = {o->head_width},
         [NN_LAYER_IN_WEIGHT] = {q + k + v, o->width},
         [NN_LAYER_IN_BIAS] = {q + k + v},
     };
@@ -183,6 +185,7 @@ nn_layer_group nn_layer_group_of(nn_layer_part part)
         [NN_LAYER_BIAS_K] = NN_LAYER_EXTRA_KEY,  [NN_LAYER_BIAS_V] = NN_LAYER_EXTRA_KEY,
         [NN_LAYER_Q_NORM] = NN_LAYER_NORMS,      [NN_LAYER_K_NORM] = NN_LAYER_NORMS,
         [NN_LAYER_SINKS] = NN_LAYER_SINK,        [NN_LAYER_GATES] = NN_LAYER_GATE,
+        [NN_LAYER_Q_NORM_BIAS] = NN_LAYER_NORMS, [NN_LAYER_K_NORM_BIAS] = NN_LAYER_NORMS,
     };
     return groups[part];
 }

@@ -33,6 +33,8 @@ typedef enum nn_layer_part {
     NN_LAYER_K_NORM,
     NN_LAYER_SINKS,
     NN_LAYER_GATES,
+    NN_LAYER_Q_NORM_BIAS,
+    NN_LAYER_K_NORM_BIAS,
     NN_LAYER_IN_WEIGHT,
     NN_LAYER_IN_BIAS,
     NN_LAYER_PARTS,

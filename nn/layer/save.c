@@ -20,10 +20,31 @@ void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *
     }
 }
 
+/* What a layer has that the names and metadata of a file cannot say; NULL: nothing. */
+static const char *not_sayable(const mha_layer *layer)
+{
+    const mha_layer_options *o = mha_layer_shape(layer);
+    mha_layer_parts parts = mha_layer_view(layer, NULL);
+    if (o->norm != MHA_NORM_RMS || o->norm_span != MHA_NORM_EACH_HEAD || o->norm_bias)
+        return "a norm other than RMS with one gain for all heads";
+    if (o->out_projection && o->out_width != o->width) return "results of another width than its queries";
+    if (o->rotary_frequencies.rank || o->rotary_cos.rank || o->rotary_multiplier != 1)
+        return "rotary frequencies or tables of its own";
+    if (parts.q_weight.type != MHA_FLOAT32 || parts.q_weight.rank != 2 ||
+        (o->out_projection && parts.out_weight.type != MHA_FLOAT32))
+        return "weights that are no block of float32 numbers";
+    return NULL;
+}
+
 bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size)
 {
     nn_layer_items items;
     nn_layer_notes notes;
+    const char *reason = not_sayable(layer);
+    if (reason) {
+        snprintf(error, error_size, "%s: the layer has %s, which files of layers cannot express", path, reason);
+        return false;
+    }
     nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = nn_layer_family_to_save(layer)};
     nn_layer_file_items(&items, &file, NULL, "");
     nn_layer_notes_write(&notes, mha_layer_shape(layer));
@@ -34,7 +55,7 @@ int64_t nn_layer_count_not_finite(const mha_layer *layer, int64_t *count)
 {
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     int64_t all = 0, bad = 0;
-    for (int part = NN_LAYER_Q_WEIGHT; part <= NN_LAYER_GATES; part++) {
+    for (int part = NN_LAYER_Q_WEIGHT; part <= NN_LAYER_K_NORM_BIAS; part++) {
         mha_tensor t = nn_layer_part_of(&parts, (nn_layer_part)part);
         int64_t n = !t.data ? 0 : t.rank == 2 ? t.size[0] * t.size[1] : t.size[0];
         for (int64_t i = 0; i < n; i++) bad += !isfinite(((const float *)t.data)[i]);

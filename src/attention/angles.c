@@ -29,9 +29,9 @@ mha_step mha_step_ratio(double base, int64_t n)
 }
 
 /* The angle is a + t, where a is a float64 number, which libm reduces exactly, and t is what it lacks. */
-mha_angle mha_angle_get(mha_step step, int64_t position)
+mha_angle mha_angle_get(mha_step step, int64_t position, double multiplier)
 {
     double p = (double)position, a = p * step.high, t = fma(p, step.high, -a) + p * step.low;
     double c = cos(a), s = sin(a), less = cos(t), more = sin(t);
-    return (mha_angle){(float)(c * less - s * more), (float)(s * less + c * more)};
+    return (mha_angle){(float)(multiplier * (c * less - s * more)), (float)(multiplier * (s * less + c * more))};
 }

@@ -1,4 +1,5 @@
-/* Angles of the rotary embedding: position p and pair i of n turn by p * base^(-i/n).
+/* Angles of the rotary embedding: position p and pair i of n turn by p * base^(-i/n), or by p times a frequency that is
+ * given.
  *
  * In float64 alone that product is off by up to some 1e-15 p, which is 1e-3 at position 2^40. So base^(-i/n) is kept as
  * the sum of two numbers, and cosines and sines are within 1e-14 of the exact ones, before they are rounded, for all
@@ -21,6 +22,7 @@ typedef struct mha_angle {
     float cos, sin;
 } mha_angle;
 
-mha_angle mha_angle_get(mha_step step, int64_t position);
+/* Times the multiplier. */
+mha_angle mha_angle_get(mha_step step, int64_t position, double multiplier);
 
 #endif

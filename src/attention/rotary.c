@@ -41,7 +41,8 @@ static mha_status check_positions(mha_rotation *r)
     for (int64_t b = 0; r->cos.rank == 2 && r->x.size[1] && b < (p->rank ? B : B > 0); b++)
         for (int64_t t = 0; t < T; t++) {
             bool beyond = mha_rotation_is_beyond(r, b, t);
-            if (mha_rotation_position(r, b, t) < 0 || (beyond && !(r->base > 0)))
+            if (mha_rotation_position(r, b, t) < 0 ||
+                (beyond && !(r->frequencies.base > 0 || r->frequencies.values.rank)))
                 FAIL(MHA_BAD_ARGUMENT, "positions: (%lld,%lld) is at %lld, but the tables have %lld rows", (ll)b, (ll)t,
                      (ll)mha_rotation_position(r, b, t), (ll)rows);
             r->beyond = r->beyond || beyond;
@@ -74,11 +75,16 @@ static mha_status check(mha_rotation *r)
 }
 
 mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
-                                   double base, const mha_rotary_options *options)
+                                   mha_frequencies frequencies, const mha_rotary_options *options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_rotation r = {
-        .ctx = ctx, .out = out, .x = x, .cos = cos, .sin = sin, .base = base, .options = MHA_ROTARY_DEFAULTS};
+    mha_rotation r = {.ctx = ctx,
+                      .out = out,
+                      .x = x,
+                      .cos = cos,
+                      .sin = sin,
+                      .frequencies = frequencies,
+                      .options = MHA_ROTARY_DEFAULTS};
     mha_succeed(ctx);
     TRY(mha_options_take(ctx, &r.options, sizeof r.options, options, "MHA_ROTARY_DEFAULTS"));
     TRY(check(&r));
@@ -89,22 +95,48 @@ mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor 
 mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
                             const mha_rotary_options *options)
 {
-    return mha_rotary_apply_beyond(ctx, out, x, cos, sin, 0, options);
+    return mha_rotary_apply_beyond(ctx, out, x, cos, sin, (mha_frequencies){0}, options);
+}
+
+/* ---- Tables ----------------------------------------------------------------------------------------------------- */
+
+mha_status mha_rotary_fill(mha_context *ctx, mha_tensor cosines, mha_tensor sines, mha_frequencies f)
+{
+    mha_rotation here = {.ctx = ctx}, *r = &here;
+    TRY(mha_check_float(ctx, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
+    TRY(mha_check_float(ctx, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
+    if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])
+        FAIL(MHA_BAD_SHAPE, "sin: must have the sizes of cos");
+    if (mha_is_given(f.values)) {
+        TRY(mha_check_float(ctx, &f.values, "frequencies", 1, "(w/2)", MHA_INPUT));
+        if (f.values.size[0] != cosines.size[1])
+            FAIL(MHA_BAD_SHAPE, "frequencies: are %lld, must be %lld as the columns of cos", (ll)f.values.size[0],
+                 (ll)cosines.size[1]);
+    }
+    const mha_argument all[] = {
+        {"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}, {"frequencies", f.values, MHA_INPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
+    if (mha_element_count(cosines) > 0) ctx->backend->rotary_tables(ctx, cosines, sines, &f);
+    return MHA_OK;
 }
 
 mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_rotation here = {.ctx = ctx}, *r = &here;
+    mha_frequencies f = {.base = base, .multiplier = 1};
     mha_succeed(ctx);
-    TRY(mha_check_float(r->ctx, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
-    TRY(mha_check_float(r->ctx, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
-    if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])
-        FAIL(MHA_BAD_SHAPE, "sin: must have the sizes of cos");
-    if (!(base > 0) || isinf(base)) FAIL(MHA_BAD_ARGUMENT, "base: must be a positive number");
-    const mha_argument all[] = {{"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}};
-    TRY(MHA_CHECK_APART(ctx, all));
-    if (mha_element_count(cosines) == 0) return MHA_OK;
-    ctx->backend->rotary_tables(ctx, cosines, sines, base);
-    return MHA_OK;
+    if (!(base > 0) || isinf(base)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "base: must be a positive number");
+    return mha_rotary_fill(ctx, cosines, sines, f);
+}
+
+mha_status mha_rotary_tables_from(mha_context *ctx, mha_tensor cosines, mha_tensor sines, mha_tensor frequencies,
+                                  double multiplier)
+{
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_frequencies f = {.values = frequencies, .multiplier = multiplier};
+    mha_succeed(ctx);
+    if (!mha_is_given(frequencies)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "frequencies: are none");
+    if (!(multiplier > 0) || isinf(multiplier))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "multiplier: must be a positive number");
+    return mha_rotary_fill(ctx, cosines, sines, f);
 }

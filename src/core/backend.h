@@ -12,6 +12,7 @@ struct mha_problem;
 struct mha_gradient_call;
 struct mha_stats_call;
 struct mha_rotation;
+struct mha_frequencies;
 struct mha_extra_keys_call;
 
 /* What a packed b (K,N) is: for an a of which type, and where its bytes lie. */
@@ -20,6 +21,14 @@ typedef struct mha_packed_about {
     mha_type a;
     mha_tensor memory; /* bytes */
 } mha_packed_about;
+
+/* How (B,H,T,D) is normalised: mha_norm, mha_norm_span. */
+typedef struct mha_norm_about {
+    mha_tensor gain, bias; /* (D) or (H*D), float32, dense; bias may be none */
+    float epsilon;
+    bool centred;   /* MHA_NORM_LAYER */
+    bool all_heads; /* MHA_NORM_ALL_HEADS */
+} mha_norm_about;
 
 typedef struct mha_backend {
     const char *device; /* "cpu" */
@@ -32,9 +41,10 @@ typedef struct mha_backend {
     mha_status (*attention_backward)(const struct mha_gradient_call *call);
     mha_status (*attention_stats)(const struct mha_stats_call *call);
 
-    /* Rotary embedding, of a checked call: attention/rotary.h; and the tables of mha_rotary_tables. */
+    /* Rotary embedding, of a checked call: attention/rotary.h; and its tables (P,w/2). */
     mha_status (*rotate)(const struct mha_rotation *rotation);
-    void (*rotary_tables)(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base);
+    void (*rotary_tables)(mha_context *ctx, mha_tensor cosines, mha_tensor sines,
+                          const struct mha_frequencies *frequencies);
 
     /* The matrix product, of checked arguments. Packed matrices are bytes that the device alone understands:
      * packed_about fails, with a message, if they were not packed for this context. */
@@ -49,19 +59,22 @@ typedef struct mha_backend {
     void (*copy)(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
     void (*fill)(mha_context *ctx, mha_tensor to, float value);
 
-    /* to (B,H,T,D) = from * gain (D) / sqrt(mean of squares + epsilon), row by row; and its gradients: dx in place of dy,
-     * dgain (D), if given, added to. */
-    void (*normalize)(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
-    void (*normalize_back)(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                           mha_tensor dgain, float *partials);
+    /* Bytes of the host's memory to the device's. */
+    void (*upload)(mha_context *ctx, void *to, const void *from, size_t bytes);
+
+    /* to = from (B,H,T,D), normalised; and its gradients: dx in place of dy, dgain and dbias, if given, added to. Rows
+     * of zeros in dy stay zeros, whatever x is. */
+    void (*normalize)(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
+    void (*normalize_back)(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
+                           mha_tensor dbias, float *partials);
 
     /* to[b,h,:,:] = from[b,h,:,:] * gates[h], and 0 where the gate is 0; and its gradients: dgates[h], if given, += the
      * sum of dgated * heads, then dgated = dgated * gates[h] in place. */
     void (*gate)(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
     void (*gate_back)(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 
-    /* sum (columns) += the sum of the rows of y. `partials` has room for partial_bytes(rows, columns), here and in
-     * normalize_back. */
+    /* sum (columns) += the sum of the rows of y. `partials` has room for partial_bytes(rows, columns); in normalize_back
+     * for as many columns as gain and bias have numbers. */
     void (*sum_rows)(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
     size_t (*partial_bytes)(int64_t rows, int64_t columns);
 

@@ -66,6 +66,12 @@ void mha_layer_defaults(mha_layer_options *options, size_t size)
     fill(options, size, &defaults, sizeof defaults);
 }
 
+void mha_layer_weights_defaults(mha_layer_weights *weights, size_t size)
+{
+    static const mha_layer_weights defaults = MHA_LAYER_WEIGHTS_DEFAULTS;
+    fill(weights, size, &defaults, sizeof defaults);
+}
+
 void mha_matmul_defaults(mha_matmul_options *options, size_t size)
 {
     static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;

@@ -22,6 +22,7 @@ const mha_backend mha_backend_cpu = {
     .matmul_packed = mha_cpu_matmul_packed,
     .copy = mha_cpu_copy,
     .fill = mha_cpu_fill,
+    .upload = mha_cpu_upload,
     .normalize = mha_cpu_normalize,
     .normalize_back = mha_cpu_normalize_back,
     .gate = mha_cpu_gate,

@@ -20,7 +20,7 @@ typedef struct back {
     mha_layer_gradients wanted;
     mha_layer_parts parts;     /* of wanted.parameters; all zero if not wanted */
     mha_tensor target[MHA_IN]; /* where the gradient of each projection's input goes; or none */
-    mha_tensor dout;           /* (B,Tq,M) as given */
+    mha_tensor dout;           /* (B,Tq,N) as given */
     mha_tensor dresult;        /* the same as rows, in the order of the heads' rows */
     bool dout_copied;
     mha_tensor dhead_rows, dheads; /* (B*Tq,H*E), and as (B,H,Tq,E) */
@@ -59,20 +59,19 @@ static mha_status check_like(back *c, mha_tensor *g, const char *name, mha_tenso
 static mha_status check_dout(back *c)
 {
     const mha_layer_options *s = &c->pass->layer->shape;
-    int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
-    TRY(mha_check_tensor(c->ctx, &c->dout, "dout", 3, "(B,Tq,M)", MHA_INPUT));
+    TRY(mha_check_tensor(c->ctx, &c->dout, "dout", 3, "(B,Tq,N)", MHA_INPUT));
     if (!mha_is_float(c->dout.type))
         FAIL(MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16", mha_type_name(c->dout.type));
-    if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->query_rows.all || c->dout.size[2] != width)
+    if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->query_rows.all || c->dout.size[2] != s->out_width)
         FAIL(MHA_BAD_SHAPE, "dout: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)c->dout.size[0],
-             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->query_rows.all, (ll)width);
+             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->query_rows.all, (ll)s->out_width);
     return MHA_OK;
 }
 
 /* No gradient may share memory with another one, an input of the forward call or the parameters. */
 static mha_status check_overlap(back *c)
 {
-    int64_t count = c->pass->layer->count;
+    const mha_layer *layer = c->pass->layer;
     mha_attention_options o = mha_pass_options(c->pass);
     const mha_argument all[] = {
         {"gradients.query", c->wanted.query, MHA_OUTPUT},
@@ -81,10 +80,10 @@ static mha_status check_overlap(back *c)
         {"gradients.bias", c->wanted.bias, MHA_OUTPUT},
         {"gradients.alibi_slopes", c->wanted.alibi_slopes, MHA_OUTPUT},
         {"gradients.importance", c->wanted.importance, MHA_OUTPUT},
-        {"gradients.parameters", mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, count), MHA_OUTPUT},
+        {"gradients.parameters", mha_tensor_1d(c->wanted.parameters, MHA_FLOAT32, layer->count), MHA_OUTPUT},
         {"dout", c->dout, MHA_INPUT},
         MHA_PASS_INPUTS(c->pass, &o)};
-    return MHA_CHECK_APART(c->ctx, all);
+    return mha_layer_check_apart(c->ctx, layer, all, sizeof all / sizeof *all);
 }
 
 static mha_status check(back *c, const mha_tape *tape)
@@ -116,6 +115,13 @@ static mha_status check(back *c, const mha_tape *tape)
 
 /* ---- Where everything lies -------------------------------------------------------------------------------------- */
 
+/* For the partial sums of a norm's gain and bias. */
+static size_t norm_bytes(const back *c, mha_tensor heads, int gain)
+{
+    mha_part_size size = mha_part_size_of(&c->pass->layer->shape, gain);
+    return c->ctx->backend->partial_bytes(heads.size[0] * heads.size[1] * heads.size[2], 2 * size.rows);
+}
+
 static void lay_sums(back *c, mha_arena *arena)
 {
     const mha_layer_options *s = &c->pass->layer->shape;
@@ -126,8 +132,7 @@ static void lay_sums(back *c, mha_arena *arena)
         most = bytes > most ? bytes : most;
     }
     size_t out = c->ctx->backend->partial_bytes(c->dout.size[0] * c->dout.size[1], c->dout.size[2]);
-    size_t q = c->ctx->backend->partial_bytes(c->dq.size[0] * c->dq.size[1] * c->dq.size[2], s->head_width);
-    size_t k = c->ctx->backend->partial_bytes(c->dk.size[0] * c->dk.size[1] * c->dk.size[2], s->head_width);
+    size_t q = norm_bytes(c, c->dq, MHA_PART_Q_NORM), k = norm_bytes(c, c->dk, MHA_PART_K_NORM);
     most = out > most ? out : most;
     most = q > most ? q : most;
     most = k > most ? k : most;
@@ -157,11 +162,12 @@ static void lay_out(back *c, mha_arena *arena)
     const mha_pass *p = c->pass;
     const mha_layer_options *s = &p->layer->shape;
     mha_tensor *heads[] = {&c->dq, &c->dk, &c->dv}, like[] = {p->q, p->k, p->v}, rows;
-    bool half = s->compute == MHA_BFLOAT16, type_fits = !half || c->dout.type == MHA_BFLOAT16;
+    bool half = s->compute == MHA_BFLOAT16, narrow = p->out_weight.type == MHA_BFLOAT16;
+    bool type_fits = half ? c->dout.type == MHA_BFLOAT16 : !(narrow && c->dout.type == MHA_BFLOAT16);
     int64_t widest = 0;
     bool fits = type_fits && mha_as_rows(&c->dresult, c->dout, p->out_across);
     c->dout_copied = s->out_projection && (!fits || p->options.query_lengths.rank); /* padding counts as zeros */
-    if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->width);
+    if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->out_width);
     c->dhead_rows = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->heads * s->value_head_width);
     c->dheads = mha_as_heads(c->dhead_rows, p->out_across, p->B, p->Tq, 0, s->heads, s->value_head_width);
     for (int n = 0; n < p->projections; n++) {
@@ -223,7 +229,7 @@ static mha_status through_output(back *c)
         c->ctx->backend->copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
         mha_pass_clear_padding(p, mha_as_input(c->dhead_rows, p->out_across, p->B, p->Tq));
     }
-    if (s->gates) c->ctx->backend->gate_back(c->ctx, c->dheads, p->heads, p->layer->parts.gates, c->parts.gates);
+    if (s->gates) c->ctx->backend->gate_back(c->ctx, c->dheads, p->heads, p->parts.gates, c->parts.gates);
     return MHA_OK;
 }
 
@@ -259,13 +265,13 @@ static mha_status through_attention(back *c)
 static mha_status through_norm(back *c)
 {
     mha_pass *p = c->pass;
-    const mha_layer_parts *parts = &p->layer->parts;
-    float epsilon = p->layer->shape.norm_epsilon;
+    mha_norm_about q = mha_pass_norm(p, MHA_Q), k = mha_pass_norm(p, MHA_K);
+    const mha_layer_parts *to = &c->parts;
     TRY(mha_pass_rotate(p, c->dq, p->query_places, true));
     TRY(mha_pass_rotate(p, c->dk, p->key_places, true));
-    if (epsilon > 0) {
-        c->ctx->backend->normalize_back(c->ctx, c->dq, p->raw_q, parts->q_norm, epsilon, c->parts.q_norm, c->partials);
-        c->ctx->backend->normalize_back(c->ctx, c->dk, p->raw_k, parts->k_norm, epsilon, c->parts.k_norm, c->partials);
+    if (q.epsilon > 0) {
+        c->ctx->backend->normalize_back(c->ctx, c->dq, p->raw_q, &q, to->q_norm, to->q_norm_bias, c->partials);
+        c->ctx->backend->normalize_back(c->ctx, c->dk, p->raw_k, &k, to->k_norm, to->k_norm_bias, c->partials);
     }
     return MHA_OK;
 }
@@ -274,15 +280,17 @@ static mha_status through_norm(back *c)
 static mha_status add_input(back *c, int n, int part, int last, int64_t column)
 {
     const mha_projection *j = &c->pass->projection[n];
-    mha_tensor dy = c->dy[n], weight = j->weight, target = c->target[part], rows;
+    mha_tensor dy = c->dy[n], target = c->target[part], rows;
     mha_matmul_options options = MHA_MATMUL_DEFAULTS;
     int64_t columns = 0;
     if (!target.rank) return MHA_OK;
     for (int k = part; k <= last; k++) columns += mha_layer_rows(&c->pass->layer->shape, k);
     int64_t size = (int64_t)mha_type_size(dy.type);
+    mha_weight_walk walk = {.part = part};
+    mha_weight_next(&walk, j->weight, last); /* in training they are one matrix */
+    mha_tensor weight = walk.matrix;
     dy.data = (char *)dy.data + column * size;
-    weight.data = (char *)weight.data + column * weight.stride[0] * (int64_t)mha_type_size(weight.type);
-    dy.size[1] = weight.size[0] = columns;
+    dy.size[1] = columns;
     options.accumulate = mha_as_rows(&rows, target, j->across);
     if (!options.accumulate) rows = mha_tensor_2d(c->dx.data, MHA_FLOAT32, dy.size[0], weight.size[1]);
     TRY(mha_matmul(c->ctx, rows, dy, weight, &options));

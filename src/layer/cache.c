@@ -57,7 +57,7 @@ mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer
     if (rows > INT32_MAX || capacity > INT32_MAX)
         return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: %lld and %lld must be below 2^31", (ll)rows, (ll)capacity);
     const mha_layer_options *s = &layer->shape;
-    mha_cache plan = {.G = s->kv_heads, .D = s->head_width, .E = s->value_head_width};
+    mha_cache plan = {.backend = ctx->backend, .G = s->kv_heads, .D = s->head_width, .E = s->value_head_width};
     plan.k = plan.v = (mha_tensor){NULL, type, 4, {rows, s->kv_heads, capacity, 0}, {0, 0, 0, 0}};
     return make(ctx, cache, plan);
 }
@@ -103,16 +103,22 @@ static mha_tensor one(mha_tensor projected, int64_t b)
     return projected;
 }
 
+/* Copies k (B,G,T,D) and v (B,G,T,E) behind what each row holds. */
+static void put_behind(mha_context *ctx, const mha_cache *c, mha_tensor k, mha_tensor v)
+{
+    for (int64_t b = 0; b < mha_cache_rows(c); b++) {
+        ctx->backend->copy(ctx, stretch(c->k, b, c->lengths[b], k.size[2]), one(k, b), false);
+        ctx->backend->copy(ctx, stretch(c->v, b, c->lengths[b], v.size[2]), one(v, b), false);
+    }
+}
+
 static mha_status steps(void *arg)
 {
     step *s = arg;
     mha_pass *p = &s->pass;
     mha_tensor k = p->k, v = p->v;
     TRY(mha_pass_project(p));
-    for (int64_t b = 0; s->appends && b < mha_cache_rows(s->cache); b++) {
-        p->ctx->backend->copy(p->ctx, stretch(s->cache->k, b, s->cache->lengths[b], k.size[2]), one(k, b), false);
-        p->ctx->backend->copy(p->ctx, stretch(s->cache->v, b, s->cache->lengths[b], v.size[2]), one(v, b), false);
-    }
+    if (s->appends) put_behind(p->ctx, s->cache, k, v);
     if (!s->attends) return MHA_OK;
     p->k = s->cache->k;
     p->v = s->cache->v;
@@ -122,6 +128,16 @@ static mha_status steps(void *arg)
     p->k = k;
     p->v = v;
     return status;
+}
+
+/* Whether the cache lies on the device of the context. */
+static mha_status check_device(mha_context *ctx, const mha_cache *cache)
+{
+    MHA_NEED(ctx, cache);
+    if (cache->backend != ctx->backend)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "cache: was made on the device %s, the context is on %s",
+                        cache->backend->device, ctx->backend->device);
+    return MHA_OK;
 }
 
 static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *layer, mha_tensor *x, int projection)
@@ -172,8 +188,8 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    mha_cache *cache = s->cache, *c = cache;
-    MHA_NEED(ctx, cache);
+    mha_cache *c = s->cache;
+    TRY(check_device(ctx, c));
     MHA_NEED(ctx, layer);
     int64_t longest;
     TRY(check(ctx, c, layer, &x, s->attends ? MHA_Q : MHA_K));
@@ -212,13 +228,58 @@ mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, 
     return run(ctx, &s, layer, out, extras, x, none, options);
 }
 
+/* ---- Import and export ------------------------------------------------------------------------------------------ */
+
+static mha_status check_projected(mha_context *ctx, const mha_cache *c, mha_tensor *t, const char *name, int64_t T,
+                                  int64_t width)
+{
+    const int64_t want[4] = {mha_cache_rows(c), c->G, T, width};
+    TRY(mha_check_float(ctx, t, name, 4, *name == 'k' ? "(B,G,T,D)" : "(B,G,T,E)", MHA_INPUT));
+    for (int axis = 0; axis < 4; axis++)
+        if (t->size[axis] != want[axis])
+            return mha_fail(ctx, MHA_BAD_SHAPE, "%s: is (%lld,%lld,%lld,%lld), must be (%lld,%lld,%lld,%lld)", name,
+                            (ll)t->size[0], (ll)t->size[1], (ll)t->size[2], (ll)t->size[3], (ll)want[0], (ll)want[1],
+                            (ll)want[2], (ll)want[3]);
+    return MHA_OK;
+}
+
+mha_status mha_cache_append_projected(mha_context *ctx, mha_cache *cache, mha_tensor k, mha_tensor v)
+{
+    int64_t longest;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    TRY(check_device(ctx, cache));
+    TRY(check_projected(ctx, cache, &k, "k", k.size[2], cache->D));
+    TRY(check_projected(ctx, cache, &v, "v", k.size[2], cache->E));
+    const mha_argument all[] = {
+        {"cache", cache->k, MHA_OUTPUT}, {"cache", cache->v, MHA_OUTPUT}, {"k", k, MHA_INPUT}, {"v", v, MHA_INPUT}};
+    TRY(MHA_CHECK_APART(ctx, all));
+    TRY(look_ahead(ctx, cache, k.size[2], &longest));
+    put_behind(ctx, cache, k, v);
+    memcpy(cache->lengths, cache->after, (size_t)mha_cache_rows(cache) * sizeof *cache->lengths);
+    return MHA_OK;
+}
+
+mha_cache_parts mha_cache_view(const mha_cache *cache, int64_t row)
+{
+    mha_cache_parts parts = {none, none};
+    int64_t longest = 0;
+    if (!cache || row < -1 || row >= mha_cache_rows(cache)) return parts;
+    for (int64_t b = 0; b < mha_cache_rows(cache); b++)
+        if (cache->lengths[b] > longest) longest = cache->lengths[b];
+    parts.k = row < 0 ? cache->k : stretch(cache->k, row, 0, cache->lengths[row]);
+    parts.v = row < 0 ? cache->v : stretch(cache->v, row, 0, cache->lengths[row]);
+    if (row < 0) parts.k.size[2] = parts.v.size[2] = longest;
+    return parts;
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
 
 mha_status mha_cache_truncate(mha_context *ctx, mha_cache *cache, int64_t row, int64_t length)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    MHA_NEED(ctx, cache);
+    TRY(check_device(ctx, cache));
     int64_t rows = mha_cache_rows(cache);
     if (row < -1 || row >= rows)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "row: %lld is not one of %lld, nor -1 for all", (ll)row, (ll)rows);
@@ -271,7 +332,7 @@ mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    MHA_NEED(ctx, cache);
+    TRY(check_device(ctx, cache));
     MHA_NEED(ctx, from);
     int64_t B = mha_cache_rows(cache), *pending = cache->after, *readers = cache->readers;
     for (int64_t b = 0; b < B; b++)
@@ -298,7 +359,7 @@ mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *c
     mha_succeed(ctx);
     MHA_NEED(ctx, copy);
     *copy = NULL;
-    MHA_NEED(ctx, cache);
+    TRY(check_device(ctx, cache));
     mha_status status = make(ctx, copy, *cache);
     for (int64_t b = 0; *copy && b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
     return status;

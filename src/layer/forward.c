@@ -10,10 +10,9 @@ static const mha_tensor none = MHA_NO_TENSOR;
 
 mha_status mha_pass_extra_keys(const mha_pass *p, mha_tensor weights, mha_extra_keys_call *call)
 {
-    const mha_layer *layer = p->layer;
     *call = (mha_extra_keys_call){.count = p->extra,
-                                  .bias_k = layer->parts.bias_k,
-                                  .bias_v = layer->parts.bias_v,
+                                  .bias_k = p->parts.bias_k,
+                                  .bias_v = p->parts.bias_v,
                                   .softmax = p->softmax,
                                   .lse = p->extras.lse,
                                   .weights = weights};
@@ -61,13 +60,13 @@ mha_status mha_pass_finish(mha_pass *p)
     const mha_layer *layer = p->layer;
     const mha_layer_options *s = &layer->shape;
     if (p->extras.softmax.rank) p->ctx->backend->copy(p->ctx, p->extras.softmax, p->softmax, false);
-    if (s->gates) p->ctx->backend->gate(p->ctx, p->gated, p->heads, layer->parts.gates);
+    if (s->gates) p->ctx->backend->gate(p->ctx, p->gated, p->heads, p->parts.gates);
     if (!s->out_projection) {
         p->ctx->backend->copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
         mha_pass_clear_padding(p, p->out);
         return MHA_OK;
     }
-    if (p->out_weight.type != MHA_FLOAT32) p->ctx->backend->copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
+    if (p->out_rounded) p->ctx->backend->copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
     TRY(mha_pass_multiply(p, MHA_IN, p->result, p->gated_rows));
     if (p->out_copied)
         p->ctx->backend->copy(p->ctx, p->out, mha_as_input(p->result, p->out_across, p->B, p->Tq), false);
@@ -101,6 +100,7 @@ mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
     mha_succeed(ctx);
     MHA_NEED(ctx, layer);
     MHA_NEED(ctx, inputs);
+    if (tape) TRY(mha_tape_check_device(ctx, tape));
     TRY(mha_pass_make(&pass, ctx, layer, out, extras, inputs, options, tape != NULL));
     if (tape) tape->filled = false; /* what it holds will be written over */
     TRY(mha_pass_settle(&pass, tape ? &tape->block : &ctx->room));
@@ -123,7 +123,7 @@ mha_status mha_tape_create(mha_context *ctx, mha_tape **tape)
     mha_memory none_yet = {.allocator = ctx->allocator}, self = none_yet;
     TRY(mha_memory_reserve(ctx, &self, sizeof(mha_tape) + MHA_ALIGNMENT));
     *tape = (mha_tape *)self.start;
-    **tape = (mha_tape){.self = self, .block = none_yet};
+    **tape = (mha_tape){.self = self, .block = none_yet, .backend = ctx->backend};
     return MHA_OK;
 }
 

@@ -6,13 +6,6 @@
 
 enum { LANES = 4 }; /* numbers from one counter */
 
-/* All numbers of a part, which may be none. */
-static void fill(mha_tensor part, float x)
-{
-    float *at = part.data;
-    for (int64_t i = 0; part.rank && i < mha_element_count(part); i++) at[i] = x;
-}
-
 /* Numbers LANES*place to LANES*place + 3 of a part: from -1 to 1, exclusive, at odd multiples of 2^-24. */
 static void draw(float to[LANES], uint64_t seed, uint32_t part, uint64_t place)
 {
@@ -21,55 +14,85 @@ static void draw(float to[LANES], uint64_t seed, uint32_t part, uint64_t place)
     for (int n = 0; n < LANES; n++) to[n] = (float)((int32_t)(c[n] >> 8) - (1 << 23)) * 0x1p-23f + 0x1p-24f;
 }
 
-static void fill_uniform(mha_tensor part, uint64_t seed, uint32_t number, double bound)
+/* Writes the numbers of a part, a piece at a time, to where it lies. */
+typedef struct writer {
+    mha_context *ctx;
+    mha_tensor part; /* dense */
+    int64_t at, held;
+    float piece[256];
+} writer;
+
+static void flush(writer *w)
 {
-    float *at = part.data, scale = (float)bound, drawn[LANES];
+    w->ctx->backend->upload(w->ctx, (float *)w->part.data + w->at, w->piece, (size_t)w->held * sizeof *w->piece);
+    w->at += w->held;
+    w->held = 0;
+}
+
+static void put(writer *w, float x)
+{
+    w->piece[w->held++] = x;
+    if (w->held == (int64_t)(sizeof w->piece / sizeof *w->piece)) flush(w);
+}
+
+static void fill_uniform(mha_context *ctx, mha_tensor part, uint64_t seed, uint32_t number, double bound)
+{
+    writer w = {.ctx = ctx, .part = part};
+    float scale = (float)bound, drawn[LANES];
     for (int64_t i = 0; i < mha_element_count(part); i++) {
         if (i % LANES == 0) draw(drawn, seed, number, (uint64_t)i / LANES);
-        at[i] = drawn[i % LANES] * scale;
+        put(&w, drawn[i % LANES] * scale);
     }
+    flush(&w);
 }
 
 /* Twelve numbers from -1 to 1 have a variance of 4. */
-static void fill_normal(mha_tensor part, uint64_t seed, uint32_t number, double deviation)
+static void fill_normal(mha_context *ctx, mha_tensor part, uint64_t seed, uint32_t number)
 {
-    float *at = part.data, scale = (float)(deviation / 2), drawn[LANES];
-    for (int64_t i = 0; i < mha_element_count(part); i++) {
+    writer w = {.ctx = ctx, .part = part};
+    float scale = (float)(sqrt(1.0 / (double)part.size[0]) / 2), drawn[LANES];
+    for (int64_t i = 0; i < part.size[0]; i++) {
         float sum = 0;
         for (uint64_t n = 0; n < 3; n++) {
             draw(drawn, seed, number, 3 * (uint64_t)i + n);
             for (int lane = 0; lane < LANES; lane++) sum += drawn[lane];
         }
-        at[i] = sum * scale;
+        put(&w, sum * scale);
     }
+    flush(&w);
 }
 
-static void fill_xavier(mha_tensor weight, uint64_t seed, uint32_t number)
+static void fill_xavier(mha_context *ctx, mha_tensor weight, uint64_t seed, uint32_t number)
 {
-    fill_uniform(weight, seed, number, sqrt(6.0 / (double)(weight.size[0] + weight.size[1])));
+    fill_uniform(ctx, weight, seed, number, sqrt(6.0 / (double)(weight.size[0] + weight.size[1])));
 }
 
-void mha_layer_initialize(mha_layer *layer, uint64_t seed)
+mha_status mha_layer_initialize(mha_context *ctx, mha_layer *layer, uint64_t seed)
 {
-    if (!layer) return;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_succeed(ctx);
+    MHA_NEED(ctx, layer);
+    if (layer->borrowed)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "layer: is over weights of the caller, which it only reads");
     const mha_layer_parts *p = &layer->parts;
     if (p->in_weight.rank) {
-        fill_xavier(p->in_weight, seed, 0);
+        fill_xavier(ctx, p->in_weight, seed, 0);
     } else {
-        fill_xavier(p->q_weight, seed, 0);
-        fill_xavier(p->k_weight, seed, 1);
-        fill_xavier(p->v_weight, seed, 2);
+        fill_xavier(ctx, p->q_weight, seed, 0);
+        fill_xavier(ctx, p->k_weight, seed, 1);
+        fill_xavier(ctx, p->v_weight, seed, 2);
     }
-    if (p->out_weight.rank) fill_uniform(p->out_weight, seed, 3, sqrt(1.0 / (double)p->out_weight.size[1]));
+    if (p->out_weight.rank) fill_uniform(ctx, p->out_weight, seed, 3, sqrt(1.0 / (double)p->out_weight.size[1]));
     if (p->bias_k.rank) {
-        fill_normal(p->bias_k, seed, 4, sqrt(1.0 / (double)p->bias_k.size[0]));
-        fill_normal(p->bias_v, seed, 5, sqrt(1.0 / (double)p->bias_v.size[0]));
+        fill_normal(ctx, p->bias_k, seed, 4);
+        fill_normal(ctx, p->bias_v, seed, 5);
     }
-    fill(p->in_bias, 0.0f);
-    fill(p->out_bias, 0.0f);
-    fill(p->sinks, 0.0f);
-    fill(p->q_norm, 1.0f);
-    fill(p->k_norm, 1.0f);
-    fill(p->gates, 1.0f);
+    const mha_tensor zeros[] = {p->in_bias, p->out_bias, p->sinks, p->q_norm_bias, p->k_norm_bias},
+                     ones[] = {p->q_norm, p->k_norm, p->gates};
+    for (int n = 0; n < 5; n++)
+        if (zeros[n].rank) ctx->backend->fill(ctx, zeros[n], 0.0f);
+    for (int n = 0; n < 3; n++)
+        if (ones[n].rank) ctx->backend->fill(ctx, ones[n], 1.0f);
     mha_layer_unpack(layer);
+    return MHA_OK;
 }

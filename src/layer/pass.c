@@ -1,7 +1,6 @@
-/* A pass: its arguments checked, its memory cut up. */
+/* A pass: views of rows and heads, and its arguments checked. */
 #include "layer/pass.h"
 #include "core/options.h"
-#include <string.h>
 
 typedef long long ll;
 
@@ -102,7 +101,7 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
         if (last > p->last_place) p->last_place = last;
         return MHA_OK;
     }
-    if (!(p->layer->shape.rotary_base > 0))
+    if (!mha_layer_turns(&p->layer->shape))
         FAIL(MHA_BAD_ARGUMENT, "%s: the layer has no rotary embedding that would use them", name);
     TRY(mha_check_tensor(p->ctx, &given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
     if (given.type != MHA_INT64) FAIL(MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
@@ -187,17 +186,16 @@ static mha_status check_overlap(const mha_pass *p)
                                 {"weights", p->extras.weights, MHA_OUTPUT},
                                 {"scores", p->extras.scores, MHA_OUTPUT},
                                 MHA_PASS_INPUTS(p, &p->options)};
-    return MHA_CHECK_APART(p->ctx, all);
+    return mha_layer_check_apart(p->ctx, p->layer, all, sizeof all / sizeof *all);
 }
 
 static mha_status check_out(mha_pass *p)
 {
     const mha_layer_options *s = &p->layer->shape;
-    int64_t width = s->out_projection ? s->width : s->heads * s->value_head_width;
-    TRY(mha_check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,M)" : "(B,Tq,H*E)", MHA_OUTPUT));
-    if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != width)
+    TRY(mha_check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,N)" : "(B,Tq,H*E)", MHA_OUTPUT));
+    if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != s->out_width)
         FAIL(MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
-             (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)width);
+             (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)s->out_width);
     return MHA_OK;
 }
 
@@ -333,163 +331,5 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
         TRY(check_overlap(p));
     }
     cut(p);
-    return MHA_OK;
-}
-
-/* ---- Where everything lies -------------------------------------------------------------------------------------- */
-
-static void lay_projection(mha_pass *p, mha_arena *arena, mha_projection *j)
-{
-    const mha_layer_options *s = &p->layer->shape;
-    bool half = s->compute == MHA_BFLOAT16, fits = !half || j->input.type == MHA_BFLOAT16;
-    int64_t rows = j->input.size[0] * j->input.size[1], columns = 0;
-    for (int n = j->first; n <= j->last; n++) columns += mha_layer_rows(s, n);
-    j->weight = mha_layer_in_weight(&p->layer->parts, j->first, j->last);
-    j->across = fits && !mha_as_rows(&j->x, j->input, false);
-    j->copied = !fits || (j->across && !mha_as_rows(&j->x, j->input, true));
-    if (j->copied) {
-        j->across = false;
-        j->x = mha_arena_matrix(arena, s->compute, rows, j->input.size[2]);
-    }
-    if (half && !p->packs) j->weight = mha_arena_matrix(arena, MHA_BFLOAT16, columns, j->input.size[2]);
-    j->y = mha_arena_matrix(arena, s->compute, rows, columns);
-}
-
-/* Which inputs are one, and so one product. */
-static void lay_projections(mha_pass *p, mha_arena *arena)
-{
-    const mha_tensor inputs[MHA_IN] = {p->inputs.query, p->inputs.key, p->inputs.value};
-    p->projections = 0;
-    const int first = p->attends ? MHA_Q : MHA_K, last = p->appends ? MHA_V : MHA_Q;
-    for (int n = first; n <= last;) {
-        mha_projection *j = &p->projection[p->projections++];
-        *j = (mha_projection){.first = n, .input = inputs[n]};
-        for (n++; n <= last && mha_same_view(inputs[n], j->input);) n++;
-        j->last = n - 1;
-        lay_projection(p, arena, j);
-    }
-}
-
-/* Projection n, which may be among the columns of another, as (B,heads,T,width). */
-static mha_tensor heads_of(const mha_pass *p, int n)
-{
-    const mha_layer_options *s = &p->layer->shape;
-    const mha_projection *j = p->projection;
-    int64_t first = 0;
-    while (j->last < n) j++;
-    for (int before = j->first; before < n; before++) first += mha_layer_rows(s, before);
-    return mha_as_heads(j->y, j->across, j->input.size[0], j->input.size[1], first, n == MHA_Q ? s->heads : s->kv_heads,
-                        n == MHA_V ? s->value_head_width : s->head_width);
-}
-
-/* Room for a second version of heads (B,heads,T,width), laid out by sequences. */
-static mha_tensor second(mha_arena *arena, mha_tensor x)
-{
-    mha_tensor rows = mha_arena_matrix(arena, x.type, x.size[0] * x.size[2], x.size[1] * x.size[3]);
-    return mha_as_heads(rows, false, x.size[0], x.size[2], 0, x.size[1], x.size[3]);
-}
-
-static void lay_heads(mha_pass *p, mha_arena *arena)
-{
-    bool norm = p->layer->shape.norm_epsilon > 0;
-    if (p->attends) {
-        p->raw_q = heads_of(p, MHA_Q);
-        p->q = norm && p->training ? second(arena, p->raw_q) : p->raw_q;
-    }
-    if (p->appends) {
-        p->raw_k = heads_of(p, MHA_K);
-        p->k = norm && p->training ? second(arena, p->raw_k) : p->raw_k;
-        p->v = heads_of(p, MHA_V);
-    }
-}
-
-static void lay_results(mha_pass *p, mha_arena *arena)
-{
-    const mha_layer_options *s = &p->layer->shape;
-    int64_t H = s->heads, E = s->value_head_width, rows = p->B * p->Tq;
-    bool half = s->compute == MHA_BFLOAT16, gates = s->gates && p->training;
-    p->out_across = !mha_as_rows(&p->result, p->out, false);
-    p->out_copied = !s->out_projection || (p->out_across && !mha_as_rows(&p->result, p->out, true));
-    if (p->out_copied) {
-        p->out_across = false;
-        p->result = s->out_projection ? mha_arena_matrix(arena, MHA_FLOAT32, rows, s->width) : none;
-    }
-    p->head_rows = mha_arena_matrix(arena, s->compute, rows, H * E);
-    p->gated_rows = gates ? mha_arena_matrix(arena, s->compute, rows, H * E) : p->head_rows;
-    p->heads = mha_as_heads(p->head_rows, p->out_across, p->B, p->Tq, 0, H, E);
-    p->gated = mha_as_heads(p->gated_rows, p->out_across, p->B, p->Tq, 0, H, E);
-    p->out_weight = p->layer->parts.out_weight;
-    if (half && !p->packs && s->out_projection) p->out_weight = mha_arena_matrix(arena, MHA_BFLOAT16, s->width, H * E);
-    p->softmax = p->maps = none;
-    if (p->training || p->extra || p->extras.softmax.rank) {
-        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, p->B * H, p->Tq * 2);
-        p->softmax = mha_tensor_4d(all.data, MHA_FLOAT32, p->B, H, p->Tq, 2);
-    }
-    if (p->extra && p->extras.weights.rank == 3) {
-        const int64_t *size = p->extras.weights.size;
-        mha_tensor all = mha_arena_matrix(arena, MHA_FLOAT32, size[0] * H, size[1] * size[2]);
-        p->maps = mha_tensor_4d(all.data, MHA_FLOAT32, size[0], H, size[1], size[2]);
-    }
-}
-
-/* Ragged sequences: starts that count from the first row that is not cut off; positions from the start of each. */
-static mha_tensor lay_starts(mha_arena *arena, mha_tensor starts)
-{
-    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
-    if (!first) return starts;
-    int64_t count = starts.size[0], *moved = mha_arena_take(arena, count, sizeof *moved);
-    for (int64_t b = 0; moved && b < count; b++) moved[b] = mha_integer_at(starts, b) - first;
-    return mha_tensor_1d(moved, MHA_INT64, count);
-}
-
-/* Where T rows of a sequence stand that end at the end of a cache's row. One before the first position counts as there. */
-static void end_at(int64_t *places, int64_t length, int64_t T)
-{
-    for (int64_t t = 0; t < T; t++) places[t] = length - T + t < 0 ? 0 : length - T + t;
-}
-
-static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, mha_tensor x, mha_tensor starts)
-{
-    int64_t B = x.size[0], T = x.size[1];
-    if (!(starts.rank || p->lengths) || places->rank || !(p->layer->shape.rotary_base > 0)) return;
-    int64_t *at = mha_arena_take(arena, B * T, sizeof *at);
-    if (!arena->base) return;
-    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
-    for (int64_t b = 0; starts.rank && b < starts.size[0] - 1; b++)
-        for (int64_t start = mha_integer_at(starts, b), t = start; t < mha_integer_at(starts, b + 1); t++)
-            at[t - first] = t - start;
-    for (int64_t b = 0; p->lengths && b < B; b++) end_at(at + b * T, p->lengths[b], T);
-    *places = mha_tensor_2d(at, MHA_INT64, B, T);
-}
-
-static void lay_out(mha_pass *p, mha_arena *arena)
-{
-    lay_projections(p, arena);
-    lay_heads(p, arena);
-    if (p->attends) lay_results(p, arena);
-    if (p->attends) lay_places(p, arena, &p->query_places, p->inputs.query, p->query_starts);
-    if (p->appends) lay_places(p, arena, &p->key_places, p->inputs.key, p->key_starts);
-    p->options.query_starts = lay_starts(arena, p->query_starts);
-    p->options.key_starts = lay_starts(arena, p->key_starts);
-}
-
-mha_status mha_pass_measure(mha_pass *p, size_t *bytes)
-{
-    mha_arena measure = {0};
-    lay_out(p, &measure);
-    if (measure.too_large) FAIL(MHA_TOO_LARGE, "query, key, value: what lies between has no place in memory");
-    *bytes = measure.used + MHA_ALIGNMENT;
-    return MHA_OK;
-}
-
-mha_status mha_pass_settle(mha_pass *p, mha_memory *home)
-{
-    mha_arena arena = {0};
-    size_t bytes = 0;
-    TRY(mha_pass_measure(p, &bytes));
-    if (p->packs) TRY(mha_pass_pack(p));
-    TRY(mha_memory_reserve(p->ctx, home, bytes));
-    arena.base = home->start;
-    lay_out(p, &arena);
     return MHA_OK;
 }

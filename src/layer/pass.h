@@ -38,12 +38,13 @@ mha_tensor mha_cut(mha_tensor t, int axis, mha_stretch rows);
 /* The product that gives projections first to last. */
 typedef struct mha_projection {
     int first, last;
-    mha_tensor input;  /* (B,T,W) as the caller gave it */
-    bool across;       /* how its rows lie */
-    bool copied;       /* x is a copy */
-    mha_tensor x;      /* (rows,W) */
-    mha_tensor y;      /* (rows,columns) */
-    mha_tensor weight; /* (columns,W): the parameters, or a copy in bfloat16 */
+    mha_tensor input;          /* (B,T,W) as the caller gave it */
+    bool across;               /* how its rows lie */
+    bool copied;               /* x is a copy */
+    mha_tensor x;              /* (rows,W) */
+    mha_tensor y;              /* (rows,columns) */
+    mha_tensor weight[MHA_IN]; /* of each of them: (rows,W), or (heads,width,W) */
+    mha_tensor gathered;       /* (columns,W): a copy of the parameters that these are parts of; or none */
 } mha_projection;
 
 typedef struct mha_pass {
@@ -76,8 +77,10 @@ typedef struct mha_pass {
     mha_tensor heads, gated; /* both as (B,H,Tq,E) */
     mha_tensor softmax;      /* (B,H,Tq,2), or none */
     mha_tensor maps;         /* (B,H,Tq,Tk + extra keys): weights of heads whose mean is asked for; or none */
-    mha_tensor result;       /* (B*Tq,M) */
-    mha_tensor out_weight;   /* (M,H*E): the parameter, or a copy in bfloat16 */
+    mha_tensor result;       /* (B*Tq,N) */
+    mha_tensor out_weight;   /* (N,H*E): the parameter, or a copy in bfloat16 */
+    bool out_rounded;        /* it is a copy */
+    mha_layer_parts parts;   /* biases, gains, sinks and gates, dense float32 */
     int64_t extra;           /* keys that the layer adds: bias_kv, zero_kv */
 } mha_pass;
 
@@ -97,7 +100,7 @@ static inline mha_attention_options mha_pass_options(const mha_pass *p)
     return o;
 }
 
-/* What a forward call reads, for a list of arguments. */
+/* What a forward call reads beside the parameters, for a list of arguments. */
 /* clang-format off */
 #define MHA_PASS_INPUTS(p, o)                                                                                          \
     {"query", (p)->inputs.query, MHA_INPUT},                                                                           \
@@ -105,7 +108,6 @@ static inline mha_attention_options mha_pass_options(const mha_pass *p)
     {"value", (p)->inputs.value, MHA_INPUT},                                                                           \
     {"query_positions", (p)->inputs.query_positions, MHA_INPUT},                                                       \
     {"key_positions", (p)->inputs.key_positions, MHA_INPUT},                                                           \
-    {"the parameters", mha_tensor_1d((p)->layer->parts.q_weight.data, MHA_FLOAT32, (p)->layer->count), MHA_INPUT},     \
     MHA_OPTION_INPUTS(o)
 /* clang-format on */
 
@@ -142,6 +144,9 @@ mha_status mha_pass_multiply(mha_pass *pass, int n, mha_tensor c, mha_tensor a);
 
 /* Rotary embedding of x (B,heads,T,D) in place, or its inverse; nothing if the layer has none. */
 mha_status mha_pass_rotate(const mha_pass *pass, mha_tensor x, mha_tensor places, bool inverse);
+
+/* How queries (MHA_Q) or keys (MHA_K) are normalised. */
+mha_norm_about mha_pass_norm(const mha_pass *pass, int projection);
 
 /* Packs what the pass will multiply by, unless it is packed already. */
 mha_status mha_pass_pack(mha_pass *pass);

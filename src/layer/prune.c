@@ -27,21 +27,11 @@ static void copy(mha_context *ctx, mha_tensor to, mha_tensor from)
     if (to.rank) ctx->backend->copy(ctx, to, from, false);
 }
 
-/* All that belongs to one head. Those who share a key/value head write the same to it. */
+/* All that belongs to one head, and what all of them share. Those who share something write the same to it. */
 static void copy_head(mha_context *ctx, const mha_layer *to, int64_t n, const mha_layer *from, int64_t h)
 {
     mha_layer_parts a = mha_layer_view_head(to, NULL, n), b = mha_layer_view_head(from, NULL, h);
-    copy(ctx, a.q_weight, b.q_weight);
-    copy(ctx, a.k_weight, b.k_weight);
-    copy(ctx, a.v_weight, b.v_weight);
-    copy(ctx, a.q_bias, b.q_bias);
-    copy(ctx, a.k_bias, b.k_bias);
-    copy(ctx, a.v_bias, b.v_bias);
-    copy(ctx, a.out_weight, b.out_weight);
-    copy(ctx, a.bias_k, b.bias_k);
-    copy(ctx, a.bias_v, b.bias_v);
-    copy(ctx, a.sinks, b.sinks);
-    copy(ctx, a.gates, b.gates);
+    for (int part = 0; part < MHA_PARTS; part++) copy(ctx, *mha_part_of(&a, part), *mha_part_of(&b, part));
 }
 
 mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_layer *layer, const bool *keep)
@@ -59,15 +49,14 @@ mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_laye
         share = gcd(share, left(&layer->shape, keep, g));
     }
     if (!share) return mha_fail(ctx, MHA_BAD_ARGUMENT, "keep: no head is left");
+    if (shape.norm_span == MHA_NORM_ALL_HEADS && heads < shape.heads)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "layer: normalises all heads together, so that none can be left out");
     shape.heads = heads;
     shape.kv_heads = heads / share;
+    if (!shape.out_projection) shape.out_width = 0;
     mha_status status = mha_layer_create(ctx, smaller, &shape, NULL);
     if (status) return status;
     for (int64_t h = 0; h < layer->shape.heads; h++)
         if (keep[h]) copy_head(ctx, *smaller, n++, layer, h);
-    const mha_layer_parts *to = &(*smaller)->parts, *from = &layer->parts;
-    copy(ctx, to->out_bias, from->out_bias);
-    copy(ctx, to->q_norm, from->q_norm);
-    copy(ctx, to->k_norm, from->k_norm);
     return MHA_OK;
 }

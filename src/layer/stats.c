@@ -39,6 +39,6 @@ mha_status mha_layer_stats(mha_context *ctx, mha_layer *layer, const mha_stats *
     if (status) return status;
     mha_attention_options options = mha_pass_options(p);
     const mha_argument all[] = {MHA_STATS_OUTPUTS(&want), MHA_PASS_INPUTS(p, &options)};
-    TRY(MHA_CHECK_APART(ctx, all));
+    TRY(mha_layer_check_apart(ctx, layer, all, sizeof all / sizeof *all));
     return mha_attention_stats(ctx, &want, p->q, p->k, p->softmax, &p->options, stats_options);
 }

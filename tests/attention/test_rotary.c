@@ -272,6 +272,35 @@ TEST(tables)
         }
 }
 
+/* Frequencies of any type and stride, with a multiplier, against cos and sin of the angles. */
+TEST(tables_of_frequencies)
+{
+    for (int n = 0; n < 12; n++) {
+        rng r = rng_make((uint64_t)n, 4);
+        int64_t size[2] = {200, 1 + n};
+        mha_type types[] = {MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16};
+        double multiplier = n % 2 ? 1 : 1.3465735902799727;
+        store c = store_make(&r, types[n / 3 % 3], 2, size, LAYOUT_ANY),
+              s = store_make(&r, types[n % 3], 2, size, LAYOUT_ANY);
+        store f = store_make(&r, types[(n + 1) % 3], 1, &size[1], LAYOUT_ANY);
+        for (int64_t i = 0; i < size[1]; i++) store_set(&f, i, 0, 0, 0, rng_uniform(&r));
+        mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        expect(!mha_rotary_tables_from(ctx, c.view, s.view, f.view, multiplier), "%s", mha_context_error(ctx));
+        for (int64_t at = 0; at < size[0] * size[1]; at++) {
+            int64_t p = at / size[1], i = at % size[1];
+            double a = (double)p * store_get(&f, i, 0, 0, 0), want[2] = {multiplier * cos(a), multiplier * sin(a)};
+            double got[2] = {store_get(&c, p, i, 0, 0), store_get(&s, p, i, 0, 0)};
+            expect(fabs(got[0] - want[0]) <= half_ulp(c.view.type, want[0]) + 0x1p-24 + 1e-15 * (1 + a) &&
+                       fabs(got[1] - want[1]) <= half_ulp(s.view.type, want[1]) + 0x1p-24 + 1e-15 * (1 + a),
+                   "(%d,%d): (%.9g,%.9g), not (%.9g,%.9g)", (int)p, (int)i, got[0], got[1], want[0], want[1]);
+        }
+        mha_context_free(ctx);
+        store_free(&c);
+        store_free(&s);
+        store_free(&f);
+    }
+}
+
 /* ---- Positions beyond the tables -------------------------------------------------------------------------------- */
 
 /* cos and sin of pair i of n at a position, by turning (1, 0) with tables of one row. */
@@ -285,7 +314,9 @@ static void turn_far(mha_context *ctx, int64_t position, double base, int64_t n,
     options.positions = mha_tensor_1d(&position, MHA_INT64, 1);
     for (int64_t k = 0; k < n; k++) x[k] = 1;
     expect(!mha_rotary_tables(ctx, cos, sin, base), "%s", mha_context_error(ctx));
-    expect(!mha_rotary_apply_beyond(ctx, row, row, cos, sin, base, &options), "%s", mha_context_error(ctx));
+    expect(
+        !mha_rotary_apply_beyond(ctx, row, row, cos, sin, (mha_frequencies){.base = base, .multiplier = 1}, &options),
+        "%s", mha_context_error(ctx));
     turned[0] = x[i];
     turned[1] = x[n + i];
 }
@@ -345,7 +376,9 @@ TEST(positions_beyond_a_table_have_the_bits_of_a_longer_one)
             cos.size[0] = sin.size[0] = 100;
             out.data = turned[1];
             expect(mha_rotary_apply(ctx, out, in, cos, sin, &options) == MHA_BAD_ARGUMENT, "a position without a row");
-            expect(!mha_rotary_apply_beyond(ctx, out, in, cos, sin, bases[k], &options), "%s", mha_context_error(ctx));
+            expect(!mha_rotary_apply_beyond(ctx, out, in, cos, sin,
+                                            (mha_frequencies){.base = bases[k], .multiplier = 1}, &options),
+                   "%s", mha_context_error(ctx));
             expect(!memcmp(turned[0], turned[1], sizeof turned[0]), "%s, base %g: other bits", isa, bases[k]);
             mha_context_free(ctx);
         }

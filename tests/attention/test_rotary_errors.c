@@ -179,6 +179,34 @@ static void refuse_tables(mha_tensor cosines, mha_tensor sines, double base, mha
     mha_context_free(ctx);
 }
 
+static void refuse_from(mha_tensor cosines, mha_tensor frequencies, double multiplier, mha_status want,
+                        const char *what)
+{
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_tensor s = mha_tensor_2d(arena.sines, MHA_FLOAT32, P, 3);
+    mha_status got = mha_rotary_tables_from(ctx, cosines, s, frequencies, multiplier);
+    expect(got == want && mha_context_error(ctx)[0], "%s: %s: '%s'", what, mha_status_name(got),
+           mha_context_error(ctx));
+    mha_context_free(ctx);
+}
+
+TEST(bad_frequencies)
+{
+    float numbers[4] = {1, 2, 3, 4};
+    mha_tensor c = mha_tensor_2d(arena.cosines, MHA_FLOAT32, P, 3), f = mha_tensor_1d(numbers, MHA_FLOAT32, 3);
+    mha_tensor four = mha_tensor_1d(numbers, MHA_FLOAT32, 4), none = MHA_NO_TENSOR, wrong = f;
+    expect(mha_rotary_tables_from(NULL, c, c, f, 1) == MHA_BAD_ARGUMENT, "no context");
+    refuse_from(c, none, 1, MHA_BAD_ARGUMENT, "none");
+    refuse_from(c, four, 1, MHA_BAD_SHAPE, "four for three pairs");
+    wrong.type = MHA_INT64;
+    refuse_from(c, wrong, 1, MHA_BAD_TYPE, "int64");
+    refuse_from(c, f, 0, MHA_BAD_ARGUMENT, "multiplier 0");
+    refuse_from(c, f, NAN, MHA_BAD_ARGUMENT, "multiplier NaN");
+    wrong = f;
+    wrong.data = arena.cosines;
+    refuse_from(c, wrong, 1, MHA_OVERLAP, "frequencies in a table");
+}
+
 TEST(bad_tables)
 {
     mha_tensor c = mha_tensor_2d(arena.cosines, MHA_FLOAT32, P, 3), s = mha_tensor_2d(arena.sines, MHA_FLOAT32, P, 3);

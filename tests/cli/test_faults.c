@@ -311,7 +311,7 @@ static void write_layer(void)
         nn_safetensors_item_view("query", mha_tensor_2d(x, MHA_FLOAT32, TOKENS, WIDTH)),
         nn_safetensors_item_view("grad_output", mha_tensor_2d(gradient, MHA_FLOAT32, TOKENS, WIDTH))};
     bool made = !mha_context_create(&ctx, NULL) && !mha_layer_create(ctx, &layer, &o, NULL);
-    if (made) mha_layer_initialize(layer, 3);
+    if (made) made = !mha_layer_initialize(ctx, layer, 3);
     expect(made && nn_layer_file_save(layer, "layer", error, sizeof error) &&
                nn_safetensors_write("input", items, 2, NULL, 0, error, sizeof error),
            "no layer: %s", error);

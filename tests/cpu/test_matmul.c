@@ -345,6 +345,23 @@ static void refuses(mha_context *ctx, mha_status status, mha_status want, const 
            message, mha_status_name(want), word);
 }
 
+/* Weights of 16 bits stay so for a float32 a: packed, they take half of what float32 takes. */
+TEST(packed_weights_of_16_bits)
+{
+    const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
+    for_each_isa (isa)
+        for (int n = 0; n < 2; n++) {
+            mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
+            size_t wide = 0, narrow = 0;
+            expect(!mha_matmul_pack_size(ctx, &wide, mha_tensor_2d(NULL, MHA_FLOAT32, 512, 768), MHA_FLOAT32) &&
+                       !mha_matmul_pack_size(ctx, &narrow, mha_tensor_2d(NULL, types[n], 512, 768), MHA_FLOAT32),
+                   "%s", mha_context_error(ctx));
+            expect(narrow < wide / 2 + 256, "%s: %zu bytes for %s, %zu for float32", isa, narrow,
+                   mha_type_name(types[n]), wide);
+            mha_context_free(ctx);
+        }
+}
+
 /* What was packed on one instruction set serves no other, even if the two share their kernels. */
 TEST(packed_elsewhere)
 {

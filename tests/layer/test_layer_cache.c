@@ -19,7 +19,7 @@ static void scene_open(scene *s, mha_layer_options options, const char *isa)
     s->memory = ledger_make();
     s->ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, &s->memory);
     expect(!mha_layer_create(s->ctx, &s->layer, &options, NULL), "%s", mha_context_error(s->ctx));
-    mha_layer_initialize(s->layer, 5);
+    mha_layer_initialize(s->ctx, s->layer, 5);
     for (int i = 0; i < B * T * M; i++) (&s->x[0][0][0])[i] = (float)rng_normal(&r);
     mha_layer_inputs inputs = {.query = mha_tensor_3d(s->x, MHA_FLOAT32, B, T, M)};
     expect(!mha_layer_forward(s->ctx, s->layer, mha_tensor_3d(s->all, MHA_FLOAT32, B, T, M), NULL, &inputs, NULL, NULL),
@@ -140,7 +140,7 @@ TEST(encoder_keys_are_kept)
     s.memory = ledger_make();
     s.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, &s.memory);
     expect(!mha_layer_create(s.ctx, &s.layer, &o, NULL), "%s", mha_context_error(s.ctx));
-    mha_layer_initialize(s.layer, 6);
+    mha_layer_initialize(s.ctx, s.layer, 6);
     for (int i = 0; i < B * T * M; i++) (&s.x[0][0][0])[i] = (float)rng_normal(&r);
     for (int i = 0; i < B * T * 10; i++) (&memory[0][0][0])[i] = (float)rng_normal(&r);
     mha_tensor kept = mha_tensor_3d(memory, MHA_FLOAT32, B, T, 10), none = MHA_NO_TENSOR;
@@ -349,7 +349,7 @@ TEST(far_positions_need_no_tables)
     mha_layer *layer;
     options.width = WIDE, options.heads = 1, options.rotary_base = 10000;
     expect(!mha_layer_create(ctx, &layer, &options, NULL), "%s", mha_context_error(ctx));
-    mha_layer_initialize(layer, 8);
+    mha_layer_initialize(ctx, layer, 8);
     for (int n = 0; n < FEW * WIDE; n++) x[n] = (float)((n * 37) % 251) / 40 - 3;
     mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, FEW, WIDE),
                            .query_positions = mha_tensor_1d(places, MHA_INT64, FEW)};

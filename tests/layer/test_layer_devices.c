@@ -104,7 +104,7 @@ static mha_layer *make(mha_context *ctx, bool extra_keys)
     o.rotary_base = 100, o.norm_epsilon = 1e-5f;
     o.bias_kv = o.zero_kv = o.sinks = extra_keys;
     expect(!mha_layer_create(ctx, &layer, &o, NULL), "%s", mha_context_error(ctx));
-    mha_layer_initialize(layer, 3);
+    mha_layer_initialize(ctx, layer, 3);
     return layer;
 }
 
@@ -222,5 +222,60 @@ TEST(softmax_of_a_layer_on_two_devices)
             mha_context_free(ctx);
         }
         expect(apart(lse[0], lse[1], B * H * T) < 3e-6, "lse is off by %g", apart(lse[0], lse[1], B * H * T));
+    }
+}
+
+/* ---- Tapes and caches ------------------------------------------------------------------------------------------- */
+
+/* Their memory lies on one device: the other one refuses them in every call. */
+TEST(tapes_and_caches_stay_on_their_device)
+{
+    static float x[B * T * M], y[B * T * M], k[B * 2 * T * M / H];
+    const char *devices[] = {"cpu", "naive"};
+    fill(x);
+    for (int n = 0; n < 2; n++) {
+        mha_context *ctx = open_on(devices[n]), *other = open_on(devices[1 - n]);
+        mha_layer *layer = make(ctx, false);
+        mha_tape *tape = NULL;
+        mha_cache *cache = NULL, *copy = NULL;
+        mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, B, T, M)};
+        mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, B, T, M), none = MHA_NO_TENSOR;
+        mha_tensor kv = mha_tensor_4d(k, MHA_FLOAT32, B, 2, T, M / H);
+        mha_layer_gradients gradients = {.accumulate = false};
+        mha_stats stats = MHA_NO_STATS;
+        int64_t from[B] = {0, 1};
+        expect(!mha_tape_create(ctx, &tape) && !mha_cache_create(ctx, &cache, layer, B, T, MHA_FLOAT32), "%s",
+               mha_context_error(ctx));
+        char want[2][100];
+        snprintf(want[0], sizeof want[0], "tape: was made on the device %s, the context is on %s", devices[n],
+                 devices[1 - n]);
+        snprintf(want[1], sizeof want[1], "cache: was made on the device %s, the context is on %s", devices[n],
+                 devices[1 - n]);
+#define REFUSED(call, about)                                                                                      \
+    do {                                                                                                          \
+        mha_status status = (call);                                                                               \
+        expect(status == MHA_BAD_ARGUMENT && !strcmp(mha_context_error(other), want[about]), "%s: %s: %s", #call, \
+               mha_status_name(status), mha_context_error(other));                                                \
+    } while (0)
+        REFUSED(mha_layer_forward(other, layer, out, NULL, &in, NULL, tape), 0);
+        expect(!mha_layer_forward(ctx, layer, out, NULL, &in, NULL, tape), "%s", mha_context_error(ctx));
+        REFUSED(mha_layer_backward(other, layer, &gradients, out, tape), 0);
+        REFUSED(mha_layer_stats(other, layer, &stats, tape, NULL), 0);
+        REFUSED(mha_cache_append(other, cache, layer, in.query, none), 1);
+        REFUSED(mha_cache_append_projected(other, cache, kv, kv), 1);
+        REFUSED(mha_cache_attend(other, cache, layer, out, NULL, in.query, NULL), 1);
+        REFUSED(mha_cache_step(other, cache, layer, out, NULL, in.query, NULL), 1);
+        REFUSED(mha_cache_truncate(other, cache, -1, 0), 1);
+        REFUSED(mha_cache_reorder(other, cache, from), 1);
+        REFUSED(mha_cache_fork(other, &copy, cache), 1);
+#undef REFUSED
+        expect(!mha_layer_backward(ctx, layer, &gradients, out, tape) &&
+                   !mha_cache_step(ctx, cache, layer, out, NULL, in.query, NULL),
+               "%s", mha_context_error(ctx));
+        mha_cache_free(cache);
+        mha_tape_free(tape);
+        mha_layer_free(layer);
+        mha_context_free(ctx);
+        mha_context_free(other);
     }
 }

@@ -40,6 +40,13 @@ TEST(options_that_make_no_layer)
     REFUSE(o.out_projection = false, MHA_BAD_ARGUMENT, "out_bias: needs out_projection");
     REFUSE(o.norm_epsilon = -1, MHA_BAD_ARGUMENT, "norm_epsilon: must be 0 or a positive number");
     REFUSE(o.norm_epsilon = NAN, MHA_BAD_ARGUMENT, "norm_epsilon: must be 0 or a positive number");
+    REFUSE(o.norm = MHA_NORM_LAYER, MHA_BAD_ARGUMENT, "norm, norm_span, norm_bias: need norm_epsilon, which is 0");
+    REFUSE(o.norm_bias = true, MHA_BAD_ARGUMENT, "norm, norm_span, norm_bias: need norm_epsilon, which is 0");
+    REFUSE(o.norm = (mha_norm)2, MHA_BAD_ARGUMENT, "norm: 2 is no mha_norm");
+    REFUSE(o.norm_span = (mha_norm_span)3, MHA_BAD_ARGUMENT, "norm_span: 3 is no mha_norm_span");
+    REFUSE(o.out_width = -2, MHA_BAD_SHAPE, "out_width: is -2, must be at least 1");
+    REFUSE((o.out_projection = o.out_bias = false, o.out_width = 5), MHA_BAD_SHAPE,
+           "out_width: is 5, but without out_projection results have 12 numbers");
     REFUSE(o.rotary_base = -1, MHA_BAD_ARGUMENT, "rotary_base: must be 0 or a positive number");
     REFUSE(o.rotary_base = 10, MHA_BAD_ARGUMENT, "rotary_width: 3 must be even and at most 3, the width of a head");
     REFUSE((o.rotary_base = 10, o.rotary_width = 4), MHA_BAD_ARGUMENT,
@@ -61,7 +68,7 @@ TEST(options_that_make_no_layer)
     mha_layer_free(NULL);
     mha_tape_free(NULL);
     mha_layer_freeze(NULL, true);
-    mha_layer_initialize(NULL, 1);
+    expect(mha_layer_initialize(NULL, NULL, 1) == MHA_BAD_ARGUMENT, "no context");
     expect(!mha_layer_shape(NULL) && !mha_layer_view(NULL, NULL).q_weight.rank, "views of nothing");
     mha_context_free(ctx);
 }
@@ -86,7 +93,7 @@ static void scene_open(scene *s, mha_layer_options o)
     s->ctx = open_context(NULL);
     expect(!mha_layer_create(s->ctx, &s->layer, &o, NULL) && !mha_tape_create(s->ctx, &s->tape), "%s",
            mha_context_error(s->ctx));
-    mha_layer_initialize(s->layer, 3);
+    mha_layer_initialize(s->ctx, s->layer, 3);
     s->in = mha_tensor_3d(s->x, MHA_FLOAT32, B, T, M);
     s->out = mha_tensor_3d(s->y, MHA_FLOAT32, B, T, M);
     for (int i = 0; i < B * T * M; i++) s->y[i] = 7;
@@ -295,7 +302,7 @@ TEST(strides_of_no_consequence)
         o.heads = 2;
         o.compute = half ? MHA_BFLOAT16 : MHA_FLOAT32;
         expect(!mha_layer_create(ctx, &layer, &o, NULL), "%s", mha_context_error(ctx));
-        mha_layer_initialize(layer, 1);
+        mha_layer_initialize(ctx, layer, 1);
         mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 1, 1, 8)};
         mha_tensor out = mha_tensor_3d(want, MHA_FLOAT32, 1, 1, 8);
         expect(!mha_layer_forward(ctx, layer, out, NULL, &in, NULL, NULL), "%s", mha_context_error(ctx));
@@ -413,7 +420,7 @@ static void run_with(results *to, int threads, mha_parallel parallel, const floa
     o.dropout = 0.3f;
     memset(to, 0, sizeof *to);
     expect(!mha_layer_create(ctx, &layer, &o, NULL) && !mha_tape_create(ctx, &tape), "%s", mha_context_error(ctx));
-    mha_layer_initialize(layer, 8);
+    mha_layer_initialize(ctx, layer, 8);
     mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, 4, 150, 24)};
     mha_layer_gradients g = {.query = mha_tensor_3d(to->dx, MHA_FLOAT32, 4, 150, 24), .parameters = to->gradients};
     expect(!mha_layer_forward(ctx, layer, mha_tensor_3d(to->y, MHA_FLOAT32, 4, 150, 24), NULL, &in, NULL, tape) &&

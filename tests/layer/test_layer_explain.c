@@ -15,7 +15,7 @@ static mha_layer *layer_make(mha_context *ctx, mha_type compute)
     options.kv_heads = H / 2;
     options.compute = compute;
     expect(!mha_layer_create(ctx, &layer, &options, NULL), "%s", mha_context_error(ctx));
-    mha_layer_initialize(layer, 3);
+    mha_layer_initialize(ctx, layer, 3);
     return layer;
 }
 

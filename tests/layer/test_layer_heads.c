@@ -10,7 +10,7 @@ static mha_layer *make(mha_context *ctx, mha_layer_options options, uint64_t see
 {
     mha_layer *layer = NULL;
     expect(!mha_layer_create(ctx, &layer, &options, NULL), "%s", mha_context_error(ctx));
-    mha_layer_initialize(layer, seed);
+    mha_layer_initialize(ctx, layer, seed);
     return layer;
 }
 
@@ -109,7 +109,7 @@ TEST(changes_are_seen)
     fill(x, B * T * M, 4);
     mha_layer *layer = make(ctx, o, 1), *other = make(ctx, o, 2);
     forward(ctx, layer, first, x);
-    mha_layer_initialize(layer, 2);
+    mha_layer_initialize(ctx, layer, 2);
     forward(ctx, layer, second, x);
     forward(ctx, other, fresh, x);
     expect(memcmp(first, second, sizeof first) != 0, "a new seed gives the old results");

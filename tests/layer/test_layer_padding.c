@@ -100,7 +100,7 @@ static void run_case(const char *isa, unsigned n, bool self)
     mha_layer_options options = options_of(n);
     expect(!mha_layer_create(ctx, &layer, &options, NULL) && !mha_layer_parameter_count(ctx, &count, &options), "%s",
            mha_context_error(ctx));
-    mha_layer_initialize(layer, n);
+    mha_layer_initialize(ctx, layer, n);
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     for (int64_t i = 0; parts.out_bias.rank && i < M; i++) ((float *)parts.out_bias.data)[i] = 1;
     float *gradients = array(count, sizeof *gradients);

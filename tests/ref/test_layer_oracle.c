@@ -32,10 +32,17 @@ enum {
     ALIBI = 1 << 18,
     DROPOUT = 1 << 19,
     OFFSETS = 1 << 20,
-    ALL_OPTIONS = (1 << 21) - 1
+    CENTRED = 1 << 21,
+    NORM_BIAS = 1 << 22,
+    NORM_OWN = 1 << 23,
+    NORM_ALL = 1 << 24,
+    WIDER = 1 << 25, /* results than queries */
+    FREQUENCIES = 1 << 26,
+    TABLES = 1 << 27,
+    ALL_OPTIONS = (1 << 28) - 1
 };
 
-enum { B = 2, TQ = 3, TK = 4, M = 4, MK = 3, MV = 2, H = 4, G = 2, D = 4, E = 3, NN_PARTS = 19 };
+enum { B = 2, TQ = 3, TK = 4, M = 4, MK = 3, MV = 2, H = 4, G = 2, D = 4, E = 3, NN_PARTS = 21 };
 
 /* One input or parameter: its numbers, which are the subject's to move, and its gradient. */
 typedef struct part {
@@ -57,6 +64,13 @@ typedef struct subject {
 
 static const int64_t queries[B] = {2, 3}, keys[B] = {4, 2}, lengths[B] = {3, 1}, offsets[B] = {1, -1};
 static const int64_t query_positions[B * TQ] = {4, 2, 0, 7, 8, 9}, key_positions[B * TK] = {0, 3, 5, 6, 2, 2, 8, 1};
+static const double frequencies[D / 2] = {0.7, 0.05};
+static const double cosines[10 * D / 2] = {1,  .9, .2, .3, -.4, .5, .6, -.7, .8,  .9,
+                                           .1, -1, .3, .2, .5,  .4, .7, .6,  -.9, .8};
+static const double sines[10 * D / 2] = {0, .1, .9, -.2, .8,  .3, -.7, .4, .6, .5,
+                                         1, .2, .9, .3,  -.8, .4, .7,  .5, .6, .1};
+
+static int norm_span(int options) { return options & NORM_ALL ? 2 : options & NORM_OWN ? 1 : 0; }
 
 /* Makes a part. Its gradient starts as NaN, which must not be there after a backward pass. */
 static const double *grow(subject *s, const char *name, double **gradient, int64_t count, bool wanted, rng *r)
@@ -82,12 +96,17 @@ static void grow_parts(subject *s, int options, rng *r)
     l->q_bias = grow(s, "q_bias", &g->q_bias, H * D, options & IN_BIAS, r);
     l->k_bias = grow(s, "k_bias", &g->k_bias, G * D, options & IN_BIAS, r);
     l->v_bias = grow(s, "v_bias", &g->v_bias, G * E, options & IN_BIAS, r);
-    l->out_weight = grow(s, "out_weight", &g->out_weight, M * H * E, !(options & NO_OUT), r);
-    l->out_bias = grow(s, "out_bias", &g->out_bias, M, !(options & NO_OUT), r);
+    int64_t N = options & WIDER ? M + 2 : M, own_gains = norm_span(options) != 0;
+    l->N = N == M ? 0 : N;
+    l->out_weight = grow(s, "out_weight", &g->out_weight, N * H * E, !(options & NO_OUT), r);
+    l->out_bias = grow(s, "out_bias", &g->out_bias, N, !(options & NO_OUT), r);
     l->bias_k = grow(s, "bias_k", &g->bias_k, G * D, options & BIAS_KV, r);
     l->bias_v = grow(s, "bias_v", &g->bias_v, G * E, options & BIAS_KV, r);
-    l->q_norm = grow(s, "q_norm", &g->q_norm, D, options & NORM, r);
-    l->k_norm = grow(s, "k_norm", &g->k_norm, D, options & NORM, r);
+    l->q_norm = grow(s, "q_norm", &g->q_norm, own_gains ? H * D : D, options & NORM, r);
+    l->k_norm = grow(s, "k_norm", &g->k_norm, own_gains ? G * D : D, options & NORM, r);
+    bool shifted = options & NORM && options & NORM_BIAS;
+    l->q_norm_bias = grow(s, "q_norm_bias", &g->q_norm_bias, own_gains ? H * D : D, shifted, r);
+    l->k_norm_bias = grow(s, "k_norm_bias", &g->k_norm_bias, own_gains ? G * D : D, shifted, r);
     l->gates = grow(s, "gates", &g->gates, H, options & GATES, r);
     l->attention.sinks = grow(s, "sinks", &g->sinks, H, options & SINKS, r);
     l->attention.bias = grow(s, "bias", &g->bias, B * H * TQ * TK, options & BIAS, r);
@@ -99,6 +118,10 @@ static void set_options(subject *s, int options)
     ref_layer *l = &s->l;
     l->zero_kv = options & ZERO_KV;
     l->norm_epsilon = 0.1;
+    l->norm_centred = options & CENTRED;
+    l->norm_span = norm_span(options);
+    if (options & FREQUENCIES) l->rotary_frequencies = frequencies, l->rotary_multiplier = 1.5;
+    if (options & TABLES) l->rotary_cos = cosines, l->rotary_sin = sines;
     l->rotary_base = options & ROTARY ? 50 : 0;
     l->rotary_width = options & PARTLY ? D / 2 : 0;
     l->rotary_interleaved = options & INTERLEAVED;
@@ -163,7 +186,7 @@ static subject *subject_make(int options, uint64_t seed)
     grow_parts(s, options, &r);
     set_options(s, options);
     for (int64_t n = 0; n < B * H * TQ * TK; n++) s->mask[n] = rng_chance(&r, 0.6);
-    s->width = options & NO_OUT ? H * E : M;
+    s->width = ref_layer_width(&s->l);
     s->columns = TK + ref_layer_extra(&s->l);
     s->out = array(B * TQ * s->width, sizeof(double));
     s->dout = array(B * TQ * s->width, sizeof(double));
@@ -237,6 +260,10 @@ TEST(gradients_with_one_option)
     for (int option = 1; option < ALL_OPTIONS; option <<= 1) check_gradients(option, 2);
     check_gradients(ROTARY | INTERLEAVED, 2);
     check_gradients(ROTARY | PARTLY, 2);
+    for (int span = 0; span <= NORM_OWN + NORM_ALL; span += NORM_OWN) {
+        check_gradients(NORM | span, 2);
+        check_gradients(NORM | CENTRED | NORM_BIAS | span, 2);
+    }
     check_gradients(ALL_OPTIONS, 2);
 }
 
@@ -359,6 +386,29 @@ TEST(norm_on_paper)
     const double query[4] = {1, 3, 5, 1}, gain[4] = {4, 2, 8, 1};
     ref_layer l = {.query = query, .q_norm = gain, .norm_epsilon = 7};
     expect_q(l, (double[]){1, 1.5, 10, 0.25}, "norm");
+}
+
+/* The mean of (1,3,7,1) is 3, and the squares of (-2,0,4,-2) have the mean 6; with 10 more, the root is 4. */
+TEST(centred_norm_on_paper)
+{
+    const double query[4] = {1, 3, 7, 1}, gain[4] = {4, 2, 8, 1}, bias[4] = {1, 0.5, 0, -1};
+    ref_layer l = {.query = query, .q_norm = gain, .norm_epsilon = 10, .norm_centred = true};
+    expect_q(l, (double[]){-2, 0, 8, -0.5}, "mean");
+    l.q_norm_bias = bias;
+    expect_q(l, (double[]){-1, 0.5, 8, -1.5}, "mean and bias");
+}
+
+/* Frequencies in place of a base, with a multiplier of queries and of keys; and tables in place of either. */
+TEST(rotary_frequencies_on_paper)
+{
+    const double query[4] = {1, 2, 3, 5}, turns[2] = {0.5, 0.125}, c = cos(1) / 4, s = sin(1) / 4, C = cos(0.25) / 4,
+                 S = sin(0.25) / 4, table_c[6] = {1, 1, 9, 9, 0.5, 0.25}, table_s[6] = {0, 0, 9, 9, 0.25, 0.125};
+    const int64_t place = 2, origin[4] = {0};
+    ref_layer l = {.query = query, .rotary_frequencies = turns, .rotary_multiplier = 0.5};
+    l.query_positions = &place, l.key_positions = origin;
+    expect_q(l, (double[]){c - 3 * s, 2 * C - 5 * S, s + 3 * c, 2 * S + 5 * C}, "frequencies");
+    l.rotary_frequencies = NULL, l.rotary_cos = table_c, l.rotary_sin = table_s;
+    expect_q(l, (double[]){-0.25, -0.125, 1.75, 1.5}, "tables");
 }
 
 /* ---- Spelled out ------------------------------------------------------------------------------------------------ */

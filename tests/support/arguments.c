@@ -233,8 +233,8 @@ static void make_layer(public_call *c)
     if (mha_layer_parameter_count(c->ctx, &count, &o)) fail(mha_context_error(c->ctx));
     if (count * 4 > SLOT / 2) fail("a layer with too many parameters");
     block = (float *)(call_memory + c->used++ * SLOT + SLOT / 2);
-    if (mha_layer_create(c->ctx, &c->layer, &o, block)) fail(mha_context_error(c->ctx));
-    mha_layer_initialize(c->layer, 5);
+    if (mha_layer_create(c->ctx, &c->layer, &o, block) || mha_layer_initialize(c->ctx, c->layer, 5))
+        fail(mha_context_error(c->ctx));
 }
 
 static void make_positions(public_call *c)

@@ -29,11 +29,19 @@ static void draw_options(mha_layer_options *o, rng *r)
     o->zero_kv = rng_chance(r, 0.25);
     o->sinks = rng_chance(r, 0.2);
     o->gates = rng_chance(r, 0.3);
-    if (rng_chance(r, 0.25)) o->norm_epsilon = 1e-5f;
+    if (rng_chance(r, 0.2)) o->out_width = rng_between(r, 1, 40);
+    if (!o->out_projection) o->out_width = 0;
+    if (rng_chance(r, 0.4)) {
+        o->norm = rng_chance(r, 0.5) ? MHA_NORM_RMS : MHA_NORM_LAYER;
+        o->norm_epsilon = o->norm ? 0.01f : 1e-5f; /* rows of two numbers may be alike: errors grow by 1/sqrt(this) */
+        o->norm_span = (mha_norm_span)rng_between(r, 0, 2);
+        o->norm_bias = rng_chance(r, 0.4);
+    }
     if (rng_chance(r, 0.3)) {
         o->rotary_base = rng_chance(r, 0.5) ? 10000 : 100;
         o->rotary_width = rng_chance(r, 0.5) ? 0 : 2;
         o->rotary_interleaved = rng_chance(r, 0.5);
+        if (rng_chance(r, 0.3)) o->rotary_multiplier = 1.25f;
     }
     if (rng_chance(r, 0.2)) o->scale = 0.3f;
     if (rng_chance(r, 0.2)) o->softcap = 5;
@@ -46,6 +54,7 @@ layer_case layer_case_random(rng *r)
 {
     layer_case c = {.options = MHA_LAYER_DEFAULTS};
     draw_options(&c.options, r);
+    c.rotary = (turning)rng_between(r, 0, TURNINGS - 1);
     c.inputs = (source)rng_between(r, 0, SOURCES - 1);
     c.B = rng_between(r, rng_chance(r, 0.05) ? 0 : 1, 3);
     c.Tq = rng_between(r, rng_chance(r, 0.05) ? 0 : 1, rng_chance(r, 0.1) ? 90 : 12);
@@ -65,6 +74,7 @@ layer_case layer_case_random(rng *r)
     c.align = (mha_align)rng_between(r, 0, 2);
     c.dropout = rng_chance(r, 0.2) ? 0.4f : 0;
     if (rng_chance(r, 0.15)) c.options.compute = MHA_BFLOAT16;
+    c.borrowed = rng_chance(r, 0.4);
     c.threads = (int)rng_between(r, 1, 3);
     c.seed = rng_bits(r);
     c.padding = rng_chance(r, 0.25);
@@ -76,17 +86,19 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
     const mha_layer_options *o = &c->options;
     snprintf(text, size,
              "M %lld Mk %lld Mv %lld H %lld G %lld D %lld E %lld, B %lld Tq %lld Tk %lld, inputs %d,%s%s%s%s%s%s%s%s "
-             "norm %g rotary %g cap %g%s window %lld %lld,%s%s%s%s%s%s%s weights %d layouts %d%d%d%d %s dropout %g %s",
+             "norm %g %d%d%s rotary %g %d cap %g%s window %lld %lld,%s%s%s%s%s%s%s weights %d layouts %d%d%d%d %s "
+             "dropout %g %s%s",
              (ll)o->width, (ll)o->key_width, (ll)o->value_width, (ll)o->heads, (ll)o->kv_heads, (ll)o->head_width,
              (ll)o->value_head_width, (ll)c->B, (ll)c->Tq, (ll)c->Tk, (int)c->inputs, o->in_bias ? " in_bias" : "",
              o->out_projection ? " Wo" : "", o->out_bias ? " out_bias" : "", o->bias_kv ? " bias_kv" : "",
              o->zero_kv ? " zero_kv" : "", o->sinks ? " sinks" : "", o->gates ? " gates" : "",
-             o->rotary_interleaved ? " interleaved" : "", (double)o->norm_epsilon, o->rotary_base, (double)o->softcap,
+             o->rotary_interleaved ? " interleaved" : "", (double)o->norm_epsilon, (int)o->norm, (int)o->norm_span,
+             o->norm_bias ? " bias" : "", o->rotary_base, (int)c->rotary, (double)o->softcap,
              o->causal ? " causal" : "", (ll)o->window_left, (ll)o->window_right, c->ragged ? " ragged" : "",
              c->padding ? " query_lengths" : "", c->lengths ? " lengths" : "", c->mask ? " mask" : "",
              c->bias ? " bias" : "", c->slopes ? " slopes" : "", c->positions ? " positions" : "", c->averaged,
              (int)c->layouts[0], (int)c->layouts[1], (int)c->layouts[2], (int)c->layouts[3], mha_type_name(c->type),
-             (double)c->dropout, o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "");
+             (double)c->dropout, o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "", c->borrowed ? " borrowed" : "");
 }
 
 /* ---- Making a problem ------------------------------------------------------------------------------------------- */
@@ -129,7 +141,10 @@ static void make_inputs(layer_problem *p, rng *r, int64_t rows_q, int64_t rows_k
     int64_t B = c->ragged ? 1 : c->B, Mk = o->key_width ? o->key_width : o->width,
             Mv = o->value_width ? o->value_width : o->width;
     int64_t E = o->value_head_width ? o->value_head_width : o->head_width ? o->head_width : o->width / o->heads;
-    int64_t N = o->out_projection ? o->width : o->heads * E, extra = (int64_t)o->bias_kv + (int64_t)o->zero_kv;
+    int64_t N = !o->out_projection ? o->heads * E
+                : o->out_width     ? o->out_width
+                                   : o->width,
+            extra = (int64_t)o->bias_kv + (int64_t)o->zero_kv;
     int64_t query[3] = {B, rows_q, o->width}, key[3] = {B, rows_k, Mk}, value[3] = {B, rows_k, Mv};
     int64_t out[3] = {B, rows_q, N}, lse[3] = {B, o->heads, rows_q};
     int64_t maps[4] = {c->B, o->heads, c->Tq, c->Tk + extra}, mean[3] = {c->B, c->Tq, c->Tk + extra};
@@ -240,6 +255,24 @@ static void make_parameters(layer_problem *p, rng *r)
     mha_context_free(ctx);
 }
 
+/* Frequencies or tables in place of a base. Positions are at most 160. */
+static void make_rotary(layer_problem *p, rng *r)
+{
+    mha_layer_options *o = &p->c.options;
+    int64_t width = o->rotary_width ? o->rotary_width : o->head_width, pairs = width / 2;
+    int64_t table[2] = {160, pairs}, row[1] = {pairs};
+    bool turns = o->rotary_base > 0;
+    p->frequencies = make(r, turns && p->c.rotary == FROM_FREQUENCIES, MHA_FLOAT32, 1, row, LAYOUT_ANY);
+    p->cosines = make(r, turns && p->c.rotary == FROM_TABLES, p->c.type, 2, table, LAYOUT_ANY);
+    p->sines = make(r, turns && p->c.rotary == FROM_TABLES, MHA_FLOAT32, 2, table, LAYOUT_ANY);
+    if (!turns || p->c.rotary == FROM_BASE) return;
+    o->rotary_base = 0;
+    if (p->c.rotary == FROM_TABLES) o->rotary_multiplier = 1;
+    o->rotary_frequencies = p->frequencies.view;
+    o->rotary_cos = p->cosines.view;
+    o->rotary_sin = p->sines.view;
+}
+
 layer_problem *layer_problem_make(const layer_case *c)
 {
     layer_problem *p = array(1, sizeof *p);
@@ -268,12 +301,15 @@ layer_problem *layer_problem_make(const layer_case *c)
     memcpy(p->padded, p->queries, (size_t)c->B * sizeof(int64_t));
     for (int64_t b = 0; c->padding && b < c->B; b++) p->queries[b] = rng_between(&r, 0, p->padded[b]);
     make_inputs(p, &r, rows_q, rows_k);
+    make_rotary(p, &r);
     make_parameters(p, &r);
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     mha_layer *layer;
-    if (mha_layer_create(ctx, &layer, &c->options, p->parameters)) exit(2);
+    if (mha_layer_create(ctx, &layer, &p->c.options, p->parameters)) exit(2);
     p->attend = mha_layer_attention(layer);
     p->c.options = *mha_layer_shape(layer);
+    p->c.options.rotary_frequencies = p->frequencies.view; /* the layer's own go with it */
+    if (c->borrowed) p->borrowed = layer_weights_make(&r, &p->c.options, p->parameters);
     mha_layer_free(layer);
     mha_context_free(ctx);
     make_options(p, &r);
@@ -283,11 +319,13 @@ layer_problem *layer_problem_make(const layer_case *c)
 
 void layer_problem_free(layer_problem *p)
 {
-    store *stores[] = {
-        &p->query,        &p->key,    &p->value, &p->out,  &p->weights, &p->lse,   &p->dout,    &p->dquery,
-        &p->dkey,         &p->dvalue, &p->mask,  &p->bias, &p->slopes,  &p->dbias, &p->dslopes, &p->query_positions,
-        &p->key_positions};
+    store *stores[] = {&p->query,         &p->key,         &p->value,   &p->out,
+                       &p->weights,       &p->lse,         &p->dout,    &p->dquery,
+                       &p->dkey,          &p->dvalue,      &p->mask,    &p->bias,
+                       &p->slopes,        &p->dbias,       &p->dslopes, &p->query_positions,
+                       &p->key_positions, &p->frequencies, &p->cosines, &p->sines};
     for (size_t n = 0; n < sizeof stores / sizeof *stores; n++) store_free(stores[n]);
+    layer_weights_free(p->borrowed);
     const ref_layer *l = &p->ref;
     void *memory[] = {p->parameters,
                       p->gradients,
@@ -302,6 +340,10 @@ void layer_problem_free(layer_problem *p)
                       p->want_out,
                       p->want_weights,
                       p->want_mean,
+                      p->want_lse,
+                      (void *)(uintptr_t)l->rotary_frequencies,
+                      (void *)(uintptr_t)l->rotary_cos,
+                      (void *)(uintptr_t)l->rotary_sin,
                       p->want_parameters,
                       (void *)(uintptr_t)l->query,
                       (void *)(uintptr_t)l->key,
@@ -335,6 +377,17 @@ static double *widen(const store *s, const int64_t *starts, int64_t B, int64_t T
     for (int64_t b = 0; b < B; b++)
         for (int64_t t = 0; t < rows[b]; t++)
             for (int64_t m = 0; m < W; m++) x[(b * T + t) * W + m] = input_at(s, starts, b, t, m);
+    return x;
+}
+
+/* All numbers of a store of one or two axes; NULL if it is none. */
+static double *numbers_of(const store *s)
+{
+    mha_tensor t = s->view;
+    int64_t columns = t.rank == 2 ? t.size[1] : 1, count = store_count(s);
+    if (!t.rank) return NULL;
+    double *x = array(count + 1, sizeof *x);
+    for (int64_t n = 0; n < count; n++) x[n] = store_get(s, n / columns, n % columns, 0, 0);
     return x;
 }
 
@@ -402,6 +455,8 @@ static void solve_parameters(layer_problem *p, const mha_layer_parts *parts)
     l->bias_v = in_block(p, p->numbers, parts->bias_v);
     l->q_norm = in_block(p, p->numbers, parts->q_norm);
     l->k_norm = in_block(p, p->numbers, parts->k_norm);
+    l->q_norm_bias = in_block(p, p->numbers, parts->q_norm_bias);
+    l->k_norm_bias = in_block(p, p->numbers, parts->k_norm_bias);
     l->gates = in_block(p, p->numbers, parts->gates);
     l->attention.sinks = in_block(p, p->numbers, parts->sinks);
 }
@@ -425,6 +480,8 @@ static void want_gradients(layer_problem *p, const mha_layer_parts *parts)
                                     .bias_v = in_block(p, block, parts->bias_v),
                                     .q_norm = in_block(p, block, parts->q_norm),
                                     .k_norm = in_block(p, block, parts->k_norm),
+                                    .q_norm_bias = in_block(p, block, parts->q_norm_bias),
+                                    .k_norm_bias = in_block(p, block, parts->k_norm_bias),
                                     .gates = in_block(p, block, parts->gates),
                                     .sinks = in_block(p, block, parts->sinks),
                                     .bias = array(l->B * l->H * l->Tq * l->Tk + 1, sizeof(double)),
@@ -452,7 +509,14 @@ void layer_problem_solve(layer_problem *p, bool gradients)
                          .D = o->head_width,
                          .E = o->value_head_width,
                          .zero_kv = o->zero_kv,
+                         .N = o->out_width,
                          .norm_epsilon = (double)o->norm_epsilon,
+                         .norm_centred = o->norm == MHA_NORM_LAYER,
+                         .norm_span = (int)o->norm_span,
+                         .rotary_multiplier = (double)o->rotary_multiplier,
+                         .rotary_frequencies = numbers_of(&p->frequencies),
+                         .rotary_cos = numbers_of(&p->cosines),
+                         .rotary_sin = numbers_of(&p->sines),
                          .rotary_base = o->rotary_base,
                          .rotary_width = o->rotary_width,
                          .rotary_interleaved = o->rotary_interleaved};
@@ -472,6 +536,8 @@ void layer_problem_solve(layer_problem *p, bool gradients)
     p->want_weights = array(c->B * o->heads * c->Tq * columns + 1, sizeof(double));
     p->want_mean = array(c->B * c->Tq * columns + 1, sizeof(double));
     ref_layer_forward(l, p->want_out, p->want_weights, p->want_mean);
+    p->want_lse = array(c->B * o->heads * c->Tq + 1, sizeof(double));
+    ref_layer_lse(l, p->want_lse);
     if (gradients) {
         double *dout = widen(&p->dout, qs, c->B, c->Tq, p->queries);
         want_gradients(p, &parts);
@@ -536,11 +602,28 @@ static bool check_weights(const layer_problem *p, char *why, size_t room)
     return near(p, g, 0.1, MHA_FLOAT32, "weights", why, room);
 }
 
+/* Of every row of a sequence; minus infinity where it sees no key. */
+static bool check_lse(const layer_problem *p, char *why, size_t room)
+{
+    gap g = {0, 0};
+    int64_t H = p->c.options.heads;
+    for (int64_t b = 0; p->lse.view.rank && b < p->c.B; b++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t i = 0; i < p->queries[b]; i++) {
+                double want = p->want_lse[(b * H + h) * p->c.Tq + i];
+                double have =
+                    p->c.ragged ? store_get(&p->lse, 0, h, p->query_starts[b] + i, 0) : store_get(&p->lse, b, h, i, 0);
+                if (isinf(want) || isinf(have)) see(&g, 0, want == have ? 0 : INFINITY);
+                else see(&g, want, have);
+            }
+    return near(p, g, 1, MHA_FLOAT32, "lse", why, room);
+}
+
 static bool check_forward(const layer_problem *p, char *why, size_t room)
 {
     const int64_t *starts = p->c.ragged ? p->query_starts : NULL;
     return check_rows(p, &p->out, starts, p->padded, p->want_out, p->c.Tq, 0, 1, "out", why, room) &&
-           check_weights(p, why, room);
+           check_weights(p, why, room) && check_lse(p, why, room);
 }
 
 /* What the oracle has for one input, summed over those that stood for it. Gradients held 1 before. */
@@ -559,11 +642,15 @@ static bool check_inputs(const layer_problem *p, char *why, size_t room)
 
 static bool check_parameters(const layer_problem *p, const mha_layer_parts *parts, char *why, size_t room)
 {
-    static const char *const names[] = {"q_weight", "k_weight", "v_weight", "q_bias", "k_bias", "v_bias", "out_weight",
-                                        "out_bias", "bias_k",   "bias_v",   "q_norm", "k_norm", "sinks",  "gates"};
-    const mha_tensor *all = &parts->q_weight;
+    static const char *const names[] = {"q_weight",   "k_weight", "v_weight",    "q_bias",     "k_bias", "v_bias",
+                                        "out_weight", "out_bias", "bias_k",      "bias_v",     "q_norm", "k_norm",
+                                        "sinks",      "gates",    "q_norm_bias", "k_norm_bias"};
+    const mha_tensor all[] = {parts->q_weight, parts->k_weight, parts->v_weight,    parts->q_bias,
+                              parts->k_bias,   parts->v_bias,   parts->out_weight,  parts->out_bias,
+                              parts->bias_k,   parts->bias_v,   parts->q_norm,      parts->k_norm,
+                              parts->sinks,    parts->gates,    parts->q_norm_bias, parts->k_norm_bias};
     double rows = sqrt((double)(p->c.B * (p->c.Tq + p->c.Tk) + 1));
-    for (int n = 0; n < 14; n++) {
+    for (int n = 0; n < 16; n++) {
         gap g = {0, 0};
         int64_t first = all[n].rank ? (float *)all[n].data - p->parameters : 0;
         int64_t count = !all[n].rank ? 0 : all[n].size[0] * (all[n].rank == 2 ? all[n].size[1] : 1);
@@ -616,7 +703,8 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
     for (int n = 3; n < 8; n++) ones(outputs[n]);
     for (int n = 0; n < 8; n++) guard(outputs[n]);
     for (int64_t n = 0; n < p->count; n++) p->gradients[n] = 1;
-    mha_status status = mha_layer_create(ctx, &layer, &p->c.options, p->parameters);
+    mha_status status = p->borrowed ? mha_layer_create_over(ctx, &layer, &p->c.options, &p->borrowed->weights)
+                                    : mha_layer_create(ctx, &layer, &p->c.options, p->parameters);
     mha_layer_freeze(layer, p->c.seed % 2);
     if (!status && gradients) status = mha_tape_create(ctx, &tape);
     if (!status) status = mha_layer_forward(ctx, layer, p->out.view, &p->extras, &p->inputs, &p->attend, tape);
@@ -633,7 +721,7 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
     if (status) {
         snprintf(why, room, "%s: %s", mha_status_name(status), mha_context_error(ctx));
     } else {
-        mha_layer_parts parts = mha_layer_view(layer, NULL);
+        mha_layer_parts parts = mha_layer_view(layer, p->parameters);
         good = check_forward(p, why, room) &&
                (!gradients || (check_inputs(p, why, room) && check_parameters(p, &parts, why, room) &&
                                check_attention(p, why, room)));

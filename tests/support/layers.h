@@ -9,7 +9,7 @@
 
 #include "support/contexts.h"
 #include "layer.h"
-#include "support/views.h"
+#include "support/layer_weights.h"
 
 typedef enum source {
     SELF,  /* key and value are none */
@@ -19,8 +19,12 @@ typedef enum source {
     SOURCES
 } source;
 
+/* Where the angles of a rotary embedding come from, if the layer has one. */
+typedef enum turning { FROM_BASE, FROM_FREQUENCIES, FROM_TABLES, TURNINGS } turning;
+
 typedef struct layer_case {
-    mha_layer_options options;
+    mha_layer_options options; /* a rotary_base stands for any rotary embedding */
+    turning rotary;
     source inputs;
     int64_t B, Tq, Tk;
     bool ragged, padding, lengths, mask, bias, slopes, positions;
@@ -29,6 +33,7 @@ typedef struct layer_case {
     mha_type type;     /* of inputs and out */
     mha_align align;
     float dropout;
+    bool borrowed; /* the parameters are tensors of any type */
     int threads;
     uint64_t seed;
 } layer_case;
@@ -37,8 +42,10 @@ typedef struct layer_problem {
     layer_case c;
     int64_t count;                 /* numbers of a block of parameters */
     float *parameters, *gradients; /* the latter hold 1 before they are added to */
+    layer_weights *borrowed;       /* the parameters as tensors; or NULL */
     store query, key, value, out, weights, lse, dout, dquery, dkey, dvalue;
     store mask, bias, slopes, dbias, dslopes, query_positions, key_positions;
+    store frequencies, cosines, sines;
     int64_t *query_starts, *key_starts, *key_lengths, *queries, *padded, *keys, *offsets;
     mha_attention_options attend;
     mha_layer_inputs inputs;
@@ -46,7 +53,7 @@ typedef struct layer_problem {
 
     ref_layer ref;
     double *numbers; /* the parameters, for the oracle */
-    double *want_out, *want_weights, *want_mean;
+    double *want_out, *want_weights, *want_mean, *want_lse;
     ref_layer_gradients want;
     double *want_parameters; /* a block */
 } layer_problem;

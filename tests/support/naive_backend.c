@@ -19,6 +19,7 @@ const mha_backend naive_backend = {
     .matmul_packed = naive_matmul_packed,
     .copy = naive_copy,
     .fill = naive_fill,
+    .upload = naive_upload,
     .normalize = naive_normalize,
     .normalize_back = naive_normalize_back,
     .gate = naive_gate,

@@ -33,6 +33,7 @@ typedef struct job {
     mha_matmul_options options;
     int64_t M, N, K;
     float *packed;      /* all of b, or NULL */
+    mha_type narrow;    /* the type of its numbers, if it is not float32 */
     int64_t tall;       /* rows of a that are packed at a time */
     int64_t rows, cols; /* of a piece */
     int64_t high;       /* rows of a that lie packed together: those of a piece, or `tall`, in whole panels */
@@ -99,6 +100,29 @@ static void multiply(const job *j, slice *s, float *c, int64_t ldc, int64_t row,
     } while (k < j->K);
 }
 
+/* `multiply` with a packed b of 16 bits. A piece has no more rows than are packed at a time. */
+static void multiply_narrow(const job *j, slice *s, float *c, int64_t ldc, int64_t row, int64_t rows, int64_t col,
+                            int64_t cols)
+{
+    const mha_matmul_options *o = &j->options;
+    mha_finish finish = {.alpha = o->alpha, .add = o->accumulate};
+    int64_t group = mha_panels_group(j->kernels), panel = j->kernels->panel_cols, k = 0;
+    do {
+        int64_t depth = mha_smaller(MHA_MATMUL_DEPTH, j->K - k);
+        const uint16_t *b = (const uint16_t *)j->packed + k * mha_round_up(j->N, panel) + col * depth;
+        const float *a = left_panels(j, s, row, rows, k, depth);
+        if (k + depth == j->K) finish.activation = o->activation;
+        for (int64_t u = 0; u < cols; u += group) {
+            int64_t wide = mha_smaller(group, cols - u);
+            mha_row_load(j->kernels, s->b, b + u * depth, j->narrow, 1, mha_round_up(wide, panel) * depth);
+            if (k + depth == j->K && o->bias.rank) finish.bias = s->bias + u;
+            j->kernels->gemm(c + u, ldc, a, s->b, rows, wide, depth, &finish);
+        }
+        finish.add = true;
+        k += depth;
+    } while (k < j->K);
+}
+
 static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
 {
     uint16_t *to = (uint16_t *)s->a + (j->kept ? k / MHA_MATMUL_DEPTH * mha_engine_size(j->high, MHA_MATMUL_DEPTH) : 0);
@@ -158,7 +182,9 @@ static void work_piece(const job *j, slice *s, int64_t piece)
         mha_row_load(j->kernels, s->bias, (char *)bias.data + col * bias.stride[0] * (int64_t)mha_type_size(bias.type),
                      bias.type, bias.stride[0], cols);
     void (*all)(const job *, slice *, float *, int64_t, int64_t, int64_t, int64_t, int64_t) =
-        j->engine ? multiply_factors : multiply;
+        j->engine   ? multiply_factors
+        : j->narrow ? multiply_narrow
+                    : multiply;
     if (j->in_place) {
         all(j, s, mha_cell(c, row, col), c.stride[0], row, rows, col, cols);
         return;
@@ -222,7 +248,8 @@ static void plan(job *j)
         b = mha_units_size(j->cols, deep) / 2;
     }
     j->a_floats = (size_t)mha_padded(a);
-    j->b_floats = j->packed ? 0 : (size_t)mha_padded(b);
+    if (j->narrow) b = deep * mha_panels_group(j->kernels);
+    j->b_floats = j->packed && !j->narrow ? 0 : (size_t)mha_padded(b);
     j->c_floats = j->in_place ? 0 : (size_t)mha_padded(j->rows * j->cols);
     j->task_floats = MHA_MATMUL_STAGE + MHA_MATMUL_COLS + j->a_floats + j->b_floats + j->c_floats;
 }
@@ -262,5 +289,6 @@ mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, c
     job j = job_make(ctx, c, a, h->K, h->N, options);
     j.engine = h->engine;
     j.packed = panels;
+    if (!j.engine) j.narrow = mha_panels_type(h->a, h->b);
     return run(&j);
 }

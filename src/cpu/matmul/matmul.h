@@ -28,6 +28,16 @@ typedef struct mha_packed_header {
     int64_t K, N;
 } mha_packed_header;
 
+/* The type of the numbers in panels: that of b if it is of 16 bits and a is float32, so that weights take no more memory
+ * than before. They are widened on the way into the kernel, which gives the same bits. Otherwise float32. */
+static inline mha_type mha_panels_type(mha_type a, mha_type b) { return a == MHA_FLOAT32 ? b : MHA_FLOAT32; }
+
+/* Columns of such panels that are widened at a time: whole panels that fit a cache. */
+static inline int64_t mha_panels_group(const mha_kernels *kernels)
+{
+    return (MHA_MATMUL_UNIT + kernels->panel_cols - 1) / kernels->panel_cols * kernels->panel_cols;
+}
+
 /* The header of a packed matrix in memory of any alignment, and its panels. */
 mha_packed_header *mha_packed_open(const void *packed, float **panels);
 

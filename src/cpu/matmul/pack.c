@@ -72,16 +72,30 @@ typedef struct pack_job {
     const mha_engine *engine;
     mha_tensor columns;
     float *to;
+    mha_type type;  /* of the numbers in panels */
     int64_t strips; /* of MHA_MATMUL_COLS columns */
+    size_t task_floats;
     mha_queue queue;
 } pack_job;
+
+/* Panels of 16 bits, one after another by way of float32. */
+static void narrow_pack(const mha_kernels *kernels, uint16_t *to, mha_type type, mha_tensor columns, int64_t first,
+                        int64_t n, int64_t k, int64_t depth, float *stage)
+{
+    float *panel = stage + MHA_MATMUL_STAGE;
+    for (int64_t u = 0; u < n; u += kernels->panel_cols) {
+        mha_panels_pack(kernels, panel, false, columns, first + u, mha_smaller(kernels->panel_cols, n - u), k, depth,
+                        stage);
+        mha_row_store(kernels, to + u * depth, type, 1, panel, kernels->panel_cols * depth);
+    }
+}
 
 static void pack_task(void *arg, int task)
 {
     pack_job *p = arg;
     const mha_kernels *kernels = p->ctx->kernels;
     int64_t N = p->columns.size[0], K = p->columns.size[1];
-    float *stage = (float *)p->ctx->scratch + (size_t)task * MHA_MATMUL_STAGE;
+    float *stage = (float *)p->ctx->scratch + (size_t)task * p->task_floats;
     for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
         int64_t k = piece / p->strips * MHA_MATMUL_DEPTH, col = piece % p->strips * MHA_MATMUL_COLS,
                 depth = mha_smaller(MHA_MATMUL_DEPTH, K - k);
@@ -90,25 +104,27 @@ static void pack_task(void *arg, int task)
             uint16_t *to = (uint16_t *)p->to + mha_units_size(N, k) +
                            col / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
             mha_units_pack(p->engine, to, p->columns, col, cols, k, depth, stage);
-        } else {
-            float *to = p->to + k * mha_round_up(N, kernels->panel_cols) + col * depth;
-            mha_panels_pack(kernels, to, false, p->columns, col, cols, k, depth, stage);
+            continue;
         }
+        int64_t at = k * mha_round_up(N, kernels->panel_cols) + col * depth;
+        if (p->type == MHA_FLOAT32) mha_panels_pack(kernels, p->to + at, false, p->columns, col, cols, k, depth, stage);
+        else narrow_pack(kernels, (uint16_t *)p->to + at, p->type, p->columns, col, cols, k, depth, stage);
     }
 }
 
 /* What packed columns take, without the header; -1 if that is beyond all numbers. */
-static int64_t packed_bytes(const mha_context *ctx, const mha_engine *engine, int64_t K, int64_t N)
+static int64_t packed_bytes(const mha_context *ctx, const mha_engine *engine, mha_type type, int64_t K, int64_t N)
 {
     int64_t deep = engine ? mha_round_up(K, MHA_ENGINE_DEEP) : K, bytes;
     int64_t line = engine ? mha_round_up(N, MHA_MATMUL_UNIT) * (int64_t)sizeof(uint16_t)
-                          : mha_round_up(N, ctx->kernels->panel_cols) * (int64_t)sizeof(float);
+                          : mha_round_up(N, ctx->kernels->panel_cols) * (int64_t)mha_type_size(type);
     return __builtin_mul_overflow(deep, line, &bytes) ? -1 : bytes;
 }
 
 mha_status mha_cpu_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a)
 {
-    int64_t K = b.size[0], N = b.size[1], size = packed_bytes(ctx, mha_matmul_engine(ctx, a, b.type, K), K, N);
+    int64_t K = b.size[0], N = b.size[1];
+    int64_t size = packed_bytes(ctx, mha_matmul_engine(ctx, a, b.type, K), mha_panels_type(a, b.type), K, N);
     if (size < 0 || size > PTRDIFF_MAX - HEADER - MHA_ALIGNMENT)
         return mha_fail(ctx, MHA_TOO_LARGE, "b: a matrix of %lld x %lld has no place in memory", (long long)K,
                         (long long)N);
@@ -134,8 +150,8 @@ mha_status mha_cpu_packed_about(mha_context *ctx, mha_packed_about *about, const
     if (h->kernels != ctx->kernels || h->engine != mha_matmul_engine(ctx, h->a, h->b, h->K))
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: was not packed for the instruction set of this context, %s",
                         ctx->isa);
-    *about = (mha_packed_about){h->K, h->N, h->a,
-                                mha_tensor_1d(h, MHA_BOOL, HEADER + packed_bytes(ctx, h->engine, h->K, h->N))};
+    int64_t bytes = packed_bytes(ctx, h->engine, mha_panels_type(h->a, h->b), h->K, h->N);
+    *about = (mha_packed_about){h->K, h->N, h->a, mha_tensor_1d(h, MHA_BOOL, HEADER + bytes)};
     return MHA_OK;
 }
 
@@ -145,10 +161,13 @@ mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a
     mha_packed_header *h = mha_packed_open(packed, &panels);
     const mha_engine *engine = mha_matmul_engine(ctx, a, b.type, b.size[0]);
     pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = panels};
+    p.type = mha_panels_type(a, b.type);
+    p.task_floats = MHA_MATMUL_STAGE;
+    if (p.type != MHA_FLOAT32) p.task_floats += (size_t)ctx->kernels->panel_cols * MHA_MATMUL_DEPTH;
     p.strips = mha_ceiling(b.size[1], MHA_MATMUL_COLS);
     p.queue.count = p.strips * mha_ceiling(b.size[0], MHA_MATMUL_DEPTH);
     int tasks = (int)mha_smaller(ctx->threads, p.queue.count);
-    TRY(mha_scratch_reserve(ctx, (size_t)MHA_MATMUL_STAGE * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
+    TRY(mha_scratch_reserve(ctx, p.task_floats * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
     *h = (mha_packed_header){ctx->kernels, engine, a, b.type, b.size[0], b.size[1]};
     if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
     return MHA_OK;

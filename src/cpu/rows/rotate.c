@@ -45,7 +45,7 @@ static void load_angles(const job *j, float *cos, float *sin, int64_t b, int64_t
         return;
     }
     for (int64_t i = 0; i < r->width / 2; i++) {
-        mha_angle angle = mha_angle_get(j->steps[i], mha_rotation_position(r, b, t));
+        mha_angle angle = mha_angle_get(j->steps[i], mha_rotation_position(r, b, t), r->frequencies.multiplier);
         cos[i] = angle.cos;
         sin[i] = angle.sin;
     }
@@ -72,11 +72,25 @@ static void rotate_task(void *arg, int task)
     }
 }
 
+/* The step of pair i of n, from that of the pair before it. */
+static mha_step next_step(const mha_frequencies *f, mha_step ratio, mha_step before, int64_t i)
+{
+    if (!f->values.rank) return i ? mha_step_multiply(before, ratio) : (mha_step){1, 0};
+    const char *at = (const char *)f->values.data + i * f->values.stride[0] * (int64_t)mha_type_size(f->values.type);
+    return (mha_step){(double)mha_load(at, f->values.type), 0};
+}
+
+static mha_step ratio_of(const mha_frequencies *f, int64_t pairs)
+{
+    return f->values.rank ? (mha_step){1, 0} : mha_step_ratio(f->base, pairs);
+}
+
 static void fill_steps(job *j)
 {
+    const mha_frequencies *f = &j->rotation->frequencies;
     int64_t pairs = j->rotation->width / 2;
-    mha_step ratio = mha_step_ratio(j->rotation->base, pairs), step = {1, 0};
-    for (int64_t i = 0; i < pairs; i++, step = mha_step_multiply(step, ratio)) j->steps[i] = step;
+    mha_step ratio = ratio_of(f, pairs), step = {1, 0};
+    for (int64_t i = 0; i < pairs; i++) j->steps[i] = step = next_step(f, ratio, step, i);
 }
 
 mha_status mha_cpu_rotate(const mha_rotation *r)
@@ -100,14 +114,16 @@ static void put(mha_tensor table, int64_t position, int64_t pair, float value)
     mha_store((char *)table.data + at * (int64_t)mha_type_size(table.type), table.type, value);
 }
 
-void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
+void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies)
 {
-    mha_step ratio = mha_step_ratio(base, cosines.size[1]), step = {1, 0};
     if (ctx->rehearsing) return;
-    for (int64_t i = 0; i < cosines.size[1]; i++, step = mha_step_multiply(step, ratio))
+    mha_step ratio = ratio_of(frequencies, cosines.size[1]), step = {1, 0};
+    for (int64_t i = 0; i < cosines.size[1]; i++) {
+        step = next_step(frequencies, ratio, step, i);
         for (int64_t p = 0; p < cosines.size[0]; p++) {
-            mha_angle angle = mha_angle_get(step, p);
+            mha_angle angle = mha_angle_get(step, p, frequencies->multiplier);
             put(cosines, p, i, angle.cos);
             put(sines, p, i, angle.sin);
         }
+    }
 }

@@ -1,4 +1,4 @@
-/* What is done to rows one by one: normalisation, gates, sums of columns. All of it reads and writes each number once
+/* What is done to rows one by one: gates, sums of columns. All of it reads and writes each number once
  * and is bound by memory, so it is written plainly; rows go through float32 on the stack, a piece at a time.
  *
  * Sums over rows are taken in chunks of a fixed number of rows, each by one task, and the chunks are added in order: the
@@ -8,112 +8,22 @@
 #include "cpu/isa/kernels.h"
 #include <string.h>
 
-enum { CHUNK = 64, PIECE = 256 }; /* rows of a partial sum; floats on the stack */
+enum { CHUNK = MHA_CPU_CHUNK, PIECE = 256 }; /* rows of a partial sum; floats on the stack */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Row n of (B,H,T,D), counted with t outermost so that neighbours in memory come one after another. */
-static char *row_at(mha_tensor x, int64_t n, int64_t k)
-{
-    int64_t h = n % x.size[1], t = n / x.size[1] % x.size[2], b = n / x.size[1] / x.size[2];
-    return mha_at(x, b, h, t, k);
-}
 
 static int64_t row_count(mha_tensor x) { return x.size[0] * x.size[1] * x.size[2]; }
 static int64_t chunk_count(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
 
-/* ---- RMS norm --------------------------------------------------------------------------------------------------- */
+/* ---- Partial sums ----------------------------------------------------------------------------------------------- */
 
-typedef struct norm {
-    const mha_kernels *kernels;
-    mha_tensor to, from; /* forward: result and input; backward: dy, which becomes dx, and the input */
-    const float *gain;
-    double epsilon;
-    float *partials; /* (chunks,D) sums of dgain; or NULL */
-} norm;
-
-/* 1/sqrt(mean of squares + epsilon) of a row. */
-static double inverse_rms(const norm *j, int64_t n)
-{
-    float x[PIECE];
-    int64_t D = j->from.size[3];
-    double sum = 0;
-    for (int64_t k = 0; k < D; k += PIECE) {
-        int64_t count = smaller(PIECE, D - k);
-        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
-        for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
-    }
-    return 1 / sqrt(sum / (double)D + j->epsilon);
-}
-
-static void normalize_chunk(void *arg, int64_t chunk)
-{
-    const norm *j = arg;
-    float x[PIECE];
-    int64_t D = j->from.size[3], end = smaller((chunk + 1) * CHUNK, row_count(j->from));
-    for (int64_t n = chunk * CHUNK; n < end; n++) {
-        float by = (float)inverse_rms(j, n);
-        for (int64_t k = 0; k < D; k += PIECE) {
-            int64_t count = smaller(PIECE, D - k);
-            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
-            for (int64_t i = 0; i < count; i++) x[i] = x[i] * by * j->gain[k + i];
-            mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], x, count);
-        }
-    }
-}
-
-void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon)
-{
-    norm j = {.kernels = ctx->kernels, .to = to, .from = from, .gain = gain.data, .epsilon = (double)epsilon};
-    mha_parallel_each(ctx, chunk_count(row_count(from)), normalize_chunk, &j);
-}
-
-/* With r the inverse root and y = x r gain:  dx = r (gain dy - x r^2 mean(gain dy x)),  dgain = sum of dy x r. */
-static void normalize_row_back(const norm *j, int64_t n, float *dgain)
-{
-    float x[PIECE], dy[PIECE];
-    int64_t D = j->from.size[3];
-    double r = inverse_rms(j, n), dot = 0;
-    bool zero = true;
-    for (int64_t k = 0; k < D; k += PIECE) {
-        int64_t count = smaller(PIECE, D - k);
-        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
-        mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
-        for (int64_t i = 0; i < count; i++) {
-            if (dy[i] == 0) continue; /* a row that nobody looked at may be NaN */
-            zero = false;
-            dot += (double)(j->gain[k + i] * dy[i]) * (double)x[i];
-            if (dgain) dgain[k + i] += dy[i] * x[i] * (float)r;
-        }
-    }
-    if (zero) return;
-    float by = (float)r, less = (float)(r * r * r * dot / (double)D);
-    for (int64_t k = 0; k < D; k += PIECE) {
-        int64_t count = smaller(PIECE, D - k);
-        mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
-        mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
-        for (int64_t i = 0; i < count; i++) dy[i] = by * j->gain[k + i] * dy[i] - less * x[i];
-        mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], dy, count);
-    }
-}
-
-static void normalize_chunk_back(void *arg, int64_t chunk)
-{
-    const norm *j = arg;
-    int64_t D = j->from.size[3], end = smaller((chunk + 1) * CHUNK, row_count(j->from));
-    float *dgain = j->partials ? j->partials + chunk * D : NULL;
-    if (dgain) memset(dgain, 0, (size_t)D * sizeof *dgain);
-    for (int64_t n = chunk * CHUNK; n < end; n++) normalize_row_back(j, n, dgain);
-}
-
-/* Partial sums (chunks,columns) in order, onto `sum`. */
-static void add_partials(mha_context *ctx, mha_tensor sum, const float *partials, int64_t chunks)
+void mha_cpu_add_partials(mha_context *ctx, mha_tensor sum, const float *partials, int64_t chunks, int64_t pitch)
 {
     float *to = sum.data;
     if (ctx->rehearsing) return;
     for (int64_t i = 0; i < sum.size[0]; i++) {
         double total = 0;
-        for (int64_t chunk = 0; chunk < chunks; chunk++) total += (double)partials[chunk * sum.size[0] + i];
+        for (int64_t chunk = 0; chunk < chunks; chunk++) total += (double)partials[chunk * pitch + i];
         to[i * sum.stride[0]] += (float)total;
     }
 }
@@ -121,16 +31,6 @@ static void add_partials(mha_context *ctx, mha_tensor sum, const float *partials
 size_t mha_cpu_partial_bytes(int64_t rows, int64_t columns)
 {
     return (size_t)(chunk_count(rows) * columns) * sizeof(float);
-}
-
-void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                            mha_tensor dgain, float *partials)
-{
-    norm j = {.kernels = ctx->kernels, .to = dy, .from = x, .gain = gain.data, .epsilon = (double)epsilon};
-    int64_t chunks = chunk_count(row_count(x));
-    j.partials = dgain.rank ? partials : NULL;
-    mha_parallel_each(ctx, chunks, normalize_chunk_back, &j);
-    if (dgain.rank) add_partials(ctx, dgain, partials, chunks);
 }
 
 /* ---- Rows that are not there ------------------------------------------------------------------------------------ */
@@ -230,7 +130,7 @@ void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *par
     column_sums j = {.kernels = ctx->kernels, .y = y, .partials = partials};
     int64_t chunks = chunk_count(y.size[0]);
     mha_parallel_each(ctx, chunks, sum_chunk, &j);
-    add_partials(ctx, sum, partials, chunks);
+    mha_cpu_add_partials(ctx, sum, partials, chunks, sum.size[0]);
 }
 
 /* ---- Gates ------------------------------------------------------------------------------------------------------ */
@@ -252,9 +152,9 @@ static void gate_chunk(void *arg, int64_t chunk)
         float gate = j->gates[n % j->from.size[1]];
         for (int64_t k = 0; k < E; k += PIECE) {
             int64_t count = smaller(PIECE, E - k);
-            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
+            mha_row_load(j->kernels, x, mha_cpu_row(j->from, n, k), j->from.type, j->from.stride[3], count);
             for (int64_t i = 0; i < count; i++) x[i] = gate == 0 ? 0.0f : x[i] * gate;
-            mha_row_store(j->kernels, row_at(j->to, n, k), j->to.type, j->to.stride[3], x, count);
+            mha_row_store(j->kernels, mha_cpu_row(j->to, n, k), j->to.type, j->to.stride[3], x, count);
         }
     }
 }
@@ -274,8 +174,8 @@ static void sum_head(void *arg, int64_t h)
     for (int64_t n = h; n < row_count(j->from); n += j->from.size[1])
         for (int64_t k = 0; k < j->from.size[3]; k += PIECE) {
             int64_t count = smaller(PIECE, j->from.size[3] - k);
-            mha_row_load(j->kernels, x, row_at(j->from, n, k), j->from.type, j->from.stride[3], count);
-            mha_row_load(j->kernels, dy, row_at(j->to, n, k), j->to.type, j->to.stride[3], count);
+            mha_row_load(j->kernels, x, mha_cpu_row(j->from, n, k), j->from.type, j->from.stride[3], count);
+            mha_row_load(j->kernels, dy, mha_cpu_row(j->to, n, k), j->to.type, j->to.stride[3], count);
             for (int64_t i = 0; i < count; i++) sum += (double)x[i] * (double)dy[i];
         }
     j->dgates[h] += (float)sum;

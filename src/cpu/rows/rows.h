@@ -8,10 +8,11 @@
 
 void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value);
+void mha_cpu_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
 
-void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
-void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                            mha_tensor dgain, float *partials);
+void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
+void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
+                            mha_tensor dbias, float *partials);
 void mha_cpu_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
 void mha_cpu_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
@@ -21,10 +22,24 @@ void mha_cpu_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
 void mha_cpu_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps);
 
 mha_status mha_cpu_rotate(const mha_rotation *rotation);
-void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base);
+void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies);
 
 void mha_cpu_extra_keys(const mha_extra_keys_call *call);
 void mha_cpu_extra_keys_back(const mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
                              mha_tensor dbias_v, double *sums);
+
+/* ---- What the files share ----------------------------------------------------------------------------------------- */
+
+enum { MHA_CPU_CHUNK = 64 }; /* rows of a partial sum. A constant, so that bits do not depend on how work is cut up */
+
+/* Row n of (B,H,T,D), counted with t outermost so that neighbours in memory come one after another; from element k on. */
+static inline char *mha_cpu_row(mha_tensor x, int64_t n, int64_t k)
+{
+    int64_t h = n % x.size[1], t = n / x.size[1] % x.size[2], b = n / x.size[1] / x.size[2];
+    return mha_at(x, b, h, t, k);
+}
+
+/* Partial sums in order, onto `sum` (columns): those of a chunk start `pitch` after those of the one before it. */
+void mha_cpu_add_partials(mha_context *ctx, mha_tensor sum, const float *partials, int64_t chunks, int64_t pitch);
 
 #endif

@@ -395,6 +395,31 @@ static mha_layer *make_layer(const mha_layer_options *o, int64_t *count)
     return layer;
 }
 
+/* What a file has no word for is refused, and no file is written. */
+TEST(layers_that_files_cannot_express)
+{
+    float turns[2] = {1, 0.5f};
+    for (int kind = 0; kind < 5; kind++) {
+        char error[400] = "";
+        int64_t count;
+        mha_layer_options o = options_of(0);
+        if (kind < 3) o.norm_epsilon = 1e-5f;
+        if (kind == 0) o.norm = MHA_NORM_LAYER;
+        if (kind == 1) o.norm_span = MHA_NORM_ALL_HEADS;
+        if (kind == 2) o.norm_bias = true;
+        if (kind == 3) o.out_width = 5;
+        if (kind == 4) o.rotary_frequencies = mha_tensor_1d(turns, MHA_FLOAT32, 2);
+        mha_layer *layer = make_layer(&o, &count);
+        const char *path = in_folder("none.safetensors");
+        expect(!nn_layer_file_save(layer, path, error, sizeof error) && strstr(error, "which files of layers cannot"),
+               "kind %d: '%s'", kind, error);
+        FILE *file = fopen(path, "rb");
+        expect(!file, "kind %d: a file was written", kind);
+        if (file) fclose(file);
+        mha_layer_free(layer);
+    }
+}
+
 TEST(what_is_saved_comes_back)
 {
     for (int kind = 0; kind < KINDS; kind++) {

@@ -43,10 +43,9 @@ void naive_put_heads(const mha_problem *p, mha_tensor to, const double *from)
 {
     for (int64_t h = 0; to.rank && h < p->H; h++) {
         double sum = 0;
-        for (int64_t b = 0; b < p->B; b++) {
-            sum += from[b * p->H + h];
-            if (to.rank == 2) naive_set(to, b, h, 0, 0, from[b * p->H + h]);
-        }
+        for (int64_t b = 0; b < p->B; b++) sum += from[b * p->H + h];
+        for (int64_t b = 0; to.rank == 2 && b < to.size[0]; b++) /* a call without rows and keys has no sequences */
+            naive_set(to, b, h, 0, 0, b < p->B ? from[b * p->H + h] : 0);
         if (to.rank == 1) naive_set(to, h, 0, 0, 0, sum);
     }
 }

@@ -68,7 +68,7 @@ mha_status naive_explain_stats(const mha_stats_call *call, mha_attention_plan *p
 mha_status naive_backward(const mha_gradient_call *call);
 mha_status naive_stats(const mha_stats_call *call);
 mha_status naive_rotate(const mha_rotation *rotation);
-void naive_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base);
+void naive_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies);
 
 mha_status naive_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options);
 mha_status naive_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
@@ -79,9 +79,10 @@ mha_status naive_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, con
 
 void naive_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void naive_fill(mha_context *ctx, mha_tensor to, float value);
-void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon);
-void naive_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                          mha_tensor dgain, float *partials);
+void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
+void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
+void naive_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
+                          mha_tensor dbias, float *partials);
 void naive_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
 void naive_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 void naive_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);

@@ -25,6 +25,11 @@ void naive_fill(mha_context *ctx, mha_tensor to, float value)
     naive_copy(ctx, to, from, false);
 }
 
+void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes)
+{
+    for (size_t n = 0; !ctx->rehearsing && n < bytes; n++) ((char *)to)[n] = ((const char *)from)[n];
+}
+
 /* to (B,Tq,Tk) */
 void naive_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps)
 {
@@ -37,7 +42,7 @@ void naive_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps)
             }
 }
 
-/* ---- RMS norm --------------------------------------------------------------------------------------------------- */
+/* ---- Rows of heads ---------------------------------------------------------------------------------------------- */
 
 /* Calls a function for each row (b,h,t) of (B,H,T,*), unless the context rehearses. */
 typedef void row_work(void *arg, int64_t b, int64_t h, int64_t t);
@@ -47,70 +52,6 @@ static void each_row(mha_context *ctx, mha_tensor x, row_work *work, void *arg)
     for (int64_t b = 0; !ctx->rehearsing && b < x.size[0]; b++)
         for (int64_t h = 0; h < x.size[1]; h++)
             for (int64_t t = 0; t < x.size[2]; t++) work(arg, b, h, t);
-}
-
-typedef struct norm {
-    mha_tensor to, from, gain; /* backward: dy, which becomes dx, and x */
-    double epsilon;
-    double *dgain; /* (D) */
-} norm;
-
-/* 1/sqrt(mean of squares + epsilon) */
-static double inverse_rms(const norm *n, int64_t b, int64_t h, int64_t t)
-{
-    double sum = 0;
-    for (int64_t d = 0; d < n->from.size[3]; d++) {
-        double x = naive_get(n->from, b, h, t, d);
-        sum += x * x;
-    }
-    return 1 / sqrt(sum / (double)n->from.size[3] + n->epsilon);
-}
-
-static void normalize_row(void *arg, int64_t b, int64_t h, int64_t t)
-{
-    const norm *n = arg;
-    double r = inverse_rms(n, b, h, t);
-    for (int64_t d = 0; d < n->to.size[3]; d++)
-        naive_set(n->to, b, h, t, d, naive_get(n->from, b, h, t, d) * r * naive_get(n->gain, d, 0, 0, 0));
-}
-
-void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gain, float epsilon)
-{
-    norm n = {.to = to, .from = from, .gain = gain, .epsilon = (double)epsilon};
-    each_row(ctx, from, normalize_row, &n);
-}
-
-/* With r the inverse root:  dx = r (gain dy - x r^2 mean(gain dy x)),  dgain = sum of dy x r.  Rows whose dy is zero may
- * have NaN for x. */
-static void normalize_row_back(void *arg, int64_t b, int64_t h, int64_t t)
-{
-    norm *n = arg;
-    int64_t D = n->from.size[3];
-    double r = inverse_rms(n, b, h, t), mean = 0;
-    bool zero = true;
-    for (int64_t d = 0; d < D; d++) {
-        double dy = naive_get(n->to, b, h, t, d), x = naive_get(n->from, b, h, t, d);
-        if (dy == 0) continue;
-        zero = false;
-        mean += naive_get(n->gain, d, 0, 0, 0) * dy * x / (double)D;
-        n->dgain[d] += dy * x * r;
-    }
-    for (int64_t d = 0; !zero && d < D; d++) {
-        double dy = naive_get(n->to, b, h, t, d), x = naive_get(n->from, b, h, t, d);
-        naive_set(n->to, b, h, t, d, r * (naive_get(n->gain, d, 0, 0, 0) * dy - x * r * r * mean));
-    }
-}
-
-void naive_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, mha_tensor gain, float epsilon,
-                          mha_tensor dgain, float *partials)
-{
-    int64_t D = x.size[3];
-    norm n = {.to = dy, .from = x, .gain = gain, .epsilon = (double)epsilon, .dgain = array(D, sizeof(double))};
-    (void)partials;
-    each_row(ctx, x, normalize_row_back, &n);
-    for (int64_t d = 0; !ctx->rehearsing && dgain.rank && d < D; d++)
-        naive_set(dgain, d, 0, 0, 0, naive_get(dgain, d, 0, 0, 0) + n.dgain[d]);
-    free(n.dgain);
 }
 
 /* ---- Gates ------------------------------------------------------------------------------------------------------ */
@@ -191,18 +132,20 @@ void naive_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
 
 /* Not the oracle's angle: float64 alone is off by up to 1e-3 at position 2^40, and every device promises the bits that a
  * longer table would have. So they all take their angles from src/attention. */
-static mha_angle angle_of(int64_t position, int64_t pair, int64_t pairs, double base)
+static mha_angle angle_of(int64_t position, int64_t pair, int64_t pairs, const mha_frequencies *f)
 {
-    mha_step ratio = mha_step_ratio(base, pairs), step = {1, 0};
+    if (f->values.rank)
+        return mha_angle_get((mha_step){naive_get(f->values, pair, 0, 0, 0), 0}, position, f->multiplier);
+    mha_step ratio = mha_step_ratio(f->base, pairs), step = {1, 0};
     for (int64_t i = 0; i < pair; i++) step = mha_step_multiply(step, ratio);
-    return mha_angle_get(step, position);
+    return mha_angle_get(step, position, f->multiplier);
 }
 
-void naive_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)
+void naive_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies)
 {
     for (int64_t p = 0; !ctx->rehearsing && p < cosines.size[0]; p++)
         for (int64_t i = 0; i < cosines.size[1]; i++) {
-            mha_angle angle = angle_of(p, i, cosines.size[1], base);
+            mha_angle angle = angle_of(p, i, cosines.size[1], frequencies);
             naive_set(cosines, p, i, 0, 0, (double)angle.cos);
             naive_set(sines, p, i, 0, 0, (double)angle.sin);
         }
@@ -214,7 +157,7 @@ static void load_angles(const mha_rotation *r, double *cosines, double *sines, i
     int64_t pairs = r->width / 2, position = mha_rotation_position(r, b, t);
     for (int64_t i = 0; i < pairs; i++) {
         if (mha_rotation_is_beyond(r, b, t)) {
-            mha_angle angle = angle_of(position, i, pairs, r->base);
+            mha_angle angle = angle_of(position, i, pairs, &r->frequencies);
             cosines[i] = (double)angle.cos;
             sines[i] = (double)angle.sin;
         } else if (r->cos.rank == 2) {
