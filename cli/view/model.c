@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     SURVEY_IMAGES = 1000,     /* for statistics of heads */
@@ -52,14 +53,13 @@ static void put_config(nn_buffer *out, const nn_description *c)
                      activations[b->activation], b->causal ? "true" : "false");
 }
 
-/* As vectors and matrices: leading axes of size 1 are dropped, and those behind the first are one. */
+/* As vectors and matrices. timm has an axis of 1 before positions, two before the class token, and patches as images. */
 static void put_shape(nn_buffer *out, const nn_vit_part *part)
 {
-    int first = 0;
-    while (first < part->rank - 1 && part->shape[first] == 1) first++;
-    int64_t rows = part->shape[first];
+    bool token = strcmp(part->name, "cls_token") == 0;
+    int64_t rows = token ? part->count : part->shape[part->rank == 3];
     nn_buffer_printf(out, "[%" PRId64, rows);
-    if (first < part->rank - 1) nn_buffer_printf(out, ",%" PRId64, part->count / rows);
+    if (part->rank > 1 && !token) nn_buffer_printf(out, ",%" PRId64, part->count / rows);
     nn_buffer_puts(out, "]");
 }
 

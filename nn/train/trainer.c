@@ -16,7 +16,7 @@ static const char *problem_of(const nn_description *d, const nn_examples *train,
                 train->columns == in->columns;
     if (train->pixels && !fits) return "the images do not have the size of the model's input";
     if (d->output.classes != train->classes || test->classes != train->classes)
-        return "the data set has ten classes, but the model does not";
+        return "the model does not have as many classes as the data set";
     if (o->epochs < 1) return "there must be at least one epoch";
     if (o->steps < 0) return "there must be at least one step";
     if (o->batch < 1) return "a batch must have at least one image";
