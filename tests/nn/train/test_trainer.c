@@ -204,7 +204,7 @@ TEST(what_cannot_be_trained)
     REFUSE(c.encoder.input.rows = 56, "the images do not have the size of the model's input");
     REFUSE((c.encoder.input.rows = 14, c.encoder.input.columns = 56),
            "the images do not have the size of the model's input");
-    REFUSE(c.output.classes = 9, "the data set has ten classes, but the model does not");
+    REFUSE(c.output.classes = 9, "the model does not have as many classes as the data set");
     REFUSE(c.encoder.input.patch = 5, "patches of 5 x 5 do not divide images of 28 x 28");
     REFUSE(c.encoder.blocks.heads = 5, "5 heads do not divide the width 32");
 #undef REFUSE
