@@ -1,5 +1,5 @@
-# What `cmake --install` gives: the header, both libraries, the command, mha.pc, and a CMake package with the targets
-# mha::shared, mha::static and mha::mha (the first of the two that is installed).
+# What `cmake --install` gives: the headers, the libraries, the command, mha.pc and mha-model.pc, and a CMake package with
+# the targets mha::shared, mha::static, mha::mha (the first of the two that is installed) and mha::model, which is shared.
 option(MHA_INSTALL "Write the rules of cmake --install" ${PROJECT_IS_TOP_LEVEL})
 if(NOT MHA_INSTALL)
   return()
@@ -7,7 +7,7 @@ endif()
 include(CMakePackageConfigHelpers)
 set(MHA_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/mha)
 
-install(FILES include/mha.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/mha.h include/mha_model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(MHA_COMMAND)
   install(TARGETS mha_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -19,6 +19,10 @@ foreach(kind static shared)
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(EXPORT mha_${kind} FILE mha-${kind}.cmake NAMESPACE mha:: DESTINATION ${MHA_PACKAGE_DIR})
 endforeach()
+
+install(TARGETS mha_model EXPORT mha_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS mha_nn ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 configure_package_config_file(cmake/mhaConfig.cmake.in mhaConfig.cmake INSTALL_DESTINATION ${MHA_PACKAGE_DIR})
 # Before 1.0 a minor version may break its users, so it counts as a major one does later.
@@ -37,5 +41,13 @@ foreach(dir LIBDIR INCLUDEDIR)
   endif()
 endforeach()
 set(MHA_PC_PRIVATE "-lm -pthread")
+set(MHA_MODEL_PC_PRIVATE "-lm")
+if(MHA_ZLIB AND MHA_ZLIB_LINKS)
+  string(APPEND MHA_MODEL_PC_PRIVATE " -lz")
+endif()
+if(MHA_PNG AND MHA_PNG_LINKS)
+  string(PREPEND MHA_MODEL_PC_PRIVATE "-lpng ")
+endif()
 configure_file(cmake/mha.pc.in mha.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mha.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/mha-model.pc.in mha-model.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mha.pc ${CMAKE_CURRENT_BINARY_DIR}/mha-model.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -78,7 +78,8 @@ typedef enum mha_status {
     MHA_NO_MEMORY = 6,    /* the allocator returned NULL */
     MHA_NO_ISA = 7,       /* the instruction set asked for is unknown, not in this build, or not on this machine */
     MHA_FULL = 8,         /* a cache has no room for so many more positions */
-    MHA_NO_DEVICE = 9     /* the device asked for is unknown, not in this build, or not on this machine */
+    MHA_NO_DEVICE = 9,    /* the device asked for is unknown, not in this build, or not on this machine */
+    MHA_BAD_FILE = 10     /* a file that cannot be read or written, or does not hold what it should (mha_model.h) */
 } mha_status;
 
 /* The name of a status, such as "MHA_BAD_SHAPE"; "unknown status" for any other number. Static; any thread. */

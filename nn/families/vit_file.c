@@ -388,16 +388,15 @@ bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options 
 {
     reading r = {.name = path, .error = error, .error_size = error_size};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
-    const nn_input_config *in = &nn_model_description(v)->encoder.input;
     if (options) o = *options;
+    const char *problem = nn_vit_problem(nn_model_description(v));
+    if (problem) return fail(&r, "the model cannot be saved as a Vision Transformer: %s", problem);
     for (size_t i = 0; i < o.item_count; i++) {
         char quoted[80];
         if (!is_extra(o.items[i].name))
             return fail(&r, "tensor %s must have a name that begins with %s",
                         nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
     }
-    if (!isfinite(in->mean) || !isfinite(in->deviation) || in->deviation <= 0)
-        return fail(&r, "mean %g and deviation %g are not valid for images", (double)in->mean, (double)in->deviation);
     saving s = {0};
     nn_vit_notes_text text;
     bool ok = make_room(&s, nn_model_description(v), &o);

@@ -36,6 +36,32 @@ static const struct {
 };
 /* clang-format on */
 
+const char *nn_vit_problem(const nn_description *d)
+{
+    const nn_blocks_config *b = &d->encoder.blocks;
+    const nn_attention_config usual = NN_ATTENTION_DEFAULTS;
+    nn_part p;
+    if (d->decoder.blocks.depth || d->encoder.input.kind != NN_INPUT_PATCHES) return "it is no Vision Transformer";
+    for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &p);)
+        if (!names[p.kind].name) return "it has parameters that such files have no name for";
+    if (d->encoder.input.position_kind != NN_POSITIONS_LEARNED) return "its positions are not learned";
+    if (b->place != NN_NORM_BEFORE && b->place != NN_NORM_BEHIND)
+        return "its norms are neither before nor behind branches";
+    if (b->parallel || b->residual != 1 || !b->mlp_bias) return "its blocks are not those of a Vision Transformer";
+    if (b->norm == NN_LAYER_NORM && !b->norm_bias) return "its norms have no bias";
+    if (d->output.pool != (d->encoder.input.class_token ? NN_POOL_FIRST : NN_POOL_MEAN))
+        return "its result is read neither from a class token nor from the mean of the patches";
+    if (d->output.tied || !d->output.bias || d->output.scale != 1 || d->output.softcap > 0)
+        return "its output is not a plain product";
+    for (int64_t l = 0; l < b->depth; l++) {
+        const nn_attention_config *a = nn_blocks_attention(b, l);
+        if (a->window_left != usual.window_left || a->window_right != usual.window_right || !isnan(a->scale) ||
+            a->softcap > 0 || a->rotary_base > 0 || a->alibi || !a->in_bias || !a->out_bias)
+            return "its attention has options that such files cannot say";
+    }
+    return NULL;
+}
+
 static void shape_part(nn_vit_part *to, const nn_description *d, const nn_part *p)
 {
     const nn_input_config *in = &d->encoder.input;

@@ -16,6 +16,9 @@ typedef struct nn_vit_part {
     bool is_weight; /* a matrix of a product */
 } nn_vit_part;
 
+/* What a description has that files of Vision Transformers cannot say, in a few words; NULL if there is nothing. */
+const char *nn_vit_problem(const nn_description *d);
+
 /* The next tensor, in the order in which they lie; false at the end. */
 bool nn_vit_next(nn_parts *walk, nn_vit_part *part);
 

@@ -48,7 +48,8 @@ static bool measure_slab(void *arg, nn_worker *w, int64_t n)
     if (!logits ||
         nn_cross_entropy(w->ctx, &w->workspace, &loss, dlogits, logits, w->slab.labels, rows, d->output.classes, 0))
         return false;
-    for (int64_t i = 0; i < numbers; i++) dlogits[i] *= (float)B; /* of each example's loss, not of their mean */
+    for (int64_t i = 0; i < numbers; i++)
+        dlogits[i] *= (float)loss.counted; /* of each label's loss, not of their mean */
     if (!nn_model_backward(w->net, w->ctx, dlogits, s->gradients + me * s->parameters)) return false;
     add_up(s->sums + n * s->heads, call.importance, d, B);
     return true;
@@ -72,6 +73,10 @@ bool nn_importance_measure(double *importance, mha_context *ctx, const nn_descri
                 .heads = nn_description_all_heads(d),
                 .parameters = nn_model_count(d, error, error_size),
                 .logits = NN_SLAB * examples->labels * d->output.classes};
+    if (count < 1 || count > examples->count) {
+        snprintf(error, error_size, "importance is measured on 1 to %lld examples", (long long)examples->count);
+        return false;
+    }
     nn_workers *c = nn_workers_create(ctx, d, parameters, examples, true, error, error_size);
     bool ok = c;
     s.workers = c;

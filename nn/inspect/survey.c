@@ -300,8 +300,10 @@ bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, flo
 {
     look k = {.s = s, .blocks = &nn_description_last(d)->blocks, .examples = examples};
     *s = (nn_survey){0};
-    if (nn_description_is_pair(d)) {
-        snprintf(error, error_size, "a survey is of models with one stack of blocks");
+    const char *problem =
+        nn_description_is_pair(d) ? "a survey is of models with one stack of blocks" : nn_examples_problem(examples, d);
+    if (problem) {
+        snprintf(error, error_size, "%s", problem);
         return false;
     }
     plan(s, &k, d, options);

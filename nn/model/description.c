@@ -109,12 +109,17 @@ static const char *image_problem(const nn_input_config *in, char *text, size_t r
                  (long long)in->patch, (long long)in->rows, (long long)in->columns);
         return text;
     }
-    if (in->width || in->token_types || in->norm) return "patches have no types, no norm and no other width";
+    if (in->width || in->token_types || in->norm || in->first_position)
+        return "patches have no types, no norm, no other width and no first position";
+    if (!isfinite(in->mean) || !(in->deviation > 0) || isinf(in->deviation))
+        return "the mean of pixels must be a number, their deviation above 0";
     return NULL;
 }
 
 static const char *input_problem(const nn_input_config *in, char *text, size_t room)
 {
+    if (in->kind > NN_INPUT_PATCHES || in->position_kind > NN_POSITIONS_SINUSOIDAL)
+        return "the kind of an input or of its positions is unknown";
     if (in->kind == NN_INPUT_PATCHES) return image_problem(in, text, room);
     if (in->vocabulary < 1 || in->vocabulary > 1 << 24) return "a vocabulary has from 1 to 16777216 tokens";
     if (in->class_token) return "only patches have a class token";
@@ -124,6 +129,19 @@ static const char *input_problem(const nn_input_config *in, char *text, size_t r
         return "there are from 1 to 16777216 positions";
     if (in->first_position < 0 || in->first_position > 1 << 20) return "the first position is from 0 to 1048576";
     if (!isfinite(in->scale)) return "the scale of embeddings must be a number";
+    return NULL;
+}
+
+static const char *attention_problem(const nn_attention_config *a, int64_t D)
+{
+    int64_t w = a->rotary_width ? a->rotary_width : D;
+    if (a->window_left < MHA_UNLIMITED || a->window_right < MHA_UNLIMITED) return "a window must not be negative";
+    if (isinf(a->scale) || !(a->softcap >= 0) || isinf(a->softcap))
+        return "the scale of scores must be a number, their cap at least 0";
+    if (!(a->qk_norm >= 0) || isinf(a->qk_norm))
+        return "the epsilon of the norm of queries and keys must be at least 0";
+    if (!(a->rotary_base >= 0) || isinf(a->rotary_base) || (a->rotary_base > 0 && (w < 2 || w % 2 || w > D)))
+        return "a rotary embedding has a base above 0 and an even width, up to that of a head";
     return NULL;
 }
 
@@ -155,6 +173,10 @@ static const char *blocks_problem(const nn_blocks_config *b, char *text, size_t 
     if (b->width > 1 << 20 || b->depth > 1 << 12 || b->mlp > 1 << 22) return "width, depth or mlp is too large";
     const char *problem = heads_problem(b, text, room);
     if (problem) return problem;
+    for (int n = 0; n < 2; n++)
+        if ((problem = attention_problem(&b->attention[n], nn_blocks_head_width(b)))) return problem;
+    if (b->activation > MHA_SILU || b->norm > NN_RMS_NORM || b->place > NN_NORM_AFTER)
+        return "the activation, the norm or its place is unknown";
     if (!(b->epsilon > 0)) return "epsilon must be above 0";
     if (!isfinite(b->residual)) return "the residual multiplier must be a number";
     if (b->place == NN_NORM_BEHIND && b->final_norm)
@@ -169,6 +191,7 @@ static const char *output_problem(const nn_description *d)
     const nn_output_config *o = &d->output;
     const nn_input_config *in = &nn_description_last(d)->input;
     int64_t width = nn_description_last(d)->blocks.width;
+    if (o->pool > NN_POOL_LAST) return "the pool is unknown";
     if (o->classes < 0 || o->classes == 1 || o->classes > 1 << 24) return "there are from 2 to 16777216 classes";
     if (!o->classes) return o->tied || o->bias ? "without classes there is no output product" : NULL;
     if (o->tied && (in->kind != NN_INPUT_TOKENS || o->classes != in->vocabulary || (in->width && in->width != width)))

@@ -8,7 +8,7 @@
  * into rows, one for each token, and passes them through its blocks. With n = norm, f = attention, cross-attention (of a
  * decoder that follows an encoder) or MLP, each branch of a block computes
  *
- *     NN_NORM_BEFORE   x = x + r f(n(x))                NN_NORM_BEHIND   x = n(x + r f(x))
+ *     NN_NORM_BEFORE   x = x + r f(n(x))  (pre-norm)    NN_NORM_BEHIND   x = n(x + r f(x))  (post-norm)
  *     NN_NORM_BOTH     x = x + r n'(f(n(x)))            NN_NORM_AFTER    x = x + r n(f(x))
  *
  * and with `parallel`, x = x + r f(n1(x)) + r g(n2(x)) for attention f and MLP g, or n1 for both with `one_norm`.

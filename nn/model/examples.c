@@ -1,6 +1,24 @@
 #include "model/examples.h"
 #include <stdlib.h>
 
+static bool reads_patches(const nn_stack_config *s) { return s->blocks.depth && s->input.kind == NN_INPUT_PATCHES; }
+static bool reads_tokens(const nn_stack_config *s) { return s->blocks.depth && s->input.kind == NN_INPUT_TOKENS; }
+
+const char *nn_examples_problem(const nn_examples *e, const nn_description *d)
+{
+    const nn_stack_config *last = nn_description_last(d);
+    const nn_input_config *in = reads_patches(&d->encoder) ? &d->encoder.input : &d->decoder.input;
+    int64_t T = nn_input_tokens(&last->input) ? nn_input_tokens(&last->input) : e->tokens;
+    if (reads_patches(&d->encoder) || reads_patches(&d->decoder)) {
+        if (e->rows != in->rows || e->columns != in->columns || e->pixels != in->rows * in->columns * in->channels)
+            return "the images do not have the size of the model's input";
+    }
+    if ((reads_tokens(&d->encoder) || reads_tokens(&d->decoder)) && e->tokens < 1) return "the examples have no tokens";
+    if (e->classes != d->output.classes) return "the model does not have as many classes as the data set";
+    if (e->labels != (d->output.pool ? 1 : T)) return "the examples do not have one label for each result of the model";
+    return e->count < 1 ? "there are no examples" : NULL;
+}
+
 bool nn_slab_create(nn_slab *slab, const nn_examples *e, int64_t most)
 {
     *slab = (nn_slab){.images = calloc((size_t)(most * e->pixels) + 1, sizeof(float)),

@@ -36,6 +36,9 @@ struct nn_examples {
     void (*load)(const nn_examples *e, nn_slab *slab, int64_t b, int64_t i, const nn_variation *vary);
 };
 
+/* What keeps a model from reading such examples, in a few words; NULL if nothing does. */
+const char *nn_examples_problem(const nn_examples *e, const nn_description *d);
+
 /* Room for `most` examples of one kind; false if there is not enough memory. Freeing a zeroed one is legal. */
 bool nn_slab_create(nn_slab *slab, const nn_examples *e, int64_t most);
 void nn_slab_free(nn_slab *slab);

@@ -14,6 +14,7 @@ static bool make_side(nn_model *m, mha_context *ctx, bool decoder)
     if (!s->blocks.depth) return true;
     side->tokens = fixed ? fixed : asked;
     side->there = true;
+    side->batch = m->options.batch;
     int64_t rows = m->options.batch * side->tokens;
     bool ok = nn_stack_create(&side->stack, ctx, &m->d, decoder, m->parameters, rows, m->options.training) &&
               nn_input_create(&side->input, &m->d, decoder, m->parameters, m->options.batch, rows, m->options.training);
@@ -26,11 +27,14 @@ static const char *options_problem(const nn_description *d, const nn_model_optio
     bool linear = (d->encoder.blocks.depth && d->encoder.blocks.activation == MHA_LINEAR) ||
                   (d->decoder.blocks.depth && d->decoder.blocks.activation == MHA_LINEAR);
     if (o->training && linear) return "a model without an activation cannot be trained";
-    if (o->batch < 1) return "a batch has at least one sequence";
-    if (d->encoder.blocks.depth && !nn_input_tokens(&d->encoder.input) && o->encoder_tokens < 1)
-        return "a sequence has at least one token";
-    if (d->decoder.blocks.depth && !nn_input_tokens(&d->decoder.input) && o->decoder_tokens < 1)
-        return "a sequence has at least one token";
+    if (o->batch < 1 || o->batch > 1 << 24) return "a batch has from 1 to 16777216 sequences";
+    const nn_stack_config *stacks[] = {&d->encoder, &d->decoder};
+    const int64_t asked[] = {o->encoder_tokens, o->decoder_tokens};
+    for (int n = 0; n < 2; n++) {
+        int64_t fixed = stacks[n]->blocks.depth ? nn_input_tokens(&stacks[n]->input) : 1, T = fixed ? fixed : asked[n];
+        if (T < 1 || T > 1 << 24) return "a sequence has from 1 to 16777216 tokens";
+        if (T * o->batch > (int64_t)1 << 31) return "a batch has at most 2147483648 tokens";
+    }
     return NULL;
 }
 
@@ -38,6 +42,7 @@ static bool fill(nn_model *m, mha_context *ctx, char *error, size_t error_size)
 {
     const nn_model_options *o = &m->options;
     const nn_stack *last = &m->side[m->d.decoder.blocks.depth > 0].stack;
+    mha_context_fail(ctx, MHA_OK, "");
     if (m->d.bfloat16) m->halves = malloc((size_t)m->count * sizeof *m->halves);
     bool ok = (!m->d.bfloat16 || m->halves) && make_side(m, ctx, false) && make_side(m, ctx, true) &&
               nn_output_create(&m->output, &m->d, m->parameters, o->batch, last->rows, o->training);
@@ -45,7 +50,8 @@ static bool fill(nn_model *m, mha_context *ctx, char *error, size_t error_size)
         m->side[0].there && m->side[1].there && o->training ? m->side[0].stack.rows * m->d.encoder.blocks.width : 0;
     if (ok && memory) m->dmemory = malloc((size_t)memory * sizeof(float));
     if (ok && (!memory || m->dmemory)) return true;
-    snprintf(error, error_size, "not enough memory for a batch of %lld sequences", (long long)o->batch);
+    if (*mha_context_error(ctx)) snprintf(error, error_size, "%s", mha_context_error(ctx));
+    else snprintf(error, error_size, "not enough memory for a batch of %lld sequences", (long long)o->batch);
     return false;
 }
 
@@ -124,33 +130,48 @@ void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call)
         mha_tensor_copy(ctx, mha_tensor_1d(m->halves, MHA_BFLOAT16, m->count),
                         mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count));
     m->fresh = true;
+    m->ready = false;
 }
 
-/* Token ids, types and positions index tables. */
-static bool check_sequences(const nn_side *side, mha_context *ctx, const nn_sequences *s, int64_t B, int64_t T)
+/* What is wrong with the sequences of one side: they must fit the model, and ids, types and positions index tables. */
+static const char *sequences_problem(const nn_side *side, const nn_sequences *s, int64_t B, int64_t T, char *text,
+                                     size_t room)
 {
     const nn_input_config *in = side->input.config;
-    int64_t last = in->first_position + s->first_position + T;
-    char text[160] = "";
-    if (B < 1 || B * T > side->stack.rows || T < 1)
-        snprintf(text, sizeof text, "%lld sequences of %lld tokens do not fit this model", (long long)B, (long long)T);
-    if (in->kind == NN_INPUT_TOKENS && in->position_kind && last > in->positions)
-        snprintf(text, sizeof text, "position %lld is beyond the last of %lld positions", (long long)last - 1,
-                 (long long)in->positions);
-    for (int64_t i = 0; !*text && in->kind == NN_INPUT_TOKENS && i < B * T; i++) {
+    bool patches = in->kind == NN_INPUT_PATCHES;
+    if (B < 1 || B > side->batch || T < 1 || T > side->tokens) {
+        snprintf(text, room, "%lld sequences of %lld tokens do not fit this model, made for %lld of %lld", (long long)B,
+                 (long long)T, (long long)side->batch, (long long)side->tokens);
+        return text;
+    }
+    if (patches) return !s->images ? "there are no images" : s->first_position ? "patches have fixed positions" : NULL;
+    if (!s->tokens) return "there are no tokens";
+    if (s->first_position < 0 || (in->position_kind && in->first_position + s->first_position + T > in->positions)) {
+        snprintf(text, room, "%lld tokens from position %lld on are outside the %lld positions of the model",
+                 (long long)T, (long long)s->first_position, (long long)(in->positions - in->first_position));
+        return text;
+    }
+    for (int64_t i = 0; i < B * T; i++) {
         int32_t id = s->tokens[i], type = s->types ? s->types[i] : 0;
         if (id < 0 || id >= in->vocabulary)
-            snprintf(text, sizeof text, "token %d is not below %lld, the size of the vocabulary", (int)id,
+            snprintf(text, room, "token %d is not below %lld, the size of the vocabulary", (int)id,
                      (long long)in->vocabulary);
-        if (in->token_types && (type < 0 || type >= in->token_types))
-            snprintf(text, sizeof text, "token type %d is not below %lld", (int)type, (long long)in->token_types);
+        else if (in->token_types && (type < 0 || type >= in->token_types))
+            snprintf(text, room, "token type %d is not below %lld", (int)type, (long long)in->token_types);
+        else continue;
+        return text;
     }
-    for (int64_t b = 0; !*text && s->lengths && b < B; b++)
-        if (s->lengths[b] < 1 || s->lengths[b] > T)
-            snprintf(text, sizeof text, "sequence %lld has %lld of %lld tokens", (long long)b, (long long)s->lengths[b],
-                     (long long)T);
-    if (*text) mha_context_fail(ctx, MHA_BAD_ARGUMENT, text);
-    return !*text;
+    return NULL;
+}
+
+static bool check_sequences(const nn_side *side, mha_context *ctx, const nn_sequences *s, int64_t B, int64_t T)
+{
+    char text[200];
+    const char *problem = sequences_problem(side, s, B, T, text, sizeof text);
+    for (int64_t b = 0; !problem && s->lengths && b < B; b++)
+        if (s->lengths[b] < 1 || s->lengths[b] > T) problem = "the length of a sequence must be from 1 to its tokens";
+    if (problem) mha_context_fail(ctx, MHA_BAD_ARGUMENT, problem);
+    return !problem;
 }
 
 const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, int64_t past)
@@ -181,7 +202,9 @@ const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *bat
             (struct nn_memory){rows, encoder->T, m->d.encoder.blocks.width, encoder->lengths, m->dmemory};
         if (!(rows = nn_model_side(m, ctx, true, batch, 0))) return NULL;
     }
-    return nn_output_forward(&m->output, ctx, rows, batch->B, last->T, last->lengths);
+    const float *result = nn_output_forward(&m->output, ctx, rows, batch->B, last->T, last->lengths);
+    m->ready = result && m->options.training;
+    return result;
 }
 
 const float *nn_model_forward_images(nn_model *m, mha_context *ctx, const float *images, int64_t B, const nn_call *call)
@@ -199,6 +222,10 @@ static bool side_backward(nn_side *side, mha_context *ctx, const float *dy, floa
 bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, float *gradients)
 {
     nn_side *encoder = &m->side[0], *decoder = &m->side[1];
+    if (!m->ready) {
+        mha_context_fail(ctx, MHA_BAD_ARGUMENT, "there was no forward call for training before this backward call");
+        return false;
+    }
     const float *dy = nn_output_backward(&m->output, ctx, dlogits, gradients);
     if (!dy) return false;
     if (!decoder->there) return side_backward(encoder, ctx, dy, gradients);

@@ -90,12 +90,13 @@ bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, floa
 /* The keys and values of the decoder's blocks for `batch` sequences of up to `capacity` tokens, and of an encoder's rows
  * for cross-attention. */
 typedef struct nn_model_cache nn_model_cache;
+/* Returns NULL on error, with the reason in the context: only causal decoders of tokens have steps. */
 nn_model_cache *nn_model_cache_create(nn_model *m, mha_context *ctx, int64_t batch, int64_t capacity, mha_type type);
 void nn_model_cache_free(nn_model_cache *c); /* NULL is legal */
 int64_t nn_model_cache_length(const nn_model_cache *c);
 
 /* Runs the encoder and keeps what cross-attention needs of its rows: before the first step of a model with both
- * stacks. */
+ * stacks. The cache then holds no tokens of the decoder. */
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch);
 
 /* The next T tokens of each sequence (decoder.tokens), behind those that the cache holds; logits as nn_model_forward.

@@ -8,7 +8,7 @@
 
 typedef struct nn_side {
     bool there;
-    int64_t tokens; /* the most, of a sequence */
+    int64_t batch, tokens; /* the most sequences of a call; the most tokens of a sequence */
     nn_input input;
     nn_stack stack;
 } nn_side;
@@ -20,6 +20,7 @@ struct nn_model {
     float *parameters;
     uint16_t *halves; /* (count) the parameters in bfloat16, if the description says so */
     bool fresh;       /* halves are up to date */
+    bool ready;       /* the last call was a forward one that a backward one may follow */
     nn_side side[2];  /* encoder, decoder */
     nn_output output;
     float *dmemory; /* the gradient by the encoder's rows, where a decoder reads them */

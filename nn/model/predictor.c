@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct nn_predictor {
-    int64_t classes;
+    int64_t classes, tokens; /* tokens: of an example */
     nn_workers *workers;
 };
 
@@ -17,7 +17,8 @@ nn_predictor *nn_predictor_create(mha_context *ctx, const nn_description *d, flo
         snprintf(error, error_size, "not enough memory");
         return NULL;
     }
-    p->classes = d->output.classes;
+    p->classes = d->output.classes * e->labels;
+    p->tokens = e->tokens;
     p->workers = nn_workers_create(ctx, d, parameters, e, false, error, error_size);
     if (p->workers) return p;
     nn_predictor_free(p);
@@ -55,6 +56,10 @@ bool nn_predictor_run(nn_predictor *p, mha_context *ctx, float *logits, const nn
                       int64_t count)
 {
     reading r = {p, e, logits, first, count};
+    if (first < 0 || count < 0 || first > e->count - count || e->tokens != p->tokens) {
+        snprintf(p->workers->error, sizeof p->workers->error, "these are not the examples of this predictor");
+        return false;
+    }
     if (!nn_workers_each(p->workers, ctx, nn_slabs(count), read_slab, &r)) return false;
     int64_t bad = nn_model_not_finite(logits, count, p->classes);
     if (bad && count == 1) snprintf(p->workers->error, sizeof p->workers->error, "%s", nn_model_overflow);

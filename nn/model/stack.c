@@ -81,11 +81,11 @@ static void list_branches(nn_stack *s)
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */
 
-/* Takes `count` floats from *at; without a block it only counts. */
+/* Takes `count` floats from *at; without a block it only counts, up to more than memory can have. */
 static float *take(float *memory, int64_t *at, int64_t count)
 {
     float *here = memory ? memory + *at : NULL;
-    *at += (count + 15) / 16 * 16;
+    if (__builtin_add_overflow(*at, (count + 15) / 16 * 16, at) || *at > PTRDIFF_MAX / 8) *at = PTRDIFF_MAX / 8;
     return here;
 }
 
@@ -246,7 +246,7 @@ bool nn_stack_create(nn_stack *s, mha_context *ctx, const nn_description *d, boo
     *s = (nn_stack){
         .d = d, .config = c, .decoder = decoder, .training = training, .rows = rows, .parameters = parameters};
     s->branches = (pair ? 3 : 2) * c->depth;
-    s->first_branch = decoder ? 2 * d->encoder.blocks.depth : 0;
+    s->first_branch = pair ? 2 * d->encoder.blocks.depth + 1 : 0;
     s->branch = calloc((size_t)s->branches, sizeof *s->branch);
     s->stage = calloc((size_t)s->branches + 1, sizeof *s->stage);
     s->block = calloc((size_t)c->depth, sizeof *s->block);

@@ -47,7 +47,8 @@ typedef struct nn_stack {
     int64_t rows; /* the most */
     const float *parameters;
     const uint16_t *halves;         /* (parameters) in bfloat16, or NULL */
-    int64_t branches, first_branch; /* first_branch: those of the stack before this one */
+    int64_t branches, first_branch; /* first_branch: where the numbers of its branches begin, for dropout: behind
+                                       those of the stack before, whose first is its input */
     nn_branch *branch;
     nn_stage *stage;
     nn_block *block;

@@ -1,29 +1,59 @@
 /* Token by token: attention goes through caches, and everything else is the forward pass. */
 #include "model/model_parts.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 struct nn_model_cache {
+    const nn_model *owner;
     int64_t depth, batch, length;
     mha_cache **self, **cross; /* (depth) */
     int64_t memory_tokens;     /* of the encoder; 0: it has not run */
 };
 
-nn_model_cache *nn_model_cache_create(nn_model *m, mha_context *ctx, int64_t batch, int64_t capacity, mha_type type)
+static bool fail(mha_context *ctx, const char *text)
+{
+    mha_context_fail(ctx, MHA_BAD_ARGUMENT, text);
+    return false;
+}
+
+static bool can_step(const nn_model *m, mha_context *ctx)
+{
+    const nn_stack_config *s = &m->d.decoder;
+    if (!s->blocks.depth) return fail(ctx, "a model without a decoder has no steps");
+    if (!s->blocks.causal) return fail(ctx, "a decoder that is not causal has no steps");
+    return s->input.kind == NN_INPUT_TOKENS || fail(ctx, "a decoder that reads patches has no steps");
+}
+
+static bool make_caches(nn_model_cache *c, const nn_model *m, mha_context *ctx, int64_t capacity, mha_type type)
 {
     const nn_stack *s = &m->side[1].stack;
-    bool pair = nn_description_is_pair(&m->d);
-    nn_model_cache *c = m->side[1].there ? calloc(1, sizeof *c) : NULL;
-    if (!c) return NULL;
-    c->depth = s->config->depth;
-    c->batch = batch;
     c->self = calloc((size_t)c->depth, sizeof *c->self);
     c->cross = calloc((size_t)c->depth, sizeof *c->cross);
-    bool ok = c->self && c->cross;
-    for (int64_t l = 0; ok && l < c->depth; l++) {
-        ok = !mha_cache_create(ctx, &c->self[l], s->block[l].attention, batch, capacity, type);
-        if (ok && pair) ok = !mha_cache_create(ctx, &c->cross[l], s->block[l].cross, batch, m->side[0].tokens, type);
+    if (!c->self || !c->cross) {
+        mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a cache");
+        return false;
     }
-    if (ok) return c;
+    for (int64_t l = 0; l < c->depth; l++) {
+        if (mha_cache_create(ctx, &c->self[l], s->block[l].attention, c->batch, capacity, type)) return false;
+        if (s->block[l].cross &&
+            mha_cache_create(ctx, &c->cross[l], s->block[l].cross, c->batch, m->side[0].tokens, type))
+            return false;
+    }
+    return true;
+}
+
+nn_model_cache *nn_model_cache_create(nn_model *m, mha_context *ctx, int64_t batch, int64_t capacity, mha_type type)
+{
+    if (!can_step(m, ctx)) return NULL;
+    nn_model_cache *c = calloc(1, sizeof *c);
+    if (!c) {
+        mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a cache");
+        return NULL;
+    }
+    c->owner = m;
+    c->depth = m->d.decoder.blocks.depth;
+    c->batch = batch;
+    if (make_caches(c, m, ctx, capacity, type)) return c;
     nn_model_cache_free(c);
     return NULL;
 }
@@ -42,6 +72,15 @@ void nn_model_cache_free(nn_model_cache *c)
 
 int64_t nn_model_cache_length(const nn_model_cache *c) { return c->length; }
 
+/* Cuts all caches of the decoder back to the length that they have had, and leaves what the context says. */
+static void cut_back(nn_model_cache *c, mha_context *ctx)
+{
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", mha_context_error(ctx));
+    for (int64_t l = 0; l < c->depth; l++) mha_cache_truncate(ctx, c->self[l], -1, c->length);
+    mha_context_fail(ctx, MHA_BAD_ARGUMENT, reason);
+}
+
 /* A row of the cache has as many positions as its sequence has tokens. */
 static bool fit_lengths(mha_context *ctx, mha_cache *cache, const int64_t *lengths, int64_t B)
 {
@@ -52,8 +91,11 @@ static bool fit_lengths(mha_context *ctx, mha_cache *cache, const int64_t *lengt
 
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch)
 {
-    const nn_stack *s = &m->side[1].stack;
-    nn_stack *encoder = &m->side[0].stack;
+    const nn_stack *s = &m->side[1].stack, *encoder = &m->side[0].stack;
+    if (c->owner != m) return fail(ctx, "the cache belongs to another model");
+    if (!nn_description_is_pair(&m->d)) return fail(ctx, "a model with one stack has nothing to encode");
+    c->length = c->memory_tokens = 0;
+    cut_back(c, ctx);
     nn_model_start(m, ctx, NULL);
     const float *rows = nn_model_side(m, ctx, false, batch, 0);
     if (!rows) return false;
@@ -68,16 +110,30 @@ bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_
     return true;
 }
 
+static bool check_step(const nn_model *m, mha_context *ctx, const nn_model_cache *c, const nn_batch *batch,
+                       const nn_call *call)
+{
+    if (c->owner != m) return fail(ctx, "the cache belongs to another model");
+    if (nn_description_is_pair(&m->d) && !c->memory_tokens)
+        return fail(ctx, "the encoder has not run before this step");
+    if (batch->decoder.lengths) return fail(ctx, "the sequences of a step have no lengths");
+    return !(call && call->stats) || fail(ctx, "a step has no statistics");
+}
+
 const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch, const nn_call *call)
 {
     nn_stack *s = &m->side[1].stack;
+    if (!check_step(m, ctx, c, batch, call)) return NULL;
     nn_model_start(m, ctx, call);
     s->caches = c->self;
     s->cross_caches = c->cross;
     s->memory_rows = (struct nn_memory){.T = c->memory_tokens};
     const float *rows = nn_model_side(m, ctx, true, batch, c->length);
     s->caches = s->cross_caches = NULL;
-    if (!rows) return NULL;
+    if (!rows) {
+        cut_back(c, ctx);
+        return NULL;
+    }
     c->length += s->T;
     return nn_output_forward(&m->output, ctx, rows, batch->B, s->T, NULL);
 }

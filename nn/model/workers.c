@@ -21,6 +21,11 @@ nn_workers *nn_workers_create(mha_context *ctx, const nn_description *d, float *
                               bool training, char *error, size_t error_size)
 {
     if (nn_model_count(d, error, error_size) < 0) return NULL;
+    const char *problem = nn_examples_problem(e, d);
+    if (problem) {
+        snprintf(error, error_size, "%s", problem);
+        return NULL;
+    }
     nn_workers *c = calloc(1, sizeof *c);
     int count = mha_context_threads(ctx);
     if (c) c->workers = calloc((size_t)count + 1, sizeof *c->workers);

@@ -38,7 +38,7 @@ static mha_status add_rows(mha_context *ctx, nn_workspace *workspace, float *db,
 {
     int64_t rows = dy.size[0], N = dy.size[1], chunks = nn_chunks(rows);
     float *partials = nn_workspace_take(workspace, (size_t)(chunks * N) * sizeof(float));
-    if (!partials) return MHA_NO_MEMORY;
+    if (!partials) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for partial sums");
     row_sums s = {partials, dy.data, rows, dy.stride[0], N};
     mha_context_each(ctx, chunks, sum_chunk, &s);
     nn_add_chunks(ctx, db, partials, chunks, N, N);

@@ -84,7 +84,7 @@ static void loss_chunk(void *arg, int64_t n)
     const loss_job *j = arg;
     const int64_t first = n * NN_CHUNK, end = first + nn_chunk_rows(j->rows, n), padded = padded_of(j->classes);
     float stack[CLASSES];
-    nn_loss sum = {0, 0};
+    nn_loss sum = {0};
     for (int64_t r = first; r < end; r++) loss_row(j, r, j->room ? j->room + n * padded : stack, &sum);
     j->partials[n] = sum;
 }
@@ -94,9 +94,9 @@ mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *
 {
     const int64_t chunks = nn_chunks(rows), room = classes > CLASSES ? chunks * padded_of(classes) : 0;
     const size_t bytes = (size_t)chunks * sizeof(nn_loss);
-    nn_loss *partials = nn_workspace_take(workspace, bytes + (size_t)room * sizeof(float)), sum = {0, 0};
+    nn_loss *partials = nn_workspace_take(workspace, bytes + (size_t)room * sizeof(float)), sum = {0};
     int64_t counted = 0;
-    if (!partials) return MHA_NO_MEMORY;
+    if (!partials) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for partial sums");
     for (int64_t r = 0; r < rows; r++) counted += labels[r] >= 0;
     loss_job j = {dlogits, logits,  labels,  partials, room ? (float *)(partials + chunks) : NULL,
                   rows,    classes, counted, smoothing};
@@ -106,6 +106,7 @@ mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *
         sum.correct += partials[n].correct;
     }
     if (counted) sum.mean /= (double)counted;
+    sum.counted = counted;
     *loss = sum;
     return MHA_OK;
 }

@@ -241,7 +241,7 @@ mha_status nn_norm_backward(mha_context *ctx, nn_workspace *workspace, const nn_
     backward b = {.norm = *norm, .dx = gradients->dx, .dy = dy, .x = x, .kept = kept, .add = gradients->add};
     b.rows = rows;
     b.partials = nn_workspace_take(workspace, (size_t)(2 * chunks * width) * sizeof *b.partials);
-    if (!b.partials) return MHA_NO_MEMORY;
+    if (!b.partials) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for partial sums");
     mha_context_each(ctx, chunks, backward_chunk, &b);
     nn_add_chunks(ctx, gradients->dgain, b.partials, chunks, 2 * width, width);
     nn_add_chunks(ctx, gradients->dbias, b.partials + width, chunks, 2 * width, width);

@@ -97,7 +97,8 @@ void nn_gated_backward(mha_context *ctx, float *slope, const float *dh, int64_t 
 /* ---- Loss (loss.c) ---------------------------------------------------------------------------------------------- */
 
 typedef struct nn_loss {
-    double mean;     /* of the cross-entropy of all rows; 0 of none */
+    double mean;     /* of the cross-entropy of the rows that count; 0 of none */
+    int64_t counted; /* rows that have a label */
     int64_t correct; /* rows whose largest logit, the first of equals, is the label's */
 } nn_loss;
 

@@ -11,12 +11,10 @@
 static const char *problem_of(const nn_description *d, const nn_examples *train, const nn_examples *test,
                               const nn_trainer_options *o)
 {
-    const nn_input_config *in = &d->encoder.input;
-    bool fits = train->pixels == in->rows * in->columns * in->channels && train->rows == in->rows &&
-                train->columns == in->columns;
-    if (train->pixels && !fits) return "the images do not have the size of the model's input";
-    if (d->output.classes != train->classes || test->classes != train->classes)
-        return "the model does not have as many classes as the data set";
+    const char *problem = nn_examples_problem(train, d);
+    if (!problem) problem = nn_examples_problem(test, d);
+    if (problem) return problem;
+    if (test->tokens != train->tokens) return "the test examples do not have as many tokens as the training examples";
     if (o->epochs < 1) return "there must be at least one epoch";
     if (o->steps < 0) return "there must be at least one step";
     if (o->batch < 1) return "a batch must have at least one image";
@@ -153,7 +151,7 @@ typedef struct walk {
     int64_t first, count;
 } walk;
 
-/* Slab n: its loss and, in training, its share of the gradient of the batch's mean loss. */
+/* Slab n: its loss and, in training, its share of the gradient of the batch's loss, as a mean over all its labels. */
 static bool walk_slab(void *arg, nn_worker *w, int64_t n)
 {
     const walk *k = arg;
@@ -169,7 +167,8 @@ static bool walk_slab(void *arg, nn_worker *w, int64_t n)
                                     d->output.classes, k->which ? t->options.smoothing : 0))
         return false;
     if (!k->which) return true;
-    for (int64_t i = 0; i < rows * d->output.classes; i++) dlogits[i] *= (float)B / (float)k->count;
+    float share = (float)t->slab_losses[n].counted / (float)(k->count * k->examples->labels);
+    for (int64_t i = 0; i < rows * d->output.classes; i++) dlogits[i] *= share;
     float *gradients = t->slab_gradients + n * t->count;
     memset(gradients, 0, (size_t)t->count * sizeof(float));
     return nn_model_backward(w->net, w->ctx, dlogits, gradients);
@@ -178,13 +177,20 @@ static bool walk_slab(void *arg, nn_worker *w, int64_t n)
 static bool walk_all(const walk *k, mha_context *ctx, nn_loss *loss)
 {
     const nn_trainer *t = k->t;
-    *loss = (nn_loss){0, 0};
+    *loss = (nn_loss){0};
     if (!nn_workers_each(t->workers, ctx, nn_slabs(k->count), walk_slab, (void *)k)) return false;
-    for (int64_t n = 0; n < nn_slabs(k->count); n++) {
-        loss->mean += t->slab_losses[n].mean * (double)nn_slab_examples(k->count, n) / (double)k->count;
+    for (int64_t n = 0; n < nn_slabs(k->count); n++) loss->counted += t->slab_losses[n].counted;
+    for (int64_t n = 0; loss->counted && n < nn_slabs(k->count); n++) {
+        loss->mean += t->slab_losses[n].mean * (double)t->slab_losses[n].counted / (double)loss->counted;
         loss->correct += t->slab_losses[n].correct;
     }
     return true;
+}
+
+/* The gradient is that of the mean over labels that are there, not over all. */
+static void leave_out_missing(nn_trainer *t, int64_t counted, int64_t all)
+{
+    for (int64_t i = 0; counted && counted < all && i < t->count; i++) t->gradients[i] *= (float)all / (float)counted;
 }
 
 nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_report *report)
@@ -200,6 +206,7 @@ nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_re
         (nn_trainer_report){epoch, t->step, loss.mean, 0, (double)nn_schedule_rate(&t->plan, t->step), loss.correct};
     if (!isfinite(loss.mean)) return NN_TRAINER_DIVERGED;
     nn_add_chunks(ctx, t->gradients, t->slab_gradients, nn_slabs(o->batch), t->count, t->count);
+    leave_out_missing(t, loss.counted, o->batch * t->train->labels);
     if (!nn_optimizer_step(t->adam, ctx, report->rate, &report->norm)) return NN_TRAINER_DIVERGED;
     nn_workers_changed(t->workers);
     t->step++;
@@ -229,6 +236,6 @@ bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, 
     exchange(t);
     bool good = walk_all(&all, ctx, &loss);
     exchange(t);
-    *score = (nn_trainer_score){all.count, loss.correct, loss.mean};
+    *score = (nn_trainer_score){loss.counted, loss.correct, loss.mean};
     return good;
 }

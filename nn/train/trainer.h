@@ -95,8 +95,8 @@ nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_re
 typedef enum nn_trainer_part { NN_TRAINER_HELD_OUT, NN_TRAINER_TEST } nn_trainer_part;
 
 typedef struct nn_trainer_score {
-    int64_t count, correct;
-    double loss; /* mean cross-entropy, without smoothing */
+    int64_t count, correct; /* labels, and those that were predicted */
+    double loss;            /* mean cross-entropy, without smoothing */
 } nn_trainer_score;
 
 /* Evaluates the averaged weights (or the weights themselves, without averaging). False if workers->error has a reason.

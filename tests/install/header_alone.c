@@ -1,5 +1,5 @@
-/* The header alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
-#include <mha.h>
+/* The headers alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
+#include <mha_model.h>
 
 int main(void)
 {
@@ -11,8 +11,11 @@ int main(void)
     mha_stats_options statistics = MHA_STATS_DEFAULTS;
     mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     mha_layer_options layer = MHA_LAYER_DEFAULTS;
+    mha_layer_weights weights = MHA_LAYER_WEIGHTS_DEFAULTS;
+    mha_model_options model = MHA_MODEL_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
-           statistics.sets.rank + rotary.interleaved + layer.causal + product.accumulate + tensor.rank;
+           statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + (int)model.heads +
+           product.accumulate + tensor.rank;
 }

@@ -49,13 +49,14 @@ soname_is_versioned() {
 }
 
 exports_only_mha() {
-    nm -D --defined-only "$lib" | awk '{ print $3 } $3 !~ /^mha_/ { bad = 1 } END { exit bad || NR == 0 }'
+    nm -D --defined-only "$1" | awk '{ print $3 } $3 !~ /^mha_/ { bad = 1 } END { exit bad || NR == 0 }'
 }
 
-# Every name that the header declares is in the library, and the library has no public name beyond the header.
+# exports_what_the_header_declares HEADER LIBRARY: every name that the header declares is in the library, and the library has
+# no public name beyond the header.
 exports_what_the_header_declares() {
-    grep -o '^MHA_API [^(]*(' "$prefix/include/mha.h" | grep -o 'mha_[a-z0-9_]*($' | tr -d '(' | sort >declared
-    nm -D --defined-only "$lib" | awk '{ print $3 }' | sort | diff declared -
+    grep -o '^MHA_API [^(]*(' "$prefix/include/$1" | grep -o 'mha_[a-z0-9_]*($' | tr -d '(' | sort >declared
+    nm -D --defined-only "$2" | awk '{ print $3 }' | sort | diff declared -
 }
 
 # By the libraries it names, and by the version that each undefined symbol asks of one of them.
@@ -75,20 +76,20 @@ header_has_the_version() {
 
 # Each macro that initialises a struct stands in header_alone.c, which the next tests compile.
 every_initialiser_is_tried() {
-    grep -oE '^#define MHA_([A-Z]+_)*(DEFAULTS|NO_[A-Z]+)' "$source/include/mha.h" | cut -d ' ' -f 2 >macros
+    grep -oE '^#define MHA_([A-Z]+_)*(DEFAULTS|NO_[A-Z]+)' "$source"/include/mha*.h -h | cut -d ' ' -f 2 >macros
     [ -s macros ] && while read -r macro; do grep -w "$macro" "$here/header_alone.c" || return 1; done <macros
 }
 
 # shellcheck disable=SC2086 # $strict is a list of words
 header_compiles_alone() { "$@" $strict -I"$prefix/include" -fsyntax-only "$here/header_alone.c"; }
 
-pkg() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" mha; }
-pkg_config_knows_the_version() { [ "$(pkg --modversion)" = "$VERSION" ]; }
+pkg() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@"; }
+pkg_config_knows_the_version() { [ "$(pkg --modversion mha)" = "$VERSION" ]; }
 
 # by_pkg_config COMPILER FILE [--static]
 # shellcheck disable=SC2046 # pkg-config prints a list of words
 by_pkg_config() {
-    "$1" "$2" -o user $(pkg ${3+"$3"} --cflags --libs) && LD_LIBRARY_PATH=$libdir ./user
+    "$1" "$2" -o user $(pkg ${3+"$3"} --cflags --libs mha) && LD_LIBRARY_PATH=$libdir ./user
 }
 
 # by_find_package FOLDER KINDS: the project beside this file, with the kinds of library that it asks for.
@@ -101,7 +102,7 @@ by_find_package() {
 # A tree that was moved and lost its shared library: mha.pc and the CMake package must both lead to the static one.
 moved_tree() {
     mv "$prefix" "$work/elsewhere" && prefix=$work/elsewhere &&
-        libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/cmake/mha/mha-shared*
+        libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/libmha-model.so* "$libdir"/cmake/mha/mha-shared*
 }
 
 # The program of a document: the first ```c block of README.md, the indented program at the top of mha.h.
@@ -115,6 +116,16 @@ document_program() {
         LD_LIBRARY_PATH=$libdir ./program >printed && cat printed && [ -s printed ]
 }
 
+# The program of mha_model.h, over a model that the command has trained for one step.
+# shellcheck disable=SC2046,SC2086
+model_program() {
+    sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha_model.h" >program.c
+    "$CC" -std=c11 $strict program.c -o program $(pkg ${1+"$1"} --cflags --libs mha-model) || return 1
+    LD_LIBRARY_PATH=$libdir ./program absent.safetensors && return 1
+    [ -f vit.safetensors ] || "$prefix/bin/mha" train vit --data synthetic:64 --epochs 1 --batch 32 -o vit.safetensors || return 1
+    LD_LIBRARY_PATH=$libdir ./program vit.safetensors >printed && cat printed && [ "$(wc -l <printed)" = 10 ]
+}
+
 # Numbers below 1e-6, which are rounding and not the same on every machine, all read alike.
 without_rounding() { sed -E 's/\b(0\.0e\+00|[0-9]\.[0-9]e-(0[7-9]|[1-9][0-9]))\b/TINY/g' "$@"; }
 
@@ -122,7 +133,7 @@ without_rounding() { sed -E 's/\b(0\.0e\+00|[0-9]\.[0-9]e-(0[7-9]|[1-9][0-9]))\b
 # shellcheck disable=SC2046,SC2086
 example() {
     sed -n '/^ \* It prints/,/^ \*\/$/s/^ \*     //p' "$1" >promised
-    "$CC" -std=c11 $strict "$1" -o program $(pkg --cflags --libs) -lm && LD_LIBRARY_PATH=$libdir ./program >printed &&
+    "$CC" -std=c11 $strict "$1" -o program $(pkg --cflags --libs mha) -lm && LD_LIBRARY_PATH=$libdir ./program >printed &&
         [ -s promised ] && without_rounding printed >plain && without_rounding promised | diff - plain
 }
 
@@ -132,8 +143,10 @@ libdir=${lib%/*}
 
 check command_runs "$prefix/bin/mha" --version
 check soname_is_versioned soname_is_versioned
-check exports_only_mha exports_only_mha
-check exports_what_the_header_declares exports_what_the_header_declares
+check exports_only_mha exports_only_mha "$lib"
+check exports_what_the_header_declares exports_what_the_header_declares mha.h "$lib"
+check model_exports_only_mha exports_only_mha "$libdir/libmha-model.so"
+check model_exports_what_the_header_declares exports_what_the_header_declares mha_model.h "$libdir/libmha-model.so"
 check needs_only_libc_and_libm needs_only_libc_and_libm
 check shared_library_is_under_1_mb is_under_1_mb
 check header_has_the_version header_has_the_version
@@ -145,6 +158,7 @@ check program_of_header document_program header_program
 with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
 with pkg-config pkg_config_c by_pkg_config "$CC" "$here/user.c"
 with "pkg-config $CXX" pkg_config_cxx by_pkg_config "$CXX" "$here/user.cpp"
+with pkg-config program_of_model_header model_program
 for file in "$source"/examples/*.c; do
     name=${file##*/}
     with pkg-config "example_${name%.c}" example "$file"
@@ -153,6 +167,7 @@ with "$CXX" find_package by_find_package both "shared;static"
 check tree_can_be_moved moved_tree
 with pkg-config pkg_config_static_c by_pkg_config "$CC" "$here/user.c" --static
 with "pkg-config $CXX" pkg_config_static_cxx by_pkg_config "$CXX" "$here/user.cpp" --static
+with pkg-config model_program_static model_program --static
 with "$CXX" find_package_static by_find_package alone static
 
 printf '%d passed, %d failed' "$passed" "$failed"

@@ -63,7 +63,7 @@ static nn_description small(bool mean_pool, bool final_norm, nn_norm_kind norm, 
 
 static double loss_of(model *m, const float *images, const int32_t *labels, int64_t count, float *dlogits)
 {
-    nn_loss loss = {0, 0};
+    nn_loss loss = {0};
     nn_model_changed(m->net);
     const float *logits = nn_model_forward_images(m->net, m->ctx, images, count, &m->call);
     if (!expect(logits != NULL, "%s", mha_context_error(m->ctx))) return 0;

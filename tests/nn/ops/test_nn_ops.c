@@ -131,10 +131,11 @@ static void check_loss(mha_context *ctx, int64_t rows, int64_t classes, double s
     }
     double want = loss_of(p, wide, labels, rows, classes, s), k = (double)classes / 16 + 6,
            counted = (double)counted_of(labels, rows);
-    nn_loss loss = {-1, -1}, alone = {-1, -1};
+    nn_loss loss = {-1, -1, -1}, alone = {-1, -1, -1};
     expect(!nn_cross_entropy(ctx, &workspace, &loss, d, x, labels, rows, classes, smoothing), "no memory");
     expect(!nn_cross_entropy(ctx, &workspace, &alone, NULL, x, labels, rows, classes, smoothing), "no memory");
     expect(alone.mean == loss.mean && alone.correct == loss.correct, "without dlogits the loss differs");
+    expect(loss.counted == counted_of(labels, rows), "%d labels counted", (int)loss.counted);
     expect(fabs(loss.mean - want) <= 3e-7 + k * u + 1e-14 * scale, "(%d,%d): loss %.12g, not %.12g", (int)rows,
            (int)classes, loss.mean, want);
     expect(loss.correct == correct, "%d correct, not %d", (int)loss.correct, (int)correct);

@@ -1,0 +1,163 @@
+/* mha_model: transformers over mha.h.
+ *
+ * A complete program: which digit is it, and what did the first head look at? Build it with
+ * cc digit.c $(pkg-config --cflags --libs mha-model)
+ *
+ *     #include <mha_model.h>
+ *     #include <stdio.h>
+ *
+ *     int main(int argc, char **argv)
+ *     {
+ *         static float pixels[28 * 28], logits[10], map[4 * 50 * 50];
+ *         mha_context *ctx;
+ *         mha_model *model;
+ *         if (argc < 2 || mha_context_create(&ctx, NULL)) return 1;
+ *         if (mha_model_open(ctx, &model, argv[1], NULL)) return puts(mha_context_error(ctx)), 1;
+ *
+ *         mha_tensor maps[6] = {mha_tensor_4d(map, MHA_FLOAT32, 1, 4, 50, 50)};
+ *         mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, 28, 28)};
+ *         mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, 10), .maps = maps};
+ *         if (mha_model_run(ctx, model, &out, &in)) puts(mha_context_error(ctx));
+ *         for (int c = 0; c < 10; c++) printf("%d: %g\n", c, (double)logits[c]);
+ *         mha_model_free(model);
+ *         mha_context_free(ctx);
+ *     }
+ *
+ * What is here:
+ *
+ *     1  Models        open a checkpoint, say what it is
+ *     2  Running       logits, hidden states, attention maps, statistics of heads
+ *     3  Parameters    read them, change them, save them
+ *     4  Heads         where they are, models without some of them
+ *
+ * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
+ * timm's tensor names. A file that is something else is refused with one line that says why.
+ *
+ * The rules of mha.h hold: calls return a status and leave one line in the context; nothing is written on error; zeroed
+ * options are refused; results are the same bits for any number of threads, and those of a sequence depend on that
+ * sequence alone. A model is used by one call at a time; it may be used with any context of the device that it was made
+ * for. Letters as in mha.h; T is the tokens of a sequence, and L the blocks of a model. */
+#ifndef MHA_MODEL_H
+#define MHA_MODEL_H
+
+#include <mha.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- 1 · Models ------------------------------------------------------------------------------------------------- */
+
+typedef struct mha_model mha_model;
+
+typedef struct mha_model_options {
+    size_t size;      /* of this struct */
+    int64_t heads;    /* heads per block, for files that do not say; 0: as the file says, and they must not differ */
+    mha_type compute; /* MHA_FLOAT32, or MHA_BFLOAT16: factors of products are rounded to bfloat16 */
+} mha_model_options;
+
+/* clang-format off */
+#define MHA_MODEL_DEFAULTS {sizeof(mha_model_options), 0, MHA_FLOAT32}
+/* clang-format on */
+
+MHA_API void mha_model_defaults(mha_model_options *options, size_t size);
+
+/* Opens a checkpoint. `options` NULL means MHA_MODEL_DEFAULTS. On error *model is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is damaged or is no model that this library knows)
+ * or MHA_NO_MEMORY. */
+MHA_API mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
+                                  const mha_model_options *options);
+MHA_API void mha_model_free(mha_model *model); /* NULL is legal */
+
+/* What a model is. A number that does not apply is 0. */
+typedef struct mha_model_info {
+    size_t size;           /* of this struct, set by the caller; the rest is filled in */
+    const char *family;    /* "vit" */
+    int64_t parameters;    /* how many numbers */
+    int64_t blocks;        /* L */
+    int64_t width;         /* M */
+    int64_t mlp;           /* width of the hidden layer */
+    int64_t heads;         /* H of all blocks together */
+    int64_t classes;       /* logits of a result */
+    int64_t tokens;        /* T, where it is fixed: patches and the class token */
+    int64_t channels;      /* of images, */
+    int64_t rows, columns; /* their size, */
+    int64_t patch;         /* and that of a patch */
+    bool class_token;      /* the first token belongs to no patch, and the result is read from it */
+    bool causal;
+    float mean, deviation; /* a pixel x from 0 to 1 goes in as (x - mean) / deviation */
+    const char *assumed;   /* what the file does not say and was taken as usual, for people; "" for nothing */
+} mha_model_info;
+MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
+
+/* All of the description as one JSON object, for programs: what goes in, the blocks, what comes out. Valid as long as
+ * the model. NULL if there was no memory for it when the model was made. */
+MHA_API const char *mha_model_describe(const mha_model *model);
+
+/* ---- 2 · Running ------------------------------------------------------------------------------------------------ */
+
+/* What goes in. */
+typedef struct mha_model_inputs {
+    mha_tensor images; /* (B,channels,rows,columns), any float type: pixels from 0 to 1; the model applies its mean and
+                          deviation */
+} mha_model_inputs;
+
+/* What comes out, on request: leave it all zero and it costs nothing. Attentions are counted from 0 as in section 4. */
+typedef struct mha_model_outputs {
+    mha_tensor logits; /* any float type (B,classes) */
+    mha_tensor hidden; /* any float type (L+1,B,T,M): the rows before each block and, after the final norm, the last */
+    const mha_tensor *maps;                 /* NULL, or one for each attention: any float type (B,H,T,T), the weights */
+    const mha_stats *stats;                 /* NULL, or one for each attention: statistics of its heads, as in mha.h */
+    const mha_stats_options *stats_options; /* of all of these; NULL: MHA_STATS_DEFAULTS */
+} mha_model_outputs;
+
+/* Runs the model over B sequences. No output may overlap anything else. Logits that are not finite are an error: sums of the model's
+ * numbers have overflowed.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE, MHA_NO_MEMORY or
+ * MHA_NO_DEVICE. */
+MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
+                                 const mha_model_inputs *inputs);
+
+/* ---- 3 · Parameters --------------------------------------------------------------------------------------------- */
+
+/* A parameter under the name that its family gives it, such as "blocks.0.attn.qkv.weight". */
+typedef struct mha_model_part {
+    const char *name;  /* valid as long as the model */
+    mha_tensor tensor; /* float32, dense, where it lies: it may be written */
+} mha_model_part;
+
+/* How many there are, and number n: all zero if there is none. In the order in which they are saved. */
+MHA_API int64_t mha_model_part_count(const mha_model *model);
+MHA_API mha_model_part mha_model_part_get(const mha_model *model, int64_t n);
+
+/* The one with that name; all zero if there is none. */
+MHA_API mha_model_part mha_model_part_find(const mha_model *model, const char *name);
+
+/* Parameters are read in every call, as changed. Saves them with all that is needed to open them again; a file at
+ * `path` is replaced atomically. What is opened again has the same bits.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path);
+
+/* ---- 4 · Heads -------------------------------------------------------------------------------------------------- */
+
+/* An attention of the model. A Vision Transformer has one in each block. */
+typedef struct mha_model_attention {
+    int64_t block;
+    int64_t heads;    /* H */
+    int64_t kv_heads; /* G */
+    int64_t width;    /* D */
+} mha_model_attention;
+
+/* How many attentions there are, and number n: all zero if there is none. */
+MHA_API int64_t mha_model_attention_count(const mha_model *model);
+MHA_API mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n);
+
+/* Makes a smaller model of its own, with the heads for which keep[n] is true, counted through all attentions: at least
+ * one of each. The rows and columns of the others are removed, as mha_layer_prune does. Returns as mha_model_open. */
+MHA_API mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

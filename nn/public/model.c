@@ -1,0 +1,235 @@
+/* The public model: opening, parameters, saving, pruning. */
+#include "public/model.h"
+#include "inspect/prune.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    return mha_context_fail(ctx, status, line);
+}
+
+static mha_status need(mha_context *ctx, const void *pointer, const char *name)
+{
+    return pointer ? MHA_OK : nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", name);
+}
+
+/* ---- Making one ------------------------------------------------------------------------------------------------- */
+
+void mha_model_defaults(mha_model_options *options, size_t size)
+{
+    mha_model_options all = MHA_MODEL_DEFAULTS;
+    if (!options || size < sizeof size) return;
+    if (size > sizeof all) size = sizeof all;
+    all.size = size;
+    memcpy(options, &all, size);
+}
+
+static mha_status read_options(mha_context *ctx, mha_model_options *own, const mha_model_options *given)
+{
+    *own = (mha_model_options)MHA_MODEL_DEFAULTS;
+    if (!given) return MHA_OK;
+    if (given->size < sizeof given->size)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options: their size is %zu; start from MHA_MODEL_DEFAULTS",
+                              given->size);
+    if (given->size > sizeof *own)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
+                              "options: have %zu bytes, this library knows %zu; it is older than the program",
+                              given->size, sizeof *own);
+    memcpy(own, given, given->size);
+    own->size = sizeof *own;
+    if (own->heads < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.heads: is negative");
+    if (own->compute != MHA_FLOAT32 && own->compute != MHA_BFLOAT16)
+        return nn_public_fail(ctx, MHA_BAD_TYPE, "options.compute: is %s, must be float32 or bfloat16",
+                              mha_type_name(own->compute));
+    return MHA_OK;
+}
+
+static bool list_parts(mha_model *m)
+{
+    nn_vit_part part;
+    for (nn_parts w = nn_parts_of(&m->d); nn_vit_next(&w, &part);) m->part_count++;
+    m->parts = calloc((size_t)m->part_count + 1, sizeof *m->parts);
+    nn_parts w = nn_parts_of(&m->d);
+    for (int64_t n = 0; m->parts && n < m->part_count; n++) nn_vit_next(&w, &m->parts[n]);
+    return m->parts;
+}
+
+mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_description *d, float *parameters,
+                          const char *assumed)
+{
+    mha_model *m = calloc(1, sizeof *m);
+    if (m) {
+        m->d = *d;
+        m->count = nn_parameter_count(d);
+        m->parameters = parameters;
+        m->json = nn_public_json(d);
+        snprintf(m->assumed, sizeof m->assumed, "%s", assumed);
+    }
+    if (m && list_parts(m)) {
+        *model = m;
+        return MHA_OK;
+    }
+    if (!m) free(parameters);
+    mha_model_free(m);
+    return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
+}
+
+mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options)
+{
+    mha_model_options o;
+    mha_status status;
+    if (!ctx || !model) return MHA_BAD_ARGUMENT;
+    *model = NULL;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
+    char error[500] = "";
+    nn_vit_model loaded;
+    nn_vit_file_options file = {.heads = o.heads, .heads_word = "options.heads"};
+    if (!nn_vit_model_open_with(&loaded, ctx, path, &file, error, sizeof error))
+        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    float *parameters = loaded.parameters;
+    loaded.config.bfloat16 = o.compute == MHA_BFLOAT16;
+    loaded.parameters = NULL; /* the model's now */
+    status = nn_public_make(ctx, model, &loaded.config, parameters, loaded.assumed);
+    nn_vit_model_free(&loaded);
+    return status;
+}
+
+void mha_model_free(mha_model *model)
+{
+    if (!model) return;
+    nn_model_free(model->net);
+    free(model->parameters);
+    free(model->parts);
+    free(model->json);
+    free(model->pixels);
+    free(model->hidden);
+    free(model);
+}
+
+/* ---- What it is ------------------------------------------------------------------------------------------------- */
+
+mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info)
+{
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = need(ctx, model, "model")) || (status = need(ctx, info, "info"))) return status;
+    const nn_stack_config *s = nn_description_last(&model->d);
+    size_t size = info->size;
+    mha_model_info all = {.size = size,
+                          .family = "vit",
+                          .parameters = model->count,
+                          .blocks = s->blocks.depth,
+                          .width = s->blocks.width,
+                          .mlp = s->blocks.mlp,
+                          .heads = nn_description_all_heads(&model->d),
+                          .classes = model->d.output.classes,
+                          .tokens = nn_input_tokens(&s->input),
+                          .channels = s->input.channels,
+                          .rows = s->input.rows,
+                          .columns = s->input.columns,
+                          .patch = s->input.patch,
+                          .class_token = s->input.class_token,
+                          .causal = s->blocks.causal,
+                          .mean = s->input.mean,
+                          .deviation = s->input.deviation,
+                          .assumed = model->assumed};
+    if (size < sizeof size || size > sizeof all)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "info: its size is %zu; set it to sizeof(mha_model_info)", size);
+    memcpy(info, &all, size);
+    return MHA_OK;
+}
+
+const char *mha_model_describe(const mha_model *model) { return model ? model->json : NULL; }
+
+/* ---- Parameters ------------------------------------------------------------------------------------------------- */
+
+int64_t mha_model_part_count(const mha_model *model) { return model ? model->part_count : 0; }
+
+mha_model_part mha_model_part_get(const mha_model *model, int64_t n)
+{
+    mha_model_part part = {NULL, MHA_NO_TENSOR};
+    if (!model || n < 0 || n >= model->part_count) return part;
+    const nn_vit_part *p = &model->parts[n];
+    part.name = p->name;
+    part.tensor = (mha_tensor){.data = model->parameters + p->first, .type = MHA_FLOAT32, .rank = p->rank};
+    int64_t stride = 1;
+    for (int i = p->rank - 1; i >= 0; i--) {
+        part.tensor.size[i] = p->shape[i];
+        part.tensor.stride[i] = stride;
+        stride *= p->shape[i];
+    }
+    return part;
+}
+
+mha_model_part mha_model_part_find(const mha_model *model, const char *name)
+{
+    int64_t n = 0, count = mha_model_part_count(model);
+    while (name && n < count && strcmp(model->parts[n].name, name) != 0) n++;
+    return mha_model_part_get(model, name ? n : -1);
+}
+
+/* nn_vit_save and pruning take a model that can run; one for a single sequence is enough. */
+static mha_status borrow(mha_context *ctx, nn_vit_model *loaded, const mha_model *model)
+{
+    char error[240] = "";
+    *loaded = (nn_vit_model){.config = model->d, .count = model->count, .parameters = model->parameters};
+    nn_model_options one = {.batch = 1};
+    loaded->net = nn_model_create(ctx, &model->d, model->parameters, &one, error, sizeof error);
+    return loaded->net ? MHA_OK : mha_context_fail(ctx, MHA_NO_MEMORY, error);
+}
+
+mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path)
+{
+    char error[500] = "";
+    nn_vit_model loaded;
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = need(ctx, model, "model")) || (status = need(ctx, path, "path"))) return status;
+    if ((status = borrow(ctx, &loaded, model))) return status;
+    if (!nn_vit_save(loaded.net, path, NULL, error, sizeof error)) status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    nn_model_free(loaded.net);
+    return status;
+}
+
+/* ---- Heads ------------------------------------------------------------------------------------------------------ */
+
+int64_t mha_model_attention_count(const mha_model *model) { return model ? nn_description_attentions(&model->d) : 0; }
+
+mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n)
+{
+    if (n < 0 || n >= mha_model_attention_count(model)) return (mha_model_attention){0, 0, 0, 0};
+    nn_attention_place a = nn_description_attention(&model->d, n);
+    const nn_blocks_config *b = a.decoder ? &model->d.decoder.blocks : &model->d.encoder.blocks;
+    return (mha_model_attention){a.block, a.heads, nn_blocks_kv_heads(b, a.block), nn_blocks_head_width(b)};
+}
+
+mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep)
+{
+    char error[240] = "";
+    nn_vit_model from, to;
+    mha_status status;
+    if (!ctx || !smaller) return MHA_BAD_ARGUMENT;
+    *smaller = NULL;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = need(ctx, model, "model")) || (status = need(ctx, keep, "keep"))) return status;
+    if ((status = borrow(ctx, &from, model))) return status;
+    if (nn_prune_cut(&to, ctx, &from, keep, error, sizeof error)) {
+        float *parameters = to.parameters;
+        to.parameters = NULL;
+        status = nn_public_make(ctx, smaller, &to.config, parameters, model->assumed);
+        nn_vit_model_free(&to);
+    } else status = mha_context_fail(ctx, MHA_BAD_ARGUMENT, error);
+    nn_model_free(from.net);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* What a public model is made of; for the files of this folder. */
+#ifndef NN_PUBLIC_MODEL_H
+#define NN_PUBLIC_MODEL_H
+
+#include "families/vit_model.h"
+#include "families/vit_names.h"
+#include <mha_model.h>
+
+struct mha_model {
+    nn_description d;
+    int64_t count; /* of the parameters */
+    float *parameters;
+    char assumed[120];
+    nn_vit_part *parts; /* (part_count) */
+    int64_t part_count;
+    char *json;
+    nn_model *net; /* for up to `batch` sequences; made by the first run that needs it */
+    int64_t batch;
+    float *pixels; /* (batch,channels,rows,columns) */
+    float *hidden; /* (L+1,batch,T,M), from the first run that asks for it */
+    int64_t hidden_batch;
+};
+
+/* A model over a description and a block of parameters, which is the model's from now on, also on error. */
+mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_description *d, float *parameters,
+                          const char *assumed);
+
+/* The description as JSON; NULL if there is no memory. To be freed. */
+char *nn_public_json(const nn_description *d);
+
+/* Leaves a message, made as printf does, and returns the status. */
+__attribute__((format(printf, 3, 4))) mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format,
+                                                                ...);
+
+#endif

@@ -1,0 +1,222 @@
+/* The public model against the parts that it is made of, and what it refuses. */
+#include "inspect/heads.h"
+#include "io/json.h"
+#include "public/model.h"
+#include "support/contexts.h"
+#include "support/harness.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { B = 3, SIDE = 8, CLASSES = 5, TOKENS = 5, M = 12, H = 3, DEPTH = 2 };
+
+/* A small Vision Transformer, saved; returns its path. */
+static const char *saved_model(void)
+{
+    static char path[200];
+    char error[300] = "";
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    nn_description d = nn_description_default();
+    d.encoder.input.rows = d.encoder.input.columns = SIDE;
+    d.encoder.input.mean = 0.25f, d.encoder.input.deviation = 0.5f;
+    d.encoder.blocks.width = M, d.encoder.blocks.depth = DEPTH, d.encoder.blocks.heads = H, d.encoder.blocks.mlp = 20;
+    d.output.classes = CLASSES;
+    float *parameters = calloc((size_t)nn_parameter_count(&d), sizeof(float));
+    nn_model *net = nn_model_create(ctx, &d, parameters, &(nn_model_options){.batch = 1}, error, sizeof error);
+    if (net) nn_model_initialize(net, 7);
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/mha_model_%d.safetensors", folder ? folder : "/tmp", (int)getpid());
+    expect(net && nn_vit_save(net, path, NULL, error, sizeof error), "%s", error);
+    nn_model_free(net);
+    free(parameters);
+    mha_context_free(ctx);
+    return path;
+}
+
+static float pixels[B * SIDE * SIDE];
+
+static mha_model *open_model(mha_context *ctx, const mha_model_options *options)
+{
+    mha_model *model;
+    const char *path = saved_model();
+    if (!expect(!mha_model_open(ctx, &model, path, options), "%s", mha_context_error(ctx))) exit(1);
+    remove(path);
+    for (int i = 0; i < B * SIDE * SIDE; i++) pixels[i] = (float)(i * 37 % 256) / 255;
+    return model;
+}
+
+TEST(it_says_what_it_is)
+{
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL);
+    mha_model_info info = {.size = sizeof info};
+    expect(!mha_model_about(ctx, m, &info), "%s", mha_context_error(ctx));
+    expect(strcmp(info.family, "vit") == 0 && info.blocks == DEPTH && info.width == M && info.heads == H * DEPTH &&
+               info.classes == CLASSES && info.tokens == TOKENS && info.rows == SIDE && info.patch == 4 &&
+               info.class_token && info.mean == 0.25f && !*info.assumed,
+           "another model");
+    const char *json = mha_model_describe(m);
+    nn_json j = nn_json_open(json, strlen(json));
+    expect(nn_json_skip(&j) && nn_json_end(&j) && !nn_json_failed(&j), "%s", json);
+    expect(strstr(json, "\"heads\":3") && strstr(json, "\"decoder\":null") && strstr(json, "\"patch\":4"), "%s", json);
+    info.size = 0;
+    expect(mha_model_about(ctx, m, &info) == MHA_BAD_ARGUMENT, "an info without a size");
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
+
+/* Logits, maps and hidden states are those of the model inside, for any number of threads and other float types. */
+TEST(a_run_is_the_models)
+{
+    float logits[B * CLASSES], maps[DEPTH][B * H * TOKENS * TOKENS], hidden[(DEPTH + 1) * B * TOKENS * M],
+        entropy[B * H * TOKENS];
+    uint16_t half[B * CLASSES];
+    for (int threads = 1; threads <= 3; threads++) {
+        mha_context *ctx = context_make(NULL, threads, (mha_parallel){NULL, NULL}, NULL);
+        mha_model *m = open_model(ctx, NULL);
+        mha_tensor views[DEPTH];
+        mha_stats stats[DEPTH] = {MHA_NO_STATS, MHA_NO_STATS};
+        for (int l = 0; l < DEPTH; l++) views[l] = mha_tensor_4d(maps[l], MHA_FLOAT32, B, H, TOKENS, TOKENS);
+        stats[1].entropy = mha_tensor_3d(entropy, MHA_FLOAT32, B, H, TOKENS);
+        mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, B, 1, SIDE, SIDE)};
+        mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, B, CLASSES),
+                                 .hidden = mha_tensor_4d(hidden, MHA_FLOAT32, DEPTH + 1, B, TOKENS, M),
+                                 .maps = views,
+                                 .stats = stats};
+        expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
+        float x[B * SIDE * SIDE];
+        for (int i = 0; i < B * SIDE * SIDE; i++) x[i] = (pixels[i] - 0.25f) / 0.5f;
+        char error[200] = "";
+        nn_model *net =
+            nn_model_create(ctx, &m->d, m->parameters, &(nn_model_options){.batch = B}, error, sizeof error);
+        const float *want = net ? nn_model_forward_images(net, ctx, x, B, NULL) : NULL;
+        expect(want && !memcmp(want, logits, sizeof logits), "%d threads: other logits %s", threads, error);
+        nn_model_free(net);
+        for (int r = 0; r < B * H * TOKENS; r++) {
+            double sum = 0, e = 0;
+            for (int k = 0; k < TOKENS; k++) {
+                double p = (double)maps[1][r * TOKENS + k];
+                sum += p, e -= p > 0 ? p * log(p) : 0;
+            }
+            expect(fabs(sum - 1) < 1e-5 && fabs(e - (double)entropy[r]) < 1e-5, "row %d: sum %g, entropy %g", r, sum,
+                   e);
+        }
+        mha_model_outputs only = {.logits = mha_tensor_2d(half, MHA_BFLOAT16, B, CLASSES)};
+        expect(!mha_model_run(ctx, m, &only, &in), "%s", mha_context_error(ctx));
+        for (int i = 0; i < B * CLASSES; i++) {
+            uint32_t bits = (uint32_t)half[i] << 16;
+            float wide;
+            memcpy(&wide, &bits, sizeof wide);
+            expect(fabsf(wide - logits[i]) <= fabsf(logits[i]) / 128, "bfloat16 logits");
+        }
+        mha_model_free(m);
+        mha_context_free(ctx);
+    }
+}
+
+TEST(parameters_are_read_changed_and_saved)
+{
+    char path[220];
+    float logits[CLASSES], changed[CLASSES], again[CLASSES];
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL), *copy = NULL;
+    mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)};
+    mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, CLASSES)};
+    expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
+    int64_t numbers = 0;
+    for (int64_t n = 0; n < mha_model_part_count(m); n++) {
+        mha_model_part part = mha_model_part_get(m, n);
+        int64_t count = 1;
+        for (int i = 0; i < part.tensor.rank; i++) count *= part.tensor.size[i];
+        numbers += count;
+        expect(mha_model_part_find(m, part.name).tensor.data == part.tensor.data, "%s is elsewhere", part.name);
+    }
+    expect(numbers == m->count, "%d of %d numbers", (int)numbers, (int)m->count);
+    expect(!mha_model_part_get(m, -1).name && !mha_model_part_find(m, "head").name, "a part that is not there");
+    mha_tensor qkv = mha_model_part_find(m, "blocks.1.attn.qkv.weight").tensor;
+    expect(qkv.rank == 2 && qkv.size[0] == 3 * M && qkv.size[1] == M, "another shape");
+    for (int i = 0; i < M; i++) ((float *)qkv.data)[i] += 1; /* no call says so */
+    out.logits.data = changed;
+    expect(!mha_model_run(ctx, m, &out, &in) && memcmp(logits, changed, sizeof logits), "old weights were used");
+    snprintf(path, sizeof path, "%s.copy", saved_model());
+    expect(!mha_model_save(ctx, m, path) && !mha_model_open(ctx, &copy, path, NULL), "%s", mha_context_error(ctx));
+    out.logits.data = again;
+    expect(copy && !mha_model_run(ctx, copy, &out, &in) && !memcmp(again, changed, sizeof again),
+           "another model came back");
+    remove(path);
+    path[strlen(path) - 5] = 0;
+    remove(path);
+    mha_model_free(copy);
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
+
+/* Without a head, a model computes what it computed with the columns of that head at 0. */
+TEST(heads_can_be_left_out)
+{
+    float want[CLASSES], got[CLASSES];
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL), *smaller = NULL;
+    bool keep[H * DEPTH] = {true, false, true, true, true, true},
+                  none[H * DEPTH] = {false, false, false, true, true, true};
+    expect(!mha_model_prune(ctx, &smaller, m, keep), "%s", mha_context_error(ctx));
+    mha_model_attention a = mha_model_attention_get(smaller, 0), b = mha_model_attention_get(smaller, 1);
+    expect(mha_model_attention_count(smaller) == DEPTH && a.heads == H - 1 && b.heads == H && b.block == 1 &&
+               a.width == M / H,
+           "heads %d and %d", (int)a.heads, (int)b.heads);
+    mha_tensor proj = mha_model_part_find(m, "blocks.0.attn.proj.weight").tensor;
+    for (int r = 0; r < M; r++)
+        for (int i = M / H; i < 2 * M / H; i++) ((float *)proj.data)[r * M + i] = 0;
+    mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)};
+    mha_model_outputs out = {.logits = mha_tensor_2d(want, MHA_FLOAT32, 1, CLASSES)};
+    expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
+    out.logits.data = got;
+    expect(!mha_model_run(ctx, smaller, &out, &in), "%s", mha_context_error(ctx));
+    for (int c = 0; c < CLASSES; c++)
+        expect(fabsf(want[c] - got[c]) < 1e-5f, "%g, not %g", (double)got[c], (double)want[c]);
+    mha_model_free(smaller);
+    expect(mha_model_prune(ctx, &smaller, m, none) == MHA_BAD_ARGUMENT && !smaller && *mha_context_error(ctx),
+           "no head left");
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
+
+TEST(wrong_use_is_refused)
+{
+    float logits[CLASSES + 1];
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL), *other = m;
+    mha_model_options zero = {0}, wrong = MHA_MODEL_DEFAULTS;
+    wrong.heads = 4;
+    expect(mha_model_open(ctx, &other, "no/such.safetensors", NULL) == MHA_BAD_FILE && !other &&
+               *mha_context_error(ctx),
+           "a file that is not there");
+    expect(mha_model_open(ctx, &other, saved_model(), &zero) == MHA_BAD_ARGUMENT, "options of zeros");
+    expect(mha_model_open(ctx, &other, saved_model(), &wrong) == MHA_BAD_FILE, "%s", "another number of heads");
+    remove(saved_model());
+    expect(mha_model_open(NULL, &other, "x", NULL) == MHA_BAD_ARGUMENT, "no context");
+    expect(mha_model_open(ctx, &other, NULL, NULL) == MHA_BAD_ARGUMENT, "no path");
+    mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)}, bad = in;
+    mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, CLASSES)}, odd = out;
+    bad.images.size[2] = SIDE + 1;
+    expect(mha_model_run(ctx, m, &out, &bad) == MHA_BAD_SHAPE, "images of another size");
+    expect(strcmp(mha_context_error(ctx), "images: must be (B,channels,rows,columns) = (1,1,8,8)") == 0, "%s",
+           mha_context_error(ctx));
+    bad = (mha_model_inputs){.images = MHA_NO_TENSOR};
+    expect(mha_model_run(ctx, m, &out, &bad) == MHA_BAD_ARGUMENT, "no images");
+    odd.logits.size[1]++;
+    expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_SHAPE, "another number of logits");
+    odd = out, odd.logits.type = MHA_INT64;
+    expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_TYPE, "whole numbers");
+    mha_tensor maps[DEPTH] = {MHA_NO_TENSOR, mha_tensor_4d(logits, MHA_FLOAT32, 1, 1, 1, 1)};
+    odd = out, odd.maps = maps;
+    expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_SHAPE && strstr(mha_context_error(ctx), "maps[1]"), "%s",
+           mha_context_error(ctx));
+    mha_stats stats[DEPTH] = {MHA_NO_STATS, MHA_NO_STATS};
+    stats[1].entropy = mha_tensor_1d(logits, MHA_FLOAT32, 1);
+    odd = out, odd.stats = stats;
+    expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_SHAPE, "statistics of another shape");
+    expect(mha_model_run(ctx, NULL, &out, &in) == MHA_BAD_ARGUMENT, "no model");
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
