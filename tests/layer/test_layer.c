@@ -4,7 +4,7 @@
  *     MHA_CASE=n       run only case n of it
  *     MHA_CASES=n      run n cases instead of 500 */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { CASES = 500 };
 

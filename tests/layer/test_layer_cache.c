@@ -1,7 +1,7 @@
 /* The cache: token by token gives what all at once gives, whatever the layer has; rows move as asked; nothing overflows,
  * nothing is allocated once a cache is in use. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 3, T = 21, M = 24 };
 

@@ -1,7 +1,7 @@
 /* Keys and values that go into a cache, or come out of it, projected: what one cache holds serves another one, of any
  * type, for self-attention and for an encoder's memory. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 2, T = 9, M = 24, H = 4, G = 2, D = 6, E = 5 };
 

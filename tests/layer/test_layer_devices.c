@@ -1,7 +1,7 @@
 /* Two devices side by side: a layer serves both, packed matrices do not. */
 #include "core/context.h"
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 #include "support/naive_backend.h"
 
 enum { B = 2, T = 7, M = 24, H = 4 };

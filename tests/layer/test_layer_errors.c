@@ -1,7 +1,7 @@
 /* Wrong use of a layer: each rule has its status and its line, nothing is written, nothing is lost; also when memory runs
  * out at any moment. And the bits: the same for any number of threads. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 static mha_context *open_context(ledger *m) { return context_make(NULL, 2, (mha_parallel){NULL, NULL}, m); }
 

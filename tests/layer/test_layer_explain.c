@@ -1,6 +1,6 @@
 /* The plan of a layer's attention: that of its attention call, whether weights are packed, and nothing left behind. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 2, T = 70, M = 32, H = 4 };
 

@@ -1,7 +1,7 @@
 /* One layer of GPT-3: 12288 wide, 96 heads, on a short sequence. Its 604 million parameters take 2.4 GB, so it is a
  * program of its own, and the oracle takes them head by head: the output is the sum of what layers of one head give. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { M = 12288, H = 96, D = M / H, T = 3 };
 

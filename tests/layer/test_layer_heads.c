@@ -1,6 +1,6 @@
 /* Heads of a layer: three ways to build it, gates, pruning, first values, shapes of the literature. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 2, T = 9 };
 

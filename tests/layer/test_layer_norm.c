@@ -1,7 +1,7 @@
 /* Normalised queries and keys, and results of another width: properties that tie the kinds to each other. How each of
  * them computes is compared with the oracle in test_layer.c. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 2, T = 5, M = 24, H = 4, G = 2, D = 6 };
 

@@ -1,7 +1,7 @@
 /* Where the angles of a layer's rotary embedding come from: a base, frequencies or tables. The same numbers give the same
  * bits, and what the caller changes later is seen or not, as the header says. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { B = 1, T = 6, M = 16, H = 2, D = 8, P = 40 };
 

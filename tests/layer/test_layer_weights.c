@@ -1,7 +1,7 @@
 /* Layers over weights of the caller: the bits of a block with the same numbers, whatever types, strides and splits the
  * tensors have; every change is seen; every part that is missing or wrong is named. */
 #include "support/harness.h"
-#include "support/layers.h"
+#include "layer/layers.h"
 
 enum { M = 12, H = 3, G = 3, D = 4, T = 5, CASES = 150 };
 

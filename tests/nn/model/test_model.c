@@ -9,7 +9,7 @@
  * largest gradient of the block, or of the input or output, that the parameter belongs to: 9e-7 in one part of 100, 2e-5
  * in the worst of 140000, 7e-6 below. A wrong term is off by its own size, which is thousands of times as much. */
 #include "support/contexts.h"
-#include "support/descriptions.h"
+#include "nn/model/descriptions.h"
 #include "support/harness.h"
 
 #define FORWARD  5e-6

@@ -1,4 +1,4 @@
-#include "support/layer_weights.h"
+#include "layer/layer_weights.h"
 #include "support/contexts.h"
 #include <stdlib.h>
 

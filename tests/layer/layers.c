@@ -1,4 +1,4 @@
-#include "support/layers.h"
+#include "layer/layers.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "support/descriptions.h"
+#include "nn/model/descriptions.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

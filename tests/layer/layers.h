@@ -9,7 +9,7 @@
 
 #include "support/contexts.h"
 #include "layer.h"
-#include "support/layer_weights.h"
+#include "layer/layer_weights.h"
 
 typedef enum source {
     SELF,  /* key and value are none */
