@@ -5,14 +5,13 @@
 
 typedef mha_status status;
 
-#define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
-
 typedef long long ll;
 
 static status check_size(mha_problem *p, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
 {
     if (t.size[axis] != want)
-        FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis], (ll)want, why);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis],
+                        (ll)want, why);
     return MHA_OK;
 }
 
@@ -35,15 +34,16 @@ static status check_starts(mha_problem *p, mha_tensor starts, const char *name, 
 {
     int64_t before = mha_integer_at(starts, 0);
     *longest = 0;
-    if (before < 0) FAIL(MHA_BAD_ARGUMENT, "%s: [0] is %lld, must not be negative", name, (ll)before);
+    if (before < 0)
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [0] is %lld, must not be negative", name, (ll)before);
     for (int64_t b = 0; b < p->B; b++) {
         int64_t next = mha_integer_at(starts, b + 1);
         if (next < before)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, less than the %lld before it", name, (ll)b + 1, (ll)next,
-                 (ll)before);
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, less than the %lld before it", name,
+                            (ll)b + 1, (ll)next, (ll)before);
         if (next > rows)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, but the tensor has %lld rows", name, (ll)b + 1, (ll)next,
-                 (ll)rows);
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, but the tensor has %lld rows", name,
+                            (ll)b + 1, (ll)next, (ll)rows);
         if (next - before > *longest) *longest = next - before;
         before = next;
     }
@@ -79,10 +79,11 @@ static status check_inputs(mha_problem *p)
     p->G = p->k.size[1];
     p->D = p->q.size[3];
     p->E = p->v.size[3];
-    if (p->D < 1) FAIL(MHA_BAD_SHAPE, "q: axis 3 is 0, D must be at least 1");
-    if (p->E < 1) FAIL(MHA_BAD_SHAPE, "v: axis 3 is 0, E must be at least 1");
+    if (p->D < 1) return mha_fail(p->ctx, MHA_BAD_SHAPE, "q: axis 3 is 0, D must be at least 1");
+    if (p->E < 1) return mha_fail(p->ctx, MHA_BAD_SHAPE, "v: axis 3 is 0, E must be at least 1");
     if (p->G ? p->H % p->G : p->H)
-        FAIL(MHA_BAD_SHAPE, "k: has %lld heads, which do not divide the %lld of q", (ll)p->G, (ll)p->H);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "k: has %lld heads, which do not divide the %lld of q", (ll)p->G,
+                        (ll)p->H);
     p->share = p->G ? p->H / p->G : 1;
     TRY(check_batch(p));
     TRY(check_size(p, p->k, "k", 3, p->D, "D of q"));
@@ -97,14 +98,16 @@ static status check_numbers(mha_problem *p)
 {
     mha_attention_options *o = &p->options;
     if (isnan(o->scale)) o->scale = (float)(1.0 / sqrt((double)p->D));
-    if (isinf(o->scale)) FAIL(MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
-    if (!(o->softcap >= 0) || isinf(o->softcap)) FAIL(MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
-    if (!(o->dropout >= 0 && o->dropout <= 1)) FAIL(MHA_BAD_ARGUMENT, "dropout: must be from 0 to 1");
+    if (isinf(o->scale)) return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
+    if (!(o->softcap >= 0) || isinf(o->softcap))
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
+    if (!(o->dropout >= 0 && o->dropout <= 1))
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "dropout: must be from 0 to 1");
     if (o->dropout > 0 && (p->Tq > UINT32_MAX || p->H > UINT32_MAX || p->Tk / 4 > UINT32_MAX))
-        FAIL(MHA_TOO_LARGE, "dropout: its generator counts H and Tq to 2^32 and Tk to 2^34");
+        return mha_fail(p->ctx, MHA_TOO_LARGE, "dropout: its generator counts H and Tq to 2^32 and Tk to 2^34");
     if (o->window_left < MHA_UNLIMITED || o->window_right < MHA_UNLIMITED)
-        FAIL(MHA_BAD_ARGUMENT, "%s: must be MHA_UNLIMITED or not negative",
-             o->window_left < MHA_UNLIMITED ? "window_left" : "window_right");
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: must be MHA_UNLIMITED or not negative",
+                        o->window_left < MHA_UNLIMITED ? "window_left" : "window_right");
     /* A window beyond every position is the same as none, and sums with it stay small. */
     if (o->window_left > 4 * MHA_SIZE_LIMIT) o->window_left = MHA_UNLIMITED;
     if (o->window_right > 4 * MHA_SIZE_LIMIT) o->window_right = MHA_UNLIMITED;
@@ -119,7 +122,8 @@ static status check_each_length(mha_problem *p, mha_tensor *lengths, const char 
         int64_t length = mha_integer_at(*lengths, b);
         if (starts.rank) rows = mha_integer_at(starts, b + 1) - mha_integer_at(starts, b);
         if (length < 0 || length > rows)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must be from 0 to %lld", name, (ll)b, (ll)length, (ll)rows);
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must be from 0 to %lld", name, (ll)b,
+                            (ll)length, (ll)rows);
     }
     return MHA_OK;
 }
@@ -129,15 +133,17 @@ static status check_lengths(mha_problem *p)
 {
     mha_attention_options *o = &p->options;
     TRY(mha_check_integers(p->ctx, &o->offsets, "offsets", p->B, "(B)"));
-    if ((unsigned)o->align > MHA_ALIGN_OFFSET) FAIL(MHA_BAD_ARGUMENT, "align: %d is not an alignment", (int)o->align);
+    if ((unsigned)o->align > MHA_ALIGN_OFFSET)
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "align: %d is not an alignment", (int)o->align);
     if (!o->offsets.rank != (o->align != MHA_ALIGN_OFFSET))
-        FAIL(MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
     TRY(check_each_length(p, &o->query_lengths, "query_lengths", o->query_starts, p->Tq));
     TRY(check_each_length(p, &o->key_lengths, "key_lengths", o->key_starts, p->Tk));
     for (int64_t b = 0; o->offsets.rank && b < p->B; b++) {
         int64_t offset = mha_integer_at(o->offsets, b);
         if (offset < -MHA_SIZE_LIMIT || offset > MHA_SIZE_LIMIT)
-            FAIL(MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b, (ll)offset);
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b,
+                            (ll)offset);
     }
     return MHA_OK;
 }
@@ -147,7 +153,8 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
 {
     if (!mha_is_given(*t)) return MHA_OK;
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
-    if (t->rank < 1 || t->rank > 4) FAIL(MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t->rank);
+    if (t->rank < 1 || t->rank > 4)
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: has rank %d, must have 1 to 4", name, t->rank);
     TRY(mha_check_tensor(p->ctx, t, name, t->rank, "", role));
     mha_tensor wide = mha_broadcast(*t);
     const int64_t full[4] = {p->B, p->H, p->Tq, p->Tk};
@@ -155,9 +162,9 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
     for (int axis = 0; axis < 4; axis++) {
         if (wide.size[axis] == 1 || wide.size[axis] == full[axis]) continue;
         if (longer[axis] && wide.size[axis] > full[axis]) continue;
-        FAIL(MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %s%lld%s", name,
-             (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis], longer[axis] ? "at least " : "",
-             (ll)full[axis], full[axis] == 1 ? "" : " or 1");
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %s%lld%s", name,
+                        (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis],
+                        longer[axis] ? "at least " : "", (ll)full[axis], full[axis] == 1 ? "" : " or 1");
     }
     *t = wide;
     return MHA_OK;
@@ -170,7 +177,8 @@ static status check_per_head(mha_problem *p, mha_tensor *t, const char *name, bo
     mha_role role = p->output_role == MHA_SHAPE ? MHA_SHAPE : MHA_INPUT;
     int rank = batched && t->rank == 2 ? 2 : 1;
     TRY(mha_check_tensor(p->ctx, t, name, rank, batched ? "(H) or 2 (B,H)" : "(H)", role));
-    if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
+    if (t->type != MHA_FLOAT32)
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
     TRY(check_size(p, *t, name, rank - 1, p->H, "H"));
     if (rank == 2) TRY(check_size(p, *t, name, 0, p->B, "B"));
     *t = (mha_tensor){t->data,
@@ -186,11 +194,12 @@ static status check_modifiers(mha_problem *p)
     mha_attention_options *o = &p->options;
     TRY(check_broadcast(p, &o->mask, "mask"));
     if (mha_is_given(o->mask) && o->mask.type != MHA_BOOL)
-        FAIL(MHA_BAD_TYPE, "mask: is %s, must be bool; numbers that are added go into bias",
-             mha_type_name(o->mask.type));
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "mask: is %s, must be bool; numbers that are added go into bias",
+                        mha_type_name(o->mask.type));
     TRY(check_broadcast(p, &o->bias, "bias"));
     if (mha_is_given(o->bias) && !mha_is_float(o->bias.type))
-        FAIL(MHA_BAD_TYPE, "bias: is %s, must be float32, bfloat16 or float16", mha_type_name(o->bias.type));
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "bias: is %s, must be float32, bfloat16 or float16",
+                        mha_type_name(o->bias.type));
     TRY(check_per_head(p, &o->alibi_slopes, "alibi_slopes", true));
     return check_per_head(p, &o->sinks, "sinks", false);
 }
@@ -201,7 +210,8 @@ static status check_map(mha_problem *p, mha_tensor *t, const char *name, bool av
     int rank = averaged ? 3 : 4;
     TRY(mha_check_tensor(p->ctx, t, name, rank, averaged ? "(B,Tq,Tk)" : "(B,H,Tq,Tk)", p->output_role));
     if (!mha_is_float(t->type))
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name, mha_type_name(t->type));
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "%s: is %s, must be float32, bfloat16 or float16", name,
+                        mha_type_name(t->type));
     TRY(check_size(p, *t, name, 0, p->B, "B"));
     if (!averaged) TRY(check_size(p, *t, name, 1, p->H, "H"));
     if (!p->options.query_starts.rank || t->size[rank - 2] < p->Tq) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
@@ -214,20 +224,21 @@ static status check_extras(mha_problem *p)
     mha_attention_extras *x = &p->extras;
     if (mha_is_given(x->lse)) {
         TRY(mha_check_tensor(p->ctx, &x->lse, "lse", 3, "(B,H,Tq)", p->output_role));
-        if (x->lse.type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
+        if (x->lse.type != MHA_FLOAT32)
+            return mha_fail(p->ctx, MHA_BAD_TYPE, "lse: is %s, must be float32", mha_type_name(x->lse.type));
         for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->lse, "lse", axis, p->q.size[axis], "as q"));
     }
     if (mha_is_given(x->softmax)) {
         TRY(mha_check_tensor(p->ctx, &x->softmax, "softmax", 4, "(B,H,Tq,2)", p->output_role));
         if (x->softmax.type != MHA_FLOAT32)
-            FAIL(MHA_BAD_TYPE, "softmax: is %s, must be float32", mha_type_name(x->softmax.type));
+            return mha_fail(p->ctx, MHA_BAD_TYPE, "softmax: is %s, must be float32", mha_type_name(x->softmax.type));
         for (int axis = 0; axis < 3; axis++) TRY(check_size(p, x->softmax, "softmax", axis, p->q.size[axis], "as q"));
         TRY(check_size(p, x->softmax, "softmax", 3, 2, "a maximum and a sum"));
     }
     if (mha_is_given(x->weights)) TRY(check_map(p, &x->weights, "weights", x->weights.rank == 3));
     if (mha_is_given(x->scores)) TRY(check_map(p, &x->scores, "scores", false));
     if ((unsigned)x->scores_stage > MHA_STAGE_DROPPED)
-        FAIL(MHA_BAD_ARGUMENT, "scores_stage: %d is not a stage", (int)x->scores_stage);
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "scores_stage: %d is not a stage", (int)x->scores_stage);
     return MHA_OK;
 }
 
@@ -236,7 +247,7 @@ static status check_overlap(mha_problem *p)
 {
     bool in_place = mha_same_view(p->out, p->q);
     if (in_place && mha_element_count(p->q) && (mha_is_given(p->extras.weights) || mha_is_given(p->extras.scores)))
-        FAIL(MHA_OVERLAP, "out: shares memory with q, which weights and scores need to be kept");
+        return mha_fail(p->ctx, MHA_OVERLAP, "out: shares memory with q, which weights and scores need to be kept");
     const mha_argument all[] = {{"out", p->out, MHA_OUTPUT},
                                 {"lse", p->extras.lse, MHA_OUTPUT},
                                 {"softmax", p->extras.softmax, MHA_OUTPUT},

@@ -3,8 +3,6 @@
 #include "core/arena.h"
 #include "core/options.h"
 
-#define FAIL(...) return mha_fail(call->problem.ctx, __VA_ARGS__)
-
 /* A tensor with the sizes of another one. */
 static mha_status check_like(mha_gradient_call *call, mha_tensor *t, const char *name, mha_tensor like,
                              const char *other, mha_role role, bool any_float)
@@ -13,11 +11,11 @@ static mha_status check_like(mha_gradient_call *call, mha_tensor *t, const char 
     TRY(mha_check_tensor(call->problem.ctx, t, name, like.rank, other, role));
     for (int axis = 0; axis < like.rank; axis++)
         if (t->size[axis] != like.size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (long long)t->size[axis],
-                 (long long)like.size[axis], other);
+            return mha_fail(call->problem.ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis,
+                            (long long)t->size[axis], (long long)like.size[axis], other);
     if (any_float ? !mha_is_float(t->type) : t->type != MHA_FLOAT32)
-        FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t->type),
-             any_float ? ", bfloat16 or float16" : "");
+        return mha_fail(call->problem.ctx, MHA_BAD_TYPE, "%s: is %s, must be float32%s", name, mha_type_name(t->type),
+                        any_float ? ", bfloat16 or float16" : "");
     return MHA_OK;
 }
 
@@ -25,7 +23,8 @@ static mha_status check_like(mha_gradient_call *call, mha_tensor *t, const char 
 static mha_status check_option(mha_gradient_call *call, mha_tensor *t, const char *name, mha_tensor option,
                                const char *other, mha_role role)
 {
-    if (mha_is_given(*t) && !mha_is_given(option)) FAIL(MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
+    if (mha_is_given(*t) && !mha_is_given(option))
+        return mha_fail(call->problem.ctx, MHA_BAD_ARGUMENT, "%s: there is no %s to have it", name, other);
     return check_like(call, t, name, option, other, role, false);
 }
 
@@ -58,7 +57,7 @@ static mha_status check(mha_gradient_call *call, const mha_attention_options *gi
     mha_attention_gradients *g = &call->gradients;
     mha_attention_options o = MHA_ATTENTION_DEFAULTS; /* as they were given: those of the problem have four axes */
     TRY(mha_options_take(p->ctx, &o, sizeof o, given, "MHA_ATTENTION_DEFAULTS"));
-    if (!mha_is_given(call->dout)) FAIL(MHA_BAD_ARGUMENT, "dout: must be given");
+    if (!mha_is_given(call->dout)) return mha_fail(call->problem.ctx, MHA_BAD_ARGUMENT, "dout: must be given");
     TRY(check_like(call, &call->dout, "dout", p->out, "out (B,H,Tq,E)", input, true));
     mha_tensor rows = p->q;
     rows.rank = 3;
@@ -108,7 +107,9 @@ static mha_status measure_room(mha_gradient_call *call, size_t *bytes)
 {
     mha_arena measure = {0};
     lay_out(call, &measure);
-    if (measure.too_large) FAIL(MHA_TOO_LARGE, "gradients: have no place in memory beside what they are added to");
+    if (measure.too_large)
+        return mha_fail(call->problem.ctx, MHA_TOO_LARGE,
+                        "gradients: have no place in memory beside what they are added to");
     *bytes = measure.used + MHA_ALIGNMENT;
     return MHA_OK;
 }

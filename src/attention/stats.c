@@ -4,8 +4,6 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(c->problem.ctx, __VA_ARGS__)
-
 /* Whether the call only asks for its plan. */
 static bool asks(const mha_stats_call *c) { return c->problem.output_role == MHA_SHAPE; }
 
@@ -14,23 +12,28 @@ static mha_status check_result(mha_stats_call *c, mha_tensor *t, const char *nam
 {
     if (!mha_is_given(*t)) return MHA_OK;
     TRY(mha_check_tensor(c->problem.ctx, t, name, rank, shape, asks(c) ? MHA_SHAPE : MHA_OUTPUT));
-    if (t->type != type) FAIL(MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t->type), mha_type_name(type));
+    if (t->type != type)
+        return mha_fail(c->problem.ctx, MHA_BAD_TYPE, "%s: is %s, must be %s", name, mha_type_name(t->type),
+                        mha_type_name(type));
     for (int axis = 0; axis < rank; axis++)
         if (size[axis] >= 0 && t->size[axis] != size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis],
-                 (ll)size[axis], shape);
+            return mha_fail(c->problem.ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis,
+                            (ll)t->size[axis], (ll)size[axis], shape);
     return MHA_OK;
 }
 
 static mha_status check_sets(mha_stats_call *c)
 {
     if (!mha_is_given(c->options.sets)) return MHA_OK;
-    if (!mha_is_given(c->want.mass)) FAIL(MHA_BAD_ARGUMENT, "sets: is given, but stats.mass is not asked for");
+    if (!mha_is_given(c->want.mass))
+        return mha_fail(c->problem.ctx, MHA_BAD_ARGUMENT, "sets: is given, but stats.mass is not asked for");
     TRY(mha_check_tensor(c->problem.ctx, &c->options.sets, "sets", 2, "(S,Tk)", c->problem.output_role));
     mha_tensor sets = c->options.sets;
-    if (sets.type != MHA_BOOL) FAIL(MHA_BAD_TYPE, "sets: is %s, must be bool", mha_type_name(sets.type));
+    if (sets.type != MHA_BOOL)
+        return mha_fail(c->problem.ctx, MHA_BAD_TYPE, "sets: is %s, must be bool", mha_type_name(sets.type));
     if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts.rank && sets.size[1] > c->problem.Tk))
-        FAIL(MHA_BAD_SHAPE, "sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1], (ll)c->problem.Tk);
+        return mha_fail(c->problem.ctx, MHA_BAD_SHAPE, "sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1],
+                        (ll)c->problem.Tk);
     return MHA_OK;
 }
 
@@ -66,11 +69,11 @@ static mha_status check(mha_stats_call *c)
     TRY(check_result(c, &w->cosine, "stats.cosine", MHA_FLOAT32, 3, pair, "(B,H,H)"));
     const mha_stats_options *o = &c->options;
     if (o->grid_columns < 0 || o->grid_first < 0 || o->grid_columns > MHA_SIZE_LIMIT || o->grid_first > MHA_SIZE_LIMIT)
-        FAIL(MHA_BAD_ARGUMENT, "grid_columns, grid_first: must be from 0 to 2^40");
+        return mha_fail(c->problem.ctx, MHA_BAD_ARGUMENT, "grid_columns, grid_first: must be from 0 to 2^40");
     int64_t ignored;
     if (__builtin_mul_overflow(w->heatmap.size[2], p->Tq, &ignored) ||
         __builtin_mul_overflow(w->heatmap.size[3], p->Tk, &ignored))
-        FAIL(MHA_TOO_LARGE, "stats.heatmap: has too many rows or columns");
+        return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "stats.heatmap: has too many rows or columns");
     return asks(c) ? MHA_OK : check_overlap(c);
 }
 

@@ -4,12 +4,11 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(ctx, __VA_ARGS__)
-
 static mha_status check_size(mha_context *ctx, mha_tensor t, const char *name, int axis, int64_t want, const char *why)
 {
     if (t.size[axis] != want)
-        FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis], (ll)want, why);
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld (%s)", name, axis, (ll)t.size[axis],
+                        (ll)want, why);
     return MHA_OK;
 }
 
@@ -24,9 +23,9 @@ static mha_status check(mha_context *ctx, mha_tensor *c, mha_tensor *a, int64_t 
     TRY(check_size(ctx, *a, "a", 1, K, "K of b"));
     TRY(check_size(ctx, *c, "c", 0, a->size[0], "M of a"));
     TRY(check_size(ctx, *c, "c", 1, N, "N of b"));
-    if (!isfinite(o->alpha)) FAIL(MHA_BAD_ARGUMENT, "alpha: must be finite");
+    if (!isfinite(o->alpha)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "alpha: must be finite");
     if ((unsigned)o->activation > MHA_SILU)
-        FAIL(MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
     if (mha_is_given(o->bias)) {
         TRY(mha_check_float(ctx, &o->bias, "bias", 1, "(N)", MHA_INPUT));
         TRY(check_size(ctx, o->bias, "bias", 0, N, "N of b"));
@@ -53,18 +52,20 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     mha_packed_about about;
     mha_matmul_options o;
     mha_succeed(ctx);
-    if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
+    if (!packed) return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: is NULL");
     TRY(ctx->backend->packed_about(ctx, &about, packed));
     TRY(check(ctx, &c, &a, about.K, about.N, about.memory, &o, options));
     if (a.type != about.a)
-        FAIL(MHA_BAD_TYPE, "a: is %s, b was packed for one that is %s", mha_type_name(a.type), mha_type_name(about.a));
+        return mha_fail(ctx, MHA_BAD_TYPE, "a: is %s, b was packed for one that is %s", mha_type_name(a.type),
+                        mha_type_name(about.a));
     return ctx->backend->matmul_packed(ctx, c, a, packed, &o);
 }
 
 static mha_status size_packed(mha_context *ctx, size_t *bytes, mha_tensor *b, mha_type a, mha_role role)
 {
     TRY(mha_check_float(ctx, b, "b", 2, "(K,N)", role));
-    if (!mha_is_float(a)) FAIL(MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
+    if (!mha_is_float(a))
+        return mha_fail(ctx, MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));
     return ctx->backend->pack_size(ctx, bytes, *b, a);
 }
 
@@ -72,7 +73,7 @@ mha_status mha_matmul_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, m
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    if (!bytes) FAIL(MHA_BAD_ARGUMENT, "bytes: is NULL");
+    if (!bytes) return mha_fail(ctx, MHA_BAD_ARGUMENT, "bytes: is NULL");
     return size_packed(ctx, bytes, &b, a, MHA_SHAPE);
 }
 
@@ -82,8 +83,8 @@ mha_status mha_matmul_pack(mha_context *ctx, void *packed, size_t bytes, mha_ten
     size_t needed = 0;
     mha_succeed(ctx);
     TRY(size_packed(ctx, &needed, &b, a, MHA_INPUT));
-    if (!packed) FAIL(MHA_BAD_ARGUMENT, "packed: is NULL");
-    if (bytes < needed) FAIL(MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
+    if (!packed) return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: is NULL");
+    if (bytes < needed) return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: has %zu bytes, needs %zu", bytes, needed);
     const mha_argument all[] = {{"packed", mha_tensor_1d(packed, MHA_BOOL, (int64_t)needed), MHA_OUTPUT},
                                 {"b", b, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));

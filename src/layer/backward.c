@@ -10,8 +10,6 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(c->ctx, __VA_ARGS__)
-
 static const mha_tensor none = MHA_NO_TENSOR;
 
 typedef struct back {
@@ -46,13 +44,14 @@ static mha_tensor whole(mha_tensor input, mha_stretch rows)
 static mha_status check_like(back *c, mha_tensor *g, const char *name, mha_tensor like, const char *what)
 {
     if (!mha_is_given(*g)) return MHA_OK;
-    if (!mha_is_given(like)) FAIL(MHA_BAD_ARGUMENT, "%s: is given, but %s was none", name, what);
+    if (!mha_is_given(like)) return mha_fail(c->ctx, MHA_BAD_ARGUMENT, "%s: is given, but %s was none", name, what);
     TRY(mha_check_tensor(c->ctx, g, name, like.rank, what, MHA_OUTPUT));
-    if (g->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g->type));
+    if (g->type != MHA_FLOAT32)
+        return mha_fail(c->ctx, MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(g->type));
     for (int axis = 0; axis < like.rank; axis++)
         if (g->size[axis] != like.size[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis, (ll)g->size[axis],
-                 (ll)like.size[axis], what);
+            return mha_fail(c->ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld as %s", name, axis,
+                            (ll)g->size[axis], (ll)like.size[axis], what);
     return MHA_OK;
 }
 
@@ -61,10 +60,12 @@ static mha_status check_dout(back *c)
     const mha_layer_options *s = &c->pass->layer->shape;
     TRY(mha_check_tensor(c->ctx, &c->dout, "dout", 3, "(B,Tq,N)", MHA_INPUT));
     if (!mha_is_float(c->dout.type))
-        FAIL(MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16", mha_type_name(c->dout.type));
+        return mha_fail(c->ctx, MHA_BAD_TYPE, "dout: is %s, must be float32, bfloat16 or float16",
+                        mha_type_name(c->dout.type));
     if (c->dout.size[0] != c->pass->B || c->dout.size[1] != c->pass->query_rows.all || c->dout.size[2] != s->out_width)
-        FAIL(MHA_BAD_SHAPE, "dout: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)c->dout.size[0],
-             (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B, (ll)c->pass->query_rows.all, (ll)s->out_width);
+        return mha_fail(c->ctx, MHA_BAD_SHAPE, "dout: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)",
+                        (ll)c->dout.size[0], (ll)c->dout.size[1], (ll)c->dout.size[2], (ll)c->pass->B,
+                        (ll)c->pass->query_rows.all, (ll)s->out_width);
     return MHA_OK;
 }
 
@@ -93,8 +94,8 @@ static mha_status check(back *c, const mha_tape *tape)
     mha_layer_gradients *w = &c->wanted;
     TRY(check_dout(c));
     if ((mha_is_given(w->key) && !tape->given[MHA_K]) || (mha_is_given(w->value) && !tape->given[MHA_V]))
-        FAIL(MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
-             mha_is_given(w->key) && !tape->given[MHA_K] ? "key" : "value");
+        return mha_fail(c->ctx, MHA_BAD_ARGUMENT, "gradients.%s: is given, but the input was none",
+                        mha_is_given(w->key) && !tape->given[MHA_K] ? "key" : "value");
     const mha_stretch *q = &c->pass->query_rows, *k = &c->pass->key_rows;
     TRY(check_like(c, &w->query, "gradients.query", whole(in->query, *q), "query"));
     TRY(check_like(c, &w->key, "gradients.key", whole(in->key, *k), "key"));
@@ -194,7 +195,7 @@ static mha_status settle(back *c)
     for (int n = 0; c->wanted.parameters && n < c->pass->projections; n++)
         c->broken[n] = !c->ctx->backend->finite(c->ctx, c->pass->projection[n].x);
     lay_out(c, &measure);
-    if (measure.too_large) FAIL(MHA_TOO_LARGE, "dout: what lies between has no place in memory");
+    if (measure.too_large) return mha_fail(c->ctx, MHA_TOO_LARGE, "dout: what lies between has no place in memory");
     TRY(mha_memory_reserve(c->ctx, &c->ctx->room, measure.used + MHA_ALIGNMENT));
     arena.base = c->ctx->room.start;
     lay_out(c, &arena);

@@ -7,12 +7,10 @@ typedef long long ll;
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------ */
 
-#define FAIL(...) return mha_fail(ctx, __VA_ARGS__)
-
 static mha_status check_size(mha_context *ctx, int64_t size, const char *name)
 {
-    if (size < 1) FAIL(MHA_BAD_SHAPE, "%s: is %lld, must be at least 1", name, (ll)size);
-    if (size > INT32_MAX) FAIL(MHA_TOO_LARGE, "%s: %lld is over 2^31", name, (ll)size);
+    if (size < 1) return mha_fail(ctx, MHA_BAD_SHAPE, "%s: is %lld, must be at least 1", name, (ll)size);
+    if (size > INT32_MAX) return mha_fail(ctx, MHA_TOO_LARGE, "%s: %lld is over 2^31", name, (ll)size);
     return MHA_OK;
 }
 
@@ -24,7 +22,8 @@ static mha_status resolve_sizes(mha_context *ctx, mha_layer_options *s)
     if (s->value_width == 0) s->value_width = s->width;
     if (s->head_width == 0 && s->heads > 0) {
         if (s->width % s->heads)
-            FAIL(MHA_BAD_SHAPE, "heads: %lld do not divide the width %lld; say head_width", (ll)s->heads, (ll)s->width);
+            return mha_fail(ctx, MHA_BAD_SHAPE, "heads: %lld do not divide the width %lld; say head_width",
+                            (ll)s->heads, (ll)s->width);
         s->head_width = s->width / s->heads;
     }
     if (s->value_head_width == 0) s->value_head_width = s->head_width;
@@ -45,10 +44,11 @@ static mha_status resolve_sizes(mha_context *ctx, mha_layer_options *s)
         if (status) return status;
     }
     if (s->heads % s->kv_heads)
-        FAIL(MHA_BAD_SHAPE, "kv_heads: %lld do not divide the %lld heads", (ll)s->kv_heads, (ll)s->heads);
+        return mha_fail(ctx, MHA_BAD_SHAPE, "kv_heads: %lld do not divide the %lld heads", (ll)s->kv_heads,
+                        (ll)s->heads);
     if (!s->out_projection && s->out_width != s->heads * s->value_head_width)
-        FAIL(MHA_BAD_SHAPE, "out_width: is %lld, but without out_projection results have %lld numbers",
-             (ll)s->out_width, (ll)(s->heads * s->value_head_width));
+        return mha_fail(ctx, MHA_BAD_SHAPE, "out_width: is %lld, but without out_projection results have %lld numbers",
+                        (ll)s->out_width, (ll)(s->heads * s->value_head_width));
     return MHA_OK;
 }
 
@@ -56,23 +56,26 @@ static bool is_size(float x) { return x >= 0 && !isinf(x); }
 
 static mha_status check_options(mha_context *ctx, mha_layer_options *s)
 {
-    if (s->out_bias && !s->out_projection) FAIL(MHA_BAD_ARGUMENT, "out_bias: needs out_projection");
-    if (!is_size(s->norm_epsilon)) FAIL(MHA_BAD_ARGUMENT, "norm_epsilon: must be 0 or a positive number");
-    if ((unsigned)s->norm > MHA_NORM_LAYER) FAIL(MHA_BAD_ARGUMENT, "norm: %d is no mha_norm", (int)s->norm);
+    if (s->out_bias && !s->out_projection) return mha_fail(ctx, MHA_BAD_ARGUMENT, "out_bias: needs out_projection");
+    if (!is_size(s->norm_epsilon))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "norm_epsilon: must be 0 or a positive number");
+    if ((unsigned)s->norm > MHA_NORM_LAYER)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "norm: %d is no mha_norm", (int)s->norm);
     if ((unsigned)s->norm_span > MHA_NORM_ALL_HEADS)
-        FAIL(MHA_BAD_ARGUMENT, "norm_span: %d is no mha_norm_span", (int)s->norm_span);
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "norm_span: %d is no mha_norm_span", (int)s->norm_span);
     if (!(s->norm_epsilon > 0) && (s->norm || s->norm_span || s->norm_bias))
-        FAIL(MHA_BAD_ARGUMENT, "norm, norm_span, norm_bias: need norm_epsilon, which is 0");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "norm, norm_span, norm_bias: need norm_epsilon, which is 0");
     TRY(mha_layer_check_rotary(ctx, s));
     if (s->scale == 0)
-        FAIL(MHA_BAD_ARGUMENT, "scale: is 0; start from MHA_LAYER_DEFAULTS, where NAN stands for 1/sqrt(D)");
-    if (isinf(s->scale)) FAIL(MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
-    if (!is_size(s->softcap)) FAIL(MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT,
+                        "scale: is 0; start from MHA_LAYER_DEFAULTS, where NAN stands for 1/sqrt(D)");
+    if (isinf(s->scale)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "scale: must be finite, or NAN for 1/sqrt(D)");
+    if (!is_size(s->softcap)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "softcap: must be 0 or a positive number");
     if (s->window_left < MHA_UNLIMITED || s->window_right < MHA_UNLIMITED)
-        FAIL(MHA_BAD_ARGUMENT, "window_left, window_right: must be MHA_UNLIMITED or at least 0");
-    if (!(s->dropout >= 0 && s->dropout <= 1)) FAIL(MHA_BAD_ARGUMENT, "dropout: must be from 0 to 1");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "window_left, window_right: must be MHA_UNLIMITED or at least 0");
+    if (!(s->dropout >= 0 && s->dropout <= 1)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "dropout: must be from 0 to 1");
     if (s->compute != MHA_FLOAT32 && s->compute != MHA_BFLOAT16)
-        FAIL(MHA_BAD_TYPE, "compute: is %s, must be float32 or bfloat16", mha_type_name(s->compute));
+        return mha_fail(ctx, MHA_BAD_TYPE, "compute: is %s, must be float32 or bfloat16", mha_type_name(s->compute));
     return MHA_OK;
 }
 
@@ -87,7 +90,7 @@ static mha_status check_count(mha_context *ctx, const mha_layer_options *s)
         if (part.rows > MHA_SIZE_LIMIT || columns > MHA_SIZE_LIMIT ||
             __builtin_mul_overflow(part.rows, columns, &size) || __builtin_add_overflow(all, size, &all) ||
             all > PTRDIFF_MAX / 16)
-            FAIL(MHA_TOO_LARGE, "heads, widths: their products are beyond all memory");
+            return mha_fail(ctx, MHA_TOO_LARGE, "heads, widths: their products are beyond all memory");
     }
     return MHA_OK;
 }

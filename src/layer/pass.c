@@ -4,8 +4,6 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(p->ctx, __VA_ARGS__)
-
 static const mha_tensor none = MHA_NO_TENSOR;
 static const char *const input_names[] = {"query", "key", "value"};
 
@@ -74,20 +72,25 @@ static mha_status check_inputs(mha_pass *p)
     p->Tq = in->query.size[1];
     p->Tk = in->key.size[1];
     if (in->value.size[0] != in->key.size[0] || in->value.size[1] != p->Tk)
-        FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)in->value.size[0],
-             (ll)in->value.size[1], (ll)in->key.size[0], (ll)p->Tk);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key",
+                        (ll)in->value.size[0], (ll)in->value.size[1], (ll)in->key.size[0], (ll)p->Tk);
     if (!ragged && in->key.size[0] != p->B)
-        FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, query has %lld", (ll)in->key.size[0], (ll)p->B);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "key: has a batch of %lld, query has %lld", (ll)in->key.size[0],
+                        (ll)p->B);
     if (ragged && !p->options.query_starts.rank && p->B != sequences)
-        FAIL(MHA_BAD_SHAPE, "query: has a batch of %lld, but there are %lld sequences, and no query_starts", (ll)p->B,
-             (ll)sequences);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE,
+                        "query: has a batch of %lld, but there are %lld sequences, and no query_starts", (ll)p->B,
+                        (ll)sequences);
     if (ragged && !p->options.key_starts.rank && in->key.size[0] != sequences)
-        FAIL(MHA_BAD_SHAPE, "key: has a batch of %lld, but there are %lld sequences, and no key_starts",
-             (ll)in->key.size[0], (ll)sequences);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE,
+                        "key: has a batch of %lld, but there are %lld sequences, and no key_starts",
+                        (ll)in->key.size[0], (ll)sequences);
     if (p->options.query_starts.rank && p->B != 1)
-        FAIL(MHA_BAD_SHAPE, "query: is packed by query_starts, so its batch must be 1, not %lld", (ll)p->B);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "query: is packed by query_starts, so its batch must be 1, not %lld",
+                        (ll)p->B);
     if (p->options.key_starts.rank && in->key.size[0] != 1)
-        FAIL(MHA_BAD_SHAPE, "key: is packed by key_starts, so its batch must be 1, not %lld", (ll)in->key.size[0]);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "key: is packed by key_starts, so its batch must be 1, not %lld",
+                        (ll)in->key.size[0]);
     return MHA_OK;
 }
 
@@ -102,19 +105,21 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
         return MHA_OK;
     }
     if (!mha_layer_turns(&p->layer->shape))
-        FAIL(MHA_BAD_ARGUMENT, "%s: the layer has no rotary embedding that would use them", name);
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: the layer has no rotary embedding that would use them", name);
     TRY(mha_check_tensor(p->ctx, &given, name, given.rank == 1 ? 1 : 2, "(B,T), or 1 (T)", MHA_INPUT));
-    if (given.type != MHA_INT64) FAIL(MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
+    if (given.type != MHA_INT64)
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "%s: is %s, must be int64", name, mha_type_name(given.type));
     mha_tensor wide = mha_broadcast(given);
     if ((wide.size[2] != 1 && wide.size[2] != B) || given.size[given.rank - 1] != T)
-        FAIL(MHA_BAD_SHAPE, "%s: must be (B,T), (1,T) or (T) of its input", name);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: must be (B,T), (1,T) or (T) of its input", name);
     *out = (mha_tensor){given.data, MHA_INT64, 2, {B, T, 0, 0}, {wide.stride[2], given.stride[given.rank - 1], 0, 0}};
     for (int64_t b = 0; b < B; b++)
         for (int64_t t = 0; t < T; t++) {
             int64_t place = ((const int64_t *)given.data)[b * out->stride[0] + t * out->stride[1]];
-            if (place < 0) FAIL(MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is negative", name, (ll)b, (ll)t);
+            if (place < 0) return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is negative", name, (ll)b, (ll)t);
             if (place > MHA_SIZE_LIMIT)
-                FAIL(MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is %lld, must be at most 2^40", name, (ll)b, (ll)t, (ll)place);
+                return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: (%lld,%lld) is %lld, must be at most 2^40", name, (ll)b,
+                                (ll)t, (ll)place);
             if (place < near && place > p->last_place) p->last_place = place;
         }
     return MHA_OK;
@@ -135,12 +140,13 @@ static mha_status check_weights(const mha_pass *p, mha_tensor w)
     const mha_layer_options *s = &p->layer->shape;
     int64_t B = mha_pass_sequences(p), Tk = p->Tk + p->extra;
     if (w.rank != 3 && w.rank != 4)
-        FAIL(MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", w.rank);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "weights: has rank %d, must have 4 (B,H,Tq,Tk), or 3 (B,Tq,Tk)", w.rank);
     const int64_t *rows = &w.size[w.rank - 2], *keys = &w.size[w.rank - 1];
     if (w.size[0] != B || (w.rank == 4 && w.size[1] != s->heads) || (!p->options.query_starts.rank && *rows != p->Tq) ||
         (!p->options.key_starts.rank && *keys != Tk) || *keys < p->extra)
-        FAIL(MHA_BAD_SHAPE, "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
-             (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE,
+                        "weights: must be (%lld,%lld,%lld,%lld), or that without heads: Tk is %lld and %lld more",
+                        (ll)B, (ll)s->heads, (ll)p->Tq, (ll)Tk, (ll)p->Tk, (ll)p->extra);
     return mha_check_float(p->ctx, &w, "weights", w.rank, "", MHA_OUTPUT);
 }
 
@@ -150,11 +156,12 @@ static mha_status check_per_row(mha_pass *p, mha_tensor *t, const char *name, in
     const int64_t want[4] = {p->B, p->layer->shape.heads, p->Tq, 2};
     if (!mha_is_given(*t)) return MHA_OK;
     TRY(mha_check_tensor(p->ctx, t, name, rank, shape, MHA_OUTPUT));
-    if (t->type != MHA_FLOAT32) FAIL(MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
+    if (t->type != MHA_FLOAT32)
+        return mha_fail(p->ctx, MHA_BAD_TYPE, "%s: is %s, must be float32", name, mha_type_name(t->type));
     for (int axis = 0; axis < rank; axis++)
         if (t->size[axis] != want[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis, (ll)t->size[axis],
-                 (ll)want[axis], shape);
+            return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s", name, axis,
+                            (ll)t->size[axis], (ll)want[axis], shape);
     return MHA_OK;
 }
 
@@ -174,7 +181,7 @@ static mha_status check_extras(mha_pass *p)
     TRY(check_per_row(p, &x->lse, "lse", 3, "(B,H,Tq)"));
     TRY(check_per_row(p, &x->softmax, "softmax", 4, "(B,H,Tq,2)"));
     if (p->extra && mha_is_given(x->scores))
-        FAIL(MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
+        return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
     return p->extra && mha_is_given(x->weights) ? check_weights(p, x->weights) : MHA_OK;
 }
 
@@ -194,8 +201,8 @@ static mha_status check_out(mha_pass *p)
     const mha_layer_options *s = &p->layer->shape;
     TRY(mha_check_float(p->ctx, &p->out, "out", 3, s->out_projection ? "(B,Tq,N)" : "(B,Tq,H*E)", MHA_OUTPUT));
     if (p->out.size[0] != p->B || p->out.size[1] != p->Tq || p->out.size[2] != s->out_width)
-        FAIL(MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
-             (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)s->out_width);
+        return mha_fail(p->ctx, MHA_BAD_SHAPE, "out: is (%lld,%lld,%lld), must be (%lld,%lld,%lld)", (ll)p->out.size[0],
+                        (ll)p->out.size[1], (ll)p->out.size[2], (ll)p->B, (ll)p->Tq, (ll)s->out_width);
     return MHA_OK;
 }
 
@@ -207,7 +214,7 @@ static mha_status check_options(mha_pass *p, const mha_attention_options *option
     TRY(mha_check_integers(p->ctx, queries, "query_starts", -1, "(B+1)"));
     TRY(mha_check_integers(p->ctx, keys, "key_starts", queries->rank ? queries->size[0] : -1, "(B+1)"));
     if (p->layer->shape.sinks) {
-        if (mha_is_given(p->options.sinks)) FAIL(MHA_BAD_ARGUMENT, "sinks: the layer has its own");
+        if (mha_is_given(p->options.sinks)) return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "sinks: the layer has its own");
         p->options.sinks = p->layer->parts.sinks;
     }
     if (!p->training && p->options.dropout >= 0 && p->options.dropout <= 1) p->options.dropout = 0;
@@ -224,8 +231,8 @@ static mha_status check_starts(mha_pass *p, mha_tensor starts, const char *name,
     for (int64_t b = 0; b <= B; b++) {
         int64_t next = mha_integer_at(starts, b);
         if (next < before || next > rows->all)
-            FAIL(MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name, (ll)b, (ll)next,
-                 (ll)rows->all);
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name,
+                            (ll)b, (ll)next, (ll)rows->all);
         before = next;
     }
     rows->first = mha_integer_at(starts, 0);
@@ -321,8 +328,8 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
         TRY(mha_pass_check_input(ctx, layer, &p->inputs.key, MHA_K));
         TRY(mha_pass_check_input(ctx, layer, &p->inputs.value, MHA_V));
         if (value->size[0] != key->size[0] || value->size[1] != key->size[1])
-            FAIL(MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key", (ll)value->size[0],
-                 (ll)value->size[1], (ll)key->size[0], (ll)key->size[1]);
+            return mha_fail(p->ctx, MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key",
+                            (ll)value->size[0], (ll)value->size[1], (ll)key->size[0], (ll)key->size[1]);
     }
     TRY(check_ragged(p));
     if (attends) {

@@ -4,14 +4,12 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(ctx, __VA_ARGS__)
-
 static mha_status check_table(mha_context *ctx, mha_tensor *t, const char *name, int64_t pairs)
 {
     TRY(mha_check_float(ctx, t, name, 2, "(P,w/2)", MHA_INPUT));
     if (t->size[1] != pairs)
-        FAIL(MHA_BAD_SHAPE, "%s: has rows of %lld, must be %lld, half of the rotated width", name, (ll)t->size[1],
-             (ll)pairs);
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rows of %lld, must be %lld, half of the rotated width", name,
+                        (ll)t->size[1], (ll)pairs);
     return MHA_OK;
 }
 
@@ -22,16 +20,17 @@ static mha_status check_source(mha_context *ctx, mha_layer_options *s)
     if (mha_is_given(s->rotary_frequencies)) {
         TRY(mha_check_float(ctx, &s->rotary_frequencies, "rotary_frequencies", 1, "(w/2)", MHA_INPUT));
         if (s->rotary_frequencies.size[0] != pairs)
-            FAIL(MHA_BAD_SHAPE, "rotary_frequencies: are %lld, must be %lld, half of the rotated width",
-                 (ll)s->rotary_frequencies.size[0], (ll)pairs);
+            return mha_fail(ctx, MHA_BAD_SHAPE, "rotary_frequencies: are %lld, must be %lld, half of the rotated width",
+                            (ll)s->rotary_frequencies.size[0], (ll)pairs);
     }
     if (!mha_is_given(s->rotary_cos)) return MHA_OK;
     TRY(check_table(ctx, &s->rotary_cos, "rotary_cos", pairs));
     TRY(check_table(ctx, &s->rotary_sin, "rotary_sin", pairs));
     if (s->rotary_cos.size[0] != s->rotary_sin.size[0])
-        FAIL(MHA_BAD_SHAPE, "rotary_sin: has %lld rows, rotary_cos has %lld", (ll)s->rotary_sin.size[0],
-             (ll)s->rotary_cos.size[0]);
-    if (s->rotary_multiplier != 1) FAIL(MHA_BAD_ARGUMENT, "rotary_multiplier: must be 1 with tables of your own");
+        return mha_fail(ctx, MHA_BAD_SHAPE, "rotary_sin: has %lld rows, rotary_cos has %lld", (ll)s->rotary_sin.size[0],
+                        (ll)s->rotary_cos.size[0]);
+    if (s->rotary_multiplier != 1)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "rotary_multiplier: must be 1 with tables of your own");
     return MHA_OK;
 }
 
@@ -39,16 +38,18 @@ mha_status mha_layer_check_rotary(mha_context *ctx, mha_layer_options *s)
 {
     bool frequencies = mha_is_given(s->rotary_frequencies), tables = mha_is_given(s->rotary_cos);
     if (!(s->rotary_base >= 0) || isinf(s->rotary_base))
-        FAIL(MHA_BAD_ARGUMENT, "rotary_base: must be 0 or a positive number");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "rotary_base: must be 0 or a positive number");
     if ((s->rotary_base > 0) + frequencies + tables > 1)
-        FAIL(MHA_BAD_ARGUMENT, "rotary_base, rotary_frequencies, rotary_cos: only one of them can be given");
-    if (tables != mha_is_given(s->rotary_sin)) FAIL(MHA_BAD_ARGUMENT, "rotary_cos, rotary_sin: only one is given");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT,
+                        "rotary_base, rotary_frequencies, rotary_cos: only one of them can be given");
+    if (tables != mha_is_given(s->rotary_sin))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "rotary_cos, rotary_sin: only one is given");
     if (!(s->rotary_multiplier > 0) || isinf(s->rotary_multiplier))
-        FAIL(MHA_BAD_ARGUMENT, "rotary_multiplier: must be a positive number");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "rotary_multiplier: must be a positive number");
     if ((s->rotary_base > 0 || frequencies || tables) && s->rotary_width == 0) s->rotary_width = s->head_width;
     if (s->rotary_width < 0 || s->rotary_width % 2 || s->rotary_width > s->head_width)
-        FAIL(MHA_BAD_ARGUMENT, "rotary_width: %lld must be even and at most %lld, the width of a head",
-             (ll)s->rotary_width, (ll)s->head_width);
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "rotary_width: %lld must be even and at most %lld, the width of a head",
+                        (ll)s->rotary_width, (ll)s->head_width);
     return check_source(ctx, s);
 }
 

@@ -9,8 +9,6 @@
 
 typedef long long ll;
 
-#define FAIL(...) return mha_fail(ctx, __VA_ARGS__)
-
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
 
 /* What the caller gave for a part, and its name. */
@@ -57,19 +55,20 @@ static mha_status check_shape(mha_context *ctx, mha_tensor *t, const char *name,
     if (size.heads && plain == 2)
         snprintf(more, sizeof more, " or (%lld,%lld,%lld)", (ll)heads[0], (ll)heads[1], (ll)heads[2]);
     else if (size.heads) snprintf(more, sizeof more, " or (%lld,%lld)", (ll)heads[0], (ll)heads[1]);
-    if (t->rank != plain && !split) FAIL(MHA_BAD_SHAPE, "%s: has rank %d, must be %s%s", name, t->rank, shape, more);
+    if (t->rank != plain && !split)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be %s%s", name, t->rank, shape, more);
     TRY(mha_check_float(ctx, t, name, t->rank, shape, MHA_INPUT));
     for (int axis = 0; axis < t->rank; axis++)
         if (t->size[axis] != want[axis])
-            FAIL(MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s%s", name, axis, (ll)t->size[axis],
-                 (ll)want[axis], shape, more);
+            return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s%s", name, axis,
+                            (ll)t->size[axis], (ll)want[axis], shape, more);
     return MHA_OK;
 }
 
 static mha_status check_scales(mha_context *ctx, const mha_weight *weight, const char *name)
 {
     if (mha_is_given(weight->scales) || mha_is_given(weight->zeros))
-        FAIL(MHA_BAD_ARGUMENT, "%s: has scales or zeros, which no type of weights uses yet", name);
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: has scales or zeros, which no type of weights uses yet", name);
     return MHA_OK;
 }
 
@@ -95,7 +94,7 @@ static mha_status split_fused(mha_context *ctx, const mha_layer_options *s, cons
     int64_t rows = 0, at = 0;
     if (!mha_is_given(fused)) return MHA_OK;
     for (int n = 0; n < MHA_IN; n++) {
-        if (mha_is_given(*to[n])) FAIL(MHA_BAD_ARGUMENT, "%s: is given, and so is %s", names[n], name);
+        if (mha_is_given(*to[n])) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: is given, and so is %s", names[n], name);
         rows += mha_layer_rows(s, n);
     }
     TRY(check_shape(ctx, &fused, name, (mha_part_size){true, rows, columns, 0}));
@@ -115,10 +114,11 @@ static mha_status take_fused(mha_context *ctx, mha_layer_weights *w, const mha_l
     mha_tensor *weight[MHA_IN] = {&w->q_weight.values, &w->k_weight.values, &w->v_weight.values};
     mha_tensor *bias[MHA_IN] = {&w->q_bias, &w->k_bias, &w->v_bias};
     if (mha_is_given(w->in_weight.values) && (s->key_width != s->width || s->value_width != s->width))
-        FAIL(MHA_BAD_ARGUMENT, "in_weight: is one for all inputs, but their widths are %lld, %lld and %lld",
-             (ll)s->width, (ll)s->key_width, (ll)s->value_width);
+        return mha_fail(ctx, MHA_BAD_ARGUMENT,
+                        "in_weight: is one for all inputs, but their widths are %lld, %lld and %lld", (ll)s->width,
+                        (ll)s->key_width, (ll)s->value_width);
     if (mha_is_given(w->in_bias) && !s->in_bias)
-        FAIL(MHA_BAD_ARGUMENT, "in_bias: is given, but the options do not ask for it");
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "in_bias: is given, but the options do not ask for it");
     TRY(check_scales(ctx, &w->in_weight, "in_weight"));
     TRY(split_fused(ctx, s, "in_weight", w->in_weight.values, s->width, weight, weights));
     return split_fused(ctx, s, "in_bias", w->in_bias, 0, bias, biases);
@@ -136,9 +136,9 @@ mha_status mha_layer_borrow(mha_context *ctx, mha_layer *layer, const mha_layer_
         mha_tensor t = given.weight.values;
         TRY(check_scales(ctx, &given.weight, given.name));
         if (!size.there && mha_is_given(t))
-            FAIL(MHA_BAD_ARGUMENT, "%s: is given, but the options do not ask for it", given.name);
+            return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: is given, but the options do not ask for it", given.name);
         if (size.there && !mha_is_given(t))
-            FAIL(MHA_BAD_ARGUMENT, "%s: is missing, but the options ask for it", given.name);
+            return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: is missing, but the options ask for it", given.name);
         if (!size.there) continue;
         TRY(check_shape(ctx, &t, given.name, size));
         *mha_part_of(&layer->parts, part) = join_heads(t, size);
@@ -157,14 +157,15 @@ mha_status mha_layer_check_apart(mha_context *ctx, const mha_layer *layer, const
     for (size_t n = 0; n < count; n++) {
         if (all[n].role != MHA_OUTPUT || !all[n].tensor.data) continue;
         if (!layer->borrowed && mha_may_overlap(all[n].tensor, block))
-            FAIL(MHA_OVERLAP, "%s: shares memory with the parameters", all[n].name);
+            return mha_fail(ctx, MHA_OVERLAP, "%s: shares memory with the parameters", all[n].name);
         for (int k = 0; k < 2; k++)
             if (tables[k].tensor.data && mha_may_overlap(all[n].tensor, tables[k].tensor))
-                FAIL(MHA_OVERLAP, "%s: shares memory with %s", all[n].name, tables[k].name);
+                return mha_fail(ctx, MHA_OVERLAP, "%s: shares memory with %s", all[n].name, tables[k].name);
         for (int part = 0; layer->borrowed && part < MHA_PARTS; part++) {
             mha_tensor t = *mha_part_of(&parts, part);
             if (t.data && mha_may_overlap(all[n].tensor, t))
-                FAIL(MHA_OVERLAP, "%s: shares memory with the layer's %s", all[n].name, mha_part_name(part));
+                return mha_fail(ctx, MHA_OVERLAP, "%s: shares memory with the layer's %s", all[n].name,
+                                mha_part_name(part));
         }
     }
     return MHA_OK;

@@ -17,8 +17,6 @@
  * tiles are added to a heatmap step by step. */
 enum { STEP_ROWS = 512, STEP_FEWEST = 128, STEP_FLOATS = 256 * 1024 };
 
-#define FAIL(...) return mha_fail(c->problem.ctx, __VA_ARGS__)
-
 /* ---- Plan ------------------------------------------------------------------------------------------------------- */
 
 /* Lays out what pieces leave behind the scratch of the tasks; without memory it only counts. False if the sizes do not
@@ -72,7 +70,7 @@ static mha_status plan(mha_stats_work *c, size_t *bytes)
 {
     const mha_problem *p = &c->problem;
     if (!mha_plan_make(&c->plan, p, mha_plan_engine(p)))
-        FAIL(MHA_TOO_LARGE, "q, k: their sizes need more scratch than memory can have");
+        return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "q, k: their sizes need more scratch than memory can have");
     c->pairs = mha_is_given(c->want.divergence) || mha_is_given(c->want.cosine);
     c->heads = c->pairs ? p->H : 1;
     c->top = mha_is_given(c->want.top_weights) ? c->want.top_weights.size[3]
@@ -87,11 +85,12 @@ static mha_status plan(mha_stats_work *c, size_t *bytes)
     c->plan.rows = rows < MHA_BLOCK ? MHA_BLOCK : rows;
     c->plan.task_bytes = mha_tile_layout(NULL, NULL, p, &c->plan);
     if (c->top > INT64_C(1) << 40 || (double)c->heads * (double)c->plan.rows * (double)(c->top + 1) > 0x1p48)
-        FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
+        return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
     c->task_bytes = mha_stats_layout(NULL, NULL, c);
     int64_t pieces = count_pieces(c);
     c->tasks = (int)(pieces < p->ctx->threads ? (pieces < 1 ? 1 : pieces) : p->ctx->threads);
-    if (!lay_out(c, NULL, bytes)) FAIL(MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
+    if (!lay_out(c, NULL, bytes))
+        return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
     return MHA_OK;
 }
 
