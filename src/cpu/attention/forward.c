@@ -192,8 +192,9 @@ static void forward_task(void *arg, int task)
 {
     job *j = arg;
     const mha_problem *p = j->problem;
+    mha_arena arena = {.base = p->ctx->scratch + (size_t)task * j->plan->task_bytes};
     mha_tile tile;
-    mha_tile_layout(&tile, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
+    mha_tile_layout(&tile, &arena, p, j->plan);
     if (j->plan->engine) j->plan->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         const mha_piece *work = &j->shared.order[piece / p->G];

@@ -158,8 +158,9 @@ static void maps_task(void *arg, int task)
 {
     job *j = arg;
     const mha_problem *p = j->problem;
+    mha_arena arena = {.base = p->ctx->scratch + (size_t)task * j->plan->task_bytes};
     mha_tile t;
-    mha_tile_layout(&t, p->ctx->scratch + (size_t)task * j->plan->task_bytes, p, j->plan);
+    mha_tile_layout(&t, &arena, p, j->plan);
     if (j->plan->engine) j->plan->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         int64_t pieces = j->averaged ? j->stretches : p->H * j->stretches, head = piece % pieces / j->stretches;

@@ -84,18 +84,30 @@ static void choose_rows(mha_plan *plan, const mha_problem *p)
     }
 }
 
-/* Bytes of the parts that tasks share: the order list, and two numbers a row when maps follow. */
-static bool size_shared(mha_plan *plan, const mha_problem *p)
+/* The scratch of all tasks, and behind it what they share. */
+static void lay_out(mha_shared *shared, mha_arena *arena, const mha_plan *plan, const mha_problem *p)
 {
-    int64_t rows = 0;
-    if (plan->maps && (__builtin_mul_overflow(p->q.size[0] * p->H, p->q.size[2], &rows) || rows > INT64_MAX / 64))
-        return false;
-    if (plan->pieces > INT64_MAX / 64) return false;
+    mha_arena_take(arena, plan->tasks, plan->task_bytes);
+    MHA_TAKE(arena, shared->order, plan->pieces);
+    MHA_TAKE(arena, shared->partials, mha_arena_times(plan->partials, plan->Ep + 2));
+    if (!plan->maps) return;
+    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
+    MHA_TAKE(arena, shared->max, rows);
+    MHA_TAKE(arena, shared->factor, rows);
+}
+
+/* The bytes of all that. False if the sizes do not fit memory at all. */
+static bool measure(mha_plan *plan, const mha_problem *p)
+{
+    mha_arena task = {0}, all = {0};
+    mha_tile tile;
+    mha_shared shared;
+    mha_tile_layout(&tile, &task, p, plan);
+    plan->task_bytes = task.used;
     plan->partials = count_partials(p);
-    plan->order_bytes = mha_align_up((size_t)plan->pieces * sizeof(mha_piece));
-    plan->partial_bytes = mha_align_up((size_t)(plan->partials * (plan->Ep + 2)) * sizeof(float));
-    plan->statistic_bytes = mha_align_up((size_t)rows * sizeof(float));
-    return true;
+    lay_out(&shared, &all, plan, p);
+    plan->total_bytes = all.used + MHA_ALIGNMENT;
+    return !task.too_large && !all.too_large;
 }
 
 const mha_engine *mha_plan_engine(const mha_problem *p)
@@ -130,11 +142,7 @@ bool mha_plan_make(mha_plan *plan, const mha_problem *p, const mha_engine *engin
     choose_rows(plan, p);
     int64_t work = plan->pieces * p->G;
     plan->tasks = (int)smaller(p->ctx->threads, work < 1 ? 1 : work);
-    if (!size_shared(plan, p)) return false;
-    plan->task_bytes = mha_tile_layout(NULL, NULL, p, plan);
-    plan->total_bytes = plan->task_bytes * (size_t)plan->tasks + plan->order_bytes + plan->partial_bytes +
-                        2 * plan->statistic_bytes + MHA_ALIGNMENT;
-    return true;
+    return measure(plan, p);
 }
 
 /* Sifts the piece at `root` down a heap with the lightest on top. */
@@ -193,12 +201,9 @@ static void fill_order(mha_piece *order, const mha_plan *plan, const mha_problem
 
 mha_shared mha_plan_shared(const mha_plan *plan, const mha_problem *p)
 {
-    char *base = p->ctx->scratch + plan->task_bytes * (size_t)plan->tasks;
-    mha_shared shared = {.order = (mha_piece *)base, .partials = (float *)(base + plan->order_bytes)};
-    if (plan->maps) {
-        shared.max = (float *)(base + plan->order_bytes + plan->partial_bytes);
-        shared.factor = (float *)(base + plan->order_bytes + plan->partial_bytes + plan->statistic_bytes);
-    }
+    mha_arena arena = {.base = p->ctx->scratch};
+    mha_shared shared = {0};
+    lay_out(&shared, &arena, plan, p);
     if (plan->pieces) fill_order(shared.order, plan, p);
     return shared;
 }

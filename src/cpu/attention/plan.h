@@ -35,12 +35,9 @@ typedef struct mha_plan {
     int64_t pieces;           /* of the order list; each stands for G pieces of work */
     int64_t partials;         /* partial results, a row each */
     int tasks;
-    bool maps;              /* weights or scores are asked for */
-    size_t task_bytes;      /* scratch of one task */
-    size_t order_bytes;     /* of the order list */
-    size_t partial_bytes;   /* of the partial results */
-    size_t statistic_bytes; /* of one number a row, when maps follow */
-    size_t total_bytes;     /* of all of these, and the alignment */
+    bool maps;          /* weights or scores are asked for */
+    size_t task_bytes;  /* scratch of one task */
+    size_t total_bytes; /* of all tasks, of what they share, and the alignment */
 } mha_plan;
 
 /* The engine for a problem with these types, or NULL. */

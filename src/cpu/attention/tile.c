@@ -13,55 +13,42 @@ static void use_room(mha_tile *t, int64_t n)
     t->left_values = t->left_value_room + n * mha_engine_size(p->E, MHA_KEYS);
 }
 
-size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *p, const mha_plan *plan)
+void mha_tile_layout(mha_tile *t, mha_arena *arena, const mha_problem *p, const mha_plan *plan)
 {
-    mha_tile ignored;
-    mha_tile *t = tile ? tile : &ignored;
     *t = (mha_tile){.problem = p, .plan = plan};
     int64_t rows = (plan->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK, square = MHA_KEYS * MHA_BLOCK;
     int64_t packed = plan->engine ? 1 : 0; /* times what an engine needs */
     bool direct = p->v.type == MHA_FLOAT32 && p->v.stride[3] == 1 && p->E % MHA_PAD == 0; /* values need no room */
-    const struct {
-        void *place; /* the address of a pointer */
-        int64_t count;
-        size_t width;
-    } parts[] = {{&t->ranges, rows, sizeof(mha_range)},
-                 {&t->blocks, rows / MHA_BLOCK, sizeof(mha_block)},
-                 {&t->queries, rows * p->D, sizeof(float)},
-                 {&t->sums, rows * plan->Ep, sizeof(float)},
-                 {&t->max, rows, sizeof(float)},
-                 {&t->total, rows, sizeof(float)},
-                 {&t->fade, rows, sizeof(float)},
-                 {&t->all_sums, rows * plan->Ep, sizeof(float)},
-                 {&t->all_max, rows, sizeof(float)},
-                 {&t->all_total, rows, sizeof(float)},
-                 {&t->loaded, plan->span, sizeof(mha_keys)},
-                 {&t->key_room, plan->span * p->D * MHA_KEYS, sizeof(float)},
-                 {&t->value_room, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep, sizeof(float)},
-                 {&t->clean, MHA_KEYS * plan->Ep, sizeof(float)},
-                 {&t->staged, plan->staged, sizeof(float)},
-                 {&t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D), sizeof(uint16_t)},
-                 {&t->left_key_room, packed * plan->span * mha_engine_size(MHA_KEYS, p->D), sizeof(uint16_t)},
-                 {&t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
-                 {&t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS), sizeof(uint16_t)},
-                 {&t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
-                 {&t->other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS), sizeof(uint16_t)},
-                 {&t->other_scores, packed * square, sizeof(float)},
-                 {&t->broken, square, sizeof(uint8_t)},
-                 {&t->scores, square, sizeof(float)},
-                 {&t->score_rows, MHA_NARROW * MHA_KEYS, sizeof(float)},
-                 {&t->bias, square, sizeof(float)},
-                 {&t->mean, square, sizeof(float)},
-                 {&t->sound, rows, sizeof(bool)},
-                 {&t->wide, p->E, sizeof(double)}};
-    size_t bytes = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory ? memory + bytes : NULL;
-        memcpy(parts[i].place, &here, sizeof here);
-        bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
-    }
-    if (memory) use_room(t, 0);
-    return bytes;
+    MHA_TAKE(arena, t->ranges, rows);
+    MHA_TAKE(arena, t->blocks, rows / MHA_BLOCK);
+    MHA_TAKE(arena, t->queries, rows * p->D);
+    MHA_TAKE(arena, t->sums, rows * plan->Ep);
+    MHA_TAKE(arena, t->max, rows);
+    MHA_TAKE(arena, t->total, rows);
+    MHA_TAKE(arena, t->fade, rows);
+    MHA_TAKE(arena, t->all_sums, rows * plan->Ep);
+    MHA_TAKE(arena, t->all_max, rows);
+    MHA_TAKE(arena, t->all_total, rows);
+    MHA_TAKE(arena, t->loaded, plan->span);
+    MHA_TAKE(arena, t->key_room, plan->span * p->D * MHA_KEYS);
+    MHA_TAKE(arena, t->value_room, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep);
+    MHA_TAKE(arena, t->clean, MHA_KEYS * plan->Ep);
+    MHA_TAKE(arena, t->staged, plan->staged);
+    MHA_TAKE(arena, t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D));
+    MHA_TAKE(arena, t->left_key_room, packed * plan->span * mha_engine_size(MHA_KEYS, p->D));
+    MHA_TAKE(arena, t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS));
+    MHA_TAKE(arena, t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS));
+    MHA_TAKE(arena, t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
+    MHA_TAKE(arena, t->other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
+    MHA_TAKE(arena, t->other_scores, packed * square);
+    MHA_TAKE(arena, t->broken, square);
+    MHA_TAKE(arena, t->scores, square);
+    MHA_TAKE(arena, t->score_rows, MHA_NARROW * MHA_KEYS);
+    MHA_TAKE(arena, t->bias, square);
+    MHA_TAKE(arena, t->mean, square);
+    MHA_TAKE(arena, t->sound, rows);
+    MHA_TAKE(arena, t->wide, p->E);
+    if (arena->base) use_room(t, 0);
 }
 
 /* Whether a slope times a distance may leave float32, or come so near that a sum with it may. */

@@ -6,6 +6,7 @@
 #ifndef MHA_ATTENTION_TILE_H
 #define MHA_ATTENTION_TILE_H
 
+#include "core/arena.h"
 #include "cpu/attention/plan.h"
 
 /* The keys that any of the rows of a block may see by position, and those that all of them see; and whether its sums
@@ -80,8 +81,8 @@ typedef struct mha_tile {
     double *wide;      /* (E) one row's sums in float64 */
 } mha_tile;
 
-/* Places a tile's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */
-size_t mha_tile_layout(mha_tile *tile, char *memory, const mha_problem *problem, const mha_plan *plan);
+/* Takes a tile's arrays from an arena. */
+void mha_tile_layout(mha_tile *tile, mha_arena *arena, const mha_problem *problem, const mha_plan *plan);
 
 static inline int64_t mha_tile_query(const mha_tile *t, int64_t r) { return (t->first + r) / t->heads; }
 static inline int64_t mha_tile_head(const mha_tile *t, int64_t r) { return t->first_head + (t->first + r) % t->heads; }

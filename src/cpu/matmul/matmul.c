@@ -13,6 +13,7 @@
  * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
  * MHA_MATMUL_UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
 #include "cpu/matmul/matmul.h"
+#include "core/arena.h"
 
 enum {
     ROWS = 120,          /* of packed a; a multiple of every panel_rows */
@@ -39,9 +40,10 @@ typedef struct job {
     int64_t high;       /* rows of a that lie packed together: those of a piece, or `tall`, in whole panels */
     int64_t col_pieces;
     int tasks;
-    bool in_place; /* sums lie in c */
-    bool kept;     /* rows stay packed from piece to piece */
-    size_t a_floats, b_floats, c_floats, task_floats;
+    bool in_place;                        /* sums lie in c */
+    bool kept;                            /* rows stay packed from piece to piece */
+    int64_t a_floats, b_floats, c_floats; /* of the scratch of a task */
+    size_t task_bytes;
     mha_queue queue;
 } job;
 
@@ -55,6 +57,15 @@ typedef struct slice {
     float *c;            /* (rows,cols) */
     int64_t row, k_kept; /* of kept a: its first row, and so much of it is there */
 } slice;
+
+static void lay_out(slice *s, mha_arena *arena, const job *j)
+{
+    MHA_TAKE(arena, s->stage, MHA_MATMUL_STAGE);
+    MHA_TAKE(arena, s->bias, MHA_MATMUL_COLS);
+    MHA_TAKE(arena, s->a, j->a_floats);
+    MHA_TAKE(arena, s->b, j->b_floats);
+    MHA_TAKE(arena, s->c, j->c_floats);
+}
 
 /* ---- One piece -------------------------------------------------------------------------------------------------- */
 
@@ -199,10 +210,9 @@ static void work_piece(const job *j, slice *s, int64_t piece)
 static void matmul_task(void *arg, int task)
 {
     job *j = arg;
-    float *start = (float *)j->ctx->scratch + (size_t)task * j->task_floats;
-    slice s = {.stage = start, .bias = start + MHA_MATMUL_STAGE, .a = start + MHA_MATMUL_STAGE + MHA_MATMUL_COLS};
-    s.b = s.a + j->a_floats;
-    s.c = s.b + j->b_floats;
+    mha_arena arena = {.base = j->ctx->scratch + (size_t)task * j->task_bytes};
+    slice s = {0};
+    lay_out(&s, &arena, j);
     if (j->engine) j->engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) work_piece(j, &s, piece);
     if (j->engine) j->engine->close();
@@ -247,11 +257,14 @@ static void plan(job *j)
         a = mha_engine_size(j->high, MHA_MATMUL_DEPTH) * (j->kept ? mha_ceiling(j->K, MHA_MATMUL_DEPTH) : 1) / 2;
         b = mha_units_size(j->cols, deep) / 2;
     }
-    j->a_floats = (size_t)mha_padded(a);
     if (j->narrow) b = deep * mha_panels_group(j->kernels);
-    j->b_floats = j->packed && !j->narrow ? 0 : (size_t)mha_padded(b);
-    j->c_floats = j->in_place ? 0 : (size_t)mha_padded(j->rows * j->cols);
-    j->task_floats = MHA_MATMUL_STAGE + MHA_MATMUL_COLS + j->a_floats + j->b_floats + j->c_floats;
+    j->a_floats = a;
+    j->b_floats = j->packed && !j->narrow ? 0 : b;
+    j->c_floats = j->in_place ? 0 : j->rows * j->cols;
+    mha_arena measure = {0};
+    slice s;
+    lay_out(&s, &measure, j);
+    j->task_bytes = measure.used;
 }
 
 /* Everything has been checked. */
@@ -261,7 +274,7 @@ static mha_status run(job *j)
     j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
     if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
     plan(j);
-    TRY(mha_scratch_reserve(j->ctx, j->task_floats * sizeof(float) * (size_t)j->tasks + MHA_ALIGNMENT));
+    TRY(mha_scratch_reserve(j->ctx, j->task_bytes * (size_t)j->tasks + MHA_ALIGNMENT));
     if (!j->ctx->rehearsing) mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
     return MHA_OK;
 }

@@ -4,6 +4,7 @@
  * writes every number once, so it is bound by memory and written plainly; rows go through float32 scratch, which makes
  * working in place and in any type the same code. */
 #include "attention/angles.h"
+#include "core/arena.h"
 #include "core/half.h"
 #include "cpu/isa/kernels.h"
 #include "cpu/rows/rows.h"
@@ -51,14 +52,36 @@ static void load_angles(const job *j, float *cos, float *sin, int64_t b, int64_t
     }
 }
 
+/* The scratch of a task. */
+typedef struct slice {
+    float *row;       /* (D) */
+    float *cos, *sin; /* (width/2) */
+} slice;
+
+static void lay_slice(slice *s, mha_arena *arena, const mha_rotation *r)
+{
+    MHA_TAKE(arena, s->row, r->x.size[3]);
+    MHA_TAKE(arena, s->cos, r->width / 2);
+    MHA_TAKE(arena, s->sin, r->width / 2);
+}
+
+/* The scratch of all tasks, and behind it what they share. */
+static void lay_out(job *j, mha_arena *arena, int tasks)
+{
+    mha_arena_take(arena, tasks, j->task_bytes);
+    if (j->rotation->beyond) MHA_TAKE(arena, j->steps, j->rotation->width / 2);
+}
+
 static void rotate_task(void *arg, int task)
 {
     job *j = arg;
     const mha_rotation *r = j->rotation;
     const mha_kernels *kernels = r->ctx->kernels;
     int64_t D = r->x.size[3], pairs = r->width / 2;
-    float *row = (float *)(r->ctx->scratch + (size_t)task * j->task_bytes);
-    float *cos = row + mha_padded(D), *sin = cos + mha_padded(pairs);
+    mha_arena arena = {.base = r->ctx->scratch + (size_t)task * j->task_bytes};
+    slice s;
+    lay_slice(&s, &arena, r);
+    float *row = s.row, *cos = s.cos, *sin = s.sin;
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         int64_t b = piece / r->x.size[2], t = piece % r->x.size[2];
         load_angles(j, cos, sin, b, t);
@@ -98,11 +121,15 @@ mha_status mha_cpu_rotate(const mha_rotation *r)
     mha_context *ctx = r->ctx;
     job j = {.rotation = r, .queue.count = r->x.size[0] * r->x.size[2]};
     int tasks = j.queue.count < ctx->threads ? (int)j.queue.count : ctx->threads;
-    j.task_bytes = mha_align_up((size_t)(mha_padded(r->x.size[3]) + 2 * mha_padded(r->width / 2)) * sizeof(float));
-    size_t steps_bytes = r->beyond ? (size_t)r->width / 2 * sizeof *j.steps : 0;
-    TRY(mha_scratch_reserve(ctx, j.task_bytes * (size_t)tasks + steps_bytes + MHA_ALIGNMENT));
+    mha_arena one = {0}, all = {0};
+    slice s;
+    lay_slice(&s, &one, r);
+    j.task_bytes = one.used;
+    lay_out(&j, &all, tasks);
+    TRY(mha_scratch_reserve(ctx, all.used + MHA_ALIGNMENT));
     if (ctx->rehearsing) return MHA_OK;
-    j.steps = (mha_step *)(ctx->scratch + j.task_bytes * (size_t)tasks);
+    mha_arena arena = {.base = ctx->scratch};
+    lay_out(&j, &arena, tasks);
     if (r->beyond) fill_steps(&j);
     mha_parallel_run(ctx, tasks, rotate_task, &j);
     return MHA_OK;

@@ -14,7 +14,6 @@
 #include "cpu/attention/backward/rows.h"
 #include "cpu/attention/careful.h"
 #include "cpu/attention/padding.h"
-#include <string.h>
 
 enum { CHUNK_KEYS = MHA_TILES * MHA_KEYS, CHUNKS = 4 };
 
@@ -49,28 +48,31 @@ static void list_pieces(mha_backward *call, mha_piece *order)
     }
 }
 
-/* Lays out what tasks share behind their own scratch; without memory it only counts. */
-static size_t lay_out(mha_backward *call, char *memory)
+/* The scratch of all tasks, and behind it what they share. */
+static void lay_out(mha_backward *call, mha_arena *arena)
 {
     const mha_problem *p = &call->problem;
-    size_t rows = (size_t)(p->q.size[0] * p->H * p->q.size[2]), partials = (size_t)call->partials;
-    const struct {
-        void *place;
-        size_t bytes;
-    } parts[] = {{&call->order, (size_t)call->pieces * sizeof(mha_piece)},
-                 {&call->delta, rows * sizeof(float)},
-                 {&call->softmax.max, rows * sizeof(float)},
-                 {&call->softmax.factor, rows * sizeof(float)},
-                 {&call->doubts, (size_t)(p->B * p->G) * sizeof(atomic_uchar)},
-                 {&call->dq, call->gradients.q.rank ? partials * (size_t)call->Dm * sizeof(float) : 0},
-                 {&call->slopes, call->gradients.alibi_slopes.rank ? partials * sizeof(float) : 0}};
-    size_t bytes = call->task_bytes * (size_t)call->tasks;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory && parts[i].bytes ? memory + bytes : NULL;
-        memcpy(parts[i].place, &here, sizeof here);
-        bytes += mha_align_up(parts[i].bytes);
-    }
-    return bytes + MHA_ALIGNMENT;
+    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
+    mha_arena_take(arena, call->tasks, call->task_bytes);
+    MHA_TAKE(arena, call->order, call->pieces);
+    MHA_TAKE(arena, call->delta, rows);
+    MHA_TAKE(arena, call->softmax.max, rows);
+    MHA_TAKE(arena, call->softmax.factor, rows);
+    MHA_TAKE(arena, call->doubts, p->B * p->G);
+    if (call->gradients.q.rank) MHA_TAKE(arena, call->dq, mha_arena_times(call->partials, call->Dm));
+    if (call->gradients.alibi_slopes.rank) MHA_TAKE(arena, call->slopes, call->partials);
+}
+
+/* The bytes of all that. False if they do not fit memory at all. */
+static bool measure(mha_backward *call)
+{
+    mha_arena task = {0}, all = {0};
+    mha_span span;
+    mha_span_layout(&span, &task, call);
+    call->task_bytes = task.used;
+    lay_out(call, &all);
+    call->total_bytes = all.used + MHA_ALIGNMENT;
+    return !task.too_large && !all.too_large;
 }
 
 static mha_status plan(mha_backward *call, const mha_engine *engine)
@@ -84,10 +86,8 @@ static mha_status plan(mha_backward *call, const mha_engine *engine)
     list_pieces(call, NULL);
     int64_t work = call->pieces * p->G;
     call->tasks = (int)(work < p->ctx->threads ? (work < 1 ? 1 : work) : p->ctx->threads);
-    call->task_bytes = mha_span_layout(NULL, NULL, call);
-    if (call->partials > INT64_MAX / 64 / (call->Dm + 1))
+    if (!measure(call))
         return mha_fail(p->ctx, MHA_TOO_LARGE, "q: its gradient needs more scratch than memory can have");
-    call->total_bytes = lay_out(call, NULL);
     return MHA_OK;
 }
 
@@ -104,8 +104,9 @@ static void round_task(void *arg, int task)
 {
     job *r = arg;
     const mha_engine *engine = r->call->plan.engine;
+    mha_arena arena = {.base = r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes};
     mha_span span;
-    mha_span_layout(&span, r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes, r->call);
+    mha_span_layout(&span, &arena, r->call);
     if (engine) engine->open();
     for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) r->piece(r->call, &span, piece);
     if (engine) engine->close();
@@ -264,8 +265,9 @@ static void run(mha_backward *call)
     if (g->q.rank) run_round(call, queries_piece, work);
     if (any_doubt(call)) run_round(call, careful_piece, work);
     run_round(call, bias_piece, mha_bias_pieces(call));
+    mha_arena arena = {.base = p->ctx->scratch};
     mha_span span;
-    mha_span_layout(&span, p->ctx->scratch, call);
+    mha_span_layout(&span, &arena, call);
     write_heads(call, g->alibi_slopes, span.wide, slope_of);
     write_heads(call, g->sinks, span.wide, sink_of);
 }
@@ -292,7 +294,8 @@ mha_status mha_cpu_backward(const mha_gradient_call *from)
     TRY(prepare(&call, from));
     TRY(mha_scratch_reserve(ctx, call.total_bytes));
     if (ctx->rehearsing) return MHA_OK;
-    lay_out(&call, ctx->scratch);
+    mha_arena arena = {.base = ctx->scratch};
+    lay_out(&call, &arena);
     list_pieces(&call, call.order);
     for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
     run(&call);

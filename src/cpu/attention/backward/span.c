@@ -14,52 +14,41 @@
 #include "cpu/attention/careful.h"
 #include <string.h>
 
-size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call)
+void mha_span_layout(mha_span *s, mha_arena *arena, const mha_backward *call)
 {
-    mha_span ignored;
-    mha_span *s = span ? span : &ignored;
     const mha_problem *p = &call->problem;
     int64_t Dp = call->Dp, Ep = call->plan.Ep, keys = MHA_TILES * MHA_KEYS, square = MHA_KEYS * MHA_BLOCK;
-    int64_t widest = Dp > Ep ? Dp : Ep;
-    const struct {
-        void *place; /* the address of a pointer */
-        int64_t count;
-        size_t width;
-    } parts[] = {{&s->keys[0], keys * p->D, sizeof(float)},
-                 {&s->values[0], keys * p->E, sizeof(float)},
-                 {&s->packed, keys * Dp, sizeof(float)},
-                 {&s->dk, keys * Dp, sizeof(float)},
-                 {&s->dv, keys * Ep, sizeof(float)},
-                 {&s->query_room, MHA_PAIR * Dp, sizeof(float)},
-                 {&s->dout_room, MHA_PAIR * Ep, sizeof(float)},
-                 {&s->douts, MHA_PAIR * p->E, sizeof(float)},
-                 {&s->weight_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
-                 {&s->ds_rows, MHA_PAIR * MHA_KEYS, sizeof(float)},
-                 {&s->dp, square, sizeof(float)},
-                 {&s->ds, square, sizeof(float)},
-                 {&s->capped, square, sizeof(float)},
-                 {&s->ones, widest > MHA_BLOCK ? widest : MHA_BLOCK, sizeof(float)},
-                 {&s->max, MHA_PAIR, sizeof(float)},
-                 {&s->factor, MHA_PAIR, sizeof(float)},
-                 {&s->delta, MHA_PAIR, sizeof(float)},
-                 {&s->lost, MHA_PAIR, sizeof(bool)},
-                 {&s->wide, p->D + p->E, sizeof(double)},
-                 {&s->statistics, 3 * call->longest, sizeof(double)},
-                 {&s->bias_sums, call->dbias.rank ? MHA_PAIR * keys : 0, sizeof(double)}};
-    size_t bytes = mha_tile_layout(&s->tile, memory, p, &call->plan);
+    int64_t widest = Dp > Ep ? Dp : Ep, ones = widest > MHA_BLOCK ? widest : MHA_BLOCK;
+    mha_tile_layout(&s->tile, arena, p, &call->plan);
     s->clean = false;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory ? memory + bytes : NULL;
-        memcpy(parts[i].place, &here, sizeof here);
-        bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
-    }
-    mha_span_engine_layout(s, memory, call, &bytes);
-    for (int n = 1; memory && n < MHA_TILES; n++) {
+    MHA_TAKE(arena, s->keys[0], keys * p->D);
+    MHA_TAKE(arena, s->values[0], keys * p->E);
+    MHA_TAKE(arena, s->packed, keys * Dp);
+    MHA_TAKE(arena, s->dk, keys * Dp);
+    MHA_TAKE(arena, s->dv, keys * Ep);
+    MHA_TAKE(arena, s->query_room, MHA_PAIR * Dp);
+    MHA_TAKE(arena, s->dout_room, MHA_PAIR * Ep);
+    MHA_TAKE(arena, s->douts, MHA_PAIR * p->E);
+    MHA_TAKE(arena, s->weight_rows, MHA_PAIR * MHA_KEYS);
+    MHA_TAKE(arena, s->ds_rows, MHA_PAIR * MHA_KEYS);
+    MHA_TAKE(arena, s->dp, square);
+    MHA_TAKE(arena, s->ds, square);
+    MHA_TAKE(arena, s->capped, square);
+    MHA_TAKE(arena, s->ones, ones);
+    MHA_TAKE(arena, s->max, MHA_PAIR);
+    MHA_TAKE(arena, s->factor, MHA_PAIR);
+    MHA_TAKE(arena, s->delta, MHA_PAIR);
+    MHA_TAKE(arena, s->lost, MHA_PAIR);
+    MHA_TAKE(arena, s->wide, p->D + p->E);
+    MHA_TAKE(arena, s->statistics, 3 * call->longest);
+    MHA_TAKE(arena, s->bias_sums, call->dbias.rank ? MHA_PAIR * keys : 0);
+    mha_span_engine_layout(s, arena, call);
+    if (!arena->base) return;
+    for (int n = 1; n < MHA_TILES; n++) {
         s->keys[n] = s->keys[0] + n * MHA_KEYS * p->D;
         s->values[n] = s->values[0] + n * MHA_KEYS * p->E;
     }
-    for (int64_t i = 0; memory && i < (widest > MHA_BLOCK ? widest : MHA_BLOCK); i++) s->ones[i] = 1.0f;
-    return bytes;
+    for (int64_t i = 0; i < ones; i++) s->ones[i] = 1.0f;
 }
 
 void mha_span_place(mha_span *s, const mha_sequence *sequence, int64_t first_head, int64_t heads, int64_t first,

@@ -52,8 +52,8 @@ typedef struct mha_span {
     double *bias_sums;              /* (MHA_PAIR,MHA_TILES*MHA_KEYS) of the gradient of the bias */
 } mha_span;
 
-/* Places a span's arrays at `memory` and returns how many bytes they take; with NULLs it only counts. */
-size_t mha_span_layout(mha_span *span, char *memory, const mha_backward *call);
+/* Takes a span's arrays from an arena. */
+void mha_span_layout(mha_span *span, mha_arena *arena, const mha_backward *call);
 
 /* Turns to query rows [first, first + rows) of some heads that share a key/value head, MHA_PAIR at most; and loads
  * them. */

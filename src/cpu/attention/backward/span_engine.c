@@ -8,28 +8,21 @@
 /* Numbers of a factor of a block whose sum runs over its rows, n wide. */
 static int64_t size_down(int64_t n) { return mha_engine_size(n, MHA_BLOCK); }
 
-void mha_span_engine_layout(mha_span *s, char *memory, const mha_backward *call, size_t *bytes)
+void mha_span_engine_layout(mha_span *s, mha_arena *arena, const mha_backward *call)
 {
     const mha_problem *p = &call->problem;
     mha_span_halves *h = &s->halves;
     int64_t tiles = call->plan.engine ? MHA_TILES : 0, blocks = call->plan.engine ? MHA_PAIR / MHA_BLOCK : 0;
-    const struct {
-        uint16_t **place;
-        int64_t count;
-    } parts[] = {{&h->queries, blocks * MHA_BLOCK * p->D},
-                 {&h->douts, blocks * MHA_BLOCK * p->E},
-                 {&h->left_keys, tiles * mha_engine_size(MHA_KEYS, p->D)},
-                 {&h->left_values, tiles * mha_engine_size(MHA_KEYS, p->E)},
-                 {&h->left_across, tiles * mha_engine_size(p->D, MHA_KEYS)},
-                 {&h->right_douts, blocks * mha_engine_size(MHA_BLOCK, p->E)},
-                 {&h->right_queries_down, blocks * size_down(p->D)},
-                 {&h->right_douts_down, blocks * size_down(p->E)},
-                 {&h->right_ds, blocks * mha_engine_size(MHA_BLOCK, MHA_KEYS)},
-                 {&h->left_rows, blocks * mha_engine_size(MHA_KEYS, MHA_BLOCK)}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        *parts[i].place = memory ? (uint16_t *)(memory + *bytes) : NULL;
-        *bytes += mha_align_up((size_t)parts[i].count * sizeof(uint16_t));
-    }
+    MHA_TAKE(arena, h->queries, blocks * MHA_BLOCK * p->D);
+    MHA_TAKE(arena, h->douts, blocks * MHA_BLOCK * p->E);
+    MHA_TAKE(arena, h->left_keys, tiles * mha_engine_size(MHA_KEYS, p->D));
+    MHA_TAKE(arena, h->left_values, tiles * mha_engine_size(MHA_KEYS, p->E));
+    MHA_TAKE(arena, h->left_across, tiles * mha_engine_size(p->D, MHA_KEYS));
+    MHA_TAKE(arena, h->right_douts, blocks * mha_engine_size(MHA_BLOCK, p->E));
+    MHA_TAKE(arena, h->right_queries_down, blocks * size_down(p->D));
+    MHA_TAKE(arena, h->right_douts_down, blocks * size_down(p->E));
+    MHA_TAKE(arena, h->right_ds, blocks * mha_engine_size(MHA_BLOCK, MHA_KEYS));
+    MHA_TAKE(arena, h->left_rows, blocks * mha_engine_size(MHA_KEYS, MHA_BLOCK));
 }
 
 /* Row r of q or dout, or zeros if it sees no key: such a row may hold anything. */

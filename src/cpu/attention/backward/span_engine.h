@@ -5,7 +5,7 @@
 #include "cpu/attention/backward/span.h"
 
 /* What mha_span_layout, mha_span_load and mha_span_keys do with an engine: room, rows, tile n of the keys. */
-void mha_span_engine_layout(mha_span *span, char *memory, const mha_backward *call, size_t *bytes);
+void mha_span_engine_layout(mha_span *span, mha_arena *arena, const mha_backward *call);
 void mha_span_engine_load(mha_span *span, const mha_backward *call);
 void mha_span_engine_keys(mha_span *span, const mha_backward *call, int64_t n);
 

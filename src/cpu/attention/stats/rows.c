@@ -9,27 +9,15 @@
 #include "cpu/attention/stats/stats.h"
 #include <string.h>
 
-size_t mha_stats_layout(mha_stats_task *task, char *memory, const mha_stats_work *call)
+void mha_stats_layout(mha_stats_task *task, mha_arena *arena, const mha_stats_work *call)
 {
-    mha_stats_task none;
-    if (!task) task = &none;
+    int64_t rows = mha_arena_times(call->heads, call->plan.rows), top = mha_arena_times(rows, call->top);
     *task = (mha_stats_task){.call = call};
-    size_t rows = (size_t)(call->heads * call->plan.rows), tile = mha_align_up(call->plan.task_bytes);
-    const struct {
-        void *place;
-        size_t bytes;
-    } parts[] = {{&task->rows, rows * sizeof *task->rows},
-                 {&task->top_weights, rows * (size_t)call->top * sizeof *task->top_weights},
-                 {&task->top_keys, rows * (size_t)call->top * sizeof *task->top_keys},
-                 {&task->weights, call->pairs ? rows * MHA_KEYS * sizeof *task->weights : 0}};
-    size_t bytes = tile;
-    if (memory) mha_tile_layout(&task->tile, memory, &call->problem, &call->plan);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory ? memory + bytes : NULL;
-        memcpy(parts[i].place, &here, sizeof here);
-        bytes += mha_align_up(parts[i].bytes);
-    }
-    return bytes;
+    mha_tile_layout(&task->tile, arena, &call->problem, &call->plan);
+    MHA_TAKE(arena, task->rows, rows);
+    MHA_TAKE(arena, task->top_weights, top);
+    MHA_TAKE(arena, task->top_keys, top);
+    if (call->pairs) MHA_TAKE(arena, task->weights, mha_arena_times(rows, MHA_KEYS));
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
  * so a pair costs one logarithm for each two weights. */
 #include "cpu/attention/stats/stats.h"
 #include "cpu/attention/padding.h"
-#include <string.h>
 
 /* Of a step: weights of all heads that stay in L2, if heads are compared; it has as many rows if they are not, because
  * tiles are added to a heatmap step by step. */
@@ -19,33 +18,33 @@ enum { STEP_ROWS = 512, STEP_FEWEST = 128, STEP_FLOATS = 256 * 1024 };
 
 /* ---- Plan ------------------------------------------------------------------------------------------------------- */
 
-/* Lays out what pieces leave behind the scratch of the tasks; without memory it only counts. False if the sizes do not
- * fit memory at all. */
-static bool lay_out(mha_stats_work *c, char *memory, size_t *bytes)
+/* The scratch of all tasks, and behind it what pieces leave. */
+static void lay_out(mha_stats_work *c, mha_arena *arena)
 {
     const mha_problem *p = &c->problem;
     const mha_stats *w = &c->want;
-    double stripes = (double)p->B * (double)c->stripes, H = (double)p->H;
-    double rows = (double)p->q.size[0] * H * (double)p->q.size[2];
-    const struct {
-        void *place;
-        double count;
-        size_t width;
-    } parts[] = {{&c->softmax.max, rows, sizeof *c->softmax.max},
-                 {&c->softmax.factor, rows, sizeof *c->softmax.factor},
-                 {&c->received, w->received.rank ? (double)p->B * H * (double)p->Tk : 0, sizeof *c->received},
-                 {&c->edges, w->heatmap.rank ? stripes * H * (double)w->heatmap.size[3] : 0, sizeof *c->edges},
-                 {&c->whole, c->pairs ? stripes * H * 3 : 0, sizeof *c->whole},
-                 {&c->pair, c->pairs ? stripes * H * H * 2 : 0, sizeof *c->pair}};
-    *bytes = c->task_bytes * (size_t)c->tasks;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *here = memory && parts[i].count > 0 ? memory + *bytes : NULL;
-        if (!(parts[i].count < 0x1p48)) return false;
-        memcpy(parts[i].place, &here, sizeof here);
-        *bytes += mha_align_up((size_t)parts[i].count * parts[i].width);
-    }
-    *bytes += MHA_ALIGNMENT;
-    return true;
+    int64_t heads = mha_arena_times(p->B, p->H), stripes = mha_arena_times(heads, c->stripes);
+    int64_t rows = mha_arena_times(mha_arena_times(p->q.size[0], p->H), p->q.size[2]);
+    mha_arena_take(arena, c->tasks, c->task_bytes);
+    MHA_TAKE(arena, c->softmax.max, rows);
+    MHA_TAKE(arena, c->softmax.factor, rows);
+    if (w->received.rank) MHA_TAKE(arena, c->received, mha_arena_times(heads, p->Tk));
+    if (w->heatmap.rank) MHA_TAKE(arena, c->edges, mha_arena_times(stripes, w->heatmap.size[3]));
+    if (!c->pairs) return;
+    MHA_TAKE(arena, c->whole, mha_arena_times(stripes, 3));
+    MHA_TAKE(arena, c->pair, mha_arena_times(mha_arena_times(stripes, p->H), 2));
+}
+
+/* The bytes of all that. False if they do not fit memory at all. */
+static bool measure(mha_stats_work *c, size_t *bytes)
+{
+    mha_arena task = {0}, all = {0};
+    mha_stats_task one;
+    mha_stats_layout(&one, &task, c);
+    c->task_bytes = task.used;
+    lay_out(c, &all);
+    *bytes = all.used + MHA_ALIGNMENT;
+    return !task.too_large && !all.too_large;
 }
 
 static int64_t longest_stripes(const mha_stats_work *c)
@@ -83,13 +82,9 @@ static mha_status plan(mha_stats_work *c, size_t *bytes)
     if (rows < STEP_FEWEST) rows = STEP_FEWEST;
     if (rows > most) rows = most;
     c->plan.rows = rows < MHA_BLOCK ? MHA_BLOCK : rows;
-    c->plan.task_bytes = mha_tile_layout(NULL, NULL, p, &c->plan);
-    if (c->top > INT64_C(1) << 40 || (double)c->heads * (double)c->plan.rows * (double)(c->top + 1) > 0x1p48)
-        return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
-    c->task_bytes = mha_stats_layout(NULL, NULL, c);
     int64_t pieces = count_pieces(c);
     c->tasks = (int)(pieces < p->ctx->threads ? (pieces < 1 ? 1 : pieces) : p->ctx->threads);
-    if (!lay_out(c, NULL, bytes))
+    if (!measure(c, bytes))
         return mha_fail(c->problem.ctx, MHA_TOO_LARGE, "stats: needs more scratch than memory can have");
     return MHA_OK;
 }
@@ -107,8 +102,9 @@ static void softmax_task(void *arg, int index)
     job *j = arg;
     const mha_stats_work *c = j->call;
     const mha_problem *p = &c->problem;
+    mha_arena arena = {.base = p->ctx->scratch + (size_t)index * c->task_bytes};
     mha_stats_task task;
-    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
+    mha_stats_layout(&task, &arena, c);
     if (c->plan.engine) c->plan.engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         mha_sequence s = mha_sequence_get(p, piece / c->stripes / p->H);
@@ -125,8 +121,9 @@ static void stripes_task(void *arg, int index)
     job *j = arg;
     const mha_stats_work *c = j->call;
     const mha_problem *p = &c->problem;
+    mha_arena arena = {.base = p->ctx->scratch + (size_t)index * c->task_bytes};
     mha_stats_task task;
-    mha_stats_layout(&task, p->ctx->scratch + (size_t)index * c->task_bytes, c);
+    mha_stats_layout(&task, &arena, c);
     if (c->plan.engine) c->plan.engine->open();
     for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
         int64_t groups = c->pairs ? 1 : p->H, stripe = c->stripes - 1 - piece / (p->B * groups);
@@ -241,7 +238,8 @@ mha_status mha_cpu_stats(const mha_stats_call *call)
     TRY(plan(&c, &bytes));
     TRY(mha_scratch_reserve(ctx, bytes));
     if (ctx->rehearsing) return MHA_OK;
-    lay_out(&c, ctx->scratch, &bytes);
+    mha_arena arena = {.base = ctx->scratch};
+    lay_out(&c, &arena);
     write_padding(&c);
     for (int64_t n = 0; c.received && n < c.problem.B * c.problem.H * c.problem.Tk; n++) atomic_init(&c.received[n], 0);
     job stripes = {.call = &c, .queue = {.count = count_pieces(&c)}};

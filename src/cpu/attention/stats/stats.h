@@ -96,8 +96,8 @@ typedef struct mha_stats_task {
     int64_t received[MHA_KEYS]; /* by the keys at work from the rows of a step */
 } mha_stats_task;
 
-/* Places a task's arrays at `memory` and returns how many bytes they take; with NULL for a memory it only counts. */
-size_t mha_stats_layout(mha_stats_task *task, char *memory, const mha_stats_work *call);
+/* Takes a task's arrays from an arena. */
+void mha_stats_layout(mha_stats_task *task, mha_arena *arena, const mha_stats_work *call);
 
 /* One stripe of the heads from `head` on. */
 void mha_stats_stripe(mha_stats_task *task, const mha_sequence *sequence, int64_t head, int64_t stripe);
