@@ -26,15 +26,15 @@
 static void clean_values(mha_tile *t, const float *weights, int64_t stride, int64_t count)
 {
     int64_t E = t->problem->E, width = t->engine ? E : t->plan->Ep;
-    int64_t bytes = t->value_stride * (int64_t)mha_type_size(t->value_type);
+    int64_t bytes = t->keys.values.stride * (int64_t)mha_type_size(t->keys.values.type);
     memset(t->clean, 0, (size_t)(count * t->plan->Ep) * sizeof *t->clean);
     for (int64_t j = 0; j < count; j++) {
-        const void *from = (const char *)t->values + j * bytes;
+        const void *from = (const char *)t->keys.values.data + j * bytes;
         if (weights[j * stride] == 0.0f) continue;
         if (t->engine) memcpy((uint16_t *)t->clean + j * width, from, (size_t)E * sizeof(uint16_t));
-        else mha_row_load(t->plan->kernels, t->clean + j * width, from, t->value_type, 1, E);
+        else mha_row_load(t->plan->kernels, t->clean + j * width, from, t->keys.values.type, 1, E);
     }
-    if (t->engine) t->engine->pack_left(t->left_clean, (const uint16_t *)t->clean, E, false, E, count);
+    if (t->engine) t->engine->pack_left(t->halves.clean, (const uint16_t *)t->clean, E, false, E, count);
 }
 
 /* sums = fade sums + V^T P for row r alone. The whole vector that its lane is in goes along; only that lane is kept. */
@@ -43,15 +43,15 @@ static void add_clean_lane(mha_tile *t, int64_t r, int64_t count)
     int64_t Em = t->plan->Em, lanes = t->plan->kernels->lanes, lane = r % MHA_BLOCK, base = lane / lanes * lanes;
     float *sums = mha_tile_sums(t, r - lane) + base, *copy = t->staged;
     const float *fade = t->blocks[r / MHA_BLOCK].begun ? t->fade + r - lane + base : NULL;
-    clean_values(t, t->scores + lane, MHA_BLOCK, count);
+    clean_values(t, t->scores.lanes + lane, MHA_BLOCK, count);
     for (int64_t e = 0; e < Em; e++) memcpy(copy + e * lanes, sums + e * MHA_BLOCK, (size_t)lanes * sizeof *copy);
     if (t->engine) {
-        t->engine->round_right(t->right_weights, t->scores + base, MHA_BLOCK, lanes, count);
+        t->engine->round_right(t->halves.weights, t->scores.lanes + base, MHA_BLOCK, lanes, count);
         t->engine->product(
-            &(mha_product){copy, lanes, fade, 1.0f, t->left_clean, t->right_weights, t->problem->E, lanes, count});
+            &(mha_product){copy, lanes, fade, 1.0f, t->halves.clean, t->halves.weights, t->problem->E, lanes, count});
     } else {
-        t->plan->kernels->product(copy, lanes, fade, t->clean, t->plan->Ep, t->scores + base, MHA_BLOCK, Em, lanes,
-                                  count);
+        t->plan->kernels->product(copy, lanes, fade, t->clean, t->plan->Ep, t->scores.lanes + base, MHA_BLOCK, Em,
+                                  lanes, count);
     }
     for (int64_t e = 0; e < Em; e++) sums[e * MHA_BLOCK + lane - base] = copy[e * lanes + lane - base];
 }
@@ -68,18 +68,19 @@ static mha_product value_product(const mha_tile *t, int64_t r, const float *fade
                          .ldc = MHA_BLOCK,
                          .fade = t->blocks[r / MHA_BLOCK].begun ? fade : NULL, /* the first have nothing to join */
                          .scale = 1.0f,
-                         .a = t->left_values,
-                         .b = t->right_weights,
+                         .a = t->room.left_values,
+                         .b = t->halves.weights,
                          .m = t->problem->E,
                          .n = mha_tile_lanes(t, r),
-                         .k = t->count};
+                         .k = t->keys.count};
 }
 
 /* The factor P from the weights. */
 static void round_weights(mha_tile *t, int64_t r, int64_t count)
 {
-    memset(t->scores + count * MHA_BLOCK, 0, (size_t)((t->count - count) * MHA_BLOCK) * sizeof *t->scores);
-    t->engine->round_right(t->right_weights, t->scores, MHA_BLOCK, mha_tile_lanes(t, r), t->count);
+    memset(t->scores.lanes + count * MHA_BLOCK, 0,
+           (size_t)((t->keys.count - count) * MHA_BLOCK) * sizeof *t->scores.lanes);
+    t->engine->round_right(t->halves.weights, t->scores.lanes, MHA_BLOCK, mha_tile_lanes(t, r), t->keys.count);
 }
 
 static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
@@ -95,8 +96,8 @@ static void add_values(mha_tile *t, int64_t r, int64_t count, bool clean)
         t->engine->product(&product);
         return;
     }
-    t->plan->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->values, t->value_stride, t->scores, MHA_BLOCK,
-                              t->plan->Em, mha_tile_lanes(t, r), count);
+    t->plan->kernels->product(mha_tile_sums(t, r), MHA_BLOCK, fade, t->keys.values.data, t->keys.values.stride,
+                              t->scores.lanes, MHA_BLOCK, t->plan->Em, mha_tile_lanes(t, r), count);
 }
 
 /* The same for a narrow tile. */
@@ -106,13 +107,13 @@ static void add_value_rows(mha_tile *t, int64_t count, bool clean)
     int64_t Ep = t->plan->Ep, n = mha_whole(kernels, t->problem->E);
     const float *fade = t->blocks->begun ? t->fade : NULL;
     if (!clean)
-        kernels->blend(t->sums, Ep, fade, t->score_rows, MHA_KEYS, t->rows, t->values, t->value_type, t->value_stride,
-                       count, n);
+        kernels->blend(t->running.sums, Ep, fade, t->scores.rows, MHA_KEYS, t->rows, t->keys.values.data,
+                       t->keys.values.type, t->keys.values.stride, count, n);
     for (int64_t r = 0; clean && r < t->rows; r++) {
-        float *weights = t->score_rows + r * MHA_KEYS;
+        float *weights = t->scores.rows + r * MHA_KEYS;
         clean_values(t, weights, 1, count);
-        kernels->blend(t->sums + r * Ep, Ep, fade ? fade + r : fade, weights, MHA_KEYS, 1, t->clean, MHA_FLOAT32, Ep,
-                       count, n);
+        kernels->blend(t->running.sums + r * Ep, Ep, fade ? fade + r : fade, weights, MHA_KEYS, 1, t->clean,
+                       MHA_FLOAT32, Ep, count, n);
     }
 }
 
@@ -121,12 +122,12 @@ static void attend_rows(mha_tile *t, int64_t count, bool clean)
 {
     const mha_kernels *kernels = t->plan->kernels;
     mha_tile_score_rows(t, count);
-    if (t->suspect) mha_careful_give_up(t, 0, count);
-    kernels->softmax_rows(t->score_rows, MHA_KEYS, t->rows, count, t->max, t->total, t->fade);
+    if (t->scores.suspect) mha_careful_give_up(t, 0, count);
+    kernels->softmax_rows(t->scores.rows, MHA_KEYS, t->rows, count, t->running.max, t->running.total, t->fade);
     if (t->problem->options.dropout > 0) {
-        kernels->transpose(t->scores, MHA_BLOCK, t->score_rows, MHA_KEYS, t->rows, count, NULL);
-        mha_tile_drop(t, t->scores, 0, count);
-        kernels->transpose(t->score_rows, MHA_KEYS, t->scores, MHA_BLOCK, count, t->rows, NULL);
+        kernels->transpose(t->scores.lanes, MHA_BLOCK, t->scores.rows, MHA_KEYS, t->rows, count, NULL);
+        mha_tile_drop(t, t->scores.lanes, 0, count);
+        kernels->transpose(t->scores.rows, MHA_KEYS, t->scores.lanes, MHA_BLOCK, count, t->rows, NULL);
     }
     add_value_rows(t, count, clean);
 }
@@ -134,9 +135,10 @@ static void attend_rows(mha_tile *t, int64_t count, bool clean)
 static void attend_lanes(mha_tile *t, int64_t r, int64_t count, bool clean)
 {
     mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
-    if (t->suspect) mha_careful_give_up(t, r, count);
-    t->plan->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r, t->fade + r);
-    mha_tile_drop(t, t->scores, r, count);
+    if (t->scores.suspect) mha_careful_give_up(t, r, count);
+    t->plan->kernels->softmax(t->scores.lanes, MHA_BLOCK, count, mha_tile_lanes(t, r), t->running.max + r,
+                              t->running.total + r, t->fade + r);
+    mha_tile_drop(t, t->scores.lanes, r, count);
     add_values(t, r, count, clean);
 }
 
@@ -200,36 +202,36 @@ static void attend_stream(mha_tile *t, int64_t tiles, bool clean)
     meeting now = {0}, next;
     bool more = find_meeting(t, &now, tiles);
     if (!more) return;
-    mha_product first = mha_tile_product(t, now.r, now.count, t->scores, raw);
+    mha_product first = mha_tile_product(t, now.r, now.count, t->scores.lanes, raw);
     t->engine->product(&first);
     for (; more; now = next) {
         next = (meeting){now.r, now.n + 1, 0};
         more = find_meeting(t, &next, tiles);
-        if (more) waiting[values] = mha_tile_product(t, next.r, next.count, t->other_scores, raw);
+        if (more) waiting[values] = mha_tile_product(t, next.r, next.count, t->halves.other_scores, raw);
         mha_tile_turn(t, now.n);
         mha_tile_scored(t, now.r, now.count, MHA_STAGE_MASKED);
-        if (t->suspect) mha_careful_give_up(t, now.r, now.count);
-        mha_weighing w = {.to = t->right_weights,
-                          .k = t->count,
-                          .s = t->scores,
+        if (t->scores.suspect) mha_careful_give_up(t, now.r, now.count);
+        mha_weighing w = {.to = t->halves.weights,
+                          .k = t->keys.count,
+                          .s = t->scores.lanes,
                           .lds = MHA_BLOCK,
                           .count = now.count,
                           .n = mha_tile_lanes(t, now.r),
                           .scale = raw ? t->plan->score_scale : 1.0f,
                           .kept = drops || clean,
-                          .max = t->max + now.r,
-                          .sum = t->total + now.r,
+                          .max = t->running.max + now.r,
+                          .sum = t->running.total + now.r,
                           .fade = t->fade + now.r};
         t->engine->weigh(&w, waiting, values + more);
-        mha_tile_drop(t, t->scores, now.r, now.count);
+        mha_tile_drop(t, t->scores.lanes, now.r, now.count);
         if (drops) round_weights(t, now.r, now.count);
         if (clean) add_clean_lanes(t, now.r, now.count);
         memcpy(fade, t->fade + now.r, sizeof fade);
         waiting[0] = value_product(t, now.r, fade);
         values = !clean;
         t->blocks[now.r / MHA_BLOCK].begun = true;
-        swap(&t->scores, &t->other_scores);
-        swap_halves(&t->right_weights, &t->other_weights);
+        swap(&t->scores.lanes, &t->halves.other_scores);
+        swap_halves(&t->halves.weights, &t->halves.other_weights);
     }
     if (values) t->engine->product(&waiting[0]);
 }
@@ -239,8 +241,8 @@ static void attend_chunk(mha_tile *t, int64_t low, int64_t high, bool clean)
 {
     int64_t lanes = (t->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK;
     for (int64_t r = 0; r < lanes; r++) {
-        t->max[r] = -INFINITY;
-        t->total[r] = 0.0f;
+        t->running.max[r] = -INFINITY;
+        t->running.total[r] = 0.0f;
     }
     for (int64_t r = 0; r < lanes; r += MHA_BLOCK) t->blocks[r / MHA_BLOCK].begun = false;
     for (int64_t key = low / MHA_KEYS * MHA_KEYS, next; key < high; key = next) {
@@ -266,19 +268,19 @@ static void fold_chunk(mha_tile *t)
 {
     const mha_kernels *kernels = t->plan->kernels;
     for (int64_t r = 0; t->narrow && r < t->rows; r++)
-        kernels->fold_row(t->all_sums + r * t->plan->Ep, t->all_max + r, t->all_total + r, t->sums + r * t->plan->Ep,
-                          t->max[r], t->total[r], t->plan->Ep);
+        kernels->fold_row(t->folded.sums + r * t->plan->Ep, t->folded.max + r, t->folded.total + r,
+                          t->running.sums + r * t->plan->Ep, t->running.max[r], t->running.total[r], t->plan->Ep);
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK)
-        kernels->fold(t->all_sums + r * t->plan->Em, t->all_max + r, t->all_total + r, mha_tile_sums(t, r), t->max + r,
-                      t->total + r, MHA_BLOCK, t->problem->E, mha_tile_lanes(t, r));
+        kernels->fold(t->folded.sums + r * t->plan->Em, t->folded.max + r, t->folded.total + r, mha_tile_sums(t, r),
+                      t->running.max + r, t->running.total + r, MHA_BLOCK, t->problem->E, mha_tile_lanes(t, r));
 }
 
 /* The results so far change places with those of the chunk. */
 static void exchange(mha_tile *t)
 {
-    swap(&t->max, &t->all_max);
-    swap(&t->total, &t->all_total);
-    swap(&t->sums, &t->all_sums);
+    mha_running held = t->running;
+    t->running = t->folded;
+    t->folded = held;
 }
 
 /* The first chunk needs no folding, and most calls have only that one. */
@@ -303,7 +305,7 @@ static void find_unsound(const mha_tile *t, int64_t r, float unsound[MHA_BLOCK])
         return;
     }
     for (int64_t i = 0; i < t->rows; i++) /* a finite number times 0 is 0 */
-        unsound[i] = t->plan->kernels->largest(t->sums + i * t->plan->Ep, 0, 1, t->problem->E) * 0.0f;
+        unsound[i] = t->plan->kernels->largest(t->running.sums + i * t->plan->Ep, 0, 1, t->problem->E) * 0.0f;
 }
 
 /* Judges every row. Returns whether some row's softmax is sound but its values are not: the mark of a hidden NaN. */
@@ -314,7 +316,8 @@ static bool judge(mha_tile *t)
         float unsound[MHA_BLOCK];
         find_unsound(t, r, unsound);
         for (int64_t i = 0; i < mha_tile_height(t, r); i++) { /* a finite number times 0 is 0 */
-            int softmax = t->max[r + i] * 0.0f + t->total[r + i] * 0.0f == 0.0f, sound = softmax & (unsound[i] == 0.0f);
+            int softmax = t->running.max[r + i] * 0.0f + t->running.total[r + i] * 0.0f == 0.0f,
+                sound = softmax & (unsound[i] == 0.0f);
             t->sound[r + i] = sound;
             hidden |= softmax ^ sound;
         }
@@ -336,6 +339,6 @@ void mha_attend_rows(const mha_tile *t, int64_t r, float *rows)
 {
     int64_t height = mha_tile_height(t, r), E = t->problem->E;
     for (int64_t i = 0; t->narrow && i < height; i++)
-        memcpy(rows + i * E, t->sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
+        memcpy(rows + i * E, t->running.sums + i * t->plan->Ep, (size_t)E * sizeof *rows);
     if (!t->narrow) t->plan->kernels->transpose(rows, E, mha_tile_sums(t, r), MHA_BLOCK, E, height, NULL);
 }

@@ -92,7 +92,8 @@ void mha_careful_give_up(mha_tile *t, int64_t r, int64_t count)
 {
     for (int64_t j = 0; j < count; j++)
         for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
-                                                                 mha_tile_query(t, r + i), t->key + j))
-                t->max[r + i] = NAN;
+            if (t->scores.broken[j * MHA_BLOCK + i] &&
+                mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i), mha_tile_query(t, r + i),
+                                 t->keys.first + j))
+                t->running.max[r + i] = NAN;
 }

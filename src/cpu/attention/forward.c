@@ -29,7 +29,7 @@ typedef struct outcome {
 static outcome settle(const mha_tile *t, int64_t r)
 {
     const mha_problem *p = t->problem;
-    float max = t->max[r], sum = t->total[r];
+    float max = t->running.max[r], sum = t->running.total[r];
     bool wanted = p->extras.lse.rank;
     if (!p->options.sinks.rank)
         return (outcome){
@@ -106,7 +106,7 @@ static bool finish_lanes(mha_tile *t, const mha_shared *shared, int64_t r)
     bool bare = !p->options.sinks.rank && !p->extras.lse.rank && !p->extras.softmax.rank &&
                 !shared->max; /* nothing beside `out` */
     if (t->narrow || !are_sound(t, r)) return false;
-    for (int64_t i = 0; bare && i < height; i++) share[i] = p->kept / t->total[r + i];
+    for (int64_t i = 0; bare && i < height; i++) share[i] = p->kept / t->running.total[r + i];
     for (int64_t i = 0; !bare && i < height; i++) {
         outcome end = settle(t, r + i);
         share[i] = end.share;
@@ -133,8 +133,8 @@ static void leave_partials(const job *j, const mha_tile *t, const mha_piece *wor
     int64_t E = j->problem->E, keys = mha_chunks_get(&t->sequence).keys;
     for (int64_t r = 0; r < t->rows; r++) {
         float *to = partial_at(j, work, &t->sequence, work->low / keys, g, r);
-        to[0] = t->sound[r] || t->max[r] == -INFINITY ? t->max[r] : NAN;
-        to[1] = t->total[r];
+        to[0] = t->sound[r] || t->running.max[r] == -INFINITY ? t->running.max[r] : NAN;
+        to[1] = t->running.total[r];
         memcpy(to + 2, rows + r * E, (size_t)E * sizeof *to);
         memset(to + 2 + E, 0, (size_t)(j->plan->Ep - E) * sizeof *to);
     }
@@ -146,28 +146,28 @@ static bool merge_row(const job *j, mha_tile *t, const mha_piece *work, int64_t 
 {
     const mha_kernels *kernels = j->plan->kernels;
     int64_t Ep = j->plan->Ep, count = mha_chunks_get(&t->sequence).count;
-    float *sums = t->all_sums;
+    float *sums = t->folded.sums;
     bool first = true;
     memset(sums, 0, (size_t)Ep * sizeof *sums);
-    t->max[r] = -INFINITY;
-    t->total[r] = 0.0f;
+    t->running.max[r] = -INFINITY;
+    t->running.total[r] = 0.0f;
     for (int64_t c = 0; c < count; c++) {
         const float *from = partial_at(j, work, &t->sequence, c, g, r);
         if (isnan(from[0])) {
-            t->max[r] = NAN;
+            t->running.max[r] = NAN;
             return false;
         }
         if (first) {
-            t->max[r] = from[0];
-            t->total[r] = from[1];
+            t->running.max[r] = from[0];
+            t->running.total[r] = from[1];
             memcpy(sums, from + 2, (size_t)Ep * sizeof *sums);
             first = from[0] == -INFINITY;
         } else {
-            kernels->fold_row(sums, t->max + r, t->total + r, from + 2, from[0], from[1], Ep);
+            kernels->fold_row(sums, t->running.max + r, t->running.total + r, from + 2, from[0], from[1], Ep);
         }
     }
     memcpy(row, sums, (size_t)j->problem->E * sizeof *row);
-    return isfinite(t->max[r]) && isfinite(t->total[r]) && isfinite(kernels->largest(sums, Ep, 1, Ep));
+    return isfinite(t->running.max[r]) && isfinite(t->running.total[r]) && isfinite(kernels->largest(sums, Ep, 1, Ep));
 }
 
 static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)

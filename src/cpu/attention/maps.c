@@ -37,13 +37,13 @@ static bool after_softmax(mha_stage stage) { return stage >= MHA_STAGE_SOFTMAX; 
  * shows -inf. */
 static void mend_scores(mha_tile *t, int64_t first, mha_stage stage)
 {
-    for (int64_t n = 0; t->suspect && n < t->count * MHA_BLOCK; n++) {
-        int64_t r = first + n % MHA_BLOCK, j = t->key + n / MHA_BLOCK;
-        if (r >= t->rows || !t->broken[n]) continue;
+    for (int64_t n = 0; t->scores.suspect && n < t->keys.count * MHA_BLOCK; n++) {
+        int64_t r = first + n % MHA_BLOCK, j = t->keys.first + n / MHA_BLOCK;
+        if (r >= t->rows || !t->scores.broken[n]) continue;
         int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
         double score = mha_careful_score(t->problem, &t->sequence, h, i, j, stage);
         bool shown = isfinite(score) || mha_careful_sees(t->problem, &t->sequence, h, i, j);
-        t->scores[n] = shown ? (float)score : -INFINITY;
+        t->scores.lanes[n] = shown ? (float)score : -INFINITY;
     }
 }
 
@@ -53,11 +53,11 @@ static void weigh_carefully(mha_tile *t, int64_t r, mha_stage stage)
     const mha_problem *p = t->problem;
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
     mha_softmax_row row = mha_careful_softmax(p, &t->sequence, h, i);
-    for (int64_t j = 0; j < t->count; j++) {
-        double score = mha_careful_score(p, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
+    for (int64_t j = 0; j < t->keys.count; j++) {
+        double score = mha_careful_score(p, &t->sequence, h, i, t->keys.first + j, MHA_STAGE_MASKED);
         bool dropped = stage == MHA_STAGE_DROPPED;
-        t->scores[j * MHA_BLOCK + r % MHA_BLOCK] =
-            (float)mha_careful_weight(p, &t->sequence, h, i, t->key + j, score, row, dropped);
+        t->scores.lanes[j * MHA_BLOCK + r % MHA_BLOCK] =
+            (float)mha_careful_weight(p, &t->sequence, h, i, t->keys.first + j, score, row, dropped);
     }
 }
 
@@ -73,8 +73,8 @@ static void weigh(mha_tile *t, int64_t first, const mha_shared *shared, mha_stag
         max[r] = shared->max[row];
         factor[r] = shared->factor[row] * (stage == MHA_STAGE_DROPPED ? p->kept : 1.0f);
     }
-    t->plan->kernels->weights(t->scores, MHA_BLOCK, t->count, mha_tile_lanes(t, first), max, factor);
-    if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, t->scores, first, t->count);
+    t->plan->kernels->weights(t->scores.lanes, MHA_BLOCK, t->keys.count, mha_tile_lanes(t, first), max, factor);
+    if (stage == MHA_STAGE_DROPPED) mha_tile_drop(t, t->scores.lanes, first, t->keys.count);
     for (int64_t r = 0; r < height; r++)
         if (isnan(max[r])) weigh_carefully(t, first + r, stage);
 }
@@ -82,8 +82,8 @@ static void weigh(mha_tile *t, int64_t first, const mha_shared *shared, mha_stag
 /* Numbers for one query of one head and the loaded keys. */
 static void write_row(const mha_tile *t, const map *m, int64_t h, int64_t i, const float *from)
 {
-    void *to = mha_at(m->to, t->sequence.b, h, i, t->key);
-    mha_row_store(t->plan->kernels, to, m->to.type, m->to.stride[3], from, t->count);
+    void *to = mha_at(m->to, t->sequence.b, h, i, t->keys.first);
+    mha_row_store(t->plan->kernels, to, m->to.type, m->to.stride[3], from, t->keys.count);
 }
 
 /* A block of head h against the loaded keys, from lanes to rows: into the map, at once if that has rows of floats. */
@@ -92,8 +92,9 @@ static void write_block(const mha_tile *t, const map *m, int64_t h, int64_t firs
     const mha_kernels *kernels = t->plan->kernels;
     int64_t height = mha_tile_height(t, first), i = t->first + first;
     bool even = m->to.type == MHA_FLOAT32 && m->to.stride[3] == 1;
-    float *rows = even ? mha_at(m->to, t->sequence.b, h, i, t->key) : t->staged;
-    kernels->transpose(rows, even ? m->to.stride[2] : MHA_KEYS, t->scores, MHA_BLOCK, t->count, height, NULL);
+    float *rows = even ? mha_at(m->to, t->sequence.b, h, i, t->keys.first) : t->staged;
+    kernels->transpose(rows, even ? m->to.stride[2] : MHA_KEYS, t->scores.lanes, MHA_BLOCK, t->keys.count, height,
+                       NULL);
     for (int64_t r = 0; !even && r < height; r++) write_row(t, m, h, i + r, t->staged + r * MHA_KEYS);
 }
 
@@ -102,15 +103,15 @@ static void add_to_mean(mha_tile *t, int64_t first)
 {
     float share = 1.0f / (float)t->problem->H;
     int64_t lanes = mha_tile_lanes(t, first);
-    for (int64_t j = 0; j < t->count; j++)
-        for (int64_t r = 0; r < lanes; r++) t->mean[j * MHA_BLOCK + r] += t->scores[j * MHA_BLOCK + r] * share;
+    for (int64_t j = 0; j < t->keys.count; j++)
+        for (int64_t r = 0; r < lanes; r++) t->mean[j * MHA_BLOCK + r] += t->scores.lanes[j * MHA_BLOCK + r] * share;
 }
 
 /* The loaded rows of head h against the loaded keys. */
 static void add_head(mha_tile *t, const mha_shared *shared, const map *m, int64_t h)
 {
     for (int64_t first = 0; first < t->rows; first += MHA_BLOCK) {
-        mha_tile_scores(t, first, t->count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
+        mha_tile_scores(t, first, t->keys.count, after_softmax(m->stage) ? MHA_STAGE_MASKED : m->stage);
         if (after_softmax(m->stage)) weigh(t, first, shared, m->stage);
         else mend_scores(t, first, m->stage);
         if (m->averaged) add_to_mean(t, first);
@@ -124,8 +125,8 @@ static void write_piece(mha_tile *t, const job *j, const mha_sequence *s, int64_
     int64_t placed = -1;
     mha_tile_place(t, s, head, 1, first, rows); /* also where a mean is over no heads at all */
     for (int64_t key = 0; key < s->keys; key += MHA_KEYS) {
-        t->key = key;
-        t->count = s->keys - key < MHA_KEYS ? s->keys - key : MHA_KEYS;
+        t->keys.first = key;
+        t->keys.count = s->keys - key < MHA_KEYS ? s->keys - key : MHA_KEYS;
         memset(t->mean, 0, (size_t)(MHA_BLOCK * MHA_KEYS) * sizeof *t->mean);
         for (int64_t h = head; h < head + j->heads; h++) {
             if (h != placed) {
@@ -133,12 +134,12 @@ static void write_piece(mha_tile *t, const job *j, const mha_sequence *s, int64_
                 mha_tile_load(t);
                 placed = h;
             }
-            mha_tile_keys(t, key, t->count);
+            mha_tile_keys(t, key, t->keys.count);
             for (int m = 0; m < j->count; m++) add_head(t, j->shared, &j->maps[m], h);
         }
         for (int m = 0; m < j->count; m++) {
             if (!j->maps[m].averaged) continue;
-            memcpy(t->scores, t->mean, (size_t)(MHA_BLOCK * MHA_KEYS) * sizeof *t->mean);
+            memcpy(t->scores.lanes, t->mean, (size_t)(MHA_BLOCK * MHA_KEYS) * sizeof *t->mean);
             write_block(t, &j->maps[m], 0, 0);
         }
     }

@@ -7,7 +7,7 @@
 
 static mha_softmax_row with_sink(const mha_tile *t, int64_t r)
 {
-    mha_softmax_row row = {(double)t->max[r], (double)t->total[r]};
+    mha_softmax_row row = {(double)t->running.max[r], (double)t->running.total[r]};
     if (!t->problem->options.sinks.rank) return row;
     double sink = (double)*(const float *)mha_at(t->problem->options.sinks, 0, mha_tile_head(t, r), 0, 0);
     double max = fmax(row.max, sink);
@@ -16,7 +16,7 @@ static mha_softmax_row with_sink(const mha_tile *t, int64_t r)
 
 mha_softmax_row mha_softmax_of(const mha_tile *t, int64_t r)
 {
-    if (isfinite(t->max[r]) && isfinite(t->total[r])) return with_sink(t, r);
+    if (isfinite(t->running.max[r]) && isfinite(t->running.total[r])) return with_sink(t, r);
     mha_softmax_row row = mha_careful_softmax(t->problem, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r));
     double max = (double)(float)row.max, off = row.max - max; /* by which it moves when it is kept */
     if (row.sum == 0 || isnan(row.max)) return row;
@@ -27,8 +27,8 @@ mha_softmax_row mha_softmax_of(const mha_tile *t, int64_t r)
 static void stream(mha_tile *t)
 {
     for (int64_t r = 0; r < (t->rows + MHA_BLOCK - 1) / MHA_BLOCK * MHA_BLOCK; r++) {
-        t->max[r] = -INFINITY;
-        t->total[r] = 0.0f;
+        t->running.max[r] = -INFINITY;
+        t->running.total[r] = 0.0f;
     }
     for (int64_t key = t->seen.low / MHA_KEYS * MHA_KEYS; key < t->seen.high; key += MHA_KEYS) {
         mha_tile_keys(t, key, t->seen.high - key < MHA_KEYS ? t->seen.high - key : MHA_KEYS);
@@ -36,9 +36,9 @@ static void stream(mha_tile *t)
             int64_t count = mha_tile_seen(t, r);
             if (!count) continue;
             mha_tile_scores(t, r, count, MHA_STAGE_MASKED);
-            if (t->suspect) mha_careful_give_up(t, r, count);
-            t->plan->kernels->softmax(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, r), t->max + r, t->total + r,
-                                      t->fade + r);
+            if (t->scores.suspect) mha_careful_give_up(t, r, count);
+            t->plan->kernels->softmax(t->scores.lanes, MHA_BLOCK, count, mha_tile_lanes(t, r), t->running.max + r,
+                                      t->running.total + r, t->fade + r);
         }
     }
 }

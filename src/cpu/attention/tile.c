@@ -7,10 +7,9 @@
 static void use_room(mha_tile *t, int64_t n)
 {
     const mha_problem *p = t->problem;
-    t->keys = t->key_room + n * p->D * MHA_KEYS;
-    t->packed = t->value_room + n * MHA_KEYS * t->plan->Ep;
-    t->left_keys = t->left_key_room + n * mha_engine_size(MHA_KEYS, p->D);
-    t->left_values = t->left_value_room + n * mha_engine_size(p->E, MHA_KEYS);
+    t->room = (mha_key_room){t->rooms.keys + n * p->D * MHA_KEYS, t->rooms.values + n * MHA_KEYS * t->plan->Ep,
+                             t->rooms.left_keys + n * mha_engine_size(MHA_KEYS, p->D),
+                             t->rooms.left_values + n * mha_engine_size(p->E, MHA_KEYS)};
 }
 
 void mha_tile_layout(mha_tile *t, mha_arena *arena, const mha_problem *p, const mha_plan *plan)
@@ -21,30 +20,30 @@ void mha_tile_layout(mha_tile *t, mha_arena *arena, const mha_problem *p, const 
     bool direct = p->v.type == MHA_FLOAT32 && p->v.stride[3] == 1 && p->E % MHA_PAD == 0; /* values need no room */
     MHA_TAKE(arena, t->ranges, rows);
     MHA_TAKE(arena, t->blocks, rows / MHA_BLOCK);
-    MHA_TAKE(arena, t->queries, rows * p->D);
-    MHA_TAKE(arena, t->sums, rows * plan->Ep);
-    MHA_TAKE(arena, t->max, rows);
-    MHA_TAKE(arena, t->total, rows);
+    MHA_TAKE(arena, t->queries.data, rows * p->D);
+    MHA_TAKE(arena, t->running.sums, rows * plan->Ep);
+    MHA_TAKE(arena, t->running.max, rows);
+    MHA_TAKE(arena, t->running.total, rows);
     MHA_TAKE(arena, t->fade, rows);
-    MHA_TAKE(arena, t->all_sums, rows * plan->Ep);
-    MHA_TAKE(arena, t->all_max, rows);
-    MHA_TAKE(arena, t->all_total, rows);
+    MHA_TAKE(arena, t->folded.sums, rows * plan->Ep);
+    MHA_TAKE(arena, t->folded.max, rows);
+    MHA_TAKE(arena, t->folded.total, rows);
     MHA_TAKE(arena, t->loaded, plan->span);
-    MHA_TAKE(arena, t->key_room, plan->span * p->D * MHA_KEYS);
-    MHA_TAKE(arena, t->value_room, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep);
+    MHA_TAKE(arena, t->rooms.keys, plan->span * p->D * MHA_KEYS);
+    MHA_TAKE(arena, t->rooms.values, (direct ? 0 : plan->span) * MHA_KEYS * plan->Ep);
     MHA_TAKE(arena, t->clean, MHA_KEYS * plan->Ep);
     MHA_TAKE(arena, t->staged, plan->staged);
-    MHA_TAKE(arena, t->right_queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D));
-    MHA_TAKE(arena, t->left_key_room, packed * plan->span * mha_engine_size(MHA_KEYS, p->D));
-    MHA_TAKE(arena, t->left_value_room, packed * plan->span * mha_engine_size(p->E, MHA_KEYS));
-    MHA_TAKE(arena, t->left_clean, packed * mha_engine_size(p->E, MHA_KEYS));
-    MHA_TAKE(arena, t->right_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
-    MHA_TAKE(arena, t->other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
-    MHA_TAKE(arena, t->other_scores, packed * square);
-    MHA_TAKE(arena, t->broken, square);
-    MHA_TAKE(arena, t->scores, square);
-    MHA_TAKE(arena, t->score_rows, MHA_NARROW * MHA_KEYS);
-    MHA_TAKE(arena, t->bias, square);
+    MHA_TAKE(arena, t->halves.queries, packed * rows / MHA_BLOCK * mha_engine_size(MHA_BLOCK, p->D));
+    MHA_TAKE(arena, t->rooms.left_keys, packed * plan->span * mha_engine_size(MHA_KEYS, p->D));
+    MHA_TAKE(arena, t->rooms.left_values, packed * plan->span * mha_engine_size(p->E, MHA_KEYS));
+    MHA_TAKE(arena, t->halves.clean, packed * mha_engine_size(p->E, MHA_KEYS));
+    MHA_TAKE(arena, t->halves.weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
+    MHA_TAKE(arena, t->halves.other_weights, packed * mha_engine_size(MHA_BLOCK, MHA_KEYS));
+    MHA_TAKE(arena, t->halves.other_scores, packed * square);
+    MHA_TAKE(arena, t->scores.broken, square);
+    MHA_TAKE(arena, t->scores.lanes, square);
+    MHA_TAKE(arena, t->scores.rows, MHA_NARROW * MHA_KEYS);
+    MHA_TAKE(arena, t->scores.bias, square);
     MHA_TAKE(arena, t->mean, square);
     MHA_TAKE(arena, t->sound, rows);
     MHA_TAKE(arena, t->wide, p->E);
@@ -81,7 +80,7 @@ static float load_block(mha_tile *t, int64_t r)
         from = t->staged;
         ldf = p->D;
     }
-    return t->plan->kernels->columns(t->queries + r * p->D, MHA_BLOCK, from, ldf, height, p->D, p->options.scale);
+    return t->plan->kernels->columns(t->queries.data + r * p->D, MHA_BLOCK, from, ldf, height, p->D, p->options.scale);
 }
 
 const uint16_t *mha_tile_halves(int64_t *stride, uint16_t *room, mha_tensor x, int64_t batch, int64_t head, int64_t row,
@@ -129,7 +128,7 @@ static void load_half_query(mha_tile *t, int64_t r)
 {
     const mha_problem *p = t->problem;
     int64_t row = t->sequence.query_row + mha_tile_query(t, r), ignored;
-    uint16_t *to = t->right_queries + r * p->D;
+    uint16_t *to = t->halves.queries + r * p->D;
     const uint16_t *from =
         mha_tile_halves(&ignored, (uint16_t *)t->staged, p->q, t->sequence.query_batch, mha_tile_head(t, r), row, 1);
     if (t->plan->score_scale == 1.0f) t->plan->kernels->scale_bf16(to, from, p->D, p->options.scale, 1, p->D);
@@ -183,17 +182,17 @@ void mha_tile_place(mha_tile *t, const mha_sequence *sequence, int64_t first_hea
 
 void mha_tile_load(mha_tile *t)
 {
-    t->steep = may_be_steep(t);
-    t->largest = 0.0f;
+    t->scores.steep = may_be_steep(t);
+    t->queries.largest = 0.0f;
     for (int64_t r = 0; t->dots && r < t->rows; r++) load_half_query(t, r);
     for (int64_t r = 0; t->narrow && !t->dots && r < t->rows; r++) {
-        float *to = t->queries + r * t->problem->D;
+        float *to = t->queries.data + r * t->problem->D;
         load_query(t, to, r);
         for (int64_t d = 0; d < t->problem->D; d++) to[d] *= t->problem->options.scale;
     }
     for (int64_t r = 0; !t->narrow && r < t->rows; r += MHA_BLOCK) {
         float here = t->engine ? load_right(t, r) : load_block(t, r);
-        if (here > t->largest || isnan(here)) t->largest = here; /* a NaN comes, too, and stays */
+        if (here > t->queries.largest || isnan(here)) t->queries.largest = here; /* a NaN comes, too, and stays */
     }
 }
 
@@ -202,63 +201,58 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     const mha_problem *p = t->problem;
     mha_tensor k = p->k;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + key;
-    t->key = key;
-    t->count = count;
+    t->keys.first = key;
+    t->keys.count = count;
     if (t->dots) {
-        t->key_rows = mha_tile_halves(&t->key_stride, (uint16_t *)t->keys, k, t->sequence.key_batch, g, row, count);
+        t->keys.rows.data =
+            mha_tile_halves(&t->keys.rows.stride, (uint16_t *)t->room.keys, k, t->sequence.key_batch, g, row, count);
         return;
     }
     if (t->engine) {
         int64_t stride;
         const uint16_t *from = mha_tile_halves(&stride, (uint16_t *)t->staged, k, t->sequence.key_batch, g, row, count);
-        t->engine->pack_left(t->left_keys, from, stride, true, count, p->D);
-        t->key_largest = t->plan->kernels->largest_bf16(from, stride, count, p->D);
+        t->engine->pack_left(t->room.left_keys, from, stride, true, count, p->D);
+        t->keys.largest = t->plan->kernels->largest_bf16(from, stride, count, p->D);
         return;
     }
-    t->key_rows = mha_at(k, t->sequence.key_batch, g, row, 0);
-    t->key_type = k.type;
-    t->key_stride = k.stride[2];
+    t->keys.rows = (mha_view){mha_at(k, t->sequence.key_batch, g, row, 0), k.type, k.stride[2]};
     bool rows = t->narrow || t->plan->kernels->along; /* keys are read as rows, not as columns */
     if (k.stride[3] != 1 || (!t->narrow && k.type != MHA_FLOAT32)) {
-        float *to = rows ? t->keys : t->staged;
+        float *to = rows ? t->room.keys : t->staged;
         for (int64_t j = 0; j < count; j++)
             mha_row_load(t->plan->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
                          k.stride[3], p->D);
-        t->key_rows = to;
-        t->key_type = MHA_FLOAT32;
-        t->key_stride = p->D;
+        t->keys.rows = (mha_view){to, MHA_FLOAT32, p->D};
     }
     if (!rows)
-        t->key_largest = t->plan->kernels->columns(t->keys, MHA_KEYS, t->key_rows, t->key_stride, count, p->D, 1.0f);
-    else if (!t->narrow) t->key_largest = t->plan->kernels->largest(t->key_rows, t->key_stride, count, p->D);
+        t->keys.largest = t->plan->kernels->columns(t->room.keys, MHA_KEYS, t->keys.rows.data, t->keys.rows.stride,
+                                                    count, p->D, 1.0f);
+    else if (!t->narrow)
+        t->keys.largest = t->plan->kernels->largest(t->keys.rows.data, t->keys.rows.stride, count, p->D);
 }
 
 void mha_tile_values(mha_tile *t)
 {
     const mha_problem *p = t->problem;
     mha_tensor v = p->v;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Ep = t->plan->Ep;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first, Ep = t->plan->Ep;
     int64_t unit = t->narrow ? t->plan->kernels->lanes : 4; /* what a product reads at once along E */
     if (t->engine) {
+        int64_t stride;
         const uint16_t *from =
-            mha_tile_halves(&t->value_stride, (uint16_t *)t->packed, v, t->sequence.key_batch, g, row, t->count);
-        t->engine->pack_left(t->left_values, from, t->value_stride, false, p->E, t->count);
-        t->values = from;
-        t->value_type = MHA_BFLOAT16;
+            mha_tile_halves(&stride, (uint16_t *)t->room.values, v, t->sequence.key_batch, g, row, t->keys.count);
+        t->engine->pack_left(t->room.left_values, from, stride, false, p->E, t->keys.count);
+        t->keys.values = (mha_view){from, MHA_BFLOAT16, stride};
         return;
     }
-    t->values = mha_at(v, t->sequence.key_batch, g, row, 0);
-    t->value_type = v.type;
-    t->value_stride = v.stride[2];
+    t->keys.values = (mha_view){mha_at(v, t->sequence.key_batch, g, row, 0), v.type, v.stride[2]};
     if ((t->narrow || v.type == MHA_FLOAT32) && v.stride[3] == 1 && p->E % unit == 0) return;
-    for (int64_t j = 0; j < t->count; j++) {
-        float *to = t->packed + j * Ep;
+    for (int64_t j = 0; j < t->keys.count; j++) {
+        float *to = t->room.values + j * Ep;
         mha_row_load(t->plan->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);
         memset(to + p->E, 0, (size_t)(Ep - p->E) * sizeof *to);
     }
-    t->values = t->packed;
-    t->value_type = MHA_FLOAT32;
-    t->value_stride = Ep;
+    t->keys.values = (mha_view){t->room.values, MHA_FLOAT32, Ep};
 }
 
 int64_t mha_tile_span(mha_tile *t, int64_t key, int64_t high)
@@ -267,23 +261,13 @@ int64_t mha_tile_span(mha_tile *t, int64_t key, int64_t high)
         use_room(t, n);
         mha_tile_keys(t, key, high - key < MHA_KEYS ? high - key : MHA_KEYS);
         mha_tile_values(t);
-        t->loaded[n] = (mha_keys){t->key,      t->count,      t->key_largest, t->key_rows,    t->values,
-                                  t->key_type, t->value_type, t->key_stride,  t->value_stride};
+        t->loaded[n] = t->keys;
     }
     return key;
 }
 
 void mha_tile_turn(mha_tile *t, int64_t n)
 {
-    mha_keys it = t->loaded[n];
     use_room(t, n);
-    t->key = it.key;
-    t->count = it.count;
-    t->key_largest = it.key_largest;
-    t->key_rows = it.key_rows;
-    t->values = it.values;
-    t->key_type = it.key_type;
-    t->value_type = it.value_type;
-    t->key_stride = it.key_stride;
-    t->value_stride = it.value_stride;
+    t->keys = t->loaded[n];
 }

@@ -16,14 +16,58 @@ typedef struct mha_block {
     bool begun;
 } mha_block;
 
-/* A tile of keys that is loaded while another is at work: what mha_tile has of it. */
+/* Rows of numbers where they lie: the caller's own, or a copy where those cannot be read as they are. */
+typedef struct mha_view {
+    const void *data;
+    mha_type type;
+    int64_t stride; /* numbers from row to row */
+} mha_view;
+
+/* The queries, as the product for scores wants them. */
+typedef struct mha_queries {
+    float *data;   /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
+    float largest; /* |data| at most; NaN if there is one */
+} mha_queries;
+
+/* A tile of keys that is loaded, and the values that go with them. */
 typedef struct mha_keys {
-    int64_t key, count;
-    float key_largest;
-    const void *key_rows, *values;
-    mha_type key_type, value_type;
-    int64_t key_stride, value_stride;
+    int64_t first, count; /* keys [first, first + count) */
+    float largest;        /* |keys| at most; NaN if there is one */
+    mha_view rows;        /* (count,D); float32 unless narrow */
+    mha_view values;      /* (count,Em), narrow (count,Ep); likewise */
 } mha_keys;
+
+/* Where a tile of keys and its values are copied to. */
+typedef struct mha_key_room {
+    float *keys;                       /* (D,MHA_KEYS) transposed, 0 in lanes without a key; or (MHA_KEYS,D) */
+    float *values;                     /* (MHA_KEYS,Ep) */
+    uint16_t *left_keys, *left_values; /* the factors of an engine */
+} mha_key_room;
+
+/* The scores of a block against the keys at work. */
+typedef struct mha_scores {
+    float *lanes;    /* (MHA_KEYS,MHA_BLOCK) */
+    float *rows;     /* narrow: (rows,MHA_KEYS), the same row by row */
+    float *bias;     /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
+    bool steep;      /* ALiBi may take a score out of float32 */
+    bool suspect;    /* a score may have left the range of float32 on the way: see `broken` */
+    uint8_t *broken; /* (MHA_KEYS,MHA_BLOCK) a score that was not finite before bias and mask; set if `suspect` */
+} mha_scores;
+
+/* The streaming softmax of all rows over the keys so far. */
+typedef struct mha_running {
+    float *sums;        /* (blocks,Em,MHA_BLOCK) weighted values; narrow (rows,Ep) */
+    float *max, *total; /* (blocks,MHA_BLOCK) the largest score and the sum of exponentials */
+} mha_running;
+
+/* With an engine: the factors that it multiplies, beside keys and values, which are in mha_key_room. */
+typedef struct mha_halves {
+    uint16_t *queries;       /* right factors, one block after another; narrow: the rows (rows,D) */
+    uint16_t *clean;         /* left factor: mha_tile.clean */
+    uint16_t *weights;       /* right factor */
+    uint16_t *other_weights; /* weights and scores of one tile while those of another are multiplied */
+    float *other_scores;
+} mha_halves;
 
 /* One task's scratch and what it holds now. */
 typedef struct mha_tile {
@@ -37,48 +81,29 @@ typedef struct mha_tile {
     mha_range seen;    /* what any of the rows may see */
     mha_range *ranges; /* (rows) what each may see by position */
     mha_block *blocks;
-    const mha_engine *engine;  /* multiplies instead of the kernels; NULL if they do */
-    bool narrow;               /* few rows: queries and sums lie row by row, keys and values as the caller has them */
-    const mha_engine *dots;    /* with few rows: multiplies queries and keys; NULL if the kernels do */
-    float *queries;            /* (blocks,D,MHA_BLOCK) times scale, 0 in lanes without a row; narrow (rows,D) */
-    float largest;             /* |queries| at most; NaN if there is one */
-    bool steep;                /* ALiBi may take a score out of float32 */
-    float *sums;               /* (blocks,Em,MHA_BLOCK) weighted values so far; narrow (rows,Ep) */
-    float *max, *total, *fade; /* (blocks,MHA_BLOCK) running maximum and sum, and the last rescaling */
-    float *all_sums, *all_max, *all_total; /* the same of all chunks of keys so far */
+    bool narrow;              /* few rows: queries and sums lie row by row, keys and values as the caller has them */
+    const mha_engine *engine; /* multiplies instead of the kernels; NULL if they do */
+    const mha_engine *dots;   /* with few rows: multiplies queries and keys; NULL if the kernels do */
 
-    /* The keys. Up to plan->span tiles of them are loaded, each in its part of these rooms, and one is at work. */
+    mha_queries queries;
+
+    /* Up to plan->span tiles of keys are loaded, each in its part of `rooms`, and one is at work. */
     mha_keys *loaded;
-    float *key_room, *value_room;
-    uint16_t *left_key_room, *left_value_room;
-    int64_t key, count;   /* keys [key, key + count) are at work */
-    float *keys;          /* (D,MHA_KEYS) transposed, 0 in lanes without a key; or room for key_rows */
-    float key_largest;    /* |keys| at most; NaN if there is one */
-    const void *key_rows; /* (count,D), key_stride apart: the caller's own where they can be read as they are */
-    mha_type key_type;    /* float32 unless narrow */
-    int64_t key_stride;
-    const void *values;  /* (count,Em), narrow (count,Ep): likewise */
-    mha_type value_type; /* likewise */
-    int64_t value_stride;
-    float *packed; /* (MHA_KEYS,Ep) values where they cannot */
-    float *clean;  /* (MHA_KEYS,Ep) values without those that one row does not see */
+    mha_key_room rooms; /* of the first tile; the others follow */
+    mha_keys keys;      /* at work */
+    mha_key_room room;  /* where these lie */
+    float *clean;       /* (MHA_KEYS,Ep) their values without those that one row does not see */
+
+    mha_scores scores;
+    mha_running running; /* over the chunk of keys at work; in the end over all keys */
+    mha_running folded;  /* over the chunks before it */
+    float *fade;         /* (blocks,MHA_BLOCK) the last rescaling */
+    bool *sound;         /* (rows) maximum, sum and all sums of values are finite */
+
+    mha_halves halves;
     float *staged; /* rows on their way through a transposition: plan->staged floats */
-
-    /* With an engine its factors stand for queries, keys, values and weights. */
-    uint16_t *right_queries; /* a block's after the other's; narrow: the rows (rows,D) */
-    uint16_t *left_keys, *left_values, *left_clean, *right_weights;
-    float *other_scores; /* room beside `scores` and right_weights, for one tile while the other is multiplied */
-    uint16_t *other_weights;
-
-    /* Their meeting. */
-    bool suspect;      /* a score may have left the range of float32 on the way: see `broken` */
-    uint8_t *broken;   /* (MHA_KEYS,MHA_BLOCK) a score that was not finite before bias and mask; set if `suspect` */
-    float *scores;     /* (MHA_KEYS,MHA_BLOCK) */
-    float *score_rows; /* narrow: (rows,MHA_KEYS), the same as rows */
-    float *bias;       /* (MHA_KEYS,MHA_BLOCK) bias and mask: -inf where hidden */
-    float *mean;       /* (MHA_KEYS,MHA_BLOCK) weights summed over heads */
-    bool *sound;       /* (rows) maximum, sum and all sums of values are finite */
-    double *wide;      /* (E) one row's sums in float64 */
+    float *mean;   /* (MHA_KEYS,MHA_BLOCK) weights summed over heads */
+    double *wide;  /* (E) one row's sums in float64 */
 } mha_tile;
 
 /* Takes a tile's arrays from an arena. */
@@ -101,18 +126,18 @@ static inline int64_t mha_tile_lanes(const mha_tile *t, int64_t r)
 static inline int64_t mha_tile_seen(const mha_tile *t, int64_t r)
 {
     mha_range any = t->blocks[r / MHA_BLOCK].any;
-    if (any.high <= t->key || any.low >= t->key + t->count) return 0;
-    return any.high - t->key < t->count ? any.high - t->key : t->count;
+    if (any.high <= t->keys.first || any.low >= t->keys.first + t->keys.count) return 0;
+    return any.high - t->keys.first < t->keys.count ? any.high - t->keys.first : t->keys.count;
 }
 
 /* The engine's queries of the block that starts at row r. */
 static inline uint16_t *mha_tile_right(const mha_tile *t, int64_t r)
 {
-    return t->right_queries + r / MHA_BLOCK * mha_engine_size(MHA_BLOCK, t->problem->D);
+    return t->halves.queries + r / MHA_BLOCK * mha_engine_size(MHA_BLOCK, t->problem->D);
 }
 
 /* The sums of the block that starts at row r. */
-static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->sums + r * t->plan->Em; }
+static inline float *mha_tile_sums(const mha_tile *t, int64_t r) { return t->running.sums + r * t->plan->Em; }
 
 /* Turns to rows [first, first + rows) of the heads [first_head, first_head + heads), which share a key/value head; and
  * loads their queries. */
@@ -146,7 +171,7 @@ void mha_tile_scored(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
  * which is at most MHA_STAGE_MASKED. There, whatever is not visible is -inf. */
 void mha_tile_scores(mha_tile *tile, int64_t r, int64_t count, mha_stage stage);
 
-/* The same for a narrow tile, up to MHA_STAGE_MASKED, in score_rows. */
+/* The same for a narrow tile, up to MHA_STAGE_MASKED, in scores.rows. */
 void mha_tile_score_rows(mha_tile *tile, int64_t count);
 
 /* The step of mha_tile_scores from MHA_STAGE_CAPPED to MHA_STAGE_MASKED. */

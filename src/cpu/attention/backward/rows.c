@@ -63,7 +63,7 @@ static void add_sums(const mha_backward *call, mha_span *span, int64_t key, int6
         for (int64_t r = 0; r < span->tile.rows; r += MHA_BLOCK) {
             int64_t count = mha_span_ds(span, call, r, n, &ignored);
             for (int64_t j = 0; j < count * MHA_BLOCK; j++) {
-                sums[r + j % MHA_BLOCK].p += (double)span->tile.scores[j];
+                sums[r + j % MHA_BLOCK].p += (double)span->tile.scores.lanes[j];
                 sums[r + j % MHA_BLOCK].p_dp += (double)span->ds[j];
             }
         }

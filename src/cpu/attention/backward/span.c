@@ -106,9 +106,9 @@ static mha_rows load_rows(const mha_span *s, float *room, mha_tensor x, int64_t 
 static void wipe_query(const mha_tile *t, int64_t r)
 {
     int64_t D = t->problem->D, step = t->narrow ? 1 : MHA_BLOCK;
-    float *query = t->queries + (t->narrow ? r * D : r / MHA_BLOCK * MHA_BLOCK * D + r % MHA_BLOCK);
+    float *query = t->queries.data + (t->narrow ? r * D : r / MHA_BLOCK * MHA_BLOCK * D + r % MHA_BLOCK);
     for (int64_t d = 0; d < D; d++) {
-        if (t->dots) t->right_queries[r * D + d] = 0;
+        if (t->dots) t->halves.queries[r * D + d] = 0;
         else query[d * step] = 0.0f;
     }
 }
@@ -144,12 +144,12 @@ static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
     const mha_problem *p = &call->problem;
     const mha_tile *t = &s->tile;
     mha_tensor k = p->k;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, Dp = call->Dp;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first, Dp = call->Dp;
     s->key_rows[n] = (mha_rows){mha_at(k, t->sequence.key_batch, g, row, 0), k.stride[2]};
     if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D && !s->clean) return;
     float *to = s->packed + n * MHA_KEYS * Dp;
     s->key_rows[n] = (mha_rows){to, Dp};
-    for (int64_t j = 0; j < t->count; j++, to += Dp) {
+    for (int64_t j = 0; j < t->keys.count; j++, to += Dp) {
         mha_row_load(call->plan.kernels, to, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type, k.stride[3],
                      p->D);
         memset(to + p->D, 0, (size_t)(Dp - p->D) * sizeof *to);
@@ -163,26 +163,27 @@ static void load_values(mha_span *s, const mha_backward *call, int64_t n)
     const mha_problem *p = &call->problem;
     mha_tensor v = p->v;
     const mha_tile *t = &s->tile;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first;
     bool even = v.type == MHA_FLOAT32 && v.stride[3] == 1;
     s->value_rows[n] = (mha_rows){mha_at(v, t->sequence.key_batch, g, row, 0), v.stride[2]};
     if (!even) {
         float *to = call->plan.kernels->along ? s->values[n] : t->staged;
         s->value_rows[n] = (mha_rows){to, p->E};
-        for (int64_t j = 0; j < t->count; j++)
+        for (int64_t j = 0; j < t->keys.count; j++)
             mha_row_load(call->plan.kernels, to + j * p->E, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type,
                          v.stride[3], p->E);
     }
     if (!call->plan.kernels->along)
-        call->plan.kernels->columns(s->values[n], MHA_KEYS, s->value_rows[n].data, s->value_rows[n].stride, t->count,
-                                    p->E, 1.0f);
+        call->plan.kernels->columns(s->values[n], MHA_KEYS, s->value_rows[n].data, s->value_rows[n].stride,
+                                    t->keys.count, p->E, 1.0f);
 }
 
 /* Turns the tile to the room for the keys of tile n. */
 static void use_room(mha_span *s, int64_t n)
 {
-    s->tile.keys = s->keys[n];
-    if (s->tile.engine) s->tile.left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, s->tile.problem->D);
+    s->tile.room.keys = s->keys[n];
+    if (s->tile.engine)
+        s->tile.room.left_keys = s->halves.left_keys + n * mha_engine_size(MHA_KEYS, s->tile.problem->D);
 }
 
 void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t end)
@@ -193,8 +194,7 @@ void mha_span_keys(mha_span *s, const mha_backward *call, int64_t key, int64_t e
     for (int64_t n = 0; key < end; n++, key += MHA_KEYS) {
         use_room(s, n);
         mha_tile_keys(t, key, end - key < MHA_KEYS ? end - key : MHA_KEYS);
-        s->key_largest[n] = t->key_largest;
-        s->score_keys[n] = (mha_score_keys){t->key_rows, t->key_type, t->key_stride};
+        s->loaded[n] = t->keys;
         if (t->engine) {
             mha_span_engine_keys(s, call, n);
             continue;
@@ -209,8 +209,9 @@ static bool sees_broken(const mha_tile *t, int64_t r, int64_t count)
 {
     for (int64_t j = 0; j < count; j++)
         for (int64_t i = 0; i < mha_tile_height(t, r); i++)
-            if (t->broken[j * MHA_BLOCK + i] && mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i),
-                                                                 mha_tile_query(t, r + i), t->key + j))
+            if (t->scores.broken[j * MHA_BLOCK + i] &&
+                mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r + i), mha_tile_query(t, r + i),
+                                 t->keys.first + j))
                 return true;
     return false;
 }
@@ -219,21 +220,15 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
 {
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
-    int64_t lanes = mha_tile_lanes(t, r), key = s->key + n * MHA_KEYS;
-    t->key = key;
-    t->count = s->end - key < MHA_KEYS ? s->end - key : MHA_KEYS;
-    int64_t count = mha_tile_seen(t, r);
+    t->keys = s->loaded[n];
+    int64_t lanes = mha_tile_lanes(t, r), count = mha_tile_seen(t, r);
     if (!count) return 0;
     use_room(s, n);
-    t->key_largest = s->key_largest[n];
-    t->key_rows = s->score_keys[n].rows;
-    t->key_type = s->score_keys[n].type;
-    t->key_stride = s->score_keys[n].stride;
     mha_tile_scores(t, r, count, MHA_STAGE_CAPPED);
-    if (p->options.softcap > 0) memcpy(s->capped, t->scores, (size_t)(count * MHA_BLOCK) * sizeof(float));
+    if (p->options.softcap > 0) memcpy(s->capped, t->scores.lanes, (size_t)(count * MHA_BLOCK) * sizeof(float));
     mha_tile_mask(t, r, count);
-    if (t->suspect && sees_broken(t, r, count)) *broken = true;
-    call->plan.kernels->weights(t->scores, MHA_BLOCK, count, lanes, s->max + r, s->factor + r);
+    if (t->scores.suspect && sees_broken(t, r, count)) *broken = true;
+    call->plan.kernels->weights(t->scores.lanes, MHA_BLOCK, count, lanes, s->max + r, s->factor + r);
     if (t->engine) mha_span_engine_dp(s, call, r, n, count);
     else if (call->plan.kernels->along)
         call->plan.kernels->product_along(s->dp, MHA_BLOCK, NULL, s->value_rows[n].data, s->value_rows[n].stride,
@@ -242,7 +237,8 @@ int64_t mha_span_ds(mha_span *s, const mha_backward *call, int64_t r, int64_t n,
         call->plan.kernels->product(s->dp, MHA_BLOCK, NULL, s->values[n], MHA_KEYS, s->douts + r * p->E, MHA_BLOCK,
                                     (count + 3) & ~INT64_C(3), lanes, p->E);
     mha_tile_drop(t, s->dp, r, count);
-    call->plan.kernels->gradient(s->ds, t->scores, s->dp, MHA_BLOCK, count, lanes, s->delta + r, call->problem.kept);
+    call->plan.kernels->gradient(s->ds, t->scores.lanes, s->dp, MHA_BLOCK, count, lanes, s->delta + r,
+                                 call->problem.kept);
     return count;
 }
 
@@ -262,8 +258,9 @@ static void add_along(const mha_backward *call, mha_span *s, int64_t r, int64_t 
             height = mha_tile_height(&s->tile, r);
     mha_rows q = s->query_rows, dout = s->dout_rows;
     if (call->gradients.v.rank)
-        call->plan.kernels->product_along(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones, s->tile.scores,
-                                          MHA_BLOCK, dout.data + r * dout.stride, dout.stride, count, E, height);
+        call->plan.kernels->product_along(s->dv + n * MHA_KEYS * call->plan.Ep, call->plan.Ep, s->ones,
+                                          s->tile.scores.lanes, MHA_BLOCK, dout.data + r * dout.stride, dout.stride,
+                                          count, E, height);
     if (call->gradients.k.rank)
         call->plan.kernels->product_along(s->dk + n * MHA_KEYS * call->Dp, call->Dp, s->ones, s->ds, MHA_BLOCK,
                                           q.data + r * q.stride, q.stride, count, D, height);
@@ -272,7 +269,7 @@ static void add_along(const mha_backward *call, mha_span *s, int64_t r, int64_t 
 /* What was wiped from dout must still show: a NaN where such a row has a weight. */
 static void mark_lost(mha_span *s, int64_t r, int64_t count)
 {
-    float *weights = s->tile.scores;
+    float *weights = s->tile.scores.lanes;
     int64_t height = mha_tile_height(&s->tile, r);
     for (int64_t i = 0; i < count * MHA_BLOCK; i++)
         if (i % MHA_BLOCK < height && s->lost[r + i % MHA_BLOCK] && weights[i] != 0.0f) weights[i] = NAN;
@@ -297,14 +294,14 @@ static int64_t pass_block(const mha_backward *call, mha_span *s, int64_t r, int6
     if (count && call->gradients.q.rank && !t->engine)
         call->plan.kernels->product(dq + r * call->Dm, MHA_BLOCK, s->ones, s->key_rows[n].data, s->key_rows[n].stride,
                                     s->ds, MHA_BLOCK, call->Dm, lanes, count);
-    if (count) mha_tile_drop(t, t->scores, r, count);
+    if (count) mha_tile_drop(t, t->scores.lanes, r, count);
     if (count && s->clean) mark_lost(s, r, count);
     if (t->engine || call->plan.kernels->along) {
         if (count && t->engine) mha_span_engine_dkv(s, call, r, n, count);
         else if (count) add_along(call, s, r, n, count);
         return 0;
     }
-    lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores, height, count);
+    lay_rows(t, s->weight_rows + r * MHA_KEYS, t->scores.lanes, height, count);
     lay_rows(t, s->ds_rows + r * MHA_KEYS, s->ds, height, count);
     return count;
 }

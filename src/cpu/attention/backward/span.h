@@ -19,22 +19,14 @@ typedef struct mha_rows {
     int64_t stride;
 } mha_rows;
 
-/* A tile's keys as its scores want them: what mha_tile has of them. */
-typedef struct mha_score_keys {
-    const void *rows;
-    mha_type type;
-    int64_t stride;
-} mha_score_keys;
-
 /* One task's scratch: up to MHA_PAIR query rows and MHA_TILES tiles of keys. */
 typedef struct mha_span {
     mha_tile tile;
     int64_t key, end;                           /* the keys that are loaded */
     float *keys[MHA_TILES], *values[MHA_TILES]; /* (D,MHA_KEYS), (E,MHA_KEYS) */
-    mha_score_keys score_keys[MHA_TILES];
-    mha_rows value_rows[MHA_TILES]; /* (count,E) where kernels take them along */
+    mha_keys loaded[MHA_TILES];                 /* as scores want them */
+    mha_rows value_rows[MHA_TILES];             /* (count,E) where kernels take them along */
     mha_rows key_rows[MHA_TILES];   /* (count,Dm) for dQ: the caller's own where they can be read as they are */
-    float key_largest[MHA_TILES];
     float *packed;                  /* (MHA_TILES,MHA_KEYS,Dp) key rows where they cannot */
     float *dk, *dv;                 /* (MHA_TILES,MHA_KEYS,Dp), (MHA_TILES,MHA_KEYS,Ep) */
     float *query_room, *dout_room;  /* (MHA_PAIR,Dp), (MHA_PAIR,Ep) */

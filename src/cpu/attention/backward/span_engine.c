@@ -95,17 +95,18 @@ void mha_span_engine_keys(mha_span *s, const mha_backward *call, int64_t n)
     const mha_problem *p = &call->problem;
     mha_tile *t = &s->tile;
     mha_span_halves *h = &s->halves;
-    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->key, stride;
+    int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first, stride;
     uint16_t *room = (uint16_t *)t->staged;
-    const uint16_t *from = mha_tile_halves(&stride, room, p->v, t->sequence.key_batch, g, row, t->count);
-    t->engine->pack_left(h->left_values + n * mha_engine_size(MHA_KEYS, p->E), from, stride, true, t->count, p->E);
-    from = mha_tile_halves(&stride, room, p->k, t->sequence.key_batch, g, row, t->count);
-    for (int64_t j = 0; s->clean && j < t->count; j++) {
+    const uint16_t *from = mha_tile_halves(&stride, room, p->v, t->sequence.key_batch, g, row, t->keys.count);
+    t->engine->pack_left(h->left_values + n * mha_engine_size(MHA_KEYS, p->E), from, stride, true, t->keys.count, p->E);
+    from = mha_tile_halves(&stride, room, p->k, t->sequence.key_batch, g, row, t->keys.count);
+    for (int64_t j = 0; s->clean && j < t->keys.count; j++) {
         if (from != room) memcpy(room + j * p->D, from + j * stride, (size_t)p->D * sizeof *room);
         wipe(room + j * p->D, p->D);
     }
     if (s->clean) from = room, stride = p->D;
-    t->engine->pack_left(h->left_across + n * mha_engine_size(p->D, MHA_KEYS), from, stride, false, p->D, t->count);
+    t->engine->pack_left(h->left_across + n * mha_engine_size(p->D, MHA_KEYS), from, stride, false, p->D,
+                         t->keys.count);
 }
 
 void mha_span_engine_dp(mha_span *s, const mha_backward *call, int64_t r, int64_t n, int64_t count)
@@ -120,7 +121,7 @@ void mha_span_engine_dq(mha_span *s, const mha_backward *call, int64_t r, int64_
 {
     const mha_engine *engine = s->tile.engine;
     int64_t D = call->problem.D, lanes = mha_tile_lanes(&s->tile, r);
-    int64_t all = s->tile.count; /* as K was packed */
+    int64_t all = s->tile.keys.count; /* as K was packed */
     memset(s->ds + count * MHA_BLOCK, 0, (size_t)((all - count) * MHA_BLOCK) * sizeof *s->ds);
     engine->round_right(s->halves.right_ds, s->ds, MHA_BLOCK, lanes, all);
     engine->product(&(mha_product){dq, MHA_BLOCK, s->ones, 1.0f,
@@ -135,7 +136,7 @@ void mha_span_engine_dkv(mha_span *s, const mha_backward *call, int64_t r, int64
     mha_span_halves *h = &s->halves;
     int64_t lanes = mha_tile_lanes(&s->tile, r), block = r / MHA_BLOCK;
     int64_t D = mha_whole(call->plan.kernels, p->D), E = mha_whole(call->plan.kernels, p->E);
-    float *weights = s->tile.scores;
+    float *weights = s->tile.scores.lanes;
     int64_t height = mha_tile_height(&s->tile, r);
     for (int64_t j = 0; height < lanes && j < count; j++) { /* a NaN in a hidden key shows in lanes without a row */
         memset(weights + j * MHA_BLOCK + height, 0, (size_t)(lanes - height) * sizeof *weights);

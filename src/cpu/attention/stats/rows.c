@@ -38,9 +38,9 @@ static void look_for_broken(const mha_tile *t, mha_row_stats *rows, int64_t firs
 {
     for (int64_t n = 0; n < count * MHA_BLOCK; n++) {
         int64_t r = first + n % MHA_BLOCK;
-        if (r >= t->rows || !t->broken[n] || rows[r].careful) continue;
+        if (r >= t->rows || !t->scores.broken[n] || rows[r].careful) continue;
         if (mha_careful_sees(t->problem, &t->sequence, mha_tile_head(t, r), mha_tile_query(t, r),
-                             t->key + n / MHA_BLOCK))
+                             t->keys.first + n / MHA_BLOCK))
             turn_careful(t, &rows[r], r);
     }
 }
@@ -52,9 +52,9 @@ static float weigh_carefully(mha_tile *t, mha_row_stats *row, int64_t r, int64_t
     int64_t h = mha_tile_head(t, r), i = mha_tile_query(t, r);
     double largest = 0;
     for (int64_t j = 0; j < count; j++) {
-        double score = mha_careful_score(p, &t->sequence, h, i, t->key + j, MHA_STAGE_MASKED);
-        double w = mha_careful_weight(p, &t->sequence, h, i, t->key + j, score, row->softmax, false);
-        t->scores[j * MHA_BLOCK + r % MHA_BLOCK] = (float)w;
+        double score = mha_careful_score(p, &t->sequence, h, i, t->keys.first + j, MHA_STAGE_MASKED);
+        double w = mha_careful_weight(p, &t->sequence, h, i, t->keys.first + j, score, row->softmax, false);
+        t->scores.lanes[j * MHA_BLOCK + r % MHA_BLOCK] = (float)w;
         row->total += w;
         row->squares += w * w;
         if (w != 0) row->log_sum += w * (score - row->softmax.max);
@@ -71,14 +71,14 @@ static void weigh(const mha_stats_work *c, mha_tile *t, mha_row_stats *rows, int
     float max[MHA_BLOCK], factor[MHA_BLOCK], total[MHA_BLOCK], log_sum[MHA_BLOCK], squares[MHA_BLOCK];
     int64_t height = mha_tile_height(t, first);
     mha_tile_scores(t, first, count, MHA_STAGE_MASKED);
-    if (t->suspect) look_for_broken(t, rows, first, count);
+    if (t->scores.suspect) look_for_broken(t, rows, first, count);
     for (int64_t i = 0; i < MHA_BLOCK; i++) {
         bool usual = i < height && !rows[first + i].careful;
         max[i] = usual ? c->softmax.max[index_of(t, first + i)] : INFINITY;
         factor[i] = usual ? c->softmax.factor[index_of(t, first + i)] : 0.0f;
     }
-    t->plan->kernels->tally(t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first), max, factor, total, log_sum, squares,
-                            largest);
+    t->plan->kernels->tally(t->scores.lanes, MHA_BLOCK, count, mha_tile_lanes(t, first), max, factor, total, log_sum,
+                            squares, largest);
     for (int64_t i = 0; i < height; i++) {
         mha_row_stats *row = &rows[first + i];
         if (row->careful) {
@@ -98,7 +98,7 @@ static void add_in_line(mha_tile *t, mha_row_stats *rows, int64_t first, int64_t
 {
     float sum[MHA_BLOCK] = {0}, distance[MHA_BLOCK];
     mha_tile_distances(t, first, distance);
-    t->plan->kernels->add_distances(sum, t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first), distance);
+    t->plan->kernels->add_distances(sum, t->scores.lanes, MHA_BLOCK, count, mha_tile_lanes(t, first), distance);
     for (int64_t i = 0; i < mha_tile_height(t, first); i++) {
         rows[first + i].distance += (double)sum[i];
         rows[first + i].placed = rows[first + i].total;
@@ -107,14 +107,14 @@ static void add_in_line(mha_tile *t, mha_row_stats *rows, int64_t first, int64_t
 
 static void add_on_grid(const mha_stats_work *c, mha_tile *t, mha_row_stats *rows, int64_t first, int64_t count)
 {
-    int64_t columns = c->options.grid_columns, start = c->options.grid_first - t->key,
+    int64_t columns = c->options.grid_columns, start = c->options.grid_first - t->keys.first,
             height = mha_tile_height(t, first);
     float row[MHA_BLOCK] = {0}, column[MHA_BLOCK] = {0}, sum[MHA_BLOCK], total[MHA_BLOCK];
     float key_row[MHA_KEYS], key_column[MHA_KEYS];
     if (start < 0) start = 0; /* keys before it have no place */
     if (start >= count) return;
     for (int64_t j = start; j < count; j++) {
-        int64_t place = t->key + j - c->options.grid_first, down = place / columns;
+        int64_t place = t->keys.first + j - c->options.grid_first, down = place / columns;
         key_row[j] = (float)down;
         key_column[j] = (float)(place - down * columns);
     }
@@ -124,7 +124,7 @@ static void add_on_grid(const mha_stats_work *c, mha_tile *t, mha_row_stats *row
         row[i] = (float)down;
         column[i] = (float)(place - down * columns);
     }
-    t->plan->kernels->sum_grid_distances(sum, total, t->scores + start * MHA_BLOCK, MHA_BLOCK, count - start,
+    t->plan->kernels->sum_grid_distances(sum, total, t->scores.lanes + start * MHA_BLOCK, MHA_BLOCK, count - start,
                                          mha_tile_lanes(t, first), row, column, key_row + start, key_column + start);
     for (int64_t i = before < 0 ? 0 : before; i < height; i++) {
         rows[first + i].distance += (double)sum[i];
@@ -147,14 +147,14 @@ static void add_mass(const mha_stats_work *c, const mha_tile *t, int64_t first, 
         int64_t position = mha_tile_query(t, first + i) + t->sequence.offset;
         const int64_t keys[4] = {position, position - 1, position + 1, 0};
         for (int n = 0; n < 4; n++)
-            if (keys[n] >= t->key && keys[n] < t->key + count)
-                *row_at(to, t, first + i, n) = t->scores[(keys[n] - t->key) * MHA_BLOCK + i];
+            if (keys[n] >= t->keys.first && keys[n] < t->keys.first + count)
+                *row_at(to, t, first + i, n) = t->scores.lanes[(keys[n] - t->keys.first) * MHA_BLOCK + i];
     }
     for (int64_t n = 0; n < to.size[3] - 4; n++) {
         float sum[MHA_BLOCK] = {0};
         for (int64_t j = 0; j < count; j++) {
-            if (!*(const uint8_t *)mha_at(sets, n, t->key + j, 0, 0)) continue;
-            for (int64_t i = 0; i < lanes; i++) sum[i] += t->scores[j * MHA_BLOCK + i];
+            if (!*(const uint8_t *)mha_at(sets, n, t->keys.first + j, 0, 0)) continue;
+            for (int64_t i = 0; i < lanes; i++) sum[i] += t->scores.lanes[j * MHA_BLOCK + i];
         }
         for (int64_t i = 0; i < mha_tile_height(t, first); i++) *row_at(to, t, first + i, 4 + n) += sum[i];
     }
@@ -166,12 +166,12 @@ static void add_top(const mha_stats_task *k, int64_t list, int64_t lane, int64_t
     int64_t top = k->call->top, *keys = k->top_keys + list * top;
     float *weights = k->top_weights + list * top;
     for (int64_t j = 0; j < count; j++) {
-        float w = k->tile.scores[j * MHA_BLOCK + lane];
+        float w = k->tile.scores.lanes[j * MHA_BLOCK + lane];
         int64_t n = top;
         if (!(w > weights[top - 1])) continue;
         for (; n > 1 && w > weights[n - 2]; n--) weights[n - 1] = weights[n - 2], keys[n - 1] = keys[n - 2];
         weights[n - 1] = w;
-        keys[n - 1] = k->tile.key + j;
+        keys[n - 1] = k->tile.keys.first + j;
     }
 }
 
@@ -191,15 +191,15 @@ static void add_heat(const mha_stats_work *c, const mha_tile *t, float *to, int6
                      int64_t count)
 {
     if (c->want.heatmap.size[3] == t->sequence.length) {
-        to += t->key * stride;
+        to += t->keys.first * stride;
         for (int64_t j = 0; stride == 1 && j < count; j++) to[j] += from[j];
         for (int64_t j = 0; stride != 1 && j < count; j++) to[j * stride] += from[j];
         return;
     }
     for (int64_t j = 0; j < count;) {
-        int64_t column = mha_heat_column(c, &t->sequence, t->key + j);
+        int64_t column = mha_heat_column(c, &t->sequence, t->keys.first + j);
         float sum = 0;
-        for (; j < count && mha_heat_column(c, &t->sequence, t->key + j) == column; j++) sum += from[j];
+        for (; j < count && mha_heat_column(c, &t->sequence, t->keys.first + j) == column; j++) sum += from[j];
         to[column * stride] += sum;
     }
 }
@@ -221,8 +221,8 @@ static void receive(mha_stats_task *k, const float *sum, int64_t count)
 static void hand_over(mha_stats_task *k, int64_t h)
 {
     const mha_stats_work *c = k->call;
-    atomic_llong *to = c->received + (k->tile.sequence.b * c->problem.H + h) * c->problem.Tk + k->tile.key;
-    for (int64_t j = 0; j < k->tile.count; j++) {
+    atomic_llong *to = c->received + (k->tile.sequence.b * c->problem.H + h) * c->problem.Tk + k->tile.keys.first;
+    for (int64_t j = 0; j < k->tile.keys.count; j++) {
         int64_t sum = k->received[j];
         k->received[j] = 0;
         if (sum > 0) atomic_fetch_add_explicit(&to[j], sum, memory_order_relaxed);
@@ -242,7 +242,7 @@ static void add_columns(mha_stats_task *k, int64_t stripe, int64_t first, int64_
     bool one = heat && mha_heat_row(c, s, i) == mha_heat_row(c, s, i + height - 1);
     if (c->want.received.rank || one) {
         float sum[MHA_KEYS + MHA_PAD];
-        kernels->sum_across(sum, t->scores, MHA_BLOCK, count, mha_tile_lanes(t, first));
+        kernels->sum_across(sum, t->scores.lanes, MHA_BLOCK, count, mha_tile_lanes(t, first));
         if (c->want.received.rank) receive(k, sum, count);
         if (one) {
             float *to = heat_at(c, s, h, stripe, i, &stride);
@@ -250,7 +250,7 @@ static void add_columns(mha_stats_task *k, int64_t stripe, int64_t first, int64_
         }
     }
     if (!heat || one) return;
-    kernels->transpose(t->staged, MHA_KEYS, t->scores, MHA_BLOCK, count, height, NULL);
+    kernels->transpose(t->staged, MHA_KEYS, t->scores.lanes, MHA_BLOCK, count, height, NULL);
     for (int64_t r = 0; r < height; r++) {
         float *to = heat_at(c, s, h, stripe, i + r, &stride);
         add_heat(c, t, to, stride, t->staged + r * MHA_KEYS, count);
@@ -279,8 +279,8 @@ static void add_head(mha_stats_task *k, int64_t n, int64_t stripe)
         }
         add_columns(k, stripe, first, count);
         if (c->pairs)
-            memcpy(k->weights + (n * c->plan.rows + first) * MHA_KEYS, t->scores,
-                   (size_t)(count * MHA_BLOCK) * sizeof *t->scores);
+            memcpy(k->weights + (n * c->plan.rows + first) * MHA_KEYS, t->scores.lanes,
+                   (size_t)(count * MHA_BLOCK) * sizeof *t->scores.lanes);
     }
     if (c->want.received.rank) hand_over(k, t->first_head);
 }
