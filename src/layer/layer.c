@@ -27,7 +27,7 @@ static mha_status resolve_sizes(mha_context *ctx, mha_layer_options *s)
         s->head_width = s->width / s->heads;
     }
     if (s->value_head_width == 0) s->value_head_width = s->head_width;
-    if (s->out_width == 0) s->out_width = s->out_projection ? s->width : s->heads * s->value_head_width;
+    if (s->out_width == 0 && s->out_projection) s->out_width = s->width;
     const struct {
         const char *name;
         int64_t size;
@@ -46,9 +46,11 @@ static mha_status resolve_sizes(mha_context *ctx, mha_layer_options *s)
     if (s->heads % s->kv_heads)
         return mha_fail(ctx, MHA_BAD_SHAPE, "kv_heads: %lld do not divide the %lld heads", (ll)s->kv_heads,
                         (ll)s->heads);
-    if (!s->out_projection && s->out_width != s->heads * s->value_head_width)
+    int64_t results = s->heads * s->value_head_width; /* sizes below 2^31 by now */
+    if (s->out_width == 0) s->out_width = results;
+    if (!s->out_projection && s->out_width != results)
         return mha_fail(ctx, MHA_BAD_SHAPE, "out_width: is %lld, but without out_projection results have %lld numbers",
-                        (ll)s->out_width, (ll)(s->heads * s->value_head_width));
+                        (ll)s->out_width, (ll)results);
     return MHA_OK;
 }
 

@@ -47,6 +47,8 @@ TEST(options_that_make_no_layer)
     REFUSE(o.out_width = -2, MHA_BAD_SHAPE, "out_width: is -2, must be at least 1");
     REFUSE((o.out_projection = o.out_bias = false, o.out_width = 5), MHA_BAD_SHAPE,
            "out_width: is 5, but without out_projection results have 12 numbers");
+    REFUSE((o.out_projection = o.out_bias = false, o.head_width = INT64_MAX), MHA_TOO_LARGE,
+           "head_width: 9223372036854775807 is over 2^31");
     REFUSE(o.rotary_base = -1, MHA_BAD_ARGUMENT, "rotary_base: must be 0 or a positive number");
     REFUSE(o.rotary_base = 10, MHA_BAD_ARGUMENT, "rotary_width: 3 must be even and at most 3, the width of a head");
     REFUSE((o.rotary_base = 10, o.rotary_width = 4), MHA_BAD_ARGUMENT,
