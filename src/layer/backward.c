@@ -138,7 +138,7 @@ static void lay_sums(back *c, mha_arena *arena)
     most = q > most ? q : most;
     most = k > most ? k : most;
     c->partials = mha_arena_take(arena, (int64_t)most, 1);
-    c->sums = mha_arena_take(arena, s->kv_heads * (s->head_width + s->value_head_width), sizeof *c->sums);
+    MHA_TAKE(arena, c->sums, s->kv_heads * (s->head_width + s->value_head_width));
     c->dsinks = c->dbias = c->dslopes = none;
     if (c->parts.sinks.rank)
         c->dsinks = mha_tensor_1d(mha_arena_take(arena, s->heads, sizeof(float)), MHA_FLOAT32, s->heads);

@@ -19,9 +19,9 @@ static size_t lay_out(mha_cache *c, char *base)
     int64_t B = c->k.size[0], capacity = c->k.size[2], rows;
     if (__builtin_mul_overflow(B * capacity, c->G, &rows)) rows = -1; /* each is below 2^31 */
     mha_arena_take(&arena, sizeof *c, 1);
-    c->lengths = mha_arena_take(&arena, B, sizeof *c->lengths);
-    c->after = mha_arena_take(&arena, B, sizeof *c->after);
-    c->readers = mha_arena_take(&arena, B, sizeof *c->readers);
+    MHA_TAKE(&arena, c->lengths, B);
+    MHA_TAKE(&arena, c->after, B);
+    MHA_TAKE(&arena, c->readers, B);
     mha_tensor k = mha_arena_matrix(&arena, c->k.type, rows, c->D), v = mha_arena_matrix(&arena, c->v.type, rows, c->E);
     c->k = mha_tensor_4d(k.data, c->k.type, B, c->G, capacity, c->D);
     c->v = mha_tensor_4d(v.data, c->v.type, B, c->G, capacity, c->E);
