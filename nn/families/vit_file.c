@@ -330,8 +330,8 @@ static bool make_room(saving *s, const nn_description *d, const nn_vit_save_opti
     nn_vit_part part;
     size_t most = 0;
     for (nn_parts w = nn_parts_of(d); nn_vit_next(&w, &part);) most++;
-    s->parts = malloc(most * sizeof *s->parts);
-    s->items = malloc((most + o->item_count) * sizeof *s->items);
+    s->parts = malloc((most + 1) * sizeof *s->parts);
+    s->items = malloc((most + o->item_count + 1) * sizeof *s->items);
     s->pairs = malloc((NN_VIT_NOTES + o->note_count) * sizeof *s->pairs);
     return s->parts && s->items && s->pairs;
 }

@@ -59,15 +59,17 @@ bool nn_heads_look(nn_heads_view *view, nn_model *net, mha_context *ctx, const u
     const nn_description *c = nn_model_description(net);
     const char *why = NULL;
     const nn_input_config *in = &c->encoder.input;
-    int64_t T = in->patch ? nn_input_tokens(in) : 0, pixels = in->rows * in->columns;
+    int64_t T = 0, pixels = in->rows * in->columns;
     nn_augment_options plain = {.mean = in->mean, .deviation = in->deviation};
     bool token = in->class_token && c->output.pool == NN_POOL_FIRST;
     bool mean = !in->class_token && c->output.pool == NN_POOL_MEAN;
     *view = (nn_heads_view){0};
-    if (c->decoder.blocks.depth || in->kind != NN_INPUT_PATCHES || in->channels != 1 || !(token || mean)) {
+    if (c->decoder.blocks.depth || in->kind != NN_INPUT_PATCHES || in->channels != 1 || in->patch < 1 ||
+        !(token || mean)) {
         snprintf(error, error_size, "only Vision Transformers for grey images have maps of patches");
         return false;
     }
+    T = nn_input_tokens(in);
     *view = (nn_heads_view){.blocks = c->encoder.blocks.depth,
                             .classes = c->output.classes,
                             .rows = in->rows / in->patch,

@@ -83,13 +83,19 @@ static mha_tensor bias_at(const nn_input *in, nn_part_kind kind, int64_t count)
     return in->at[kind] < 0 ? none : mha_tensor_1d(in->parameters + in->at[kind], MHA_FLOAT32, count);
 }
 
-/* The position of token t, if there are any. */
+static bool has_positions(const nn_input *in) { return in->config->position_kind != NN_POSITIONS_NONE; }
+
+/* The position of token t, where there are positions. */
 static const float *position_at(const nn_input *in, int64_t t)
 {
     const nn_input_config *c = in->config;
     const float *table = in->waves ? in->waves : in->parameters + in->at[NN_POSITIONS];
-    if (c->position_kind == NN_POSITIONS_NONE) return NULL;
     return table + (c->first_position + in->sequences.first_position + t) * width_of(in);
+}
+
+static void add(float *to, const float *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) to[i] += from[i];
 }
 
 /* Image b, cut into patches that lie one after another. */
@@ -115,9 +121,9 @@ static void place_patches(void *arg, int64_t b)
     const float *first = in->parameters + in->at[NN_CLASS_TOKEN];
     for (int64_t t = 0; t < in->T; t++) {
         const float *from = t < skip ? first : in->embedded + (b * (in->T - skip) + t - skip) * M;
-        const float *position = position_at(in, t);
         float *to = j->to + (b * in->T + t) * M;
-        for (int64_t m = 0; m < M; m++) to[m] = position ? from[m] + position[m] : from[m];
+        memcpy(to, from, (size_t)M * sizeof(float));
+        if (has_positions(in)) add(to, position_at(in, t), M);
     }
 }
 
@@ -142,13 +148,11 @@ static void place_tokens(void *arg, int64_t n)
     float scale = in->config->scale;
     for (int64_t r = first; r < end; r++) {
         const float *token = in->parameters + in->at[NN_TOKENS] + in->sequences.tokens[r] * W;
-        const float *position = position_at(in, r % in->T);
-        const float *type = in->parameters + in->at[NN_TYPES];
+        int64_t type = in->sequences.types ? in->sequences.types[r] : 0;
         float *to = j->to + r * W;
         for (int64_t i = 0; i < W; i++) to[i] = token[i] * scale;
-        if (in->at[NN_TYPES] >= 0 && in->sequences.types) type += in->sequences.types[r] * W;
-        for (int64_t i = 0; in->at[NN_TYPES] >= 0 && i < W; i++) to[i] += type[i];
-        for (int64_t i = 0; position && i < W; i++) to[i] += position[i];
+        if (in->at[NN_TYPES] >= 0) add(to, in->parameters + in->at[NN_TYPES] + type * W, W);
+        if (has_positions(in)) add(to, position_at(in, r % in->T), W);
     }
 }
 

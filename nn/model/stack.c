@@ -247,9 +247,9 @@ bool nn_stack_create(nn_stack *s, mha_context *ctx, const nn_description *d, boo
         .d = d, .config = c, .decoder = decoder, .training = training, .rows = rows, .parameters = parameters};
     s->branches = (pair ? 3 : 2) * c->depth;
     s->first_branch = pair ? 2 * d->encoder.blocks.depth + 1 : 0;
-    s->branch = calloc((size_t)s->branches, sizeof *s->branch);
+    s->branch = calloc((size_t)s->branches + 1, sizeof *s->branch);
     s->stage = calloc((size_t)s->branches + 1, sizeof *s->stage);
-    s->block = calloc((size_t)c->depth, sizeof *s->block);
+    s->block = calloc((size_t)c->depth + 1, sizeof *s->block);
     if (!s->branch || !s->stage || !s->block || !make_slopes(s)) return false;
     find_parts(s);
     list_branches(s);
