@@ -1,5 +1,5 @@
-/* A linear map of the plane: x' = a x + b y, y' = c x + d y. Turns are by polynomials rather than by libm, whose sines
- * differ in their last bits between machines; here every machine gets the same. */
+/* A linear map of the plane: x' = a x + b y, y' = c x + d y. Rotations use polynomials instead of libm, whose sines
+ * differ in the last bits between machines, so results are identical on every machine. */
 #ifndef NN_DATA_AFFINE_H
 #define NN_DATA_AFFINE_H
 
@@ -7,7 +7,8 @@ typedef struct nn_affine {
     float a, b, c, d;
 } nn_affine;
 
-/* A turn by at most 45 degrees either way: the series of sine and cosine are then exact to float32's rounding. */
+/* A rotation by at most 45 degrees either way, for which the series of sine and cosine are exact up to float32
+ * rounding. */
 static inline nn_affine nn_affine_turn(float degrees)
 {
     float x = degrees * 0.0174532925f, z = x * x;

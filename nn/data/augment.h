@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 typedef struct nn_augment_options {
-    float shift;    /* pixels, up to so many along each axis */
-    float rotation; /* degrees, up to so many either way; at most 45 */
+    float shift;    /* maximum shift along each axis, in pixels */
+    float rotation; /* maximum rotation either way, in degrees; at most 45 */
     float scale;    /* 0.1: from 0.9 to 1.1 times the size; below 1 */
     float shear;    /* 0.1: columns lean by up to a tenth of their height; below 1 */
     float stretch;  /* 0.1: up to a tenth wider and as much lower, or the other way round; below 1 */
-    float elastic;  /* pixels: so far at most go the nodes of a grid of 5 x 5 that bends the image; 0: it stays flat */
+    float elastic;  /* maximum displacement of the nodes of a 5 x 5 grid, in pixels; 0: no elastic distortion */
     float mean, deviation;
 } nn_augment_options;
 
@@ -24,9 +24,9 @@ typedef struct nn_augment_options {
 #define NN_AUGMENT_OPTIONS_DEFAULT \
     ((nn_augment_options){.shift = 2, .rotation = 10, .scale = 0.1f, .mean = 0.1307f, .deviation = 0.3081f})
 
-/* out (rows, columns) of image (rows, columns): about the middle turned, scaled, slanted, stretched and moved by a
- * place of its own for (seed, epoch, index), read by bilinear interpolation; outside the image is paper (0). With all
- * six strengths 0 the bits are those of nn_augment_plain. They may not overlap. */
+/* out (rows, columns) = image (rows, columns), rotated, scaled, sheared and stretched about its centre, and shifted, by
+ * random amounts that depend on (seed, epoch, index), with bilinear interpolation; outside the image is background (0).
+ * With all six options 0 the result is that of nn_augment_plain. The arrays may not overlap. */
 void nn_augment_image(float *out, const unsigned char *image, int64_t rows, int64_t columns,
                       const nn_augment_options *options, uint64_t seed, uint32_t epoch, uint64_t index);
 

@@ -13,8 +13,8 @@
 
 enum { NN_DIGITS_SIDE = 28, NN_DIGITS_TRAIN = 0, NN_DIGITS_TEST = 1 };
 
-/* A set of so many images, whose labels run 0, 1, ... 9, 0, ... Free it with nn_mnist_free. Returns NULL on error (a
- * count below 1, out of memory), with its one line in `error`, of `error_size` bytes. */
+/* A set of `train` and `test` images with labels 0, 1, ... 9, 0, ... Free it with nn_mnist_free. Returns NULL on error
+ * (a count below 1, out of memory), with one line in `error`, of `error_size` bytes. */
 nn_mnist *nn_digits_make(int64_t train, int64_t test, uint64_t seed, char *error, size_t error_size);
 
 /* Draws image `index` of a part (NN_DIGITS_TRAIN or NN_DIGITS_TEST): the digit from 0 to 9, in a style given by the

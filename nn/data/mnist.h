@@ -1,12 +1,12 @@
-/* A data set of small grey images with labels from 0 to 9: MNIST, or Fashion-MNIST, whose files are named alike, or the
- * digits of digits.h.
+/* A data set of small grey images with labels from 0 to 9: MNIST, Fashion-MNIST, which has the same file names, or the
+ * synthetic digits of digits.h.
  *
  *     nn_mnist *set = nn_mnist_open("/usr/share/datasets/fashion-mnist", error, sizeof error);
  *     const unsigned char *image = nn_mnist_image(set, &set->test, 7);
  *     nn_mnist_free(set);
  *
- * The bytes are kept as they lie in the files, 0 for paper and 255 for ink; nothing here makes floats of them, so a
- * data set takes the memory of its bytes and no more (55 MB for MNIST). */
+ * The bytes are kept as in the files, 0 for paper and 255 for ink, and are not converted to floats, so a data set takes
+ * as much memory as its bytes (55 MB for MNIST). */
 #ifndef NN_DATA_MNIST_H
 #define NN_DATA_MNIST_H
 
@@ -23,8 +23,8 @@ typedef struct nn_mnist_part {
 } nn_mnist_part;
 
 typedef struct nn_mnist {
-    char *name;     /* for people: the folder it came from, or what drew it */
-    bool synthetic; /* drawn by a program (digits.h): no one may take its accuracy for that of MNIST */
+    char *name;     /* for messages: the folder, or the generator */
+    bool synthetic; /* generated (digits.h): its accuracy must not be reported as MNIST's */
     int64_t rows, columns;
     nn_mnist_part train, test;
 } nn_mnist;
@@ -33,27 +33,27 @@ typedef struct nn_mnist {
  *
  *     train-images-idx3-ubyte   train-labels-idx1-ubyte   t10k-images-idx3-ubyte   t10k-labels-idx1-ubyte
  *
- * each also with '.' instead of the '-' before idx, and each plain or with .gz behind its name; the first that is there
- * counts, in this order: plain, with '.', gzipped, with both. A set in hand is sound: as many labels as images, at
- * least one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. Returns NULL on error,
- * with its one line in `error`, of `error_size` bytes (240 hold any message but for a long path). */
+ * each also with '.' instead of the '-' before idx, and each plain or with .gz appended; the first one that exists is
+ * used, in this order: plain, with '.', gzipped, with both. The set is validated: as many labels as images, at least
+ * one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. Returns NULL on error, with
+ * one line in `error`, of `error_size` bytes (240 are enough unless the path is long). */
 nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size);
 
 /* NULL is legal. */
 void nn_mnist_free(nn_mnist *set);
 
-/* Where image i of a part lies. */
+/* Image i of a part. */
 static inline const unsigned char *nn_mnist_image(const nn_mnist *set, const nn_mnist_part *part, int64_t i)
 {
     return part->images + i * set->rows * set->columns;
 }
 
-/* The mean of the bytes over 255, and their standard deviation (at least 1/255, so that one may divide by it). The sums
- * are whole numbers: the same bits on any machine. MNIST's training images have 0.1307 and 0.3081. */
+/* The mean of the bytes over 255, and their standard deviation (at least 1/255, so never 0). The sums are integers: the
+ * same bits on any machine. MNIST's training images have 0.1307 and 0.3081. */
 void nn_mnist_statistics(const nn_mnist *set, const nn_mnist_part *part, float *mean, float *deviation);
 
-/* Writes "60000 + 10000 images of 28 x 28 from FOLDER" for messages, and of a synthetic set that it is one, cut to
- * `room` bytes. Returns `out`. */
+/* Writes "60000 + 10000 images of 28 x 28 from FOLDER", with a note if the set is synthetic, truncated to `room` bytes.
+ * Returns `out`. */
 const char *nn_mnist_describe(char *out, size_t room, const nn_mnist *set);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text that grows in memory, then becomes a file:
+/* A growing text buffer that can be saved as a file:
  *
  *     nn_buffer out = {0};
  *     nn_buffer_printf(&out, "<text x=\"%d\">", x);
@@ -6,10 +6,9 @@
  *     if (!nn_buffer_save(&out, "picture.svg", error, sizeof error)) puts(error);
  *     nn_buffer_free(&out);
  *
- * A failed allocation is never lost: it sets `failed`, which nothing clears, and everything put later is dropped. The
- * functions that put return nothing, so there is one check, at the end, and nn_buffer_save makes it. (open_memstream
- * has no such check: in glibc a stream that could not grow reports it through neither ferror nor fclose, and keeps what
- * fitted.) */
+ * A failed allocation sets `failed`, which stays set, and later text is dropped. The functions that append return
+ * nothing: one check at the end is enough, and nn_buffer_save does it. (open_memstream is not used because in glibc
+ * neither ferror nor fclose reports that such a stream could not grow.) */
 #ifndef NN_IO_BUFFER_H
 #define NN_IO_BUFFER_H
 
@@ -17,9 +16,9 @@
 #include <stddef.h>
 
 typedef struct nn_buffer {
-    char *bytes; /* `size` of them; NULL while nothing has been put */
+    char *bytes; /* `size` bytes; NULL while empty */
     size_t size, room;
-    bool failed; /* an allocation failed: the bytes are not the whole text */
+    bool failed; /* an allocation failed: the text is incomplete */
 } nn_buffer;
 
 void nn_buffer_put(nn_buffer *b, const void *bytes, size_t size);
@@ -31,6 +30,6 @@ __attribute__((format(printf, 2, 3))) void nn_buffer_printf(nn_buffer *b, const 
  * failed, with one line in `error`, of `error_size` bytes; the old file is then unchanged. */
 bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size);
 
-void nn_buffer_free(nn_buffer *b); /* leaves an empty one */
+void nn_buffer_free(nn_buffer *b); /* leaves an empty buffer */
 
 #endif

@@ -6,12 +6,12 @@
  *     nn_safetensors_write_locked("vit.safetensors", &lock, ...);                              any number of times
  *     nn_file_lock_free(&lock);
  *
- * The lock is an flock on a file of its own, .mha-lock-NAME beside the target, which is removed at the end; on the
- * target itself it would be lost with the first rename. The kernel releases it when the process ends, however it ends:
- * the lock file of a process that was killed stays, and stops nobody.
+ * The lock is an flock on a file of its own, .mha-lock-NAME beside the target, which is removed at the end; a lock on
+ * the target itself would be lost with the first rename. The kernel releases the lock when the process ends; the lock
+ * file of a killed process remains but blocks no other process.
  *
- * On a file system without locks there is a weaker fallback: before the target is replaced, it is compared with what
- * its owner has left there. If it is another file, another process has written it, and it stays (replace.h). */
+ * On a file system without locks there is a weaker fallback: before the target is replaced, it is compared with the
+ * file that the owner wrote last. If it differs, another process has written it, and it is not replaced (replace.h). */
 #ifndef NN_IO_FILE_LOCK_H
 #define NN_IO_FILE_LOCK_H
 
@@ -21,12 +21,12 @@
 
 typedef struct nn_file_lock {
     bool taken; /* must be freed */
-    bool held;  /* by the kernel; else changes are looked for */
-    bool lost;  /* one was found */
+    bool held;  /* a kernel lock is held; otherwise the target is checked for changes */
+    bool lost;  /* such a change was found */
     nn_file_place at;
     char name[256]; /* of the lock file */
     int file;       /* its descriptor; -1 for none */
-    bool there;     /* the target was, when the owner last knew it, and this is what it was: */
+    bool there;     /* the target existed when the owner last checked it, as `known`: */
     struct stat known;
 } nn_file_lock;
 
@@ -34,7 +34,7 @@ typedef struct nn_file_lock {
  * needs to be freed then. */
 bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size);
 
-/* Whether the target may be replaced; else `lost` is set. After it was replaced by a file that was `mine`. */
+/* Whether the target may be replaced; if not, sets `lost`. nn_file_lock_replaced records the new target, `mine`. */
 bool nn_file_lock_check(nn_file_lock *l);
 void nn_file_lock_replaced(nn_file_lock *l, const struct stat *mine);
 

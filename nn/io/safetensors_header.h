@@ -1,5 +1,5 @@
-/* Inside the reader: from the text of a safetensors header to records that have been checked against each other and
- * against the size of the data. The words and the limit of the format serve the writer, too. */
+/* Internal to the reader: parses a safetensors header and checks its records against each other and against the size of
+ * the data. The dtype words and the header limit are also used by the writer. */
 #ifndef NN_IO_SAFETENSORS_HEADER_H
 #define NN_IO_SAFETENSORS_HEADER_H
 
@@ -8,20 +8,19 @@
 enum { NN_SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000 }; /* the limit of the format's own library */
 
 typedef struct nn_safetensors_header {
-    char *text; /* what names, keys and values point into */
+    char *text; /* owns the memory of names, keys and values */
     nn_safetensors_tensor *tensors;
     nn_safetensors_pair *pairs; /* sorted by key */
     size_t tensor_count, pair_count;
 } nn_safetensors_header;
 
-/* Fills `header` from `length` bytes of JSON; the tensors come out in the order of their data, which they cover without
- * gap or overlap, and without `data`. Returns false on error, with one line in `why`; `header` is to be freed either
- * way. */
+/* Fills `header` from `length` bytes of JSON; the tensors are sorted by their data, which they cover without gap or
+ * overlap; their `data` is not set. Returns false on error, with one line in `why`; free `header` in any case. */
 bool nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
                                 char *why, size_t why_size);
 void nn_safetensors_header_free(nn_safetensors_header *header);
 
-/* The dtype of a word such as "F32", false if there is none; and the word of a dtype. */
+/* The dtype of a word such as "F32", or false if it is unknown; the word of a dtype. */
 bool nn_safetensors_dtype_find(const char *word, nn_safetensors_dtype *dtype);
 const char *nn_safetensors_dtype_word(nn_safetensors_dtype dtype);
 

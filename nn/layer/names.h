@@ -1,15 +1,15 @@
-/* How files call the parts of a layer: one table a family of names.
+/* The names of a layer's parts in files: one table per family of names.
  *
  *     pytorch        nn.MultiheadAttention with in_proj_weight (3M,M)
- *     pytorch-split  the same with q_proj_weight, k_proj_weight, v_proj_weight, which it uses where widths differ; with
- *                    their own shapes they also say what PyTorch's module cannot be: grouped heads, other head widths
- *     gpt2           c_attn, c_proj: weights (in,out), so transposed; causal
+ *     pytorch-split  the same with q_proj_weight, k_proj_weight, v_proj_weight, which it uses if widths differ; also
+ *                    for layers beyond PyTorch's module: grouped heads, other head widths
+ *     gpt2           c_attn, c_proj: transposed weights (in,out); causal
  *     bert           self.query, self.key, self.value, output.dense
  *     vit            timm's qkv, proj
- *     llama          q_proj, k_proj, v_proj, o_proj: causal, rotary, grouped heads; gains of Q and K where there are some
+ *     llama          q_proj, k_proj, v_proj, o_proj: causal, rotary, grouped heads, optional norms of Q and K
  *     bart           q_proj, k_proj, v_proj, out_proj: encoder-decoders (BART, M2M100) and CLIP
  *
- * What makes a family is this table and nothing else: whoever reads or writes files walks over it. */
+ * A family is defined by its table alone; reading and writing iterate over it. */
 #ifndef NN_LAYER_NAMES_H
 #define NN_LAYER_NAMES_H
 
@@ -38,8 +38,8 @@ typedef enum nn_layer_part {
     NN_LAYER_IN_WEIGHT,
     NN_LAYER_IN_BIAS,
     NN_LAYER_PARTS,
-    NN_LAYER_IGNORED, /* lies beside the parameters and is none */
-    NN_LAYER_REFUSED  /* says that it is another kind of layer */
+    NN_LAYER_IGNORED, /* a tensor that is not a parameter */
+    NN_LAYER_REFUSED  /* a tensor of another kind of layer: an error */
 } nn_layer_part;
 
 typedef enum nn_layer_layout {
@@ -49,7 +49,7 @@ typedef enum nn_layer_layout {
 } nn_layer_layout;
 
 typedef struct nn_layer_name {
-    const char *name; /* behind the prefix; NULL ends the list */
+    const char *name; /* after the prefix; NULL ends the list */
     nn_layer_part part;
     nn_layer_layout layout;
     bool optional;
@@ -57,34 +57,34 @@ typedef struct nn_layer_name {
 
 typedef struct nn_layer_family {
     const char *title;
-    bool causal;        /* unless the file says otherwise, as is the next */
+    bool causal;        /* default of the family, like the next one */
     double rotary_base; /* 0: none */
-    bool same_biases;   /* Q, K and V have biases if, and only if, the output has one */
+    bool same_biases;   /* Q, K and V have biases if and only if the output has one */
     nn_layer_name names[20];
 } nn_layer_family;
 
-/* All of them; the title of the one behind the last is NULL. */
+/* All families, ended by one whose title is NULL. */
 extern const nn_layer_family nn_layer_families[];
 
-/* The attention layers of a larger file, by the first name of each family: how many there are, and what the names of the
- * first and of the last begin with, "h.9." being before "h.10.". */
+/* The attention layers of a larger file, found by the first name of each family: their number, and the prefixes of the
+ * first and the last in numeric order ("h.9." before "h.10."). */
 typedef struct nn_layer_prefixes {
     size_t count;
     char first[NN_LAYER_PREFIX_MAX + 1], last[NN_LAYER_PREFIX_MAX + 1];
 } nn_layer_prefixes;
 nn_layer_prefixes nn_layer_prefixes_find(const nn_safetensors *file);
 
-/* The family in which such a layer is saved: PyTorch's own, fused if its module could be this layer. */
+/* The family used to save a layer: PyTorch's, with in_proj_weight if nn.MultiheadAttention could be this layer. */
 const nn_layer_family *nn_layer_family_to_save(const mha_layer *layer);
 
 /* One part, by number. */
 mha_tensor nn_layer_part_of(const mha_layer_parts *parts, nn_layer_part part);
 
-/* How many axes a part has, 1 or 2; its sizes by the options, all sizes of which are filled in. */
+/* The number of axes of a part, 1 or 2, and its shape; all sizes in the options must be filled in. */
 int nn_layer_part_rank(nn_layer_part part);
 void nn_layer_part_shape(int64_t shape[2], nn_layer_part part, const mha_layer_options *options);
 
-/* What turns a part on: parts of one group are there together. */
+/* Parts of one group are present or absent together. */
 typedef enum nn_layer_group {
     NN_LAYER_WEIGHTS,
     NN_LAYER_OUT,

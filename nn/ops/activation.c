@@ -1,6 +1,6 @@
-/* Activations. A task takes a piece that stays in L1; each number is read once and written once. Forward leaves the
- * derivative for backward, which is then one product: it has the exponential at hand, where backward would have to take
- * it again, and the derivative takes the place of z, so it costs no memory. */
+/* Activations. A task processes a piece that fits L1; each number is read once and written once. Forward stores the
+ * derivative for backward, which is then one product: forward has already computed the exponential, and the derivative
+ * replaces z, so it needs no extra memory. */
 #include "ops/chunks.h"
 #include "ops/functions.h"
 #include "ops/ops.h"
@@ -11,7 +11,7 @@ enum { PIECE = 4096 }; /* numbers of one task; a multiple of NN_LANES */
 
 typedef struct sweep {
     mha_activation activation;
-    float *h, *slope; /* slope NULL: not wanted */
+    float *h, *slope; /* slope NULL: not computed */
     const float *z;
     int64_t count;
 } sweep;
@@ -44,7 +44,7 @@ NN_CLONES static void sweep_lanes(const sweep *s)
     }
 }
 
-/* The last numbers of all, filled up to a whole set of lanes. */
+/* The last numbers, padded to a full set of lanes. */
 static void sweep_rest(const sweep *s, int64_t rest)
 {
     float h[NN_LANES], slope[NN_LANES], z[NN_LANES] = {0};

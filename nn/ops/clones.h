@@ -1,12 +1,13 @@
-/* One loop, several instruction sets. A function marked NN_CLONES is compiled for AVX-512, for AVX2 and for the plainest
- * x86-64, and the loader picks one when the program starts. Contraction is off and sums have a fixed order, so all of
- * them give the same bits. On 64-bit Arm every machine has NEON, and there is nothing to choose.
+/* Functions compiled for several instruction sets. A function marked NN_CLONES is compiled for AVX-512, AVX2 and
+ * baseline x86-64, and the loader selects one when the program starts. Contraction is off and sums have a fixed order,
+ * so all versions give the same bits. On 64-bit Arm every machine has NEON, and one version is enough.
  *
- * The choice is an ifunc, which glibc has and musl has not, and which runs before a sanitizer is ready. */
+ * The selection uses an ifunc, which glibc supports and musl does not, and which runs before a sanitizer is
+ * initialized. */
 #ifndef NN_OPS_CLONES_H
 #define NN_OPS_CLONES_H
 
-#include <stdint.h> /* also tells whether this is glibc */
+#include <stdint.h> /* also defines __GLIBC__ */
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -26,7 +27,7 @@
 #define NN_CLONES
 #endif
 
-/* For what such functions are made of: a clone's helpers must be compiled for what the clone is compiled for. */
+/* For helpers of such functions: a helper must be compiled for the same instruction set as the clone that calls it. */
 #define NN_INLINE static inline __attribute__((always_inline))
 
 #endif

@@ -1,12 +1,12 @@
-/* Dropout of residual branches. A sequence is one run of numbers, cut into groups of 256; a group has 32 blocks of
- * Philox, each of eight numbers of 16 bits, and number i of the group takes its 16 bits from block i % 32. So blocks
- * are computed side by side, and what they give is used in the order in which it lies:
+/* Dropout of residual branches. A sequence is one array of numbers, divided into groups of 256; a group uses 32 Philox
+ * blocks, each of eight 16-bit numbers, and number i of the group takes its 16 bits from block i % 32. So blocks are
+ * computed in parallel lanes, and their results are used in memory order:
  *
  *     16 bits of number i of group g = half i / 32 of the block nn_philox_at(seed, NN_PHILOX_DROP, 32 g + i % 32, stream)
  *
- * where half 0 is the low half of the first word, half 1 its high half, and so on. It is dropped if they are below
- * drop * 2^16, rounded. 32 bits a number would take twice the time for a bias of less than 2^-17, which no training run
- * could tell from its noise. */
+ * where half 0 is the low half of the first word, half 1 its high half, and so on. A number is dropped if its bits are
+ * below drop * 2^16, rounded. 32 bits per number would take twice the time to remove a bias of less than 2^-17, which
+ * is negligible in training. */
 #include "ops/chunks.h"
 #include "ops/clones.h"
 #include "ops/ops.h"
@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum {
-    LANES = 8,         /* blocks that a loop runs over, and */
-    CHAINS = 4,        /* how many of them each pass takes: one alone waits for its multiplications */
+    LANES = 8,         /* blocks in one vector loop */
+    CHAINS = 4,        /* blocks per iteration, to hide the latency of multiplications */
     BLOCKS = 32,       /* of a group: LANES * CHAINS */
     GROUP = 256,       /* numbers: 8 * BLOCKS */
     PIECE = 16 * GROUP /* numbers of one task; they stay in L1 */
@@ -43,8 +43,8 @@ NN_INLINE void turn_all(nn_block c[CHAINS], uint64_t seed, uint32_t n)
     for (int i = 0; i < CHAINS; i++) c[i] = turn(c[i], k0, k1);
 }
 
-/* bits (4,BLOCKS): the words of the blocks from `first` on. The rounds are written out, since gcc would unroll the loop
- * over them only after it has looked for vectors. */
+/* bits (4,BLOCKS): the words of the blocks from `first` on. The rounds are unrolled by hand, since gcc unrolls the loop
+ * over them only after vectorization. */
 NN_CLONES static void draw_group(uint32_t *restrict bits, uint64_t seed, uint64_t stream, uint32_t first)
 {
     const uint32_t low = (uint32_t)stream, high = (uint32_t)(stream >> 32), use = (uint32_t)NN_PHILOX_DROP << 24;
@@ -66,7 +66,7 @@ NN_CLONES static void draw_group(uint32_t *restrict bits, uint64_t seed, uint64_
     }
 }
 
-/* Whether the whole sequence stays. */
+/* Whether the sequence is kept. */
 static bool keeps_sequence(const nn_drop *d, uint64_t stream)
 {
     nn_philox draw = nn_philox_at(d->seed, NN_PHILOX_PATH, 0, stream);
@@ -97,13 +97,13 @@ static void drop_group(float to[GROUP], uint64_t seed, uint64_t stream, uint32_t
 typedef struct sweep {
     nn_drop drop;
     uint32_t below; /* of 2^16 */
-    float kept;     /* what is kept is multiplied by this */
+    float kept;     /* factor of kept numbers */
     float *to;
     const float *from;
     int64_t size, pieces; /* of a sequence */
 } sweep;
 
-/* The last numbers of a sequence, filled up to a group. */
+/* The last numbers of a sequence, padded to a group. */
 static void drop_rest(const sweep *s, float *to, uint64_t stream, uint32_t first, int64_t count)
 {
     float group[GROUP] = {0};
@@ -112,7 +112,7 @@ static void drop_rest(const sweep *s, float *to, uint64_t stream, uint32_t first
     memcpy(to, group, (size_t)count * sizeof *group);
 }
 
-/* Numbers [first, first + count) of a sequence, which lie at `to`; `first` is where a group begins. */
+/* Numbers [first, first + count) of a sequence, stored at `to`; `first` is the start of a group. */
 static void drop_numbers(const sweep *s, float *to, uint64_t stream, int64_t first, int64_t count)
 {
     for (int64_t i = 0; i < count; i += GROUP) {

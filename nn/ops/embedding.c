@@ -1,7 +1,7 @@
-/* Embeddings. Backward, rows with the same id add to one row of the table, and the order of such a sum decides its last
- * bits. So a task takes a strip of columns, not of rows: it goes through all rows in order, and every number of the
- * gradient is summed by one thread, in the order of the batch, without a lock, a sort or memory. There is a strip for
- * each thread, as long as it has a cache line of every row; how wide it is moves no bit. */
+/* Embeddings. In the backward pass, rows with the same id are added to one row of the table, and the order of such a
+ * sum affects its rounding. So a task processes a strip of columns of all rows, in order: every number of the gradient
+ * is summed by one thread, in the order of the batch, without locks, sorting or extra memory. There is one strip per
+ * thread, at least one cache line wide; its width does not affect the result. */
 #include "ops/chunks.h"
 #include "ops/clones.h"
 #include "ops/ops.h"
@@ -11,7 +11,7 @@ enum { LINE = 16 }; /* floats of a cache line */
 
 typedef struct embedding {
     float *to;
-    const float *from, *positions; /* positions: NULL if there are none */
+    const float *from, *positions; /* positions: may be NULL */
     const int32_t *ids;
     int64_t rows, T, width, strip; /* strip: columns of one task of the backward pass */
 } embedding;

@@ -1,11 +1,12 @@
-/* exp and the activations made of it, for 16 numbers at once, by the vector extension that gcc and clang share: one AVX-512
- * register, two of AVX2, four of NEON or SSE2. Written for one number and left to the compiler, the loops vectorise as
- * well, but then each result is a chain of fifty operations of which a Neoverse-V1 has room for two at a time; four side
- * by side take two thirds of the time.
+/* exp and the activations built on it, for 16 numbers at once, with the vector extension of gcc and clang: one AVX-512
+ * register, two of AVX2, four of NEON or SSE2. A compiler also vectorizes the loops if they are written for one number,
+ * but then each result is a chain of fifty operations, of which a Neoverse-V1 can overlap two; four interleaved chains
+ * take two thirds of the time.
  *
- * There is no branch, no call, no table and no fused multiply-add, which not every x86-64 has: the same bits everywhere.
- * Choices are made by bits, because comparisons of such vectors are taken apart by gcc 12. NaN gives NaN. Whoever
- * includes this is compiled with -Wno-psabi: all of it is inlined, so how such vectors would be passed does not matter. */
+ * There are no branches, calls, tables or fused multiply-adds (which not every x86-64 processor has), so all machines
+ * give the same bits. Selections use bit masks, because gcc 12 splits comparisons of such vectors into scalar ones. NaN
+ * gives NaN. Files that include this header are compiled with -Wno-psabi: everything is inlined, so the calling
+ * convention of such vectors does not matter. */
 #ifndef NN_OPS_FUNCTIONS_H
 #define NN_OPS_FUNCTIONS_H
 
@@ -13,7 +14,8 @@
 #include "ops/lanes.h"
 #include <string.h>
 
-/* clang refuses to hand such vectors from a clone to what is inlined into it: there, these loops are SSE2 on x86-64. */
+/* clang does not accept such vectors as arguments of functions inlined into a clone: there, these loops use SSE2 on
+ * x86-64. */
 #if defined(__clang__)
 #undef NN_CLONES
 #define NN_CLONES
@@ -42,8 +44,8 @@ NN_INLINE nn_floats nn_pick(nn_ints mask, nn_floats a, nn_floats b)
 NN_INLINE nn_floats nn_abs(nn_floats x) { return (nn_floats)((nn_ints)x & 0x7fffffff); }
 NN_INLINE nn_ints nn_negative(nn_floats x) { return (nn_ints)x >> 31; } /* a mask, by the sign bit */
 
-/* The smaller of x >= 0 and the float whose bits are `high`: such floats have the order of their bits. NaN gives `high`,
- * so a result must come by NaN in another way, too. */
+/* The smaller of x >= 0 and the float whose bits are `high`: non-negative floats are ordered like their bits. NaN gives
+ * `high`, so callers must propagate NaN in another way. */
 NN_INLINE nn_floats nn_at_most(nn_floats x, int32_t high)
 {
     nn_ints above = (high - (nn_ints)x) >> 31, most = (nn_ints){0} + high;
@@ -52,10 +54,10 @@ NN_INLINE nn_floats nn_at_most(nn_floats x, int32_t high)
 
 /* ---- exp -------------------------------------------------------------------------------------------------------- */
 
-/* exp(x) for -88.02969 <= x <= 0. With n the integer nearest to x / ln 2 it is 2^n exp(r), |r| <= ln(2)/2. Adding
- * 1.5 * 2^23 + 127 rounds to an integer and leaves it, with the bias of the exponent, in the low bits of the float. ln 2
- * is taken off in two parts, of which the first has so few bits that n times it is exact; exp(r) is 1 + r + r^2 times a
- * polynomial fitted to the least relative error (3.1e-9). With all rounding the relative error is below 1e-7 down to
+/* exp(x) for -88.02969 <= x <= 0. With n the integer nearest to x / ln 2 it is 2^n exp(r), |r| <= ln(2)/2. Adding 1.5 *
+ * 2^23 + 127 rounds to an integer and leaves it, with the bias of the exponent, in the low bits of the float. n ln 2 is
+ * subtracted in two parts, the first with so few bits that n times it is exact; exp(r) is 1 + r + r^2 times a
+ * polynomial with minimal relative error (3.1e-9). With all rounding the relative error is below 1e-7 down to
  * exp(-87.3); at the lower end n is -127, and the result 0. */
 NN_INLINE nn_floats nn_exp_held(nn_floats x)
 {
@@ -77,15 +79,15 @@ NN_INLINE nn_floats nn_exp(nn_floats x)
 
 /* ---- Activations ------------------------------------------------------------------------------------------------ */
 
-/* A function and its derivative; what is not used is not computed. Far from 0 the argument of exp is held where the
- * tail is 1e-33 or less, above the numbers that processors are slow with; the results are good for |x| <= 1e9. */
+/* A function and its derivative; unused results are not computed. Far from 0 the argument of exp is clamped where the
+ * tail is 1e-33 or less, which avoids slow subnormal numbers; the results are accurate for |x| <= 1e9. */
 typedef struct nn_slope {
     nn_floats value, slope;
 } nn_slope;
 
-/* The tail of the normal distribution, 1 - Phi(a), over exp(-a^2/2), for 0 <= a <= 14: a polynomial in
- * t = 1 / (1 + 0.26 a) without constant term, fitted to the least relative error (2.5e-8). By pairs, not by Horner's
- * rule: the chain is half as long. */
+/* The tail of the normal distribution, 1 - Phi(a), over exp(-a^2/2), for 0 <= a <= 14: a polynomial in t = 1 / (1 +
+ * 0.26 a) without constant term, with minimal relative error (2.5e-8). Estrin's scheme instead of Horner's: the
+ * dependency chain is half as long. */
 NN_INLINE nn_floats nn_normal_ratio(nn_floats a)
 {
     nn_floats t = 1 / (a * 0.26f + 1), t2 = t * t, t4 = t2 * t2;

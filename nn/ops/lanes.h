@@ -1,10 +1,10 @@
-/* Sums along a row. A plain sum is a chain that no compiler may reorder; here element i is added to lane i % 16, which
- * vectorises as it stands for every width up to 16, and the lanes are added pairwise at the end: the same bits for every
- * instruction set.
+/* Sums along a row. A compiler may not reorder a plain sum; here element i is added to lane i % 16, which vectorizes
+ * for every vector width up to 16, and the lanes are added pairwise at the end: the same bits for every instruction
+ * set.
  *
- * The lanes of a row lie in memory, (rows,16) for a block of rows, and the totals are taken in a loop of their own: next
- * to the sweep itself, gcc takes the lanes out of their registers one by one, which costs a row of 64 more than the sum
- * does. */
+ * The lanes are stored in memory, (rows,16) for a block of rows, and the totals are computed in a separate loop: in the
+ * same loop, gcc extracts the lanes from registers one by one, which takes longer than the sum itself for a row of
+ * 64. */
 #ifndef NN_OPS_LANES_H
 #define NN_OPS_LANES_H
 
@@ -12,7 +12,7 @@
 
 enum { NN_LANES = 16 };
 
-/* How many elements of a row come in whole sets of lanes. */
+/* The number of elements of a row in complete sets of lanes. */
 NN_INLINE int64_t nn_lanes_whole(int64_t width) { return width - width % NN_LANES; }
 
 NN_INLINE void nn_lanes_clear(float *lanes)

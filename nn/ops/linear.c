@@ -1,4 +1,4 @@
-/* A linear layer is three products, all by mha_matmul, and a sum of rows. */
+/* A linear layer: three products, all by mha_matmul, and a sum of rows. */
 #include "ops/chunks.h"
 #include "ops/clones.h"
 #include "ops/ops.h"
@@ -18,7 +18,7 @@ typedef struct row_sums {
     int64_t rows, stride, N;
 } row_sums;
 
-/* Four rows at a time: the sums are then loaded and stored once for four numbers, not for each. */
+/* Four rows at a time, so that the sums are loaded and stored once per four numbers. */
 NN_CLONES static void sum_rows(float *restrict sum, const float *restrict y, int64_t rows, int64_t stride, int64_t N)
 {
     for (int64_t i = 0; i < N; i++) sum[i] = 0;

@@ -4,13 +4,13 @@
  *     loss = log S - (1 - smoothing) (x[label] - top) - smoothing * mean(x - top)
  *
  * Nothing here can overflow. The loss of a row is float64 from S on; the losses of a chunk, and then the chunks, are
- * added in order. A row is copied, filled up to whole sets of lanes with a logit of its own. */
+ * added in order. A row is copied and padded to full sets of lanes with one of its own logits. */
 #include "ops/chunks.h"
 #include "ops/functions.h"
 #include "ops/lanes.h"
 #include "ops/ops.h"
 
-enum { CLASSES = 256 }; /* more than these are copied to the workspace, not to the stack */
+enum { CLASSES = 256 }; /* rows with more classes are copied to the workspace instead of the stack */
 
 typedef struct loss_job {
     float *dlogits;
@@ -22,8 +22,8 @@ typedef struct loss_job {
     float smoothing;
 } loss_job;
 
-/* e (padded) = exp(x - top), for x (padded) in e, of which the last `padded - classes` are 0 then; total their sum.
- * Returns top. */
+/* In place: x (padded) in e becomes e (padded) = exp(x - top), with zeros in the last `padded - classes` places; total
+ * is their sum. Returns top. */
 NN_CLONES static float exponentials(float *restrict e, float *restrict total, int64_t classes, int64_t padded)
 {
     float tops[NN_LANES], lanes[NN_LANES], top = -INFINITY;

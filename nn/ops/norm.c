@@ -1,13 +1,13 @@
-/* LayerNorm and RMS norm. A task takes a chunk of rows, and of these a block at a time that fits L1, through three
- * sweeps: sums for the mean, sums for the variance, the result. Only the first of them reads from memory.
+/* LayerNorm and RMS norm. A task processes a chunk of rows, in blocks that fit L1, in three passes: sums for the mean,
+ * sums for the variance, the result. Only the first pass reads from memory.
  *
- * The mean is taken of x - x[0]: it is then off by a few u of the spread of the row and one rounding of its own, however
- * large the numbers are, and a constant row gives exactly its bias. The variance is taken around that mean, not as the
- * mean of squares less the square of the mean, which cancels.
+ * The mean is computed from x - x[0]: its error is then a few u of the spread of the row plus one rounding, however
+ * large the numbers are, and a constant row gives exactly its bias. The variance is computed from differences to that
+ * mean; the mean of squares minus the square of the mean would cancel.
  *
  * Backward, with h = (x - mean) * by, by = the inverse root, g = gain * dy:
  *
- *     dx = by * (g - mean(g) - h * mean(g h))        mean(g) is left out for an RMS norm
+ *     dx = by * (g - mean(g) - h * mean(g h))        without mean(g) for an RMS norm
  *     dgain = sum over rows of dy * h                dbias = sum over rows of dy */
 #include "ops/chunks.h"
 #include "ops/lanes.h"
@@ -85,7 +85,7 @@ void nn_add(mha_context *ctx, float *x, const float *r, int64_t count)
 
 typedef struct forward {
     nn_norm norm;
-    float *y, *kept, *sum; /* sum: x + r goes there; NULL: there is no r */
+    float *y, *kept, *sum; /* sum: receives x + r; NULL without r */
     const float *x, *r;
     int64_t rows;
 } forward;
@@ -159,13 +159,13 @@ NN_CLONES static void dot_block(float *restrict g, float *restrict gh, const flo
     }
 }
 
-/* What one element gets: less (rows,2) holds mean(g) and mean(g h). */
+/* dx of one element; less (rows,2) holds mean(g) and mean(g h). */
 NN_INLINE float dx_of(float dy, float h, float gain, float by, const float *less)
 {
     return by * (dy * gain - less[0] - h * less[1]);
 }
 
-/* dx of `rows` rows, a constant, and their part of the sums: two rows at once load and store the sums half as often. */
+/* dx of `rows` rows (a constant) and their partial sums: two rows at once halve the loads and stores of the sums. */
 NN_INLINE void spread_rows(const int rows, const bool add, float *restrict dx, float *restrict dgain,
                            float *restrict dbias, const float *restrict dy, const float *restrict x,
                            const float *restrict kept, const float *restrict less, const float *restrict gain,

@@ -1,13 +1,13 @@
 /* The operations of a transformer around attention, forward and backward: products with weights, norms, activations,
- * the loss. Numbers are float32, arrays dense and row-major, shapes stand in brackets. `rows` is whatever the caller
- * counts as rows: B*T tokens, mostly.
+ * the loss. Numbers are float32, arrays are dense and row-major, shapes are in parentheses. `rows` is usually B*T
+ * tokens.
  *
- * Gradients of parameters are ADDED to what is there: clear them first. Those of a row's input are written, or added
- * where the caller says so: to the gradient of a residual stream, that spares a sweep.
+ * Gradients of parameters are ADDED to the previous contents: clear them first. Gradients of inputs are written, or
+ * added on request, which saves a pass over the gradient of a residual stream.
  *
- * Results are the same bits for any number of threads, and those of everything but the products also for every
- * instruction set. Nothing may overlap unless a function says so. Arguments are not checked: whoever builds a model has
- * done that. NaN and infinity go where arithmetic takes them, and hide nowhere. */
+ * Results are bitwise identical for any number of threads and, except for products, for every instruction set. Arrays
+ * may not overlap unless stated. Arguments are not checked: the code that builds a model has checked them. NaN and
+ * infinity propagate as in ordinary arithmetic. */
 #ifndef NN_OPS_OPS_H
 #define NN_OPS_OPS_H
 
@@ -20,21 +20,21 @@
  *
  *   w (N,K)   b (N) or none
  *
- * Tensors of rank 2 of any float type and stride: bfloat16 x and w go to the matrix engine, where there is one.
- * Returns as mha_matmul. */
+ * Tensors of rank 2 of any float type and stride; bfloat16 x and w use the matrix engine, if available. Returns the
+ * same as mha_matmul. */
 mha_status nn_linear_forward(mha_context *ctx, mha_tensor y, mha_tensor x, mha_tensor w, mha_tensor b,
                              mha_activation activation, bool add);
 
-/* Where the gradients of a linear layer go; all zero: not wanted. */
+/* The gradients of a linear layer to compute; a zeroed member is not computed. */
 typedef struct nn_linear_gradients {
     mha_tensor dx; /* (rows,K)   dy w, */
-    bool add;      /*            added to what is there */
+    bool add;      /*            added to the previous contents */
     mha_tensor dw; /* (N,K)      += dy^T x */
     float *db;     /* (N)        += the sum of the rows of dy */
 } nn_linear_gradients;
 
-/* From dy (rows,N), the gradient by x w^T + b (before an activation). Where db is wanted dy is float32, its rows dense.
- * Returns as mha_matmul. */
+/* From dy (rows,N), the gradient of x w^T + b (before an activation). If db is given, dy must be float32 with dense
+ * rows. Returns the same as mha_matmul. */
 mha_status nn_linear_backward(mha_context *ctx, nn_workspace *workspace, const nn_linear_gradients *gradients,
                               mha_tensor dy, mha_tensor x, mha_tensor w);
 
@@ -53,11 +53,11 @@ typedef struct nn_norm {
     const float *bias; /* (width) or NULL */
 } nn_norm;
 
-/* y (rows,width) from x (rows,width). kept (rows,2) gets what backward needs: the mean (0 of an RMS norm) and the
- * inverse root. */
+/* y (rows,width) from x (rows,width). kept (rows,2) receives the values for backward: the mean (0 for an RMS norm) and
+ * the inverse root. */
 void nn_norm_forward(mha_context *ctx, const nn_norm *norm, float *y, float *kept, const float *x, int64_t rows);
 
-/* x += r, y = norm(x), in one sweep: the end of one residual branch and the start of the next. */
+/* x += r, y = norm(x), in one pass: the end of one residual branch and the start of the next. */
 void nn_norm_forward_add(mha_context *ctx, const nn_norm *norm, float *y, float *kept, float *x, const float *r,
                          int64_t rows);
 
@@ -66,9 +66,9 @@ void nn_add(mha_context *ctx, float *x, const float *r, int64_t count);
 
 typedef struct nn_norm_gradients {
     float *dx;    /* (rows,width), */
-    bool add;     /* added to what is there */
-    float *dgain; /* (width) += ; NULL: not wanted */
-    float *dbias; /* (width) += ; NULL: not wanted */
+    bool add;     /* added to the previous contents */
+    float *dgain; /* (width) += ; NULL: not computed */
+    float *dbias; /* (width) += ; NULL: not computed */
 } nn_norm_gradients;
 
 /* From dy (rows,width), and the x and kept of the forward call. Returns MHA_OK or MHA_NO_MEMORY. */
@@ -78,16 +78,17 @@ mha_status nn_norm_backward(mha_context *ctx, nn_workspace *workspace, const nn_
 
 /* ---- Activation (activation.c) ---------------------------------------------------------------------------------- */
 
-/* h (count) = activation(z), and slope (count), if it is not NULL, = activation'(z), which backward needs in place of z.
- * slope or h may be z. Nothing for MHA_LINEAR. For |z| <= 1e9, h is good to 2e-7 or 3u of itself, slope to 4e-7. */
+/* h (count) = activation(z) and, unless NULL, slope (count) = activation'(z), which backward needs instead of z. slope
+ * or h may be z. Does nothing for MHA_LINEAR. For |z| <= 1e9 the error of h is at most 2e-7 or 3u relative, that of
+ * slope 4e-7. */
 void nn_activation_forward(mha_context *ctx, mha_activation activation, float *h, float *slope, const float *z,
                            int64_t count);
 
 /* In place: dh (count) becomes dz = dh * slope. */
 void nn_activation_backward(mha_context *ctx, float *dh, const float *slope, int64_t count);
 
-/* h (rows,width) = activation(a) * b for z (rows,2*width), of which each row is an a and a b, side by side; and slope
- * (rows,2*width), if it is not NULL, = the derivatives by both. slope may be z. */
+/* h (rows,width) = activation(a) * b, where each row of z (rows,2*width) is the concatenation of a and b; and, unless
+ * NULL, slope (rows,2*width) = the derivatives with respect to both. slope may be z. */
 void nn_gated_forward(mha_context *ctx, mha_activation activation, float *h, float *slope, const float *z, int64_t rows,
                       int64_t width);
 
@@ -97,16 +98,16 @@ void nn_gated_backward(mha_context *ctx, float *slope, const float *dh, int64_t 
 /* ---- Loss (loss.c) ---------------------------------------------------------------------------------------------- */
 
 typedef struct nn_loss {
-    double mean;     /* of the cross-entropy of the rows that count; 0 of none */
+    double mean;     /* cross-entropy over the rows that have a label; 0 without any */
     int64_t counted; /* rows that have a label */
-    int64_t correct; /* rows whose largest logit, the first of equals, is the label's */
+    int64_t correct; /* rows whose largest logit (the first one in case of a tie) is the label's */
 } nn_loss;
 
 /* Cross-entropy against targets that give smoothing / classes to every class and the rest, 1 - smoothing, to the label:
  *
  *     loss = mean over rows of  - sum_c target[c] * log softmax(logits)[c]        dlogits = (softmax - target) / rows
  *
- *   dlogits (rows,classes) or NULL   logits (rows,classes)   labels (rows), below classes; -1: this row does not count
+ *   dlogits (rows,classes) or NULL   logits (rows,classes)   labels (rows), below classes; -1: the row is ignored
  *
  * Returns MHA_OK or MHA_NO_MEMORY. */
 mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *loss, float *dlogits,
@@ -116,20 +117,19 @@ mha_status nn_cross_entropy(mha_context *ctx, nn_workspace *workspace, nn_loss *
 
 /* Dropout of the numbers of a residual branch, and stochastic depth, which drops the branch for whole sequences. */
 typedef struct nn_drop {
-    float drop, path; /* the share of numbers and of sequences that become 0; from 0 to below 1 */
+    float drop, path; /* probabilities that a number and a sequence become 0; in [0,1) */
     int64_t tokens;   /* rows of a sequence */
     uint64_t seed, stream;
 } nn_drop;
 
-/* to = from * keep(number) / (1 - drop) * keep(sequence) / (1 - path)       each keep is 0 or 1, their factor one float
+/* to = from * keep(number) / (1 - drop) * keep(sequence) / (1 - path)       each keep is 0 or 1; the factors are multiplied first
  *
  *   to, from (rows,width)   rows: a multiple of tokens; tokens * width at most 2^35
  *
- * `to` may be `from`. It is its own backward pass: the gradient by `to`, in the place of `from`, gives that by `from`.
- * Nothing is stored, since what is kept of sequence b is drawn from (seed, stream + b, the place within the sequence)
- * alone, whatever else is in the batch. Numbers are drawn with 16 bits: the share that is dropped is `drop` rounded to
- * a multiple of 2^-16, that of sequences to one of 2^-32. With drop 0 nothing is drawn for a number, and with path 0 as
- * well nothing is done but the copy. */
+ * `to` may be `from`. The backward pass is the same function: applied to the gradient of `to`, it gives that of `from`.
+ * Nothing is stored, since the mask of sequence b depends only on (seed, stream + b, the position within the sequence),
+ * not on the rest of the batch. Random numbers have 16 bits: `drop` is rounded to a multiple of 2^-16, `path` to one of
+ * 2^-32. With drop 0 no random numbers are drawn per element, and with path 0 as well the function only copies. */
 void nn_drop_apply(mha_context *ctx, const nn_drop *d, float *to, const float *from, int64_t rows, int64_t width);
 
 /* ---- Embedding (embedding.c) ------------------------------------------------------------------------------------ */
@@ -138,12 +138,12 @@ void nn_drop_apply(mha_context *ctx, const nn_drop *d, float *to, const float *f
  *
  *   y (rows,width)   table (vocabulary,width)   positions (T,width) or NULL   ids (rows), from 0 to below vocabulary
  *
- * rows: a multiple of T. Steps of a decoder that are further on give positions + first * width. */
+ * rows: a multiple of T. A decoder step at position `first` passes positions + first * width. */
 void nn_embedding_forward(mha_context *ctx, float *y, const float *table, const float *positions, const int32_t *ids,
                           int64_t rows, int64_t T, int64_t width);
 
 /* dtable[ids[row]] += dy[row], one row after another, and dpositions[row % T] += dy[row], summed in float64; either may
- * be NULL: not wanted. */
+ * be NULL: not computed. */
 void nn_embedding_backward(mha_context *ctx, float *dtable, float *dpositions, const float *dy, const int32_t *ids,
                            int64_t rows, int64_t T, int64_t width);
 

@@ -1,16 +1,16 @@
-/* Numbers drawn by their place: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), the
- * generator that the library uses, too, here as a short sequence that belongs to one thing, such as an image:
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
+ * which the library also uses, here as a short sequence for one object, such as an image:
  *
  *     nn_philox draw = nn_philox_at(seed, NN_PHILOX_AUGMENT, epoch, index);
  *     float angle = nn_philox_uniform(&draw, -10, 10);
  *
- * Whoever asks for the same place gets the same numbers, on any thread, in any order. */
+ * The same seed, use, epoch and index give the same numbers, on any thread and in any order. */
 #ifndef NN_OPS_PHILOX_H
 #define NN_OPS_PHILOX_H
 
 #include <stdint.h>
 
-/* What the numbers are for: two uses of one seed never meet. */
+/* The use of the numbers: sequences for different uses of one seed never overlap. */
 enum {
     NN_PHILOX_DIGITS = 1,
     NN_PHILOX_AUGMENT,
@@ -23,7 +23,7 @@ enum {
 
 typedef struct nn_philox {
     uint64_t key;
-    uint32_t counter[4]; /* the place: 64 bits of an index, 32 of an epoch or the like, the use and the block */
+    uint32_t counter[4]; /* index (64 bits), epoch or similar (32 bits), use and block */
     uint32_t block[4];
     unsigned used; /* of the block */
 } nn_philox;

@@ -1,5 +1,5 @@
-/* Memory for the partial sums of operations: one for each thread of control that calls them. It grows to what the
- * largest call needed and stays, so that a call in a loop allocates nothing. */
+/* Memory for the partial sums of operations; each calling thread needs its own. It grows to the size of the largest
+ * call and is kept, so calls in a loop do not allocate. */
 #ifndef NN_OPS_WORKSPACE_H
 #define NN_OPS_WORKSPACE_H
 
@@ -14,11 +14,11 @@ typedef struct nn_workspace {
 #define NN_NO_WORKSPACE {NULL, 0}
 /* clang-format on */
 
-/* At least so many bytes, aligned for any type, with anything in them; valid until the next call. NULL if there is no
+/* Returns at least `bytes` bytes, uninitialized and aligned for any type, valid until the next call. NULL if out of
  * memory. */
 void *nn_workspace_take(nn_workspace *workspace, size_t bytes);
 
-/* Gives the memory back; the workspace is empty then, and may be used again. */
+/* Frees the memory; the workspace is then empty and can be used again. */
 void nn_workspace_free(nn_workspace *workspace);
 
 #endif
