@@ -15,17 +15,17 @@
 typedef struct nn_heads_view {
     int64_t blocks, classes;
     int64_t heads;         /* maximum number per block */
-    int64_t *first;        /* (blocks+1): how many heads the blocks before each have; at last, all of them */
+    int64_t *first;        /* (blocks+1): number of heads in the blocks before each; the last entry is the total */
     int64_t rows, columns; /* of the grid of patches */
     int64_t tokens;        /* patches, plus the class token if there is one */
-    int best;              /* the class with the largest logit, the first of equals */
+    int best;              /* the class with the largest logit (the first one in case of a tie) */
     float *probabilities;  /* (classes): softmax of the logits */
     float *map;            /* (heads of all blocks,rows,columns) */
     float *itself;         /* (heads of all blocks): weight of the class token */
 } nn_heads_view;
 
-/* `net` is not for training; image (rows,columns) of the net's size, bytes. Returns false on error, with one line in
- * `error`; nothing needs to be freed then. */
+/* `net` must not be a training model; image (rows,columns): bytes, of the model's input size. Returns false on error,
+ * with one line in `error`; nothing needs to be freed then. */
 bool nn_heads_look(nn_heads_view *view, nn_model *net, mha_context *ctx, const unsigned char *image, char *error,
                    size_t error_size);
 void nn_heads_free(nn_heads_view *view); /* a zeroed one is legal */

@@ -16,9 +16,9 @@ static inline int64_t nn_importance_pick(int64_t i, int64_t count, int64_t image
     return (int64_t)((double)images / (double)count * (double)i);
 }
 
-/* importance: a number for each head, in the order of nn_description_attention; over `count` examples, from 1 to all of
- * them, evenly spaced. The same bits for any number of
- * threads. Returns false on error, with one line in `error`, of `error_size` bytes. */
+/* importance: one number per head, in the order of nn_description_attention, over `count` evenly spaced examples (from
+ * 1 to all). Bitwise identical for any number of threads. Returns false on error, with one line in `error`, of
+ * `error_size` bytes. */
 bool nn_importance_measure(double *importance, mha_context *ctx, const nn_description *d, float *parameters,
                            const nn_examples *examples, int64_t count, char *error, size_t error_size);
 

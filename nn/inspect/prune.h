@@ -25,27 +25,25 @@
 #include "train/trainer.h"
 #include "families/vit_model.h"
 
-/* The model that is left when only the heads n stay for which keep[n] is true, counted through all blocks: at least one
- * a block. What a group of heads that shares keys and values becomes, mha_layer_prune says. Returns false on error,
- * with one line in `error`; nothing needs to be freed then. */
+/* Creates the model without the heads n for which keep[n] is false, counted through all blocks; each block must keep at
+ * least one. For groups of heads that share keys and values see mha_layer_prune. Returns false on error, with one line
+ * in `error`; nothing needs to be freed then. */
 bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                   size_t error_size);
 
 typedef struct nn_prune_options {
     int64_t keep;     /* number of heads to keep, over all blocks; at least the number of blocks */
-    double max_drop;  /* allowed drop of held-out accuracy, 0.003 for 0.3 points: the round that exceeds it is
-                         undone, and the last */
+    double max_drop;  /* allowed drop of held-out accuracy, 0.003 for 0.3 points: the round that exceeds it is undone and ends pruning */
     int64_t rounds;   /* 0 for one head per round */
     int64_t sample;   /* images for measuring importance */
     int64_t held_out; /* images at the end of the training part, not used for training or importance */
-    int64_t tune;     /* steps of training after each round; 0 for none */
-    int64_t finish;   /* steps after the last one; 0 for none */
+    int64_t tune;     /* training steps after each round; 0 for none */
+    int64_t finish;   /* training steps after the last round; 0 for none */
     int64_t batch;    /* images per step */
     double tune_rate, finish_rate; /* initial learning rates, decaying to 0 */
     bool bfloat16;                 /* type of the matrix products */
     uint64_t seed;
-    void (*step)(void *arg, int64_t step, int64_t steps); /* after each step of learning, with the watcher's arg; or
-                                                             NULL */
+    void (*step)(void *arg, int64_t step, int64_t steps); /* called after each training step, with `arg` of nn_prune_run; may be NULL */
 } nn_prune_options;
 
 #define NN_PRUNE_DEFAULTS                     \
@@ -60,7 +58,7 @@ typedef struct nn_prune_options {
                         .finish_rate = 1e-3,  \
                         .seed = 1})
 
-/* A head by its block and its number there in the model as it was before the first round, both from 0. */
+/* A head, by its block and its index in that block before the first round, both from 0. */
 typedef struct nn_prune_head {
     int64_t block, head;
 } nn_prune_head;
@@ -69,15 +67,15 @@ typedef struct nn_prune_round {
     int64_t number; /* from 1; 0 before the first one */
     int64_t heads;  /* remaining */
     const nn_prune_head
-        *gone; /* (gone_count) in this round; none of them: what is left has learnt for longer, at last */
+        *gone; /* (gone_count) removed in this round; none in the report of the final fine-tuning */
     int64_t gone_count;
     nn_trainer_score cut, tuned; /* on held-out images, before and after fine-tuning */
     bool taken_back;             /* the drop was too large, and the round was undone */
 } nn_prune_round;
 
-/* `model` becomes the smaller one. `watch` gets each round when it is over,
- * and stops it all, which is an error, by returning false; or NULL. On error, with one line in `error`, the model is as
- * far as it got. */
+/* Replaces `model` by the pruned one. `watch`, unless NULL, is called after each round; if it returns false, pruning
+ * stops with an error. Returns false on error, with one line in `error`; `model` is then the result of the rounds
+ * completed so far. */
 bool nn_prune_run(nn_vit_model *model, mha_context *ctx, const nn_examples *train, const nn_prune_options *options,
                   bool (*watch)(void *arg, const nn_prune_round *round), void *arg, char *error, size_t error_size);
 

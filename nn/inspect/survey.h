@@ -21,14 +21,14 @@
  *
  *     itself                      a token's own weight is at least 1/2
  *     the class token             its weight is at least 1/2
- *     one patch to the left       so is that of the patch at a fixed offset, on the mean over patches that have such a
- *     2 up, 1 left                neighbour, if at least a quarter of all have; on a grid of one row or column it is
- *     the previous token          before or after
+ *     one patch to the left       the patch at a fixed offset has at least 1/2, as a mean over patches that have such a
+ *     2 up, 1 left                neighbour, if at least a quarter of all have one; on a grid of one row or column,
+ *     the previous token          the previous or next token
  *     one place: row 3, column 5  one patch has at least 1/2 of the mean row
  *     all tokens equally          the three parts together are below 0.2
- *     around row 3, column 5      place is the largest part; the patch has most of the mean row,
- *     mostly the class token      or that one has
- *     its neighbourhood           position is, and the mean distance is below 0.95 of what patches alike would give;
+ *     around row 3, column 5      place is the largest part; this patch has the largest weight of the mean row,
+ *     mostly the class token      or the class token has
+ *     its neighbourhood           position is the largest part, and the mean distance is below 0.95 of that of uniform weights;
  *     far away                    above 1.05 of it;
  *     by position                 neither
  *     by content                  content is the largest part */
@@ -59,7 +59,7 @@ typedef struct nn_survey_head {
 typedef struct nn_survey {
     int64_t images, close_images, importance_images; /* for all; for maps; for importance */
     int64_t blocks, count;                           /* count: heads of all blocks */
-    int64_t tokens, rows, columns;                   /* tokens in all; the grid of patches */
+    int64_t tokens, rows, columns;                   /* all tokens; the grid of patches */
     bool class_token;                                /* comes first */
     nn_survey_head *heads;                           /* (count), block after block */
     double *maps;                                    /* (count,tokens,tokens) the mean maps */
@@ -73,8 +73,8 @@ typedef struct nn_survey_options {
     int64_t importance_images; /* 400 */
 } nn_survey_options;
 
-/* Over the examples, whose inputs and classes are the model's; `options` may be NULL. Returns false on error,
- * with one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
+/* The examples must have the model's inputs and classes; `options` may be NULL. Returns false on error, with one line
+ * in `error`, of `error_size` bytes; nothing needs to be freed then. */
 bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, float *parameters,
                     const nn_examples *examples, const nn_survey_options *options, char *error, size_t error_size);
 void nn_survey_free(nn_survey *s); /* a zeroed one is legal */
@@ -90,8 +90,8 @@ int64_t nn_survey_block_heads(const nn_survey *s, int64_t block);
  * class token. */
 void nn_survey_view(double *view, const nn_survey *s, int64_t n);
 
-/* Fills in what follows from a head's distance, its mean map, and the entropy of single rows over the same images: self
- * to content, and words. */
+/* Computes the fields self to content and words from a head's distance, its mean map, and the entropy of single rows
+ * over the same images. */
 void nn_survey_tell(const nn_survey *s, nn_survey_head *h, const double *map, double entropy);
 
 #endif

@@ -8,13 +8,13 @@
 #include "train/recipe.h"
 
 typedef struct nn_preset {
-    const char *name, *description; /* a line of at most 60 columns */
+    const char *name, *description; /* one line of at most 60 columns */
     const char *changes;            /* for nn_recipe_apply; NULL for none */
 } nn_preset;
 
 #define NN_PRESET_DEFAULT "default"
 
-extern const nn_preset nn_presets[]; /* the last one has no name */
+extern const nn_preset nn_presets[]; /* the name of the last one is NULL */
 
 const nn_preset *nn_preset_find(const char *name); /* NULL if there is none */
 nn_recipe nn_preset_recipe(const nn_preset *p);

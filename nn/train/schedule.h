@@ -3,15 +3,15 @@
  *     nn_schedule plan = {NN_SCHEDULE_COSINE, .peak = 1e-3, .floor = 1e-5, .warmup = 100, .steps = 2000};
  *     for (int64_t step = 0; step < plan.steps; step++) ... nn_schedule_rate(&plan, step) ...
  *
- * Steps count from 0. All kinds rise to the peak in the first `warmup` steps, and have it at the last of those (at
- * step 0 if there are none):
+ * Steps count from 0. All kinds rise to the peak in the first `warmup` steps and reach it at the last of these (at step
+ * 0 if `warmup` is 0):
  *
- *     CONSTANT     up in equal steps, from peak / warmup; then the peak, for ever
- *     COSINE       up as above; then down by half a cosine, to the floor at step steps - 1
- *     ONE_CYCLE    up by half a cosine from `start`, which step 0 has; down as above. PyTorch's OneCycleLR is
+ *     CONSTANT     linear, from peak / warmup; then constant at the peak
+ *     COSINE       linear as above; then half a cosine down to the floor at step steps - 1
+ *     ONE_CYCLE    half a cosine up from `start` at step 0; down as above. PyTorch's OneCycleLR is
  *                  warmup = pct_start * total_steps, start = peak / 25, floor = start / 10000
  *
- * What is below 0 or beyond the last step is as the nearest step of the run. */
+ * Steps below 0 or beyond the last have the rate of the nearest step of the run. */
 #ifndef NN_TRAIN_SCHEDULE_H
 #define NN_TRAIN_SCHEDULE_H
 
@@ -22,13 +22,13 @@ typedef enum nn_schedule_kind { NN_SCHEDULE_CONSTANT, NN_SCHEDULE_COSINE, NN_SCH
 typedef struct nn_schedule {
     nn_schedule_kind kind;
     double peak;
-    double start;   /* of ONE_CYCLE alone */
-    double floor;   /* not of CONSTANT */
+    double start;   /* ONE_CYCLE only */
+    double floor;   /* not used by CONSTANT */
     int64_t warmup; /* steps */
-    int64_t steps;  /* in all; CONSTANT needs none */
+    int64_t steps;  /* total; not used by CONSTANT */
 } nn_schedule;
 
-/* The same bits on every machine: the cosine is made of sums and products in float64, without the C library's. */
+/* Bitwise identical on every machine: the cosine is a polynomial in float64, not the C library's. */
 float nn_schedule_rate(const nn_schedule *plan, int64_t step);
 
 #endif

@@ -1,15 +1,14 @@
-/* Training: batches in an order drawn for each epoch, each example varied a little, a step of AdamW on the cross-entropy
- * of each batch.
+/* Training: examples in random order per epoch, augmented; one AdamW step on the cross-entropy of each batch.
  *
  *     nn_trainer *t = nn_trainer_create(ctx, &d, &train, &test, &options, error, sizeof error);
  *     while (nn_trainer_step(t, ctx, &report) == NN_TRAINER_WENT_ON) ...
  *     nn_trainer_evaluate(t, ctx, NN_TRAINER_HELD_OUT, &score);
  *     nn_trainer_free(t);
  *
- * A batch goes through the model in slabs (workers.h), each with a block of gradients of its own; the blocks are added
- * in order. Everything that is drawn depends on the seed and the place alone, so a run has the same bits for any number
- * of threads, and one that goes on from a saved state ends where an undisturbed one does: the state is the parameters,
- * the optimizer's blocks (optimizer.h), and the number of steps. */
+ * A batch is processed in slabs (workers.h), each with its own block of gradients; the blocks are added in order.
+ * Random numbers depend only on the seed and the position of their use, so a run gives the same bits for any number of
+ * threads, and a resumed run the same as an uninterrupted one. The state is the parameters, the optimizer's blocks
+ * (optimizer.h) and the number of steps. */
 #ifndef NN_TRAIN_TRAINER_H
 #define NN_TRAIN_TRAINER_H
 
@@ -19,16 +18,16 @@
 
 typedef struct nn_trainer_options {
     int64_t epochs, batch;
-    int64_t steps; /* as many and no more, whatever the epochs are; 0: all of them */
+    int64_t steps; /* maximum number of steps; 0: no limit */
     nn_schedule_kind schedule;
-    double rate, floor; /* of learning: at its peak, and at the end */
-    double warmup;      /* the share of all steps that it takes to the peak */
-    double decay;       /* of the weights of products */
-    double beta2;       /* how long AdamW remembers squares */
-    double clip;        /* the largest norm of a gradient */
-    double average;     /* of the weights, from step to step; 0 for none */
-    float smoothing;    /* of labels */
-    int64_t held_out;   /* examples at the end of the training part that are not trained on */
+    double rate, floor; /* learning rate at its peak and at the end */
+    double warmup;      /* warm-up, as a share of all steps */
+    double decay;       /* weight decay of matrices */
+    double beta2;       /* of AdamW */
+    double clip;        /* maximum gradient norm */
+    double average;     /* weight averaging (EMA); 0 for none */
+    float smoothing;    /* label smoothing */
+    int64_t held_out;   /* examples at the end of the training part that are not used for training */
     uint64_t seed;
 } nn_trainer_options;
 
@@ -60,20 +59,20 @@ typedef struct nn_trainer {
     float *dlogits;        /* (workers,dlogits_room) */
     int64_t dlogits_room;
     int64_t count;           /* of the parameters */
-    int64_t examples;        /* that are trained on */
-    int64_t steps_per_epoch; /* the last examples of an epoch that fill no batch wait for the next */
+    int64_t examples;        /* used for training */
+    int64_t steps_per_epoch; /* full batches only */
     int64_t step;            /* taken so far */
     int64_t *order;          /* (examples) of the epoch */
     int64_t order_epoch;     /* -1: not drawn yet */
 } nn_trainer;
 
-/* `train`, `test` and `ctx` must live as long. Returns NULL on error, with one line in `error`. */
+/* `train`, `test` and `ctx` must outlive the trainer. Returns NULL on error, with one line in `error`. */
 nn_trainer *nn_trainer_create(mha_context *ctx, const nn_description *d, const nn_examples *train,
                               const nn_examples *test, const nn_trainer_options *options, char *error,
                               size_t error_size);
 void nn_trainer_free(nn_trainer *t); /* NULL is legal */
 
-/* Begins with these parameters in place of first values: before the first step. */
+/* Replaces the initial parameters; call it before the first step. */
 void nn_trainer_begin(nn_trainer *t, const float *parameters);
 
 typedef struct nn_trainer_report {
@@ -85,8 +84,8 @@ typedef struct nn_trainer_report {
 
 typedef enum nn_trainer_result {
     NN_TRAINER_WENT_ON,
-    NN_TRAINER_DONE,     /* all steps are over: nothing was done */
-    NN_TRAINER_DIVERGED, /* the loss or the gradient is not finite: parameters are unchanged */
+    NN_TRAINER_DONE,     /* all steps were already taken; nothing was done */
+    NN_TRAINER_DIVERGED, /* the loss or the gradient is not finite; parameters are unchanged */
     NN_TRAINER_FAILED    /* workers->error says why */
 } nn_trainer_result;
 
@@ -99,8 +98,8 @@ typedef struct nn_trainer_score {
     double loss;            /* mean cross-entropy, without smoothing */
 } nn_trainer_score;
 
-/* Evaluates the averaged weights (or the weights themselves, without averaging). False if workers->error has a reason.
- * */
+/* Evaluates the averaged weights, or the weights themselves without averaging. Returns false on error
+ * (workers->error). */
 bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, nn_trainer_score *score);
 
 #endif
