@@ -1,10 +1,10 @@
-/* Augmentation. For every pixel of the result: where in the image it comes from, and what lies there.
+/* Augmentation. Each pixel of the result is interpolated at its source position in the image:
  *
  *     from = middle + turn * (1 / scale) * stretch * shear * (to - middle - shift) + bend(to)
  *
- * The draws have a fixed order, with those that only bending needs last, so that turning one strength off moves no
- * other.
- * Arithmetic is plain float32 in a fixed order, and contraction is off: IEEE fixes the bits. */
+ * Random numbers are drawn in a fixed order, those for elastic distortion last, so that switching one option off does
+ * not affect the others. Arithmetic is plain float32 in a fixed order without contraction, so IEEE 754 determines the
+ * bits. */
 #include "data/augment.h"
 #include "data/affine.h"
 #include "ops/philox.h"
@@ -20,7 +20,7 @@ typedef struct warp {
     float bend_x[GRID][GRID], bend_y[GRID][GRID];
 } warp;
 
-/* From a byte to the model's number: byte * factor + offset. */
+/* Normalization of a byte: byte * factor + offset. */
 typedef struct normal {
     float factor, offset;
 } normal;
@@ -50,7 +50,7 @@ static warp draw_warp(const nn_augment_options *o, int64_t rows, int64_t columns
 
 static float mix(float a, float b, float t) { return a + t * (b - a); }
 
-/* Where index i of n falls between the nodes of the grid: the node below, and how far beyond it. */
+/* The position of index i of n in the grid: the node below it and the distance beyond that node. */
 static int grid_cell(int64_t i, int64_t n, float *beyond)
 {
     float at = n > 1 ? (float)(i * (GRID - 1)) / (float)(n - 1) : 0;
@@ -59,7 +59,7 @@ static int grid_cell(int64_t i, int64_t n, float *beyond)
     return cell;
 }
 
-/* The image, with paper all around it. */
+/* The image, surrounded by background. */
 typedef struct picture {
     const unsigned char *bytes;
     int64_t rows, columns;
@@ -70,7 +70,7 @@ static float pixel(const picture *of, int64_t y, int64_t x)
     return y >= 0 && y < of->rows && x >= 0 && x < of->columns ? (float)of->bytes[y * of->columns + x] : 0;
 }
 
-/* The whole number at or below x, which is kept within reach of the image: beyond it, all is paper. */
+/* floor(x), with x clamped to just outside the image, where everything is background. */
 static int64_t below(float *x, int64_t size)
 {
     float most = (float)size + 1;

@@ -1,8 +1,8 @@
-/* Digits as strokes. A hand is a list of points in percent of a box, and strokes are smooth curves through them
- * (Catmull-Rom splines, which a point given twice breaks at a corner). Points are shaken first, then the whole is
- * stretched, slanted, turned and moved, then every pixel gets its distance from the nearest bit of curve, and ink where
- * that is less than the radius of the pen, fading over about a pixel. Nothing but sums, products, divisions and square
- * roots of float32 numbers: IEEE fixes every bit of it. */
+/* Digits as strokes. A style is a list of points in percent of a box, and strokes are smooth curves through them
+ * (Catmull-Rom splines; a repeated point makes a corner). The points are jittered; then the digit is stretched,
+ * sheared, rotated and shifted; then each pixel is inked according to its distance from the nearest curve segment, with
+ * an edge about one pixel wide. Only sums, products, divisions and square roots of float32 numbers are used, so IEEE
+ * 754 determines the bits. */
 #include "data/digits.h"
 #include "data/affine.h"
 #include "ops/philox.h"
@@ -17,7 +17,7 @@
 enum {
     HANDS = 3,   /* ways to write a digit */
     POINTS = 16, /* of a stroke, at most */
-    STEPS = 6,   /* straight bits between two points */
+    STEPS = 6,   /* line segments between two points */
     SIDE = NN_DIGITS_SIDE
 };
 
@@ -25,8 +25,8 @@ typedef struct point {
     float x, y;
 } point;
 
-/* How digits are written: points in percent of the box, x to the right and y down; / lifts the pen, and a point given
- * twice is a corner. */
+/* The styles: points in percent of the box, x to the right and y down; / ends a stroke, and a repeated point is a
+ * corner. */
 static const char *const hands[10][HANDS] = {
     [0] = {"52,0 24,16 12,50 24,84 52,100 78,84 88,50 78,16 50,1",
            "60,4 30,10 14,46 20,84 46,100 76,86 88,48 76,12 48,0",
@@ -59,8 +59,8 @@ static const char *const hands[10][HANDS] = {
 /* ---- The pen ---------------------------------------------------------------------------------------------------- */
 
 typedef struct sheet {
-    float squares[SIDE * SIDE]; /* of the distance from the nearest ink, in pixels */
-    float reach;                /* how far ink can be seen from the middle of a line */
+    float squares[SIDE * SIDE]; /* squared distance from the nearest line, in pixels */
+    float reach;                /* largest distance of ink from the middle of a line */
 } sheet;
 
 static float squared_distance(point p, point a, point b)
@@ -74,7 +74,7 @@ static float squared_distance(point p, point a, point b)
 
 static int clamp(float x) { return x <= 0 ? 0 : x >= SIDE - 1 ? SIDE - 1 : (int)x; }
 
-/* A straight line: only pixels near it can have it as their nearest ink. */
+/* A straight line: it affects only pixels near it. */
 static void line(sheet *on, point a, point b)
 {
     int left = clamp((a.x < b.x ? a.x : b.x) - on->reach), right = clamp((a.x < b.x ? b.x : a.x) + on->reach + 1);
@@ -91,7 +91,7 @@ static float spline(float p, float q, float r, float s, float t)
     return q + 0.5f * t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p)));
 }
 
-/* A curve through n points; its ends are doubled, so that it begins and ends there. */
+/* A curve through n points; the end points are doubled, so that it starts and ends there. */
 static void stroke(sheet *on, const point *p, int n)
 {
     for (int i = 0; i + 1 < n; i++) {
@@ -116,7 +116,7 @@ static int number(const char **text)
     return n;
 }
 
-/* How the box comes to lie on the sheet, and how much its points are shaken. */
+/* The transformation from the box to the image, and the jitter of its points. */
 typedef struct pose {
     nn_affine map;
     float x, y, shake;
@@ -142,7 +142,7 @@ static point place(const pose *in, int x_percent, int y_percent, nn_philox *draw
     return (point){in->x + in->map.a * x + in->map.b * y, in->y + in->map.c * x + in->map.d * y};
 }
 
-/* The strokes of a hand. A corner's second point is the first one, shaken as it was. */
+/* The strokes of a style. The second point of a corner is a copy of the first, with the same jitter. */
 static void write_hand(sheet *on, const char *text, const pose *in, nn_philox *draw)
 {
     point at[POINTS];

@@ -1,5 +1,5 @@
-/* IDX files: the sizes are read and held against what the file can have before there is memory for the data. How long a
- * gzipped file is shows only when it has been unpacked, so it is held against deflate's best ratio first. */
+/* IDX files: the sizes are checked against the length of the file before memory for the data is allocated. The length
+ * of a gzipped file is known only after decompression, so it is first checked against deflate's maximum ratio. */
 #include "data/idx.h"
 #include "io/source.h"
 
@@ -39,7 +39,7 @@ static bool read_sizes(nn_source *from, nn_idx *file)
                                   file->size[0], file->size[1], file->size[2]);
 }
 
-/* Says that a file of `have` bytes, magic and sizes included, is not what its sizes call for. */
+/* Reports that a file of `have` bytes, including the header, does not match its sizes. */
 static bool refuse_length(nn_source *from, const nn_idx *file, uint64_t have)
 {
     char what[100];
@@ -66,7 +66,7 @@ static bool read_data(nn_source *from, nn_idx *file)
     size_t got = nn_source_take(from, file->data, (size_t)file->count);
     if (!from->failed && got < (size_t)file->count) return refuse_length(from, file, got + header);
     if (!from->failed && nn_source_take(from, &more, 1) > 0) return refuse_length(from, file, need + 1);
-    return !from->failed; /* the look behind the end has also made zlib compare its checksum */
+    return !from->failed; /* reading past the end also made zlib verify its checksum */
 }
 
 static bool read_all(nn_source *from, nn_idx *file, bool opened)

@@ -1,7 +1,7 @@
-/* Images from files: the bytes of one, PGM, and which of the formats it is.
+/* Image files: reading the bytes, detecting the format, and PGM.
  *
- * A PGM is a head of words (the magic, columns, rows, maximum; comments from # to the end of the line) and samples: text
- * in P2; in P5 one byte each, or two, the high one first, where the maximum is above 255. */
+ * A PGM is a text header (the magic, columns, rows, maximum; comments from # to the end of the line) and samples: text
+ * in P2; in P5 one byte each, or two, big-endian, if the maximum is above 255. */
 #include "data/image.h"
 #include "data/image_png.h"
 #include "io/replace.h"
@@ -15,7 +15,7 @@
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------ */
 
-/* All bytes of a source, in memory that grows with them: how long a gzipped file is shows only at its end. */
+/* All bytes of a source, in a growing buffer: the length of a gzipped file is known only at its end. */
 static unsigned char *read_all(nn_source *from, size_t *size)
 {
     unsigned char *bytes = NULL;
@@ -88,7 +88,7 @@ static void skip_space(text *t)
     }
 }
 
-/* The next word, a whole number below a million; -1 if it is none, or the text ends. */
+/* The next word as an integer below a million; -1 if it is invalid or the text ends. */
 static int32_t read_number(text *t)
 {
     int32_t number = 0;
@@ -100,7 +100,7 @@ static int32_t read_number(text *t)
     return t->at > start && ends ? number : -1;
 }
 
-/* What the head of a PGM says. */
+/* The header of a PGM. */
 typedef struct head {
     bool plain; /* P2 */
     int32_t rows, columns, most;
@@ -126,7 +126,7 @@ static bool read_head(head *h, text *t, char *why, size_t why_size)
         return fail(why, why_size, "invalid PGM header: expected P2 or P5, columns, rows and the maximum sample");
     if (h->most < 1 || h->most > 65535)
         return fail(why, why_size, "the maximum sample is %d; PGM allows 1 to 65535", (int)h->most);
-    if (!h->plain) t->at += is_space(*t->at); /* the samples begin behind this one byte */
+    if (!h->plain) t->at += is_space(*t->at); /* the samples begin after this byte */
     return true;
 }
 
@@ -160,7 +160,7 @@ static bool read_binary(nn_image *out, text *t, int32_t most, char *why, size_t 
     return true;
 }
 
-/* A sample of text takes two bytes, but for the last. */
+/* A text sample takes at least two bytes, except the last. */
 static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
 {
     head h;

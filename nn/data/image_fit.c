@@ -1,4 +1,4 @@
-/* Any picture of a digit, made to look as MNIST's do: which paper, which grey values, how large, where. */
+/* Normalization of a picture of a digit like MNIST: paper, grey values, size and position. */
 #include "data/image.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ double nn_image_border(const nn_image *picture)
     int64_t rows = picture->rows, columns = picture->columns, count = 0;
     uint64_t sum = 0;
     for (int64_t y = 0; y < rows; y++) {
-        int64_t step = y == 0 || y == rows - 1 || columns == 1 ? 1 : columns - 1; /* inside, the two ends of a row */
+        int64_t step = y == 0 || y == rows - 1 || columns == 1 ? 1 : columns - 1; /* inner rows: only the two ends */
         for (int64_t x = 0; x < columns; x += step, count++) sum += picture->pixels[y * columns + x];
     }
     return count ? (double)sum / (double)count : 0;
@@ -24,7 +24,7 @@ void nn_image_invert(nn_image *picture)
 
 /* ---- Fitting ---------------------------------------------------------------------------------------------------- */
 
-enum { BOX = 20, FRAME = 28, INK = 64 }; /* of MNIST; and the stretched grey value from which a pixel is ink */
+enum { BOX = 20, FRAME = 28, INK = 64 }; /* as in MNIST; INK: the smallest stretched grey value of ink */
 
 /* Grey values from the paper to the brightest pixel: (pixel - paper) * factor, from 0 to 255. */
 typedef struct stretch {
@@ -34,7 +34,7 @@ typedef struct stretch {
 static double stretched(const stretch *s, unsigned char pixel) { return fmax(0, (pixel - s->paper) * s->factor); }
 
 typedef struct box {
-    int64_t top, left, bottom, right; /* the last two are just outside */
+    int64_t top, left, bottom, right; /* bottom and right are exclusive */
 } box;
 
 static bool find_ink(box *b, stretch *s, const nn_image *picture)
@@ -58,8 +58,8 @@ static bool find_ink(box *b, stretch *s, const nn_image *picture)
     return true;
 }
 
-/* The mean of the picture over the area from (y,x), `step` wide and high. Outside the box is paper, whatever is there:
- * the noise of a photograph has no weight. */
+/* The mean of the picture over the area from (y,x), `step` wide and high. Everything outside the box counts as paper,
+ * so noise in a photograph has no effect. */
 static double area(const nn_image *picture, const stretch *s, const box *b, double y, double x, double step)
 {
     double sum = 0;
@@ -74,8 +74,8 @@ static double area(const nn_image *picture, const stretch *s, const box *b, doub
     return sum / (step * step);
 }
 
-/* How far the centre of mass lies from the middle of the rows (or of the columns), rounded; no farther than the first
- * and the last of them with ink stay inside. */
+/* The distance of the centre of mass from the middle of the rows (or columns), rounded, and limited so that the first
+ * and last ones with ink stay inside. */
 static int64_t shift_of(const unsigned char *from, int64_t rows, int64_t columns, bool down)
 {
     int64_t n = down ? rows : columns, first = n, last = -1;
@@ -94,7 +94,7 @@ static int64_t shift_of(const unsigned char *from, int64_t rows, int64_t columns
     return shift > n - 1 - last ? n - 1 - last : shift;
 }
 
-/* As one long row: what leaves a row at one end and enters the next is paper. */
+/* Shifts the pixels as one long row: those that move into an adjacent row are paper. */
 static void move(unsigned char *out, int64_t rows, int64_t columns)
 {
     int64_t down = shift_of(out, rows, columns, true), across = shift_of(out, rows, columns, false);

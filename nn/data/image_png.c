@@ -1,5 +1,5 @@
-/* PNG by libpng's simplified interface, which keeps its errors in a structure and jumps nowhere. It is asked for 8 bits
- * of red, green, blue and alpha; grey and the paper behind it are made here, so that their rule is in sight. */
+/* PNG with libpng's simplified interface, which reports errors in a struct instead of using longjmp. It decodes to
+ * 8-bit red, green, blue and alpha; compositing and conversion to grey are done here. */
 #include "data/image_png.h"
 #include "io/replace.h"
 
@@ -11,7 +11,7 @@
 
 #include <png.h>
 
-enum { DEFLATE_RATIO = 1032 }; /* deflate packs no better than this: 258 bytes into two bits */
+enum { DEFLATE_RATIO = 1032 }; /* deflate's maximum ratio: 258 bytes in two bits */
 
 bool nn_image_knows_png(void) { return true; }
 
@@ -29,7 +29,7 @@ static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_siz
         return false;
     }
     png->format = PNG_FORMAT_RGBA;
-    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16 bits that do not say otherwise are as 8 bits are */
+    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit samples without other information are sRGB, like 8-bit ones */
     bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
     if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png->message);
     for (int64_t i = 0; ok && i < out->rows * out->columns; i++) out->pixels[i] = grey_of(rgba + 4 * i);
@@ -37,7 +37,7 @@ static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_siz
     return ok;
 }
 
-/* A pixel takes a bit at least before it is packed. */
+/* An uncompressed pixel takes at least one bit. */
 bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
 {
     png_image png = {.version = PNG_IMAGE_VERSION};

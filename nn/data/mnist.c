@@ -1,5 +1,5 @@
-/* A data set from four IDX files. All four are looked for before the first is read, so that one line names all that are
- * missing; a part's images and labels are held against each other as soon as both are there. */
+/* A data set from four IDX files. All four are located before the first is read, so that one message names all missing
+ * files; the images and labels of a part are checked against each other once both are read. */
 #include "data/mnist.h"
 #include "data/idx.h"
 
@@ -16,7 +16,7 @@ enum { FILES = 4, SPELLINGS = 4 };
 
 static const char *const stems[FILES] = {"train-images", "train-labels", "t10k-images", "t10k-labels"};
 
-/* What is being read, and where errors go. */
+/* The state of reading, and the error buffer. */
 typedef struct reading {
     const char *folder;
     char *path[FILES];
@@ -39,7 +39,7 @@ __attribute__((format(printf, 3, 4))) static bool fail(reading *r, const char *p
 
 static const char *kind(int file) { return file % 2 ? "idx1" : "idx3"; }
 
-/* The path of a file in its first spelling that is there, in r->path[file]. False if memory is short. */
+/* Sets r->path[file] to the first existing spelling of the file's name. Returns false if out of memory. */
 static bool find(reading *r, int file)
 {
     static const struct {
@@ -53,7 +53,7 @@ static bool find(reading *r, int file)
     for (int i = 0; i < SPELLINGS; i++) {
         snprintf(path, room, "%s/%s%c%s-ubyte%s", r->folder, stems[file], spellings[i].joint, kind(file),
                  spellings[i].end);
-        if (stat(path, &about) == 0 || errno != ENOENT) { /* another error is told when the file is opened */
+        if (stat(path, &about) == 0 || errno != ENOENT) { /* other errors are reported when the file is opened */
             r->path[file] = path;
             return true;
         }
@@ -100,7 +100,7 @@ static bool check_part(reading *r, int file, const nn_idx *images, const nn_idx 
     return true;
 }
 
-/* The two files from `file` on, of which one holds images and the next labels. */
+/* Two files: `file` with images and the next one with labels. */
 static bool read_part(reading *r, int file, nn_mnist *set, nn_mnist_part *part)
 {
     nn_idx images, labels = {0};
@@ -150,8 +150,8 @@ void nn_mnist_free(nn_mnist *set)
 
 /* ---- Looking at it ---------------------------------------------------------------------------------------------- */
 
-/* n * sum of squares stays below 2^127 for any n that memory holds, but not below 2^63, hence the detour over means: the
- * quotients are of whole numbers below 2^53, and so rounded once each. */
+/* n * sum of squares can exceed 2^63, so the variance is computed from means: they are quotients of integers below
+ * 2^53, each rounded once. */
 void nn_mnist_statistics(const nn_mnist *set, const nn_mnist_part *part, float *mean, float *deviation)
 {
     int64_t n = part->count * set->rows * set->columns;

@@ -28,7 +28,7 @@
  *     all tokens equally          the three parts together are below 0.2
  *     around row 3, column 5      place is the largest part; this patch has the largest weight of the mean row,
  *     mostly the class token      or the class token has
- *     its neighbourhood           position is the largest part, and the mean distance is below 0.95 of that of uniform weights;
+ *     its neighbourhood           position is the largest part; mean distance below 0.95 of that of uniform weights;
  *     far away                    above 1.05 of it;
  *     by position                 neither
  *     by content                  content is the largest part */

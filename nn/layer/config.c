@@ -1,5 +1,5 @@
-/* Two walks over the JSON text: the first learns of which kind this layer is among those of its model, which the second
- * needs to know which of several values are its own. Then the table of model types fills in what is left. */
+/* Two passes over the JSON text: the first finds the kind of this layer among those of its model, which the second
+ * needs to select the layer's values. Then the table of model types supplies the rest. */
 #include "layer/config.h"
 #include "io/json.h"
 #include "io/source.h"
@@ -18,12 +18,12 @@ enum { FILE_MOST = 1 << 24 };
 
 typedef enum causality { NEVER, ALWAYS, IF_DECODER, BY_PREFIX } causality;
 
-/* What the files of such a model leave unsaid. `needs`: keys without which it is not known what the layer computes,
- * because their usual values differ from model to model. */
+/* Defaults for keys that files of such a model may lack. `needs`: keys that are required because their usual values
+ * differ from model to model. */
 static const struct kind {
     const char *type, *family;
     causality causal;
-    double rotary_base; /* where the file says none; 0: no rotary embedding */
+    double rotary_base; /* if the file has none; 0: no rotary embedding */
     double rotary_part; /* of the width of a head, likewise */
     bool interleaved;
     const char *needs[4];
@@ -77,10 +77,10 @@ static const struct kind *kind_of(const char *type)
 
 typedef struct reading {
     const char *prefix;
-    int64_t layer; /* its number; -1: the prefix has none */
+    int64_t layer; /* layer index; -1: the prefix has none */
     char type[NN_LAYER_CONFIG_TEXT];
     char layer_type
-        [NN_LAYER_CONFIG_TEXT]; /* of layer_types; "" if it has none, "?" if layers differ and ours is not known */
+        [NN_LAYER_CONFIG_TEXT]; /* of layer_types; "" if absent, "?" if layers differ and the index is unknown */
     char rotary_type[NN_LAYER_CONFIG_TEXT];
     int64_t heads, kv_heads, head_width, width, window, rotary_width;
     double theta, part, softcap, scalar, multiplier, epsilon;
@@ -91,7 +91,7 @@ typedef struct reading {
 
 typedef enum form { WHOLE, REAL, TRUTH, TEXT, ROTARY, KIND, ROTATED, ONLY } form;
 
-/* `at` is a field of reading; for ONLY, `only` is the one value that this layer can do, beside null. */
+/* `at` is a field of reading; for ONLY, `only` is the only supported value, besides null. */
 static const struct {
     const char *key;
     form form;
@@ -133,13 +133,13 @@ _Static_assert(KEYS <= 32, "a bit for each");
 __attribute__((format(printf, 2, 3))) static void refuse(reading *r, const char *format, ...)
 {
     va_list args;
-    if (r->why[0]) return; /* the first reason counts */
+    if (r->why[0]) return; /* keep the first error */
     va_start(args, format);
     vsnprintf(r->why, sizeof r->why, format, args);
     va_end(args);
 }
 
-/* The text of the next value as it stands there; `text` is cut if it is longer than any that says something. */
+/* The text of the next value, verbatim; `text` is truncated if it is longer than any known value. */
 static void take_text(nn_json *j, char *text, size_t room)
 {
     nn_json_peek(j);
@@ -163,7 +163,7 @@ static void take_string(reading *r, nn_json *j, const char *key, char *out, size
     snprintf(out, room, "%.*s", (int)length - 2, text + 1);
 }
 
-/* A number, or null, which says nothing. */
+/* A number, or null, which is ignored. */
 static void take_number(reading *r, nn_json *j, const char *key, void *field, bool whole)
 {
     char text[60], quoted[80], *end;
@@ -181,7 +181,7 @@ static void take_number(reading *r, nn_json *j, const char *key, void *field, bo
     else if (good) memcpy(field, &number, sizeof number);
 }
 
-/* A key; "" of one that is longer than any of ours. */
+/* A key; "" if it is longer than any known key. */
 static void take_key(nn_json *j, char *name, size_t room)
 {
     size_t length = 0;
@@ -217,7 +217,7 @@ static void take_rotary(reading *r, nn_json *j, const char *key)
     if (others && !ours) refuse(r, "%s differs between layers, and the index of this layer is unknown", key);
 }
 
-/* An element of an array with one for each layer; "?" if they differ and the layer's number is not known, "" of none. */
+/* The layer's element of an array with one per layer; "?" if they differ and the index is unknown, "" if empty. */
 static void take_element(reading *r, nn_json *j, char *out, size_t room)
 {
     char text[NN_LAYER_CONFIG_TEXT];
@@ -277,14 +277,14 @@ static void take_value(reading *r, nn_json *j, int k)
     }
 }
 
-/* Whether the key says how many heads the encoder, or the decoder, has, and that is where the layer is. */
+/* Whether the key is the number of heads of the encoder or decoder that contains the layer. */
 static bool is_our_side(const reading *r, const char *key)
 {
     bool decoder = strncmp(r->prefix, "decoder.", 8) == 0 || strstr(r->prefix, ".decoder.");
     return strcmp(key, decoder ? "decoder_attention_heads" : "encoder_attention_heads") == 0;
 }
 
-/* One object: the file's, or the part of it that is about the layer's part of the model. */
+/* One object: the whole file, or the object for the layer's part of the model. */
 static void walk(reading *r, nn_json *j, bool kinds_alone)
 {
     const char *part = strstr(r->prefix, "vision") ? "vision_config" : "text_config";
@@ -419,7 +419,7 @@ bool nn_layer_config_apply(mha_layer_options *o, const nn_layer_config *c, const
     o->rotary_interleaved = c->rotary_interleaved;
     o->scale = c->scale;
     o->softcap = c->softcap;
-    if (c->window) o->window_left = c->window - 1; /* the window counts the query's own place */
+    if (c->window) o->window_left = c->window - 1; /* the window includes the query's own position */
     return true;
 }
 

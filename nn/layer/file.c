@@ -1,5 +1,5 @@
-/* From a file of tensors to a layer: find the family of names, bind its names to tensors, learn the sizes, hold every
- * tensor against them, and only then make the layer, so that a file never costs more memory than it has bytes for. */
+/* Loading a layer: find the family of names, bind its names to tensors, determine the sizes, check every tensor against
+ * them, and only then create the layer, so that a file cannot cause an allocation larger than its own size. */
 #include "layer/file.h"
 #include "io/json.h"
 #include "layer/notes.h"
@@ -12,12 +12,12 @@
 
 static const float usual_epsilon = 1e-6f;
 
-/* What loading carries along. */
+/* The state of loading. */
 typedef struct loading {
     mha_context *ctx;
     const nn_safetensors *file;
     const char *name, *prefix;
-    nn_layer_file_options caller;  /* its words filled in */
+    nn_layer_file_options caller;  /* with the names for messages filled in */
     const nn_layer_config *config; /* an empty one if there is none */
     const nn_layer_family *family;
     const nn_layer_name *row[NN_LAYER_PARTS];            /* by part; NULL: the family has none */
@@ -79,7 +79,7 @@ static const nn_safetensors_tensor *find(const loading *l, const char *name)
     return nn_safetensors_find(l->file, full);
 }
 
-/* Whether nobody has said how many heads there are; what else is wrong with the metadata is not the question. */
+/* Whether the number of heads is unknown; other errors of the metadata are ignored here. */
 static bool lacks_heads(const loading *l)
 {
     char why[240];
@@ -117,7 +117,7 @@ static bool find_family(loading *l)
     return l->family;
 }
 
-/* A tensor that the family has no name for is an error, unless it lies in a larger file. */
+/* A tensor with an unknown name is an error, unless the layer is part of a larger file. */
 static bool check_strangers(const loading *l)
 {
     for (size_t i = 0; i < nn_safetensors_count(l->file) && !*l->prefix; i++) {
@@ -147,7 +147,7 @@ static bool bind(loading *l)
     return true;
 }
 
-/* Which groups of parts there are: each whole, and those that are needed. */
+/* Which groups of parts are present: each must be complete, and required ones must exist. */
 static bool check_groups(loading *l)
 {
     const nn_safetensors_tensor *there[NN_LAYER_GROUPS] = {NULL};
@@ -189,13 +189,14 @@ static int file_rank(const nn_layer_name *row)
     return row->layout == NN_LAYER_LIFTED ? 3 : nn_layer_part_rank(row->part);
 }
 
-/* Rows or columns of a weight, as the layer sees it. */
+/* Rows or columns of a weight in the layer's layout. */
 static int64_t size_of(const loading *l, nn_layer_part part, int axis)
 {
     return l->tensor[part]->shape[l->row[part]->layout == NN_LAYER_TRANSPOSED ? 1 - axis : axis];
 }
 
-/* *size = rows / shares where it is not known yet. `each`: in how many parts of one size the rows are seen by `who`. */
+/* Sets *size = rows / shares if it is still unknown. `each`: the number of equal parts of the rows according to
+ * `who`. */
 static bool share(const loading *l, int64_t *size, nn_layer_part part, int64_t shares, int each, words who)
 {
     int64_t rows = size_of(l, part, 0);
@@ -209,7 +210,7 @@ static bool share(const loading *l, int64_t *size, nn_layer_part part, int64_t s
     return true;
 }
 
-/* What the metadata and the caller have left open follows from the shapes and the number of heads. */
+/* Sizes that neither the metadata nor the caller give follow from the shapes and the number of heads. */
 static bool learn_heads(loading *l)
 {
     mha_layer_options *o = &l->options;
@@ -255,7 +256,7 @@ static bool check_ranks(const loading *l)
     return true;
 }
 
-/* Sizes within reason, so that none of their products overflows. */
+/* Limits the sizes, so that no product of them overflows. */
 static bool check_sizes(const loading *l)
 {
     const mha_layer_options *o = &l->options;
@@ -295,7 +296,7 @@ static bool learn_sizes(loading *l)
     return true;
 }
 
-/* Each tensor against what the sizes ask for, in the layout of the file. */
+/* Checks the shape of each tensor, in the layout of the file. */
 static bool check_shapes(const loading *l)
 {
     const mha_layer_options *o = &l->options;
@@ -340,7 +341,7 @@ static bool fill(const loading *l, mha_layer *layer)
     return true;
 }
 
-/* The caller's number of heads, unless the file says another. */
+/* The caller's number of heads; a different one in the file is an error. */
 static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *what)
 {
     if (asked && *heads && asked != *heads)
@@ -350,8 +351,8 @@ static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *w
     return true;
 }
 
-/* In a Vision Transformer that says how wide its heads are, blocks have numbers of heads of their own: see nn_vit_notes.h.
- * What does not fit is left for the checks to come. */
+/* In a Vision Transformer whose metadata give the head width, each block has its own number of heads: see vit_notes.h.
+ * Errors are left to the later checks. */
 static void count_own_heads(loading *l)
 {
     mha_layer_options *o = &l->options;
@@ -365,7 +366,7 @@ static void count_own_heads(loading *l)
     o->kv_heads = (in->shape[0] - out->shape[1]) / (2 * D);
 }
 
-/* What is usual in the family, then what the file says, then what the caller says. */
+/* Defaults of the family, overridden by the file, overridden by the caller. */
 static bool read_options(loading *l)
 {
     char why[240];

@@ -1,4 +1,4 @@
-/* The tables of layer_names.h, what of them a larger file has, and what a part is: its place, its sizes, its group. */
+/* The tables of names.h, the search for layers in a larger file, and the position, shape and group of each part. */
 #include "layer/names.h"
 
 #include <stddef.h>
@@ -7,8 +7,8 @@
 
 enum { NEEDED = false, OPTIONAL = true };
 
-/* A norm with a bias, and one between the heads and the last weight, are other layers than ours. They are named here
- * because a block inside a larger file may have neighbours that nobody knows, but these must not be passed over. */
+/* Norms with a bias, and norms between the heads and the output projection, are not supported. They are listed because
+ * unknown tensors of a larger file are ignored, but these must be refused. */
 /* clang-format off */
 const nn_layer_family nn_layer_families[] = {
     {"pytorch", false, 0, true, {
@@ -80,7 +80,7 @@ const nn_layer_family nn_layer_families[] = {
         {"sinks", NN_LAYER_SINKS, NN_LAYER_DENSE, OPTIONAL},
         {"q_norm.bias", NN_LAYER_REFUSED, NN_LAYER_DENSE, OPTIONAL},
         {"k_norm.bias", NN_LAYER_REFUSED, NN_LAYER_DENSE, OPTIONAL},
-        {"rotary_emb.inv_freq", NN_LAYER_IGNORED, NN_LAYER_DENSE, OPTIONAL}, /* what the base says, too */
+        {"rotary_emb.inv_freq", NN_LAYER_IGNORED, NN_LAYER_DENSE, OPTIONAL}, /* follows from the base */
     }},
     {"bart", false, 0, false, {
         {"q_proj.weight", NN_LAYER_Q_WEIGHT, NN_LAYER_DENSE, NEEDED},
@@ -98,7 +98,7 @@ const nn_layer_family nn_layer_families[] = {
 
 /* ---- Larger files ------------------------------------------------------------------------------------------------ */
 
-/* Bytes of the name in front of an attention layer's first tensor; 0 if it is none. */
+/* The length of the prefix, if the name is that of an attention layer's first tensor; otherwise 0. */
 static size_t prefix_length(const char *name)
 {
     size_t length = strlen(name);
@@ -111,7 +111,7 @@ static size_t prefix_length(const char *name)
     return 0;
 }
 
-/* Where two names first differ, the one with fewer digits is the smaller number. */
+/* At the first difference of two names, the one with fewer digits is the smaller number. */
 static bool is_before(const char *a, const char *b)
 {
     while (*a && *a == *b) a++, b++;

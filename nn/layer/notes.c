@@ -1,4 +1,4 @@
-/* Options as text and back: one table, walked both ways. */
+/* Options to text and back, from one table. */
 #include "layer/notes.h"
 #include "io/json.h"
 
@@ -14,7 +14,7 @@ static const struct {
     const char *key;
     kind kind;
     size_t at;           /* in mha_layer_options */
-    int64_t least, most; /* of a whole number */
+    int64_t least, most; /* of an integer */
 } entries[] = {
     {"width", WHOLE, offsetof(mha_layer_options, width), 1, NN_LAYER_SIZE_MAX},
     {"heads", WHOLE, offsetof(mha_layer_options, heads), 1, NN_LAYER_SIZE_MAX},
@@ -40,7 +40,7 @@ static const struct {
 enum { ENTRIES = sizeof entries / sizeof *entries };
 _Static_assert(ENTRIES + 2 <= NN_LAYER_NOTES, "room for all of them, the format and its version");
 
-/* What PyTorch's module and the configurations of models call some of them. */
+/* Names of some options in PyTorch's module and in model configurations. */
 static const struct {
     const char *key, *ours;
 } others[] = {
@@ -51,7 +51,7 @@ static const struct {
 };
 enum { OTHERS = sizeof others / sizeof *others };
 
-/* A field by its kind; copied, so that no pointer pretends to a type. */
+/* A field by its kind; copied, to avoid aliasing pointers of different types. */
 typedef union field {
     int64_t whole;
     float real;
@@ -88,7 +88,7 @@ void nn_layer_notes_write(nn_layer_notes *notes, const mha_layer_options *option
             snprintf(text, sizeof notes->text[0], "%lld", (long long)f.whole);
             break;
         case REAL:
-            if (isnan(f.real)) continue; /* the scale that follows from the width */
+            if (isnan(f.real)) continue; /* the default scale, from the head width */
             snprintf(text, sizeof notes->text[0], "%.9g", (double)f.real);
             break;
         case LONG_REAL:
@@ -107,7 +107,7 @@ void nn_layer_notes_write(nn_layer_notes *notes, const mha_layer_options *option
 
 /* ---- From text -------------------------------------------------------------------------------------------------- */
 
-/* Numbers as C reads them, but for what it allows before and behind, words such as "inf", and hexadecimal. */
+/* Numbers as strtod reads them, but without surrounding space, words such as "inf", and hexadecimal. */
 static bool plain(const char *text, const char *characters) { return *text && !text[strspn(text, characters)]; }
 
 static bool read_whole(const char *text, int64_t least, int64_t most, int64_t *value)
@@ -127,7 +127,7 @@ static bool read_real(const char *text, field *f, bool wide)
     return plain(text, "+-.0123456789eE") && !*end && isfinite(wide ? f->long_real : (double)f->real);
 }
 
-/* Also as Python's str() writes it. */
+/* Also in the form of Python's str(). */
 static bool read_truth(const char *text, bool *value)
 {
     *value = strcmp(text, "true") == 0 || strcmp(text, "True") == 0;
@@ -140,7 +140,7 @@ static bool read_type(const char *text, mha_type *value)
     return strcmp(text, mha_type_name(*value)) == 0;
 }
 
-/* Whether the text of entry i is what it should be; `should` says what that is. */
+/* Whether the text of entry i is valid; `should` describes valid values. */
 static bool read_entry(field *f, int i, const char *text, char *should, size_t room)
 {
     switch (entries[i].kind) {
@@ -161,7 +161,7 @@ static bool read_entry(field *f, int i, const char *text, char *should, size_t r
     }
 }
 
-/* Which key of entry i the file has, its own before the others; NULL if none. Those that are there must agree. */
+/* The key of entry i in the file, preferably its own name; NULL if none. Synonyms must agree. */
 static bool find_key(const char **key, int i, const nn_safetensors *file, char *why, size_t why_size)
 {
     char quoted[60];

@@ -1,4 +1,4 @@
-/* From a layer to a file of tensors: the family's names over the layer's own memory, the options as metadata. */
+/* Saving a layer: the family's names for the layer's parameters in place, the options as metadata. */
 #include "layer/file.h"
 #include "layer/notes.h"
 
@@ -20,7 +20,7 @@ void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *
     }
 }
 
-/* What a layer has that the names and metadata of a file cannot say; NULL: nothing. */
+/* A feature of the layer that a file cannot express; NULL if there is none. */
 static const char *not_sayable(const mha_layer *layer)
 {
     const mha_layer_options *o = mha_layer_shape(layer);
