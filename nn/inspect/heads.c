@@ -1,4 +1,4 @@
-/* One image through the model, with the weights of every head; of those, the rows that are read out. */
+/* Runs one image through the model and extracts the relevant rows of the weights of every head. */
 #include "inspect/heads.h"
 #include "data/augment.h"
 
@@ -44,7 +44,7 @@ static void read_out(nn_heads_view *view, int64_t n, const float *weights, int64
     }
 }
 
-/* Room for the weights of all heads and for the image in floats; NULL if it is more than memory can hold. */
+/* Memory for the weights of all heads and for the image as floats; NULL if out of memory. */
 static float *make_scratch(int64_t heads, int64_t pixels, int64_t T)
 {
     int64_t count;
@@ -113,7 +113,7 @@ nn_heads_focus nn_heads_focus_of(const nn_heads_view *view, int64_t block, int64
     double sum = 0, entropy = 0;
     for (int64_t n = 0; n < view->rows * view->columns; n++) {
         sum += (double)map[n];
-        if (!((double)map[n] > f.strongest)) continue; /* nor what is no number */
+        if (!((double)map[n] > f.strongest)) continue; /* also skips NaN */
         f = (nn_heads_focus){(double)map[n], n / view->columns, n % view->columns, 0, f.itself};
     }
     for (int64_t n = 0; sum > 0 && n < view->rows * view->columns; n++) {

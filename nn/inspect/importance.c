@@ -1,5 +1,5 @@
-/* Forward and backward over a sample, slab by slab; the gradients of the parameters are thrown away. Each slab has sums
- * of its own, which are added in order. */
+/* Forward and backward over a sample, slab by slab; the gradients of the parameters are discarded. Each slab has its
+ * own sums, which are added in order. */
 #include "inspect/importance.h"
 #include "model/workers.h"
 
@@ -12,13 +12,13 @@ typedef struct sample {
     const nn_examples *examples;
     int64_t count, heads, parameters;
     int64_t logits;   /* of a slab */
-    float *gradients; /* (workers,parameters), of no interest */
-    float *worth;     /* (workers,NN_SLAB*heads) as a backward pass leaves them */
+    float *gradients; /* (workers,parameters), not used */
+    float *worth;     /* (workers,NN_SLAB*heads), from the backward pass */
     float *dlogits;   /* (workers,logits) */
     double *sums;     /* (slabs,heads) */
 } sample;
 
-/* Attention after attention (B,its heads) becomes a sum over B for each head. */
+/* Sums (B, heads of the layer) over B, for the heads of all attention layers. */
 static void add_up(double *sums, const float *worth, const nn_description *d, int64_t B)
 {
     for (int64_t n = 0; n < nn_description_attentions(d); n++) {
@@ -49,7 +49,7 @@ static bool measure_slab(void *arg, nn_worker *w, int64_t n)
         nn_cross_entropy(w->ctx, &w->workspace, &loss, dlogits, logits, w->slab.labels, rows, d->output.classes, 0))
         return false;
     for (int64_t i = 0; i < numbers; i++)
-        dlogits[i] *= (float)loss.counted; /* of each label's loss, not of their mean */
+        dlogits[i] *= (float)loss.counted; /* gradient of each label's loss, not of the mean */
     if (!nn_model_backward(w->net, w->ctx, dlogits, s->gradients + me * s->parameters)) return false;
     add_up(s->sums + n * s->heads, call.importance, d, B);
     return true;

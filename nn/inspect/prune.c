@@ -1,4 +1,4 @@
-/* Smaller models, and the rounds that lead to one. */
+/* Removal of heads, and the rounds of pruning. */
 #include "inspect/prune.h"
 #include "inspect/importance.h"
 #include "model/predictor.h"
@@ -16,7 +16,7 @@ static void free_layers(mha_layer **layers, int64_t count)
     free(layers);
 }
 
-/* The attention of each block without the heads that go; NULL on error. */
+/* The attention layer of each block without the removed heads; NULL on error. */
 static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
                               size_t error_size)
 {
@@ -35,7 +35,7 @@ static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const
     return layers;
 }
 
-/* The configuration that has these layers. */
+/* The configuration of a model with these layers. */
 static nn_description config_of(const nn_vit_model *model, mha_layer *const *layers)
 {
     nn_description config = model->config;
@@ -49,11 +49,11 @@ static nn_description config_of(const nn_vit_model *model, mha_layer *const *lay
     return config;
 }
 
-/* Attention from the layers, whose parts lie in the order of the model's; all else from the model, part by part. */
+/* Copies attention from the layers, whose parts have the order of the model's, and all other parts from the model. */
 static void copy_parts(const nn_vit_model *smaller, const nn_vit_model *model, mha_layer *const *layers)
 {
     nn_part from, to;
-    const float *layer = model->parameters; /* the numbers of the block's attention, and where they go */
+    const float *layer = model->parameters; /* the parameters of the block's attention, and their destination */
     int64_t start = 0;
     nn_parts walk = nn_parts_of(&model->config);
     for (nn_parts w = nn_parts_of(&smaller->config); nn_parts_next(&w, &to);) {
@@ -127,9 +127,9 @@ typedef struct run {
     mha_context *ctx;
     const nn_examples *train;
     const nn_prune_options *options;
-    void *arg;              /* of who watches */
-    int64_t heads;          /* that are left */
-    nn_prune_head *origins; /* (heads) which each one was at first */
+    void *arg;              /* of watch and step */
+    int64_t heads;          /* remaining */
+    nn_prune_head *origins; /* (heads) of each remaining head: its original block and index */
     nn_prune_head *gone;
     double *worth; /* (heads) */
     bool *keep;    /* (heads) */
@@ -178,7 +178,7 @@ static bool weigh(run *r)
     return true;
 }
 
-/* How many heads of that one's block stay, as far as is decided. */
+/* The number of heads kept so far in the block of that head. */
 static int64_t company(const run *r, int64_t head)
 {
     int64_t count = 0;
@@ -186,7 +186,7 @@ static int64_t company(const run *r, int64_t head)
     return count;
 }
 
-/* The `count` that are worth least go, the first of equals first; of each block one stays. */
+/* Removes the `count` least important heads (in case of a tie, the first), but never the last one of a block. */
 static void choose(run *r, int64_t count)
 {
     for (int64_t n = 0; n < r->heads; n++) r->keep[n] = true;
@@ -207,7 +207,7 @@ static void forget(run *r)
     r->heads = left;
 }
 
-/* The model learns for a while. Each round has its own seed: else all would see the same images. */
+/* Fine-tunes the model. Each round has its own seed; otherwise all rounds would use the same images. */
 static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, double rate)
 {
     const nn_prune_options *o = r->options;
@@ -249,7 +249,7 @@ static bool score(const run *r, nn_trainer_score *s, const nn_vit_model *model)
 
 static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
 
-/* One round: the model takes the place of the one before if it is good enough. */
+/* One round: replaces the model if the new one is accurate enough. */
 static bool go_round(run *r, nn_prune_round *round, double floor)
 {
     nn_vit_model smaller = {0};
@@ -273,7 +273,7 @@ static bool go_round(run *r, nn_prune_round *round, double floor)
     return ok;
 }
 
-/* Learning at the end, if a head has gone. */
+/* The final fine-tuning, if a head was removed. */
 static bool finish(run *r, nn_prune_round *round)
 {
     *round = (nn_prune_round){.number = round->number + 1, .heads = r->heads, .gone = r->gone};

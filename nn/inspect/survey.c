@@ -1,4 +1,4 @@
-/* The model looks at the sample, slab by slab, and the statistics of every head are added up (survey.h says how). */
+/* Runs the model on the sample, slab by slab, and sums the statistics of every head (see survey.h). */
 #include "inspect/survey.h"
 #include "model/workers.h"
 #include "inspect/importance.h"
@@ -12,11 +12,11 @@ enum {
     CLOSE = 400,
     IMPORTANCE = 400,
     LONG = 128
-}; /* sequences longer than LONG go one at a time: their maps are large */
+}; /* sequences longer than LONG are processed one at a time: their maps are large */
 
-/* The numbers of a head; those from DISTANCE on are of images that are looked at closely, with maps and pairs. */
+/* The statistics of a head; those from DISTANCE on are computed for a subset of images, with maps and pairs. */
 enum { ENTROPY, EFFECTIVE, LARGEST, DISTANCE, ENTROPY_CLOSE, NUMBERS };
-enum { ROWS = ENTROPY_CLOSE }; /* those of a row each that the library gives */
+enum { ROWS = ENTROPY_CLOSE }; /* row statistics computed by the library */
 
 /* The state of one worker: buffers for the statistics of a few images, and its sums. */
 typedef struct accumulator {
@@ -35,7 +35,7 @@ typedef struct look {
     const nn_blocks_config *blocks;
     const nn_examples *examples;
     int64_t step;              /* images of one forward call */
-    int64_t close_slabs;       /* so many are looked at closely */
+    int64_t close_slabs;       /* number of slabs in the subset with maps and pairs */
     int64_t pairs;             /* of heads, in all blocks */
     int64_t sum_count;         /* of an accumulator */
     accumulator *accumulators; /* (workers) */
@@ -51,7 +51,7 @@ static void add(accumulator *d, int64_t at, double value)
     else d->broken = true;
 }
 
-/* The sum over the rows of head n, H to a block, of B images, from token `first` on, as a mean over these tokens. */
+/* The sum over B images of the mean over the rows of head h, of H in the block, from token `first` on. */
 static double sum_rows(const look *k, int64_t H, int64_t h, const float *block_rows, int64_t B, int64_t first)
 {
     int64_t T = k->s->tokens;
@@ -67,10 +67,10 @@ static void add_rows(const look *k, accumulator *d, int64_t n, int64_t H, int64_
     int64_t T = k->s->tokens, all = B * k->s->count * T, at = n * NUMBERS;
     double entropy = sum_rows(k, H, h, block_rows + ENTROPY * all, B, 0);
     add(d, at + ENTROPY, entropy);
-    add(d, at + EFFECTIVE, sum_rows(k, H, h, block_rows + EFFECTIVE * all, B, 0) / (double)T); /* a share of T */
+    add(d, at + EFFECTIVE, sum_rows(k, H, h, block_rows + EFFECTIVE * all, B, 0) / (double)T); /* relative to T */
     add(d, at + LARGEST, sum_rows(k, H, h, block_rows + LARGEST * all, B, 0));
     if (!close) return;
-    add(d, at + ENTROPY_CLOSE, entropy); /* the class token's row has no place on the grid: */
+    add(d, at + ENTROPY_CLOSE, entropy); /* distances exclude the row of the class token, which is not on the grid: */
     add(d, at + DISTANCE, sum_rows(k, H, h, block_rows + DISTANCE * all, B, k->s->class_token) / (double)T);
 }
 
@@ -78,7 +78,7 @@ static void add_map(const look *k, accumulator *d, int64_t n, int64_t H, int64_t
 {
     int64_t cells = k->s->tokens * k->s->tokens, at = k->s->count * NUMBERS + n * cells;
     for (int64_t c = 0; c < cells; c++) {
-        float sum = 0; /* of at most NN_SLAB weights: rounding is far below that of the weights */
+        float sum = 0; /* of at most NN_SLAB weights: the rounding error is negligible */
         for (int64_t b = 0; b < B; b++) sum += block_maps[(b * H + h) * cells + c];
         add(d, at + c, (double)sum);
     }
@@ -112,7 +112,7 @@ static void add_call(const look *k, accumulator *d, int64_t B, bool close)
 
 /* ---- Looking ---------------------------------------------------------------------------------------------------- */
 
-/* What is asked of the heads of each block, for B images. */
+/* The statistics to compute for the heads of each block, for B images. */
 static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
 {
     const nn_survey *s = k->s;
@@ -135,7 +135,7 @@ static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
     }
 }
 
-/* The slabs that are looked at closely are spread evenly, too. */
+/* The subset of slabs with maps and pairs is also evenly spaced. */
 static bool is_close(const look *k, int64_t n)
 {
     int64_t slabs = nn_slabs(k->s->images);
@@ -197,7 +197,7 @@ static void free_accumulators(look *k)
 
 /* ---- The result ------------------------------------------------------------------------------------------------- */
 
-/* The mean of what all accumulators have at `at`, over `images`. */
+/* The sum of element `at` of all accumulators, divided by `images`. */
 static double mean_of(const look *k, int64_t at, int64_t images)
 {
     int64_t sum = 0;
@@ -279,7 +279,7 @@ static bool make_room(nn_survey *s, const look *k)
     return s->heads && s->maps && s->divergence && s->cosine;
 }
 
-/* Whether all that was seen were numbers. */
+/* Whether all values were finite. */
 static bool check_numbers(const look *k, char *error, size_t error_size)
 {
     int64_t overflown = 0;

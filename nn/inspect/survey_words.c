@@ -1,4 +1,4 @@
-/* From a mean map to what it says, in numbers and in words. */
+/* The description of a mean map in numbers and in words. */
 #include "inspect/survey.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The mean over rows of the weight of the key `step` behind the row, where there is one. */
+/* The mean weight of the key `step` after the query, over the rows that have one. */
 static double diagonal(const double *map, int64_t T, int64_t step)
 {
     double sum = 0;
@@ -24,7 +24,7 @@ static double column(const double *map, int64_t T, int64_t j)
 
 static double term_of(double p) { return p > 0 ? -p * log(p) : 0; }
 
-/* The entropy of a row of the map, on the mean over rows; and that of the mean of its rows. */
+/* The mean entropy of the rows of the map, and the entropy of the mean row. */
 static double entropy_of_rows(const double *map, int64_t T)
 {
     double sum = 0;
@@ -41,7 +41,8 @@ static double entropy_of_mean(const double *map, int64_t T)
 
 /* ---- On the grid ------------------------------------------------------------------------------------------------ */
 
-/* The mean weight of the patch `down` and `right` of a patch, over those that have one; 0 if too few have. */
+/* The mean weight of the patch at offset (down,right), over the patches that have such a neighbour; 0 if too few
+ * have. */
 static double at_offset(const nn_survey *s, const double *map, int64_t down, int64_t right)
 {
     int64_t T = s->tokens, skip = s->class_token, R = s->rows, C = s->columns;
@@ -56,7 +57,7 @@ static double at_offset(const nn_survey *s, const double *map, int64_t down, int
     return sum / (double)have;
 }
 
-/* The heaviest offset but none at all, and its weight. */
+/* The non-zero offset with the largest weight, and that weight. */
 static double best_offset(const nn_survey *s, const double *map, int64_t *down, int64_t *right)
 {
     double best = 0;
@@ -87,7 +88,7 @@ static double usual_distance(const nn_survey *s)
 
 static void name_offset(char *out, const nn_survey *s, int64_t down, int64_t right)
 {
-    int64_t along = down + right; /* on a line one of them is 0 */
+    int64_t along = down + right; /* on a grid of one row or column one of them is 0 */
     if (s->rows == 1 || s->columns == 1) {
         if (llabs(along) == 1) snprintf(out, NN_SURVEY_WORDS, "the %s token", along < 0 ? "previous" : "next");
         else snprintf(out, NN_SURVEY_WORDS, "%lld tokens %s", llabs(along), along < 0 ? "before" : "after");
@@ -102,7 +103,7 @@ static void name_offset(char *out, const nn_survey *s, int64_t down, int64_t rig
     }
 }
 
-/* The patch with the most weight of all rows. */
+/* The patch with the largest weight in the mean row. */
 static double best_place(const nn_survey *s, const double *map, int64_t *patch)
 {
     double best = 0;
@@ -121,7 +122,7 @@ static void name_patch(nn_survey_head *h, const nn_survey *s, const char *before
     snprintf(h->words, NN_SURVEY_WORDS, "%s row %" PRId64 ", column %" PRId64, before, row, place);
 }
 
-/* What the largest part says. */
+/* The description that follows from the largest part. */
 static void name_part(nn_survey_head *h, const nn_survey *s, const double *map, int64_t patch)
 {
     double usual = usual_distance(s);

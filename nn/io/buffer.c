@@ -10,7 +10,7 @@
 
 enum { FIRST = 4096 }; /* bytes of the first allocation */
 
-/* Room for `size` more bytes. On failure what was there is kept until nn_buffer_free. */
+/* Makes room for `size` more bytes. On failure the old contents are kept until nn_buffer_free. */
 static bool grow(nn_buffer *b, size_t size)
 {
     if (b->failed) return false;
@@ -38,7 +38,7 @@ void nn_buffer_puts(nn_buffer *b, const char *text) { nn_buffer_put(b, text, str
 
 void nn_buffer_putc(nn_buffer *b, char c) { nn_buffer_put(b, &c, 1); }
 
-/* Formats into what room there is; a text that did not fit is formatted again when there is room for it and its NUL. */
+/* Formats into the available room; text that did not fit is formatted again after growing. */
 void nn_buffer_printf(nn_buffer *b, const char *format, ...)
 {
     va_list args, again;

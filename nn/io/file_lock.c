@@ -1,8 +1,8 @@
-/* Locks that nobody has to clean up after.
+/* File locks that a killed process cannot leave behind.
  *
- * A lock file that is removed has a race: a process may have opened it just before, and locks a file that has no name any
- * more, while the next one makes and locks a new file. So whoever has got the lock looks whether the name still leads to
- * the file that it has locked, and else begins again. */
+ * Removing a lock file is a race: a process may have opened it just before and then lock an unlinked file, while
+ * another creates and locks a new one. So after taking the lock, a process checks that the name still refers to the
+ * locked file, and otherwise starts again. */
 #include "io/file_lock.h"
 
 #include <errno.h>
@@ -18,8 +18,7 @@ enum { TRIES = 100, NAME_MOST = 255 };
 
 typedef enum result { HELD, ANOTHER_HAS_IT, NO_LOCKS, AGAIN } result;
 
-/* The lock file, made if there is none. One that another user has left may be readable alone, which is enough for a
- * lock. */
+/* Opens the lock file, or creates it. One left by another user may be read-only, which is enough for a lock. */
 static int open_lock(const nn_file_lock *l, bool *made)
 {
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -45,7 +44,7 @@ static result try_lock(nn_file_lock *l)
     if (r == HELD && (fstat(l->file, &locked) || fstatat(l->at.folder, l->name, &named, AT_SYMLINK_NOFOLLOW) ||
                       !same_file(&locked, &named)))
         r = AGAIN;
-    if (r == NO_LOCKS && made) unlinkat(l->at.folder, l->name, 0); /* it is of no use */
+    if (r == NO_LOCKS && made) unlinkat(l->at.folder, l->name, 0); /* not needed */
     if (r != HELD) {
         close(l->file);
         l->file = -1;
@@ -55,7 +54,7 @@ static result try_lock(nn_file_lock *l)
 
 static bool look(const nn_file_lock *l, struct stat *found) { return fstatat(l->at.folder, l->at.name, found, 0) == 0; }
 
-/* Names may be long: then their ends, which tell more files apart than their beginnings. */
+/* Of a long name the end is used, which differs more often than the beginning. */
 static void name_lock(nn_file_lock *l)
 {
     size_t length = strlen(l->at.name), most = NAME_MOST - strlen(PREFIX);
@@ -84,7 +83,7 @@ bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t er
 bool nn_file_lock_check(nn_file_lock *l)
 {
     struct stat now;
-    if (l->held || !look(l, &now)) return true; /* what is not there cannot be lost */
+    if (l->held || !look(l, &now)) return true; /* a missing target cannot be overwritten */
     bool mine = l->there && same_file(&now, &l->known) && now.st_size == l->known.st_size &&
                 now.st_mtim.tv_sec == l->known.st_mtim.tv_sec && now.st_mtim.tv_nsec == l->known.st_mtim.tv_nsec;
     l->lost = !mine;
@@ -97,7 +96,7 @@ void nn_file_lock_replaced(nn_file_lock *l, const struct stat *mine)
     l->known = *mine;
 }
 
-/* The name goes before the lock does: in the other order the next owner's file would be removed. */
+/* Unlinks the file before releasing the lock; otherwise the next owner's file could be removed. */
 void nn_file_lock_free(nn_file_lock *l)
 {
     if (!l->taken) return;

@@ -1,4 +1,4 @@
-/* Paths, taken apart. */
+/* Splitting a path into folder and name. */
 #include "io/file_place.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only a path that does not resolve is taken as it is. One that could not be resolved for want of memory might be a link,
- * and the file would then take the place of the link. */
+/* A path that does not resolve is used unchanged, except if memory ran out: it could be a link, and the link would be
+ * replaced. */
 static char *resolve(const char *path)
 {
     char *found = realpath(path, NULL);

@@ -1,7 +1,7 @@
-/* The pull reader of json.h.
+/* The pull parser of json.h.
  *
- * All reading goes through `at < size` checks on one cursor; there is no terminator to rely on, since the text may be a
- * slice of a file. The nesting limit bounds the only recursion (nn_json_skip). */
+ * All reads check `at < size` on one cursor; the text may be a slice of a file without a terminator. The nesting limit
+ * bounds the only recursion (nn_json_skip). */
 #include "io/json.h"
 #include "io/printable.h"
 
@@ -15,7 +15,7 @@ nn_json nn_json_open(const void *text, size_t size)
     return j;
 }
 
-/* Notes the first error with its place; later ones are consequences. */
+/* Records the first error with its position; later ones are consequences. */
 __attribute__((format(printf, 2, 3))) static bool bad(nn_json *j, const char *format, ...)
 {
     if (nn_json_failed(j)) return false;
@@ -34,7 +34,7 @@ int nn_json_peek(nn_json *j)
     return j->at < j->size ? j->text[j->at] : 0;
 }
 
-/* Takes `c`, or says what stands in its place. */
+/* Consumes `c`, or reports what was found instead. */
 static bool take(nn_json *j, int c)
 {
     int next = nn_json_peek(j);
@@ -100,7 +100,7 @@ static size_t put_utf8(char *out, int32_t c)
     return n;
 }
 
-/* The character of \uXXXX, the cursor behind the 'u'; a surrogate must have its other half. 0 on error. */
+/* The code point of \uXXXX, with the cursor after the 'u'; surrogates must be paired. 0 on error. */
 static int32_t unicode(nn_json *j)
 {
     int32_t c = hex4(j);
@@ -116,7 +116,7 @@ static int32_t unicode(nn_json *j)
     return c;
 }
 
-/* One escape, the cursor behind the backslash; returns how many bytes it became, 0 on error. */
+/* Decodes one escape, with the cursor after the backslash; returns the number of bytes written, 0 on error. */
 static size_t escape(nn_json *j, char *out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -167,7 +167,7 @@ bool nn_json_key(nn_json *j, char *out, size_t *length) { return nn_json_string(
 
 static bool digit(const nn_json *j) { return j->at < j->size && j->text[j->at] >= '0' && j->text[j->at] <= '9'; }
 
-/* Checks the shape of a number and passes over it; `whole` says whether it had neither fraction nor exponent. */
+/* Checks the syntax of a number and skips it; `whole` is true if it has neither fraction nor exponent. */
 static bool number(nn_json *j, bool *whole)
 {
     int c = nn_json_peek(j);
@@ -202,7 +202,7 @@ bool nn_json_integer(nn_json *j, int64_t *value)
     if (nn_json_failed(j) || !number(j, &whole)) return false;
     if (!whole) return bad(j, "whole number expected");
     bool negative = j->text[start] == '-';
-    int64_t v = 0; /* kept at or below zero, where the range is one larger */
+    int64_t v = 0; /* accumulated as a negative number, whose range is larger by one */
     for (size_t i = start + negative; i < j->at; i++) {
         int d = j->text[i] - '0';
         if (v < (INT64_MIN + d) / 10) return bad(j, "a number that does not fit 64 bits");

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Overlong forms, surrogates and what lies beyond U+10FFFF are refused by the range of the second byte. */
+/* Overlong forms, surrogates and code points above U+10FFFF are rejected by the range of the second byte. */
 int nn_printable_utf8(const unsigned char *p, size_t left)
 {
     int length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;

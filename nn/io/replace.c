@@ -1,10 +1,9 @@
-/* Replacing a file in one step.
+/* Atomic replacement of a file.
  *
- * The order is what makes it safe: data to the disk, then the rename, then the folder to the disk. A rename before the
- * data is there can leave, after a loss of power, the new name with an empty file. The temporary file is made by open
- * with O_EXCL and the usual mode rather than by mkstemp, whose 0600 would have to be widened by a umask that cannot be
- * read without changing it for every thread. Everything works relative to one descriptor of the folder, so that a
- * folder which is renamed meanwhile does no harm. */
+ * The order matters: sync the data, rename, sync the folder. If the rename came first, a power failure could leave an
+ * empty file under the new name. The temporary file is created by open with O_EXCL and the default mode, not by
+ * mkstemp: widening its mode 0600 would need the umask, which cannot be read without changing it for all threads. All
+ * calls are relative to one descriptor of the folder, so renaming the folder meanwhile has no effect. */
 #include "io/replace.h"
 #include "io/file_lock.h"
 
@@ -17,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 1000 }; /* names of temporary files; those of earlier processes with our number may be in the way */
+enum { TRIES = 1000 }; /* names of temporary files; earlier processes with the same PID may have left some */
 
 bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
 {
@@ -31,7 +30,7 @@ bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
     return false;
 }
 
-/* Makes the temporary file, with the permissions of the file that it will replace, if there is one. */
+/* Creates the temporary file, with the permissions of the file that it will replace, if any. */
 static bool make(nn_replacement *to)
 {
     struct stat old;
@@ -63,7 +62,7 @@ bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, siz
     return nn_file_place_find(&to->at, path, why, sizeof why) ? make(to) : nn_replacement_fail(to, "%s", why);
 }
 
-/* A write may take less than it was given, or be interrupted. */
+/* A write may be partial or interrupted. */
 static bool drain(nn_replacement *to)
 {
     for (size_t at = 0; at < to->used;) {
@@ -103,8 +102,8 @@ static bool settle(nn_replacement *to)
         return nn_replacement_fail(to, "%s", strerror(errno));
     to->made = false;
     if (to->lock) nn_file_lock_replaced(to->lock, &mine);
-    /* Some file systems have no such call for folders (EINVAL). Otherwise it may be lost with the power, and there is
-     * no way back to the old file. */
+    /* Some file systems cannot sync folders (EINVAL). On other errors the rename may be lost in a power failure, and
+     * the old file cannot be restored. */
     if (fsync(to->at.folder) != 0 && errno != EINVAL)
         return nn_replacement_fail(to, "replaced, but syncing its folder failed: %s", strerror(errno));
     return true;
@@ -121,7 +120,7 @@ bool nn_replacement_end(nn_replacement *to)
     return !to->failed;
 }
 
-/* Some file systems cannot reserve; there it is written. */
+/* Some file systems cannot reserve space; there the bytes are written. */
 static bool reserve(nn_replacement *to, int64_t bytes)
 {
     static const unsigned char zeros[4096];
@@ -140,7 +139,7 @@ bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t er
 {
     nn_replacement to;
     bool fits = nn_replacement_begin(&to, path, error, error_size) && reserve(&to, bytes);
-    to.failed = true; /* so that the temporary file goes */
+    to.failed = true; /* so that the temporary file is removed */
     nn_replacement_end(&to);
     return fits;
 }

@@ -1,10 +1,9 @@
-/* Files of tensors: from bytes on disk or in memory to aligned tensors with names.
+/* Reading safetensors from a file or from memory.
  *
- * Both ways in share one path over a `source` that can only hand out bytes it has, so what the fuzzer proves of memory
- * holds for files. The order is: the header's length against the size of the file; the header into memory; its records
- * and all their rules (nn_safetensors_header.c); only then memory for the data, and the copy of each tensor to an aligned
- * place. Reading through mmap was rejected: a file that shrinks under a mapping kills the process, and the format does
- * not align tensors anyway. */
+ * Both use the same code over a bounds-checked `source`, so fuzzing the memory reader covers files, too. The order is:
+ * check the header's length against the file size; read the header; check its records (safetensors_header.c); only then
+ * allocate memory for the data and copy each tensor to an aligned address. mmap is not used: a file that shrinks while
+ * mapped kills the process, and the format does not align tensors. */
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 
@@ -20,11 +19,11 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as they lie in the file: little-endian");
 
 struct nn_safetensors {
-    nn_safetensors_header header; /* its tensors sorted by name in the end */
-    unsigned char *block;         /* where they lie */
+    nn_safetensors_header header; /* its tensors are finally sorted by name */
+    unsigned char *block;         /* the data of the tensors */
 };
 
-/* Bytes from a file or from memory, and where errors go. */
+/* Bytes from a file or from memory, and the error buffer. */
 typedef struct nn_source {
     FILE *file;
     const unsigned char *bytes;
@@ -104,14 +103,15 @@ static bool take(nn_source *from, void *out, size_t bytes)
     return fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
 }
 
-/* The next byte, which stays; EOF if there is none. */
+/* Peeks at the next byte; EOF at the end. */
 static int peek(nn_source *from, uint64_t left)
 {
     if (!left) return EOF;
     return from->file ? ungetc(getc(from->file), from->file) : from->bytes[0];
 }
 
-/* Says why there can be no header of n bytes, where `left` follow its length: mostly it is another kind of file. */
+/* Reports why a header of n bytes is impossible with `left` bytes after its length: usually the file has another
+ * format. */
 static bool refuse_length(nn_source *from, const unsigned char length[8], uint64_t n, uint64_t left)
 {
     int next = peek(from, left);
@@ -147,7 +147,7 @@ static bool read_header(nn_source *from, nn_safetensors_header *header)
     char why[320];
     size_t length = 0;
     if (!read_length(from, &length)) return false;
-    unsigned char *json = malloc(length ? length : 1); /* no byte more, so that a sanitizer sees what reads beyond it */
+    unsigned char *json = malloc(length ? length : 1); /* exact size, so that a sanitizer detects reads beyond it */
     if (!json) return fail(from, "not enough memory for a header of %zu bytes", length);
     bool ok = take(from, json, length);
     if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
@@ -161,8 +161,8 @@ static size_t aligned(size_t bytes)
     return (bytes + NN_SAFETENSORS_ALIGN - 1) / NN_SAFETENSORS_ALIGN * NN_SAFETENSORS_ALIGN;
 }
 
-/* Copies each tensor, in the order of the file, to an aligned place of its own. The sum cannot overflow: the tensors
- * together are no longer than the file, and NN_SAFETENSORS_HEADER_MAX bounds how many there are. */
+/* Copies each tensor, in the order of the file, to an aligned address. The sum cannot overflow: the tensors together
+ * are no longer than the file, and NN_SAFETENSORS_HEADER_MAX limits their number. */
 static bool read_data(nn_source *from, nn_safetensors *file)
 {
     nn_safetensors_header *header = &file->header;
@@ -209,7 +209,7 @@ nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char 
     return read_all(&from);
 }
 
-/* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
+/* Without O_NONBLOCK, opening a pipe without a writer would block. */
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
 {
     nn_source from = {.name = path, .error = error, .error_size = error_size};

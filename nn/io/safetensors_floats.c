@@ -1,4 +1,4 @@
-/* Float types of files to float32: the library's own copy does it, but for float64, which it does not have. */
+/* Conversion to float32 by mha_tensor_copy, except for float64, which the library does not support. */
 #include "io/safetensors_floats.h"
 
 #include <stdlib.h>

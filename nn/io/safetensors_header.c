@@ -1,10 +1,9 @@
 /* The header of a safetensors file: JSON into records, and every rule of the format.
  *
- * Names and texts are decoded into one block as long as the header, which is always enough (json.h), and records
- * grow by doubling, so memory stays within a small multiple of the header however it is written. Each record is
- * checked as it is read, against the size of the data. Then the records are sorted: by name to find duplicates, by
- * offset to find gaps and overlaps. The order in which the header lists them is free, as it is for the format's own
- * library. */
+ * Names and texts are decoded into one block as long as the header, which is always enough (json.h), and the array of
+ * records grows by doubling, so memory is limited to a small multiple of the header. Each record is checked as it is
+ * read, against the size of the data. Then the records are sorted: by name to find duplicates, by offset to find gaps
+ * and overlaps. The header may list them in any order, as in the reference implementation. */
 #include "io/safetensors_header.h"
 #include "io/json.h"
 
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the walk over the header carries along. */
+/* The state of parsing. */
 typedef struct walk {
     nn_safetensors_header *out;
     nn_json j;
@@ -34,7 +33,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(const walk *w, const char
     return false;
 }
 
-/* A name as it may stand in a message: quoted, escaped, of bounded length. */
+/* A name for a message: quoted, escaped and truncated. */
 typedef struct quoted {
     char text[72];
 } quoted;
@@ -46,8 +45,8 @@ static quoted quote(const char *name)
     return q;
 }
 
-/* `records` with room for one more, or NULL, where it stays as it was. Doubling keeps the total within twice what the
- * header's length justifies. */
+/* Returns `records` with room for one more, or NULL, leaving it unchanged. Doubling limits the total to twice the size
+ * needed. */
 static void *grow(walk *w, void *records, size_t *room, size_t count, size_t record_size)
 {
     if (count < *room) return records;
@@ -99,12 +98,12 @@ static bool read_dtype(walk *w, nn_safetensors_tensor *tensor)
     if (nn_json_peek(&w->j) != '"') return fail(w, "tensor %s: dtype is not a string", quote(tensor->name).text);
     const char *word = text(w, false);
     if (!word) return json_error(w);
-    w->used = mark; /* only looked up, not kept */
+    w->used = mark; /* not kept after the lookup */
     if (nn_safetensors_dtype_find(word, &tensor->dtype)) return true;
     return fail(w, "tensor %s has the dtype %s, which is not supported", quote(tensor->name).text, quote(word).text);
 }
 
-/* An array of up to `most` whole numbers that are not negative. */
+/* An array of up to `most` non-negative integers. */
 static bool read_sizes(walk *w, const char *name, const char *field, int64_t *sizes, int most, int *count)
 {
     *count = 0;
@@ -119,7 +118,7 @@ static bool read_sizes(walk *w, const char *name, const char *field, int64_t *si
     return !nn_json_failed(&w->j) || json_error(w);
 }
 
-/* The fields of one tensor. Fields that the format does not have are passed over, as its own library does. */
+/* The fields of one tensor. Unknown fields are ignored, as in the reference implementation. */
 static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -155,8 +154,8 @@ static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
     return true;
 }
 
-/* Offsets inside the data, and as many bytes as the shape needs. Sizes of 0 are left out of the overflow check's
- * product and so cannot hide an absurd one. */
+/* Checks that the offsets are inside the data and match the shape. Sizes of 0 are excluded from the product of the
+ * overflow check, so that they cannot hide an absurd size. */
 static bool check_tensor(const walk *w, nn_safetensors_tensor *tensor)
 {
     char what[160];
@@ -208,7 +207,7 @@ static int by_offset(const void *a, const void *b)
     const nn_safetensors_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end) return x->end < y->end ? -1 : 1;
-    return strcmp(x->name, y->name); /* tensors without elements may share a place */
+    return strcmp(x->name, y->name); /* tensors without elements may share an offset */
 }
 
 static int by_name(const void *a, const void *b)
@@ -221,7 +220,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const nn_safetensors_pair *)a)->key, ((const nn_safetensors_pair *)b)->key);
 }
 
-/* The tensors, in the order of the file, follow each other from the first byte of the data to the last. */
+/* Checks that the tensors, in the order of the file, cover the data without gaps. */
 static bool check_cover(walk *w)
 {
     nn_safetensors_header *out = w->out;

@@ -1,5 +1,5 @@
-/* The writer of safetensors files: items are judged and sorted, the header is made in memory, then all goes to a
- * replacement (replace.h), which is whole or not at all. */
+/* The writer of safetensors files: items are checked and sorted, the header is built in memory, then the file is
+ * replaced atomically (replace.h). */
 #include "io/safetensors_write.h"
 #include "io/buffer.h"
 #include "io/json.h"
@@ -18,7 +18,7 @@ nn_safetensors_item nn_safetensors_item_dense(const char *name, nn_safetensors_d
     for (int i = rank - 1; i >= 0 && rank <= NN_SAFETENSORS_RANK; i--) {
         item.shape[i] = shape[i];
         item.stride[i] = stride;
-        if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = INT64_MAX; /* refused when it is written */
+        if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = INT64_MAX; /* refused by the writer */
     }
     return item;
 }
@@ -38,7 +38,7 @@ nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view)
 
 /* ---- Judging and sorting ---------------------------------------------------------------------------------------- */
 
-/* A name as it may stand in a message. */
+/* A name for a message. */
 typedef struct quoted {
     char text[72];
 } quoted;
@@ -50,7 +50,8 @@ static quoted quote(const char *name)
     return q;
 }
 
-/* The bytes of an item; -1, having said why, if it is not one. As in the reader, sizes of 0 hide no absurd ones. */
+/* The size of an item in bytes, or -1 with a message if it is invalid. As in the reader, sizes of 0 cannot hide an
+ * absurd size. */
 static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
 {
     int64_t bytes = (int64_t)nn_safetensors_dtype_size(item->dtype);
@@ -92,7 +93,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const nn_safetensors_pair *)a)->key, ((const nn_safetensors_pair *)b)->key);
 }
 
-/* Puts both lists into the order of the file, or says what occurs twice. */
+/* Sorts both lists into the order of the file; duplicates are errors. */
 static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
                  size_t pair_count)
 {
@@ -110,10 +111,10 @@ static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_cou
 
 /* ---- The header ------------------------------------------------------------------------------------------------- */
 
-/* A string of JSON. Quoting replaces what is not UTF-8, so a text that does not come back was not. */
+/* A JSON string. Quoting replaces invalid UTF-8, so a text that does not decode to itself was invalid. */
 static bool put_string(nn_replacement *to, nn_buffer *out, const char *text)
 {
-    size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest that a byte becomes */
+    size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest escape of a byte */
     char *quoted_text = malloc(2 * room);
     if (!quoted_text) return nn_replacement_fail(to, "not enough memory for a header");
     char *back = quoted_text + room;
@@ -168,7 +169,7 @@ static bool put_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_
     return true;
 }
 
-/* The header in memory; an end is due in any case. False, having said why. */
+/* Builds the header in memory. On error returns false, with a message in `to`. */
 static bool make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
                         const nn_safetensors_pair *pairs, size_t pair_count)
 {
@@ -182,7 +183,7 @@ static bool make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors
 
 /* ---- The data --------------------------------------------------------------------------------------------------- */
 
-/* The trailing axes that lie dense are one run of bytes; the others are counted through, the last one fastest. */
+/* The trailing dense axes are one run of bytes; the others are iterated, the last one fastest. */
 static void put_data(nn_replacement *to, const nn_safetensors_item *item)
 {
     int64_t at[NN_SAFETENSORS_RANK] = {0}, run = 1;

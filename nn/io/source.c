@@ -1,7 +1,7 @@
 /* Bytes from a file or from memory, plain or gzipped.
  *
- * zlib's inflate is used rather than its gzread, which takes a file that is not gzipped for a plain one, stays silent
- * about what follows the packed part, and would open the file itself. */
+ * zlib's inflate is used instead of gzread, which treats a file that is not gzipped as plain, ignores data after the
+ * compressed part, and opens the file itself. */
 #include "io/source.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ static size_t take_plain(nn_source *from, void *out, size_t room)
 #include <zlib.h>
 
 enum {
-    GZIP_ONLY = 16 + 15, /* the bits of inflateInit2: the gzip format and nothing else, the largest window */
-    DEFLATE_RATIO = 1032 /* deflate packs no better than this: 258 bytes into two bits */
+    GZIP_ONLY = 16 + 15, /* windowBits of inflateInit2: only the gzip format, the largest window */
+    DEFLATE_RATIO = 1032 /* deflate's maximum ratio: 258 bytes in two bits */
 };
 
 struct gunzip {
@@ -75,8 +75,8 @@ static void gunzip_end(nn_source *from)
     free(from->unpacker);
 }
 
-/* Sees to packed bytes and, after the end of a member, to the start of the next one, of which a gzip file may have any
- * number. False at the end of it all, or on an error. */
+/* Provides compressed input and, after the end of a member, starts the next one; a gzip file may have any number.
+ * Returns false at the end or on error. */
 static bool gunzip_refill(nn_source *from)
 {
     struct gunzip *g = from->unpacker;
@@ -165,7 +165,7 @@ bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const cha
     return begin(from);
 }
 
-/* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
+/* Without O_NONBLOCK, opening a pipe without a writer would block. */
 bool nn_source_open(nn_source *from, const char *path, char *error, size_t error_size)
 {
     struct stat about;

@@ -1,8 +1,8 @@
-/* Checkpoints, written and read.
+/* Writing and reading checkpoints.
  *
- * A file that comes back may be anything. So nothing in it is believed alone: the model is what the tensors say, which
- * nn_vit_read_config has held against each other, and the recipe in the notes must say the same model before anything is
- * allocated by its numbers. */
+ * A checkpoint may be corrupt or hostile, so its parts are checked against each other: the model follows from the
+ * tensors, validated by nn_vit_read_config, and the recipe in the metadata must describe the same model before its
+ * numbers are used for allocations. */
 #include "train/checkpoint.h"
 #include "io/json.h"
 #include "families/vit_file.h"
@@ -29,7 +29,7 @@ enum { COLUMNS = sizeof(nn_checkpoint_epoch) / sizeof(double), NOTES = 8, ITEMS 
 
 /* ---- Which data ------------------------------------------------------------------------------------------------- */
 
-/* FNV-1a over words of eight bytes: quick, and no data set is an adversary. */
+/* FNV-1a over words of eight bytes: fast, and resistance to attacks is not needed. */
 static uint64_t hash(uint64_t h, const unsigned char *bytes, int64_t count)
 {
     for (int64_t i = 0; i < count; i += 8) {
@@ -72,7 +72,7 @@ static nn_vit_save_options model_of(const nn_trainer *t, const nn_checkpoint_run
 {
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.lock = run->lock;
-    o.parameters = t->adam->average; /* NULL, the model's own, if none is kept */
+    o.parameters = t->adam->average; /* NULL (the model's own) without averaging */
     return o;
 }
 
@@ -83,7 +83,7 @@ int64_t nn_checkpoint_bytes(const nn_trainer *t, const nn_checkpoint_run *run)
            run->how.training.epochs * (int64_t)sizeof(nn_checkpoint_epoch);
 }
 
-/* A path of which the metadata could not keep every byte is left out: whoever goes on has to name it again. */
+/* A path that the metadata cannot represent exactly is omitted; the user must give it again to resume. */
 bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoint_run *run, char *error,
                         size_t error_size)
 {
@@ -149,7 +149,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(const complaint *to, cons
     return false;
 }
 
-/* A file's words get to people's terminals: none that would do more there than be read. */
+/* Texts of a file are printed on terminals, so control characters are refused. */
 static bool nn_printable(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -169,7 +169,7 @@ static bool is_checkpoint(const complaint *to, const nn_safetensors *file)
     return fail(to, "not a checkpoint; there is nothing to resume");
 }
 
-/* The recipe of the notes, which must be one of the model that the tensors are. */
+/* The recipe in the metadata, which must match the model of the tensors. */
 static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensors *file)
 {
     char why[240], a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX];
@@ -181,7 +181,7 @@ static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensor
     if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
     nn_recipe there = *how;
     if (!nn_vit_read_config(&there.model, file, to->path, to->error, to->error_size)) return false;
-    there.model.drop = how->model.drop; /* which a model that is not trained has no use for */
+    there.model.drop = how->model.drop; /* not stored in the tensors */
     there.model.drop_path = how->model.drop_path;
     there.model.bfloat16 = how->model.bfloat16;
     for (int n = 0; nn_recipe_key(n); n++)

@@ -1,9 +1,9 @@
-/* Two sweeps: the norm must be known before the first number moves. Both go by pieces of PIECE numbers that threads take
- * from a queue; a piece's sum of squares goes to a place of its own, and the places are added in order.
+/* Two passes: the norm must be known before the first update. Both process pieces of PIECE numbers that threads take
+ * from a queue; each piece has its own sum of squares, and the sums are added in order.
  *
- * Moments and average move by m += (1 - beta1) (g - m). In beta1 m + (1 - beta1) g the two factors, each rounded to
- * float32, do not add up to 1, and the sum settles 1e-5 beside its mark where beta2 is 0.999. Likewise what a weight
- * loses, decay included, is summed up before it is taken away, which rounds the weight once. */
+ * Moments and average are updated as m += (1 - beta1) (g - m). In beta1 m + (1 - beta1) g the two factors, each rounded
+ * to float32, do not add up to 1, which causes a relative error of 1e-5 for beta2 = 0.999. Likewise the update of a
+ * weight, including decay, is summed before it is subtracted, so the weight is rounded once. */
 #include "train/optimizer.h"
 #include "ops/chunks.h"
 #include "ops/clones.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 4096, LANES = 16, ALIGN = 64 }; /* numbers of a piece, sums side by side; bytes */
+enum { PIECE = 4096, LANES = 16, ALIGN = 64 }; /* numbers per piece, parallel sums; bytes */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t piece_count(int64_t count) { return count / PIECE + (count % PIECE > 0); }
@@ -55,7 +55,7 @@ static bool options_sound(const nn_optimizer_options *options, int64_t count, ch
     return true;
 }
 
-/* Zeroed and aligned. One element more than asked for, so that none is memory, too. */
+/* Zeroed and aligned memory. One extra element, so that a count of 0 also returns memory. */
 static void *zeros(int64_t count, size_t size)
 {
     if ((uint64_t)count > (SIZE_MAX - ALIGN) / size - 1) return NULL;
@@ -120,7 +120,7 @@ void nn_optimizer_free(nn_optimizer *o)
 
 /* ---- The norm --------------------------------------------------------------------------------------------------- */
 
-/* A fixed number of sums side by side, so that they can be vectors without being another sum. */
+/* A fixed number of parallel sums, which can be vectorized without changing the result. */
 NN_CLONES static double squares(const float *x, int64_t count)
 {
     double sum[LANES] = {0};
@@ -149,7 +149,7 @@ static double gradient_norm(nn_optimizer *o, mha_context *ctx)
 
 /* ---- The update ------------------------------------------------------------------------------------------------- */
 
-/* What a step does to every number, rounded to float32 once. */
+/* The constants of a step, each rounded to float32 once. */
 typedef struct sweep {
     const nn_optimizer *o;
     double rate;
@@ -181,7 +181,7 @@ NN_CLONES static void follow(float *restrict a, const float *restrict w, int64_t
     for (int64_t i = 0; i < count; i++) a[i] += share * (w[i] - a[i]);
 }
 
-/* The first group that ends behind `at`; group_count if none does. */
+/* The first group that ends after `at`; group_count if there is none. */
 static int64_t group_behind(const nn_optimizer_options *options, int64_t at)
 {
     int64_t low = 0, high = options->group_count;
@@ -193,7 +193,7 @@ static int64_t group_behind(const nn_optimizer_options *options, int64_t at)
     return low;
 }
 
-/* Runs of one decay each; then, from the nearest cache, what reads the piece again. */
+/* Updates runs of parameters with the same decay; then averages and clears the piece while it is in L1. */
 static void update_piece(void *arg, int64_t n)
 {
     const sweep *s = arg;
@@ -215,7 +215,7 @@ static void update_piece(void *arg, int64_t n)
     if (options->clear) memset(o->gradient + begin, 0, (size_t)(end - begin) * sizeof(float));
 }
 
-/* x^n by squaring: products alone, which are the same bits on every machine. */
+/* x^n by squaring: only products, which are bitwise identical on every machine. */
 static double power(double x, int64_t n)
 {
     double result = 1;

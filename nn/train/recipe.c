@@ -1,4 +1,4 @@
-/* Recipes as text and back: one table, walked both ways. */
+/* Recipes to text and back, from one table. */
 #include "train/recipe.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static const struct {
 enum { ENTRIES = sizeof entries / sizeof *entries };
 _Static_assert(ENTRIES *(NN_RECIPE_WORD_MAX + 12) <= NN_RECIPE_TEXT_MAX, "room for all of them");
 
-/* A field by its kind; copied, so that no pointer pretends to a type. */
+/* A field by its kind; copied, to avoid aliasing pointers of different types. */
 typedef union field {
     int64_t whole;
     uint64_t seed;
@@ -121,8 +121,8 @@ void nn_recipe_fit(nn_recipe *r, const nn_mnist *set)
     in->columns = set->columns;
     nn_mnist_statistics(set, &set->train, &in->mean, &in->deviation);
     in->class_token = r->model.output.pool == NN_POOL_FIRST;
-    b->final_norm = b->place != NN_NORM_BEHIND;   /* which ends with a norm as it is */
-    if (b->kv_heads == b->heads) b->kv_heads = 0; /* one spelling, as files have it */
+    b->final_norm = b->place != NN_NORM_BEHIND;   /* post-norm blocks already end with a norm */
+    if (b->kv_heads == b->heads) b->kv_heads = 0; /* canonical form, as in files */
     if (r->training.held_out == NN_RECIPE_HELD_OUT) r->training.held_out = set->train.count / 12;
 }
 
@@ -139,7 +139,7 @@ int nn_recipe_find(const char *key)
 
 /* ---- To text ---------------------------------------------------------------------------------------------------- */
 
-/* As few digits as read back to the same bits; with less than six of them, 10 would be 1e+01. */
+/* The fewest digits that read back to the same bits, but at least six, with which 10 is not written as 1e+01. */
 static void write_real(char *out, double value, bool wide)
 {
     for (int digits = 6; digits <= 17; digits++) {
@@ -202,13 +202,13 @@ const char *nn_recipe_write(char out[NN_RECIPE_TEXT_MAX], const nn_recipe *r)
 
 /* ---- From text -------------------------------------------------------------------------------------------------- */
 
-/* Numbers as C reads them, but for what it allows before and behind, words such as "inf", and hexadecimal. */
+/* Numbers as strtod reads them, but without surrounding space, words such as "inf", and hexadecimal. */
 static bool plain(const char *text, const char *characters) { return *text && !text[strspn(text, characters)]; }
 
 static const struct {
     const char *name;
     double least, most;
-    bool above, below; /* the bounds themselves are outside */
+    bool above, below; /* the bounds are exclusive */
 } ranges[] = {
     [SIZE] = {"a whole number from 1 to 1048576", 1, 1 << 20, false, false},
     [ANY] = {"a whole number, 0 or more", 0, 0x1p53, false, false},
@@ -276,7 +276,7 @@ bool nn_recipe_set(nn_recipe *r, int n, const char *text, char *should, size_t s
     return false;
 }
 
-/* What is too long ends in dots, and so is neither a key nor a value: half a number would be another one. */
+/* A word that is too long ends in dots, which makes it invalid: a truncated number could be a valid one. */
 static void copy_word(char out[NN_RECIPE_WORD_MAX], const char *from, size_t length)
 {
     bool fits = length < NN_RECIPE_WORD_MAX;

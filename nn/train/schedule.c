@@ -1,8 +1,9 @@
-/* Half a cosine falls from 1 to 0 as (1 + cos(pi x)) / 2 = cos(pi x / 2)^2, 0 <= x <= 1. Taylor's series needs no more
- * than 12 terms there. C libraries differ in the last bit of theirs, and one bit of a rate is another training run. */
+/* Half a cosine falls from 1 to 0 as (1 + cos(pi x)) / 2 = cos(pi x / 2)^2, 0 <= x <= 1, for which 12 terms of the
+ * Taylor series are enough. The C library's cosine is not used: it differs in the last bit between systems, which would
+ * change the training run. */
 #include "train/schedule.h"
 
-enum { TERMS = 12 }; /* what is left out is below (pi/2)^24 / 24! = 8e-20 */
+enum { TERMS = 12 }; /* the truncation error is below (pi/2)^24 / 24! = 8e-20 */
 
 static double falling(double x)
 {
@@ -19,7 +20,7 @@ static double between(double from, double to, double x) { return to + (from - to
 
 float nn_schedule_rate(const nn_schedule *plan, int64_t step)
 {
-    int64_t top = plan->warmup > 0 ? plan->warmup - 1 : 0; /* the step that has the peak */
+    int64_t top = plan->warmup > 0 ? plan->warmup - 1 : 0; /* the step with the peak rate */
     int64_t last = plan->steps > 0 ? plan->steps - 1 : 0;
     if (plan->kind != NN_SCHEDULE_CONSTANT && step > last) step = last;
     if (step < 0) step = 0;

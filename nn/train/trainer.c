@@ -1,4 +1,4 @@
-/* The training loop, a step at a time. */
+/* The training loop, step by step. */
 #include "train/trainer.h"
 #include "ops/chunks.h"
 #include "ops/philox.h"
@@ -24,7 +24,7 @@ static const char *problem_of(const nn_description *d, const nn_examples *train,
     return NULL;
 }
 
-/* The products' weights decay; biases, norms, positions and the class token do not. */
+/* Weight decay applies to matrices, not to biases, norms, positions and the class token. */
 static nn_optimizer *make_optimizer(nn_trainer *t, char *error, size_t error_size)
 {
     nn_optimizer_options options = NN_OPTIMIZER_DEFAULTS;
@@ -143,7 +143,7 @@ static void draw_order(nn_trainer *t, int64_t epoch)
     t->order_epoch = epoch;
 }
 
-/* A walk over examples, in slabs. */
+/* A pass over examples, in slabs. */
 typedef struct walk {
     const nn_trainer *t;
     const nn_examples *examples;
@@ -215,7 +215,7 @@ nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_re
 
 /* ---- Evaluation ------------------------------------------------------------------------------------------------- */
 
-/* The average takes the place of the weights, or goes back to its own. */
+/* Swaps the weights and their average. */
 static void exchange(nn_trainer *t)
 {
     float *a = t->parameters, *b = t->adam->average;
