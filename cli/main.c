@@ -14,7 +14,7 @@ static const struct {
     {"demo", "train a small Vision Transformer on digits and show its heads", cmd_demo},
     {"train", "train a Vision Transformer on MNIST or on synthetic digits", cmd_train},
     {"eval", "measure the accuracy and the speed of a model", cmd_eval},
-    {"classify", "classify images, and show where the heads look", cmd_classify},
+    {"classify", "classify images, and show attention maps", cmd_classify},
     {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
     {"prune", "remove the least important heads of a model", cmd_prune},
     {"view", "write an interactive page of attention heads or weights", cmd_view},
@@ -39,7 +39,7 @@ static void help(FILE *out)
           "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
           "                               a smaller model with fewer heads\n"
           "  mha view vit.safetensors -o page.html\n"
-          "                               an interactive page of its attention heads\n"
+          "                               an interactive page of the attention heads\n"
           "  mha explain                  four heads on one sentence, step by step\n"
           "  mha info --json              processor and instruction sets, as JSON\n"
           "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"

@@ -1,8 +1,8 @@
 /* Messages, suggestions, and the context of a command.
  *
- * A suggestion is the candidate at the smallest edit distance: insert, remove or change a letter, or exchange two
- * neighbours, each counting one. It is offered up to a third of the word's length, so that `inof` finds `info` and `x`
- * finds nothing. */
+ * A suggestion is the candidate at the smallest edit distance: inserting, removing or changing a letter, or swapping
+ * two neighbours, each count as one. The limit is a third of the word's length, so `inof` finds `info` and `x` finds
+ * nothing. */
 #include "cli/common/cli.h"
 #include "io/printable.h"
 #include "io/replace.h"

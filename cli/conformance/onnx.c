@@ -1,8 +1,8 @@
-/* What all operators share: attributes, the lists of inputs and outputs, views, memory. The comparison is in
- * onnx_compare.c, the operators are in files of their own.
+/* Shared by all operators: attributes, the lists of inputs and outputs, views, memory. The comparison is in
+ * onnx_compare.c; each operator has its own file.
  *
- * A case file is input from outside, so nothing in it is believed: shapes are checked against each other here or by the
- * library, sums and products that size an allocation are checked for overflow, and an allocation is bounded. */
+ * Case files are untrusted: shapes are checked against each other here or by the library, sums and products that
+ * determine an allocation are checked for overflow, and allocations are limited. */
 #include "cli/conformance/onnx.h"
 #include "io/json.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No case needs more; a hostile one that says so shall not get it. */
+/* No case needs more; the limit protects against hostile files. */
 static const int64_t memory_max = INT64_C(1) << 30;
 
 bool onnx_fail(onnx_case *c, const char *format, ...)
@@ -37,7 +37,7 @@ void *onnx_memory(onnx_case *c, int64_t count, size_t size)
 
 /* ---- Inputs and outputs ----------------------------------------------------------------------------------------- */
 
-/* Walks a list such as "Q,K,V,,,,nonpad_kv_seqlen", whose places must bear the operator's names. */
+/* Parses a list such as "Q,K,V,,,,nonpad_kv_seqlen", whose entries must be the operator's names, in order, or empty. */
 static bool bind_list(onnx_case *c, const char *key, const char *prefix, const char *const *names,
                       const nn_safetensors_tensor **slots)
 {
@@ -46,7 +46,7 @@ static bool bind_list(onnx_case *c, const char *key, const char *prefix, const c
     for (int i = 0;; i++) {
         size_t length = strcspn(at, ",");
         char quoted[64];
-        if (length && !names[i]) return onnx_fail(c, "%s: more than the %d known ones", key, i);
+        if (length && !names[i]) return onnx_fail(c, "%s: more than %d entries", key, i);
         if (length && (strlen(names[i]) != length || strncmp(at, names[i], length) != 0))
             return onnx_fail(c, "%s: entry %d should be %s or empty in %s", key, i, names[i],
                              nn_json_quote(quoted, sizeof quoted, nn_safetensors_metadata(c->file, key)));
@@ -58,7 +58,7 @@ static bool bind_list(onnx_case *c, const char *key, const char *prefix, const c
         }
         at += length;
         if (!*at) return true;
-        if (!names[i]) return onnx_fail(c, "%s: more than the %d known ones", key, i);
+        if (!names[i]) return onnx_fail(c, "%s: more than %d entries", key, i);
         at++;
     }
 }

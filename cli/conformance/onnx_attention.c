@@ -2,21 +2,21 @@
  *
  *     ONNX                            mha
  *     Q K V (B,T,H*D)                 (B,H,T,D) by strides
- *     past_key, past_value            put in front of K and V in a buffer, which is present_key, present_value
+ *     past_key, past_value            concatenated with K and V into present_key, present_value
  *     attn_mask of bool               mask
  *     attn_mask of numbers            bias
  *     nonpad_kv_seqlen                key_lengths
- *     is_causal                       causal; where query i stands:
+ *     is_causal                       causal; the position of query i:
  *                                       with a past    MHA_ALIGN_OFFSET by its length
  *                                       else nonpad    MHA_ALIGN_BOTTOM_RIGHT, as the keys of b are nonpad[b]
  *                                       else           MHA_ALIGN_TOP_LEFT
- *     left_window_size (opset 25)     window_left, from where query i stands; -1 is MHA_UNLIMITED
+ *     left_window_size (opset 25)     window_left, from that position; -1 is MHA_UNLIMITED
  *     right_window_size (opset 25)    window_right, likewise
  *     qk_matmul_output, mode 0 to 3   extras.scores at the stage of the same number
  *     softmax_precision               accepted: sums and softmax are float32 here, whatever the types of the tensors
  *
- * A mask whose last axis is shorter than the keys is padded with "masked", also if it has length 1, which elsewhere
- * would mean broadcasting: that is how ONNX defines it. */
+ * A mask whose last axis is shorter than the keys is padded with "masked", even if it has length 1, where broadcasting
+ * might be expected: this follows the ONNX definition. */
 #include "cli/conformance/onnx.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static bool read_attributes(onnx_case *c, values *a)
         !onnx_integer(c, "right_window_size", &a->right, MHA_UNLIMITED, window_max) ||
         !onnx_float(c, "scale", &a->scale) || !onnx_float(c, "softcap", &a->softcap))
         return false;
-    /* ONNX numbers its types: float 1, float16 10, double 11, bfloat16 16; 0 is its word for none. */
+    /* ONNX type numbers: float 1, float16 10, double 11, bfloat16 16; 0 means none. */
     int64_t p = a->precision;
     if (p != 0 && p != 1 && p != 10 && p != 11 && p != 16)
         return onnx_fail(c, "softmax_precision %lld is not a floating-point type", (long long)p);
@@ -59,11 +59,11 @@ static bool read_attributes(onnx_case *c, values *a)
 
 /* ---- Past and present ------------------------------------------------------------------------------------------- */
 
-/* Copies the rows of (B,G,T,D) `from` behind the first `skip` rows of the dense `to`. */
+/* Copies the rows of (B,G,T,D) `from` after the first `skip` rows of the dense `to`. */
 static void copy_rows(mha_tensor to, mha_tensor from, int64_t skip)
 {
     size_t size = mha_type_size(from.type), row = (size_t)from.size[3] * size;
-    if (!from.size[2] || !row) return; /* then B and G may be anything, and nothing bounds the loops */
+    if (!from.size[2] || !row) return; /* B and G are then unbounded, and so would be the loops */
     for (int64_t b = 0; b < from.size[0]; b++)
         for (int64_t g = 0; g < from.size[1]; g++)
             for (int64_t t = 0; t < from.size[2]; t++) {
@@ -73,7 +73,7 @@ static void copy_rows(mha_tensor to, mha_tensor from, int64_t skip)
             }
 }
 
-/* Joins past and `now` (B,G,T,D) into *all: the output, if it is asked for. Without past or output, *all is `now`. */
+/* Concatenates past and `now` (B,G,T,D) into *all: the output, if requested. Without past or output, *all is `now`. */
 static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_tensor now, mha_tensor *all)
 {
     const nn_safetensors_tensor *past = c->in[past_slot];
@@ -92,7 +92,7 @@ static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_te
     if (c->want[out_slot]) {
         if (!onnx_output(c, out_slot, dtype, 4, shape, all)) return false;
     } else {
-        int64_t count = past->count + c->in[now_slot]->count; /* both lie in one file */
+        int64_t count = past->count + c->in[now_slot]->count; /* both are in one file */
         void *memory = onnx_memory(c, count, nn_safetensors_dtype_size(dtype));
         if (!memory) return false;
         *all = mha_tensor_4d(memory, now.type, shape[0], shape[1], shape[2], shape[3]);
@@ -104,7 +104,8 @@ static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_te
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
 
-/* The mask with a last axis of `keys`, as the library takes it: a view if possible, else a padded, converted copy. */
+/* The mask with a last axis of `keys`, in a type of the library: a view if possible, otherwise a padded, converted
+ * copy. */
 static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
 {
     nn_safetensors_tensor mask = *c->in[MASK], wide = mask;
@@ -116,7 +117,7 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
     int64_t have = mask.shape[mask.rank - 1], width = have < keys ? keys : have, rows = 1, total;
     if (width == have && mask.dtype != NN_SAFETENSORS_I64 && nn_safetensors_view(&mask, view)) return true;
 
-    for (int i = 0; i < mask.rank - 1; i++) rows *= mask.shape[i]; /* the reader has seen to it that this fits */
+    for (int i = 0; i < mask.rank - 1; i++) rows *= mask.shape[i]; /* cannot overflow: checked by the reader */
     if (__builtin_mul_overflow(rows, width, &total)) return onnx_fail(c, "attn_mask is too large to be padded");
     wide.dtype = boolean ? NN_SAFETENSORS_BOOL : NN_SAFETENSORS_F32;
     wide.shape[mask.rank - 1] = width;
@@ -134,7 +135,7 @@ static bool mask_view(onnx_case *c, int64_t keys, mha_tensor *view)
     return nn_safetensors_view(&wide, view);
 }
 
-/* Who sees whom: mask, lengths, causal, windows. `past` is how many of the `keys` come from the past. */
+/* Visibility: mask, lengths, causal, windows. `past` is the number of keys that come from the past. */
 static bool set_visibility(onnx_case *c, const values *a, int64_t batch, int64_t keys, int64_t past,
                            mha_attention_options *options)
 {

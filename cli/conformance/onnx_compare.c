@@ -1,18 +1,17 @@
-/* Whether an output is what the case expects.
+/* Comparison of an output with the expected one.
  *
- * How near is near enough, for the elements of one output tensor whose largest finite |want| is w:
+ * The tolerance for the elements of an output tensor whose largest finite |want| is w:
  *
  *     float32, float64   |got - want| <= 1e-5 * w, but at least 1e-7
  *     float16, bfloat16  |got - want| <= one unit in the last place at w
  *     anything else      the same value
  *
- * The suite itself allows rtol 1e-3, atol 1e-7; 1e-5 of the largest value is what rounding in float32 explains, and a
- * mistake does not hide in it. The unit is that of the largest value, not of each element's: the sums of one tensor
- * have terms of one size, so their errors do too, and the expected values of a half-precision case were rounded at
- * every step.
+ * The ONNX suite allows rtol 1e-3, atol 1e-7; 1e-5 of the largest value covers float32 rounding but is small enough to
+ * reveal bugs. The unit is that of the largest value, not of each element: the sums of one tensor have terms of similar
+ * size and so similar errors, and the expected values of a half-precision case were rounded at every step.
  *
- * NaN must meet NaN. Where a score is masked, one side may hold -infinity and the other the lowest number of the
- * type, so these count as one value, and neither takes part in w. */
+ * NaN equals only NaN. For a masked score, one side may have -infinity and the other the lowest number of the type, so
+ * these are considered equal and excluded from w. */
 #include "cli/conformance/onnx.h"
 
 #include <float.h>
@@ -20,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A 16-bit float with so many bits of fraction and this exponent bias. */
+/* A 16-bit float with the given number of fraction bits and exponent bias. */
 static double small_float(uint16_t bits, int fraction_bits, int bias)
 {
     int exponent = (bits & 0x7fff) >> fraction_bits;
@@ -72,7 +71,7 @@ double onnx_value(nn_safetensors_dtype dtype, const void *data, int64_t index)
     }
 }
 
-/* The lowest number of a type, from which on a score is "masked"; halved, because a bias may have been added to it. */
+/* Scores below this count as masked: half of the type's lowest number, because a bias may have been added to it. */
 static double masked_below(nn_safetensors_dtype dtype)
 {
     return dtype == NN_SAFETENSORS_F16 ? -65504.0 / 2 : -(double)FLT_MAX / 2;

@@ -1,7 +1,7 @@
 /* The operator RotaryEmbedding of ONNX, opset 23, as one call of mha_rotary_apply.
  *
- * With position_ids (B,T) the caches are tables (P,w/2), a row a position; without, they are (B,T,w/2), a row for
- * each row of the input. The input is (B,H,T,D), or (B,T,H*D) with num_heads, seen as (B,H,T,D) by its strides. */
+ * With position_ids (B,T) the caches are tables (P,w/2), one row per position; otherwise they are (B,T,w/2), one row
+ * per row of the input. The input is (B,H,T,D), or (B,T,H*D) with num_heads, viewed as (B,H,T,D) by strides. */
 #include "cli/conformance/onnx.h"
 
 enum { INPUT, COS, SIN, POSITIONS };

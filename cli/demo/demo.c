@@ -1,7 +1,7 @@
-/* mha demo: trains a Vision Transformer on digits, with the preset "demo", and shows what its heads look at.
+/* mha demo: trains a Vision Transformer on digits, with the preset "demo", and shows the attention of its heads.
  *
- * Progress is a table that gains a row every few seconds, so that it reads the same on a terminal and in a file. Then come
- * one digit in the terminal, the curves as an SVG, and the page of `mha view`. */
+ * Progress is a table with a new row every few seconds, which looks the same on a terminal and in a file. Then it shows
+ * one digit in the terminal and writes the curves as an SVG and the page of `mha view`. */
 #include "model/image_examples.h"
 #include "train/checkpoint.h"
 #include "cli/common/data.h"
@@ -43,7 +43,7 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *data, *out; /* data NULL: none given */
+    const char *data, *out; /* data: NULL if not given */
     long index, epochs, seed, threads;
     term_when when;
 } request;
@@ -82,18 +82,19 @@ typedef struct show {
     double seconds; /* of training */
     nn_trainer_score test;
     char model[PATH_ROOM], curves[PATH_ROOM], page[PATH_ROOM];
-    nn_checkpoint_epoch parts[ROWS]; /* what came of each row's steps */
-    int64_t rows;                    /* of the table, equally long parts of the run */
+    nn_checkpoint_epoch parts[ROWS]; /* results of the steps of each row */
+    int64_t rows;                    /* rows of the table, for equal parts of the run */
     nn_file_lock locks[FILES];
 } show;
 
-/* Makes the folder, and checks before training that each file can be written. False, having said why. */
+/* Creates the folder, and checks before training that each file can be written. Prints an error and returns false if
+ * not. */
 static bool make_folder(show *s)
 {
     const char *folder = s->request->out;
     struct stat about;
     if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))) {
-        cli_error("demo: cannot make the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
+        cli_error("demo: cannot create the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
         return false;
     }
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
@@ -111,7 +112,7 @@ static bool make_folder(show *s)
     return ok;
 }
 
-/* Whether this machine multiplies matrices of bfloat16 faster than float32; the accuracy of the demo is the same. */
+/* Whether bfloat16 matrix products are faster than float32 on this machine; the accuracy of the demo is the same. */
 static bool prefers_bfloat16(const mha_context *ctx)
 {
     const char *isa = mha_context_isa(ctx);
@@ -162,7 +163,7 @@ static void say_what(const show *s)
     fflush(stdout);
 }
 
-/* The error rate as a bar on a log scale: empty at 100 %, a third longer for each factor of ten. */
+/* The error rate as a bar on a log scale: empty at 100 %, longer by a third of the full bar for each factor of ten. */
 static void draw_bar(const term *t, double right)
 {
     double thirds = right < 1 ? -log10(1 - right) : 3;
@@ -187,7 +188,7 @@ static bool say_row(const show *s, nn_checkpoint_epoch *row)
     return true;
 }
 
-/* CLI_OK, or the exit code, having said why. */
+/* Returns CLI_OK, or prints an error and returns the exit code. */
 static int learn(show *s)
 {
     const nn_trainer_options *o = &s->t->options;
@@ -240,7 +241,7 @@ static bool say_result(show *s)
     return false;
 }
 
-/* ---- What the heads look at ------------------------------------------------------------------------------------- */
+/* ---- Attention of the heads ------------------------------------------------------------------------------------- */
 
 static bool write_page(const show *s, nn_vit_model *model)
 {
@@ -302,7 +303,7 @@ static int run(show *s)
     if (!(s->set = data_open("demo", s->request->data ? s->request->data : data_default(NULL), false)))
         return CLI_USAGE;
     if (s->request->index >= s->set->test.count) {
-        cli_error("demo: there is no test image %ld: they go from 0 to %" PRId64, s->request->index,
+        cli_error("demo: no test image %ld; the data set has images 0 to %" PRId64, s->request->index,
                   s->set->test.count - 1);
         return CLI_USAGE;
     }

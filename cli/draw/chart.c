@@ -1,6 +1,6 @@
-/* The axes are logarithmic because a loss falls by factors, and because what counts about an accuracy is the error rate:
- * 99 % and 99.5 % are as far apart as 80 % and 90 %. Ticks are round numbers (1, 2, 5 times a power of ten, or more of
- * them on a short axis); those of an error rate are labelled with the accuracy. */
+/* The axes are logarithmic because a loss falls by factors, and because an accuracy is judged by its error rate: 99 %
+ * and 99.5 % are as far apart as 80 % and 90 %. Ticks are round numbers (1, 2, 5 times a power of ten, or more of them
+ * on a short axis); those of an error rate are labelled with the accuracy. */
 #include "cli/draw/chart.h"
 #include "cli/draw/markup.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Pixels. AXIS is the room for tick labels, BEYOND what lies under a panel: its ticks, the x label and the note. */
+/* Pixels. AXIS is the room for tick labels, BEYOND the room under a panel for its ticks, the x label and the note. */
 enum { NARROW = 840, WIDE = 960, MARGIN = 32, AXIS = 72, PLOT_HEIGHT = 240, BEYOND = 84, LINE = 18, LABEL_GAP = 17 };
 enum { LABEL = 80 }; /* bytes of a label */
 
@@ -36,9 +36,9 @@ static const char style[] =
 
 static const char *const colours[] = {[CHART_ORANGE] = "orange", [CHART_BLUE] = "blue"};
 
-/* ---- Where things are ------------------------------------------------------------------------------------------- */
+/* ---- Layout ----------------------------------------------------------------------------------------------------- */
 
-/* A panel and its place. */
+/* A panel and its position. */
 typedef struct plot {
     const chart_panel *panel;
     double left, width, top, bottom; /* pixels */
@@ -47,7 +47,7 @@ typedef struct plot {
 
 static bool drawable(chart_point p) { return isfinite(p.x) && isfinite(p.y) && p.y > 0; }
 
-/* The last point that is drawn; NULL: there is none. */
+/* The last point that is drawn; NULL if there is none. */
 static const chart_point *last_of(const chart_series *s)
 {
     int64_t n = s->count;
@@ -104,7 +104,7 @@ static void label_of(char text[LABEL], const chart_panel *p, const chart_series 
     else snprintf(text, LABEL, "%s %#.3g", s->name, last);
 }
 
-/* Pixels for the longest label of any panel: a character takes 7 at most, on average over a label. */
+/* The width in pixels of the longest label of any panel, at 7 pixels per character. */
 static double label_room(const chart *c)
 {
     size_t longest = 0;
@@ -144,7 +144,7 @@ static void put_y_axis(nn_buffer *out, const plot *p)
         }
 }
 
-/* Ticks at multiples of 1, 2, 5, 10, 20 and so on, the least of these that leaves room for the labels. */
+/* Ticks at multiples of 1, 2, 5, 10, 20 and so on: the smallest step that leaves room for the labels. */
 static void put_x_axis(nn_buffer *out, const plot *p)
 {
     double low = fmin(p->panel->left, p->panel->right), high = fmax(p->panel->left, p->panel->right), step = 1;
@@ -164,7 +164,7 @@ static void put_x_axis(nn_buffer *out, const plot *p)
 
 static void put_line(nn_buffer *out, const plot *p, const chart_series *s)
 {
-    enum { DOTS = 24 }; /* with more points than these, only the last one has a dot */
+    enum { DOTS = 24 }; /* with more points, only the last one has a dot */
     const chart_point *last = last_of(s);
     char command = 'M';
     nn_buffer_printf(out, "<g class=\"%s\"><path class=\"line\" d=\"", colours[s->colour]);
@@ -186,7 +186,7 @@ static void put_line(nn_buffer *out, const plot *p, const chart_series *s)
     nn_buffer_puts(out, "</g>\n");
 }
 
-/* In one column behind the last point of any line, in the order of the lines' ends, and none over another. */
+/* Labels in one column to the right of the lines, in the order of the lines' ends, without overlap. */
 static void put_labels(nn_buffer *out, const plot *p)
 {
     const chart_series *order[CHART_SERIES];

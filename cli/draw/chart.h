@@ -1,4 +1,4 @@
-/* Charts of lines as SVG, with panels side by side:
+/* Line charts as SVG, with panels side by side:
  *
  *     chart_series lines[] = {{"training", CHART_ORANGE, points, 30}, {"held out", CHART_BLUE, more, 30}};
  *     chart_panel panel = {.title = "Loss", .x_label = "epoch", .left = 1, .right = 30, .series = lines, .count = 2};
@@ -6,7 +6,7 @@
  *     if (!chart_write("loss.svg", &c, error, sizeof error)) puts(error);
  *
  * Vertical axes are logarithmic and fit the points. Each line has its name and its last value at its end. The file has
- * light and dark colours, and shows those that the reader's system asks for. Text is escaped. */
+ * light and dark colours and follows the reader's system. Text is escaped. */
 #ifndef CHART_H
 #define CHART_H
 
@@ -32,7 +32,7 @@ typedef struct chart_series {
     chart_colour colour;
     const chart_point *points; /* in the order of the line */
     int64_t count;
-    bool ring; /* the last point is a ring around what else is there */
+    bool ring; /* draw the last point as a ring */
 } chart_series;
 
 typedef struct chart_panel {
@@ -44,15 +44,15 @@ typedef struct chart_panel {
 } chart_panel;
 
 typedef struct chart {
-    const char *name; /* what the chart shows, for readers who do not see it */
+    const char *name; /* alternative text */
     const char *headline;
-    const char *lines[CHART_LINES]; /* under the headline; NULL: none */
-    const char *note;               /* at the bottom; NULL: none */
+    const char *lines[CHART_LINES]; /* under the headline; NULL for none */
+    const char *note;               /* at the bottom; NULL for none */
     const chart_panel *panels;
     int panel_count;
 } chart;
 
-/* Replaces the file atomically. False on error, with one line in `error`, which has room for `error_size` bytes. */
+/* Replaces the file atomically. Returns false on error, with one line in `error`, of `error_size` bytes. */
 bool chart_write(const char *path, const chart *c, char *error, size_t error_size);
 
 #endif

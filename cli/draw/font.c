@@ -1,9 +1,10 @@
-/* Each letter is a number of 35 bits: seven rows of five points, the top row first, its left point highest. */
+/* Each letter is a number of 35 bits: seven rows of five points, from the top left (highest bit) to the bottom
+ * right. */
 #include "cli/draw/font.h"
 
 #include <stdint.h>
 
-/* From the space on. */
+/* ASCII from the space on. */
 static const uint64_t letters[] = {
     0x000000000, 0x108421004, 0x294a00000, 0x295f57d4a, 0x11f4717c4, 0x632222263, 0x32544564d, 0x108800000, 0x088842082,
     0x208210888, 0x02aefbaa0, 0x0084f9080, 0x000003088, 0x0000f8000, 0x00000018c, 0x042222210, 0x3a33ae62e, 0x11842108e,

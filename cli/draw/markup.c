@@ -1,4 +1,4 @@
-/* Escapes of HTML and XML. */
+/* Escaping for HTML and XML. */
 #include "cli/draw/markup.h"
 
 const char *markup_escape(char byte)

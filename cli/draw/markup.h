@@ -1,14 +1,14 @@
-/* Text inside HTML and SVG. */
+/* Escaping of text for HTML and SVG. */
 #ifndef MARKUP_H
 #define MARKUP_H
 
 #include "io/buffer.h"
 
-/* What stands for a byte of text, in an element or in an attribute; NULL: the byte itself. Control characters, most of
+/* The escape for a byte of text, in an element or in an attribute; NULL: the byte itself. Control characters, most of
  * which XML cannot express, become '?'. */
 const char *markup_escape(char byte);
 
-/* Puts the text, escaped. */
+/* Appends the text, escaped. */
 void markup_text(nn_buffer *out, const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Grey pixels as halves of characters, or as shades. */
+/* Grey pixels as half blocks, or as shades. */
 #include "cli/draw/picture.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ picture picture_of(const unsigned char *pixels, int64_t rows, int64_t columns, i
     return p;
 }
 
-/* The mean of a square, from 0 to 1; outside the picture is paper. */
+/* The mean of a square, from 0 to 1; everything outside the picture counts as paper. */
 static double mean_of(const picture *p, int64_t y, int64_t x)
 {
     int64_t sum = 0, count = 0;
@@ -22,8 +22,8 @@ static double mean_of(const picture *p, int64_t y, int64_t x)
     return count ? (double)sum / (255 * (double)count) : 0;
 }
 
-/* The escape for the ink (38) or the ground (48). The greys of the 256 colours run from 232 to 255, without black and
- * white. */
+/* The escape for the foreground (38) or the background (48). The greys of the 256-colour table run from 232 to 255,
+ * without black and white. */
 static void paint(const term *t, int what, double ink)
 {
     int grey = (int)lround(255 * ink), step = (int)lround(25 * ink);

@@ -1,5 +1,6 @@
-/* A few points of the scale in Oklab's lightness, chroma and hue, straight lines between them, and the way from there to
- * sRGB. The 256 colours of a terminal hold no such line, so its steps are picked from them by hand, by lightness. */
+/* A few points of the scale in Oklab's lightness, chroma and hue, interpolated linearly and converted to sRGB. The
+ * 256-colour table of terminals does not contain these colours, so the steps are selected from it by hand, by
+ * lightness. */
 #include "cli/draw/scale.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ scale_colour scale_at(double value)
 
 /* ---- In a terminal ---------------------------------------------------------------------------------------------- */
 
-/* The escape for the ground (48) or the ink (38). */
+/* The escape for the background (48) or the foreground (38). */
 static void paint(const term *t, int what, double value)
 {
     scale_colour c = scale_at(value);
@@ -94,7 +95,7 @@ void scale_pair(const term *t, double above, double below)
 void scale_legend(const term *t, const char *low, const char *high)
 {
     bool mono = t->depth == TERM_MONO;
-    int cells = mono ? 5 : 24; /* mono: one of each shade, the first for nothing */
+    int cells = mono ? 5 : 24; /* mono: one cell per shade, the first one empty */
     printf("%s ", low);
     for (int i = 0; i < cells; i++) scale_cell(t, mono ? 3 : 1, mono ? (i - 0.5) / (cells - 1) : (i + 0.5) / cells);
     printf(" %s", high);

@@ -1,10 +1,9 @@
 /* Styles, columns and the colour scale of term.h.
  *
- * The scale is viridis: its lightness rises evenly from dark violet to yellow, so the order of values survives colour
- * blindness, a grey print, and either background. It is kept as nine points with straight lines between them, and as
- * eight colours of the 256-colour table, chosen by eye so that their lightness rises too (the nearest ones of the table
- * turn grey in the middle). Without colour the scale is ink: a dot and four shades of block, or of ASCII marks ordered
- * by their darkness. */
+ * The scale is viridis: its lightness rises evenly from dark violet to yellow, so it works for colour-blind readers, in
+ * greyscale print and on either background. It is stored as nine points, interpolated linearly, and as eight colours of
+ * the 256-colour table, chosen by eye so that their lightness rises too (the nearest ones of the table turn grey in the
+ * middle). Without colour, the scale is a dot and four shades of block, or ASCII characters ordered by darkness. */
 #include "cli/draw/term.h"
 #include "io/printable.h"
 
@@ -40,8 +39,8 @@ static const char *environment(const char *name)
     return value ? value : "";
 }
 
-/* The first of the three that is set decides, as POSIX has it; setlocale is not asked, because the locale it needs may
- * not be installed while the terminal shows UTF-8 all the same. */
+/* The first of the three variables that is set decides, as in POSIX. setlocale is not used, because the terminal may
+ * support UTF-8 even if the locale is not installed. */
 static bool locale_is_utf8(void)
 {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -76,8 +75,8 @@ term term_detect(term_when when)
 
 /* ---- Text in columns -------------------------------------------------------------------------------------------- */
 
-/* Faint is a middle grey of the 256-colour table, not the "dim" attribute: some terminals ignore that one, and others
- * dim until nothing can be read on a light background. This grey keeps its contrast on black and on white. */
+/* Faint is a middle grey of the 256-colour table, not the "dim" attribute, which some terminals ignore and others
+ * render illegibly on a light background. This grey has enough contrast on black and on white. */
 const char *term_style_on(const term *t, term_style style)
 {
     static const char *const escapes[] = {"\033[0m", "\033[1m", "\033[38;5;244m"};
@@ -89,7 +88,7 @@ const char *term_pick(const term *t, const char *utf8, const char *ascii) { retu
 int term_columns(const char *text)
 {
     int columns = 0;
-    for (; *text; text++) columns += ((unsigned char)*text & 0xC0) != 0x80; /* continuation bytes take no room */
+    for (; *text; text++) columns += ((unsigned char)*text & 0xC0) != 0x80; /* continuation bytes have no width */
     return columns;
 }
 
@@ -153,7 +152,7 @@ static void heat_background(const term *t, double value)
     else printf("\033[48;5;%dm", scale_256[lround(inside * STEPS_256)]);
 }
 
-/* The lowest shade is for what is nearly nothing; the others share the range evenly, and begin where this says. */
+/* The value from which a shade is used: the first one from 0.05 on, the others at equal steps. */
 static double shade_start(int shade) { return shade == 1 ? 0.05 : (double)(shade - 1) / (SHADES - 1); }
 
 static const char *shade_of(const term *t, double value)
@@ -163,7 +162,7 @@ static const char *shade_of(const term *t, double value)
     return term_pick(t, shades[shade][0], shades[shade][1]);
 }
 
-/* An empty cell without colour keeps a dot in its middle: the grid must be seen for the eye to follow a column. */
+/* An empty cell without colour has a dot in its middle, so that the grid stays visible. */
 void term_heat(const term *t, int width, double value)
 {
     if (t->depth != TERM_MONO) {

@@ -17,7 +17,7 @@ typedef struct eval_error {
 typedef struct eval_scores {
     int64_t count, correct;
     double loss;                                           /* mean cross-entropy */
-    int64_t confusion[NN_MNIST_CLASSES][NN_MNIST_CLASSES]; /* [label][answer] */
+    int64_t confusion[NN_MNIST_CLASSES][NN_MNIST_CLASSES]; /* [label][prediction] */
     eval_error worst[EVAL_WORST];                          /* lowest probability of the label first */
     int worst_count;
     double seconds; /* of the predictions */

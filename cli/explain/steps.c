@@ -1,6 +1,6 @@
 /* One word in one head, from x to y, in three tables of the same layout: multiply down the columns, add up at the line.
  *
- * Every number is a computed one; three decimals are enough to check each sum with a pocket calculator. */
+ * All numbers are computed; three decimals are enough to check each sum with a calculator. */
 #include "cli/explain/explain.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ enum { NAME = 14 };
 
 static void spaces(int n) { printf("%*s", n, ""); }
 
-/* One formula of a step: the step's name, or "", what is computed, and its shapes at the right end of the table. */
+/* One formula of a step: the step's name, or "", the formula, and its shapes at the right end of the table. */
 static void formula(const term *t, const char *name, const char *text, const char *shapes)
 {
     spaces(INDENT);
@@ -124,7 +124,7 @@ static void attention_row(const term *t, const explain_model *m, int word, int h
 static void draw_attention(const term *t, const explain_model *m, int word, int head)
 {
     double largest = -INFINITY, total = 0, one = 0, exponentials[T];
-    for (int j = 0; j < T; j++) /* not by fmax: gcc 12 breaks down over that loop on Arm */
+    for (int j = 0; j < T; j++) /* not fmax: gcc 12 fails on that loop on Arm */
         if ((double)m->scores[head][word][j] > largest) largest = (double)m->scores[head][word][j];
     for (int j = 0; j < T; j++) {
         total += exponentials[j] = exp((double)m->scores[head][word][j] - largest);
@@ -145,7 +145,7 @@ static void draw_attention(const term *t, const explain_model *m, int word, int 
 
 enum { PART = 16, OUT = 7, COLUMN = 6 };
 
-/* The columns of W_O stand in pairs, a little apart. */
+/* The columns of W_O are printed in pairs. */
 static int column_width(int n) { return n == 0 ? COLUMN + 2 : n % 2 == 0 ? COLUMN + 1 : COLUMN; }
 
 static void output_columns(const term *t)

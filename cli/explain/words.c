@@ -1,10 +1,10 @@
 /* The sentence, the embedding and the weights of `mha explain`, and their attention.
  *
- * A word is eight numbers: its position, a constant, its class. The position is the tip of a clock's hand: word t points at t
- * o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h), so a query
- * made of the hand finds the key whose hand points the same way, and turning the query by an hour finds the neighbour.
- * Eight words leave the hours from nine to twelve empty; without that gap the last word would be the first one's
- * neighbour. The five classes are the corners of a pentagon, for the same reason: five directions, equally far apart.
+ * A word is eight numbers: its position, a constant, its class. The position is the tip of a clock's hand: word t
+ * points at t o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h),
+ * so a query made of the hand matches the key with the same position, and rotating the query by an hour matches the
+ * neighbour. Eight words leave the hours from nine to twelve empty; otherwise the last word would be a neighbour of the
+ * first. The five classes are the corners of a pentagon, for the same reason: five directions, equally far apart.
  *
  * A value is (1, 0) for a thing (noun, pronoun) and (0, 1) for an act (verb). The determiner "The" is neither: a head
  * that attends to the first word, as many heads of trained models do, contributes almost nothing.
@@ -37,7 +37,7 @@ const explain_head explain_heads[H] = {
 
 static const float neighbour_gain = 22, alike_gain = 8, first_gain = 8;
 
-/* The sine of an hour's angle, exact where it is 0, 1/2 or 1, so that the numbers on screen are too. */
+/* The sine of an hour's angle, exact where it is 0, 1/2 or 1, so that the printed numbers are exact, too. */
 static float hour_sine(int hour)
 {
     static const float half_root_3 = 0.866025404f;
@@ -60,7 +60,7 @@ static void build_embedding(explain_model *m)
     }
 }
 
-/* A hand times w (M,D) is the hand turned on by `hours` and made `gain` times as long. */
+/* Sets w (M,D) so that a hand times w is the hand rotated by `hours` and scaled by `gain`. */
 static void turn_hand(float w[M][D], int hours, float gain)
 {
     w[RIGHT][0] = w[UP][1] = gain * hour_cosine(hours);
@@ -68,7 +68,7 @@ static void turn_hand(float w[M][D], int hours, float gain)
     w[UP][0] = gain * hour_sine(hours);
 }
 
-/* A class times w (M,D) is its corner of a pentagon of radius `gain`. */
+/* Sets w (M,D) so that a class times w is its corner of a pentagon of radius `gain`. */
 static void class_corner(float w[M][D], float gain)
 {
     static const float corners[5][D] = {{0, 1},
@@ -93,9 +93,9 @@ static void build_heads(explain_model *m)
     }
 }
 
-/* Each column of W_O (H*D,M) asks the heads a question. A doer is a thing with an act after it, a deed an act with a
- * thing before it; the other three pairs are what is near on either side, before rather than after, and the mean of all
- * heads. */
+/* Each column of W_O (H*D,M) combines the heads into one feature. A doer is a thing with an act after it, a deed an act
+ * with a thing before it; the other three pairs are what is near on either side, before rather than after, and the mean
+ * of all heads. */
 static void build_output(explain_model *m)
 {
     m->w_o[ALIKE * D + THING][DOER] = m->w_o[NEXT * D + ACT][DOER] = 0.5f;
@@ -119,8 +119,8 @@ static void multiply(float *y, const float *x, const float *w, int rows, int inn
         }
 }
 
-/* All heads in one call. `out` lies in memory as (T,H,D) and is shown to the library as (1,H,T,D): what it writes is
- * then the concat of the heads, and no copy makes one. */
+/* All heads in one call. `out` is (T,H,D) in memory and is passed to the library as (1,H,T,D), so the result is the
+ * concatenation of the heads without a copy. */
 static int attend(explain_model *m)
 {
     mha_context *ctx = cli_context();
@@ -138,16 +138,17 @@ static int attend(explain_model *m)
     return status ? CLI_FAILED : CLI_OK;
 }
 
-/* The larger of two, where fmax would lose a NaN: a result that is none must not pass the check. */
+/* The larger of two numbers, or NaN, which fmax would lose: a NaN result must not pass the check. */
 static double larger(double a, double b) { return a >= b || isnan(a) ? a : b; }
 
-/* The softmax and weighted sum of one row in float64, as a person would; the largest difference from the library's. */
+/* The softmax and weighted sum of one row in float64, computed naively; returns the largest difference from the
+ * library's. */
 static double row_difference(const explain_model *m, int h, int i)
 {
     double e[T], total = 0, value[D] = {0}, worst = 0, top = -INFINITY;
     for (int j = 0; j < T; j++) {
         e[j] = ((double)m->q[h][i][0] * m->k[h][j][0] + (double)m->q[h][i][1] * m->k[h][j][1]) / sqrt(D);
-        if (e[j] > top) top = e[j]; /* not by fmax: gcc 12 breaks down over that loop on Arm */
+        if (e[j] > top) top = e[j]; /* not fmax: gcc 12 fails on that loop on Arm */
     }
     for (int j = 0; j < T; j++) total += e[j] = exp(e[j] - top);
     for (int j = 0; j < T; j++) {

@@ -1,5 +1,5 @@
-/* Where everything stands on a sheet of maps. A cell is a whole number of half units, so that in a PNG, which has two
- * points to a unit, all cells are alike. */
+/* The layout of a sheet of maps. A cell is a multiple of half a unit, so that in a PNG, which has two points per unit,
+ * all cells have the same size. */
 #include "cli/maps/file.h"
 #include "cli/common/cli.h"
 #include "data/image.h"

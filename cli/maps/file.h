@@ -1,7 +1,7 @@
 /* Attention maps as an image file: a titled sheet of labelled heatmaps, as SVG or PNG.
  *
  *     maps_panel panels[] = {{.title = "head 1", .note = {"itself"}, .map = {{weights, 7, 7}}}};
- *     maps_sheet sheet = {.title = "Where the heads look", .panels = panels, .count = 1, .across = 4, .tokens = 50};
+ *     maps_sheet sheet = {.title = "Attention of the heads", .panels = panels, .count = 1, .across = 4, .tokens = 50};
  *     if (!maps_write("heads.svg", MAPS_SVG, &sheet, error, sizeof error)) puts(error);
  *
  * The colours of each map run from the uniform weight, 1/tokens, to its own largest weight, which is printed under it;

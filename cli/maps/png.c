@@ -1,4 +1,4 @@
-/* A canvas that is a picture of points, two to a unit. */
+/* The PNG canvas: a bitmap with two points per unit. */
 #include "cli/draw/font.h"
 #include "data/image.h"
 #include "cli/maps/canvas.h"
@@ -44,7 +44,7 @@ static void png_text(canvas *c, double x, double y, canvas_text how, const char 
     double wide = how == CANVAS_TITLE || how == CANVAS_BOLD ? dot + 0.5 : dot;
     for (; *text; text++) {
         unsigned char letter = (unsigned char)*text;
-        if ((letter & 0xC0) == 0x80) continue; /* the rest of what a '?' stood for */
+        if ((letter & 0xC0) == 0x80) continue; /* continuation bytes of a character drawn as '?' */
         double top = y - dot * (FONT_HIGH - font_drop(letter));
         for (int v = 0; v < FONT_HIGH; v++)
             for (int u = 0; u < FONT_WIDE; u++)

@@ -1,5 +1,5 @@
-/* A canvas that is SVG text. The cells of a map are one path for each of a number of colours, neighbours in a row made
- * one, so that a map of thousands of cells stays small. */
+/* The SVG canvas. The cells of a map are one path per colour, and neighbouring cells of a row are merged, so that a map
+ * of thousands of cells stays small. */
 #include "cli/maps/canvas.h"
 #include "cli/draw/markup.h"
 #include "io/replace.h"
@@ -55,7 +55,7 @@ static int level_of(const maps_map *m, int64_t n, canvas_scale scale)
     return (int)lround(canvas_share(m, n, scale) * (LEVELS - 1));
 }
 
-/* One colour's cells. */
+/* The cells of one colour. */
 static void put_level(svg *s, const maps_map *m, int level, canvas_scale scale)
 {
     bool any = false;

@@ -1,5 +1,5 @@
-/* Accuracy on held-out images over the heads that are left, fewer to the right: right after each round of pruning, after
- * the fine-tuning of that round, and after the final training. */
+/* Held-out accuracy over the number of remaining heads, fewer to the right: after each round of pruning, after the
+ * fine-tuning of that round, and after the final fine-tuning. */
 #include "cli/draw/chart.h"
 #include "cli/prune/print.h"
 
@@ -7,23 +7,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Half an image stands for no errors: there is no logarithm of 0. */
+/* No errors are drawn as half an error, because the axis is logarithmic. */
 static double error_rate(const nn_trainer_score *s)
 {
     return (s->count > s->correct ? (double)(s->count - s->correct) : 0.5) / (double)s->count;
 }
 
-/* Where a round is drawn: one that was undone, where it would have led. */
+/* The number of heads at which a round is drawn; for an undone round, the number it would have left. */
 static double heads_after(const nn_prune_round *r) { return (double)(r->heads - (r->taken_back ? r->gone_count : 0)); }
 
-/* Rounds of pruning, the state before the first included; the final training, if there was one, comes behind them. */
+/* The rounds of pruning, including the state before the first; the final fine-tuning, if any, follows them. */
 static int64_t round_count(const prune_story *s)
 {
     const nn_prune_round *last = &s->entries[s->count - 1].round;
     return last->number && !last->gone_count ? s->count - 1 : s->count;
 }
 
-/* Points (2,s->count) and the series of them; how many series. */
+/* Fills points (2,s->count) and the series; returns the number of series. */
 static int fill(chart_series *series, chart_point *points, const prune_story *s)
 {
     chart_point *pruned = points, *tuned = points + s->count;
@@ -50,7 +50,7 @@ bool prune_curve_write(const prune_story *s, const char *path, char *error, size
     chart_series series[3];
     chart_point *points = malloc((size_t)(2 * s->count) * sizeof *points);
     if (!points) {
-        snprintf(error, error_size, "%s: no memory", path);
+        snprintf(error, error_size, "%s: out of memory", path);
         return false;
     }
     snprintf(headline, sizeof headline,

@@ -8,10 +8,10 @@
 
 enum { TRAIN, HELD, LINES };
 
-/* Half an image stands for no errors: there is no logarithm of 0. */
+/* No errors are drawn as half an error, because the axis is logarithmic. */
 static double error_rate(double correct, double images) { return (images > correct ? images - correct : 0.5) / images; }
 
-/* NAN where nothing was measured. */
+/* NAN if nothing was measured. */
 static double value_of(const nn_checkpoint_epoch *e, chart_scale scale, int line)
 {
     double images = line == TRAIN ? e->images : e->held_out, correct = line == TRAIN ? e->correct : e->held_correct;
@@ -20,7 +20,7 @@ static double value_of(const nn_checkpoint_epoch *e, chart_scale scale, int line
     return fmax(line == TRAIN ? e->loss / e->images : e->held_loss, 1e-9);
 }
 
-/* Points (LINES,count) and the series of them. */
+/* Fills points (LINES,count) and the series. */
 static void fill(chart_series *series, chart_point *points, const train_curves *c, chart_scale scale)
 {
     for (int line = 0; line < LINES; line++, points += c->count) {
@@ -59,7 +59,7 @@ bool curves_write(const char *path, const train_curves *c, char *error, size_t e
     chart_point *points = malloc((size_t)(2 * LINES * c->count) * sizeof *points);
     chart_series series[2][LINES];
     if (!points) {
-        snprintf(error, error_size, "%s: no memory", path);
+        snprintf(error, error_size, "%s: out of memory", path);
         return false;
     }
     describe(c, headline, sizeof headline, about, sizeof about);

@@ -6,14 +6,14 @@
 
 typedef struct train_curves {
     const nn_trainer *t;
-    const nn_checkpoint_epoch *parts; /* of the run, in order: epochs, or shorter parts */
-    int64_t count;                    /* of the parts so far, 1 or more */
-    double each;                      /* epochs in a part */
-    const nn_trainer_score *test;     /* NULL: the run is not over */
-    bool synthetic;                   /* the images were drawn by a program */
+    const nn_checkpoint_epoch *parts; /* parts of the run, in order: epochs, or shorter ones */
+    int64_t count;                    /* number of parts so far, at least 1 */
+    double each;                      /* epochs per part */
+    const nn_trainer_score *test;     /* NULL before the end of the run */
+    bool synthetic;                   /* the images are synthetic */
 } train_curves;
 
-/* Replaces the file atomically. False on error, with one line in `error`, which has room for `error_size` bytes. */
+/* Replaces the file atomically. Returns false on error, with one line in `error`, of `error_size` bytes. */
 bool curves_write(const char *path, const train_curves *c, char *error, size_t error_size);
 
 #endif

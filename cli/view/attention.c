@@ -394,7 +394,7 @@ void view_weights_free(view_weights *w)
     w->entropy = w->effective = NULL;
 }
 
-/* ---- A file that was taken for a model -------------------------------------------------------------------------- */
+/* ---- Weights given as a model ----------------------------------------------------------------------------------- */
 
 static bool begins_as_weights(mha_context *ctx, const nn_safetensors_tensor *t)
 {

@@ -53,7 +53,8 @@ static void put_config(nn_buffer *out, const nn_description *c)
                      activations[b->activation], b->causal ? "true" : "false");
 }
 
-/* As vectors and matrices. timm has an axis of 1 before positions, two before the class token, and patches as images. */
+/* Parameters as vectors and matrices: timm has one leading axis of 1 for positions, two for the class token, and
+ * patches as images. */
 static void put_shape(nn_buffer *out, const nn_vit_part *part)
 {
     bool token = strcmp(part->name, "cls_token") == 0;
@@ -188,7 +189,7 @@ static bool put_model(nn_buffer *out, mha_context *ctx, nn_vit_model *model, con
     return ok;
 }
 
-/* Over the data set, if it is open. False, having said why. */
+/* Surveys the data set, if it is open. Prints an error and returns false on failure. */
 static bool look_at_heads(nn_survey *s, mha_context *ctx, const nn_vit_model *model, const input_images *images)
 {
     char error[600];

@@ -1,4 +1,4 @@
-/* What the files behind `mha view` share, and the page of a model for other commands. */
+/* Internals of `mha view`, and the page of a model for other commands. */
 #ifndef VIEW_H
 #define VIEW_H
 

@@ -176,10 +176,11 @@ static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
     if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
     if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;
     skip_space(t);
-    return t->at == t->end || fail(why, why_size, "something follows its %d x %d samples", (int)h.columns, (int)h.rows);
+    return t->at == t->end ||
+           fail(why, why_size, "unexpected data after the %d x %d samples", (int)h.columns, (int)h.rows);
 }
 
-/* ---- Any -------------------------------------------------------------------------------------------------------- */
+/* ---- Both formats ----------------------------------------------------------------------------------------------- */
 
 static bool parse(nn_image *out, const unsigned char *bytes, size_t size, char *why, size_t why_size)
 {

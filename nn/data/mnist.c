@@ -79,7 +79,7 @@ static bool find_all(reading *r)
                           count > 1 ? "are" : "is");
 }
 
-/* ---- Reading them ----------------------------------------------------------------------------------------------- */
+/* ---- Reading the files ------------------------------------------------------------------------------------------ */
 
 static bool check_part(reading *r, int file, const nn_idx *images, const nn_idx *labels)
 {
@@ -148,7 +148,7 @@ void nn_mnist_free(nn_mnist *set)
     free(set);
 }
 
-/* ---- Looking at it ---------------------------------------------------------------------------------------------- */
+/* ---- Statistics ------------------------------------------------------------------------------------------------- */
 
 /* n * sum of squares can exceed 2^63, so the variance is computed from means: they are quotients of integers below
  * 2^53, each rounded once. */

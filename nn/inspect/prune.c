@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Cutting ---------------------------------------------------------------------------------------------------- */
+/* ---- Removing heads --------------------------------------------------------------------------------------------- */
 
 static void free_layers(mha_layer **layers, int64_t count)
 {
@@ -234,7 +234,7 @@ static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, dou
     else
         snprintf(r->error, r->error_size, "%s",
                  result == NN_TRAINER_FAILED ? t->workers->error
-                                             : "what was left of the model did not learn: it ran away");
+                                             : "fine-tuning diverged: the loss or the gradient is not finite");
     nn_model_changed(model->net);
     nn_trainer_free(t);
     return result == NN_TRAINER_DONE;

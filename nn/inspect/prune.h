@@ -32,18 +32,20 @@ bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *m
                   size_t error_size);
 
 typedef struct nn_prune_options {
-    int64_t keep;     /* number of heads to keep, over all blocks; at least the number of blocks */
-    double max_drop;  /* allowed drop of held-out accuracy, 0.003 for 0.3 points: the round that exceeds it is undone and ends pruning */
-    int64_t rounds;   /* 0 for one head per round */
-    int64_t sample;   /* images for measuring importance */
-    int64_t held_out; /* images at the end of the training part, not used for training or importance */
-    int64_t tune;     /* training steps after each round; 0 for none */
-    int64_t finish;   /* training steps after the last round; 0 for none */
-    int64_t batch;    /* images per step */
+    int64_t keep; /* number of heads to keep, over all blocks; at least the number of blocks */
+    double
+        max_drop; /* allowed drop of held-out accuracy, 0.003 for 0.3 points: the round that exceeds it is undone and ends pruning */
+    int64_t rounds;                /* 0 for one head per round */
+    int64_t sample;                /* images for measuring importance */
+    int64_t held_out;              /* images at the end of the training part, not used for training or importance */
+    int64_t tune;                  /* training steps after each round; 0 for none */
+    int64_t finish;                /* training steps after the last round; 0 for none */
+    int64_t batch;                 /* images per step */
     double tune_rate, finish_rate; /* initial learning rates, decaying to 0 */
     bool bfloat16;                 /* type of the matrix products */
     uint64_t seed;
-    void (*step)(void *arg, int64_t step, int64_t steps); /* called after each training step, with `arg` of nn_prune_run; may be NULL */
+    void (*step)(void *arg, int64_t step,
+                 int64_t steps); /* called after each training step, with `arg` of nn_prune_run; may be NULL */
 } nn_prune_options;
 
 #define NN_PRUNE_DEFAULTS                     \
@@ -64,10 +66,9 @@ typedef struct nn_prune_head {
 } nn_prune_head;
 
 typedef struct nn_prune_round {
-    int64_t number; /* from 1; 0 before the first one */
-    int64_t heads;  /* remaining */
-    const nn_prune_head
-        *gone; /* (gone_count) removed in this round; none in the report of the final fine-tuning */
+    int64_t number;            /* from 1; 0 before the first one */
+    int64_t heads;             /* remaining */
+    const nn_prune_head *gone; /* (gone_count) removed in this round; none in the report of the final fine-tuning */
     int64_t gone_count;
     nn_trainer_score cut, tuned; /* on held-out images, before and after fine-tuning */
     bool taken_back;             /* the drop was too large, and the round was undone */

@@ -110,7 +110,7 @@ static void add_call(const look *k, accumulator *d, int64_t B, bool close)
     }
 }
 
-/* ---- Looking ---------------------------------------------------------------------------------------------------- */
+/* ---- Running the model ------------------------------------------------------------------------------------------ */
 
 /* The statistics to compute for the heads of each block, for B images. */
 static void request_stats(const look *k, accumulator *d, int64_t B, bool close)
@@ -300,8 +300,8 @@ bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, flo
 {
     look k = {.s = s, .blocks = &nn_description_last(d)->blocks, .examples = examples};
     *s = (nn_survey){0};
-    const char *problem =
-        nn_description_is_pair(d) ? "a survey is of models with one stack of blocks" : nn_examples_problem(examples, d);
+    const char *problem = nn_description_is_pair(d) ? "only models with one stack of blocks can be surveyed"
+                                                    : nn_examples_problem(examples, d);
     if (problem) {
         snprintf(error, error_size, "%s", problem);
         return false;
@@ -334,7 +334,7 @@ void nn_survey_free(nn_survey *s)
     *s = (nn_survey){0};
 }
 
-/* ---- Questions -------------------------------------------------------------------------------------------------- */
+/* ---- Accessors -------------------------------------------------------------------------------------------------- */
 
 int64_t nn_survey_block_heads(const nn_survey *s, int64_t block)
 {

@@ -246,7 +246,7 @@ void nn_safetensors_free(nn_safetensors *file)
     free(file);
 }
 
-/* ---- Looking things up ------------------------------------------------------------------------------------------ */
+/* ---- Lookup ----------------------------------------------------------------------------------------------------- */
 
 size_t nn_safetensors_count(const nn_safetensors *file) { return file->header.tensor_count; }
 const nn_safetensors_tensor *nn_safetensors_get(const nn_safetensors *file, size_t index)

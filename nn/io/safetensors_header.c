@@ -200,7 +200,7 @@ static bool read_tensor(walk *w, const char *name)
     return true;
 }
 
-/* ---- The records together --------------------------------------------------------------------------------------- */
+/* ---- Checks across records -------------------------------------------------------------------------------------- */
 
 static int by_offset(const void *a, const void *b)
 {

@@ -36,7 +36,7 @@ nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view)
     return item;
 }
 
-/* ---- Judging and sorting ---------------------------------------------------------------------------------------- */
+/* ---- Checking and sorting --------------------------------------------------------------------------------------- */
 
 /* A name for a message. */
 typedef struct quoted {

@@ -24,7 +24,7 @@ bool nn_source_fail(nn_source *from, const char *format, ...)
     return false;
 }
 
-/* ---- Bytes as they lie ------------------------------------------------------------------------------------------ */
+/* ---- Plain bytes ------------------------------------------------------------------------------------------------ */
 
 static size_t take_plain(nn_source *from, void *out, size_t room)
 {

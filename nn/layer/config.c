@@ -315,7 +315,7 @@ static int64_t layer_of(const char *prefix)
     return layer;
 }
 
-/* ---- What it means ---------------------------------------------------------------------------------------------- */
+/* ---- Interpretation --------------------------------------------------------------------------------------------- */
 
 static bool has_seen(const reading *r, const char *names)
 {
@@ -350,7 +350,8 @@ static void choose_rotary(reading *r, nn_layer_config *c, const struct kind *kin
     int64_t width = r->head_width ? r->head_width : r->heads ? r->width / r->heads : 0;
     if (part < 1 && !width) refuse(r, "partial_rotary_factor is %g, but the width is unknown", part);
     if (part < 1) c->rotary_width = (int64_t)(part * (double)width);
-    if (part < 1 && !c->rotary_width) refuse(r, "partial_rotary_factor %g of %lld is nothing", part, (long long)width);
+    if (part < 1 && !c->rotary_width)
+        refuse(r, "partial_rotary_factor %g of width %lld gives a rotary width of 0", part, (long long)width);
 }
 
 static void choose(reading *r, nn_layer_config *c)
@@ -405,9 +406,8 @@ bool nn_layer_config_apply(mha_layer_options *o, const nn_layer_config *c, const
 {
     if (!*c->type) return true;
     if (strcmp(c->family, family->title) != 0) {
-        snprintf(why, why_size,
-                 "config.json says model_type %s, whose names are those of %s, but these are those of %s", c->type,
-                 c->family, family->title);
+        snprintf(why, why_size, "config.json has model_type %s, with tensor names of %s, but the file has those of %s",
+                 c->type, c->family, family->title);
         return false;
     }
     o->heads = c->heads;
@@ -445,7 +445,7 @@ bool nn_layer_config_agrees(const mha_layer_options *o, const nn_layer_config *c
     };
     for (size_t i = 0; i < sizeof all / sizeof *all && *c->type; i++) {
         if (!all[i].counts || all[i].said == all[i].is) continue;
-        snprintf(why, why_size, "%s is %.10g by config.json, but %.10g by %s", all[i].what, all[i].said, all[i].is,
+        snprintf(why, why_size, "%s is %.10g in config.json, but %.10g in %s", all[i].what, all[i].said, all[i].is,
                  other);
         return false;
     }

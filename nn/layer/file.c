@@ -283,7 +283,7 @@ static bool learn_sizes(loading *l)
     if (!o->heads)
         return fail(l, "the number of heads is not in the file; give %s (or metadata \"heads\")", l->caller.heads_word);
     if (o->heads < 1 || o->heads > NN_LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > NN_LAYER_SIZE_MAX)
-        return fail(l, "%lld heads and %lld for keys and values cannot be", (long long)o->heads,
+        return fail(l, "%lld heads with %lld heads of keys and values are not possible", (long long)o->heads,
                     (long long)o->kv_heads);
     if (!check_ranks(l) || !learn_heads(l)) return false;
     learn_widths(l);
@@ -380,8 +380,7 @@ static bool read_options(loading *l)
         return fail(l, "%s", why);
     count_own_heads(l);
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
-    if (!nn_layer_config_agrees(&l->options, l->config, "what was asked for", why, sizeof why))
-        return fail(l, "%s", why);
+    if (!nn_layer_config_agrees(&l->options, l->config, "the options", why, sizeof why)) return fail(l, "%s", why);
     return agree(l, &l->options.heads, l->caller.heads, "heads") &&
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }

@@ -29,10 +29,10 @@
 #include "io/safetensors_write.h"
 
 typedef struct nn_layer_file_options {
-    const char *prefix;      /* NULL or "": the file is one layer */
-    int64_t heads, kv_heads; /* 0: from the file; kv_heads also from the shapes if Q, K and V are separate */
-    double rotary_base;      /* 0: from the file */
-    const nn_layer_config *config;        /* of the file's model; NULL for none */
+    const char *prefix;            /* NULL or "": the file is one layer */
+    int64_t heads, kv_heads;       /* 0: from the file; kv_heads also from the shapes if Q, K and V are separate */
+    double rotary_base;            /* 0: from the file */
+    const nn_layer_config *config; /* of the file's model; NULL for none */
     const char *heads_word, *prefix_word; /* the names of these options in messages; NULL: "heads", "the prefix" */
 } nn_layer_file_options;
 

@@ -171,8 +171,8 @@ static bool find_key(const char **key, int i, const nn_safetensors *file, char *
         if (!text || strcmp(others[k].ours, entries[i].key) != 0) continue;
         if (!*key) *key = other;
         if (strcmp(text, nn_safetensors_metadata(file, *key)) == 0) continue;
-        snprintf(why, why_size, "metadata %s is %s, but %s is another", other,
-                 nn_json_quote(quoted, sizeof quoted, text), *key);
+        snprintf(why, why_size, "metadata %s is %s, but %s differs", other, nn_json_quote(quoted, sizeof quoted, text),
+                 *key);
         return false;
     }
     return true;

@@ -27,12 +27,12 @@ static const char *not_sayable(const mha_layer *layer)
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     if (o->norm != MHA_NORM_RMS || o->norm_span != MHA_NORM_EACH_HEAD || o->norm_bias)
         return "a norm other than RMS with one gain for all heads";
-    if (o->out_projection && o->out_width != o->width) return "results of another width than its queries";
+    if (o->out_projection && o->out_width != o->width) return "an output width other than that of its queries";
     if (o->rotary_frequencies.rank || o->rotary_cos.rank || o->rotary_multiplier != 1)
-        return "rotary frequencies or tables of its own";
+        return "custom rotary frequencies or tables";
     if (parts.q_weight.type != MHA_FLOAT32 || parts.q_weight.rank != 2 ||
         (o->out_projection && parts.out_weight.type != MHA_FLOAT32))
-        return "weights that are no block of float32 numbers";
+        return "weights that are not one block of float32 numbers";
     return NULL;
 }
 
@@ -42,7 +42,7 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
     nn_layer_notes notes;
     const char *reason = not_sayable(layer);
     if (reason) {
-        snprintf(error, error_size, "%s: the layer has %s, which files of layers cannot express", path, reason);
+        snprintf(error, error_size, "%s: the layer has %s, which layer files cannot express", path, reason);
         return false;
     }
     nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = nn_layer_family_to_save(layer)};

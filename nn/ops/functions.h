@@ -33,7 +33,7 @@ NN_INLINE nn_floats nn_load(const float *from)
 
 NN_INLINE void nn_store(float *to, nn_floats x) { memcpy(to, &x, sizeof x); }
 
-/* ---- Choices ---------------------------------------------------------------------------------------------------- */
+/* ---- Selection -------------------------------------------------------------------------------------------------- */
 
 /* a where the mask is all ones, b where it is 0. */
 NN_INLINE nn_floats nn_pick(nn_ints mask, nn_floats a, nn_floats b)

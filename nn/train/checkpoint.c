@@ -27,7 +27,7 @@ enum { COLUMNS = sizeof(nn_checkpoint_epoch) / sizeof(double), NOTES = 8, ITEMS 
 #define HISTORY  NN_VIT_FILE_EXTRA "history"
 #define ACCURACY "test_accuracy"
 
-/* ---- Which data ------------------------------------------------------------------------------------------------- */
+/* ---- Data set --------------------------------------------------------------------------------------------------- */
 
 /* FNV-1a over words of eight bytes: fast, and resistance to attacks is not needed. */
 static uint64_t hash(uint64_t h, const unsigned char *bytes, int64_t count)
@@ -233,7 +233,7 @@ static bool read_history(const complaint *to, nn_checkpoint *c)
     history = find(to, c->file, HISTORY, NN_SAFETENSORS_F64, 2, c->run.begun, COLUMNS);
     if (!history) return false;
     if (c->run.begun > epochs)
-        return fail(to, HISTORY " has %" PRId64 " epochs, but there are %" PRId64 " in all", c->run.begun, epochs);
+        return fail(to, HISTORY " has %" PRId64 " epochs, but the run has only %" PRId64, c->run.begun, epochs);
     c->run.epochs = calloc((size_t)epochs, sizeof *c->run.epochs);
     if (!c->run.epochs) return fail(to, "not enough memory for %" PRId64 " epochs", epochs);
     memcpy(c->run.epochs, history->data, (size_t)c->run.begun * sizeof *c->run.epochs);
@@ -306,7 +306,7 @@ bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *c
     size_t bytes = (size_t)t->count * sizeof(float);
     int64_t steps = t->steps_per_epoch, begun = c->step / steps + (c->step % steps > 0);
     if (begun != c->run.begun)
-        return fail(&to, "step %" PRId64 " is of epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step, begun,
+        return fail(&to, "step %" PRId64 " belongs to epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step, begun,
                     c->run.begun);
     if (!nn_vit_read(t->net, ctx, c->file, c->path, error, error_size)) return false;
     if (t->adam->average) memcpy(t->adam->average, t->parameters, bytes);

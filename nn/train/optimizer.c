@@ -18,7 +18,7 @@ enum { PIECE = 4096, LANES = 16, ALIGN = 64 }; /* numbers per piece, parallel su
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t piece_count(int64_t count) { return count / PIECE + (count % PIECE > 0); }
 
-/* ---- Making one ------------------------------------------------------------------------------------------------- */
+/* ---- Creation --------------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static bool fail(char *error, size_t error_size, const char *format, ...)
 {
@@ -33,14 +33,14 @@ __attribute__((format(printf, 3, 4))) static bool fail(char *error, size_t error
 static bool options_sound(const nn_optimizer_options *options, int64_t count, char *error, size_t error_size)
 {
     if (!(options->beta1 >= 0 && options->beta1 < 1))
-        return fail(error, error_size, "beta1 is %g, and must be in [0,1)", options->beta1);
+        return fail(error, error_size, "beta1 is %g; it must be in [0,1)", options->beta1);
     if (!(options->beta2 >= 0 && options->beta2 < 1))
-        return fail(error, error_size, "beta2 is %g, and must be in [0,1)", options->beta2);
+        return fail(error, error_size, "beta2 is %g; it must be in [0,1)", options->beta2);
     if (!(options->epsilon >= 1e-30 && options->epsilon <= 1e30))
-        return fail(error, error_size, "epsilon is %g, and must be in [1e-30,1e30]", options->epsilon);
-    if (!(options->clip >= 0)) return fail(error, error_size, "clip is %g, and must not be negative", options->clip);
+        return fail(error, error_size, "epsilon is %g; it must be in [1e-30,1e30]", options->epsilon);
+    if (!(options->clip >= 0)) return fail(error, error_size, "clip is %g; it must not be negative", options->clip);
     if (!(options->average >= 0 && options->average < 1))
-        return fail(error, error_size, "average is %g, and must be in [0,1)", options->average);
+        return fail(error, error_size, "average is %g; it must be in [0,1)", options->average);
     int64_t end = 0;
     for (int64_t n = 0; n < options->group_count; n++) {
         nn_optimizer_group group = options->groups[n];
@@ -87,7 +87,7 @@ nn_optimizer *nn_optimizer_create(float *parameters, float *gradient, int64_t co
     static const nn_optimizer_options defaults = NN_OPTIMIZER_DEFAULTS;
     if (!options) options = &defaults;
     if (count < 0 || (count && (!parameters || !gradient))) {
-        fail(error, error_size, "%lld parameters, or no block of them or of their gradient", (long long)count);
+        fail(error, error_size, "%lld parameters, or a NULL block of parameters or gradients", (long long)count);
         return NULL;
     }
     if (!options_sound(options, count, error, error_size)) return NULL;

@@ -38,8 +38,9 @@ typedef struct nn_optimizer_options {
     double epsilon;      /* > 0 */
     double clip;         /* the largest norm that is not clipped; 0: no clipping */
     double average;      /* s, in [0,1); 0: no averaging */
-    bool average_ramp;   /* s of step t is at most t / (t + 9), to reduce the weight of the initial values in short runs */
-    bool clear;          /* a step zeroes the gradient, for backward passes that add to it */
+    bool
+        average_ramp; /* s of step t is at most t / (t + 9), to reduce the weight of the initial values in short runs */
+    bool clear;       /* a step zeroes the gradient, for backward passes that add to it */
     const nn_optimizer_group *groups; /* in order, without overlap; copied */
     int64_t group_count;
 } nn_optimizer_options;

@@ -20,8 +20,8 @@ typedef struct nn_recipe {
 } nn_recipe;
 
 enum {
-    NN_RECIPE_HELD_OUT = -1, /* training.held_out before nn_recipe_fit: a twelfth of the images, 5000 for MNIST */
-    NN_RECIPE_WORD_MAX = 48, /* bytes of a key or a value, including the NUL */
+    NN_RECIPE_HELD_OUT = -1,     /* training.held_out before nn_recipe_fit: a twelfth of the images, 5000 for MNIST */
+    NN_RECIPE_WORD_MAX = 48,     /* bytes of a key or a value, including the NUL */
     NN_RECIPE_TEXT_MAX = 1 << 11 /* bytes of the whole text */
 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Making one ------------------------------------------------------------------------------------------------- */
+/* ---- Creation --------------------------------------------------------------------------------------------------- */
 
 static const char *problem_of(const nn_description *d, const nn_examples *train, const nn_examples *test,
                               const nn_trainer_options *o)

@@ -278,7 +278,7 @@ TEST(bad_cases_fail_with_a_reason)
         {{"Attention", "23", "Q,K", "Y", "", "1,1,2,2", {0}, 0}, "input V is missing"},
         {{"Attention", "23", "Q,K,V,attn_mask", "Y", "", "1,1,2,2", {0}, 0}, "tensor \"in:attn_mask\" is missing"},
         {{"Attention", "23", "Q,V,K", "Y", "", "1,1,2,2", {0}, 0}, "inputs: entry 1 should be K or empty"},
-        {{"Attention", "23", "Q,K,V,,,,,,,", "Y", "", "1,1,2,2", {0}, 0}, "inputs: more than the 7 known ones"},
+        {{"Attention", "23", "Q,K,V,,,,,,,", "Y", "", "1,1,2,2", {0}, 0}, "inputs: more than 7 entries"},
         {{"Attention", "23", "Q,K,V", "", "", "1,1,2,2", {0}, 0}, "output Y is missing"},
         {{"Attention", "23", "Q,K,V", "Y", ",\"attr:is_casual\":\"1\"", "1,1,2,2", {0}, 0},
          "unknown attribute \"is_casual\""},

@@ -71,9 +71,10 @@ TEST(bad_wishes_are_one_line)
     refuse("demo --epochs 0", "mha: demo: --epochs must be a number from 1 to 1000, not '0'");
     refuse("demo --data nowhere --out e", "mha: nowhere");
     refuse("demo --data synthetic:x --out e", "mha: demo: --data synthetic:N must be a number from 1 to");
-    refuse("demo -o file", "mha: demo: cannot make the folder file: Not a directory");
-    refuse("demo -o no/where", "mha: demo: cannot make the folder no/where: No such file or directory");
-    refuse("demo --data synthetic:60 --index 10 --out e", "mha: demo: there is no test image 10: they go from 0 to 9");
+    refuse("demo -o file", "mha: demo: cannot create the folder file: Not a directory");
+    refuse("demo -o no/where", "mha: demo: cannot create the folder no/where: No such file or directory");
+    refuse("demo --data synthetic:60 --index 10 --out e",
+           "mha: demo: no test image 10; the data set has images 0 to 9");
     refuse("demo --data synthetic:30 --out e", "mha: demo: the batch is larger than the training set");
     refuse("demo --data synthetic:120 --out full", "mha: full/heads.html: not a regular file");
     refuse("demo mnist", "mha: demo: ");

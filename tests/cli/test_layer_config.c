@@ -204,14 +204,13 @@ TEST(contradictions)
     char error[300] = "";
     if (!prepare()) return;
     REFUSE(good, LLAMA "--heads 2", "llama: config.json has 4 heads, but 2 were requested");
-    REFUSE(good, LLAMA "--rotary-base 10000",
-           "llama: rotary_base is 500000 by config.json, but 10000 by what was asked for");
+    REFUSE(good, LLAMA "--rotary-base 10000", "llama: rotary_base is 500000 in config.json, but 10000 in the options");
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4, \"num_key_value_heads\": 4}", LLAMA,
            "llama: layers.0.self_attn.k_proj.weight is (4,8), but 4 heads of width 2 need (8,8)");
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4, \"hidden_size\": 16}", LLAMA,
-           "llama: width is 16 by config.json, but 8 by the tensors");
+           "llama: width is 16 in config.json, but 8 in the tensors");
     REFUSE("{\"model_type\": \"gpt2\", \"n_head\": 4}", LLAMA,
-           "llama: config.json says model_type gpt2, whose names are those of gpt2, but these are those of llama");
+           "llama: config.json has model_type gpt2, with tensor names of gpt2, but the file has those of llama");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": false}", "bert x -o y --causal",
            "layer: config.json has is_decoder false, but --causal was given");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": true}", "bert x -o y --no-causal",
@@ -221,7 +220,7 @@ TEST(contradictions)
                                    tensor("v_proj.weight", 2, M, M, 0), tensor("o_proj.weight", 2, M, M, 0)};
     expect(nn_safetensors_write("noted", items, 4, notes, 1, error, sizeof error), "%s", error);
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4}", "noted x -o y",
-           "noted: heads is 4 by config.json, but 2 by the file's metadata");
+           "noted: heads is 4 in config.json, but 2 in the file's metadata");
 }
 
 #define NOT_IT "; --config none ignores the file"

@@ -112,8 +112,8 @@ TEST(what_is_wrong_with_a_pgm_is_one_line)
         {"P2 3 1 255 1 -2 3", "f: sample 1 is no number"},
         {"P2 3 1 255 1 2 300", "f: sample 2 is 300, above the largest, 255"},
         {"P5 3 1 98 abc", "f: sample 2 is 99, above the largest, 98"},
-        {"P5 3 1 255 abcd", "f: something follows its 3 x 1 samples"},
-        {"P2 3 1 255 1 2 3 4", "f: something follows its 3 x 1 samples"},
+        {"P5 3 1 255 abcd", "f: unexpected data after the 3 x 1 samples"},
+        {"P2 3 1 255 1 2 3 4", "f: unexpected data after the 3 x 1 samples"},
     };
     char line[300];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -411,7 +411,7 @@ TEST(layers_that_files_cannot_express)
         if (kind == 4) o.rotary_frequencies = mha_tensor_1d(turns, MHA_FLOAT32, 2);
         mha_layer *layer = make_layer(&o, &count);
         const char *path = in_folder("none.safetensors");
-        expect(!nn_layer_file_save(layer, path, error, sizeof error) && strstr(error, "which files of layers cannot"),
+        expect(!nn_layer_file_save(layer, path, error, sizeof error) && strstr(error, "which layer files cannot"),
                "kind %d: '%s'", kind, error);
         FILE *file = fopen(path, "rb");
         expect(!file, "kind %d: a file was written", kind);

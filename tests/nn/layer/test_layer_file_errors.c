@@ -156,8 +156,9 @@ TEST(heads_that_cannot_be)
            "3 heads of Q and 1 each of K and V do not divide the 12 rows of in_proj_weight (12,4)");
     REFUSE(good, AS_IT_IS, none, "\"heads\":\"4\"", 2, "the file has 4 heads, but 2 were requested");
     REFUSE(good, AS_IT_IS, none, "\"n_head\":\"4\"", 2, "the file has 4 heads, but 2 were requested");
-    REFUSE(good, AS_IT_IS, none, "", -1, "-1 heads and 0 for keys and values cannot be");
-    REFUSE(good, AS_IT_IS, none, "", INT64_MAX, "9223372036854775807 heads and 0 for keys and values cannot be");
+    REFUSE(good, AS_IT_IS, none, "", -1, "-1 heads with 0 heads of keys and values are not possible");
+    REFUSE(good, AS_IT_IS, none, "", INT64_MAX,
+           "9223372036854775807 heads with 0 heads of keys and values are not possible");
     REFUSE(llama, AS_IT_IS, none, "", 3, "3 heads do not divide the 8 rows of q_proj.weight (8,4)");
     REFUSE(llama, AS_IT_IS, none, "\"kv_heads\":\"3\"", 4,
            "3 heads of keys and values do not divide the 4 rows of v_proj.weight (4,4)");
@@ -185,9 +186,8 @@ TEST(metadata_that_cannot_be)
         {"\"width\":\"0\"", "metadata width is \"0\", but should be a whole number from 1 to 1073741824"},
         {"\"causal\":\"TRUE\"", "metadata causal is \"TRUE\", but should be true or false"},
         {"\"num_heads\":\"x\"", "metadata num_heads is \"x\", but should be a whole number from 1 to 1073741824"},
-        {"\"heads\":\"2\",\"n_head\":\"4\"", "metadata n_head is \"4\", but heads is another"},
-        {"\"n_head\":\"2\",\"num_attention_heads\":\"4\"",
-         "metadata num_attention_heads is \"4\", but n_head is another"},
+        {"\"heads\":\"2\",\"n_head\":\"4\"", "metadata n_head is \"4\", but heads differs"},
+        {"\"n_head\":\"2\",\"num_attention_heads\":\"4\"", "metadata num_attention_heads is \"4\", but n_head differs"},
         {"\"kv_heads\":\"2\",\"num_key_value_heads\":\"1\"",
          "metadata num_key_value_heads is \"1\", but kv_heads is another"},
         {"\"causal\":\"1\"", "metadata causal is \"1\", but should be true or false"},

@@ -462,7 +462,7 @@ TEST(what_does_not_belong_together)
     nn_checkpoint *c = nn_checkpoint_open(in_folder("late"), error, sizeof error);
     go(&g, 1);
     float kept = g.t->parameters[5];
-    snprintf(want, sizeof want, "%s: step 22 is of epoch 4, but checkpoint.history has 2", in_folder("late"));
+    snprintf(want, sizeof want, "%s: step 22 belongs to epoch 4, but checkpoint.history has 2", in_folder("late"));
     if (expect(c != NULL, "%s", error))
         expect(!nn_checkpoint_restore(c, g.t, g.ctx, error, sizeof error) && !strcmp(error, want), "'%s'", error);
     nn_checkpoint_free(c);
