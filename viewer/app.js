@@ -1,10 +1,10 @@
-/* The page put together: head, choice of image, panels; and the one place that runs the model.
+/* Assembles the page (header, image selection, panels) and runs the model.
  *
- * Whatever changes the image or a gate sets the store; the model runs once for it, and panels draw the new result. The
- * result with all heads on is kept for each image, to hold the other against.
+ * A change of the image or of a gate sets the store; the model then runs once, and panels draw the new result. The
+ * result with all heads on is kept for each image, for comparison.
  *
- * window.mhaView = {data, store, model, panels} is for tests and for the curious. ?theme=dark or ?theme=light in the
- * address sets the theme; else it is the system's. */
+ * window.mhaView = {data, store, model, panels} is for tests and debugging. ?theme=dark or ?theme=light in the address
+ * sets the theme; the default is the system's. */
 
 function preferredTheme() {
   const asked = new URLSearchParams(location.search).get('theme');
@@ -30,7 +30,7 @@ function themeButton(store) {
 
 /* ---- The head of the page ---------------------------------------------------------------------------------------- */
 
-/* Of [3, 3] "3 heads each", of [3] "3 heads", of [4, 2], as pruning leaves it, "heads by block: 4, 2". */
+/* [3, 3] gives "3 heads each", [3] gives "3 heads", [4, 2] (a pruned model) gives "heads by block: 4, 2". */
 function countsInWords(counts, name) {
   const same = counts.every((count) => count === counts[0]);
   if (counts.length === 1) return plural(counts[0], name);

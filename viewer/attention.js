@@ -1,10 +1,10 @@
-/* The page of attention weights from any model: all heads as thumbnails, one of them large with its tokens, and the
- * chosen query's keys as text and as a list. In the store a layer, or a sequence of a batch, is `block` and a query
- * `token`, as elsewhere; `key` is the chosen key or null. */
+/* The page of attention weights from any model: all heads as thumbnails, the selected one large with its tokens, and
+ * the keys of the selected query as text and as a list. In the store, `block` is a layer or a sequence of a batch,
+ * `token` a query, and `key` the selected key or null. */
 
 /* ---- All heads --------------------------------------------------------------------------------------------------- */
 
-/* Thumbnails are painted a few at a time: a thousand heads must not hold up the page. */
+/* Thumbnails are drawn a few at a time, so that a thousand heads do not block the page. */
 function createHeadWall(store, attention) {
   const wall = element('div', {id: 'heads', class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
   const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention));

@@ -1,9 +1,8 @@
 /* Attention weights of any model, from a file: maps (queries,keys) of heads, of layers or of the sequences of a batch,
- * with a text for each token. data.axes says which of these axes the file has; `layers` counts the first of them,
- * layers or sequences.
+ * with a text for each token. data.axes lists the axes of the file; `layers` is the number of layers or sequences.
  *
- * Weights come as float32, or as 16-bit shares of 65535 at half the size; a head's map is then turned into floats when
- * it is looked at. data.entropy and data.effective have a number for each map, from before the weights were pooled. */
+ * Weights are float32, or 16-bit multiples of 1/65535 at half the size, which are converted to floats when a head is
+ * shown. data.entropy and data.effective have one number per map, computed before pooling. */
 
 /* 16-bit numbers, little-endian. */
 function decodeShorts(text) {
@@ -12,7 +11,7 @@ function decodeShorts(text) {
   return shorts;
 }
 
-/* A loop: Float32Array.from with a function takes ten times as long. */
+/* A loop, because Float32Array.from with a function takes ten times as long. */
 function sharesOf(shorts) {
   const shares = new Float32Array(shorts.length);
   for (let i = 0; i < shorts.length; i++) shares[i] = shorts[i] / 65535;
@@ -29,10 +28,10 @@ function loadAttention(data) {
     layers, heads, queries, keys, same,
     axes: data.axes,
     pooled: Boolean(data.pooled),
-    equal: data.pooled ? data.pooled.by_keys / data.pooled.keys : 1 / keys, /* share, if all keys get the same */
+    equal: data.pooled ? data.pooled.by_keys / data.pooled.keys : 1 / keys, /* the uniform weight */
     queryTexts: data.tokens.queries.map(String),
     keyTexts: data.tokens.keys.map(String),
-    /* (queries,keys) of a head. The last few are kept. */
+    /* The map (queries,keys) of a head. The most recent ones are cached. */
     map(layer, head) {
       if (!short) return numbers(layer, head);
       const id = layer * heads + head;
@@ -56,7 +55,7 @@ function loadAttention(data) {
   return attention;
 }
 
-/* "Layer 2, head 3", of a batch "Sequence 2, head 3"; an axis that the file does not have is not named. */
+/* "Layer 2, head 3", or "Sequence 2, head 3" for a batch; absent axes are omitted. */
 function headName({axes}, layer, head) {
   const names = {layers: `layer ${layer + 1}`, batch: `sequence ${layer + 1}`, heads: `head ${head + 1}`};
   const text = axes.filter((axis) => names[axis]).map((axis) => names[axis]).join(', ') || 'the weights';
@@ -69,7 +68,7 @@ function headNumber({axes}, layer, head) {
   return axes.filter((axis) => numbers[axis]).map((axis) => numbers[axis]).join('.');
 }
 
-/* What there is: "3 layers", "4 heads each"; of a batch "3 sequences". */
+/* The counts: "3 layers", "4 heads each"; "3 sequences" for a batch. */
 function countsOf({axes, layers, heads}) {
   const outer = axes.includes('layers') ? 'layer' : axes.includes('batch') ? 'sequence' : null;
   return [outer && plural(layers, outer),
@@ -78,8 +77,8 @@ function countsOf({axes, layers, heads}) {
 
 const smallSide = 64;
 
-/* Of at most so many rows and columns, each cell the largest of those it stands for: a thin line of large weights must
- * not fade away. */
+/* Downscales a map to a maximum number of rows and columns; each cell is the maximum of those it covers, so that a thin
+ * line of large weights stays visible. */
 function poolMap(values, rows, columns, mostRows, mostColumns) {
   const high = Math.min(rows, mostRows), wide = Math.min(columns, mostColumns);
   const pooled = new Float32Array(high * wide);
@@ -99,19 +98,19 @@ function sizesInWords({pooled, queries, keys}) {
   return `${plural(size.queries, 'query', 'queries')} × ${plural(size.keys, 'key')}`;
 }
 
-/* The order of heads: as they come, or the most pointed first. */
+/* The order of heads: by number, or by entropy, lowest first. */
 function sortHeads(facts, sort) {
   return sort === 'entropy' ? facts.slice().sort((a, b) => a.entropy - b.entropy) : facts;
 }
 
-/* The keys of a row that it sees at all, the largest weights first. */
+/* The visible keys of a row, largest weights first. */
 function strongestKeys(row, count) {
   return Array.from(row.keys()).filter((n) => row[n] > 0).sort((a, b) => row[b] - row[a]).slice(0, count);
 }
 
 /* ---- Texts of tokens --------------------------------------------------------------------------------------------- */
 
-/* What cannot be seen gets a sign: a token of spaces or an empty one would be a hole. */
+/* Invisible characters are replaced by symbols, so that blank and empty tokens are visible. */
 function visibleToken(text) {
   if (text === '') return '∅';
   const shown = text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
@@ -120,7 +119,7 @@ function visibleToken(text) {
 
 const graphemes = typeof Intl === 'object' && Intl.Segmenter ? new Intl.Segmenter() : null;
 
-/* A text as what a reader takes for letters: a flag or a family is one, though it is many characters. */
+/* Splits a text into grapheme clusters: a flag or family emoji is one, though it has several code points. */
 function lettersOf(text) {
   return graphemes ? Array.from(graphemes.segment(text), (part) => part.segment) : Array.from(text);
 }

@@ -1,11 +1,11 @@
 /* The map of one head with its tokens along both axes: queries down the side, keys below.
  *
- * Labels thin out until they do not touch; the chosen query and key are always named. The chosen row is framed. The
- * same drawing makes the file for export. */
+ * Labels are thinned out until they do not overlap; the selected query and key are always labelled. The selected row is
+ * framed. Export uses the same drawing code. */
 
 const mapSizes = {cell: 28, high: 640, label: 12, spacing: 15};
 
-/* Where all of it lies, in a width or, with few keys, less of it. A map far from square gets cells that are not. */
+/* The layout for a given width, or less with few keys. Cells are not square if the map is far from square. */
 function attentionLayout(attention, width) {
   const {queries, keys} = attention, most = width < 560 ? 84 : 150;
   const widest = (texts) => Math.min(most, Math.max(...labelSample(texts).map((text) =>
@@ -19,13 +19,13 @@ function attentionLayout(attention, width) {
   return {width: used, plot, wide, high, left, below, height: plot.y + plot.height + below};
 }
 
-/* Enough texts to know how wide labels get. */
+/* A sample of the texts, to estimate the width of labels. */
 function labelSample(texts) {
   const step = Math.ceil(texts.length / 200);
   return texts.filter((text, n) => n % step === 0);
 }
 
-/* Which of `count` labels are drawn: every n-th, and the chosen one instead of its neighbours. */
+/* Which of `count` labels are drawn: every n-th, and the selected one instead of its neighbours. */
 function labelPlaces(count, cell, chosen) {
   const step = Math.max(1, Math.ceil(mapSizes.spacing / cell)), places = [];
   for (let n = 0; n < count; n += step) {
@@ -49,7 +49,7 @@ function drawAttentionLabels(pen, attention, layout, {query, key}, colours) {
   }
 }
 
-/* `image` is the head's map, a pixel a cell; chosen: {query, key}, key may be null. */
+/* `image` is the head's map, one pixel per cell; chosen: {query, key}, key may be null. */
 function drawAttentionMap(pen, attention, layout, image, chosen, colours) {
   const {plot, wide, high} = layout, frame = {stroke: colours.accent, line: 2};
   pen.picture(image, null, plot);
@@ -65,7 +65,7 @@ function drawAttentionMap(pen, attention, layout, image, chosen, colours) {
 
 /* ---- On the page ------------------------------------------------------------------------------------------------- */
 
-/* The scale of one map, given by its facts, or of all of them (null: what the legend says). */
+/* The scale of one map, given by its facts, or, for null, of the legend. */
 function attentionScale(attention, {scale, range}, facts) {
   const own = facts ? facts.largest : null;
   return weightScale(scale, attention.equal, range === 'per-head' ? own : attention.max);
@@ -75,7 +75,7 @@ function chosenFacts(attention, {block, head}) {
   return attention.facts[block * attention.heads + head];
 }
 
-/* A pixel a cell, or, where cells are smaller than pixels, a pixel for the largest of some. */
+/* One pixel per cell, or, if cells are smaller than pixels, the maximum of several cells. */
 function attentionImage(attention, state, {plot}) {
   const canvas = element('canvas'), ratio = window.devicePixelRatio || 1, {queries, keys} = attention;
   const most = [plot.height, plot.width].map((size) => Math.max(1, Math.floor(size * ratio)));
@@ -114,7 +114,7 @@ function createAttentionMap(store, attention) {
 
   return {
     canvas,
-    /* `fresh`: the map itself has changed, not only what is chosen in it. */
+    /* `fresh`: the map itself has changed, not only the selection. */
     update(state, fresh) {
       const given = canvas.parentNode.clientWidth, moved = !layout || given !== room;
       room = given;
@@ -128,7 +128,7 @@ function createAttentionMap(store, attention) {
       canvas.setAttribute('aria-label',
         attentionWords(attention, state) + ' Up and down select a query, left and right a key.');
     },
-    /* The width that it was drawn for, and what it left of that. */
+    /* The width that it was drawn for, and the unused part of it. */
     get room() {
       return room;
     },
@@ -138,19 +138,20 @@ function createAttentionMap(store, attention) {
   };
 }
 
-/* Whether a token has no name but its number, from 0, or, pooled, those of the first and last in its cell. */
+/* Whether a token has only a number, from 0, as its name, or, if pooled, the numbers of the first and last in its
+ * cell. */
 function isNumbered({pooled}, texts, n) {
   return texts[n] === String(n) || (pooled && /^\d+( … \d+)?$/.test(texts[n]));
 }
 
-/* "“cat” (4)": a token and its place, from 1; or "token 3", pooled "group 0 … 2", where it has no name. U+2068 and
- * U+2069 isolate the token, as a right-to-left one needs. */
+/* "“cat” (4)": a token and its position, from 1; or "token 3", pooled "group 0 … 2", if it has no name. U+2068 and
+ * U+2069 isolate right-to-left tokens. */
 function tokenLabel(attention, texts, n) {
   if (isNumbered(attention, texts, n)) return (attention.pooled ? 'group ' : 'token ') + texts[n];
   return `“\u2068${clipToken(visibleToken(texts[n]), 40)}\u2069” (${n + 1})`;
 }
 
-/* The numbers that matter, in a sentence. */
+/* The main numbers, in a sentence. */
 function attentionWords(attention, {block, head, token, key}) {
   const row = attention.row(block, head, token);
   const name = (n) => `${tokenLabel(attention, attention.keyTexts, n)} ${percent(row[n])}`;

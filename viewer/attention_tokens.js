@@ -1,6 +1,6 @@
-/* Tokens as text: each key on the colour of its weight from the chosen query, and the list of the strongest.
+/* Tokens as text: each key with the colour of its weight from the selected query, and a list of the strongest keys.
  *
- * Texts run as their script does: each token is isolated, so that a right-to-left one does not turn its neighbours. */
+ * Each token is isolated, so that a right-to-left token does not affect its neighbours. */
 
 function tokenSpan(texts, n, id) {
   const text = visibleToken(texts[n]);
@@ -8,7 +8,7 @@ function tokenSpan(texts, n, id) {
     clipToken(text, 40));
 }
 
-/* A text whose tokens are chosen by click or arrow keys; `choose(n)`. */
+/* A text whose tokens are selected by click or arrow keys; calls `choose(n)`. */
 function createTokenText(id, label, texts, choose) {
   const spans = texts.map((_, n) => tokenSpan(texts, n, id));
   const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'},
@@ -50,7 +50,7 @@ function paintTokens(spans, row, scale) {
   });
 }
 
-/* One text where queries and keys are the same tokens, else two. */
+/* One text if queries and keys are the same tokens, otherwise two. */
 function createTokenView(store, attention) {
   const toQuery = (n) => {
     store.set({token: n});

@@ -1,9 +1,9 @@
-/* The scale of colours: from nothing (the page's own ground) to the largest value.
+/* The colour scale, from the background of the page to the largest value.
  *
- * One path through Oklab, where equal steps look equal: lightness runs straight from end to end, the hue from indigo by
- * red to yellow. So it reads the same in grey, on paper, and to eyes that see no red or green: what is further from the
- * ground is more. On a light page the path runs from light to dark, on a dark one from dark to light. Chroma is lowered
- * where a screen has no such colour; lightness is never touched.
+ * A path through Oklab, which is perceptually uniform: lightness is linear from end to end, the hue runs from indigo
+ * through red to yellow. So the scale also works in greyscale and for colour-blind readers: values further from the
+ * background are larger. On a light page the path runs from light to dark, on a dark page from dark to light. Chroma is
+ * reduced where sRGB lacks a colour; lightness is not changed.
  *
  *     setColourTheme('dark');  colourOf(0.5)  ->  "rgb(203,81,96)";  colourTable[3 * 128 + 0..2]  the same in bytes */
 
@@ -27,7 +27,7 @@ function linearToByte(x) {
   return Math.max(0, Math.min(255, Math.round(255 * curved)));
 }
 
-/* The colour of a lightness on the path, as three bytes: of the chroma it should have, as much as a screen can show. */
+/* The colour at a lightness on the path, as three bytes, with chroma limited to the sRGB gamut. */
 function pathColour(lightness) {
   const turn = ((280 + 170 * lightness) * Math.PI) / 180;
   const wanted = 0.2 * Math.sin(Math.PI * lightness) ** 0.8;
@@ -52,7 +52,7 @@ function setColourTheme(theme) {
   for (let i = 0; i < 256; i++) colourTable.set(pathColour(from + ((to - from) * i) / 255), 3 * i);
 }
 
-/* Which row of the table a value from 0 to 1 has; what is no number counts as 0. */
+/* The index in the table of a value from 0 to 1; NaN counts as 0. */
 function colourIndex(x) {
   return x > 0 ? Math.min(255, Math.round(255 * x)) : 0;
 }
@@ -62,18 +62,18 @@ function colourOf(x) {
   return `rgb(${colourTable[at]},${colourTable[at + 1]},${colourTable[at + 2]})`;
 }
 
-/* The luminance of a colour, by which contrast is measured: red, green and blue from 0 to 255. */
+/* The relative luminance of a colour: red, green and blue from 0 to 255. */
 function luminance(red, green, blue) {
   const [r, g, b] = [red, green, blue].map((x) => (x <= 10 ? x / 3294.6 : ((x / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/* Black or white, whichever stands out more: both do alike, by 4.58 to 1, on a luminance of 0.179. */
+/* Black or white, whichever has more contrast; at a luminance of 0.179 both have 4.58 to 1. */
 function inkFor(red, green, blue) {
   return luminance(red, green, blue) > 0.179 ? '#000' : '#fff';
 }
 
-/* That for the colour of x. */
+/* The same for the colour of x. */
 function inkOn(x) {
   const at = 3 * colourIndex(x);
   return inkFor(colourTable[at], colourTable[at + 1], colourTable[at + 2]);

@@ -1,10 +1,10 @@
-/* Making elements, saying things to a screen reader, and the one tip of the page.
+/* Elements, screen reader announcements, and the tooltip of the page.
  *
  *     element('button', {type: 'button', class: 'plain', onclick: go, 'aria-pressed': true}, 'Go', icon)
  *
- * An attribute that is a function is a listener ("onclick" of "click"); null, undefined and false leave it out, true
- * makes it empty, but for aria-*, whose values are words. Children are nodes or text; null ones and false are left out.
- * Nothing here ever takes text for markup, so a file's name cannot become an element. */
+ * A function attribute is an event listener ("onclick" for "click"); null, undefined and false omit an attribute, true
+ * makes it empty, except for aria-*, whose values are words. Children are nodes or text; null and false are omitted.
+ * Text is never interpreted as markup, so a file name cannot inject elements. */
 
 const SVG_NAMES = 'http://www.w3.org/2000/svg';
 
@@ -30,7 +30,7 @@ function svgElement(tag, attributes, ...children) {
   return fillElement(document.createElementNS(SVG_NAMES, tag), attributes, children);
 }
 
-/* Text for inside SVG or HTML that is written as a string. */
+/* Escapes text for SVG or HTML that is written as a string. */
 function escapeText(text) {
   const names = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'};
   return String(text).replace(/[&<>"]/g, (letter) => names[letter]);
@@ -38,7 +38,7 @@ function escapeText(text) {
 
 /* ---- Numbers as a person reads them ------------------------------------------------------------------------------ */
 
-/* A share from 0 to 1: "43 %", "4.3 %", "0.43 %", "<0.01 %", with a space at which no line breaks. */
+/* A number from 0 to 1 as "43 %", "4.3 %", "0.43 %" or "<0.01 %", with a non-breaking space. */
 function percent(share) {
   const x = share * 100;
   if (!Number.isFinite(x)) return 'not a number';
@@ -47,7 +47,7 @@ function percent(share) {
   return x.toFixed(x >= 10 ? 1 : 2) + '\u00a0%';
 }
 
-/* Three digits that count, without an exponent where that is short. */
+/* Three significant digits, without an exponent if that is short. */
 function shortNumber(x) {
   if (!Number.isFinite(x)) return String(x);
   const size = Math.abs(x);
@@ -62,7 +62,8 @@ function plural(count, one, many) {
 
 /* ---- Words for a screen reader ----------------------------------------------------------------------------------- */
 
-/* Says `text` through the page's live region, #announcer of page.html; the last of a burst wins. */
+/* Announces `text` through the page's live region, #announcer of page.html; of several in quick succession, only the
+ * last. */
 let announceTimer = 0;
 
 function announce(text) {
@@ -75,8 +76,8 @@ function announce(text) {
 
 /* ---- The tip ----------------------------------------------------------------------------------------------------- */
 
-/* A small box of text beside the pointer or under an element that has the focus. It never takes the pointer, and what
- * it says is in the element's own label, too. */
+/* A small box of text next to the pointer or under the focused element. It never receives pointer events, and its text
+ * is also in the element's label. */
 function tipBox() {
   let box = document.getElementById('tip');
   if (!box) {
@@ -86,7 +87,7 @@ function tipBox() {
   return box;
 }
 
-/* `lines` one a line, the first of them bold; x and y in the window. */
+/* Shows `lines`, the first one in bold, at x and y in the window. */
 function showTip(lines, x, y) {
   const box = tipBox();
   box.replaceChildren(...lines.map((line, n) => element(n ? 'div' : 'b', null, line)));
@@ -102,7 +103,7 @@ function hideTip() {
   tipBox().hidden = true;
 }
 
-/* Over `node`: `linesAt(event)` for the pointer, `linesAt(null)` for the focus; null shows nothing. */
+/* Shows `linesAt(event)` for the pointer over `node`, `linesAt(null)` for its focus; null shows nothing. */
 function attachTip(node, linesAt) {
   const point = (event) => {
     const lines = linesAt(event);
@@ -119,8 +120,8 @@ function attachTip(node, linesAt) {
   });
 }
 
-/* The name of a map that can be chosen, from the lines of its tip. What is to be read under it is part of it, so that
- * who speaks to the page can say what they see. */
+/* The accessible name of a selectable map, from the lines of its tip. It includes the visible caption, for users of
+ * speech input. */
 function cellLabel(caption, lines) {
   return [lines[0], caption.textContent, ...lines.slice(1)].join(', ');
 }
@@ -134,22 +135,22 @@ function selectControl(label, choices, value, change) {
   return element('label', {class: 'control'}, element('span', null, label), select);
 }
 
-/* A <select> that is one value of the store, and follows it. */
+/* A <select> bound to one value of the store. */
 function storeControl(store, key, label, choices) {
   const control = selectControl(label, choices, store.get()[key], (value) => store.set({[key]: value}));
   store.on(key, (state) => (control.querySelector('select').value = state[key]));
   return control;
 }
 
-/* How colours are scaled: two controls that every panel with maps may show; all of them follow the store. `one` is what
- * a map is of. */
+/* The two controls of the colour scale, for any panel with maps; all follow the store. `one` names the object of a
+ * map. */
 function scaleControls(store, one = 'head') {
   const choices = {scale: [['linear', 'linear'], ['log', 'logarithmic']],
     range: [['fixed', `same for all ${one}s`], ['per-head', `separate for each ${one}`]]};
   return [storeControl(store, 'scale', 'Colour', choices.scale), storeControl(store, 'range', 'Scale', choices.range)];
 }
 
-/* The frame that every panel has: heading, one paragraph that explains it, a row of controls, and what it shows. */
+/* The frame of a panel: heading, an explanation, a row of controls, and the content. */
 function panelFrame(id, title, text, controls, ...body) {
   return element('section', {id, class: 'panel', 'aria-labelledby': id + '-title'},
     element('div', {class: 'panel-head'}, element('h2', {id: id + '-title'}, title)),

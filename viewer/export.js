@@ -1,22 +1,22 @@
-/* Pictures to keep: a panel as SVG, or as PNG.
+/* Export of a panel as SVG or PNG.
  *
- * A panel says what it shows as SVG text, in the colours the page has at that moment; the file stands alone and opens
- * anywhere. The PNG is that same SVG, drawn twice as large on a canvas, so the two never tell different stories. No
- * foreignObject: browsers refuse to give out the pixels of a canvas on which one was drawn. */
+ * A panel returns its content as SVG text, in the current colours of the page; the file is self-contained. The PNG is
+ * the same SVG, drawn at twice the size on a canvas, so both have the same content. foreignObject is not used: browsers
+ * do not export a canvas on which one was drawn. */
 
 const exportFont = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
-/* Text for SVG. Characters that XML has no place for, halves of surrogate pairs among them, become U+FFFD: a token may
- * be any bytes, and one of them would keep the whole file from opening. */
+/* Escapes text for SVG. Characters that XML does not allow, including lone surrogates, become U+FFFD: a token may
+ * contain any bytes, and one such character would make the file invalid. */
 function escapeXml(text) {
   const entities = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;'};
   return String(text)
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, '\ufffd')
-    .replace(/[\ud800-\udfff]/gu, '\ufffd') /* with u a whole pair is one character, and stays */
+    .replace(/[\ud800-\udfff]/gu, '\ufffd') /* with the u flag a complete pair is one character and is kept */
     .replace(/[&<>"']/g, (c) => entities[c]);
 }
 
-/* The colours of the page as it is now, light or dark. */
+/* The current colours of the page, light or dark. */
 function themeColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
@@ -32,7 +32,7 @@ function themeColours() {
 
 /* ---- parts of an SVG --------------------------------------------------------------------------------------------- */
 
-/* A whole file: a ground in the colour of a card, a title for those who cannot see it, and the body. */
+/* A complete file: a background in the colour of a card, a title for screen readers, and the body. */
 function svgDocument(width, height, body, title) {
   const [w, h] = [svgNumber(width), svgNumber(height)];
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" ` +
@@ -50,7 +50,7 @@ function svgLabel(x, y, text, options = {}) {
     `text-anchor="${anchor}" fill="${escapeXml(fill)}" xml:space="preserve"${turn}${faint}>${escapeXml(text)}</text>`;
 }
 
-/* What a canvas shows, as an image inside the SVG; its pixels stay squares however large it is drawn. */
+/* The content of a canvas as an image inside the SVG, without smoothing when scaled. */
 function svgCanvas(canvas, x, y, width, height) {
   return `<image x="${svgNumber(x)}" y="${svgNumber(y)}" width="${svgNumber(width)}" height="${svgNumber(height)}" ` +
     `preserveAspectRatio="none" style="image-rendering:pixelated" href="${canvas.toDataURL('image/png')}"/>`;
@@ -65,7 +65,7 @@ function downloadBlob(blob, name) {
   document.body.append(link);
   link.click();
   link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000); /* not at once: the browser may still be reading */
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000); /* later, because the browser may still be reading it */
 }
 
 /* A PNG of an SVG text, as a promise of a blob. */
@@ -87,7 +87,7 @@ async function svgToPng(svg) {
   }
 }
 
-/* "mha-grid.svg": the panel's id makes the name. */
+/* "mha-grid.svg": the name of the file, from the panel's id. */
 const exportName = (panel, ending) => `mha-${panel.id}.${ending}`;
 
 async function exportPanel(panel, ending) {

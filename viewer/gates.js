@@ -1,7 +1,7 @@
-/* Panel 5: heads switched off, and what becomes of the answer.
+/* Panel 5: switching heads off, and the effect on the prediction.
  *
- * A switch sets the gate of a head, by which the head's part of concat(heads) is multiplied: 0 takes it out of the sum,
- * as pruning does. The whole model is computed anew at each click, so later blocks see what is missing. */
+ * A switch sets the gate of a head, a factor of the head's part of concat(heads): 0 removes it from the sum, like
+ * pruning. The whole model is recomputed at each click, so later blocks are affected. */
 
 function createGatesPanel(store, model, data) {
   const switches = createSwitches(store, model);
@@ -47,7 +47,7 @@ function gatesVerdict(state, image) {
 
 /* ---- Switches ---------------------------------------------------------------------------------------------------- */
 
-/* A row for each block; its switches, which bear the numbers of their heads, wrap where there are many. */
+/* One row per block; its switches, labelled with head numbers, wrap if there are many. */
 function createSwitches(store, model) {
   const cells = [];
   const setBlock = (block, gate) => store.set({

@@ -1,7 +1,7 @@
-/* Panel 2: every head's whole map, small, in an order that the reader chooses.
+/* Panel 2: small maps of all heads, in a selectable order.
  *
- * A map has a row for each token that looks and a column for each that is looked at. Sorted by likeness, heads stand in
- * pairs: of all pairs of heads of one block the two most alike come first, then the next two of those that are left. */
+ * A map has one row per query and one column per key. Sorted by similarity, heads are in pairs: first the two most
+ * similar heads of any block, then the most similar two of the remaining ones. */
 
 const gridOrders = (data) => [
   ['place', 'position in the model'],
@@ -11,7 +11,7 @@ const gridOrders = (data) => [
   ['likeness', 'similarity, most similar first'],
 ];
 
-/* What the page measures itself is another number than the library's importance, and has another name. */
+/* The page measures a different number than the library's importance, so it has a different name. */
 function importanceName({byPage}) {
   return byPage ? 'effect on the loss' : 'importance';
 }
@@ -67,7 +67,7 @@ function createGridPanel(store, model, data) {
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* Groups that stay together: {title, heads: [[block, head], ...]}; a null title is none. */
+/* Groups of heads: {title, heads: [[block, head], ...]}; title may be null. */
 function gridGroups(state, model) {
   const order = state.survey ? state.sort : 'place';
   if (order === 'place') {
@@ -109,7 +109,7 @@ function gridGroup(group, cells, model) {
     element('div', {class: 'grid-cells cells'}, group.heads.map(([b, h]) => cells.get(b + ':' + h).element)));
 }
 
-/* What the maps are of, where the numbers come from, and what the one means that heads are sorted by. */
+/* Describes the maps, the source of the numbers, and the sort key. */
 function gridNote(state, data, progress) {
   const survey = state.survey, maps = `Maps are for this image, ${data.images[state.image].name}. `;
   if (!survey) return maps + 'Measuring the heads over the images of this page …';
@@ -126,7 +126,7 @@ function gridNote(state, data, progress) {
   return maps + surveySource(survey) + (busy || meanings[state.sort] || '');
 }
 
-/* Importance costs more to measure and may be of fewer images. */
+/* Importance is expensive and may be computed from fewer images. */
 function surveySource({images, importance_images: fewer, byPage}) {
   const by = byPage ? 'measured in this page' : 'measured by mha', over = `over ${plural(images, 'image')}`;
   const worth = importanceName({byPage});
@@ -161,7 +161,7 @@ function createGridCell(store, model, b, h) {
   };
 }
 
-/* The end of the scale that all maps share, found once a result. */
+/* The upper end of the common scale of all maps, computed once per result. */
 const gridMaxima = new WeakMap();
 
 function gridMax(state) {
@@ -206,7 +206,7 @@ function gridSvg(state, model, data) {
   const order = gridOrders(data).find(([name]) => name === state.sort)[1];
   const parts = [svgLabel(left, 38, 'All heads at a glance', {size: 20, weight: 600}),
     svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}, by ${order}`, {size: 13, fill: colours.soft})];
-  const canvas = document.createElement('canvas'); /* thousands of rectangles a head would be megabytes */
+  const canvas = document.createElement('canvas'); /* thousands of rectangles per head would take megabytes */
   let row = 0, column = 0;
   for (const {head: [b, h], title} of heads) {
     if (column === columns || (columns !== 6 && title && column)) row++, column = 0;

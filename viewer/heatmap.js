@@ -1,42 +1,42 @@
-/* A matrix of weights as an image: every panel's maps, on a canvas and, for export, as SVG; and the legend beside them.
+/* A matrix of weights as an image, on a canvas or, for export, as SVG; and the legend.
  *
  *     drawHeatmap(canvas, values, rows, columns, weightScale('log', 1 / tokens, 0.6))
  *
- * A canvas has a pixel a cell and is stretched by CSS (image-rendering: pixelated), so drawing stays cheap: a map of
- * 50 x 50 is 2500 pixels however large it is shown. */
+ * A canvas has one pixel per cell and is scaled by CSS (image-rendering: pixelated), so drawing is cheap: a map of 50 x
+ * 50 is 2500 pixels at any size. */
 
 /* The colour scale of weights, {kind, low, high}, the same for every map of the page.
  *
- *     low     an equal share, 1/T of T tokens. A weight up to it has the first colour, so uniform attention is pale and
- *             only what a head attends to more than that stands out.
- *     high    `max`, but at least two equal shares: otherwise a head that is nearly uniform would show its noise in the
- *             strongest colours. null if `max` is: each map has an end of its own (legends only).
+ *     low     the uniform weight, 1/T for T tokens. Weights up to it have the first colour, so uniform attention is pale
+ *             and only larger weights stand out.
+ *     high    `max`, but at least 2/T: otherwise a nearly uniform head would show its noise in the
+ *             strongest colours. null if `max` is null: each map has its own (legends only).
  *     kind    'linear': (w - low) / (high - low)        'log': log(w / low) / log(high / low) */
 function weightScale(kind, equal, max) {
   return {kind, low: equal, high: max === null ? null : Math.max(max, Math.min(1, 2 * equal))};
 }
 
-/* Where a weight lies on the scale, from 0 to 1. */
+/* The position of a weight on the scale, from 0 to 1. */
 function scaleValue(weight, {kind, low, high}) {
   if (!(weight > low) || !(high > low)) return 0;
   const share = kind === 'log' ? Math.log(weight / low) / Math.log(high / low) : (weight - low) / (high - low);
   return Math.min(1, share);
 }
 
-/* "4.30 %, 2.15 times an equal share": a weight in the tip of a map. */
+/* "4.30 %, 2.15 times the uniform weight": a weight in the tip of a map. */
 function weightWords(weight, equal) {
   return `${percent(weight)}, ${shortNumber(weight / equal)} times the uniform weight`;
 }
 
-/* The largest of numbers; 0 of none, and what is no number does not count. */
+/* The largest number, ignoring NaN; 0 if there is none. */
 function largestOf(values) {
   let max = 0;
   for (let i = 0; i < values.length; i++) if (values[i] > max) max = values[i];
   return max;
 }
 
-/* Where a scale that several maps share ends: at the median of their largest values. If the largest of all were the
- * end, one head that is sure of itself would leave all others pale; what is above shares the last colour. */
+/* The upper end of a scale for several maps: the median of their largest values. With the maximum of all, one peaked
+ * head would make all others pale; larger values get the last colour. */
 function sharedMax(maxima) {
   const sorted = Array.from(maxima).sort((a, b) => a - b);
   return sorted.length ? sorted[Math.floor(sorted.length / 2)] : 0;
@@ -55,7 +55,7 @@ function heatmapImage(context, values, rows, columns, scale) {
   return image;
 }
 
-/* values (rows,columns), or whatever has indices. */
+/* values (rows,columns): any indexable object. */
 function drawHeatmap(canvas, values, rows, columns, scale) {
   if (canvas.width !== columns) canvas.width = columns;
   if (canvas.height !== rows) canvas.height = rows;
@@ -63,7 +63,7 @@ function drawHeatmap(canvas, values, rows, columns, scale) {
   context.putImageData(heatmapImage(context, values, rows, columns, scale), 0, 0);
 }
 
-/* The same as SVG elements, a rectangle a run of cells of one colour; at x, y, `width` wide and `height` high. */
+/* The same as SVG elements, one rectangle per run of cells of one colour; at x, y, `width` wide and `height` high. */
 function heatmapSvg(values, rows, columns, {scale, x, y, width, height}) {
   const wide = width / columns, high = height / rows;
   const parts = [`<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colourOf(0)}"/>`];
@@ -87,7 +87,8 @@ function svgNumber(x) {
   return String(Math.round(x * 1000) / 1000);
 }
 
-/* Which cell of a map lies under the pointer; null outside. `box` is the map's part of the element, in shares of it. */
+/* The cell of a map under the pointer; null outside. `box` is the map's part of the element, in fractions of its
+ * size. */
 function cellUnder(node, event, rows, columns) {
   const box = node.getBoundingClientRect();
   const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
@@ -100,14 +101,14 @@ function cellUnder(node, event, rows, columns) {
 /* The bar of a legend is a scale from 0 to 1. */
 const rampScale = {kind: 'linear', low: 0, high: 1};
 
-/* "1/50", or a percentage where an equal share is no such fraction. */
+/* "1/50", or a percentage if the uniform weight is not such a fraction. */
 function equalWords(equal) {
   const count = Math.round(1 / equal);
   return Math.abs(count * equal - 1) < 1e-6 ? `1/${count}` : percent(equal);
 }
 
-/* The texts under the bar of a scale: [place from 0 to 1, text]. A `high` of null: each map has its own largest weight;
- * `open`: there may be more than `high`. */
+/* The labels under the bar of a scale: [position from 0 to 1, text]. `high` null: each map ends at its own largest
+ * weight; `open`: weights may exceed `high`. */
 function legendMarks({kind, low, high}, open) {
   const first = [0, '≤ ' + equalWords(low)];
   if (high === null) return [first, [1, 'its largest']];

@@ -1,7 +1,7 @@
-/* Panel 1: where every head of every block looks from a chosen token.
+/* Panel 1: the attention of every head of every block from the selected token.
  *
- * On the left the picture, whose patches are chosen by mouse, finger or arrow keys, and the chosen head, large, with
- * its numbers; on the right all heads, a row of them for each block, which wraps where there are many. */
+ * On the left the image, whose patches are selected by mouse, touch or arrow keys, and the selected head, large, with
+ * its numbers; on the right all heads, one row per block, which wraps if there are many. */
 
 function createLookPanel(store, model, data) {
   const legend = createLegend();
@@ -32,12 +32,12 @@ function createLookPanel(store, model, data) {
   return panel;
 }
 
-/* The weights of one head from the chosen token, (tokens). */
+/* The weights of one head from the selected token, (tokens). */
 function lookRow(state, model, block, head) {
   return state.result.maps[block][head].subarray(state.token * model.tokens, (state.token + 1) * model.tokens);
 }
 
-/* The scale of one head, given as [block, head], or of all of them (null: what the legend says). */
+/* The scale of one head, given as [block, head], or, for null, of the legend. */
 function lookScale(state, model, which) {
   const of = (max) => weightScale(state.scale, 1 / model.tokens, max);
   if (state.range === 'per-head') return of(which ? largestOf(lookRow(state, model, which[0], which[1])) : null);
@@ -45,7 +45,7 @@ function lookScale(state, model, which) {
   return of(sharedMax(state.result.maps.flatMap(maxima)));
 }
 
-/* What a screen reader and the tip say of a head. */
+/* The description of a head for screen readers and the tip. */
 function lookWords(state, model, b, h) {
   const row = describeRow(lookRow(state, model, b, h)), survey = surveyOf(state, b, h);
   const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)'),
@@ -109,7 +109,7 @@ function chooseToken(store, model, token) {
   announce(`From ${tokenName(model, token)}`);
 }
 
-/* Arrow keys. From the class token they lead to the middle of the picture. */
+/* Arrow keys. From the class token they move to the centre of the image. */
 function moveToken(store, model, event) {
   const steps = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]};
   const step = steps[event.key];
@@ -146,7 +146,7 @@ function createLargeMap(store, model, data) {
   };
 }
 
-/* drawMap's options at this moment for a head. */
+/* The current options of drawMap for a head. */
 function mapLook(state, model, data, which) {
   return {
     outline: data.images[state.image].outline,

@@ -1,16 +1,16 @@
-/* The Vision Transformer of the file, computed in the page.
+/* The Vision Transformer, computed in the browser.
  *
  *     x = [class token] + patches Wp^T + bp + positions
- *     x = x + attention(norm1(x));  x = x + mlp(norm2(x))    or, with the norm behind, x = norm1(x + attention(x)) ..
+ *     x = x + attention(norm1(x));  x = x + mlp(norm2(x))    or, with post-norm, x = norm1(x + attention(x)) ..
  *     logits = (class token, or mean of the tokens, of norm(x)) Wh^T + bh
  *
- * Sums are taken in float64 (JavaScript has no other) and stored in float32, so logits equal the library's to about
- * 1e-5. A matrix of weights stays as the file has it, (outputs, inputs); `linearRows` takes four of its rows at a time,
- * so that each input is loaded once for four sums: one image of the demo's model takes about 20 ms.
+ * Sums are computed in float64, JavaScript's number type, and stored in float32, so logits agree with the library's to
+ * about 1e-5. Weight matrices are (outputs, inputs), as in the file; `linearRows` processes four rows at a time, so
+ * that each input is loaded once for four sums: one image of the demo's model takes about 20 ms.
  *
- * A head that is switched off has gate 0: its part of concat(heads) is zero. So does the library, and so pruning. */
+ * A head that is switched off has gate 0: its part of concat(heads) is zero, as in the library and in pruning. */
 
-/* Base64 to bytes. atob gives a letter a byte. */
+/* Base64 to bytes. atob returns one character per byte. */
 function decodeBase64(text) {
   const letters = atob(text);
   const bytes = new Uint8Array(letters.length);
@@ -18,7 +18,7 @@ function decodeBase64(text) {
   return bytes;
 }
 
-/* Little-endian float32 numbers; on a machine of the other order they are turned around. */
+/* Little-endian float32 numbers; byte-swapped on big-endian machines. */
 function decodeFloats(text) {
   const bytes = decodeBase64(text);
   if (new Uint8Array(new Uint16Array([1]).buffer)[0] === 1) return new Float32Array(bytes.buffer);
@@ -65,18 +65,18 @@ function openGates(model) {
   return model.blocks.map((block) => new Float32Array(block.heads).fill(1));
 }
 
-/* A copy of gates in which `change(gate, block, head)` has been put in place. */
+/* A copy of gates with the results of `change(gate, block, head)`. */
 function changeGates(gates, change) {
   return gates.map((row, b) => row.map((gate, h) => change(gate, b, h)));
 }
 
-/* Where token t lies: null for the class token, else its row and column among the patches. */
+/* The row and column of token t among the patches; null for the class token. */
 function tokenPlace(model, t) {
   const n = t - model.first;
   return n < 0 ? null : {row: Math.floor(n / model.across), column: n % model.across};
 }
 
-/* The patch in the middle of the picture. */
+/* The patch at the centre of the image. */
 function middleToken(model) {
   return model.first + Math.floor(model.down / 2) * model.across + Math.floor(model.across / 2);
 }
@@ -119,7 +119,7 @@ function linearRows(x, rows, inputs, {weight, bias}, outputs) {
   return y;
 }
 
-/* LayerNorm, or RMS norm, which takes no mean. */
+/* LayerNorm, or RMS norm, which does not subtract the mean. */
 function normRows(x, rows, width, {gain, bias}, config) {
   const y = new Float32Array(x.length);
   for (let r = 0; r < rows; r++) {
@@ -140,7 +140,7 @@ function addRows(x, y) {
   return x.map((value, i) => value + y[i]);
 }
 
-/* The error function by the series of exp(-x^2) x, all of whose terms are positive: nothing cancels. */
+/* The error function, by a series with positive terms only, which has no cancellation. */
 function errorFunction(x) {
   const size = Math.abs(x);
   if (size > 5.5) return Math.sign(x);
@@ -160,7 +160,7 @@ const activations = {
   linear: (x) => x,
 };
 
-/* Shares that sum to 1, in place, of row[at .. at + count); what lies behind `count` becomes 0. */
+/* Softmax of row[at .. at + count), in place; the rest of the row becomes 0. */
 function softmaxRow(row, at, count, length) {
   let max = -Infinity, sum = 0;
   for (let i = 0; i < count; i++) if (row[at + i] > max) max = row[at + i];
@@ -175,7 +175,7 @@ function softmaxOf(logits) {
   return Float32Array.from(row);
 }
 
-/* The index of the largest, the first of equals. */
+/* The index of the largest number (the first one in case of a tie). */
 function bestOf(values) {
   let best = 0;
   for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
@@ -210,7 +210,7 @@ function takeColumns(qkv, rows, stride, at, width) {
   return part;
 }
 
-/* Scores q.k / sqrt(D) (T,T) of one head; under a causal model those of later keys are -infinity. */
+/* Scores q.k / sqrt(D) (T,T) of one head; in a causal model those of later keys are -infinity. */
 function scoreRows(q, k, T, D, causal) {
   const scores = new Float32Array(T * T), by = 1 / Math.sqrt(D);
   for (let i = 0; i < T; i++) {
@@ -237,7 +237,7 @@ function weighRows(weights, v, T, D, gate) {
   return out;
 }
 
-/* Attention of one block over n (T,M): its output (T,M), and all that leads there. */
+/* Attention of one block on n (T,M): its output (T,M) and all intermediate results. */
 function attendBlock(model, block, n, gates) {
   const {config, tokens: T} = model, D = config.head_width, H = block.heads, G = block.groups;
   const stride = (H + 2 * G) * D, concat = new Float32Array(T * H * D);
@@ -261,8 +261,8 @@ function attendBlock(model, block, n, gates) {
   return step;
 }
 
-/* One block over x (T,M). Of its steps: x, n, q[h], k[g], v[g], scores[h], weights[h], heads[h], concat, out (what
- * attention adds), mid (x after that), n2, hidden, mlp, y (what the next block gets). */
+/* One block on x (T,M). Returns its steps: x, n, q[h], k[g], v[g], scores[h], weights[h], heads[h], concat, out (the
+ * output of attention), mid (x after adding it), n2, hidden, mlp, y (the input of the next block). */
 function runBlock(model, block, x, gates) {
   const {config, tokens: T} = model, M = config.width, pre = config.order !== 'post';
   const n = pre ? normRows(x, T, M, block.norm1, config) : x;
@@ -291,8 +291,8 @@ function readLogits(model, x) {
   return linearRows(pooled, 1, M, head, config.classes);
 }
 
-/* What the model makes of an image (bytes, rows * columns). `wanted.trace` keeps every block's steps; `wanted.start`,
- * {block, x} with x what that block gets, leaves out the blocks before it. */
+/* Runs the model on an image (bytes, rows * columns). `wanted.trace` keeps every block's steps; `wanted.start`, {block,
+ * x}, starts at that block with input x. */
 function runModel(model, pixels, gates, wanted) {
   const {trace: keep = false, start = null} = wanted || {};
   let x = start ? start.x : embedImage(model, pixels);

@@ -1,4 +1,4 @@
-/* One drawing, two papers: what a panel draws on its canvas it also draws as SVG, by the same calls.
+/* A common drawing interface for a canvas and for SVG.
  *
  *     const pen = canvasPen(context);            or   const pen = svgPen();   ... pen.text() is the SVG
  *     pen.picture(canvas, crop, box, alpha);     crop and box: {x, y, width, height}; crop null: the whole canvas
@@ -9,7 +9,7 @@
 function canvasPen(context) {
   const anchors = {start: 'left', middle: 'center', end: 'right'};
   return {
-    /* Cells stay squares while there is a pixel for each; below that, smoothing keeps rows from dropping out. */
+    /* No smoothing while each cell has at least one pixel; below that, smoothing keeps rows from disappearing. */
     picture(canvas, crop, box, alpha = 1) {
       const part = crop || {x: 0, y: 0, width: canvas.width, height: canvas.height};
       if (!(part.width > 0 && part.height > 0 && box.width > 0 && box.height > 0)) return;
@@ -94,8 +94,8 @@ function svgPen() {
   };
 }
 
-/* A canvas that takes `width` x `height` CSS pixels and has as many as the screen; returns its context, in CSS pixels
- * and empty. A canvas keeps its memory while its size stays. */
+/* Sets a canvas to `width` x `height` CSS pixels at the resolution of the screen; returns its cleared context, scaled
+ * to CSS pixels. The memory is reused if the size does not change. */
 function sizeCanvas(canvas, width, height) {
   const ratio = Math.min(3, window.devicePixelRatio || 1);
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];

@@ -1,20 +1,20 @@
-/* The picture of an image, and weights drawn over it, patch by patch.
+/* An image, and weights drawn over it, patch by patch.
  *
- * A weight fills its patch with the plain colour of the scale, and the picture lies on top as an outline: a fill that
- * shines through a picture would show a weight darker over ink than over paper, and no legend could say what it is.
- * The outline is the line halfway between paper and ink, dark with a light rim or the other way round, to be seen on
- * any colour. The class token has no place in the picture; its weight is the square below the bottom left corner. */
+ * A weight fills its patch with the opaque colour of the scale, and the image is drawn on top as an outline: a
+ * transparent fill would be darker over ink than over paper and would not match the legend. The outline is the contour
+ * halfway between paper and ink, dark with a light rim or vice versa, so that it is visible on any colour. The class
+ * token is not part of the image; its weight is the square below the bottom left corner. */
 
 const MAP_GAP = 0.3; /* between the patches and the class token's square, in patches */
 const MAP_WIDTH = 224; /* of a map's canvas, about, in pixels */
 
-/* Where the outline crosses between two neighbours a and b, from 0 to 1. */
+/* The position from 0 to 1 at which the outline crosses between two neighbours a and b. */
 function crossing(a, b, level) {
   return (level - a) / (b - a);
 }
 
 /* The line at half of the largest value, as the text of an SVG path in pixels: marching squares over the centres of
- * pixels, with a rim of paper around the picture so that every line closes. */
+ * pixels, with a border of paper around the image so that every line is closed. */
 function outlinePath(bytes, rows, columns) {
   const level = Math.max(1, largestOf(bytes)) / 2;
   const at = (r, c) => (r < 0 || c < 0 || r >= rows || c >= columns ? 0 : bytes[r * columns + c]);
@@ -39,7 +39,7 @@ function outlinePiece([x0, y0], [x1, y1]) {
 
 /* ---- The picture itself ------------------------------------------------------------------------------------------ */
 
-/* A pixel a pixel; ink is dark on a light page and light on a dark one. */
+/* One canvas pixel per pixel; ink is dark on a light page and light on a dark one. */
 function drawPicture(canvas, bytes, rows, columns) {
   canvas.width = columns;
   canvas.height = rows;
@@ -54,7 +54,7 @@ function drawPicture(canvas, bytes, rows, columns) {
 
 /* ---- Maps over the picture --------------------------------------------------------------------------------------- */
 
-/* Pixels of a canvas for a model's map: a patch's side, width and height. */
+/* The size in pixels of a map's canvas: the side of a patch, width and height. */
 function mapSize(model) {
   const cell = Math.max(4, Math.floor(MAP_WIDTH / model.across));
   const below = model.first ? Math.round(cell * (1 + MAP_GAP)) : 0;
@@ -67,7 +67,7 @@ function mapCorner(model, t, {cell, height}) {
   return place ? {x: place.column * cell, y: place.row * cell} : {x: 0, y: height - cell};
 }
 
-/* Which token lies under the pointer, or null. */
+/* The token under the pointer, or null. */
 function mapTokenUnder(model, canvas, event) {
   const box = canvas.getBoundingClientRect(), {cell, width, height} = mapSize(model);
   const x = ((event.clientX - box.left) / box.width) * width, y = ((event.clientY - box.top) / box.height) * height;
@@ -94,7 +94,7 @@ function drawMap(canvas, model, shares, options) {
   if (mark >= 0) frameCell(context, mapCorner(model, mark, scaled), cell, accent);
 }
 
-/* Core and rim of an outline: the one stands out from the page's ground, the other from the far end of the scale. */
+/* Core and rim of an outline: the core contrasts with the background, the rim with the far end of the scale. */
 function outlineInks() {
   const light = '#ffffff', dark = '#17131f';
   return colourTheme === 'dark' ? {core: light, rim: dark} : {core: dark, rim: light};
@@ -115,7 +115,7 @@ function strokeOutline(context, outline, by, line) {
   context.restore();
 }
 
-/* Two lines, so that the frame stands out wherever it lies. */
+/* Two lines, so that the frame is visible on any colour. */
 function frameCell(context, {x, y}, cell, accent) {
   const wide = Math.max(2, Math.min(4, cell / 9));
   context.lineWidth = wide * 1.8;
@@ -178,7 +178,7 @@ function mapSvg(model, shares, {x, y, width, outline, scale, mark = -1, accent =
   return parts.join('');
 }
 
-/* How high a map `width` wide is. */
+/* The height of a map that is `width` wide. */
 function mapHeight(model, width) {
   const size = mapSize(model);
   return (size.height / size.width) * width;

@@ -1,12 +1,11 @@
-/* Panel 3: how attention adds up through the blocks.
+/* Panel 3: attention rollout through the blocks.
  *
- * A block hands on half of what it got (the residual stream) and half of what its heads fetched:
+ * Each block is assumed to pass on half of its input (the residual stream) and half of the output of its heads:
  *
- *     A_b = 0.5 mean over heads of weights + 0.5 I, rows made to sum to 1        R_b = A_b R_(b-1),  R_0 = I
+ *     A_b = 0.5 mean over heads of weights + 0.5 I, rows normalized        R_b = A_b R_(b-1),  R_0 = I
  *
- * Row t of R_b says of which patches of the picture the token t has heard after block b, by that reckoning. It is an
- * estimate, not the truth: values and the mlp are left out. Heads that are switched off fetch nothing and are left out
- * of the mean; a block without any hands on what it got. */
+ * Row t of R_b estimates how much each patch contributes to token t after block b. Values and the MLP are ignored.
+ * Heads that are switched off are excluded from the mean; a block without heads passes on its input. */
 
 /* R_b for each block, (T,T). */
 function rollOut(model, maps, gates) {
@@ -48,7 +47,7 @@ function multiplySquare(a, b, T) {
   return out;
 }
 
-/* What is read out: the class token's row, or the mean of all rows; or, if asked for, the row of a token. */
+/* The row to show: the class token's, or the mean of all rows; or, on request, the row of a token. */
 function rolloutRow(model, matrix, from, token) {
   const T = model.tokens;
   if (from === 'chosen') return matrix.slice(token * T, (token + 1) * T);
@@ -58,7 +57,7 @@ function rolloutRow(model, matrix, from, token) {
   return mean;
 }
 
-/* A token's own share stays the largest by far and would hide the rest: the scale ends at the largest of the others. */
+/* A token's own share is by far the largest and would hide the rest: the scale ends at the largest of the others. */
 function rolloutMax(rows, own) {
   let max = 0;
   for (const row of rows) row.forEach((value, t) => (max = t === own ? max : Math.max(max, value)));

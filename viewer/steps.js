@@ -1,24 +1,24 @@
-/* Panel 4: one head at work on one token, step by step, with the real numbers.
+/* Panel 4: the computation of one head for one token, step by step, with its numbers.
  *
- * The panel has a place (which step) and a time within the step, 0 to 1. Time runs by requestAnimationFrame only while
- * something moves; a finished step costs nothing. Who asked the system for less motion sees each step at once, done.
- * The work of a new choice waits until the panel is in sight: a key held down in another panel must not pay for it. */
+ * The state is the index of the step and the time within it, 0 to 1. requestAnimationFrame runs only while something
+ * moves. With prefers-reduced-motion each step is shown finished. After a new selection the panel is computed only when
+ * it is visible, so that a key held down in another panel stays fast. */
 
-const stepMillis = 1300; /* how long a step moves at speed 1 */
-const stepRest = 1500; /* and how long it then stands, while playing */
+const stepMillis = 1300; /* duration of the animation at speed 1 */
+const stepRest = 1500; /* pause after it, while playing */
 
 function prefersStill() {
   return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 }
 
-/* The clock of the steps: which one, how far, and whether the next follows by itself. `draw` is called for each
- * frame, `changed` when the step or playing changes. */
+/* The clock of the animation: step, time, and whether it plays. `draw` is called for each frame, `changed` when the
+ * step or playing changes. */
 function createStepClock(count, draw, changed) {
   const clock = {index: 0, time: 1, playing: false, speed: 1, finished: false};
   let frame = 0, last = 0, rest = 0;
 
   function tick(now) {
-    const passed = Math.min(100, now - last) * clock.speed; /* a tab that slept does not leap */
+    const passed = Math.min(100, now - last) * clock.speed; /* no jump after the tab was in the background */
     last = now;
     frame = 0;
     if (clock.time < 1) {
@@ -44,7 +44,7 @@ function createStepClock(count, draw, changed) {
     run();
   }
 
-  /* Forward the step is done before one's eyes; back, its end comes at once. */
+  /* Forward, the step is animated; back, its final state is shown at once. */
   clock.go = (index) => {
     const to = Math.max(0, Math.min(count - 1, index));
     if (to === clock.index) return;
@@ -58,7 +58,7 @@ function createStepClock(count, draw, changed) {
   clock.play = (on) => {
     if (on && clock.index === count - 1) clock.go(0);
     clock.playing = on;
-    rest = stepRest; /* the first step follows at once */
+    rest = stepRest; /* the first step starts without a pause */
     changed();
     start();
   };
@@ -67,7 +67,7 @@ function createStepClock(count, draw, changed) {
 
 /* ---- The stage --------------------------------------------------------------------------------------------------- */
 
-/* A canvas as wide as its place and as high as the highest step, so that nothing below it jumps. */
+/* A canvas as wide as its container and as high as the highest step, so that the content below does not move. */
 function createStage(store, model) {
   const canvas = element('canvas', {id: 'steps-stage', class: 'stage', tabindex: 0, role: 'img'});
   let scenes = null, facts = null, colours = null, height = 0, width = 0, before = null, now = null;
@@ -82,7 +82,7 @@ function createStage(store, model) {
     canvas.style.height = height + 'px';
   }
 
-  /* What lies under the pointer: the piece and its cell. */
+  /* The piece and cell under the pointer. */
   function under(event) {
     const at = canvas.getBoundingClientRect();
     const x = ((event.clientX - at.left) * width) / at.width, y = ((event.clientY - at.top) * height) / at.height;
@@ -175,7 +175,7 @@ function createStepControls(clock) {
   };
 }
 
-/* Block, head and token, chosen here as anywhere else. */
+/* Controls for block, head and token. */
 function createStepChoice(store, model) {
   const pick = (id, label, key) => {
     const select = element('select', {id: 'steps-' + id, onchange: () => store.set({[key]: Number(select.value)})});
@@ -213,7 +213,7 @@ function createStepsPanel(store, model, data) {
   const clock = createStepClock(stepKeys.length, () => stage.draw(clock.time), () => changeStep(true));
   const controls = createStepControls(clock), choice = createStepChoice(store, model);
 
-  /* The block runs anew only for another image, block or set of gates. */
+  /* The block is recomputed only for another image, block or set of gates. */
   function refresh() {
     const state = store.get(), key = state.result.inputs[state.block], gates = state.gates[state.block];
     if (!stale && facts) return;
@@ -229,7 +229,7 @@ function createStepsPanel(store, model, data) {
     stage.draw(1);
   }
 
-  /* Canvases of the picture and of the head's map over it, made when asked for. */
+  /* Canvases of the image and of the head's map over it, created on demand. */
   function stepPictures(state) {
     const image = data.images[state.image], {rows, columns} = model.config;
     const made = {photo: null, map: null};
@@ -249,7 +249,7 @@ function createStepsPanel(store, model, data) {
     };
   }
 
-  /* `said`: by who works this panel, not in the wake of another. */
+  /* `said`: the change was made in this panel, not in another one. */
   function changeStep(said) {
     if (!facts) {
       refresh();
@@ -294,7 +294,7 @@ function createStepsPanel(store, model, data) {
     inSight = entries[entries.length - 1].isIntersecting;
     wake();
   }, {rootMargin: '200px'}).observe(panel.element);
-  window.addEventListener('beforeprint', refresh); /* paper has it all in sight */
+  window.addEventListener('beforeprint', refresh); /* all panels are visible in print */
   new ResizeObserver(() => {
     if (!facts || stage.canvas.parentNode.clientWidth === stage.width) return;
     stale = true;

@@ -1,9 +1,8 @@
-/* The stage drawn, at any moment of a step, by a pen of pen.js.
+/* Draws the stage at any time of a step with a pen of pen.js.
  *
- * A step's time runs from 0 to 1. In its first part pieces travel to their places, what is gone fades, what is new
- * comes up; from then on the step's work is done p = 0 to 1: rows appear one by one, bars move, values flow together.
- * What is marked stays the same throughout. A frame is some ten images and some text, so it costs well under a
- * millisecond or two. */
+ * The time of a step runs from 0 to 1. In the first part pieces move to their positions, old ones fade out and new ones
+ * fade in; then the step itself is animated, p = 0 to 1: rows appear one by one, bars move, values are merged. Marks do
+ * not change. A frame is about ten images and some text, and takes less than two milliseconds. */
 
 const travelPart = 0.35;
 
@@ -18,8 +17,8 @@ function boxBetween(a, b, e) {
 
 /* ---- Colours of numbers with a sign ------------------------------------------------------------------------------ */
 
-/* Purple below zero, orange above, the ground at zero; even steps in Oklab, so both arms weigh the same. The accent of
- * the page, which frames what is at work, is neither. */
+/* Purple below zero, orange above, the background at zero; equal steps in Oklab, so both sides are balanced. The accent
+ * colour of the page, used for frames, is neither. */
 const signedTable = {theme: null, bytes: new Uint8Array(256 * 3)};
 
 function armColour(share, degrees, dark) {
@@ -48,14 +47,14 @@ function signedColour(x, most) {
   return Array.from(signedColours().subarray(at, at + 3));
 }
 
-/* The largest size of finite numbers. */
+/* The largest magnitude of the finite numbers. */
 function largestSize(values) {
   let most = 0;
   for (let i = 0; i < values.length; i++) if (Number.isFinite(values[i])) most = Math.max(most, Math.abs(values[i]));
   return most;
 }
 
-/* A pixel a cell, made once for a piece and theme. What is not finite (a hidden key) stays empty. */
+/* One pixel per cell, created once per piece and theme. Non-finite cells (hidden keys) are empty. */
 function pieceImage(piece) {
   if (piece.image && piece.imageTheme === colourTheme) return piece.image;
   const canvas = piece.image || element('canvas', {width: piece.columns, height: piece.rows});
@@ -87,7 +86,7 @@ function textWidth(text, size, weight) {
   return measureContext.measureText(text).width;
 }
 
-/* Centred on x, or from x with anchor "start"; returns how wide it is. */
+/* Centred on x, or from x with anchor "start"; returns the width. */
 function drawName(pen, x, y, {text, sub, sup}, {size = 15, weight = 600, fill, alpha = 1, anchor = 'middle'}) {
   const mark = String(sub !== undefined ? sub : sup !== undefined ? sup : ''), small = size * 0.72;
   const wide = textWidth(text, size, weight), all = wide + (mark ? textWidth(mark, small, weight) + 1 : 0);
@@ -126,10 +125,10 @@ function drawCells(pen, piece, cells, how, p, alpha, mark) {
   }
 }
 
-/* How many of `count` have come one by one when the step is p done; all a little before its end. */
+/* The number of `count` items shown at progress p; all are shown slightly before the end. */
 const comeAt = (p, count) => Math.min(count, Math.floor((p / 0.85) * count) + 1);
 
-/* First the marked row, cell by cell or as a whole; the others follow at the end. */
+/* First the marked row, cell by cell or at once; then the other rows. */
 function drawOneRow(pen, piece, cells, how, p, alpha, mark) {
   if (p <= 0 || !mark) return;
   const done = clamp01((p - 0.85) / 0.15), row = {row: mark.row, rows: 1};
@@ -138,7 +137,7 @@ function drawOneRow(pen, piece, cells, how, p, alpha, mark) {
   else if (p > 0.6) drawPart(pen, piece, cells, row, alpha * clamp01((p - 0.6) / 0.25));
 }
 
-/* Rows of values fade to their shares, the strongest whole. */
+/* Rows of values fade according to their weights; the strongest one is opaque. */
 function drawShares(pen, piece, cells, p, alpha) {
   const most = largestOf(piece.shares) || 1;
   for (let row = 0; row < piece.rows; row++) {
@@ -167,7 +166,7 @@ function drawMarks(pen, piece, cells, mark, colours, alpha) {
 
 function drawStageMatrix(pen, {piece, box, how, p, alpha, mark, colours}) {
   const cells = cellsBox(box), middle = box.x + box.width / 2;
-  const wide = drawName({label: () => {}}, 0, 0, piece.name, {}); /* as wide as it would be */
+  const wide = drawName({label: () => {}}, 0, 0, piece.name, {}); /* measures only */
   if (!piece.crowded || wide <= box.width) drawName(pen, middle, box.y + 15, piece.name, {fill: colours.ink, alpha});
   if (!piece.crowded || textWidth(piece.shape, 12, 400) <= box.width + pieceGap) {
     pen.label(middle, box.y + box.height - 4, piece.shape, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
@@ -207,7 +206,7 @@ function drawStageBars(pen, {piece, box, p, alpha, mark, colours}) {
   pen.label(plot.x, box.y + box.height - 4, 'keys, first to last', {size: 11, fill: colours.soft, alpha});
 }
 
-/* The picture with the patch at work framed, or, where there are weights, the map over it. */
+/* The image with the current patch framed, or, if there are weights, the map over it. */
 function drawStagePicture(pen, {piece, box, how, p, alpha, mark, colours, facts}) {
   const cells = cellsBox(box), {model} = facts, middle = box.x + box.width / 2;
   const patches = {...cells, height: (cells.width * model.config.rows) / model.config.columns};
@@ -247,12 +246,12 @@ function drawFlows(pen, flows, placed, p) {
   }
 }
 
-/* Whether a piece has the place of another but not its colours. */
+/* Whether a piece has the position of another but different colours. */
 function looksOther(a, b) {
   return a.values !== b.values || a.most !== b.most;
 }
 
-/* The whole stage at `time`; `before` and `now` are {scene, placed}. */
+/* Draws the stage at `time`; `before` and `now` are {scene, placed}. */
 function drawStage(pen, before, now, time, extras) {
   const e = easeBoth(clamp01(time / travelPart)), p = clamp01((time - travelPart) / (1 - travelPart));
   const {marks} = now.scene, shared = {p, ...extras};

@@ -1,10 +1,10 @@
-/* The numbers of one head at work on one token, and what each step says about them.
+/* The numbers of one head for one token, and the description of each step.
  *
  *     N = norm(X)   Q = N W_Q + b   K = N W_K + b   V = N W_V + b   S = Q K^T   P = softmax(S / sqrt(D))   O = P V
  *     C = [O_1 | .. | O_H]   A = C W_O + b   X' = X + A
  *
- * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads. A matrix of
- * weights is kept in files as (outputs, inputs); here it is turned, so that formulas read from left to right. */
+ * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads. Files store weight
+ * matrices as (outputs, inputs); here they are transposed, so that formulas read from left to right. */
 
 /* Columns first .. first + count of W^T, for W (outputs,inputs): (inputs,count). */
 function turnedWeights(weight, inputs, first, count) {
@@ -15,7 +15,7 @@ function turnedWeights(weight, inputs, first, count) {
   return turned;
 }
 
-/* exp(s - largest) of a row of scores, their sum and the largest. */
+/* exp(s - maximum) of a row of scores, their sum, and the maximum. */
 function exponentials(row) {
   const top = row.reduce((most, s) => (s > most ? s : most), -Infinity);
   const values = Float64Array.from(row, (s) => Math.exp(s - top));
@@ -25,7 +25,7 @@ function exponentials(row) {
 const rowOf = (matrix, width, row) => matrix.subarray(row * width, (row + 1) * width);
 const lengthOf = (row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
 
-/* All that the steps show, for the block, head and token of `state`; `run` is what runBlock made of that block. */
+/* All values of the steps, for the block, head and token of `state`; `run` is the result of runBlock for that block. */
 function stepFacts(model, state, run) {
   const {config, tokens: T} = model, {block, head, token: t} = state, parts = model.blocks[block];
   const M = config.width, D = config.head_width, H = parts.heads, G = parts.groups;
@@ -52,13 +52,13 @@ function stepFacts(model, state, run) {
   facts.exp = exponentials(facts.scaledRow);
   const byWeight = (a, b) => facts.weightRow[b] - facts.weightRow[a];
   facts.order = Array.from({length: facts.visible}, (_, j) => j).sort(byWeight);
-  facts.key = facts.order[0]; /* the one whose numbers are shown and which is marked */
+  facts.key = facts.order[0]; /* the key that is marked and whose numbers are shown */
   facts.share = headShare(facts);
   return facts;
 }
 
-/* How much of the row that attention adds comes from this head: its part of the sum, along the whole. The shares of
- * all heads and of the bias make 1. */
+/* The share of this head in the output row of attention: the projection of its part onto the whole row. The shares of
+ * all heads and of the bias sum to 1. */
 function headShare({run, wo, M, D, H, head, t}) {
   const out = rowOf(run.out, M, t), part = rowOf(run.heads[head], D, t);
   let along = 0, whole = 0;
@@ -101,7 +101,7 @@ function stepFormulas({model, block, T, M, D, H, head, group, G}) {
   };
 }
 
-/* At most four heads by name: the first, this one, the last. */
+/* At most four heads are named: the first, this one, the last. */
 function concatSymbols(T, D, H, head) {
   const shown = [...new Set(H <= 4 ? Array.from({length: H}, (_, h) => h) : [0, head, H - 1])].sort((a, b) => a - b);
   const parts = [];
@@ -152,7 +152,7 @@ function stepWords(facts) {
   };
 }
 
-/* What of the output's row is this head's. */
+/* The share of this head in the output row, in words. */
 function shareWords({model, block, head, H, name, share}) {
   const others = [H > 1 && 'the other heads', model.blocks[block].proj.bias && 'the bias'].filter(Boolean);
   if (share < 0) return `Head ${head + 1} contributes against the other parts of the output row of ${name}.`;

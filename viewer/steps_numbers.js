@@ -1,5 +1,5 @@
-/* What stands around the stage as text: the formula with its shapes, the numbers of the row at work, and the file for
- * export. Text, not pixels: it can be read out, selected and copied. */
+/* The text around the stage: the formula with its shapes, the numbers of the current row, and the export. It is text,
+ * not pixels, for screen readers, selection and copying. */
 
 /* ---- The formula ------------------------------------------------------------------------------------------------- */
 
@@ -14,7 +14,7 @@ function formulaElement(parts) {
   }));
 }
 
-/* The same with a pen, from x, with the baseline of its symbols at y. */
+/* The same drawn with a pen, from x, with the baseline of its symbols at y. */
 function drawFormula(pen, x, y, parts, colours) {
   for (const part of parts) {
     if (typeof part === 'string') {
@@ -39,8 +39,8 @@ function signedNumber(x) {
   return (x < 0 && Number(text) > 0 ? '−' : '') + text;
 }
 
-/* A row of a matrix, number by number, each on its colour. own: [first, count], which are framed; most: what has the
- * strongest colour. */
+/* A row of a matrix, number by number, each on its colour. own: [first, count] of the framed ones; most: the value with
+ * the strongest colour. */
 function vectorElement(name, values, {own = null, most = largestSize(values) || 1} = {}) {
   const shown = Math.min(values.length, vectorMost);
   const first = own && own[0] + own[1] > shown ? own[0] : 0, count = own && first ? Math.min(own[1], shown) : shown;
@@ -55,7 +55,7 @@ function vectorElement(name, values, {own = null, most = largestSize(values) || 
     element('span', {class: 'step-cells'}, cells, more > 0 && element('em', null, `and ${more} more`)));
 }
 
-/* One score, number by number: the query, the key it likes best, their products, which add up to it. */
+/* One score, number by number: the query, the best matching key, and their products, which sum to the score. */
 function scoreVectors({q, k, t, D, key: best, rawRow, keyName}) {
   const query = rowOf(q, D, t), key = rowOf(k, D, best), products = query.map((x, d) => x * key[d]);
   return [vectorElement('q', query), vectorElement('k', key), vectorElement('q × k', products),
@@ -63,7 +63,7 @@ function scoreVectors({q, k, t, D, key: best, rawRow, keyName}) {
       `${signedNumber(rawRow[best])}.`)];
 }
 
-/* The sum of values, number by number: the largest parts, all others together, and what they add up to. */
+/* The weighted sum of values, number by number: the largest parts, the sum of all others, and the total. */
 function sumVectors({own, v, t, D, order, weightRow, keyName}) {
   const out = rowOf(own, D, t), rest = Float32Array.from(out), top = order.slice(0, 3);
   const parts = top.map((j) => rowOf(v, D, j).map((x) => weightRow[j] * x));
@@ -73,7 +73,7 @@ function sumVectors({own, v, t, D, order, weightRow, keyName}) {
     ...(left > 0 ? [vectorElement(`the other ${left}`, rest, {most})] : []), vectorElement('sum: o', out, {most})];
 }
 
-/* The strongest keys, from score to weight, as far as the steps have come. */
+/* The strongest keys, from score to weight, up to the current step. */
 function keysElement(facts, key) {
   const n = shortNumber, shown = facts.order.slice(0, 4);
   const heads = ['key', 'q · k', `÷ √${facts.D}`, 'e^(s − max)', 'weight'];
@@ -109,7 +109,7 @@ function stepNumbers(facts, key) {
   return rows[key] ? rows[key]() : [keysElement(facts, key)];
 }
 
-/* The few numbers that matter, for those who do not see the stage. */
+/* The main numbers, for screen readers. */
 function stepSummary(facts, key) {
   const best = facts.order.slice(0, 3).map((j) => `${facts.keyName(j)} ${percent(facts.weightRow[j])}`).join(', ');
   return `Step ${stepTitles[key]}, block ${facts.block + 1}, head ${facts.head + 1}, from ${facts.name}. ` +
@@ -118,7 +118,7 @@ function stepSummary(facts, key) {
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
-/* Lines of words no wider than `width`. */
+/* Wraps words into lines of at most `width`. */
 function wrapWords(text, width, size) {
   const lines = [];
   for (const word of text.split(' ')) {

@@ -1,13 +1,13 @@
-/* What stands on the stage at each step, and where.
+/* The pieces on the stage at each step, and their layout.
  *
- * A scene is a list of pieces: matrices, bars, the picture, and the signs between them. Pieces flow like words, line by
- * line, each line in the middle, so the same scenes serve a desk and a phone. A piece that two scenes share has one id
- * and travels from its old place to the new one. */
+ * A scene is a list of pieces: matrices, bars, the image, and the signs between them. Pieces are wrapped like words
+ * into centred lines, so the same scenes work on a desktop and on a phone. A piece in two scenes has the same id and
+ * moves from its old position to the new one. */
 
-/* What a stage of that width has room for: how large a cell is, and how large beside the bars, in `cramped`. */
+/* The cell sizes for a stage of that width: the normal one, and `cramped` next to the bars. */
 function stageSizes(facts, width) {
   const narrow = width < 620, most = Math.max(facts.T, facts.M, facts.H * facts.D);
-  const cell = Math.min(300, narrow ? (width - 50) / 2 : (width - 140) / 3) / most; /* two matrices a line, or three */
+  const cell = Math.min(300, narrow ? (width - 50) / 2 : (width - 140) / 3) / most; /* two or three matrices per line */
   const sign = narrow ? 22 : 40, scores = (width - 2 * sign - 40) / (facts.D + 2 * facts.T);
   return {width, narrow, cell, cramped: Math.min(cell, 190 / facts.T, scores), sign};
 }
@@ -30,7 +30,7 @@ function signPiece(id, text, {sign}) {
 }
 
 /* The row of scores or weights as bars. stages: [{values, low, high}], between which the bars move; with `sweep` they
- * come one by one. */
+ * appear one by one. */
 function barsPiece(sizes, caption, stages, sweep = false) {
   const width = Math.min(sizes.width, 760), height = sizes.narrow ? 128 : 150;
   return {kind: 'bars', id: 'bars', line: true, width, height, caption, stages, sweep};
@@ -80,23 +80,23 @@ function transposed(values, rows, columns) {
 
 /* ---- Scenes ------------------------------------------------------------------------------------------------------ */
 
-/* low and high of an axis that holds the finite ones of `values`, and 0. */
+/* low and high of an axis that contains 0 and the finite numbers of `values`. */
 function axisOf(values) {
   const finite = Array.from(values).filter(Number.isFinite);
   return {values, low: Math.min(0, ...finite), high: Math.max(1e-9, 0, ...finite)};
 }
 
-/* The size that all but two in a hundred stay below: a few numbers of the stream are far larger than the others, and
- * would leave no colour to them. */
+/* The 98th percentile of magnitudes: a few numbers of the residual stream are far larger than the others, which would
+ * all be pale. */
 function commonSize(values) {
   const sizes = values.map(Math.abs).sort();
   return sizes[Math.floor(0.98 * (sizes.length - 1))] || 1;
 }
 
-/* scenes[key] = {pieces, made, flows, marks}: `made` are the ids that this step brings forth, and how (rows: one after
- * the other, cells: those of the marked row one after the other, then the other rows, row: the marked one first, late:
- * at the end); `marks` says which row, column or token of which piece is framed. These are the ones whose numbers stand
- * below the stage, from the first moment of a step to its last. */
+/* scenes[key] = {pieces, made, flows, marks}: `made` lists the ids that this step creates, and how they appear (rows:
+ * one by one; cells: those of the marked row one by one, then the other rows; row: the marked one first; late: at the
+ * end); `marks` gives the framed row, column or token of each piece. Their numbers are shown below the stage during the
+ * whole step. */
 function stepScenes(facts, sizes) {
   const {D, t, key} = facts, has = stagePieces(facts, sizes.cell), small = stagePieces(facts, sizes.cramped);
   let signs = 0;
@@ -111,7 +111,7 @@ function stepScenes(facts, sizes) {
     marks: rows('N', made, ...kept),
   });
   const loudest = largestSize(facts.run.concat), widest = commonSize(facts.run.x);
-  const alike = (piece) => ({...piece, most: widest}); /* what is added up has one scale of colours */
+  const alike = (piece) => ({...piece, most: widest}); /* summands share one colour scale */
   return {
     tokens: {pieces: [picturePiece(facts, sizes, null), sign('→'), has.X], made: {X: 'rows'},
       marks: {X: {row: t}, picture: {token: t}}},
@@ -163,8 +163,8 @@ function stepScenes(facts, sizes) {
 
 const headId = (facts, n) => (n === facts.head ? 'O' : 'O' + n);
 
-/* What travels within a step: a part of one piece onto a part of another, as strong as `share`. Here the rows of V, on
- * their way into the row of O. */
+/* Movements within a step: a part of one piece to a part of another, with opacity `share`. Here the rows of V, to the
+ * row of O. */
 function valueFlows({T, t, weightRow}) {
   const most = largestOf(weightRow) || 1, flows = [];
   for (let row = 0; row < T; row++) {
@@ -174,7 +174,7 @@ function valueFlows({T, t, weightRow}) {
   return flows;
 }
 
-/* And here the heads, each to its place in C. */
+/* And here the heads, each to its position in C. */
 function headFlows(facts) {
   return Array.from({length: facts.H}, (_, n) =>
     ({from: headId(facts, n), part: {}, to: 'C', onto: {column: n * facts.D, columns: facts.D}, share: 1}));
@@ -184,7 +184,7 @@ function headFlows(facts) {
 
 const pieceGap = 8, apartGap = 44, lineGap = 10;
 
-/* Lines of pieces that fit the width: a sign stays with what follows it. */
+/* Wraps pieces into lines that fit the width: a sign stays with the piece after it. */
 function flowLines(pieces, width) {
   const lines = [];
   let line = null, pending = [];
@@ -200,7 +200,7 @@ function flowLines(pieces, width) {
   return lines;
 }
 
-/* Map of id to {piece, box}, and the height of it all. */
+/* A Map from id to {piece, box}, and the total height. */
 function placePieces(pieces, width) {
   const placed = new Map();
   let y = 0;

@@ -1,12 +1,12 @@
-/* What the page is about at this moment, in one place: which image, head and token are chosen, how colours are scaled,
- * which heads are switched off, and what the model made of it. Panels read it and listen; none knows of another.
+/* The state of the page: the selected image, head and token, the colour scale, the gates of the heads, and the model's
+ * result. Panels read it and listen to changes; they do not depend on each other.
  *
  *     const store = createStore({image: 0, block: 0, head: 0, token: 0, ...});
- *     store.on(['image', 'gates'], (state, changed) => ...);     changed: the Set of keys that did
+ *     store.on(['image', 'gates'], (state, changed) => ...);     changed: the Set of changed keys
  *     store.set({image: 3});
  *
- * A value is replaced, never changed in place: `!==` decides whether it is new. A listener may set further values;
- * they are told of once all listeners of the round before have run, so each sees a whole state. */
+ * Values are replaced, never modified in place: `!==` detects changes. A listener may set further values; these are
+ * reported after all listeners of the current round have run, so each listener sees a consistent state. */
 
 function createStore(initial) {
   let state = {...initial};
@@ -40,7 +40,7 @@ function createStore(initial) {
       if (!telling) tell();
     },
 
-    /* Returns a function that ends it. */
+    /* Returns a function that removes the listener. */
     on(keys, call) {
       const listener = {keys: [].concat(keys), call};
       listeners.push(listener);

@@ -1,22 +1,22 @@
-/* What heads are like over many images: their entropy, how far they look, how much they matter, which are alike.
+/* Statistics of heads over many images: entropy, distance, importance, similarity.
  *
- * A file that was surveyed brings these numbers along, from many images and by the library. Otherwise the page takes
- * them of its own images, and says so. An image takes some 25 ms and is a slice of its own, so that the page stays
- * quick in between; importance, which needs a pass for each head, is computed when somebody asks for it.
+ * The data may contain these numbers, computed by the library from many images. Otherwise the page computes them from
+ * its own images and notes it. An image takes about 25 ms and is a separate task, so that the page stays responsive;
+ * importance, which needs one pass per head, is computed on demand.
  *
  *     entropy     of a row of weights, in nats, mean over rows
  *     effective   number of keys: 1 / sum of p^2 of a row, mean over rows
- *     distance    from a patch to where it looks, in patches, its weights on patches made to sum to 1
+ *     distance    mean distance from a patch to the patches it attends to, in patches, with weights normalized
  *     largest     weight of a row, mean over rows
- *     divergence  of two heads of a block: Jensen-Shannon, in nats, mean over rows; 0 alike, ln 2 = 0.69 nothing shared
+ *     divergence  of two heads of a block: Jensen-Shannon, in nats, mean over rows; 0 identical, ln 2 = 0.69 disjoint
  *     importance  from the file, as `mha heads` measures it with a backward pass. The page has none: it measures how
  *                 much the loss of the right answer (without a label: the model's own) changes when the head is
  *                 switched off, and calls that the effect on the loss. */
 
-const SURVEY_IMAGES = 16; /* that the page looks at, at most */
+const SURVEY_IMAGES = 16; /* maximum number of images surveyed by the page */
 const IMPORTANCE_IMAGES = 8;
 
-/* The numbers of one head, or null while there are none. */
+/* The numbers of one head, or null if not available yet. */
 function surveyOf(state, block, head) {
   const survey = state.survey;
   return (survey && survey.heads.find((item) => item.block === block + 1 && item.head === head + 1)) || null;
@@ -58,7 +58,7 @@ function measureDivergence(a, b, T) {
   return Math.max(0, sum / T);
 }
 
-/* The loss of an answer. */
+/* The loss of a class. */
 function lossOf(probabilities, answer) {
   return -Math.log(Math.max(probabilities[answer], 1e-30));
 }
@@ -91,7 +91,7 @@ function addImage(survey, model, maps, share) {
   }));
 }
 
-/* Each head's twin: the one of its block that it is most like. */
+/* Each head's twin: the most similar head of its block. */
 function findTwins(survey) {
   for (const item of survey.heads) {
     survey.pairs[item.block - 1][item.head - 1].forEach((divergence, other) => {
@@ -102,7 +102,7 @@ function findTwins(survey) {
   }
 }
 
-/* Calls `step(n)` for n from 0 below `count`, each in a slice of its own, then `done()`. */
+/* Calls `step(n)` for n from 0 to count - 1, each in a separate task, then `done()`. */
 function inSlices(count, step, done) {
   let n = 0;
   const next = () => {
@@ -113,7 +113,7 @@ function inSlices(count, step, done) {
   setTimeout(next, 0);
 }
 
-/* Puts `survey` into the store: the file's at once, or the page's when it is done. */
+/* Sets `survey` in the store: the file's at once, or the page's when it is complete. */
 function startSurvey(store, model, data) {
   if (data.survey) return store.set({survey: data.survey});
   const images = data.images.slice(0, SURVEY_IMAGES), gates = openGates(model);
@@ -126,7 +126,7 @@ function startSurvey(store, model, data) {
     });
 }
 
-/* Adds importance to the page's survey; `progress(share)` from 0 to 1 while it goes on. */
+/* Adds importance to the page's survey; calls `progress(share)` with the fraction done. */
 function surveyImportance(store, model, data, progress) {
   const survey = store.get().survey, images = data.images.slice(0, IMPORTANCE_IMAGES), open = openGates(model);
   const sums = survey.heads.map(() => 0);
