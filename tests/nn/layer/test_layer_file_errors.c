@@ -189,7 +189,7 @@ TEST(metadata_that_cannot_be)
         {"\"heads\":\"2\",\"n_head\":\"4\"", "metadata n_head is \"4\", but heads differs"},
         {"\"n_head\":\"2\",\"num_attention_heads\":\"4\"", "metadata num_attention_heads is \"4\", but n_head differs"},
         {"\"kv_heads\":\"2\",\"num_key_value_heads\":\"1\"",
-         "metadata num_key_value_heads is \"1\", but kv_heads is another"},
+         "metadata num_key_value_heads is \"1\", but kv_heads differs"},
         {"\"causal\":\"1\"", "metadata causal is \"1\", but should be true or false"},
         {"\"scale\":\"nan\"", "metadata scale is \"nan\", but should be a finite number"},
         {"\"scale\":\"inf\"", "metadata scale is \"inf\", but should be a finite number"},
