@@ -139,6 +139,7 @@ static float *predict(mha_context *ctx, nn_vit_model *model, const input_images 
     nn_pixels pixels = {.count = 1,
                         .rows = c->encoder.input.rows,
                         .columns = c->encoder.input.columns,
+                        .classes = c->output.classes,
                         .augment = {.mean = c->encoder.input.mean, .deviation = c->encoder.input.deviation}};
     nn_examples one = nn_image_examples(&pixels);
     nn_predictor *p = NULL;

@@ -3,7 +3,8 @@
 nn_pixels nn_pixels_of(const nn_mnist *set, const nn_mnist_part *part, const nn_description *d,
                        const nn_augment_options *augment)
 {
-    nn_pixels p = {part->images, part->labels, part->count, set->rows, set->columns, {.deviation = 1}};
+    nn_pixels p = {part->images, part->labels,     part->count,     set->rows,
+                   set->columns, NN_MNIST_CLASSES, {.deviation = 1}};
     if (augment) p.augment = *augment;
     p.augment.mean = d->encoder.input.mean;
     p.augment.deviation = d->encoder.input.deviation;
@@ -28,7 +29,7 @@ nn_examples nn_image_examples(const nn_pixels *pixels)
                          .rows = pixels->rows,
                          .columns = pixels->columns,
                          .labels = 1,
-                         .classes = NN_MNIST_CLASSES,
+                         .classes = pixels->classes,
                          .load = load};
 }
 

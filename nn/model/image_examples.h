@@ -10,6 +10,7 @@ typedef struct nn_pixels {
     const unsigned char *images; /* (count,rows,columns): 0 for paper and 255 for ink */
     const unsigned char *labels; /* (count), or NULL: none */
     int64_t count, rows, columns;
+    int64_t classes;            /* that a label may have */
     nn_augment_options augment; /* mean and deviation are those of the model's input */
 } nn_pixels;
 

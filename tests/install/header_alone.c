@@ -11,11 +11,12 @@ int main(void)
     mha_stats_options statistics = MHA_STATS_DEFAULTS;
     mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     mha_layer_options layer = MHA_LAYER_DEFAULTS;
+    mha_weight weight = MHA_NO_WEIGHT;
     mha_layer_weights weights = MHA_LAYER_WEIGHTS_DEFAULTS;
     mha_model_options model = MHA_MODEL_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
-           statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + (int)model.heads +
-           product.accumulate + tensor.rank;
+           statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
+           (int)model.heads + product.accumulate + tensor.rank;
 }
