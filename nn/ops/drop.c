@@ -21,22 +21,22 @@ enum {
     PIECE = 16 * GROUP /* numbers of one task; they stay in L1 */
 };
 
-typedef struct nn_block {
+typedef struct counter {
     uint32_t word[4];
-} nn_block;
+} counter;
 
 /* ---- Random bits ------------------------------------------------------------------------------------------------ */
 
 /* One round of nn_philox_refill. */
-NN_INLINE nn_block turn(nn_block c, uint32_t k0, uint32_t k1)
+NN_INLINE counter turn(counter c, uint32_t k0, uint32_t k1)
 {
     uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c.word[0], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c.word[2];
-    return (nn_block){
+    return (counter){
         {(uint32_t)(p1 >> 32) ^ c.word[1] ^ k0, (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c.word[3] ^ k1, (uint32_t)p0}};
 }
 
 /* Round n of each chain. */
-NN_INLINE void turn_all(nn_block c[CHAINS], uint64_t seed, uint32_t n)
+NN_INLINE void turn_all(counter c[CHAINS], uint64_t seed, uint32_t n)
 {
     const uint32_t k0 = (uint32_t)seed + n * UINT32_C(0x9E3779B9);
     const uint32_t k1 = (uint32_t)(seed >> 32) + n * UINT32_C(0xBB67AE85);
@@ -49,8 +49,8 @@ NN_CLONES static void draw_group(uint32_t *restrict bits, uint64_t seed, uint64_
 {
     const uint32_t low = (uint32_t)stream, high = (uint32_t)(stream >> 32), use = (uint32_t)NN_PHILOX_DROP << 24;
     for (uint32_t l = 0; l < LANES; l++) {
-        nn_block c[CHAINS];
-        for (uint32_t i = 0; i < CHAINS; i++) c[i] = (nn_block){{low, high, first + i * LANES + l, use}};
+        counter c[CHAINS];
+        for (uint32_t i = 0; i < CHAINS; i++) c[i] = (counter){{low, high, first + i * LANES + l, use}};
         turn_all(c, seed, 0);
         turn_all(c, seed, 1);
         turn_all(c, seed, 2);

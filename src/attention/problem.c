@@ -34,7 +34,7 @@ int64_t mha_problem_longest(const mha_problem *p)
     return most;
 }
 
-mha_range mha_range_get(const mha_problem *p, const mha_sequence *s, int64_t i)
+mha_range mha_visible_keys(const mha_problem *p, const mha_sequence *s, int64_t i)
 {
     const mha_attention_options *o = &p->options;
     int64_t position = i + s->offset;

@@ -67,12 +67,13 @@ static inline bool mha_sequences_are_alike(const mha_attention_options *o)
 /* Checks offsets, lengths or starts: integers, `count` of them, or any number if count is -1. `shape` names it. */
 mha_status mha_check_integers(mha_context *ctx, mha_tensor *t, const char *name, int64_t count, const char *shape);
 
-/* The keys [low, high) that query i may see by position: causal, window and length. The bool mask comes on top. */
+/* The keys [low, high) that query i may see by position: causal, window and length, edges included. The bool mask comes
+ * on top. */
 typedef struct mha_range {
     int64_t low, high;
 } mha_range;
 
-mha_range mha_range_get(const mha_problem *problem, const mha_sequence *sequence, int64_t i);
+mha_range mha_visible_keys(const mha_problem *problem, const mha_sequence *sequence, int64_t i);
 
 /* Where row (head h, query i) of a sequence stands in an array that holds one number a row. */
 static inline int64_t mha_row_index(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)

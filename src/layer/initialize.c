@@ -1,7 +1,7 @@
 /* First values of the parameters. Each part draws from Philox under the layer's seed, with the part's number and the
  * draw's place as the counter: the same bits on every machine, in any order. Only additions, multiplications and square
  * roots are used, which round alike everywhere. */
-#include "core/random.h"
+#include "core/philox.h"
 #include "layer/layer.h"
 
 enum { LANES = 4 }; /* numbers from one counter */

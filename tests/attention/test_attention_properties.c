@@ -187,7 +187,7 @@ TEST(a_constant_bias_moves_only_lse)
         }
 }
 
-/* ---- Rows that see no key --------------------------------------------------------------------------------------- */
+/* ---- Fully masked rows ------------------------------------------------------------------------------------------- */
 
 /* Everything that could leave a trace is on: sink, dropout, NaN in q, all extras. */
 TEST(a_row_that_sees_no_key_is_zeros)

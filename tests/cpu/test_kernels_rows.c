@@ -2,7 +2,7 @@
  * conversions of core/half.h. */
 #include "kernel_tables.h"
 #include "core/half.h"
-#include "core/random.h"
+#include "core/philox.h"
 
 TEST(philox_known_answers) /* the authors' own, for counter and key of zeros, of ones and of pi */
 {

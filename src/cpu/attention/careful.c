@@ -6,12 +6,12 @@
  * It is slow and nobody pays for it who does not need it. */
 #include "cpu/attention/careful.h"
 #include "core/half.h"
-#include "core/random.h"
+#include "core/philox.h"
 
 bool mha_careful_sees(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i, int64_t j)
 {
     const mha_attention_options *o = &p->options;
-    mha_range range = mha_range_get(p, s, i);
+    mha_range range = mha_visible_keys(p, s, i);
     if (j < range.low || j >= range.high) return false;
     if (o->bias.rank && mha_load(mha_at(o->bias, s->b, h, i, j), o->bias.type) == -INFINITY) return false;
     return !o->mask.rank || *(const uint8_t *)mha_at(o->mask, s->b, h, i, j);
@@ -42,7 +42,7 @@ double mha_careful_score(const mha_problem *p, const mha_sequence *s, int64_t h,
 mha_softmax_row mha_careful_softmax(const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i)
 {
     mha_softmax_row row = {-INFINITY, 0};
-    mha_range range = mha_range_get(p, s, i);
+    mha_range range = mha_visible_keys(p, s, i);
     for (int64_t j = range.low; j < range.high; j++) {
         double score = mha_careful_score(p, s, h, i, j, MHA_STAGE_MASKED);
         if (score == -INFINITY) continue;
@@ -77,7 +77,7 @@ double mha_careful_weight(const mha_problem *p, const mha_sequence *s, int64_t h
 void mha_careful_values(double *out, const mha_problem *p, const mha_sequence *s, int64_t h, int64_t i,
                         mha_softmax_row row)
 {
-    mha_range range = mha_range_get(p, s, i);
+    mha_range range = mha_visible_keys(p, s, i);
     for (int64_t e = 0; e < p->E; e++) out[e] = 0;
     for (int64_t j = range.low; j < range.high; j++) {
         double score = mha_careful_score(p, s, h, i, j, MHA_STAGE_MASKED);

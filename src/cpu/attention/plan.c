@@ -6,7 +6,7 @@
  * bits of a row do not depend on its piece. */
 #include "cpu/attention/plan.h"
 #include "cpu/attention/tile.h"
-#include "core/random.h"
+#include "core/philox.h"
 #include <stdio.h>
 
 enum {
@@ -181,8 +181,8 @@ static int64_t add_sequence(mha_piece *order, const mha_plan *plan, const mha_pr
     for (int64_t first = 0; first < total; first += plan->rows)
         for (int64_t c = 0; c < cuts; c++) {
             int64_t rows = smaller(plan->rows, total - first);
-            int64_t low = mha_range_get(p, &s, first / p->share).low;
-            int64_t high = mha_range_get(p, &s, (first + rows - 1) / p->share).high;
+            int64_t low = mha_visible_keys(p, &s, first / p->share).low;
+            int64_t high = mha_visible_keys(p, &s, (first + rows - 1) / p->share).high;
             mha_piece piece = {b, first, rows, c * keys, smaller((c + 1) * keys, s.length), -1, 0};
             if (cuts > 1) piece.partial = *partial;
             piece.weight = rows * (smaller(high, piece.high) - (low > piece.low ? low : piece.low));

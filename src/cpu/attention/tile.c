@@ -150,7 +150,7 @@ static void place_block(mha_tile *t, int64_t r)
         return;
     }
     for (int64_t i = r; i < r + mha_tile_height(t, r); i++) {
-        range = t->ranges[i] = mha_range_get(t->problem, &t->sequence, mha_tile_query(t, i));
+        range = t->ranges[i] = mha_visible_keys(t->problem, &t->sequence, mha_tile_query(t, i));
         if (range.low > block->all.low) block->all.low = range.low;
         if (range.high < block->all.high) block->all.high = range.high;
         if (range.low >= range.high) continue;

@@ -3,7 +3,7 @@
 #include "cpu/isa/kernels.h"
 #include "cpu/isa/repeat.h"
 #include "core/half.h"
-#include "core/random.h"
+#include "core/philox.h"
 #include <string.h>
 
 #include "cpu/isa/product_body.h"

@@ -10,7 +10,7 @@
  * backward pass of attention computes weights from m' and sum': given these and the final heads, what it computes for
  * the keys of the input is right as it is, and only the extra keys are left to do here. */
 #include "core/half.h"
-#include "core/random.h"
+#include "core/philox.h"
 #include "cpu/rows/rows.h"
 #include <float.h>
 

@@ -98,7 +98,7 @@ static void query_gradient(const mha_backward *call, double *dq, const mha_seque
                            const double *statistics)
 {
     const mha_problem *p = &call->problem;
-    mha_range range = mha_range_get(p, s, i);
+    mha_range range = mha_visible_keys(p, s, i);
     clear(dq, p->D);
     for (int64_t j = range.low; j < range.high; j++) {
         double ds = ds_of_product(call, s, h, i, j, mha_careful_ds(call, s, h, i, j, statistics));
@@ -109,7 +109,7 @@ static void query_gradient(const mha_backward *call, double *dq, const mha_seque
 
 double mha_careful_distances(const mha_backward *call, const mha_sequence *s, int64_t h, int64_t i, double *wide)
 {
-    mha_range range = mha_range_get(&call->problem, s, i);
+    mha_range range = mha_visible_keys(&call->problem, s, i);
     double sum = 0, statistics[3];
     mha_careful_statistics(call, s, h, i, statistics, wide);
     for (int64_t j = range.low; j < range.high; j++)
