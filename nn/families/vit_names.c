@@ -43,7 +43,7 @@ const char *nn_vit_problem(const nn_description *d)
     nn_part p;
     if (d->decoder.blocks.depth || d->encoder.input.kind != NN_INPUT_PATCHES) return "it is no Vision Transformer";
     for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &p);)
-        if (!names[p.kind].name) return "it has parameters that such files have no name for";
+        if (!names[p.kind].name) return "it has parameters without a name there";
     if (d->encoder.input.position_kind != NN_POSITIONS_LEARNED) return "its positions are not learned";
     if (b->place != NN_NORM_BEFORE && b->place != NN_NORM_BEHIND)
         return "its norms are neither before nor behind branches";

@@ -228,8 +228,7 @@ TEST(what_cannot_be_saved_leaves_the_old_file)
     const nn_vit_save_options bad[] = {{NULL, &stranger, 1, NULL, 0, NULL}, {NULL, NULL, 0, &taken, 1, NULL}};
     static const char *const lines[] = {
         "tensor \"moment1\" must have a name that begins with checkpoint.", "metadata \"heads\" occurs twice",
-        "the model cannot be saved as a Vision Transformer: it has parameters that such "
-        "files have no name for"};
+        "the model cannot be saved as a Vision Transformer: it has parameters without a name there"};
     for (int i = 0; i < 3; i++) {
         expect(!nn_vit_save(i < 2 ? m.net : odd.net, path, i < 2 ? &bad[i] : NULL, error, sizeof error), "saved");
         snprintf(want, sizeof want, "%s: %s", path, lines[i]);
