@@ -17,14 +17,14 @@ static double error_rate(const nn_trainer_score *s)
 static double heads_after(const nn_prune_round *r) { return (double)(r->heads - (r->taken_back ? r->gone_count : 0)); }
 
 /* The rounds of pruning, including the state before the first; the final fine-tuning, if any, follows them. */
-static int64_t round_count(const prune_story *s)
+static int64_t round_count(const prune_report *s)
 {
     const nn_prune_round *last = &s->entries[s->count - 1].round;
     return last->number && !last->gone_count ? s->count - 1 : s->count;
 }
 
 /* Fills points (2,s->count) and the series; returns the number of series. */
-static int fill(chart_series *series, chart_point *points, const prune_story *s)
+static int fill(chart_series *series, chart_point *points, const prune_report *s)
 {
     chart_point *pruned = points, *tuned = points + s->count;
     int64_t rounds = round_count(s);
@@ -43,7 +43,7 @@ static int fill(chart_series *series, chart_point *points, const prune_story *s)
     return count;
 }
 
-bool prune_curve_write(const prune_story *s, const char *path, char *error, size_t error_size)
+bool prune_curve_write(const prune_report *s, const char *path, char *error, size_t error_size)
 {
     char headline[200], about[300];
     const nn_prune_round *last = &s->entries[round_count(s) - 1].round;

@@ -18,13 +18,13 @@ static double share(const nn_trainer_score *s) { return (double)s->correct / (do
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the drawing, one mark per head and a space between blocks, fits the line. */
-static bool fits(const prune_story *s)
+static bool fits(const prune_report *s)
 {
     return s->draws && s->heads + s->model->config.encoder.blocks.depth - 1 <= DRAWING;
 }
 
 /* Whether the head has been removed, up to and including the last entry. */
-static bool is_gone(const prune_story *s, int64_t block, int64_t head)
+static bool is_gone(const prune_report *s, int64_t block, int64_t head)
 {
     for (int64_t n = 0; n < s->count; n++) {
         const prune_entry *e = &s->entries[n];
@@ -34,7 +34,7 @@ static bool is_gone(const prune_story *s, int64_t block, int64_t head)
     return false;
 }
 
-static void draw(const prune_story *s)
+static void draw(const prune_report *s)
 {
     const char *there = s->utf8 ? "\u25a0" : "#", *gone = s->utf8 ? "\u00b7" : ".";
     fputs("  ", stderr);
@@ -61,12 +61,12 @@ static void list_gone(char out[80], const prune_entry *e, size_t room)
     }
 }
 
-void prune_print_head(const prune_story *s)
+void prune_print_head(const prune_report *s)
 {
     fprintf(stderr, "  heads  held out: cut     tuned  removed%s\n", fits(s) ? "       remaining heads" : "");
 }
 
-void prune_print_round(prune_story *s)
+void prune_print_round(prune_report *s)
 {
     const prune_entry *e = &s->entries[s->count - 1];
     bool took = e->round.gone_count > 0, beside = fits(s) || e->round.taken_back;
@@ -85,7 +85,7 @@ void prune_print_round(prune_story *s)
     } else fprintf(stderr, "%s%s\n", *gone ? "  " : "", gone);
 }
 
-void prune_print_now(prune_story *s, const char *words, bool must)
+void prune_print_now(prune_report *s, const char *words, bool must)
 {
     double now = train_clock();
     if (!s->draws || (!must && now - s->last < rest_between)) return;
@@ -94,7 +94,7 @@ void prune_print_now(prune_story *s, const char *words, bool must)
     s->drawn = true;
 }
 
-void prune_print_clear(prune_story *s)
+void prune_print_clear(prune_report *s)
 {
     if (s->drawn) fputs("\r\033[K", stderr);
     s->drawn = false;
@@ -103,7 +103,7 @@ void prune_print_clear(prune_story *s)
 /* ---- Summary ---------------------------------------------------------------------------------------------------- */
 
 /* Notes that heads are renumbered, with the first one as an example. */
-static void put_numbers(const prune_story *s)
+static void put_numbers(const prune_report *s)
 {
     for (int64_t l = 0; l < s->model->config.encoder.blocks.depth; l++)
         for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
@@ -116,7 +116,7 @@ static void put_numbers(const prune_story *s)
     puts("  heads are renumbered within a block; here all keep their numbers");
 }
 
-void prune_print_text(const prune_story *s)
+void prune_print_text(const prune_report *s)
 {
     char words[NN_HEADS_WORDS];
     const nn_blocks_config *c = &s->model->config.encoder.blocks;
@@ -149,7 +149,7 @@ static void put_round(const prune_entry *e)
     printf(", \"taken_back\": %s}", e->round.taken_back ? "true" : "false");
 }
 
-void prune_print_json(const prune_story *s)
+void prune_print_json(const prune_report *s)
 {
     char quoted[3][1200];
     const nn_blocks_config *c = &s->model->config.encoder.blocks;

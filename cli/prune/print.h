@@ -12,7 +12,7 @@ typedef struct prune_entry {
     nn_prune_head *gone;
 } prune_entry;
 
-typedef struct prune_story {
+typedef struct prune_report {
     const char *file, *out, *data;
     const nn_mnist *set;
     const nn_vit_model *model; /* in its current state */
@@ -29,23 +29,23 @@ typedef struct prune_story {
     bool utf8;
     bool drawn;  /* the status line is on the screen */
     double last; /* time of the last redraw */
-} prune_story;
+} prune_report;
 
 /* Print to standard error: the column headings, and the last entry. */
-void prune_print_head(const prune_story *s);
-void prune_print_round(prune_story *s);
+void prune_print_head(const prune_report *s);
+void prune_print_round(prune_report *s);
 
 /* On a terminal, draw the status line, at most five times per second unless `must`; and clear it before other
  * output. */
-void prune_print_now(prune_story *s, const char *words, bool must);
-void prune_print_clear(prune_story *s);
+void prune_print_now(prune_report *s, const char *words, bool must);
+void prune_print_clear(prune_report *s);
 
 /* Print to standard output. */
-void prune_print_text(const prune_story *s);
-void prune_print_json(const prune_story *s);
+void prune_print_text(const prune_report *s);
+void prune_print_json(const prune_report *s);
 
 /* Writes an SVG plot of accuracy over the number of heads, atomically. Returns false on error, with one line in
  * `error`. */
-bool prune_curve_write(const prune_story *s, const char *path, char *error, size_t error_size);
+bool prune_curve_write(const prune_report *s, const char *path, char *error, size_t error_size);
 
 #endif

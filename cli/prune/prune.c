@@ -202,7 +202,7 @@ static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
     return false;
 }
 
-static bool begin_story(prune_story *s, const request *r, const nn_vit_model *model)
+static bool begin_story(prune_report *s, const request *r, const nn_vit_model *model)
 {
     const nn_blocks_config *c = &model->config.encoder.blocks;
     const char *name = getenv("TERM");
@@ -219,7 +219,7 @@ static bool begin_story(prune_story *s, const request *r, const nn_vit_model *mo
     return false;
 }
 
-static void end_story(prune_story *s)
+static void end_story(prune_report *s)
 {
     for (int64_t n = 0; n < s->count; n++) free(s->entries[n].gone);
     free(s->entries);
@@ -228,7 +228,7 @@ static void end_story(prune_story *s)
 
 static bool watch(void *arg, const nn_prune_round *round)
 {
-    prune_story *s = arg;
+    prune_report *s = arg;
     prune_entry *e = &s->entries[s->count];
     *e = (prune_entry){*round, malloc((size_t)(round->gone_count + 1) * sizeof *e->gone)};
     if (!e->gone) return false;
@@ -246,7 +246,7 @@ static void step(void *arg, int64_t n, int64_t steps)
     prune_print_now(arg, words, n == 1);
 }
 
-static bool write_model(const prune_story *s, char *error, size_t error_size)
+static bool write_model(const prune_report *s, char *error, size_t error_size)
 {
     char gone[60], accuracy[32];
     snprintf(gone, sizeof gone, "%lld of %lld heads",
@@ -260,7 +260,7 @@ static bool write_model(const prune_story *s, char *error, size_t error_size)
 }
 
 /* Scores, prunes and writes the files. Prints an error and returns false on failure. */
-static bool go(const request *r, mha_context *ctx, prune_story *s, nn_vit_model *model)
+static bool go(const request *r, mha_context *ctx, prune_report *s, nn_vit_model *model)
 {
     char error[600];
     nn_image_set images;
@@ -318,7 +318,7 @@ int cmd_prune(int argc, char **argv)
     nn_vit_model model = {0};
     nn_mnist *set = NULL;
     nn_file_lock locks[2] = {{.taken = false}};
-    prune_story story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
+    prune_report story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
     if (!(ctx = cli_context_of((int)r.threads))) goto out;

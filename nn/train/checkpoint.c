@@ -150,7 +150,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(const complaint *to, cons
 }
 
 /* Texts of a file are printed on terminals, so control characters are refused. */
-static bool nn_printable(const char *text)
+static bool is_printable(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] < 0xa0)) p++; /* U+0080 to U+009F are 0xc2 and more */
@@ -176,7 +176,7 @@ static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensor
     const char *text = nn_safetensors_metadata(file, RECIPE);
     *how = nn_recipe_default();
     if (!text) return fail(to, "metadata " RECIPE " is missing");
-    if (!nn_printable(text)) return fail(to, "metadata " RECIPE " contains a character that is not printable");
+    if (!is_printable(text)) return fail(to, "metadata " RECIPE " contains a character that is not printable");
     if (!nn_recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
     if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
     nn_recipe there = *how;
@@ -245,7 +245,7 @@ static bool read_history(const complaint *to, nn_checkpoint *c)
 static const char *path_of(const nn_safetensors *file, const char *key)
 {
     const char *path = nn_safetensors_metadata(file, key);
-    return path && nn_printable(path) ? path : NULL;
+    return path && is_printable(path) ? path : NULL;
 }
 
 static bool read_notes(const complaint *to, nn_checkpoint *c)
@@ -257,8 +257,8 @@ static bool read_notes(const complaint *to, nn_checkpoint *c)
     if (!end || *end || errno) return fail(to, "metadata " STEP " is missing or not a number");
     c->run.preset = nn_safetensors_metadata(c->file, PRESET);
     if (!set || !c->run.preset) return fail(to, "metadata %s is missing", set ? PRESET : SET);
-    if (!nn_printable(set) || !nn_printable(c->run.preset))
-        return fail(to, "metadata %s contains a character that is not printable", nn_printable(set) ? PRESET : SET);
+    if (!is_printable(set) || !is_printable(c->run.preset))
+        return fail(to, "metadata %s contains a character that is not printable", is_printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
     c->run.data = path_of(c->file, PLACE);
     c->run.log = path_of(c->file, LOG);
