@@ -202,7 +202,7 @@ static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
     return false;
 }
 
-static bool begin_story(prune_report *s, const request *r, const nn_vit_model *model)
+static bool begin_report(prune_report *s, const request *r, const nn_vit_model *model)
 {
     const nn_blocks_config *c = &model->config.encoder.blocks;
     const char *name = getenv("TERM");
@@ -219,7 +219,7 @@ static bool begin_story(prune_report *s, const request *r, const nn_vit_model *m
     return false;
 }
 
-static void end_story(prune_report *s)
+static void end_report(prune_report *s)
 {
     for (int64_t n = 0; n < s->count; n++) free(s->entries[n].gone);
     free(s->entries);
@@ -318,7 +318,7 @@ int cmd_prune(int argc, char **argv)
     nn_vit_model model = {0};
     nn_mnist *set = NULL;
     nn_file_lock locks[2] = {{.taken = false}};
-    prune_report story = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
+    prune_report report = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
     if (!(ctx = cli_context_of((int)r.threads))) goto out;
@@ -329,16 +329,16 @@ int cmd_prune(int argc, char **argv)
     if (!(set = data_open("prune", r.folder, false)) || !fit(&r, &model, set)) goto out;
     if (!output_fits(r.out, nn_vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
         goto out;
-    story.set = set;
-    story.threads = mha_context_threads(ctx);
-    story.isa = mha_context_isa(ctx);
-    if (!begin_story(&story, &r, &model) || !go(&r, ctx, &story, &model)) goto out;
-    if (r.json) prune_print_json(&story);
-    else prune_print_text(&story);
+    report.set = set;
+    report.threads = mha_context_threads(ctx);
+    report.isa = mha_context_isa(ctx);
+    if (!begin_report(&report, &r, &model) || !go(&r, ctx, &report, &model)) goto out;
+    if (r.json) prune_print_json(&report);
+    else prune_print_text(&report);
     status = CLI_OK;
 out:
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
-    end_story(&story);
+    end_report(&report);
     nn_mnist_free(set);
     nn_vit_model_free(&model);
     mha_context_free(ctx);
