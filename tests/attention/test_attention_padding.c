@@ -337,7 +337,7 @@ static void run_batch(const batch *s, const char *isa, uint64_t seed)
 
 static void run_all(bool half)
 {
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = 0; seed < 40; seed++) {
         if (!sampled()) continue;
         batch s = batch_make(seed, half);
         for_each_isa (isa) run_batch(&s, isa, seed);

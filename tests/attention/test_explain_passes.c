@@ -96,7 +96,7 @@ static void run_back(const gradient_case *c, const char *isa, bool accumulate)
 
 TEST(plans_of_backward_calls)
 {
-    for (uint64_t n = 0; n < 150; n++) {
+    for (uint64_t n = 0; n < (uint64_t)cases_from(150); n++) {
         rng r = rng_make(n, 55);
         gradient_case c = gradient_random(&r);
         for_each_isa (isa) run_back(&c, isa, n % 2);
@@ -171,7 +171,7 @@ static void run_stats(const attention_case *c, const char *isa, bool anew)
 
 TEST(plans_of_statistics)
 {
-    for (uint64_t n = 0; n < 150; n++) {
+    for (uint64_t n = 0; n < (uint64_t)cases_from(150); n++) {
         rng r = rng_make(n, 56);
         attention_case c = case_random(&r);
         for_each_isa (isa) run_stats(&c, isa, n % 3 == 0);
