@@ -1,13 +1,13 @@
 /* From a file of tensors to a model and back. The configuration is learnt from a few of the shapes and then says what
  * every tensor must be; only when all of them are, anything is made or written. */
 #include "families/vit_file.h"
+#include "io/failure.h"
 #include "io/json.h"
 #include "io/safetensors_floats.h"
 #include "families/vit_names.h"
 #include "families/vit_notes.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,22 +15,9 @@
 /* What reading carries along. */
 typedef struct reading {
     const nn_safetensors *file;
-    const char *name;
     nn_vit_file_options given;
-    char *error;
-    size_t error_size;
+    nn_failure to;
 } reading;
-
-__attribute__((format(printf, 2, 3))) static bool fail(const reading *r, const char *format, ...)
-{
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (r->error_size) snprintf(r->error, r->error_size, "%s: %s", r->name, line);
-    return false;
-}
 
 /* ---- Tensors against it ----------------------------------------------------------------------------------------- */
 
@@ -48,14 +35,14 @@ static bool has_shape(const nn_safetensors_tensor *tensor, const nn_vit_part *p)
 static bool misshapen(const reading *r, const nn_safetensors_tensor *tensor, const char *must)
 {
     char is[80];
-    return fail(r, "%s is %s, must be %s", tensor->name, nn_safetensors_describe(is, sizeof is, tensor), must);
+    return nn_fail(&r->to, "%s is %s, must be %s", tensor->name, nn_safetensors_describe(is, sizeof is, tensor), must);
 }
 
 static bool check_part(const reading *r, const nn_safetensors_tensor *tensor, const nn_vit_part *p)
 {
     char must[100] = "(";
     size_t n = 1;
-    if (!tensor) return fail(r, "%s is missing", p->name);
+    if (!tensor) return nn_fail(&r->to, "%s is missing", p->name);
     if (!nn_safetensors_is_float(tensor->dtype)) return misshapen(r, tensor, "float16, bfloat16, float32 or float64");
     if (has_shape(tensor, p)) return true;
     for (int i = 0; i < p->rank; i++)
@@ -87,7 +74,7 @@ static bool check_parts(const reading *r, const nn_description *c)
         char quoted[80];
         const char *name = nn_safetensors_get(r->file, i)->name;
         if (is_extra(name) || is_part(c, name)) continue;
-        return fail(r, "tensor %s does not belong to this model", nn_json_quote(quoted, sizeof quoted, name));
+        return nn_fail(&r->to, "tensor %s does not belong to this model", nn_json_quote(quoted, sizeof quoted, name));
     }
     return true;
 }
@@ -98,7 +85,7 @@ static bool check_parts(const reading *r, const nn_description *c)
 static const nn_safetensors_tensor *find(const reading *r, const char *name, int rank, const char *must)
 {
     const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
-    if (!tensor) fail(r, "%s is missing", name);
+    if (!tensor) nn_fail(&r->to, "%s is missing", name);
     else if (!tensor->count || tensor->rank != rank) misshapen(r, tensor, must);
     else return tensor;
     return NULL;
@@ -118,9 +105,9 @@ static bool learn_patch(const reading *r, nn_description *c)
     const int64_t *shape = tensor->shape;
     if (tensor->rank == 4 && shape[1] != 1) {
         char is[80];
-        return fail(r,
-                    "%s is %s: a model for images of %lld channels; only images of 1 channel, grey ones, can be read",
-                    name, nn_safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
+        return nn_fail(
+            &r->to, "%s is %s: a model for images of %lld channels; only images of 1 channel, grey ones, can be read",
+            name, nn_safetensors_describe(is, sizeof is, tensor), (long long)shape[1]);
     }
     c->encoder.blocks.width = shape[0];
     c->encoder.input.patch = tensor->rank == 2 ? root_of(shape[1]) : shape[2] == shape[3] ? shape[2] : 0;
@@ -141,19 +128,21 @@ static bool learn_image(const reading *r, nn_description *c, const nn_vit_notes 
     bool class_token = nn_safetensors_find(r->file, "cls_token");
     c->encoder.input.class_token = class_token;
     c->output.pool = class_token ? NN_POOL_FIRST : NN_POOL_MEAN;
-    if (notes->pool == NN_VIT_POOL_CLASS && !class_token) return fail(r, "cls_token is missing, but pool is cls");
-    if (notes->pool == NN_VIT_POOL_MEAN && class_token) return fail(r, "cls_token is present, but pool is mean");
+    if (notes->pool == NN_VIT_POOL_CLASS && !class_token)
+        return nn_fail(&r->to, "cls_token is missing, but pool is cls");
+    if (notes->pool == NN_VIT_POOL_MEAN && class_token)
+        return nn_fail(&r->to, "cls_token is present, but pool is mean");
     int64_t patches = positions->shape[1] - class_token, side = root_of(patches) * c->encoder.input.patch;
     c->encoder.input.rows = notes->rows ? notes->rows : notes->columns ? notes->columns : side;
     c->encoder.input.columns = notes->columns ? notes->columns : c->encoder.input.rows;
     if (!c->encoder.input.rows)
-        return fail(r,
-                    "pos_embed has %lld patches, which is not a square number, and the metadata lack rows and columns",
-                    (long long)patches);
+        return nn_fail(
+            &r->to, "pos_embed has %lld patches, which is not a square number, and the metadata lack rows and columns",
+            (long long)patches);
     if (c->encoder.input.rows % c->encoder.input.patch || c->encoder.input.columns % c->encoder.input.patch)
-        return fail(r, "patches of %lld x %lld do not divide images of %lld x %lld", (long long)c->encoder.input.patch,
-                    (long long)c->encoder.input.patch, (long long)c->encoder.input.rows,
-                    (long long)c->encoder.input.columns);
+        return nn_fail(&r->to, "patches of %lld x %lld do not divide images of %lld x %lld",
+                       (long long)c->encoder.input.patch, (long long)c->encoder.input.patch,
+                       (long long)c->encoder.input.rows, (long long)c->encoder.input.columns);
     return true;
 }
 
@@ -192,12 +181,12 @@ static bool learn_block(const reading *r, nn_blocks_config *b, int64_t l, const 
     const nn_safetensors_tensor *proj = qkv ? find(r, name, 2, "(width,heads*head_width)") : NULL;
     if (!proj) return false;
     if (proj->shape[1] % D || proj->shape[1] > 1 << 20)
-        return fail(r, "%s has %lld columns, which is not a multiple of the head width %lld", name,
-                    (long long)proj->shape[1], (long long)D);
+        return nn_fail(&r->to, "%s has %lld columns, which is not a multiple of the head width %lld", name,
+                       (long long)proj->shape[1], (long long)D);
     int64_t heads = proj->shape[1] / D, groups = kv_heads_of(qkv, heads, D);
     if (notes->heads && heads > notes->heads)
-        return fail(r, "%s has %lld heads of width %lld, but the model had %lld per block", name, (long long)heads,
-                    (long long)D, (long long)notes->heads);
+        return nn_fail(&r->to, "%s has %lld heads of width %lld, but the model had %lld per block", name,
+                       (long long)heads, (long long)D, (long long)notes->heads);
     if (!b->heads) b->heads = heads, b->kv_heads = groups;
     if (l < NN_BLOCKS_MOST && (heads != b->heads || groups != b->kv_heads))
         b->block[l] = (nn_block_config){.heads = (int32_t)heads, .kv_heads = (int32_t)groups};
@@ -221,11 +210,11 @@ static bool learn_heads(const reading *r, nn_blocks_config *b, const nn_vit_note
     if (!qkv) return false;
     if (notes->head_width) return learn_blocks(r, b, notes);
     if (!notes->heads)
-        return fail(r, "the number of heads per block is not in the file; give %s (or metadata \"heads\")",
-                    r->given.heads_word);
+        return nn_fail(&r->to, "the number of heads per block is not in the file; give %s (or metadata \"heads\")",
+                       r->given.heads_word);
     b->heads = notes->heads;
     if (b->width % b->heads)
-        return fail(r, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
+        return nn_fail(&r->to, "%lld heads do not divide the width %lld", (long long)b->heads, (long long)b->width);
     b->kv_heads = kv_heads_of(qkv, b->heads, b->width / b->heads);
     return true;
 }
@@ -250,8 +239,8 @@ static bool take_heads(const reading *r, nn_vit_notes *notes)
 {
     int64_t asked = r->given.heads;
     if (asked && notes->heads && asked != notes->heads)
-        return fail(r, "the file has %lld heads per block, but %lld were requested", (long long)notes->heads,
-                    (long long)asked);
+        return nn_fail(&r->to, "the file has %lld heads per block, but %lld were requested", (long long)notes->heads,
+                       (long long)asked);
     if (asked) notes->heads = asked;
     return true;
 }
@@ -265,13 +254,13 @@ bool nn_vit_read_config(nn_description *config, const nn_safetensors *file, cons
 bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file, const char *name,
                              const nn_vit_file_options *options, char *error, size_t error_size)
 {
-    reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
+    reading r = {.file = file, .to = {name, error, error_size}};
     if (options) r.given = *options;
     if (!r.given.heads_word) r.given.heads_word = "heads";
     nn_description c = nn_description_default();
     nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
-    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
+    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return nn_fail(&r.to, "%s", why);
     if (!take_heads(&r, &notes)) return false;
     if (!learn_patch(&r, &c) || !learn_image(&r, &c, &notes) || !learn_body(&r, &c.encoder.blocks, &notes))
         return false;
@@ -282,7 +271,7 @@ bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file,
     c.encoder.input.deviation = notes.deviation;
     c.dropout = notes.dropout;
     if (!check_parts(&r, &c)) return false;
-    if (nn_model_count(&c, why, sizeof why) < 0) return fail(&r, "%s", why);
+    if (nn_model_count(&c, why, sizeof why) < 0) return nn_fail(&r.to, "%s", why);
     *config = c;
     return true;
 }
@@ -292,23 +281,23 @@ bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file,
 bool nn_vit_read(nn_model *v, mha_context *ctx, const nn_safetensors *file, const char *name, char *error,
                  size_t error_size)
 {
-    reading r = {.file = file, .name = name, .error = error, .error_size = error_size};
+    reading r = {.file = file, .to = {name, error, error_size}};
     const nn_description *c = nn_model_description(v);
     nn_vit_notes notes = NN_VIT_NOTES_DEFAULTS;
     char why[240];
     nn_vit_part p;
-    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return fail(&r, "%s", why);
+    if (!nn_vit_notes_read(&notes, file, why, sizeof why)) return nn_fail(&r.to, "%s", why);
     if (!check_parts(&r, c)) return false;
     if (notes.head_width && notes.head_width != nn_blocks_head_width(&c->encoder.blocks))
-        return fail(&r, "the file has heads of width %lld, the model %lld", (long long)notes.head_width,
-                    (long long)nn_blocks_head_width(&c->encoder.blocks));
+        return nn_fail(&r.to, "the file has heads of width %lld, the model %lld", (long long)notes.head_width,
+                       (long long)nn_blocks_head_width(&c->encoder.blocks));
     if (!notes.head_width && notes.heads && notes.heads != c->encoder.blocks.heads)
-        return fail(&r, "the file has %lld heads, the model %lld", (long long)notes.heads,
-                    (long long)c->encoder.blocks.heads);
+        return nn_fail(&r.to, "the file has %lld heads, the model %lld", (long long)notes.heads,
+                       (long long)c->encoder.blocks.heads);
     for (nn_parts w = nn_parts_of(c); nn_vit_next(&w, &p);) {
         const nn_safetensors_tensor *tensor = nn_safetensors_find(file, p.name);
         float *numbers = nn_safetensors_floats(ctx, tensor);
-        if (!numbers) return fail(&r, "not enough memory for %s", p.name);
+        if (!numbers) return nn_fail(&r.to, "not enough memory for %s", p.name);
         memcpy(nn_model_parameters(v) + p.first, numbers, (size_t)tensor->count * sizeof *numbers);
         free(numbers);
     }
@@ -386,22 +375,22 @@ int64_t nn_vit_save_bytes(const nn_description *config, int64_t parameters)
 bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options *options, char *error,
                  size_t error_size)
 {
-    reading r = {.name = path, .error = error, .error_size = error_size};
+    reading r = {.to = {path, error, error_size}};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     if (options) o = *options;
     const char *problem = nn_vit_problem(nn_model_description(v));
-    if (problem) return fail(&r, "the model cannot be saved as a Vision Transformer: %s", problem);
+    if (problem) return nn_fail(&r.to, "the model cannot be saved as a Vision Transformer: %s", problem);
     for (size_t i = 0; i < o.item_count; i++) {
         char quoted[80];
         if (!is_extra(o.items[i].name))
-            return fail(&r, "tensor %s must have a name that begins with %s",
-                        nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
+            return nn_fail(&r.to, "tensor %s must have a name that begins with %s",
+                           nn_json_quote(quoted, sizeof quoted, o.items[i].name), NN_VIT_FILE_EXTRA);
     }
     saving s = {0};
     nn_vit_notes_text text;
     bool ok = make_room(&s, nn_model_description(v), &o);
     if (!ok) {
-        fail(&r, "not enough memory to save it");
+        nn_fail(&r.to, "not enough memory to save it");
         goto out;
     }
     list_parts(&s, nn_model_description(v), o.parameters ? o.parameters : nn_model_parameters(v));

@@ -1,15 +1,15 @@
 /* Reading safetensors from a file or from memory.
  *
- * Both use the same code over a bounds-checked `source`, so fuzzing the memory reader covers files, too. The order is:
+ * Both use the same code over bounds-checked `content`, so fuzzing the memory reader covers files, too. The order is:
  * check the header's length against the file size; read the header; check its records (safetensors_header.c); only then
  * allocate memory for the data and copy each tensor to an aligned address. mmap is not used: a file that shrinks while
  * mapped kills the process, and the format does not align tensors. */
 #include "io/safetensors.h"
+#include "io/failure.h"
 #include "io/safetensors_header.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,26 +23,13 @@ struct nn_safetensors {
     unsigned char *block;         /* the data of the tensors */
 };
 
-/* Bytes from a file or from memory, and the error buffer. */
-typedef struct nn_source {
+/* Bytes from a file or from memory. */
+typedef struct content {
     FILE *file;
     const unsigned char *bytes;
     uint64_t size;
-    const char *name;
-    char *error;
-    size_t error_size;
-} nn_source;
-
-__attribute__((format(printf, 2, 3))) static bool fail(const nn_source *from, const char *format, ...)
-{
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (from->error_size) snprintf(from->error, from->error_size, "%s: %s", from->name, line);
-    return false;
-}
+    nn_failure to;
+} content;
 
 /* ---- Types ------------------------------------------------------------------------------------------------------ */
 
@@ -92,7 +79,7 @@ const char *nn_safetensors_describe(char *out, size_t room, const nn_safetensors
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
-static bool take(nn_source *from, void *out, size_t bytes)
+static bool take(content *from, void *out, size_t bytes)
 {
     if (!from->file) {
         memcpy(out, from->bytes, bytes);
@@ -100,11 +87,11 @@ static bool take(nn_source *from, void *out, size_t bytes)
         return true;
     }
     if (fread(out, 1, bytes, from->file) == bytes) return true;
-    return fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
+    return nn_fail(&from->to, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
 }
 
 /* Peeks at the next byte; EOF at the end. */
-static int peek(nn_source *from, uint64_t left)
+static int peek(content *from, uint64_t left)
 {
     if (!left) return EOF;
     return from->file ? ungetc(getc(from->file), from->file) : from->bytes[0];
@@ -112,29 +99,30 @@ static int peek(nn_source *from, uint64_t left)
 
 /* Reports why a header of n bytes is impossible with `left` bytes after its length: usually the file has another
  * format. */
-static bool refuse_length(nn_source *from, const unsigned char length[8], uint64_t n, uint64_t left)
+static bool refuse_length(content *from, const unsigned char length[8], uint64_t n, uint64_t left)
 {
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
     if (other && memcmp(length, "PK\3\4", 4) == 0)
-        return fail(from, "not a safetensors file but a zip, such as torch.save writes; save it with "
-                          "safetensors.torch.save_file");
-    if (other) return fail(from, "not a safetensors file");
+        return nn_fail(&from->to, "not a safetensors file but a zip, such as torch.save writes; save it with "
+                                  "safetensors.torch.save_file");
+    if (other) return nn_fail(&from->to, "not a safetensors file");
     if (n > NN_SAFETENSORS_HEADER_MAX)
-        return fail(from, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
-                    (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
-    return fail(from, "the header says %llu bytes, but the file has %llu after its length; the file is truncated",
-                (unsigned long long)n, (unsigned long long)left);
+        return nn_fail(&from->to, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
+                       (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
+    return nn_fail(&from->to,
+                   "the header says %llu bytes, but the file has %llu after its length; the file is truncated",
+                   (unsigned long long)n, (unsigned long long)left);
 }
 
 /* The length of the header, checked against the file. */
-static bool read_length(nn_source *from, size_t *length)
+static bool read_length(content *from, size_t *length)
 {
     unsigned char bytes[8];
     uint64_t n = 0;
     if (from->size < 8)
-        return fail(from, "%llu bytes are too few for a safetensors file", (unsigned long long)from->size);
-    if (from->size > SIZE_MAX / 2) return fail(from, "the file is larger than the address space");
+        return nn_fail(&from->to, "%llu bytes are too few for a safetensors file", (unsigned long long)from->size);
+    if (from->size > SIZE_MAX / 2) return nn_fail(&from->to, "the file is larger than the address space");
     if (!take(from, bytes, 8)) return false;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > from->size - 8 || n > NN_SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
@@ -142,16 +130,16 @@ static bool read_length(nn_source *from, size_t *length)
     return true;
 }
 
-static bool read_header(nn_source *from, nn_safetensors_header *header)
+static bool read_header(content *from, nn_safetensors_header *header)
 {
     char why[320];
     size_t length = 0;
     if (!read_length(from, &length)) return false;
     unsigned char *json = malloc(length ? length : 1); /* exact size, so that a sanitizer detects reads beyond it */
-    if (!json) return fail(from, "not enough memory for a header of %zu bytes", length);
+    if (!json) return nn_fail(&from->to, "not enough memory for a header of %zu bytes", length);
     bool ok = take(from, json, length);
     if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
-        ok = fail(from, "%s", why);
+        ok = nn_fail(&from->to, "%s", why);
     free(json);
     return ok;
 }
@@ -163,14 +151,14 @@ static size_t aligned(size_t bytes)
 
 /* Copies each tensor, in the order of the file, to an aligned address. The sum cannot overflow: the tensors together
  * are no longer than the file, and NN_SAFETENSORS_HEADER_MAX limits their number. */
-static bool read_data(nn_source *from, nn_safetensors *file)
+static bool read_data(content *from, nn_safetensors *file)
 {
     nn_safetensors_header *header = &file->header;
     size_t total = NN_SAFETENSORS_ALIGN;
     for (size_t i = 0; i < header->tensor_count; i++)
         total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
     file->block = malloc(total);
-    if (!file->block) return fail(from, "not enough memory for %zu bytes of tensors", total);
+    if (!file->block) return nn_fail(&from->to, "not enough memory for %zu bytes of tensors", total);
     unsigned char *at = file->block + (aligned((uintptr_t)file->block) - (uintptr_t)file->block);
     for (size_t i = 0; i < header->tensor_count; i++) {
         nn_safetensors_tensor *tensor = &header->tensors[i];
@@ -187,11 +175,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const nn_safetensors_tensor *)a)->name, ((const nn_safetensors_tensor *)b)->name);
 }
 
-static nn_safetensors *read_all(nn_source *from)
+static nn_safetensors *read_all(content *from)
 {
     nn_safetensors *file = calloc(1, sizeof *file);
     if (!file) {
-        fail(from, "out of memory");
+        nn_fail(&from->to, "out of memory");
         return NULL;
     }
     if (!read_header(from, &file->header) || !read_data(from, file)) {
@@ -205,29 +193,29 @@ static nn_safetensors *read_all(nn_source *from)
 
 nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
-    nn_source from = {.bytes = bytes, .size = size, .name = name, .error = error, .error_size = error_size};
+    content from = {.bytes = bytes, .size = size, .to = {name, error, error_size}};
     return read_all(&from);
 }
 
 /* Without O_NONBLOCK, opening a pipe without a writer would block. */
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
 {
-    nn_source from = {.name = path, .error = error, .error_size = error_size};
+    content from = {.to = {path, error, error_size}};
     struct stat about;
     nn_safetensors *file = NULL;
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0 || fstat(descriptor, &about)) {
-        fail(&from, "%s", strerror(errno));
+        nn_fail(&from.to, "%s", strerror(errno));
         goto out;
     }
     if (!S_ISREG(about.st_mode)) {
-        fail(&from, "not a regular file");
+        nn_fail(&from.to, "not a regular file");
         goto out;
     }
     from.size = (uint64_t)about.st_size;
     from.file = fdopen(descriptor, "rb");
     if (!from.file) {
-        fail(&from, "%s", strerror(errno));
+        nn_fail(&from.to, "%s", strerror(errno));
         goto out;
     }
     descriptor = -1; /* fclose closes it */

@@ -1,6 +1,7 @@
 /* Loading a layer: find the family of names, bind its names to tensors, determine the sizes, check every tensor against
  * them, and only then create the layer, so that a file cannot cause an allocation larger than its own size. */
 #include "layer/file.h"
+#include "io/failure.h"
 #include "io/json.h"
 #include "layer/notes.h"
 #include "io/safetensors_floats.h"
@@ -16,27 +17,15 @@ static const float usual_epsilon = 1e-6f;
 typedef struct loading {
     mha_context *ctx;
     const nn_safetensors *file;
-    const char *name, *prefix;
+    const char *prefix;
+    nn_failure to;
     nn_layer_file_options caller;  /* with the names for messages filled in */
     const nn_layer_config *config; /* an empty one if there is none */
     const nn_layer_family *family;
     const nn_layer_name *row[NN_LAYER_PARTS];            /* by part; NULL: the family has none */
     const nn_safetensors_tensor *tensor[NN_LAYER_PARTS]; /* by part; NULL: the file has none */
     mha_layer_options options;
-    char *error;
-    size_t error_size;
 } loading;
-
-__attribute__((format(printf, 2, 3))) static bool fail(const loading *l, const char *format, ...)
-{
-    char line[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (l->error_size) snprintf(l->error, l->error_size, "%s: %s", l->name, line);
-    return false;
-}
 
 /* Text for messages, of bounded length. */
 typedef struct words {
@@ -92,13 +81,13 @@ static void say_no_family(const loading *l)
     nn_layer_prefixes inner = nn_layer_prefixes_find(l->file);
     words prefix = quote(l->prefix), first = quote(inner.first), there = say("there is %s", first.text);
     if (inner.count > 1) there = say("there are %zu, from %s to %s", inner.count, first.text, quote(inner.last).text);
-    if (!inner.count && !*l->prefix) fail(l, "no tensor has the name of an attention layer's parameter");
-    else if (!inner.count) fail(l, "no tensor under the prefix %s belongs to an attention layer", prefix.text);
+    if (!inner.count && !*l->prefix) nn_fail(&l->to, "no tensor has the name of an attention layer's parameter");
+    else if (!inner.count) nn_fail(&l->to, "no tensor under the prefix %s belongs to an attention layer", prefix.text);
     else if (*l->prefix)
-        fail(l, "no tensor under the prefix %s belongs to an attention layer; %s", prefix.text, there.text);
+        nn_fail(&l->to, "no tensor under the prefix %s belongs to an attention layer; %s", prefix.text, there.text);
     else
-        fail(l, "a larger model; attention layers: %s; give %s %s%s", there.text, l->caller.prefix_word, first.text,
-             lacks_heads(l) ? say(" and %s", l->caller.heads_word).text : "");
+        nn_fail(&l->to, "a larger model; attention layers: %s; give %s %s%s", there.text, l->caller.prefix_word,
+                first.text, lacks_heads(l) ? say(" and %s", l->caller.heads_word).text : "");
 }
 
 /* The family that most of the names belong to. */
@@ -125,8 +114,8 @@ static bool check_strangers(const loading *l)
         const nn_layer_name *row = l->family->names;
         while (row->name && strcmp(row->name, name) != 0) row++;
         if (!row->name)
-            return fail(l, "tensor %s does not belong to an attention layer with the names of %s", quote(name).text,
-                        l->family->title);
+            return nn_fail(&l->to, "tensor %s does not belong to an attention layer with the names of %s",
+                           quote(name).text, l->family->title);
     }
     return true;
 }
@@ -136,13 +125,14 @@ static bool bind(loading *l)
     for (const nn_layer_name *row = l->family->names; row->name; row++) {
         const nn_safetensors_tensor *tensor = find(l, row->name);
         if (row->part == NN_LAYER_REFUSED && tensor)
-            return fail(l, "%s%s belongs to another kind of layer, which is not supported", l->prefix, row->name);
+            return nn_fail(&l->to, "%s%s belongs to another kind of layer, which is not supported", l->prefix,
+                           row->name);
         if (row->part >= NN_LAYER_PARTS) continue;
         l->row[row->part] = row;
         l->tensor[row->part] = tensor;
         if (tensor && !nn_safetensors_is_float(tensor->dtype))
-            return fail(l, "%s is %s, but should be float16, bfloat16, float32 or float64", tensor->name,
-                        nn_safetensors_dtype_name(tensor->dtype));
+            return nn_fail(&l->to, "%s is %s, but should be float16, bfloat16, float32 or float64", tensor->name,
+                           nn_safetensors_dtype_name(tensor->dtype));
     }
     return true;
 }
@@ -158,16 +148,16 @@ static bool check_groups(loading *l)
         const nn_layer_name *row = l->row[part];
         nn_layer_group group = nn_layer_group_of((nn_layer_part)part);
         if (!row || l->tensor[part] || (group == NN_LAYER_OUT && !o->out_projection)) continue;
-        if (!row->optional) return fail(l, "%s%s is missing", l->prefix, row->name);
+        if (!row->optional) return nn_fail(&l->to, "%s%s is missing", l->prefix, row->name);
         if (there[group])
-            return fail(l, "%s%s is missing, but %s is present", l->prefix, row->name, there[group]->name);
+            return nn_fail(&l->to, "%s%s is missing, but %s is present", l->prefix, row->name, there[group]->name);
     }
     if (there[NN_LAYER_OUT] && !o->out_projection)
-        return fail(l, "%s is present, but metadata out_projection is false", there[NN_LAYER_OUT]->name);
+        return nn_fail(&l->to, "%s is present, but metadata out_projection is false", there[NN_LAYER_OUT]->name);
     const nn_safetensors_tensor *in = there[NN_LAYER_IN_BIASES], *out = there[NN_LAYER_OUT_BIASES];
     if (l->family->same_biases && o->out_projection && !in != !out && !nn_layer_notes_are_ours(l->file))
-        return fail(l, "%s%s is missing, but %s is present: nn.MultiheadAttention has both or none", l->prefix,
-                    l->row[in ? NN_LAYER_OUT_BIAS : NN_LAYER_IN_BIAS]->name, (in ? in : out)->name);
+        return nn_fail(&l->to, "%s%s is missing, but %s is present: nn.MultiheadAttention has both or none", l->prefix,
+                       l->row[in ? NN_LAYER_OUT_BIAS : NN_LAYER_IN_BIAS]->name, (in ? in : out)->name);
     o->in_bias = in;
     o->out_bias = out;
     o->bias_kv = there[NN_LAYER_EXTRA_KEY];
@@ -176,9 +166,9 @@ static bool check_groups(loading *l)
     float epsilon = l->config->norm_epsilon > 0 ? l->config->norm_epsilon : usual_epsilon;
     if (there[NN_LAYER_NORMS] && !nn_safetensors_metadata(l->file, "norm_epsilon")) o->norm_epsilon = epsilon;
     if (there[NN_LAYER_NORMS] && !(o->norm_epsilon > 0))
-        return fail(l, "%s is present, but metadata norm_epsilon is not above 0", there[NN_LAYER_NORMS]->name);
+        return nn_fail(&l->to, "%s is present, but metadata norm_epsilon is not above 0", there[NN_LAYER_NORMS]->name);
     if (!there[NN_LAYER_NORMS] && o->norm_epsilon != 0)
-        return fail(l, "metadata norm_epsilon is %g, but there is no q_norm.weight", (double)o->norm_epsilon);
+        return nn_fail(&l->to, "metadata norm_epsilon is %g, but there is no q_norm.weight", (double)o->norm_epsilon);
     return true;
 }
 
@@ -202,10 +192,10 @@ static bool share(const loading *l, int64_t *size, nn_layer_part part, int64_t s
     int64_t rows = size_of(l, part, 0);
     if (*size) return true;
     if (rows % shares)
-        return fail(l, "%s do not divide the %lld %s %s %s %s", who.text, (long long)(rows / each),
-                    l->row[part]->layout == NN_LAYER_TRANSPOSED ? "columns" : "rows",
-                    each > 1 ? "that Q, K and V have each in" : "of", l->tensor[part]->name,
-                    shape_words(2, l->tensor[part]->shape).text);
+        return nn_fail(&l->to, "%s do not divide the %lld %s %s %s %s", who.text, (long long)(rows / each),
+                       l->row[part]->layout == NN_LAYER_TRANSPOSED ? "columns" : "rows",
+                       each > 1 ? "that Q, K and V have each in" : "of", l->tensor[part]->name,
+                       shape_words(2, l->tensor[part]->shape).text);
     *size = rows / shares;
     return true;
 }
@@ -248,10 +238,10 @@ static bool check_ranks(const loading *l)
         const nn_safetensors_tensor *tensor = row->part < NN_LAYER_PARTS ? l->tensor[row->part] : NULL;
         int rank = tensor ? file_rank(row) : 0;
         if (tensor && tensor->rank != rank)
-            return fail(l, "%s is %s, but should have %d %s", tensor->name,
-                        shape_words(tensor->rank, tensor->shape).text, rank, rank > 1 ? "axes" : "axis");
+            return nn_fail(&l->to, "%s is %s, but should have %d %s", tensor->name,
+                           shape_words(tensor->rank, tensor->shape).text, rank, rank > 1 ? "axes" : "axis");
         if (tensor && !tensor->count)
-            return fail(l, "%s is %s: it is empty", tensor->name, shape_words(rank, tensor->shape).text);
+            return nn_fail(&l->to, "%s is %s: it is empty", tensor->name, shape_words(rank, tensor->shape).text);
     }
     return true;
 }
@@ -272,8 +262,8 @@ static bool check_sizes(const loading *l)
                  {"value_head_width", o->value_head_width}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].size < 1 || sizes[i].size > NN_LAYER_SIZE_MAX)
-            return fail(l, "%s is %lld, but should be from 1 to %d", sizes[i].what, (long long)sizes[i].size,
-                        NN_LAYER_SIZE_MAX);
+            return nn_fail(&l->to, "%s is %lld, but should be from 1 to %d", sizes[i].what, (long long)sizes[i].size,
+                           NN_LAYER_SIZE_MAX);
     return true;
 }
 
@@ -281,18 +271,20 @@ static bool learn_sizes(loading *l)
 {
     mha_layer_options *o = &l->options;
     if (!o->heads)
-        return fail(l, "the number of heads is not in the file; give %s (or metadata \"heads\")", l->caller.heads_word);
+        return nn_fail(&l->to, "the number of heads is not in the file; give %s (or metadata \"heads\")",
+                       l->caller.heads_word);
     if (o->heads < 1 || o->heads > NN_LAYER_SIZE_MAX || o->kv_heads < 0 || o->kv_heads > NN_LAYER_SIZE_MAX)
-        return fail(l, "%lld heads with %lld heads of keys and values are not possible", (long long)o->heads,
-                    (long long)o->kv_heads);
+        return nn_fail(&l->to, "%lld heads with %lld heads of keys and values are not possible", (long long)o->heads,
+                       (long long)o->kv_heads);
     if (!check_ranks(l) || !learn_heads(l)) return false;
     learn_widths(l);
     if (!check_sizes(l)) return false;
     char why[240];
-    if (!nn_layer_config_agrees(o, l->config, "the tensors", why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_agrees(o, l->config, "the tensors", why, sizeof why)) return nn_fail(&l->to, "%s", why);
     if (l->tensor[NN_LAYER_IN_WEIGHT] && (o->key_width != o->width || o->value_width != o->width))
-        return fail(l, "%s is one weight for inputs of widths %lld, %lld and %lld", l->tensor[NN_LAYER_IN_WEIGHT]->name,
-                    (long long)o->width, (long long)o->key_width, (long long)o->value_width);
+        return nn_fail(&l->to, "%s is one weight for inputs of widths %lld, %lld and %lld",
+                       l->tensor[NN_LAYER_IN_WEIGHT]->name, (long long)o->width, (long long)o->key_width,
+                       (long long)o->value_width);
     return true;
 }
 
@@ -312,9 +304,9 @@ static bool check_shapes(const loading *l)
         if (memcmp(tensor->shape, want[row->layout], (size_t)rank * sizeof *want[0]) == 0) continue;
         words groups = {""};
         if (o->kv_heads != o->heads) groups = say(", %lld for keys and values,", (long long)o->kv_heads);
-        return fail(l, "%s is %s, but %lld heads of width %lld%s need %s", tensor->name,
-                    shape_words(tensor->rank, tensor->shape).text, (long long)o->heads, (long long)o->head_width,
-                    groups.text, shape_words(rank, want[row->layout]).text);
+        return nn_fail(&l->to, "%s is %s, but %lld heads of width %lld%s need %s", tensor->name,
+                       shape_words(tensor->rank, tensor->shape).text, (long long)o->heads, (long long)o->head_width,
+                       groups.text, shape_words(rank, want[row->layout]).text);
     }
     return true;
 }
@@ -330,13 +322,13 @@ static bool fill(const loading *l, mha_layer *layer)
         if (l->row[part]->layout == NN_LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
         mha_tensor from = to;
         float *numbers = nn_safetensors_floats(l->ctx, l->tensor[part]);
-        if (!numbers) return fail(l, "not enough memory for %s", l->tensor[part]->name);
+        if (!numbers) return nn_fail(&l->to, "not enough memory for %s", l->tensor[part]->name);
         from.data = numbers;
         from.stride[from.rank - 1] = 1;
         if (from.rank == 2) from.stride[0] = from.size[1];
         mha_status status = mha_tensor_copy(l->ctx, to, from);
         free(numbers);
-        if (status) return fail(l, "%s: %s", l->tensor[part]->name, mha_context_error(l->ctx));
+        if (status) return nn_fail(&l->to, "%s: %s", l->tensor[part]->name, mha_context_error(l->ctx));
     }
     return true;
 }
@@ -345,8 +337,8 @@ static bool fill(const loading *l, mha_layer *layer)
 static bool agree(const loading *l, int64_t *heads, int64_t asked, const char *what)
 {
     if (asked && *heads && asked != *heads)
-        return fail(l, "%s has %lld %s, but %lld were requested", l->config->heads ? "config.json" : "the file",
-                    (long long)*heads, what, (long long)asked);
+        return nn_fail(&l->to, "%s has %lld %s, but %lld were requested", l->config->heads ? "config.json" : "the file",
+                       (long long)*heads, what, (long long)asked);
     if (asked) *heads = asked;
     return true;
 }
@@ -374,13 +366,14 @@ static bool read_options(loading *l)
     l->options = usual;
     l->options.causal = l->family->causal;
     l->options.rotary_base = l->family->rotary_base;
-    if (!nn_layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return fail(l, "%s", why);
-    if (!nn_layer_notes_read(&l->options, l->file, why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return nn_fail(&l->to, "%s", why);
+    if (!nn_layer_notes_read(&l->options, l->file, why, sizeof why)) return nn_fail(&l->to, "%s", why);
     if (!nn_layer_config_agrees(&l->options, l->config, "the file's metadata", why, sizeof why))
-        return fail(l, "%s", why);
+        return nn_fail(&l->to, "%s", why);
     count_own_heads(l);
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
-    if (!nn_layer_config_agrees(&l->options, l->config, "the options", why, sizeof why)) return fail(l, "%s", why);
+    if (!nn_layer_config_agrees(&l->options, l->config, "the options", why, sizeof why))
+        return nn_fail(&l->to, "%s", why);
     return agree(l, &l->options.heads, l->caller.heads, "heads") &&
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }
@@ -389,23 +382,21 @@ bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetenso
                         const nn_layer_file_options *options, char *error, size_t error_size)
 {
     const nn_layer_config none = {.scale = NAN};
-    loading l = {.ctx = ctx, .file = from, .name = name};
+    loading l = {.ctx = ctx, .file = from, .to = {name, error, error_size}};
     if (options) l.caller = *options;
     l.config = l.caller.config ? l.caller.config : &none;
     if (!l.caller.heads_word) l.caller.heads_word = "heads";
     if (!l.caller.prefix_word) l.caller.prefix_word = "the prefix";
     l.prefix = l.caller.prefix ? l.caller.prefix : "";
-    l.error = error;
-    l.error_size = error_size;
     *out = (nn_layer_file){0};
     if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX)
-        return fail(&l, "the prefix is longer than %d bytes", NN_LAYER_PREFIX_MAX);
+        return nn_fail(&l.to, "the prefix is longer than %d bytes", NN_LAYER_PREFIX_MAX);
     if (!find_family(&l)) return false;
     out->family = l.family;
     if (!check_strangers(&l) || !bind(&l) || !read_options(&l) || !check_groups(&l) || !learn_sizes(&l) ||
         !check_shapes(&l))
         return false;
-    if (mha_layer_create(ctx, &out->layer, &l.options, NULL)) return fail(&l, "%s", mha_context_error(ctx));
+    if (mha_layer_create(ctx, &out->layer, &l.options, NULL)) return nn_fail(&l.to, "%s", mha_context_error(ctx));
     snprintf(out->prefix, sizeof out->prefix, "%s", l.prefix);
     if (fill(&l, out->layer)) return true;
     nn_layer_file_free(out);

@@ -4,12 +4,12 @@
  * tensors, validated by nn_vit_read_config, and the recipe in the metadata must describe the same model before its
  * numbers are used for allocations. */
 #include "train/checkpoint.h"
+#include "io/failure.h"
 #include "io/json.h"
 #include "families/vit_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,23 +132,6 @@ bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkp
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
-typedef struct complaint {
-    const char *path;
-    char *error;
-    size_t error_size;
-} complaint;
-
-__attribute__((format(printf, 2, 3))) static bool fail(const complaint *to, const char *format, ...)
-{
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (to->error_size) snprintf(to->error, to->error_size, "%s: %s", to->path, line);
-    return false;
-}
-
 /* Texts of a file are printed on terminals, so control characters are refused. */
 static bool is_printable(const char *text)
 {
@@ -157,75 +140,75 @@ static bool is_printable(const char *text)
     return !*p;
 }
 
-static bool is_checkpoint(const complaint *to, const nn_safetensors *file)
+static bool is_checkpoint(const nn_failure *to, const nn_safetensors *file)
 {
     char quoted[60];
     const char *version = nn_safetensors_metadata(file, VERSION);
     if (version && strcmp(version, "1") == 0) return true;
     if (version)
-        return fail(to, "version %s of checkpoints is not supported, only 1",
-                    nn_json_quote(quoted, sizeof quoted, version));
-    if (nn_safetensors_metadata(file, ACCURACY)) return fail(to, "training is complete; there is nothing to resume");
-    return fail(to, "not a checkpoint; there is nothing to resume");
+        return nn_fail(to, "version %s of checkpoints is not supported, only 1",
+                       nn_json_quote(quoted, sizeof quoted, version));
+    if (nn_safetensors_metadata(file, ACCURACY)) return nn_fail(to, "training is complete; there is nothing to resume");
+    return nn_fail(to, "not a checkpoint; there is nothing to resume");
 }
 
 /* The recipe in the metadata, which must match the model of the tensors. */
-static bool read_recipe(const complaint *to, nn_recipe *how, const nn_safetensors *file)
+static bool read_recipe(const nn_failure *to, nn_recipe *how, const nn_safetensors *file)
 {
     char why[240], a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX];
     const char *text = nn_safetensors_metadata(file, RECIPE);
     *how = nn_recipe_default();
-    if (!text) return fail(to, "metadata " RECIPE " is missing");
-    if (!is_printable(text)) return fail(to, "metadata " RECIPE " contains a character that is not printable");
-    if (!nn_recipe_apply(how, text, why, sizeof why)) return fail(to, "metadata " RECIPE ": %s", why);
-    if (how->training.held_out == NN_RECIPE_HELD_OUT) return fail(to, "metadata " RECIPE " lacks held_out");
+    if (!text) return nn_fail(to, "metadata " RECIPE " is missing");
+    if (!is_printable(text)) return nn_fail(to, "metadata " RECIPE " contains a character that is not printable");
+    if (!nn_recipe_apply(how, text, why, sizeof why)) return nn_fail(to, "metadata " RECIPE ": %s", why);
+    if (how->training.held_out == NN_RECIPE_HELD_OUT) return nn_fail(to, "metadata " RECIPE " lacks held_out");
     nn_recipe there = *how;
-    if (!nn_vit_read_config(&there.model, file, to->path, to->error, to->error_size)) return false;
+    if (!nn_vit_read_config(&there.model, file, to->name, to->error, to->error_size)) return false;
     there.model.drop = how->model.drop; /* not stored in the tensors */
     there.model.drop_path = how->model.drop_path;
     there.model.bfloat16 = how->model.bfloat16;
     for (int n = 0; nn_recipe_key(n); n++)
         if (strcmp(nn_recipe_get(a, how, n), nn_recipe_get(b, &there, n)) != 0)
-            return fail(to, "metadata " RECIPE " says %s=%s, but the tensors say %s", nn_recipe_key(n), a, b);
+            return nn_fail(to, "metadata " RECIPE " says %s=%s, but the tensors say %s", nn_recipe_key(n), a, b);
     *how = there;
     return true;
 }
 
-static const nn_safetensors_tensor *find(const complaint *to, const nn_safetensors *file, const char *name,
+static const nn_safetensors_tensor *find(const nn_failure *to, const nn_safetensors *file, const char *name,
                                          nn_safetensors_dtype dtype, int rank, int64_t rows, int64_t columns)
 {
     char is[80];
     const nn_safetensors_tensor *tensor = nn_safetensors_find(file, name);
-    if (!tensor) fail(to, "%s is missing", name);
+    if (!tensor) nn_fail(to, "%s is missing", name);
     else if (tensor->dtype == dtype && tensor->rank == rank && tensor->shape[0] == rows &&
              (rank < 2 || tensor->shape[1] == columns))
         return tensor;
     else {
         nn_safetensors_describe(is, sizeof is, tensor);
-        if (rank < 2) fail(to, "%s is %s, must be float32 (%" PRId64 ")", name, is, rows);
-        else fail(to, "%s is %s, must be float64 (%" PRId64 ",%" PRId64 ")", name, is, rows, columns);
+        if (rank < 2) nn_fail(to, "%s is %s, must be float32 (%" PRId64 ")", name, is, rows);
+        else nn_fail(to, "%s is %s, must be float64 (%" PRId64 ",%" PRId64 ")", name, is, rows, columns);
     }
     return NULL;
 }
 
-static const nn_safetensors_tensor *find_state(const complaint *to, const nn_safetensors *file, int n, int64_t count)
+static const nn_safetensors_tensor *find_state(const nn_failure *to, const nn_safetensors *file, int n, int64_t count)
 {
     static const char *const names[] = {NN_VIT_FILE_EXTRA "parameters", NN_VIT_FILE_EXTRA "moment1",
                                         NN_VIT_FILE_EXTRA "moment2"};
     return find(to, file, names[n], NN_SAFETENSORS_F32, 1, count, 0);
 }
 
-static bool read_state(const complaint *to, nn_checkpoint *c)
+static bool read_state(const nn_failure *to, nn_checkpoint *c)
 {
     char why[240];
     int64_t count = nn_model_count(&c->run.how.model, why, sizeof why);
-    if (count < 0) return fail(to, "%s", why);
+    if (count < 0) return nn_fail(to, "%s", why);
     for (int n = 0; n < 3; n++)
         if (!find_state(to, c->file, n, count)) return false;
     return true;
 }
 
-static bool read_history(const complaint *to, nn_checkpoint *c)
+static bool read_history(const nn_failure *to, nn_checkpoint *c)
 {
     int64_t epochs = c->run.how.training.epochs;
     const nn_safetensors_tensor *history = nn_safetensors_find(c->file, HISTORY);
@@ -233,12 +216,13 @@ static bool read_history(const complaint *to, nn_checkpoint *c)
     history = find(to, c->file, HISTORY, NN_SAFETENSORS_F64, 2, c->run.begun, COLUMNS);
     if (!history) return false;
     if (c->run.begun > epochs)
-        return fail(to, HISTORY " has %" PRId64 " epochs, but the run has only %" PRId64, c->run.begun, epochs);
+        return nn_fail(to, HISTORY " has %" PRId64 " epochs, but the run has only %" PRId64, c->run.begun, epochs);
     c->run.epochs = calloc((size_t)epochs, sizeof *c->run.epochs);
-    if (!c->run.epochs) return fail(to, "not enough memory for %" PRId64 " epochs", epochs);
+    if (!c->run.epochs) return nn_fail(to, "not enough memory for %" PRId64 " epochs", epochs);
     memcpy(c->run.epochs, history->data, (size_t)c->run.begun * sizeof *c->run.epochs);
     for (int64_t i = 0; i < history->count; i++)
-        if (!isfinite(((const double *)history->data)[i])) return fail(to, HISTORY " has a number that is not finite");
+        if (!isfinite(((const double *)history->data)[i]))
+            return nn_fail(to, HISTORY " has a number that is not finite");
     return true;
 }
 
@@ -248,17 +232,17 @@ static const char *path_of(const nn_safetensors *file, const char *key)
     return path && is_printable(path) ? path : NULL;
 }
 
-static bool read_notes(const complaint *to, nn_checkpoint *c)
+static bool read_notes(const nn_failure *to, nn_checkpoint *c)
 {
     char *end = NULL;
     const char *step = nn_safetensors_metadata(c->file, STEP), *set = nn_safetensors_metadata(c->file, SET);
     errno = 0;
     c->step = step && *step >= '0' && *step <= '9' ? strtoll(step, &end, 10) : 0;
-    if (!end || *end || errno) return fail(to, "metadata " STEP " is missing or not a number");
+    if (!end || *end || errno) return nn_fail(to, "metadata " STEP " is missing or not a number");
     c->run.preset = nn_safetensors_metadata(c->file, PRESET);
-    if (!set || !c->run.preset) return fail(to, "metadata %s is missing", set ? PRESET : SET);
+    if (!set || !c->run.preset) return nn_fail(to, "metadata %s is missing", set ? PRESET : SET);
     if (!is_printable(set) || !is_printable(c->run.preset))
-        return fail(to, "metadata %s contains a character that is not printable", is_printable(set) ? PRESET : SET);
+        return nn_fail(to, "metadata %s contains a character that is not printable", is_printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
     c->run.data = path_of(c->file, PLACE);
     c->run.log = path_of(c->file, LOG);
@@ -268,10 +252,10 @@ static bool read_notes(const complaint *to, nn_checkpoint *c)
 
 nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_size)
 {
-    complaint to = {path, error, error_size};
+    nn_failure to = {path, error, error_size};
     nn_checkpoint *c = calloc(1, sizeof *c);
     if (!c) {
-        fail(&to, "out of memory");
+        nn_fail(&to, "out of memory");
         return NULL;
     }
     c->path = path;
@@ -293,21 +277,21 @@ void nn_checkpoint_free(nn_checkpoint *c)
 
 bool nn_checkpoint_knows(const nn_checkpoint *c, const nn_mnist *set, char *error, size_t error_size)
 {
-    complaint to = {c->path, error, error_size};
+    nn_failure to = {c->path, error, error_size};
     char here[NN_CHECKPOINT_SET_MAX];
     nn_checkpoint_describe_set(here, set);
-    return strcmp(here, c->run.set) == 0 || fail(&to, "was trained on different data: %s, not %s", c->run.set, here);
+    return strcmp(here, c->run.set) == 0 || nn_fail(&to, "was trained on different data: %s, not %s", c->run.set, here);
 }
 
 bool nn_checkpoint_restore(const nn_checkpoint *c, nn_trainer *t, mha_context *ctx, char *error, size_t error_size)
 {
-    complaint to = {c->path, error, error_size};
+    nn_failure to = {c->path, error, error_size};
     float *blocks[] = {t->parameters, t->adam->moment1, t->adam->moment2};
     size_t bytes = (size_t)t->count * sizeof(float);
     int64_t steps = t->steps_per_epoch, begun = c->step / steps + (c->step % steps > 0);
     if (begun != c->run.begun)
-        return fail(&to, "step %" PRId64 " belongs to epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step, begun,
-                    c->run.begun);
+        return nn_fail(&to, "step %" PRId64 " belongs to epoch %" PRId64 ", but " HISTORY " has %" PRId64, c->step,
+                       begun, c->run.begun);
     if (!nn_vit_read(t->net, ctx, c->file, c->path, error, error_size)) return false;
     if (t->adam->average) memcpy(t->adam->average, t->parameters, bytes);
     for (int n = 0; n < 3; n++) memcpy(blocks[n], find_state(&to, c->file, n, t->count)->data, bytes);
