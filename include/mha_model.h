@@ -29,6 +29,7 @@
  *     2  Running       logits, hidden states, attention maps, statistics of heads
  *     3  Parameters    read them, change them, save them
  *     4  Heads         where they are, models without some of them
+ *     5  Data          labelled examples
  *
  * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
  * timm's tensor names. A file that is something else is refused with one line that says why.
@@ -155,6 +156,57 @@ MHA_API mha_model_attention mha_model_attention_get(const mha_model *model, int6
 /* Makes a smaller model of its own, with the heads for which keep[n] is true, counted through all attentions: at least
  * one of each. The rows and columns of the others are removed, as mha_layer_prune does. Returns as mha_model_open. */
 MHA_API mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep);
+
+/* ---- 5 · Data --------------------------------------------------------------------------------------------------- */
+
+/* Labelled examples: a part to train with and a part to test with. */
+typedef struct mha_data mha_data;
+typedef enum mha_data_part { MHA_DATA_TRAIN, MHA_DATA_TEST } mha_data_part;
+
+typedef struct mha_data_options {
+    size_t size;    /* of this struct */
+    bool test_only; /* synthetic data have a training part of one image, which saves drawing the others */
+} mha_data_options;
+
+/* clang-format off */
+#define MHA_DATA_DEFAULTS {sizeof(mha_data_options), false}
+/* clang-format on */
+
+MHA_API void mha_data_defaults(mha_data_options *options, size_t size);
+
+/* Opens a folder with the four files of MNIST or of a set in the same format (plain or gzipped), or draws digits:
+ * "synthetic" is 6000 for training and 1000 for testing, "synthetic:N" is N and N/6. Synthetic digits are the same on
+ * every machine and much easier than MNIST; an accuracy on them should always be reported as such.
+ * `options` NULL means MHA_DATA_DEFAULTS. On error *data is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_data_open(mha_context *ctx, mha_data **data, const char *place, const mha_data_options *options);
+MHA_API void mha_data_free(mha_data *data); /* NULL is legal */
+
+typedef struct mha_data_info {
+    size_t size;           /* of this struct, set by the caller; the rest is filled in */
+    const char *name;      /* for people: the folder, or the generator */
+    const char *about;     /* for people: "60000 + 10000 images of 28 x 28 from FOLDER" */
+    bool synthetic;        /* drawn by a program */
+    int64_t train, test;   /* examples of each part, at least 1 */
+    int64_t rows, columns; /* of an image */
+    int64_t classes;
+} mha_data_info;
+MHA_API mha_status mha_data_about(mha_context *ctx, const mha_data *data, mha_data_info *info);
+
+/* Image n of a part, (rows,columns) bytes, 0 for paper and 255 for ink, valid as long as the data; and its label, from 0
+ * to below the number of classes. NULL and -1 if there is none. */
+MHA_API const unsigned char *mha_data_image(const mha_data *data, mha_data_part part, int64_t n);
+MHA_API int64_t mha_data_label(const mha_data *data, mha_data_part part, int64_t n);
+
+/* Returns MHA_OK if the model reads such examples and has their classes, else MHA_BAD_SHAPE and a line that says what
+ * differs. */
+MHA_API mha_status mha_data_check(mha_context *ctx, const mha_data *data, const mha_model *model);
+
+/* How good the predictions for some examples are. */
+typedef struct mha_score {
+    int64_t count, correct; /* labels, and those that had the largest logit */
+    double loss;            /* mean cross-entropy */
+} mha_score;
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@ may_see() {
         nn/data) echo include nn/io nn/ops ;;
         nn/model) echo include nn/ops nn/data ;;
         nn/families) echo include nn/io nn/model ;;
-        nn/public) echo include nn/io nn/model nn/families nn/inspect ;;
+        nn/public) echo include nn/io nn/data nn/model nn/families nn/train nn/inspect ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/families nn/train ;;
         bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;

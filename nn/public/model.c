@@ -1,50 +1,24 @@
 /* The public model: opening, parameters, saving, pruning. */
 #include "public/model.h"
 #include "inspect/prune.h"
-#include <stdarg.h>
+#include "public/check.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    return mha_context_fail(ctx, status, line);
-}
-
-static mha_status need(mha_context *ctx, const void *pointer, const char *name)
-{
-    return pointer ? MHA_OK : nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", name);
-}
 
 /* ---- Making one ------------------------------------------------------------------------------------------------- */
 
 void mha_model_defaults(mha_model_options *options, size_t size)
 {
     mha_model_options all = MHA_MODEL_DEFAULTS;
-    if (!options || size < sizeof size) return;
-    if (size > sizeof all) size = sizeof all;
-    all.size = size;
-    memcpy(options, &all, size);
+    nn_public_defaults(options, size, &all, sizeof all);
 }
 
 static mha_status read_options(mha_context *ctx, mha_model_options *own, const mha_model_options *given)
 {
     *own = (mha_model_options)MHA_MODEL_DEFAULTS;
-    if (!given) return MHA_OK;
-    if (given->size < sizeof given->size)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options: their size is %zu; start from MHA_MODEL_DEFAULTS",
-                              given->size);
-    if (given->size > sizeof *own)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
-                              "options: have %zu bytes, this library knows %zu; it is older than the program",
-                              given->size, sizeof *own);
-    memcpy(own, given, given->size);
-    own->size = sizeof *own;
+    mha_status status = nn_public_options(ctx, own, sizeof *own, given, "MHA_MODEL_DEFAULTS");
+    if (status) return status;
     if (own->heads < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.heads: is negative");
     if (own->compute != MHA_FLOAT32 && own->compute != MHA_BFLOAT16)
         return nn_public_fail(ctx, MHA_BAD_TYPE, "options.compute: is %s, must be float32 or bfloat16",
@@ -89,7 +63,7 @@ mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
     if (!ctx || !model) return MHA_BAD_ARGUMENT;
     *model = NULL;
     mha_context_fail(ctx, MHA_OK, "");
-    if ((status = need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
+    if ((status = nn_public_need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
     char error[500] = "";
     nn_vit_model loaded;
     nn_vit_file_options file = {.heads = o.heads, .heads_word = "options.heads"};
@@ -122,11 +96,9 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
     mha_status status;
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_context_fail(ctx, MHA_OK, "");
-    if ((status = need(ctx, model, "model")) || (status = need(ctx, info, "info"))) return status;
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, info, "info"))) return status;
     const nn_stack_config *s = nn_description_last(&model->d);
-    size_t size = info->size;
-    mha_model_info all = {.size = size,
-                          .family = "vit",
+    mha_model_info all = {.family = "vit",
                           .parameters = model->count,
                           .blocks = s->blocks.depth,
                           .width = s->blocks.width,
@@ -143,10 +115,7 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .mean = s->input.mean,
                           .deviation = s->input.deviation,
                           .assumed = model->assumed};
-    if (size < sizeof size || size > sizeof all)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "info: its size is %zu; set it to sizeof(mha_model_info)", size);
-    memcpy(info, &all, size);
-    return MHA_OK;
+    return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 
 const char *mha_model_describe(const mha_model *model) { return model ? model->json : NULL; }
@@ -195,7 +164,7 @@ mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *
     mha_status status;
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_context_fail(ctx, MHA_OK, "");
-    if ((status = need(ctx, model, "model")) || (status = need(ctx, path, "path"))) return status;
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path"))) return status;
     if ((status = borrow(ctx, &loaded, model))) return status;
     if (!nn_vit_save(loaded.net, path, NULL, error, sizeof error)) status = mha_context_fail(ctx, MHA_BAD_FILE, error);
     nn_model_free(loaded.net);
@@ -222,7 +191,7 @@ mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_mode
     if (!ctx || !smaller) return MHA_BAD_ARGUMENT;
     *smaller = NULL;
     mha_context_fail(ctx, MHA_OK, "");
-    if ((status = need(ctx, model, "model")) || (status = need(ctx, keep, "keep"))) return status;
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, keep, "keep"))) return status;
     if ((status = borrow(ctx, &from, model))) return status;
     if (nn_prune_cut(&to, ctx, &from, keep, error, sizeof error)) {
         float *parameters = to.parameters;

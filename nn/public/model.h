@@ -28,8 +28,4 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
 /* The description as JSON; NULL if there is no memory. To be freed. */
 char *nn_public_json(const nn_description *d);
 
-/* Leaves a message, made as printf does, and returns the status. */
-__attribute__((format(printf, 3, 4))) mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format,
-                                                                ...);
-
 #endif

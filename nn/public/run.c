@@ -1,4 +1,5 @@
 /* One run of a public model: everything is checked, then computed, then written. */
+#include "public/check.h"
 #include "public/model.h"
 #include <stdio.h>
 #include <stdlib.h>

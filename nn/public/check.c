@@ -1,0 +1,52 @@
+#include "public/check.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    return mha_context_fail(ctx, status, line);
+}
+
+mha_status nn_public_need(mha_context *ctx, const void *pointer, const char *name)
+{
+    return pointer ? MHA_OK : nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", name);
+}
+
+void nn_public_defaults(void *options, size_t size, const void *all, size_t all_size)
+{
+    if (!options || size < sizeof size) return;
+    if (size > all_size) size = all_size;
+    memcpy(options, all, size);
+    memcpy(options, &size, sizeof size);
+}
+
+mha_status nn_public_options(mha_context *ctx, void *own, size_t own_size, const void *given, const char *defaults)
+{
+    size_t size = own_size;
+    if (given) memcpy(&size, given, sizeof size);
+    if (size < sizeof size)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options: their size is %zu; start from %s", size, defaults);
+    if (size > own_size)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
+                              "options: have %zu bytes, this library knows %zu; it is older than the program", size,
+                              own_size);
+    if (given) memcpy(own, given, size);
+    memcpy(own, &own_size, sizeof own_size);
+    return MHA_OK;
+}
+
+mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type)
+{
+    size_t size;
+    memcpy(&size, info, sizeof size);
+    if (size < sizeof size || size > all_size)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "info: its size is %zu; set it to sizeof(%s)", size, type);
+    memcpy((char *)info + sizeof size, (const char *)all + sizeof size, size - sizeof size);
+    return MHA_OK;
+}

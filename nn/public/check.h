@@ -1,0 +1,24 @@
+/* What all calls of mha_model.h have in common: messages in the context, and arguments that must be given. */
+#ifndef NN_PUBLIC_CHECK_H
+#define NN_PUBLIC_CHECK_H
+
+#include <mha.h>
+
+/* Leaves a message, made as printf does, and returns the status. */
+__attribute__((format(printf, 3, 4))) mha_status nn_public_fail(mha_context *ctx, mha_status status, const char *format,
+                                                                ...);
+
+/* MHA_BAD_ARGUMENT if the pointer is NULL. */
+mha_status nn_public_need(mha_context *ctx, const void *pointer, const char *name);
+
+/* Defaults of an options struct, whose first member is its size: `size` bytes of `all`, of `all_size`. */
+void nn_public_defaults(void *options, size_t size, const void *all, size_t all_size);
+
+/* Copies the caller's options over `own`, which holds the defaults; NULL changes nothing. A size of 0, or beyond `own`,
+ * is an error. `defaults` is the name of the macro, for the message. */
+mha_status nn_public_options(mha_context *ctx, void *own, size_t own_size, const void *given, const char *defaults);
+
+/* Copies what the caller's struct, whose first member is its size, has room for. `type` is its name. */
+mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type);
+
+#endif
