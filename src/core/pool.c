@@ -10,7 +10,7 @@
  * every loop, and waking a thread takes longer than a small loop does. After a long sleep it starts with the short time.
  *
  * Before a thread sleeps it announces that (`sleepers`, `waiting`) and checks once more; a thread that ends the wait of
- * another first stores what the other waits for (`loop`, `unfinished`) and then reads the announcement. All four operations
+ * another first stores what the other waits for (`loop`, `left`) and then reads the announcement. All four operations
  * are sequentially consistent, so at least one of the two threads sees the other. The mutex keeps a wake-up from falling
  * between the last check and the sleep. */
 #include "core/pool.h"
@@ -24,9 +24,13 @@ enum {
     WORKER_SPINS = 50000,   /* nanoseconds that a worker looks for the next loop before it sleeps, at first */
     WORKER_MOST = 2000000,  /* and at most: a sleep shorter than this makes it spin longer */
     CALLER_SPINS = 1000000, /* the same for the caller, when others are at the last tasks of its loop */
-    SHARE_BITS = 16,        /* of a loop's word; its number has the other 48 */
-    RETRY = 1000            /* loops between attempts to get threads that the system refused */
+    YIELD = 20000,   /* between offers of the processor to other threads: an offer takes longer than a small task */
+    SHARE_BITS = 16, /* of a loop's word; its number has the other 48 */
+    RETRY = 1000     /* loops between attempts to get threads that the system refused */
 };
+
+/* In `left`. */
+static const unsigned long long UNTAKEN = 1ULL << 32;
 
 void mha_pool_make(mha_pool *pool, mha_worker *workers, int most)
 {
@@ -60,11 +64,16 @@ static int64_t now(void)
 static inline bool spin(mha_pool *pool, bool (*has_come)(mha_pool *pool, unsigned long long seen),
                         unsigned long long seen, int64_t nanoseconds)
 {
-    for (int64_t start = now(); !pool->crowded && now() - start < nanoseconds; sched_yield())
+    if (pool->crowded) return has_come(pool, seen);
+    for (int64_t start = now(), passed = 0, next = YIELD; passed < nanoseconds; passed = now() - start) {
         for (int n = 0; n < 100; n++) {
             if (has_come(pool, seen)) return true;
             relax();
         }
+        if (passed < next) continue;
+        sched_yield();
+        next = passed + YIELD;
+    }
     return has_come(pool, seen);
 }
 
@@ -76,7 +85,7 @@ static bool has_begun(mha_pool *pool, unsigned long long seen)
 static bool has_ended(mha_pool *pool, unsigned long long seen)
 {
     (void)seen;
-    return atomic_load(&pool->unfinished) == 0;
+    return (uint32_t)atomic_load(&pool->left) == 0;
 }
 
 /* ---- Workers ---------------------------------------------------------------------------------------------------- */
@@ -86,17 +95,20 @@ static void run_share(mha_pool *pool, int share, int shares)
     for (int index = share; index < pool->tasks; index += shares) pool->task(pool->arg, index);
 }
 
-/* Runs the shares that nobody has taken, from `own` on and around; returns how many. Share 0 is the caller's. */
+/* Runs the shares that nobody has taken, from `own` on and around; returns how many. Share 0 is the caller's. When nothing
+ * is left to take, the others' shares are not looked at: each is a cache line that another processor has just written. */
 static int take_shares(mha_pool *pool, unsigned long long loop, int own)
 {
     unsigned long long number = loop >> SHARE_BITS;
     int shares = (int)(loop & ((1 << SHARE_BITS) - 1)), count = 0;
-    for (int n = 0; n < shares - 1; n++) {
+    for (int n = 0; n < shares - 1 && atomic_load(&pool->left) >= UNTAKEN; n++) {
         int share = 1 + (own - 1 + n) % (shares - 1);
         atomic_ullong *taken = &pool->workers[share - 1].taken;
         unsigned long long last = atomic_load(taken);
         if (last >= number || !atomic_compare_exchange_strong(taken, &last, number)) continue;
+        atomic_fetch_sub(&pool->left, UNTAKEN);
         run_share(pool, share, shares);
+        atomic_fetch_sub(&pool->left, 1);
         count++;
     }
     return count;
@@ -134,9 +146,7 @@ static void *work(void *argument)
         spins = await_loop(pool, seen, spins);
         if (atomic_load(&pool->stop)) return NULL;
         seen = atomic_load(&pool->loop);
-        int count = take_shares(pool, seen, own);
-        if (count && atomic_fetch_sub(&pool->unfinished, count) == count && atomic_load(&pool->waiting))
-            wake(pool, &pool->end);
+        if (take_shares(pool, seen, own) && has_ended(pool, 0) && atomic_load(&pool->waiting)) wake(pool, &pool->end);
     }
 }
 
@@ -182,6 +192,9 @@ static void await_end(mha_pool *pool)
     pthread_setcancelstate(cancelling, NULL);
 }
 
+/* Whether the workers are those of the parent process, which do not exist here. */
+static bool is_child(const mha_pool *pool) { return pool->started && pool->process != getpid(); }
+
 static void run_together(mha_pool *pool, int tasks, mha_task *task, void *arg)
 {
     int shares = tasks < pool->most + 1 ? tasks : pool->most + 1;
@@ -189,18 +202,26 @@ static void run_together(mha_pool *pool, int tasks, mha_task *task, void *arg)
     pool->task = task;
     pool->arg = arg;
     pool->tasks = tasks;
-    atomic_store(&pool->unfinished, shares - 1);
+    atomic_store(&pool->left, (UNTAKEN + 1) * (unsigned long long)(shares - 1));
     atomic_store(&pool->loop, loop);
     if (atomic_load(&pool->sleepers)) wake(pool, &pool->begin);
     run_share(pool, 0, shares);
-    int count = take_shares(pool, loop, 1);
-    if (atomic_fetch_sub(&pool->unfinished, count) != count) await_end(pool);
+    pool->alone = take_shares(pool, loop, 1) == shares - 1;
+    if (!has_ended(pool, 0)) await_end(pool);
+}
+
+/* Asking for the process takes as long as a small loop, so it is asked only where its workers may be missing: they seem
+ * to sleep, nobody has helped with the last loop, or a loop seems to be under way. In a child everything but the first
+ * of these goes on without help until the answer is known. */
+static bool may_be_child(const mha_pool *pool)
+{
+    return pool->alone || atomic_load(&pool->sleepers) || atomic_load(&pool->busy);
 }
 
 void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg)
 {
     int wanted = tasks - 1 < pool->most ? tasks - 1 : pool->most;
-    if (pool->started && pool->process != getpid()) mha_pool_make(pool, pool->workers, pool->most);
+    if (wanted >= 1 && may_be_child(pool) && is_child(pool)) mha_pool_make(pool, pool->workers, pool->most);
     if (wanted < 1 || atomic_exchange(&pool->busy, true)) {
         run_alone(tasks, task, arg);
         return;

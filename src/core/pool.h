@@ -16,7 +16,7 @@ struct mha_pool;
 
 /* A worker, and the share of each loop that is its own. */
 typedef struct mha_worker {
-    struct mha_pool *pool;
+    _Alignas(64) struct mha_pool *pool;
     pthread_t thread;
     atomic_ullong taken; /* the number of the last loop whose share somebody has taken */
 } mha_worker;
@@ -32,8 +32,9 @@ typedef struct mha_pool {
     int tasks;
 
     /* The end of the loop. */
-    _Alignas(64) atomic_int unfinished; /* shares from 1 on whose tasks have not returned */
-    atomic_bool waiting;                /* the caller sleeps until there are none */
+    _Alignas(64)
+        atomic_ullong left; /* shares from 1 on that nobody has taken, times 2^32, and those that are not done */
+    atomic_bool waiting;    /* the caller sleeps until all are done */
 
     /* Sleep. */
     _Alignas(64) atomic_int sleepers; /* workers that sleep until there is a loop */
@@ -42,6 +43,7 @@ typedef struct mha_pool {
 
     /* Read and written between loops. */
     _Alignas(64) atomic_bool busy; /* a loop is running, or another thread is at this point */
+    bool alone;                    /* no worker has taken part in the last loop */
     bool crowded;                  /* more threads than processors: spinning would keep others from working */
     atomic_int process;            /* that the workers belong to: those of the parent do not exist in a child */
     atomic_int started;            /* workers that there are */
