@@ -36,6 +36,8 @@ may_see() {
         cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;
         cli/common) echo include nn/io nn/data nn/model nn/families nn/inspect cli/draw ;;
         cli/maps) echo include nn/io nn/data nn/model nn/inspect cli/draw cli/common ;;
+        cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
+        cli/bench) echo include bench nn/io cli/common cli/draw ;;
         cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
         *) echo anything ;;
     esac

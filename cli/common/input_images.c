@@ -1,7 +1,7 @@
 /* Loads files and test images as pixels of the model's input size. */
 #include "cli/common/input_images.h"
 #include "cli/common/cli.h"
-#include "data/image.h"
+#include "io/image.h"
 
 #include <errno.h>
 #include <inttypes.h>

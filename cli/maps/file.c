@@ -2,7 +2,7 @@
  * all cells have the same size. */
 #include "cli/maps/file.h"
 #include "cli/common/cli.h"
-#include "data/image.h"
+#include "io/image.h"
 #include "cli/maps/canvas.h"
 #include "cli/common/options.h"
 

@@ -1,6 +1,6 @@
 /* The PNG canvas: a bitmap with two points per unit. */
 #include "cli/draw/font.h"
-#include "data/image.h"
+#include "io/image.h"
 #include "cli/maps/canvas.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* mha classify: answers and maps are those of the model, pictures of every kind come through, what is drawn fits the
  * screen with and without colour and UTF-8, the page is sound, and every bad input is one line. */
-#include "data/image.h"
+#include "io/image.h"
 #include "page.h"
 #include "small_vit.h"
 

@@ -1,6 +1,6 @@
 /* mha heads: table and object say what the survey says, in the order that was asked for; maps become pictures, also
  * those of mha classify; and every bad input is one line. */
-#include "data/image.h"
+#include "io/image.h"
 #include "page.h"
 #include "small_vit.h"
 #include "inspect/survey.h"

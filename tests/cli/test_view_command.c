@@ -1,7 +1,7 @@
 /* mha view: the page has the model's own numbers, the images that were asked for and what the library makes of them; it
  * needs nothing from elsewhere, and no name can break out of its place. */
 #include "support/numbers.h"
-#include "data/image.h"
+#include "io/image.h"
 #include "view_pages.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* What `mha view` refuses: one line on standard error, exit 2, and the page stays what it was. */
-#include "data/image.h"
+#include "io/image.h"
 #include "view_pages.h"
 
 #include <sys/stat.h>

@@ -4,7 +4,7 @@
  *
  * The allocator is wrapped (-Wl,--wrap in files.cmake): it knows the largest block that was asked for. */
 #include "data/digits.h"
-#include "data/image.h"
+#include "io/image.h"
 #include "support/numbers.h"
 #include "support/saving.h"
 

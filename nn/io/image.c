@@ -2,8 +2,8 @@
  *
  * A PGM is a text header (the magic, columns, rows, maximum; comments from # to the end of the line) and samples: text
  * in P2; in P5 one byte each, or two, big-endian, if the maximum is above 255. */
-#include "data/image.h"
-#include "data/image_png.h"
+#include "io/image.h"
+#include "io/image_png.h"
 #include "io/replace.h"
 #include "io/source.h"
 

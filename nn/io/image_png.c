@@ -1,6 +1,6 @@
 /* PNG with libpng's simplified interface, which reports errors in a struct instead of using longjmp. It decodes to
  * 8-bit red, green, blue and alpha; compositing and conversion to grey are done here. */
-#include "data/image_png.h"
+#include "io/image_png.h"
 #include "io/replace.h"
 
 #include <inttypes.h>

@@ -11,8 +11,8 @@
  * limits below and against the length of the file before memory is allocated. Errors are one line such as
  *
  *     seven.pgm: 28 x 28 samples need 784 bytes, but 300 follow the header; the file is truncated */
-#ifndef NN_DATA_IMAGE_H
-#define NN_DATA_IMAGE_H
+#ifndef NN_IO_IMAGE_H
+#define NN_IO_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

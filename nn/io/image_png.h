@@ -1,8 +1,8 @@
 /* The PNG part of image.c. */
-#ifndef NN_DATA_IMAGE_PNG_H
-#define NN_DATA_IMAGE_PNG_H
+#ifndef NN_IO_IMAGE_PNG_H
+#define NN_IO_IMAGE_PNG_H
 
-#include "data/image.h"
+#include "io/image.h"
 
 /* Decodes a PNG. Returns false on error, with the reason in `why`, without the file name. */
 bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size);

@@ -1,5 +1,5 @@
 /* Normalization of a picture of a digit like MNIST: paper, grey values, size and position. */
-#include "data/image.h"
+#include "io/image.h"
 
 #include <math.h>
 #include <stdlib.h>
