@@ -30,6 +30,7 @@
  *     3  Parameters    read them, change them, save them
  *     4  Heads         where they are, models without some of them
  *     5  Data          labelled examples
+ *     6  Layer files   one multi-head layer of mha.h, opened from a file and saved
  *
  * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
  * timm's tensor names. A file that is something else is refused with one line that says why.
@@ -207,6 +208,103 @@ typedef struct mha_score {
     int64_t count, correct; /* labels, and those that had the largest logit */
     double loss;            /* mean cross-entropy */
 } mha_score;
+
+/* ---- 6 · Layers in files ---------------------------------------------------------------------------------------- */
+
+/* One multi-head layer (mha.h, section 8) from a safetensors file, alone in it or inside a larger model:
+ *
+ *     mha_layer_file_options options = MHA_LAYER_FILE_DEFAULTS;
+ *     options.prefix = "h.0.attn.", options.heads = 12;
+ *     mha_layer_file *file;
+ *     if (mha_layer_file_open(ctx, &file, "gpt2.safetensors", &options)) return puts(mha_context_error(ctx)), 1;
+ *     mha_layer_forward(ctx, mha_layer_file_layer(file), out, NULL, &inputs, NULL, NULL);
+ *     mha_layer_file_free(file);
+ *
+ * The names of the tensors decide the family, which has defaults for what a file does not say:
+ *
+ *     "pytorch"        in_proj_weight, out_proj.weight, ...              nn.MultiheadAttention
+ *     "pytorch-split"  q_proj_weight, k_proj_weight, v_proj_weight, ...  the same with widths that differ
+ *     "gpt2"           c_attn.weight, c_proj.weight, ...                 weights are transposed; causal
+ *     "bert"           self.query.weight, ..., output.dense.weight, ...
+ *     "vit"            qkv.weight, proj.weight, ...                      timm's Vision Transformers
+ *     "llama"          q_proj.weight, ..., o_proj.weight, ...            causal; rotary with base 10000
+ *     "bart"           q_proj.weight, ..., out_proj.weight, ...
+ *
+ * Sizes follow from the shapes and the number of heads. Heads and everything else that tensors do not show come from
+ * the file's metadata (the fields of mha_layer_options by their names; num_heads and other usual synonyms), from the
+ * config.json that the transformers library saves with a model, and from the options below. A config.json that
+ * contradicts one of the others, has an unknown model_type, or asks for what a layer cannot do, such as a scaled rotary
+ * embedding, is an error. */
+typedef struct mha_layer_file mha_layer_file;
+
+typedef struct mha_layer_file_options {
+    size_t size;        /* of this struct */
+    const char *prefix; /* of the layer's tensor names, such as "h.0.attn."; other tensors are ignored. NULL or "": the
+                           file is one layer, and a tensor that does not belong to it is an error */
+    const char *config; /* path of the model's config.json; NULL: the one next to the file, if there is one; "": none */
+    int64_t heads;      /* for files that do not say; 0: as the file says, and they must not differ */
+    int64_t kv_heads;   /* likewise; 0 where the file does not say: from the shapes, or as many as heads */
+    double rotary_base; /* instead of the one of the metadata or the family; 0: as the file says */
+} mha_layer_file_options;
+
+/* clang-format off */
+#define MHA_LAYER_FILE_DEFAULTS {sizeof(mha_layer_file_options), NULL, NULL, 0, 0, 0.0}
+/* clang-format on */
+
+MHA_API void mha_layer_file_defaults(mha_layer_file_options *options, size_t size);
+
+/* Opens a layer. Its parameters are converted to float32. `options` NULL means MHA_LAYER_FILE_DEFAULTS. On error *file is
+ * NULL. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (a file cannot be read, is damaged, holds no such layer or
+ * contradicts the options) or MHA_NO_MEMORY. */
+MHA_API mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const char *path,
+                                       const mha_layer_file_options *options);
+MHA_API void mha_layer_file_free(mha_layer_file *file); /* and its layer; NULL is legal */
+
+/* The layer, which belongs to `file`: it is not to be freed. NULL for NULL. */
+MHA_API mha_layer *mha_layer_file_layer(const mha_layer_file *file);
+
+/* Where a value comes from: of those that give it, the last one below. */
+typedef enum mha_layer_source {
+    MHA_LAYER_FROM_FAMILY = 0,   /* the default for these names, or for the model_type of config.json */
+    MHA_LAYER_FROM_METADATA = 1, /* of the file */
+    MHA_LAYER_FROM_CONFIG = 2,   /* config.json */
+    MHA_LAYER_FROM_TENSORS = 3, /* their shapes, in a Vision Transformer whose blocks have different numbers of heads */
+    MHA_LAYER_FROM_OPTIONS = 4
+} mha_layer_source;
+
+/* What was found. mha_layer_shape has all options of the layer. */
+typedef struct mha_layer_file_info {
+    size_t size;            /* of this struct, set by the caller; the rest is filled in */
+    const char *family;     /* "pytorch", "gpt2", ...; see above */
+    const char *config;     /* path of the config.json that was read; "" if none was */
+    const char *model_type; /* its model_type; "" if it has none, in which case it was ignored */
+    int64_t heads, kv_heads;
+    bool causal;
+    double rotary_base; /* 0: no rotary embedding */
+    mha_layer_source heads_from, causal_from, rotary_from;
+    int64_t parameters; /* how many numbers, */
+    int64_t not_finite; /* and how many of them are NaN or infinite now */
+} mha_layer_file_info;
+MHA_API mha_status mha_layer_file_about(mha_context *ctx, const mha_layer_file *file, mha_layer_file_info *info);
+
+/* A parameter under its full name in the file, prefix included, and in the file's shape: weights of GPT-2 are
+ * transposed, bias_k of PyTorch is (1,1,G*D). */
+typedef struct mha_layer_file_part {
+    const char *name;  /* valid as long as the file */
+    mha_tensor tensor; /* float32, not always dense: a view into the layer or the block */
+} mha_layer_file_part;
+
+/* How many there are, and number n: all zero if there is none. `block` as in mha_layer_view: NULL for the parameters
+ * themselves, or for example gradients. */
+MHA_API int64_t mha_layer_file_part_count(const mha_layer_file *file);
+MHA_API mha_layer_file_part mha_layer_file_part_get(const mha_layer_file *file, int64_t n, float *block);
+
+/* Saves any layer under PyTorch's names ("pytorch", or "pytorch-split" if nn.MultiheadAttention could not be this layer),
+ * with its options as metadata; a file at `path` is replaced atomically. What is opened again has the same bits.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (a layer that such a file cannot express: over weights of the caller that are not one
+ * float32 block, with norms other than RMS with one gain for all heads, with an output width of its own, with rotary
+ * frequencies or tables) or MHA_BAD_FILE. */
+MHA_API mha_status mha_layer_save(mha_context *ctx, const mha_layer *layer, const char *path);
 
 #ifdef __cplusplus
 }

@@ -30,13 +30,13 @@ may_see() {
         nn/data) echo include nn/io nn/ops ;;
         nn/model) echo include nn/ops nn/data ;;
         nn/families) echo include nn/io nn/model ;;
-        nn/public) echo include nn/io nn/data nn/model nn/families nn/train nn/inspect ;;
+        nn/public) echo include nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/families nn/train ;;
         bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;
         cli/common) echo include nn/io nn/data nn/model nn/families nn/inspect cli/draw ;;
         cli/maps) echo include nn/io nn/data nn/model nn/inspect cli/draw cli/common ;;
-        cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
+        cli/layer | cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench nn/io cli/common cli/draw ;;
         cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
         *) echo anything ;;

@@ -54,6 +54,23 @@ static const char *closest(const char *word)
     return near;
 }
 
+static bool is_known(const char *name)
+{
+    int i = 0;
+    while (names[i] && strcmp(names[i], name) != 0) i++;
+    return names[i];
+}
+
+bool layer_input_is(const char *path)
+{
+    char error[400];
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    bool is = file && nn_safetensors_find(file, "query");
+    for (size_t i = 0; is && i < nn_safetensors_count(file); i++) is = is_known(nn_safetensors_get(file, i)->name);
+    nn_safetensors_free(file);
+    return is;
+}
+
 /* Reports all unknown tensors on one line; for a single one, with a suggestion. */
 static bool check_names(const reading *r)
 {
@@ -62,9 +79,7 @@ static bool check_names(const reading *r)
     size_t n = 0;
     for (size_t i = 0; i < nn_safetensors_count(r->file); i++) {
         const char *name = nn_safetensors_get(r->file, i)->name;
-        int known = 0;
-        while (names[known] && strcmp(names[known], name) != 0) known++;
-        if (names[known]) continue;
+        if (is_known(name)) continue;
         near = n ? NULL : closest(name);
         if (n < sizeof list)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",

@@ -1,5 +1,6 @@
 /* mha layer: runs a layer from one file on inputs from another, and writes the results to a third. */
 #include "cli/common/options.h"
+#include "cli/common/wording.h"
 #include "cli/layer/run.h"
 
 #include <math.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void help(void)
 {
@@ -107,6 +107,12 @@ static bool set_no_causal(const char *value, void *to)
     return true;
 }
 
+static bool parse_config(const char *value, void *to)
+{
+    ((layer_request *)to)->load.config = strcmp(value, "none") == 0 ? "" : value;
+    return true;
+}
+
 static const cli_option options[] = {
     {"-o", true, cli_shared, offsetof(layer_request, output)},
     {"--out", true, cli_shared, offsetof(layer_request, output)},
@@ -115,7 +121,7 @@ static const cli_option options[] = {
     {"--rotary-base", true, parse_base, 0},
     {"--weights", true, parse_weights, 0},
     {"--threads", true, cli_shared, offsetof(layer_request, threads)},
-    {"--config", true, NULL, offsetof(layer_request, config)},
+    {"--config", true, parse_config, 0},
     {"--causal", false, set_causal, 0},
     {"--no-causal", false, set_no_causal, 0},
     {"--grad", false, NULL, offsetof(layer_request, grad)},
@@ -149,60 +155,27 @@ static int parse(int argc, char **argv, layer_request *r)
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-/* Only a warning: the user may be looking for the cause. */
-static void warn_not_finite(const nn_layer_file *file, const char *path)
-{
-    int64_t count, bad = nn_layer_count_not_finite(file->layer, &count);
-    if (bad) cli_error("%s: %lld of %lld parameters are not finite", path, (long long)bad, (long long)count);
-}
+static const wording words[] = {{"options.heads", "--heads N"},
+                                {"options.prefix", "--prefix"},
+                                {"options.config = \"\"", "--config none"},
+                                {NULL, NULL}};
 
-/* The path of the config.json, to be freed; "" if there is none; NULL if out of memory. */
-static char *find_config(const layer_request *r)
+/* Opens the layer and describes it. Prints an error and returns false on failure. Detects swapped arguments. */
+static bool open_layer(mha_layer_file **file, mha_layer_file_info *info, mha_context *ctx, const layer_request *r)
 {
-    static const char name[] = "config.json";
-    const char *slash = strrchr(r->layer, '/');
-    size_t folder = slash ? (size_t)(slash - r->layer) + 1 : 0;
-    if (r->config) return strdup(strcmp(r->config, "none") == 0 ? "" : r->config);
-    char *path = malloc(folder + sizeof name);
-    if (!path) return NULL;
-    memcpy(path, r->layer, folder);
-    memcpy(path + folder, name, sizeof name);
-    if (access(path, F_OK) != 0) path[0] = 0;
-    return path;
-}
-
-/* Prints an error and returns false on failure. */
-static bool read_config(nn_layer_config *config, layer_request *r)
-{
-    char error[800];
-    char *path = find_config(r);
-    bool ok = path;
-    if (!ok) cli_error("out of memory");
-    if (ok && *path) {
-        ok = nn_layer_config_read(config, path, r->load.prefix ? r->load.prefix : "", error, sizeof error);
-        r->load.config = config;
-        if (!ok) cli_error("%s; --config none ignores the file", error);
-        else if (!*config->type) cli_error("%s: ignored, because it has no model_type", path);
-    }
-    free(path);
-    if (!ok || !r->load.config || !config->causal_said || !r->causal) return ok;
-    if ((r->causal == LAYER_CAUSAL) == config->causal) return ok;
-    cli_error("layer: config.json has is_decoder %s, but %s was given", config->causal ? "true" : "false",
+    char text[800];
+    mha_status status = mha_layer_file_open(ctx, file, r->layer, &r->load);
+    if (!status) status = mha_layer_file_about(ctx, *file, info);
+    if (status == MHA_BAD_FILE && layer_input_is(r->layer))
+        cli_error("%s: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT", r->layer);
+    else if (status) cli_error("%s", wording_apply(text, sizeof text, mha_context_error(ctx), words));
+    if (status) return false;
+    if (*info->config && !*info->model_type) cli_error("%s: ignored, because it has no model_type", info->config);
+    if (!r->causal || info->causal_from != MHA_LAYER_FROM_CONFIG || (r->causal == LAYER_CAUSAL) == info->causal)
+        return true;
+    cli_error("layer: config.json has is_decoder %s, but %s was given", info->causal ? "true" : "false",
               r->causal == LAYER_CAUSAL ? "--causal" : "--no-causal");
     return false;
-}
-
-/* Prints an error and returns false on failure. Detects swapped arguments. */
-static bool load(nn_layer_file *file, mha_context *ctx, const layer_request *r)
-{
-    char error[800];
-    nn_safetensors *from = nn_safetensors_open(r->layer, error, sizeof error);
-    bool ok = from && nn_layer_file_read(file, ctx, from, r->layer, &r->load, error, sizeof error);
-    if (from && !file->family && nn_safetensors_find(from, "query"))
-        cli_error("%s: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT", r->layer);
-    else if (!ok) cli_error("%s", error);
-    nn_safetensors_free(from);
-    return ok;
 }
 
 __attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, const char *format, ...)
@@ -215,13 +188,12 @@ __attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, c
 }
 
 /* Prints the settings of the layer in one line, since most of them are not in its tensors. */
-static void print_settings(const nn_layer_file *file, const layer_request *r)
+static void print_settings(const mha_layer *layer, const mha_layer_file_info *info, const layer_request *r)
 {
-    const mha_layer_options *o = mha_layer_shape(file->layer);
-    const nn_layer_config *c = r->load.config;
+    const mha_layer_options *o = mha_layer_shape(layer);
     char line[600] = "";
     bool causal = r->causal ? r->causal == LAYER_CAUSAL : o->causal;
-    add(line, sizeof line, "%s names; %lld head%s of width %lld", file->family->title, (long long)o->heads,
+    add(line, sizeof line, "%s names; %lld head%s of width %lld", info->family, (long long)o->heads,
         o->heads == 1 ? "" : "s", (long long)o->head_width);
     if (o->kv_heads != o->heads) add(line, sizeof line, ", %lld for keys and values", (long long)o->kv_heads);
     add(line, sizeof line, "; %scausal; ", causal ? "" : "not ");
@@ -237,38 +209,40 @@ static void print_settings(const nn_layer_file *file, const layer_request *r)
         add(line, sizeof line, "; window of %lld keys after the query", (long long)o->window_right);
     if (!isnan(o->scale)) add(line, sizeof line, "; scale %.6g", (double)o->scale);
     if (o->softcap > 0) add(line, sizeof line, "; softcap %.6g", (double)o->softcap);
-    if (c && *c->type) add(line, sizeof line, "; config.json: %s", c->type);
+    if (*info->model_type) add(line, sizeof line, "; config.json: %s", info->model_type);
     cli_error("%s: %s", r->layer, line);
 }
 
 int cmd_layer(int argc, char **argv)
 {
-    layer_request r = {.load = {.heads_word = "--heads N", .prefix_word = "--prefix"}};
+    layer_request r = {.load = MHA_LAYER_FILE_DEFAULTS};
     int stop = parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
 
     char error[400];
-    nn_layer_file file = {0};
-    nn_layer_config config;
+    mha_layer_file *file = NULL;
+    mha_layer_file_info info = {.size = sizeof info};
     layer_input in = {0};
     nn_safetensors *input = NULL;
     mha_context *ctx = cli_context_of((int)r.threads);
-    if (!ctx) goto out;
-    if (!read_config(&config, &r) || !load(&file, ctx, &r)) goto out;
+    if (!ctx || !open_layer(&file, &info, ctx, &r)) goto out;
+    mha_layer *layer = mha_layer_file_layer(file);
     input = nn_safetensors_open(r.input, error, sizeof error);
     if (!input) {
         cli_error("%s", error);
         goto out;
     }
-    if (!layer_input_read(&in, ctx, file.layer, input, &r)) goto out;
-    warn_not_finite(&file, r.layer);
-    if (!layer_run(ctx, &file, &in, &r)) goto out;
-    print_settings(&file, &r);
+    if (!layer_input_read(&in, ctx, layer, input, &r)) goto out;
+    if (info.not_finite) /* only a warning: the user may be looking for the cause */
+        cli_error("%s: %lld of %lld parameters are not finite", r.layer, (long long)info.not_finite,
+                  (long long)info.parameters);
+    if (!layer_run(ctx, file, &in, &r)) goto out;
+    print_settings(layer, &info, &r);
     status = CLI_OK;
 out:
     layer_input_free(&in);
     nn_safetensors_free(input);
-    nn_layer_file_free(&file);
+    mha_layer_file_free(file);
     mha_context_free(ctx);
     return status;
 }

@@ -1,11 +1,13 @@
 /* Runs the layer forward, and backward on request, and writes the results. */
 #include "cli/layer/run.h"
 #include "cli/common/cli.h"
+#include "io/safetensors_write.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = NN_LAYER_PARTS + 8, OWNED = 8 };
+enum { RESULTS = 8, OWNED = RESULTS + 3 };
 
 mha_tensor layer_zeros(int rank, const int64_t *size)
 {
@@ -27,21 +29,25 @@ typedef struct making {
     mha_attention_extras extras;
     mha_layer_gradients gradients;
     mha_tensor output;
-    nn_safetensors_item items[ITEMS];
+    nn_safetensors_item *items; /* RESULTS, and one per parameter */
     size_t item_count;
     void *owned[OWNED];
     int owned_count;
 } making;
 
+/* Memory that is freed at the end; prints an error and returns NULL if there is none. */
+static void *own(making *m, void *memory, const char *what)
+{
+    if (memory) m->owned[m->owned_count++] = memory;
+    else cli_error("not enough memory for %s", what);
+    return memory;
+}
+
 /* Allocates a tensor to be written under that name; without the batch axis if the input has none. */
 static bool make(making *m, mha_tensor *view, const char *name, int rank, const int64_t *size)
 {
     *view = layer_zeros(rank, size);
-    if (!view->data) {
-        cli_error("not enough memory for %s", name);
-        return false;
-    }
-    m->owned[m->owned_count++] = view->data;
+    if (!own(m, view->data, name)) return false;
     mha_tensor seen = *view;
     if (!m->in->batched) {
         seen.rank--;
@@ -70,26 +76,36 @@ static const char *axes_of(const layer_input *in, layer_weights weights)
     return in->batched ? "batch,queries,keys" : "queries,keys";
 }
 
-/* Gradients of the given inputs, and of the parameters under the names and in the layout of the layer's file. */
-static bool make_gradients(making *m, const nn_layer_file *file, nn_layer_items *items)
+static const char grad[] = "grad.";
+
+/* Lists the gradients of parameters, under the names and in the layout of the layer's file. */
+static bool list_parameters(making *m, const mha_layer_file *file)
+{
+    size_t room = 0;
+    int64_t count = mha_layer_file_part_count(file);
+    for (int64_t n = 0; n < count; n++) room += sizeof grad + strlen(mha_layer_file_part_get(file, n, NULL).name);
+    char *names = own(m, malloc(room + 1), "the names of gradients");
+    for (int64_t n = 0; names && n < count; n++) {
+        mha_layer_file_part part = mha_layer_file_part_get(file, n, m->gradients.parameters);
+        int length = snprintf(names, room, "%s%s", grad, part.name) + 1;
+        m->items[m->item_count++] = nn_safetensors_item_view(names, part.tensor);
+        names += length, room -= (size_t)length;
+    }
+    return names;
+}
+
+/* Gradients of the given inputs, and of the parameters. */
+static bool make_gradients(making *m, const mha_layer_file *file)
 {
     const mha_layer_inputs *t = &m->in->tensors;
     int64_t count = 0;
     if (!make(m, &m->gradients.query, "grad.query", 3, t->query.size)) return false;
     if (t->key.data && !make(m, &m->gradients.key, "grad.key", 3, t->key.size)) return false;
     if (t->value.data && !make(m, &m->gradients.value, "grad.value", 3, t->value.size)) return false;
-    mha_layer_parameter_count(m->ctx, &count,
-                              mha_layer_shape(file->layer)); /* cannot fail: the layer was created with these options */
-    m->gradients.parameters = layer_zeros(1, &count).data;
-    if (!m->gradients.parameters) {
-        cli_error("not enough memory for the gradients of %lld parameters", (long long)count);
-        return false;
-    }
-    m->owned[m->owned_count++] = m->gradients.parameters;
-    nn_layer_file_items(items, file, m->gradients.parameters, "grad.");
-    memcpy(m->items + m->item_count, items->item, items->count * sizeof *items->item);
-    m->item_count += items->count;
-    return true;
+    /* cannot fail: the layer was created with these options */
+    mha_layer_parameter_count(m->ctx, &count, mha_layer_shape(mha_layer_file_layer(file)));
+    m->gradients.parameters = own(m, layer_zeros(1, &count).data, "the gradients of parameters");
+    return m->gradients.parameters && list_parameters(m, file);
 }
 
 static bool compute(making *m, mha_layer *layer, const layer_request *r)
@@ -107,14 +123,15 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
     return !status;
 }
 
-bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r)
+bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *in, const layer_request *r)
 {
     making m = {.ctx = ctx, .in = in};
-    nn_layer_items names; /* must outlive the items that point into it */
+    mha_layer *layer = mha_layer_file_layer(file);
     char error[400];
-    bool ok = make_results(&m, mha_layer_shape(file->layer), r->weights);
-    if (ok && r->grad) ok = make_gradients(&m, file, &names);
-    ok = ok && compute(&m, file->layer, r);
+    m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_part_count(file), sizeof *m.items), "the results");
+    bool ok = m.items && make_results(&m, mha_layer_shape(layer), r->weights);
+    if (ok && r->grad) ok = make_gradients(&m, file);
+    ok = ok && compute(&m, layer, r);
     const nn_safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
     if (ok && !nn_safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error)) {
         cli_error("%s", error);

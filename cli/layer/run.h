@@ -2,8 +2,8 @@
 #ifndef LAYER_RUN_H
 #define LAYER_RUN_H
 
-#include "layer/file.h"
 #include "io/safetensors.h"
+#include <mha_model.h>
 
 typedef enum layer_weights { WEIGHTS_NONE, WEIGHTS_PER_HEAD, WEIGHTS_AVERAGE } layer_weights;
 
@@ -11,8 +11,7 @@ typedef enum layer_causal { LAYER_AS_IT_IS, LAYER_CAUSAL, LAYER_NOT_CAUSAL } lay
 
 typedef struct layer_request {
     const char *layer, *input, *output; /* paths */
-    const char *config;                 /* path of a config.json, or "none"; NULL for the one next to the layer */
-    nn_layer_file_options load;
+    mha_layer_file_options load;
     layer_weights weights;
     layer_causal causal;
     bool grad;
@@ -39,6 +38,9 @@ bool layer_input_read(layer_input *in, mha_context *ctx, const mha_layer *layer,
                       const layer_request *r);
 void layer_input_free(layer_input *in);
 
+/* Whether a file that is not a layer is an INPUT: it has a query, and no tensor that an INPUT cannot have. */
+bool layer_input_is(const char *path);
+
 /* A dense float32 tensor of zeros; its data must be freed. No data if out of memory. */
 mha_tensor layer_zeros(int rank, const int64_t *size);
 
@@ -46,6 +48,6 @@ mha_tensor layer_zeros(int rank, const int64_t *size);
 
 /* Runs the layer and writes the output file. On failure prints an error, returns false and leaves the file unchanged.
  * */
-bool layer_run(mha_context *ctx, const nn_layer_file *file, const layer_input *in, const layer_request *r);
+bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *in, const layer_request *r);
 
 #endif

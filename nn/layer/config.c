@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILE_MOST = 1 << 24 };
 
@@ -71,6 +72,21 @@ static const struct kind *kind_of(const char *type)
     for (int i = 0; i < KINDS; i++)
         if (strcmp(kinds[i].type, type) == 0) return &kinds[i];
     return NULL;
+}
+
+/* ---- Finding ---------------------------------------------------------------------------------------------------- */
+
+char *nn_layer_config_find(const char *file)
+{
+    static const char name[] = "config.json";
+    const char *slash = strrchr(file, '/');
+    size_t folder = slash ? (size_t)(slash - file) + 1 : 0;
+    char *path = malloc(folder + sizeof name);
+    if (!path) return NULL;
+    memcpy(path, file, folder);
+    memcpy(path + folder, name, sizeof name);
+    if (access(path, F_OK) != 0) path[0] = 0;
+    return path;
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */

@@ -35,6 +35,9 @@ typedef struct nn_layer_config {
     float scale, softcap, norm_epsilon;                               /* NAN, 0, 0: not given */
 } nn_layer_config;
 
+/* The path of the config.json next to a file, to be freed; "" if there is none, NULL if out of memory. */
+char *nn_layer_config_find(const char *file);
+
 /* Returns false on error, with one line in `error` that begins with the path. */
 bool nn_layer_config_read(nn_layer_config *config, const char *path, const char *prefix, char *error,
                           size_t error_size);

@@ -25,6 +25,8 @@ typedef struct loading {
     const nn_layer_name *row[NN_LAYER_PARTS];            /* by part; NULL: the family has none */
     const nn_safetensors_tensor *tensor[NN_LAYER_PARTS]; /* by part; NULL: the file has none */
     mha_layer_options options;
+    mha_status status; /* of a failure */
+    bool own_heads;    /* counted from the shapes */
 } loading;
 
 /* Text for messages, of bounded length. */
@@ -313,7 +315,7 @@ static bool check_shapes(const loading *l)
 
 /* ---- The layer -------------------------------------------------------------------------------------------------- */
 
-static bool fill(const loading *l, mha_layer *layer)
+static bool fill(loading *l, mha_layer *layer)
 {
     mha_layer_parts parts = mha_layer_view(layer, NULL);
     for (int part = 0; part < NN_LAYER_PARTS; part++) {
@@ -322,7 +324,10 @@ static bool fill(const loading *l, mha_layer *layer)
         if (l->row[part]->layout == NN_LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
         mha_tensor from = to;
         float *numbers = nn_safetensors_floats(l->ctx, l->tensor[part]);
-        if (!numbers) return nn_fail(&l->to, "not enough memory for %s", l->tensor[part]->name);
+        if (!numbers) {
+            l->status = MHA_NO_MEMORY;
+            return nn_fail(&l->to, "not enough memory for %s", l->tensor[part]->name);
+        }
         from.data = numbers;
         from.stride[from.rank - 1] = 1;
         if (from.rank == 2) from.stride[0] = from.size[1];
@@ -354,6 +359,7 @@ static void count_own_heads(loading *l)
     if (!format || strcmp(format, "mha.vit") != 0 || D < 1 || !in || !out || in->rank != 2 || out->rank != 2) return;
     if (out->shape[1] % D != 0 || in->shape[0] <= out->shape[1] || (in->shape[0] - out->shape[1]) % (2 * D) != 0)
         return;
+    l->own_heads = true;
     o->heads = out->shape[1] / D;
     o->kv_heads = (in->shape[0] - out->shape[1]) / (2 * D);
 }
@@ -378,35 +384,62 @@ static bool read_options(loading *l)
            agree(l, &l->options.kv_heads, l->caller.kv_heads, "heads of keys and values");
 }
 
+/* Where the options come from; the file's metadata have been read without an error. */
+static void name_sources(const loading *l, nn_layer_file *out)
+{
+    const nn_layer_config *c = l->config;
+    bool causal = nn_safetensors_metadata(l->file, "causal"), base = nn_safetensors_metadata(l->file, "rotary_base");
+    out->heads_from = l->caller.heads ? MHA_LAYER_FROM_OPTIONS
+                      : l->own_heads  ? MHA_LAYER_FROM_TENSORS
+                      : c->heads      ? MHA_LAYER_FROM_CONFIG
+                                      : MHA_LAYER_FROM_METADATA;
+    out->causal_from = c->causal_said ? MHA_LAYER_FROM_CONFIG
+                       : causal       ? MHA_LAYER_FROM_METADATA
+                                      : MHA_LAYER_FROM_FAMILY;
+    out->rotary_from = l->caller.rotary_base != 0 ? MHA_LAYER_FROM_OPTIONS
+                       : c->rotary_said           ? MHA_LAYER_FROM_CONFIG
+                       : base                     ? MHA_LAYER_FROM_METADATA
+                                                  : MHA_LAYER_FROM_FAMILY;
+}
+
+/* Creates the layer and fills it. */
+static bool build(loading *l, nn_layer_file *out)
+{
+    mha_status status = mha_layer_create(l->ctx, &out->layer, &l->options, NULL);
+    if (status == MHA_NO_MEMORY) l->status = status;
+    if (status) return nn_fail(&l->to, "%s", mha_context_error(l->ctx));
+    snprintf(out->prefix, sizeof out->prefix, "%s", l->prefix);
+    name_sources(l, out);
+    if (fill(l, out->layer)) return true;
+    nn_layer_file_free(out);
+    return false;
+}
+
 bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
                         const nn_layer_file_options *options, char *error, size_t error_size)
 {
     const nn_layer_config none = {.scale = NAN};
-    loading l = {.ctx = ctx, .file = from, .to = {name, error, error_size}};
+    loading l = {.ctx = ctx, .file = from, .to = {name, error, error_size}, .status = MHA_BAD_FILE};
     if (options) l.caller = *options;
     l.config = l.caller.config ? l.caller.config : &none;
     if (!l.caller.heads_word) l.caller.heads_word = "heads";
     if (!l.caller.prefix_word) l.caller.prefix_word = "the prefix";
     l.prefix = l.caller.prefix ? l.caller.prefix : "";
-    *out = (nn_layer_file){0};
+    *out = (nn_layer_file){.status = MHA_BAD_FILE};
     if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX)
         return nn_fail(&l.to, "the prefix is longer than %d bytes", NN_LAYER_PREFIX_MAX);
     if (!find_family(&l)) return false;
     out->family = l.family;
-    if (!check_strangers(&l) || !bind(&l) || !read_options(&l) || !check_groups(&l) || !learn_sizes(&l) ||
-        !check_shapes(&l))
-        return false;
-    if (mha_layer_create(ctx, &out->layer, &l.options, NULL)) return nn_fail(&l.to, "%s", mha_context_error(ctx));
-    snprintf(out->prefix, sizeof out->prefix, "%s", l.prefix);
-    if (fill(&l, out->layer)) return true;
-    nn_layer_file_free(out);
-    return false;
+    bool ok = check_strangers(&l) && bind(&l) && read_options(&l) && check_groups(&l) && learn_sizes(&l) &&
+              check_shapes(&l) && build(&l, out);
+    out->status = ok ? MHA_OK : l.status;
+    return ok;
 }
 
 bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, const nn_layer_file_options *options,
                         char *error, size_t error_size)
 {
-    *out = (nn_layer_file){0};
+    *out = (nn_layer_file){.status = MHA_BAD_FILE};
     nn_safetensors *from = nn_safetensors_open(path, error, error_size);
     bool ok = from && nn_layer_file_read(out, ctx, from, path, options, error, error_size);
     nn_safetensors_free(from);

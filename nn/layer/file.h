@@ -27,6 +27,7 @@
 #include "layer/config.h"
 #include "layer/names.h"
 #include "io/safetensors_write.h"
+#include <mha_model.h>
 
 typedef struct nn_layer_file_options {
     const char *prefix;            /* NULL or "": the file is one layer */
@@ -36,10 +37,13 @@ typedef struct nn_layer_file_options {
     const char *heads_word, *prefix_word; /* the names of these options in messages; NULL: "heads", "the prefix" */
 } nn_layer_file_options;
 
-/* A layer and the names in its file. If loading fails, `family` is the detected family, or NULL. */
+/* A layer and the names in its file. If loading fails, `family` is the detected family, or NULL, and `status` is
+ * MHA_BAD_FILE or MHA_NO_MEMORY. */
 typedef struct nn_layer_file {
     mha_layer *layer;
+    mha_status status;
     const nn_layer_family *family;
+    mha_layer_source heads_from, causal_from, rotary_from;
     char prefix[NN_LAYER_PREFIX_MAX + 1];
 } nn_layer_file;
 
@@ -56,6 +60,9 @@ void nn_layer_file_free(nn_layer_file *file);
 /* Atomic, like nn_safetensors_write. Also returns false for a layer that the names and metadata cannot express: a norm
  * other than RMS with one gain for all heads, another output width, rotary frequencies or tables. */
 bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, size_t error_size);
+
+/* The feature of a layer that a file cannot express; NULL if there is none. */
+const char *nn_layer_file_cannot_save(const mha_layer *layer);
 
 /* The parameters of a layer with the names and layout of its file; each name is preceded by `before` and the file's
  * prefix. `block` as in mha_layer_view: NULL, or for example gradients. */

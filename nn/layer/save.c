@@ -20,8 +20,7 @@ void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *
     }
 }
 
-/* A feature of the layer that a file cannot express; NULL if there is none. */
-static const char *not_sayable(const mha_layer *layer)
+const char *nn_layer_file_cannot_save(const mha_layer *layer)
 {
     const mha_layer_options *o = mha_layer_shape(layer);
     mha_layer_parts parts = mha_layer_view(layer, NULL);
@@ -40,7 +39,7 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
 {
     nn_layer_items items;
     nn_layer_notes notes;
-    const char *reason = not_sayable(layer);
+    const char *reason = nn_layer_file_cannot_save(layer);
     if (reason) {
         snprintf(error, error_size, "%s: the layer has %s, which layer files cannot express", path, reason);
         return false;
