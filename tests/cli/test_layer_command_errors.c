@@ -154,6 +154,10 @@ TEST(bad_layers)
     write_input("x.safetensors", none, none);
     REFUSE("no.safetensors x.safetensors -o y.safetensors", "no.safetensors: No such file or directory");
     REFUSE(FILES, "l.safetensors: the number of heads is not in the file; give --heads N (or metadata \"heads\")");
+    /* A path is not taken for the library's name of an option. */
+    write_layer("options.heads.safetensors", NULL);
+    REFUSE("options.heads.safetensors x.safetensors -o y.safetensors",
+           "options.heads.safetensors: the number of heads is not in the file; give --heads N (or metadata \"heads\")");
     REFUSE(FILES "--heads 5",
            "l.safetensors: 5 heads do not divide the 4 rows that Q, K and V have each in in_proj_weight (12,4)");
     REFUSE(FILES "--heads 2 --prefix h.0.",
@@ -173,6 +177,9 @@ TEST(bad_layers)
            "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
     REFUSE("x.safetensors l.safetensors -o y.safetensors --prefix h.0.attn.",
            "x.safetensors: has a tensor \"query\", so it is an INPUT; the order is LAYER INPUT");
+    nn_safetensors_item asked[] = {floats("query", 2, 4, 4, 0), floats("h.2.attn.c_attn.weight", 2, 4, 12, 0)};
+    write_file("l.safetensors", asked, 2, NULL);
+    REFUSE(FILES "--heads 2 --prefix h.2.attn.", "l.safetensors: h.2.attn.c_proj.weight is missing");
     nn_safetensors_item model[] = {floats("h.2.attn.c_attn.weight", 2, 4, 12, 0),
                                    floats("h.10.attn.c_attn.weight", 2, 4, 12, 0)};
     write_file("l.safetensors", model, 2, NULL);

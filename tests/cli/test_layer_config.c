@@ -272,6 +272,9 @@ TEST(files_that_are_none)
     expect(it->status == 0 && strstr(it->err, "mha: config.json: ignored, because it has no model_type\n"),
            "exit %d: %s", it->status, it->err);
     unlink("y");
+    REFUSE("{\"some\": \"other program's\"}", LLAMA,
+           "llama: the number of heads is not in the file; give --heads N (or metadata \"heads\"); config.json has no "
+           "model_type and was ignored");
     unlink("config.json");
     if (!expect(mkfifo("config.json", 0600) == 0, "no pipe")) return;
     it = command("timeout 60", "layer " LLAMA);

@@ -189,6 +189,11 @@ TEST(a_config_beside_the_file_counts)
     file = open_layer(ctx, &info, in_folder("llama"), options);
     expect(info.rotary_base == 30000 && strcmp(info.config, in_folder("config.json")) == 0, "from '%s'", info.config);
     mha_layer_file_free(file);
+    write_text("config.json",
+               "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [0, 1]}"); /* by the prefix */
+    file = open_layer(ctx, &info, "llama", options);
+    expect(info.rotary_base == 0 && info.rotary_from == MHA_LAYER_FROM_CONFIG, "base %g", info.rotary_base);
+    mha_layer_file_free(file);
     write_text("config.json", "{\"torch_dtype\": \"float32\"}");
     file = open_layer(ctx, &info, "llama", options);
     expect(strcmp(info.config, "config.json") == 0 && !*info.model_type, "'%s'", info.model_type);
