@@ -5,7 +5,7 @@
  * draw 10,000 x 10,000 weights anyway. */
 #include "cli/common/cli.h"
 #include "io/safetensors_floats.h"
-#include "cli/view/view.h"
+#include "cli/view/weights.h"
 #include "cli/view/page.h"
 
 #include <inttypes.h>

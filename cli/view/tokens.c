@@ -2,7 +2,7 @@
 #include "cli/common/cli.h"
 #include "io/json.h"
 #include "io/source.h"
-#include "cli/view/view.h"
+#include "cli/view/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

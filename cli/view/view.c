@@ -6,6 +6,7 @@
 #include "cli/common/model.h"
 #include "cli/common/options.h"
 #include "cli/view/page.h"
+#include "cli/view/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
