@@ -64,7 +64,7 @@ static mha_layer_file *open_layer(mha_context *ctx, mha_layer_file_info *info, c
                                   mha_layer_file_options options)
 {
     mha_layer_file *file = NULL;
-    *info = (mha_layer_file_info){.size = sizeof *info};
+    *info = (mha_layer_file_info){.size = sizeof *info, .family = "", .config = "", .model_type = ""};
     expect(!mha_layer_file_open(ctx, &file, path, &options), "%s", mha_context_error(ctx));
     expect(file && !mha_layer_file_about(ctx, file, info), "%s", mha_context_error(ctx));
     return file;
@@ -317,6 +317,28 @@ TEST(wrong_arguments_are_refused)
     expect(mha_layer_save(ctx, mha_layer_file_layer(file), NULL) == MHA_BAD_ARGUMENT, "no path");
     expect(mha_layer_save(NULL, mha_layer_file_layer(file), "copy") == MHA_BAD_ARGUMENT, "no context");
     mha_layer_file_free(file);
+    mha_context_free(ctx);
+}
+
+/* Whichever allocation of the context fails, nothing is left of the layer. */
+TEST(too_little_memory)
+{
+    ledger m = ledger_make();
+    mha_context_free(begin());
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, &m);
+    mha_status status = MHA_NO_MEMORY;
+    int64_t live = m.live, n = 0;
+    for (; status; n++) {
+        mha_layer_file *file = NULL;
+        m.fail_at = m.calls + n;
+        status = mha_layer_file_open(ctx, &file, "torch", NULL);
+        if (!expect(!status || (status == MHA_NO_MEMORY && !file && *mha_context_error(ctx)), "%s: %s",
+                    mha_status_name(status), mha_context_error(ctx)))
+            break;
+        mha_layer_file_free(file);
+        expect(m.live == live, "%d blocks are left", (int)(m.live - live));
+    }
+    expect(n > 1, "nothing failed");
     mha_context_free(ctx);
 }
 
