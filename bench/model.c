@@ -87,12 +87,12 @@ static bool save(const model_bench *b, const nn_model *net, char error[200])
         {"pass", b->pass},    {"shape", b->model->name}, {"dtype", bench_type_word(b->set->type)},
         {"threads", threads}, {"seconds", seconds},      {"rate", rate},
         {"decay", decay}};
-    nn_vit_save_options options = {.parameters = b->parameters};
+    nn_vit_save_options options = NN_VIT_SAVE_DEFAULTS;
     options.items = items;
     options.item_count = 3;
     options.notes = notes;
     options.note_count = sizeof notes / sizeof *notes;
-    return nn_vit_save(net, path, &options, error, 200);
+    return nn_vit_save(nn_model_description(net), b->parameters, path, &options, error, 200);
 }
 
 /* ---- Both ------------------------------------------------------------------------------------------------------- */

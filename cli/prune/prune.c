@@ -256,7 +256,7 @@ static bool write_model(const prune_report *s, char *error, size_t error_size)
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.notes = notes;
     o.note_count = 2;
-    return nn_vit_save(s->model->net, s->out, &o, error, error_size);
+    return nn_vit_save(&s->model->config, s->model->parameters, s->out, &o, error, error_size);
 }
 
 /* Scores, prunes and writes the files. Prints an error and returns false on failure. */

@@ -372,13 +372,13 @@ int64_t nn_vit_save_bytes(const nn_description *config, int64_t parameters)
     return parameters * (int64_t)sizeof(float) + HEADER + config->encoder.blocks.depth * BLOCK;
 }
 
-bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options *options, char *error,
-                 size_t error_size)
+bool nn_vit_save(const nn_description *config, const float *parameters, const char *path,
+                 const nn_vit_save_options *options, char *error, size_t error_size)
 {
     reading r = {.to = {path, error, error_size}};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     if (options) o = *options;
-    const char *problem = nn_vit_problem(nn_model_description(v));
+    const char *problem = nn_vit_problem(config);
     if (problem) return nn_fail(&r.to, "the model cannot be saved as a Vision Transformer: %s", problem);
     for (size_t i = 0; i < o.item_count; i++) {
         char quoted[80];
@@ -388,13 +388,13 @@ bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options 
     }
     saving s = {0};
     nn_vit_notes_text text;
-    bool ok = make_room(&s, nn_model_description(v), &o);
+    bool ok = make_room(&s, config, &o);
     if (!ok) {
         nn_fail(&r.to, "not enough memory to save it");
         goto out;
     }
-    list_parts(&s, nn_model_description(v), o.parameters ? o.parameters : nn_model_parameters(v));
-    list_notes(&s, &text, nn_model_description(v));
+    list_parts(&s, config, parameters);
+    list_notes(&s, &text, config);
     for (size_t i = 0; i < o.item_count; i++) s.items[s.item_count++] = o.items[i];
     for (size_t i = 0; i < o.note_count; i++) s.pairs[s.pair_count++] = o.notes[i];
     ok = nn_safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);

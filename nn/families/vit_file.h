@@ -55,7 +55,6 @@ bool nn_vit_read(nn_model *v, mha_context *ctx, const nn_safetensors *file, cons
 
 /* What else goes into a file. */
 typedef struct nn_vit_save_options {
-    const float *parameters;          /* another block of the model's shape, such as averaged weights; NULL: its own */
     const nn_safetensors_item *items; /* each name begins with NN_VIT_FILE_EXTRA */
     size_t item_count;
     const nn_safetensors_pair *notes; /* of other keys than those of nn_vit_notes.h */
@@ -64,14 +63,15 @@ typedef struct nn_vit_save_options {
 } nn_vit_save_options;
 
 /* clang-format off */
-#define NN_VIT_SAVE_DEFAULTS {NULL, NULL, 0, NULL, 0, NULL}
+#define NN_VIT_SAVE_DEFAULTS {NULL, 0, NULL, 0, NULL}
 /* clang-format on */
 
 /* How many bytes a file of a model with so many parameters takes, at most, without items. */
 int64_t nn_vit_save_bytes(const nn_description *config, int64_t parameters);
 
-/* Atomic, as nn_safetensors_write; what was saved reads back to the same bits. `options` may be NULL. */
-bool nn_vit_save(const nn_model *v, const char *path, const nn_vit_save_options *options, char *error,
-                 size_t error_size);
+/* Saves a model of that description and its parameters, one block. Atomic, as nn_safetensors_write; what was saved reads
+ * back to the same bits. `options` may be NULL. */
+bool nn_vit_save(const nn_description *config, const float *parameters, const char *path,
+                 const nn_vit_save_options *options, char *error, size_t error_size);
 
 #endif

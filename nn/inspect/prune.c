@@ -2,6 +2,7 @@
 #include "inspect/prune.h"
 #include "inspect/importance.h"
 #include "model/predictor.h"
+#include "model/stack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,29 +17,40 @@ static void free_layers(mha_layer **layers, int64_t count)
     free(layers);
 }
 
-/* The attention layer of each block without the removed heads; NULL on error. */
-static mha_layer **cut_layers(mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
-                              size_t error_size)
+/* The attention layer of a block without the heads for which keep[h] is false; NULL on error. */
+static mha_layer *cut_layer(mha_context *ctx, const nn_description *d, int64_t l, float *parameters, const bool *keep)
 {
-    const nn_blocks_config *c = &model->config.encoder.blocks;
-    mha_layer **layers = calloc((size_t)c->depth, sizeof *layers);
+    mha_layer *layer = NULL, *smaller = NULL;
+    mha_layer_options options = nn_stack_layer_options(d, &d->encoder.blocks, l, false);
+    if (!mha_layer_create(ctx, &layer, &options, parameters)) mha_layer_prune(ctx, &smaller, layer, keep);
+    mha_layer_free(layer);
+    return smaller;
+}
+
+/* Those of all blocks; NULL on error. Parameters are only read. */
+static mha_layer **cut_layers(mha_context *ctx, const nn_description *d, const float *parameters, const bool *keep,
+                              char *error, size_t error_size)
+{
+    int64_t depth = d->encoder.blocks.depth;
+    nn_part part;
+    mha_layer **layers = calloc((size_t)depth, sizeof *layers);
     if (!layers) snprintf(error, error_size, "not enough memory");
-    for (int64_t l = 0; layers && l < c->depth; l++) {
-        if (!mha_layer_prune(ctx, &layers[l], nn_model_attention(model->net, l), keep)) {
-            keep += nn_blocks_heads(c, l);
-            continue;
-        }
-        snprintf(error, error_size, "block %lld: %s", (long long)l + 1, mha_context_error(ctx));
-        free_layers(layers, c->depth);
+    for (nn_parts w = nn_parts_of(d); layers && nn_parts_next(&w, &part);) {
+        if (part.kind != NN_Q) continue;
+        layers[part.block] = cut_layer(ctx, d, part.block, (float *)(uintptr_t)(parameters + part.first), keep);
+        keep += nn_blocks_heads(&d->encoder.blocks, part.block);
+        if (layers[part.block]) continue;
+        snprintf(error, error_size, "block %lld: %s", (long long)part.block + 1, mha_context_error(ctx));
+        free_layers(layers, depth);
         layers = NULL;
     }
     return layers;
 }
 
-/* The configuration of a model with these layers. */
-static nn_description config_of(const nn_vit_model *model, mha_layer *const *layers)
+/* The description of a model with these layers. */
+static nn_description smaller_of(const nn_description *d, mha_layer *const *layers)
 {
-    nn_description config = model->config;
+    nn_description config = *d;
     nn_blocks_config *c = &config.encoder.blocks;
     for (int64_t l = 0; l < c->depth && l < NN_BLOCKS_MOST; l++) {
         const mha_layer_options *s = mha_layer_shape(layers[l]);
@@ -50,37 +62,52 @@ static nn_description config_of(const nn_vit_model *model, mha_layer *const *lay
 }
 
 /* Copies attention from the layers, whose parts have the order of the model's, and all other parts from the model. */
-static void copy_parts(const nn_vit_model *smaller, const nn_vit_model *model, mha_layer *const *layers)
+static void copy_parts(float *out, const nn_description *smaller, const nn_description *d, const float *parameters,
+                       mha_layer *const *layers)
 {
     nn_part from, to;
-    const float *layer = model->parameters; /* the parameters of the block's attention, and their destination */
+    const float *layer = parameters; /* the parameters of the block's attention, and their destination */
     int64_t start = 0;
-    nn_parts walk = nn_parts_of(&model->config);
-    for (nn_parts w = nn_parts_of(&smaller->config); nn_parts_next(&w, &to);) {
+    nn_parts walk = nn_parts_of(d);
+    for (nn_parts w = nn_parts_of(smaller); nn_parts_next(&w, &to);) {
         nn_parts_next(&walk, &from);
         bool attention = to.kind >= NN_Q && to.kind <= NN_SINKS;
         if (to.kind == NN_Q) layer = mha_layer_view(layers[to.block], NULL).q_weight.data, start = to.first;
-        const float *numbers = attention ? layer + (to.first - start) : model->parameters + from.first;
-        memcpy(smaller->parameters + to.first, numbers, (size_t)nn_part_numbers(&to) * sizeof(float));
+        const float *numbers = attention ? layer + (to.first - start) : parameters + from.first;
+        memcpy(out + to.first, numbers, (size_t)nn_part_numbers(&to) * sizeof(float));
     }
-    nn_model_changed(smaller->net);
 }
 
-bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
-                  size_t error_size)
+float *nn_prune_cut(nn_description *smaller, mha_context *ctx, const nn_description *d, const float *parameters,
+                    const bool *keep, char *error, size_t error_size)
 {
-    *smaller = (nn_vit_model){0};
-    if (model->config.encoder.blocks.depth > NN_BLOCKS_MOST) {
+    if (d->encoder.blocks.depth > NN_BLOCKS_MOST) {
         snprintf(error, error_size, "only models of up to %d blocks can be pruned, not of %lld", NN_BLOCKS_MOST,
-                 (long long)model->config.encoder.blocks.depth);
-        return false;
+                 (long long)d->encoder.blocks.depth);
+        return NULL;
     }
-    mha_layer **layers = cut_layers(ctx, model, keep, error, error_size);
-    if (!layers) return false;
-    nn_description config = config_of(model, layers);
-    bool ok = nn_vit_model_make(smaller, ctx, &config, error, error_size);
-    if (ok) copy_parts(smaller, model, layers);
-    free_layers(layers, config.encoder.blocks.depth);
+    mha_layer **layers = cut_layers(ctx, d, parameters, keep, error, error_size);
+    if (!layers) return NULL;
+    *smaller = smaller_of(d, layers);
+    float *out = malloc((size_t)nn_parameter_count(smaller) * sizeof *out);
+    if (out) copy_parts(out, smaller, d, parameters, layers);
+    else snprintf(error, error_size, "not enough memory for the smaller model");
+    free_layers(layers, d->encoder.blocks.depth);
+    return out;
+}
+
+bool nn_prune_cut_model(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep,
+                        char *error, size_t error_size)
+{
+    nn_description config;
+    *smaller = (nn_vit_model){0};
+    float *parameters = nn_prune_cut(&config, ctx, &model->config, model->parameters, keep, error, error_size);
+    bool ok = parameters && nn_vit_model_make(smaller, ctx, &config, error, error_size);
+    if (ok) {
+        memcpy(smaller->parameters, parameters, (size_t)smaller->count * sizeof *parameters);
+        nn_model_changed(smaller->net);
+    }
+    free(parameters);
     return ok;
 }
 
@@ -255,7 +282,7 @@ static bool go_round(run *r, nn_prune_round *round, double floor)
     nn_vit_model smaller = {0};
     if (!weigh(r)) return false;
     choose(r, round->gone_count);
-    if (!nn_prune_cut(&smaller, r->ctx, r->model, r->keep, r->error, r->error_size)) return false;
+    if (!nn_prune_cut_model(&smaller, r->ctx, r->model, r->keep, r->error, r->error_size)) return false;
     bool ok = score(r, &round->cut, &smaller);
     round->tuned = round->cut;
     if (r->options->tune)

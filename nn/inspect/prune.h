@@ -25,11 +25,15 @@
 #include "train/trainer.h"
 #include "families/vit_model.h"
 
-/* Creates the model without the heads n for which keep[n] is false, counted through all blocks; each block must keep at
- * least one. For groups of heads that share keys and values see mha_layer_prune. Returns false on error, with one line
- * in `error`; nothing needs to be freed then. */
-bool nn_prune_cut(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep, char *error,
-                  size_t error_size);
+/* The parameters and the description of the model without the heads n for which keep[n] is false, counted through all
+ * blocks; each block must keep at least one. For groups of heads that share keys and values see mha_layer_prune. To be
+ * freed; NULL on error, with one line in `error`. */
+float *nn_prune_cut(nn_description *smaller, mha_context *ctx, const nn_description *d, const float *parameters,
+                    const bool *keep, char *error, size_t error_size);
+
+/* The same as a model that can run. Returns false on error, with one line in `error`; nothing needs to be freed then. */
+bool nn_prune_cut_model(nn_vit_model *smaller, mha_context *ctx, const nn_vit_model *model, const bool *keep,
+                        char *error, size_t error_size);
 
 typedef struct nn_prune_options {
     int64_t keep; /* number of heads to keep, over all blocks; at least the number of blocks */

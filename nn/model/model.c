@@ -114,13 +114,6 @@ void nn_model_changed(nn_model *m)
     m->fresh = false;
 }
 
-const mha_layer *nn_model_attention(const nn_model *m, int64_t n)
-{
-    nn_attention_place a = nn_description_attention(&m->d, n);
-    const nn_block *b = &m->side[a.decoder].stack.block[a.block];
-    return a.cross ? b->cross : b->attention;
-}
-
 /* ---- Passes ----------------------------------------------------------------------------------------------------- */
 
 void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call)

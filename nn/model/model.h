@@ -73,9 +73,6 @@ void nn_model_initialize(nn_model *m, uint64_t seed);
 /* Parameters have changed since the last call. */
 void nn_model_changed(nn_model *m);
 
-/* Attention n, over its part of the parameters. */
-const mha_layer *nn_model_attention(const nn_model *m, int64_t n);
-
 /* The logits, or without any the rows after the final norm: (B,classes), or (B*T,classes) without a pool. Rows past the
  * length of a sequence hold anything. They stay until the next call. `call` NULL: nothing else. Returns NULL on error,
  * with the reason in the context. */

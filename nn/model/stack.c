@@ -161,9 +161,8 @@ static int64_t lay_memory(nn_stack *s, float *memory)
 
 /* ---- Layers ----------------------------------------------------------------------------------------------------- */
 
-static mha_layer_options attention_of(const nn_stack *s, int64_t l, bool cross)
+mha_layer_options nn_stack_layer_options(const nn_description *d, const nn_blocks_config *c, int64_t l, bool cross)
 {
-    const nn_blocks_config *c = s->config;
     const nn_attention_config *a = nn_blocks_attention(c, l);
     mha_layer_options o = MHA_LAYER_DEFAULTS;
     o.width = c->width;
@@ -175,10 +174,10 @@ static mha_layer_options attention_of(const nn_stack *s, int64_t l, bool cross)
     o.norm_epsilon = a->qk_norm;
     o.scale = a->scale;
     o.softcap = a->softcap;
-    o.dropout = s->d->dropout;
-    o.compute = s->d->bfloat16 ? MHA_BFLOAT16 : MHA_FLOAT32;
+    o.dropout = d->dropout;
+    o.compute = d->bfloat16 ? MHA_BFLOAT16 : MHA_FLOAT32;
     if (cross) {
-        o.key_width = o.value_width = s->d->encoder.blocks.width;
+        o.key_width = o.value_width = d->encoder.blocks.width;
         return o;
     }
     o.sinks = a->sinks;
@@ -194,7 +193,7 @@ static mha_layer_options attention_of(const nn_stack *s, int64_t l, bool cross)
 static bool make_layer(nn_stack *s, mha_context *ctx, int64_t l, bool cross, float *parameters)
 {
     nn_block *b = &s->block[l];
-    mha_layer_options options = attention_of(s, l, cross);
+    mha_layer_options options = nn_stack_layer_options(s->d, s->config, l, cross);
     mha_layer **layer = cross ? &b->cross : &b->attention;
     mha_tape **tape = cross ? &b->cross_tape : &b->tape;
     if (mha_layer_create(ctx, layer, &options, parameters + b->at[cross ? NN_CROSS_Q : NN_Q])) return false;

@@ -81,6 +81,10 @@ bool nn_stack_create(nn_stack *s, mha_context *ctx, const nn_description *d, boo
 void nn_stack_free(nn_stack *s);
 void nn_stack_changed(nn_stack *s);
 
+/* The attention layer of block l of these blocks, the description's encoder or decoder; or its cross-attention. Its
+ * parameters are those of the model from NN_Q, or NN_CROSS_Q, of the block on. */
+mha_layer_options nn_stack_layer_options(const nn_description *d, const nn_blocks_config *c, int64_t l, bool cross);
+
 /* Where stage 0 is to be written; then its rows, through all blocks. Returns the result, or NULL. */
 static inline float *nn_stack_input(nn_stack *s) { return s->stage[0].sum; }
 const float *nn_stack_forward(nn_stack *s, mha_context *ctx);

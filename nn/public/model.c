@@ -147,28 +147,15 @@ mha_model_part mha_model_part_find(const mha_model *model, const char *name)
     return mha_model_part_get(model, name ? n : -1);
 }
 
-/* nn_vit_save and pruning take a model that can run; one for a single sequence is enough. */
-static mha_status borrow(mha_context *ctx, nn_vit_model *loaded, const mha_model *model)
-{
-    char error[240] = "";
-    *loaded = (nn_vit_model){.config = model->d, .count = model->count, .parameters = model->parameters};
-    nn_model_options one = {.batch = 1};
-    loaded->net = nn_model_create(ctx, &model->d, model->parameters, &one, error, sizeof error);
-    return loaded->net ? MHA_OK : mha_context_fail(ctx, MHA_NO_MEMORY, error);
-}
-
 mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path)
 {
     char error[500] = "";
-    nn_vit_model loaded;
     mha_status status;
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path"))) return status;
-    if ((status = borrow(ctx, &loaded, model))) return status;
-    if (!nn_vit_save(loaded.net, path, NULL, error, sizeof error)) status = mha_context_fail(ctx, MHA_BAD_FILE, error);
-    nn_model_free(loaded.net);
-    return status;
+    if (nn_vit_save(&model->d, model->parameters, path, NULL, error, sizeof error)) return MHA_OK;
+    return mha_context_fail(ctx, MHA_BAD_FILE, error);
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------------------------ */
@@ -186,19 +173,13 @@ mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n)
 mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep)
 {
     char error[240] = "";
-    nn_vit_model from, to;
+    nn_description d;
     mha_status status;
     if (!ctx || !smaller) return MHA_BAD_ARGUMENT;
     *smaller = NULL;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, keep, "keep"))) return status;
-    if ((status = borrow(ctx, &from, model))) return status;
-    if (nn_prune_cut(&to, ctx, &from, keep, error, sizeof error)) {
-        float *parameters = to.parameters;
-        to.parameters = NULL;
-        status = nn_public_make(ctx, smaller, &to.config, parameters, model->assumed);
-        nn_vit_model_free(&to);
-    } else status = mha_context_fail(ctx, MHA_BAD_ARGUMENT, error);
-    nn_model_free(from.net);
-    return status;
+    float *parameters = nn_prune_cut(&d, ctx, &model->d, model->parameters, keep, error, sizeof error);
+    if (!parameters) return mha_context_fail(ctx, MHA_BAD_ARGUMENT, error);
+    return nn_public_make(ctx, smaller, &d, parameters, model->assumed);
 }

@@ -68,12 +68,12 @@ static bool is_utf8(const char *text)
     return same;
 }
 
-static nn_vit_save_options model_of(const nn_trainer *t, const nn_checkpoint_run *run)
+/* Saves the model: its averaged weights, if it has them. */
+static bool save_model(const char *path, const nn_trainer *t, const nn_vit_save_options *o, char *error,
+                       size_t error_size)
 {
-    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
-    o.lock = run->lock;
-    o.parameters = t->adam->average; /* NULL (the model's own) without averaging */
-    return o;
+    const float *parameters = t->adam->average ? t->adam->average : t->parameters;
+    return nn_vit_save(nn_model_description(t->net), parameters, path, o, error, error_size);
 }
 
 /* The model; the parameters and two moments; the history. */
@@ -100,14 +100,15 @@ bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoi
         {VERSION, "1"},        {STEP, step},    {RECIPE, nn_recipe_write(text, &run->how)},
         {PRESET, run->preset}, {SET, run->set}, {0}};
     const nn_safetensors_pair paths[] = {{PLACE, run->data}, {LOG, run->log}, {CURVES, run->curves}};
-    nn_vit_save_options o = model_of(t, run);
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
+    o.lock = run->lock;
     o.items = items;
     o.item_count = ITEMS;
     o.notes = notes;
     o.note_count = NOTES - 3;
     for (int n = 0; n < 3; n++)
         if (paths[n].value && is_utf8(paths[n].value)) notes[o.note_count++] = paths[n];
-    return nn_vit_save(t->net, path, &o, error, error_size);
+    return save_model(path, t, &o, error, error_size);
 }
 
 bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkpoint_run *run,
@@ -124,10 +125,11 @@ bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkp
                                          {"epochs", epochs},
                                          {"trained_on", on},
                                          {ACCURACY, accuracy}};
-    nn_vit_save_options o = model_of(t, run);
+    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
+    o.lock = run->lock;
     o.notes = notes;
     o.note_count = sizeof notes / sizeof *notes;
-    return nn_vit_save(t->net, path, &o, error, error_size);
+    return save_model(path, t, &o, error, error_size);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ static inline bool small_make(small_vit *v, const nn_description *config, const 
     nn_model_initialize(v->net, 5);
     for (int64_t i = 0; i < count; i++) v->parameters[i] *= 3;
     nn_model_changed(v->net);
-    return expect(nn_vit_save(v->net, path, NULL, error, sizeof error), "%s", error);
+    return expect(nn_vit_save(config, v->parameters, path, NULL, error, sizeof error), "%s", error);
 }
 
 static inline void small_free(small_vit *v)

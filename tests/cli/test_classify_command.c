@@ -371,7 +371,7 @@ TEST(a_model_without_numbers)
     char error[300] = "";
     if (!prepare() || !small_make(&v, &config, "nan.safetensors")) return;
     v.parameters[0] = INFINITY;
-    expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(&v.config, v.parameters, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = classify("nan.safetensors a.pgm");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
     expect(!strcmp(it->err, "mha: nan.safetensors: patch_embed.proj.weight contains values that are not finite\n"),

@@ -186,7 +186,7 @@ TEST(a_model_without_numbers)
     char error[300] = "";
     if (!small_make(&v, &config, "nan.safetensors")) return;
     v.parameters[nn_model_count(&config, error, sizeof error) - 1] = NAN;
-    expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(&v.config, v.parameters, "nan.safetensors", NULL, error, sizeof error), "%s", error);
     const said *it = eval("nan.safetensors --data d");
     expect(it->status == 2 && !*it->out, "exit %d: %s", it->status, it->out);
     expect(!strcmp(it->err, "mha: nan.safetensors: norm.bias contains values that are not finite\n"), "%s", it->err);
@@ -230,7 +230,7 @@ TEST(a_file_without_metadata)
     nn_mnist *set = small_folder("d");
     nn_mnist_free(set);
     if (!set || !small_make(&v, &config, "plain.safetensors")) return;
-    bool saved = nn_vit_save(v.net, "plain.safetensors", NULL, error, sizeof error);
+    bool saved = nn_vit_save(&v.config, v.parameters, "plain.safetensors", NULL, error, sizeof error);
     small_free(&v);
     if (!expect(saved, "%s", error) || !strip_metadata("bare.safetensors", "plain.safetensors")) return;
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
@@ -299,7 +299,7 @@ TEST(a_model_that_overflows)
             if (!everywhere && strcmp(part.name, "head.weight") != 0) continue;
             for (int64_t i = 0; i < part.count; i++) v.parameters[part.first + i] = i % 3 ? 3e38f : -3e38f;
         }
-        expect(nn_vit_save(v.net, "big.safetensors", NULL, error, sizeof error), "%s", error);
+        expect(nn_vit_save(&v.config, v.parameters, "big.safetensors", NULL, error, sizeof error), "%s", error);
         small_free(&v);
         for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
             const said *it = command("LC_ALL=C", asks[i].args);

@@ -287,7 +287,7 @@ static bool save_uniform(const char *path)
         if (strstr(part.name, "attn.qkv")) memset(v.parameters + part.first, 0, (size_t)part.count * sizeof(float));
     }
     if (ok) nn_model_changed(v.net);
-    ok = ok && expect(nn_vit_save(v.net, path, NULL, error, sizeof error), "%s", error);
+    ok = ok && expect(nn_vit_save(&v.config, v.parameters, path, NULL, error, sizeof error), "%s", error);
     small_free(&v);
     return ok;
 }

@@ -94,7 +94,7 @@ TEST(bad_models)
     nn_description config = small_config();
     if (small_make(&v, &config, "nan.safetensors")) {
         v.parameters[0] = NAN;
-        expect(nn_vit_save(v.net, "nan.safetensors", NULL, error, sizeof error), "%s", error);
+        expect(nn_vit_save(&v.config, v.parameters, "nan.safetensors", NULL, error, sizeof error), "%s", error);
         REFUSE("nan.safetensors a.pgm" TO,
                "nan.safetensors: patch_embed.proj.weight contains values that are not finite");
     }

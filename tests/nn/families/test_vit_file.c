@@ -101,7 +101,7 @@ TEST(what_is_saved_comes_back_to_the_bit)
         const char *path = in_folder("vit.safetensors"), *again = in_folder("again.safetensors");
         want.encoder.input.mean = 0.1307f, want.encoder.input.deviation = 0.3081f;
         if (!paint(&a, &want)) return;
-        expect(nn_vit_save(a.net, path, NULL, error, sizeof error), "%s", error);
+        expect(nn_vit_save(nn_model_description(a.net), a.parameters, path, NULL, error, sizeof error), "%s", error);
         nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
         if (expect(file && nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error)) {
             expect(same_config(&config, &want), "kind %d: another configuration", kind);
@@ -109,7 +109,8 @@ TEST(what_is_saved_comes_back_to_the_bit)
                 expect(nn_vit_read(b.net, b.ctx, file, path, error, sizeof error), "%s", error);
                 expect(b.count == a.count && !memcmp(a.parameters, b.parameters, (size_t)a.count * sizeof(float)),
                        "kind %d: other numbers", kind);
-                expect(nn_vit_save(b.net, again, NULL, error, sizeof error), "%s", error);
+                expect(nn_vit_save(nn_model_description(b.net), b.parameters, again, NULL, error, sizeof error), "%s",
+                       error);
                 snprintf(line, sizeof line, "cmp -s '%s' '%s'", path, again);
                 expect(system(line) == 0, "kind %d: other bytes when saved again", kind); // NOLINT(cert-env33-c)
             }
@@ -157,7 +158,7 @@ TEST(a_saved_model_is_timms)
     nn_description config = config_of(0);
     config.encoder.blocks.depth = 1;
     if (!open_model(&m, &config, 1)) return;
-    expect(nn_vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(nn_model_description(m.net), m.parameters, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
     nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
@@ -191,8 +192,8 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
         nn_safetensors_item_dense("checkpoint.position", NN_SAFETENSORS_I64, 1, &two, position),
     };
     const nn_safetensors_pair note = {"checkpoint.seed", "17"};
-    nn_vit_save_options o = {average, items, 2, &note, 1, NULL};
-    expect(nn_vit_save(m.net, path, &o, error, sizeof error), "%s", error);
+    nn_vit_save_options o = {items, 2, &note, 1, NULL};
+    expect(nn_vit_save(nn_model_description(m.net), average, path, &o, error, sizeof error), "%s", error);
     nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
     if (expect(file, "%s", error)) {
         nn_description config, want = config_of(0);
@@ -225,17 +226,23 @@ TEST(what_cannot_be_saved_leaves_the_old_file)
     if (!paint_model(&m, 0) || !paint(&odd, &config) || !saved(path, 5)) return;
     const nn_safetensors_item stranger = nn_safetensors_item_dense("moment1", NN_SAFETENSORS_F32, 1, &one, &number);
     const nn_safetensors_pair taken = {"heads", "9"};
-    const nn_vit_save_options bad[] = {{NULL, &stranger, 1, NULL, 0, NULL}, {NULL, NULL, 0, &taken, 1, NULL}};
+    const nn_vit_save_options bad[] = {{&stranger, 1, NULL, 0, NULL}, {NULL, 0, &taken, 1, NULL}};
     static const char *const lines[] = {
         "tensor \"moment1\" must have a name that begins with checkpoint.", "metadata \"heads\" occurs twice",
         "the model cannot be saved as a Vision Transformer: it has parameters without a name there"};
     for (int i = 0; i < 3; i++) {
-        expect(!nn_vit_save(i < 2 ? m.net : odd.net, path, i < 2 ? &bad[i] : NULL, error, sizeof error), "saved");
+        const model *which = i < 2 ? &m : &odd;
+        expect(!nn_vit_save(nn_model_description(which->net), which->parameters, path, i < 2 ? &bad[i] : NULL, error,
+                            sizeof error),
+               "saved");
         snprintf(want, sizeof want, "%s: %s", path, lines[i]);
         expect(strcmp(error, want) == 0, "%s", error);
     }
     expect(kind_of(path) == 5 && leftovers(false) == 0, "the old file has changed");
-    expect(!nn_vit_save(m.net, in_folder("no/such/folder"), NULL, error, sizeof error) && *error, "saved nowhere");
+    expect(!nn_vit_save(nn_model_description(m.net), m.parameters, in_folder("no/such/folder"), NULL, error,
+                        sizeof error) &&
+               *error,
+           "saved nowhere");
     close_model(&m);
     close_model(&odd);
 }
@@ -260,7 +267,7 @@ static edit start_edit(int kind)
     edit e = {0};
     if (!paint_model(&m, kind)) exit(1);
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] = (float)(i % 251);
-    expect(nn_vit_save(m.net, path, NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(nn_model_description(m.net), m.parameters, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
     if (!expect((e.from = nn_safetensors_open(path, error, sizeof error)) != NULL, "%s", error)) exit(1);
     for (; e.items < nn_safetensors_count(e.from); e.items++) {
@@ -501,7 +508,7 @@ TEST(a_shaken_file_does_no_harm)
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.notes = &config;
     o.note_count = 1;
-    expect(nn_vit_save(m.net, path, &o, error, sizeof error), "%s", error);
+    expect(nn_vit_save(nn_model_description(m.net), m.parameters, path, &o, error, sizeof error), "%s", error);
     FILE *f = fopen(path, "rb");
     size_t size = f ? fread(bytes, 1, sizeof bytes, f) : 0;
     if (f) fclose(f);

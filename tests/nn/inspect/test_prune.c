@@ -82,9 +82,12 @@ static void gate(const nn_vit_model *m, int64_t head, float by)
     const nn_blocks_config *c = &m->config.encoder.blocks;
     int64_t l = 0, D = nn_blocks_head_width(c);
     while (head >= nn_blocks_heads(c, l)) head -= nn_blocks_heads(c, l++);
-    mha_tensor w = mha_layer_view_head(nn_model_attention(m->net, l), NULL, head).out_weight;
+    nn_part part = {0};
+    for (nn_parts w = nn_parts_of(&m->config); nn_parts_next(&w, &part) && (part.kind != NN_PROJ || part.block != l);) {
+    }
+    float *columns = m->parameters + part.first + head * D; /* of (M,H*D) */
     for (int64_t i = 0; i < c->width; i++)
-        for (int64_t j = 0; j < D; j++) ((float *)w.data)[i * w.stride[0] + j * w.stride[1]] *= by;
+        for (int64_t j = 0; j < D; j++) columns[i * nn_blocks_heads(c, l) * D + j] *= by;
     nn_model_changed(m->net);
 }
 
@@ -114,7 +117,7 @@ TEST(what_is_cut_equals_what_is_switched_off)
             double want[IMAGES * CLASSES] = {0}, got[IMAGES * CLASSES] = {1};
             int left = pattern(keep, n);
             if (!make(&m, ctx, (kind)k)) break;
-            if (expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s: %s", names[k], error)) {
+            if (expect(nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error), "%s: %s", names[k], error)) {
                 for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
                 ask(want, &m.config, m.parameters, ctx);
                 ask(got, &smaller.config, smaller.parameters, ctx);
@@ -183,7 +186,7 @@ TEST(what_is_left_looks_where_it_did)
     char error[300] = "";
     int64_t next = 0; /* map of the smaller one */
     pattern(keep, 6);
-    if (!make(&m, ctx, PLAIN) || !expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
+    if (!make(&m, ctx, PLAIN) || !expect(nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
         return;
     for (int i = 0; i < ALL; i++) gate(&m, i, keep[i] ? 1 : 0);
     look(maps[0], entropy[0], &m, ctx);
@@ -211,7 +214,7 @@ TEST(weights_are_truly_smaller)
     char error[300];
     bool keep[ALL] = {true, false, true, true, true, true, true, true, false, false, true, false};
     const int64_t rows[DEPTH] = {27, 36, 9}, columns[DEPTH] = {9, 12, 3};
-    if (make(&m, ctx, PLAIN) && expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
+    if (make(&m, ctx, PLAIN) && expect(nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error), "%s", error)) {
         nn_vit_part part;
         for (nn_parts w = nn_parts_of(nn_model_description(smaller.net)); nn_vit_next(&w, &part);) {
             int l = strncmp(part.name, "blocks.", 7) == 0 ? part.name[7] - '0' : 0;
@@ -237,7 +240,7 @@ TEST(what_cannot_be_cut)
     char error[300] = "";
     bool keep[ALL] = {true, true, true, true, false, false, false, false, true, true, true, true};
     if (make(&m, ctx, PLAIN)) {
-        expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "a block without heads");
+        expect(!nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error), "a block without heads");
         expect(strcmp(error, "block 2: keep: no head is left") == 0, "%s", error);
         expect(!smaller.net && !smaller.parameters, "something is left");
     }
@@ -245,7 +248,7 @@ TEST(what_cannot_be_cut)
     nn_description deep = config_of(PLAIN);
     deep.encoder.blocks.depth = NN_BLOCKS_MOST + 1;
     if (expect(nn_vit_model_make(&m, ctx, &deep, error, sizeof error), "%s", error))
-        expect(!nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+        expect(!nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error) &&
                    strcmp(error, "only models of up to 128 blocks can be pruned, not of 129") == 0,
                "%s", error);
     nn_vit_model_free(&m);
@@ -275,7 +278,7 @@ static bool keep_model(const nn_vit_model *m)
 {
     char error[300];
     snprintf(path, sizeof path, "%s", in_folder("m.safetensors"));
-    return expect(nn_vit_save(m->net, path, NULL, error, sizeof error), "%s", error);
+    return expect(nn_vit_save(&m->config, m->parameters, path, NULL, error, sizeof error), "%s", error);
 }
 
 TEST(files_keep_the_heads_of_each_block)
@@ -287,7 +290,7 @@ TEST(files_keep_the_heads_of_each_block)
             char error[300] = "";
             nn_vit_model m = {0}, smaller = {0}, back = {0};
             pattern(keep, n);
-            if (make(&m, ctx, (kind)k) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+            if (make(&m, ctx, (kind)k) && nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error) &&
                 keep_model(&smaller) &&
                 expect(nn_vit_model_open(&back, ctx, path, error, sizeof error), "%s %d: %s", names[k], n, error)) {
                 for (int64_t l = 0; l < DEPTH; l++)
@@ -315,7 +318,7 @@ TEST(a_block_of_a_file_is_a_layer)
     for (int k = 0; k <= GROUPED; k++) {
         char error[300] = "";
         nn_vit_model m = {0}, smaller = {0};
-        if (make(&m, ctx, (kind)k) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) &&
+        if (make(&m, ctx, (kind)k) && nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error) &&
             keep_model(&smaller))
             for (int64_t l = 0; l < DEPTH; l++) {
                 char prefix[40];
@@ -341,7 +344,8 @@ static void expect_refused(mha_context *ctx, const char *from, const char *to, c
     bool keep[ALL] = {false, true, true, true, true, false, true, true, true, true, true, true};
     char error[1000] = "", want[1000];
     nn_vit_model m = {0}, smaller = {0}, back = {0};
-    if (make(&m, ctx, PLAIN) && nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error) && keep_model(&smaller)) {
+    if (make(&m, ctx, PLAIN) && nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error) &&
+        keep_model(&smaller)) {
         forge(from, to);
         snprintf(want, sizeof want, "%s: %s", path, why);
         expect(!nn_vit_model_open(&back, ctx, path, error, sizeof error), "%s was read", to);
@@ -442,7 +446,7 @@ TEST(a_head_is_worth_the_slope_of_its_gate)
         bool keep[ALL];
         pattern(keep, 6);
         if (make(&m, ctx, (kind)k)) expect_importance(&m, ctx, set, names[k]);
-        if (k < MEAN_RMS && expect(nn_prune_cut(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
+        if (k < MEAN_RMS && expect(nn_prune_cut_model(&smaller, ctx, &m, keep, error, sizeof error), "%s", error))
             expect_importance(&smaller, ctx, set, "cut");
         nn_vit_model_free(&smaller);
         nn_vit_model_free(&m);
@@ -532,7 +536,7 @@ TEST(the_same_bits_on_any_number_of_threads)
     nn_mnist_free(set);
 }
 
-/* The heads that go are those that are worth least, each block keeps one, and the model is what nn_prune_cut makes. */
+/* The heads that go are those that are worth least, each block keeps one, and the model is what nn_prune_cut_model makes. */
 TEST(the_least_go_first)
 {
     char error[300] = "";
@@ -562,7 +566,7 @@ TEST(the_least_go_first)
                 expect(s.went[h] != keep[h], "head %d", (int)h);
             }
         }
-        if (expect(nn_prune_cut(&cut, ctx, &whole, keep, error, sizeof error), "%s", error))
+        if (expect(nn_prune_cut_model(&cut, ctx, &whole, keep, error, sizeof error), "%s", error))
             expect(cut.count == m.count && memcmp(cut.parameters, m.parameters, (size_t)m.count * sizeof(float)) == 0,
                    "another model");
         nn_vit_model_free(&cut);

@@ -26,7 +26,7 @@ static const char *saved_model(void)
     if (net) nn_model_initialize(net, 7);
     const char *folder = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/mha_model_%d.safetensors", folder ? folder : "/tmp", (int)getpid());
-    expect(net && nn_vit_save(net, path, NULL, error, sizeof error), "%s", error);
+    expect(net && nn_vit_save(&d, parameters, path, NULL, error, sizeof error), "%s", error);
     nn_model_free(net);
     free(parameters);
     mha_context_free(ctx);

@@ -407,7 +407,8 @@ TEST(what_is_no_checkpoint)
     rig g = make_rig(NULL);
     nn_trainer_score score = {.count = 20, .correct = 13};
     go(&g, 9);
-    expect(nn_vit_save(g.t->net, in_folder("model"), NULL, error, sizeof error), "%s", error);
+    expect(nn_vit_save(nn_model_description(g.t->net), g.t->parameters, in_folder("model"), NULL, error, sizeof error),
+           "%s", error);
     refuse(in_folder("model"), "not a checkpoint; there is nothing to resume");
     expect(nn_checkpoint_finish(in_folder("model"), g.t, &g.run, &score, error, sizeof error), "%s", error);
     refuse(in_folder("model"), "training is complete; there is nothing to resume");
