@@ -64,6 +64,12 @@ layer_case layer_case_random(rng *r);
 layer_problem *layer_problem_make(const layer_case *c);
 void layer_problem_free(layer_problem *p);
 
+/* Row t of sequence b in a tensor that may be packed. */
+static inline double layer_row_at(const store *s, const int64_t *starts, int64_t b, int64_t t, int64_t m)
+{
+    return starts ? store_get(s, 0, starts[b] + t, m, 0) : store_get(s, b, t, m, 0);
+}
+
 /* What the oracle says; gradients too, if asked. */
 void layer_problem_solve(layer_problem *p, bool gradients);
 
