@@ -18,6 +18,34 @@ static void drop_data(mha_attention_options *o)
     o->mask.data = o->bias.data = o->alibi_slopes.data = o->sinks.data = NULL;
 }
 
+/* A kind of call: how it is explained, and how it is made. */
+typedef struct pass {
+    mha_status (*explain)(mha_context *ctx, mha_attention_plan *plan, const void *call);
+    mha_status (*run)(mha_context *ctx, const void *call);
+} pass;
+
+/* What holds for the plan of every call; `bare` is the call without data. Returns whether the line about the plan has the
+ * word. */
+static bool check_plan(const pass *p, const void *call, const void *bare, const char *isa, int threads,
+                       const char *text, const char *word)
+{
+    ledger memory = ledger_make();
+    mha_context *ctx = context_make(isa, threads, (mha_parallel){NULL, NULL}, &memory);
+    mha_attention_plan plan = {0}, other = {0};
+    int64_t calls = memory.calls;
+    expect(!p->explain(ctx, &plan, call) && !p->explain(ctx, &other, bare), "%s: %s", text, mha_context_error(ctx));
+    expect(memory.calls == calls, "%s: explain allocates", text);
+    expect(same_plan(&plan, &other), "%s: without data the plan is another", text);
+    expect(one_line(plan.kernel) && one_line(plan.why) && strstr(plan.why, isa), "%s: '%s'", text, plan.why);
+    expect(plan.threads >= 1 && plan.threads <= threads, "%s: %d threads", text, plan.threads);
+    expect(!p->run(ctx, call), "%s: %s", text, mha_context_error(ctx));
+    expect(mha_context_scratch(ctx) == plan.scratch_bytes, "%s: %zu bytes, the plan says %zu", text,
+           mha_context_scratch(ctx), plan.scratch_bytes);
+    bool has = strstr(plan.why, word);
+    mha_context_free(ctx);
+    return has;
+}
+
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 /* A backward call, which may add to its gradients. */
@@ -41,9 +69,16 @@ static back_call call_of(const gradients *g, bool accumulate)
     return c;
 }
 
-static mha_status explain_back(mha_context *ctx, mha_attention_plan *plan, const back_call *c)
+static mha_status explain_back(mha_context *ctx, mha_attention_plan *plan, const void *call)
 {
+    const back_call *c = call;
     return mha_attention_explain_backward(ctx, plan, &c->gradients, &c->saved, c->dout, c->dlse, &c->options);
+}
+
+static mha_status call_back(mha_context *ctx, const void *call)
+{
+    const back_call *c = call;
+    return mha_attention_backward(ctx, &c->gradients, &c->saved, c->dout, c->dlse, &c->options);
 }
 
 static back_call without_data(back_call c)
@@ -69,28 +104,15 @@ static back_call without_data(back_call c)
 
 static void run_back(const gradient_case *c, const char *isa, bool accumulate)
 {
+    static const pass backward = {explain_back, call_back};
     gradients *g = gradients_make(c);
-    ledger memory = ledger_make();
     mha_context *before = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
-    mha_context *ctx = context_make(isa, c->forward.threads, (mha_parallel){NULL, NULL}, &memory);
-    mha_attention_plan plan = {0}, bare = {0};
     char text[900];
     gradient_describe(c, text, sizeof text);
     expect(!gradients_run(g, before), "%s", mha_context_error(before));
-    back_call call = call_of(g, accumulate), empty = without_data(call);
-    int64_t calls = memory.calls;
-    expect(!explain_back(ctx, &plan, &call) && !explain_back(ctx, &bare, &empty), "%s: %s", text,
-           mha_context_error(ctx));
-    expect(memory.calls == calls, "%s: explain allocates", text);
-    expect(same_plan(&plan, &bare), "%s: without data the plan is another", text);
-    expect(one_line(plan.kernel) && one_line(plan.why) && strstr(plan.why, isa), "%s: '%s'", text, plan.why);
-    expect(plan.threads >= 1 && plan.threads <= c->forward.threads, "%s: %d threads", text, plan.threads);
-    expect(!mha_attention_backward(ctx, &call.gradients, &call.saved, call.dout, call.dlse, &call.options), "%s: %s",
-           text, mha_context_error(ctx));
-    expect(mha_context_scratch(ctx) == plan.scratch_bytes, "%s: %zu bytes, the plan says %zu", text,
-           mha_context_scratch(ctx), plan.scratch_bytes);
+    back_call call = call_of(g, accumulate), bare = without_data(call);
+    check_plan(&backward, &call, &bare, isa, c->forward.threads, text, "");
     mha_context_free(before);
-    mha_context_free(ctx);
     gradients_free(g);
 }
 
@@ -111,7 +133,7 @@ TEST(an_engine_needs_its_own_type_of_dout)
             mha_tensor x = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 100, 64), none = MHA_NO_TENSOR, dout = x;
             mha_tensor softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 100, 2);
             mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
-            mha_attention_plan forward, backward;
+            mha_attention_plan forward = {.kernel = ""}, backward = forward;
             mha_attention_gradients to = MHA_ATTENTION_NO_GRADIENTS;
             const mha_attention_saved saved = {x, x, x, x, softmax};
             to.q = to.k = to.v = x;
@@ -128,44 +150,64 @@ TEST(an_engine_needs_its_own_type_of_dout)
 
 /* ---- Statistics ------------------------------------------------------------------------------------------------- */
 
+typedef struct stats_call {
+    mha_stats stats;
+    mha_tensor q, k, softmax;
+    mha_attention_options attend;
+    mha_stats_options options;
+} stats_call;
+
+static mha_status explain_stats(mha_context *ctx, mha_attention_plan *plan, const void *call)
+{
+    const stats_call *c = call;
+    return mha_attention_explain_stats(ctx, plan, &c->stats, c->q, c->k, c->softmax, &c->attend, &c->options);
+}
+
+static mha_status call_stats(mha_context *ctx, const void *call)
+{
+    const stats_call *c = call;
+    return mha_attention_stats(ctx, &c->stats, c->q, c->k, c->softmax, &c->attend, &c->options);
+}
+
+static stats_call stats_without_data(stats_call c)
+{
+    mha_tensor *all[] = {&c.stats.entropy,
+                         &c.stats.effective,
+                         &c.stats.largest,
+                         &c.stats.distance,
+                         &c.stats.mass,
+                         &c.stats.top_weights,
+                         &c.stats.top_keys,
+                         &c.stats.received,
+                         &c.stats.heatmap,
+                         &c.stats.divergence,
+                         &c.stats.cosine,
+                         &c.options.sets,
+                         &c.q,
+                         &c.k,
+                         &c.softmax};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) all[n]->data = NULL;
+    drop_data(&c.attend);
+    return c;
+}
+
+/* `anew`: the softmax is not given, and the line says that it is computed. */
 static void run_stats(const attention_case *c, const char *isa, bool anew)
 {
+    static const pass statistic = {explain_stats, call_stats};
     statistics *s = statistics_make(c);
-    ledger memory = ledger_make();
     mha_context *before = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
-    mha_context *ctx = context_make(isa, c->threads, (mha_parallel){NULL, NULL}, &memory);
-    mha_attention_plan plan = {0}, bare = {0};
     char text[900];
     case_describe(c, text, sizeof text);
     expect(!statistics_run(s, before, -1), "%s", mha_context_error(before));
     const problem *p = s->p;
-    mha_stats want = statistics_asked(s), empty = want;
-    mha_stats_options options = s->options;
-    mha_attention_options attend = p->options;
-    mha_tensor softmax = anew ? (mha_tensor)MHA_NO_TENSOR : p->softmax.view, q = p->q.view, k = p->k.view;
-    int64_t calls = memory.calls;
-    expect(!mha_attention_explain_stats(ctx, &plan, &want, q, k, softmax, &attend, &options), "%s: %s", text,
-           mha_context_error(ctx));
-    mha_tensor *all[] = {&empty.entropy, &empty.effective,   &empty.largest,  &empty.distance,
-                         &empty.mass,    &empty.top_weights, &empty.top_keys, &empty.received,
-                         &empty.heatmap, &empty.divergence,  &empty.cosine};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) all[n]->data = NULL;
-    drop_data(&attend);
-    options.sets.data = q.data = k.data = softmax.data = NULL;
-    expect(!mha_attention_explain_stats(ctx, &bare, &empty, q, k, softmax, &attend, &options), "%s: %s", text,
-           mha_context_error(ctx));
-    expect(memory.calls == calls, "%s: explain allocates", text);
-    expect(same_plan(&plan, &bare), "%s: without data the plan is another", text);
-    expect(one_line(plan.kernel) && one_line(plan.why) && strstr(plan.why, isa), "%s: '%s'", text, plan.why);
-    expect(plan.threads >= 1 && plan.threads <= c->threads, "%s: %d threads", text, plan.threads);
-    expect((strstr(plan.why, "softmax") != NULL) == anew, "%s: '%s'", text, plan.why);
-    softmax = anew ? softmax : p->softmax.view;
-    expect(!mha_attention_stats(ctx, &want, p->q.view, p->k.view, softmax, &p->options, &s->options), "%s: %s", text,
-           mha_context_error(ctx));
-    expect(mha_context_scratch(ctx) == plan.scratch_bytes, "%s: %zu bytes, the plan says %zu", text,
-           mha_context_scratch(ctx), plan.scratch_bytes);
+    mha_tensor none = MHA_NO_TENSOR;
+    stats_call call = {statistics_asked(s),           p->q.view,  p->k.view,
+                       anew ? none : p->softmax.view, p->options, s->options};
+    stats_call bare = stats_without_data(call);
+    bool says = check_plan(&statistic, &call, &bare, isa, c->threads, text, "softmax");
+    expect(says == anew, "%s: the plan %s the softmax", text, says ? "mentions" : "does not mention");
     mha_context_free(before);
-    mha_context_free(ctx);
     statistics_free(s);
 }
 
