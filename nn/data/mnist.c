@@ -1,6 +1,7 @@
 /* A data set from four IDX files. All four are located before the first is read, so that one message names all missing
  * files; the images and labels of a part are checked against each other once both are read. */
 #include "data/mnist.h"
+#include "io/failure.h"
 #include "data/idx.h"
 
 #include <errno.h>
@@ -31,8 +32,7 @@ __attribute__((format(printf, 3, 4))) static bool fail(reading *r, const char *p
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (r->error_size) snprintf(r->error, r->error_size, "%s: %s", path, line);
-    return false;
+    return nn_fail_because(&(nn_failure){path, r->error, r->error_size}, line);
 }
 
 /* ---- Finding the files ------------------------------------------------------------------------------------------ */

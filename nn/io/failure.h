@@ -15,7 +15,8 @@ typedef struct nn_failure {
     size_t error_size;
 } nn_failure;
 
-/* Writes the line and returns false. */
+/* Write the line and return false. Where there is no room for all of it, the name is cut at its beginning, after "...". */
+bool nn_fail_because(const nn_failure *to, const char *reason);
 __attribute__((format(printf, 2, 3))) bool nn_fail(const nn_failure *to, const char *format, ...);
 
 #endif

@@ -3,6 +3,7 @@
  * zlib's inflate is used instead of gzread, which treats a file that is not gzipped as plain, ignores data after the
  * compressed part, and opens the file itself. */
 #include "io/source.h"
+#include "io/failure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@ bool nn_source_fail(nn_source *from, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (!from->failed && from->error_size) snprintf(from->error, from->error_size, "%s: %s", from->name, line);
+    if (!from->failed) nn_fail_because(&(nn_failure){from->name, from->error, from->error_size}, line);
     from->failed = true;
     return false;
 }
