@@ -29,8 +29,9 @@
  *     2  Running       logits, hidden states, attention maps, statistics of heads
  *     3  Parameters    read them, change them, save them
  *     4  Heads         where they are, models without some of them
- *     5  Data          labelled examples
- *     6  Layer files   one multi-head layer of mha.h, opened from a file and saved
+ *     5  Data          labelled examples, accuracy and loss
+ *     6  Surveys       what every head attends to, over many examples
+ *     7  Layer files   one multi-head layer of mha.h, opened from a file and saved
  *
  * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
  * timm's tensor names. A file that is something else is refused with one line that says why.
@@ -87,8 +88,14 @@ typedef struct mha_model_info {
     int64_t patch;         /* and that of a patch */
     bool class_token;      /* the first token belongs to no patch, and the result is read from it */
     bool causal;
-    float mean, deviation; /* a pixel x from 0 to 1 goes in as (x - mean) / deviation */
-    const char *assumed;   /* what the file does not say and was taken as usual, for people; "" for nothing */
+    float mean, deviation;  /* a pixel x from 0 to 1 goes in as (x - mean) / deviation */
+    const char *assumed;    /* what the file does not say and was taken as usual, for people; "" for nothing */
+    int64_t block_heads;    /* heads of a block, without regard to heads that were removed */
+    const char *norm;       /* "layer" or "rms", */
+    float epsilon;          /* with this epsilon, */
+    const char *norm_place; /* "before": x + f(norm(x)), or "behind": norm(x + f(x)) */
+    bool final_norm;        /* a norm follows the last block */
+    const char *activation; /* of the hidden layer: "gelu", "gelu_tanh", "relu", "silu" or "linear" */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
 
@@ -101,7 +108,7 @@ MHA_API const char *mha_model_describe(const mha_model *model);
 /* What goes in. */
 typedef struct mha_model_inputs {
     mha_tensor images; /* (B,channels,rows,columns), any float type: pixels from 0 to 1; the model applies its mean and
-                          deviation */
+                          deviation. Bytes divided by 255.0f give the bits of mha_model_evaluate. */
 } mha_model_inputs;
 
 /* What comes out, on request: leave it all zero and it costs nothing. Attentions are counted from 0 as in section 4. */
@@ -209,7 +216,108 @@ typedef struct mha_score {
     double loss;            /* mean cross-entropy */
 } mha_score;
 
-/* ---- 6 · Layers in files ---------------------------------------------------------------------------------------- */
+/* Predictions for `count` examples of a part, from example `first` on, on all threads of the context.
+ *
+ *   logits (count,classes), any float type; MHA_NO_TENSOR: not wanted        score: NULL: not wanted
+ *
+ * Of equal logits the first is the prediction. Logits that are not finite are an error, as in mha_model_run.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also for examples that do not exist), MHA_BAD_SHAPE (also as mha_data_check),
+ * MHA_BAD_TYPE, MHA_NO_MEMORY or MHA_NO_DEVICE. */
+MHA_API mha_status mha_model_evaluate(mha_context *ctx, mha_model *model, mha_tensor logits, mha_score *score,
+                                      const mha_data *data, mha_data_part part, int64_t first, int64_t count);
+
+/* ---- 6 · Surveys ------------------------------------------------------------------------------------------------ */
+
+/* What every head of a model attends to, over many images. */
+typedef struct mha_survey mha_survey;
+
+/* Numbers of images, evenly spaced over the part; 0, or more than there are, is all of them. */
+typedef struct mha_survey_options {
+    size_t size;               /* of this struct */
+    int64_t images;            /* for entropy, effective and largest */
+    int64_t close_images;      /* of these, for all that needs maps; rounded to groups of a few images */
+    int64_t importance_images; /* for the importance, which takes a backward pass; at most `images` */
+} mha_survey_options;
+
+/* clang-format off */
+#define MHA_SURVEY_DEFAULTS {sizeof(mha_survey_options), 0, 400, 400}
+/* clang-format on */
+
+MHA_API void mha_survey_defaults(mha_survey_options *options, size_t size);
+
+/* Surveys the heads of a model over a part of the data. The model may be changed or freed afterwards. `options` NULL means
+ * MHA_SURVEY_DEFAULTS. On error *survey is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also if weights or logits are not finite, or if the model has no gradient: its
+ * activation is "linear"), MHA_BAD_SHAPE as mha_data_check, MHA_NO_MEMORY or MHA_NO_DEVICE. */
+MHA_API mha_status mha_survey_make(mha_context *ctx, mha_survey **survey, mha_model *model, const mha_data *data,
+                                   mha_data_part part, const mha_survey_options *options);
+MHA_API void mha_survey_free(mha_survey *survey); /* NULL is legal */
+
+typedef struct mha_survey_info {
+    size_t size;                                     /* of this struct, set by the caller; the rest is filled in */
+    int64_t images, close_images, importance_images; /* as they were chosen */
+    int64_t blocks, heads;                           /* heads of all blocks together */
+    int64_t tokens;                                  /* T */
+    int64_t rows, columns;                           /* of the grid of patches */
+    bool class_token;                                /* comes first */
+} mha_survey_info;
+MHA_API mha_status mha_survey_about(mha_context *ctx, const mha_survey *survey, mha_survey_info *info);
+
+/* A head. Numbers are means over images and rows; a row holds the weights of one query token.
+ *
+ * A row of equal weights has an entropy of log T. What the entropy of a head lacks of that is the sum of three parts,
+ * none of them negative. With the mean map, the mean of the weights (T,T) over images,
+ *
+ *     place      log T - the entropy of the mean row of the mean map: keys that all queries attend to in all images
+ *     position   the entropy of the mean row - that of the rows of the mean map: what depends on the query's position
+ *     content    the entropy of the rows of the mean map - that of single rows: what depends on the image
+ *
+ * `words` describe the head by the first rule that applies:
+ *
+ *     itself                      a token's own weight is at least 1/2
+ *     the class token             its weight is at least 1/2
+ *     one patch to the left       the patch at a fixed offset has at least 1/2, as a mean over patches that have such a
+ *     2 up, 1 left                neighbour, if at least a quarter of all have one; on a grid of one row or column,
+ *     the previous token          the previous or next token
+ *     one place: row 3, column 5  one patch has at least 1/2 of the mean row
+ *     all tokens equally          the three parts together are below 0.2
+ *     around row 3, column 5      place is the largest part; this patch has the largest weight of the mean row,
+ *     mostly the class token      or the class token has
+ *     its neighbourhood           position is the largest part; mean distance below 0.95 of that of equal weights,
+ *     far away                    above 1.05 of it,
+ *     by position                 or neither
+ *     by content                  content is the largest part
+ *
+ * The importance is the mean over images of the absolute value of the sum over tokens of O . dO, where O is the output of
+ * the head and dO the gradient of the image's cross-entropy by it: to first order, the change of the loss of an image
+ * without the head. */
+typedef struct mha_survey_head {
+    size_t size;                        /* of this struct, set by the caller; the rest is filled in */
+    int64_t block, head;                /* from 0 */
+    double entropy;                     /* of a row, in nats */
+    double effective;                   /* 1 / sum of squares of a row */
+    double largest;                     /* weight of a row */
+    double distance;                    /* mean distance from patches to the patches they attend to, in patches */
+    double self, previous, next, first; /* weight on the token itself, those before and after it, and the first one */
+    double place, position, content;    /* the parts above, in nats */
+    double importance;
+    const char *words; /* valid as long as the survey */
+    int64_t nearest;   /* the most similar head of the same block, from 0; -1: the block has no other */
+    double divergence; /* from it: Jensen-Shannon, in nats, 0 to log 2 */
+    double cosine;     /* of the two maps */
+    bool alike;        /* the two are nearly the same: their divergence is below 0.05 */
+} mha_survey_head;
+
+/* Head n, counted through all blocks. MHA_BAD_ARGUMENT if there is none. */
+MHA_API mha_status mha_survey_head_get(mha_context *ctx, const mha_survey *survey, int64_t n, mha_survey_head *head);
+
+/* The mean map (T,T) of head n; and for the H heads of a block, (H,H) divergences and cosines of all pairs. Valid as long
+ * as the survey. NULL if there is no such head or block. */
+MHA_API const double *mha_survey_map(const mha_survey *survey, int64_t n);
+MHA_API const double *mha_survey_divergences(const mha_survey *survey, int64_t block);
+MHA_API const double *mha_survey_cosines(const mha_survey *survey, int64_t block);
+
+/* ---- 7 · Layers in files ---------------------------------------------------------------------------------------- */
 
 /* One multi-head layer (mha.h, section 8) from a safetensors file, alone in it or inside a larger model:
  *

@@ -132,3 +132,10 @@ void nn_augment_plain(float *out, const unsigned char *image, int64_t count, con
     normal n = normal_of(options);
     for (int64_t i = 0; i < count; i++) out[i] = (float)image[i] * n.factor + n.offset;
 }
+
+/* byte / 255.0f * 255 is the byte again, for all 256 of them. */
+void nn_augment_unit(float *pixels, int64_t count, const nn_augment_options *options)
+{
+    normal n = normal_of(options);
+    for (int64_t i = 0; i < count; i++) pixels[i] = pixels[i] * 255 * n.factor + n.offset;
+}

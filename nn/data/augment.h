@@ -33,4 +33,7 @@ void nn_augment_image(float *out, const unsigned char *image, int64_t rows, int6
 /* Normalizes `count` bytes, without augmentation, for evaluation. */
 void nn_augment_plain(float *out, const unsigned char *image, int64_t count, const nn_augment_options *options);
 
+/* The same for numbers from 0 to 1, in place. A byte / 255.0f gives the bits that nn_augment_plain gives for the byte. */
+void nn_augment_unit(float *pixels, int64_t count, const nn_augment_options *options);
+
 #endif

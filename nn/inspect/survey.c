@@ -205,15 +205,15 @@ static double mean_of(const look *k, int64_t at, int64_t images)
     return (double)sum / unit / (double)images;
 }
 
-static void find_twin(nn_survey *s, nn_survey_head *h, int64_t first_pair, int64_t H)
+static void find_nearest(nn_survey *s, nn_survey_head *h, int64_t first_pair, int64_t H)
 {
     const double *divergence = s->divergence + first_pair + h->head * H;
-    h->twin = -1;
+    h->nearest = -1;
     for (int64_t other = 0; other < H; other++)
-        if (other != h->head && (h->twin < 0 || divergence[other] < divergence[h->twin])) h->twin = other;
-    if (h->twin < 0) return;
-    h->divergence = divergence[h->twin];
-    h->cosine = s->cosine[first_pair + h->head * H + h->twin];
+        if (other != h->head && (h->nearest < 0 || divergence[other] < divergence[h->nearest])) h->nearest = other;
+    if (h->nearest < 0) return;
+    h->divergence = divergence[h->nearest];
+    h->cosine = s->cosine[first_pair + h->head * H + h->nearest];
 }
 
 static void fill(nn_survey *s, const look *k, const double *worth)
@@ -234,8 +234,8 @@ static void fill(nn_survey *s, const look *k, const double *worth)
             one->effective = mean_of(k, at + EFFECTIVE, s->images) * (double)s->tokens;
             one->largest = mean_of(k, at + LARGEST, s->images);
             one->distance = mean_of(k, at + DISTANCE, s->close_images) * (double)s->tokens;
-            find_twin(s, one, first_pair, H);
-            nn_survey_tell(s, one, nn_survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
+            find_nearest(s, one, first_pair, H);
+            nn_survey_describe(s, one, nn_survey_map(s, n), mean_of(k, at + ENTROPY_CLOSE, s->close_images));
         }
         first_pair += H * H;
     }
@@ -341,15 +341,4 @@ int64_t nn_survey_block_heads(const nn_survey *s, int64_t block)
     int64_t count = 0;
     for (int64_t n = 0; n < s->count; n++) count += s->heads[n].block == block;
     return count;
-}
-
-void nn_survey_view(double *view, const nn_survey *s, int64_t n)
-{
-    const double *map = nn_survey_map(s, n);
-    int64_t T = s->tokens, skip = s->class_token, rows = skip ? 1 : T;
-    for (int64_t j = 0; j < s->rows * s->columns; j++) {
-        double sum = 0;
-        for (int64_t i = 0; i < rows; i++) sum += map[i * T + skip + j];
-        view[j] = sum / (double)rows;
-    }
 }

@@ -10,28 +10,7 @@
  * smaller one, all evenly spaced. Numbers are summed as integer multiples of 2^-36, so the order does not matter and
  * results are bitwise identical for any number of threads, each of which has its own sums.
  *
- * A row of uniform weights over T tokens has an entropy of log T. The difference to the entropy of a head is the sum of
- * three parts, none of them negative; the mean map (T,T) is the mean of the head's weights over images:
- *
- *     place      log T - the entropy of the mean row of the mean map: keys that all queries attend to in all images
- *     position   the entropy of the mean row - that of the rows of the mean map: what depends on the query's position
- *     content    the entropy of the rows of the mean map - that of single rows: what depends on the image
- *
- * The description of a head in words, by the first rule that applies:
- *
- *     itself                      a token's own weight is at least 1/2
- *     the class token             its weight is at least 1/2
- *     one patch to the left       the patch at a fixed offset has at least 1/2, as a mean over patches that have such a
- *     2 up, 1 left                neighbour, if at least a quarter of all have one; on a grid of one row or column,
- *     the previous token          the previous or next token
- *     one place: row 3, column 5  one patch has at least 1/2 of the mean row
- *     all tokens equally          the three parts together are below 0.2
- *     around row 3, column 5      place is the largest part; this patch has the largest weight of the mean row,
- *     mostly the class token      or the class token has
- *     its neighbourhood           position is the largest part; mean distance below 0.95 of that of uniform weights;
- *     far away                    above 1.05 of it;
- *     by position                 neither
- *     by content                  content is the largest part */
+ * What the numbers and the words mean is said in mha_model.h, at mha_survey_head. */
 #ifndef NN_INSPECT_SURVEY_H
 #define NN_INSPECT_SURVEY_H
 
@@ -51,7 +30,7 @@ typedef struct nn_survey_head {
     char words[NN_SURVEY_WORDS];
 
     /* The most similar head of the same block, from 0; -1 if there is no other. */
-    int64_t twin;
+    int64_t nearest;
     double divergence; /* from it: Jensen-Shannon, in nats, 0 to log 2 */
     double cosine;     /* of the two maps */
 } nn_survey_head;
@@ -79,19 +58,15 @@ bool nn_survey_make(nn_survey *s, mha_context *ctx, const nn_description *d, flo
                     const nn_examples *examples, const nn_survey_options *options, char *error, size_t error_size);
 void nn_survey_free(nn_survey *s); /* a zeroed one is legal */
 
-/* Whether a head and its twin are nearly identical: their divergence is below 0.05. */
-static inline bool nn_survey_is_like(const nn_survey_head *h) { return h->twin >= 0 && h->divergence < 0.05; }
+/* Whether a head and the nearest one are nearly the same: their divergence is below 0.05. */
+static inline bool nn_survey_alike(const nn_survey_head *h) { return h->nearest >= 0 && h->divergence < 0.05; }
 
 /* The mean map of head n, and the number of heads of a block. */
 static inline const double *nn_survey_map(const nn_survey *s, int64_t n) { return s->maps + n * s->tokens * s->tokens; }
 int64_t nn_survey_block_heads(const nn_survey *s, int64_t block);
 
-/* view (rows,columns): the class token's row of the mean map of head n, or the mean of all rows for a model without a
- * class token. */
-void nn_survey_view(double *view, const nn_survey *s, int64_t n);
-
 /* Computes the fields self to content and words from a head's distance, its mean map, and the entropy of single rows
  * over the same images. */
-void nn_survey_tell(const nn_survey *s, nn_survey_head *h, const double *map, double entropy);
+void nn_survey_describe(const nn_survey *s, nn_survey_head *h, const double *map, double entropy);
 
 #endif

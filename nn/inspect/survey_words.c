@@ -152,7 +152,7 @@ static void find_words(const nn_survey *s, nn_survey_head *h, const double *map)
     else name_part(h, s, map, patch);
 }
 
-void nn_survey_tell(const nn_survey *s, nn_survey_head *h, const double *map, double entropy)
+void nn_survey_describe(const nn_survey *s, nn_survey_head *h, const double *map, double entropy)
 {
     int64_t T = s->tokens;
     double mean = entropy_of_mean(map, T), rows = entropy_of_rows(map, T);

@@ -50,3 +50,30 @@ mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t 
     memcpy((char *)info + sizeof size, (const char *)all + sizeof size, size - sizeof size);
     return MHA_OK;
 }
+
+mha_status nn_public_cpu(mha_context *ctx)
+{
+    if (strcmp(mha_context_device(ctx), "cpu") == 0) return MHA_OK;
+    return nn_public_fail(ctx, MHA_NO_DEVICE, "models run on the CPU, not on %s", mha_context_device(ctx));
+}
+
+mha_status nn_public_tensor(mha_context *ctx, const mha_tensor *t, const char *name, const char *letters, int rank,
+                            const int64_t size[4])
+{
+    if (!t->data && !t->rank) return MHA_OK;
+    if (!t->data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: its data is NULL", name);
+    if (t->type != MHA_FLOAT32 && t->type != MHA_BFLOAT16 && t->type != MHA_FLOAT16)
+        return nn_public_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be a float type", name, mha_type_name(t->type));
+    bool same = t->rank == rank;
+    for (int i = 0; same && i < rank; i++) same = t->size[i] == size[i];
+    if (same) return MHA_OK;
+    char sizes[100] = "";
+    for (int i = 0, at = 0; i < rank; i++)
+        at += snprintf(sizes + at, sizeof sizes - (size_t)at, i ? ",%lld" : "%lld", (long long)size[i]);
+    return nn_public_fail(ctx, MHA_BAD_SHAPE, "%s: must be %s = (%s)", name, letters, sizes);
+}
+
+mha_status nn_public_reason(mha_context *ctx, const char *error)
+{
+    return mha_context_fail(ctx, strstr(error, "memory") ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, error);
+}

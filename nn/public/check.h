@@ -21,4 +21,14 @@ mha_status nn_public_options(mha_context *ctx, void *own, size_t own_size, const
 /* Copies what the caller's struct, whose first member is its size, has room for. `type` is its name. */
 mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type);
 
+/* MHA_NO_DEVICE unless the context is one of the CPU. */
+mha_status nn_public_cpu(mha_context *ctx);
+
+/* Whether a tensor that was given has these sizes, called `letters`, and a float type; all zero is right, too. */
+mha_status nn_public_tensor(mha_context *ctx, const mha_tensor *t, const char *name, const char *letters, int rank,
+                            const int64_t size[4]);
+
+/* Leaves the error of a call inside nn that has no status: MHA_NO_MEMORY if that is what it says, else MHA_BAD_ARGUMENT. */
+mha_status nn_public_reason(mha_context *ctx, const char *error);
+
 #endif

@@ -125,3 +125,12 @@ mha_status mha_data_check(mha_context *ctx, const mha_data *data, const mha_mode
             (long long)in->rows, (long long)in->columns, (long long)set->rows, (long long)set->columns);
     return MHA_OK;
 }
+
+mha_status nn_public_read(mha_context *ctx, const nn_mnist_part **from, const mha_data *data, mha_data_part part,
+                          const mha_model *model)
+{
+    mha_status status = mha_data_check(ctx, data, model);
+    *from = status ? NULL : nn_public_part(data, part);
+    if (status || *from) return status;
+    return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "part: is neither MHA_DATA_TRAIN nor MHA_DATA_TEST");
+}

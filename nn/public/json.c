@@ -3,12 +3,12 @@
 #include "public/model.h"
 #include <inttypes.h>
 
-static const char *const activations[] = {[MHA_LINEAR] = "linear",
-                                          [MHA_RELU] = "relu",
-                                          [MHA_GELU] = "gelu",
-                                          [MHA_GELU_TANH] = "gelu_tanh",
-                                          [MHA_SILU] = "silu"};
-static const char *const places[] = {
+const char *const nn_public_activations[] = {[MHA_LINEAR] = "linear",
+                                             [MHA_RELU] = "relu",
+                                             [MHA_GELU] = "gelu",
+                                             [MHA_GELU_TANH] = "gelu_tanh",
+                                             [MHA_SILU] = "silu"};
+const char *const nn_public_places[] = {
     [NN_NORM_BEFORE] = "before", [NN_NORM_BEHIND] = "behind", [NN_NORM_BOTH] = "both", [NN_NORM_AFTER] = "after"};
 static const char *const positions[] = {
     [NN_POSITIONS_NONE] = "none", [NN_POSITIONS_LEARNED] = "learned", [NN_POSITIONS_SINUSOIDAL] = "sinusoidal"};
@@ -105,11 +105,11 @@ static void put_stack(nn_buffer *out, const char *key, const nn_stack_config *s)
     put_whole(out, "mlp", b->mlp);
     put_truth(out, "mlp_gated", b->gated);
     put_truth(out, "mlp_bias", b->mlp_bias);
-    put_word(out, "activation", activations[b->activation]);
+    put_word(out, "activation", nn_public_activations[b->activation]);
     put_word(out, "norm", b->norm == NN_RMS_NORM ? "rms" : "layer");
     put_truth(out, "norm_bias", b->norm == NN_LAYER_NORM && b->norm_bias);
     put_real(out, "epsilon", (double)b->epsilon);
-    put_word(out, "norm_place", places[b->place]);
+    put_word(out, "norm_place", nn_public_places[b->place]);
     put_truth(out, "parallel", b->parallel);
     put_truth(out, "one_norm", b->one_norm);
     put_truth(out, "final_norm", b->final_norm);

@@ -114,7 +114,13 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .causal = s->blocks.causal,
                           .mean = s->input.mean,
                           .deviation = s->input.deviation,
-                          .assumed = model->assumed};
+                          .assumed = model->assumed,
+                          .block_heads = s->blocks.heads,
+                          .norm = s->blocks.norm == NN_RMS_NORM ? "rms" : "layer",
+                          .epsilon = s->blocks.epsilon,
+                          .norm_place = nn_public_places[s->blocks.place],
+                          .final_norm = s->blocks.final_norm,
+                          .activation = nn_public_activations[s->blocks.activation]};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 

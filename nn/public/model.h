@@ -28,4 +28,7 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
 /* The description as JSON; NULL if there is no memory. To be freed. */
 char *nn_public_json(const nn_description *d);
 
+/* The words for an activation and for the place of a norm (nn_norm_place). */
+extern const char *const nn_public_activations[], *const nn_public_places[];
+
 #endif

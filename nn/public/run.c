@@ -1,26 +1,9 @@
 /* One run of a public model: everything is checked, then computed, then written. */
+#include "data/augment.h"
 #include "public/check.h"
 #include "public/model.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* Whether a tensor that was given has these sizes and a float type; all zero is right, too. */
-static mha_status check(mha_context *ctx, const mha_tensor *t, const char *name, const char *letters, int rank,
-                        const int64_t size[4])
-{
-    if (!t->data && !t->rank) return MHA_OK;
-    if (!t->data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: its data is NULL", name);
-    if (t->type != MHA_FLOAT32 && t->type != MHA_BFLOAT16 && t->type != MHA_FLOAT16)
-        return nn_public_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be a float type", name, mha_type_name(t->type));
-    bool same = t->rank == rank;
-    for (int i = 0; same && i < rank; i++) same = t->size[i] == size[i];
-    if (same) return MHA_OK;
-    char sizes[100] = "";
-    for (int i = 0, at = 0; i < rank; i++)
-        at += snprintf(sizes + at, sizeof sizes - (size_t)at, i ? ",%lld" : "%lld", (long long)size[i]);
-    return nn_public_fail(ctx, MHA_BAD_SHAPE, "%s: must be %s = (%s)", name, letters, sizes);
-}
 
 /* Statistics are checked as the attention that they are of will check them. */
 static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_model_outputs *out, int64_t B)
@@ -31,7 +14,7 @@ static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_mo
         const int64_t map[4] = {B, a.heads, T, T};
         char name[40];
         snprintf(name, sizeof name, "maps[%lld]", (long long)n);
-        mha_status status = out->maps ? check(ctx, &out->maps[n], name, "(B,H,T,T)", 4, map) : MHA_OK;
+        mha_status status = out->maps ? nn_public_tensor(ctx, &out->maps[n], name, "(B,H,T,T)", 4, map) : MHA_OK;
         if (!status && out->stats) {
             mha_attention_plan plan;
             mha_tensor q = mha_tensor_4d(NULL, MHA_FLOAT32, B, a.heads, T, a.width), none = MHA_NO_TENSOR;
@@ -53,10 +36,10 @@ static mha_status check_all(mha_context *ctx, const mha_model *m, const mha_mode
                   hidden[4] = {b->depth + 1, B, T, b->width};
     mha_status status;
     if (!in->images.data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "images: its data is NULL");
-    if ((status = check(ctx, &in->images, "images", "(B,channels,rows,columns)", 4, images))) return status;
+    if ((status = nn_public_tensor(ctx, &in->images, "images", "(B,channels,rows,columns)", 4, images))) return status;
     if (B < 1 || B > 1 << 24) return nn_public_fail(ctx, MHA_BAD_SHAPE, "images: B must be from 1 to 16777216");
-    if ((status = check(ctx, &out->logits, "logits", "(B,classes)", 2, logits))) return status;
-    if ((status = check(ctx, &out->hidden, "hidden", "(L+1,B,T,M)", 4, hidden))) return status;
+    if ((status = nn_public_tensor(ctx, &out->logits, "logits", "(B,classes)", 2, logits))) return status;
+    if ((status = nn_public_tensor(ctx, &out->hidden, "hidden", "(L+1,B,T,M)", 4, hidden))) return status;
     return check_heads(ctx, m, out, B);
 }
 
@@ -91,7 +74,8 @@ static mha_status load_pixels(mha_context *ctx, mha_model *m, mha_tensor images)
     int64_t B = images.size[0], count = B * c->channels * c->rows * c->columns;
     mha_status status =
         mha_tensor_copy(ctx, mha_tensor_4d(m->pixels, MHA_FLOAT32, B, c->channels, c->rows, c->columns), images);
-    for (int64_t i = 0; !status && i < count; i++) m->pixels[i] = (m->pixels[i] - c->mean) / c->deviation;
+    nn_augment_options plain = {.mean = c->mean, .deviation = c->deviation};
+    if (!status) nn_augment_unit(m->pixels, count, &plain);
     return status;
 }
 
@@ -103,8 +87,7 @@ mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_out
     mha_context_fail(ctx, MHA_OK, "");
     if (!model || !outputs || !inputs)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", !model ? "model" : !outputs ? "outputs" : "inputs");
-    if (strcmp(mha_context_device(ctx), "cpu") != 0)
-        return nn_public_fail(ctx, MHA_NO_DEVICE, "models run on the CPU, not on %s", mha_context_device(ctx));
+    if ((status = nn_public_cpu(ctx))) return status;
     if ((status = check_all(ctx, model, outputs, inputs))) return status;
     const nn_blocks_config *b = &model->d.encoder.blocks;
     int64_t B = inputs->images.size[0], T = nn_input_tokens(&model->d.encoder.input), classes = model->d.output.classes;

@@ -191,11 +191,11 @@ TEST(planted_heads_are_named)
                 const char *want = n == CLASS && !with ? "one place: row 1, column 1" : named[n];
                 expect(strcmp(s.heads[n].words, want) == 0, "%s looks at '%s'", want, s.heads[n].words);
             }
-            expect(s.heads[TWIN].twin == UP_UP_LEFT && s.heads[UP_UP_LEFT].twin == TWIN, "twins are %d and %d",
-                   (int)s.heads[TWIN].twin, (int)s.heads[UP_UP_LEFT].twin);
+            expect(s.heads[TWIN].nearest == UP_UP_LEFT && s.heads[UP_UP_LEFT].nearest == TWIN, "twins are %d and %d",
+                   (int)s.heads[TWIN].nearest, (int)s.heads[UP_UP_LEFT].nearest);
             for (int n = 0; n < PLANTS; n++)
-                expect(nn_survey_is_like(&s.heads[n]) == (n == TWIN || n == UP_UP_LEFT), "%s: like head %d by %g",
-                       named[n], (int)s.heads[n].twin, s.heads[n].divergence);
+                expect(nn_survey_alike(&s.heads[n]) == (n == TWIN || n == UP_UP_LEFT), "%s: like head %d by %g",
+                       named[n], (int)s.heads[n].nearest, s.heads[n].divergence);
             nn_survey_free(&s);
         }
         nn_vit_model_free(&m);
@@ -306,7 +306,8 @@ static void expect_pairs(const nn_survey *s, const double *divergence, const dou
         int64_t H = n < PLANTS ? PLANTS : 3, first = n < PLANTS ? 0 : PLANTS * PLANTS, h = n < PLANTS ? n : n - PLANTS;
         const double *row = divergence + first + h * H;
         for (int64_t other = 0; other < H; other++)
-            expect(other == h || row[s->heads[n].twin] <= row[other] + 1e-6, "head %d has a nearer twin", n);
+            expect(other == h || row[s->heads[n].nearest] <= row[other] + 1e-6, "head %d has another that is nearer",
+                   n);
     }
 }
 

@@ -1,5 +1,5 @@
 /* The public model against the parts that it is made of, and what it refuses. */
-#include "inspect/heads.h"
+#include "data/augment.h"
 #include "io/json.h"
 #include "public/model.h"
 #include "support/contexts.h"
@@ -18,7 +18,7 @@ static const char *saved_model(void)
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     nn_description d = nn_description_default();
     d.encoder.input.rows = d.encoder.input.columns = SIDE;
-    d.encoder.input.mean = 0.25f, d.encoder.input.deviation = 0.5f;
+    d.encoder.input.mean = 0.25f, d.encoder.input.deviation = 0.3f;
     d.encoder.blocks.width = M, d.encoder.blocks.depth = DEPTH, d.encoder.blocks.heads = H, d.encoder.blocks.mlp = 20;
     d.output.classes = CLASSES;
     float *parameters = calloc((size_t)nn_parameter_count(&d), sizeof(float));
@@ -34,6 +34,7 @@ static const char *saved_model(void)
 }
 
 static float pixels[B * SIDE * SIDE];
+static unsigned char bytes[B * SIDE * SIDE]; /* pixels * 255 */
 
 static mha_model *open_model(mha_context *ctx, const mha_model_options *options)
 {
@@ -41,7 +42,10 @@ static mha_model *open_model(mha_context *ctx, const mha_model_options *options)
     const char *path = saved_model();
     if (!expect(!mha_model_open(ctx, &model, path, options), "%s", mha_context_error(ctx))) exit(1);
     remove(path);
-    for (int i = 0; i < B * SIDE * SIDE; i++) pixels[i] = (float)(i * 37 % 256) / 255;
+    for (int i = 0; i < B * SIDE * SIDE; i++) {
+        bytes[i] = (unsigned char)(i * 37 % 256);
+        pixels[i] = (float)bytes[i] / 255.0f;
+    }
     return model;
 }
 
@@ -55,6 +59,9 @@ TEST(it_says_what_it_is)
                info.classes == CLASSES && info.tokens == TOKENS && info.rows == SIDE && info.patch == 4 &&
                info.class_token && info.mean == 0.25f && !*info.assumed,
            "another model");
+    expect(info.block_heads == H && strcmp(info.norm, "layer") == 0 && info.epsilon == 1e-6f &&
+               strcmp(info.norm_place, "before") == 0 && info.final_norm && strcmp(info.activation, "gelu") == 0,
+           "another block: %s, %s, %s", info.norm, info.norm_place, info.activation);
     const char *json = mha_model_describe(m);
     nn_json j = nn_json_open(json, strlen(json));
     expect(nn_json_skip(&j) && nn_json_end(&j) && !nn_json_failed(&j), "%s", json);
@@ -85,7 +92,7 @@ TEST(a_run_is_the_models)
                                  .stats = stats};
         expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
         float x[B * SIDE * SIDE];
-        for (int i = 0; i < B * SIDE * SIDE; i++) x[i] = (pixels[i] - 0.25f) / 0.5f;
+        nn_augment_plain(x, bytes, B * SIDE * SIDE, &(nn_augment_options){.mean = 0.25f, .deviation = 0.3f});
         char error[200] = "";
         nn_model *net =
             nn_model_create(ctx, &m->d, m->parameters, &(nn_model_options){.batch = B}, error, sizeof error);
@@ -164,6 +171,9 @@ TEST(heads_can_be_left_out)
     expect(mha_model_attention_count(smaller) == DEPTH && a.heads == H - 1 && b.heads == H && b.block == 1 &&
                a.width == M / H,
            "heads %d and %d", (int)a.heads, (int)b.heads);
+    mha_model_info info = {.size = sizeof info};
+    expect(!mha_model_about(ctx, smaller, &info) && info.heads == H * DEPTH - 1 && info.block_heads == H,
+           "%d heads, %d in a block", (int)info.heads, (int)info.block_heads);
     mha_tensor proj = mha_model_part_find(m, "blocks.0.attn.proj.weight").tensor;
     for (int r = 0; r < M; r++)
         for (int i = M / H; i < 2 * M / H; i++) ((float *)proj.data)[r * M + i] = 0;
@@ -195,6 +205,16 @@ TEST(wrong_use_is_refused)
     expect(mha_model_open(ctx, &other, saved_model(), &wrong) == MHA_BAD_FILE, "%s", "another number of heads");
     remove(saved_model());
     expect(mha_model_open(NULL, &other, "x", NULL) == MHA_BAD_ARGUMENT, "no context");
+    char path[3000]; /* a name of 2999 bytes, of which the first of each pair is not where a cut may be */
+    for (size_t i = 0; i < sizeof path; i++) path[i] = (char)(i % 101 == 100 ? '/' : i % 101 % 2 ? 0xa9 : 0xc3);
+    for (size_t cut = 1; cut <= 2; cut++) {
+        path[sizeof path - cut] = 0;
+        expect(mha_model_open(ctx, &other, path, NULL) == MHA_BAD_FILE, "a long path");
+        const char *line = mha_context_error(ctx), *end = strrchr(line, ':');
+        expect(strncmp(line, "...", 3) == 0 && (line[3] & 0xc0) != 0x80 && end && end[1] == ' ' && end[2] &&
+                   strlen(line) > 480,
+               "no reason in '%s'", line);
+    }
     expect(mha_model_open(ctx, &other, NULL, NULL) == MHA_BAD_ARGUMENT, "no path");
     mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)}, bad = in;
     mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, CLASSES)}, odd = out;
