@@ -33,12 +33,13 @@ may_see() {
         nn/public) echo include nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/families nn/train ;;
         bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
-        cli/draw) echo include nn/io nn/data nn/model nn/inspect ;;
-        cli/common) echo include nn/io nn/data nn/model nn/families nn/inspect cli/draw ;;
-        cli/maps) echo include nn/io nn/data nn/model nn/inspect cli/draw cli/common ;;
+        cli/draw) echo include nn/io ;;
+        cli/common) echo include nn/io cli/draw ;;
+        cli/maps) echo include nn/io cli/draw cli/common ;;
         cli/layer | cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench nn/io cli/common cli/draw ;;
-        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect cli/common cli/draw cli/maps "$(guests "$1")" ;;
+        cli/classify | cli/eval | cli/heads | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
+        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/public cli/common cli/draw cli/maps "$(guests "$1")" ;;
         *) echo anything ;;
     esac
 }

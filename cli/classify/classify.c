@@ -107,21 +107,20 @@ static bool take_word(const char *text, void *to, bool *said)
 /* ---- Predictions ------------------------------------------------------------------------------------------------ */
 
 /* The blocks whose heads are shown: from *first up to, not including, the result. */
-static int64_t blocks_of(const request *r, const nn_description *c, int64_t *first)
+static int64_t blocks_of(const request *r, int64_t blocks, int64_t *first)
 {
-    *first = r->all_blocks ? 0 : (r->block ? r->block : c->encoder.blocks.depth) - 1;
-    return r->all_blocks ? c->encoder.blocks.depth : *first + 1;
+    *first = r->all_blocks ? 0 : (r->block ? r->block : blocks) - 1;
+    return r->all_blocks ? blocks : *first + 1;
 }
 
-static void print_text(const term *t, const request *r, const nn_vit_model *model, const input_image *e,
-                       const nn_heads_view *view)
+static void print_text(const term *t, const request *r, const mha_model_info *model, const input_image *e,
+                       const heads_view *view)
 {
-    const nn_description *c = &model->config;
-    int64_t first, end = blocks_of(r, c, &first);
-    heads_drawing d = {e->name, e->pixels, c->encoder.input.rows, c->encoder.input.columns, view, e->label};
+    int64_t first, end = blocks_of(r, model->blocks, &first);
+    heads_drawing d = {e->name, e->pixels, model->rows, model->columns, view, e->label};
     heads_draw_answer(t, &d);
     bool here = r->heads && r->format == MAPS_TERMINAL;
-    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, c->output.pool == NN_POOL_MEAN);
+    for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, !model->class_token);
 }
 
 static void print_number(const char *before, double x)
@@ -131,10 +130,10 @@ static void print_number(const char *before, double x)
     else fputs("null", stdout);
 }
 
-static void print_head(const nn_heads_view *v, int64_t block, int64_t head)
+static void print_head(const heads_view *v, int64_t block, int64_t head)
 {
-    nn_heads_focus f = nn_heads_focus_of(v, block, head);
-    const float *map = nn_heads_map(v, block, head);
+    heads_focus f = heads_view_focus(v, block, head);
+    const float *map = heads_view_map(v, block, head);
     printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block + 1, head + 1);
     print_number(", \"strongest\": ", f.strongest);
     printf(", \"row\": %" PRId64 ", \"column\": %" PRId64, f.row, f.column);
@@ -146,11 +145,11 @@ static void print_head(const nn_heads_view *v, int64_t block, int64_t head)
     printf("]]}");
 }
 
-static void print_json(const request *r, const nn_vit_model *model, const input_image *e, const nn_heads_view *v,
+static void print_json(const request *r, const mha_model_info *model, const input_image *e, const heads_view *v,
                        bool is_first)
 {
     char quoted[1200];
-    int64_t first, end = blocks_of(r, &model->config, &first);
+    int64_t first, end = blocks_of(r, model->blocks, &first);
     printf("%s\n    {\"image\": %s, \"label\": ", is_first ? "" : ",", nn_json_quote(quoted, sizeof quoted, e->word));
     if (e->label >= 0) printf("%d", e->label);
     else printf("null");
@@ -159,7 +158,7 @@ static void print_json(const request *r, const nn_vit_model *model, const input_
     printf("]");
     if (r->heads) printf(", \"heads\": [");
     for (int64_t b = first; r->heads && b < end; b++)
-        for (int64_t h = 0; h < nn_heads_in(v, b); h++) {
+        for (int64_t h = 0; h < heads_view_in(v, b); h++) {
             if (b > first || h) printf(",");
             print_head(v, b, h);
         }
@@ -168,19 +167,19 @@ static void print_json(const request *r, const nn_vit_model *model, const input_
 
 static void free_images(maps_image *images, int count)
 {
-    for (int i = 0; images && i < count; i++) nn_heads_free(&images[i].view);
+    for (int i = 0; images && i < count; i++) heads_view_free(&images[i].view);
     free(images);
 }
 
 /* Predictions for all images, before anything is printed or written. Prints an error and returns NULL on failure. */
-static maps_image *predict_all(mha_context *ctx, const request *r, nn_vit_model *model, const input_image *all)
+static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *model, const input_image *all)
 {
     char error[240];
     maps_image *images = calloc((size_t)r->word_count, sizeof *images);
     if (!images) cli_error("out of memory");
     for (int i = 0; images && i < r->word_count; i++) {
         images[i].name = all[i].name;
-        if (nn_heads_look(&images[i].view, model->net, ctx, all[i].pixels, error, sizeof error)) continue;
+        if (heads_view_make(&images[i].view, ctx, model, all[i].pixels, error, sizeof error)) continue;
         cli_error("%s: %s: %s", r->file, all[i].name, error);
         free_images(images, r->word_count);
         images = NULL;
@@ -188,7 +187,7 @@ static maps_image *predict_all(mha_context *ctx, const request *r, nn_vit_model 
     return images;
 }
 
-static void print_all(const request *r, const nn_vit_model *model, const input_image *all, const maps_image *images)
+static void print_all(const request *r, const mha_model_info *model, const input_image *all, const maps_image *images)
 {
     char quoted[1200];
     term t = term_detect(r->when);
@@ -201,12 +200,12 @@ static void print_all(const request *r, const nn_vit_model *model, const input_i
 }
 
 /* Writes the maps as an image file, before anything is printed. Prints an error and returns false on failure. */
-static bool write_maps(const request *r, const nn_vit_model *model, const maps_image *images)
+static bool write_maps(const request *r, const mha_model_info *model, const maps_image *images)
 {
     char error[600];
-    int64_t first, end = blocks_of(r, &model->config, &first);
-    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end,
-                             model->config.output.pool == NN_POOL_MEAN, error, sizeof error);
+    int64_t first, end = blocks_of(r, model->blocks, &first);
+    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, !model->class_token, error,
+                             sizeof error);
     if (!ok) cli_error("%s", error);
     return ok;
 }
@@ -223,36 +222,38 @@ static bool check_page(const request *r)
 }
 
 /* Prints an error and returns false if the request does not fit the model. */
-static bool check_request(const request *r, const nn_vit_model *model)
+static bool check_request(const request *r, const mha_model_info *model)
 {
-    if (r->block <= model->config.encoder.blocks.depth) return true;
-    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->config.encoder.blocks.depth,
-              r->file, r->block);
+    if (r->block <= model->blocks) return true;
+    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->blocks, r->file, r->block);
     return false;
 }
 
 static int classify(const request *r)
 {
     char error[600];
-    nn_vit_model model = {0};
+    mha_model *model = NULL;
+    mha_model_info about;
     maps_image *images = NULL;
-    input_images e = {.command = "classify", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
+    input_images e = {.command = "classify", .file = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     int status = CLI_USAGE;
     size_t bytes = 0;
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
-    if (!model_open(&model, ctx, r->file, r->model_heads, error, sizeof error)) {
+    if (!model_open(&model, ctx, r->file, r->model_heads, MHA_FLOAT32, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
-    if (!check_request(r, &model)) goto out;
-    e.config = &model.config;
+    about = model_about(ctx, model);
+    if (!check_request(r, &about)) goto out;
+    e.ctx = ctx;
+    e.model = model;
     for (int i = 0; i < r->word_count; i++)
         if (!input_images_add(&e, r->words[i])) goto out;
-    if (!(images = predict_all(ctx, r, &model, e.all))) goto out;
-    if (r->page && !view_model_write(r->page, &bytes, ctx, &model, &e)) goto out;
-    if (r->out && !write_maps(r, &model, images)) goto out;
-    print_all(r, &model, e.all, images);
+    if (!(images = predict_all(ctx, r, model, e.all))) goto out;
+    if (r->page && !view_model_write(r->page, &bytes, ctx, model, &e)) goto out;
+    if (r->out && !write_maps(r, &about, images)) goto out;
+    print_all(r, &about, e.all, images);
     status = CLI_OK;
     if (r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
     if (r->page && !r->json)
@@ -260,7 +261,7 @@ static int classify(const request *r)
 out:
     free_images(images, r->word_count);
     input_images_free(&e);
-    nn_vit_model_free(&model);
+    mha_model_free(model);
     mha_context_free(ctx);
     return status;
 }

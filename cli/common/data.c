@@ -1,6 +1,5 @@
 /* Data sets for commands. */
 #include "cli/common/data.h"
-#include "data/digits.h"
 #include "cli/common/options.h"
 
 #include <stdio.h>
@@ -8,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRAIN = 6000, SHARE = 6, SEED = 1, MOST = 10000000 };
+enum { MOST = 10000000 };
 
 static const char drawn[] = "synthetic";
 
@@ -36,32 +35,30 @@ const char *data_default(const char *command)
     return drawn;
 }
 
-nn_mnist *data_open(const char *command, const char *place, bool test_alone)
+mha_data *data_open(mha_context *ctx, const char *command, const char *place, bool test_only)
 {
-    char error[400];
-    long count = TRAIN;
-    nn_mnist *set;
+    mha_data_options options = MHA_DATA_DEFAULTS;
+    mha_data *data;
+    long count;
     if (!place) place = data_default(command);
-    if (!data_is_synthetic(place)) {
-        set = nn_mnist_open(place, error, sizeof error);
-    } else {
-        const char *number = place[sizeof drawn - 1] ? place + sizeof drawn : NULL;
-        if (number && !cli_number(command, "--data synthetic:N", number, 1, MOST, &count)) return NULL;
-        set = nn_digits_make(test_alone ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
-    }
-    if (!set) cli_error("%s", error);
-    return set;
+    if (data_is_synthetic(place) && place[sizeof drawn - 1] &&
+        !cli_number(command, "--data synthetic:N", place + sizeof drawn, 1, MOST, &count))
+        return NULL;
+    options.test_only = test_only;
+    if (mha_data_open(ctx, &data, place, &options)) cli_error("%s", mha_context_error(ctx));
+    return data;
 }
 
-bool data_fits(const nn_mnist *set, const nn_description *config, const char *path)
+mha_data_info data_about(mha_context *ctx, const mha_data *data)
 {
-    if (config->output.classes != NN_MNIST_CLASSES)
-        cli_error("%s: the model has %lld classes, the data set has %d", path, (long long)config->output.classes,
-                  NN_MNIST_CLASSES);
-    else if (config->encoder.input.rows != set->rows || config->encoder.input.columns != set->columns)
-        cli_error("%s: the model needs images of %lld x %lld pixels, the data set has %lld x %lld", path,
-                  (long long)config->encoder.input.rows, (long long)config->encoder.input.columns, (long long)set->rows,
-                  (long long)set->columns);
-    else return true;
+    mha_data_info about = {.size = sizeof about};
+    mha_data_about(ctx, data, &about);
+    return about;
+}
+
+bool data_fits(mha_context *ctx, const mha_data *data, const mha_model *model, const char *path)
+{
+    if (!mha_data_check(ctx, data, model)) return true;
+    cli_error("%s: %s", path, mha_context_error(ctx));
     return false;
 }

@@ -2,8 +2,7 @@
 #ifndef DATA_H
 #define DATA_H
 
-#include "data/mnist.h"
-#include "model/model.h"
+#include <mha_model.h>
 
 /* Whether the argument of --data is "synthetic" or "synthetic:N" instead of a folder. */
 bool data_is_synthetic(const char *place);
@@ -12,12 +11,15 @@ bool data_is_synthetic(const char *place);
  * fallback is reported on standard error, with the reason, unless `command` is NULL. */
 const char *data_default(const char *command);
 
-/* Opens the data set in a folder, or draws synthetic digits (digits.h, seed 1): N for training, 6000 by default, and a
- * sixth as many for testing. A NULL `place` means data_default(command). With `test_alone` only one training image is
- * drawn. Prints an error and returns NULL on failure. Free the result with nn_mnist_free. */
-nn_mnist *data_open(const char *command, const char *place, bool test_alone);
+/* Opens the data set in a folder, or draws synthetic digits (mha_data_open). A NULL `place` means data_default(command).
+ * With `test_only` only one training image is drawn. Prints an error and returns NULL on failure. Free the result with
+ * mha_data_free. */
+mha_data *data_open(mha_context *ctx, const char *command, const char *place, bool test_only);
 
-/* Whether the images and classes of the set fit the model; prints an error if not. */
-bool data_fits(const nn_mnist *set, const nn_description *config, const char *path);
+/* What is known of an open data set. */
+mha_data_info data_about(mha_context *ctx, const mha_data *data);
+
+/* Whether the images and classes of the set fit the model, which is in the file `path`; prints an error if not. */
+bool data_fits(mha_context *ctx, const mha_data *data, const mha_model *model, const char *path);
 
 #endif

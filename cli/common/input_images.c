@@ -1,6 +1,7 @@
 /* Loads files and test images as pixels of the model's input size. */
 #include "cli/common/input_images.h"
 #include "cli/common/cli.h"
+#include "cli/common/model.h"
 #include "io/image.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static input_image *append(input_images *e, const char *word)
     if (all) {
         e->all = all;
         all[e->count] = (input_image){.word = word, .index = -1, .label = -1};
-        all[e->count].pixels = malloc((size_t)(e->config->encoder.input.rows * e->config->encoder.input.columns));
+        mha_model_info about = model_about(e->ctx, e->model);
+        all[e->count].pixels = malloc((size_t)(about.rows * about.columns));
     }
     if (all && all[e->count++].pixels) return &all[e->count - 1];
     cli_error("out of memory");
@@ -39,38 +41,39 @@ static input_image *append(input_images *e, const char *word)
 
 bool input_images_open_set(input_images *e)
 {
-    if (!e->set) e->set = data_open(e->command, e->folder, true);
-    return e->set && data_fits(e->set, e->config, e->model);
+    if (!e->set) e->set = data_open(e->ctx, e->command, e->folder, true);
+    return e->set && data_fits(e->ctx, e->set, e->model, e->file);
 }
 
 static bool take_image(input_images *e, input_image *to, int64_t index)
 {
-    const nn_mnist *set = e->set;
-    memcpy(to->pixels, nn_mnist_image(set, &set->test, index), (size_t)(set->rows * set->columns));
+    mha_data_info set = data_about(e->ctx, e->set);
+    memcpy(to->pixels, mha_data_image(e->set, MHA_DATA_TEST, index), (size_t)(set.rows * set.columns));
     to->index = index;
-    to->label = set->test.labels[index];
-    return name_it(to, "test image %" PRId64 " %s %s%s", index, set->synthetic ? "drawn by" : "of", set->name,
-                   set->synthetic ? " (synthetic: not MNIST)" : "");
+    to->label = (int)mha_data_label(e->set, MHA_DATA_TEST, index);
+    return name_it(to, "test image %" PRId64 " %s %s%s", index, set.synthetic ? "drawn by" : "of", set.name,
+                   set.synthetic ? " (synthetic: not MNIST)" : "");
 }
 
 static bool add_number(input_images *e, input_image *to)
 {
     if (!input_images_open_set(e)) return false;
+    mha_data_info set = data_about(e->ctx, e->set);
     errno = 0;
     long long index = strtoll(to->word, NULL, 10);
-    if (!errno && index < e->set->test.count) return take_image(e, to, index);
-    cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, e->set->name,
-              e->set->test.count - 1);
+    if (!errno && index < set.test) return take_image(e, to, index);
+    cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, set.name, set.test - 1);
     return false;
 }
 
 bool input_images_add_some(input_images *e, int each)
 {
     if (!input_images_open_set(e)) return false;
-    for (int digit = 0; digit < NN_MNIST_CLASSES; digit++) {
+    mha_data_info set = data_about(e->ctx, e->set);
+    for (int64_t class = 0; class < set.classes; class ++) {
         int found = 0;
-        for (int64_t i = 0; found < each && i < e->set->test.count; i++) {
-            if (e->set->test.labels[i] != digit) continue;
+        for (int64_t i = 0; found < each && i < set.test; i++) {
+            if (mha_data_label(e->set, MHA_DATA_TEST, i) != class) continue;
             input_image *to = append(e, "");
             if (!to || !take_image(e, to, i)) return false;
             found++;
@@ -90,7 +93,7 @@ static void invert(nn_image *picture, const char *word, input_invert when)
 
 static bool add_file(input_images *e, input_image *to)
 {
-    const nn_input_config *in = &e->config->encoder.input;
+    mha_model_info in = model_about(e->ctx, e->model);
     nn_image picture;
     char error[600];
     bool ok = nn_image_open(&picture, to->word, error, sizeof error);
@@ -98,16 +101,16 @@ static bool add_file(input_images *e, input_image *to)
         cli_error("%s", error);
         return false;
     }
-    bool same = picture.rows == in->rows && picture.columns == in->columns;
+    bool same = picture.rows == in.rows && picture.columns == in.columns;
     if (!same && !e->fit) {
         cli_error("%s: the image is %" PRId64 " x %" PRId64 " pixels, the model needs %" PRId64 " x %" PRId64
                   "; --fit resizes it",
-                  to->word, picture.columns, picture.rows, in->columns, in->rows);
+                  to->word, picture.columns, picture.rows, in.columns, in.rows);
         ok = false;
     } else {
         invert(&picture, to->word, e->invert);
-        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(in->rows * in->columns));
-        else if (!(ok = nn_image_fit(to->pixels, in->rows, in->columns, &picture)))
+        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(in.rows * in.columns));
+        else if (!(ok = nn_image_fit(to->pixels, in.rows, in.columns, &picture)))
             cli_error("%s: --fit found no ink in the image", to->word);
     }
     nn_image_free(&picture);
@@ -127,7 +130,7 @@ void input_images_free(input_images *e)
         free(e->all[i].pixels);
     }
     free(e->all);
-    nn_mnist_free(e->set);
+    mha_data_free(e->set);
     e->all = NULL;
     e->set = NULL;
     e->count = 0;

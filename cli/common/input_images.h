@@ -21,12 +21,13 @@ typedef struct input_image {
 } input_image;
 
 typedef struct input_images {
-    const char *command, *model; /* for messages: the command and the model file */
-    const nn_description *config;
+    const char *command, *file; /* for messages: the command and the model file */
+    mha_context *ctx;
+    const mha_model *model;
     const char *folder;  /* of the data set; NULL for data_default */
     input_invert invert; /* for files: turn dark ink on light paper into light ink on dark */
     bool fit;            /* for files: resize an image of another size */
-    nn_mnist *set;
+    mha_data *set;
     input_image *all;
     int count;
 } input_images;

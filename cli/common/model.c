@@ -2,15 +2,57 @@
 #include "cli/common/model.h"
 #include "cli/common/options.h"
 
+#include <stdio.h>
+#include <string.h>
+
 bool model_parse_heads(const char *command, const char *option, const char *value, long *heads)
 {
     return cli_number(command, option, value, 1, 1 << 20, heads);
 }
 
-bool model_open(nn_vit_model *model, mha_context *ctx, const char *path, long heads, char *error, size_t error_size)
+/* A message of the library names its option; here it is one of the command line. The path before it may have that name. */
+static void put_reason(char *error, size_t error_size, const char *reason)
 {
-    nn_vit_file_options options = {.heads = heads, .heads_word = MODEL_HEADS " N"};
-    if (!nn_vit_model_open_with(model, ctx, path, &options, error, error_size)) return false;
-    if (*model->assumed) cli_error("%s: not in the metadata, assumed: %s", path, model->assumed);
+    static const char name[] = "give options.heads";
+    const char *at = NULL;
+    for (const char *next = reason; (next = strstr(next, name)); next++) at = next;
+    if (!at) snprintf(error, error_size, "%s", reason);
+    else
+        snprintf(error, error_size, "%.*s%s%s", (int)(at - reason), reason, "give " MODEL_HEADS " N",
+                 at + sizeof name - 1);
+}
+
+bool model_open(mha_model **model, mha_context *ctx, const char *path, long heads, mha_type type, char *error,
+                size_t error_size)
+{
+    mha_model_options options = MHA_MODEL_DEFAULTS;
+    options.heads = heads;
+    options.compute = type;
+    if (mha_model_open(ctx, model, path, &options)) {
+        put_reason(error, error_size, mha_context_error(ctx));
+        return false;
+    }
+    const char *assumed = model_about(ctx, *model).assumed;
+    if (*assumed) cli_error("%s: not in the metadata, assumed: %s", path, assumed);
     return true;
+}
+
+mha_model_info model_about(mha_context *ctx, const mha_model *model)
+{
+    mha_model_info about = {.size = sizeof about};
+    mha_model_about(ctx, model, &about);
+    return about;
+}
+
+const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model)
+{
+    int64_t least = mha_model_attention_get(model, 0).heads, most = least;
+    for (int64_t n = 1; n < mha_model_attention_count(model); n++) {
+        int64_t heads = mha_model_attention_get(model, n).heads;
+        if (heads < least) least = heads;
+        if (heads > most) most = heads;
+    }
+    if (least < most) snprintf(out, MODEL_WORDS, "%lld to %lld heads", (long long)least, (long long)most);
+    else snprintf(out, MODEL_WORDS, "%lld head%s", (long long)most, most == 1 ? "" : "s");
+    return out;
 }

@@ -2,7 +2,7 @@
 #ifndef MODEL_H
 #define MODEL_H
 
-#include "families/vit_model.h"
+#include <mha_model.h>
 
 /* The option for the number of heads per block, for files whose metadata lack it. The same name in all commands: --heads
  * means something else in classify and prune. */
@@ -21,8 +21,16 @@
 /* Parses the value of the option; prints an error and returns false if it is invalid. */
 bool model_parse_heads(const char *command, const char *option, const char *value, long *heads);
 
-/* Opens a model; `heads` is the value of the option, or 0. Notes on standard error what was assumed. Returns false on
- * error, with one line in `error`. */
-bool model_open(nn_vit_model *model, mha_context *ctx, const char *path, long heads, char *error, size_t error_size);
+/* Opens a model; `heads` is the value of the option, or 0; `type` that of matrix products. Notes on standard error what was
+ * assumed. Returns false on error, with one line in `error`. */
+bool model_open(mha_model **model, mha_context *ctx, const char *path, long heads, mha_type type, char *error,
+                size_t error_size);
+
+/* What is known of an open model. */
+mha_model_info model_about(mha_context *ctx, const mha_model *model);
+
+/* "4 heads", or "2 to 4 heads" if blocks differ. Returns `out`. */
+enum { MODEL_WORDS = 80 };
+const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model);
 
 #endif

@@ -15,7 +15,7 @@ static void spaces(int n) { printf("%*s", n, ""); }
 enum { PICTURE = 28, BESIDE = INDENT + PICTURE + 3, BAR = 34, BARS = 10, ABOVE = 3 }; /* ABOVE: lines above the bars */
 
 /* The classes with a bar: all, or the most likely ones in order. */
-static int choose_classes(int chosen[BARS], const nn_heads_view *v)
+static int choose_classes(int chosen[BARS], const heads_view *v)
 {
     int count = 0;
     if (v->classes <= BARS) {
@@ -45,7 +45,7 @@ static void draw_bar(const term *t, double value)
     spaces(BAR - (eighths + 7) / 8);
 }
 
-static void draw_class(const term *t, const nn_heads_view *v, int class, int label)
+static void draw_class(const term *t, const heads_view *v, int class, int label)
 {
     char name[16];
     bool best = class == v->best;
@@ -60,7 +60,7 @@ static void draw_class(const term *t, const nn_heads_view *v, int class, int lab
 static void draw_verdict(const term *t, const heads_drawing *d, int line)
 {
     char text[80];
-    const nn_heads_view *v = d->view;
+    const heads_view *v = d->view;
     if (line == 0) {
         snprintf(text, sizeof text, "%d", v->best);
         printf("predicted ");
@@ -99,15 +99,15 @@ void heads_draw_answer(const term *t, const heads_drawing *d)
 enum { FIELD = 18, BESIDES = 4 }; /* minimum width of a head, and maximum number of heads per row */
 
 /* Each map is scaled to its strongest patch; otherwise maps of broad heads would be dark. */
-static double brightness(const nn_heads_view *v, int64_t block, int64_t head, int64_t row, int64_t column,
+static double brightness(const heads_view *v, int64_t block, int64_t head, int64_t row, int64_t column,
                          double strongest)
 {
-    return scale_weight((double)nn_heads_map(v, block, head)[row * v->columns + column], 1 / (double)v->tokens,
+    return scale_weight((double)heads_view_map(v, block, head)[row * v->columns + column], 1 / (double)v->tokens,
                         strongest);
 }
 
 /* One of the three lines under a map; the last is for a class token only. */
-static void draw_words(const term *t, int room, const nn_heads_focus *f, int line)
+static void draw_words(const term *t, int room, const heads_focus *f, int line)
 {
     char text[60];
     if (line == 0) snprintf(text, sizeof text, "%.0f %% on one patch", 100 * f->strongest);
@@ -123,7 +123,7 @@ typedef struct layout {
     int64_t beside;
 } layout;
 
-static layout layout_of(const nn_heads_view *v)
+static layout layout_of(const heads_view *v)
 {
     int room = WIDTH - INDENT, columns = (int)v->columns;
     layout l = {.high = 4 * columns <= FIELD ? 2 : 1};
@@ -135,10 +135,10 @@ static layout layout_of(const nn_heads_view *v)
 }
 
 /* One line of a head: its name, its map or its text, padded to `room` columns; 0 for no padding. */
-static void draw_head_line(const term *t, const nn_heads_view *v, const layout *l, int64_t block, int64_t head,
+static void draw_head_line(const term *t, const heads_view *v, const layout *l, int64_t block, int64_t head,
                            int64_t line, int room)
 {
-    nn_heads_focus f = nn_heads_focus_of(v, block, head);
+    heads_focus f = heads_view_focus(v, block, head);
     char title[40];
     snprintf(title, sizeof title, "head %lld", (long long)head + 1);
     if (line < 0) term_left(t, room, TERM_BOLD, title);
@@ -150,7 +150,7 @@ static void draw_head_line(const term *t, const nn_heads_view *v, const layout *
     }
 }
 
-void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, bool mean)
+void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool mean)
 {
     layout l = layout_of(view);
     char title[80];
@@ -161,7 +161,7 @@ void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, b
     spaces(INDENT);
     scale_legend(t, "uniform weight or less", "strongest patch of the head");
     printf("\n\n");
-    int64_t heads = nn_heads_in(view, block);
+    int64_t heads = heads_view_in(view, block);
     for (int64_t first = 0; first < heads; first += l.beside) {
         int64_t end = first + l.beside < heads ? first + l.beside : heads;
         for (int64_t line = -1; line < view->rows * l.high + (mean ? 2 : 3); line++) {
@@ -185,7 +185,7 @@ typedef struct small {
     bool pairs;
 } small;
 
-static small small_of(const term *t, const nn_heads_view *v)
+static small small_of(const term *t, const heads_view *v)
 {
     small s = {.across = v->columns <= SMALL / 2 + 1 ? 2 : 1, .pairs = scale_can_pair(t)};
     s.width = s.across * (int)v->columns;
@@ -193,10 +193,10 @@ static small small_of(const term *t, const nn_heads_view *v)
     return s;
 }
 
-static void draw_small_line(const term *t, const nn_heads_view *v, const small *s, int64_t block, int64_t head,
+static void draw_small_line(const term *t, const heads_view *v, const small *s, int64_t block, int64_t head,
                             int64_t line)
 {
-    nn_heads_focus f = nn_heads_focus_of(v, block, head);
+    heads_focus f = heads_view_focus(v, block, head);
     for (int64_t x = 0; x < s->width; x++) {
         int64_t column = x / s->across, above = 2 * line / s->across, below = (2 * line + 1) / s->across;
         if (!s->pairs) scale_cell(t, 1, brightness(v, block, head, line, column, f.strongest));
@@ -207,7 +207,7 @@ static void draw_small_line(const term *t, const nn_heads_view *v, const small *
 }
 
 /* The blocks from `first` up to, not including, `end`. */
-static void draw_blocks(const term *t, const nn_heads_view *v, const small *s, int64_t first, int64_t end)
+static void draw_blocks(const term *t, const heads_view *v, const small *s, int64_t first, int64_t end)
 {
     int field = (s->width < SMALL ? SMALL : s->width) + GAP;
     char name[40];
@@ -223,7 +223,7 @@ static void draw_blocks(const term *t, const nn_heads_view *v, const small *s, i
             spaces(INDENT);
             term_left(t, LABEL, TERM_FAINT, line ? "" : name);
             for (int64_t b = first; b < end; b++) {
-                if (h < nn_heads_in(v, b)) draw_small_line(t, v, s, b, h, line);
+                if (h < heads_view_in(v, b)) draw_small_line(t, v, s, b, h, line);
                 else if (b + 1 < end) spaces(s->width); /* a block with fewer heads */
                 if (b + 1 < end) spaces(field - s->width);
             }
@@ -233,7 +233,7 @@ static void draw_blocks(const term *t, const nn_heads_view *v, const small *s, i
     }
 }
 
-void heads_draw_all(const term *t, const nn_heads_view *view, const char *title)
+void heads_draw_all(const term *t, const heads_view *view, const char *title)
 {
     small s = small_of(t, view);
     int field = (s.width < SMALL ? SMALL : s.width) + GAP;

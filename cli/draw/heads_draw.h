@@ -7,14 +7,14 @@
 #ifndef HEADS_DRAW_H
 #define HEADS_DRAW_H
 
-#include "inspect/heads.h"
+#include "cli/draw/heads_view.h"
 #include "cli/draw/term.h"
 
 typedef struct heads_drawing {
     const char *name;           /* printed above, or NULL */
     const unsigned char *image; /* (rows,columns), 0 for paper, 255 for ink */
     int64_t rows, columns;
-    const nn_heads_view *view;
+    const heads_view *view;
     int label; /* -1 if unknown */
 } heads_drawing;
 
@@ -23,10 +23,10 @@ void heads_draw_answer(const term *t, const heads_drawing *d);
 
 /* The heads of a block: the attention map of the class token, or of the mean of the patches if `mean`, with a few
  * numbers. */
-void heads_draw_block(const term *t, const nn_heads_view *view, int64_t block, bool mean);
+void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool mean);
 
 /* Small maps of all heads of all blocks: one row per head, one column per block. */
-void heads_draw_all(const term *t, const nn_heads_view *view, const char *title);
+void heads_draw_all(const term *t, const heads_view *view, const char *title);
 
 /* The prediction, and all heads. */
 void heads_draw_digit(const term *t, const heads_drawing *d);

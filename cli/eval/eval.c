@@ -1,11 +1,9 @@
 /* mha eval: accuracy and speed of a model on a data set. */
-#include "model/image_examples.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
 #include "cli/eval/print.h"
 #include "cli/common/model.h"
 #include "cli/common/options.h"
-#include "model/predictor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,15 +86,13 @@ static void count_answer(eval_scores *s, const float *logits, int label, int64_t
 {
     int best = 0;
     double sum = 0;
-    for (int c = 1; c < NN_MNIST_CLASSES; c++)
+    for (int c = 1; c < s->classes; c++)
         if (logits[c] > logits[best]) best = c;
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) sum += exp((double)logits[c] - (double)logits[best]);
+    s->confusion[label * s->classes + best]++;
+    if (best == label) return;
+    for (int c = 0; c < s->classes; c++) sum += exp((double)logits[c] - (double)logits[best]);
     double below = (double)logits[label] - (double)logits[best] - log(sum);
-    s->count++;
-    s->correct += best == label;
-    s->confusion[label][best]++;
-    s->loss -= below;
-    if (best != label) note_error(s, (eval_error){index, label, best, 1 / sum, exp(below)});
+    note_error(s, (eval_error){index, label, best, 1 / sum, exp(below)});
 }
 
 static double now(void)
@@ -106,30 +102,26 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Prints an error and returns false on failure. */
-static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, const nn_vit_model *model, const nn_mnist *set,
-                     const nn_mnist_part *part)
+/* Prints an error and returns false on failure. To be freed in either case. */
+static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, mha_model *model, const mha_data *data)
 {
-    char error[240];
-    nn_description d = model->config;
-    nn_pixels pixels = nn_pixels_of(set, part, &d, NULL);
-    nn_examples images = nn_image_examples(&pixels);
-    d.bfloat16 = r->type == MHA_BFLOAT16;
-    float *logits = calloc((size_t)part->count * NN_MNIST_CLASSES, sizeof *logits);
-    nn_predictor *p = NULL;
-    *s = (eval_scores){0};
-    bool ok = logits;
-    if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)part->count);
-    if (ok && !(p = nn_predictor_create(ctx, &d, model->parameters, &images, error, sizeof error)))
-        cli_error("%s", error);
-    ok = p;
+    mha_data_info set = data_about(ctx, data);
+    mha_data_part part = r->train ? MHA_DATA_TRAIN : MHA_DATA_TEST;
+    int64_t count = r->train ? set.train : set.test;
+    *s = (eval_scores){.classes = (int)set.classes};
+    s->confusion = calloc((size_t)(set.classes * set.classes), sizeof *s->confusion);
+    float *logits = calloc((size_t)count, (size_t)set.classes * sizeof *logits);
+    bool ok = logits && s->confusion;
+    if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)count);
     double start = now();
-    if (ok && !(ok = nn_predictor_run(p, ctx, logits, &images, 0, part->count)))
-        cli_error("%s: %s", r->file, nn_predictor_error(p));
+    if (ok && mha_model_evaluate(ctx, model, mha_tensor_2d(logits, MHA_FLOAT32, count, set.classes), &s->score, data,
+                                 part, 0, count)) {
+        cli_error("%s: %s", r->file, mha_context_error(ctx));
+        ok = false;
+    }
     s->seconds = now() - start;
-    for (int64_t i = 0; ok && i < part->count; i++) count_answer(s, logits + i * NN_MNIST_CLASSES, part->labels[i], i);
-    if (ok) s->loss /= (double)s->count;
-    nn_predictor_free(p);
+    for (int64_t i = 0; ok && i < count; i++)
+        count_answer(s, logits + i * set.classes, (int)mha_data_label(data, part, i), i);
     free(logits);
     return ok;
 }
@@ -156,21 +148,22 @@ int cmd_eval(int argc, char **argv)
     }
 
     char error[600];
-    nn_vit_model model = {0};
-    nn_mnist *set = NULL;
-    eval_scores scores;
+    mha_model *model = NULL;
+    mha_data *data = NULL;
+    eval_scores scores = {.confusion = NULL};
     mha_context *ctx = cli_context_of((int)r.threads);
     if (!ctx) goto out;
-    if (!model_open(&model, ctx, r.file, r.heads, error, sizeof error)) {
+    if (!model_open(&model, ctx, r.file, r.heads, r.type, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
-    if (!(set = data_open("eval", r.folder, !r.train)) || !data_fits(set, &model.config, r.file)) goto out;
-    if (!evaluate(&scores, ctx, &r, &model, set, r.train ? &set->train : &set->test)) goto out;
+    if (!(data = data_open(ctx, "eval", r.folder, !r.train)) || !data_fits(ctx, data, model, r.file)) goto out;
+    if (!evaluate(&scores, ctx, &r, model, data)) goto out;
     eval_setting asked = {r.file,
                           r.folder,
-                          set,
-                          &model,
+                          data_about(ctx, data),
+                          model,
+                          model_about(ctx, model),
                           r.train ? "train" : "test",
                           r.type == MHA_BFLOAT16 ? "bf16" : "f32",
                           mha_context_threads(ctx),
@@ -180,8 +173,9 @@ int cmd_eval(int argc, char **argv)
     else eval_print_text(&t, &asked, &scores);
     status = CLI_OK;
 out:
-    nn_mnist_free(set);
-    nn_vit_model_free(&model);
+    free(scores.confusion);
+    mha_data_free(data);
+    mha_model_free(model);
     mha_context_free(ctx);
     return status;
 }

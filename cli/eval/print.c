@@ -1,6 +1,7 @@
 /* The scores of a model: a summary, the confusion matrix and the worst errors; or JSON. */
 #include "cli/eval/print.h"
 #include "cli/common/cli.h"
+#include "cli/common/model.h"
 #include "io/json.h"
 #include "cli/draw/scale.h"
 
@@ -11,28 +12,34 @@
 #include <string.h>
 
 enum { INDENT = 2, NAME = 11, CELL = 5, COUNT = 8, SHARE = 9 };
-_Static_assert(INDENT + NAME + NN_MNIST_CLASSES * CELL + COUNT + SHARE <= 80, "the table fits the screen");
+enum { USUAL = 10 }; /* classes */
+_Static_assert(INDENT + NAME + USUAL * CELL + COUNT + SHARE <= 80, "the table fits the screen");
+
+static int64_t count_of(const eval_scores *s, int label, int answer)
+{
+    return s->confusion[label * s->classes + answer];
+}
 
 static int64_t answers_of(const eval_scores *s, int class)
 {
     int64_t sum = 0;
-    for (int label = 0; label < NN_MNIST_CLASSES; label++) sum += s->confusion[label][class];
+    for (int label = 0; label < s->classes; label++) sum += count_of(s, label, class);
     return sum;
 }
 
 static int64_t labels_of(const eval_scores *s, int class)
 {
     int64_t sum = 0;
-    for (int answer = 0; answer < NN_MNIST_CLASSES; answer++) sum += s->confusion[class][answer];
+    for (int answer = 0; answer < s->classes; answer++) sum += count_of(s, class, answer);
     return sum;
 }
 
 static double part_of(int64_t part, int64_t whole) { return whole ? (double)part / (double)whole : NAN; }
 double eval_precision(const eval_scores *s, int class)
 {
-    return part_of(s->confusion[class][class], answers_of(s, class));
+    return part_of(count_of(s, class, class), answers_of(s, class));
 }
-double eval_recall(const eval_scores *s, int class) { return part_of(s->confusion[class][class], labels_of(s, class)); }
+double eval_recall(const eval_scores *s, int class) { return part_of(count_of(s, class, class), labels_of(s, class)); }
 
 /* ---- Text ------------------------------------------------------------------------------------------------------- */
 
@@ -49,23 +56,22 @@ __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const c
 
 static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
 {
-    const nn_description *c = &set->model->config;
-    char text[NN_HEADS_WORDS];
+    const mha_model_info *m = &set->about;
+    char text[MODEL_WORDS];
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
             "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
-            c->encoder.blocks.depth, nn_description_heads_words(text, c), c->encoder.blocks.width,
-            c->encoder.input.patch, c->encoder.input.patch, set->model->count);
-    put_row(t, "data", "the %" PRId64 " %s images %s%s", s->count, set->part, set->set->synthetic ? "drawn by " : "of ",
-            set->set->name);
-    if (set->set->synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
+            m->blocks, model_heads_words(text, set->model), m->width, m->patch, m->patch, m->parameters);
+    put_row(t, "data", "the %" PRId64 " %s images %s%s", s->score.count, set->part,
+            set->set.synthetic ? "drawn by " : "of ", set->set.name);
+    if (set->set.synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
     printf("\n%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "accuracy");
-    snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->correct, s->count));
+    snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->score.correct, s->score.count));
     term_left(t, 0, TERM_BOLD, text);
-    printf("   %" PRId64 " correct, %" PRId64 " wrong\n", s->correct, s->count - s->correct);
-    put_row(t, "loss", "%.4f", s->loss);
-    put_row(t, "speed", "%.0f images/s: %.2f s, %d thread%s, %s on %s", (double)s->count / s->seconds, s->seconds,
+    printf("   %" PRId64 " correct, %" PRId64 " wrong\n", s->score.correct, s->score.count - s->score.correct);
+    put_row(t, "loss", "%.4f", s->score.loss);
+    put_row(t, "speed", "%.0f images/s: %.2f s, %d thread%s, %s on %s", (double)s->score.count / s->seconds, s->seconds,
             set->threads, set->threads == 1 ? "" : "s", set->type, set->isa);
     printf("\n");
 }
@@ -73,9 +79,9 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
 static int64_t largest_error(const eval_scores *s)
 {
     int64_t most = 1;
-    for (int i = 0; i < NN_MNIST_CLASSES; i++)
-        for (int j = 0; j < NN_MNIST_CLASSES; j++)
-            if (i != j && s->confusion[i][j] > most) most = s->confusion[i][j];
+    for (int i = 0; i < s->classes; i++)
+        for (int j = 0; j < s->classes; j++)
+            if (i != j && count_of(s, i, j) > most) most = count_of(s, i, j);
     return most;
 }
 
@@ -83,7 +89,7 @@ static int64_t largest_error(const eval_scores *s)
 static int cell_width(const eval_scores *s)
 {
     int64_t most = 0;
-    for (int c = 0; c < NN_MNIST_CLASSES; c++)
+    for (int c = 0; c < s->classes; c++)
         if (answers_of(s, c) > most) most = answers_of(s, c);
     return most < 10000 ? CELL : snprintf(NULL, 0, "%" PRId64, most) + 2;
 }
@@ -91,7 +97,7 @@ static int cell_width(const eval_scores *s)
 /* Correct counts are bold; errors are coloured, brighter for larger counts. */
 static void put_cell(const term *t, int width, const eval_scores *s, int label, int answer, int64_t most)
 {
-    int64_t count = s->confusion[label][answer];
+    int64_t count = count_of(s, label, answer);
     bool wrong = label != answer && count > 0;
     if (!wrong || t->depth == TERM_MONO) {
         term_number(t, width, 0, label == answer ? TERM_BOLD : TERM_PLAIN, (double)count);
@@ -115,11 +121,11 @@ static void put_name(const term *t, const char *name)
     term_left(t, NAME, TERM_FAINT, name);
 }
 
-static void put_table_head(const term *t, int width)
+static void put_table_head(const term *t, int width, const eval_scores *s)
 {
     char name[12];
     put_name(t, "predicted");
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) {
+    for (int c = 0; c < s->classes; c++) {
         snprintf(name, sizeof name, "%d", c);
         term_right(t, width, TERM_FAINT, name);
     }
@@ -130,14 +136,14 @@ static void put_table_head(const term *t, int width)
 
 static void put_table_foot(const term *t, int width, const eval_scores *s)
 {
-    term_rule(t, INDENT, NAME + NN_MNIST_CLASSES * width + COUNT + SHARE);
+    term_rule(t, INDENT, NAME + s->classes * width + COUNT + SHARE);
     put_name(t, "predictions");
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) printf("%*" PRId64, width, answers_of(s, c));
-    printf("%*" PRId64, COUNT, s->count);
-    put_share(t, SHARE, 2, part_of(s->correct, s->count));
+    for (int c = 0; c < s->classes; c++) printf("%*" PRId64, width, answers_of(s, c));
+    printf("%*" PRId64, COUNT, s->score.count);
+    put_share(t, SHARE, 2, part_of(s->score.correct, s->score.count));
     printf("\n");
     put_name(t, "precision %");
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) { /* "100" next to "100" needs a gap */
+    for (int c = 0; c < s->classes; c++) { /* "100" next to "100" needs a gap */
         double share = eval_precision(s, c);
         put_share(t, width, share < 0.9995 ? 1 : 0, share);
     }
@@ -149,12 +155,12 @@ static void put_table(const term *t, const eval_scores *s)
 {
     int64_t most = largest_error(s);
     int width = cell_width(s);
-    put_table_head(t, width);
-    for (int label = 0; label < NN_MNIST_CLASSES; label++) {
+    put_table_head(t, width, s);
+    for (int label = 0; label < s->classes; label++) {
         char name[20];
         snprintf(name, sizeof name, "label %d", label);
         put_name(t, name);
-        for (int answer = 0; answer < NN_MNIST_CLASSES; answer++) put_cell(t, width, s, label, answer, most);
+        for (int answer = 0; answer < s->classes; answer++) put_cell(t, width, s, label, answer, most);
         printf("%*" PRId64, COUNT, labels_of(s, label));
         put_share(t, SHARE, 2, eval_recall(s, label));
         printf("\n");
@@ -202,31 +208,30 @@ static void put_text(const char *before, const char *text)
     printf("%s%s", before, nn_json_quote(quoted, sizeof quoted, text));
 }
 
-static void put_model(const nn_vit_model *model)
+static void put_model(const mha_model *model, const mha_model_info *m)
 {
-    const nn_description *c = &model->config;
     printf(",\n  \"parameters\": %" PRId64 ", \"blocks\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [",
-           model->count, c->encoder.blocks.depth, c->encoder.blocks.heads);
-    for (int64_t l = 0; l < c->encoder.blocks.depth; l++)
-        printf("%s%" PRId64, l ? ", " : "", nn_blocks_heads(&c->encoder.blocks, l));
-    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, c->encoder.blocks.width, c->encoder.input.patch);
+           m->parameters, m->blocks, m->block_heads);
+    for (int64_t l = 0; l < m->blocks; l++)
+        printf("%s%" PRId64, l ? ", " : "", mha_model_attention_get(model, l).heads);
+    printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, m->width, m->patch);
 }
 
 static void put_classes(const eval_scores *s)
 {
     printf(",\n  \"classes\": [\n");
-    for (int c = 0; c < NN_MNIST_CLASSES; c++) {
+    for (int c = 0; c < s->classes; c++) {
         printf("    {\"label\": %d, \"images\": %" PRId64 ", \"answers\": %" PRId64 ", \"correct\": %" PRId64, c,
-               labels_of(s, c), answers_of(s, c), s->confusion[c][c]);
+               labels_of(s, c), answers_of(s, c), count_of(s, c, c));
         put_number(", \"precision\": ", "%.6f", eval_precision(s, c));
         put_number(", \"recall\": ", "%.6f", eval_recall(s, c));
-        printf("}%s\n", c + 1 < NN_MNIST_CLASSES ? "," : "");
+        printf("}%s\n", c + 1 < s->classes ? "," : "");
     }
     printf("  ],\n  \"confusion\": [\n");
-    for (int i = 0; i < NN_MNIST_CLASSES; i++) {
+    for (int i = 0; i < s->classes; i++) {
         printf("    [");
-        for (int j = 0; j < NN_MNIST_CLASSES; j++) printf("%s%" PRId64, j ? ", " : "", s->confusion[i][j]);
-        printf("]%s\n", i + 1 < NN_MNIST_CLASSES ? "," : "");
+        for (int j = 0; j < s->classes; j++) printf("%s%" PRId64, j ? ", " : "", count_of(s, i, j));
+        printf("]%s\n", i + 1 < s->classes ? "," : "");
     }
     printf("  ]");
 }
@@ -234,15 +239,15 @@ static void put_classes(const eval_scores *s)
 void eval_print_json(const eval_setting *set, const eval_scores *s)
 {
     put_text("{\n  \"model\": ", set->file);
-    put_model(set->model);
-    put_text(",\n  \"data\": ", set->set->name);
-    printf(", \"synthetic\": %s", set->set->synthetic ? "true" : "false");
+    put_model(set->model, &set->about);
+    put_text(",\n  \"data\": ", set->set.name);
+    printf(", \"synthetic\": %s", set->set.synthetic ? "true" : "false");
     put_text(", \"part\": ", set->part);
-    printf(",\n  \"images\": %" PRId64 ", \"correct\": %" PRId64, s->count, s->correct);
-    put_number(", \"accuracy\": ", "%.6f", part_of(s->correct, s->count));
-    put_number(", \"loss\": ", "%.6f", s->loss);
+    printf(",\n  \"images\": %" PRId64 ", \"correct\": %" PRId64, s->score.count, s->score.correct);
+    put_number(", \"accuracy\": ", "%.6f", part_of(s->score.correct, s->score.count));
+    put_number(", \"loss\": ", "%.6f", s->score.loss);
     put_number(",\n  \"seconds\": ", "%.6f", s->seconds);
-    put_number(", \"images_per_second\": ", "%.1f", (double)s->count / s->seconds);
+    put_number(", \"images_per_second\": ", "%.1f", (double)s->score.count / s->seconds);
     printf(", \"threads\": %d", set->threads);
     put_text(", \"isa\": ", set->isa);
     put_text(", \"dtype\": ", set->type);

@@ -2,9 +2,9 @@
 #ifndef EVAL_PRINT_H
 #define EVAL_PRINT_H
 
-#include "data/mnist.h"
 #include "cli/draw/term.h"
-#include "families/vit_model.h"
+
+#include <mha_model.h>
 
 enum { EVAL_WORST = 8 };
 
@@ -15,10 +15,10 @@ typedef struct eval_error {
 } eval_error;
 
 typedef struct eval_scores {
-    int64_t count, correct;
-    double loss;                                           /* mean cross-entropy */
-    int64_t confusion[NN_MNIST_CLASSES][NN_MNIST_CLASSES]; /* [label][prediction] */
-    eval_error worst[EVAL_WORST];                          /* lowest probability of the label first */
+    mha_score score;
+    int classes;
+    int64_t *confusion;           /* (classes,classes): [label][prediction] */
+    eval_error worst[EVAL_WORST]; /* lowest probability of the label first */
     int worst_count;
     double seconds; /* of the predictions */
 } eval_scores;
@@ -27,8 +27,9 @@ typedef struct eval_scores {
 typedef struct eval_setting {
     const char *file;   /* of the model */
     const char *folder; /* as given, or NULL */
-    const nn_mnist *set;
-    const nn_vit_model *model;
+    mha_data_info set;
+    const mha_model *model;
+    mha_model_info about;    /* the model */
     const char *part, *type; /* "test" or "train"; "f32" or "bf16" */
     int threads;
     const char *isa;

@@ -1,5 +1,4 @@
 /* mha heads: statistics of every head of a model over a set of images. */
-#include "model/image_examples.h"
 #include "cli/heads/table.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
@@ -109,7 +108,7 @@ static double now(void)
 }
 
 /* Returns false if out of memory. */
-static bool print_json(const request *r, const nn_mnist *set, const nn_survey *s)
+static bool print_json(const request *r, const mha_data_info *set, const survey *s)
 {
     char quoted[1200];
     nn_buffer object = {0};
@@ -127,7 +126,7 @@ out:
 }
 
 /* Prints an error and returns false on failure. */
-static bool show(const request *r, const nn_vit_model *model, const nn_mnist *set, const nn_survey *s, double seconds)
+static bool show(const request *r, const mha_data_info *set, const survey *s, double seconds)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->file, s, error, sizeof error)) {
@@ -140,11 +139,11 @@ static bool show(const request *r, const nn_vit_model *model, const nn_mnist *se
         return false;
     }
     if (r->format != MAPS_TERMINAL) {
-        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->count, r->out);
+        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
         return true;
     }
     term t = term_detect(r->when);
-    heads_setting setting = {r->file, model, set, r->sort, seconds};
+    heads_setting setting = {r->file, *set, r->sort, seconds};
     if (heads_table(&t, s, &setting)) return true;
     cli_error("not enough memory for the table");
     return false;
@@ -153,30 +152,27 @@ static bool show(const request *r, const nn_vit_model *model, const nn_mnist *se
 static int heads(const request *r)
 {
     char error[600];
-    nn_vit_model model = {0};
-    nn_mnist *set = NULL;
-    nn_survey s = {0};
-    nn_survey_options options = {.images = r->sample};
+    mha_model *model = NULL;
+    mha_data *data = NULL;
+    survey s = {0};
+    mha_survey_options options = MHA_SURVEY_DEFAULTS;
+    options.images = r->sample;
     int status = CLI_USAGE;
     mha_context *ctx = cli_context_of((int)r->threads);
     if (!ctx) goto out;
-    if (!model_open(&model, ctx, r->file, r->heads, error, sizeof error)) {
+    if (!model_open(&model, ctx, r->file, r->heads, MHA_FLOAT32, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
-    if (!(set = data_open("heads", r->folder, true)) || !data_fits(set, &model.config, r->file)) goto out;
+    if (!(data = data_open(ctx, "heads", r->folder, true)) || !data_fits(ctx, data, model, r->file)) goto out;
     double start = now();
-    nn_pixels pixels = nn_pixels_of(set, &set->test, &model.config, NULL);
-    nn_examples test = nn_image_examples(&pixels);
-    if (!nn_survey_make(&s, ctx, &model.config, model.parameters, &test, &options, error, sizeof error)) {
-        cli_error("%s: %s", r->file, error);
-        goto out;
-    }
-    if (show(r, &model, set, &s, now() - start)) status = CLI_OK;
+    if (!survey_make(&s, ctx, model, data, &options, r->file)) goto out;
+    mha_data_info set = data_about(ctx, data);
+    if (show(r, &set, &s, now() - start)) status = CLI_OK;
 out:
-    nn_survey_free(&s);
-    nn_mnist_free(set);
-    nn_vit_model_free(&model);
+    survey_free(&s);
+    mha_data_free(data);
+    mha_model_free(model);
     mha_context_free(ctx);
     return status;
 }

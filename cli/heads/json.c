@@ -12,22 +12,22 @@ static void put_number(nn_buffer *out, const char *name, double x)
     else nn_buffer_puts(out, "null");
 }
 
-static void put_twin(nn_buffer *out, const nn_survey_head *h)
+static void put_nearest(nn_buffer *out, const mha_survey_head *h)
 {
-    if (h->twin < 0) {
+    if (h->nearest < 0) {
         nn_buffer_puts(out, ", \"twin\": null");
         put_number(out, "divergence", NAN);
         put_number(out, "cosine", NAN);
         return;
     }
-    nn_buffer_printf(out, ", \"twin\": %" PRId64, h->twin + 1);
+    nn_buffer_printf(out, ", \"twin\": %" PRId64, h->nearest + 1);
     put_number(out, "divergence", h->divergence);
     put_number(out, "cosine", h->cosine);
 }
 
-static void put_head(nn_buffer *out, const nn_survey_head *h)
+static void put_head(nn_buffer *out, const mha_survey_head *h)
 {
-    char quoted[2 * NN_SURVEY_WORDS + 8];
+    char quoted[200];
     const char *names[] = {"entropy", "effective", "largest", "distance", "self",   "previous",
                            "next",    "first",     "place",   "position", "content"};
     const double numbers[] = {h->entropy, h->effective, h->largest, h->distance, h->self,   h->previous,
@@ -36,7 +36,7 @@ static void put_head(nn_buffer *out, const nn_survey_head *h)
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) put_number(out, names[n], numbers[n]);
     put_number(out, "importance", h->importance);
     nn_buffer_printf(out, ", \"words\": %s", nn_json_quote(quoted, sizeof quoted, h->words));
-    put_twin(out, h);
+    put_nearest(out, h);
     nn_buffer_puts(out, "}");
 }
 
@@ -48,22 +48,19 @@ static void put_matrix(nn_buffer *out, const double *numbers, int64_t H)
     nn_buffer_puts(out, "]]");
 }
 
-void heads_json(nn_buffer *out, const nn_survey *s)
+void heads_json(nn_buffer *out, const survey *s)
 {
-    const double *pairs = s->divergence;
     nn_buffer_printf(out, "{\"images\": %" PRId64 ", \"close_images\": %" PRId64 ", \"importance_images\": %" PRId64,
-                     s->images, s->close_images, s->importance_images);
+                     s->info.images, s->info.close_images, s->info.importance_images);
     nn_buffer_puts(out, ",\n \"heads\": [");
-    for (int64_t n = 0; n < s->count; n++) {
+    for (int64_t n = 0; n < s->info.heads; n++) {
         if (n) nn_buffer_puts(out, ",");
         put_head(out, &s->heads[n]);
     }
     nn_buffer_puts(out, "],\n \"pairs\": [");
-    for (int64_t l = 0; l < s->blocks; l++) {
-        int64_t H = nn_survey_block_heads(s, l);
+    for (int64_t l = 0; l < s->info.blocks; l++) {
         nn_buffer_puts(out, l ? ",\n  " : "\n  ");
-        put_matrix(out, pairs, H);
-        pairs += H * H;
+        put_matrix(out, mha_survey_divergences(s->of, l), survey_block_heads(s, l));
     }
     nn_buffer_puts(out, "]}");
 }

@@ -11,9 +11,9 @@
 #define HEADS_JSON_H
 
 #include "io/buffer.h"
-#include "inspect/survey.h"
+#include "cli/common/survey.h"
 
 /* Appends the object, without a newline. */
-void heads_json(nn_buffer *out, const nn_survey *s);
+void heads_json(nn_buffer *out, const survey *s);
 
 #endif

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 28, ENTROPY = 5, DISTANCE = 9, IMPORTANCE = 8 };
-enum { BAR = 3, TWIN = 11 };
-_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + IMPORTANCE + 1 + BAR + 1 + TWIN <= 80,
+enum { BAR = 3, NEAREST = 11 };
+_Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + IMPORTANCE + 1 + BAR + 1 + NEAREST <= 80,
                "the table fits the screen");
 
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
 
 /* Smaller ranks come first; ties keep the block order. */
-static double rank(const nn_survey_head *h, heads_sort sort)
+static double rank(const mha_survey_head *h, heads_sort sort)
 {
     return sort == HEADS_BY_IMPORTANCE ? -h->importance
            : sort == HEADS_BY_ENTROPY  ? h->entropy
@@ -25,10 +25,10 @@ static double rank(const nn_survey_head *h, heads_sort sort)
                                        : 0;
 }
 
-static int64_t *order_of(const nn_survey *s, heads_sort sort)
+static int64_t *order_of(const survey *s, heads_sort sort)
 {
-    int64_t *order = calloc((size_t)s->count, sizeof *order);
-    for (int64_t n = 0; order && n < s->count; n++) {
+    int64_t *order = calloc((size_t)s->info.heads, sizeof *order);
+    for (int64_t n = 0; order && n < s->info.heads; n++) {
         int64_t at = n;
         for (; at > 0 && rank(&s->heads[order[at - 1]], sort) > rank(&s->heads[n], sort); at--)
             order[at] = order[at - 1];
@@ -41,20 +41,20 @@ static int64_t *order_of(const nn_survey *s, heads_sort sort)
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-static void put_title(const term *t, const nn_survey *s, const heads_setting *set)
+static void put_title(const term *t, const survey *s, const heads_setting *set)
 {
-    const char *of = set->set->synthetic ? "drawn by" : "of";
+    const char *of = set->set.synthetic ? "drawn by" : "of";
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "model");
-    cli_print(stdout, "%s: %" PRId64 " head%s in %" PRId64 " block%s\n", set->file, s->count, plural(s->count),
-              s->blocks, plural(s->blocks));
+    cli_print(stdout, "%s: %" PRId64 " head%s in %" PRId64 " block%s\n", set->file, s->info.heads,
+              plural(s->info.heads), s->info.blocks, plural(s->info.blocks));
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "data");
-    cli_print(stdout, "%" PRId64 " test image%s %s %s; %.1f s\n", s->images, plural(s->images), of, set->set->name,
-              set->seconds);
+    cli_print(stdout, "%" PRId64 " test image%s %s %s; %.1f s\n", s->info.images, plural(s->info.images), of,
+              set->set.name, set->seconds);
     printf("%*s", INDENT + NAME, "");
-    printf("maps, distance and similarity from %" PRId64 " image%s, importance from %" PRId64 "\n\n", s->close_images,
-           plural(s->close_images), s->importance_images);
+    printf("maps, distance and similarity from %" PRId64 " image%s, importance from %" PRId64 "\n\n",
+           s->info.close_images, plural(s->info.close_images), s->info.importance_images);
 }
 
 /* The headings of entropy and importance are wider than their numbers and extend into the neighbouring columns. */
@@ -86,14 +86,14 @@ static void put_bar(const term *t, double share)
     printf("%s%s%*s", parts[eighths % 8], term_style_on(t, TERM_PLAIN), BAR - (eighths + 7) / 8, "");
 }
 
-static void put_twin(const term *t, const nn_survey_head *h)
+static void put_nearest(const term *t, const mha_survey_head *h)
 {
     char text[40];
-    if (h->twin < 0) return;
-    bool like = nn_survey_is_like(h);
-    if (like) snprintf(text, sizeof text, h->twin < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->twin + 1);
-    else snprintf(text, sizeof text, "%" PRId64 " (%.2f)", h->twin + 1, h->divergence);
-    term_left(t, 0, like ? TERM_BOLD : TERM_FAINT, text);
+    if (h->nearest < 0) return;
+    if (h->alike)
+        snprintf(text, sizeof text, h->nearest < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->nearest + 1);
+    else snprintf(text, sizeof text, "%" PRId64 " (%.2f)", h->nearest + 1, h->divergence);
+    term_left(t, 0, h->alike ? TERM_BOLD : TERM_FAINT, text);
 }
 
 /* As many decimals as give the largest value three digits; scientific notation if they do not fit. */
@@ -105,7 +105,7 @@ static void put_importance(double importance, double most)
     else printf("%*.*f ", IMPORTANCE, decimals, importance);
 }
 
-static void put_head(const term *t, const nn_survey_head *h, double most)
+static void put_head(const term *t, const mha_survey_head *h, double most)
 {
     printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
     term_left(t, WORDS, TERM_BOLD, h->words);
@@ -113,17 +113,17 @@ static void put_head(const term *t, const nn_survey_head *h, double most)
     put_importance(h->importance, most);
     put_bar(t, most > 0 ? h->importance / most : 0);
     printf(" ");
-    put_twin(t, h);
+    put_nearest(t, h);
     printf("\n");
 }
 
-static void put_foot(const nn_survey *s, double most)
+static void put_foot(const survey *s, double most)
 {
     printf("\n%*sattends to: mean over all query tokens and images\n", INDENT, "");
     printf("%*sby position: depends on the position of the query, not on the image\n", INDENT, "");
     printf("%*sby content: depends on the image\n", INDENT, "");
     printf("%*sentropy: of a row of weights, in nats; uniform attention has %.2f\n", INDENT, "",
-           log((double)s->tokens));
+           log((double)s->info.tokens));
     printf("%*sdistance: mean distance to the attended patches, in patches\n", INDENT, "");
     printf("%*simportance: change of the loss without the head, to first order; full bar %.3g\n", INDENT, "", most);
     printf("%*ssimilar: closest head of the block, by Jensen-Shannon divergence (0 to 0.69)\n\n", INDENT, "");
@@ -131,44 +131,24 @@ static void put_foot(const nn_survey *s, double most)
 
 /* ---- The maps --------------------------------------------------------------------------------------------------- */
 
-/* Converts the mean maps of the survey to the maps of one image. */
-static bool make_view(nn_heads_view *v, const nn_survey *s)
+bool heads_table(const term *t, const survey *s, const heads_setting *setting)
 {
-    int64_t patches = s->rows * s->columns;
-    *v = (nn_heads_view){.blocks = s->blocks, .rows = s->rows, .columns = s->columns, .tokens = s->tokens};
-    v->first = calloc((size_t)s->blocks + 1, sizeof *v->first);
-    v->map = calloc((size_t)s->count, (size_t)patches * sizeof(float));
-    v->itself = calloc((size_t)s->count, sizeof(float));
-    double *one = calloc((size_t)patches, sizeof *one);
-    bool ok = v->first && v->map && v->itself && one;
-    for (int64_t n = 0; ok && n < s->count; n++) {
-        nn_survey_view(one, s, n);
-        for (int64_t j = 0; j < patches; j++) v->map[n * patches + j] = (float)one[j];
-        v->first[s->heads[n].block + 1] = n + 1;
-        if (s->heads[n].head + 1 > v->heads) v->heads = s->heads[n].head + 1;
-    }
-    free(one);
-    if (!ok) nn_heads_free(v);
-    return ok;
-}
-
-bool heads_table(const term *t, const nn_survey *s, const heads_setting *setting)
-{
-    nn_heads_view view;
+    heads_view view;
     int64_t *order = order_of(s, setting->sort);
-    bool ok = order && make_view(&view, s);
+    bool ok = order && survey_view(&view, s);
     double most = 0;
-    for (int64_t n = 0; n < s->count; n++)
+    for (int64_t n = 0; n < s->info.heads; n++)
         if (s->heads[n].importance > most) most = s->heads[n].importance;
     if (ok) {
         put_title(t, s, setting);
         put_names(t);
-        for (int64_t n = 0; n < s->count; n++) put_head(t, &s->heads[order[n]], most);
+        for (int64_t n = 0; n < s->info.heads; n++) put_head(t, &s->heads[order[n]], most);
         put_foot(s, most);
         heads_draw_all(t, &view,
-                       s->class_token ? "Mean attention of the class token; each map is scaled to its strongest patch"
-                                      : "Mean attention of the patches; each map is scaled to its strongest patch");
-        nn_heads_free(&view);
+                       s->info.class_token
+                           ? "Mean attention of the class token; each map is scaled to its strongest patch"
+                           : "Mean attention of the patches; each map is scaled to its strongest patch");
+        heads_view_free(&view);
     }
     free(order);
     return ok;

@@ -16,42 +16,43 @@ static bool write(const char *path, maps_format format, maps_sheet sheet, char *
 /* ---- A survey --------------------------------------------------------------------------------------------------- */
 
 /* Fills the panel of head n; `at` has room for its two maps. */
-static void fill_head(maps_panel *p, float *at, double *view, const nn_survey *s, int64_t n)
+static void fill_head(maps_panel *p, float *at, double *view, const survey *s, int64_t n)
 {
-    const nn_survey_head *h = &s->heads[n];
-    int64_t patches = s->rows * s->columns, T = s->tokens;
-    nn_survey_view(view, s, n);
+    const mha_survey_head *h = &s->heads[n];
+    int64_t patches = s->info.rows * s->info.columns, T = s->info.tokens;
+    survey_map(view, s, n);
     for (int64_t j = 0; j < patches; j++) at[j] = (float)view[j];
-    for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)nn_survey_map(s, n)[c];
-    *p = (maps_panel){.map = {{at, s->rows, s->columns}, {at + patches, T, T}}, .starts_row = h->head == 0};
+    for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)mha_survey_map(s->of, n)[c];
+    *p = (maps_panel){.map = {{at, s->info.rows, s->info.columns}, {at + patches, T, T}}, .starts_row = h->head == 0};
     snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
     snprintf(p->note, sizeof p->note, "%s", h->words);
 }
 
-bool maps_of_survey(const char *path, maps_format format, const char *file, const nn_survey *s, char *error,
+bool maps_of_survey(const char *path, maps_format format, const char *file, const survey *s, char *error,
                     size_t error_size)
 {
-    int64_t patches = s->rows * s->columns, each = patches + s->tokens * s->tokens, most = 0;
-    maps_panel *panels = calloc((size_t)s->count, sizeof *panels);
-    float *numbers = calloc((size_t)s->count, (size_t)each * sizeof *numbers);
+    int64_t patches = s->info.rows * s->info.columns, each = patches + s->info.tokens * s->info.tokens, most = 0;
+    maps_panel *panels = calloc((size_t)s->info.heads, sizeof *panels);
+    float *numbers = calloc((size_t)s->info.heads, (size_t)each * sizeof *numbers);
     double *view = calloc((size_t)patches, sizeof *view);
     bool ok = panels && numbers && view;
     char about[600];
-    if (!ok) snprintf(error, error_size, "%s: not enough memory for the maps of %" PRId64 " heads", path, s->count);
-    for (int64_t n = 0; ok && n < s->count; n++) {
+    if (!ok)
+        snprintf(error, error_size, "%s: not enough memory for the maps of %" PRId64 " heads", path, s->info.heads);
+    for (int64_t n = 0; ok && n < s->info.heads; n++) {
         fill_head(&panels[n], numbers + n * each, view, s, n);
         if (s->heads[n].head + 1 > most) most = s->heads[n].head + 1;
     }
-    snprintf(about, sizeof about, "%s, mean over %" PRId64 " images", file, s->close_images);
+    snprintf(about, sizeof about, "%s, mean over %" PRId64 " images", file, s->info.close_images);
     maps_sheet sheet = {.title = "Mean attention maps",
                         .about = {about,
-                                  s->class_token ? "left: attention of the class token to the patches"
-                                                 : "left: mean attention of all patches to the patches",
+                                  s->info.class_token ? "left: attention of the class token to the patches"
+                                                      : "left: mean attention of all patches to the patches",
                                   "right: each row is a query token, each column a key token"},
                         .panels = panels,
-                        .count = s->count,
+                        .count = s->info.heads,
                         .across = most,
-                        .tokens = s->tokens};
+                        .tokens = s->info.tokens};
     ok = ok && write(path, format, sheet, error, error_size);
     free(panels);
     free(numbers);
@@ -63,11 +64,11 @@ bool maps_of_survey(const char *path, maps_format format, const char *file, cons
 
 static void fill_image(maps_panel *panels, int64_t *at, const maps_image *one, int64_t block, bool named)
 {
-    const nn_heads_view *v = &one->view;
-    for (int64_t h = 0; h < nn_heads_in(v, block); h++) {
+    const heads_view *v = &one->view;
+    for (int64_t h = 0; h < heads_view_in(v, block); h++) {
         maps_panel *p = &panels[(*at)++];
-        nn_heads_focus f = nn_heads_focus_of(v, block, h);
-        *p = (maps_panel){.map = {{nn_heads_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
+        heads_focus f = heads_view_focus(v, block, h);
+        *p = (maps_panel){.map = {{heads_view_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
         if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: predicted %d", one->name, v->best);
         snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block + 1, h + 1);
         snprintf(p->note, sizeof p->note, "about %.0f patch%s", f.patches, f.patches < 1.5 ? "" : "es");

@@ -163,10 +163,10 @@ static void say_written(const request *r, const char *about, size_t bytes)
 
 /* ---- A model ---------------------------------------------------------------------------------------------------- */
 
-static bool open_model(nn_vit_model *model, mha_context *ctx, const request *r)
+static bool open_model(mha_model **model, mha_context *ctx, const request *r)
 {
     char error[600];
-    if (model_open(model, ctx, r->file, r->heads, error, sizeof error)) return true;
+    if (model_open(model, ctx, r->file, r->heads, MHA_FLOAT32, error, sizeof error)) return true;
     bool weights = view_weights_are_in(r->file, ctx);
     cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
     return false;
@@ -184,18 +184,20 @@ static bool show_model(mha_context *ctx, const request *r)
 {
     size_t bytes = 0;
     char about[200];
-    nn_vit_model model = {0};
-    input_images e = {.command = "view", .model = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
+    mha_model *model = NULL;
+    input_images e = {
+        .command = "view", .file = r->file, .ctx = ctx, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
-    e.config = &model.config;
-    ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, &model, &e);
+    e.model = model;
+    ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, model, &e);
     if (ok) {
-        snprintf(about, sizeof about, "%s of %s, %s", count_of(nn_description_all_heads(&model.config), "head"),
-                 count_of(model.config.encoder.blocks.depth, "block"), count_of(e.count, "image"));
+        mha_model_info m = model_about(ctx, model);
+        snprintf(about, sizeof about, "%s of %s, %s", count_of(m.heads, "head"), count_of(m.blocks, "block"),
+                 count_of(e.count, "image"));
         say_written(r, about, bytes);
     }
     input_images_free(&e);
-    nn_vit_model_free(&model);
+    mha_model_free(model);
     return ok;
 }
 

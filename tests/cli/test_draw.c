@@ -129,9 +129,13 @@ static const char *drawing(const small_vit *v, const term *t)
     static char text[1 << 19];
     char error[300] = "";
     unsigned char pixels[784];
-    nn_heads_view view;
+    heads_view view;
+    mha_model *model;
     nn_digits_draw(pixels, 4, 1, NN_DIGITS_TEST, 4);
-    if (!expect(nn_heads_look(&view, v->net, v->ctx, pixels, error, sizeof error), "%s", error)) return "";
+    if (!expect(!mha_model_open(v->ctx, &model, "m.safetensors", NULL), "%s", mha_context_error(v->ctx))) return "";
+    bool made = heads_view_make(&view, v->ctx, model, pixels, error, sizeof error);
+    mha_model_free(model);
+    if (!expect(made, "%s", error)) return "";
     heads_drawing d = {"a digit", pixels, 28, 28, &view, 4};
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
@@ -140,7 +144,7 @@ static const char *drawing(const small_vit *v, const term *t)
     fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     close(kept);
-    nn_heads_free(&view);
+    heads_view_free(&view);
     slurp("drawn", text, sizeof text);
     return text;
 }

@@ -233,6 +233,11 @@ TEST(a_file_without_metadata)
     bool saved = nn_vit_save(&v.config, v.parameters, "plain.safetensors", NULL, error, sizeof error);
     small_free(&v);
     if (!expect(saved, "%s", error) || !strip_metadata("bare.safetensors", "plain.safetensors")) return;
+    if (!expect(rename("bare.safetensors", "options.heads") == 0, "cannot rename it")) return;
+    REFUSE("eval options.heads",
+           "options.heads: the number of heads per block is not in the file; give --model-heads N "
+           "(or metadata \"heads\")");
+    if (!expect(rename("options.heads", "bare.safetensors") == 0, "cannot rename it")) return;
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         snprintf(args, sizeof args, "%s bare.safetensors %s", asks[i].before, asks[i].after);
         REFUSE(args,

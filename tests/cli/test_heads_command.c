@@ -184,7 +184,7 @@ static void expect_head(const char *object, const nn_survey_head *h)
                            h->position,
                            h->content,
                            h->importance,
-                           (double)h->twin + 1,
+                           (double)h->nearest + 1,
                            h->divergence,
                            h->cosine};
     for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
