@@ -12,7 +12,8 @@
 #include "cli/train/curves.h"
 #include "cli/train/progress.h"
 #include "cli/view/view.h"
-#include "families/vit_model.h"
+#include "families/vit_file.h"
+#include "public/data.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,7 +76,8 @@ typedef struct show {
     const request *request;
     term term;
     mha_context *ctx;
-    nn_mnist *set;
+    mha_data *data;
+    const nn_mnist *set; /* of `data` */
     nn_image_set images;
     nn_trainer *t;
     nn_checkpoint_run run;
@@ -243,10 +245,10 @@ static bool say_result(show *s)
 
 /* ---- Attention of the heads ------------------------------------------------------------------------------------- */
 
-static bool write_page(const show *s, nn_vit_model *model)
+static bool write_page(const show *s, mha_model *model)
 {
     size_t bytes;
-    input_images e = {.command = "demo", .model = s->model, .config = &model->config, .set = s->set};
+    input_images e = {.command = "demo", .file = s->model, .ctx = s->ctx, .model = model, .set = s->data};
     bool ok = input_images_add_some(&e, VIEW_EACH) && view_model_write(s->page, &bytes, s->ctx, model, &e);
     e.set = NULL; /* owned by the session */
     input_images_free(&e);
@@ -263,20 +265,20 @@ static bool write_curves(const show *s)
     return false;
 }
 
-static bool show_heads(const show *s, nn_vit_model *model)
+static bool show_heads(const show *s, mha_model *model)
 {
     char error[600], name[60];
-    nn_heads_view view;
+    heads_view view;
     int64_t index = s->request->index;
     const unsigned char *image = nn_mnist_image(s->set, &s->set->test, index);
-    if (!nn_heads_look(&view, model->net, s->ctx, image, error, sizeof error)) {
+    if (!heads_view_make(&view, s->ctx, model, image, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
     snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
     heads_drawing d = {name, image, s->set->rows, s->set->columns, &view, s->set->test.labels[index]};
     heads_draw_digit(&s->term, &d);
-    nn_heads_free(&view);
+    heads_view_free(&view);
     return true;
 }
 
@@ -297,27 +299,28 @@ static void say_next(const show *s)
 
 static int run(show *s)
 {
-    char error[600];
-    nn_vit_model model = {0};
+    mha_model *model;
     int status = CLI_USAGE;
-    if (!(s->set = data_open("demo", s->request->data ? s->request->data : data_default(NULL), false)))
+    if (!(s->ctx = cli_context_of((int)s->request->threads))) return CLI_USAGE;
+    if (!(s->data = data_open(s->ctx, "demo", s->request->data ? s->request->data : data_default(NULL), false)))
         return CLI_USAGE;
+    s->set = s->data->set;
     if (s->request->index >= s->set->test.count) {
         cli_error("demo: no test image %ld; the data set has images 0 to %" PRId64, s->request->index,
                   s->set->test.count - 1);
         return CLI_USAGE;
     }
-    if (!(s->ctx = cli_context_of((int)s->request->threads)) || !make_trainer(s) || !make_folder(s)) return CLI_USAGE;
+    if (!make_trainer(s) || !make_folder(s)) return CLI_USAGE;
     say_what(s);
     status = learn(s);
     if (status) return status;
     if (!say_result(s)) return CLI_USAGE;
-    if (!nn_vit_model_open(&model, s->ctx, s->model, error, sizeof error)) {
-        cli_error("%s", error);
+    if (mha_model_open(s->ctx, &model, s->model, NULL)) {
+        cli_error("%s", mha_context_error(s->ctx));
         return CLI_FAILED;
     }
-    bool good = write_page(s, &model) && write_curves(s) && show_heads(s, &model);
-    nn_vit_model_free(&model);
+    bool good = write_page(s, model) && write_curves(s) && show_heads(s, model);
+    mha_model_free(model);
     if (good) say_next(s);
     return good ? CLI_OK : CLI_USAGE;
 }
@@ -341,6 +344,6 @@ int cmd_demo(int argc, char **argv)
     for (int i = 0; i < FILES; i++) nn_file_lock_free(&s.locks[i]);
     nn_trainer_free(s.t);
     mha_context_free(s.ctx);
-    nn_mnist_free(s.set);
+    mha_data_free(s.data);
     return status;
 }

@@ -2,6 +2,7 @@
  * files are written atomically at the end. */
 #include "model/image_examples.h"
 #include "inspect/prune.h"
+#include "public/data.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
 #include "cli/common/model.h"
@@ -186,7 +187,6 @@ static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
     if (r->how.batch > images) r->how.batch = images;
     if (images) r->how.finish = (int64_t)ceil(r->epochs * (double)images / (double)r->how.batch);
     r->how.keep = r->heads ? r->heads : c->depth;
-    if (!data_fits(set, &model->config, r->file)) return false;
     if (all == c->depth) cli_error("%s: every block has a single head, so none can be removed", r->file);
     else if (r->how.keep < c->depth || r->how.keep >= all)
         cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %ld",
@@ -316,20 +316,25 @@ int cmd_prune(int argc, char **argv)
 
     char error[600];
     nn_vit_model model = {0};
-    nn_mnist *set = NULL;
+    mha_model *checked = NULL;
+    mha_data *data = NULL;
+    nn_vit_file_options file = {.heads = r.model_heads};
     nn_file_lock locks[2] = {{.taken = false}};
     prune_report report = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
     if (!(ctx = cli_context_of((int)r.threads))) goto out;
-    if (!model_open(&model, ctx, r.file, r.model_heads, error, sizeof error)) {
+    if (!model_open(&checked, ctx, r.file, r.model_heads, r.type, error, sizeof error) ||
+        !nn_vit_model_open_with(&model, ctx, r.file, &file, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
-    if (!(set = data_open("prune", r.folder, false)) || !fit(&r, &model, set)) goto out;
+    if (!(data = data_open(ctx, "prune", r.folder, false)) || !data_fits(ctx, data, checked, r.file) ||
+        !fit(&r, &model, data->set))
+        goto out;
     if (!output_fits(r.out, nn_vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
         goto out;
-    report.set = set;
+    report.set = data->set;
     report.threads = mha_context_threads(ctx);
     report.isa = mha_context_isa(ctx);
     if (!begin_report(&report, &r, &model) || !go(&r, ctx, &report, &model)) goto out;
@@ -339,7 +344,8 @@ int cmd_prune(int argc, char **argv)
 out:
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
     end_report(&report);
-    nn_mnist_free(set);
+    mha_data_free(data);
+    mha_model_free(checked);
     nn_vit_model_free(&model);
     mha_context_free(ctx);
     return status;

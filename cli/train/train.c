@@ -4,6 +4,7 @@
 #include "io/json.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
+#include "public/data.h"
 #include "train/presets.h"
 #include "cli/train/train.h"
 
@@ -21,7 +22,8 @@ typedef struct making {
     const train_request *request;
     nn_checkpoint *from;     /* NULL for a new run */
     nn_checkpoint_run fresh; /* of a new run */
-    nn_mnist *set;
+    mha_data *data_set;
+    const nn_mnist *set; /* of `data_set` */
     train_session session;
     char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* absolute, so that they hold in any working directory */
 } making;
@@ -182,7 +184,9 @@ static bool open_data(making *m)
 {
     const char *given = m->request->data;
     if (!find_data(m)) return false;
-    m->set = data_open("train", given ? given : m->session.run->data, false);
+    if (!(m->session.ctx = cli_context_of((int)m->request->threads))) return false;
+    m->data_set = data_open(m->session.ctx, "train", given ? given : m->session.run->data, false);
+    if (m->data_set) m->set = m->data_set->set;
     if (given && !data_is_synthetic(given)) m->session.data = given;
     return m->set;
 }
@@ -194,8 +198,6 @@ static bool make_trainer(making *m)
     char error[600];
     train_session *s = &m->session;
     nn_recipe_fit(&s->run->how, m->set);
-    s->ctx = cli_context_of((int)m->request->threads);
-    if (!s->ctx) return false;
     s->set = m->set;
     s->run->synthetic = m->set->synthetic;
     if (!m->from) nn_checkpoint_describe_set(s->run->set, m->set);
@@ -235,7 +237,7 @@ int cmd_train(int argc, char **argv)
     for (int i = 0; i < TRAIN_FILES; i++) nn_file_lock_free(&m.session.locks[i]);
     nn_trainer_free(m.session.t);
     mha_context_free(m.session.ctx);
-    nn_mnist_free(m.set);
+    mha_data_free(m.data_set);
     nn_checkpoint_free(m.from);
     free(m.fresh.epochs);
     return status;
