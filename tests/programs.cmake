@@ -64,7 +64,7 @@ option(MHA_FUZZ "Build fuzz_safetensors for libFuzzer (clang only)" OFF)
 add_executable(fuzz_safetensors nn/io/fuzz_safetensors.c)
 if(MHA_FUZZ)
   set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
-  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/io/safetensors.c
+  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/io/failure.c ${PROJECT_SOURCE_DIR}/nn/io/safetensors.c
     ${PROJECT_SOURCE_DIR}/nn/io/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/io/json.c
     ${PROJECT_SOURCE_DIR}/nn/io/printable.c)
   target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
