@@ -1,25 +1,13 @@
 /* Models for commands. */
 #include "cli/common/model.h"
 #include "cli/common/options.h"
+#include "cli/common/wording.h"
 
 #include <stdio.h>
-#include <string.h>
 
 bool model_parse_heads(const char *command, const char *option, const char *value, long *heads)
 {
     return cli_number(command, option, value, 1, 1 << 20, heads);
-}
-
-/* A message of the library names its option; here it is one of the command line. The path before it may have that name. */
-static void put_reason(char *error, size_t error_size, const char *reason)
-{
-    static const char name[] = "give options.heads";
-    const char *at = NULL;
-    for (const char *next = reason; (next = strstr(next, name)); next++) at = next;
-    if (!at) snprintf(error, error_size, "%s", reason);
-    else
-        snprintf(error, error_size, "%.*s%s%s", (int)(at - reason), reason, "give " MODEL_HEADS " N",
-                 at + sizeof name - 1);
 }
 
 bool model_open(mha_model **model, mha_context *ctx, const char *path, long heads, mha_type type, char *error,
@@ -29,7 +17,8 @@ bool model_open(mha_model **model, mha_context *ctx, const char *path, long head
     options.heads = heads;
     options.compute = type;
     if (mha_model_open(ctx, model, path, &options)) {
-        put_reason(error, error_size, mha_context_error(ctx));
+        static const wording words[] = {{"give options.heads", "give " MODEL_HEADS " N"}, {NULL, NULL}};
+        wording_apply(error, error_size, mha_context_error(ctx), words);
         return false;
     }
     const char *assumed = model_about(ctx, *model).assumed;

@@ -40,7 +40,8 @@ static inline mha_model *digit_model(mha_context *ctx, const nn_description *d, 
     for (int64_t i = 0; i < count; i++) parameters[i] *= 3;
     const char *folder = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/digit_model_%d.safetensors", folder ? folder : "/tmp", (int)getpid());
-    expect(net && nn_vit_save(net, path, NULL, error, sizeof error), "%s", error);
+    expect(net && nn_vit_save(nn_model_description(net), nn_model_parameters(net), path, NULL, error, sizeof error),
+           "%s", error);
     if (!expect(!mha_model_open(ctx, &model, path, options), "%s", mha_context_error(ctx))) exit(1);
     remove(path);
     nn_model_free(net);
