@@ -32,6 +32,10 @@
  *     5  Data          labelled examples, accuracy and loss
  *     6  Surveys       what every head attends to, over many examples
  *     7  Layer files   one multi-head layer of mha.h, opened from a file and saved
+ *     8  Recipes       settings of a model and its training
+ *     9  Training      steps, evaluation, history
+ *    10  Checkpoints   interrupted and finished runs in files
+ *    11  Pruning       removing the least important heads
  *
  * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
  * timm's tensor names. A file that is something else is refused with one line that says why.
@@ -96,6 +100,7 @@ typedef struct mha_model_info {
     const char *norm_place; /* "before": x + f(norm(x)), or "behind": norm(x + f(x)) */
     bool final_norm;        /* a norm follows the last block */
     const char *activation; /* of the hidden layer: "gelu", "gelu_tanh", "relu", "silu" or "linear" */
+    int64_t file_bytes;     /* upper bound for the size of a file of this model without notes */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
 
@@ -142,10 +147,24 @@ MHA_API mha_model_part mha_model_part_get(const mha_model *model, int64_t n);
 /* The one with that name; all zero if there is none. */
 MHA_API mha_model_part mha_model_part_find(const mha_model *model, const char *name);
 
+typedef struct mha_save_options {
+    size_t size;              /* of this struct */
+    const char *const *notes; /* (note_count,2): keys and values of the file's metadata, UTF-8; NULL for none */
+    int64_t note_count;
+} mha_save_options;
+
+/* clang-format off */
+#define MHA_SAVE_DEFAULTS {sizeof(mha_save_options), NULL, 0}
+/* clang-format on */
+
+MHA_API void mha_save_defaults(mha_save_options *options, size_t size);
+
 /* Parameters are read in every call, as changed. Saves them with all that is needed to open them again; a file at
- * `path` is replaced atomically. What is opened again has the same bits.
+ * `path` is replaced atomically. What is opened again has the same bits. Notes are for people and other programs: keys
+ * that describe the model are refused. `options` NULL means MHA_SAVE_DEFAULTS.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
-MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path);
+MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path,
+                                  const mha_save_options *options);
 
 /* ---- 4 · Heads -------------------------------------------------------------------------------------------------- */
 
@@ -413,6 +432,229 @@ MHA_API mha_layer_file_part mha_layer_file_part_get(const mha_layer_file *file, 
  * float32 block, with norms other than RMS with one gain for all heads, with an output width of its own, with rotary
  * frequencies or tables) or MHA_BAD_FILE. */
 MHA_API mha_status mha_layer_save(mha_context *ctx, const mha_layer *layer, const char *path);
+
+/* ---- 8 · Recipes ------------------------------------------------------------------------------------------------ */
+
+/* All settings of a model and its training, as keys with values in text form: "width" is "64", "lr" is "0.0025". Two
+ * recipes with the same values give the same model on the same data. */
+typedef struct mha_recipe mha_recipe;
+
+/* Presets are recipes with a name. The name of preset n and a line of description; NULL if there is none. Number 0 is
+ * the default. */
+MHA_API const char *mha_preset_name(int64_t n);
+MHA_API const char *mha_preset_about(int64_t n);
+
+/* Makes a recipe with the values of a preset; NULL means the default. On error *recipe is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (such as an unknown preset) or MHA_NO_MEMORY. */
+MHA_API mha_status mha_recipe_create(mha_context *ctx, mha_recipe **recipe, const char *preset);
+MHA_API mha_status mha_recipe_copy(mha_context *ctx, mha_recipe **copy, const mha_recipe *recipe);
+MHA_API void mha_recipe_free(mha_recipe *recipe); /* NULL is legal */
+
+/* The preset that it was made from. */
+MHA_API const char *mha_recipe_preset(const mha_recipe *recipe);
+
+/* Key n, from 0; NULL after the last. */
+MHA_API const char *mha_recipe_key(const mha_recipe *recipe, int64_t n);
+
+/* What a key means, in a few words, and whether its values are words rather than numbers. NULL and false if there is
+ * no such key. */
+MHA_API const char *mha_recipe_meaning(const mha_recipe *recipe, const char *key);
+MHA_API bool mha_recipe_is_word(const mha_recipe *recipe, const char *key);
+
+/* The value of a key, valid until it is set or the recipe is freed. "" if it has not been set and depends on the data;
+ * NULL if there is no such key. */
+MHA_API const char *mha_recipe_get(const mha_recipe *recipe, const char *key);
+
+/* Sets a value. The text of an error begins with the key: "epochs must be a whole number from 1 to 100000, not 'ten'".
+ * Returns MHA_OK or MHA_BAD_ARGUMENT. */
+MHA_API mha_status mha_recipe_set(mha_context *ctx, mha_recipe *recipe, const char *key, const char *value);
+
+/* ---- 9 · Training ----------------------------------------------------------------------------------------------- */
+
+/* The training of one model. Examples are used in random order in each epoch, with augmentation; a step is one AdamW
+ * step on the mean cross-entropy of a batch.
+ *
+ *     mha_training_report report = {.size = sizeof report};
+ *     mha_recipe_create(ctx, &recipe, "demo");
+ *     mha_recipe_set(ctx, recipe, "epochs", "2");
+ *     mha_training_create(ctx, &training, recipe, data);
+ *     do status = mha_training_step(ctx, training, &report);
+ *     while (!status && report.state == MHA_TRAINING_STEPPED);
+ *     mha_training_evaluate(ctx, training, MHA_TRAINING_TEST, &score);
+ *     mha_training_model(ctx, &model, training);
+ *
+ * The result has the same bits for any number of threads. */
+typedef struct mha_training mha_training;
+
+/* Initializes a model for these data from the recipe, which is copied, and its seed. The context and the data must
+ * outlive the training, and all calls that take the training must use this context. On error *training is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (such as more held-out examples than there are), MHA_NO_DEVICE (not the CPU) or
+ * MHA_NO_MEMORY. */
+MHA_API mha_status mha_training_create(mha_context *ctx, mha_training **training, const mha_recipe *recipe,
+                                       const mha_data *data);
+MHA_API void mha_training_free(mha_training *training); /* NULL is legal */
+
+/* The recipe with the values that depend on the data filled in. Valid as long as the training. */
+MHA_API const mha_recipe *mha_training_recipe(const mha_training *training);
+
+typedef struct mha_training_info {
+    size_t size;              /* of this struct, set by the caller; the rest is filled in */
+    int64_t parameters;       /* how many numbers */
+    int64_t epochs, batch;    /* of the whole run; examples per step */
+    int64_t steps_per_epoch;  /* full batches only */
+    int64_t step;             /* taken so far */
+    int64_t epochs_begun;     /* epochs with a history */
+    int64_t train;            /* examples to train on */
+    int64_t held_out, test;   /* examples to evaluate on */
+    bool averaged;            /* evaluated and saved weights are a moving average */
+    const char *data;         /* identifies the data: counts, sizes and a hash; valid as long as the training */
+    int64_t checkpoint_bytes; /* upper bounds for the sizes of a checkpoint, in any epoch, */
+    int64_t model_bytes;      /* and of the finished model */
+} mha_training_info;
+MHA_API mha_status mha_training_about(mha_context *ctx, const mha_training *training, mha_training_info *info);
+
+typedef enum mha_training_state {
+    MHA_TRAINING_STEPPED,
+    MHA_TRAINING_DONE,    /* all steps had been taken; nothing was done */
+    MHA_TRAINING_DIVERGED /* the loss or the gradient is not finite; parameters are unchanged, and so is the history */
+} mha_training_state;
+
+typedef struct mha_training_report {
+    size_t size; /* of this struct, set by the caller; the rest is filled in */
+    mha_training_state state;
+    int64_t epoch, step;       /* of the batch, counted from 0 */
+    double loss, norm;         /* of the batch, and of its gradient before clipping */
+    double rate;               /* learning rate */
+    int64_t examples, correct; /* of the batch, and those that were predicted correctly */
+} mha_training_report;
+
+/* Takes the next step, if there is one. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+MHA_API mha_status mha_training_step(mha_context *ctx, mha_training *training, mha_training_report *report);
+
+typedef enum mha_training_part { MHA_TRAINING_HELD_OUT, MHA_TRAINING_TEST } mha_training_part;
+
+/* Evaluates the averaged weights, or the weights themselves without averaging. A held-out score becomes part of the
+ * history of the last epoch that has begun. Without held-out examples the score is all zero. A loss that is not finite
+ * is not an error, and not part of the history. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+MHA_API mha_status mha_training_evaluate(mha_context *ctx, mha_training *training, mha_training_part part,
+                                         mha_score *score);
+
+/* The history of an epoch. */
+typedef struct mha_epoch_info {
+    size_t size;                   /* of this struct, set by the caller; the rest is filled in */
+    int64_t examples, correct;     /* trained on so far, and predicted correctly, as augmented */
+    double loss;                   /* mean over these */
+    double rate;                   /* learning rate of the last step */
+    mha_score held_out;            /* of the last evaluation; count is 0 if there was none */
+    double seconds, other_seconds; /* spent on steps; on evaluation and checkpoints */
+} mha_epoch_info;
+
+/* Of epoch n, from 0. Returns MHA_OK or MHA_BAD_ARGUMENT (it has not begun). */
+MHA_API mha_status mha_training_epoch(mha_context *ctx, const mha_training *training, int64_t n, mha_epoch_info *info);
+
+/* A model of its own with the weights that mha_training_evaluate uses, as if opened from the finished file with
+ * MHA_MODEL_DEFAULTS. On error *model is NULL. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+MHA_API mha_status mha_training_model(mha_context *ctx, mha_model **model, const mha_training *training);
+
+/* ---- 10 · Checkpoints ------------------------------------------------------------------------------------------- */
+
+/* The output file of a training: a checkpoint while it goes on, in the end a model.
+ *
+ *     mha_checkpoint_claim(ctx, &file, "vit.safetensors");
+ *     if (resume) {
+ *         mha_checkpoint_read(ctx, file);
+ *         mha_training_resume(ctx, &training, file, data);
+ *     } else mha_training_create(ctx, &training, recipe, data);
+ *     ... steps, and now and then mha_checkpoint_save(ctx, file, training); ...
+ *     mha_training_evaluate(ctx, training, MHA_TRAINING_TEST, &score);
+ *     mha_checkpoint_finish(ctx, file, training);
+ *     mha_checkpoint_free(file);
+ *
+ * A checkpoint is a model file with the averaged weights that also holds the state of the training: mha_model_open
+ * opens it. A resumed run gives the same bits as an uninterrupted one. */
+typedef struct mha_checkpoint mha_checkpoint;
+
+/* Locks the file against other processes until it is freed. Nothing is read or written. On error *file is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (such as: another process has the lock) or MHA_NO_MEMORY. */
+MHA_API mha_status mha_checkpoint_claim(mha_context *ctx, mha_checkpoint **file, const char *path);
+MHA_API void mha_checkpoint_free(mha_checkpoint *file); /* NULL is legal */
+
+/* Notes are saved in checkpoints, not in the finished model. Keys are up to 31 lower-case letters and underscores, there
+ * are at most 8, and the names "version", "step", "recipe", "preset" and "set" are reserved. `value` NULL removes the
+ * note. A value that is not UTF-8 is not saved. The value of a note is valid until it is set again or the file is
+ * read or freed; NULL if there is none. */
+MHA_API mha_status mha_checkpoint_set_note(mha_context *ctx, mha_checkpoint *file, const char *key, const char *value);
+MHA_API const char *mha_checkpoint_note(const mha_checkpoint *file, const char *key);
+
+/* Write a checkpoint, and the finished model with notes on its origin (recipe, preset, seed, epochs, trained_on and
+ * test_accuracy). The file is replaced atomically. To finish, the test part must have been evaluated since the last
+ * step. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_checkpoint_save(mha_context *ctx, mha_checkpoint *file, mha_training *training);
+MHA_API mha_status mha_checkpoint_finish(mha_context *ctx, mha_checkpoint *file, mha_training *training);
+
+/* Whether saving has failed because another process has replaced the file. That happens only on file systems without
+ * locks. */
+MHA_API bool mha_checkpoint_is_lost(const mha_checkpoint *file);
+
+/* Reads and validates the checkpoint, with its notes. A checkpoint may come from somebody else: paths in its notes are
+ * text, and no file is opened or written because of them.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is a finished model, is no checkpoint or is
+ * damaged) or MHA_NO_MEMORY. */
+MHA_API mha_status mha_checkpoint_read(mha_context *ctx, mha_checkpoint *file);
+
+/* The recipe of the checkpoint that was read; NULL if none was. Valid until the file is read again or freed. */
+MHA_API const mha_recipe *mha_checkpoint_recipe(const mha_checkpoint *file);
+
+/* Makes a training that continues the checkpoint that was read. Returns as mha_training_create, and MHA_BAD_FILE if the
+ * checkpoint is inconsistent or belongs to other data. */
+MHA_API mha_status mha_training_resume(mha_context *ctx, mha_training **training, const mha_checkpoint *file,
+                                       const mha_data *data);
+
+/* ---- 11 · Pruning ----------------------------------------------------------------------------------------------- */
+
+/* A round of pruning. Scores are of the held-out examples. New members may be added at the end. */
+typedef struct mha_prune_round {
+    int64_t number;      /* from 1; 0 for the report before the first round */
+    int64_t heads;       /* remaining, in all attentions */
+    const int64_t *gone; /* (gone_count) removed in this round, by their numbers in the original model; none in the
+                            report of the final fine-tuning */
+    int64_t gone_count;
+    mha_score cut, tuned; /* before and after fine-tuning */
+    bool undone;          /* accuracy dropped too far: the round was undone, and it is the last */
+} mha_prune_round;
+
+typedef struct mha_prune_options {
+    size_t size;                   /* of this struct */
+    int64_t keep;                  /* number of heads to keep in all attentions together; 0: one of each */
+    double max_drop;               /* allowed drop of held-out accuracy, 0.003 for 0.3 points */
+    int64_t rounds;                /* 0: one head per round */
+    int64_t sample;                /* training examples to measure importance with */
+    int64_t held_out;              /* last examples of the training part, used only to evaluate; 0: a twelfth */
+    int64_t tune;                  /* training steps after each round */
+    int64_t finish;                /* training steps after the last round */
+    int64_t batch;                 /* examples per step; no more than there are */
+    double tune_rate, finish_rate; /* initial learning rates; they decay to 0 */
+    uint64_t seed;                 /* of the order of examples */
+    bool (*watch)(void *arg, const mha_prune_round *round); /* called before the first round and after each; false stops
+                                                               pruning with the model so far; NULL for none */
+    void (*step)(void *arg, int64_t step, int64_t steps);   /* called after each step of fine-tuning; NULL for none */
+    void *arg;                                              /* of both */
+} mha_prune_options;
+
+/* clang-format off */
+#define MHA_PRUNE_DEFAULTS \
+    {sizeof(mha_prune_options), 0, 1.0, 0, 1000, 0, 50, 0, 64, 1e-4, 1e-3, 1, NULL, NULL, NULL}
+/* clang-format on */
+
+MHA_API void mha_prune_defaults(mha_prune_options *options, size_t size);
+
+/* Makes a smaller model in several rounds. Each measures the importance of every remaining head on training examples,
+ * removes the least important ones, as mha_model_prune, and fine-tunes the rest. Heads are counted through all
+ * attentions. The result has the same bits for any number of threads. `options` NULL means MHA_PRUNE_DEFAULTS. On error
+ * *smaller is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (the model does not read these data), MHA_NO_DEVICE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smaller, const mha_model *model,
+                                            const mha_data *data, const mha_prune_options *options);
 
 #ifdef __cplusplus
 }

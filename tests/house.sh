@@ -36,10 +36,10 @@ may_see() {
         cli/draw) echo include nn/io ;;
         cli/common) echo include nn/io cli/draw ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
+        cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
         cli/layer | cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench nn/io cli/common cli/draw ;;
-        cli/classify | cli/eval | cli/heads | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
-        cli | cli/*) echo include bench nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/public cli/common cli/draw cli/maps "$(guests "$1")" ;;
+        cli) echo include cli/common ;;
         *) echo anything ;;
     esac
 }

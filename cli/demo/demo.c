@@ -2,18 +2,13 @@
  *
  * Progress is a table with a new row every few seconds, which looks the same on a terminal and in a file. Then it shows
  * one digit in the terminal and writes the curves as an SVG and the page of `mha view`. */
-#include "model/image_examples.h"
-#include "train/checkpoint.h"
 #include "cli/common/data.h"
 #include "cli/draw/heads_draw.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
-#include "train/presets.h"
 #include "cli/train/curves.h"
 #include "cli/train/progress.h"
 #include "cli/view/view.h"
-#include "families/vit_file.h"
-#include "public/data.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { ROWS = 18, BAR = 45, WATCHED = 1000, FILES = 3, PATH_ROOM = 1024 };
+enum { ROWS = 18, BAR = 45, WATCHED = 1000, FILES = 2, PATH_ROOM = 1024 };
 
 static void help(void)
 {
@@ -77,17 +72,25 @@ typedef struct show {
     term term;
     mha_context *ctx;
     mha_data *data;
-    const nn_mnist *set; /* of `data` */
-    nn_image_set images;
-    nn_trainer *t;
-    nn_checkpoint_run run;
-    double seconds; /* of training */
-    nn_trainer_score test;
+    mha_data_info set;
+    mha_recipe *recipe;
+    mha_training *training;
+    mha_training_info info; /* before the first step */
+    mha_checkpoint *file;   /* the model */
+    double seconds;         /* of training */
+    mha_score test;
     char model[PATH_ROOM], curves[PATH_ROOM], page[PATH_ROOM];
-    nn_checkpoint_epoch parts[ROWS]; /* results of the steps of each row */
-    int64_t rows;                    /* rows of the table, for equal parts of the run */
-    nn_file_lock locks[FILES];
+    mha_epoch_info parts[ROWS]; /* results of the steps of each row */
+    int64_t rows;               /* rows of the table, for equal parts of the run */
+    nn_file_lock locks[FILES];  /* of the other files */
 } show;
+
+/* Prints the error of the last call. Returns false. */
+static bool fail(const show *s, const char *before)
+{
+    cli_error("%s%s", before, mha_context_error(s->ctx));
+    return false;
+}
 
 /* Creates the folder, and checks before training that each file can be written. Prints an error and returns false if
  * not. */
@@ -106,10 +109,12 @@ static bool make_folder(show *s)
         cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
         return false;
     }
-    const char *files[FILES] = {s->model, s->curves, s->page};
-    int64_t bytes[FILES] = {nn_vit_save_bytes(&s->run.how.model, s->t->count), OUTPUT_CURVES, OUTPUT_PAGE};
-    bool ok = true;
+    const char *files[FILES] = {s->curves, s->page};
+    int64_t bytes[FILES] = {OUTPUT_CURVES, OUTPUT_PAGE};
+    bool ok = cli_can_write(s->model);
     for (int i = 0; ok && i < FILES; i++) ok = cli_can_write(files[i]);
+    if (ok && mha_checkpoint_claim(s->ctx, &s->file, s->model)) return fail(s, "");
+    ok = ok && output_fits(s->model, s->info.model_bytes);
     for (int i = 0; ok && i < FILES; i++) ok = output_claim(&s->locks[i], files[i]) && output_fits(files[i], bytes[i]);
     return ok;
 }
@@ -121,44 +126,45 @@ static bool prefers_bfloat16(const mha_context *ctx)
     return strcmp(isa, "neon_bf16") == 0 || strcmp(isa, "amx") == 0;
 }
 
-static bool make_trainer(show *s)
+static bool set_number(const show *s, const char *key, int64_t number)
 {
-    char error[400];
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return !mha_recipe_set(s->ctx, s->recipe, key, text);
+}
+
+/* At most WATCHED held-out images: they are evaluated for every row of the table. */
+static bool make_training(show *s)
+{
     const request *r = s->request;
-    nn_recipe *how = &s->run.how;
-    s->run.preset = "demo";
-    *how = nn_preset_recipe(nn_preset_find(s->run.preset));
-    if (r->epochs) how->training.epochs = r->epochs;
-    how->training.seed = (uint64_t)r->seed;
-    how->model.bfloat16 = prefers_bfloat16(s->ctx);
-    nn_recipe_fit(how, s->set);
-    if (how->training.held_out > WATCHED) how->training.held_out = WATCHED;
-    nn_image_set_make(&s->images, s->set, &how->model, &how->augment);
-    s->run.synthetic = s->set->synthetic;
-    s->t =
-        nn_trainer_create(s->ctx, &how->model, &s->images.train, &s->images.test, &how->training, error, sizeof error);
-    if (!s->t) cli_error("demo: %s", error);
-    return s->t;
+    int64_t held_out = s->set.train / 12 < WATCHED ? s->set.train / 12 : WATCHED;
+    s->info.size = sizeof s->info;
+    if (!mha_recipe_create(s->ctx, &s->recipe, "demo") && (!r->epochs || set_number(s, "epochs", r->epochs)) &&
+        set_number(s, "seed", r->seed) && set_number(s, "held_out", held_out) &&
+        !mha_recipe_set(s->ctx, s->recipe, "dtype", prefers_bfloat16(s->ctx) ? "bf16" : "f32") &&
+        !mha_training_create(s->ctx, &s->training, s->recipe, s->data) &&
+        !mha_training_about(s->ctx, s->training, &s->info))
+        return true;
+    return fail(s, "demo: ");
 }
 
 static void say_what(const show *s)
 {
-    char about[400];
-    const nn_description *c = &s->run.how.model;
-    int64_t patches = nn_input_tokens(&c->encoder.input) - c->encoder.input.class_token;
+    const char *patch = mha_recipe_get(s->recipe, "patch"), *dtype = mha_recipe_get(s->recipe, "dtype");
+    int64_t side = strtoll(patch, NULL, 10), patches = s->set.rows / side * (s->set.columns / side);
     printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
            term_style_on(&s->term, TERM_PLAIN));
     term_rule(&s->term, 2, 76);
-    printf("  %s\n\n", s->set->synthetic
+    printf("  %s\n\n", s->set.synthetic
                            ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
-                           : nn_mnist_describe(about, sizeof about, s->set));
-    printf("  An image is cut into %" PRId64 " patches of %" PRId64 " x %" PRId64 " pixels, and each becomes a token.\n"
-           "  In %" PRId64 " blocks of %" PRId64 " heads every token attends to every other. The digit is\n"
+                           : s->set.about);
+    printf("  An image is cut into %" PRId64 " patches of %s x %s pixels, and each becomes a token.\n"
+           "  In %s blocks of %s heads every token attends to every other. The digit is\n"
            "  predicted from an additional token, the class token. %" PRId64 " parameters,\n"
            "  randomly initialized; %d thread%s, matrix products in %s.\n\n",
-           patches, c->encoder.input.patch, c->encoder.input.patch, c->encoder.blocks.depth, c->encoder.blocks.heads,
-           s->t->count, mha_context_threads(s->ctx), mha_context_threads(s->ctx) == 1 ? "" : "s",
-           c->bfloat16 ? "bfloat16" : "float32");
+           patches, patch, patch, mha_recipe_get(s->recipe, "depth"), mha_recipe_get(s->recipe, "heads"),
+           s->info.parameters, mha_context_threads(s->ctx), mha_context_threads(s->ctx) == 1 ? "" : "s",
+           strcmp(dtype, "bf16") == 0 ? "bfloat16" : "float32");
     term_left(&s->term, 0, TERM_FAINT,
               "   images     loss  accuracy   held-out; each third of the bar: 10x fewer errors");
     printf("\n");
@@ -174,16 +180,13 @@ static void draw_bar(const term *t, double right)
 }
 
 /* A row of the table: the mean loss since the last one, and the accuracy on held-out images now. */
-static bool say_row(const show *s, nn_checkpoint_epoch *row)
+static bool say_row(const show *s, mha_epoch_info *row, int64_t steps)
 {
-    nn_trainer_score score;
-    const nn_trainer_options *o = &s->t->options;
-    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_HELD_OUT, &score)) return false;
-    double right = score.count ? (double)score.correct / (double)score.count : NAN;
-    row->held_out = (double)score.count;
-    row->held_correct = (double)score.correct;
-    row->held_loss = score.loss;
-    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", s->t->step * o->batch, row->loss / row->images, 100 * right);
+    if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_HELD_OUT, &row->held_out)) return false;
+    const mha_score *score = &row->held_out;
+    double right = score->count ? (double)score->correct / (double)score->count : NAN;
+    row->loss /= (double)row->examples;
+    printf("  %7" PRId64 "  %7.4f  %6.2f %%   ", steps * s->info.batch, row->loss, 100 * right);
     draw_bar(&s->term, right);
     printf("\n");
     fflush(stdout);
@@ -193,54 +196,46 @@ static bool say_row(const show *s, nn_checkpoint_epoch *row)
 /* Returns CLI_OK, or prints an error and returns the exit code. */
 static int learn(show *s)
 {
-    const nn_trainer_options *o = &s->t->options;
-    nn_trainer_report report = {0};
-    nn_trainer_result result;
-    nn_checkpoint_epoch epoch = {0}, *row = s->parts;
-    int64_t steps = o->epochs * s->t->steps_per_epoch;
+    mha_training_report report = {.size = sizeof report};
+    mha_status failure;
+    mha_epoch_info *row = s->parts; /* its loss is a sum until the row ends */
+    int64_t steps = s->info.epochs * s->info.steps_per_epoch;
     s->rows = steps < ROWS ? steps : ROWS;
-    double mark = train_clock(), begun = mark;
-    train_progress view = train_progress_begin(s->t);
-    while ((result = nn_trainer_step(s->t, s->ctx, &report)) == NN_TRAINER_WENT_ON) {
-        double now = train_clock();
-        if (report.step % s->t->steps_per_epoch == 0) epoch = (nn_checkpoint_epoch){0};
-        epoch.images += (double)o->batch, row->images += (double)o->batch;
-        epoch.correct += (double)report.correct, row->correct += (double)report.correct;
-        epoch.loss += report.loss * (double)o->batch, row->loss += report.loss * (double)o->batch;
-        epoch.seconds += now - mark;
+    double begun = train_clock();
+    train_progress view = train_progress_begin(&s->info);
+    while (!(failure = mha_training_step(s->ctx, s->training, &report)) && report.state == MHA_TRAINING_STEPPED) {
+        mha_epoch_info epoch = train_epoch(s->ctx, s->training, report.epoch);
+        row->examples += report.examples;
+        row->correct += report.correct;
+        row->loss += report.loss * (double)report.examples;
         train_progress_step(&view, report.epoch, &epoch);
-        if (s->t->step * s->rows / steps > row - s->parts) {
+        if ((report.step + 1) * s->rows / steps > row - s->parts) {
             train_progress_clear(&view);
-            if (!say_row(s, row++)) break;
+            if (!say_row(s, row++, report.step + 1)) {
+                failure = MHA_NO_MEMORY;
+                break;
+            }
         }
-        mark = train_clock();
     }
     train_progress_clear(&view);
     s->seconds = train_clock() - begun;
-    if (result == NN_TRAINER_DONE) return CLI_OK;
-    if (result == NN_TRAINER_DIVERGED)
-        cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, s->t->step);
-    else cli_error("demo: %s", s->t->workers->error);
+    if (failure) fail(s, "demo: ");
+    else if (report.state == MHA_TRAINING_DONE) return CLI_OK;
+    else cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, report.step);
     return CLI_FAILED;
 }
 
 static bool say_result(show *s)
 {
-    char error[600];
-    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_TEST, &s->test)) {
-        cli_error("demo: %s", s->t->workers->error);
-        return false;
-    }
-    double images = (double)(s->t->step * s->t->options.batch);
+    if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &s->test)) return fail(s, "demo: ");
+    double images = (double)(s->info.epochs * s->info.steps_per_epoch * s->info.batch);
     int64_t errors = s->test.count - s->test.correct;
     printf("\n  %s%.2f %% accuracy on %" PRId64 " %stest images%s: %" PRId64 " error%s. Training took %.0f s:\n"
            "  %.0f images per second, each slightly rotated, shifted and scaled.\n\n",
            term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
-           s->set->synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), errors, errors == 1 ? "" : "s",
+           s->set.synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), errors, errors == 1 ? "" : "s",
            s->seconds, images / s->seconds);
-    if (nn_checkpoint_finish(s->model, s->t, &s->run, &s->test, error, sizeof error)) return true;
-    cli_error("%s", error);
-    return false;
+    return !mha_checkpoint_finish(s->ctx, s->file, s->training) || fail(s, "");
 }
 
 /* ---- Attention of the heads ------------------------------------------------------------------------------------- */
@@ -258,8 +253,9 @@ static bool write_page(const show *s, mha_model *model)
 static bool write_curves(const show *s)
 {
     char error[600];
-    train_curves c = {s->t,     s->parts,         s->rows, (double)s->t->options.epochs / (double)s->rows,
-                      &s->test, s->set->synthetic};
+    train_curves c = {&s->info,        mha_training_recipe(s->training),         s->parts,
+                      s->rows,         (double)s->info.epochs / (double)s->rows, &s->test,
+                      s->set.synthetic};
     if (curves_write(s->curves, &c, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
@@ -270,13 +266,14 @@ static bool show_heads(const show *s, mha_model *model)
     char error[600], name[60];
     heads_view view;
     int64_t index = s->request->index;
-    const unsigned char *image = nn_mnist_image(s->set, &s->set->test, index);
+    const unsigned char *image = mha_data_image(s->data, MHA_DATA_TEST, index);
     if (!heads_view_make(&view, s->ctx, model, image, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
     snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
-    heads_drawing d = {name, image, s->set->rows, s->set->columns, &view, s->set->test.labels[index]};
+    heads_drawing d = {name,           image, s->set.rows,
+                       s->set.columns, &view, (int)mha_data_label(s->data, MHA_DATA_TEST, index)};
     heads_draw_digit(&s->term, &d);
     heads_view_free(&view);
     return true;
@@ -304,19 +301,18 @@ static int run(show *s)
     if (!(s->ctx = cli_context_of((int)s->request->threads))) return CLI_USAGE;
     if (!(s->data = data_open(s->ctx, "demo", s->request->data ? s->request->data : data_default(NULL), false)))
         return CLI_USAGE;
-    s->set = s->data->set;
-    if (s->request->index >= s->set->test.count) {
-        cli_error("demo: no test image %ld; the data set has images 0 to %" PRId64, s->request->index,
-                  s->set->test.count - 1);
+    s->set = data_about(s->ctx, s->data);
+    if (s->request->index >= s->set.test) {
+        cli_error("demo: no test image %ld; the data set has images 0 to %" PRId64, s->request->index, s->set.test - 1);
         return CLI_USAGE;
     }
-    if (!make_trainer(s) || !make_folder(s)) return CLI_USAGE;
+    if (!make_training(s) || !make_folder(s)) return CLI_USAGE;
     say_what(s);
     status = learn(s);
     if (status) return status;
     if (!say_result(s)) return CLI_USAGE;
-    if (mha_model_open(s->ctx, &model, s->model, NULL)) {
-        cli_error("%s", mha_context_error(s->ctx));
+    if (mha_training_model(s->ctx, &model, s->training)) {
+        fail(s, "demo: ");
         return CLI_FAILED;
     }
     bool good = write_page(s, model) && write_curves(s) && show_heads(s, model);
@@ -342,8 +338,10 @@ int cmd_demo(int argc, char **argv)
     show s = {.request = &r, .term = term_detect(r.when)};
     int status = run(&s);
     for (int i = 0; i < FILES; i++) nn_file_lock_free(&s.locks[i]);
-    nn_trainer_free(s.t);
-    mha_context_free(s.ctx);
+    mha_checkpoint_free(s.file);
+    mha_training_free(s.training);
+    mha_recipe_free(s.recipe);
     mha_data_free(s.data);
+    mha_context_free(s.ctx);
     return status;
 }

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 
 /* No errors are drawn as half an error, because the axis is logarithmic. */
-static double error_rate(const nn_trainer_score *s)
+static double error_rate(const mha_score *s)
 {
     return (s->count > s->correct ? (double)(s->count - s->correct) : 0.5) / (double)s->count;
 }
 
 /* The number of heads at which a round is drawn; for an undone round, the number it would have left. */
-static double heads_after(const nn_prune_round *r) { return (double)(r->heads - (r->taken_back ? r->gone_count : 0)); }
+static double heads_after(const mha_prune_round *r) { return (double)(r->heads - (r->undone ? r->gone_count : 0)); }
 
 /* The rounds of pruning, including the state before the first; the final fine-tuning, if any, follows them. */
 static int64_t round_count(const prune_report *s)
 {
-    const nn_prune_round *last = &s->entries[s->count - 1].round;
+    const mha_prune_round *last = &s->entries[s->count - 1].round;
     return last->number && !last->gone_count ? s->count - 1 : s->count;
 }
 
@@ -30,7 +30,7 @@ static int fill(chart_series *series, chart_point *points, const prune_report *s
     int64_t rounds = round_count(s);
     int count = 0;
     for (int64_t n = 0; n < s->count; n++) {
-        const nn_prune_round *r = &s->entries[n].round;
+        const mha_prune_round *r = &s->entries[n].round;
         pruned[n] = (chart_point){heads_after(r), error_rate(&r->cut)};
         tuned[n] = (chart_point){heads_after(r), error_rate(&r->tuned)};
     }
@@ -46,7 +46,7 @@ static int fill(chart_series *series, chart_point *points, const prune_report *s
 bool prune_curve_write(const prune_report *s, const char *path, char *error, size_t error_size)
 {
     char headline[200], about[300];
-    const nn_prune_round *last = &s->entries[round_count(s) - 1].round;
+    const mha_prune_round *last = &s->entries[round_count(s) - 1].round;
     chart_series series[3];
     chart_point *points = malloc((size_t)(2 * s->count) * sizeof *points);
     if (!points) {
@@ -55,14 +55,13 @@ bool prune_curve_write(const prune_report *s, const char *path, char *error, siz
     }
     snprintf(headline, sizeof headline,
              "%" PRId64 " of %" PRId64 " heads pruned: accuracy on the test set %.2f %%, before %.2f %%",
-             s->heads - nn_description_all_heads(&s->model->config), s->heads,
-             100 * (double)s->after.correct / (double)s->after.count,
+             s->heads - s->heads_left, s->heads, 100 * (double)s->after.correct / (double)s->after.count,
              100 * (double)s->before.correct / (double)s->before.count);
     snprintf(about, sizeof about, "Vision Transformer with %" PRId64 " parameters, %" PRId64 " before pruning",
-             s->model->count, s->parameters);
+             s->parameters_left, s->parameters);
     char title[200];
     snprintf(title, sizeof title, "Accuracy on %" PRId64 " held-out %simages, on a log scale of the error rate",
-             s->entries[0].round.cut.count, s->set->synthetic ? "synthetic " : "");
+             s->entries[0].round.cut.count, s->synthetic ? "synthetic " : "");
     chart_panel panel = {.title = title,
                          .x_label = "heads left",
                          .left = (double)s->heads,
@@ -73,7 +72,7 @@ bool prune_curve_write(const prune_report *s, const char *path, char *error, siz
     chart picture = {.name = "Accuracy of a Vision Transformer as its heads are pruned",
                      .headline = headline,
                      .lines = {about},
-                     .note = last->taken_back ? "The last round cost too much accuracy and was undone." : NULL,
+                     .note = last->undone ? "The last round cost too much accuracy and was undone." : NULL,
                      .panels = &panel,
                      .panel_count = 1};
     bool written = chart_write(path, &picture, error, error_size);

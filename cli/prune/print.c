@@ -1,6 +1,7 @@
 /* Progress, summary and JSON of mha prune. */
 #include "cli/prune/print.h"
 #include "cli/common/cli.h"
+#include "cli/common/model.h"
 #include "io/json.h"
 #include "cli/train/progress.h"
 
@@ -13,23 +14,33 @@
 enum { GONE = 12, DRAWING = 32 };
 static const double rest_between = 0.2; /* seconds between two redraws of the status line */
 
-static double share(const nn_trainer_score *s) { return (double)s->correct / (double)s->count; }
+static double share(const mha_score *s) { return (double)s->correct / (double)s->count; }
 
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the drawing, one mark per head and a space between blocks, fits the line. */
-static bool fits(const prune_report *s)
+static bool fits(const prune_report *s) { return s->draws && s->heads + s->blocks - 1 <= DRAWING; }
+
+/* The block and the index in it, both from 0, of a head counted through all blocks. */
+typedef struct place {
+    int64_t block, head;
+} place;
+
+static place place_of(const prune_report *s, int64_t head)
 {
-    return s->draws && s->heads + s->model->config.encoder.blocks.depth - 1 <= DRAWING;
+    place p = {0, head};
+    while (p.head >= s->block_heads[p.block]) p.head -= s->block_heads[p.block++];
+    return p;
 }
 
 /* Whether the head has been removed, up to and including the last entry. */
 static bool is_gone(const prune_report *s, int64_t block, int64_t head)
 {
+    for (int64_t l = 0; l < block; l++) head += s->block_heads[l];
     for (int64_t n = 0; n < s->count; n++) {
         const prune_entry *e = &s->entries[n];
-        for (int64_t i = 0; !e->round.taken_back && i < e->round.gone_count; i++)
-            if (e->gone[i].block == block && e->gone[i].head == head) return true;
+        for (int64_t i = 0; !e->round.undone && i < e->round.gone_count; i++)
+            if (e->gone[i] == head) return true;
     }
     return false;
 }
@@ -38,21 +49,21 @@ static void draw(const prune_report *s)
 {
     const char *there = s->utf8 ? "\u25a0" : "#", *gone = s->utf8 ? "\u00b7" : ".";
     fputs("  ", stderr);
-    for (int64_t l = 0; l < s->model->config.encoder.blocks.depth; l++) {
+    for (int64_t l = 0; l < s->blocks; l++) {
         if (l) fputc(' ', stderr);
         for (int64_t h = 0; h < s->block_heads[l]; h++) fputs(is_gone(s, l, h) ? gone : there, stderr);
     }
 }
 
 /* "2.4 5.1", counted from 1; "+N" for those that do not fit. */
-static void list_gone(char out[80], const prune_entry *e, size_t room)
+static void list_gone(char out[80], const prune_report *s, const prune_entry *e, size_t room)
 {
     size_t used = 0;
     out[0] = 0;
     for (int64_t i = 0; i < e->round.gone_count; i++) {
         char word[48];
-        int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", e->gone[i].block + 1,
-                              e->gone[i].head + 1);
+        place p = place_of(s, e->gone[i]);
+        int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", p.block + 1, p.head + 1);
         if (used + (size_t)length > room - (i + 1 < e->round.gone_count ? 5 : 0)) {
             snprintf(out + used, 80 - used, " +%" PRId64, e->round.gone_count - i);
             return;
@@ -69,15 +80,15 @@ void prune_print_head(const prune_report *s)
 void prune_print_round(prune_report *s)
 {
     const prune_entry *e = &s->entries[s->count - 1];
-    bool took = e->round.gone_count > 0, beside = fits(s) || e->round.taken_back;
+    bool took = e->round.gone_count > 0, beside = fits(s) || e->round.undone;
     char gone[80], cut[20] = "-", learnt[20] = "-";
-    list_gone(gone, e, beside ? GONE : GONE + DRAWING);
+    list_gone(gone, s, e, beside ? GONE : GONE + DRAWING);
     if (e->round.number && !took) snprintf(gone, sizeof gone, "fine-tuning");
     if (took) snprintf(cut, sizeof cut, "%.2f %%", 100 * share(&e->round.cut));
     if (!took || s->tunes) snprintf(learnt, sizeof learnt, "%.2f %%", 100 * share(&e->round.tuned));
     prune_print_clear(s);
     fprintf(stderr, "  %5" PRId64 "  %13s  %8s", e->round.heads, cut, learnt);
-    if (e->round.taken_back) fprintf(stderr, "  %s, undone: accuracy dropped too far\n", gone);
+    if (e->round.undone) fprintf(stderr, "  %s, undone: accuracy dropped too far\n", gone);
     else if (fits(s)) {
         fprintf(stderr, "  %-*s", GONE, gone);
         draw(s);
@@ -105,7 +116,7 @@ void prune_print_clear(prune_report *s)
 /* Notes that heads are renumbered, with the first one as an example. */
 static void put_numbers(const prune_report *s)
 {
-    for (int64_t l = 0; l < s->model->config.encoder.blocks.depth; l++)
+    for (int64_t l = 0; l < s->blocks; l++)
         for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
             if (is_gone(s, l, h)) continue;
             if (now++ == h) continue;
@@ -118,19 +129,18 @@ static void put_numbers(const prune_report *s)
 
 void prune_print_text(const prune_report *s)
 {
-    char words[NN_HEADS_WORDS];
-    const nn_blocks_config *c = &s->model->config.encoder.blocks;
-    int64_t left = nn_description_all_heads(&s->model->config), gone = s->heads - left;
+    char words[MODEL_WORDS];
+    int64_t gone = s->heads - s->heads_left;
     printf("  removed %" PRId64 " of %" PRId64 " heads; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
-           c->depth, c->depth == 1 ? "" : "s", nn_description_heads_words(words, &s->model->config));
+           s->blocks, s->blocks == 1 ? "" : "s", model_heads_words(words, s->smaller));
     printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n", 100 * share(&s->after),
-           s->after.correct, s->after.count, s->set->synthetic ? "synthetic " : "", 100 * share(&s->before));
-    cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->model->count,
+           s->after.correct, s->after.count, s->synthetic ? "synthetic " : "", 100 * share(&s->before));
+    cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->parameters_left,
               s->parameters, s->seconds);
     if (gone) put_numbers(s);
 }
 
-static void put_score(const char *before, const nn_trainer_score *s)
+static void put_score(const char *before, const mha_score *s)
 {
     printf("%s{\"images\": %" PRId64 ", \"correct\": %" PRId64 ", \"accuracy\": %.6f, ", before, s->count, s->correct,
            share(s));
@@ -138,32 +148,32 @@ static void put_score(const char *before, const nn_trainer_score *s)
     else printf("\"loss\": null}");
 }
 
-static void put_round(const prune_entry *e)
+static void put_round(const prune_report *s, const prune_entry *e)
 {
     printf("    {\"round\": %" PRId64 ", \"heads\": %" PRId64 ", \"gone\": [", e->round.number, e->round.heads);
-    for (int64_t i = 0; i < e->round.gone_count; i++)
-        printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", e->gone[i].block + 1,
-               e->gone[i].head + 1);
+    for (int64_t i = 0; i < e->round.gone_count; i++) {
+        place p = place_of(s, e->gone[i]);
+        printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", p.block + 1, p.head + 1);
+    }
     put_score("], \"cut\": ", &e->round.cut);
     put_score(", \"learnt\": ", &e->round.tuned);
-    printf(", \"taken_back\": %s}", e->round.taken_back ? "true" : "false");
+    printf(", \"taken_back\": %s}", e->round.undone ? "true" : "false");
 }
 
 void prune_print_json(const prune_report *s)
 {
     char quoted[3][1200];
-    const nn_blocks_config *c = &s->model->config.encoder.blocks;
     printf("{\n  \"model\": %s, \"out\": %s,\n  \"data\": %s, \"synthetic\": %s,\n",
            nn_json_quote(quoted[0], sizeof quoted[0], s->file), nn_json_quote(quoted[1], sizeof quoted[1], s->out),
-           nn_json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->set->name),
-           s->set->synthetic ? "true" : "false");
-    printf("  \"heads_before\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [", s->heads,
-           nn_description_all_heads(&s->model->config));
-    for (int64_t l = 0; l < c->depth; l++) printf("%s%" PRId64, l ? ", " : "", nn_blocks_heads(c, l));
+           nn_json_quote(quoted[2], sizeof quoted[2], s->data ? s->data : s->data_name),
+           s->synthetic ? "true" : "false");
+    printf("  \"heads_before\": %" PRId64 ", \"heads\": %" PRId64 ", \"block_heads\": [", s->heads, s->heads_left);
+    for (int64_t l = 0; l < s->blocks; l++)
+        printf("%s%" PRId64, l ? ", " : "", mha_model_attention_get(s->smaller, l).heads);
     printf("],\n  \"parameters_before\": %" PRId64 ", \"parameters\": %" PRId64 ",\n  \"rounds\": [\n", s->parameters,
-           s->model->count);
+           s->parameters_left);
     for (int64_t n = 0; n < s->count; n++) {
-        put_round(&s->entries[n]);
+        put_round(s, &s->entries[n]);
         printf("%s\n", n + 1 < s->count ? "," : "");
     }
     put_score("  ],\n  \"test_before\": ", &s->before);

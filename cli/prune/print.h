@@ -2,25 +2,26 @@
 #ifndef PRUNE_PRINT_H
 #define PRUNE_PRINT_H
 
-#include "data/mnist.h"
-#include "inspect/prune.h"
 #include "cli/draw/term.h"
+#include <mha_model.h>
 
 /* A round, with its own copy of the list of removed heads. */
 typedef struct prune_entry {
-    nn_prune_round round;
-    nn_prune_head *gone;
+    mha_prune_round round;
+    int64_t *gone;
 } prune_entry;
 
 typedef struct prune_report {
     const char *file, *out, *data;
-    const nn_mnist *set;
-    const nn_vit_model *model; /* in its current state */
-    int64_t heads, parameters; /* before the first round */
-    int64_t *block_heads;      /* (depth) likewise */
-    prune_entry *entries;      /* the first is the unpruned model */
+    const char *data_name;
+    bool synthetic;
+    int64_t blocks, heads, parameters; /* before the first round */
+    int64_t *block_heads;              /* (blocks) likewise */
+    const mha_model *smaller;          /* after the last round */
+    int64_t heads_left, parameters_left;
+    prune_entry *entries; /* the first is the unpruned model */
     int64_t count;
-    nn_trainer_score before, after; /* on the test set */
+    mha_score before, after; /* on the test set */
     double seconds;
     int threads;
     const char *isa;
@@ -28,6 +29,7 @@ typedef struct prune_report {
     bool draws; /* standard error is a terminal: lines show the remaining heads, and there is a status line */
     bool utf8;
     bool drawn;  /* the status line is on the screen */
+    bool failed; /* there was no memory for a round */
     double last; /* time of the last redraw */
 } prune_report;
 

@@ -1,8 +1,5 @@
 /* mha prune: removes the least important heads of a model. Errors in the request are found before the first round; the
  * files are written atomically at the end. */
-#include "model/image_examples.h"
-#include "inspect/prune.h"
-#include "public/data.h"
 #include "cli/common/cli.h"
 #include "cli/common/data.h"
 #include "cli/common/model.h"
@@ -65,7 +62,7 @@ static void help(void)
 
 typedef struct request {
     const char *file, *out, *folder, *curve; /* NULL if not given */
-    nn_prune_options how;
+    mha_prune_options how;
     mha_type type;
     long heads, model_heads, threads; /* 0 if not given */
     double epochs;
@@ -178,42 +175,42 @@ static bool check_request(const request *r)
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
 
 /* Checks the request against the model and the data. Prints an error and returns false if it does not fit. */
-static bool fit(request *r, const nn_vit_model *model, const nn_mnist *set)
+static bool fit(request *r, const mha_model_info *model, int64_t train)
 {
-    const nn_blocks_config *c = &model->config.encoder.blocks;
-    int64_t all = nn_description_all_heads(&model->config);
-    r->how.held_out = set->train.count / 12;
-    int64_t images = set->train.count - r->how.held_out;
+    int64_t all = model->heads;
+    r->how.held_out = train / 12;
+    int64_t images = train - r->how.held_out;
     if (r->how.batch > images) r->how.batch = images;
     if (images) r->how.finish = (int64_t)ceil(r->epochs * (double)images / (double)r->how.batch);
-    r->how.keep = r->heads ? r->heads : c->depth;
-    if (all == c->depth) cli_error("%s: every block has a single head, so none can be removed", r->file);
-    else if (r->how.keep < c->depth || r->how.keep >= all)
+    r->how.keep = r->heads ? r->heads : model->blocks;
+    if (all == model->blocks) cli_error("%s: every block has a single head, so none can be removed", r->file);
+    else if (r->how.keep < model->blocks || r->how.keep >= all)
         cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %ld",
-                  (long long)c->depth, (long long)all - 1, r->file, r->heads);
+                  (long long)model->blocks, (long long)all - 1, r->file, r->heads);
     else if (r->how.rounds > all - r->how.keep)
         cli_error("prune: --rounds must be from 1 to %lld, the number of heads to remove, not %lld",
                   (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
         cli_error("prune: %lld training images are too few; at least 12 are needed", (long long)images);
-    else if (c->activation == MHA_LINEAR)
+    else if (strcmp(model->activation, "linear") == 0)
         cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown", r->file);
     else return true;
     return false;
 }
 
-static bool begin_report(prune_report *s, const request *r, const nn_vit_model *model)
+static bool begin_report(prune_report *s, const request *r, const mha_model *model, const mha_model_info *about)
 {
-    const nn_blocks_config *c = &model->config.encoder.blocks;
     const char *name = getenv("TERM");
-    s->heads = nn_description_all_heads(&model->config);
-    s->parameters = model->count;
+    s->blocks = about->blocks;
+    s->heads = about->heads;
+    s->parameters = about->parameters;
     s->tunes = r->how.tune > 0;
     s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
     s->utf8 = term_detect(TERM_NEVER).utf8;
     s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* before, each round, final fine-tuning */
-    s->block_heads = calloc((size_t)c->depth, sizeof *s->block_heads);
-    for (int64_t l = 0; s->block_heads && l < c->depth; l++) s->block_heads[l] = nn_blocks_heads(c, l);
+    s->block_heads = calloc((size_t)s->blocks, sizeof *s->block_heads);
+    for (int64_t l = 0; s->block_heads && l < s->blocks; l++)
+        s->block_heads[l] = mha_model_attention_get(model, l).heads;
     if (s->entries && s->block_heads) return true;
     cli_error("prune: not enough memory for %s", r->file);
     return false;
@@ -226,12 +223,13 @@ static void end_report(prune_report *s)
     free(s->block_heads);
 }
 
-static bool watch(void *arg, const nn_prune_round *round)
+/* Pruning stops if there is no memory for the round: then it is not counted. */
+static bool watch(void *arg, const mha_prune_round *round)
 {
     prune_report *s = arg;
     prune_entry *e = &s->entries[s->count];
     *e = (prune_entry){*round, malloc((size_t)(round->gone_count + 1) * sizeof *e->gone)};
-    if (!e->gone) return false;
+    if (!e->gone) return !(s->failed = true);
     if (round->gone_count) memcpy(e->gone, round->gone, (size_t)round->gone_count * sizeof *e->gone);
     e->round.gone = e->gone;
     s->count++;
@@ -246,46 +244,56 @@ static void step(void *arg, int64_t n, int64_t steps)
     prune_print_now(arg, words, n == 1);
 }
 
-static bool write_model(const prune_report *s, char *error, size_t error_size)
+static bool write_model(const prune_report *s, mha_context *ctx)
 {
     char gone[60], accuracy[32];
-    snprintf(gone, sizeof gone, "%lld of %lld heads",
-             (long long)(s->heads - nn_description_all_heads(&s->model->config)), (long long)s->heads);
+    snprintf(gone, sizeof gone, "%lld of %lld heads", (long long)(s->heads - s->heads_left), (long long)s->heads);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)s->after.correct / (double)s->after.count);
-    const nn_safetensors_pair notes[] = {{"pruned", gone}, {"test_accuracy", accuracy}};
-    nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
+    const char *notes[] = {"pruned", gone, "test_accuracy", accuracy};
+    mha_save_options o = MHA_SAVE_DEFAULTS;
     o.notes = notes;
     o.note_count = 2;
-    return nn_vit_save(&s->model->config, s->model->parameters, s->out, &o, error, error_size);
+    if (!mha_model_save(ctx, s->smaller, s->out, &o)) return true;
+    cli_error("%s", mha_context_error(ctx));
+    return false;
+}
+
+static bool score_test(prune_report *s, mha_context *ctx, mha_model *model, const mha_data *data, mha_score *score)
+{
+    mha_tensor none = MHA_NO_TENSOR;
+    prune_print_now(s, "evaluating the test set", true);
+    return !mha_model_evaluate(ctx, model, none, score, data, MHA_DATA_TEST, 0, data_about(ctx, data).test);
 }
 
 /* Scores, prunes and writes the files. Prints an error and returns false on failure. */
-static bool go(const request *r, mha_context *ctx, prune_report *s, nn_vit_model *model)
+static bool go(const request *r, mha_context *ctx, prune_report *s, mha_model *model, const mha_data *data,
+               mha_model **smaller)
 {
     char error[600];
-    nn_image_set images;
-    nn_augment_options augment = NN_AUGMENT_OPTIONS_DEFAULT;
-    int64_t count = s->set->test.count;
-    bool half = r->how.bfloat16;
-    nn_image_set_make(&images, s->set, &model->config, &augment);
+    mha_prune_options how = r->how;
+    how.watch = watch;
+    how.step = step;
+    how.arg = s;
     double start = train_clock();
     prune_print_head(s);
-    prune_print_now(s, "evaluating the test set", true);
-    bool ok = nn_prune_score(&s->before, ctx, model, &images.test, 0, count, half, error, sizeof error) &&
-              nn_prune_run(model, ctx, &images.train, &r->how, watch, s, error, sizeof error);
-    if (ok) prune_print_now(s, "evaluating the test set", true);
-    ok = ok && nn_prune_score(&s->after, ctx, model, &images.test, 0, count, half, error, sizeof error);
+    bool ok = score_test(s, ctx, model, data, &s->before) &&
+              !mha_model_prune_and_tune(ctx, smaller, model, data, &how) &&
+              score_test(s, ctx, *smaller, data, &s->after);
     prune_print_clear(s);
     s->seconds = train_clock() - start;
-    if (!ok) {
-        cli_error("%s: %s", r->file, error);
+    if (!ok || s->failed) {
+        cli_error("%s: %s", r->file, ok ? "not enough memory" : mha_context_error(ctx));
         return false;
     }
-    if (nn_description_all_heads(&model->config) == s->heads)
-        cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
-    ok = write_model(s, error, sizeof error) && (!r->curve || prune_curve_write(s, r->curve, error, sizeof error));
-    if (!ok) cli_error("%s", error);
-    return ok;
+    mha_model_info left = model_about(ctx, *smaller);
+    s->smaller = *smaller;
+    s->heads_left = left.heads;
+    s->parameters_left = left.parameters;
+    if (s->heads_left == s->heads) cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
+    if (!write_model(s, ctx)) return false;
+    if (!r->curve || prune_curve_write(s, r->curve, error, sizeof error)) return true;
+    cli_error("%s", error);
+    return false;
 }
 
 int cmd_prune(int argc, char **argv)
@@ -307,37 +315,35 @@ int cmd_prune(int argc, char **argv)
                                          {"--curve", true, cli_shared, offsetof(request, curve)},
                                          {"--json", false, NULL, offsetof(request, json)},
                                          {NULL, false, NULL, 0}};
-    request r = {.how = NN_PRUNE_DEFAULTS, .epochs = 1};
-    r.how.step = step;
+    request r = {.how = MHA_PRUNE_DEFAULTS, .epochs = 1};
     int stop = cli_parse("prune", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
-    r.how.bfloat16 = r.type == MHA_BFLOAT16;
     if (!check_request(&r)) return CLI_USAGE;
 
     char error[600];
-    nn_vit_model model = {0};
-    mha_model *checked = NULL;
+    mha_model *model = NULL, *smaller = NULL;
+    mha_model_info about;
     mha_data *data = NULL;
-    nn_vit_file_options file = {.heads = r.model_heads};
+    mha_data_info set;
     nn_file_lock locks[2] = {{.taken = false}};
-    prune_report report = {.file = r.file, .out = r.out, .data = r.folder, .model = &model};
+    prune_report report = {.file = r.file, .out = r.out, .data = r.folder};
     mha_context *ctx = NULL;
     if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
     if (!(ctx = cli_context_of((int)r.threads))) goto out;
-    if (!model_open(&checked, ctx, r.file, r.model_heads, r.type, error, sizeof error) ||
-        !nn_vit_model_open_with(&model, ctx, r.file, &file, error, sizeof error)) {
+    if (!model_open(&model, ctx, r.file, r.model_heads, r.type, error, sizeof error)) {
         cli_error("%s", error);
         goto out;
     }
-    if (!(data = data_open(ctx, "prune", r.folder, false)) || !data_fits(ctx, data, checked, r.file) ||
-        !fit(&r, &model, data->set))
-        goto out;
-    if (!output_fits(r.out, nn_vit_save_bytes(&model.config, model.count)) || !output_fits(r.curve, OUTPUT_CURVES))
-        goto out;
-    report.set = data->set;
+    about = model_about(ctx, model);
+    if (!(data = data_open(ctx, "prune", r.folder, false)) || !data_fits(ctx, data, model, r.file)) goto out;
+    set = data_about(ctx, data);
+    if (!fit(&r, &about, set.train)) goto out;
+    if (!output_fits(r.out, about.file_bytes) || !output_fits(r.curve, OUTPUT_CURVES)) goto out;
+    report.data_name = set.name;
+    report.synthetic = set.synthetic;
     report.threads = mha_context_threads(ctx);
     report.isa = mha_context_isa(ctx);
-    if (!begin_report(&report, &r, &model) || !go(&r, ctx, &report, &model)) goto out;
+    if (!begin_report(&report, &r, model, &about) || !go(&r, ctx, &report, model, data, &smaller)) goto out;
     if (r.json) prune_print_json(&report);
     else prune_print_text(&report);
     status = CLI_OK;
@@ -345,8 +351,8 @@ out:
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
     end_report(&report);
     mha_data_free(data);
-    mha_model_free(checked);
-    nn_vit_model_free(&model);
+    mha_model_free(model);
+    mha_model_free(smaller);
     mha_context_free(ctx);
     return status;
 }

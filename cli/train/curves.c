@@ -12,12 +12,12 @@ enum { TRAIN, HELD, LINES };
 static double error_rate(double correct, double images) { return (images > correct ? images - correct : 0.5) / images; }
 
 /* NAN if nothing was measured. */
-static double value_of(const nn_checkpoint_epoch *e, chart_scale scale, int line)
+static double value_of(const mha_epoch_info *e, chart_scale scale, int line)
 {
-    double images = line == TRAIN ? e->images : e->held_out, correct = line == TRAIN ? e->correct : e->held_correct;
-    if (!(images > 0)) return NAN;
-    if (scale == CHART_ERRORS) return error_rate(correct, images);
-    return fmax(line == TRAIN ? e->loss / e->images : e->held_loss, 1e-9);
+    mha_score trained = {e->examples, e->correct, e->loss}, s = line == TRAIN ? trained : e->held_out;
+    if (s.count <= 0) return NAN;
+    if (scale == CHART_ERRORS) return error_rate((double)s.correct, (double)s.count);
+    return fmax(s.loss, 1e-9);
 }
 
 /* Fills points (LINES,count) and the series. */
@@ -35,22 +35,19 @@ static void fill(chart_series *series, chart_point *points, const train_curves *
 
 static void describe(const train_curves *c, char *headline, size_t headline_size, char *about, size_t about_size)
 {
-    const nn_trainer *t = c->t;
-    const nn_description *v = nn_model_description(t->net);
-    const char *synthetic = c->synthetic ? "synthetic " : "";
+    const char *patch = mha_recipe_get(c->recipe, "patch"), *synthetic = c->synthetic ? "synthetic " : "";
     if (c->test)
         snprintf(headline, headline_size, "%.2f %% accuracy on the test set: %lld of %lld %simages wrong",
                  100 * (double)c->test->correct / (double)c->test->count,
                  (long long)(c->test->count - c->test->correct), (long long)c->test->count, synthetic);
     else
-        snprintf(headline, headline_size, "%lld of %lld epochs", (long long)(t->step / t->steps_per_epoch),
-                 (long long)t->options.epochs);
+        snprintf(headline, headline_size, "%.0f of %lld epochs", (double)c->count * c->each,
+                 (long long)c->info->epochs);
     snprintf(about, about_size,
-             "Vision Transformer with %lld parameters: depth %lld, width %lld, %lld heads, patches of %lld x %lld; "
+             "Vision Transformer with %lld parameters: depth %s, width %s, %s heads, patches of %s x %s; "
              "trained on %lld %simages",
-             (long long)t->count, (long long)v->encoder.blocks.depth, (long long)v->encoder.blocks.width,
-             (long long)v->encoder.blocks.heads, (long long)v->encoder.input.patch, (long long)v->encoder.input.patch,
-             (long long)t->examples, synthetic);
+             (long long)c->info->parameters, mha_recipe_get(c->recipe, "depth"), mha_recipe_get(c->recipe, "width"),
+             mha_recipe_get(c->recipe, "heads"), patch, patch, (long long)c->info->train, synthetic);
 }
 
 bool curves_write(const char *path, const train_curves *c, char *error, size_t error_size)
@@ -63,16 +60,16 @@ bool curves_write(const char *path, const train_curves *c, char *error, size_t e
         return false;
     }
     describe(c, headline, sizeof headline, about, sizeof about);
-    if (c->t->options.held_out)
+    if (c->info->held_out)
         snprintf(note, sizeof note,
                  "Training: measured during training, on augmented images. Held out: images not trained on%s.",
-                 c->t->adam->average ? ", with averaged weights" : "");
+                 c->info->averaged ? ", with averaged weights" : "");
     fill(series[0], points, c, CHART_VALUES);
     fill(series[1], points + LINES * c->count, c, CHART_ERRORS);
     chart_panel loss = {.title = "Loss, on a log scale",
                         .x_label = "epoch",
                         .left = c->each < 1 ? 0 : 1,
-                        .right = (double)c->t->options.epochs,
+                        .right = (double)c->info->epochs,
                         .scale = CHART_VALUES,
                         .series = series[0],
                         .count = LINES};

@@ -2,15 +2,16 @@
 #ifndef CURVES_H
 #define CURVES_H
 
-#include "train/checkpoint.h"
+#include <mha_model.h>
 
 typedef struct train_curves {
-    const nn_trainer *t;
-    const nn_checkpoint_epoch *parts; /* parts of the run, in order: epochs, or shorter ones */
-    int64_t count;                    /* number of parts so far, at least 1 */
-    double each;                      /* epochs per part */
-    const nn_trainer_score *test;     /* NULL before the end of the run */
-    bool synthetic;                   /* the images are synthetic */
+    const mha_training_info *info;
+    const mha_recipe *recipe;
+    const mha_epoch_info *parts; /* parts of the run, in order: epochs, or shorter ones */
+    int64_t count;               /* number of parts so far, at least 1 */
+    double each;                 /* epochs per part */
+    const mha_score *test;       /* NULL before the end of the run */
+    bool synthetic;              /* the images are synthetic */
 } train_curves;
 
 /* Replaces the file atomically. Returns false on error, with one line in `error`, of `error_size` bytes. */

@@ -11,30 +11,33 @@
 
 static void put_start(nn_buffer *out, const train_session *s)
 {
-    char quoted[400], value[NN_RECIPE_WORD_MAX];
+    char quoted[400];
+    const mha_recipe *recipe = mha_training_recipe(s->training);
+    const char *key;
     nn_buffer_printf(out, "{\"event\":\"start\",\"model\":\"vit\",\"preset\":%s,",
-                     nn_json_quote(quoted, sizeof quoted, s->run->preset));
-    nn_buffer_printf(out, "\"data\":%s,", nn_json_quote(quoted, sizeof quoted, s->run->set));
+                     nn_json_quote(quoted, sizeof quoted, mha_recipe_preset(recipe)));
+    nn_buffer_printf(out, "\"data\":%s,", nn_json_quote(quoted, sizeof quoted, s->info.data));
     nn_buffer_printf(out, "\"synthetic\":%s,\"parameters\":%lld,\"steps_per_epoch\":%lld,\"recipe\":{",
-                     s->set->synthetic ? "true" : "false", (long long)s->t->count, (long long)s->t->steps_per_epoch);
-    for (int n = 0; nn_recipe_key(n); n++) {
-        const char *quote = nn_recipe_is_word(n) ? "\"" : "";
-        nn_buffer_printf(out, "%s\"%s\":%s%s%s", n ? "," : "", nn_recipe_key(n), quote,
-                         nn_recipe_get(value, &s->run->how, n), quote);
+                     s->about.synthetic ? "true" : "false", (long long)s->info.parameters,
+                     (long long)s->info.steps_per_epoch);
+    for (int64_t n = 0; (key = mha_recipe_key(recipe, n)); n++) {
+        const char *quote = mha_recipe_is_word(recipe, key) ? "\"" : "";
+        nn_buffer_printf(out, "%s\"%s\":%s%s%s", n ? "," : "", key, quote, mha_recipe_get(recipe, key), quote);
     }
     nn_buffer_puts(out, "}}\n");
 }
 
 static void put_epoch(nn_buffer *out, const train_session *s, int64_t n)
 {
-    const nn_checkpoint_epoch *e = &s->run->epochs[n];
+    mha_epoch_info e = train_epoch(s->ctx, s->training, n);
+    double images = (double)e.examples;
     nn_buffer_printf(out, "{\"event\":\"epoch\",\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.9g,", (long long)n + 1,
-                     e->loss / e->images, e->correct / e->images);
-    if (e->held_out > 0)
-        nn_buffer_printf(out, "\"held_out_loss\":%.9g,\"held_out_accuracy\":%.9g,", e->held_loss,
-                         e->held_correct / e->held_out);
-    nn_buffer_printf(out, "\"lr\":%.9g,\"images_per_second\":%.0f,\"seconds\":%.3f}\n", e->rate,
-                     e->seconds > 0 ? e->images / e->seconds : 0, e->seconds + e->other_seconds);
+                     e.loss, (double)e.correct / images);
+    if (e.held_out.count > 0)
+        nn_buffer_printf(out, "\"held_out_loss\":%.9g,\"held_out_accuracy\":%.9g,", e.held_out.loss,
+                         (double)e.held_out.correct / (double)e.held_out.count);
+    nn_buffer_printf(out, "\"lr\":%.9g,\"images_per_second\":%.0f,\"seconds\":%.3f}\n", e.rate,
+                     e.seconds > 0 ? images / e.seconds : 0, e.seconds + e.other_seconds);
 }
 
 static void put_end(nn_buffer *out, const train_session *s, const train_end *end)
@@ -45,14 +48,14 @@ static void put_end(nn_buffer *out, const train_session *s, const train_end *end
         "{\"event\":\"end\",\"test_images\":%lld,\"test_loss\":%.9g,\"test_accuracy\":%.9g,\"parameters\":%lld,"
         "\"seconds\":%.3f,\"peak_kib\":%ld,\"file\":%s}\n",
         (long long)end->test.count, end->test.loss, (double)end->test.correct / (double)end->test.count,
-        (long long)s->t->count, end->seconds, end->peak_kib, nn_json_quote(quoted, sizeof quoted, s->out));
+        (long long)s->info.parameters, end->seconds, end->peak_kib, nn_json_quote(quoted, sizeof quoted, s->out));
 }
 
 bool train_log_begin(const train_session *s, char *error, size_t error_size)
 {
     nn_buffer out = {0};
     put_start(&out, s);
-    for (int64_t n = 0; n < s->t->step / s->t->steps_per_epoch; n++) put_epoch(&out, s, n);
+    for (int64_t n = 0; n < s->info.step / s->info.steps_per_epoch; n++) put_epoch(&out, s, n);
     bool written = nn_buffer_save(&out, s->log, error, error_size);
     nn_buffer_free(&out);
     return written;

@@ -13,7 +13,7 @@
 
 /* The results at the end of a run. */
 typedef struct train_end {
-    nn_trainer_score test;
+    mha_score test;
     double seconds;
     long peak_kib; /* peak memory */
 } train_end;

@@ -8,8 +8,10 @@
 #include "cli/train/log.h"
 #include "cli/train/progress.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -20,8 +22,8 @@ enum { LOSS_MOST = 10 };
 typedef struct loop {
     const train_session *s;
     train_progress view;
-    double mark; /* time of the last lap */
-    bool saved;  /* a checkpoint of this run exists */
+    int64_t step; /* taken so far */
+    bool saved;   /* a checkpoint of this run exists */
     bool log_lost, curves_lost;
     char error[600];
 } loop;
@@ -53,21 +55,38 @@ static void say(loop *l, const char *what, const char *then)
 }
 
 /* After an error with the checkpoint. If another process has replaced it, the run cannot be resumed. */
-static void say_unsaved(loop *l, const char *then) { say(l, l->error, l->s->locks[TRAIN_OUT].lost ? "" : then); }
+static void say_unsaved(loop *l, const char *then)
+{
+    say(l, mha_context_error(l->s->ctx), mha_checkpoint_is_lost(l->s->file) ? "" : then);
+}
 
 static bool save(loop *l)
 {
     const train_session *s = l->s;
-    if (nn_checkpoint_save(s->out, s->t, s->run, l->error, sizeof l->error)) return l->saved = true;
+    if (!mha_checkpoint_save(s->ctx, s->file, s->training)) return l->saved = true;
     say_unsaved(l, l->saved ? "; --resume continues from the last checkpoint" : "; nothing has been saved");
     return false;
 }
 
-static void draw(loop *l, const nn_trainer_score *test)
+static bool write_curves(loop *l, const mha_score *test)
 {
     const train_session *s = l->s;
-    train_curves c = {s->t, s->run->epochs, s->t->step / s->t->steps_per_epoch, 1, test, s->set->synthetic};
-    if (!s->curves || l->curves_lost || curves_write(s->curves, &c, l->error, sizeof l->error)) return;
+    int64_t count = l->step / s->info.steps_per_epoch;
+    mha_epoch_info *epochs = calloc((size_t)count + 1, sizeof *epochs);
+    train_curves c = {&s->info, mha_training_recipe(s->training), epochs, count, 1, test, s->about.synthetic};
+    if (!epochs) {
+        snprintf(l->error, sizeof l->error, "%s: out of memory", s->curves);
+        return false;
+    }
+    for (int64_t n = 0; n < count; n++) epochs[n] = train_epoch(s->ctx, s->training, n);
+    bool written = curves_write(s->curves, &c, l->error, sizeof l->error);
+    free(epochs);
+    return written;
+}
+
+static void draw(loop *l, const mha_score *test)
+{
+    if (!l->s->curves || l->curves_lost || write_curves(l, test)) return;
     l->curves_lost = true;
     say(l, l->error, "; the curves are no longer updated");
 }
@@ -79,28 +98,13 @@ static void note(loop *l, bool written)
     say(l, l->error, "; the log is no longer written");
 }
 
-/* The seconds since the last call. */
-static double lap(loop *l)
-{
-    double now = train_clock(), passed = now - l->mark;
-    l->mark = now;
-    return passed;
-}
-
 /* ---- Epochs ----------------------------------------------------------------------------------------------------- */
 
-static void account(loop *l, const nn_trainer_report *report)
+mha_epoch_info train_epoch(mha_context *ctx, const mha_training *training, int64_t n)
 {
-    nn_checkpoint_run *run = l->s->run;
-    double batch = (double)l->s->t->options.batch;
-    if (report->epoch == run->begun) run->epochs[run->begun++] = (nn_checkpoint_epoch){0};
-    nn_checkpoint_epoch *e = &run->epochs[report->epoch];
-    e->images += batch;
-    e->correct += (double)report->correct;
-    e->loss += report->loss * batch;
-    e->rate = report->rate;
-    e->seconds += lap(l);
-    train_progress_step(&l->view, report->epoch, e);
+    mha_epoch_info e = {.size = sizeof e};
+    mha_training_epoch(ctx, training, n, &e);
+    return e;
 }
 
 /* Names the value that diverged, the step and the learning rate. */
@@ -113,44 +117,41 @@ static int diverged(loop *l, const char *what, double value, int64_t epoch, int6
     return CLI_FAILED;
 }
 
+static int failed(loop *l)
+{
+    say(l, "train: ", mha_context_error(l->s->ctx));
+    return CLI_FAILED;
+}
+
 /* Returns CLI_OK to continue. */
 static int end_epoch(loop *l, int64_t n)
 {
     const train_session *s = l->s;
-    nn_checkpoint_epoch *e = &s->run->epochs[n];
-    nn_trainer_score score = {0};
-    if (e->loss / e->images > LOSS_MOST)
-        return diverged(l, "the mean loss", e->loss / e->images, n, s->t->steps_per_epoch, e->rate);
-    if (s->t->options.held_out && !nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_HELD_OUT, &score)) {
-        say(l, "train: ", s->t->workers->error);
-        return CLI_FAILED;
-    }
-    if (!isfinite(score.loss)) return diverged(l, "the held-out loss", score.loss, n, s->t->steps_per_epoch, e->rate);
-    e->held_out = (double)score.count;
-    e->held_correct = (double)score.correct;
-    e->held_loss = score.loss;
-    e->other_seconds += lap(l);
-    train_progress_epoch(&l->view, n, e);
+    mha_epoch_info e = train_epoch(s->ctx, s->training, n);
+    mha_score score = {0, 0, 0};
+    if (e.loss > LOSS_MOST) return diverged(l, "the mean loss", e.loss, n, s->info.steps_per_epoch, e.rate);
+    if (s->info.held_out && mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_HELD_OUT, &score)) return failed(l);
+    if (!isfinite(score.loss)) return diverged(l, "the held-out loss", score.loss, n, s->info.steps_per_epoch, e.rate);
+    e = train_epoch(s->ctx, s->training, n);
+    train_progress_epoch(&l->view, n, &e);
     if (s->log && !l->log_lost) note(l, train_log_epoch(s, n, l->error, sizeof l->error));
     draw(l, NULL);
-    bool saved = save(l);
-    e->other_seconds += lap(l);
-    return saved ? CLI_OK : CLI_USAGE;
+    return save(l) ? CLI_OK : CLI_USAGE;
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------------------- */
 
 static int interrupted(loop *l)
 {
-    const nn_trainer *t = l->s->t;
-    long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
+    const mha_training_info *t = &l->s->info;
+    long long epoch = l->step / t->steps_per_epoch, step = l->step % t->steps_per_epoch;
     if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* end_epoch has saved */
     const train_session *s = l->s;
     const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
     cli_error("train: interrupted after %lld of %lld epochs and %lld of %lld steps; to continue: %s train vit --resume "
               "-o %s%s%s%s%s%s%s",
-              epoch, (long long)t->options.epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
+              epoch, (long long)t->epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
               data ? " --data " : "", data ? data : "", log ? " --log " : "", log ? log : "",
               curves ? " --curves " : "", curves ? curves : "");
     return TRAIN_STOPPED;
@@ -170,14 +171,14 @@ static long peak_kib(void)
 static void say_end(const train_session *s, const train_end *end)
 {
     long seconds = (long)(end->seconds + 0.5);
-    const nn_trainer_score *test = &end->test;
+    const mha_score *test = &end->test;
     printf("test accuracy %.2f %%: %lld of %lld %simages\n", 100 * (double)test->correct / (double)test->count,
-           (long long)test->correct, (long long)test->count, s->set->synthetic ? "synthetic " : "");
-    cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->t->count);
+           (long long)test->correct, (long long)test->count, s->about.synthetic ? "synthetic " : "");
+    cli_print(stdout, "%s: %lld parameters, trained in ", s->out, (long long)s->info.parameters);
     if (seconds >= 60) printf("%ld min %ld s", seconds / 60, seconds % 60);
     else printf("%.1f s", end->seconds);
     printf(", peak memory %ld MB\n", (end->peak_kib + 512) / 1024);
-    cli_print(stderr, "Try next  %s eval %s --data %s\n", cli_program(), s->out, s->run->data);
+    cli_print(stderr, "Try next  %s eval %s --data %s\n", cli_program(), s->out, mha_checkpoint_note(s->file, "data"));
 }
 
 /* The only evaluation of the test set. The model is written last: until then, --resume repeats all of this. */
@@ -185,20 +186,18 @@ static int finish(loop *l)
 {
     const train_session *s = l->s;
     train_end end = {.peak_kib = 0};
-    if (!nn_trainer_evaluate(s->t, s->ctx, NN_TRAINER_TEST, &end.test)) {
-        say(l, "train: ", s->t->workers->error);
-        return CLI_FAILED;
-    }
+    if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &end.test)) return failed(l);
+    mha_epoch_info e = train_epoch(s->ctx, s->training, s->info.epochs - 1);
     if (!isfinite(end.test.loss))
-        return diverged(l, "the test loss", end.test.loss, s->run->begun - 1, s->t->steps_per_epoch,
-                        s->run->epochs[s->run->begun - 1].rate);
-    for (int64_t n = 0; n < s->run->begun; n++)
-        end.seconds += s->run->epochs[n].seconds + s->run->epochs[n].other_seconds;
-    end.seconds += lap(l);
+        return diverged(l, "the test loss", end.test.loss, s->info.epochs - 1, s->info.steps_per_epoch, e.rate);
+    for (int64_t n = 0; n < s->info.epochs; n++) {
+        e = train_epoch(s->ctx, s->training, n);
+        end.seconds += e.seconds + e.other_seconds;
+    }
     end.peak_kib = peak_kib();
     if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
     draw(l, &end.test);
-    if (!nn_checkpoint_finish(s->out, s->t, s->run, &end.test, l->error, sizeof l->error)) {
+    if (mha_checkpoint_finish(s->ctx, s->file, s->training)) {
         say_unsaved(l, "; free some space and use --resume");
         return CLI_USAGE;
     }
@@ -208,29 +207,28 @@ static int finish(loop *l)
 
 int train_loop(const train_session *s)
 {
-    loop l = {.s = s, .saved = s->t->step > 0};
-    nn_trainer_report report;
-    nn_trainer_result result;
+    loop l = {.s = s, .step = s->info.step, .saved = s->info.step > 0};
+    mha_training_report report = {.size = sizeof report};
+    mha_status failure = MHA_OK;
     catch_signals();
     if (s->log && !train_log_begin(s, l.error, sizeof l.error)) {
         cli_error("%s", l.error);
         return CLI_USAGE;
     }
     train_progress_say(s);
-    l.view = train_progress_begin(s->t);
-    l.mark = train_clock();
-    while (!stopped && (result = nn_trainer_step(s->t, s->ctx, &report)) == NN_TRAINER_WENT_ON) {
-        account(&l, &report);
-        int status = s->t->step % s->t->steps_per_epoch ? CLI_OK : end_epoch(&l, report.epoch);
+    l.view = train_progress_begin(&s->info);
+    while (!stopped && !(failure = mha_training_step(s->ctx, s->training, &report)) &&
+           report.state == MHA_TRAINING_STEPPED) {
+        mha_epoch_info e = train_epoch(s->ctx, s->training, report.epoch);
+        l.step = report.step + 1;
+        train_progress_step(&l.view, report.epoch, &e);
+        int status = l.step % s->info.steps_per_epoch ? CLI_OK : end_epoch(&l, report.epoch);
         if (status) return status;
     }
     if (stopped) return interrupted(&l);
-    if (result == NN_TRAINER_DONE) return finish(&l);
-    if (result == NN_TRAINER_DIVERGED) {
-        bool loss = !isfinite(report.loss);
-        return diverged(&l, loss ? "the loss" : "the gradient norm", loss ? report.loss : report.norm, report.epoch,
-                        report.step % s->t->steps_per_epoch + 1, report.rate);
-    }
-    say(&l, "train: ", s->t->workers->error);
-    return CLI_FAILED;
+    if (failure) return failed(&l);
+    if (report.state == MHA_TRAINING_DONE) return finish(&l);
+    bool loss = !isfinite(report.loss);
+    return diverged(&l, loss ? "the loss" : "the gradient norm", loss ? report.loss : report.norm, report.epoch,
+                    report.step % s->info.steps_per_epoch + 1, report.rate);
 }

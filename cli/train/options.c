@@ -1,16 +1,35 @@
 /* The options of mha train and its help. Options that change the recipe are collected as a list of KEY=VALUE. Each is
  * checked as it is read; the list is applied to a preset, or compared with a checkpoint, when all have been read. */
 #include "cli/common/options.h"
-#include "train/presets.h"
 #include "cli/train/train.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* A recipe to try values on and to describe in the help, of a context that exists on every machine. */
+static mha_context *words_ctx;
+static mha_recipe *words;
+
+static void end_words(void)
+{
+    mha_recipe_free(words);
+    mha_context_free(words_ctx);
+}
+
+static bool begin_words(void)
+{
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.threads = 1;
+    options.isa = "scalar";
+    if (!mha_context_create(&words_ctx, &options) && !mha_recipe_create(words_ctx, &words, NULL)) return true;
+    cli_error("train: not enough memory");
+    end_words();
+    return false;
+}
+
 static void help(void)
 {
-    char value[NN_RECIPE_WORD_MAX];
-    nn_recipe r = nn_recipe_default();
+    const char *key;
     puts("Examples:\n"
          "  mha train vit -o vit.safetensors\n"
          "                        ten epochs on MNIST, if it has been downloaded\n"
@@ -27,8 +46,8 @@ static void help(void)
          "                        'synthetic[:N]' for N synthetic digits. Default: the\n"
          "                        folder of './dev data mnist', or else 'synthetic'\n"
          "  --preset NAME         the recipe to start from:");
-    for (const nn_preset *p = nn_presets; p->name; p++)
-        printf("                          %-9s%s\n", p->name, p->description);
+    for (int64_t n = 0; mha_preset_name(n); n++)
+        printf("                          %-9s%s\n", mha_preset_name(n), mha_preset_about(n));
     puts("  --epochs N  --batch N  --lr X  --seed N  --held-out N\n"
          "                        shortcuts for the keys of --config\n"
          "  --config KEY=VALUE,...\n"
@@ -43,12 +62,11 @@ static void help(void)
          "  --curves FILE.svg     plot of loss and accuracy over the epochs\n"
          "\n"
          "Keys of --config, with the values of the default preset:");
-    for (int n = 0; nn_recipe_key(n); n++) {
-        char pair[2 * NN_RECIPE_WORD_MAX];
-        bool unset = strcmp(nn_recipe_key(n), "held_out") == 0; /* it depends on the data */
-        snprintf(pair, sizeof pair, "%s%s%s", nn_recipe_key(n), unset ? "" : "=",
-                 unset ? "" : nn_recipe_get(value, &r, n));
-        printf("  %-18s %s\n", pair, nn_recipe_meaning(n));
+    for (int64_t n = 0; (key = mha_recipe_key(words, n)); n++) {
+        char pair[2 * TRAIN_WORD];
+        const char *value = mha_recipe_get(words, key); /* "" if it depends on the data */
+        snprintf(pair, sizeof pair, "%s%s%s", key, *value ? "=" : "", value);
+        printf("  %-18s %s\n", pair, mha_recipe_meaning(words, key));
     }
     puts("\n"
          "The test set is evaluated once, at the end. SIGINT and SIGTERM finish the step,\n"
@@ -60,17 +78,29 @@ static void help(void)
 
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
 
+/* A word that is too long ends in dots, which makes it invalid: a truncated number could be a valid one. */
+static void copy_word(char out[TRAIN_WORD], const char *from, size_t length)
+{
+    bool fits = length < TRAIN_WORD;
+    snprintf(out, TRAIN_WORD, "%.*s%s", (int)(fits ? length : TRAIN_WORD - 4), from, fits ? "" : "...");
+}
+
+bool train_next_setting(const char **text, char key[TRAIN_WORD], char value[TRAIN_WORD])
+{
+    if (!*text) return false;
+    size_t length = strcspn(*text, ","), middle = strcspn(*text, ",=");
+    copy_word(key, *text, middle);
+    copy_word(value, *text + middle + (middle < length), length - middle - (middle < length));
+    *text = (*text)[length] ? *text + length + 1 : NULL;
+    return true;
+}
+
+/* `option` stands for the key in messages, with which those of mha_recipe_set begin. */
 static bool add(train_request *r, const char *option, const char *key, const char *value)
 {
-    char should[100];
-    nn_recipe scratch = nn_recipe_default();
     size_t used = strlen(r->given), room = sizeof r->given - used;
-    if (strlen(value) >= NN_RECIPE_WORD_MAX) {
-        cli_error("train: %s is limited to %d characters, not '%s'", option, NN_RECIPE_WORD_MAX - 1, value);
-        return false;
-    }
-    if (!nn_recipe_set(&scratch, nn_recipe_find(key), value, should, sizeof should)) {
-        cli_error("train: %s must be %s, not '%s'", option, should, value);
+    if (mha_recipe_set(words_ctx, words, key, value)) {
+        cli_error("train: %s%s", option, mha_context_error(words_ctx) + strlen(key));
         return false;
     }
     if ((size_t)snprintf(r->given + used, room, "%s%s=%s", used ? "," : "", key, value) < room) return true;
@@ -93,7 +123,7 @@ static bool parse_type(const char *word, void *r)
 static bool unknown_key(const char *key)
 {
     const char *keys[100] = {NULL}, *near;
-    for (int n = 0; n < 99 && nn_recipe_key(n); n++) keys[n] = nn_recipe_key(n);
+    for (int n = 0; n < 99 && mha_recipe_key(words, n); n++) keys[n] = mha_recipe_key(words, n);
     near = cli_closest(key, keys);
     if (near) cli_error("train: --config: unknown key '%s'; did you mean '%s'?", key, near);
     else cli_error("train: --config: unknown key '%s'; 'mha train --help' lists them", key);
@@ -102,9 +132,9 @@ static bool unknown_key(const char *key)
 
 static bool parse_config(const char *text, void *request)
 {
-    char key[NN_RECIPE_WORD_MAX], value[NN_RECIPE_WORD_MAX], option[NN_RECIPE_WORD_MAX + 20];
-    while (nn_recipe_next(&text, key, value)) {
-        if (nn_recipe_find(key) < 0) return unknown_key(key);
+    char key[TRAIN_WORD], value[TRAIN_WORD], option[TRAIN_WORD + 20];
+    while (train_next_setting(&text, key, value)) {
+        if (!mha_recipe_get(words, key)) return unknown_key(key);
         snprintf(option, sizeof option, "--config: %s", key);
         if (!add(request, option, key, value)) return false;
     }
@@ -113,16 +143,13 @@ static bool parse_config(const char *text, void *request)
 
 static bool parse_preset(const char *word, void *request)
 {
-    char names[100] = "";
+    mha_recipe *made;
     train_request *r = request;
     r->preset = word;
-    if (nn_preset_find(word)) return true;
-    for (const nn_preset *p = nn_presets; p->name; p++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", p->name);
-    }
-    cli_error("train: unknown preset '%s'; available: %s", word, names);
-    return false;
+    bool known = !mha_recipe_create(words_ctx, &made, word);
+    if (!known) cli_error("train: %s", mha_context_error(words_ctx));
+    mha_recipe_free(made);
+    return known;
 }
 
 /* ---- The rest --------------------------------------------------------------------------------------------------- */
@@ -173,7 +200,9 @@ static const cli_option options[] = {
 
 int train_parse(int argc, char **argv, train_request *r)
 {
+    if (!begin_words()) return CLI_USAGE + 1;
     int stop = cli_parse("train", argc, argv, options, parse_model, help, r);
+    end_words();
     if (stop || (r->model && r->out)) return stop;
     cli_error("train: missing %s; usage: mha train vit -o FILE", r->model ? "-o FILE" : "model");
     return CLI_USAGE + 1;

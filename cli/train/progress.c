@@ -34,27 +34,25 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-train_progress train_progress_begin(const nn_trainer *t)
+train_progress train_progress_begin(const mha_training_info *info)
 {
     return (train_progress){
-        .t = t, .live = can_redraw(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = train_clock(), .first = t->step};
+        .info = *info, .live = can_redraw(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = train_clock()};
 }
 
 void train_progress_say(const train_session *s)
 {
-    const nn_trainer *t = s->t;
-    const nn_mnist *set = s->set;
-    const nn_description *c = &s->run->how.model;
-    const nn_blocks_config *b = &c->encoder.blocks;
-    fprintf(stderr, "Vision Transformer: depth %lld, width %lld, %lld heads, patches of %lld x %lld\n",
-            (long long)b->depth, (long long)b->width, (long long)b->heads, (long long)c->encoder.input.patch,
-            (long long)c->encoder.input.patch);
-    cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n", (long long)t->count,
-              s->run->preset, (long long)t->options.epochs, t->options.epochs > 1 ? "s" : "",
-              (long long)t->steps_per_epoch, (long long)t->options.batch);
+    const mha_training_info *t = &s->info;
+    const mha_recipe *r = mha_training_recipe(s->training);
+    fprintf(stderr, "Vision Transformer: depth %s, width %s, %s heads, patches of %s x %s\n",
+            mha_recipe_get(r, "depth"), mha_recipe_get(r, "width"), mha_recipe_get(r, "heads"),
+            mha_recipe_get(r, "patch"), mha_recipe_get(r, "patch"));
+    cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n",
+              (long long)t->parameters, mha_recipe_preset(r), (long long)t->epochs, t->epochs > 1 ? "s" : "",
+              (long long)t->steps_per_epoch, (long long)t->batch);
     fprintf(stderr, "%lld %straining images of %lld x %lld pixels, %lld held out, %lld test images\n",
-            (long long)t->examples, set->synthetic ? "synthetic " : "", (long long)set->rows, (long long)set->columns,
-            (long long)t->options.held_out, (long long)set->test.count);
+            (long long)t->train, s->about.synthetic ? "synthetic " : "", (long long)s->about.rows,
+            (long long)s->about.columns, (long long)t->held_out, (long long)t->test);
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
     if (t->step) fprintf(stderr, "resuming at epoch %lld, step %lld\n", epoch + 1, step + 1);
     fputs("  epoch   training: loss  accuracy   held out: loss  accuracy   images/s\n", stderr);
@@ -62,7 +60,7 @@ void train_progress_say(const train_session *s)
 
 /* ---- The status line -------------------------------------------------------------------------------------------- */
 
-static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+static double percent(int64_t part, int64_t whole) { return whole > 0 ? 100 * (double)part / (double)whole : 0; }
 
 /* A thin progress bar: heavy for the completed part. */
 static void bar(const train_progress *p, char *out, size_t room, int width, double done)
@@ -74,27 +72,27 @@ static void bar(const train_progress *p, char *out, size_t room, int width, doub
                                  i < full ? (p->utf8 ? "\u2501" : "=") : (p->utf8 ? "\u2500" : "-"));
 }
 
-static void time_left(const train_progress *p, char *out, size_t room)
+/* `step`: taken so far. */
+static void time_left(const train_progress *p, int64_t step, char *out, size_t room)
 {
-    const nn_trainer *t = p->t;
-    double each = (train_clock() - p->begun) / (double)(t->step - p->first);
-    long left = (long)(each * (double)(t->options.epochs * t->steps_per_epoch - t->step) + 0.5);
+    double each = (train_clock() - p->begun) / (double)(step - p->info.step);
+    long left = (long)(each * (double)(p->info.epochs * p->info.steps_per_epoch - step) + 0.5);
     if (left >= 3600) snprintf(out, room, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
     else snprintf(out, room, "%ld:%02ld", left / 60, left % 60);
 }
 
-void train_progress_step(train_progress *p, int64_t n, const nn_checkpoint_epoch *e)
+void train_progress_step(train_progress *p, int64_t n, const mha_epoch_info *e)
 {
     char line[LINE], front[40], back[120], left[40], drawing[4 * COLUMNS] = "";
-    double now = train_clock(), speed = e->seconds > 0 ? e->images / e->seconds : 0;
+    double now = train_clock(), speed = e->seconds > 0 ? (double)e->examples / e->seconds : 0;
     if (!p->live || now - p->last < rest_between) return;
     p->last = now;
-    time_left(p, left, sizeof left);
-    snprintf(front, sizeof front, "%3lld/%-3lld", (long long)n + 1, (long long)p->t->options.epochs);
-    snprintf(back, sizeof back, "loss %.4f  %6.2f %%  %5.0f images/s  %s left", e->loss / e->images,
-             percent(e->correct, e->images), speed, left);
+    time_left(p, n * p->info.steps_per_epoch + e->examples / p->info.batch, left, sizeof left);
+    snprintf(front, sizeof front, "%3lld/%-3lld", (long long)n + 1, (long long)p->info.epochs);
+    snprintf(back, sizeof back, "loss %.4f  %6.2f %%  %5.0f images/s  %s left", e->loss,
+             percent(e->correct, e->examples), speed, left);
     int width = columns(), rest = width - (int)(strlen(front) + strlen(back)) - 4;
-    double done = e->images / (double)(p->t->steps_per_epoch * p->t->options.batch);
+    double done = (double)e->examples / (double)(p->info.steps_per_epoch * p->info.batch);
     if (rest >= 4) bar(p, drawing, sizeof drawing, rest, done);
     snprintf(line, sizeof line, "%s  %s%s%s", front, drawing, *drawing ? "  " : "", back);
     if (!*drawing && (int)strlen(line) > width) line[width] = 0;
@@ -110,12 +108,13 @@ void train_progress_clear(train_progress *p)
 
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
-void train_progress_epoch(train_progress *p, int64_t n, const nn_checkpoint_epoch *e)
+void train_progress_epoch(train_progress *p, int64_t n, const mha_epoch_info *e)
 {
     char held[60] = "             -          -";
-    if (e->held_out > 0)
-        snprintf(held, sizeof held, "%15.4f  %6.2f %%", e->held_loss, percent(e->held_correct, e->held_out));
+    if (e->held_out.count > 0)
+        snprintf(held, sizeof held, "%15.4f  %6.2f %%", e->held_out.loss,
+                 percent(e->held_out.correct, e->held_out.count));
     train_progress_clear(p);
-    fprintf(stderr, "%3lld/%-3lld  %15.4f  %6.2f %%  %s  %9.0f\n", (long long)n + 1, (long long)p->t->options.epochs,
-            e->loss / e->images, percent(e->correct, e->images), held, e->seconds > 0 ? e->images / e->seconds : 0);
+    fprintf(stderr, "%3lld/%-3lld  %15.4f  %6.2f %%  %s  %9.0f\n", (long long)n + 1, (long long)p->info.epochs, e->loss,
+            percent(e->correct, e->examples), held, e->seconds > 0 ? (double)e->examples / e->seconds : 0);
 }

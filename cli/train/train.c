@@ -4,8 +4,6 @@
 #include "io/json.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
-#include "public/data.h"
-#include "train/presets.h"
 #include "cli/train/train.h"
 
 #include <errno.h>
@@ -20,71 +18,74 @@ enum { PATH_ROOM = 4096 };
 /* Everything that belongs to a session. */
 typedef struct making {
     const train_request *request;
-    nn_checkpoint *from;     /* NULL for a new run */
-    nn_checkpoint_run fresh; /* of a new run */
-    mha_data *data_set;
-    const nn_mnist *set; /* of `data_set` */
+    mha_recipe *recipe; /* of a new run */
     train_session session;
     char data[PATH_ROOM], log[PATH_ROOM], curves[PATH_ROOM]; /* absolute, so that they hold in any working directory */
 } making;
 
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
 
-/* Options given beside --resume must agree with the checkpoint. */
-static bool agrees(const train_request *r, const nn_checkpoint *from)
+/* Prints the error of the last call. Returns false. */
+static bool fail(const making *m, const char *before)
 {
-    char a[NN_RECIPE_WORD_MAX], b[NN_RECIPE_WORD_MAX], why[200];
-    nn_recipe wanted = from->run.how;
-    if (r->preset && strcmp(r->preset, from->run.preset) != 0) {
-        cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, from->run.preset,
-                  r->preset);
-        return false;
-    }
-    if (*r->given) nn_recipe_apply(&wanted, r->given, why, sizeof why);
-    if (wanted.model.encoder.blocks.kv_heads == wanted.model.encoder.blocks.heads)
-        wanted.model.encoder.blocks.kv_heads = 0; /* as nn_recipe_fit does */
-    for (int n = 0; nn_recipe_key(n); n++) {
-        if (strcmp(nn_recipe_get(a, &from->run.how, n), nn_recipe_get(b, &wanted, n)) == 0) continue;
-        cli_error("train: %s was started with %s=%s, not %s; omit it with --resume", r->out, nn_recipe_key(n), a, b);
-        return false;
-    }
+    cli_error("%s%s", before, mha_context_error(m->session.ctx));
+    return false;
+}
+
+/* Applies the options of the command line, which have been checked. */
+static bool apply(const making *m, mha_recipe *recipe)
+{
+    char key[TRAIN_WORD], value[TRAIN_WORD];
+    const char *text = *m->request->given ? m->request->given : NULL;
+    while (train_next_setting(&text, key, value))
+        if (mha_recipe_set(m->session.ctx, recipe, key, value)) return fail(m, "train: ");
     return true;
+}
+
+/* Options given beside --resume must agree with the checkpoint. */
+static bool agrees(const making *m, const mha_recipe *from)
+{
+    const train_request *r = m->request;
+    const char *key, *preset = mha_recipe_preset(from);
+    mha_recipe *wanted;
+    if (r->preset && strcmp(r->preset, preset) != 0) {
+        cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, preset, r->preset);
+        return false;
+    }
+    if (mha_recipe_copy(m->session.ctx, &wanted, from)) return fail(m, "train: ");
+    bool good = apply(m, wanted);
+    if (good && strcmp(mha_recipe_get(wanted, "kv_heads"), mha_recipe_get(wanted, "heads")) == 0)
+        mha_recipe_set(m->session.ctx, wanted, "kv_heads", "0"); /* which means the same */
+    for (int64_t n = 0; good && (key = mha_recipe_key(from, n)); n++) {
+        const char *a = mha_recipe_get(from, key), *b = mha_recipe_get(wanted, key);
+        good = strcmp(a, b) == 0;
+        if (!good) cli_error("train: %s was started with %s=%s, not %s; omit it with --resume", r->out, key, a, b);
+    }
+    mha_recipe_free(wanted);
+    return good;
 }
 
 static bool resume(making *m)
 {
-    char error[600];
     const train_request *r = m->request;
     if (access(r->out, F_OK) != 0 && errno == ENOENT) {
         cli_error("train: cannot resume, %s does not exist; omit --resume to start a new run", r->out);
         return false;
     }
-    m->from = nn_checkpoint_open(r->out, error, sizeof error);
-    if (!m->from) {
-        cli_error("%s", error);
-        return false;
-    }
-    m->session.run = &m->from->run;
-    return agrees(r, m->from);
+    if (mha_checkpoint_read(m->session.ctx, m->session.file)) return fail(m, "");
+    return agrees(m, mha_checkpoint_recipe(m->session.file));
 }
 
 static bool begin(making *m)
 {
-    char why[200];
     const train_request *r = m->request;
-    nn_checkpoint_run *run = &m->fresh;
     struct stat about;
     if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
         cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run", r->out);
         return false;
     }
-    *run = (nn_checkpoint_run){.preset = r->preset ? r->preset : NN_PRESET_DEFAULT};
-    run->how = nn_preset_recipe(nn_preset_find(run->preset));
-    if (*r->given) nn_recipe_apply(&run->how, r->given, why, sizeof why);
-    run->epochs = calloc((size_t)run->how.training.epochs, sizeof *run->epochs);
-    m->session.run = run;
-    if (!run->epochs) cli_error("train: not enough memory for %lld epochs", (long long)run->how.training.epochs);
-    return run->epochs;
+    if (mha_recipe_create(m->session.ctx, &m->recipe, r->preset)) return fail(m, "train: ");
+    return apply(m, m->recipe);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
@@ -121,15 +122,20 @@ static bool same_file(const char *a, const char *b)
     return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
 }
 
+/* Stores a path, or another text, in the checkpoint. */
+static bool put_note(making *m, const char *key, const char *text)
+{
+    return text && (!mha_checkpoint_set_note(m->session.ctx, m->session.file, key, text) || fail(m, "train: "));
+}
+
 /* Checks and locks the output files. Only paths from the command line are used; those in a checkpoint are informational,
  * because a checkpoint may be untrusted. Messages show paths as given, the checkpoint stores them as absolute paths. */
 static bool place_files(making *m)
 {
     const train_request *r = m->request;
     train_session *s = &m->session;
-    nn_checkpoint_run *run = s->run;
     const char *paths[] = {s->out, r->log, r->curves}, *options[] = {"-o", "--log", "--curves"};
-    for (int i = 0; i < TRAIN_FILES; i++) {
+    for (int i = 0; i < 3; i++) {
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
             if (!paths[j] || !same_file(paths[i], paths[j])) continue;
@@ -139,9 +145,8 @@ static bool place_files(making *m)
     }
     s->log = r->log;
     s->curves = r->curves;
-    run->lock = &s->locks[TRAIN_OUT];
-    if (r->log && !(run->log = absolute(m->log, r->log))) return false;
-    if (r->curves && !(run->curves = absolute(m->curves, r->curves))) return false;
+    if (r->log && !put_note(m, "log", absolute(m->log, r->log))) return false;
+    if (r->curves && !put_note(m, "curves", absolute(m->curves, r->curves))) return false;
     return output_claim(&s->locks[TRAIN_LOG], r->log) && output_claim(&s->locks[TRAIN_CURVES], r->curves);
 }
 
@@ -150,9 +155,10 @@ static void note_unnamed(const making *m)
 {
     char log[400], curves[400];
     const train_session *s = &m->session;
-    bool no_log = s->run->log && !s->log, no_curves = s->run->curves && !s->curves;
-    nn_json_quote(log, sizeof log, s->run->log ? s->run->log : "");
-    nn_json_quote(curves, sizeof curves, s->run->curves ? s->run->curves : "");
+    const char *log_was = mha_checkpoint_note(s->file, "log"), *curves_were = mha_checkpoint_note(s->file, "curves");
+    bool no_log = log_was && !s->log, no_curves = curves_were && !s->curves;
+    nn_json_quote(log, sizeof log, log_was ? log_was : "");
+    nn_json_quote(curves, sizeof curves, curves_were ? curves_were : "");
     if (no_log && no_curves)
         cli_error("train: the run used --log %s and --curves %s; repeat the options to keep writing them", log, curves);
     else if (no_log || no_curves)
@@ -168,57 +174,52 @@ static bool find_data(making *m)
 {
     char quoted[400];
     const train_request *r = m->request;
-    nn_checkpoint_run *run = m->session.run;
-    if (r->data) return (run->data = data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
-    if (!m->from) run->data = data_default("train");
-    else if (!run->data) cli_error("train: %s does not name its data set; give --data", r->out);
-    else if (!data_is_synthetic(run->data) && strcmp(run->data, data_default(NULL)) != 0) {
+    const char *from = mha_checkpoint_note(m->session.file, "data");
+    if (r->data) return put_note(m, "data", data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
+    if (!r->resume) return put_note(m, "data", data_default("train"));
+    if (!from) cli_error("train: %s does not name its data set; give --data", r->out);
+    else if (!data_is_synthetic(from) && strcmp(from, data_default(NULL)) != 0)
         cli_error("train: %s was trained on %s; give --data to use that folder", r->out,
-                  nn_json_quote(quoted, sizeof quoted, run->data));
-        return false;
-    }
-    return run->data;
+                  nn_json_quote(quoted, sizeof quoted, from));
+    else return true;
+    return false;
 }
 
 static bool open_data(making *m)
 {
     const char *given = m->request->data;
+    train_session *s = &m->session;
     if (!find_data(m)) return false;
-    if (!(m->session.ctx = cli_context_of((int)m->request->threads))) return false;
-    m->data_set = data_open(m->session.ctx, "train", given ? given : m->session.run->data, false);
-    if (m->data_set) m->set = m->data_set->set;
-    if (given && !data_is_synthetic(given)) m->session.data = given;
-    return m->set;
+    s->set = data_open(s->ctx, "train", given ? given : mha_checkpoint_note(s->file, "data"), false);
+    if (!s->set) return false;
+    s->about = data_about(s->ctx, s->set);
+    if (given && !data_is_synthetic(given)) s->data = given;
+    return true;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool make_trainer(making *m)
+static bool make_training(making *m)
 {
-    char error[600];
     train_session *s = &m->session;
-    nn_recipe_fit(&s->run->how, m->set);
-    s->set = m->set;
-    s->run->synthetic = m->set->synthetic;
-    if (!m->from) nn_checkpoint_describe_set(s->run->set, m->set);
-    else if (!nn_checkpoint_knows(m->from, m->set, error, sizeof error)) {
-        cli_error("%s", error);
-        return false;
-    }
-    nn_recipe *how = &s->run->how;
-    nn_image_set_make(&s->images, m->set, &how->model, &how->augment);
-    s->t =
-        nn_trainer_create(s->ctx, &how->model, &s->images.train, &s->images.test, &how->training, error, sizeof error);
-    if (!s->t) cli_error("train: %s", error);
-    else if (m->from && !nn_checkpoint_restore(m->from, s->t, s->ctx, error, sizeof error)) cli_error("%s", error);
-    else return true;
-    return false;
+    mha_status status = m->request->resume ? mha_training_resume(s->ctx, &s->training, s->file, s->set)
+                                           : mha_training_create(s->ctx, &s->training, m->recipe, s->set);
+    s->info.size = sizeof s->info;
+    if (!status) return !mha_training_about(s->ctx, s->training, &s->info);
+    return fail(m, status == MHA_BAD_FILE ? "" : "train: "); /* a message about a file begins with its name */
 }
 
 /* Reports a full disk now instead of after the first epoch. */
 static bool has_room(const train_session *s)
 {
-    return output_fits(s->out, nn_checkpoint_bytes(s->t, s->run)) && output_fits(s->curves, OUTPUT_CURVES);
+    return output_fits(s->out, s->info.checkpoint_bytes) && output_fits(s->curves, OUTPUT_CURVES);
+}
+
+static bool claim(making *m)
+{
+    train_session *s = &m->session;
+    if (!(s->ctx = cli_context_of((int)m->request->threads))) return false;
+    return !mha_checkpoint_claim(s->ctx, &s->file, s->out) || fail(m, "");
 }
 
 int cmd_train(int argc, char **argv)
@@ -227,18 +228,19 @@ int cmd_train(int argc, char **argv)
     int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     making m = {.request = &r, .session = {.out = r.out}};
-    if (output_claim(&m.session.locks[TRAIN_OUT], r.out) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) &&
-        open_data(&m) && make_trainer(&m) && has_room(&m.session)) {
-        if (m.set->synthetic && (r.data || m.from)) /* otherwise data_default has reported it */
+    train_session *s = &m.session;
+    if (claim(&m) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&
+        has_room(s)) {
+        if (s->about.synthetic && (r.data || r.resume)) /* otherwise data_default has reported it */
             cli_error("train: using synthetic digits; './dev data mnist' downloads MNIST");
         note_unnamed(&m);
-        status = train_loop(&m.session);
+        status = train_loop(s);
     }
-    for (int i = 0; i < TRAIN_FILES; i++) nn_file_lock_free(&m.session.locks[i]);
-    nn_trainer_free(m.session.t);
-    mha_context_free(m.session.ctx);
-    mha_data_free(m.data_set);
-    nn_checkpoint_free(m.from);
-    free(m.fresh.epochs);
+    for (int i = 0; i < TRAIN_FILES; i++) nn_file_lock_free(&s->locks[i]);
+    mha_checkpoint_free(s->file);
+    mha_training_free(s->training);
+    mha_recipe_free(m.recipe);
+    mha_data_free(s->set);
+    mha_context_free(s->ctx);
     return status;
 }

@@ -39,6 +39,13 @@ static const char *const activations[] = {[MHA_LINEAR] = "linear",
                                           [MHA_GELU_TANH] = "gelu_tanh"};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
+bool nn_vit_notes_reads(const char *key)
+{
+    for (int i = 0; i < ENTRIES; i++)
+        if (!strcmp(key, entries[i].key) || (entries[i].other && !strcmp(key, entries[i].other))) return true;
+    return !strcmp(key, "format") || !strcmp(key, "version") || !strcmp(key, "config");
+}
+
 /* ---- To text ---------------------------------------------------------------------------------------------------- */
 
 static void add(nn_vit_notes_text *out, const char *key, const char *text)

@@ -35,6 +35,9 @@ bool nn_vit_notes_read(nn_vit_notes *notes, const nn_safetensors *file, char *wh
  * the activation, the mean and the deviation, each of which changes every answer. */
 const char *nn_vit_notes_assumed(char *out, size_t room, const nn_safetensors *file);
 
+/* Whether readers take this key for part of the description. */
+bool nn_vit_notes_reads(const char *key);
+
 enum { NN_VIT_NOTES = 14 };
 
 typedef struct nn_vit_notes_text {

@@ -10,20 +10,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = sizeof(nn_checkpoint_epoch) / sizeof(double), NOTES = 8, ITEMS = 4 };
+enum { COLUMNS = sizeof(nn_checkpoint_epoch) / sizeof(double), NOTES = 5, ITEMS = 4 };
 
 #define VERSION  NN_VIT_FILE_EXTRA "version"
 #define STEP     NN_VIT_FILE_EXTRA "step"
 #define RECIPE   NN_VIT_FILE_EXTRA "recipe"
 #define PRESET   NN_VIT_FILE_EXTRA "preset"
 #define SET      NN_VIT_FILE_EXTRA "set"
-#define PLACE    NN_VIT_FILE_EXTRA "data"
-#define LOG      NN_VIT_FILE_EXTRA "log"
-#define CURVES   NN_VIT_FILE_EXTRA "curves"
 #define HISTORY  NN_VIT_FILE_EXTRA "history"
 #define ACCURACY "test_accuracy"
 
@@ -83,7 +81,22 @@ int64_t nn_checkpoint_bytes(const nn_trainer *t, const nn_checkpoint_run *run)
            run->how.training.epochs * (int64_t)sizeof(nn_checkpoint_epoch);
 }
 
-/* A path that the metadata cannot represent exactly is omitted; the user must give it again to resume. */
+bool nn_checkpoint_may_note(const char *key)
+{
+    static const char *const own[] = {VERSION, STEP, RECIPE, PRESET, SET};
+    size_t length = strlen(key);
+    for (int n = 0; n < NOTES; n++)
+        if (strcmp(key, own[n] + strlen(NN_VIT_FILE_EXTRA)) == 0) return false;
+    return length && length < NN_CHECKPOINT_KEY_MAX && strspn(key, "abcdefghijklmnopqrstuvwxyz_") == length;
+}
+
+const char *nn_checkpoint_note(const nn_checkpoint_run *run, const char *key)
+{
+    for (size_t n = 0; n < run->note_count; n++)
+        if (strcmp(run->notes[n].key, key) == 0) return run->notes[n].value;
+    return NULL;
+}
+
 bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoint_run *run, char *error,
                         size_t error_size)
 {
@@ -96,18 +109,20 @@ bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoi
         nn_safetensors_item_dense(HISTORY, NN_SAFETENSORS_F64, 2, history, run->epochs),
     };
     snprintf(step, sizeof step, "%" PRId64, t->step);
-    nn_safetensors_pair notes[NOTES] = {
+    char keys[NN_CHECKPOINT_NOTES][sizeof NN_VIT_FILE_EXTRA + NN_CHECKPOINT_KEY_MAX];
+    nn_safetensors_pair notes[NOTES + NN_CHECKPOINT_NOTES] = {
         {VERSION, "1"},        {STEP, step},    {RECIPE, nn_recipe_write(text, &run->how)},
         {PRESET, run->preset}, {SET, run->set}, {0}};
-    const nn_safetensors_pair paths[] = {{PLACE, run->data}, {LOG, run->log}, {CURVES, run->curves}};
     nn_vit_save_options o = NN_VIT_SAVE_DEFAULTS;
     o.lock = run->lock;
     o.items = items;
     o.item_count = ITEMS;
     o.notes = notes;
-    o.note_count = NOTES - 3;
-    for (int n = 0; n < 3; n++)
-        if (paths[n].value && is_utf8(paths[n].value)) notes[o.note_count++] = paths[n];
+    o.note_count = NOTES;
+    for (size_t n = 0; n < run->note_count; n++) {
+        snprintf(keys[n], sizeof keys[n], NN_VIT_FILE_EXTRA "%s", run->notes[n].key);
+        if (is_utf8(run->notes[n].value)) notes[o.note_count++] = (nn_safetensors_pair){keys[n], run->notes[n].value};
+    }
     return save_model(path, t, &o, error, error_size);
 }
 
@@ -210,6 +225,8 @@ static bool read_state(const nn_failure *to, nn_checkpoint *c)
     return true;
 }
 
+static bool is_count(double x) { return x >= 0 && x <= 0x1p53 && x == floor(x); }
+
 static bool read_history(const nn_failure *to, nn_checkpoint *c)
 {
     int64_t epochs = c->run.how.training.epochs;
@@ -225,13 +242,23 @@ static bool read_history(const nn_failure *to, nn_checkpoint *c)
     for (int64_t i = 0; i < history->count; i++)
         if (!isfinite(((const double *)history->data)[i]))
             return nn_fail(to, HISTORY " has a number that is not finite");
+    for (int64_t n = 0; n < c->run.begun; n++) {
+        const nn_checkpoint_epoch *e = &c->run.epochs[n];
+        if (!is_count(e->images) || !is_count(e->correct) || !is_count(e->held_out) || !is_count(e->held_correct) ||
+            e->images < 1)
+            return nn_fail(to, HISTORY " has a count that is not one");
+    }
     return true;
 }
 
-static const char *path_of(const nn_safetensors *file, const char *key)
+static void read_caller_notes(nn_checkpoint_run *run, const nn_safetensors *file)
 {
-    const char *path = nn_safetensors_metadata(file, key);
-    return path && is_printable(path) ? path : NULL;
+    size_t prefix = strlen(NN_VIT_FILE_EXTRA);
+    for (size_t n = 0; n < nn_safetensors_metadata_count(file) && run->note_count < NN_CHECKPOINT_NOTES; n++) {
+        const char *key = nn_safetensors_metadata_key(file, n), *value = nn_safetensors_metadata(file, key);
+        if (strncmp(key, NN_VIT_FILE_EXTRA, prefix) == 0 && nn_checkpoint_may_note(key + prefix) && is_printable(value))
+            run->notes[run->note_count++] = (nn_safetensors_pair){key + prefix, value};
+    }
 }
 
 static bool read_notes(const nn_failure *to, nn_checkpoint *c)
@@ -246,9 +273,7 @@ static bool read_notes(const nn_failure *to, nn_checkpoint *c)
     if (!is_printable(set) || !is_printable(c->run.preset))
         return nn_fail(to, "metadata %s contains a character that is not printable", is_printable(set) ? PRESET : SET);
     snprintf(c->run.set, sizeof c->run.set, "%s", set);
-    c->run.data = path_of(c->file, PLACE);
-    c->run.log = path_of(c->file, LOG);
-    c->run.curves = path_of(c->file, CURVES);
+    read_caller_notes(&c->run, c->file);
     return true;
 }
 

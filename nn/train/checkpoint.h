@@ -13,10 +13,10 @@
  *     checkpoint.parameters, checkpoint.moment1, checkpoint.moment2   (N)          float32, as in optimizer.h
  *     checkpoint.history                                              (epochs,9)   float64, one row per epoch
  *
- * and in the metadata checkpoint.step, checkpoint.recipe (recipe.h), checkpoint.preset, checkpoint.data, checkpoint.set
- * (identifies the data set), and optionally checkpoint.log and checkpoint.curves. A resumed run gives bitwise the same
- * result as an uninterrupted one. A checkpoint may be untrusted: the paths in it are informational, and no file is
- * opened or written because a checkpoint names it.
+ * and in the metadata checkpoint.step, checkpoint.recipe (recipe.h), checkpoint.preset, checkpoint.set (identifies the
+ * data set), and the caller's notes, such as checkpoint.data. A resumed run gives bitwise the same result as an
+ * uninterrupted one. A checkpoint may be untrusted: paths in it are informational, and no file is opened or written
+ * because a checkpoint names it.
  *
  * At the end of a run, nn_checkpoint_finish writes only the model and a few notes on its origin. Files
  * are replaced atomically (replace.h). Errors are one line in `error`, of `error_size` bytes. */
@@ -35,20 +35,27 @@ typedef struct nn_checkpoint_epoch {
     double seconds, other_seconds;            /* spent on steps; on evaluation and saving */
 } nn_checkpoint_epoch;
 
-enum { NN_CHECKPOINT_SET_MAX = 100 };
+enum { NN_CHECKPOINT_SET_MAX = 100, NN_CHECKPOINT_NOTES = 8, NN_CHECKPOINT_KEY_MAX = 32 };
+
+/* Whether a note may have this key: up to 31 lower-case letters and underscores, and not one of this file's own. */
+bool nn_checkpoint_may_note(const char *key);
 
 /* Strings are owned by the caller. */
 typedef struct nn_checkpoint_run {
-    nn_recipe how;                   /* fitted to the data */
-    const char *preset;              /* the name of the initial recipe */
-    const char *data;                /* the source of the data, in the caller's words */
-    const char *log, *curves;        /* paths of the log and the curves; NULL for none */
+    nn_recipe how;      /* fitted to the data */
+    const char *preset; /* the name of the initial recipe */
+    nn_safetensors_pair notes
+        [NN_CHECKPOINT_NOTES]; /* keys without "checkpoint."; one that cannot be saved exactly, as it is not UTF-8, is omitted */
+    size_t note_count;
     char set[NN_CHECKPOINT_SET_MAX]; /* of nn_checkpoint_describe_set */
     bool synthetic;                  /* the data are synthetic */
     int64_t begun;                   /* number of epochs started */
     nn_checkpoint_epoch *epochs;     /* room for all of them */
     nn_file_lock *lock;              /* of the output file; NULL for none */
 } nn_checkpoint_run;
+
+/* The value of a note; NULL if there is none. */
+const char *nn_checkpoint_note(const nn_checkpoint_run *run, const char *key);
 
 /* Counts, sizes and a hash of all bytes, as text that identifies the data set. */
 void nn_checkpoint_describe_set(char out[NN_CHECKPOINT_SET_MAX], const nn_mnist *set);
@@ -62,7 +69,7 @@ bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoi
 typedef struct nn_checkpoint {
     nn_safetensors *file;
     const char *path;      /* the caller's */
-    nn_checkpoint_run run; /* `log`, `curves` and `data` are NULL if the file lacks them */
+    nn_checkpoint_run run; /* without notes that are not printable */
     int64_t step;
 } nn_checkpoint;
 

@@ -192,9 +192,10 @@ static void write_claims(claims says)
     nn_mnist *set = nn_digits_make(120, 20, 1, error, sizeof error);
     nn_checkpoint_run run = {.how = nn_preset_recipe(nn_preset_find("demo")),
                              .preset = says.preset ? says.preset : "demo",
-                             .data = says.data ? says.data : "synthetic:120",
-                             .log = says.log,
-                             .curves = says.curves};
+                             .notes = {{"data", says.data ? says.data : "synthetic:120"}},
+                             .note_count = 1};
+    if (says.log) run.notes[run.note_count++] = (nn_safetensors_pair){"log", says.log};
+    if (says.curves) run.notes[run.note_count++] = (nn_safetensors_pair){"curves", says.curves};
     nn_recipe_apply(&run.how, strstr(TINY, "patch="), error, sizeof error);
     run.how.training.epochs = 3;
     nn_recipe_fit(&run.how, set);

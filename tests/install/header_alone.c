@@ -17,9 +17,12 @@ int main(void)
     mha_data_options data = MHA_DATA_DEFAULTS;
     mha_layer_file_options layer_file = MHA_LAYER_FILE_DEFAULTS;
     mha_survey_options survey = MHA_SURVEY_DEFAULTS;
+    mha_save_options save = MHA_SAVE_DEFAULTS;
+    mha_prune_options prune = MHA_PRUNE_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
-           (int)model.heads + data.test_only + (int)survey.images + (int)layer_file.heads + product.accumulate + tensor.rank;
+           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)save.note_count +
+           (int)prune.keep + product.accumulate + tensor.rank;
 }

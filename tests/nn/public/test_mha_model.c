@@ -146,7 +146,8 @@ TEST(parameters_are_read_changed_and_saved)
     out.logits.data = changed;
     expect(!mha_model_run(ctx, m, &out, &in) && memcmp(logits, changed, sizeof logits) != 0, "old weights were used");
     snprintf(path, sizeof path, "%s.copy", saved_model());
-    expect(!mha_model_save(ctx, m, path) && !mha_model_open(ctx, &copy, path, NULL), "%s", mha_context_error(ctx));
+    expect(!mha_model_save(ctx, m, path, NULL) && !mha_model_open(ctx, &copy, path, NULL), "%s",
+           mha_context_error(ctx));
     out.logits.data = again;
     expect(copy && !mha_model_run(ctx, copy, &out, &in) && !memcmp(again, changed, sizeof again),
            "another model came back");

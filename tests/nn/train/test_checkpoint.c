@@ -147,8 +147,10 @@ static rig make_rig(const char *changes)
     char error[240] = "";
     rig g = {.set = nn_digits_make(140, 20, 5, error, sizeof error)};
     g.ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    g.run = (nn_checkpoint_run){
-        .how = nn_recipe_default(), .preset = "demo", .data = "synthetic:140", .log = "/tmp/\"log\""};
+    g.run = (nn_checkpoint_run){.how = nn_recipe_default(),
+                                .preset = "demo",
+                                .notes = {{"data", "synthetic:140"}, {"log", "/tmp/\"log\""}},
+                                .note_count = 2};
     const char *first = "patch=14,width=16,depth=2,heads=2,mlp=24,epochs=4,batch=16,held_out=20,drop=0.1,dropout=0.1,"
                         "average=0.9,lr=3e-3";
     if (!expect(nn_recipe_apply(&g.run.how, first, error, sizeof error) &&
@@ -257,8 +259,10 @@ TEST(every_option_comes_back)
     expect(c != NULL, "%s", error);
     if (c) {
         expect(!strcmp(nn_recipe_write(a, &c->run.how), nn_recipe_write(b, &g.run.how)), "'%s' instead of '%s'", a, b);
-        expect(!strcmp(c->run.preset, "demo") && !strcmp(c->run.data, "synthetic:140") && !c->run.curves &&
-                   !strcmp(c->run.log, "/tmp/\"log\"") && !strcmp(c->run.set, g.run.set) && c->step == 1,
+        const char *data = nn_checkpoint_note(&c->run, "data"), *log = nn_checkpoint_note(&c->run, "log");
+        expect(!strcmp(c->run.preset, "demo") && data && !strcmp(data, "synthetic:140") &&
+                   !nn_checkpoint_note(&c->run, "curves") && log && !strcmp(log, "/tmp/\"log\"") &&
+                   !strcmp(c->run.set, g.run.set) && c->step == 1,
                "texts");
     }
     nn_checkpoint_free(c);
@@ -270,10 +274,10 @@ TEST(a_path_that_is_not_utf8_is_left_out)
 {
     char error[400] = "";
     rig g = make_rig(NULL);
-    g.run.data = "/tmp/\xff\xfe";
+    g.run.notes[0].value = "/tmp/\xff\xfe";
     save_run(&g, in_folder("run"));
     nn_checkpoint *c = nn_checkpoint_open(in_folder("run"), error, sizeof error);
-    expect(c && !c->run.data && c->run.log, "%s", error);
+    expect(c && !nn_checkpoint_note(&c->run, "data") && nn_checkpoint_note(&c->run, "log"), "%s", error);
     nn_checkpoint_free(c);
     free_rig(&g);
 }
@@ -328,7 +332,7 @@ TEST(a_finished_file_is_a_model_and_nothing_else)
         FILE *in = fopen(path, "rb");
         size[n] = in ? fread(bytes[n], 1, sizeof bytes[n], in) : 0;
         if (in) fclose(in);
-        g.run.log = "/somewhere/else";
+        g.run.notes[1].value = "/somewhere/else";
         g.run.epochs[0].seconds = 99;
     }
     expect(size[0] && size[0] < sizeof bytes[0] && size[0] == size[1] && !memcmp(bytes[0], bytes[1], size[0]), "bytes");
@@ -449,6 +453,17 @@ TEST(what_is_no_checkpoint)
     g.run.epochs[0].loss = NAN;
     save_run(&g, in_folder("run"));
     refuse(in_folder("run"), "checkpoint.history has a number that is not finite");
+    static const double counts[] = {1e300, -1, 0.5};
+    g.run.epochs[0].loss = 1;
+    for (int n = 0; n < 3; n++) {
+        g.run.epochs[0].correct = counts[n];
+        save_run(&g, in_folder("run"));
+        refuse(in_folder("run"), "checkpoint.history has a count that is not one");
+    }
+    g.run.epochs[0].correct = 0;
+    g.run.epochs[0].images = 0;
+    save_run(&g, in_folder("run"));
+    refuse(in_folder("run"), "checkpoint.history has a count that is not one");
     free_rig(&g);
 }
 
