@@ -15,14 +15,15 @@ may_see() {
     case $1 in
         include | ref) ;;
         src/core) echo include ;;
-        src/attention) echo include src/core ;;
+        src/attention | src/ops) echo include src/core ;;
         src/cpu/isa) echo src/core ;;
         src/cpu/engine) echo src/core src/cpu/isa ;;
         src/cpu/matmul) echo src/core src/cpu/isa src/cpu/engine ;;
         src/cpu/attention) echo src/core src/attention src/cpu/isa src/cpu/engine ;;
         src/cpu/attention/*) echo src/core src/attention src/cpu/isa src/cpu/engine src/cpu/attention ;;
         src/cpu/rows) echo src/core src/attention src/cpu/isa ;;
-        src/cpu) echo src/core src/cpu/isa src/cpu/engine src/cpu/matmul src/cpu/rows src/cpu/attention src/cpu/attention/backward src/cpu/attention/stats ;;
+        src/cpu/ops) echo src/core src/cpu/isa src/cpu/rows ;;
+        src/cpu) echo src/core src/cpu/isa src/cpu/engine src/cpu/matmul src/cpu/ops src/cpu/rows src/cpu/attention src/cpu/attention/backward src/cpu/attention/stats ;;
         src/layer) echo src/core src/attention ;;
         nn/io) echo include ;;
         nn/ops) echo include ;;

@@ -28,7 +28,6 @@ if(MHA_PNG AND MHA_PNG_LINKS)
   target_compile_definitions(test_image PRIVATE MHA_HAS_PNG)
   target_link_libraries(test_image PRIVATE PNG::PNG)
 endif()
-set_source_files_properties(nn/ops/test_nn_ops_activation.c PROPERTIES COMPILE_OPTIONS -Wno-psabi) # it includes functions.h
 
 if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.

@@ -41,12 +41,13 @@ static bool measure_slab(void *arg, nn_worker *w, int64_t n)
     int64_t rows = B * s->examples->labels, numbers = rows * d->output.classes;
     float *dlogits = s->dlogits + me * s->logits;
     nn_call call = {.importance = s->worth + me * NN_SLAB * s->heads};
-    nn_loss loss;
+    mha_loss loss;
     for (int64_t b = 0; b < B; b++) which[b] = nn_importance_pick(n * NN_SLAB + b, s->count, s->examples->count);
     nn_slab_load(&w->slab, s->examples, which, 0, B, NULL);
     const float *logits = nn_model_forward(w->net, w->ctx, &w->slab.batch, &call);
-    if (!logits ||
-        nn_cross_entropy(w->ctx, &w->workspace, &loss, dlogits, logits, w->slab.labels, rows, d->output.classes, 0))
+    if (!logits || mha_cross_entropy(w->ctx, &loss, mha_tensor_2d(dlogits, MHA_FLOAT32, rows, d->output.classes),
+                                     mha_tensor_2d(logits, MHA_FLOAT32, rows, d->output.classes),
+                                     mha_tensor_1d(w->slab.labels, MHA_INT32, rows), NULL))
         return false;
     for (int64_t i = 0; i < numbers; i++)
         dlogits[i] *= (float)loss.counted; /* gradient of each label's loss, not of the mean */

@@ -117,8 +117,8 @@ bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_mode
                     int64_t first, int64_t count, bool bfloat16, char *error, size_t error_size)
 {
     int64_t classes = model->config.output.classes;
-    nn_loss loss = {0};
-    nn_workspace workspace = {0};
+    mha_loss loss = {0};
+    mha_tensor none = MHA_NO_TENSOR;
     nn_slab slab = {0};
     nn_description d = model->config;
     d.bfloat16 = bfloat16;
@@ -134,14 +134,14 @@ bool nn_prune_score(nn_trainer_score *score, mha_context *ctx, const nn_vit_mode
         nn_slab_load(&slab, examples, NULL, first + i, 1, NULL);
         labels[i] = slab.labels[0];
     }
-    if (ok && nn_cross_entropy(ctx, &workspace, &loss, NULL, logits, labels, count, classes, 0)) {
+    if (ok && mha_cross_entropy(ctx, &loss, none, mha_tensor_2d(logits, MHA_FLOAT32, count, classes),
+                                mha_tensor_1d(labels, MHA_INT32, count), NULL)) {
         snprintf(error, error_size, "%s", mha_context_error(ctx));
         ok = false;
     }
     *score = (nn_trainer_score){count, loss.correct, loss.mean};
     nn_predictor_free(p);
     nn_slab_free(&slab);
-    nn_workspace_free(&workspace);
     free(logits);
     free(labels);
     return ok;

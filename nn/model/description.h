@@ -23,7 +23,7 @@
 #ifndef NN_MODEL_DESCRIPTION_H
 #define NN_MODEL_DESCRIPTION_H
 
-#include "ops/ops.h"
+#include "ops/linear.h"
 
 /* How many of the first blocks of a stack may differ from the others. */
 enum { NN_BLOCKS_MOST = 128 };
@@ -71,6 +71,11 @@ typedef struct nn_attention_config {
     bool alibi; /* slopes 2^(-8(h+1)/H) for H a power of two, interleaved between powers otherwise */
     bool sinks;
 } nn_attention_config;
+
+typedef enum nn_norm_kind {
+    NN_LAYER_NORM, /* MHA_NORM_LAYER */
+    NN_RMS_NORM    /* MHA_NORM_RMS */
+} nn_norm_kind;
 
 typedef enum nn_norm_place { NN_NORM_BEFORE, NN_NORM_BEHIND, NN_NORM_BOTH, NN_NORM_AFTER } nn_norm_place;
 

@@ -1,6 +1,6 @@
 /* Tokens, positions and types are added up, then come the norm and the product; patches are a product of their own. */
 #include "model/input.h"
-#include "ops/chunks.h"
+#include "model/stack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,6 @@ bool nn_input_create(nn_input *in, const nn_description *d, bool decoder, const 
 
 void nn_input_free(nn_input *in)
 {
-    nn_workspace_free(&in->workspace);
     free(in->waves);
     free(in->memory);
 }
@@ -140,27 +139,36 @@ static bool patches_forward(nn_input *in, mha_context *ctx, float *x)
     return true;
 }
 
-static void place_tokens(void *arg, int64_t n)
+/* Ids of the last call, (B,T); all 0 if there are none. */
+static mha_tensor ids_of(const nn_input *in, const int32_t *ids)
 {
-    const passage *j = arg;
-    const nn_input *in = j->in;
-    int64_t W = width_of(in), rows = in->B * in->T, first = n * NN_CHUNK, end = first + nn_chunk_rows(rows, n);
-    float scale = in->config->scale;
-    for (int64_t r = first; r < end; r++) {
-        const float *token = in->parameters + in->at[NN_TOKENS] + in->sequences.tokens[r] * W;
-        int64_t type = in->sequences.types ? in->sequences.types[r] : 0;
-        float *to = j->to + r * W;
-        for (int64_t i = 0; i < W; i++) to[i] = token[i] * scale;
-        if (in->at[NN_TYPES] >= 0) add(to, in->parameters + in->at[NN_TYPES] + type * W, W);
-        if (has_positions(in)) add(to, position_at(in, r % in->T), W);
-    }
+    static const int32_t zero = 0;
+    mha_tensor all = mha_tensor_2d(ids ? ids : &zero, MHA_INT32, in->B, in->T);
+    if (!ids) all.stride[0] = all.stride[1] = 0;
+    return all;
 }
 
-static nn_norm norm_of(const nn_input *in)
+static bool place_tokens(nn_input *in, mha_context *ctx, float *to)
+{
+    const nn_input_config *c = in->config;
+    const float *p = in->parameters;
+    int64_t W = width_of(in);
+    mha_tensor y = mha_tensor_3d(to, MHA_FLOAT32, in->B, in->T, W);
+    mha_embedding_options tokens = MHA_EMBEDDING_DEFAULTS, types = tokens;
+    tokens.scale = c->scale;
+    if (has_positions(in)) tokens.positions = matrix(position_at(in, 0), in->T, W);
+    types.accumulate = true;
+    return !mha_embedding_forward(ctx, y, matrix(p + in->at[NN_TOKENS], c->vocabulary, W),
+                                  ids_of(in, in->sequences.tokens), &tokens) &&
+           (in->at[NN_TYPES] < 0 || !mha_embedding_forward(ctx, y, matrix(p + in->at[NN_TYPES], c->token_types, W),
+                                                           ids_of(in, in->sequences.types), &types));
+}
+
+static mha_norm_options norm_of(const nn_input *in)
 {
     const float *p = in->parameters;
-    return (nn_norm){in->blocks->norm, width_of(in), in->blocks->epsilon, p + in->at[NN_INPUT_NORM],
-                     in->at[NN_INPUT_NORM_BIAS] < 0 ? NULL : p + in->at[NN_INPUT_NORM_BIAS]};
+    return nn_norm_options(in->blocks->norm, in->blocks->epsilon, p + in->at[NN_INPUT_NORM],
+                           in->at[NN_INPUT_NORM_BIAS] < 0 ? NULL : p + in->at[NN_INPUT_NORM_BIAS], width_of(in));
 }
 
 /* The norm, then the product, where there are any. */
@@ -169,9 +177,10 @@ static bool finish(nn_input *in, mha_context *ctx, float *x)
     int64_t W = width_of(in), M = in->blocks->width, rows = in->B * in->T;
     const float *from = in->embedded;
     if (in->config->norm) {
-        nn_norm norm = norm_of(in);
+        mha_norm_options norm = norm_of(in);
         float *to = in->config->width ? in->normed : x;
-        nn_norm_forward(ctx, &norm, to, in->kept, in->embedded, rows);
+        if (mha_norm_forward(ctx, matrix(to, rows, W), matrix(in->kept, rows, 2), matrix(in->embedded, rows, W), &norm))
+            return false;
         from = to;
     }
     return !in->config->width || !nn_linear_forward(ctx, matrix(x, rows, M), matrix(from, rows, W),
@@ -182,30 +191,32 @@ static bool finish(nn_input *in, mha_context *ctx, float *x)
 bool nn_input_forward(nn_input *in, mha_context *ctx, float *x, const nn_sequences *sequences, int64_t B, int64_t T)
 {
     bool more = in->config->norm || in->config->width;
-    passage j = {.in = in, .to = more ? in->embedded : x};
     in->B = B;
     in->T = T;
     in->sequences = *sequences;
     if (in->config->kind == NN_INPUT_PATCHES) return patches_forward(in, ctx, x);
-    mha_context_each(ctx, nn_chunks(B * T), place_tokens, &j);
-    return !more || finish(in, ctx, x);
+    return place_tokens(in, ctx, more ? in->embedded : x) && (!more || finish(in, ctx, x));
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
-/* The gradients of position t, summed over sequences in order; and of the class token, which stands at position 0. */
-static void sum_position(void *arg, int64_t t)
+/* Where the gradients of the positions of the last call go; none if they are not learned. */
+static mha_tensor positions_gradient(const nn_input *in, float *gradients)
 {
-    const passage *j = arg;
-    const nn_input *in = j->in;
-    const nn_input_config *c = in->config;
-    int64_t W = width_of(in), first = c->first_position + in->sequences.first_position + t;
-    for (int64_t m = 0; m < W; m++) {
-        double sum = 0;
-        for (int64_t b = 0; b < in->B; b++) sum += (double)j->from[(b * in->T + t) * W + m];
-        if (in->at[NN_POSITIONS] >= 0) j->to[in->at[NN_POSITIONS] + first * W + m] += (float)sum;
-        if (t == 0 && c->class_token) j->to[in->at[NN_CLASS_TOKEN] + m] += (float)sum;
-    }
+    mha_tensor none = MHA_NO_TENSOR;
+    int64_t first = in->config->first_position + in->sequences.first_position, at = in->at[NN_POSITIONS];
+    return at < 0 ? none : matrix(gradients + at + first * width_of(in), in->T, width_of(in));
+}
+
+/* The gradients of positions and of the class token, which stands at position 0: sums over the images. */
+static bool sum_images(nn_input *in, mha_context *ctx, const float *dx, float *gradients)
+{
+    int64_t M = in->blocks->width, size = in->T * M;
+    mha_tensor to = positions_gradient(in, gradients), images = matrix(dx, in->B, size), first = images;
+    first.size[1] = M;
+    if (to.rank && mha_sum_rows(ctx, mha_tensor_1d(to.data, MHA_FLOAT32, size), images)) return false;
+    return !in->config->class_token ||
+           !mha_sum_rows(ctx, mha_tensor_1d(gradients + in->at[NN_CLASS_TOKEN], MHA_FLOAT32, M), first);
 }
 
 /* The rows of image b that belong to patches, dense again. */
@@ -219,14 +230,13 @@ static void gather_patches(void *arg, int64_t b)
 
 static bool patches_backward(nn_input *in, mha_context *ctx, const float *dx, float *gradients)
 {
-    passage j = {.in = in, .from = dx, .to = gradients};
+    passage j = {.in = in, .from = dx};
     int64_t M = in->blocks->width, P = patches_of(in), pixels = pixels_of(in->config);
-    mha_context_each(ctx, in->T, sum_position, &j);
+    if (!sum_images(in, ctx, dx, gradients)) return false;
     mha_context_each(ctx, in->B, gather_patches, &j);
     nn_linear_gradients g = {.dw = matrix(gradients + in->at[NN_PATCH], M, pixels),
                              .db = gradients + in->at[NN_PATCH_BIAS]};
-    return !nn_linear_backward(ctx, &in->workspace, &g, matrix(in->embedded, in->B * P, M),
-                               matrix(in->patches, in->B * P, pixels),
+    return !nn_linear_backward(ctx, &g, matrix(in->embedded, in->B * P, M), matrix(in->patches, in->B * P, pixels),
                                matrix(in->parameters + in->at[NN_PATCH], M, pixels));
 }
 
@@ -240,35 +250,38 @@ static const float *unfinish(nn_input *in, mha_context *ctx, const float *dx, fl
         nn_linear_gradients g = {.dx = matrix(in->dnormed, rows, W),
                                  .dw = matrix(gradients + in->at[NN_INPUT_PROJECT], M, W),
                                  .db = bias < 0 ? NULL : gradients + bias};
-        if (nn_linear_backward(ctx, &in->workspace, &g, matrix(dx, rows, M),
-                               matrix(c->norm ? in->normed : in->embedded, rows, W),
+        if (nn_linear_backward(ctx, &g, matrix(dx, rows, M), matrix(c->norm ? in->normed : in->embedded, rows, W),
                                matrix(in->parameters + in->at[NN_INPUT_PROJECT], M, W)))
             return NULL;
         dx = in->dnormed;
     }
     if (!c->norm) return dx;
-    nn_norm norm = norm_of(in);
-    float *dgain = gradients + in->at[NN_INPUT_NORM], *dsum = in->normed; /* which is not needed any more */
-    nn_norm_gradients g = {dsum, false, dgain,
-                           in->at[NN_INPUT_NORM_BIAS] < 0 ? NULL : gradients + in->at[NN_INPUT_NORM_BIAS]};
-    return nn_norm_backward(ctx, &in->workspace, &norm, &g, dx, in->embedded, in->kept, rows) ? NULL : dsum;
+    mha_norm_options norm = norm_of(in);
+    float *dsum = in->normed; /* which is not needed any more */
+    mha_norm_gradients g = {.x = matrix(dsum, rows, W),
+                            .gain = mha_tensor_1d(gradients + in->at[NN_INPUT_NORM], MHA_FLOAT32, W)};
+    if (in->at[NN_INPUT_NORM_BIAS] >= 0) g.bias = mha_tensor_1d(gradients + in->at[NN_INPUT_NORM_BIAS], MHA_FLOAT32, W);
+    return mha_norm_backward(ctx, &g, matrix(dx, rows, W), matrix(in->embedded, rows, W), matrix(in->kept, rows, 2),
+                             &norm)
+               ? NULL
+               : dsum;
 }
 
 bool nn_input_backward(nn_input *in, mha_context *ctx, const float *dx, float *gradients)
 {
     const nn_input_config *c = in->config;
     const nn_sequences *s = &in->sequences;
-    int64_t W = width_of(in), rows = in->B * in->T;
+    int64_t W = width_of(in);
+    mha_tensor none = MHA_NO_TENSOR;
     if (c->kind == NN_INPUT_PATCHES) return patches_backward(in, ctx, dx, gradients);
     const float *d = unfinish(in, ctx, dx, gradients);
     if (!d) return false;
-    passage j = {.in = in, .from = d, .to = gradients};
-    if (in->at[NN_POSITIONS] >= 0) mha_context_each(ctx, in->T, sum_position, &j);
-    for (int64_t r = 0; in->at[NN_TYPES] >= 0 && r < rows; r++)
-        for (int64_t i = 0; i < W; i++)
-            gradients[in->at[NN_TYPES] + (s->types ? s->types[r] : 0) * W + i] += d[r * W + i];
-    for (int64_t i = 0; c->scale != 1 && i < rows * W; i++) in->embedded[i] = d[i] * c->scale;
-    nn_embedding_backward(ctx, gradients + in->at[NN_TOKENS], NULL, c->scale == 1 ? d : in->embedded, s->tokens, rows,
-                          in->T, W);
-    return true;
+    mha_tensor dy = mha_tensor_3d(d, MHA_FLOAT32, in->B, in->T, W);
+    mha_embedding_options tokens = MHA_EMBEDDING_DEFAULTS;
+    tokens.scale = c->scale;
+    if (in->at[NN_TYPES] >= 0 && mha_embedding_backward(ctx, matrix(gradients + in->at[NN_TYPES], c->token_types, W),
+                                                        none, dy, ids_of(in, s->types), NULL))
+        return false;
+    return !mha_embedding_backward(ctx, matrix(gradients + in->at[NN_TOKENS], c->vocabulary, W),
+                                   positions_gradient(in, gradients), dy, ids_of(in, s->tokens), &tokens);
 }

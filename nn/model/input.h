@@ -3,7 +3,6 @@
 #define NN_MODEL_INPUT_H
 
 #include "model/model.h"
-#include "ops/workspace.h"
 
 typedef struct nn_input {
     const nn_input_config *config;
@@ -15,7 +14,6 @@ typedef struct nn_input {
     float *embedded;      /* (B*patches,M), or (B*T,W) before norm and product; and its gradient */
     float *normed, *kept; /* (B*T,W), (B*T,2) */
     float *dnormed;       /* (B*T,W) */
-    nn_workspace workspace;
     float *memory;
     int64_t B, T; /* of the last call */
     nn_sequences sequences;

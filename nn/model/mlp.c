@@ -28,8 +28,8 @@ static bool gated_forward(nn_stack *s, mha_context *ctx, const nn_block *b, mha_
         nn_linear_forward(ctx, half_of(b->z, rows, N, 1), x, nn_stack_weight(s, b->at[NN_FC1], N, M),
                           bias_at(s, b->at[NN_FC1_BIAS], N), MHA_LINEAR, false))
         return false;
-    nn_gated_forward(ctx, s->config->activation, b->h, s->training ? b->z : NULL, b->z, rows, N);
-    return true;
+    mha_tensor z = nn_matrix(b->z, rows, 2 * N), none = MHA_NO_TENSOR;
+    return !mha_gated_forward(ctx, nn_matrix(b->h, rows, N), s->training ? z : none, z, s->config->activation);
 }
 
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *input)
@@ -42,8 +42,10 @@ bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, 
         if (!gated_forward(s, ctx, b, x)) return false;
         h = nn_stack_factor(s, ctx, b->half_h, b->h, N);
     } else if (s->training) {
-        if (nn_linear_forward(ctx, nn_matrix(b->z, rows, N), x, w1, b1, MHA_LINEAR, false)) return false;
-        nn_activation_forward(ctx, c->activation, b->h, b->z, b->z, rows * N);
+        mha_tensor z = nn_matrix(b->z, rows, N);
+        if (nn_linear_forward(ctx, z, x, w1, b1, MHA_LINEAR, false) ||
+            mha_activation_forward(ctx, nn_matrix(b->h, rows, N), z, z, c->activation))
+            return false;
         h = nn_stack_factor(s, ctx, b->half_h, b->h, N);
     } else {
         h = s->halves ? mha_tensor_2d(b->half_h, MHA_BFLOAT16, rows, N) : nn_matrix(b->h, rows, N);
@@ -56,13 +58,12 @@ bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 /* The gradients of a linear layer whose factors may be bfloat16: the sum for the bias is taken of the float32 dy. */
-static bool linear_back(nn_stack *s, mha_context *ctx, nn_linear_gradients g, mha_tensor dy, mha_tensor half_dy,
-                        mha_tensor x, mha_tensor w)
+static bool linear_back(mha_context *ctx, nn_linear_gradients g, mha_tensor dy, mha_tensor half_dy, mha_tensor x,
+                        mha_tensor w)
 {
     nn_linear_gradients sums = {.db = g.db};
     g.db = NULL;
-    return !nn_linear_backward(ctx, &s->workspace, &sums, dy, x, w) &&
-           !nn_linear_backward(ctx, &s->workspace, &g, half_dy, x, w);
+    return !nn_linear_backward(ctx, &sums, dy, x, w) && !nn_linear_backward(ctx, &g, half_dy, x, w);
 }
 
 static float *bias_gradient(float *gradients, int64_t at) { return at < 0 ? NULL : gradients + at; }
@@ -79,7 +80,7 @@ static bool gated_backward(nn_stack *s, mha_context *ctx, const nn_block *b, mha
         mha_tensor dz = half_of(b->z, rows, N, n), factor = all;
         factor.size[1] = N;
         factor.data = (char *)factor.data + (size_t)(n * N) * mha_type_size(factor.type);
-        if (!linear_back(s, ctx, g, dz, factor, x, nn_stack_weight(s, b->at[weights[n]], N, M))) return false;
+        if (!linear_back(ctx, g, dz, factor, x, nn_stack_weight(s, b->at[weights[n]], N, M))) return false;
     }
     return true;
 }
@@ -94,17 +95,15 @@ bool nn_mlp_backward(nn_stack *s, mha_context *ctx, const nn_block *b, const flo
         x = mha_tensor_2d(b->half, MHA_BFLOAT16, rows, M), h = mha_tensor_2d(b->half_h, MHA_BFLOAT16, rows, N);
     nn_linear_gradients g2 = {nn_matrix(s->dhidden, rows, N), false, nn_matrix(gradients + b->at[NN_FC2], M, N),
                               bias_gradient(gradients, b->at[NN_FC2_BIAS])};
-    if (!linear_back(s, ctx, g2, nn_matrix(dy, rows, M), nn_stack_factor(s, ctx, s->half_d, dy, M), h,
+    if (!linear_back(ctx, g2, nn_matrix(dy, rows, M), nn_stack_factor(s, ctx, s->half_d, dy, M), h,
                      nn_stack_weight(s, b->at[NN_FC2], M, N)))
         return false;
-    if (c->gated) {
-        nn_gated_backward(ctx, b->z, s->dhidden, rows, N);
-        return gated_backward(s, ctx, b, x, gradients);
-    }
+    mha_tensor dh = nn_matrix(s->dhidden, rows, N);
+    if (c->gated)
+        return !mha_gated_backward(ctx, nn_matrix(b->z, rows, 2 * N), dh) && gated_backward(s, ctx, b, x, gradients);
     nn_linear_gradients g1 = {nn_matrix(s->dn, rows, M), false, nn_matrix(gradients + b->at[NN_FC1], N, M),
                               bias_gradient(gradients, b->at[NN_FC1_BIAS])};
-    nn_activation_backward(ctx, s->dhidden, b->z, rows * N);
-    return linear_back(s, ctx, g1, nn_matrix(s->dhidden, rows, N),
-                       nn_stack_factor(s, ctx, s->half_dhidden, s->dhidden, N), x,
+    return !mha_activation_backward(ctx, dh, nn_matrix(b->z, rows, N)) &&
+           linear_back(ctx, g1, dh, nn_stack_factor(s, ctx, s->half_dhidden, s->dhidden, N), x,
                        nn_stack_weight(s, b->at[NN_FC1], N, M));
 }

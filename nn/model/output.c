@@ -1,5 +1,4 @@
 #include "model/output.h"
-#include "ops/chunks.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,11 +36,7 @@ bool nn_output_create(nn_output *o, const nn_description *d, const float *parame
     return o->memory != NULL;
 }
 
-void nn_output_free(nn_output *o)
-{
-    nn_workspace_free(&o->workspace);
-    free(o->memory);
-}
+void nn_output_free(nn_output *o) { free(o->memory); }
 
 static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 {
@@ -148,8 +143,7 @@ const float *nn_output_backward(nn_output *o, mha_context *ctx, const float *dlo
         const float *dy = unchange(o, dlogits, count);
         nn_linear_gradients g = {matrix(to, count, M), false, matrix(gradients + o->weight, c->classes, M),
                                  o->bias < 0 ? NULL : gradients + o->bias};
-        if (nn_linear_backward(ctx, &o->workspace, &g, matrix(dy, count, c->classes),
-                               matrix(c->pool ? o->pooled : o->rows, count, M),
+        if (nn_linear_backward(ctx, &g, matrix(dy, count, c->classes), matrix(c->pool ? o->pooled : o->rows, count, M),
                                matrix(o->parameters + o->weight, c->classes, M)))
             return NULL;
     } else copy_rows(o, to, dlogits, count);

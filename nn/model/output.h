@@ -3,7 +3,6 @@
 #define NN_MODEL_OUTPUT_H
 
 #include "model/model.h"
-#include "ops/workspace.h"
 
 typedef struct nn_output {
     const nn_output_config *config;
@@ -13,7 +12,6 @@ typedef struct nn_output {
     float *pooled, *dpooled; /* (B,M) */
     float *logits, *dlogits; /* (rows,classes): rows B with a pool, else B*T */
     float *drows;            /* (B*T,M): the gradient by the rows */
-    nn_workspace workspace;
     float *memory;
     int64_t B, T; /* of the last call */
     const int64_t *lengths;

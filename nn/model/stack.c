@@ -5,20 +5,23 @@
 
 /* ---- What both passes need -------------------------------------------------------------------------------------- */
 
-nn_norm nn_stack_norm(const nn_stack *s, int64_t gain)
+mha_norm_options nn_stack_norm(const nn_stack *s, int64_t gain)
 {
     const float *p = s->parameters + gain;
-    return (nn_norm){s->config->norm, s->config->width, s->config->epsilon, p,
-                     nn_stack_norm_has_bias(s) ? p + s->config->width : NULL};
+    int64_t M = s->config->width;
+    return nn_norm_options(s->config->norm, s->config->epsilon, p, nn_stack_norm_has_bias(s) ? p + M : NULL, M);
 }
 
-nn_drop nn_stack_drop(const nn_stack *s, int64_t k)
+mha_dropout_options nn_stack_drop(const nn_stack *s, int64_t k)
 {
     const nn_description *d = s->d;
     int64_t depth = s->config->depth;
     float path = k < 0 || depth < 2 ? 0 : d->drop_path * (float)s->branch[k].block / (float)(depth - 1);
-    if (!s->call->drop) return (nn_drop){.tokens = s->T};
-    return (nn_drop){d->drop, path, s->T, s->call->seed, s->call->stream + ((uint64_t)(s->first_branch + k + 1) << 44)};
+    mha_dropout_options o = MHA_DROPOUT_DEFAULTS;
+    if (!s->call->drop) return o;
+    o.drop = d->drop, o.path = path, o.seed = s->call->seed;
+    o.stream = s->call->stream + ((uint64_t)(s->first_branch + k + 1) << 44);
+    return o;
 }
 
 mha_tensor nn_stack_factor(const nn_stack *s, mha_context *ctx, uint16_t *home, const float *x, int64_t columns)
@@ -267,7 +270,6 @@ void nn_stack_free(nn_stack *s)
         mha_tape_free(s->block[l].cross_tape);
     }
     mha_tape_free(s->tape);
-    nn_workspace_free(&s->workspace);
     free(s->slopes[0]);
     free(s->slopes[1]);
     free(s->branch);

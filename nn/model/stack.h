@@ -9,7 +9,6 @@
 #define NN_MODEL_STACK_H
 
 #include "model/model.h"
-#include "ops/workspace.h"
 
 typedef enum nn_branch_kind { NN_BRANCH_SELF, NN_BRANCH_CROSS, NN_BRANCH_MLP } nn_branch_kind;
 
@@ -58,7 +57,6 @@ typedef struct nn_stack {
     mha_tape *tape;                                           /* the shared one, or NULL */
     float *dx, *dother, *dn, *ddropped, *dparallel, *dhidden; /* backward: (rows,M) five times, (rows,Z) */
     uint16_t *half_d, *half_dhidden;
-    nn_workspace workspace;
     float *memory;
 
     /* Of the last forward call. */
@@ -94,15 +92,27 @@ const float *nn_stack_backward(nn_stack *s, mha_context *ctx, const float *dy, f
 
 /* ---- What both passes need (stack.c) ---------------------------------------------------------------------------- */
 
-nn_norm nn_stack_norm(const nn_stack *s, int64_t gain);
+/* A norm as mha_ops.h wants it; bias may be NULL. */
+static inline mha_norm_options nn_norm_options(nn_norm_kind kind, float epsilon, const float *gain, const float *bias,
+                                               int64_t width)
+{
+    mha_norm_options norm = MHA_NORM_DEFAULTS;
+    norm.kind = kind == NN_LAYER_NORM ? MHA_NORM_LAYER : MHA_NORM_RMS;
+    norm.epsilon = epsilon;
+    norm.gain = mha_tensor_1d(gain, MHA_FLOAT32, width);
+    if (bias) norm.bias = mha_tensor_1d(bias, MHA_FLOAT32, width);
+    return norm;
+}
+
+mha_norm_options nn_stack_norm(const nn_stack *s, int64_t gain);
 static inline bool nn_stack_norm_has_bias(const nn_stack *s)
 {
     return s->config->norm == NN_LAYER_NORM && s->config->norm_bias;
 }
 
 /* What dropout and stochastic depth do to branch k, or to the input if k is -1. */
-nn_drop nn_stack_drop(const nn_stack *s, int64_t k);
-static inline bool nn_drops(nn_drop d) { return d.drop > 0 || d.path > 0; }
+mha_dropout_options nn_stack_drop(const nn_stack *s, int64_t k);
+static inline bool nn_drops(mha_dropout_options d) { return d.drop > 0 || d.path > 0; }
 
 /* x (rows,columns) as a factor of products: itself, or a copy in bfloat16 at `home`; and weights (rows,columns). */
 mha_tensor nn_stack_factor(const nn_stack *s, mha_context *ctx, uint16_t *home, const float *x, int64_t columns);
@@ -112,6 +122,17 @@ static inline mha_tensor nn_matrix(const float *data, int64_t rows, int64_t colu
 {
     return mha_tensor_2d(data, MHA_FLOAT32, rows, columns);
 }
+
+/* The rows of the residual stream (rows,M), their sequences (B,T,M), and what a norm of them keeps (rows,2). */
+static inline mha_tensor nn_stack_rows(const nn_stack *s, const float *x)
+{
+    return nn_matrix(x, s->B * s->T, s->config->width);
+}
+static inline mha_tensor nn_stack_sequences(const nn_stack *s, const float *x)
+{
+    return mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, s->config->width);
+}
+static inline mha_tensor nn_stack_kept(const nn_stack *s, const float *kept) { return nn_matrix(kept, s->B * s->T, 2); }
 
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);

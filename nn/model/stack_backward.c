@@ -7,10 +7,12 @@
 static bool norm_backward(nn_stack *s, mha_context *ctx, int64_t gain, const float *dn, const float *x,
                           const float *kept, float *to, bool add, float *gradients)
 {
-    nn_norm norm = nn_stack_norm(s, gain);
+    mha_norm_options norm = nn_stack_norm(s, gain);
     float *dgain = gradients + gain;
-    nn_norm_gradients g = {to, add, dgain, nn_stack_norm_has_bias(s) ? dgain + s->config->width : NULL};
-    return !nn_norm_backward(ctx, &s->workspace, &norm, &g, dn, x, kept, s->B * s->T);
+    int64_t M = s->config->width;
+    mha_norm_gradients g = {.x = nn_stack_rows(s, to), .accumulate = add, .gain = mha_tensor_1d(dgain, MHA_FLOAT32, M)};
+    if (nn_stack_norm_has_bias(s)) g.bias = mha_tensor_1d(dgain + M, MHA_FLOAT32, M);
+    return !mha_norm_backward(ctx, &g, nn_stack_rows(s, dn), nn_stack_rows(s, x), nn_stack_kept(s, kept), &norm);
 }
 
 static bool attention_backward(nn_stack *s, mha_context *ctx, int64_t l, bool cross, const float *dy, float *gradients)
@@ -44,12 +46,20 @@ static const float *branch_gradient(nn_stack *s, mha_context *ctx, int64_t k, fl
     int64_t count = s->B * s->T * s->config->width;
     float residual = s->config->residual, *scaled = s->ddropped;
     const float *d = s->dx;
-    nn_drop drop = nn_stack_drop(s, k);
-    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, scaled, d, s->B * s->T, s->config->width), d = scaled;
+    mha_dropout_options drop = nn_stack_drop(s, k);
+    if (nn_drops(drop)) {
+        if (mha_dropout(ctx, nn_stack_sequences(s, scaled), nn_stack_sequences(s, d), &drop)) return NULL;
+        d = scaled;
+    }
     for (int64_t i = 0; residual != 1 && i < count; i++) scaled[i] = d[i] * residual;
     if (residual != 1) d = scaled;
     if (b->out_norm < 0) return d;
     return norm_backward(s, ctx, b->out_norm, d, b->raw, b->raw_kept, s->dother, false, gradients) ? s->dother : NULL;
+}
+
+static bool add_rows(nn_stack *s, mha_context *ctx, float *to, const float *from)
+{
+    return !mha_add(ctx, nn_stack_rows(s, to), nn_stack_rows(s, from));
 }
 
 /* dn, the gradient by what branch k read, goes on to dx. What the MLP of parallel branches adds waits in dparallel
@@ -63,11 +73,10 @@ static bool branch_input(nn_stack *s, mha_context *ctx, int64_t k, float *gradie
     if (second && b->shares) memcpy(s->dparallel, s->dn, (size_t)count * sizeof(float));
     else if (second) return norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dparallel, false, gradients);
     if (second) return true;
-    if (followed && next->shares) nn_add(ctx, s->dn, s->dparallel, count);
-    if (b->norm < 0) nn_add(ctx, s->dx, s->dn, count);
-    else if (!norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dx, true, gradients)) return false;
-    if (followed && !next->shares) nn_add(ctx, s->dx, s->dparallel, count);
-    return true;
+    if (followed && next->shares && !add_rows(s, ctx, s->dn, s->dparallel)) return false;
+    if (b->norm < 0 && !add_rows(s, ctx, s->dx, s->dn)) return false;
+    if (b->norm >= 0 && !norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dx, true, gradients)) return false;
+    return !followed || next->shares || add_rows(s, ctx, s->dx, s->dparallel);
 }
 
 static bool branch_backward(nn_stack *s, mha_context *ctx, int64_t k, float *gradients)
@@ -90,12 +99,12 @@ static bool branch_backward(nn_stack *s, mha_context *ctx, int64_t k, float *gra
 const float *nn_stack_backward(nn_stack *s, mha_context *ctx, const float *dy, float *gradients)
 {
     const nn_stage *last = &s->stage[s->branches];
-    int64_t rows = s->B * s->T, count = rows * s->config->width;
+    int64_t count = s->B * s->T * s->config->width;
     if (s->final_norm < 0) memcpy(s->dx, dy, (size_t)count * sizeof(float));
     else if (!norm_backward(s, ctx, s->final_norm, dy, last->sum, s->last_kept, s->dx, false, gradients)) return NULL;
     for (int64_t k = s->branches - 1; k >= 0; k--)
         if (!branch_backward(s, ctx, k, gradients)) return NULL;
-    nn_drop drop = nn_stack_drop(s, -1);
-    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, s->dx, s->dx, rows, s->config->width);
-    return s->dx;
+    mha_dropout_options drop = nn_stack_drop(s, -1);
+    mha_tensor dx = nn_stack_sequences(s, s->dx);
+    return nn_drops(drop) && mha_dropout(ctx, dx, dx, &drop) ? NULL : s->dx;
 }

@@ -59,45 +59,46 @@ static void scale_all(float *x, int64_t count, float by)
 
 /* Branch k has written where stage k + 1 lies; this makes it the stage, and takes the norm that the next branch reads,
  * or the final one, in the same sweep. */
-static void join(nn_stack *s, mha_context *ctx, int64_t k)
+static bool join(nn_stack *s, mha_context *ctx, int64_t k)
 {
     const nn_branch *b = &s->branch[k], *next = k + 1 < s->branches ? b + 1 : NULL;
     const nn_stage *from = &s->stage[k], *to = from + 1;
     int64_t rows = s->B * s->T, gain = b->after;
     float *y = to->x, *kept = to->kept;
-    nn_drop drop = nn_stack_drop(s, k);
-    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, to->sum, to->sum, rows, s->config->width);
+    mha_tensor sum = nn_stack_rows(s, to->sum), stream = nn_stack_sequences(s, to->sum);
+    mha_dropout_options drop = nn_stack_drop(s, k);
+    if (nn_drops(drop) && mha_dropout(ctx, stream, stream, &drop)) return false;
     if (s->config->residual != 1) scale_all(to->sum, rows * s->config->width, s->config->residual);
     if (gain < 0 && next && next->source == k + 1) gain = next->norm, y = next->n, kept = next->kept;
     if (gain < 0 && !next) gain = s->final_norm, y = s->last, kept = s->last_kept;
-    if (gain < 0) {
-        nn_add(ctx, to->sum, from->x, rows * s->config->width);
-        return;
-    }
-    nn_norm norm = nn_stack_norm(s, gain);
-    nn_norm_forward_add(ctx, &norm, y, kept, to->sum, from->x, rows);
+    if (gain < 0) return !mha_add(ctx, sum, nn_stack_rows(s, from->x));
+    mha_norm_options norm = nn_stack_norm(s, gain);
+    return !mha_norm_forward_add(ctx, nn_stack_rows(s, y), nn_stack_kept(s, kept), sum, nn_stack_rows(s, from->x),
+                                 &norm);
 }
 
 static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
 {
     const nn_branch *b = &s->branch[k];
     const nn_stage *source = &s->stage[b->source];
-    int64_t rows = s->B * s->T;
     const float *x = b->norm >= 0 || b->shares ? b->n : source->x;
     float *y = b->out_norm >= 0 ? b->raw : s->stage[k + 1].sum;
     if (b->norm >= 0 && (k == 0 || b->source < k)) { /* no join has taken it */
-        nn_norm norm = nn_stack_norm(s, b->norm);
-        nn_norm_forward(ctx, &norm, b->n, b->kept, source->x, rows);
+        mha_norm_options norm = nn_stack_norm(s, b->norm);
+        if (mha_norm_forward(ctx, nn_stack_rows(s, b->n), nn_stack_kept(s, b->kept), nn_stack_rows(s, source->x),
+                             &norm))
+            return false;
     }
     if (b->kind == NN_BRANCH_MLP) {
         if (!nn_mlp_forward(s, ctx, &s->block[b->block], y, x)) return false;
     } else if (!attention_forward(s, ctx, b->block, b->kind == NN_BRANCH_CROSS, y, x)) return false;
     if (b->out_norm >= 0) {
-        nn_norm norm = nn_stack_norm(s, b->out_norm);
-        nn_norm_forward(ctx, &norm, s->stage[k + 1].sum, b->raw_kept, b->raw, rows);
+        mha_norm_options norm = nn_stack_norm(s, b->out_norm);
+        if (mha_norm_forward(ctx, nn_stack_rows(s, s->stage[k + 1].sum), nn_stack_kept(s, b->raw_kept),
+                             nn_stack_rows(s, b->raw), &norm))
+            return false;
     }
-    join(s, ctx, k);
-    return true;
+    return join(s, ctx, k);
 }
 
 static void keep_hidden(const nn_stack *s, int64_t n, const float *x)
@@ -108,9 +109,10 @@ static void keep_hidden(const nn_stack *s, int64_t n, const float *x)
 
 const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
 {
-    int64_t rows = s->B * s->T, per_block = s->branches / s->config->depth;
-    nn_drop drop = nn_stack_drop(s, -1);
-    if (nn_drops(drop)) nn_drop_apply(ctx, &drop, s->stage[0].x, s->stage[0].x, rows, s->config->width);
+    int64_t per_block = s->branches / s->config->depth;
+    mha_tensor first = nn_stack_sequences(s, s->stage[0].x);
+    mha_dropout_options drop = nn_stack_drop(s, -1);
+    if (nn_drops(drop) && mha_dropout(ctx, first, first, &drop)) return NULL;
     for (int64_t k = 0; k < s->branches; k++) {
         if (k % per_block == 0) keep_hidden(s, k / per_block, s->stage[k].x);
         if (!pass_branch(s, ctx, k)) return NULL;

@@ -50,7 +50,6 @@ void nn_workers_free(nn_workers *c)
         nn_worker *w = &c->workers[n];
         nn_model_free(w->net);
         mha_context_free(w->ctx);
-        nn_workspace_free(&w->workspace);
         nn_slab_free(&w->slab);
     }
     free(c->workers);

@@ -13,7 +13,6 @@ typedef struct nn_worker {
     mha_context *ctx;
     nn_model *net;
     nn_slab slab;
-    nn_workspace workspace;
 } nn_worker;
 
 typedef struct nn_workers {

@@ -5,8 +5,7 @@
  * to float32, do not add up to 1, which causes a relative error of 1e-5 for beta2 = 0.999. Likewise the update of a
  * weight, including decay, is summed before it is subtracted, so the weight is rounded once. */
 #include "train/optimizer.h"
-#include "ops/chunks.h"
-#include "ops/clones.h"
+#include "train/clones.h"
 
 #include <stdarg.h>
 #include <stdio.h>

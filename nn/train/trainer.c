@@ -1,6 +1,5 @@
 /* The training loop, step by step. */
 #include "train/trainer.h"
-#include "ops/chunks.h"
 #include "ops/philox.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,8 +162,13 @@ static bool walk_slab(void *arg, nn_worker *w, int64_t n)
     nn_call call = {.drop = true, .seed = t->options.seed, .stream = ((uint64_t)t->step << 20) + (uint64_t)at};
     nn_slab_load(&w->slab, k->examples, k->which ? k->which + at : NULL, k->first + at, B, k->which ? &vary : NULL);
     const float *logits = nn_model_forward(w->net, w->ctx, &w->slab.batch, k->which ? &call : NULL);
-    if (!logits || nn_cross_entropy(w->ctx, &w->workspace, &t->slab_losses[n], dlogits, logits, w->slab.labels, rows,
-                                    d->output.classes, k->which ? t->options.smoothing : 0))
+    mha_loss_options smoothed = MHA_LOSS_DEFAULTS;
+    mha_tensor none = MHA_NO_TENSOR;
+    if (k->which) smoothed.smoothing = t->options.smoothing;
+    if (!logits || mha_cross_entropy(w->ctx, &t->slab_losses[n],
+                                     dlogits ? mha_tensor_2d(dlogits, MHA_FLOAT32, rows, d->output.classes) : none,
+                                     mha_tensor_2d(logits, MHA_FLOAT32, rows, d->output.classes),
+                                     mha_tensor_1d(w->slab.labels, MHA_INT32, rows), &smoothed))
         return false;
     if (!k->which) return true;
     float share = (float)t->slab_losses[n].counted / (float)(k->count * k->examples->labels);
@@ -174,10 +178,10 @@ static bool walk_slab(void *arg, nn_worker *w, int64_t n)
     return nn_model_backward(w->net, w->ctx, dlogits, gradients);
 }
 
-static bool walk_all(const walk *k, mha_context *ctx, nn_loss *loss)
+static bool walk_all(const walk *k, mha_context *ctx, mha_loss *loss)
 {
     const nn_trainer *t = k->t;
-    *loss = (nn_loss){0};
+    *loss = (mha_loss){0};
     if (!nn_workers_each(t->workers, ctx, nn_slabs(k->count), walk_slab, (void *)k)) return false;
     for (int64_t n = 0; n < nn_slabs(k->count); n++) loss->counted += t->slab_losses[n].counted;
     for (int64_t n = 0; loss->counted && n < nn_slabs(k->count); n++) {
@@ -200,12 +204,16 @@ nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_re
     if (t->step >= t->plan.steps) return NN_TRAINER_DONE;
     if (epoch != t->order_epoch) draw_order(t, epoch);
     walk batch = {t, t->train, t->order + within * o->batch, 0, o->batch};
-    nn_loss loss;
+    mha_loss loss;
     if (!walk_all(&batch, ctx, &loss)) return NN_TRAINER_FAILED;
     *report =
         (nn_trainer_report){epoch, t->step, loss.mean, 0, (double)nn_schedule_rate(&t->plan, t->step), loss.correct};
     if (!isfinite(loss.mean)) return NN_TRAINER_DIVERGED;
-    nn_add_chunks(ctx, t->gradients, t->slab_gradients, nn_slabs(o->batch), t->count, t->count);
+    if (mha_sum_rows(ctx, mha_tensor_1d(t->gradients, MHA_FLOAT32, t->count),
+                     mha_tensor_2d(t->slab_gradients, MHA_FLOAT32, nn_slabs(o->batch), t->count))) {
+        snprintf(t->workers->error, sizeof t->workers->error, "%s", mha_context_error(ctx));
+        return NN_TRAINER_FAILED;
+    }
     leave_out_missing(t, loss.counted, o->batch * t->train->labels);
     if (!nn_optimizer_step(t->adam, ctx, report->rate, &report->norm)) return NN_TRAINER_DIVERGED;
     nn_workers_changed(t->workers);
@@ -232,7 +240,7 @@ bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, 
     bool test = part == NN_TRAINER_TEST;
     walk all = {t, test ? t->test : t->train, NULL, test ? 0 : t->examples,
                 test ? t->test->count : t->options.held_out};
-    nn_loss loss;
+    mha_loss loss;
     exchange(t);
     bool good = walk_all(&all, ctx, &loss);
     exchange(t);

@@ -55,7 +55,7 @@ typedef struct nn_trainer {
     const nn_examples *train, *test;
     float *parameters, *gradients;
     float *slab_gradients; /* (slabs,count) */
-    nn_loss *slab_losses;  /* (slabs) */
+    mha_loss *slab_losses; /* (slabs) */
     float *dlogits;        /* (workers,dlogits_room) */
     int64_t dlogits_room;
     int64_t count;           /* of the parameters */

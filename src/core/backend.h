@@ -1,4 +1,4 @@
-/* A device, as attention and the layer see it: a table of operations. The public edge checks arguments and calls the
+/* A device, as attention, the layer and the operations around them see it: a table of operations. The public edge checks arguments and calls the
  * table; nothing above it knows where memory lies or how a device computes.
  *
  * Operations that can fail return a status, and do so before they write. While the context rehearses, they check and
@@ -7,6 +7,7 @@
 #define MHA_CORE_BACKEND_H
 
 #include "mha.h"
+#include "mha_ops.h"
 
 struct mha_problem;
 struct mha_gradient_call;
@@ -29,6 +30,13 @@ typedef struct mha_norm_about {
     bool centred;   /* MHA_NORM_LAYER */
     bool all_heads; /* MHA_NORM_ALL_HEADS */
 } mha_norm_about;
+
+/* Where the gradients of a norm go. */
+typedef struct mha_norm_back {
+    mha_tensor dx;           /* as x; may be dy */
+    bool add;                /* dx is added to; only float32 rows whose numbers lie side by side */
+    mha_tensor dgain, dbias; /* as gain; added to; none: not wanted */
+} mha_norm_back;
 
 typedef struct mha_backend {
     const char *device; /* "cpu" */
@@ -62,11 +70,14 @@ typedef struct mha_backend {
     /* Bytes of the host's memory to the device's. */
     void (*upload)(mha_context *ctx, void *to, const void *from, size_t bytes);
 
-    /* to = from (B,H,T,D), normalised; and its gradients: dx in place of dy, dgain and dbias, if given, added to. Rows
-     * of zeros in dy stay zeros, whatever x is. */
-    void (*normalize)(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
-    void (*normalize_back)(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
-                           mha_tensor dbias, float *partials);
+    /* to = from (B,H,T,D), normalised. residual, if given, is added to `from` first, both float32 rows whose numbers lie
+     * side by side; kept (units,2), if given, receives the mean and the inverse root of what is normalised together. And
+     * the gradients, from dy and from what was kept or, if that is none, from x again. Rows of zeros in dy stay zeros,
+     * whatever x is. */
+    void (*normalize)(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
+                      const mha_norm_about *norm);
+    void (*normalize_back)(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
+                           const mha_norm_about *norm, float *partials);
 
     /* to[b,h,:,:] = from[b,h,:,:] * gates[h], and 0 where the gate is 0; and its gradients: dgates[h], if given, += the
      * sum of dgated * heads, then dgated = dgated * gates[h] in place. */
@@ -90,6 +101,20 @@ typedef struct mha_backend {
     void (*extra_keys)(const struct mha_extra_keys_call *call);
     void (*extra_keys_back)(const struct mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq,
                             mha_tensor dbias_k, mha_tensor dbias_v, double *sums);
+
+    /* The operations of mha_ops.h, of checked arguments; tensors are float32 and dense. Where ids or labels are outside
+     * their range, the call fails before it writes. */
+    void (*activate)(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
+    void (*activate_back)(mha_context *ctx, mha_tensor dh, mha_tensor slope);
+    void (*activate_gated)(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
+    void (*activate_gated_back)(mha_context *ctx, mha_tensor slope, mha_tensor dh);
+    mha_status (*cross_entropy)(mha_context *ctx, mha_loss *loss, mha_tensor dlogits, mha_tensor logits,
+                                mha_tensor labels, float smoothing);
+    void (*dropout)(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_dropout_options *options);
+    mha_status (*embed)(mha_context *ctx, mha_tensor y, mha_tensor table, mha_tensor ids,
+                        const mha_embedding_options *options);
+    mha_status (*embed_back)(mha_context *ctx, mha_tensor dtable, mha_tensor dpositions, mha_tensor dy, mha_tensor ids,
+                             float scale);
 } mha_backend;
 
 extern const mha_backend mha_backend_cpu;

@@ -1,4 +1,5 @@
 #include "core/options.h"
+#include "mha_ops.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -75,5 +76,29 @@ void mha_layer_weights_defaults(mha_layer_weights *weights, size_t size)
 void mha_matmul_defaults(mha_matmul_options *options, size_t size)
 {
     static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_norm_defaults(mha_norm_options *options, size_t size)
+{
+    static const mha_norm_options defaults = MHA_NORM_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_embedding_defaults(mha_embedding_options *options, size_t size)
+{
+    static const mha_embedding_options defaults = MHA_EMBEDDING_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_loss_defaults(mha_loss_options *options, size_t size)
+{
+    static const mha_loss_options defaults = MHA_LOSS_DEFAULTS;
+    fill(options, size, &defaults, sizeof defaults);
+}
+
+void mha_dropout_defaults(mha_dropout_options *options, size_t size)
+{
+    static const mha_dropout_options defaults = MHA_DROPOUT_DEFAULTS;
     fill(options, size, &defaults, sizeof defaults);
 }

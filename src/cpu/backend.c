@@ -3,6 +3,7 @@
 #include "cpu/attention/forward.h"
 #include "cpu/attention/stats/stats.h"
 #include "cpu/matmul/matmul.h"
+#include "cpu/ops/ops.h"
 #include "cpu/rows/rows.h"
 
 const mha_backend mha_backend_cpu = {
@@ -34,4 +35,12 @@ const mha_backend mha_backend_cpu = {
     .average_heads = mha_cpu_average_heads,
     .extra_keys = mha_cpu_extra_keys,
     .extra_keys_back = mha_cpu_extra_keys_back,
+    .activate = mha_cpu_activate,
+    .activate_back = mha_cpu_activate_back,
+    .activate_gated = mha_cpu_activate_gated,
+    .activate_gated_back = mha_cpu_activate_gated_back,
+    .cross_entropy = mha_cpu_cross_entropy,
+    .dropout = mha_cpu_dropout,
+    .embed = mha_cpu_embed,
+    .embed_back = mha_cpu_embed_back,
 };

@@ -271,8 +271,10 @@ static mha_status through_norm(back *c)
     TRY(mha_pass_rotate(p, c->dq, p->query_places, true));
     TRY(mha_pass_rotate(p, c->dk, p->key_places, true));
     if (q.epsilon > 0) {
-        c->ctx->backend->normalize_back(c->ctx, c->dq, p->raw_q, &q, to->q_norm, to->q_norm_bias, c->partials);
-        c->ctx->backend->normalize_back(c->ctx, c->dk, p->raw_k, &k, to->k_norm, to->k_norm_bias, c->partials);
+        mha_norm_back dq = {.dx = c->dq, .dgain = to->q_norm, .dbias = to->q_norm_bias}, dk = dq;
+        dk.dx = c->dk, dk.dgain = to->k_norm, dk.dbias = to->k_norm_bias;
+        c->ctx->backend->normalize_back(c->ctx, &dq, c->dq, p->raw_q, none, &q, c->partials);
+        c->ctx->backend->normalize_back(c->ctx, &dk, c->dk, p->raw_k, none, &k, c->partials);
     }
     return MHA_OK;
 }

@@ -128,7 +128,8 @@ mha_norm_about mha_pass_norm(const mha_pass *p, int projection)
 static void normalize(const mha_pass *p, mha_tensor to, mha_tensor from, int projection)
 {
     mha_norm_about norm = mha_pass_norm(p, projection);
-    if (norm.epsilon > 0) p->ctx->backend->normalize(p->ctx, to, from, &norm);
+    mha_tensor none = MHA_NO_TENSOR;
+    if (norm.epsilon > 0) p->ctx->backend->normalize(p->ctx, to, none, from, none, &norm);
 }
 
 mha_status mha_pass_project(mha_pass *p)

@@ -31,4 +31,12 @@ const mha_backend naive_backend = {
     .average_heads = naive_average_heads,
     .extra_keys = naive_extra_keys,
     .extra_keys_back = naive_extra_keys_back,
+    .activate = naive_activate,
+    .activate_back = naive_activate_back,
+    .activate_gated = naive_activate_gated,
+    .activate_gated_back = naive_activate_gated_back,
+    .cross_entropy = naive_cross_entropy,
+    .dropout = naive_dropout,
+    .embed = naive_embed,
+    .embed_back = naive_embed_back,
 };

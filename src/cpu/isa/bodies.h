@@ -11,6 +11,10 @@
 #include "cpu/isa/score_body.h"
 #include "cpu/isa/stats_body.h"
 #include "cpu/isa/row_body.h"
+#include "cpu/isa/some_body.h"
+#include "cpu/isa/activation_body.h"
+#include "cpu/isa/norm_body.h"
+#include "cpu/isa/numbers_body.h"
 #include "cpu/isa/gemm_body.h"
 
 #define JOIN(a, b)    a##b

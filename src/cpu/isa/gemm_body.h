@@ -18,73 +18,6 @@ enum {
     SIDE_BY_SIDE = 4
 };
 
-/* The tail of the normal distribution: exp(-a^2/2) times a polynomial in t = 1 / (1 + 0.26 a) without constant term,
- * fitted to the least relative error (2.5e-8) from 0 to 14. The exponent is taken in two parts, or its rounding error
- * would grow with a^2. */
-static inline vf vf_normal_tail(vf a) /* 0 <= a <= 14 */
-{
-    vf one = vf_set1(1.0f), t = vf_div(one, vf_fma(a, vf_set1(0.26f), one));
-    vf y = vf_fma(t, vf_set1(0.03050491283f), vf_set1(-0.1528289951f));
-    y = vf_fma(y, t, vf_set1(0.2514917157f));
-    y = vf_fma(y, t, vf_set1(-0.1509495356f));
-    y = vf_fma(y, t, vf_set1(0.1609483068f));
-    y = vf_fma(y, t, vf_set1(0.05102746729f));
-    y = vf_fma(y, t, vf_set1(0.1030303139f));
-    y = vf_fma(y, t, vf_set1(0.1030167414f));
-    y = vf_mul(vf_fma(y, t, vf_set1(0.1037590604f)), t);
-    vf half = vf_mul(a, vf_set1(-0.5f)), square = vf_mul(half, a),
-       rest = vf_fma(half, a, vf_sub(vf_set1(0.0f), square));
-    vf e = vf_exp(square);
-    return vf_mul(y, vf_fma(e, rest, e));
-}
-
-/* x times the normal distribution at x. Beyond 14 the tail is 0 in float32, and infinities stay out of the products. */
-static inline vf vf_gelu(vf x)
-{
-    vf far = vf_set1(14.0f), zero = vf_set1(0.0f), one = vf_set1(1.0f), a = vf_abs(x);
-    vf tail = vf_normal_tail(vf_where_less(far, a, far, a));
-    return vf_mul(vf_max(vf_set1(-14.0f), x), vf_where_less(x, zero, tail, vf_sub(one, tail)));
-}
-
-/* 1 / (1 + exp(-x)), without cancellation on either side */
-static inline vf vf_sigmoid(vf x)
-{
-    vf one = vf_set1(1.0f), e = vf_exp(vf_sub(vf_set1(0.0f), vf_abs(x)));
-    return vf_div(vf_where_less(x, vf_set1(0.0f), e, one), vf_add(one, e));
-}
-
-/* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), with (1 + tanh(u)) / 2 as sigmoid(2u) */
-static inline vf vf_gelu_tanh(vf x)
-{
-    x = vf_max(vf_set1(-128.0f), x); /* -inf times 0 would be NaN */
-    vf inner = vf_fma(vf_mul(x, x), vf_set1(0.07135481283f), vf_set1(1.595769122f));
-    return vf_mul(x, vf_sigmoid(vf_mul(x, inner)));
-}
-
-static inline vf vf_silu(vf x)
-{
-    x = vf_max(vf_set1(-128.0f), x);
-    return vf_mul(x, vf_sigmoid(x));
-}
-
-static inline vf vf_relu(vf x) { return vf_max(vf_set1(0.0f), x); }
-
-/* c (rows,n) in place; n is a multiple of VF. */
-static __attribute__((noinline)) void activate(float *c, int64_t ldc, int64_t rows, int64_t n,
-                                               mha_activation activation)
-{
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < n; j += VF) {
-            float *at = c + r * ldc + j;
-            vf x = vf_load(at);
-            if (activation == MHA_RELU) x = vf_relu(x);
-            else if (activation == MHA_GELU) x = vf_gelu(x);
-            else if (activation == MHA_GELU_TANH) x = vf_gelu_tanh(x);
-            else x = vf_silu(x);
-            vf_store(at, x);
-        }
-}
-
 /* c (rows, panels * PANEL) from as many neighbouring panels of b. */
 static inline __attribute__((always_inline)) void gemm_block(const int rows, const int panels, float *restrict c,
                                                              int64_t ldc, const float *restrict a,
@@ -113,7 +46,8 @@ static inline __attribute__((always_inline)) void gemm_block(const int rows, con
             vf x = add ? vf_fma(alpha, sum[r][v], vf_load(to)) : vf_mul(alpha, sum[r][v]);
             vf_store(to, bias ? vf_add(x, vf_load(bias + v * VF)) : x);
         }
-    if (finish->activation) activate(c, ldc, rows, panels * PANEL, finish->activation);
+    if (finish->activation)
+        for (int r = 0; r < rows; r++) activate(c + r * ldc, NULL, c + r * ldc, panels * PANEL, finish->activation);
 }
 
 /* `count` panels for rows that are too few for a whole block: as many panels side by side as make up for it. */

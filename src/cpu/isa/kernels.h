@@ -8,7 +8,8 @@ enum {
     MHA_PAD = 16,   /* floats: the widest vector there is */
     MHA_NARROW = 8, /* rows, at most, that are few: they take keys and values as they lie */
     MHA_BLOCK = 32, /* rows that go through scores, softmax and values together: the width of a tile */
-    MHA_KEYS = 64   /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
+    MHA_KEYS = 64,  /* keys of a tile. A constant, so that the bits of a row do not depend on how work is cut up */
+    MHA_ROWS = 16   /* rows, at most, that are normalised in one call of a kernel */
 };
 
 /* Where the lanes of a tile stand in the generator of dropout: its key, and the parts of its counter that do not move
@@ -19,6 +20,13 @@ typedef struct mha_drop {
     uint32_t stream;
     uint32_t query[MHA_BLOCK], head[MHA_BLOCK];
 } mha_drop;
+
+/* What belongs to each of up to MHA_ROWS rows that are normalised, h = (x - mean) * by; and, for their gradients, the means
+ * of g = gain * dy and of g h. */
+typedef struct mha_normal {
+    float mean[MHA_ROWS], by[MHA_ROWS], less[MHA_ROWS], less_h[MHA_ROWS];
+    bool careful; /* rows whose `by` is negative are not looked at: their h is 0 */
+} mha_normal;
 
 /* What happens to the sums of `gemm` on their way to c. */
 typedef struct mha_finish {

@@ -10,6 +10,12 @@ enum { VF = 8, BLOCK_ROWS = 6, BLOCK_VECTORS = 2 };
 
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+static inline __m256i vf_first(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf vf_load_part(const float *p, int64_t n) { return _mm256_maskload_ps(p, vf_first(n)); }
+static inline void vf_store_part(float *p, vf x, int64_t n) { _mm256_maskstore_ps(p, vf_first(n), x); }
 static inline vf vf_set1(float x) { return _mm256_set1_ps(x); }
 static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }

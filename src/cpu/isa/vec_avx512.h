@@ -10,6 +10,9 @@ enum { VF = 16, BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
 
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+static inline __mmask16 vf_first(int64_t n) { return (__mmask16)((1u << n) - 1); }
+static inline vf vf_load_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vf_first(n), p); }
+static inline void vf_store_part(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, vf_first(n), x); }
 static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }

@@ -10,6 +10,18 @@ enum { VF = 4, BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };
 
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
 static inline void vf_store(float *p, vf x) { vst1q_f32(p, x); }
+static inline vf vf_load_part(const float *p, int64_t n)
+{
+    vf x = vsetq_lane_f32(p[0], vdupq_n_f32(0.0f), 0);
+    if (n > 1) x = vsetq_lane_f32(p[1], x, 1);
+    return n > 2 ? vsetq_lane_f32(p[2], x, 2) : x;
+}
+static inline void vf_store_part(float *p, vf x, int64_t n)
+{
+    p[0] = vgetq_lane_f32(x, 0);
+    if (n > 1) p[1] = vgetq_lane_f32(x, 1);
+    if (n > 2) p[2] = vgetq_lane_f32(x, 2);
+}
 static inline vf vf_set1(float x) { return vdupq_n_f32(x); }
 static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
 static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }

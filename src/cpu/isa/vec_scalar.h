@@ -11,6 +11,13 @@ enum { VF = 1, BLOCK_ROWS = 4, BLOCK_VECTORS = 4 };
 
 static inline vf vf_load(const float *p) { return *p; }
 static inline void vf_store(float *p, vf x) { *p = x; }
+/* The first n numbers of a vector, 1 <= n < VF: zeros behind those that are loaded, and no other is touched. A vector of
+ * one has no such parts. */
+static inline vf vf_load_part(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
+static inline void vf_store_part(float *p, vf x, int64_t n)
+{
+    if (n > 0) *p = x;
+}
 static inline vf vf_set1(float x) { return x; }
 static inline vf vf_add(vf a, vf b) { return a + b; }
 static inline vf vf_sub(vf a, vf b) { return a - b; }

@@ -17,15 +17,29 @@ static int64_t chunk_count(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
 
 /* ---- Partial sums ----------------------------------------------------------------------------------------------- */
 
+typedef struct addition {
+    const mha_kernels *kernels;
+    mha_tensor sum;
+    const float *partials;
+    int64_t chunks, pitch;
+} addition;
+
+static void add_piece(void *arg, int64_t n)
+{
+    const addition *a = arg;
+    int64_t first = n * PIECE, count = smaller(PIECE, a->sum.size[0] - first), stride = a->sum.stride[0];
+    float *to = (float *)a->sum.data + first * stride, total[PIECE] = {0};
+    if (stride == 1) a->kernels->add_lines(to, a->partials + first, a->pitch, a->chunks, count);
+    else {
+        a->kernels->add_lines(total, a->partials + first, a->pitch, a->chunks, count);
+        for (int64_t i = 0; i < count; i++) to[i * stride] += total[i];
+    }
+}
+
 void mha_cpu_add_partials(mha_context *ctx, mha_tensor sum, const float *partials, int64_t chunks, int64_t pitch)
 {
-    float *to = sum.data;
-    if (ctx->rehearsing) return;
-    for (int64_t i = 0; i < sum.size[0]; i++) {
-        double total = 0;
-        for (int64_t chunk = 0; chunk < chunks; chunk++) total += (double)partials[chunk * pitch + i];
-        to[i * sum.stride[0]] += (float)total;
-    }
+    addition a = {ctx->kernels, sum, partials, chunks, pitch};
+    mha_parallel_each(ctx, (sum.size[0] + PIECE - 1) / PIECE, add_piece, &a);
 }
 
 size_t mha_cpu_partial_bytes(int64_t rows, int64_t columns)
@@ -108,27 +122,66 @@ void mha_cpu_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy)
 
 typedef struct column_sums {
     const mha_kernels *kernels;
-    mha_tensor y;
+    mha_tensor sum, y;
     float *partials;
 } column_sums;
+
+enum { COLUMNS = 64 };
+
+/* Columns k to k + count - 1 of at most CHUNK rows: in place if they are float32 numbers side by side, else a copy. */
+static const float *look(const column_sums *j, float room[CHUNK * COLUMNS], int64_t *ld, int64_t first, int64_t rows,
+                         int64_t k, int64_t count)
+{
+    int64_t size = (int64_t)mha_type_size(j->y.type);
+    const char *from = (const char *)j->y.data + (first * j->y.stride[0] + k * j->y.stride[1]) * size;
+    *ld = j->y.stride[0];
+    if (j->y.type == MHA_FLOAT32 && j->y.stride[1] == 1) return (const float *)(const void *)from;
+    *ld = COLUMNS;
+    for (int64_t r = 0; r < rows; r++)
+        mha_row_load(j->kernels, room + r * COLUMNS, from + r * j->y.stride[0] * size, j->y.type, j->y.stride[1],
+                     count);
+    return room;
+}
 
 static void sum_chunk(void *arg, int64_t chunk)
 {
     const column_sums *j = arg;
-    int64_t columns = j->y.size[1], end = smaller((chunk + 1) * CHUNK, j->y.size[0]);
-    float *sum = j->partials + chunk * columns, y[PIECE];
-    memset(sum, 0, (size_t)columns * sizeof *sum);
-    for (int64_t n = chunk * CHUNK; n < end; n++)
-        for (int64_t k = 0; k < columns; k += PIECE) {
-            int64_t count = load_piece(j->kernels, y, j->y, n, k);
-            for (int64_t i = 0; i < count; i++) sum[k + i] += y[i];
-        }
+    int64_t columns = j->y.size[1], first = chunk * CHUNK, rows = smaller(CHUNK, j->y.size[0] - first), ld;
+    int64_t step = j->y.type == MHA_FLOAT32 && j->y.stride[1] == 1 ? columns : COLUMNS;
+    float room[CHUNK * COLUMNS];
+    for (int64_t k = 0; k < columns; k += step) {
+        int64_t count = smaller(step, columns - k);
+        const float *y = look(j, room, &ld, first, rows, k, count);
+        j->kernels->sum_lines(j->partials + chunk * columns + k, y, ld, rows, count);
+    }
 }
 
+/* COLUMNS columns of few rows. */
+static void add_columns(void *arg, int64_t n)
+{
+    const column_sums *j = arg;
+    int64_t k = n * COLUMNS, rows = j->y.size[0], count = smaller(COLUMNS, j->y.size[1] - k), ld;
+    float room[CHUNK * COLUMNS], total[COLUMNS] = {0}, *to = (float *)j->sum.data + k * j->sum.stride[0];
+    const float *y = look(j, room, &ld, 0, rows, k, count);
+    j->kernels->add_lines(total, y, ld, rows, count);
+    for (int64_t i = 0; i < count; i++) to[i * j->sum.stride[0]] += total[i];
+}
+
+/* A chunk of rows is added up in float32, the chunks in float64. Where there is but one, that is not worth a partial sum:
+ * all is float64. */
 void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials)
 {
-    column_sums j = {.kernels = ctx->kernels, .y = y, .partials = partials};
+    column_sums j = {.kernels = ctx->kernels, .sum = sum, .y = y, .partials = partials};
     int64_t chunks = chunk_count(y.size[0]);
+    bool plain = y.type == MHA_FLOAT32 && y.stride[1] == 1;
+    if (chunks <= 1 && plain) {
+        mha_cpu_add_partials(ctx, sum, y.data, y.size[0], y.stride[0]);
+        return;
+    }
+    if (chunks <= 1) {
+        mha_parallel_each(ctx, (y.size[1] + COLUMNS - 1) / COLUMNS, add_columns, &j);
+        return;
+    }
     mha_parallel_each(ctx, chunks, sum_chunk, &j);
     mha_cpu_add_partials(ctx, sum, partials, chunks, sum.size[0]);
 }

@@ -10,9 +10,10 @@ void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value);
 void mha_cpu_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
 
-void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
-void mha_cpu_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
-                            mha_tensor dbias, float *partials);
+void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
+                       const mha_norm_about *norm);
+void mha_cpu_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
+                            const mha_norm_about *norm, float *partials);
 void mha_cpu_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
 void mha_cpu_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);

@@ -15,7 +15,6 @@ typedef struct model {
     nn_description config;
     float *parameters, *gradients;
     int64_t count;
-    nn_workspace workspace;
     nn_call call;
 } model;
 
@@ -36,7 +35,6 @@ static model open_model(nn_description config, int64_t batch, bool training, int
 
 static void close_model(model *m)
 {
-    nn_workspace_free(&m->workspace);
     nn_model_free(m->net);
     mha_context_free(m->ctx);
     free(m->parameters);
@@ -63,11 +61,16 @@ static nn_description small(bool mean_pool, bool final_norm, nn_norm_kind norm, 
 
 static double loss_of(model *m, const float *images, const int32_t *labels, int64_t count, float *dlogits)
 {
-    nn_loss loss = {0};
+    mha_loss loss = {0};
     nn_model_changed(m->net);
     const float *logits = nn_model_forward_images(m->net, m->ctx, images, count, &m->call);
     if (!expect(logits != NULL, "%s", mha_context_error(m->ctx))) return 0;
-    nn_cross_entropy(m->ctx, &m->workspace, &loss, dlogits, logits, labels, count, m->config.output.classes, 0.1f);
+    mha_loss_options smoothed = {sizeof smoothed, 0.1f};
+    int64_t classes = m->config.output.classes;
+    mha_tensor none = MHA_NO_TENSOR, to = dlogits ? mha_tensor_2d(dlogits, MHA_FLOAT32, count, classes) : none;
+    expect(!mha_cross_entropy(m->ctx, &loss, to, mha_tensor_2d(logits, MHA_FLOAT32, count, classes),
+                              mha_tensor_1d(labels, MHA_INT32, count), &smoothed),
+           "%s", mha_context_error(m->ctx));
     return loss.mean;
 }
 

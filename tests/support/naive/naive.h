@@ -80,9 +80,10 @@ mha_status naive_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, con
 void naive_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void naive_fill(mha_context *ctx, mha_tensor to, float value);
 void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
-void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_norm_about *norm);
-void naive_normalize_back(mha_context *ctx, mha_tensor dy, mha_tensor x, const mha_norm_about *norm, mha_tensor dgain,
-                          mha_tensor dbias, float *partials);
+void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
+                     const mha_norm_about *norm);
+void naive_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
+                          const mha_norm_about *norm, float *partials);
 void naive_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
 void naive_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
 void naive_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
@@ -93,5 +94,17 @@ void naive_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps);
 void naive_extra_keys(const mha_extra_keys_call *call);
 void naive_extra_keys_back(const mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
                            mha_tensor dbias_v, double *sums);
+
+void naive_activate(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
+void naive_activate_back(mha_context *ctx, mha_tensor dh, mha_tensor slope);
+void naive_activate_gated(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
+void naive_activate_gated_back(mha_context *ctx, mha_tensor slope, mha_tensor dh);
+mha_status naive_cross_entropy(mha_context *ctx, mha_loss *loss, mha_tensor dlogits, mha_tensor logits,
+                               mha_tensor labels, float smoothing);
+void naive_dropout(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_dropout_options *options);
+mha_status naive_embed(mha_context *ctx, mha_tensor y, mha_tensor table, mha_tensor ids,
+                       const mha_embedding_options *options);
+mha_status naive_embed_back(mha_context *ctx, mha_tensor dtable, mha_tensor dpositions, mha_tensor dy, mha_tensor ids,
+                            float scale);
 
 #endif

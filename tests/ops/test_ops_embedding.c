@@ -1,9 +1,9 @@
-/* Embeddings of nn/ against plain loops: forward and the gradient of the table bit for bit, since their order is fixed,
+/* Embeddings of mha_ops.h against plain loops: forward and the gradient of the table bit for bit, since their order is fixed,
  * and both gradients within their bounds of float64. */
 #include "support/contexts.h"
 #include "support/harness.h"
 #include "support/numbers.h"
-#include "ops/ops.h"
+#include <mha_ops.h>
 
 static const double u = 0x1p-24;
 
@@ -52,6 +52,33 @@ static void clear(problem *p)
     float *all[] = {p->table, p->positions, p->dy, p->y, p->dtable, p->dpositions, p->old_table, p->old_positions};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(p->ids);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------ */
+
+static mha_tensor sequences(const problem *p, const float *x)
+{
+    return mha_tensor_3d(x, MHA_FLOAT32, p->rows / p->T, p->T, p->width);
+}
+
+static mha_tensor ids(const problem *p) { return mha_tensor_2d(p->ids, MHA_INT32, p->rows / p->T, p->T); }
+
+static void embed(mha_context *ctx, const problem *p, bool positions)
+{
+    mha_embedding_options o = MHA_EMBEDDING_DEFAULTS;
+    if (positions) o.positions = mha_tensor_2d(p->positions, MHA_FLOAT32, p->T, p->width);
+    expect(!mha_embedding_forward(ctx, sequences(p, p->y), mha_tensor_2d(p->table, MHA_FLOAT32, p->words, p->width),
+                                  ids(p), &o),
+           "%s", mha_context_error(ctx));
+}
+
+static void embed_back(mha_context *ctx, const problem *p, bool table, bool positions)
+{
+    mha_tensor none = MHA_NO_TENSOR, dtable = mha_tensor_2d(p->dtable, MHA_FLOAT32, p->words, p->width);
+    mha_tensor dpositions = mha_tensor_2d(p->dpositions, MHA_FLOAT32, p->T, p->width);
+    expect(!mha_embedding_backward(ctx, table ? dtable : none, positions ? dpositions : none, sequences(p, p->dy),
+                                   ids(p), NULL),
+           "%s", mha_context_error(ctx));
 }
 
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
@@ -106,15 +133,15 @@ static void check(mha_context *ctx, int64_t sequences, int64_t T, int64_t width,
 {
     problem p = make(sequences, T, width, words);
     float after = p.y[p.rows * width];
-    nn_embedding_forward(ctx, p.y, p.table, p.positions, p.ids, p.rows, T, width);
+    embed(ctx, &p, true);
     check_forward(&p, true);
-    nn_embedding_forward(ctx, p.y, p.table, NULL, p.ids, p.rows, T, width);
+    embed(ctx, &p, false);
     check_forward(&p, false);
     expect(p.y[p.rows * width] == after, "wrote beside y");
-    nn_embedding_backward(ctx, p.dtable, NULL, p.dy, p.ids, p.rows, T, width);
+    embed_back(ctx, &p, true, false);
     check_table(&p);
     expect(!memcmp(p.dpositions, p.old_positions, (size_t)(T * width) * sizeof(float)), "positions were not asked for");
-    nn_embedding_backward(ctx, NULL, p.dpositions, p.dy, p.ids, p.rows, T, width);
+    embed_back(ctx, &p, false, true);
     check_table(&p);
     check_positions(&p);
     clear(&p);
@@ -145,13 +172,13 @@ TEST(backward_by_central_differences)
     for (int k = 0; k < 3; k++)
         for (int64_t i = 0; i < counts[k]; i++) parts[k][i] = (float)(int)(8 * parts[k][i]);
     for (int k = 0; k < 2; k++) memset(got[k], 0, (size_t)counts[k] * sizeof(float));
-    nn_embedding_backward(ctx, p.dtable, p.dpositions, p.dy, p.ids, p.rows, T, WIDTH);
+    embed_back(ctx, &p, true, true);
     for (int k = 0; k < 2; k++)
         for (int64_t i = 0; i < counts[k]; i++) {
             double loss[2] = {0, 0};
             for (int side = 0; side < 2; side++) {
                 moved[k][i] += side ? 1.0f : -0.5f; /* half a step down, then half a step up */
-                nn_embedding_forward(ctx, p.y, p.table, p.positions, p.ids, p.rows, T, WIDTH);
+                embed(ctx, &p, true);
                 for (int64_t j = 0; j < counts[2]; j++) loss[side] += (double)p.dy[j] * (double)p.y[j];
             }
             moved[k][i] -= 0.5f;
@@ -167,14 +194,14 @@ TEST(same_bits_for_any_number_of_threads)
     const mha_parallel ways[] = {{NULL, NULL}, parallel_pthreads(), parallel_reversed()};
     problem want = make(40, 50, 131, 65);
     mha_context *one = context_make(NULL, 1, ways[0], NULL);
-    nn_embedding_forward(one, want.y, want.table, want.positions, want.ids, want.rows, want.T, want.width);
-    nn_embedding_backward(one, want.dtable, want.dpositions, want.dy, want.ids, want.rows, want.T, want.width);
+    embed(one, &want, true);
+    embed_back(one, &want, true, true);
     for (int threads = 2; threads <= 17; threads += 5)
         for (int way = 0; way < 3; way++) {
             problem p = make(40, 50, 131, 65);
             mha_context *ctx = context_make(NULL, threads, ways[way], NULL);
-            nn_embedding_forward(ctx, p.y, p.table, p.positions, p.ids, p.rows, p.T, p.width);
-            nn_embedding_backward(ctx, p.dtable, p.dpositions, p.dy, p.ids, p.rows, p.T, p.width);
+            embed(ctx, &p, true);
+            embed_back(ctx, &p, true, true);
             expect(!memcmp(p.y, want.y, (size_t)(p.rows * p.width) * sizeof *p.y), "y, %d threads", threads);
             expect(!memcmp(p.dtable, want.dtable, (size_t)(p.words * p.width) * sizeof *p.y), "dtable, %d threads",
                    threads);
@@ -185,4 +212,44 @@ TEST(same_bits_for_any_number_of_threads)
         }
     clear(&want);
     mha_context_free(one);
+}
+
+/* A scale, a second table that accumulates, ids of 64 bits and of stride 0. */
+TEST(scale_and_a_second_table)
+{
+    for_each_isa (isa) {
+        problem p = make(3, 5, 37, 11);
+        mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+        mha_embedding_options first = MHA_EMBEDDING_DEFAULTS, second = first;
+        mha_tensor table = mha_tensor_2d(p.table, MHA_FLOAT32, p.words, p.width), none = MHA_NO_TENSOR;
+        int64_t wide[15], two = 2;
+        for (int i = 0; i < 15; i++) wide[i] = p.ids[i];
+        mha_tensor same = mha_tensor_2d(&two, MHA_INT64, 3, 5);
+        same.stride[0] = same.stride[1] = 0;
+        first.scale = 0.7f;
+        first.positions = mha_tensor_2d(p.positions, MHA_FLOAT32, p.T, p.width);
+        second.accumulate = true;
+        expect(!mha_embedding_forward(ctx, sequences(&p, p.y), table, mha_tensor_2d(wide, MHA_INT64, 3, 5), &first) &&
+                   !mha_embedding_forward(ctx, sequences(&p, p.y), table, same, &second),
+               "%s", mha_context_error(ctx));
+        for (int64_t i = 0; i < p.rows * p.width; i++) {
+            double a = 0.7 * (double)p.table[p.ids[i / p.width] * p.width + i % p.width];
+            double b = (double)p.positions[i / p.width % p.T * p.width + i % p.width];
+            double c = (double)p.table[2 * p.width + i % p.width];
+            expect(fabs((double)p.y[i] - a - b - c) <= 4 * u * (fabs(a) + fabs(b) + fabs(c)), "%s: y[%d]", isa, (int)i);
+        }
+        expect(!mha_embedding_backward(ctx, mha_tensor_2d(p.dtable, MHA_FLOAT32, p.words, p.width), none,
+                                       sequences(&p, p.dy), same, &first),
+               "%s", mha_context_error(ctx));
+        for (int64_t i = 0; i < p.words * p.width; i++) {
+            double want = (double)p.old_table[i], size = fabs(want);
+            for (int64_t r = 0; i / p.width == 2 && r < p.rows; r++) {
+                want += 0.7 * (double)p.dy[r * p.width + i % p.width];
+                size += fabs((double)p.dy[r * p.width + i % p.width]);
+            }
+            expect(fabs((double)p.dtable[i] - want) <= 32 * u * size, "%s: dtable[%d]", isa, (int)i);
+        }
+        clear(&p);
+        mha_context_free(ctx);
+    }
 }

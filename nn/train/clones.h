@@ -4,8 +4,8 @@
  *
  * The selection uses an ifunc, which glibc supports and musl does not, and which runs before a sanitizer is
  * initialized. */
-#ifndef NN_OPS_CLONES_H
-#define NN_OPS_CLONES_H
+#ifndef NN_TRAIN_CLONES_H
+#define NN_TRAIN_CLONES_H
 
 #include <stdint.h> /* also defines __GLIBC__ */
 

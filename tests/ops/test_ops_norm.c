@@ -1,4 +1,4 @@
-/* LayerNorm and RMS norm of nn/ against float64.
+/* LayerNorm and RMS norm of mha_ops.h against float64, with every instruction set.
  *
  * With k = width/16 + 8, the roundings that a sum in 16 lanes, its total and what is done with it may add up to:
  *   the mean is off by  u |mean| + k u mean|x - x[0]|,  which by the inverse root becomes an error `shift` of every h;
@@ -7,13 +7,13 @@
 #include "support/contexts.h"
 #include "support/harness.h"
 #include "support/numbers.h"
-#include "ops/ops.h"
+#include <mha_ops.h>
 
 static const double u = 0x1p-24;
 
 typedef struct problem {
-    nn_norm norm;
-    int64_t rows;
+    mha_norm_options norm;
+    int64_t rows, width;
     float *x, *r, *gain, *bias, *dy;      /* in */
     float *y, *kept, *dx, *dgain, *dbias; /* out, each with one float more */
 } problem;
@@ -25,11 +25,11 @@ static float *numbers(rng *r, int64_t count, double scale, double offset)
     return x;
 }
 
-static problem make(nn_norm_kind kind, int64_t rows, int64_t width, double scale, double offset)
+static problem make(mha_norm kind, int64_t rows, int64_t width, double scale, double offset)
 {
     rng r = rng_make((uint64_t)(rows * 10007 + width), 3);
     int64_t n = rows * width;
-    problem p = {.rows = rows, .x = numbers(&r, n, scale, offset), .r = numbers(&r, n, scale, 0)};
+    problem p = {.rows = rows, .width = width, .x = numbers(&r, n, scale, offset), .r = numbers(&r, n, scale, 0)};
     p.gain = numbers(&r, width, 1, 0.5);
     p.bias = numbers(&r, width, 1, 0);
     p.dy = numbers(&r, n, 1, 0);
@@ -38,7 +38,11 @@ static problem make(nn_norm_kind kind, int64_t rows, int64_t width, double scale
     p.dx = numbers(&r, n, 1, 0);
     p.dgain = numbers(&r, width, 1, 0);
     p.dbias = numbers(&r, width, 1, 0);
-    p.norm = (nn_norm){kind, width, 1e-5f, p.gain, kind == NN_LAYER_NORM ? p.bias : NULL};
+    mha_norm_options norm = MHA_NORM_DEFAULTS;
+    p.norm = norm;
+    p.norm.kind = kind;
+    p.norm.gain = mha_tensor_1d(p.gain, MHA_FLOAT32, width);
+    if (kind == MHA_NORM_LAYER) p.norm.bias = mha_tensor_1d(p.bias, MHA_FLOAT32, width);
     return p;
 }
 
@@ -46,6 +50,24 @@ static void clear(problem *p)
 {
     float *all[] = {p->x, p->r, p->gain, p->bias, p->dy, p->y, p->kept, p->dx, p->dgain, p->dbias};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static mha_tensor matrix(const problem *p, const float *x) { return mha_tensor_2d(x, MHA_FLOAT32, p->rows, p->width); }
+static mha_tensor kept(const problem *p) { return mha_tensor_2d(p->kept, MHA_FLOAT32, p->rows, 2); }
+
+static void forward(mha_context *ctx, const problem *p)
+{
+    expect(!mha_norm_forward(ctx, matrix(p, p->y), kept(p), matrix(p, p->x), &p->norm), "%s", mha_context_error(ctx));
+}
+
+/* dx, and the sums if `sums`. */
+static void backward(mha_context *ctx, const problem *p, float *dx, bool add, bool sums)
+{
+    mha_norm_gradients g = {.x = matrix(p, dx), .accumulate = add};
+    if (sums) g.gain = mha_tensor_1d(p->dgain, MHA_FLOAT32, p->width);
+    if (sums) g.bias = mha_tensor_1d(p->dbias, MHA_FLOAT32, p->width);
+    expect(!mha_norm_backward(ctx, &g, matrix(p, p->dy), matrix(p, p->x), kept(p), &p->norm), "%s",
+           mha_context_error(ctx));
 }
 
 /* ---- The oracle ------------------------------------------------------------------------------------------------- */
@@ -56,9 +78,9 @@ typedef struct row {
 
 static row row_of(const problem *p, const double *x)
 {
-    const int64_t n = p->norm.width;
+    const int64_t n = p->width;
     double k = (double)n / 16 + 8, mean = 0, spread = 0, squares = 0;
-    for (int64_t i = 0; i < n && p->norm.kind == NN_LAYER_NORM; i++) {
+    for (int64_t i = 0; i < n && p->norm.kind == MHA_NORM_LAYER; i++) {
         mean += x[i] / (double)n;
         spread += fabs(x[i] - x[0]) / (double)n;
     }
@@ -70,7 +92,7 @@ static row row_of(const problem *p, const double *x)
 static double result(const problem *p, const double *x, int64_t i)
 {
     row r = row_of(p, x);
-    return (x[i] - r.mean) * r.by * (double)p->gain[i] + (p->norm.bias ? (double)p->bias[i] : 0);
+    return (x[i] - r.mean) * r.by * (double)p->gain[i] + (p->norm.bias.rank ? (double)p->bias[i] : 0);
 }
 
 static void widen(double *to, const float *from, int64_t n)
@@ -82,14 +104,14 @@ static void widen(double *to, const float *from, int64_t n)
 
 static void check_forward(const problem *p)
 {
-    const int64_t n = p->norm.width;
+    const int64_t n = p->width;
     double *x = array(n, sizeof *x), k = (double)n / 16 + 8;
     for (int64_t r = 0; r < p->rows; r++) {
         widen(x, p->x + r * n, n);
         row o = row_of(p, x);
         for (int64_t i = 0; i < n; i++) {
             double h = (x[i] - o.mean) * o.by, gain = (double)p->gain[i];
-            double want = h * gain + (p->norm.bias ? (double)p->bias[i] : 0), got = (double)p->y[r * n + i];
+            double want = h * gain + (p->norm.bias.rank ? (double)p->bias[i] : 0), got = (double)p->y[r * n + i];
             double bound = 2 * (fabs(gain) * (o.shift + (k + 3) * u * fabs(h)) + u * fabs(want));
             expect(fabs(got - want) <= bound, "y[%d,%d] of %d is %.9g, not %.9g: off by %g, not %g", (int)r, (int)i,
                    (int)n, got, want, got - want, bound);
@@ -101,21 +123,23 @@ static void check_forward(const problem *p)
 static const int64_t row_counts[] = {0, 1, 63, 64, 65, 300}, widths[] = {1, 2, 7, 16, 17, 64, 65, 131, 1000};
 
 /* Runs body-like `check` for every kind and size. */
-static void each_size(void (*check)(mha_context *ctx, nn_norm_kind kind, int64_t rows, int64_t width))
+static void each_size(void (*check)(mha_context *ctx, mha_norm kind, int64_t rows, int64_t width))
 {
-    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
-    for (int kind = 0; kind < 2; kind++)
-        for (int i = 0; i < 6; i++)
-            for (int j = 0; j < 9; j++)
-                if (row_counts[i] * widths[j] < 70000) check(ctx, (nn_norm_kind)kind, row_counts[i], widths[j]);
-    mha_context_free(ctx);
+    for_each_isa (isa) {
+        mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+        for (int kind = 0; kind < 2; kind++)
+            for (int i = 0; i < 6; i++)
+                for (int j = 0; j < 9; j++)
+                    if (row_counts[i] * widths[j] < 70000) check(ctx, (mha_norm)kind, row_counts[i], widths[j]);
+        mha_context_free(ctx);
+    }
 }
 
-static void forward_case(mha_context *ctx, nn_norm_kind kind, int64_t rows, int64_t width)
+static void forward_case(mha_context *ctx, mha_norm kind, int64_t rows, int64_t width)
 {
     problem p = make(kind, rows, width, 3, 1);
     float after = p.y[rows * width];
-    nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, rows);
+    forward(ctx, &p);
     check_forward(&p);
     expect(p.y[rows * width] == after, "wrote beside y");
 
@@ -123,8 +147,9 @@ static void forward_case(mha_context *ctx, nn_norm_kind kind, int64_t rows, int6
     float *y = array(rows * width + 1, sizeof *y), *x = array(rows * width + 1, sizeof *x);
     memcpy(x, p.x, (size_t)(rows * width) * sizeof *x);
     for (int64_t i = 0; i < rows * width; i++) p.x[i] += p.r[i];
-    nn_norm_forward_add(ctx, &p.norm, y, p.kept, x, p.r, rows);
-    nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, rows);
+    expect(!mha_norm_forward_add(ctx, matrix(&p, y), kept(&p), matrix(&p, x), matrix(&p, p.r), &p.norm), "%s",
+           mha_context_error(ctx));
+    forward(ctx, &p);
     expect(!memcmp(x, p.x, (size_t)(rows * width) * sizeof *x), "x + r of (%d,%d)", (int)rows, (int)width);
     expect(!memcmp(y, p.y, (size_t)(rows * width) * sizeof *y), "norm(x + r) of (%d,%d)", (int)rows, (int)width);
     free(x);
@@ -141,8 +166,8 @@ TEST(large_numbers)
     for (int kind = 0; kind < 2; kind++)
         for (int s = 0; s < 5; s++)
             for (int j = 0; j < 9; j++) {
-                problem p = make((nn_norm_kind)kind, 9, widths[j], scales[s][0], scales[s][1]);
-                nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, p.rows);
+                problem p = make((mha_norm)kind, 9, widths[j], scales[s][0], scales[s][1]);
+                forward(ctx, &p);
                 check_forward(&p);
                 clear(&p);
             }
@@ -154,9 +179,9 @@ TEST(a_constant_row_gives_its_bias)
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     for (int j = 0; j < 9; j++)
         for (int s = 0; s < 3; s++) {
-            problem p = make(NN_LAYER_NORM, 1, widths[j], 1, 0);
+            problem p = make(MHA_NORM_LAYER, 1, widths[j], 1, 0);
             for (int64_t i = 0; i < widths[j]; i++) p.x[i] = s == 0 ? 0.0f : s == 1 ? 0.1f : -9876.543f;
-            nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, 1);
+            forward(ctx, &p);
             expect(!memcmp(p.y, p.bias, (size_t)widths[j] * sizeof *p.y), "width %d", (int)widths[j]);
             clear(&p);
         }
@@ -168,13 +193,13 @@ TEST(a_constant_row_gives_its_bias)
 /* dx = by (g - mean(g) - h mean(g h)): k + 3 roundings of each term, and the error of h in its two places. */
 static void check_row(const problem *p, const float *before, int64_t at, double *sums, double *bounds)
 {
-    const int64_t n = p->norm.width;
+    const int64_t n = p->width;
     double *x = array(n, sizeof *x), k = (double)n / 16 + 8, g = 0, gs = 0, gh = 0, ghs = 0;
     widen(x, p->x + at, n);
     row o = row_of(p, x);
     for (int64_t i = 0; i < n; i++) {
         double part = (double)p->dy[at + i] * (double)p->gain[i] / (double)n, h = (x[i] - o.mean) * o.by;
-        g += p->norm.kind == NN_LAYER_NORM ? part : 0;
+        g += p->norm.kind == MHA_NORM_LAYER ? part : 0;
         gs += fabs(part);
         gh += part * h;
         ghs += fabs(part * h);
@@ -198,7 +223,7 @@ static void check_row(const problem *p, const float *before, int64_t at, double 
 /* Sums over rows: 40 roundings in a chunk of 64, two rows at a time; one for the chunks, one for the sum with the old. */
 static void check_backward(const problem *p, const float *before, const float *dgain, const float *dbias)
 {
-    const int64_t n = p->norm.width;
+    const int64_t n = p->width;
     double *sums = array(2 * n, sizeof *sums), *bounds = array(2 * n, sizeof *bounds);
     for (int64_t r = 0; r < p->rows; r++) check_row(p, before, r * n, sums, bounds);
     for (int64_t i = 0; i < n; i++) {
@@ -212,27 +237,23 @@ static void check_backward(const problem *p, const float *before, const float *d
     free(bounds);
 }
 
-static void backward_case(mha_context *ctx, nn_norm_kind kind, int64_t rows, int64_t width)
+static void backward_case(mha_context *ctx, mha_norm kind, int64_t rows, int64_t width)
 {
-    nn_workspace workspace = NN_NO_WORKSPACE;
     for (int add = 0; add < 2; add++) {
         problem p = make(kind, rows, width, 3, 1), old = make(kind, rows, width, 3, 1);
-        nn_norm_gradients gradients = {p.dx, add, p.dgain, p.dbias};
-        nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, rows);
-        expect(!nn_norm_backward(ctx, &workspace, &p.norm, &gradients, p.dy, p.x, p.kept, rows), "no memory");
+        forward(ctx, &p);
+        backward(ctx, &p, p.dx, add, true);
         check_backward(&p, add ? old.dx : NULL, old.dgain, old.dbias);
         expect(p.dx[rows * width] == old.dx[rows * width] && p.dgain[width] == old.dgain[width] &&
                    p.dbias[width] == old.dbias[width],
                "wrote beside the gradients");
 
         /* Without the sums the rest is the same. */
-        gradients = (nn_norm_gradients){old.dx, add, NULL, NULL};
-        expect(!nn_norm_backward(ctx, &workspace, &p.norm, &gradients, p.dy, p.x, p.kept, rows), "no memory");
+        backward(ctx, &p, old.dx, add, false);
         expect(!memcmp(p.dx, old.dx, (size_t)(rows * width) * sizeof *p.dx), "without dgain, dx differs");
         clear(&p);
         clear(&old);
     }
-    nn_workspace_free(&workspace);
 }
 
 TEST(backward) { each_size(backward_case); }
@@ -241,15 +262,13 @@ TEST(backward) { each_size(backward_case); }
 TEST(backward_by_central_differences)
 {
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-    nn_workspace workspace = NN_NO_WORKSPACE;
     for (int kind = 0; kind < 2; kind++)
         for (int j = 0; j < 8; j++) {
             const int64_t n = widths[j];
-            problem p = make((nn_norm_kind)kind, 2, n, 3, 1);
-            nn_norm_gradients gradients = {p.dx, false, NULL, NULL};
+            problem p = make((mha_norm)kind, 2, n, 3, 1);
             double *x = array(n, sizeof *x), step = 1e-5;
-            nn_norm_forward(ctx, &p.norm, p.y, p.kept, p.x, 2);
-            expect(!nn_norm_backward(ctx, &workspace, &p.norm, &gradients, p.dy, p.x, p.kept, 2), "no memory");
+            forward(ctx, &p);
+            backward(ctx, &p, p.dx, false, false);
             widen(x, p.x + n, n);
             for (int64_t i = 0; i < n; i++) {
                 double up = 0, down = 0, old = x[i];
@@ -265,6 +284,51 @@ TEST(backward_by_central_differences)
             free(x);
             clear(&p);
         }
-    nn_workspace_free(&workspace);
+    mha_context_free(ctx);
+}
+
+/* Padding that nobody looked at: rows whose dy is 0 get no gradient and give none, whatever x is there. The bits of the
+ * others are those of an x that is finite. */
+TEST(rows_without_a_gradient_may_be_nan)
+{
+    enum { ROWS = 67, LAST = 5 };
+    for_each_isa (isa)
+        for (int kind = 0; kind < 2; kind++) {
+            mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+            problem p = make((mha_norm)kind, ROWS, 65, 3, 1), q = make((mha_norm)kind, ROWS, 65, 3, 1);
+            for (int64_t i = 0; i < ROWS * p.width; i++) {
+                if (i / p.width % LAST) continue;
+                p.dy[i] = q.dy[i] = 0;
+                q.x[i] = i % 3 ? NAN : INFINITY;
+            }
+            forward(ctx, &p), forward(ctx, &q);
+            backward(ctx, &p, p.dx, false, true), backward(ctx, &q, q.dx, false, true);
+            for (int64_t i = 0; i < ROWS * p.width; i++)
+                expect(q.dx[i] == (i / p.width % LAST ? p.dx[i] : 0), "dx[%d] is %g", (int)i, (double)q.dx[i]);
+            expect(!memcmp(p.dgain, q.dgain, 65 * sizeof *p.dgain), "dgain differs");
+            expect(!memcmp(p.dbias, q.dbias, 65 * sizeof *p.dbias), "dbias differs");
+            clear(&p), clear(&q);
+            mha_context_free(ctx);
+        }
+}
+
+/* y over x, and dx over dy: the bits of results that lie apart. */
+TEST(in_place)
+{
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    for (int kind = 0; kind < 2; kind++) {
+        problem p = make((mha_norm)kind, 65, 131, 3, 1), q = make((mha_norm)kind, 65, 131, 3, 1);
+        int64_t bytes = p.rows * p.width * (int64_t)sizeof(float);
+        forward(ctx, &p);
+        backward(ctx, &p, p.dx, false, true);
+        expect(!mha_norm_forward(ctx, matrix(&q, q.y), kept(&q), matrix(&q, q.x), &q.norm), "%s",
+               mha_context_error(ctx));
+        backward(ctx, &q, q.dy, false, true);
+        expect(!memcmp(q.dy, p.dx, (size_t)bytes) && !memcmp(q.dgain, p.dgain, 131 * sizeof(float)), "dx over dy");
+        expect(!mha_norm_forward(ctx, matrix(&q, q.x), kept(&q), matrix(&q, q.x), &q.norm), "%s",
+               mha_context_error(ctx));
+        expect(!memcmp(q.x, p.y, (size_t)bytes), "y over x");
+        clear(&p), clear(&q);
+    }
     mha_context_free(ctx);
 }
