@@ -2,6 +2,7 @@
  * know, a longer one is refused. And the device of a context. */
 #include "support/contexts.h"
 #include "support/harness.h"
+#include <mha_ops.h>
 
 enum { T = 3, D = 4 };
 
@@ -51,6 +52,36 @@ static mha_status call_matmul(mha_context *ctx, const void *options)
     return mha_matmul(ctx, matrix(0), matrix(1), matrix(2), options);
 }
 
+/* The gain, which the defaults lack, if the options have a size. */
+static mha_status call_norm(mha_context *ctx, const void *options)
+{
+    mha_norm_options o;
+    mha_tensor none = MHA_NO_TENSOR;
+    memcpy(&o, options, sizeof o);
+    o.gain = mha_tensor_1d(memory[2], MHA_FLOAT32, 2);
+    return mha_norm_forward(ctx, matrix(0), none, matrix(1), &o);
+}
+
+static mha_status call_embedding(mha_context *ctx, const void *options)
+{
+    static const int32_t ids[2] = {1, 0};
+    mha_tensor y = mha_tensor_3d(memory[0], MHA_FLOAT32, 1, 2, 2);
+    return mha_embedding_forward(ctx, y, matrix(1), mha_tensor_2d(ids, MHA_INT32, 1, 2), options);
+}
+
+static mha_status call_loss(mha_context *ctx, const void *options)
+{
+    static const int32_t labels[2] = {1, 0};
+    mha_loss loss;
+    return mha_cross_entropy(ctx, &loss, matrix(0), matrix(1), mha_tensor_1d(labels, MHA_INT32, 2), options);
+}
+
+static mha_status call_dropout(mha_context *ctx, const void *options)
+{
+    mha_tensor to = mha_tensor_3d(memory[0], MHA_FLOAT32, 1, 2, 2);
+    return mha_dropout(ctx, to, to, options);
+}
+
 /* Sizes are needed, beside the defaults. */
 static mha_status call_layer(mha_context *ctx, const void *options)
 {
@@ -69,6 +100,11 @@ static void fill_rotary(void *o, size_t size) { mha_rotary_defaults(o, size); }
 static void fill_matmul(void *o, size_t size) { mha_matmul_defaults(o, size); }
 static void fill_layer(void *o, size_t size) { mha_layer_defaults(o, size); }
 
+static void fill_norm(void *o, size_t size) { mha_norm_defaults(o, size); }
+static void fill_embedding(void *o, size_t size) { mha_embedding_defaults(o, size); }
+static void fill_loss(void *o, size_t size) { mha_loss_defaults(o, size); }
+static void fill_dropout(void *o, size_t size) { mha_dropout_defaults(o, size); }
+
 static const reader readers[] = {
     {"MHA_ATTENTION_DEFAULTS", sizeof(mha_attention_options), fill_attention, call_forward},
     {"MHA_ATTENTION_DEFAULTS", sizeof(mha_attention_options), fill_attention, call_backward},
@@ -76,6 +112,10 @@ static const reader readers[] = {
     {"MHA_ROTARY_DEFAULTS", sizeof(mha_rotary_options), fill_rotary, call_rotary},
     {"MHA_MATMUL_DEFAULTS", sizeof(mha_matmul_options), fill_matmul, call_matmul},
     {"MHA_LAYER_DEFAULTS", sizeof(mha_layer_options), fill_layer, call_layer},
+    {"MHA_NORM_DEFAULTS", sizeof(mha_norm_options), fill_norm, call_norm},
+    {"MHA_EMBEDDING_DEFAULTS", sizeof(mha_embedding_options), fill_embedding, call_embedding},
+    {"MHA_LOSS_DEFAULTS", sizeof(mha_loss_options), fill_loss, call_loss},
+    {"MHA_DROPOUT_DEFAULTS", sizeof(mha_dropout_options), fill_dropout, call_dropout},
 };
 
 enum { READERS = sizeof readers / sizeof *readers };
@@ -103,7 +143,12 @@ TEST(defaults_of_functions_and_macros_are_the_same)
     const mha_rotary_options rotary = MHA_ROTARY_DEFAULTS;
     const mha_matmul_options matmul = MHA_MATMUL_DEFAULTS;
     const mha_layer_options layer = MHA_LAYER_DEFAULTS;
-    const void *macros[] = {&attention, &attention, &stats, &rotary, &matmul, &layer};
+    const mha_norm_options norm = MHA_NORM_DEFAULTS;
+    const mha_embedding_options embedding = MHA_EMBEDDING_DEFAULTS;
+    const mha_loss_options loss = MHA_LOSS_DEFAULTS;
+    const mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;
+    const void *macros[] = {&attention, &attention, &stats,     &rotary, &matmul,
+                            &layer,     &norm,      &embedding, &loss,   &dropout};
     for (int n = 0; n < READERS; n++) {
         unsigned char filled[1024] = {0}, twice[1024] = {0};
         readers[n].fill(filled, readers[n].size);

@@ -1,5 +1,6 @@
 /* The headers alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
 #include <mha_model.h>
+#include <mha_ops.h>
 
 int main(void)
 {
@@ -21,8 +22,14 @@ int main(void)
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
+    mha_norm_options norm = MHA_NORM_DEFAULTS;
+    mha_norm_gradients norm_gradients = MHA_NO_NORM_GRADIENTS;
+    mha_embedding_options embedding = MHA_EMBEDDING_DEFAULTS;
+    mha_loss_options loss = MHA_LOSS_DEFAULTS;
+    mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
            (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)save.note_count +
-           (int)prune.keep + product.accumulate + tensor.rank;
+           (int)prune.keep + product.accumulate + tensor.rank + norm.gain.rank + norm_gradients.x.rank +
+           embedding.accumulate + (int)loss.size + (int)dropout.size;
 }

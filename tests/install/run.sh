@@ -52,11 +52,13 @@ exports_only_mha() {
     nm -D --defined-only "$1" | awk '{ print $3 } $3 !~ /^mha_/ { bad = 1 } END { exit bad || NR == 0 }'
 }
 
-# exports_what_the_header_declares HEADER LIBRARY: every name that the header declares is in the library, and the library has
-# no public name beyond the header.
-exports_what_the_header_declares() {
-    grep -o '^MHA_API [^(]*(' "$prefix/include/$1" | grep -o 'mha_[a-z0-9_]*($' | tr -d '(' | sort >declared
-    nm -D --defined-only "$2" | awk '{ print $3 }' | sort | diff declared -
+# exports_what_the_headers_declare LIBRARY HEADER...: every name that the headers declare is in the library, and the library
+# has no public name beyond them.
+exports_what_the_headers_declare() {
+    exporter=$1
+    shift
+    (cd "$prefix/include" && grep -oh '^MHA_API [^(]*(' "$@") | grep -o 'mha_[a-z0-9_]*($' | tr -d '(' | sort >declared
+    nm -D --defined-only "$exporter" | awk '{ print $3 }' | sort | diff declared -
 }
 
 # By the libraries it names, and by the version that each undefined symbol asks of one of them.
@@ -105,9 +107,10 @@ moved_tree() {
         libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/libmha-model.so* "$libdir"/cmake/mha/mha-shared*
 }
 
-# The program of a document: the first ```c block of README.md, the indented program at the top of mha.h.
+# The program of a document: the first ```c block of README.md, the indented programs at the top of mha.h and mha_ops.h.
 readme_program() { awk '/^```c$/ { on = 1; next } /^```/ && on { exit } on' "$source/README.md"; }
 header_program() { sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha.h"; }
+ops_program() { sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha_ops.h"; }
 
 document_program() {
     "$1" >program.c
@@ -144,9 +147,9 @@ libdir=${lib%/*}
 check command_runs "$prefix/bin/mha" --version
 check soname_is_versioned soname_is_versioned
 check exports_only_mha exports_only_mha "$lib"
-check exports_what_the_header_declares exports_what_the_header_declares mha.h "$lib"
+check exports_what_the_headers_declare exports_what_the_headers_declare "$lib" mha.h mha_ops.h
 check model_exports_only_mha exports_only_mha "$libdir/libmha-model.so"
-check model_exports_what_the_header_declares exports_what_the_header_declares mha_model.h "$libdir/libmha-model.so"
+check model_exports_what_the_header_declares exports_what_the_headers_declare "$libdir/libmha-model.so" mha_model.h
 check needs_only_libc_and_libm needs_only_libc_and_libm
 check shared_library_is_under_1_mb is_under_1_mb
 check header_has_the_version header_has_the_version
@@ -155,6 +158,7 @@ check header_alone_c11 header_compiles_alone "$CC" -std=c11
 with "$CXX" header_alone_cxx11 header_compiles_alone "$CXX" -x c++ -std=c++11
 check program_of_readme document_program readme_program
 check program_of_header document_program header_program
+check program_of_ops_header document_program ops_program
 with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
 with pkg-config pkg_config_c by_pkg_config "$CC" "$here/user.c"
 with "pkg-config $CXX" pkg_config_cxx by_pkg_config "$CXX" "$here/user.cpp"

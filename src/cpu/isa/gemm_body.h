@@ -18,6 +18,26 @@ enum {
     SIDE_BY_SIDE = 4
 };
 
+/* Four vectors of two rows at a time: one alone would wait for its own results. n is a multiple of two vectors. */
+static inline __attribute__((always_inline)) void activate_rows(const mha_activation activation, float *c, int64_t ldc,
+                                                                int64_t rows, int64_t n)
+{
+    for (int64_t r = 0; r < rows; r += 2)
+        for (int64_t j = 0; j < n; j += 2 * VF) {
+            float *low = c + r * ldc + j, *high = r + 1 < rows ? low + ldc : low;
+            vf x[4];
+            REPEAT (u, 4) x[u] = vf_load((u < 2 ? low : high) + u % 2 * VF);
+            REPEAT (u, 4) x[u] = vf_curve(activation, x[u]).value;
+            REPEAT (u, 4) vf_store((u < 2 ? low : high) + u % 2 * VF, x[u]);
+        }
+}
+
+static __attribute__((noinline)) void activate_block(float *c, int64_t ldc, int64_t rows, int64_t n,
+                                                     mha_activation activation)
+{
+    WITH_ACTIVATION(activation, activate_rows, c, ldc, rows, n)
+}
+
 /* c (rows, panels * PANEL) from as many neighbouring panels of b. */
 static inline __attribute__((always_inline)) void gemm_block(const int rows, const int panels, float *restrict c,
                                                              int64_t ldc, const float *restrict a,
@@ -46,8 +66,7 @@ static inline __attribute__((always_inline)) void gemm_block(const int rows, con
             vf x = add ? vf_fma(alpha, sum[r][v], vf_load(to)) : vf_mul(alpha, sum[r][v]);
             vf_store(to, bias ? vf_add(x, vf_load(bias + v * VF)) : x);
         }
-    if (finish->activation)
-        for (int r = 0; r < rows; r++) activate(c + r * ldc, NULL, c + r * ldc, panels * PANEL, finish->activation);
+    if (finish->activation) activate_block(c, ldc, rows, panels * PANEL, finish->activation);
 }
 
 /* `count` panels for rows that are too few for a whole block: as many panels side by side as make up for it. */

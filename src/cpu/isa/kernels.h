@@ -25,6 +25,7 @@ typedef struct mha_drop {
  * of g = gain * dy and of g h. */
 typedef struct mha_normal {
     float mean[MHA_ROWS], by[MHA_ROWS], less[MHA_ROWS], less_h[MHA_ROWS];
+    bool centred; /* the mean of g counts: without it, `less` is 0 */
     bool careful; /* rows whose `by` is negative are not looked at: their h is 0 */
 } mha_normal;
 

@@ -125,44 +125,46 @@ typedef struct dot_sums {
     sums g, gh;
 } dot_sums;
 
-static inline __attribute__((always_inline)) void dot_some(const bool careful, vf *g, vf *gh, const float *dy,
-                                                           const float *x, const float *gain, int64_t left, vf mean,
-                                                           vf by)
+static inline __attribute__((always_inline)) void dot_some(const bool careful, const bool centred, vf *g, vf *gh,
+                                                           const float *dy, const float *x, const float *gain,
+                                                           int64_t left, vf mean, vf by)
 {
     vf d = vf_load_some(dy, left), own = vf_mul(d, vf_load_some(gain, left));
-    *g = vf_add(*g, own);
+    if (centred) *g = vf_add(*g, own);
     *gh = vf_fma(own, normal_of(careful, vf_load_some(x, left), mean, by), *gh);
 }
 
-static inline __attribute__((always_inline)) dot_sums dot_row(const bool careful, const float *dy, const float *x,
-                                                              const float *gain, int64_t n, vf mean, vf by)
+static inline __attribute__((always_inline)) dot_sums dot_row(const bool careful, const bool centred, const float *dy,
+                                                              const float *x, const float *gain, int64_t n, vf mean,
+                                                              vf by)
 {
     dot_sums s;
     int64_t i = 0;
     REPEAT (u, SUMS) s.g.lane[u] = s.gh.lane[u] = vf_set1(0.0f);
     for (; i + SUMS * VF <= n; i += SUMS * VF)
         REPEAT (u, SUMS)
-            dot_some(careful, &s.g.lane[u], &s.gh.lane[u], dy + i + u * VF, x + i + u * VF, gain + i + u * VF, VF, mean,
-                     by);
-    for (; i + VF <= n; i += VF) dot_some(careful, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, VF, mean, by);
-    if (i < n) dot_some(careful, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, n - i, mean, by);
+            dot_some(careful, centred, &s.g.lane[u], &s.gh.lane[u], dy + i + u * VF, x + i + u * VF, gain + i + u * VF,
+                     VF, mean, by);
+    for (; i + VF <= n; i += VF)
+        dot_some(careful, centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, VF, mean, by);
+    if (i < n) dot_some(careful, centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, n - i, mean, by);
     return s;
 }
 
-static inline __attribute__((always_inline)) void dot_rows(const bool careful, float *g, float *gh, const float *dy,
-                                                           int64_t ldd, const float *x, int64_t ldx, int64_t rows,
-                                                           int64_t n, const mha_normal *of, const float *gain,
-                                                           int64_t ldg)
+static inline __attribute__((always_inline)) void dot_rows(const bool careful, const bool centred, float *g, float *gh,
+                                                           const float *dy, int64_t ldd, const float *x, int64_t ldx,
+                                                           int64_t rows, int64_t n, const mha_normal *of,
+                                                           const float *gain, int64_t ldg)
 {
     float lanes[2][MHA_ROWS * VF];
     for (int64_t r = 0; r < rows; r++) {
-        dot_sums s =
-            dot_row(careful, dy + r * ldd, x + r * ldx, gain + r * ldg, n, vf_set1(of->mean[r]), vf_set1(of->by[r]));
-        vf_store(lanes[0] + r * VF, sums_total(s.g));
+        dot_sums s = dot_row(careful, centred, dy + r * ldd, x + r * ldx, gain + r * ldg, n, vf_set1(of->mean[r]),
+                             vf_set1(of->by[r]));
+        if (centred) vf_store(lanes[0] + r * VF, sums_total(s.g));
         vf_store(lanes[1] + r * VF, sums_total(s.gh));
     }
     for (int64_t r = 0; r < rows; r += VF) {
-        vf_store(g + r, total_lanes(lanes[0] + r * VF, rows - r));
+        vf_store(g + r, centred ? total_lanes(lanes[0] + r * VF, rows - r) : vf_set1(0.0f));
         vf_store(gh + r, total_lanes(lanes[1] + r * VF, rows - r));
     }
 }
@@ -170,8 +172,9 @@ static inline __attribute__((always_inline)) void dot_rows(const bool careful, f
 static void row_dots(float *g, float *gh, const float *dy, int64_t ldd, const float *x, int64_t ldx, int64_t rows,
                      int64_t n, const mha_normal *of, const float *gain, int64_t ldg)
 {
-    if (of->careful) dot_rows(true, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
-    else dot_rows(false, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
+    if (of->careful) dot_rows(true, of->centred, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
+    else if (of->centred) dot_rows(false, true, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
+    else dot_rows(false, false, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
 }
 
 /* Where a vector of `count` rows lies, one or two, a constant: two rows at once halve the loads and stores of the sums. */

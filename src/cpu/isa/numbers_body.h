@@ -40,6 +40,8 @@ static void scatter(float *to, int64_t ldt, const float *from, int64_t ldf, cons
     for (int64_t r = 0; r < rows; r++, from += ldf) {
         float *line = to + ids[r] * ldt;
         int64_t i = 0;
+        for (; i + 4 * VF <= n; i += 4 * VF)
+            REPEAT (u, 4) affine_some(line + i + u * VF, from + i + u * VF, factor, line + i + u * VF, zero, VF);
         for (; i + VF <= n; i += VF) affine_some(line + i, from + i, factor, line + i, zero, VF);
         if (i < n) affine_some(line + i, from + i, factor, line + i, zero, n - i);
     }

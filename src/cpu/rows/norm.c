@@ -34,6 +34,7 @@ typedef struct job {
     float epsilon;
     bool centred, add;
     bool in_blocks;  /* units are rows that fit a block */
+    bool flat;       /* rows lie along axis 2 alone, as those of a model do: they are found without divisions */
     float *partials; /* (chunks,pitch) sums of dgain and, behind them, of dbias; or NULL */
     int64_t pitch, gains;
     bool has_dbias;
@@ -55,18 +56,25 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_plain(mha_tensor x) { return x.type == MHA_FLOAT32 && x.stride[3] == 1; }
 
+static char *row_at(const job *j, mha_tensor x, int64_t n, int64_t k)
+{
+    if (j->flat) return (char *)x.data + (n * x.stride[2] + k * x.stride[3]) * (int64_t)mha_type_size(x.type);
+    return mha_cpu_row(x, n, k);
+}
+
 /* The axis along which the rows of a block lie: one position's heads or, if there is one head alone, positions. */
 static int line_axis(const job *j) { return j->from.size[1] == 1 ? 2 : 1; }
 
 /* The block from row n, column k on; it ends before row `end`. */
 static block block_at(const job *j, int64_t n, int64_t k, int64_t end)
 {
-    int64_t D = j->from.size[3], line = j->from.size[line_axis(j)], columns = D - k;
+    int64_t line = j->from.size[line_axis(j)], columns = j->from.size[3] - k;
     if (!j->in_blocks || !is_plain(j->from) || !is_plain(j->to)) columns = smaller(columns, PIECE);
-    int64_t most = columns > NARROW ? LESS_ROWS : MHA_ROWS;
-    block b = {.n = n, .k = k, .columns = columns, .rows = smaller(smaller(most, end - n), line - n % line)};
-    b.ldg = j->own;
-    b.at = n % j->from.size[1] * j->own + k;
+    block b = {.n = n, .k = k, .columns = columns, .ldg = j->own, .at = k};
+    b.rows = smaller(columns > NARROW ? LESS_ROWS : MHA_ROWS, end - n);
+    if (j->flat) return b;
+    b.rows = smaller(b.rows, line - n % line);
+    b.at += n % j->from.size[1] * j->own;
     return b;
 }
 
@@ -75,11 +83,11 @@ static const float *look(const job *j, mha_tensor x, const block *b, room *home,
 {
     if (is_plain(x)) {
         *ld = b->rows > 1 ? x.stride[line_axis(j)] : 0;
-        return (const float *)(const void *)mha_cpu_row(x, b->n, b->k);
+        return (const float *)(const void *)row_at(j, x, b->n, b->k);
     }
     *ld = PIECE;
     for (int64_t r = 0; r < b->rows; r++)
-        mha_row_load(j->kernels, home->numbers + r * PIECE, mha_cpu_row(x, b->n + r, b->k), x.type, x.stride[3],
+        mha_row_load(j->kernels, home->numbers + r * PIECE, row_at(j, x, b->n + r, b->k), x.type, x.stride[3],
                      b->columns);
     return home->numbers;
 }
@@ -88,13 +96,13 @@ static const float *look(const job *j, mha_tensor x, const block *b, room *home,
 static float *aim(const job *j, const block *b, room *home, int64_t *ld)
 {
     *ld = is_plain(j->to) ? (b->rows > 1 ? j->to.stride[line_axis(j)] : 0) : PIECE;
-    return is_plain(j->to) ? (float *)(void *)mha_cpu_row(j->to, b->n, b->k) : home->numbers;
+    return is_plain(j->to) ? (float *)(void *)row_at(j, j->to, b->n, b->k) : home->numbers;
 }
 
 static void put(const job *j, const block *b, const room *home)
 {
     for (int64_t r = 0; !is_plain(j->to) && r < b->rows; r++)
-        mha_row_store(j->kernels, mha_cpu_row(j->to, b->n + r, b->k), j->to.type, j->to.stride[3],
+        mha_row_store(j->kernels, row_at(j, j->to, b->n + r, b->k), j->to.type, j->to.stride[3],
                       home->numbers + r * PIECE, b->columns);
 }
 
@@ -179,8 +187,8 @@ static void add_residual(const job *j, const block *b)
 {
     if (!j->residual.rank) return;
     int64_t ldx = j->from.stride[line_axis(j)], ldr = j->residual.stride[line_axis(j)], n = b->columns;
-    float *x = (float *)(void *)mha_cpu_row(j->from, b->n, b->k);
-    const float *r = (const float *)(const void *)mha_cpu_row(j->residual, b->n, b->k);
+    float *x = (float *)(void *)row_at(j, j->from, b->n, b->k);
+    const float *r = (const float *)(const void *)row_at(j, j->residual, b->n, b->k);
     if (ldx == n && ldr == n) j->kernels->add(x, r, b->rows * n);
     else
         for (int64_t row = 0; row < b->rows; row++) j->kernels->add(x + row * ldx, r + row * ldr, n);
@@ -238,6 +246,7 @@ static job make_job(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_
                  .units = rows ? from.size[0] * from.size[1] * from.size[2] / rows : 0,
                  .epsilon = norm->epsilon,
                  .centred = norm->centred,
+                 .flat = from.size[0] == 1 && from.size[1] == 1,
                  .in_blocks = rows == 1 && (D <= PIECE || (is_plain(from) && is_plain(to))),
                  .gains = norm->gain.size[0]};
 }
@@ -295,15 +304,16 @@ static void spread(const job *j, pair *p, const block *b, const mha_normal *of, 
  * without a look at dy; where a sum is not finite, the block is computed again with care. */
 static void back_rows(const job *j, const block *b, float *sums)
 {
-    mha_normal of = {.careful = false};
-    float g[MHA_ROWS], gh[MHA_ROWS], broken = 0, share = 1 / (float)b->columns;
+    mha_normal of = {.centred = j->centred};
+    float g[MHA_ROWS], gh[MHA_ROWS], share = 1 / (float)b->columns;
+    bool broken = false;
     pair p;
     look_at_both(j, &p, b);
     if (j->kept) recall(j, &of, b->n, b->rows);
     else j->kernels->row_moments(of.mean, of.by, p.x, p.ldx, b->rows, b->columns, j->epsilon, j->centred);
     dots(j, g, gh, &p, b, &of);
-    for (int64_t r = 0; r < b->rows; r++) broken += gh[r] - gh[r];
-    if (broken != 0) {
+    for (int64_t r = 0; r < b->rows; r++) broken |= gh[r] - gh[r] != 0;
+    if (broken) {
         of.careful = true;
         for (int64_t r = 0; r < b->rows; r++)
             if (is_zero(&p, b, r)) of.mean[r] = 0, of.by[r] = -1;
@@ -319,7 +329,7 @@ static void back_rows(const job *j, const block *b, float *sums)
 /* The same for a unit of several blocks. */
 static void back_unit(const job *j, int64_t unit, float *sums)
 {
-    mha_normal of = {.careful = true};
+    mha_normal of = {.careful = true, .centred = j->centred};
     float g[MHA_ROWS], gh[MHA_ROWS];
     double sum = 0, dot = 0, count = (double)(j->rows * j->from.size[3]);
     bool zero = true;
