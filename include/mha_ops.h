@@ -91,7 +91,7 @@ typedef struct mha_norm_gradients {
 } mha_norm_gradients;
 
 /* clang-format off */
-#define MHA_NO_NORM_GRADIENTS {MHA_NO_TENSOR, false, MHA_NO_TENSOR, MHA_NO_TENSOR}
+#define MHA_NORM_NO_GRADIENTS {MHA_NO_TENSOR, false, MHA_NO_TENSOR, MHA_NO_TENSOR}
 /* clang-format on */
 
 /* From dy (rows,W), and the x and kept of the forward call. gradients->x may be dy, unless it accumulates. A row of zeros in

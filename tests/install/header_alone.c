@@ -23,7 +23,7 @@ int main(void)
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
     mha_norm_options norm = MHA_NORM_DEFAULTS;
-    mha_norm_gradients norm_gradients = MHA_NO_NORM_GRADIENTS;
+    mha_norm_gradients norm_gradients = MHA_NORM_NO_GRADIENTS;
     mha_embedding_options embedding = MHA_EMBEDDING_DEFAULTS;
     mha_loss_options loss = MHA_LOSS_DEFAULTS;
     mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;

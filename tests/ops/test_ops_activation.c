@@ -170,7 +170,8 @@ TEST(gates_of_all_activations)
         mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
         for (int f = MHA_LINEAR; f <= MHA_SILU; f++) {
             for (int i = 0; i < 6; i++)
-                for (int j = 0; j < 6; j++) check_gated(ctx, (mha_activation)f, rows[i], widths[j]);
+                for (int j = 0; j < 6; j++)
+                    if (sampled()) check_gated(ctx, (mha_activation)f, rows[i], widths[j]);
             check_gated(ctx, (mha_activation)f, 3, 1000);
         }
         mha_context_free(ctx);

@@ -1,5 +1,5 @@
 /* Activations and their slopes: the epilogue of the matrix product and the activation operations share these functions.
- * A slope that nobody reads is not computed. NaN gives NaN; infinities give what the function tends to. */
+ * NaN gives NaN; infinities give what the function tends to. */
 
 typedef struct curve {
     vf value, slope;
@@ -108,59 +108,57 @@ static inline __attribute__((always_inline)) curve vf_curve(const mha_activation
         break;                                     \
     }
 
-enum { CURVES = VF == 16 ? 2 : 4 }; /* vectors under way at once: each is a chain of some forty operations */
+enum { CURVES = VF == 4 ? 4 : 2 }; /* vectors under way at once: each is a chain of some forty operations */
 
-/* Every vector of them goes through the same operations, so the bits of a number do not depend on its place. */
+/* n is a multiple of CURVES vectors. Each of them goes through the same operations, so the bits of a number do not depend
+ * on its place. */
 static inline __attribute__((always_inline)) void activate_numbers(const mha_activation activation, float *h,
                                                                    float *slope, const float *z, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + CURVES * VF <= n; i += CURVES * VF) {
+    for (int64_t i = 0; i < n; i += CURVES * VF) {
         curve f[CURVES];
         REPEAT (u, CURVES) f[u] = vf_curve(activation, vf_load(z + i + u * VF));
         REPEAT (u, CURVES) vf_store(h + i + u * VF, f[u].value);
         if (slope)
             REPEAT (u, CURVES) vf_store(slope + i + u * VF, f[u].slope);
     }
-    for (; i < n; i += VF) {
-        curve f = vf_curve(activation, vf_load_some(z + i, n - i));
-        vf_store_some(h + i, f.value, n - i);
-        if (slope) vf_store_some(slope + i, f.slope, n - i);
-    }
 }
 
-static __attribute__((noinline)) void activate(float *h, float *slope, const float *z, int64_t n,
-                                               mha_activation activation)
+static ALONE void activate_whole(float *h, float *slope, const float *z, int64_t n, mha_activation activation)
 {
-    if (slope) WITH_ACTIVATION(activation, activate_numbers, h, slope, z, n)
-    else WITH_ACTIVATION(activation, activate_numbers, h, NULL, z, n)
+    WITH_ACTIVATION(activation, activate_numbers, h, slope, z, n)
 }
 
-static inline __attribute__((always_inline)) void activate_gate(const mha_activation activation, float *h, float *da,
-                                                                float *db, const float *a, const float *b, int64_t i,
-                                                                int64_t left)
+/* The last numbers by way of the stack, with zeros behind them. */
+static void activate(float *h, float *slope, const float *z, int64_t n, mha_activation activation)
 {
-    curve f = vf_curve(activation, vf_load_some(a + i, left));
-    vf other = vf_load_some(b + i, left);
-    vf_store_some(h + i, vf_mul(f.value, other), left);
-    if (!da) return;
-    vf_store_some(da + i, vf_mul(f.slope, other), left);
-    vf_store_some(db + i, f.value, left);
+    enum { WIDE = CURVES * VF };
+    int64_t whole = n - n % WIDE, rest = n - whole;
+    activate_whole(h, slope, z, whole, activation);
+    if (!rest) return;
+    float value[WIDE], by[WIDE], x[WIDE] = {0};
+    memcpy(x, z + whole, (size_t)rest * sizeof *x);
+    activate_whole(value, by, x, WIDE, activation);
+    memcpy(h + whole, value, (size_t)rest * sizeof *value);
+    if (slope) memcpy(slope + whole, by, (size_t)rest * sizeof *by);
 }
 
-static inline __attribute__((always_inline)) void activate_gates(const mha_activation activation, float *h, float *da,
-                                                                 float *db, const float *a, const float *b, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + CURVES * VF <= n; i += CURVES * VF)
-        REPEAT (u, CURVES) activate_gate(activation, h, da, db, a, b, i + u * VF, VF);
-    for (; i + VF <= n; i += VF) activate_gate(activation, h, da, db, a, b, i, VF);
-    if (i < n) activate_gate(activation, h, da, db, a, b, i, n - i);
-}
-
+/* A few numbers at a time, whose values and slopes stay in L1. */
 static void activate_gated(float *h, float *da, float *db, const float *a, const float *b, int64_t n,
                            mha_activation activation)
 {
-    if (da) WITH_ACTIVATION(activation, activate_gates, h, da, db, a, b, n)
-    else WITH_ACTIVATION(activation, activate_gates, h, NULL, NULL, a, b, n)
+    enum { WIDE = 256 };
+    float value[WIDE], slope[WIDE];
+    for (int64_t i = 0; i < n; i += WIDE) {
+        int64_t count = n - i < WIDE ? n - i : WIDE;
+        activate(value, da ? slope : NULL, a + i, count, activation);
+        for (int64_t k = 0; k < count; k += VF) {
+            int64_t left = count - k;
+            vf other = vf_load_some(b + i + k, left), y = vf_load_some(value + k, left);
+            vf_store_some(h + i + k, vf_mul(y, other), left);
+            if (!da) continue;
+            vf_store_some(da + i + k, vf_mul(vf_load_some(slope + k, left), other), left);
+            vf_store_some(db + i + k, y, left);
+        }
+    }
 }

@@ -32,8 +32,7 @@ static inline __attribute__((always_inline)) void activate_rows(const mha_activa
         }
 }
 
-static __attribute__((noinline)) void activate_block(float *c, int64_t ldc, int64_t rows, int64_t n,
-                                                     mha_activation activation)
+static ALONE void activate_block(float *c, int64_t ldc, int64_t rows, int64_t n, mha_activation activation)
 {
     WITH_ACTIVATION(activation, activate_rows, c, ldc, rows, n)
 }

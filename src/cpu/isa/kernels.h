@@ -22,11 +22,10 @@ typedef struct mha_drop {
 } mha_drop;
 
 /* What belongs to each of up to MHA_ROWS rows that are normalised, h = (x - mean) * by; and, for their gradients, the means
- * of g = gain * dy and of g h. */
+ * of g = gain * dy and of g h. A row whose `by` is negative is not looked at: its h is 0. */
 typedef struct mha_normal {
     float mean[MHA_ROWS], by[MHA_ROWS], less[MHA_ROWS], less_h[MHA_ROWS];
     bool centred; /* the mean of g counts: without it, `less` is 0 */
-    bool careful; /* rows whose `by` is negative are not looked at: their h is 0 */
 } mha_normal;
 
 /* What happens to the sums of `gemm` on their way to c. */

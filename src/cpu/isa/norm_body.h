@@ -1,7 +1,7 @@
 /* Rows that are normalised: sums along rows, results, gradients. A call takes a few rows that lie `ld` apart. Sums along a
  * row are kept in SUMS vectors; those of all rows are turned by transpositions, so that no row is added up lane by lane. */
 
-enum { SUMS = VF == 1 ? 16 : 4 }; /* chains of additions: enough to hide their latency, and 16 lanes or more */
+enum { SUMS = 4 }; /* chains of additions: enough to hide their latency */
 
 typedef struct sums {
     vf lane[SUMS];
@@ -9,11 +9,7 @@ typedef struct sums {
 
 static inline __attribute__((always_inline)) vf sums_total(sums s)
 {
-    REPEAT (u, SUMS / 2) s.lane[u] = vf_add(s.lane[u], s.lane[u + SUMS / 2]);
-    REPEAT (u, SUMS / 4) s.lane[u] = vf_add(s.lane[u], s.lane[u + SUMS / 4]);
-    REPEAT (u, SUMS / 8) s.lane[u] = vf_add(s.lane[u], s.lane[u + SUMS / 8]);
-    REPEAT (u, SUMS / 16) s.lane[u] = vf_add(s.lane[u], s.lane[u + SUMS / 16]);
-    return s.lane[0];
+    return vf_add(vf_add(s.lane[0], s.lane[2]), vf_add(s.lane[1], s.lane[3]));
 }
 
 /* The sums of the lanes of VF vectors, of which `rows` are there, as one vector. */
@@ -113,53 +109,50 @@ static void row_scale(float *y, int64_t ldy, const float *x, int64_t ldx, int64_
         scale_row(false, y + r * ldy, x + r * ldx, n, vf_set1(mean[r]), vf_set1(by[r]), gain + r * ldg, NULL);
 }
 
-/* h of a vector; with `careful`, 0 in rows whose `by` is negative, even if x is NaN. */
-static inline __attribute__((always_inline)) vf normal_of(const bool careful, vf x, vf mean, vf by)
+/* h of a vector; 0 in rows whose `by` is negative, even if x is NaN. */
+static inline __attribute__((always_inline)) vf normal_of(vf x, vf mean, vf by)
 {
     const vf zero = vf_set1(0.0f);
-    vf h = vf_mul(vf_sub(x, mean), by);
-    return careful ? vf_where_less(by, zero, zero, h) : h;
+    return vf_where_less(by, zero, zero, vf_mul(vf_sub(x, mean), by));
 }
 
 typedef struct dot_sums {
     sums g, gh;
 } dot_sums;
 
-static inline __attribute__((always_inline)) void dot_some(const bool careful, const bool centred, vf *g, vf *gh,
-                                                           const float *dy, const float *x, const float *gain,
-                                                           int64_t left, vf mean, vf by)
+static inline __attribute__((always_inline)) void dot_some(const bool centred, vf *g, vf *gh, const float *dy,
+                                                           const float *x, const float *gain, int64_t left, vf mean,
+                                                           vf by)
 {
     vf d = vf_load_some(dy, left), own = vf_mul(d, vf_load_some(gain, left));
     if (centred) *g = vf_add(*g, own);
-    *gh = vf_fma(own, normal_of(careful, vf_load_some(x, left), mean, by), *gh);
+    *gh = vf_fma(own, normal_of(vf_load_some(x, left), mean, by), *gh);
 }
 
-static inline __attribute__((always_inline)) dot_sums dot_row(const bool careful, const bool centred, const float *dy,
-                                                              const float *x, const float *gain, int64_t n, vf mean,
-                                                              vf by)
+static inline __attribute__((always_inline)) dot_sums dot_row(const bool centred, const float *dy, const float *x,
+                                                              const float *gain, int64_t n, vf mean, vf by)
 {
     dot_sums s;
     int64_t i = 0;
     REPEAT (u, SUMS) s.g.lane[u] = s.gh.lane[u] = vf_set1(0.0f);
     for (; i + SUMS * VF <= n; i += SUMS * VF)
         REPEAT (u, SUMS)
-            dot_some(careful, centred, &s.g.lane[u], &s.gh.lane[u], dy + i + u * VF, x + i + u * VF, gain + i + u * VF,
-                     VF, mean, by);
-    for (; i + VF <= n; i += VF)
-        dot_some(careful, centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, VF, mean, by);
-    if (i < n) dot_some(careful, centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, n - i, mean, by);
+            dot_some(centred, &s.g.lane[u], &s.gh.lane[u], dy + i + u * VF, x + i + u * VF, gain + i + u * VF, VF, mean,
+                     by);
+    for (; i + VF <= n; i += VF) dot_some(centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, VF, mean, by);
+    if (i < n) dot_some(centred, &s.g.lane[0], &s.gh.lane[0], dy + i, x + i, gain + i, n - i, mean, by);
     return s;
 }
 
-static inline __attribute__((always_inline)) void dot_rows(const bool careful, const bool centred, float *g, float *gh,
-                                                           const float *dy, int64_t ldd, const float *x, int64_t ldx,
-                                                           int64_t rows, int64_t n, const mha_normal *of,
-                                                           const float *gain, int64_t ldg)
+static inline __attribute__((always_inline)) void dot_rows(const bool centred, float *g, float *gh, const float *dy,
+                                                           int64_t ldd, const float *x, int64_t ldx, int64_t rows,
+                                                           int64_t n, const mha_normal *of, const float *gain,
+                                                           int64_t ldg)
 {
     float lanes[2][MHA_ROWS * VF];
     for (int64_t r = 0; r < rows; r++) {
-        dot_sums s = dot_row(careful, centred, dy + r * ldd, x + r * ldx, gain + r * ldg, n, vf_set1(of->mean[r]),
-                             vf_set1(of->by[r]));
+        dot_sums s =
+            dot_row(centred, dy + r * ldd, x + r * ldx, gain + r * ldg, n, vf_set1(of->mean[r]), vf_set1(of->by[r]));
         if (centred) vf_store(lanes[0] + r * VF, sums_total(s.g));
         vf_store(lanes[1] + r * VF, sums_total(s.gh));
     }
@@ -172,9 +165,8 @@ static inline __attribute__((always_inline)) void dot_rows(const bool careful, c
 static void row_dots(float *g, float *gh, const float *dy, int64_t ldd, const float *x, int64_t ldx, int64_t rows,
                      int64_t n, const mha_normal *of, const float *gain, int64_t ldg)
 {
-    if (of->careful) dot_rows(true, of->centred, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
-    else if (of->centred) dot_rows(false, true, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
-    else dot_rows(false, false, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
+    if (of->centred) dot_rows(true, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
+    else dot_rows(false, g, gh, dy, ldd, x, ldx, rows, n, of, gain, ldg);
 }
 
 /* Where a vector of `count` rows lies, one or two, a constant: two rows at once halve the loads and stores of the sums. */
@@ -188,14 +180,14 @@ typedef struct gradient_numbers {
     vf mean[2], by[2], less[2], less_h[2];
 } gradient_numbers;
 
-static inline __attribute__((always_inline)) void gradient_some(const int count, const bool careful, const bool add,
-                                                                const bool sum, gradient_place p, int64_t i,
-                                                                int64_t left, const gradient_numbers *of)
+static inline __attribute__((always_inline)) void gradient_some(const int count, const bool add, const bool sum,
+                                                                gradient_place p, int64_t i, int64_t left,
+                                                                const gradient_numbers *of)
 {
     vf gains = vf_load_some(p.gain + i, left), own[2], plain[2];
     REPEAT (u, count) {
         vf d = vf_load_some(p.dy + u * p.ldd + i, left);
-        vf h = normal_of(careful, vf_load_some(p.x + u * p.ldx + i, left), of->mean[u], of->by[u]);
+        vf h = normal_of(vf_load_some(p.x + u * p.ldx + i, left), of->mean[u], of->by[u]);
         vf to = vf_sub(vf_sub(vf_mul(d, gains), of->less[u]), vf_mul(h, of->less_h[u]));
         to = add ? vf_fma(of->by[u], to, vf_load_some(p.dx + u * p.ldo + i, left)) : vf_mul(of->by[u], to);
         vf_store_some(p.dx + u * p.ldo + i, to, left);
@@ -207,9 +199,9 @@ static inline __attribute__((always_inline)) void gradient_some(const int count,
     if (p.dbias) vf_store_some(p.dbias + i, vf_add(vf_load_some(p.dbias + i, left), bias), left);
 }
 
-static inline __attribute__((always_inline)) void gradient_rows(const int count, const bool careful, const bool add,
-                                                                const bool sum, gradient_place p, int64_t n,
-                                                                const mha_normal *of, int64_t r)
+static inline __attribute__((always_inline)) void gradient_rows(const int count, const bool add, const bool sum,
+                                                                gradient_place p, int64_t n, const mha_normal *of,
+                                                                int64_t r)
 {
     gradient_numbers x;
     int64_t i = 0;
@@ -217,19 +209,19 @@ static inline __attribute__((always_inline)) void gradient_rows(const int count,
         x.mean[u] = vf_set1(of->mean[r + u]), x.by[u] = vf_set1(of->by[r + u]);
         x.less[u] = vf_set1(of->less[r + u]), x.less_h[u] = vf_set1(of->less_h[r + u]);
     }
-    for (; i + VF <= n; i += VF) gradient_some(count, careful, add, sum, p, i, VF, &x);
-    if (i < n) gradient_some(count, careful, add, sum, p, i, n - i, &x);
+    for (; i + VF <= n; i += VF) gradient_some(count, add, sum, p, i, VF, &x);
+    if (i < n) gradient_some(count, add, sum, p, i, n - i, &x);
 }
 
 /* The rows of a block, two at a time where they share their gains. */
-static inline __attribute__((always_inline)) void gradient_block(const bool careful, const bool add, const bool sum,
-                                                                 gradient_place p, int64_t rows, int64_t n,
-                                                                 const mha_normal *of, int64_t ldg)
+static inline __attribute__((always_inline)) void gradient_block(const bool add, const bool sum, gradient_place p,
+                                                                 int64_t rows, int64_t n, const mha_normal *of,
+                                                                 int64_t ldg)
 {
     for (int64_t r = 0, step; r < rows; r += step) {
         step = !ldg && r + 2 <= rows ? 2 : 1;
-        if (step == 2) gradient_rows(2, careful, add, sum, p, n, of, r);
-        else gradient_rows(1, careful, add, sum, p, n, of, r);
+        if (step == 2) gradient_rows(2, add, sum, p, n, of, r);
+        else gradient_rows(1, add, sum, p, n, of, r);
         p.dx += step * p.ldo, p.dy += step * p.ldd, p.x += step * p.ldx, p.gain += step * ldg;
         if (p.dgain) p.dgain += step * ldg;
         if (p.dbias) p.dbias += step * ldg;
@@ -241,8 +233,7 @@ static void row_gradient(float *dx, int64_t ldo, bool add, float *dgain, float *
                          int64_t ldg)
 {
     gradient_place p = {dx, dgain, dbias, dy, x, gain, ldo, ldd, ldx};
-    if (of->careful) gradient_block(true, add, dgain != NULL, p, rows, n, of, ldg);
-    else if (add && dgain) gradient_block(false, true, true, p, rows, n, of, ldg);
-    else if (dgain) gradient_block(false, false, true, p, rows, n, of, ldg);
-    else gradient_block(false, add, false, p, rows, n, of, ldg);
+    if (dgain && add) gradient_block(true, true, p, rows, n, of, ldg);
+    else if (dgain) gradient_block(false, true, p, rows, n, of, ldg);
+    else gradient_block(add, false, p, rows, n, of, ldg);
 }

@@ -4,6 +4,14 @@
 #ifndef MHA_CPU_REPEAT_H
 #define MHA_CPU_REPEAT_H
 
+/* A function that exists once, neither inlined nor copied for constant arguments: those of a kernel are many, and it is
+ * large. */
+#if defined(__clang__)
+#define ALONE __attribute__((noinline))
+#else
+#define ALONE __attribute__((noinline, noclone))
+#endif
+
 #if defined(MHA_KEEP_LOOPS)
 #define REPEAT(i, n) for (int i = 0; i < (n); i++)
 #elif defined(__clang__)

@@ -314,7 +314,6 @@ static void back_rows(const job *j, const block *b, float *sums)
     dots(j, g, gh, &p, b, &of);
     for (int64_t r = 0; r < b->rows; r++) broken |= gh[r] - gh[r] != 0;
     if (broken) {
-        of.careful = true;
         for (int64_t r = 0; r < b->rows; r++)
             if (is_zero(&p, b, r)) of.mean[r] = 0, of.by[r] = -1;
         dots(j, g, gh, &p, b, &of);
@@ -329,7 +328,7 @@ static void back_rows(const job *j, const block *b, float *sums)
 /* The same for a unit of several blocks. */
 static void back_unit(const job *j, int64_t unit, float *sums)
 {
-    mha_normal of = {.careful = true, .centred = j->centred};
+    mha_normal of = {.centred = j->centred};
     float g[MHA_ROWS], gh[MHA_ROWS];
     double sum = 0, dot = 0, count = (double)(j->rows * j->from.size[3]);
     bool zero = true;
