@@ -144,10 +144,10 @@ TEST(cross_entropy_by_central_differences)
 
 TEST(cross_entropy_does_not_hide_nan)
 {
-    float x[3] = {1, NAN, 2}, d[3];
+    float x[3] = {1, NAN, 2}, d[3] = {0};
     const int32_t label = 2;
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-    mha_loss loss;
+    mha_loss loss = {0, 0, 0};
     expect(!cross_entropy(ctx, &loss, d, x, &label, 1, 3, 0), "%s", mha_context_error(ctx));
     expect(isnan(loss.mean) && isnan(d[0]) && isnan(d[2]), "loss %g", loss.mean);
     mha_context_free(ctx);

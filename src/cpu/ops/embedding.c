@@ -43,7 +43,7 @@ static mha_status check_ids(mha_context *ctx, mha_tensor ids, int64_t words)
         for (int64_t n = 0; n < count; n++)
             if (some[n] < 0 || some[n] >= words)
                 return mha_fail(ctx, MHA_BAD_ARGUMENT, "ids: number %lld is %lld, must be from 0 to %lld",
-                                (long long)(first + n), (long long)some[n], (long long)words - 1);
+                                (long long)first + n, (long long)some[n], (long long)words - 1);
     }
     return MHA_OK;
 }
