@@ -43,7 +43,8 @@
  * The rules of mha.h hold: calls return a status and leave one line in the context; nothing is written on error; zeroed
  * options are refused; results are the same bits for any number of threads, and those of a sequence depend on that
  * sequence alone. A model is used by one call at a time; it may be used with any context of the device that it was made
- * for. Letters as in mha.h; T is the tokens of a sequence, and L the blocks of a model. */
+ * for. Numbers in files and recipes have a decimal point, whatever the locale of the program. Letters as in mha.h; T is
+ * the tokens of a sequence, and L the blocks of a model. */
 #ifndef MHA_MODEL_H
 #define MHA_MODEL_H
 

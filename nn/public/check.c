@@ -77,3 +77,14 @@ mha_status nn_public_reason(mha_context *ctx, const char *error)
 {
     return mha_context_fail(ctx, strstr(error, "memory") ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, error);
 }
+
+locale_t nn_public_locale_set(void)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return c ? uselocale(c) : (locale_t)0;
+}
+
+void nn_public_locale_restore(locale_t *before)
+{
+    if (*before) freelocale(uselocale(*before));
+}

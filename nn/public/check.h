@@ -2,6 +2,7 @@
 #ifndef NN_PUBLIC_CHECK_H
 #define NN_PUBLIC_CHECK_H
 
+#include <locale.h>
 #include <mha.h>
 
 /* Leaves a message, made as printf does, and returns the status. */
@@ -27,6 +28,12 @@ mha_status nn_public_cpu(mha_context *ctx);
 /* Whether a tensor that was given has these sizes, called `letters`, and a float type; all zero is right, too. */
 mha_status nn_public_tensor(mha_context *ctx, const mha_tensor *t, const char *name, const char *letters, int rank,
                             const int64_t size[4]);
+
+/* Numbers in files, recipes and descriptions are text with a decimal point, whatever locale the program has chosen. From
+ * here to the end of the block, the calling thread has the C locale. Callbacks of the program run outside such blocks. */
+#define NN_PUBLIC_C_LOCALE __attribute__((cleanup(nn_public_locale_restore))) locale_t before = nn_public_locale_set()
+locale_t nn_public_locale_set(void); /* returns the locale that it replaces; 0 if there is none to restore */
+void nn_public_locale_restore(locale_t *before);
 
 /* Leaves the error of a call inside nn that has no status: MHA_NO_MEMORY if that is what it says, else MHA_BAD_ARGUMENT. */
 mha_status nn_public_reason(mha_context *ctx, const char *error);

@@ -104,6 +104,7 @@ const char *mha_checkpoint_note(const mha_checkpoint *file, const char *key)
 
 mha_status mha_checkpoint_save(mha_context *ctx, mha_checkpoint *file, mha_training *training)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[500] = "";
     mha_status status = check(ctx, file);
     if (status || (status = nn_public_training(ctx, training))) return status;
@@ -120,6 +121,7 @@ mha_status mha_checkpoint_save(mha_context *ctx, mha_checkpoint *file, mha_train
 
 mha_status mha_checkpoint_finish(mha_context *ctx, mha_checkpoint *file, mha_training *training)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[500] = "";
     mha_status status = check(ctx, file);
     if (status || (status = nn_public_training(ctx, training))) return status;
@@ -138,6 +140,7 @@ bool mha_checkpoint_is_lost(const mha_checkpoint *file) { return file && file->l
 
 mha_status mha_checkpoint_read(mha_context *ctx, mha_checkpoint *file)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[500] = "";
     mha_recipe *recipe = NULL;
     mha_status status = check(ctx, file);
@@ -163,6 +166,7 @@ const mha_recipe *mha_checkpoint_recipe(const mha_checkpoint *file) { return fil
 mha_status mha_training_resume(mha_context *ctx, mha_training **training, const mha_checkpoint *file,
                                const mha_data *data)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[500] = "";
     mha_training *made = NULL;
     if (!ctx || !training) return MHA_BAD_ARGUMENT;

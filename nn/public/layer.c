@@ -79,6 +79,7 @@ static mha_status read_layer(mha_context *ctx, mha_layer_file *f, const char *pa
 mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const char *path,
                                const mha_layer_file_options *options)
 {
+    NN_PUBLIC_C_LOCALE;
     mha_layer_file_options o;
     mha_status status;
     if (!ctx || !file) return MHA_BAD_ARGUMENT;
@@ -151,6 +152,7 @@ mha_layer_file_part mha_layer_file_part_get(const mha_layer_file *file, int64_t 
 
 mha_status mha_layer_save(mha_context *ctx, const mha_layer *layer, const char *path)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[ERROR] = "";
     mha_status status;
     if (!ctx) return MHA_BAD_ARGUMENT;

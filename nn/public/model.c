@@ -40,6 +40,7 @@ static bool list_parts(mha_model *m)
 mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_description *d, float *parameters,
                           const char *assumed)
 {
+    NN_PUBLIC_C_LOCALE;
     mha_model *m = calloc(1, sizeof *m);
     if (m) {
         m->d = *d;
@@ -59,6 +60,7 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
 
 mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options)
 {
+    NN_PUBLIC_C_LOCALE;
     mha_model_options o;
     mha_status status;
     if (!ctx || !model) return MHA_BAD_ARGUMENT;
@@ -177,6 +179,7 @@ static mha_status check_notes(mha_context *ctx, const mha_save_options *o)
 
 mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path, const mha_save_options *options)
 {
+    NN_PUBLIC_C_LOCALE;
     char error[500] = "";
     nn_vit_save_options to = NN_VIT_SAVE_DEFAULTS;
     mha_save_options o = MHA_SAVE_DEFAULTS;

@@ -31,6 +31,7 @@ const char *mha_preset_about(int64_t n)
 
 static void refresh(mha_recipe *r)
 {
+    NN_PUBLIC_C_LOCALE;
     for (int n = 0; nn_recipe_key(n); n++) {
         bool unset = !strcmp(nn_recipe_key(n), "held_out") && r->how.training.held_out == NN_RECIPE_HELD_OUT;
         if (unset) r->values[n][0] = 0;
@@ -128,6 +129,7 @@ const char *mha_recipe_get(const mha_recipe *recipe, const char *key)
 
 mha_status mha_recipe_set(mha_context *ctx, mha_recipe *recipe, const char *key, const char *value)
 {
+    NN_PUBLIC_C_LOCALE;
     char should[100];
     mha_status status;
     if (!ctx) return MHA_BAD_ARGUMENT;
