@@ -255,7 +255,7 @@ static bool learn(run *r, nn_vit_model *model, int64_t round, int64_t steps, dou
     nn_trainer_begin(t, model->parameters);
     while (result == NN_TRAINER_WENT_ON) {
         result = nn_trainer_step(t, r->ctx, &report);
-        if (o->step) o->step(r->arg, t->step, steps);
+        if (o->step && result == NN_TRAINER_WENT_ON) o->step(r->arg, t->step, steps);
     }
     if (result == NN_TRAINER_DONE) memcpy(model->parameters, t->adam->average, (size_t)t->count * sizeof(float));
     else
