@@ -163,7 +163,8 @@ MHA_API void mha_save_defaults(mha_save_options *options, size_t size);
 /* Parameters are read in every call, as changed. Saves them with all that is needed to open them again; a file at
  * `path` is replaced atomically. What is opened again has the same bits. Notes are for people and other programs: keys
  * that describe the model are refused. `options` NULL means MHA_SAVE_DEFAULTS.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also if a parameter is not finite: the file could not be opened), MHA_BAD_FILE or
+ * MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path,
                                   const mha_save_options *options);
 
@@ -523,7 +524,7 @@ typedef enum mha_training_state {
 typedef struct mha_training_report {
     size_t size; /* of this struct, set by the caller; the rest is filled in */
     mha_training_state state;
-    int64_t epoch, step;       /* of the batch, counted from 0 */
+    int64_t epoch, step;       /* of the batch, counted from 0; these and all below are 0 if nothing was done */
     double loss, norm;         /* of the batch, and of its gradient before clipping */
     double rate;               /* learning rate */
     int64_t examples, correct; /* of the batch, and those that were predicted correctly */
@@ -575,14 +576,16 @@ MHA_API mha_status mha_training_model(mha_context *ctx, mha_model **model, const
  * opens it. A resumed run gives the same bits as an uninterrupted one. */
 typedef struct mha_checkpoint mha_checkpoint;
 
-/* Locks the file against other processes until it is freed. Nothing is read or written. On error *file is NULL.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (such as: another process has the lock) or MHA_NO_MEMORY. */
+/* Locks the file against other processes, and other claims of this one, until it is freed; in the meantime there is a
+ * file .mha-lock-NAME in its folder. The file itself is neither read nor written. On error *file is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (such as: another process has the lock, or the file cannot be written)
+ * or MHA_NO_MEMORY. */
 MHA_API mha_status mha_checkpoint_claim(mha_context *ctx, mha_checkpoint **file, const char *path);
 MHA_API void mha_checkpoint_free(mha_checkpoint *file); /* NULL is legal */
 
 /* Notes are saved in checkpoints, not in the finished model. Keys are up to 31 lower-case letters and underscores, there
  * are at most 8, and the names "version", "step", "recipe", "preset" and "set" are reserved. `value` NULL removes the
- * note. A value that is not UTF-8 is not saved. The value of a note is valid until it is set again or the file is
+ * note. A value that is not UTF-8 or has control characters is not saved. The value of a note is valid until it is set again or the file is
  * read or freed; NULL if there is none. */
 MHA_API mha_status mha_checkpoint_set_note(mha_context *ctx, mha_checkpoint *file, const char *key, const char *value);
 MHA_API const char *mha_checkpoint_note(const mha_checkpoint *file, const char *key);
@@ -613,7 +616,8 @@ MHA_API mha_status mha_training_resume(mha_context *ctx, mha_training **training
 
 /* ---- 11 · Pruning ----------------------------------------------------------------------------------------------- */
 
-/* A round of pruning. Scores are of the held-out examples. New members may be added at the end. */
+/* A round of pruning, valid during the call of `watch`. Scores are of the held-out examples. New members may be added at
+ * the end. */
 typedef struct mha_prune_round {
     int64_t number;      /* from 1; 0 for the report before the first round */
     int64_t heads;       /* remaining, in all attentions */
@@ -652,7 +656,8 @@ MHA_API void mha_prune_defaults(mha_prune_options *options, size_t size);
 /* Makes a smaller model in several rounds. Each measures the importance of every remaining head on training examples,
  * removes the least important ones, as mha_model_prune, and fine-tunes the rest. Heads are counted through all
  * attentions. The result has the same bits for any number of threads. `options` NULL means MHA_PRUNE_DEFAULTS. On error
- * *smaller is NULL.
+ * *smaller is NULL. `watch` and `step` are called on the thread of the caller; they must not use this context, and must
+ * not free the model or the data.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (the model does not read these data), MHA_NO_DEVICE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smaller, const mha_model *model,
                                             const mha_data *data, const mha_prune_options *options);

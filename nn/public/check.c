@@ -41,12 +41,20 @@ mha_status nn_public_options(mha_context *ctx, void *own, size_t own_size, const
     return MHA_OK;
 }
 
-mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type)
+mha_status nn_public_takes(mha_context *ctx, const void *info, size_t all_size, const char *type)
 {
     size_t size;
     memcpy(&size, info, sizeof size);
-    if (size < sizeof size || size > all_size)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "info: its size is %zu; set it to sizeof(%s)", size, type);
+    if (size >= sizeof size && size <= all_size) return MHA_OK;
+    return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s.size: is %zu; set it to sizeof(%s)", type, size, type);
+}
+
+mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type)
+{
+    size_t size;
+    mha_status status = nn_public_takes(ctx, info, all_size, type);
+    if (status) return status;
+    memcpy(&size, info, sizeof size);
     memcpy((char *)info + sizeof size, (const char *)all + sizeof size, size - sizeof size);
     return MHA_OK;
 }

@@ -19,7 +19,9 @@ void nn_public_defaults(void *options, size_t size, const void *all, size_t all_
  * is an error. `defaults` is the name of the macro, for the message. */
 mha_status nn_public_options(mha_context *ctx, void *own, size_t own_size, const void *given, const char *defaults);
 
-/* Copies what the caller's struct, whose first member is its size, has room for. `type` is its name. */
+/* Whether the caller's struct, whose first member is its size, has a legal one; `type` is its name. The second call also
+ * copies what it has room for. */
+mha_status nn_public_takes(mha_context *ctx, const void *info, size_t all_size, const char *type);
 mha_status nn_public_give(mha_context *ctx, void *info, const void *all, size_t all_size, const char *type);
 
 /* MHA_NO_DEVICE unless the context is one of the CPU. */

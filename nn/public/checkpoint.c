@@ -1,4 +1,5 @@
 /* The output files of public trainings. */
+#include "io/replace.h"
 #include "public/check.h"
 #include "public/data.h"
 #include "public/training.h"
@@ -31,7 +32,8 @@ mha_status mha_checkpoint_claim(mha_context *ctx, mha_checkpoint **file, const c
     mha_checkpoint *made = calloc(1, sizeof *made);
     if (!made || !(made->path = copy_text(path)))
         status = mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a checkpoint");
-    else if (!nn_file_lock_take(&made->lock, path, error, sizeof error))
+    else if (!nn_file_lock_take(&made->lock, path, error, sizeof error) ||
+             !nn_replacement_fits(path, 1, error, sizeof error))
         status = mha_context_fail(ctx, MHA_BAD_FILE, error);
     if (status) mha_checkpoint_free(made);
     else *file = made;
@@ -80,7 +82,9 @@ mha_status mha_checkpoint_set_note(mha_context *ctx, mha_checkpoint *file, const
     if (status || (status = nn_public_need(ctx, key, "key"))) return status;
     size_t n = find(file, key);
     if (!nn_checkpoint_may_note(key))
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "key: '%s' cannot be the key of a note", key);
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
+                              "key: '%s' must be 1 to %d lower-case letters and underscores, and not a reserved name",
+                              key, NN_CHECKPOINT_KEY_MAX - 1);
     if (value && n == NN_CHECKPOINT_NOTES)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "a checkpoint has at most %d notes", NN_CHECKPOINT_NOTES);
     char *name = value ? copy_text(key) : NULL, *text = value ? copy_text(value) : NULL;

@@ -177,6 +177,18 @@ static mha_status check_notes(mha_context *ctx, const mha_save_options *o)
     return MHA_OK;
 }
 
+/* A file with a number that is not finite could not be opened again. */
+static mha_status check_finite(mha_context *ctx, const mha_model *model)
+{
+    for (int64_t n = 0; n < model->part_count; n++) {
+        const nn_vit_part *p = &model->parts[n];
+        for (int64_t i = p->first; i < p->first + p->count; i++)
+            if (!isfinite(model->parameters[i]))
+                return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: %s contains values that are not finite", p->name);
+    }
+    return MHA_OK;
+}
+
 mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path, const mha_save_options *options)
 {
     NN_PUBLIC_C_LOCALE;
@@ -188,7 +200,7 @@ mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path"))) return status;
     if ((status = nn_public_options(ctx, &o, sizeof o, options, "MHA_SAVE_DEFAULTS"))) return status;
-    if ((status = check_notes(ctx, &o))) return status;
+    if ((status = check_notes(ctx, &o)) || (status = check_finite(ctx, model))) return status;
     nn_safetensors_pair *notes = calloc((size_t)o.note_count + 1, sizeof *notes);
     if (!notes) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the notes");
     for (int64_t n = 0; n < o.note_count; n++) notes[n] = (nn_safetensors_pair){o.notes[2 * n], o.notes[2 * n + 1]};
@@ -222,6 +234,6 @@ mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_mode
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, keep, "keep"))) return status;
     float *parameters = nn_prune_cut(&d, ctx, &model->d, model->parameters, keep, error, sizeof error);
-    if (!parameters) return mha_context_fail(ctx, MHA_BAD_ARGUMENT, error);
+    if (!parameters) return nn_public_reason(ctx, error);
     return nn_public_make(ctx, smaller, &d, parameters, model->assumed);
 }

@@ -73,8 +73,9 @@ static mha_status check(mha_context *ctx, const mha_prune_options *o, const mha_
     if (!(o->finish_rate > 0) || isinf(o->finish_rate)) return bad(ctx, "finish_rate", "a number above 0");
     if (o->held_out < 1 || o->held_out >= data->set->train.count)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
-                              "options.held_out: must leave examples to train on; of %lld, %lld are held out",
-                              (long long)data->set->train.count, (long long)o->held_out);
+                              "options.held_out: is %lld, must be from 1 to %lld: the training part has %lld examples",
+                              (long long)o->held_out, (long long)data->set->train.count - 1,
+                              (long long)data->set->train.count);
     if (model->d.encoder.blocks.activation == MHA_LINEAR)
         return nn_public_fail(
             ctx, MHA_BAD_ARGUMENT,

@@ -154,7 +154,7 @@ mha_status mha_training_step(mha_context *ctx, mha_training *training, mha_train
     mha_training_report all = {.size = sizeof all};
     mha_status status = nn_public_training(ctx, training);
     if (status || (status = nn_public_need(ctx, report, "report"))) return status;
-    if ((status = nn_public_give(ctx, report, &all, sizeof all, "mha_training_report"))) return status;
+    if ((status = nn_public_takes(ctx, report, sizeof all, "mha_training_report"))) return status;
     double begun = nn_public_clock();
     nn_trainer_result result = nn_trainer_step(training->t, ctx, &r);
     if (result == NN_TRAINER_FAILED) return mha_context_fail(ctx, MHA_NO_MEMORY, training->t->workers->error);

@@ -66,6 +66,14 @@ static bool is_utf8(const char *text)
     return same;
 }
 
+/* Texts of a file are printed on terminals, so control characters are refused. */
+static bool is_printable(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] < 0xa0)) p++; /* U+0080 to U+009F are 0xc2 and more */
+    return !*p;
+}
+
 /* Saves the model: its averaged weights, if it has them. */
 static bool save_model(const char *path, const nn_trainer *t, const nn_vit_save_options *o, char *error,
                        size_t error_size)
@@ -121,7 +129,8 @@ bool nn_checkpoint_save(const char *path, const nn_trainer *t, const nn_checkpoi
     o.note_count = NOTES;
     for (size_t n = 0; n < run->note_count; n++) {
         snprintf(keys[n], sizeof keys[n], NN_VIT_FILE_EXTRA "%s", run->notes[n].key);
-        if (is_utf8(run->notes[n].value)) notes[o.note_count++] = (nn_safetensors_pair){keys[n], run->notes[n].value};
+        if (is_printable(run->notes[n].value) && is_utf8(run->notes[n].value))
+            notes[o.note_count++] = (nn_safetensors_pair){keys[n], run->notes[n].value};
     }
     return save_model(path, t, &o, error, error_size);
 }
@@ -148,14 +157,6 @@ bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkp
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
-
-/* Texts of a file are printed on terminals, so control characters are refused. */
-static bool is_printable(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] < 0xa0)) p++; /* U+0080 to U+009F are 0xc2 and more */
-    return !*p;
-}
 
 static bool is_checkpoint(const nn_failure *to, const nn_safetensors *file)
 {

@@ -44,8 +44,8 @@ bool nn_checkpoint_may_note(const char *key);
 typedef struct nn_checkpoint_run {
     nn_recipe how;      /* fitted to the data */
     const char *preset; /* the name of the initial recipe */
-    nn_safetensors_pair notes
-        [NN_CHECKPOINT_NOTES]; /* keys without "checkpoint."; one that cannot be saved exactly, as it is not UTF-8, is omitted */
+    nn_safetensors_pair
+        notes[NN_CHECKPOINT_NOTES]; /* keys without "checkpoint."; one that is not UTF-8 or not printable is omitted */
     size_t note_count;
     char set[NN_CHECKPOINT_SET_MAX]; /* of nn_checkpoint_describe_set */
     bool synthetic;                  /* the data are synthetic */

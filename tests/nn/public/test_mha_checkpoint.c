@@ -156,6 +156,28 @@ TEST(notes_have_limits)
     mha_context_free(ctx);
 }
 
+/* They could not be read back. */
+TEST(notes_that_are_not_printable_are_not_saved)
+{
+    mha_context *ctx = small_context(1);
+    mha_data *data = small_data(ctx, "synthetic:140");
+    mha_training *t = small_training(ctx, data, NULL, NULL);
+    mha_checkpoint *file = claim(ctx, in_folder("run"));
+    expect(!mha_checkpoint_set_note(ctx, file, "a", "\xc3\xa9") &&
+               !mha_checkpoint_set_note(ctx, file, "b", "\x1b[2J") &&
+               !mha_checkpoint_set_note(ctx, file, "c", "\xff") && !mha_checkpoint_save(ctx, file, t),
+           "%s", mha_context_error(ctx));
+    nn_safetensors *saved = nn_safetensors_open(in_folder("run"), (char[300]){0}, 300);
+    expect(saved && nn_safetensors_metadata(saved, "checkpoint.a") && !nn_safetensors_metadata(saved, "checkpoint.b") &&
+               !nn_safetensors_metadata(saved, "checkpoint.c"),
+           "other notes");
+    nn_safetensors_free(saved);
+    mha_checkpoint_free(file);
+    mha_training_free(t);
+    mha_data_free(data);
+    mha_context_free(ctx);
+}
+
 TEST(what_cannot_be_resumed)
 {
     mha_context *ctx = small_context(1);
@@ -202,6 +224,10 @@ TEST(a_file_is_claimed_once)
     expect(mha_checkpoint_claim(ctx, &second, in_folder("run")) == MHA_BAD_FILE && !second && *mha_context_error(ctx),
            "claimed twice");
     expect(mha_checkpoint_claim(ctx, &second, in_folder("none/run")) == MHA_BAD_FILE && !second, "no such folder");
+    expect(mha_checkpoint_claim(ctx, &second, saving_folder) == MHA_BAD_FILE && !second &&
+               strstr(mha_context_error(ctx), "not a regular file"),
+           "a folder: %s", mha_context_error(ctx));
+    expect(leftovers(false) == 0, "a temporary file remains");
     expect(mha_checkpoint_claim(ctx, &second, NULL) == MHA_BAD_ARGUMENT && !second, "no path");
     expect(mha_checkpoint_claim(NULL, &second, "x") == MHA_BAD_ARGUMENT, "no context");
     mha_checkpoint_free(file);

@@ -238,6 +238,14 @@ TEST(wrong_use_is_refused)
     odd = out, odd.stats = stats;
     expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_SHAPE, "statistics of another shape");
     expect(mha_model_run(ctx, NULL, &out, &in) == MHA_BAD_ARGUMENT, "no model");
+    ((float *)mha_model_part_find(m, "norm.bias").tensor.data)[1] = INFINITY;
+    const char *good = saved_model();
+    expect(mha_model_save(ctx, m, good, NULL) == MHA_BAD_ARGUMENT &&
+               !strcmp(mha_context_error(ctx), "model: norm.bias contains values that are not finite"),
+           "'%s'", mha_context_error(ctx));
+    expect(!mha_model_open(ctx, &other, good, NULL), "the file was replaced: %s", mha_context_error(ctx));
+    remove(good);
+    mha_model_free(other);
     mha_model_free(m);
     mha_context_free(ctx);
 }

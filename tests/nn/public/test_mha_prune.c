@@ -175,7 +175,7 @@ TEST(wrong_options_are_refused)
     REFUSE(o.rounds = -1, "options.rounds");
     REFUSE(o.sample = 0, "options.sample");
     REFUSE(o.held_out = -1, "options.held_out");
-    REFUSE(o.held_out = 140, "options.held_out");
+    REFUSE(o.held_out = 140, "options.held_out: is 140, must be from 1 to 139: the training part has 140 examples");
     REFUSE(o.tune = -1, "options.tune");
     REFUSE(o.finish = -1, "options.finish");
     REFUSE(o.batch = 0, "options.batch");
