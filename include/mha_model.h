@@ -126,8 +126,9 @@ typedef struct mha_model_outputs {
     const mha_stats_options *stats_options; /* of all of these; NULL: MHA_STATS_DEFAULTS */
 } mha_model_outputs;
 
-/* Runs the model over B sequences. No output may overlap anything else. Logits that are not finite are an error: sums of the model's
- * numbers have overflowed.
+/* Runs the model over B sequences. No output may overlap anything else, the model's parameters included. Logits that are
+ * not finite are an error: sums of the model's numbers have overflowed, or an image has a pixel that is not finite. Maps
+ * and statistics have been written then.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE, MHA_NO_MEMORY or
  * MHA_NO_DEVICE. */
 MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
@@ -243,7 +244,7 @@ typedef struct mha_score {
  *
  * Of equal logits the first is the prediction. Logits that are not finite are an error, as in mha_model_run.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for examples that do not exist), MHA_BAD_SHAPE (also as mha_data_check),
- * MHA_BAD_TYPE, MHA_NO_MEMORY or MHA_NO_DEVICE. */
+ * MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE, MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_model_evaluate(mha_context *ctx, mha_model *model, mha_tensor logits, mha_score *score,
                                       const mha_data *data, mha_data_part part, int64_t first, int64_t count);
 

@@ -4,6 +4,7 @@
 #include "public/check.h"
 #include "public/data.h"
 #include "public/model.h"
+#include "public/views.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -49,6 +50,10 @@ mha_status mha_model_evaluate(mha_context *ctx, mha_model *model, mha_tensor log
                               (long long)first, (long long)from->count);
     const int64_t classes = model->d.output.classes, size[4] = {count, classes};
     if ((status = nn_public_tensor(ctx, &logits, "logits", "(count,classes)", 2, size))) return status;
+    nn_public_view views[] = {
+        {.tensor = mha_tensor_1d(model->parameters, MHA_FLOAT32, model->count), .name = "the parameters", .number = -1},
+        {.tensor = logits, .name = "logits", .number = -1, .output = true}};
+    if ((status = nn_public_views(ctx, views, logits.rank ? 2 : 1))) return status;
     float *all = calloc((size_t)count, (size_t)classes * sizeof *all);
     if (!all)
         return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the predictions of %lld examples",

@@ -2,8 +2,10 @@
 #include "data/augment.h"
 #include "public/check.h"
 #include "public/model.h"
+#include "public/views.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Statistics are checked as the attention that they are of will check them. */
 static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_model_outputs *out, int64_t B)
@@ -26,6 +28,48 @@ static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_mo
     return MHA_OK;
 }
 
+enum { STATS = sizeof(mha_stats) / sizeof(mha_tensor) };
+_Static_assert(STATS * sizeof(mha_tensor) == sizeof(mha_stats), "statistics are tensors");
+
+/* Adds a tensor that was given and is not empty; `all` NULL: only counts it. */
+static void add(nn_public_view *all, size_t *count, mha_tensor t, const char *name, int64_t number, bool output)
+{
+    bool empty = !t.data;
+    for (int i = 0; i < t.rank; i++) empty = empty || t.size[i] < 1;
+    if (empty) return;
+    if (all) all[*count] = (nn_public_view){.tensor = t, .name = name, .number = number, .output = output};
+    ++*count;
+}
+
+static size_t list(nn_public_view *all, const mha_model *m, const mha_model_outputs *out, const mha_model_inputs *in)
+{
+    size_t count = 0;
+    mha_tensor stats[STATS];
+    add(all, &count, in->images, "images", -1, false);
+    add(all, &count, mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count), "the parameters", -1, false);
+    add(all, &count, out->logits, "logits", -1, true);
+    add(all, &count, out->hidden, "hidden", -1, true);
+    for (int64_t n = 0; out->maps && n < mha_model_attention_count(m); n++)
+        add(all, &count, out->maps[n], "maps", n, true);
+    for (int64_t n = 0; out->stats && n < mha_model_attention_count(m); n++) {
+        memcpy(stats, &out->stats[n], sizeof stats);
+        for (int i = 0; i < STATS; i++) add(all, &count, stats[i], "stats", n, true);
+    }
+    return count;
+}
+
+/* Checks memory, of tensors whose sizes are right. */
+static mha_status check_memory(mha_context *ctx, const mha_model *m, const mha_model_outputs *out,
+                               const mha_model_inputs *in)
+{
+    size_t count = list(NULL, m, out, in);
+    nn_public_view *all = calloc(count, sizeof *all);
+    if (!all) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory to check %zu tensors", count);
+    mha_status status = nn_public_views(ctx, all, list(all, m, out, in));
+    free(all);
+    return status;
+}
+
 static mha_status check_all(mha_context *ctx, const mha_model *m, const mha_model_outputs *out,
                             const mha_model_inputs *in)
 {
@@ -40,7 +84,8 @@ static mha_status check_all(mha_context *ctx, const mha_model *m, const mha_mode
     if (B < 1 || B > 1 << 24) return nn_public_fail(ctx, MHA_BAD_SHAPE, "images: B must be from 1 to 16777216");
     if ((status = nn_public_tensor(ctx, &out->logits, "logits", "(B,classes)", 2, logits))) return status;
     if ((status = nn_public_tensor(ctx, &out->hidden, "hidden", "(L+1,B,T,M)", 4, hidden))) return status;
-    return check_heads(ctx, m, out, B);
+    status = check_heads(ctx, m, out, B);
+    return status ? status : check_memory(ctx, m, out, in);
 }
 
 /* Room for B sequences. */

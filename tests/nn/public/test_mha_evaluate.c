@@ -137,6 +137,10 @@ TEST(wrong_use_is_refused)
                strcmp(mha_context_error(ctx), "logits: must be (count,classes) = (2,10)") == 0,
            "%s", mha_context_error(ctx));
     expect(mha_model_evaluate(ctx, m, whole, NULL, data, MHA_DATA_TEST, 0, 3) == MHA_BAD_TYPE, "whole numbers");
+    mha_tensor over = mha_tensor_2d(m->parameters, MHA_FLOAT32, 1, DIGIT_CLASSES);
+    expect(mha_model_evaluate(ctx, m, over, NULL, data, MHA_DATA_TEST, 0, 1) == MHA_OVERLAP &&
+               !strcmp(mha_context_error(ctx), "logits: shares memory with the parameters"),
+           "%s", mha_context_error(ctx));
     expect(mha_model_evaluate(ctx, m, none, NULL, data, (mha_data_part)2, 0, 1) == MHA_BAD_ARGUMENT, "no such part");
     for (int n = 0; n < 2; n++)
         expect(mha_model_evaluate(ctx, odd[n], none, NULL, data, MHA_DATA_TEST, 0, 1) == MHA_BAD_SHAPE &&

@@ -249,3 +249,55 @@ TEST(wrong_use_is_refused)
     mha_model_free(m);
     mha_context_free(ctx);
 }
+
+/* Memory is checked before anything is written, and messages name the tensor. */
+TEST(outputs_do_not_share_memory)
+{
+    static float memory[2 * B * H * TOKENS * TOKENS + 1], kept[2 * B * H * TOKENS * TOKENS + 1], logits[B * CLASSES];
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL);
+    mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, B, 1, SIDE, SIDE)};
+    const mha_tensor map = mha_tensor_4d(memory, MHA_FLOAT32, B, H, TOKENS, TOKENS);
+    const int64_t size = H * TOKENS * TOKENS;
+    mha_tensor maps[DEPTH] = {map, map};
+    mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, B, CLASSES), .maps = maps}, odd = out;
+    memset(memory, 0x7f, sizeof memory);
+    memcpy(kept, memory, sizeof kept);
+#define REFUSE(status, says)                                                                                \
+    do {                                                                                                    \
+        expect(mha_model_run(ctx, m, &odd, &in) == (status) && !strcmp(mha_context_error(ctx), says), "%s", \
+               mha_context_error(ctx));                                                                     \
+        expect(!memcmp(memory, kept, sizeof kept), "%s: something was written", says);                      \
+    } while (0)
+    REFUSE(MHA_OVERLAP, "maps[0]: shares memory with maps[1]");
+    maps[1] = (mha_tensor)MHA_NO_TENSOR;
+    odd.logits.data = memory + 3;
+    REFUSE(MHA_OVERLAP, "maps[0]: shares memory with logits");
+    odd.logits = out.logits, odd.logits.stride[0] = 0;
+    REFUSE(MHA_OVERLAP, "logits: its strides put two elements of an output in one place");
+    odd.logits = mha_tensor_2d(m->parameters + 7, MHA_FLOAT32, B, CLASSES);
+    REFUSE(MHA_OVERLAP, "logits: shares memory with the parameters");
+    odd.logits = mha_tensor_2d(pixels, MHA_FLOAT32, B, CLASSES);
+    REFUSE(MHA_OVERLAP, "logits: shares memory with images");
+    odd = out, maps[0].data = (char *)memory + 2;
+    REFUSE(MHA_BAD_ARGUMENT, "maps[0]: data is not aligned for its type");
+    maps[0] = map, maps[0].stride[0] = INT64_MAX / 2;
+    REFUSE(MHA_TOO_LARGE, "maps[0]: its sizes and strides reach beyond 63 bits");
+    mha_stats stats[DEPTH] = {MHA_NO_STATS, MHA_NO_STATS};
+    stats[1].entropy = mha_tensor_3d(memory, MHA_FLOAT32, B, H, TOKENS);
+    maps[0] = map, odd.stats = stats;
+    const char *lines[] = {"maps[0]: shares memory with stats[1]", "stats[1]: shares memory with maps[0]"};
+    expect(mha_model_run(ctx, m, &odd, &in) == MHA_OVERLAP &&
+               (!strcmp(mha_context_error(ctx), lines[0]) || !strcmp(mha_context_error(ctx), lines[1])),
+           "%s", mha_context_error(ctx));
+
+    /* The maps of a sequence side by side: (B,L,H,T,T). */
+    for (int l = 0; l < DEPTH; l++) {
+        maps[l] = mha_tensor_4d(memory + l * size, MHA_FLOAT32, B, H, TOKENS, TOKENS);
+        maps[l].stride[0] = DEPTH * size;
+    }
+    expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
+    expect(!memcmp(&memory[DEPTH * B * size], &kept[DEPTH * B * size], sizeof *kept), "a number too many");
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
