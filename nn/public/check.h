@@ -33,7 +33,8 @@ mha_status nn_public_tensor(mha_context *ctx, const mha_tensor *t, const char *n
 
 /* Numbers in files, recipes and descriptions are text with a decimal point, whatever locale the program has chosen. From
  * here to the end of the block, the calling thread has the C locale. Callbacks of the program run outside such blocks. */
-#define NN_PUBLIC_C_LOCALE __attribute__((cleanup(nn_public_locale_restore))) locale_t before = nn_public_locale_set()
+#define NN_PUBLIC_C_LOCALE \
+    __attribute__((cleanup(nn_public_locale_restore), unused)) locale_t before = nn_public_locale_set()
 locale_t nn_public_locale_set(void); /* returns the locale that it replaces; 0 if there is none to restore */
 void nn_public_locale_restore(locale_t *before);
 

@@ -71,6 +71,7 @@ static mha_status unknown_preset(mha_context *ctx, const char *name)
 
 mha_status mha_recipe_create(mha_context *ctx, mha_recipe **recipe, const char *preset)
 {
+    NN_PUBLIC_C_LOCALE;
     if (!ctx || !recipe) return MHA_BAD_ARGUMENT;
     *recipe = NULL;
     mha_context_fail(ctx, MHA_OK, "");

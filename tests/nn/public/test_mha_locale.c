@@ -59,6 +59,26 @@ TEST(models_are_opened_described_and_saved)
     mha_context_free(ctx);
 }
 
+TEST(presets_have_their_values)
+{
+    if (!use_comma()) return;
+    mha_context *ctx = small_context(1);
+    for (int64_t n = 0; mha_preset_name(n); n++) {
+        mha_recipe *there = NULL, *here = NULL;
+        expect(!mha_recipe_create(ctx, &there, mha_preset_name(n)), "%s", mha_context_error(ctx));
+        setlocale(LC_NUMERIC, "C");
+        expect(!mha_recipe_create(ctx, &here, mha_preset_name(n)), "%s", mha_context_error(ctx));
+        for (int64_t k = 0; mha_recipe_key(here, k); k++) {
+            const char *key = mha_recipe_key(here, k), *value = mha_recipe_get(here, key);
+            expect(!strcmp(mha_recipe_get(there, key), value), "%s is %s", key, mha_recipe_get(there, key));
+        }
+        mha_recipe_free(there);
+        mha_recipe_free(here);
+        use_comma();
+    }
+    mha_context_free(ctx);
+}
+
 TEST(recipes_and_checkpoints_have_points)
 {
     if (!use_comma()) return;
