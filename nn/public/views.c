@@ -80,7 +80,8 @@ static bool apart(const mha_tensor *a, const mha_tensor *b)
 static int by_place(const void *a, const void *b)
 {
     const nn_public_view *x = a, *y = b;
-    return x->low < y->low ? -1 : x->low > y->low;
+    if (x->low != y->low) return x->low < y->low ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
 }
 
 mha_status nn_public_views(mha_context *ctx, nn_public_view *all, size_t count)
