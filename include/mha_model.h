@@ -137,17 +137,17 @@ MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_m
 /* ---- 3 · Parameters --------------------------------------------------------------------------------------------- */
 
 /* A parameter under the name that its family gives it, such as "blocks.0.attn.qkv.weight". */
-typedef struct mha_model_part {
+typedef struct mha_model_parameter {
     const char *name;  /* valid as long as the model */
     mha_tensor tensor; /* float32, dense, where it lies: it may be written */
-} mha_model_part;
+} mha_model_parameter;
 
 /* How many there are, and number n: all zero if there is none. In the order in which they are saved. */
-MHA_API int64_t mha_model_part_count(const mha_model *model);
-MHA_API mha_model_part mha_model_part_get(const mha_model *model, int64_t n);
+MHA_API int64_t mha_model_parameter_count(const mha_model *model);
+MHA_API mha_model_parameter mha_model_parameter_get(const mha_model *model, int64_t n);
 
 /* The one with that name; all zero if there is none. */
-MHA_API mha_model_part mha_model_part_find(const mha_model *model, const char *name);
+MHA_API mha_model_parameter mha_model_parameter_find(const mha_model *model, const char *name);
 
 typedef struct mha_save_options {
     size_t size;              /* of this struct */
@@ -184,8 +184,10 @@ MHA_API int64_t mha_model_attention_count(const mha_model *model);
 MHA_API mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n);
 
 /* Makes a smaller model of its own, with the heads for which keep[n] is true, counted through all attentions: at least
- * one of each. The rows and columns of the others are removed, as mha_layer_prune does. Returns as mha_model_open. */
-MHA_API mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep);
+ * one of each. `count` is how many numbers `keep` has, all heads of the model. The rows and columns of the others are
+ * removed, as mha_layer_prune does. Returns as mha_model_open. */
+MHA_API mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep,
+                                   int64_t count);
 
 /* ---- 5 · Data --------------------------------------------------------------------------------------------------- */
 
@@ -339,7 +341,7 @@ MHA_API const double *mha_survey_map(const mha_survey *survey, int64_t n);
 MHA_API const double *mha_survey_divergences(const mha_survey *survey, int64_t block);
 MHA_API const double *mha_survey_cosines(const mha_survey *survey, int64_t block);
 
-/* ---- 7 · Layers in files ---------------------------------------------------------------------------------------- */
+/* ---- 7 · Layer files -------------------------------------------------------------------------------------------- */
 
 /* One multi-head layer (mha.h, section 8) from a safetensors file, alone in it or inside a larger model:
  *
@@ -419,15 +421,15 @@ MHA_API mha_status mha_layer_file_about(mha_context *ctx, const mha_layer_file *
 
 /* A parameter under its full name in the file, prefix included, and in the file's shape: weights of GPT-2 are
  * transposed, bias_k of PyTorch is (1,1,G*D). */
-typedef struct mha_layer_file_part {
+typedef struct mha_layer_file_parameter {
     const char *name;  /* valid as long as the file */
     mha_tensor tensor; /* float32, not always dense: a view into the layer or the block */
-} mha_layer_file_part;
+} mha_layer_file_parameter;
 
 /* How many there are, and number n: all zero if there is none. `block` as in mha_layer_view: NULL for the parameters
  * themselves, or for example gradients. */
-MHA_API int64_t mha_layer_file_part_count(const mha_layer_file *file);
-MHA_API mha_layer_file_part mha_layer_file_part_get(const mha_layer_file *file, int64_t n, float *block);
+MHA_API int64_t mha_layer_file_parameter_count(const mha_layer_file *file);
+MHA_API mha_layer_file_parameter mha_layer_file_parameter_get(const mha_layer_file *file, int64_t n, float *block);
 
 /* Saves any layer under PyTorch's names ("pytorch", or "pytorch-split" if nn.MultiheadAttention could not be this layer),
  * with its options as metadata; a file at `path` is replaced atomically. What is opened again has the same bits.
@@ -586,14 +588,14 @@ MHA_API void mha_checkpoint_free(mha_checkpoint *file); /* NULL is legal */
 
 /* Notes are saved in checkpoints, not in the finished model. Keys are up to 31 lower-case letters and underscores, there
  * are at most 8, and the names "version", "step", "recipe", "preset" and "set" are reserved. `value` NULL removes the
- * note. A value that is not UTF-8 or has control characters is not saved. The value of a note is valid until it is set again or the file is
- * read or freed; NULL if there is none. */
+ * note. A value that is not UTF-8 or has control characters is not saved. The value of a note is valid until it is set
+ * again or the file is read or freed; NULL if there is none. */
 MHA_API mha_status mha_checkpoint_set_note(mha_context *ctx, mha_checkpoint *file, const char *key, const char *value);
 MHA_API const char *mha_checkpoint_note(const mha_checkpoint *file, const char *key);
 
 /* Write a checkpoint, and the finished model with notes on its origin (recipe, preset, seed, epochs, trained_on and
- * test_accuracy). The file is replaced atomically. To finish, the test part must have been evaluated since the last
- * step. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
+ * test_accuracy; epochs are those that were completed). The file is replaced atomically. To finish, the test part must
+ * have been evaluated since the last step. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_checkpoint_save(mha_context *ctx, mha_checkpoint *file, mha_training *training);
 MHA_API mha_status mha_checkpoint_finish(mha_context *ctx, mha_checkpoint *file, mha_training *training);
 

@@ -82,11 +82,11 @@ static const char grad[] = "grad.";
 static bool list_parameters(making *m, const mha_layer_file *file)
 {
     size_t room = 0;
-    int64_t count = mha_layer_file_part_count(file);
-    for (int64_t n = 0; n < count; n++) room += sizeof grad + strlen(mha_layer_file_part_get(file, n, NULL).name);
+    int64_t count = mha_layer_file_parameter_count(file);
+    for (int64_t n = 0; n < count; n++) room += sizeof grad + strlen(mha_layer_file_parameter_get(file, n, NULL).name);
     char *names = own(m, malloc(room + 1), "the names of gradients");
     for (int64_t n = 0; names && n < count; n++) {
-        mha_layer_file_part part = mha_layer_file_part_get(file, n, m->gradients.parameters);
+        mha_layer_file_parameter part = mha_layer_file_parameter_get(file, n, m->gradients.parameters);
         int length = snprintf(names, room, "%s%s", grad, part.name) + 1;
         m->items[m->item_count++] = nn_safetensors_item_view(names, part.tensor);
         names += length, room -= (size_t)length;
@@ -128,7 +128,7 @@ bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *
     making m = {.ctx = ctx, .in = in};
     mha_layer *layer = mha_layer_file_layer(file);
     char error[400];
-    m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_part_count(file), sizeof *m.items), "the results");
+    m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_parameter_count(file), sizeof *m.items), "the results");
     bool ok = m.items && make_results(&m, mha_layer_shape(layer), r->weights);
     if (ok && r->grad) ok = make_gradients(&m, file);
     ok = ok && compute(&m, layer, r);

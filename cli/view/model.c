@@ -49,7 +49,7 @@ static int64_t numbers_of(const mha_tensor *t)
 
 /* Parameters as vectors and matrices: timm has one leading axis of 1 for positions, two for the class token, and
  * patches as images. */
-static void put_shape(nn_buffer *out, const mha_model_part *part)
+static void put_shape(nn_buffer *out, const mha_model_parameter *part)
 {
     const mha_tensor *t = &part->tensor;
     bool token = strcmp(part->name, "cls_token") == 0;
@@ -69,8 +69,8 @@ static void put_parameters(nn_buffer *out, const mha_model *model, const mha_mod
         return;
     }
     nn_buffer_puts(out, "\"parameters\":{\"parts\":[");
-    for (int64_t n = 0; n < mha_model_part_count(model); n++) {
-        mha_model_part part = mha_model_part_get(model, n);
+    for (int64_t n = 0; n < mha_model_parameter_count(model); n++) {
+        mha_model_parameter part = mha_model_parameter_get(model, n);
         int64_t count = numbers_of(&part.tensor);
         nn_buffer_puts(out, n ? ",{\"name\":" : "{\"name\":");
         view_string(out, part.name);

@@ -132,12 +132,12 @@ mha_status mha_layer_file_about(mha_context *ctx, const mha_layer_file *file, mh
 
 /* ---- Parameters ------------------------------------------------------------------------------------------------- */
 
-int64_t mha_layer_file_part_count(const mha_layer_file *file) { return file ? (int64_t)file->items.count : 0; }
+int64_t mha_layer_file_parameter_count(const mha_layer_file *file) { return file ? (int64_t)file->items.count : 0; }
 
-mha_layer_file_part mha_layer_file_part_get(const mha_layer_file *file, int64_t n, float *block)
+mha_layer_file_parameter mha_layer_file_parameter_get(const mha_layer_file *file, int64_t n, float *block)
 {
-    mha_layer_file_part part = {NULL, MHA_NO_TENSOR};
-    if (n < 0 || n >= mha_layer_file_part_count(file)) return part;
+    mha_layer_file_parameter part = {NULL, MHA_NO_TENSOR};
+    if (n < 0 || n >= mha_layer_file_parameter_count(file)) return part;
     nn_layer_items items;
     nn_layer_file_items(&items, &file->file, block, "");
     const nn_safetensors_item *item = &items.item[n];

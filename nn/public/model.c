@@ -132,11 +132,11 @@ const char *mha_model_describe(const mha_model *model) { return model ? model->j
 
 /* ---- Parameters ------------------------------------------------------------------------------------------------- */
 
-int64_t mha_model_part_count(const mha_model *model) { return model ? model->part_count : 0; }
+int64_t mha_model_parameter_count(const mha_model *model) { return model ? model->part_count : 0; }
 
-mha_model_part mha_model_part_get(const mha_model *model, int64_t n)
+mha_model_parameter mha_model_parameter_get(const mha_model *model, int64_t n)
 {
-    mha_model_part part = {NULL, MHA_NO_TENSOR};
+    mha_model_parameter part = {NULL, MHA_NO_TENSOR};
     if (!model || n < 0 || n >= model->part_count) return part;
     const nn_vit_part *p = &model->parts[n];
     part.name = p->name;
@@ -150,11 +150,11 @@ mha_model_part mha_model_part_get(const mha_model *model, int64_t n)
     return part;
 }
 
-mha_model_part mha_model_part_find(const mha_model *model, const char *name)
+mha_model_parameter mha_model_parameter_find(const mha_model *model, const char *name)
 {
-    int64_t n = 0, count = mha_model_part_count(model);
+    int64_t n = 0, count = mha_model_parameter_count(model);
     while (name && n < count && strcmp(model->parts[n].name, name) != 0) n++;
-    return mha_model_part_get(model, name ? n : -1);
+    return mha_model_parameter_get(model, name ? n : -1);
 }
 
 void mha_save_defaults(mha_save_options *options, size_t size)
@@ -224,7 +224,8 @@ mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n)
     return (mha_model_attention){a.block, a.heads, nn_blocks_kv_heads(b, a.block), nn_blocks_head_width(b)};
 }
 
-mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep)
+mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep,
+                           int64_t count)
 {
     char error[240] = "";
     nn_description d;
@@ -233,6 +234,10 @@ mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_mode
     *smaller = NULL;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, keep, "keep"))) return status;
+    int64_t heads = nn_description_all_heads(&model->d);
+    if (count != heads)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
+                              (long long)heads);
     float *parameters = nn_prune_cut(&d, ctx, &model->d, model->parameters, keep, error, sizeof error);
     if (!parameters) return nn_public_reason(ctx, error);
     return nn_public_make(ctx, smaller, &d, parameters, model->assumed);

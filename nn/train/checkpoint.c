@@ -140,7 +140,7 @@ bool nn_checkpoint_finish(const char *path, const nn_trainer *t, const nn_checkp
 {
     char text[NN_RECIPE_TEXT_MAX], seed[32], epochs[32], accuracy[32], on[NN_CHECKPOINT_SET_MAX + 40];
     snprintf(seed, sizeof seed, "%" PRIu64, run->how.training.seed);
-    snprintf(epochs, sizeof epochs, "%" PRId64, run->how.training.epochs);
+    snprintf(epochs, sizeof epochs, "%" PRId64, t->step / t->steps_per_epoch);
     snprintf(accuracy, sizeof accuracy, "%.6g", (double)test->correct / (double)test->count);
     snprintf(on, sizeof on, "%s%s", run->set, run->synthetic ? "; synthetic: drawn by a program" : "");
     const nn_safetensors_pair notes[] = {{"recipe", nn_recipe_write(text, &run->how)},

@@ -72,7 +72,7 @@ static inline mha_training_info small_info(mha_context *ctx, const mha_training 
 /* Whether a model has these parameters. */
 static inline bool has_parameters(const mha_model *m, const float *want)
 {
-    mha_model_part first = mha_model_part_get(m, 0);
+    mha_model_parameter first = mha_model_parameter_get(m, 0);
     mha_model_info info = {.size = sizeof info};
     mha_context *ctx = small_context(1);
     mha_model_about(ctx, m, &info);

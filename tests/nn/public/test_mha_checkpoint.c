@@ -1,5 +1,6 @@
 /* The output files of public trainings: interrupted runs continue with the same bits, and nothing but a sound checkpoint
  * of the same data is taken. */
+#include "io/safetensors.h"
 #include "small_training.h"
 #include "support/saving.h"
 
@@ -190,6 +191,10 @@ TEST(what_cannot_be_resumed)
     expect(mha_checkpoint_finish(ctx, file, t) == MHA_BAD_ARGUMENT && strstr(mha_context_error(ctx), "evaluate"), "%s",
            mha_context_error(ctx));
     finish(ctx, file, t);
+    nn_safetensors *saved = nn_safetensors_open(in_folder("new"), (char[300]){0}, 300);
+    const char *epochs = saved ? nn_safetensors_metadata(saved, "epochs") : NULL;
+    expect(epochs && strcmp(epochs, "0") == 0, "%s epochs, but no step was taken", epochs ? epochs : "no");
+    nn_safetensors_free(saved);
     expect(mha_checkpoint_read(ctx, file) == MHA_BAD_FILE &&
                strstr(mha_context_error(ctx), "training is complete; there is nothing to resume"),
            "%s", mha_context_error(ctx));

@@ -97,7 +97,7 @@ TEST(changed_parameters_are_used)
     mha_model *m = digit_model(ctx, &d, NULL);
     mha_data *data = digits(ctx);
     mha_score score = {-1, -1, -1};
-    float *bias = mha_model_part_find(m, "head.bias").tensor.data;
+    float *bias = mha_model_parameter_find(m, "head.bias").tensor.data;
     mha_tensor logits = mha_tensor_2d(a, MHA_FLOAT32, 1, DIGIT_CLASSES);
     expect(!mha_model_evaluate(ctx, m, logits, NULL, data, MHA_DATA_TEST, 0, 1), "%s", mha_context_error(ctx));
     bias[4] += 2;

@@ -88,9 +88,9 @@ static void expect_parts(const mha_layer_file *file, const char *path)
     char error[300];
     nn_safetensors *from = nn_safetensors_open(path, error, sizeof error);
     if (!expect(from && file, "%s", error)) return;
-    expect(mha_layer_file_part_count(file) == (int64_t)nn_safetensors_count(from), "%s: another count", path);
-    for (int64_t n = 0; n < mha_layer_file_part_count(file); n++) {
-        mha_layer_file_part part = mha_layer_file_part_get(file, n, NULL);
+    expect(mha_layer_file_parameter_count(file) == (int64_t)nn_safetensors_count(from), "%s: another count", path);
+    for (int64_t n = 0; n < mha_layer_file_parameter_count(file); n++) {
+        mha_layer_file_parameter part = mha_layer_file_parameter_get(file, n, NULL);
         const nn_safetensors_tensor *want = nn_safetensors_find(from, part.name);
         if (!expect(want && want->rank == part.tensor.rank, "%s: %s", path, part.name)) continue;
         bool same = true;
@@ -144,17 +144,17 @@ TEST(gradients_get_the_names_of_the_file)
     mha_layer_file *file = open_layer(ctx, &info, "gpt2", with("h.3.attn.", 2));
     float *block = calloc((size_t)info.parameters, sizeof *block);
     mha_layer_parts all = mha_layer_view(mha_layer_file_layer(file), block);
-    mha_layer_file_part first = mha_layer_file_part_get(file, 0, block);
+    mha_layer_file_parameter first = mha_layer_file_parameter_get(file, 0, block);
     expect(first.name && strcmp(first.name, "h.3.attn.c_attn.weight") == 0, "%s", first.name);
     expect(first.tensor.data == all.in_weight.data && first.tensor.size[0] == M && first.tensor.size[1] == 3 * M &&
                first.tensor.stride[0] == 1 && first.tensor.stride[1] == M,
            "not a view of the block, transposed");
-    expect(!mha_layer_file_part_get(file, 4, NULL).name && !mha_layer_file_part_get(file, -1, NULL).name &&
-               !mha_layer_file_part_get(NULL, 0, NULL).name && !mha_layer_file_part_count(NULL),
+    expect(!mha_layer_file_parameter_get(file, 4, NULL).name && !mha_layer_file_parameter_get(file, -1, NULL).name &&
+               !mha_layer_file_parameter_get(NULL, 0, NULL).name && !mha_layer_file_parameter_count(NULL),
            "a part that is not there");
     free(block);
-    ((float *)mha_layer_file_part_get(file, 1, NULL).tensor.data)[3] = NAN;
-    ((float *)mha_layer_file_part_get(file, 2, NULL).tensor.data)[5] = INFINITY;
+    ((float *)mha_layer_file_parameter_get(file, 1, NULL).tensor.data)[3] = NAN;
+    ((float *)mha_layer_file_parameter_get(file, 2, NULL).tensor.data)[5] = INFINITY;
     expect(!mha_layer_file_about(ctx, file, &info) && info.not_finite == 2, "%d not finite", (int)info.not_finite);
     mha_layer_file_free(file);
     mha_context_free(ctx);

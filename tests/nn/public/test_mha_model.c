@@ -131,16 +131,17 @@ TEST(parameters_are_read_changed_and_saved)
     mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, CLASSES)};
     expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx));
     int64_t numbers = 0;
-    for (int64_t n = 0; n < mha_model_part_count(m); n++) {
-        mha_model_part part = mha_model_part_get(m, n);
+    for (int64_t n = 0; n < mha_model_parameter_count(m); n++) {
+        mha_model_parameter part = mha_model_parameter_get(m, n);
         int64_t count = 1;
         for (int i = 0; i < part.tensor.rank; i++) count *= part.tensor.size[i];
         numbers += count;
-        expect(mha_model_part_find(m, part.name).tensor.data == part.tensor.data, "%s is elsewhere", part.name);
+        expect(mha_model_parameter_find(m, part.name).tensor.data == part.tensor.data, "%s is elsewhere", part.name);
     }
     expect(numbers == m->count, "%d of %d numbers", (int)numbers, (int)m->count);
-    expect(!mha_model_part_get(m, -1).name && !mha_model_part_find(m, "head").name, "a part that is not there");
-    mha_tensor qkv = mha_model_part_find(m, "blocks.1.attn.qkv.weight").tensor;
+    expect(!mha_model_parameter_get(m, -1).name && !mha_model_parameter_find(m, "head").name,
+           "a part that is not there");
+    mha_tensor qkv = mha_model_parameter_find(m, "blocks.1.attn.qkv.weight").tensor;
     expect(qkv.rank == 2 && qkv.size[0] == 3 * M && qkv.size[1] == M, "another shape");
     for (int i = 0; i < M; i++) ((float *)qkv.data)[i] += 1; /* no call says so */
     out.logits.data = changed;
@@ -167,7 +168,7 @@ TEST(heads_can_be_left_out)
     mha_model *m = open_model(ctx, NULL), *smaller = NULL;
     bool keep[H * DEPTH] = {true, false, true, true, true, true},
                   none[H * DEPTH] = {false, false, false, true, true, true};
-    expect(!mha_model_prune(ctx, &smaller, m, keep), "%s", mha_context_error(ctx));
+    expect(!mha_model_prune(ctx, &smaller, m, keep, H * DEPTH), "%s", mha_context_error(ctx));
     mha_model_attention a = mha_model_attention_get(smaller, 0), b = mha_model_attention_get(smaller, 1);
     expect(mha_model_attention_count(smaller) == DEPTH && a.heads == H - 1 && b.heads == H && b.block == 1 &&
                a.width == M / H,
@@ -175,7 +176,7 @@ TEST(heads_can_be_left_out)
     mha_model_info info = {.size = sizeof info};
     expect(!mha_model_about(ctx, smaller, &info) && info.heads == H * DEPTH - 1 && info.block_heads == H,
            "%d heads, %d in a block", (int)info.heads, (int)info.block_heads);
-    mha_tensor proj = mha_model_part_find(m, "blocks.0.attn.proj.weight").tensor;
+    mha_tensor proj = mha_model_parameter_find(m, "blocks.0.attn.proj.weight").tensor;
     for (int r = 0; r < M; r++)
         for (int i = M / H; i < 2 * M / H; i++) ((float *)proj.data)[r * M + i] = 0;
     mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)};
@@ -186,8 +187,12 @@ TEST(heads_can_be_left_out)
     for (int c = 0; c < CLASSES; c++)
         expect(fabsf(want[c] - got[c]) < 1e-5f, "%g, not %g", (double)got[c], (double)want[c]);
     mha_model_free(smaller);
-    expect(mha_model_prune(ctx, &smaller, m, none) == MHA_BAD_ARGUMENT && !smaller && *mha_context_error(ctx),
+    expect(mha_model_prune(ctx, &smaller, m, none, H * DEPTH) == MHA_BAD_ARGUMENT && !smaller &&
+               *mha_context_error(ctx),
            "no head left");
+    expect(mha_model_prune(ctx, &smaller, m, keep, H) == MHA_BAD_ARGUMENT && !smaller &&
+               strstr(mha_context_error(ctx), "the model has 6 heads"),
+           "%s", mha_context_error(ctx));
     mha_model_free(m);
     mha_context_free(ctx);
 }
@@ -238,7 +243,7 @@ TEST(wrong_use_is_refused)
     odd = out, odd.stats = stats;
     expect(mha_model_run(ctx, m, &odd, &in) == MHA_BAD_SHAPE, "statistics of another shape");
     expect(mha_model_run(ctx, NULL, &out, &in) == MHA_BAD_ARGUMENT, "no model");
-    ((float *)mha_model_part_find(m, "norm.bias").tensor.data)[1] = INFINITY;
+    ((float *)mha_model_parameter_find(m, "norm.bias").tensor.data)[1] = INFINITY;
     const char *good = saved_model();
     expect(mha_model_save(ctx, m, good, NULL) == MHA_BAD_ARGUMENT &&
                !strcmp(mha_context_error(ctx), "model: norm.bias contains values that are not finite"),

@@ -142,7 +142,7 @@ TEST(wrong_use_is_refused)
                !mha_survey_cosines(NULL, 0),
            "no such block");
     mha_survey_free(s);
-    ((float *)mha_model_part_find(m, "blocks.0.attn.qkv.weight").tensor.data)[3] = NAN;
+    ((float *)mha_model_parameter_find(m, "blocks.0.attn.qkv.weight").tensor.data)[3] = NAN;
     expect(mha_survey_make(ctx, &s, m, data, MHA_DATA_TEST, NULL) == MHA_BAD_ARGUMENT && !s &&
                strcmp(mha_context_error(ctx), "the attention weights of a head are not finite") == 0,
            "%s", mha_context_error(ctx));
