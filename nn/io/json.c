@@ -289,3 +289,10 @@ const char *nn_json_quote(char *out, size_t room, const char *text)
     out[n] = 0;
     return out;
 }
+
+nn_json_quoted nn_json_brief(const char *name)
+{
+    nn_json_quoted quoted;
+    nn_json_quote(quoted.text, sizeof quoted.text, name);
+    return quoted;
+}

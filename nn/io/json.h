@@ -62,4 +62,10 @@ bool nn_json_end(nn_json *j);
  * before the last quote. Returns `out`. */
 const char *nn_json_quote(char *out, size_t room, const char *text);
 
+/* The same for a name in a message: nn_json_brief(name).text. */
+typedef struct nn_json_quoted {
+    char text[72];
+} nn_json_quoted;
+nn_json_quoted nn_json_brief(const char *name);
+
 #endif

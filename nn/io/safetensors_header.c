@@ -33,18 +33,6 @@ __attribute__((format(printf, 2, 3))) static bool fail(const walk *w, const char
     return false;
 }
 
-/* A name for a message: quoted, escaped and truncated. */
-typedef struct quoted {
-    char text[72];
-} quoted;
-
-static quoted quote(const char *name)
-{
-    quoted q;
-    nn_json_quote(q.text, sizeof q.text, name);
-    return q;
-}
-
 /* Returns `records` with room for one more, or NULL, leaving it unchanged. Doubling limits the total to twice the size
  * needed. */
 static void *grow(walk *w, void *records, size_t *room, size_t count, size_t record_size)
@@ -84,7 +72,7 @@ static bool read_metadata(walk *w)
         nn_safetensors_pair *entry = &out->pairs[out->pair_count];
         entry->key = text(w, true);
         if (!entry->key) break;
-        if (nn_json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", quote(entry->key).text);
+        if (nn_json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", nn_json_brief(entry->key).text);
         entry->value = text(w, false);
         if (!entry->value) break;
         out->pair_count++;
@@ -95,24 +83,27 @@ static bool read_metadata(walk *w)
 static bool read_dtype(walk *w, nn_safetensors_tensor *tensor)
 {
     size_t mark = w->used;
-    if (nn_json_peek(&w->j) != '"') return fail(w, "tensor %s: dtype is not a string", quote(tensor->name).text);
+    if (nn_json_peek(&w->j) != '"')
+        return fail(w, "tensor %s: dtype is not a string", nn_json_brief(tensor->name).text);
     const char *word = text(w, false);
     if (!word) return json_error(w);
     w->used = mark; /* not kept after the lookup */
     if (nn_safetensors_dtype_find(word, &tensor->dtype)) return true;
-    return fail(w, "tensor %s has the dtype %s, which is not supported", quote(tensor->name).text, quote(word).text);
+    return fail(w, "tensor %s has the dtype %s, which is not supported", nn_json_brief(tensor->name).text,
+                nn_json_brief(word).text);
 }
 
 /* An array of up to `most` non-negative integers. */
 static bool read_sizes(walk *w, const char *name, const char *field, int64_t *sizes, int most, int *count)
 {
     *count = 0;
-    if (nn_json_peek(&w->j) != '[') return fail(w, "tensor %s: %s is not an array", quote(name).text, field);
+    if (nn_json_peek(&w->j) != '[') return fail(w, "tensor %s: %s is not an array", nn_json_brief(name).text, field);
     nn_json_enter(&w->j, '[');
     while (nn_json_more(&w->j, ']')) {
-        if (*count == most) return fail(w, "tensor %s: %s has more than %d numbers", quote(name).text, field, most);
+        if (*count == most)
+            return fail(w, "tensor %s: %s has more than %d numbers", nn_json_brief(name).text, field, most);
         if (!nn_json_integer(&w->j, &sizes[*count])) break;
-        if (sizes[*count] < 0) return fail(w, "tensor %s: %s has a negative number", quote(name).text, field);
+        if (sizes[*count] < 0) return fail(w, "tensor %s: %s has a negative number", nn_json_brief(name).text, field);
         ++*count;
     }
     return !nn_json_failed(&w->j) || json_error(w);
@@ -136,21 +127,21 @@ static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
             if (!nn_json_skip(&w->j)) break;
             continue;
         }
-        if (seen[which]) return fail(w, "tensor %s: %s occurs twice", quote(tensor->name).text, fields[which]);
+        if (seen[which]) return fail(w, "tensor %s: %s occurs twice", nn_json_brief(tensor->name).text, fields[which]);
         seen[which] = true;
         if (which == 0 && !read_dtype(w, tensor)) return false;
         if (which == 1 && !read_sizes(w, tensor->name, "shape", tensor->shape, NN_SAFETENSORS_RANK, &tensor->rank))
             return false;
         if (which == 2) {
             if (!read_sizes(w, tensor->name, "data_offsets", offsets, 2, &count)) return false;
-            if (count != 2) return fail(w, "tensor %s: data_offsets is not a pair", quote(tensor->name).text);
+            if (count != 2) return fail(w, "tensor %s: data_offsets is not a pair", nn_json_brief(tensor->name).text);
             tensor->begin = offsets[0];
             tensor->end = offsets[1];
         }
     }
     if (nn_json_failed(&w->j)) return json_error(w);
     for (int i = 0; i < 3; i++)
-        if (!seen[i]) return fail(w, "tensor %s has no %s", quote(tensor->name).text, fields[i]);
+        if (!seen[i]) return fail(w, "tensor %s has no %s", nn_json_brief(tensor->name).text, fields[i]);
     return true;
 }
 
@@ -165,22 +156,22 @@ static bool check_tensor(const walk *w, nn_safetensors_tensor *tensor)
         int64_t size = tensor->shape[i];
         empty = empty || size == 0;
         if (size && product > INT64_MAX / size)
-            return fail(w, "tensor %s: %s does not fit 63 bits", quote(tensor->name).text,
+            return fail(w, "tensor %s: %s does not fit 63 bits", nn_json_brief(tensor->name).text,
                         nn_safetensors_describe(what, sizeof what, tensor));
         if (size) product *= size;
     }
     int64_t bytes = empty ? 0 : product;
     tensor->count = bytes / (int64_t)nn_safetensors_dtype_size(tensor->dtype);
     if (tensor->begin > tensor->end)
-        return fail(w, "tensor %s begins at %lld, after its end %lld", quote(tensor->name).text,
+        return fail(w, "tensor %s begins at %lld, after its end %lld", nn_json_brief(tensor->name).text,
                     (long long)tensor->begin, (long long)tensor->end);
     if (tensor->end - tensor->begin != bytes)
-        return fail(w, "tensor %s says %lld bytes, but %s needs %lld", quote(tensor->name).text,
+        return fail(w, "tensor %s says %lld bytes, but %s needs %lld", nn_json_brief(tensor->name).text,
                     (long long)(tensor->end - tensor->begin), nn_safetensors_describe(what, sizeof what, tensor),
                     (long long)bytes);
     if ((uint64_t)tensor->end > w->data_size)
         return fail(w, "tensor %s ends at byte %lld of the data, but the file has %llu; the file is truncated",
-                    quote(tensor->name).text, (long long)tensor->end, (unsigned long long)w->data_size);
+                    nn_json_brief(tensor->name).text, (long long)tensor->end, (unsigned long long)w->data_size);
     return true;
 }
 
@@ -193,7 +184,7 @@ static bool read_tensor(walk *w, const char *name)
     nn_safetensors_tensor *tensor = &out->tensors[out->tensor_count];
     memset(tensor, 0, sizeof *tensor);
     tensor->name = name;
-    if (nn_json_peek(&w->j) != '{') return fail(w, "tensor %s is not an object", quote(name).text);
+    if (nn_json_peek(&w->j) != '{') return fail(w, "tensor %s is not an object", nn_json_brief(name).text);
     nn_json_enter(&w->j, '{');
     if (!read_fields(w, tensor) || !check_tensor(w, tensor)) return false;
     out->tensor_count++;
@@ -228,7 +219,8 @@ static bool check_cover(walk *w)
     for (size_t i = 0; i < out->tensor_count; i++) {
         const nn_safetensors_tensor *tensor = &out->tensors[i];
         if (tensor->begin < at)
-            return fail(w, "tensors %s and %s overlap", quote(out->tensors[i - 1].name).text, quote(tensor->name).text);
+            return fail(w, "tensors %s and %s overlap", nn_json_brief(out->tensors[i - 1].name).text,
+                        nn_json_brief(tensor->name).text);
         if (tensor->begin > at)
             return fail(w, "bytes %lld to %lld of the data belong to no tensor", (long long)at,
                         (long long)tensor->begin - 1);
@@ -245,10 +237,10 @@ static bool check_names(walk *w)
     nn_safetensors_header *out = w->out;
     for (size_t i = 1; i < out->tensor_count; i++)
         if (by_name(&out->tensors[i - 1], &out->tensors[i]) == 0)
-            return fail(w, "tensor %s occurs twice", quote(out->tensors[i].name).text);
+            return fail(w, "tensor %s occurs twice", nn_json_brief(out->tensors[i].name).text);
     for (size_t i = 1; i < out->pair_count; i++)
         if (by_key(&out->pairs[i - 1], &out->pairs[i]) == 0)
-            return fail(w, "metadata %s occurs twice", quote(out->pairs[i].key).text);
+            return fail(w, "metadata %s occurs twice", nn_json_brief(out->pairs[i].key).text);
     return true;
 }
 

@@ -38,18 +38,6 @@ nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view)
 
 /* ---- Checking and sorting --------------------------------------------------------------------------------------- */
 
-/* A name for a message. */
-typedef struct quoted {
-    char text[72];
-} quoted;
-
-static quoted quote(const char *name)
-{
-    quoted q;
-    nn_json_quote(q.text, sizeof q.text, name);
-    return q;
-}
-
 /* The size of an item in bytes, or -1 with a message if it is invalid. As in the reader, sizes of 0 cannot hide an
  * absurd size. */
 static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
@@ -57,7 +45,7 @@ static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
     int64_t bytes = (int64_t)nn_safetensors_dtype_size(item->dtype);
     bool empty = false;
     if (item->rank < 0 || item->rank > NN_SAFETENSORS_RANK) {
-        nn_replacement_fail(to, "tensor %s has %d axes, more than %d", quote(item->name).text, item->rank,
+        nn_replacement_fail(to, "tensor %s has %d axes, more than %d", nn_json_brief(item->name).text, item->rank,
                             NN_SAFETENSORS_RANK);
         return -1;
     }
@@ -65,12 +53,12 @@ static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
         int64_t size = item->shape[i];
         empty = empty || size == 0;
         if (size < 0 || (size && __builtin_mul_overflow(bytes, size, &bytes))) {
-            nn_replacement_fail(to, "tensor %s has an invalid size", quote(item->name).text);
+            nn_replacement_fail(to, "tensor %s has an invalid size", nn_json_brief(item->name).text);
             return -1;
         }
     }
     if (!empty && !item->data) {
-        nn_replacement_fail(to, "tensor %s has no data", quote(item->name).text);
+        nn_replacement_fail(to, "tensor %s has no data", nn_json_brief(item->name).text);
         return -1;
     }
     return empty ? 0 : bytes;
@@ -101,10 +89,10 @@ static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_cou
     if (pair_count) qsort(pairs, pair_count, sizeof *pairs, by_key);
     for (size_t i = 1; i < item_count; i++)
         if (by_name(&items[i - 1], &items[i]) == 0)
-            return nn_replacement_fail(to, "tensor %s occurs twice", quote(items[i].name).text);
+            return nn_replacement_fail(to, "tensor %s occurs twice", nn_json_brief(items[i].name).text);
     for (size_t i = 1; i < pair_count; i++)
         if (by_key(&pairs[i - 1], &pairs[i]) == 0)
-            return nn_replacement_fail(to, "metadata %s occurs twice", quote(pairs[i].key).text);
+            return nn_replacement_fail(to, "metadata %s occurs twice", nn_json_brief(pairs[i].key).text);
     if (item_count) qsort(items, item_count, sizeof *items, by_place);
     return true;
 }
@@ -122,7 +110,7 @@ static bool put_string(nn_replacement *to, nn_buffer *out, const char *text)
     nn_json j = nn_json_open(quoted_text, strlen(quoted_text));
     bool same = nn_json_string(&j, back, NULL) && strcmp(back, text) == 0;
     if (same) nn_buffer_puts(out, quoted_text);
-    else nn_replacement_fail(to, "%s is not UTF-8", quote(text).text);
+    else nn_replacement_fail(to, "%s is not UTF-8", nn_json_brief(text).text);
     free(quoted_text);
     return same;
 }
