@@ -84,19 +84,6 @@ int64_t nn_description_all_heads(const nn_description *d)
     return nn_description_heads_before(d, nn_description_attentions(d));
 }
 
-const char *nn_description_heads_words(char out[NN_HEADS_WORDS], const nn_description *d)
-{
-    int64_t least = nn_description_attention(d, 0).heads, most = least;
-    for (int64_t n = 1; n < nn_description_attentions(d); n++) {
-        int64_t H = nn_description_attention(d, n).heads;
-        if (H < least) least = H;
-        if (H > most) most = H;
-    }
-    if (least < most) snprintf(out, NN_HEADS_WORDS, "%lld to %lld heads", (long long)least, (long long)most);
-    else snprintf(out, NN_HEADS_WORDS, "%lld head%s", (long long)most, most == 1 ? "" : "s");
-    return out;
-}
-
 /* ---- What makes no sense ---------------------------------------------------------------------------------------- */
 
 static const char *image_problem(const nn_input_config *in, char *text, size_t room)

@@ -196,8 +196,4 @@ nn_attention_place nn_description_attention(const nn_description *d, int64_t n);
 int64_t nn_description_heads_before(const nn_description *d, int64_t n);
 int64_t nn_description_all_heads(const nn_description *d);
 
-/* How many heads a block has, in words: "4 heads", or "1 to 4 heads" where blocks differ. Returns `out`. */
-enum { NN_HEADS_WORDS = 60 };
-const char *nn_description_heads_words(char out[NN_HEADS_WORDS], const nn_description *d);
-
 #endif

@@ -388,9 +388,6 @@ TEST(blocks_that_make_no_sense)
     expect(!nn_description_problem(&d, text, sizeof text), "%s", nn_description_problem(&d, text, sizeof text));
     d.encoder.blocks.head_width = 1 << 20;
     expect(nn_description_problem(&d, text, sizeof text), "huge heads");
-    char words[NN_HEADS_WORDS];
-    d.encoder.blocks.head_width = 0;
-    expect(strcmp(nn_description_heads_words(words, &d), "3 to 4 heads") == 0, "%s", words);
     expect(nn_description_heads_before(&d, 2) == 7 && nn_description_all_heads(&d) == 11, "heads before");
 }
 
