@@ -14,44 +14,27 @@ enum { JOBS_MOST = 64 };
 typedef struct request {
     const char *shape, *isa, *save; /* NULL for all, for the best one, for nowhere */
     mha_type type;
-    long threads; /* 0 for all */
-    int pass;     /* BENCH_PASSES for all */
+    int64_t threads; /* 0 for all */
+    int pass;        /* BENCH_PASSES for all */
     const bench_blas *blas;
     double seconds;
-    long batch; /* 0 for the model's own */
+    int64_t batch; /* 0 for the model's own */
     bool peer_chosen, json, list;
 } request;
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static bool parse_word(const char *option, const char *word, const char *const *names, int *index)
+static bool parse_word(const cli_given *given, const char *const *names, int *index)
 {
+    const char *word = given->value, *near = cli_closest(word, names);
     for (*index = 0; names[*index]; ++*index)
         if (strcmp(word, names[*index]) == 0) return true;
-    const char *near = cli_closest(word, names);
-    if (near) cli_error("bench: %s cannot be '%s'; did you mean '%s'?", option, word, near);
-    else cli_error("bench: %s cannot be '%s'; see 'mha bench --help'", option, word);
+    if (near) cli_error("bench: %s cannot be '%s'; did you mean '%s'?", given->name, word, near);
+    else cli_error("bench: %s cannot be '%s'; see 'mha bench --help'", given->name, word);
     return false;
 }
 
-static bool parse_type(const char *word, void *r) { return cli_dtype("bench", word, 3, &((request *)r)->type); }
-
-static bool parse_seconds(const char *word, void *to)
-{
-    request *r = to;
-    char *end;
-    r->seconds = strtod(word, &end);
-    if (*word && !*end && r->seconds >= 0 && r->seconds <= 3600) return true;
-    cli_error("bench: --seconds must be a number from 0 to 3600, not '%s'", word);
-    return false;
-}
-
-static bool parse_batch(const char *word, void *r)
-{
-    return cli_number("bench", "--batch", word, 1, 65536, &((request *)r)->batch);
-}
-
-static bool parse_shape(const char *word, void *to)
+static bool parse_shape(const cli_given *given, void *to)
 {
     request *r = to;
     const char *names[JOBS_MOST] = {"all"};
@@ -60,26 +43,26 @@ static bool parse_shape(const char *word, void *to)
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
     for (const bench_layer *s = bench_layers; s->name; s++) names[count++] = s->name;
     for (const bench_model *s = bench_models; s->name; s++) names[count++] = s->name;
-    if (!parse_word("--shape", word, names, &index)) return false;
+    if (!parse_word(given, names, &index)) return false;
     r->shape = index ? names[index] : NULL;
     return true;
 }
 
-static bool parse_pass(const char *word, void *to)
+static bool parse_pass(const cli_given *given, void *to)
 {
     request *r = to;
     const char *names[BENCH_PASSES + 2] = {NULL};
     memcpy(names, bench_pass_names, BENCH_PASSES * sizeof *names);
     names[BENCH_PASSES] = "all";
-    return parse_word("--pass", word, names, &r->pass);
+    return parse_word(given, names, &r->pass);
 }
 
-static bool parse_peer(const char *word, void *to)
+static bool parse_peer(const cli_given *given, void *to)
 {
     request *r = to;
     static const char *const names[] = {"openblas", "loop", "none", NULL};
     int index;
-    if (!parse_word("--peer", word, names, &index)) return false;
+    if (!parse_word(given, names, &index)) return false;
     r->peer_chosen = true;
     r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
     if (index > 0 || r->blas) return true;
@@ -87,21 +70,37 @@ static bool parse_peer(const char *word, void *to)
     return false;
 }
 
-static bool parse_save(const char *word, void *to)
+static bool parse_save(const cli_given *given, void *to)
 {
     request *r = to;
-    DIR *folder = opendir(word);
+    DIR *folder = opendir(given->value);
     if (!folder) {
-        cli_error("bench: --save: cannot open the folder '%s': %s", word, strerror(errno));
+        cli_error("bench: --save: cannot open the folder '%s': %s", given->value, strerror(errno));
         return false;
     }
     closedir(folder);
-    r->save = word;
+    r->save = given->value;
     return true;
 }
 
-/* ---- The list of measurements
- * --------------------------------------------------------------------------------------------- */
+static const cli_name types[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {"f16", MHA_FLOAT16}, {NULL, 0}};
+
+static const cli_option options[] = {
+    CLI_OWN("--shape", parse_shape),
+    CLI_OWN("--pass", parse_pass),
+    CLI_CHOICE("--dtype", request, type, types),
+    CLI_THREADS(request, threads),
+    CLI_TEXT("--isa", request, isa),
+    CLI_OWN("--peer", parse_peer),
+    CLI_NUMBER("--batch", request, batch, 1, 65536),
+    CLI_REAL("--seconds", request, seconds, 0, 3600, "a number from 0 to 3600"),
+    CLI_OWN("--save", parse_save),
+    CLI_FLAG("--list", request, list),
+    CLI_FLAG("--json", request, json),
+    CLI_END,
+};
+
+/* ---- The list of measurements ------------------------------------------------------------------------------------ */
 
 static int add(bench_job *jobs, int count, const request *r, bench_job job)
 {
@@ -176,35 +175,21 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
 static mha_context *make_context(const request *r)
 {
     char error[200];
-    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    mha_context_options how = MHA_CONTEXT_DEFAULTS;
     mha_context *ctx = NULL;
-    options.threads = (int)r->threads;
-    options.isa = r->isa;
-    options.error = error;
-    options.error_size = sizeof error;
-    if (mha_context_create(&ctx, &options)) cli_error("bench: %s", error);
+    how.threads = (int)r->threads;
+    how.isa = r->isa;
+    how.error = error;
+    how.error_size = sizeof error;
+    if (mha_context_create(&ctx, &how)) cli_error("bench: %s", error);
     return ctx;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    static const cli_option options[] = {
-        {"--shape", true, parse_shape, 0},
-        {"--pass", true, parse_pass, 0},
-        {"--dtype", true, parse_type, 0},
-        {"--threads", true, cli_shared, offsetof(request, threads)},
-        {"--isa", true, NULL, offsetof(request, isa)},
-        {"--peer", true, parse_peer, 0},
-        {"--batch", true, parse_batch, 0},
-        {"--seconds", true, parse_seconds, 0},
-        {"--save", true, parse_save, 0},
-        {"--list", false, NULL, offsetof(request, list)},
-        {"--json", false, NULL, offsetof(request, json)},
-        {NULL, false, NULL, 0},
-    };
     request r = {.type = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
     bench_job jobs[JOBS_MOST];
-    int stop = cli_parse("bench", argc, argv, options, cli_no_word, bench_help, &r), count, status = CLI_OK;
+    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count, status = CLI_OK;
     if (stop) return stop - 1;
     if (!(count = plan(jobs, &r))) return CLI_USAGE;
     if (r.list) {

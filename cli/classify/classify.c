@@ -1,13 +1,11 @@
 /* mha classify: predictions of a model for images, and the attention maps of its heads.
  *
  * All images are read before the first result is printed, so that an error in the last one leaves no partial output. */
-#include "cli/common/cli.h"
 #include "cli/common/input_images.h"
 #include "cli/draw/heads_draw.h"
 #include "io/json.h"
 #include "cli/maps/heads.h"
-#include "cli/common/model.h"
-#include "cli/common/options.h"
+#include "cli/common/session.h"
 #include "cli/view/view.h"
 
 #include <inttypes.h>
@@ -54,55 +52,47 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder, *page, *out; /* NULL if not given */
-    const char **words;                     /* images */
-    int word_count;
+    session_from from;
+    const char *page, *out; /* NULL if not given */
+    cli_list images;
     bool heads, all_blocks, fit, json;
-    long block;       /* from 1; 0 for the last */
-    long model_heads; /* 0 for those of the file */
+    int64_t block; /* from 1; 0 for the last */
     input_invert invert;
-    maps_format format;
+    int format; /* maps_format */
     term_when when;
 } request;
 
 /* --block and --format imply --heads. */
-static bool parse_block(const char *value, void *to)
+static bool parse_block(const cli_given *given, void *to)
 {
     request *r = to;
     r->heads = true;
-    r->all_blocks = strcmp(value, "all") == 0;
+    r->all_blocks = strcmp(given->value, "all") == 0;
     r->block = 0;
-    return r->all_blocks || cli_number("classify", "--block", value, 1, 1000000, &r->block);
+    return r->all_blocks || cli_number(given, 1, 1000000, &r->block);
 }
 
-static bool parse_format(const char *value, void *to)
+static bool parse_format(const cli_given *given, void *to)
 {
     request *r = to;
     r->heads = true;
-    return maps_parse_format("classify", value, &r->format);
+    return cli_choice(given, maps_formats, &r->format);
 }
 
-static bool parse_invert(const char *value, void *to)
-{
-    static const char *const names[] = {"auto", "yes", "no", NULL};
-    int which = cli_choice("classify", "--invert", value, names);
-    if (which >= 0) ((request *)to)->invert = (input_invert)which;
-    return which >= 0;
-}
-
-static bool parse_model_heads(const char *value, void *to)
-{
-    return model_parse_heads("classify", MODEL_HEADS, value, &((request *)to)->model_heads);
-}
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    request *r = to;
-    (void)said;
-    if (!r->file) r->file = text;
-    else r->words[r->word_count++] = text;
-    return true;
-}
+static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
+                                     CLI_LIST("IMAGE", request, images),
+                                     CLI_NAME("--data", request, from.folder),
+                                     CLI_FLAG("--heads", request, heads),
+                                     CLI_OWN("--block", parse_block),
+                                     CLI_CHOICE("--invert", request, invert, input_inverts),
+                                     CLI_COLOR(request, when),
+                                     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_FLAG("--fit", request, fit),
+                                     CLI_TEXT("--sheet", request, page),
+                                     CLI_OWN("--format", parse_format),
+                                     CLI_OUT(request, out),
+                                     CLI_FLAG("--json", request, json),
+                                     CLI_END};
 
 /* ---- Predictions ------------------------------------------------------------------------------------------------ */
 
@@ -175,13 +165,13 @@ static void free_images(maps_image *images, int count)
 static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *model, const input_image *all)
 {
     char error[240];
-    maps_image *images = calloc((size_t)r->word_count, sizeof *images);
+    maps_image *images = calloc((size_t)r->images.count, sizeof *images);
     if (!images) cli_error("out of memory");
-    for (int i = 0; images && i < r->word_count; i++) {
+    for (int i = 0; images && i < r->images.count; i++) {
         images[i].name = all[i].name;
         if (heads_view_make(&images[i].view, ctx, model, all[i].pixels, error, sizeof error)) continue;
-        cli_error("%s: %s: %s", r->file, all[i].name, error);
-        free_images(images, r->word_count);
+        cli_error("%s: %s: %s", r->from.file, all[i].name, error);
+        free_images(images, r->images.count);
         images = NULL;
     }
     return images;
@@ -191,8 +181,8 @@ static void print_all(const request *r, const mha_model_info *model, const input
 {
     char quoted[1200];
     term t = term_detect(r->when);
-    if (r->json) printf("{\"model\": %s, \"images\": [", nn_json_quote(quoted, sizeof quoted, r->file));
-    for (int i = 0; i < r->word_count; i++) {
+    if (r->json) printf("{\"model\": %s, \"images\": [", nn_json_quote(quoted, sizeof quoted, r->from.file));
+    for (int i = 0; i < r->images.count; i++) {
         if (r->json) print_json(r, model, &all[i], &images[i].view, i == 0);
         else print_text(&t, r, model, &all[i], &images[i].view);
     }
@@ -204,8 +194,8 @@ static bool write_maps(const request *r, const mha_model_info *model, const maps
 {
     char error[600];
     int64_t first, end = blocks_of(r, model->blocks, &first);
-    bool ok = maps_of_images(r->out, r->format, r->file, images, r->word_count, first, end, !model->class_token, error,
-                             sizeof error);
+    bool ok = maps_of_images(r->out, r->format, r->from.file, images, r->images.count, first, end, !model->class_token,
+                             error, sizeof error);
     if (!ok) cli_error("%s", error);
     return ok;
 }
@@ -216,8 +206,9 @@ static bool write_maps(const request *r, const mha_model_info *model, const maps
 static bool check_page(const request *r)
 {
     if (!r->page) return true;
-    bool over = cli_is_output("classify", r->page, r->file, "model");
-    for (int i = 0; !over && i < r->word_count; i++) over = cli_is_output("classify", r->page, r->words[i], "image");
+    bool over = cli_is_output("classify", r->page, r->from.file, "model");
+    for (int i = 0; !over && i < r->images.count; i++)
+        over = cli_is_output("classify", r->page, r->images.all[i], "image");
     return !over && cli_can_write(r->page);
 }
 
@@ -225,74 +216,49 @@ static bool check_page(const request *r)
 static bool check_request(const request *r, const mha_model_info *model)
 {
     if (r->block <= model->blocks) return true;
-    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %ld", model->blocks, r->file, r->block);
+    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks, r->from.file,
+              r->block);
     return false;
 }
 
-static int classify(const request *r)
+static bool classify(const request *r)
 {
-    char error[600];
-    mha_model *model = NULL;
-    mha_model_info about;
-    maps_image *images = NULL;
-    input_images e = {.command = "classify", .file = r->file, .folder = r->folder, .invert = r->invert, .fit = r->fit};
-    int status = CLI_USAGE;
+    session s;
+    maps_image *maps = NULL;
+    input_images e = {.command = "classify", .file = r->from.file, .folder = r->from.folder, .invert = r->invert};
     size_t bytes = 0;
-    mha_context *ctx = cli_context();
-    if (!ctx) goto out;
-    if (!model_open(&model, ctx, r->file, r->model_heads, MHA_FLOAT32, error, sizeof error)) {
-        cli_error("%s", error);
-        goto out;
-    }
-    about = model_about(ctx, model);
-    if (!check_request(r, &about)) goto out;
-    e.ctx = ctx;
-    e.model = model;
-    for (int i = 0; i < r->word_count; i++)
-        if (!input_images_add(&e, r->words[i])) goto out;
-    if (!(images = predict_all(ctx, r, model, e.all))) goto out;
-    if (r->page && !view_model_write(r->page, &bytes, ctx, model, &e)) goto out;
-    if (r->out && !write_maps(r, &about, images)) goto out;
-    print_all(r, &about, e.all, images);
-    status = CLI_OK;
-    if (r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
-    if (r->page && !r->json)
+    bool ok = session_open(&s, "classify", &r->from) && check_request(r, &s.about);
+    e.ctx = s.ctx;
+    e.model = s.model;
+    e.fit = r->fit;
+    for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(&e, r->images.all[i]);
+    ok = ok && (maps = predict_all(s.ctx, r, s.model, e.all)) &&
+         (!r->page || view_model_write(r->page, &bytes, s.ctx, s.model, &e)) &&
+         (!r->out || write_maps(r, &s.about, maps));
+    if (ok) print_all(r, &s.about, e.all, maps);
+    if (ok && r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
+    if (ok && r->page && !r->json)
         cli_print(stdout, "  wrote the page of all heads to %s; open it in a browser\n\n", r->page);
-out:
-    free_images(images, r->word_count);
+    free_images(maps, r->images.count);
     input_images_free(&e);
-    mha_model_free(model);
-    mha_context_free(ctx);
-    return status;
+    session_close(&s);
+    return ok;
 }
 
 int cmd_classify(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
-                                         {"--heads", false, NULL, offsetof(request, heads)},
-                                         {"--block", true, parse_block, 0},
-                                         {"--invert", true, parse_invert, 0},
-                                         {"--color", true, cli_shared, offsetof(request, when)},
-                                         {MODEL_HEADS, true, parse_model_heads, 0},
-                                         {"--fit", false, NULL, offsetof(request, fit)},
-                                         {"--sheet", true, NULL, offsetof(request, page)},
-                                         {"--format", true, parse_format, 0},
-                                         {"-o", true, cli_shared, offsetof(request, out)},
-                                         {"--out", true, cli_shared, offsetof(request, out)},
-                                         {"--json", false, NULL, offsetof(request, json)},
-                                         {NULL, false, NULL, 0}};
-    request r = {.words = calloc((size_t)argc, sizeof *r.words), .when = TERM_AUTO};
-    if (!r.words) {
+    request r = {.images.all = calloc((size_t)argc, sizeof *r.images.all)};
+    if (!r.images.all) {
         cli_error("out of memory");
         return CLI_USAGE;
     }
-    int stop = cli_parse("classify", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    int stop = cli_parse("classify", argc, argv, options, help, &r), status = CLI_USAGE;
     if (stop) status = stop - 1;
-    else if (!r.word_count)
-        cli_error("classify: missing %s; usage: mha classify FILE IMAGE...", r.file ? "image" : "model and image");
-    else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.file, NULL}) &&
-             maps_can_write("classify", r.format, r.out, r.words) && check_page(&r))
-        status = classify(&r);
-    free(r.words);
+    else if (!r.images.count)
+        cli_error("classify: missing %s; usage: mha classify FILE IMAGE...", r.from.file ? "image" : "model and image");
+    else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.from.file, NULL}) &&
+             maps_can_write("classify", r.format, r.out, r.images.all) && check_page(&r) && classify(&r))
+        status = CLI_OK;
+    free(r.images.all);
     return status;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { WORD_MAX = 32 }; /* longer than any option or command; longer words get no suggestion */
 
@@ -85,6 +86,13 @@ mha_context *cli_context_of(int threads)
         cli_error("MHA_ISA: %s; available here: %s", strncmp(why, "isa: ", 5) == 0 ? why + 5 : why, isas);
     else if (status) cli_error("%s", why);
     return ctx;
+}
+
+double cli_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 bool cli_can_write(const char *path)

@@ -48,6 +48,9 @@ __attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
 mha_context *cli_context(void);
 mha_context *cli_context_of(int threads);
 
+/* Seconds of a monotonic clock. */
+double cli_clock(void);
+
 /* Whether the file can be created or replaced; tries by creating and removing the temporary file. Prints an error if
  * not. */
 bool cli_can_write(const char *path);

@@ -39,11 +39,12 @@ mha_data *data_open(mha_context *ctx, const char *command, const char *place, bo
 {
     mha_data_options options = MHA_DATA_DEFAULTS;
     mha_data *data;
-    long count;
+    int64_t count;
     if (!place) place = data_default(command);
-    if (data_is_synthetic(place) && place[sizeof drawn - 1] &&
-        !cli_number(command, "--data synthetic:N", place + sizeof drawn, 1, MOST, &count))
-        return NULL;
+    if (data_is_synthetic(place) && place[sizeof drawn - 1]) {
+        cli_given given = {command, "--data synthetic:N", place + sizeof drawn};
+        if (!cli_number(&given, 1, MOST, &count)) return NULL;
+    }
     options.test_only = test_only;
     if (mha_data_open(ctx, &data, place, &options)) cli_error("%s", mha_context_error(ctx));
     return data;

@@ -1,6 +1,5 @@
 /* Loads files and test images as pixels of the model's input size. */
 #include "cli/common/input_images.h"
-#include "cli/common/cli.h"
 #include "cli/common/model.h"
 #include "io/image.h"
 
@@ -10,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const cli_name input_inverts[] = {{"auto", INVERT_AUTO}, {"yes", INVERT_YES}, {"no", INVERT_NO}, {NULL, 0}};
 
 static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
 

@@ -9,8 +9,11 @@
 #define INPUT_IMAGES_H
 
 #include "cli/common/data.h"
+#include "cli/common/options.h"
 
 typedef enum input_invert { INVERT_AUTO, INVERT_YES, INVERT_NO } input_invert;
+
+extern const cli_name input_inverts[]; /* of --invert */
 
 typedef struct input_image {
     const char *word;      /* the argument; "" for an image that was chosen by default */

@@ -1,16 +1,11 @@
 /* Models for commands. */
 #include "cli/common/model.h"
-#include "cli/common/options.h"
+#include "cli/common/cli.h"
 #include "cli/common/wording.h"
 
 #include <stdio.h>
 
-bool model_parse_heads(const char *command, const char *option, const char *value, long *heads)
-{
-    return cli_number(command, option, value, 1, 1 << 20, heads);
-}
-
-bool model_open(mha_model **model, mha_context *ctx, const char *path, long heads, mha_type type, char *error,
+bool model_open(mha_model **model, mha_context *ctx, const char *path, int64_t heads, mha_type type, char *error,
                 size_t error_size)
 {
     mha_model_options options = MHA_MODEL_DEFAULTS;

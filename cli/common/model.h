@@ -7,6 +7,7 @@
 /* The option for the number of heads per block, for files whose metadata lack it. The same name in all commands: --heads
  * means something else in classify and prune. */
 #define MODEL_HEADS "--model-heads"
+enum { MODEL_HEADS_MOST = 1 << 20 };
 
 /* clang-format off */
 #define MODEL_HELP_FILE \
@@ -18,12 +19,9 @@
 #define MODEL_HELP_HEADS "  --model-heads N       heads per block, if FILE does not specify it\n"
 /* clang-format on */
 
-/* Parses the value of the option; prints an error and returns false if it is invalid. */
-bool model_parse_heads(const char *command, const char *option, const char *value, long *heads);
-
 /* Opens a model; `heads` is the value of the option, or 0; `type` that of matrix products. Notes on standard error what was
  * assumed. Returns false on error, with one line in `error`. */
-bool model_open(mha_model **model, mha_context *ctx, const char *path, long heads, mha_type type, char *error,
+bool model_open(mha_model **model, mha_context *ctx, const char *path, int64_t heads, mha_type type, char *error,
                 size_t error_size);
 
 /* What is known of an open model. */

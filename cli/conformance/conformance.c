@@ -1,5 +1,5 @@
 /* mha conformance DIR: runs every *.safetensors case of a folder, one line per case. */
-#include "cli/common/cli.h"
+#include "cli/common/options.h"
 #include "cli/conformance/onnx.h"
 
 #include <dirent.h>
@@ -104,45 +104,27 @@ static void help(void)
          "by one unit in the last place.");
 }
 
-/* Returns the folder argument, or NULL with the exit status set. */
-static const char *parse(int argc, char **argv, int *status)
-{
-    static const char *const options[] = {"--help", NULL};
-    const char *folder = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (cli_wants_help(argv[i])) {
-            help();
-            *status = CLI_OK;
-            return NULL;
-        }
-        *status = CLI_USAGE;
-        if (argv[i][0] == '-') {
-            cli_unknown_option("conformance", argv[i], options);
-            return NULL;
-        }
-        if (folder) {
-            cli_error("conformance: expected one folder, got '%s' and '%s'", folder, argv[i]);
-            return NULL;
-        }
-        folder = argv[i];
-    }
-    *status = CLI_USAGE;
-    if (!folder) cli_error("conformance: missing folder; usage: mha conformance DIR");
-    return folder;
-}
+typedef struct request {
+    const char *folder, *second; /* NULL if not given */
+} request;
+
+static const cli_option options[] = {CLI_TEXT("DIR", request, folder), CLI_TEXT("DIR", request, second), CLI_END};
 
 int cmd_conformance(int argc, char **argv)
 {
-    int status;
-    const char *folder = parse(argc, argv, &status);
-    if (!folder) return status;
+    request r = {NULL, NULL};
+    int stop = cli_parse("conformance", argc, argv, options, help, &r), status = CLI_USAGE;
+    if (stop) return stop - 1;
+    if (!r.folder) cli_error("conformance: missing folder; usage: mha conformance DIR");
+    if (r.second) cli_error("conformance: expected one folder, got '%s' and '%s'", r.folder, r.second);
+    if (!r.folder || r.second) return CLI_USAGE;
 
     names cases = {0};
     size_t passed = 0;
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
-    if (!list_cases(&cases, folder)) goto out;
-    for (size_t i = 0; i < cases.count; i++) passed += run_case(ctx, folder, cases.name[i]);
+    if (!list_cases(&cases, r.folder)) goto out;
+    for (size_t i = 0; i < cases.count; i++) passed += run_case(ctx, r.folder, cases.name[i]);
     printf("%zu passed, %zu failed\n", passed, cases.count - passed);
     status = passed == cases.count ? CLI_OK : CLI_FAILED;
 out:

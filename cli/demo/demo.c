@@ -40,30 +40,18 @@ static void help(void)
 
 typedef struct request {
     const char *data, *out; /* data: NULL if not given */
-    long index, epochs, seed, threads;
+    int64_t index, epochs, seed, threads;
     term_when when;
 } request;
 
-static bool parse_index(const char *value, void *to)
-{
-    return cli_number("demo", "--index", value, 0, 9999999, &((request *)to)->index);
-}
-
-static bool parse_epochs(const char *value, void *to)
-{
-    return cli_number("demo", "--epochs", value, 1, 1000, &((request *)to)->epochs);
-}
-
-static bool parse_seed(const char *value, void *to)
-{
-    return cli_number("demo", "--seed", value, 0, 999999999, &((request *)to)->seed);
-}
-
-static bool no_word(const char *text, void *to, bool *said)
-{
-    (void)text, (void)to, (void)said;
-    return false;
-}
+static const cli_option options[] = {CLI_NAME("--data", request, data),
+                                     CLI_OUT(request, out),
+                                     CLI_NUMBER("--index", request, index, 0, 9999999),
+                                     CLI_NUMBER("--epochs", request, epochs, 1, 1000),
+                                     CLI_NUMBER("--seed", request, seed, 0, 999999999),
+                                     CLI_THREADS(request, threads),
+                                     CLI_COLOR(request, when),
+                                     CLI_END};
 
 /* ---- The demonstration ------------------------------------------------------------------------------------------ */
 
@@ -201,7 +189,7 @@ static int learn(show *s)
     mha_epoch_info *row = s->parts; /* its loss is a sum until the row ends */
     int64_t steps = s->info.epochs * s->info.steps_per_epoch;
     s->rows = steps < ROWS ? steps : ROWS;
-    double begun = train_clock();
+    double begun = cli_clock();
     train_progress view = train_progress_begin(&s->info);
     while (!(failure = mha_training_step(s->ctx, s->training, &report)) && report.state == MHA_TRAINING_STEPPED) {
         mha_epoch_info epoch = train_epoch(s->ctx, s->training, report.epoch);
@@ -218,7 +206,7 @@ static int learn(show *s)
         }
     }
     train_progress_clear(&view);
-    s->seconds = train_clock() - begun;
+    s->seconds = cli_clock() - begun;
     if (failure) fail(s, "demo: ");
     else if (report.state == MHA_TRAINING_DONE) return CLI_OK;
     else cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, report.step);
@@ -303,7 +291,8 @@ static int run(show *s)
         return CLI_USAGE;
     s->set = data_about(s->ctx, s->data);
     if (s->request->index >= s->set.test) {
-        cli_error("demo: no test image %ld; the data set has images 0 to %" PRId64, s->request->index, s->set.test - 1);
+        cli_error("demo: no test image %" PRId64 "; the data set has images 0 to %" PRId64, s->request->index,
+                  s->set.test - 1);
         return CLI_USAGE;
     }
     if (!make_training(s) || !make_folder(s)) return CLI_USAGE;
@@ -323,17 +312,8 @@ static int run(show *s)
 
 int cmd_demo(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, data)},
-                                         {"-o", true, cli_shared, offsetof(request, out)},
-                                         {"--out", true, cli_shared, offsetof(request, out)},
-                                         {"--index", true, parse_index, 0},
-                                         {"--epochs", true, parse_epochs, 0},
-                                         {"--seed", true, parse_seed, 0},
-                                         {"--threads", true, cli_shared, offsetof(request, threads)},
-                                         {"--color", true, cli_shared, offsetof(request, when)},
-                                         {NULL, false, NULL, 0}};
     request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
-    int stop = cli_parse("demo", argc, argv, options, no_word, help, &r);
+    int stop = cli_parse("demo", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     show s = {.request = &r, .term = term_detect(r.when)};
     int status = run(&s);

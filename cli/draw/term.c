@@ -77,6 +77,12 @@ term term_detect(term_when when)
 
 /* Faint is a middle grey of the 256-colour table, not the "dim" attribute, which some terminals ignore and others
  * render illegibly on a light background. This grey has enough contrast on black and on white. */
+bool term_redraws(void)
+{
+    const char *name = getenv("TERM");
+    return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
+}
+
 const char *term_style_on(const term *t, term_style style)
 {
     static const char *const escapes[] = {"\033[0m", "\033[1m", "\033[38;5;244m"};

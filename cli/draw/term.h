@@ -22,6 +22,9 @@ typedef struct term {
  * dumb; 24-bit colour if COLORTERM is truecolor or 24bit, otherwise 256 colours. */
 term term_detect(term_when when);
 
+/* Whether standard error is a terminal that can redraw a line. */
+bool term_redraws(void);
+
 /* The escape that starts a style, or "" without colour. TERM_PLAIN ends any style. */
 const char *term_style_on(const term *t, term_style style);
 

@@ -1,15 +1,12 @@
 /* mha eval: accuracy and speed of a model on a data set. */
-#include "cli/common/cli.h"
-#include "cli/common/data.h"
 #include "cli/eval/print.h"
-#include "cli/common/model.h"
 #include "cli/common/options.h"
+#include "cli/common/session.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static void help(void)
 {
@@ -40,34 +37,24 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder; /* NULL if not given */
-    bool train, json;
-    mha_type type;
-    long threads, heads; /* 0 for all threads, and for the heads of the file */
+    session_from from;
+    mha_data_part part;
+    bool json;
     term_when when;
 } request;
 
-static bool parse_part(const char *value, void *to)
-{
-    static const char *const names[] = {"test", "train", NULL};
-    int which = cli_choice("eval", "--part", value, names);
-    ((request *)to)->train = which == 1;
-    return which >= 0;
-}
+static const cli_name parts[] = {{"test", MHA_DATA_TEST}, {"train", MHA_DATA_TRAIN}, {NULL, 0}};
 
-static bool parse_heads(const char *value, void *to)
-{
-    return model_parse_heads("eval", MODEL_HEADS, value, &((request *)to)->heads);
-}
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    request *r = to;
-    (void)said;
-    if (r->file) return false;
-    r->file = text;
-    return true;
-}
+static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
+                                     CLI_NAME("--data", request, from.folder),
+                                     CLI_CHOICE("--part", request, part, parts),
+                                     CLI_DTYPE(request, from.type),
+                                     CLI_THREADS(request, from.threads),
+                                     CLI_COLOR(request, when),
+                                     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NUMBER("--heads", request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_FLAG("--json", request, json),
+                                     CLI_END};
 
 /* ---- Counting --------------------------------------------------------------------------------------------------- */
 
@@ -95,33 +82,24 @@ static void count_answer(eval_scores *s, const float *logits, int label, int64_t
     note_error(s, (eval_error){index, label, best, 1 / sum, exp(below)});
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Prints an error and returns false on failure. To be freed in either case. */
-static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, mha_model *model, const mha_data *data)
+static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
 {
-    mha_data_info set = data_about(ctx, data);
-    mha_data_part part = r->train ? MHA_DATA_TRAIN : MHA_DATA_TEST;
-    int64_t count = r->train ? set.train : set.test;
-    *s = (eval_scores){.classes = (int)set.classes};
-    s->confusion = calloc((size_t)(set.classes * set.classes), sizeof *s->confusion);
-    float *logits = calloc((size_t)count, (size_t)set.classes * sizeof *logits);
+    int64_t count = part == MHA_DATA_TRAIN ? of->set.train : of->set.test, classes = of->set.classes;
+    *s = (eval_scores){.classes = (int)classes};
+    s->confusion = calloc((size_t)(classes * classes), sizeof *s->confusion);
+    float *logits = calloc((size_t)count, (size_t)classes * sizeof *logits);
     bool ok = logits && s->confusion;
     if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)count);
-    double start = now();
-    if (ok && mha_model_evaluate(ctx, model, mha_tensor_2d(logits, MHA_FLOAT32, count, set.classes), &s->score, data,
-                                 part, 0, count)) {
-        cli_error("%s: %s", r->file, mha_context_error(ctx));
+    double start = cli_clock();
+    if (ok && mha_model_evaluate(of->ctx, of->model, mha_tensor_2d(logits, MHA_FLOAT32, count, classes), &s->score,
+                                 of->data, part, 0, count)) {
+        cli_error("%s: %s", of->from->file, mha_context_error(of->ctx));
         ok = false;
     }
-    s->seconds = now() - start;
+    s->seconds = cli_clock() - start;
     for (int64_t i = 0; ok && i < count; i++)
-        count_answer(s, logits + i * set.classes, (int)mha_data_label(data, part, i), i);
+        count_answer(s, logits + i * classes, (int)mha_data_label(of->data, part, i), i);
     free(logits);
     return ok;
 }
@@ -130,52 +108,33 @@ static bool evaluate(eval_scores *s, mha_context *ctx, const request *r, mha_mod
 
 int cmd_eval(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
-                                         {"--part", true, parse_part, 0},
-                                         {"--dtype", true, cli_shared, offsetof(request, type)},
-                                         {"--threads", true, cli_shared, offsetof(request, threads)},
-                                         {"--color", true, cli_shared, offsetof(request, when)},
-                                         {MODEL_HEADS, true, parse_heads, 0},
-                                         {"--heads", true, parse_heads, 0},
-                                         {"--json", false, NULL, offsetof(request, json)},
-                                         {NULL, false, NULL, 0}};
-    request r = {.when = TERM_AUTO};
-    int stop = cli_parse("eval", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    request r = {.part = MHA_DATA_TEST};
+    int stop = cli_parse("eval", argc, argv, options, help, &r);
     if (stop) return stop - 1;
-    if (!r.file) {
+    if (!r.from.file) {
         cli_error("eval: missing model; usage: mha eval FILE");
         return CLI_USAGE;
     }
 
-    char error[600];
-    mha_model *model = NULL;
-    mha_data *data = NULL;
+    session s;
     eval_scores scores = {.confusion = NULL};
-    mha_context *ctx = cli_context_of((int)r.threads);
-    if (!ctx) goto out;
-    if (!model_open(&model, ctx, r.file, r.heads, r.type, error, sizeof error)) {
-        cli_error("%s", error);
-        goto out;
+    bool ok = session_open(&s, "eval", &r.from) && session_open_data(&s, r.part == MHA_DATA_TEST) &&
+              evaluate(&scores, &s, r.part);
+    if (ok) {
+        eval_setting asked = {r.from.file,
+                              r.from.folder,
+                              s.set,
+                              s.model,
+                              s.about,
+                              r.part == MHA_DATA_TRAIN ? "train" : "test",
+                              r.from.type == MHA_BFLOAT16 ? "bf16" : "f32",
+                              mha_context_threads(s.ctx),
+                              mha_context_isa(s.ctx)};
+        term t = term_detect(r.when);
+        if (r.json) eval_print_json(&asked, &scores);
+        else eval_print_text(&t, &asked, &scores);
     }
-    if (!(data = data_open(ctx, "eval", r.folder, !r.train)) || !data_fits(ctx, data, model, r.file)) goto out;
-    if (!evaluate(&scores, ctx, &r, model, data)) goto out;
-    eval_setting asked = {r.file,
-                          r.folder,
-                          data_about(ctx, data),
-                          model,
-                          model_about(ctx, model),
-                          r.train ? "train" : "test",
-                          r.type == MHA_BFLOAT16 ? "bf16" : "f32",
-                          mha_context_threads(ctx),
-                          mha_context_isa(ctx)};
-    term t = term_detect(r.when);
-    if (r.json) eval_print_json(&asked, &scores);
-    else eval_print_text(&t, &asked, &scores);
-    status = CLI_OK;
-out:
     free(scores.confusion);
-    mha_data_free(data);
-    mha_model_free(model);
-    mha_context_free(ctx);
-    return status;
+    session_close(&s);
+    return ok ? CLI_OK : CLI_USAGE;
 }

@@ -5,7 +5,6 @@
 #include "cli/common/options.h"
 #include "cli/explain/explain.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,23 +150,18 @@ static void draw_closing(const term *t, const explain_model *m)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    int word, head; /* from 0 */
+    int word;     /* from 0 */
+    int64_t head; /* from 1 */
     term_when when;
 } request;
 
-/* Converts a number from 1 to `count` to an index from 0; -1 if it is not one. */
-static int parse_number(const char *text, int count)
+static bool parse_word(const cli_given *given, void *to)
 {
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    return errno || end == text || *end || number < 1 || number > count ? -1 : (int)number - 1;
-}
-
-static bool parse_word(const char *text, void *to)
-{
+    const char *text = given->value;
     request *r = to;
-    r->word = parse_number(text, T);
+    char *end;
+    long number = strtol(text, &end, 10);
+    r->word = *text && !*end && number >= 1 && number <= T ? (int)number - 1 : -1;
     for (int i = 0; i < T && r->word < 0; i++)
         if (!strcasecmp(text, explain_words[i].text)) r->word = i;
     if (r->word >= 0) return true;
@@ -176,24 +170,13 @@ static bool parse_word(const char *text, void *to)
     return false;
 }
 
-static bool parse_head(const char *text, void *to)
-{
-    request *r = to;
-    r->head = parse_number(text, H);
-    if (r->head >= 0) return true;
-    cli_error("explain: --head must be a number from 1 to %d, not '%s'", H, text);
-    return false;
-}
-
-static const cli_option options[] = {{"--word", true, parse_word, 0},
-                                     {"--head", true, parse_head, 0},
-                                     {"--color", true, cli_shared, offsetof(request, when)},
-                                     {NULL, false, NULL, 0}};
+static const cli_option options[] = {CLI_OWN("--word", parse_word), CLI_NUMBER("--head", request, head, 1, H),
+                                     CLI_COLOR(request, when), CLI_END};
 
 int cmd_explain(int argc, char **argv)
 {
-    request r = {.word = 4, .head = 0, .when = TERM_AUTO};
-    int stop = cli_parse("explain", argc, argv, options, cli_no_word, help, &r);
+    request r = {.word = 4, .head = 1, .when = TERM_AUTO};
+    int stop = cli_parse("explain", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     explain_model model;
     int failed = explain_compute(&model);
@@ -203,7 +186,7 @@ int cmd_explain(int argc, char **argv)
         cli_error("explain: the tables need %d columns, but this terminal has %d", WIDTH, t.width);
     draw_header(&t);
     for (int h = 0; h < H; h++) draw_head(&t, &model, h, r.word);
-    explain_draw_steps(&t, &model, r.word, r.head);
+    explain_draw_steps(&t, &model, r.word, (int)r.head - 1);
     draw_closing(&t, &model);
     return CLI_OK;
 }

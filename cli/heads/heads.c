@@ -1,16 +1,13 @@
 /* mha heads: statistics of every head of a model over a set of images. */
 #include "cli/heads/table.h"
-#include "cli/common/cli.h"
-#include "cli/common/data.h"
 #include "cli/heads/json.h"
 #include "io/json.h"
 #include "cli/maps/heads.h"
-#include "cli/common/model.h"
 #include "cli/common/options.h"
+#include "cli/common/session.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static void help(void)
 {
@@ -55,57 +52,33 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *folder, *out; /* NULL if not given */
-    long sample, threads;            /* 0 for all */
-    long heads;                      /* 0 for those of the file */
+    session_from from;
+    const char *out; /* NULL if not given */
+    int64_t sample;  /* 0 for all */
     heads_sort sort;
     maps_format format;
     term_when when;
     bool json;
 } request;
 
-static bool parse_sample(const char *value, void *to)
-{
-    return cli_number("heads", "--sample", value, 1, 1000000, &((request *)to)->sample);
-}
+static const cli_name sorts[] = {{"block", HEADS_BY_BLOCK},           {"worth", HEADS_BY_IMPORTANCE},
+                                 {"importance", HEADS_BY_IMPORTANCE}, {"entropy", HEADS_BY_ENTROPY},
+                                 {"distance", HEADS_BY_DISTANCE},     {NULL, 0}};
 
-static bool parse_sort(const char *value, void *to)
-{
-    static const char *const names[] = {"block", "worth", "importance", "entropy", "distance", NULL};
-    static const heads_sort sorts[] = {HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY,
-                                       HEADS_BY_DISTANCE};
-    int which = cli_choice("heads", "--sort", value, names);
-    if (which >= 0) ((request *)to)->sort = sorts[which];
-    return which >= 0;
-}
-
-static bool parse_format(const char *value, void *to)
-{
-    return maps_parse_format("heads", value, &((request *)to)->format);
-}
-
-static bool parse_heads(const char *value, void *to)
-{
-    return model_parse_heads("heads", MODEL_HEADS, value, &((request *)to)->heads);
-}
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    request *r = to;
-    (void)said;
-    if (r->file) return false;
-    r->file = text;
-    return true;
-}
+static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
+                                     CLI_NAME("--data", request, from.folder),
+                                     CLI_NUMBER("--sample", request, sample, 1, 1000000),
+                                     CLI_CHOICE("--sort", request, sort, sorts),
+                                     CLI_CHOICE("--format", request, format, maps_formats),
+                                     CLI_OUT(request, out),
+                                     CLI_THREADS(request, from.threads),
+                                     CLI_COLOR(request, when),
+                                     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NUMBER("--heads", request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_FLAG("--json", request, json),
+                                     CLI_END};
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Returns false if out of memory. */
 static bool print_json(const request *r, const mha_data_info *set, const survey *s)
@@ -115,7 +88,7 @@ static bool print_json(const request *r, const mha_data_info *set, const survey 
     heads_json(&object, s);
     bool whole = !object.failed;
     if (!whole) goto out;
-    printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->file));
+    printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from.file));
     printf(", \"data\": %s", nn_json_quote(quoted, sizeof quoted, set->name));
     printf(", \"synthetic\": %s,\n\"survey\": ", set->synthetic ? "true" : "false");
     fwrite(object.bytes, 1, object.size, stdout);
@@ -129,7 +102,7 @@ out:
 static bool show(const request *r, const mha_data_info *set, const survey *s, double seconds)
 {
     char error[600];
-    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->file, s, error, sizeof error)) {
+    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, s, error, sizeof error)) {
         cli_error("%s", error);
         return false;
     }
@@ -143,60 +116,33 @@ static bool show(const request *r, const mha_data_info *set, const survey *s, do
         return true;
     }
     term t = term_detect(r->when);
-    heads_setting setting = {r->file, *set, r->sort, seconds};
+    heads_setting setting = {r->from.file, *set, r->sort, seconds};
     if (heads_table(&t, s, &setting)) return true;
     cli_error("not enough memory for the table");
     return false;
 }
 
-static int heads(const request *r)
+static bool heads(const request *r)
 {
-    char error[600];
-    mha_model *model = NULL;
-    mha_data *data = NULL;
-    survey s = {0};
-    mha_survey_options options = MHA_SURVEY_DEFAULTS;
-    options.images = r->sample;
-    int status = CLI_USAGE;
-    mha_context *ctx = cli_context_of((int)r->threads);
-    if (!ctx) goto out;
-    if (!model_open(&model, ctx, r->file, r->heads, MHA_FLOAT32, error, sizeof error)) {
-        cli_error("%s", error);
-        goto out;
-    }
-    if (!(data = data_open(ctx, "heads", r->folder, true)) || !data_fits(ctx, data, model, r->file)) goto out;
-    double start = now();
-    if (!survey_make(&s, ctx, model, data, &options, r->file)) goto out;
-    mha_data_info set = data_about(ctx, data);
-    if (show(r, &set, &s, now() - start)) status = CLI_OK;
-out:
-    survey_free(&s);
-    mha_data_free(data);
-    mha_model_free(model);
-    mha_context_free(ctx);
-    return status;
+    session s;
+    survey found = {0};
+    mha_survey_options how = MHA_SURVEY_DEFAULTS;
+    how.images = r->sample;
+    bool ok = session_open(&s, "heads", &r->from) && session_open_data(&s, true);
+    double start = cli_clock();
+    ok = ok && survey_make(&found, s.ctx, s.model, s.data, &how, r->from.file) &&
+         show(r, &s.set, &found, cli_clock() - start);
+    survey_free(&found);
+    session_close(&s);
+    return ok;
 }
 
 int cmd_heads(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--data", true, NULL, offsetof(request, folder)},
-                                         {"--sample", true, parse_sample, 0},
-                                         {"--sort", true, parse_sort, 0},
-                                         {"--format", true, parse_format, 0},
-                                         {"-o", true, cli_shared, offsetof(request, out)},
-                                         {"--out", true, cli_shared, offsetof(request, out)},
-                                         {"--threads", true, cli_shared, offsetof(request, threads)},
-                                         {"--color", true, cli_shared, offsetof(request, when)},
-                                         {MODEL_HEADS, true, parse_heads, 0},
-                                         {"--heads", true, parse_heads, 0},
-                                         {"--json", false, NULL, offsetof(request, json)},
-                                         {NULL, false, NULL, 0}};
     request r = {.when = TERM_AUTO};
-    int stop = cli_parse("heads", argc, argv, options, take_word, help, &r);
+    int stop = cli_parse("heads", argc, argv, options, help, &r);
     if (stop) return stop - 1;
-    if (!r.file) {
-        cli_error("heads: missing model; usage: mha heads FILE");
-        return CLI_USAGE;
-    }
-    return maps_can_write("heads", r.format, r.out, (const char *[]){r.file, NULL}) ? heads(&r) : CLI_USAGE;
+    if (!r.from.file) cli_error("heads: missing model; usage: mha heads FILE");
+    else if (maps_can_write("heads", r.format, r.out, (const char *[]){r.from.file, NULL}) && heads(&r)) return CLI_OK;
+    return CLI_USAGE;
 }

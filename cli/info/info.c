@@ -183,9 +183,12 @@ static void help(void)
 
 int cmd_info(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--json", false, NULL, 0}, {NULL, false, NULL, 0}};
-    bool as_json = false;
-    int stop = cli_parse("info", argc, argv, options, cli_no_word, help, &as_json);
+    typedef struct request {
+        bool json;
+    } request;
+    static const cli_option options[] = {CLI_FLAG("--json", request, json), CLI_END};
+    request r = {false};
+    int stop = cli_parse("info", argc, argv, options, help, &r);
     if (stop) return stop - 1;
 
     mha_context *ctx = cli_context();
@@ -197,7 +200,7 @@ int cmd_info(int argc, char **argv)
                  .isa = mha_context_isa(ctx),
                  .forced = forced && *forced ? forced : NULL};
     name_processor(m.processor, sizeof m.processor);
-    if (as_json) put_json(&m);
+    if (r.json) put_json(&m);
     else put_text(&m);
     mha_context_free(ctx);
     return CLI_OK;

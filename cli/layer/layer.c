@@ -3,10 +3,10 @@
 #include "cli/common/wording.h"
 #include "cli/layer/run.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void help(void)
@@ -66,82 +66,30 @@ static void help(void)
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-static bool parse_heads(const char *value, void *to)
-{
-    long heads;
-    if (!cli_number("layer", "--heads", value, 1, 1000000, &heads)) return false;
-    ((layer_request *)to)->load.heads = heads;
-    return true;
-}
-
-static bool parse_base(const char *value, void *to)
-{
-    layer_request *r = to;
-    char *end;
-    r->load.rotary_base = strtod(value, &end);
-    if (*value && !*end && r->load.rotary_base > 0 && isfinite(r->load.rotary_base)) return true;
-    cli_error("layer: --rotary-base must be a number above 0, not '%s'", value);
-    return false;
-}
-
-static bool parse_weights(const char *value, void *to)
-{
-    static const char *const names[] = {"per-head", "average", NULL};
-    static const layer_weights weights[] = {WEIGHTS_PER_HEAD, WEIGHTS_AVERAGE};
-    int which = cli_choice("layer", "--weights", value, names);
-    if (which >= 0) ((layer_request *)to)->weights = weights[which];
-    return which >= 0;
-}
-
-static bool set_causal(const char *value, void *to)
-{
-    (void)value;
-    ((layer_request *)to)->causal = LAYER_CAUSAL;
-    return true;
-}
-
-static bool set_no_causal(const char *value, void *to)
-{
-    (void)value;
-    ((layer_request *)to)->causal = LAYER_NOT_CAUSAL;
-    return true;
-}
-
-static bool parse_config(const char *value, void *to)
-{
-    ((layer_request *)to)->load.config = strcmp(value, "none") == 0 ? "" : value;
-    return true;
-}
+static const cli_name weights[] = {{"per-head", WEIGHTS_PER_HEAD}, {"average", WEIGHTS_AVERAGE}, {NULL, 0}};
 
 static const cli_option options[] = {
-    {"-o", true, cli_shared, offsetof(layer_request, output)},
-    {"--out", true, cli_shared, offsetof(layer_request, output)},
-    {"--prefix", true, NULL, offsetof(layer_request, load.prefix)},
-    {"--heads", true, parse_heads, 0},
-    {"--rotary-base", true, parse_base, 0},
-    {"--weights", true, parse_weights, 0},
-    {"--threads", true, cli_shared, offsetof(layer_request, threads)},
-    {"--config", true, parse_config, 0},
-    {"--causal", false, set_causal, 0},
-    {"--no-causal", false, set_no_causal, 0},
-    {"--grad", false, NULL, offsetof(layer_request, grad)},
-    {NULL, false, NULL, 0},
+    CLI_TEXT("LAYER", layer_request, layer),
+    CLI_TEXT("INPUT", layer_request, input),
+    CLI_OUT(layer_request, output),
+    CLI_TEXT("--prefix", layer_request, load.prefix),
+    CLI_NUMBER("--heads", layer_request, load.heads, 1, 1000000),
+    CLI_REAL("--rotary-base", layer_request, load.rotary_base, DBL_MIN, DBL_MAX, "a number above 0"),
+    CLI_CHOICE("--weights", layer_request, weights, weights),
+    CLI_THREADS(layer_request, threads),
+    CLI_TEXT("--config", layer_request, load.config),
+    CLI_SET("--causal", layer_request, causal, LAYER_CAUSAL),
+    CLI_SET("--no-causal", layer_request, causal, LAYER_NOT_CAUSAL),
+    CLI_FLAG("--grad", layer_request, grad),
+    CLI_END,
 };
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    layer_request *r = to;
-    (void)said;
-    if (r->layer && r->input) return false;
-    *(r->layer ? &r->input : &r->layer) = text;
-    return true;
-}
 
 /* Returns 0 to continue, or the exit code plus 1. */
 static int parse(int argc, char **argv, layer_request *r)
 {
-    int stop = cli_parse("layer", argc, argv, options, take_word, help, r);
+    int stop = cli_parse("layer", argc, argv, options, help, r);
     if (stop) return stop;
+    if (r->load.config && strcmp(r->load.config, "none") == 0) r->load.config = "";
     if (r->input && r->output)
         return cli_is_output("layer", r->output, r->layer, "layer") ||
                        cli_is_output("layer", r->output, r->input, "input")

@@ -15,7 +15,7 @@ typedef struct layer_request {
     layer_weights weights;
     layer_causal causal;
     bool grad;
-    long threads; /* 0 for all */
+    int64_t threads; /* 0 for all */
 } layer_request;
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */

@@ -1,10 +1,8 @@
 /* The layout of a sheet of maps. A cell is a multiple of half a unit, so that in a PNG, which has two points per unit,
  * all cells have the same size. */
 #include "cli/maps/file.h"
-#include "cli/common/cli.h"
 #include "io/image.h"
 #include "cli/maps/canvas.h"
-#include "cli/common/options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +14,7 @@ enum {
     BELOW = 38,
     HEADING = 24
 }; /* heights of the text above and below the maps of a panel, and of a row heading */
+const cli_name maps_formats[] = {{"terminal", MAPS_TERMINAL}, {"png", MAPS_PNG}, {"svg", MAPS_SVG}, {NULL, 0}};
 static const scale_colour grey = {150, 150, 155};
 
 typedef struct layout {
@@ -154,14 +153,6 @@ bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, c
 }
 
 /* ---- Options ---------------------------------------------------------------------------------------------------- */
-
-bool maps_parse_format(const char *command, const char *value, maps_format *format)
-{
-    static const char *const names[] = {"terminal", "png", "svg", NULL};
-    int which = cli_choice(command, "--format", value, names);
-    if (which >= 0) *format = (maps_format)which;
-    return which >= 0;
-}
 
 bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs)
 {

@@ -9,11 +9,15 @@
 #ifndef MAPS_FILE_H
 #define MAPS_FILE_H
 
+#include "cli/common/options.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef enum maps_format { MAPS_TERMINAL, MAPS_PNG, MAPS_SVG } maps_format;
+
+extern const cli_name maps_formats[]; /* of --format */
 
 typedef struct maps_map {
     const float *values; /* (rows,columns), not negative; NULL for none */
@@ -41,9 +45,8 @@ typedef struct maps_sheet {
 /* Writes the file atomically; PNG needs a build with libpng. Returns false on error, with one line in `error`. */
 bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, char *error, size_t error_size);
 
-/* Parses --format; and checks that -o fits the format and is not one of the inputs, which end with NULL. Print an error
- * and return false otherwise. */
-bool maps_parse_format(const char *command, const char *value, maps_format *format);
+/* Checks that -o fits the format and is not one of the inputs, which end with NULL. Prints an error and returns false
+ * otherwise. */
 bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs);
 
 #endif

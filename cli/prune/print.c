@@ -98,7 +98,7 @@ void prune_print_round(prune_report *s)
 
 void prune_print_now(prune_report *s, const char *words, bool must)
 {
-    double now = train_clock();
+    double now = cli_clock();
     if (!s->draws || (!must && now - s->last < rest_between)) return;
     fprintf(stderr, "\r  %s\033[K", words);
     s->last = now;

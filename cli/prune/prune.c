@@ -1,19 +1,14 @@
 /* mha prune: removes the least important heads of a model. Errors in the request are found before the first round; the
  * files are written atomically at the end. */
-#include "cli/common/cli.h"
-#include "cli/common/data.h"
-#include "cli/common/model.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
+#include "cli/common/session.h"
 #include "cli/prune/print.h"
-#include "cli/train/progress.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static void help(void)
 {
@@ -61,114 +56,46 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *out, *folder, *curve; /* NULL if not given */
+    session_from from;
+    const char *out, *curve; /* NULL if not given */
     mha_prune_options how;
-    mha_type type;
-    long heads, model_heads, threads; /* 0 if not given */
+    int64_t heads; /* 0 if not given */
+    double points; /* -1 if not given */
     double epochs;
-    bool drop, json; /* drop: --max-drop was given */
+    bool json;
 } request;
 
-static bool parse_whole(const char *name, const char *value, long least, long most, int64_t *to)
-{
-    long number;
-    if (!cli_number("prune", name, value, least, most, &number)) return false;
-    *to = number;
-    return true;
-}
-
-static bool parse_heads(const char *v, void *to)
-{
-    return cli_number("prune", "--heads", v, 1, 1 << 20, &((request *)to)->heads);
-}
-
-static bool parse_model_heads(const char *v, void *to)
-{
-    return model_parse_heads("prune", MODEL_HEADS, v, &((request *)to)->model_heads);
-}
-
-static bool parse_rounds(const char *v, void *to)
-{
-    return parse_whole("--rounds", v, 1, 1 << 20, &((request *)to)->how.rounds);
-}
-
-static bool parse_tune(const char *v, void *to)
-{
-    return parse_whole("--tune", v, 0, 1000000, &((request *)to)->how.tune);
-}
-
-static bool parse_sample(const char *v, void *to)
-{
-    return parse_whole("--sample", v, 1, 10000000, &((request *)to)->how.sample);
-}
-
-static bool parse_seed(const char *v, void *to)
-{
-    int64_t seed;
-    if (!parse_whole("--seed", v, 0, 1000000000, &seed)) return false;
-    ((request *)to)->how.seed = (uint64_t)seed;
-    return true;
-}
-
-static bool parse_real(const char *what, const char *value, double most, double *to)
-{
-    char *end;
-    *to = strtod(value, &end);
-    bool plain = *value && !value[strspn(value, ".0123456789eE+-")] && !*end;
-    if (plain && *to >= 0 && *to <= most) return true;
-    cli_error("prune: %s from 0 to %g, not '%s'", what, most, value);
-    return false;
-}
-
-static bool parse_epochs(const char *v, void *to)
-{
-    return parse_real("--epochs must be a number", v, 1000, &((request *)to)->epochs);
-}
-
-static bool parse_drop(const char *v, void *to)
-{
-    request *r = to;
-    double points;
-    if (!parse_real("--max-drop must be a number of points", v, 100, &points)) return false;
-    r->how.max_drop = points / 100 + 1e-12; /* rounding must not lose an image */
-    r->drop = true;
-    return true;
-}
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    request *r = to;
-    (void)said;
-    if (r->file) return false;
-    r->file = text;
-    return true;
-}
-
-/* Whether two paths, whose files need not exist yet, are the same file: the same name in the same folder. */
-static bool one_file(const char *a, const char *b)
-{
-    const char *name[2] = {strrchr(a, '/'), strrchr(b, '/')}, *path[2] = {a, b};
-    struct stat folder[2];
-    for (int n = 0; n < 2; n++) {
-        char text[4096];
-        int length = name[n] ? (int)(name[n] - path[n]) + 1 : 0;
-        name[n] = name[n] ? name[n] + 1 : path[n];
-        snprintf(text, sizeof text, "%.*s.", length, path[n]);
-        if (stat(text, &folder[n])) return false;
-    }
-    return folder[0].st_dev == folder[1].st_dev && folder[0].st_ino == folder[1].st_ino && !strcmp(name[0], name[1]);
-}
+static const cli_option options[] = {
+    CLI_TEXT("FILE", request, from.file),
+    CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
+    CLI_REAL("--max-drop", request, points, 0, 100, "a number of points from 0 to 100"),
+    CLI_OUT(request, out),
+    CLI_NAME("--data", request, from.folder),
+    CLI_NUMBER("--rounds", request, how.rounds, 1, 1 << 20),
+    CLI_NUMBER("--tune", request, how.tune, 0, 1000000),
+    CLI_REAL("--epochs", request, epochs, 0, 1000, "a number from 0 to 1000"),
+    CLI_NUMBER("--sample", request, how.sample, 1, 10000000),
+    CLI_NUMBER("--seed", request, how.seed, 0, 1000000000),
+    CLI_DTYPE(request, from.type),
+    CLI_THREADS(request, from.threads),
+    CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
+    CLI_FILE("--curves", request, curve),
+    CLI_FILE("--curve", request, curve),
+    CLI_FLAG("--json", request, json),
+    CLI_END,
+};
 
 static bool check_request(const request *r)
 {
-    if (!r->file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
-    else if (!r->heads && !r->drop) cli_error("prune: missing --heads N or --max-drop POINTS");
-    else if (r->heads && r->drop) cli_error("prune: --heads and --max-drop cannot be combined");
+    if (!r->from.file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
+    else if (!r->heads && r->points < 0) cli_error("prune: missing --heads N or --max-drop POINTS");
+    else if (r->heads && r->points >= 0) cli_error("prune: --heads and --max-drop cannot be combined");
     else if (!r->out) cli_error("prune: missing -o FILE");
-    else if (r->curve && one_file(r->curve, r->out)) cli_error("prune: -o and --curves are the same file, %s", r->out);
+    else if (r->curve && output_same(r->curve, r->out))
+        cli_error("prune: -o and --curves are the same file, %s", r->out);
     else
-        return !cli_is_output("prune", r->out, r->file, "model") && cli_can_write(r->out) &&
-               (!r->curve || (!cli_is_output("prune", r->curve, r->file, "model") && cli_can_write(r->curve)));
+        return !cli_is_output("prune", r->out, r->from.file, "model") && cli_can_write(r->out) &&
+               (!r->curve || (!cli_is_output("prune", r->curve, r->from.file, "model") && cli_can_write(r->curve)));
     return false;
 }
 
@@ -182,37 +109,45 @@ static bool fit(request *r, const mha_model_info *model, int64_t train)
     int64_t images = train - r->how.held_out;
     if (r->how.batch > images) r->how.batch = images;
     if (images) r->how.finish = (int64_t)ceil(r->epochs * (double)images / (double)r->how.batch);
+    if (r->points >= 0) r->how.max_drop = r->points / 100 + 1e-12; /* rounding must not lose an image */
     r->how.keep = r->heads ? r->heads : model->blocks;
-    if (all == model->blocks) cli_error("%s: every block has a single head, so none can be removed", r->file);
+    if (all == model->blocks) cli_error("%s: every block has a single head, so none can be removed", r->from.file);
     else if (r->how.keep < model->blocks || r->how.keep >= all)
-        cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %ld",
-                  (long long)model->blocks, (long long)all - 1, r->file, r->heads);
+        cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %lld",
+                  (long long)model->blocks, (long long)all - 1, r->from.file, (long long)r->heads);
     else if (r->how.rounds > all - r->how.keep)
         cli_error("prune: --rounds must be from 1 to %lld, the number of heads to remove, not %lld",
                   (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
         cli_error("prune: %lld training images are too few; at least 12 are needed", (long long)images);
     else if (strcmp(model->activation, "linear") == 0)
-        cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown", r->file);
+        cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown",
+                  r->from.file);
     else return true;
     return false;
 }
 
-static bool begin_report(prune_report *s, const request *r, const mha_model *model, const mha_model_info *about)
+static bool begin_report(prune_report *s, const request *r, const session *of)
 {
-    const char *name = getenv("TERM");
-    s->blocks = about->blocks;
-    s->heads = about->heads;
-    s->parameters = about->parameters;
-    s->tunes = r->how.tune > 0;
-    s->draws = isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
-    s->utf8 = term_detect(TERM_NEVER).utf8;
+    *s = (prune_report){.file = r->from.file,
+                        .out = r->out,
+                        .data = r->from.folder,
+                        .data_name = of->set.name,
+                        .synthetic = of->set.synthetic,
+                        .blocks = of->about.blocks,
+                        .heads = of->about.heads,
+                        .parameters = of->about.parameters,
+                        .threads = mha_context_threads(of->ctx),
+                        .isa = mha_context_isa(of->ctx),
+                        .tunes = r->how.tune > 0,
+                        .draws = term_redraws(),
+                        .utf8 = term_detect(TERM_NEVER).utf8};
     s->entries = calloc((size_t)s->heads + 2, sizeof *s->entries); /* before, each round, final fine-tuning */
     s->block_heads = calloc((size_t)s->blocks, sizeof *s->block_heads);
     for (int64_t l = 0; s->block_heads && l < s->blocks; l++)
-        s->block_heads[l] = mha_model_attention_get(model, l).heads;
+        s->block_heads[l] = mha_model_attention_get(of->model, l).heads;
     if (s->entries && s->block_heads) return true;
-    cli_error("prune: not enough memory for %s", r->file);
+    cli_error("prune: not enough memory for %s", r->from.file);
     return false;
 }
 
@@ -258,39 +193,38 @@ static bool write_model(const prune_report *s, mha_context *ctx)
     return false;
 }
 
-static bool score_test(prune_report *s, mha_context *ctx, mha_model *model, const mha_data *data, mha_score *score)
+static bool score_test(prune_report *s, const session *of, mha_model *model, mha_score *score)
 {
     mha_tensor none = MHA_NO_TENSOR;
     prune_print_now(s, "evaluating the test set", true);
-    return !mha_model_evaluate(ctx, model, none, score, data, MHA_DATA_TEST, 0, data_about(ctx, data).test);
+    return !mha_model_evaluate(of->ctx, model, none, score, of->data, MHA_DATA_TEST, 0, of->set.test);
 }
 
 /* Scores, prunes and writes the files. Prints an error and returns false on failure. */
-static bool go(const request *r, mha_context *ctx, prune_report *s, mha_model *model, const mha_data *data,
-               mha_model **smaller)
+static bool go(const request *r, const session *of, prune_report *s, mha_model **smaller)
 {
     char error[600];
     mha_prune_options how = r->how;
     how.watch = watch;
     how.step = step;
     how.arg = s;
-    double start = train_clock();
+    double start = cli_clock();
     prune_print_head(s);
-    bool ok = score_test(s, ctx, model, data, &s->before) &&
-              !mha_model_prune_and_tune(ctx, smaller, model, data, &how) &&
-              score_test(s, ctx, *smaller, data, &s->after);
+    bool ok = score_test(s, of, of->model, &s->before) &&
+              !mha_model_prune_and_tune(of->ctx, smaller, of->model, of->data, &how) &&
+              score_test(s, of, *smaller, &s->after);
     prune_print_clear(s);
-    s->seconds = train_clock() - start;
+    s->seconds = cli_clock() - start;
     if (!ok || s->failed) {
-        cli_error("%s: %s", r->file, ok ? "not enough memory" : mha_context_error(ctx));
+        cli_error("%s: %s", r->from.file, ok ? "not enough memory" : mha_context_error(of->ctx));
         return false;
     }
-    mha_model_info left = model_about(ctx, *smaller);
+    mha_model_info left = model_about(of->ctx, *smaller);
     s->smaller = *smaller;
     s->heads_left = left.heads;
     s->parameters_left = left.parameters;
     if (s->heads_left == s->heads) cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
-    if (!write_model(s, ctx)) return false;
+    if (!write_model(s, of->ctx)) return false;
     if (!r->curve || prune_curve_write(s, r->curve, error, sizeof error)) return true;
     cli_error("%s", error);
     return false;
@@ -298,61 +232,24 @@ static bool go(const request *r, mha_context *ctx, prune_report *s, mha_model *m
 
 int cmd_prune(int argc, char **argv)
 {
-    static const cli_option options[] = {{"--heads", true, parse_heads, 0},
-                                         {"--max-drop", true, parse_drop, 0},
-                                         {"-o", true, cli_shared, offsetof(request, out)},
-                                         {"--out", true, cli_shared, offsetof(request, out)},
-                                         {"--data", true, NULL, offsetof(request, folder)},
-                                         {"--rounds", true, parse_rounds, 0},
-                                         {"--tune", true, parse_tune, 0},
-                                         {"--epochs", true, parse_epochs, 0},
-                                         {"--sample", true, parse_sample, 0},
-                                         {"--seed", true, parse_seed, 0},
-                                         {"--dtype", true, cli_shared, offsetof(request, type)},
-                                         {"--threads", true, cli_shared, offsetof(request, threads)},
-                                         {MODEL_HEADS, true, parse_model_heads, 0},
-                                         {"--curves", true, cli_shared, offsetof(request, curve)},
-                                         {"--curve", true, cli_shared, offsetof(request, curve)},
-                                         {"--json", false, NULL, offsetof(request, json)},
-                                         {NULL, false, NULL, 0}};
-    request r = {.how = MHA_PRUNE_DEFAULTS, .epochs = 1};
-    int stop = cli_parse("prune", argc, argv, options, take_word, help, &r), status = CLI_USAGE;
+    request r = {.how = MHA_PRUNE_DEFAULTS, .points = -1, .epochs = 1};
+    int stop = cli_parse("prune", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     if (!check_request(&r)) return CLI_USAGE;
 
-    char error[600];
-    mha_model *model = NULL, *smaller = NULL;
-    mha_model_info about;
-    mha_data *data = NULL;
-    mha_data_info set;
+    session s = {.ctx = NULL};
+    mha_model *smaller = NULL;
     nn_file_lock locks[2] = {{.taken = false}};
-    prune_report report = {.file = r.file, .out = r.out, .data = r.folder};
-    mha_context *ctx = NULL;
-    if (!output_claim(&locks[0], r.out) || !output_claim(&locks[1], r.curve)) goto out;
-    if (!(ctx = cli_context_of((int)r.threads))) goto out;
-    if (!model_open(&model, ctx, r.file, r.model_heads, r.type, error, sizeof error)) {
-        cli_error("%s", error);
-        goto out;
-    }
-    about = model_about(ctx, model);
-    if (!(data = data_open(ctx, "prune", r.folder, false)) || !data_fits(ctx, data, model, r.file)) goto out;
-    set = data_about(ctx, data);
-    if (!fit(&r, &about, set.train)) goto out;
-    if (!output_fits(r.out, about.file_bytes) || !output_fits(r.curve, OUTPUT_CURVES)) goto out;
-    report.data_name = set.name;
-    report.synthetic = set.synthetic;
-    report.threads = mha_context_threads(ctx);
-    report.isa = mha_context_isa(ctx);
-    if (!begin_report(&report, &r, model, &about) || !go(&r, ctx, &report, model, data, &smaller)) goto out;
-    if (r.json) prune_print_json(&report);
-    else prune_print_text(&report);
-    status = CLI_OK;
-out:
+    prune_report report = {.count = 0};
+    bool ok = output_claim(&locks[0], r.out) && output_claim(&locks[1], r.curve) &&
+              session_open(&s, "prune", &r.from) && session_open_data(&s, false) && fit(&r, &s.about, s.set.train) &&
+              output_fits(r.out, s.about.file_bytes) && output_fits(r.curve, OUTPUT_CURVES) &&
+              begin_report(&report, &r, &s) && go(&r, &s, &report, &smaller);
+    if (ok && r.json) prune_print_json(&report);
+    else if (ok) prune_print_text(&report);
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
     end_report(&report);
-    mha_data_free(data);
-    mha_model_free(model);
     mha_model_free(smaller);
-    mha_context_free(ctx);
-    return status;
+    session_close(&s);
+    return ok ? CLI_OK : CLI_USAGE;
 }

@@ -108,16 +108,19 @@ static bool add(train_request *r, const char *option, const char *key, const cha
     return false;
 }
 
-static bool parse_epochs(const char *word, void *r) { return add(r, "--epochs", "epochs", word); }
-static bool parse_batch(const char *word, void *r) { return add(r, "--batch", "batch", word); }
-static bool parse_rate(const char *word, void *r) { return add(r, "--lr", "lr", word); }
-static bool parse_seed(const char *word, void *r) { return add(r, "--seed", "seed", word); }
-static bool parse_held_out(const char *word, void *r) { return add(r, "--held-out", "held_out", word); }
-
-static bool parse_type(const char *word, void *r)
+/* --held-out stands for the key held_out. */
+static bool parse_key(const cli_given *given, void *r)
 {
-    mha_type type;
-    return cli_dtype("train", word, 2, &type) && add(r, "--dtype", "dtype", word);
+    char key[TRAIN_WORD];
+    copy_word(key, given->name + 2, strlen(given->name + 2));
+    for (char *dash = key; (dash = strchr(dash, '-'));) *dash = '_';
+    return add(r, given->name, key, given->value);
+}
+
+static bool parse_type(const cli_given *given, void *r)
+{
+    int type;
+    return cli_choice(given, cli_dtypes, &type) && parse_key(given, r);
 }
 
 static bool unknown_key(const char *key)
@@ -130,8 +133,9 @@ static bool unknown_key(const char *key)
     return false;
 }
 
-static bool parse_config(const char *text, void *request)
+static bool parse_config(const cli_given *given, void *request)
 {
+    const char *text = given->value;
     char key[TRAIN_WORD], value[TRAIN_WORD], option[TRAIN_WORD + 20];
     while (train_next_setting(&text, key, value)) {
         if (!mha_recipe_get(words, key)) return unknown_key(key);
@@ -141,12 +145,12 @@ static bool parse_config(const char *text, void *request)
     return true;
 }
 
-static bool parse_preset(const char *word, void *request)
+static bool parse_preset(const cli_given *given, void *request)
 {
     mha_recipe *made;
     train_request *r = request;
-    r->preset = word;
-    bool known = !mha_recipe_create(words_ctx, &made, word);
+    r->preset = given->value;
+    bool known = !mha_recipe_create(words_ctx, &made, given->value);
     if (!known) cli_error("train: %s", mha_context_error(words_ctx));
     mha_recipe_free(made);
     return known;
@@ -154,54 +158,40 @@ static bool parse_preset(const char *word, void *request)
 
 /* ---- The rest --------------------------------------------------------------------------------------------------- */
 
-static bool keep(const char **text, const char *option, const char *word)
+static bool parse_model(const cli_given *given, void *request)
 {
-    *text = word;
-    if (*word) return true;
-    cli_error("train: %s needs a value; see 'mha train --help'", option);
+    static const char *const models[] = {"vit", NULL};
+    const char *word = ((train_request *)request)->model = given->value;
+    if (strcmp(word, models[0]) == 0) return true;
+    if (cli_closest(word, models)) cli_error("train: unknown model '%s'; did you mean 'vit'?", word);
+    else cli_error("train: unknown model '%s'; the only one is 'vit'", word);
     return false;
 }
 
-static bool parse_data(const char *word, void *r) { return keep(&((train_request *)r)->data, "--data", word); }
-static bool parse_log(const char *word, void *r) { return keep(&((train_request *)r)->log, "--log", word); }
-
-/* The first positional argument is the model. */
-static bool parse_model(const char *word, void *request, bool *said)
-{
-    static const char *const models[] = {"vit", NULL};
-    train_request *r = request;
-    if (r->model) return false;
-    r->model = word;
-    *said = strcmp(word, models[0]) != 0;
-    if (*said && cli_closest(word, models)) cli_error("train: unknown model '%s'; did you mean 'vit'?", word);
-    else if (*said) cli_error("train: unknown model '%s'; the only one is 'vit'", word);
-    return !*said;
-}
-
 static const cli_option options[] = {
-    {"-o", true, cli_shared, offsetof(train_request, out)},
-    {"--out", true, cli_shared, offsetof(train_request, out)},
-    {"--data", true, parse_data, 0},
-    {"--preset", true, parse_preset, 0},
-    {"--config", true, parse_config, 0},
-    {"--epochs", true, parse_epochs, 0},
-    {"--batch", true, parse_batch, 0},
-    {"--lr", true, parse_rate, 0},
-    {"--seed", true, parse_seed, 0},
-    {"--dtype", true, parse_type, 0},
-    {"--held-out", true, parse_held_out, 0},
-    {"--threads", true, cli_shared, offsetof(train_request, threads)},
-    {"--resume", false, NULL, offsetof(train_request, resume)},
-    {"--force", false, NULL, offsetof(train_request, force)},
-    {"--log", true, parse_log, 0},
-    {"--curves", true, cli_shared, offsetof(train_request, curves)},
-    {NULL, false, NULL, 0},
+    CLI_OWN("MODEL", parse_model),
+    CLI_OUT(train_request, out),
+    CLI_NAME("--data", train_request, data),
+    CLI_OWN("--preset", parse_preset),
+    CLI_OWN("--config", parse_config),
+    CLI_OWN("--epochs", parse_key),
+    CLI_OWN("--batch", parse_key),
+    CLI_OWN("--lr", parse_key),
+    CLI_OWN("--seed", parse_key),
+    CLI_OWN("--dtype", parse_type),
+    CLI_OWN("--held-out", parse_key),
+    CLI_THREADS(train_request, threads),
+    CLI_FLAG("--resume", train_request, resume),
+    CLI_FLAG("--force", train_request, force),
+    CLI_NAME("--log", train_request, log),
+    CLI_FILE("--curves", train_request, curves),
+    CLI_END,
 };
 
 int train_parse(int argc, char **argv, train_request *r)
 {
     if (!begin_words()) return CLI_USAGE + 1;
-    int stop = cli_parse("train", argc, argv, options, parse_model, help, r);
+    int stop = cli_parse("train", argc, argv, options, help, r);
     end_words();
     if (stop || (r->model && r->out)) return stop;
     cli_error("train: missing %s; usage: mha train vit -o FILE", r->model ? "-o FILE" : "model");

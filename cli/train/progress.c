@@ -13,19 +13,6 @@
 enum { COLUMNS = 80, LINE = 600 };
 static const double rest_between = 0.2; /* seconds between two redraws */
 
-double train_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static bool can_redraw(void)
-{
-    const char *name = getenv("TERM");
-    return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
-}
-
 /* Columns of the terminal, at most those of the table, minus one: some terminals wrap at the last column. */
 static int columns(void)
 {
@@ -37,7 +24,7 @@ static int columns(void)
 train_progress train_progress_begin(const mha_training_info *info)
 {
     return (train_progress){
-        .info = *info, .live = can_redraw(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = train_clock()};
+        .info = *info, .live = term_redraws(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = cli_clock()};
 }
 
 void train_progress_say(const train_session *s)
@@ -75,7 +62,7 @@ static void bar(const train_progress *p, char *out, size_t room, int width, doub
 /* `step`: taken so far. */
 static void time_left(const train_progress *p, int64_t step, char *out, size_t room)
 {
-    double each = (train_clock() - p->begun) / (double)(step - p->info.step);
+    double each = (cli_clock() - p->begun) / (double)(step - p->info.step);
     long left = (long)(each * (double)(p->info.epochs * p->info.steps_per_epoch - step) + 0.5);
     if (left >= 3600) snprintf(out, room, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
     else snprintf(out, room, "%ld:%02ld", left / 60, left % 60);
@@ -84,7 +71,7 @@ static void time_left(const train_progress *p, int64_t step, char *out, size_t r
 void train_progress_step(train_progress *p, int64_t n, const mha_epoch_info *e)
 {
     char line[LINE], front[40], back[120], left[40], drawing[4 * COLUMNS] = "";
-    double now = train_clock(), speed = e->seconds > 0 ? (double)e->examples / e->seconds : 0;
+    double now = cli_clock(), speed = e->seconds > 0 ? (double)e->examples / e->seconds : 0;
     if (!p->live || now - p->last < rest_between) return;
     p->last = now;
     time_left(p, n * p->info.steps_per_epoch + e->examples / p->info.batch, left, sizeof left);

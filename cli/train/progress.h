@@ -13,9 +13,6 @@ typedef struct train_progress {
     double begun, last; /* seconds: first step of this process; last redraw */
 } train_progress;
 
-/* Seconds of a monotonic clock. */
-double train_clock(void);
-
 /* Call before the first step of this process. */
 train_progress train_progress_begin(const mha_training_info *info);
 

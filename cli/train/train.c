@@ -100,28 +100,6 @@ static const char *absolute(char out[PATH_ROOM], const char *path)
     return NULL;
 }
 
-static bool same_place(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* Splits a path: the folder goes to `out`. Returns the last component. */
-static const char *last_part(char out[PATH_ROOM], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    int length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
-    snprintf(out, PATH_ROOM, "%.*s", length, slash ? path : ".");
-    return slash ? slash + 1 : path;
-}
-
-/* Also for files that do not exist yet. */
-static bool same_file(const char *a, const char *b)
-{
-    char x[PATH_ROOM], y[PATH_ROOM];
-    return same_place(a, b) || (strcmp(last_part(x, a), last_part(y, b)) == 0 && same_place(x, y));
-}
-
 /* Stores a path, or another text, in the checkpoint. */
 static bool put_note(making *m, const char *key, const char *text)
 {
@@ -138,7 +116,7 @@ static bool place_files(making *m)
     for (int i = 0; i < 3; i++) {
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
-            if (!paths[j] || !same_file(paths[i], paths[j])) continue;
+            if (!paths[j] || !output_same(paths[i], paths[j])) continue;
             cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
             return false;
         }

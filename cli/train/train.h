@@ -15,7 +15,7 @@ enum {
 typedef struct train_request {
     const char *model, *data, *out, *preset, *log, *curves; /* NULL if not given */
     char given[TRAIN_GIVEN]; /* KEY=VALUE,... of the options that change the recipe; or "" */
-    long threads;            /* 0 for all */
+    int64_t threads;         /* 0 for all */
     bool resume, force;
 } train_request;
 

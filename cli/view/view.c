@@ -2,7 +2,6 @@
  *
  * The page is built in memory and written atomically at the end. */
 #include "cli/view/view.h"
-#include "cli/common/cli.h"
 #include "cli/common/model.h"
 #include "cli/common/options.h"
 #include "cli/view/page.h"
@@ -57,59 +56,44 @@ static void help(void)
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
-    const char *file, *page, *folder, *attention, *tensor, *tokens, *first_axis; /* NULL if not given */
-    const char **words;                                                          /* images */
-    int word_count;
+    const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL if not given */
+    cli_list images;
     bool fit;
-    long heads; /* per block; 0 for those of the file */
+    int64_t heads;  /* per block; 0 for those of the file */
+    int first_axis; /* 0 if not given */
     input_invert invert;
 } request;
 
-static bool parse_image(const char *value, void *to)
+static bool parse_index(const cli_given *given, void *to)
 {
-    request *r = to;
-    r->words[r->word_count++] = value;
+    int64_t index;
+    cli_list *images = &((request *)to)->images;
+    if (!cli_number(given, 0, 1000000000, &index)) return false;
+    images->all[images->count++] = given->value;
     return true;
 }
 
-static bool parse_index(const char *value, void *to)
-{
-    long index;
-    return cli_number("view", "--index", value, 0, 1000000000, &index) && parse_image(value, to);
-}
+enum { AXIS_LAYERS = 1, AXIS_HEADS, AXIS_BATCH };
+static const cli_name axes[] = {{"layers", AXIS_LAYERS}, {"heads", AXIS_HEADS}, {"batch", AXIS_BATCH}, {NULL, 0}};
 
-static bool parse_invert(const char *value, void *to)
-{
-    static const char *const names[] = {"auto", "yes", "no", NULL};
-    int which = cli_choice("view", "--invert", value, names);
-    if (which >= 0) ((request *)to)->invert = (input_invert)which;
-    return which >= 0;
-}
-
-static bool parse_heads(const char *value, void *to)
-{
-    return model_parse_heads("view", MODEL_HEADS, value, &((request *)to)->heads);
-}
-
-static bool parse_first_axis(const char *value, void *to)
-{
-    static const char *const names[] = {"layers", "heads", "batch", NULL};
-    int which = cli_choice("view", "--first-axis", value, names);
-    if (which >= 0) ((request *)to)->first_axis = names[which];
-    return which >= 0;
-}
-
-static bool take_word(const char *text, void *to, bool *said)
-{
-    request *r = to;
-    (void)said;
-    if (r->file || r->attention) return parse_image(text, to);
-    r->file = text;
-    return true;
-}
+static const cli_option options[] = {CLI_TEXT("FILE", request, file),
+                                     CLI_LIST("IMAGE", request, images),
+                                     CLI_OUT(request, page),
+                                     CLI_NAME("--data", request, folder),
+                                     CLI_LIST("--image", request, images),
+                                     CLI_OWN("--index", parse_index),
+                                     CLI_CHOICE("--invert", request, invert, input_inverts),
+                                     CLI_FLAG("--fit", request, fit),
+                                     CLI_NUMBER(MODEL_HEADS, request, heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
+                                     CLI_TEXT("--attention", request, attention),
+                                     CLI_TEXT("--tensor", request, tensor),
+                                     CLI_CHOICE("--first-axis", request, first_axis, axes),
+                                     CLI_TEXT("--tokens", request, tokens),
+                                     CLI_END};
 
 /* Prints an error if an argument is a negative number, which would be reported as an unknown option. */
-static bool has_negative(int argc, char **argv, const cli_option *options)
+static bool has_negative(int argc, char **argv)
 {
     for (int i = 1; i < argc && !cli_wants_help(argv[i]); i++) {
         const cli_option *o = options;
@@ -118,7 +102,7 @@ static bool has_negative(int argc, char **argv, const cli_option *options)
             return true;
         }
         while (o->name && strcmp(o->name, argv[i]) != 0) o++;
-        if (o->name && o->value) i++; /* skip the option's value */
+        if (argv[i][0] == '-' && o->name && cli_has_value(o)) i++; /* skip the option's value */
     }
     return false;
 }
@@ -126,11 +110,11 @@ static bool has_negative(int argc, char **argv, const cli_option *options)
 /* Prints an error and returns false on failure. */
 static bool check_request(const request *r)
 {
-    const char *odd = r->folder       ? "--data"
-                      : r->fit        ? "--fit"
-                      : r->heads      ? MODEL_HEADS
-                      : r->word_count ? r->words[0]
-                                      : r->file;
+    const char *odd = r->folder         ? "--data"
+                      : r->fit          ? "--fit"
+                      : r->heads        ? MODEL_HEADS
+                      : r->images.count ? r->images.all[0]
+                                        : r->file;
     if (!r->file && !r->attention) cli_error("view: missing model; usage: mha view FILE -o PAGE");
     else if (r->attention && odd) cli_error("view: %s cannot be combined with --attention", odd);
     else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
@@ -139,7 +123,8 @@ static bool check_request(const request *r)
         cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
     else {
         bool over = cli_is_output("view", r->page, r->file ? r->file : r->attention, r->file ? "model" : "weights");
-        for (int i = 0; !over && i < r->word_count; i++) over = cli_is_output("view", r->page, r->words[i], "image");
+        for (int i = 0; !over && i < r->images.count; i++)
+            over = cli_is_output("view", r->page, r->images.all[i], "image");
         return !over && !(r->tokens && cli_is_output("view", r->page, r->tokens, "list of tokens"));
     }
     return false;
@@ -175,8 +160,8 @@ static bool open_model(mha_model **model, mha_context *ctx, const request *r)
 static bool load_images(input_images *e, const request *r)
 {
     bool ok = !r->folder || input_images_open_set(e);
-    for (int i = 0; ok && i < r->word_count; i++) ok = input_images_add(e, r->words[i]);
-    return ok && (r->word_count || input_images_add_some(e, VIEW_EACH));
+    for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(e, r->images.all[i]);
+    return ok && (r->images.count || input_images_add_some(e, VIEW_EACH));
 }
 
 /* Prints an error and returns false on failure. */
@@ -209,7 +194,8 @@ static bool show_weights(mha_context *ctx, const request *r)
     size_t bytes = 0;
     char about[200], error[600];
     nn_buffer data = {0};
-    view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens, .first_axis = r->first_axis};
+    view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
+    if (r->first_axis) w.first_axis = axes[r->first_axis - AXIS_LAYERS].name;
     bool ok = view_weights_json(&data, ctx, &w);
     if (ok && !view_page_write(r->page, view_title(r->attention), &data, &bytes, error, sizeof error)) {
         cli_error("%s", error);
@@ -241,29 +227,13 @@ static int view(const request *r)
 
 int cmd_view(int argc, char **argv)
 {
-    static const cli_option options[] = {{"-o", true, cli_shared, offsetof(request, page)},
-                                         {"--out", true, cli_shared, offsetof(request, page)},
-                                         {"--data", true, NULL, offsetof(request, folder)},
-                                         {"--image", true, parse_image, 0},
-                                         {"--index", true, parse_index, 0},
-                                         {"--invert", true, parse_invert, 0},
-                                         {"--fit", false, NULL, offsetof(request, fit)},
-                                         {MODEL_HEADS, true, parse_heads, 0},
-                                         {"--heads", true, parse_heads, 0},
-                                         {"--attention", true, NULL, offsetof(request, attention)},
-                                         {"--tensor", true, NULL, offsetof(request, tensor)},
-                                         {"--first-axis", true, parse_first_axis, 0},
-                                         {"--tokens", true, NULL, offsetof(request, tokens)},
-                                         {NULL, false, NULL, 0}};
-    request r = {.words = calloc((size_t)argc, sizeof *r.words)};
-    if (!r.words) {
+    request r = {.images.all = calloc((size_t)argc, sizeof *r.images.all)};
+    if (!r.images.all) {
         cli_error("out of memory");
         return CLI_USAGE;
     }
-    int status = CLI_USAGE, stop = has_negative(argc, argv, options) ? CLI_USAGE + 1 : 0;
-    if (!stop) stop = cli_parse("view", argc, argv, options, take_word, help, &r);
-    if (stop) status = stop - 1;
-    else if (check_request(&r)) status = view(&r);
-    free(r.words);
+    int stop = has_negative(argc, argv) ? CLI_USAGE + 1 : cli_parse("view", argc, argv, options, help, &r);
+    int status = stop ? stop - 1 : check_request(&r) ? view(&r) : CLI_USAGE;
+    free(r.images.all);
     return status;
 }

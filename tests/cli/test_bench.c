@@ -21,6 +21,7 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--threads two", "mha: bench: --threads must be a number from 1 to 4096, not 'two'\n"},
         {"--seconds 1s", "mha: bench: --seconds must be a number from 0 to 3600, not '1s'\n"},
         {"--seconds nan", "mha: bench: --seconds must be a number from 0 to 3600, not 'nan'\n"},
+        {"--seconds 0x1", "mha: bench: --seconds must be a number from 0 to 3600, not '0x1'\n"},
         {"--batch 0", "mha: bench: --batch must be a number from 1 to 65536, not '0'\n"},
         {"--batch 8x", "mha: bench: --batch must be a number from 1 to 65536, not '8x'\n"},
         {"--pass train --dtype f16", "mha: bench: models are measured in f32 and bf16 only\n"},

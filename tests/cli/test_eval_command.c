@@ -338,6 +338,9 @@ TEST(wrong_use)
     REFUSE("eval a --zzzzzzzzz", "eval: unknown option '--zzzzzzzzz'; 'mha eval --help' lists them");
     REFUSE("eval a --json=yes", "eval: unknown option '--json=yes'; did you mean '--json'?");
     REFUSE("eval a --data", "eval: --data needs a value; see 'mha eval --help'");
+    REFUSE("eval a --data ''", "eval: --data needs a value; see 'mha eval --help'");
+    REFUSE("eval a --model-heads 0", "eval: --model-heads must be a number from 1 to 1048576, not '0'");
+    REFUSE("eval a --heads 0", "eval: --heads must be a number from 1 to 1048576, not '0'");
     REFUSE("eval a --part both", "eval: --part must be test or train, not 'both'");
     REFUSE("eval a --dtype f16", "eval: --dtype must be f32 or bf16, not 'f16'");
     REFUSE("eval a --color=blue", "eval: --color must be auto, always or never, not 'blue'");

@@ -111,6 +111,8 @@ TEST(other_commands_read_it)
     it = prune("", "s.safetensors --heads 2 -o t.safetensors --json");
     expect(it->status == 0 && number(it->out, "heads_before") == 3 && number(it->out, "heads") == 2, "again: %s",
            it->err);
+    it = command("LC_ALL=C", "eval t.safetensors " DATA);
+    expect(it->status == 0 && strstr(it->out, "2 blocks of 1 head, "), "eval: %s%s", it->err, it->out);
     it = command("", "train vit --resume --out s.safetensors");
     expect(it->status == 2 && strstr(it->err, "training is complete"), "train: %s", it->err);
     small_free(&v);
@@ -349,6 +351,8 @@ TEST(one_line_for_what_is_wrong)
            "prune: the output m.safetensors is also the model; choose another file");
     REFUSE("prune m.safetensors --heads 3 -o s --curve s", "prune: -o and --curves are the same file, s");
     REFUSE("prune m.safetensors --heads 3 -o s --curve .//s", "prune: -o and --curves are the same file, s");
+    expect(system("echo 1 > old && ln -s old link") == 0, "cannot link");
+    REFUSE("prune m.safetensors --heads 3 -o old --curve link", "prune: -o and --curves are the same file, old");
     REFUSE("prune m.safetensors --heads 3 -o nowhere/s",
            "nowhere/s: cannot open its folder: No such file or directory");
     REFUSE("prune none.safetensors --heads 3 -o s", "none.safetensors: No such file or directory");

@@ -64,6 +64,7 @@ TEST(wrong_use)
     REFUSE("m.safetensors --indx 3" TO, "view: unknown option '--indx'; did you mean '--index'?");
     REFUSE("m.safetensors --index three" TO, "view: --index must be a number from 0 to 1000000000, not 'three'");
     REFUSE("m.safetensors -1" TO, "view: the index of a test image must be 0 or more, not '-1'");
+    REFUSE("FILE -1" TO, "view: the index of a test image must be 0 or more, not '-1'");
     REFUSE("m.safetensors --index -1" TO, "view: --index must be a number from 0 to 1000000000, not '-1'");
     REFUSE("--attention none.safetensors --tensor -1" TO, "none.safetensors: No such file or directory");
     REFUSE("m.safetensors --invert maybe" TO, "view: --invert must be auto, yes or no, not 'maybe'");
