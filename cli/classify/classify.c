@@ -58,7 +58,7 @@ typedef struct request {
     bool heads, all_blocks, fit, json;
     int64_t block; /* from 1; 0 for the last */
     input_invert invert;
-    int format; /* maps_format */
+    maps_format format;
     term_when when;
 } request;
 
@@ -75,8 +75,11 @@ static bool parse_block(const cli_given *given, void *to)
 static bool parse_format(const cli_given *given, void *to)
 {
     request *r = to;
+    int format;
+    bool known = cli_choice(given, maps_formats, &format);
     r->heads = true;
-    return cli_choice(given, maps_formats, &r->format);
+    r->format = (maps_format)format;
+    return known;
 }
 
 static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
