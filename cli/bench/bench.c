@@ -66,18 +66,14 @@ static bool parse_peer(const cli_given *given, void *to)
     r->peer_chosen = true;
     r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
     if (index > 0 || r->blas) return true;
-    cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
-    return false;
+    return cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
 }
 
 static bool parse_save(const cli_given *given, void *to)
 {
     request *r = to;
     DIR *folder = opendir(given->value);
-    if (!folder) {
-        cli_error("bench: --save: cannot open the folder '%s': %s", given->value, strerror(errno));
-        return false;
-    }
+    if (!folder) return cli_error("bench: --save: cannot open the folder '%s': %s", given->value, strerror(errno));
     closedir(folder);
     r->save = given->value;
     return true;
@@ -144,9 +140,8 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
 static bool sound(const bench_job *job, mha_type type, const char *judge, double error)
 {
     if (!(error > bench_tolerance(type))) return true;
-    cli_error("bench: %s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
-              bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
-    return false;
+    return cli_error("bench: %s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
+                     bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
 }
 
 /* Returns an exit code. */

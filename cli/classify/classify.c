@@ -219,9 +219,8 @@ static bool check_page(const request *r)
 static bool check_request(const request *r, const mha_model_info *model)
 {
     if (r->block <= model->blocks) return true;
-    cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks, r->from.file,
-              r->block);
-    return false;
+    return cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks,
+                     r->from.file, r->block);
 }
 
 static bool classify(const request *r)

@@ -49,7 +49,7 @@ void cli_print(FILE *out, const char *format, ...)
     va_end(args);
 }
 
-void cli_error(const char *format, ...)
+bool cli_error(const char *format, ...)
 {
     char message[8000];
     va_list args;
@@ -58,6 +58,7 @@ void cli_error(const char *format, ...)
     va_end(args);
     fflush(stdout); /* keep the order of lines if both streams go to the same place */
     cli_print(stderr, "mha: %s\n", message);
+    return false;
 }
 
 /* The names of the instruction sets that may be forced, separated by commas. */

@@ -40,8 +40,8 @@ const char *cli_program(void);
 __attribute__((format(printf, 2, 3))) void cli_print(FILE *out, const char *format, ...);
 void cli_vprint(FILE *out, const char *format, va_list args);
 
-/* Prints one line on standard error: "mha: ", the message, a newline. Escaped as in cli_print. */
-__attribute__((format(printf, 1, 2))) void cli_error(const char *format, ...);
+/* Prints one line on standard error: "mha: ", the message, a newline. Escaped as in cli_print. Returns false. */
+__attribute__((format(printf, 1, 2))) bool cli_error(const char *format, ...);
 
 /* Creates a context with the defaults, or with `threads` threads. Prints an error and returns NULL on failure, such as
  * an MHA_ISA that this machine does not have. */

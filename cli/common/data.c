@@ -60,6 +60,5 @@ mha_data_info data_about(mha_context *ctx, const mha_data *data)
 bool data_fits(mha_context *ctx, const mha_data *data, const mha_model *model, const char *path)
 {
     if (!mha_data_check(ctx, data, model)) return true;
-    cli_error("%s: %s", path, mha_context_error(ctx));
-    return false;
+    return cli_error("%s: %s", path, mha_context_error(ctx));
 }

@@ -63,8 +63,7 @@ static bool add_number(input_images *e, input_image *to)
     errno = 0;
     long long index = strtoll(to->word, NULL, 10);
     if (!errno && index < set.test) return take_image(e, to, index);
-    cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, set.name, set.test - 1);
-    return false;
+    return cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, set.name, set.test - 1);
 }
 
 bool input_images_add_some(input_images *e, int each)
@@ -98,10 +97,7 @@ static bool add_file(input_images *e, input_image *to)
     nn_image picture;
     char error[600];
     bool ok = nn_image_open(&picture, to->word, error, sizeof error);
-    if (!ok) {
-        cli_error("%s", error);
-        return false;
-    }
+    if (!ok) return cli_error("%s", error);
     bool same = picture.rows == in.rows && picture.columns == in.columns;
     if (!same && !e->fit) {
         cli_error("%s: the image is %" PRId64 " x %" PRId64 " pixels, the model needs %" PRId64 " x %" PRId64

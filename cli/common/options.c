@@ -20,9 +20,8 @@ bool cli_number(const cli_given *g, int64_t least, int64_t most, int64_t *number
     *number = strtoll(g->value, &end, 10);
     bool digits = g->value[0] >= '0' && g->value[0] <= '9';
     if (digits && !errno && !*end && *number >= least && *number <= most) return true;
-    cli_error("%s: %s must be a number from %lld to %lld, not '%s'", g->command, g->name, (long long)least,
-              (long long)most, g->value);
-    return false;
+    return cli_error("%s: %s must be a number from %lld to %lld, not '%s'", g->command, g->name, (long long)least,
+                     (long long)most, g->value);
 }
 
 bool cli_choice(const cli_given *g, const cli_name *names, int *value)
@@ -35,8 +34,7 @@ bool cli_choice(const cli_given *g, const cli_name *names, int *value)
         const char *before = i == 0 ? "" : names[i + 1].name ? ", " : " or ";
         if (n < sizeof list) n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", before, names[i].name);
     }
-    cli_error("%s: %s must be %s, not '%s'", g->command, g->name, list, g->value);
-    return false;
+    return cli_error("%s: %s must be %s, not '%s'", g->command, g->name, list, g->value);
 }
 
 /* Decimal numbers only: no "nan", "inf" or hexadecimal ones. */
@@ -46,14 +44,12 @@ static bool take_real(const cli_given *g, const cli_option *o, double *number)
     *number = strtod(g->value, &end);
     bool plain = *g->value && !g->value[strspn(g->value, ".0123456789eE+-")] && !*end;
     if (plain && *number >= o->least && *number <= o->most) return true;
-    cli_error("%s: %s must be %s, not '%s'", g->command, g->name, o->must, g->value);
-    return false;
+    return cli_error("%s: %s must be %s, not '%s'", g->command, g->name, o->must, g->value);
 }
 
 static bool needs_value(const cli_given *g)
 {
-    cli_error("%s: %s needs a value; see 'mha %s --help'", g->command, g->name, g->command);
-    return false;
+    return cli_error("%s: %s needs a value; see 'mha %s --help'", g->command, g->name, g->command);
 }
 
 static bool take_text(const cli_given *g, cli_kind kind, const char **text)
@@ -61,8 +57,7 @@ static bool take_text(const cli_given *g, cli_kind kind, const char **text)
     *text = g->value;
     if (kind == CLI_IS_NAME && !*g->value) return needs_value(g);
     if (kind != CLI_IS_FILE || (*g->value && strcmp(g->value, "-") != 0)) return true;
-    cli_error("%s: %s needs a file name, not '%s'", g->command, g->name, g->value);
-    return false;
+    return cli_error("%s: %s needs a file name, not '%s'", g->command, g->name, g->value);
 }
 
 /* Stores a value. Prints an error and returns false if it is invalid. */

@@ -10,8 +10,7 @@ bool output_claim(nn_file_lock *lock, const char *path)
 {
     char error[600];
     if (!path || nn_file_lock_take(lock, path, error, sizeof error)) return true;
-    cli_error("%s", error);
-    return false;
+    return cli_error("%s", error);
 }
 
 static bool same_place(const char *a, const char *b)
@@ -38,6 +37,5 @@ bool output_fits(const char *path, int64_t bytes)
 {
     char error[600];
     if (!path || nn_replacement_fits(path, bytes, error, sizeof error)) return true;
-    cli_error("%s", error);
-    return false;
+    return cli_error("%s", error);
 }

@@ -6,10 +6,8 @@ bool session_open(session *s, const char *command, const session_from *from)
     char error[600];
     *s = (session){.command = command, .from = from, .ctx = cli_context_of((int)from->threads)};
     if (!s->ctx) return false;
-    if (!model_open(&s->model, s->ctx, from->file, from->heads, from->type, error, sizeof error)) {
-        cli_error("%s", error);
-        return false;
-    }
+    if (!model_open(&s->model, s->ctx, from->file, from->heads, from->type, error, sizeof error))
+        return cli_error("%s", error);
     s->about = model_about(s->ctx, s->model);
     return true;
 }

@@ -45,10 +45,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 static bool list_cases(names *list, const char *folder)
 {
     DIR *dir = opendir(folder);
-    if (!dir) {
-        cli_error("conformance: cannot open the folder '%s': %s", folder, strerror(errno));
-        return false;
-    }
+    if (!dir) return cli_error("conformance: cannot open the folder '%s': %s", folder, strerror(errno));
     bool ok = true;
     for (struct dirent *entry; ok && (entry = readdir(dir));) {
         size_t length = strlen(entry->d_name), tail = sizeof suffix - 1;

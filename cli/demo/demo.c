@@ -74,11 +74,7 @@ typedef struct show {
 } show;
 
 /* Prints the error of the last call. Returns false. */
-static bool fail(const show *s, const char *before)
-{
-    cli_error("%s%s", before, mha_context_error(s->ctx));
-    return false;
-}
+static bool fail(const show *s, const char *before) { return cli_error("%s%s", before, mha_context_error(s->ctx)); }
 
 /* Creates the folder, and checks before training that each file can be written. Prints an error and returns false if
  * not. */
@@ -86,17 +82,13 @@ static bool make_folder(show *s)
 {
     const char *folder = s->request->out;
     struct stat about;
-    if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))) {
-        cli_error("demo: cannot create the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
-        return false;
-    }
+    if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode)))
+        return cli_error("demo: cannot create the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
     int b = snprintf(s->curves, sizeof s->curves, "%s/curves.svg", folder);
     int c = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
-    if (a >= PATH_ROOM || b >= PATH_ROOM || c >= PATH_ROOM) {
-        cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
-        return false;
-    }
+    if (a >= PATH_ROOM || b >= PATH_ROOM || c >= PATH_ROOM)
+        return cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
     const char *files[FILES] = {s->curves, s->page};
     int64_t bytes[FILES] = {OUTPUT_CURVES, OUTPUT_PAGE};
     bool ok = cli_can_write(s->model);
@@ -245,8 +237,7 @@ static bool write_curves(const show *s)
                       s->rows,         (double)s->info.epochs / (double)s->rows, &s->test,
                       s->set.synthetic};
     if (curves_write(s->curves, &c, error, sizeof error)) return true;
-    cli_error("%s", error);
-    return false;
+    return cli_error("%s", error);
 }
 
 static bool show_heads(const show *s, mha_model *model)
@@ -255,10 +246,7 @@ static bool show_heads(const show *s, mha_model *model)
     heads_view view;
     int64_t index = s->request->index;
     const unsigned char *image = mha_data_image(s->data, MHA_DATA_TEST, index);
-    if (!heads_view_make(&view, s->ctx, model, image, error, sizeof error)) {
-        cli_error("%s", error);
-        return false;
-    }
+    if (!heads_view_make(&view, s->ctx, model, image, error, sizeof error)) return cli_error("%s", error);
     snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
     heads_drawing d = {name,           image, s->set.rows,
                        s->set.columns, &view, (int)mha_data_label(s->data, MHA_DATA_TEST, index)};

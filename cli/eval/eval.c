@@ -93,10 +93,8 @@ static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
     if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)count);
     double start = cli_clock();
     if (ok && mha_model_evaluate(of->ctx, of->model, mha_tensor_2d(logits, MHA_FLOAT32, count, classes), &s->score,
-                                 of->data, part, 0, count)) {
-        cli_error("%s: %s", of->from->file, mha_context_error(of->ctx));
-        ok = false;
-    }
+                                 of->data, part, 0, count))
+        ok = cli_error("%s: %s", of->from->file, mha_context_error(of->ctx));
     s->seconds = cli_clock() - start;
     for (int64_t i = 0; ok && i < count; i++)
         count_answer(s, logits + i * classes, (int)mha_data_label(of->data, part, i), i);

@@ -165,9 +165,8 @@ static bool parse_word(const cli_given *given, void *to)
     for (int i = 0; i < T && r->word < 0; i++)
         if (!strcasecmp(text, explain_words[i].text)) r->word = i;
     if (r->word >= 0) return true;
-    cli_error("explain: --word must be in \"The cat that I saw yesterday ran away\" or from 1 to %d, not '%s'", T,
-              text);
-    return false;
+    return cli_error("explain: --word must be in \"The cat that I saw yesterday ran away\" or from 1 to %d, not '%s'",
+                     T, text);
 }
 
 static const cli_option options[] = {CLI_OWN("--word", parse_word), CLI_NUMBER("--head", request, head, 1, H),

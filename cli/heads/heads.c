@@ -102,14 +102,11 @@ out:
 static bool show(const request *r, const mha_data_info *set, const survey *s, double seconds)
 {
     char error[600];
-    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, s, error, sizeof error)) {
-        cli_error("%s", error);
-        return false;
-    }
+    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, s, error, sizeof error))
+        return cli_error("%s", error);
     if (r->json) {
         if (print_json(r, set, s)) return true;
-        cli_error("not enough memory for the JSON");
-        return false;
+        return cli_error("not enough memory for the JSON");
     }
     if (r->format != MAPS_TERMINAL) {
         cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
@@ -118,8 +115,7 @@ static bool show(const request *r, const mha_data_info *set, const survey *s, do
     term t = term_detect(r->when);
     heads_setting setting = {r->from.file, *set, r->sort, seconds};
     if (heads_table(&t, s, &setting)) return true;
-    cli_error("not enough memory for the table");
-    return false;
+    return cli_error("not enough memory for the table");
 }
 
 static bool heads(const request *r)

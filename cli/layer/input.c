@@ -119,16 +119,12 @@ static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int6
     const int64_t want[3] = {B, T, width};
     int skip = r->in->batched ? 0 : 1;
     if (!tensor) return true;
-    if (!nn_safetensors_is_float(tensor->dtype)) {
-        cli_error("%s: %s is %s, but should be float16, bfloat16, float32 or float64", r->path, name,
-                  nn_safetensors_dtype_name(tensor->dtype));
-        return false;
-    }
-    if (!matches(tensor, 3 - skip, want + skip)) {
-        cli_error("%s: %s is %s, but should be %s", r->path, name, shape_words(tensor->rank, tensor->shape).text,
-                  shape_words(3 - skip, want + skip).text);
-        return false;
-    }
+    if (!nn_safetensors_is_float(tensor->dtype))
+        return cli_error("%s: %s is %s, but should be float16, bfloat16, float32 or float64", r->path, name,
+                         nn_safetensors_dtype_name(tensor->dtype));
+    if (!matches(tensor, 3 - skip, want + skip))
+        return cli_error("%s: %s is %s, but should be %s", r->path, name, shape_words(tensor->rank, tensor->shape).text,
+                         shape_words(3 - skip, want + skip).text);
     float *numbers = own(r, nn_safetensors_floats(r->ctx, tensor));
     if (!numbers) return false;
     int64_t rows = tensor->shape[1 - skip];
@@ -140,10 +136,7 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
 {
     layer_input *in = r->in;
     const nn_safetensors_tensor *query = nn_safetensors_find(r->file, "query");
-    if (!query) {
-        cli_error("%s: query is missing", r->path);
-        return false;
-    }
+    if (!query) return cli_error("%s: query is missing", r->path);
     in->batched = query->rank != 2;
     if (!take(r, &in->tensors.query, "query", -1, -1, o->width)) return false;
     in->B = in->tensors.query.size[0];
@@ -151,21 +144,15 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
     if (!take(r, &in->tensors.key, "key", in->B, -1, o->key_width)) return false;
     in->Tk = in->tensors.key.data ? in->tensors.key.size[1] : in->Tq;
     if (!take(r, &in->tensors.value, "value", in->B, in->Tk, o->value_width)) return false;
-    if (!in->tensors.key.data && o->key_width != o->width) {
-        cli_error("%s: key is missing; query has width %lld, but the layer needs keys of width %lld", r->path,
-                  (long long)o->width, (long long)o->key_width);
-        return false;
-    }
-    if (!in->tensors.value.data && o->value_width != o->key_width) {
-        cli_error("%s: value is missing; keys have width %lld, but the layer needs values of width %lld", r->path,
-                  (long long)o->key_width, (long long)o->value_width);
-        return false;
-    }
+    if (!in->tensors.key.data && o->key_width != o->width)
+        return cli_error("%s: key is missing; query has width %lld, but the layer needs keys of width %lld", r->path,
+                         (long long)o->width, (long long)o->key_width);
+    if (!in->tensors.value.data && o->value_width != o->key_width)
+        return cli_error("%s: value is missing; keys have width %lld, but the layer needs values of width %lld",
+                         r->path, (long long)o->key_width, (long long)o->value_width);
     if (!grad) return true;
-    if (!nn_safetensors_find(r->file, "grad_output")) {
-        cli_error("%s: grad_output is missing, but --grad needs it", r->path);
-        return false;
-    }
+    if (!nn_safetensors_find(r->file, "grad_output"))
+        return cli_error("%s: grad_output is missing, but --grad needs it", r->path);
     int64_t out_width = o->out_projection ? o->width : o->heads * o->value_head_width;
     return take(r, &in->grad_output, "grad_output", in->B, in->Tq, out_width);
 }
@@ -184,14 +171,12 @@ static float *mask_numbers(reading *r, const nn_safetensors_tensor *mask)
 
 static bool check_mask(const reading *r, const nn_safetensors_tensor *mask, bool fits, const char *should)
 {
-    if (mask->dtype != NN_SAFETENSORS_BOOL && !nn_safetensors_is_float(mask->dtype)) {
-        cli_error("%s: %s is %s, but should be bool (true: hidden) or a float type (added)", r->path, mask->name,
-                  nn_safetensors_dtype_name(mask->dtype));
-        return false;
-    }
+    if (mask->dtype != NN_SAFETENSORS_BOOL && !nn_safetensors_is_float(mask->dtype))
+        return cli_error("%s: %s is %s, but should be bool (true: hidden) or a float type (added)", r->path, mask->name,
+                         nn_safetensors_dtype_name(mask->dtype));
     if (fits) return true;
-    cli_error("%s: %s is %s, but should be %s", r->path, mask->name, shape_words(mask->rank, mask->shape).text, should);
-    return false;
+    return cli_error("%s: %s is %s, but should be %s", r->path, mask->name, shape_words(mask->rank, mask->shape).text,
+                     should);
 }
 
 /* attn_mask as (1,1,Tq,Tk) or (B,H,Tq,Tk). */

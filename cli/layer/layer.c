@@ -121,9 +121,8 @@ static bool open_layer(mha_layer_file **file, mha_layer_file_info *info, mha_con
     if (*info->config && !*info->model_type) cli_error("%s: ignored, because it has no model_type", info->config);
     if (!r->causal || info->causal_from != MHA_LAYER_FROM_CONFIG || (r->causal == LAYER_CAUSAL) == info->causal)
         return true;
-    cli_error("layer: config.json has is_decoder %s, but %s was given", info->causal ? "true" : "false",
-              r->causal == LAYER_CAUSAL ? "--causal" : "--no-causal");
-    return false;
+    return cli_error("layer: config.json has is_decoder %s, but %s was given", info->causal ? "true" : "false",
+                     r->causal == LAYER_CAUSAL ? "--causal" : "--no-causal");
 }
 
 __attribute__((format(printf, 3, 4))) static void add(char *line, size_t room, const char *format, ...)

@@ -147,8 +147,7 @@ static bool begin_report(prune_report *s, const request *r, const session *of)
     for (int64_t l = 0; s->block_heads && l < s->blocks; l++)
         s->block_heads[l] = mha_model_attention_get(of->model, l).heads;
     if (s->entries && s->block_heads) return true;
-    cli_error("prune: not enough memory for %s", r->from.file);
-    return false;
+    return cli_error("prune: not enough memory for %s", r->from.file);
 }
 
 static void end_report(prune_report *s)
@@ -189,8 +188,7 @@ static bool write_model(const prune_report *s, mha_context *ctx)
     o.notes = notes;
     o.note_count = 2;
     if (!mha_model_save(ctx, s->smaller, s->out, &o)) return true;
-    cli_error("%s", mha_context_error(ctx));
-    return false;
+    return cli_error("%s", mha_context_error(ctx));
 }
 
 static bool score_test(prune_report *s, const session *of, mha_model *model, mha_score *score)
@@ -215,10 +213,8 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
               score_test(s, of, *smaller, &s->after);
     prune_print_clear(s);
     s->seconds = cli_clock() - start;
-    if (!ok || s->failed) {
-        cli_error("%s: %s", r->from.file, ok ? "not enough memory" : mha_context_error(of->ctx));
-        return false;
-    }
+    if (!ok || s->failed)
+        return cli_error("%s: %s", r->from.file, ok ? "not enough memory" : mha_context_error(of->ctx));
     mha_model_info left = model_about(of->ctx, *smaller);
     s->smaller = *smaller;
     s->heads_left = left.heads;
@@ -226,8 +222,7 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
     if (s->heads_left == s->heads) cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
     if (!write_model(s, of->ctx)) return false;
     if (!r->curve || prune_curve_write(s, r->curve, error, sizeof error)) return true;
-    cli_error("%s", error);
-    return false;
+    return cli_error("%s", error);
 }
 
 int cmd_prune(int argc, char **argv)

@@ -99,13 +99,10 @@ bool train_next_setting(const char **text, char key[TRAIN_WORD], char value[TRAI
 static bool add(train_request *r, const char *option, const char *key, const char *value)
 {
     size_t used = strlen(r->given), room = sizeof r->given - used;
-    if (mha_recipe_set(words_ctx, words, key, value)) {
-        cli_error("train: %s%s", option, mha_context_error(words_ctx) + strlen(key));
-        return false;
-    }
+    if (mha_recipe_set(words_ctx, words, key, value))
+        return cli_error("train: %s%s", option, mha_context_error(words_ctx) + strlen(key));
     if ((size_t)snprintf(r->given + used, room, "%s%s=%s", used ? "," : "", key, value) < room) return true;
-    cli_error("train: %s: too many recipe settings", option);
-    return false;
+    return cli_error("train: %s: too many recipe settings", option);
 }
 
 /* --held-out stands for the key held_out. */

@@ -28,8 +28,7 @@ typedef struct making {
 /* Prints the error of the last call. Returns false. */
 static bool fail(const making *m, const char *before)
 {
-    cli_error("%s%s", before, mha_context_error(m->session.ctx));
-    return false;
+    return cli_error("%s%s", before, mha_context_error(m->session.ctx));
 }
 
 /* Applies the options of the command line, which have been checked. */
@@ -48,10 +47,9 @@ static bool agrees(const making *m, const mha_recipe *from)
     const train_request *r = m->request;
     const char *key, *preset = mha_recipe_preset(from);
     mha_recipe *wanted;
-    if (r->preset && strcmp(r->preset, preset) != 0) {
-        cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, preset, r->preset);
-        return false;
-    }
+    if (r->preset && strcmp(r->preset, preset) != 0)
+        return cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, preset,
+                         r->preset);
     if (mha_recipe_copy(m->session.ctx, &wanted, from)) return fail(m, "train: ");
     bool good = apply(m, wanted);
     if (good && strcmp(mha_recipe_get(wanted, "kv_heads"), mha_recipe_get(wanted, "heads")) == 0)
@@ -68,10 +66,8 @@ static bool agrees(const making *m, const mha_recipe *from)
 static bool resume(making *m)
 {
     const train_request *r = m->request;
-    if (access(r->out, F_OK) != 0 && errno == ENOENT) {
-        cli_error("train: cannot resume, %s does not exist; omit --resume to start a new run", r->out);
-        return false;
-    }
+    if (access(r->out, F_OK) != 0 && errno == ENOENT)
+        return cli_error("train: cannot resume, %s does not exist; omit --resume to start a new run", r->out);
     if (mha_checkpoint_read(m->session.ctx, m->session.file)) return fail(m, "");
     return agrees(m, mha_checkpoint_recipe(m->session.file));
 }
@@ -80,10 +76,9 @@ static bool begin(making *m)
 {
     const train_request *r = m->request;
     struct stat about;
-    if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
-        cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run", r->out);
-        return false;
-    }
+    if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0)
+        return cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run",
+                         r->out);
     if (mha_recipe_create(m->session.ctx, &m->recipe, r->preset)) return fail(m, "train: ");
     return apply(m, m->recipe);
 }
@@ -117,8 +112,7 @@ static bool place_files(making *m)
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
             if (!paths[j] || !output_same(paths[i], paths[j])) continue;
-            cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
-            return false;
+            return cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
         }
     }
     s->log = r->log;

@@ -133,10 +133,9 @@ static bool take_shape(view_weights *w, const nn_safetensors_tensor *t)
     char is[200];
     w->name = t->name;
     if (!choose_axes(w, t)) return false;
-    if (!t->count) {
-        cli_error("%s: %s is %s and contains no weights", w->path, t->name, nn_safetensors_describe(is, sizeof is, t));
-        return false;
-    }
+    if (!t->count)
+        return cli_error("%s: %s is %s and contains no weights", w->path, t->name,
+                         nn_safetensors_describe(is, sizeof is, t));
     const int64_t *at = t->shape;
     w->layers = w->axes->outer ? *at++ : 1;
     w->heads = w->axes->heads ? *at++ : 1;
@@ -187,13 +186,12 @@ static bool check_row(const view_weights *w, const float *x, int64_t row, double
         sum += (double)x[j];
         if (isfinite(x[j]) && x[j] >= 0) continue;
         describe_row(where, sizeof where, w, row);
-        cli_error("%s has %g for key %" PRId64 "; weights must be finite and not negative", where, (double)x[j], j + 1);
-        return false;
+        return cli_error("%s has %g for key %" PRId64 "; weights must be finite and not negative", where, (double)x[j],
+                         j + 1);
     }
     if (sum == 0 || fabs(sum - 1) <= within) return true;
     describe_row(where, sizeof where, w, row);
-    cli_error("%s sums to %.6g; rows must sum to 1, or be all 0 if no key is visible", where, sum);
-    return false;
+    return cli_error("%s sums to %.6g; rows must sum to 1, or be all 0 if no key is visible", where, sum);
 }
 
 /* Adds a row to the sums of its cells; stores the cells after their last query. */

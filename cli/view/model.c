@@ -93,10 +93,7 @@ static bool put_rows(nn_buffer *out, mha_context *ctx, mha_model *model, const i
 {
     char error[600];
     heads_view view;
-    if (!heads_view_make(&view, ctx, model, e->pixels, error, sizeof error)) {
-        cli_error("%s: %s", e->name, error);
-        return false;
-    }
+    if (!heads_view_make(&view, ctx, model, e->pixels, error, sizeof error)) return cli_error("%s: %s", e->name, error);
     int64_t heads = view.first[view.blocks], patches = view.rows * view.columns;
     nn_buffer_puts(out, ",\n\"cls\":[");
     for (int64_t h = 0; h < heads; h++) {
@@ -202,16 +199,12 @@ bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, mha_mod
     nn_buffer data = {0};
     survey s = {0};
     int64_t parameters = model_about(ctx, model).parameters;
-    if (parameters > PARAMETERS_MOST) {
-        cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->file, parameters,
-                  PARAMETERS_MOST);
-        return false;
-    }
+    if (parameters > PARAMETERS_MOST)
+        return cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->file,
+                         parameters, PARAMETERS_MOST);
     bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);
-    if (ok && !view_page_write(page, view_title(images->file), &data, bytes, error, sizeof error)) {
-        cli_error("%s", error);
-        ok = false;
-    }
+    if (ok && !view_page_write(page, view_title(images->file), &data, bytes, error, sizeof error))
+        ok = cli_error("%s", error);
     survey_free(&s);
     nn_buffer_free(&data);
     return ok;

@@ -85,9 +85,8 @@ static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool 
     if (fits_queries) t->queries = l->words;
     if (fits_keys) t->keys = l->words;
     if (fits_queries || fits_keys) return true;
-    cli_error("%s has %" PRId64 " tokens, but %s has %" PRId64 " queries and %" PRId64 " keys", origin, l->count,
-              w->name, w->queries, w->keys);
-    return false;
+    return cli_error("%s has %" PRId64 " tokens, but %s has %" PRId64 " queries and %" PRId64 " keys", origin, l->count,
+                     w->name, w->queries, w->keys);
 }
 
 static bool keep_metadata(view_tokens *t, int slot, const view_weights *w, const char *key, bool queries, bool keys)

@@ -153,8 +153,7 @@ static bool open_model(mha_model **model, mha_context *ctx, const request *r)
     char error[600];
     if (model_open(model, ctx, r->file, r->heads, MHA_FLOAT32, error, sizeof error)) return true;
     bool weights = view_weights_are_in(r->file, ctx);
-    cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
-    return false;
+    return cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
 }
 
 static bool load_images(input_images *e, const request *r)
@@ -197,10 +196,8 @@ static bool show_weights(mha_context *ctx, const request *r)
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
     if (r->first_axis) w.first_axis = axes[r->first_axis - AXIS_LAYERS].name;
     bool ok = view_weights_json(&data, ctx, &w);
-    if (ok && !view_page_write(r->page, view_title(r->attention), &data, &bytes, error, sizeof error)) {
-        cli_error("%s", error);
-        ok = false;
-    }
+    if (ok && !view_page_write(r->page, view_title(r->attention), &data, &bytes, error, sizeof error))
+        ok = cli_error("%s", error);
     if (ok) {
         const char *outer = w.axes->outer ? count_of(w.layers, w.axes->outer) : "";
         const char *heads = w.axes->heads ? count_of(w.heads, "head") : "";
