@@ -170,7 +170,7 @@ static bool walk_slab(void *arg, nn_worker *w, int64_t n)
                                      mha_tensor_2d(logits, MHA_FLOAT32, rows, d->output.classes),
                                      mha_tensor_1d(w->slab.labels, MHA_INT32, rows), &smoothed))
         return false;
-    if (!k->which) return true;
+    if (!dlogits) return true;
     float share = (float)t->slab_losses[n].counted / (float)(k->count * k->examples->labels);
     for (int64_t i = 0; i < rows * d->output.classes; i++) dlogits[i] *= share;
     float *gradients = t->slab_gradients + n * t->count;
