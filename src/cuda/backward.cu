@@ -1,0 +1,473 @@
+/* Attention backward on tensor cores, for bfloat16 and float16.
+ *
+ * A block of threads owns KEYS keys and streams the query rows that see them, a tile of QUERIES rows after another, of all
+ * query heads of its key head. One warpgroup copies; the other two have half of the keys each, and compute, transposed,
+ *
+ *     S = K Q^T    P = exp(scale S - lse)    dP = V dO^T    dS = P (dP - delta)    dV += P dO    dK += dS Q
+ *
+ * with dV and dK in registers, and together dQ of the tile from all their keys: dS goes through shared memory.
+ *
+ * Many blocks add to the same rows of dQ, in any order. Their sums are integers, so that the order does not matter: the
+ * numbers of a row are multiples of a power of two, small enough that the largest sum possible fits 30 bits. That is
+ * bounded by 2 |dO_i| max |V_j| max |K_jd|, because the weights of a row sum to 1. */
+#include "backward.h"
+#include "hopper.cuh"
+
+namespace {
+
+enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, STAGES = 2, ALL = 1 };
+enum { LSE, DELTA, POWER, ROW_KINDS };
+enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
+
+template <typename T, int D, int QUERIES> struct shared_memory {
+    alignas(1024) T k[KEYS * D];
+    alignas(1024) T v[KEYS * D];
+    alignas(1024) T q[STAGES][QUERIES * D];
+    alignas(1024) T d_out[STAGES][QUERIES * D];
+    alignas(1024) T ds[2][QUERIES * KEYS];
+    alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
+    alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
+};
+
+/* What a block works on: keys from `first` on of a head, and the tiles of rows [from, from + count) of each query head,
+ * beginning with `start` and around. */
+struct work {
+    int first, head, batch, from, count, start;
+};
+
+template <int QUERIES, bool CAUSAL> MHA_DEVICE work work_of(const mha_cuda_backward &c)
+{
+    int n = blockIdx.x, heads = c.G * c.B, in_section = c.section * c.key_tiles, section = n / in_section;
+    int rest = n % in_section, width = min(c.section, heads - section * c.section), tile = rest / width;
+    int number = section * c.section + rest % width;
+    work w = {tile * KEYS, number % c.G, number / c.G, 0, c.row_tiles, 0};
+    if (CAUSAL) {
+        w.from = min(c.row_tiles, max(0, w.first - c.offset) / QUERIES);
+        w.count = c.row_tiles - w.from;
+    } else w.start = (int)((int64_t)tile * c.row_tiles / c.key_tiles);
+    return w;
+}
+
+MHA_DEVICE int tile_at(const work &w, int i)
+{
+    int at = w.start + i;
+    return w.from + (at >= w.count ? at - w.count : at);
+}
+
+MHA_DEVICE void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+}
+
+template <int N> MHA_DEVICE void keep(const uint32_t (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" ::"r"(x[i]) : "memory");
+}
+
+/* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
+
+template <typename T, int D, int QUERIES>
+MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w)
+{
+    uint32_t full = shared_address(&s.keys_full), n = 0;
+    int group = c.H / c.G;
+    barrier_expect(full, 2 * KEYS * D * 2);
+    for (int panel = 0; panel < D / PANEL; panel++) {
+        copy_in(shared_address(s.k) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL, w.first, w.head, w.batch);
+        copy_in(shared_address(s.v) + panel * KEYS * ROW_BYTES, &c.v, full, panel * PANEL, w.first, w.head, w.batch);
+    }
+    for (int h = 0; h < group; h++)
+        for (int i = 0; i < w.count; i++, n++) {
+            int tile = tile_at(w, i), head = w.head * group + h, stage = n % STAGES;
+            uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]);
+            full = shared_address(&s.full[stage]);
+            barrier_wait(shared_address(&s.empty[stage]), n / STAGES % 2 ^ 1);
+            barrier_expect(full, 2 * QUERIES * D * 2 + ROW_KINDS * QUERIES * 4);
+            copy_bytes(shared_address(s.rows[stage]),
+                       c.rows + (((int64_t)w.batch * c.H + head) * c.row_tiles + tile) * ROW_KINDS * QUERIES,
+                       ROW_KINDS * QUERIES * 4, full);
+            for (int panel = 0; panel < D / PANEL; panel++) {
+                copy_in(q + panel * QUERIES * ROW_BYTES, &c.q, full, panel * PANEL, tile * QUERIES, head, w.batch);
+                copy_in(d_out + panel * QUERIES * ROW_BYTES, &c.d_out, full, panel * PANEL, tile * QUERIES, head, w.batch);
+            }
+        }
+}
+
+/* The power of two that a key head's numbers have in the integers of dQ. */
+MHA_DEVICE float power_of(const mha_cuda_backward &c, int head, int batch)
+{
+    const float *bounds = c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles;
+    float norm = 0, number = 0;
+    for (int i = 0; i < c.bound_tiles; i++) norm = fmaxf(norm, bounds[2 * i]), number = fmaxf(number, bounds[2 * i + 1]);
+    int exponent;
+    frexpf(norm * number, &exponent);
+    return exp2f((float)min(100, max(-100, 28 - exponent)));
+}
+
+/* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
+
+/* s (64 keys, N rows) = a (64,D) b (N,D)^T; distances of panels in bytes. */
+template <typename T, int D, int N> MHA_DEVICE void scores(float (&s)[N / 2], uint64_t a, uint64_t b)
+{
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < D / 16; i++)
+        product_shared<T>(s, a + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2, b + i / 4 * (N * ROW_BYTES >> 4) + i % 4 * 2,
+                          i > 0);
+    products_commit();
+}
+
+/* sums (64 keys, D) += x (64, N rows) of registers times rows (N,D). */
+template <typename T, int D, int N> MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint64_t rows)
+{
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < N / 16; i++) product_registers<T>(sums, x + 4 * i, rows + i * (16 * ROW_BYTES >> 4), 1);
+    products_commit();
+}
+
+template <typename T, int D, int ROWS>
+MHA_DEVICE void put_rows(uint32_t to, const CUtensorMap *map, const float (&x)[D / 2], float by, const work &w, int who)
+{
+    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
+    to += who * 64 * ROW_BYTES;
+#pragma unroll
+    for (int b = 0; b < D / 8; b += 2) {
+        int piece = b + lane / 16;
+        const float *y = x + 4 * b;
+        store_matrices(to + piece / 8 * ROWS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16,
+                       pack<T>(y[0] * by, y[1] * by), pack<T>(y[2] * by, y[3] * by), pack<T>(y[4] * by, y[5] * by),
+                       pack<T>(y[6] * by, y[7] * by));
+    }
+    publish_shared();
+    group_sync(ALL + 1 + who, GROUP);
+    if (thread == 0) {
+        for (int panel = 0; panel < D / PANEL; panel++)
+            copy_out(map, to + panel * ROWS * ROW_BYTES, panel * PANEL, w.first + who * 64, w.head, w.batch);
+        copies_commit();
+    }
+}
+
+/* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves
+ * while dV and dK of tile n run. (In the first step its products are those of whatever the memory holds, and are not used.) */
+template <typename T, int D, int QUERIES, bool CAUSAL>
+MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w, int who)
+{
+    enum { SUMS = QUERIES * D / CONSUMERS };
+    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
+    int key = w.first + who * 64 + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
+    float dk[D / 2], dv[D / 2], power[2], scale = c.scale * 1.44269504f;
+    float head_power = power_of(c, w.head, w.batch);
+    bool tail = w.first + KEYS > c.Tk;
+    uint32_t p[QUERIES / 4], ds[QUERIES / 4];
+    uint64_t k = factor(shared_address(s.k) + who * 64 * ROW_BYTES, 0);
+    uint64_t v = factor(shared_address(s.v) + who * 64 * ROW_BYTES, 0);
+    int number = 0; /* of the last tile, among all */
+#pragma unroll
+    for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
+
+    /* dQ of tile n: 64 rows of it and 64 columns for each warpgroup. */
+    auto issue_dq = [&](float(&dq)[32], uint32_t n) {
+        uint64_t a = factor(shared_address(s.ds[n % 2]) + (QUERIES == 128 ? who * 64 * ROW_BYTES : 0), 0);
+        uint64_t b = factor(shared_address(s.k) + (QUERIES == 128 ? 0 : who * KEYS * ROW_BYTES), KEYS * ROW_BYTES);
+        barrier_wait(shared_address(&s.ds_full[n % 2]), n / 2 % 2);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < KEYS / 16; i++)
+            product_turned<T>(dq, a + i / 4 * (QUERIES * ROW_BYTES >> 4) + i % 4 * 2, b + i * (16 * ROW_BYTES >> 4), i > 0);
+        products_commit();
+    };
+    auto send_dq = [&](const float(&dq)[32]) {
+        unsigned long long *to =
+            (unsigned long long *)(c.sums + (int64_t)number * QUERIES * D + who * SUMS) + thread;
+#pragma unroll
+        for (int i = 0; i < 32; i += 2) {
+            int low = __float2int_rn(dq[i] * power[i / 2 % 2]), high = __float2int_rn(dq[i + 1] * power[i / 2 % 2]);
+            atomicAdd(to + i / 2 * GROUP, ((unsigned long long)(unsigned)high << 32) + (unsigned long long)(long long)low);
+        }
+    };
+
+    auto step = [&](uint32_t n) {
+        int stage = n % STAGES, head = w.head * group + n / w.count, tile = tile_at(w, n % w.count), q0 = tile * QUERIES;
+        const float *rows = s.rows[stage];
+        float x[QUERIES / 2], y[QUERIES / 2], dq[32];
+        barrier_wait(shared_address(&s.full[stage]), n / STAGES % 2);
+        scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
+        products_wait<1>(); /* for dK of the last tile */
+        touch(dk);
+        keep(ds);
+        if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[stage ^ 1]));
+        scores<T, D, QUERIES>(y, v, factor(shared_address(s.d_out[stage]), 0));
+        products_wait<1>();
+        touch(x);
+#pragma unroll
+        for (int b = 0; b < QUERIES / 8; b++) {
+            float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b + lane % 4 * 2);
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[4 * b + i] = exp2_fast(fmaf(x[4 * b + i], scale, -(i % 2 ? lse.y : lse.x)));
+        }
+        if (tail || (CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
+#pragma unroll
+            for (int i = 0; i < QUERIES / 2; i++) {
+                int own = key + i / 2 % 2 * 8, last = CAUSAL ? q0 + i / 4 * 8 + lane % 4 * 2 + i % 2 + c.offset : c.Tk;
+                if (own >= c.Tk || own > last) x[i] = 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < QUERIES / 4; i++) p[i] = pack<T>(x[2 * i], x[2 * i + 1]);
+        products_wait<0>();
+        touch(y);
+#pragma unroll
+        for (int b = 0; b < QUERIES / 8; b++) {
+            float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float2 weight = pair_of<T>::get(p[2 * b + i]);
+                ds[2 * b + i] = pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
+            }
+        }
+        barrier_wait(shared_address(&s.ds_empty[n % 2]), n / 2 % 2 ^ 1);
+        uint32_t row = shared_address(s.ds[n % 2]) + who * QUERIES * ROW_BYTES + (lane / 16 * 8 + lane % 8) * ROW_BYTES +
+                       ((warp * 2 + lane / 8 % 2) ^ (lane % 8)) * 16;
+#pragma unroll
+        for (int b = 0; b < QUERIES / 8; b += 2)
+            store_matrices_turned(row + b * 8 * ROW_BYTES, ds[2 * b], ds[2 * b + 1], ds[2 * b + 2], ds[2 * b + 3]);
+        publish_shared();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(shared_address(&s.ds_full[n % 2]));
+        issue_dq(dq, n - 1);
+        add_rows<T, D, QUERIES>(dv, p, factor(shared_address(s.d_out[stage]), QUERIES * ROW_BYTES));
+        add_rows<T, D, QUERIES>(dk, ds, factor(shared_address(s.q[stage]), QUERIES * ROW_BYTES));
+        products_wait<2>();
+        touch(dq);
+        if (n > 0) {
+            if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[(n - 1) % 2]));
+            send_dq(dq);
+        }
+        products_wait<1>();
+        touch(dv);
+        keep(p);
+        const float *own = rows + POWER * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+        power[0] = own[0] * head_power, power[1] = own[8] * head_power;
+        number = (w.batch * c.H + head) * c.row_tiles + tile;
+    };
+
+    if (total > 0) {
+        float dq[32];
+        barrier_wait(shared_address(&s.keys_full), 0);
+        for (int n = 0; n < total; n++) step(n);
+        issue_dq(dq, total - 1);
+        products_wait<0>();
+        touch(dk), touch(dq);
+        keep(ds);
+        send_dq(dq);
+        group_sync(ALL, CONSUMERS * GROUP);
+    }
+    put_rows<T, D, KEYS>(shared_address(s.k), &c.dk, dk, c.scale, w, who);
+    put_rows<T, D, KEYS>(shared_address(s.v), &c.dv, dv, 1, w, who);
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const mha_cuda_backward &c)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    typedef shared_memory<T, D, QUERIES> layout;
+    layout &s = *(layout *)memory;
+    if (threadIdx.x == 0) {
+        barrier_make(shared_address(&s.keys_full), 1);
+        for (int i = 0; i < STAGES; i++) {
+            barrier_make(shared_address(&s.full[i]), 1);
+            barrier_make(shared_address(&s.empty[i]), CONSUMERS);
+            barrier_make(shared_address(&s.ds_full[i]), CONSUMERS * GROUP / 32);
+            barrier_make(shared_address(&s.ds_empty[i]), CONSUMERS * GROUP / 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        publish_shared();
+    }
+    __syncthreads();
+    work w = work_of<QUERIES, CAUSAL>(c);
+    if (threadIdx.x < GROUP) {
+        registers_give<24>();
+        if (threadIdx.x == 0) copy_all<T, D, QUERIES>(s, c, w);
+    } else {
+        registers_take<240>();
+        compute_all<T, D, QUERIES, CAUSAL>(s, c, w, threadIdx.x / GROUP - 1);
+    }
+}
+
+/* ---- Before and after ------------------------------------------------------------------------------------------- */
+
+/* Eight numbers of 16 bits, and as float. */
+template <typename T> MHA_DEVICE void widen(float (&to)[8], uint4 from)
+{
+    const uint32_t x[4] = {from.x, from.y, from.z, from.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 both = pair_of<T>::get(x[i]);
+        to[2 * i] = both.x, to[2 * i + 1] = both.y;
+    }
+}
+
+/* Over the LANES that hold a row together. */
+template <int LANES> MHA_DEVICE float sum_lanes(float x)
+{
+    for (int lane = LANES / 2; lane; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
+    return x;
+}
+
+template <typename T> MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int batch, int head, int row, int column)
+{
+    return *(const uint4 *)((const T *)t.data + batch * t.batch + head * t.head + row * t.row + column);
+}
+
+/* A block for BOUND_KEYS keys of a head: the largest norm of their values, and the largest number of the keys. */
+template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward &c, int block, int head, int batch)
+{
+    enum { LANES = D / 8, ROWS = 256 / LANES };
+    __shared__ float norms[8], numbers[8];
+    float norm = 0, number = 0, k[8], v[8];
+    int lane = threadIdx.x % LANES;
+    for (int r = 0; r < BOUND_KEYS; r += ROWS) {
+        int key = block * BOUND_KEYS + r + threadIdx.x / LANES;
+        float squares = 0;
+        if (key < c.Tk) {
+            widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8));
+            widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8));
+            for (int i = 0; i < 8; i++) number = fmaxf(number, fabsf(k[i])), squares += v[i] * v[i];
+        }
+        norm = fmaxf(norm, sum_lanes<LANES>(squares));
+    }
+    for (int i = 16; i; i /= 2) {
+        norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, i));
+        number = fmaxf(number, __shfl_xor_sync(~0u, number, i));
+    }
+    if (threadIdx.x % 32 == 0) norms[threadIdx.x / 32] = norm, numbers[threadIdx.x / 32] = number;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int i = 1; i < 8; i++) norm = fmaxf(norm, norms[i]), number = fmaxf(number, numbers[i]);
+    float *to = c.bounds + 2 * (((int64_t)batch * c.G + head) * c.bound_tiles + block);
+    to[0] = sqrtf(norm), to[1] = number;
+}
+
+/* A block for a tile of query rows. */
+template <typename T, int D, int QUERIES>
+MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    enum { LANES = D / 8, ROWS = 256 / LANES };
+    int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    int lane = threadIdx.x % LANES;
+    int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
+    float *rows = c.rows + number * ROW_KINDS * QUERIES, o[8], d[8];
+#pragma unroll
+    for (int r = 0; r < QUERIES; r += ROWS) {
+        int own = r + threadIdx.x / LANES, row = tile * QUERIES + own;
+        float delta = 0, squares = 0, lse = -INFINITY;
+        if (row < c.Tq) {
+            widen<T>(o, load_eight<T>(c.out, batch, head, row, lane * 8));
+            widen<T>(d, load_eight<T>(c.d_o, batch, head, row, lane * 8));
+            for (int i = 0; i < 8; i++) delta += o[i] * d[i], squares += d[i] * d[i];
+            lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+        }
+        delta = sum_lanes<LANES>(delta), squares = sum_lanes<LANES>(squares);
+        if (lane) continue;
+        int exponent;
+        frexpf(sqrtf(squares), &exponent);
+        rows[LSE * QUERIES + own] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
+        rows[DELTA * QUERIES + own] = delta;
+        rows[POWER * QUERIES + own] = exp2f((float)-exponent);
+    }
+#pragma unroll
+    for (int i = 0; i < QUERIES * D / 4; i += 256) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
+}
+
+template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda_backward &c)
+{
+    int n = blockIdx.x, keys = c.G * c.B * c.bound_tiles;
+    if (n < keys) bound_keys<T, D>(c, n % c.bound_tiles, n / c.bound_tiles % c.G, n / c.bound_tiles / c.G);
+    else {
+        n -= keys;
+        prepare_rows<T, D, QUERIES>(c, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
+    }
+}
+
+/* dQ from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed from the
+ * second if it is negative. */
+template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
+{
+    int tile = blockIdx.x, head = blockIdx.y % c.H, batch = blockIdx.y / c.H, lane = threadIdx.x % 32;
+    int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32, row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
+    float head_power = power_of(c, head / (c.H / c.G), batch);
+    float by[2] = {c.scale / (power[0] * head_power), c.scale / (power[8] * head_power)};
+    const long long *sums = (const long long *)(c.sums + number * QUERIES * D) + who * 16 * GROUP + threadIdx.x % GROUP;
+    T *dq = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head;
+    uint32_t x[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        long long both = sums[i * GROUP];
+        int low = (int)both, high = (int)((both - low) >> 32);
+        x[i] = pack<T>((float)low * by[i % 2], (float)high * by[i % 2]);
+    }
+    /* Four lanes have a row together, two numbers each of every eight: they exchange them for eight in a row. */
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int own = tile * QUERIES + row + 8 * half;
+#pragma unroll
+        for (int i = 0; i < 8; i += 4) {
+            uint32_t y[4];
+#pragma unroll
+            for (int step = 0; step < 4; step++) {
+                /* Lane l sends what lane l ^ step stores: its part of eight i + (l ^ step). */
+                int to = lane % 4 ^ step;
+                uint32_t mine = to == 0 ? x[2 * i + half] : to == 1 ? x[2 * i + 2 + half] : to == 2 ? x[2 * i + 4 + half] : x[2 * i + 6 + half];
+                y[step] = __shfl_xor_sync(~0u, mine, step);
+            }
+            /* y[step] comes from lane l ^ step and is its place in the eight. */
+            uint32_t z[4];
+#pragma unroll
+            for (int place = 0; place < 4; place++) {
+                int step = place ^ lane % 4;
+                z[place] = step == 0 ? y[0] : step == 1 ? y[1] : step == 2 ? y[2] : y[3];
+            }
+            int column = (QUERIES == 128 ? 0 : who * 64) + (i + lane % 4) * 8;
+            if (own < c.Tq) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
+        }
+    }
+}
+
+} // namespace
+
+#define KERNELS(NAME, T, D, QUERIES)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c)   \
+    {                                                                                                                   \
+        run<T, D, QUERIES, false>(c);                                                                                   \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                                \
+        backward_##NAME##_causal(const __grid_constant__ mha_cuda_backward c)                                           \
+    {                                                                                                                   \
+        run<T, D, QUERIES, true>(c);                                                                                    \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256)                                                                   \
+        backward_##NAME##_prepare(const __grid_constant__ mha_cuda_backward c)                                          \
+    {                                                                                                                   \
+        prepare<T, D, QUERIES>(c);                                                                                      \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256)                                                                   \
+        backward_##NAME##_convert(const __grid_constant__ mha_cuda_backward c)                                          \
+    {                                                                                                                   \
+        convert<T, D, QUERIES>(c);                                                                                      \
+    }
+
+KERNELS(bf16_128, __nv_bfloat16, 128, 64)
+KERNELS(bf16_64, __nv_bfloat16, 64, 128)
