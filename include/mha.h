@@ -79,7 +79,9 @@ typedef enum mha_status {
     MHA_NO_ISA = 7,       /* the instruction set asked for is unknown, not in this build, or not on this machine */
     MHA_FULL = 8,         /* a cache has no room for so many more positions */
     MHA_NO_DEVICE = 9,    /* the device asked for is unknown, not in this build, or not on this machine */
-    MHA_BAD_FILE = 10     /* a file that cannot be read or written, or does not hold what it should (mha_model.h) */
+    MHA_BAD_FILE = 10,    /* a file that cannot be read or written, or does not hold what it should (mha_model.h) */
+    MHA_UNSUPPORTED = 11, /* the device of the context cannot do this yet; the CPU can */
+    MHA_DEVICE_ERROR = 12 /* the driver of the device reported an error */
 } mha_status;
 
 /* The name of a status, such as "MHA_BAD_SHAPE"; "unknown status" for any other number. Static; any thread. */
@@ -133,8 +135,8 @@ typedef struct mha_context_options {
     mha_parallel parallel;   /* all NULL: the context's own threads */
     char *error;             /* NULL, or where a failed mha_context_create leaves its one-line reason */
     size_t error_size;       /* how many bytes `error` has */
-    const char *device;      /* where tensors lie and calls run: "cpu", the only one yet; NULL: "cpu" */
-    void *stream;            /* of that device, in whose order calls run; the CPU has none: NULL */
+    const char *device;      /* where tensors lie and calls run: "cpu", "cuda" or "cuda:N"; NULL: "cpu" */
+    void *stream;            /* a CUstream, in whose order calls run; NULL: the default stream, and always on the CPU */
 } mha_context_options;
 
 /* clang-format off */
@@ -145,9 +147,24 @@ typedef struct mha_context_options {
 /* MHA_CONTEXT_DEFAULTS for programs that cannot use the macro: fills the first `size` bytes, which say so. */
 MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
+/* NVIDIA GPUs. "cuda" is GPU 0, "cuda:N" is GPU N. They need compute capability 9.0 (Hopper), NVIDIA's driver and
+ * libmha-cuda.so, which lies beside libmha.so or where the loader finds it; otherwise mha_context_create returns
+ * MHA_NO_DEVICE and the reason. The context uses the primary context of the GPU and leaves the caller's current one alone.
+ *
+ * The data of tensors is memory of that GPU: host pointers are refused. Calls are asynchronous: they return as soon as
+ * their kernels are in the stream, never wait, and can be captured in a CUDA graph. Scratch lies on the GPU, grows, and
+ * is released with the context alone (mha_context_trim keeps it), because captured graphs use it: replay them before the
+ * context is freed, and in the order of its stream.
+ *
+ * What is there: mha_attention_forward, mha_attention_backward and the plans of both, for bfloat16 or float16 (all
+ * tensors of a call alike), D = E = 64 or 128, a positive scale, grouped heads, causal or not, MHA_ALIGN_TOP_LEFT or
+ * _BOTTOM_RIGHT, with lse and softmax; the last axis must have stride 1, and addresses and the other strides must be
+ * multiples of 16 bytes. Everything else returns MHA_UNSUPPORTED. Results have the same bits in every run and for any
+ * batch. Unlike on the CPU, NaN and infinities in keys and values may reach rows that do not see them. */
+
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA, MHA_NO_DEVICE or MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA, MHA_NO_DEVICE, MHA_DEVICE_ERROR or MHA_NO_MEMORY. */
 MHA_API mha_status mha_context_create(mha_context **ctx, const mha_context_options *options);
 
 /* Ends the threads of a context and releases it and its scratch; not from inside a parallel loop. NULL is legal. */
@@ -157,7 +174,12 @@ MHA_API void mha_context_free(mha_context *ctx);
  * Valid until the next call with this context. */
 MHA_API const char *mha_context_error(const mha_context *ctx);
 
-/* The device, the instruction set and the number of threads that this context uses. */
+/* Describes a device in one line of `text`, cut to `size` bytes: "cpu", "cuda" or "cuda:N", as in mha_context_options.
+ * Where a context for it cannot be made, the line says why. Any thread.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (text is NULL), MHA_NO_DEVICE or MHA_DEVICE_ERROR. */
+MHA_API mha_status mha_device_describe(const char *device, char *text, size_t size);
+
+/* The device ("cpu" or "cuda"), the instruction set and the number of threads that this context uses. */
 MHA_API const char *mha_context_device(const mha_context *ctx);
 MHA_API const char *mha_context_isa(const mha_context *ctx);
 MHA_API int mha_context_threads(const mha_context *ctx);
@@ -366,7 +388,8 @@ typedef struct mha_attention_extras {
  *
  * Inputs may overlap each other. `out` may be `q` itself (same data, type, sizes and strides) when neither weights nor
  * scores are asked for. Nothing else may overlap.
- * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE or MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE, MHA_NO_MEMORY, or, on cuda,
+ * MHA_UNSUPPORTED or MHA_DEVICE_ERROR. */
 MHA_API mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const mha_attention_extras *extras,
                                          mha_tensor q, mha_tensor k, mha_tensor v,
                                          const mha_attention_options *options);
@@ -375,9 +398,10 @@ MHA_API mha_status mha_attention_forward(mha_context *ctx, mha_tensor out, const
 typedef struct mha_attention_plan {
     const char *isa;      /* the instruction set, as in mha_isa */
     const char *kernel;   /* "fused"; "fused-widened": 16-bit inputs become float32; "fused-engine": a matrix engine
-                           * multiplies bfloat16 inputs as they are, and weights are rounded to bfloat16 for it */
+                           * multiplies bfloat16 inputs as they are, and weights are rounded to bfloat16 for it;
+                           * on cuda the name of the GPU's kernel */
     char why[240];        /* one line: what decided the two above, and what takes further passes */
-    int threads;          /* tasks that share the work */
+    int threads;          /* tasks that share the work; on cuda, blocks of threads */
     int64_t tile_rows;    /* query rows of one piece of work, or of one step of a backward or statistics call; the query
                            * heads of a group share their keys here */
     int64_t tile_keys;    /* keys of one step */

@@ -260,6 +260,20 @@ static status check_overlap(mha_problem *p)
     return MHA_CHECK_APART(p->ctx, all);
 }
 
+/* Integers that the host cannot read are refused before anybody reads them. */
+static status check_integers_are_near(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const mha_argument all[] = {{"offsets", o->offsets, MHA_INPUT},
+                                {"query_lengths", o->query_lengths, MHA_INPUT},
+                                {"key_lengths", o->key_lengths, MHA_INPUT},
+                                {"query_starts", o->query_starts, MHA_INPUT},
+                                {"key_starts", o->key_starts, MHA_INPUT}};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (mha_is_given(all[n].tensor)) TRY(mha_need_host(p->ctx, all[n].name));
+    return MHA_OK;
+}
+
 mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options)
@@ -275,6 +289,7 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
                        .output_role = role};
     mha_succeed(ctx);
     TRY(mha_options_take(ctx, &p->options, sizeof p->options, options, "MHA_ATTENTION_DEFAULTS"));
+    TRY(check_integers_are_near(p));
     p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     TRY(check_inputs(p));
     TRY(check_numbers(p));

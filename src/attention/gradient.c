@@ -146,6 +146,7 @@ static mha_status make(mha_gradient_call *call, mha_context *ctx, mha_role role,
     if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
     if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    if (gradients->accumulate) TRY(mha_need_host(ctx, "gradients.accumulate"));
     call->gradients = *gradients;
     extras.softmax = saved->softmax;
     TRY(mha_problem_make(&call->problem, ctx, role, saved->out, &extras, saved->q, saved->k, saved->v, options));

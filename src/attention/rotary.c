@@ -88,6 +88,7 @@ mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor 
                       .frequencies = frequencies,
                       .options = MHA_ROTARY_DEFAULTS};
     mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "mha_rotary_apply"));
     TRY(mha_options_take(ctx, &r.options, sizeof r.options, options, "MHA_ROTARY_DEFAULTS"));
     TRY(check(&r));
     if (mha_element_count(x) == 0) return MHA_OK;
@@ -105,6 +106,7 @@ mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_
 mha_status mha_rotary_fill(mha_context *ctx, mha_tensor cosines, mha_tensor sines, mha_frequencies f)
 {
     mha_rotation here = {.ctx = ctx}, *r = &here;
+    TRY(mha_need_host(ctx, "mha_rotary_tables"));
     TRY(mha_check_float(ctx, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
     TRY(mha_check_float(ctx, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
     if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])

@@ -83,6 +83,7 @@ static mha_status make(mha_stats_call *c, mha_context *ctx, mha_role role, const
                        const mha_stats_options *stats_options)
 {
     if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
+    TRY(mha_need_host(ctx, "mha_attention_stats"));
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     *c = (mha_stats_call){.want = *stats, .options = MHA_STATS_DEFAULTS};
     extras.softmax = softmax;

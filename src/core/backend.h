@@ -39,7 +39,12 @@ typedef struct mha_norm_back {
 } mha_norm_back;
 
 typedef struct mha_backend {
-    const char *device; /* "cpu" */
+    const char *device; /* "cpu", "cuda" */
+    bool remote;        /* the host cannot read the memory of tensors; then only attention is there, the rest is NULL */
+
+    /* Releases what the context holds on the device, and tells how many bytes of it are scratch; or NULL. */
+    void (*close)(mha_context *ctx);
+    size_t (*scratch)(const mha_context *ctx);
 
     /* Attention, of checked calls: attention/problem.h, gradient.h, stats.h. */
     mha_status (*attention_forward)(const struct mha_problem *problem);

@@ -2,9 +2,7 @@
  * because a context carries a table of kernels. */
 #include "core/context.h"
 #include "core/processors.h"
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static void *default_allocate(void *user, size_t bytes)
@@ -60,6 +58,7 @@ void mha_context_free(mha_context *ctx)
 {
     if (!ctx) return;
     mha_allocator allocator = ctx->allocator;
+    if (ctx->backend->close) ctx->backend->close(ctx);
     mha_pool_end(&ctx->pool);
     mha_context_trim(ctx);
     allocator.release(allocator.user, ctx->self);
@@ -69,7 +68,11 @@ const char *mha_context_error(const mha_context *ctx) { return ctx ? ctx->error 
 
 int mha_context_threads(const mha_context *ctx) { return ctx ? ctx->threads : 0; }
 
-size_t mha_context_scratch(const mha_context *ctx) { return ctx ? ctx->block.capacity + ctx->room.capacity : 0; }
+size_t mha_context_scratch(const mha_context *ctx)
+{
+    if (!ctx) return 0;
+    return ctx->block.capacity + ctx->room.capacity + (ctx->backend->scratch ? ctx->backend->scratch(ctx) : 0);
+}
 
 void mha_context_trim(mha_context *ctx)
 {
@@ -78,17 +81,6 @@ void mha_context_trim(mha_context *ctx)
     mha_memory_release(&ctx->room);
     ctx->scratch = NULL;
 }
-
-mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(ctx->error, sizeof ctx->error, format, args);
-    va_end(args);
-    return status;
-}
-
-void mha_succeed(mha_context *ctx) { ctx->error[0] = 0; }
 
 mha_status mha_memory_reserve(mha_context *ctx, mha_memory *block, size_t bytes)
 {

@@ -36,6 +36,7 @@ struct mha_context {
     const char *isa;
     const struct mha_kernels *kernels;
     const struct mha_engine *engine;
+    void *device;     /* what the device keeps for this context; the CPU keeps nothing: NULL */
     void *self;       /* what the allocator returned for this struct, which lies aligned inside */
     mha_memory block; /* scratch of one operation: a product, an attention */
     char *scratch;    /* where it starts */
@@ -53,6 +54,9 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
 
 /* Leaves a message in the context and returns the status, so that a check reads  return mha_fail(ctx, ...). */
 __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...);
+
+/* Refuses what works only where the host can read the memory of tensors; `what` opens the message. */
+mha_status mha_need_host(mha_context *ctx, const char *what);
 
 /* Goes on if a call succeeded, and otherwise returns what it returned. */
 #define TRY(call)                  \

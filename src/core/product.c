@@ -40,6 +40,7 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_matmul_options o;
     mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "mha_matmul"));
     TRY(mha_check_float(ctx, &b, "b", 2, "(K,N)", MHA_INPUT));
     TRY(check(ctx, &c, &a, b.size[0], b.size[1], b, &o, options));
     return ctx->backend->matmul(ctx, c, a, b, &o);
@@ -52,6 +53,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
     mha_packed_about about;
     mha_matmul_options o;
     mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "mha_matmul_packed"));
     if (!packed) return mha_fail(ctx, MHA_BAD_ARGUMENT, "packed: is NULL");
     TRY(ctx->backend->packed_about(ctx, &about, packed));
     TRY(check(ctx, &c, &a, about.K, about.N, about.memory, &o, options));
@@ -63,6 +65,7 @@ mha_status mha_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const
 
 static mha_status size_packed(mha_context *ctx, size_t *bytes, mha_tensor *b, mha_type a, mha_role role)
 {
+    TRY(mha_need_host(ctx, "mha_matmul_pack"));
     TRY(mha_check_float(ctx, b, "b", 2, "(K,N)", role));
     if (!mha_is_float(a))
         return mha_fail(ctx, MHA_BAD_TYPE, "a: is to be %s, must be float32, bfloat16 or float16", mha_type_name(a));

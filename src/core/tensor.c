@@ -261,6 +261,7 @@ mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "mha_tensor_copy"));
     TRY(check_copied(ctx, &to, "to", MHA_OUTPUT));
     TRY(check_copied(ctx, &from, "from", MHA_INPUT));
     if (to.rank != from.rank)

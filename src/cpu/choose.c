@@ -3,6 +3,7 @@
  * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when
  * it switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On
  * 64-bit Arm, NEON is part of the architecture. */
+#include "core/device.h"
 #include "core/options.h"
 #include "cpu/engine/engine.h"
 #include <stdio.h>
@@ -154,21 +155,37 @@ static mha_status choose(const mha_context_options *options, mha_choice *choice)
 mha_status mha_context_create(mha_context **ctx, const mha_context_options *given)
 {
     mha_context_options own = MHA_CONTEXT_DEFAULTS, *options = &own;
-    char why[160];
+    char why[400];
     if (ctx) *ctx = NULL;
     if (mha_options_read(&own, sizeof own, given, "MHA_CONTEXT_DEFAULTS", why, sizeof why))
         return refuse(given, MHA_BAD_ARGUMENT, "%s", why);
     if (!ctx) return refuse(options, MHA_BAD_ARGUMENT, "%s: is NULL", "ctx");
-    if (options->device && strcmp(options->device, "cpu") != 0)
-        return refuse(options, MHA_NO_DEVICE, "device: this build has cpu, not '%.40s'", options->device);
-    if (options->stream) return refuse(options, MHA_BAD_ARGUMENT, "%s: must be NULL, the CPU has none", "stream");
+    bool near = mha_device_is_cpu(options->device);
+    if (near && options->stream) return refuse(options, MHA_BAD_ARGUMENT, "%s: must be NULL, the CPU has none", "stream");
     if (options->threads < 0) return refuse(options, MHA_BAD_ARGUMENT, "%s: must not be negative", "threads");
     if (!options->allocator.allocate != !options->allocator.release)
         return refuse(options, MHA_BAD_ARGUMENT, "%s: has only one of allocate and release", "allocator");
+    if (!near) {
+        mha_status status = mha_device_context(ctx, options, why, sizeof why);
+        return status ? refuse(options, status, "%s", why) : MHA_OK;
+    }
     mha_choice choice;
     mha_status status = choose(options, &choice);
     if (status) return status;
     status = mha_context_make(ctx, options, choice);
     if (status) return refuse(options, status, "%s: has no memory for a context", "allocator");
+    return MHA_OK;
+}
+
+mha_status mha_device_describe(const char *device, char *text, size_t size)
+{
+    if (!text || !size) return MHA_BAD_ARGUMENT;
+    if (!mha_device_is_cpu(device)) return mha_device_line(device, text, size);
+    mha_choice choice;
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.error = text;
+    options.error_size = size;
+    if (choose(&options, &choice)) return MHA_NO_DEVICE;
+    snprintf(text, size, "CPU, instruction set %s", choice.isa);
     return MHA_OK;
 }

@@ -48,6 +48,7 @@ mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer
     mha_succeed(ctx);
     MHA_NEED(ctx, cache);
     *cache = NULL;
+    TRY(mha_need_host(ctx, "cache"));
     MHA_NEED(ctx, layer);
     if (!mha_is_float(type))
         return mha_fail(ctx, MHA_BAD_TYPE, "type: is %s, must be float32, bfloat16 or float16", mha_type_name(type));

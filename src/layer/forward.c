@@ -120,6 +120,7 @@ mha_status mha_tape_create(mha_context *ctx, mha_tape **tape)
     mha_succeed(ctx);
     MHA_NEED(ctx, tape);
     *tape = NULL;
+    TRY(mha_need_host(ctx, "tape"));
     mha_memory none_yet = {.allocator = ctx->allocator}, self = none_yet;
     TRY(mha_memory_reserve(ctx, &self, sizeof(mha_tape) + MHA_ALIGNMENT));
     *tape = (mha_tape *)self.start;

@@ -71,6 +71,7 @@ mha_status mha_layer_initialize(mha_context *ctx, mha_layer *layer, uint64_t see
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "layer"));
     MHA_NEED(ctx, layer);
     if (layer->borrowed)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "layer: is over weights of the caller, which it only reads");

@@ -148,6 +148,8 @@ static mha_status make(mha_context *ctx, mha_layer **layer, const mha_layer_opti
     mha_layer_parts parts;
     MHA_NEED(ctx, layer);
     *layer = NULL;
+    mha_succeed(ctx);
+    TRY(mha_need_host(ctx, "layer"));
     TRY(resolve(ctx, &shape, options));
     mha_memory none = {.allocator = ctx->allocator}, self = none;
     TRY(mha_memory_reserve(ctx, &self, sizeof(mha_layer) + MHA_ALIGNMENT));

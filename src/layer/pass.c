@@ -293,6 +293,7 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
                          const mha_attention_options *options, bool training)
 {
     *p = start(ctx, layer, out, extras, inputs);
+    TRY(mha_need_host(ctx, "layer"));
     p->training = training;
     p->packs = layer->frozen && !training;
     TRY(check_options(p, options));
@@ -315,6 +316,7 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
                                 const int64_t *lengths, int64_t longest)
 {
     *p = start(ctx, layer, out, extras, inputs);
+    TRY(mha_need_host(ctx, "layer"));
     p->packs = layer->frozen;
     p->attends = attends;
     p->appends = appends;
