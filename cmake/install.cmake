@@ -22,6 +22,9 @@ endforeach()
 
 install(TARGETS mha_model EXPORT mha_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET mha_cuda)
+  install(TARGETS mha_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(TARGETS mha_nn ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 configure_package_config_file(cmake/mhaConfig.cmake.in mhaConfig.cmake INSTALL_DESTINATION ${MHA_PACKAGE_DIR})
@@ -41,6 +44,9 @@ foreach(dir LIBDIR INCLUDEDIR)
   endif()
 endforeach()
 set(MHA_PC_PRIVATE "-lm -pthread")
+if(CMAKE_DL_LIBS) # part of the C library since glibc 2.34
+  string(APPEND MHA_PC_PRIVATE " -l${CMAKE_DL_LIBS}")
+endif()
 set(MHA_MODEL_PC_PRIVATE "-lm")
 if(MHA_ZLIB AND MHA_ZLIB_LINKS)
   string(APPEND MHA_MODEL_PC_PRIVATE " -lz")

@@ -42,7 +42,8 @@ static const mha_plugin *find_plugin(char *why, size_t size)
     if (!library) library = dlopen(MHA_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *reason = dlerror();
-        snprintf(why, size, "device: cuda needs a plug-in that cannot be loaded: %s", reason ? reason : MHA_CUDA_PLUGIN);
+        snprintf(why, size, "device: cuda needs a plug-in that cannot be loaded: %s",
+                 reason ? reason : MHA_CUDA_PLUGIN);
         return NULL;
     }
     mha_plugin_open *open = NULL;

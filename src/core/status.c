@@ -8,9 +8,9 @@
 
 const char *mha_status_name(mha_status status)
 {
-    static const char *const names[] = {"MHA_OK",      "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE", "MHA_BAD_TYPE",
-                                        "MHA_OVERLAP", "MHA_TOO_LARGE",    "MHA_NO_MEMORY", "MHA_NO_ISA",
-                                        "MHA_FULL",    "MHA_NO_DEVICE",    "MHA_BAD_FILE",  "MHA_UNSUPPORTED",
+    static const char *const names[] = {"MHA_OK",          "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE", "MHA_BAD_TYPE",
+                                        "MHA_OVERLAP",     "MHA_TOO_LARGE",    "MHA_NO_MEMORY", "MHA_NO_ISA",
+                                        "MHA_FULL",        "MHA_NO_DEVICE",    "MHA_BAD_FILE",  "MHA_UNSUPPORTED",
                                         "MHA_DEVICE_ERROR"};
     unsigned index = (unsigned)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown status";

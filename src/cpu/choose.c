@@ -161,7 +161,8 @@ mha_status mha_context_create(mha_context **ctx, const mha_context_options *give
         return refuse(given, MHA_BAD_ARGUMENT, "%s", why);
     if (!ctx) return refuse(options, MHA_BAD_ARGUMENT, "%s: is NULL", "ctx");
     bool near = mha_device_is_cpu(options->device);
-    if (near && options->stream) return refuse(options, MHA_BAD_ARGUMENT, "%s: must be NULL, the CPU has none", "stream");
+    if (near && options->stream)
+        return refuse(options, MHA_BAD_ARGUMENT, "%s: must be NULL, the CPU has none", "stream");
     if (options->threads < 0) return refuse(options, MHA_BAD_ARGUMENT, "%s: must not be negative", "threads");
     if (!options->allocator.allocate != !options->allocator.release)
         return refuse(options, MHA_BAD_ARGUMENT, "%s: has only one of allocate and release", "allocator");

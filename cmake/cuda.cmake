@@ -1,0 +1,51 @@
+# libmha-cuda.so, the plug-in for NVIDIA GPUs (src/cuda): plain C over the driver, which it opens at run time, and kernels
+# that nvcc compiles and the plug-in embeds. Nothing is linked with CUDA, so that it also builds for another architecture.
+set(MHA_CUDA AUTO CACHE STRING "Build the plug-in for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
+set_property(CACHE MHA_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MHA_CUDA_SPILL_BYTES 0 CACHE STRING "Bytes of registers that a kernel may spill before the build fails")
+if(NOT MHA_CUDA)
+  return()
+endif()
+
+find_program(MHA_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin NO_CMAKE_FIND_ROOT_PATH)
+if(MHA_NVCC)
+  # What nvcc itself includes: its program may be a script somewhere else.
+  execute_process(COMMAND ${MHA_NVCC} -dryrun -E -x cu /dev/null OUTPUT_QUIET ERROR_VARIABLE dryrun)
+  string(REGEX MATCH "_HERE_=([^\n\r]*)" found "${dryrun}")
+  get_filename_component(root "${CMAKE_MATCH_1}/.." REALPATH)
+  find_path(MHA_CUDA_INCLUDE cuda.h HINTS ${root}/include ${root}/targets/x86_64-linux/include
+    ${root}/targets/sbsa-linux/include NO_CMAKE_FIND_ROOT_PATH)
+endif()
+if(NOT MHA_NVCC OR NOT MHA_CUDA_INCLUDE)
+  if(NOT MHA_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "MHA_CUDA is ${MHA_CUDA}, but nvcc or its cuda.h was not found; MHA_NVCC names the program")
+  endif()
+  message(STATUS "No nvcc: libmha-cuda.so will not be built")
+  return()
+endif()
+
+set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
+set(cubins ${PROJECT_BINARY_DIR}/src/cubins)
+file(MAKE_DIRECTORY ${cubins})
+file(GLOB headers CONFIGURE_DEPENDS ${cuda}/*.cuh)
+foreach(name forward backward rows)
+  add_custom_command(OUTPUT ${cubins}/${name}.cubin
+    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/${name}.cu -DOUT=${cubins}/${name}.cubin
+      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
+    DEPENDS ${cuda}/${name}.cu ${cuda}/${name}.h ${cuda}/schedule.h ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+  list(APPEND cubin_files ${cubins}/${name}.cubin)
+endforeach()
+
+# It has its own copy of the few functions of core and attention that it needs, all hidden.
+set(sources attention.c cubins.c device.c driver.c plan.c plugin.c)
+list(TRANSFORM sources PREPEND ${cuda}/)
+add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
+  ${PROJECT_SOURCE_DIR}/src/attention/problem.c)
+set_target_properties(mha_cuda PROPERTIES OUTPUT_NAME mha-cuda C_VISIBILITY_PRESET hidden
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/src LINK_DEPENDS ${cuda}/exports.map)
+set_source_files_properties(${cuda}/cubins.c PROPERTIES OBJECT_DEPENDS "${cubin_files}"
+  COMPILE_DEFINITIONS MHA_CUBINS="${cubins}")
+target_include_directories(mha_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(mha_cuda SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
+target_link_libraries(mha_cuda PRIVATE mha_flags m ${CMAKE_DL_LIBS})
+target_link_options(mha_cuda PRIVATE -Wl,--version-script=${cuda}/exports.map -Wl,-z,nodelete -Wl,-z,defs)

@@ -1,0 +1,215 @@
+#include "cuda/device.h"
+#include "cuda/cubins.h"
+
+/* ---- Errors and contexts ---------------------------------------------------------------------------------------- */
+
+mha_status mha_cuda_check(mha_context *ctx, CUresult result, const char *what)
+{
+    if (!result) return MHA_OK;
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    return mha_fail(ctx, result == CUDA_ERROR_OUT_OF_MEMORY ? MHA_NO_MEMORY : MHA_DEVICE_ERROR, "cuda:%d: %s: %s",
+                    d->ordinal, what, mha_cuda_error_text(&d->driver, result));
+}
+
+mha_status mha_cuda_enter(mha_context *ctx)
+{
+    mha_cuda_device *d = mha_cuda_of(ctx);
+    return mha_cuda_check(ctx, d->driver.cuCtxPushCurrent(d->context), "cannot use its context");
+}
+
+void mha_cuda_leave(mha_context *ctx)
+{
+    CUcontext ignored;
+    mha_cuda_of(ctx)->driver.cuCtxPopCurrent(&ignored);
+}
+
+/* Allocation is refused while the thread captures a stream, unless its mode is relaxed: what is allocated here belongs to
+ * the context, not to the graph. Calling it twice restores the mode. */
+static CUstreamCaptureMode exchange(const mha_cuda_driver *driver, CUstreamCaptureMode mode)
+{
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+/* ---- Opening ---------------------------------------------------------------------------------------------------- */
+
+static mha_status load_modules(mha_context *ctx, mha_cuda_device *d)
+{
+    const unsigned char *const images[MHA_CUDA_MODULES] = {mha_cubin_forward, mha_cubin_backward, mha_cubin_rows};
+    for (int n = 0; n < MHA_CUDA_MODULES; n++)
+        TRY(mha_cuda_check(ctx, d->driver.cuModuleLoadData(&d->modules[n], images[n]), "cannot load the kernels"));
+    return MHA_OK;
+}
+
+/* A kernel of a module, with its shared memory; NULL if this build does not have it. */
+static mha_status find(mha_context *ctx, CUfunction *function, int module, const char *name, size_t shared)
+{
+    mha_cuda_device *d = mha_cuda_of(ctx);
+    CUresult result = d->driver.cuModuleGetFunction(function, d->modules[module], name);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        *function = NULL;
+        return MHA_OK;
+    }
+    if (!result && shared)
+        result = d->driver.cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+    return mha_cuda_check(ctx, result, name);
+}
+
+static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
+{
+    static const int D[2] = {64, 128}, forward_rows[2] = {192, 128}, backward_rows[2] = {128, 64};
+    for (int n = 0; n < 8; n++) {
+        int type = n / 4, width = n / 2 % 2, causal = n % 2;
+        TRY(find(ctx, &d->forward[type][width][causal], 0, mha_cuda_forward_name(type, width, causal),
+                 mha_cuda_forward_shared(D[width], forward_rows[width], 128)));
+        for (int step = 0; step < MHA_CUDA_STEPS; step++)
+            TRY(find(ctx, &d->backward[type][width][causal][step], 1,
+                     mha_cuda_backward_name(type, width, causal, (mha_cuda_step)step),
+                     step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
+    }
+    TRY(find(ctx, &d->put, 2, "softmax_put", 0));
+    TRY(find(ctx, &d->get, 2, "softmax_get", 0));
+    return find(ctx, &d->zero, 2, "zero_16", 0);
+}
+
+/* The counter is 0 before any stream uses it. */
+static mha_status make_counter(mha_context *ctx, mha_cuda_device *d)
+{
+    CUstream stream;
+    TRY(mha_cuda_check(ctx, d->driver.cuMemAlloc(&d->counter, 256), "has no memory for a counter"));
+    TRY(mha_cuda_check(ctx, d->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cannot make a stream"));
+    CUresult result = d->driver.cuMemsetD32Async(d->counter, 0, 64, stream);
+    if (!result) result = d->driver.cuStreamSynchronize(stream);
+    d->driver.cuStreamDestroy(stream);
+    return mha_cuda_check(ctx, result, "cannot clear its memory");
+}
+
+static mha_status fill(mha_context *ctx, mha_cuda_device *d)
+{
+    TRY(load_modules(ctx, d));
+    TRY(find_kernels(ctx, d));
+    return make_counter(ctx, d);
+}
+
+mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream)
+{
+    mha_cuda_driver driver;
+    mha_status status = mha_cuda_driver_open(&driver, ctx->error, sizeof ctx->error);
+    if (!status) status = mha_cuda_describe(&driver, ordinal, ctx->error, sizeof ctx->error);
+    if (status) return status;
+    mha_succeed(ctx);
+    mha_cuda_device *d = ctx->allocator.allocate(ctx->allocator.user, sizeof *d + MHA_ALIGNMENT);
+    if (!d) return mha_fail(ctx, MHA_NO_MEMORY, "allocator: has no memory for a context");
+    void *self = d;
+    d = (mha_cuda_device *)(void *)((char *)self + (MHA_ALIGNMENT - (uintptr_t)self % MHA_ALIGNMENT) % MHA_ALIGNMENT);
+    *d = (mha_cuda_device){.self = self, .driver = driver, .ordinal = ordinal, .stream = stream};
+    ctx->device = d;
+    TRY(mha_cuda_check(ctx, driver.cuDeviceGet(&d->device, ordinal), "cannot be opened"));
+    TRY(mha_cuda_check(ctx,
+                       driver.cuDeviceGetAttribute(&d->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->device),
+                       "cannot be opened"));
+    CUcontext context;
+    TRY(mha_cuda_check(ctx, driver.cuDevicePrimaryCtxRetain(&context, d->device), "has no context"));
+    d->context = context;
+    TRY(mha_cuda_enter(ctx));
+    CUstreamCaptureMode mode = exchange(&driver, CU_STREAM_CAPTURE_MODE_RELAXED);
+    status = fill(ctx, d);
+    exchange(&driver, mode);
+    mha_cuda_leave(ctx);
+    return status;
+}
+
+void mha_cuda_device_close(mha_context *ctx)
+{
+    mha_cuda_device *d = mha_cuda_of(ctx);
+    if (!d) return;
+    const mha_cuda_driver *driver = &d->driver;
+    if (d->context && !driver->cuCtxPushCurrent(d->context)) {
+        CUstreamCaptureMode mode = exchange(driver, CU_STREAM_CAPTURE_MODE_RELAXED);
+        driver->cuCtxSynchronize();
+        for (int n = 0; n < d->block_count; n++) driver->cuMemFree(d->blocks[n]);
+        if (d->counter) driver->cuMemFree(d->counter);
+        for (int n = 0; n < MHA_CUDA_MODULES; n++)
+            if (d->modules[n]) driver->cuModuleUnload(d->modules[n]);
+        exchange(driver, mode);
+        mha_cuda_leave(ctx);
+    }
+    if (d->context) driver->cuDevicePrimaryCtxRelease(d->device);
+    ctx->device = NULL;
+    ctx->allocator.release(ctx->allocator.user, d->self);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+size_t mha_cuda_device_scratch(const mha_context *ctx) { return ctx->device ? mha_cuda_of(ctx)->total : 0; }
+
+mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name, size_t alignment)
+{
+    if (!t.rank || !mha_element_count(t)) return MHA_OK;
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)t.data;
+    CUmemorytype kind = CU_MEMORYTYPE_HOST;
+    unsigned managed = 0;
+    int ordinal = d->ordinal;
+    CUresult result = d->driver.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    if (result && result != CUDA_ERROR_INVALID_VALUE) return mha_cuda_check(ctx, result, name);
+    if (result || kind == CU_MEMORYTYPE_HOST)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is memory of the host, must be memory of cuda:%d", name,
+                        d->ordinal);
+    d->driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+    d->driver.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    if (!managed && ordinal != d->ordinal)
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is memory of cuda:%d, must be memory of cuda:%d", name,
+                        ordinal, d->ordinal);
+    if ((uintptr_t)t.data % alignment)
+        return mha_fail(ctx, MHA_UNSUPPORTED, "%s: its address must be a multiple of %zu bytes on cuda", name,
+                        alignment);
+    return MHA_OK;
+}
+
+mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base)
+{
+    mha_cuda_device *d = mha_cuda_of(ctx);
+    *base = NULL;
+    if (!bytes) return MHA_OK;
+    if (bytes > d->capacity) {
+        if (d->block_count == MHA_CUDA_BLOCKS)
+            return mha_fail(ctx, MHA_NO_MEMORY, "cuda:%d: scratch has grown too often; make a new context", d->ordinal);
+        CUdeviceptr block;
+        size_t roomy = d->capacity + d->capacity / 2;
+        if (roomy < bytes) roomy = bytes;
+        CUstreamCaptureMode mode = exchange(&d->driver, CU_STREAM_CAPTURE_MODE_RELAXED);
+        CUresult result = d->driver.cuMemAlloc(&block, roomy);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && roomy > bytes)
+            roomy = bytes, result = d->driver.cuMemAlloc(&block, roomy);
+        exchange(&d->driver, mode);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            return mha_fail(ctx, MHA_NO_MEMORY, "cuda:%d: has no %zu bytes of scratch", d->ordinal, bytes);
+        TRY(mha_cuda_check(ctx, result, "scratch"));
+        d->blocks[d->block_count++] = block;
+        d->capacity = roomy;
+        d->total += roomy;
+    }
+    CUdeviceptr last = d->blocks[d->block_count - 1];
+    *base = (char *)(uintptr_t)last; // NOLINT(performance-no-int-to-ptr)
+    return MHA_OK;
+}
+
+/* ---- Kernels ---------------------------------------------------------------------------------------------------- */
+
+mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void *parameter)
+{
+    mha_cuda_device *d = mha_cuda_of(ctx);
+    union {
+        const void *in;
+        void *out;
+    } argument = {parameter}; /* the driver only reads it */
+    void *arguments[] = {argument.out};
+    if (!l->kernel) return mha_fail(ctx, MHA_UNSUPPORTED, "libmha-cuda.so: was built without the kernel %s", l->name);
+    if (ctx->rehearsing || !l->blocks) return MHA_OK;
+    return mha_cuda_check(ctx,
+                          d->driver.cuLaunchKernel(l->kernel, (unsigned)l->blocks,
+                                                   l->blocks_y ? (unsigned)l->blocks_y : 1, 1, (unsigned)l->threads, 1,
+                                                   1, (unsigned)l->shared, d->stream, arguments, NULL),
+                          l->name);
+}

@@ -1,0 +1,63 @@
+/* A GPU as one context uses it: driver, kernels, stream and scratch. */
+#ifndef MHA_CUDA_DEVICE_H
+#define MHA_CUDA_DEVICE_H
+
+#include "core/tensor.h"
+#include "cuda/driver.h"
+#include "cuda/plan.h"
+
+enum { MHA_CUDA_MODULES = 3, MHA_CUDA_BLOCKS = 64 };
+
+typedef struct mha_cuda_device {
+    void *self; /* what the allocator returned for this struct */
+    mha_cuda_driver driver;
+    int ordinal, processors; /* streaming multiprocessors */
+    CUdevice device;
+    CUcontext context; /* the primary one, which is retained */
+    CUstream stream;
+    CUmodule modules[MHA_CUDA_MODULES];
+    CUfunction forward[2][2][2];                  /* by type, width and causal; NULL: not in this build */
+    CUfunction backward[2][2][2][MHA_CUDA_STEPS]; /* by type, width, causal and step */
+    CUfunction put, get, zero;                    /* of rows.cu */
+    CUdeviceptr counter;                          /* an int32, 0 between calls */
+
+    /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
+    CUdeviceptr blocks[MHA_CUDA_BLOCKS];
+    int block_count;
+    size_t capacity, total; /* bytes of the last block, and of all */
+} mha_cuda_device;
+
+/* The device of a context. */
+static inline mha_cuda_device *mha_cuda_of(const mha_context *ctx) { return ctx->device; }
+
+/* For the tables: core/device.h, core/backend.h. */
+mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream);
+void mha_cuda_device_close(mha_context *ctx);
+size_t mha_cuda_device_scratch(const mha_context *ctx);
+
+/* The context's message for an error of the driver, or MHA_OK; `what` says what was tried. */
+mha_status mha_cuda_check(mha_context *ctx, CUresult result, const char *what);
+
+/* Make the GPU's context current, and the caller's again. */
+mha_status mha_cuda_enter(mha_context *ctx);
+void mha_cuda_leave(mha_context *ctx);
+
+/* Checks that a tensor that is given lies in memory of this GPU, with an address that is a multiple of `alignment`. */
+mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name, size_t alignment);
+
+/* Scratch of so many bytes at `base`. */
+mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base);
+
+/* How a kernel is started. */
+typedef struct mha_cuda_launch {
+    CUfunction kernel;
+    const char *name;
+    int64_t blocks, blocks_y; /* blocks_y 0: 1 */
+    int threads;
+    size_t shared;
+} mha_cuda_launch;
+
+/* Puts a kernel into the stream; its one parameter is the struct at `parameter`. */
+mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *launch, const void *parameter);
+
+#endif

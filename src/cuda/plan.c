@@ -1,0 +1,228 @@
+#include "cuda/plan.h"
+
+typedef long long ll;
+
+enum { HEAD_WIDTHS = 2, TYPES = 2 };
+
+/* ---- Kernels ---------------------------------------------------------------------------------------------------- */
+
+static const int widths[HEAD_WIDTHS] = {64, 128};
+
+const char *mha_cuda_forward_name(int type, int width, int causal)
+{
+    static const char *const names[TYPES][HEAD_WIDTHS][2] = {
+        {{"forward_bf16_64", "forward_bf16_64_causal"}, {"forward_bf16_128", "forward_bf16_128_causal"}},
+        {{"forward_f16_64", "forward_f16_64_causal"}, {"forward_f16_128", "forward_f16_128_causal"}}};
+    return names[type][width][causal];
+}
+
+const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step)
+{
+    static const char *const names[TYPES][HEAD_WIDTHS][4] = {
+        {{"backward_bf16_64", "backward_bf16_64_causal", "backward_bf16_64_prepare", "backward_bf16_64_convert"},
+         {"backward_bf16_128", "backward_bf16_128_causal", "backward_bf16_128_prepare", "backward_bf16_128_convert"}},
+        {{"backward_f16_64", "backward_f16_64_causal", "backward_f16_64_prepare", "backward_f16_64_convert"},
+         {"backward_f16_128", "backward_f16_128_causal", "backward_f16_128_prepare", "backward_f16_128_convert"}}};
+    return names[type][width][step == MHA_CUDA_MAIN ? causal : step == MHA_CUDA_PREPARE ? 2 : 3];
+}
+
+/* Q, two stages of K and V, results beside Q where there is room; barriers; up to 1023 bytes for alignment. */
+size_t mha_cuda_forward_shared(int width, int rows, int keys)
+{
+    enum { MOST = 227 * 1024, ALIGNMENT = 1024, BARRIERS = 320 };
+    size_t all = 2 * (size_t)(2 * rows * width + 4 * keys * width);
+    if (all + 2048 > MOST) all -= 2 * (size_t)(rows * width);
+    return ALIGNMENT + BARRIERS + all;
+}
+
+/* K and V, two stages of Q and dO, two of dS, numbers of rows, room for barriers and alignment. */
+size_t mha_cuda_backward_shared(int width, int rows, int keys)
+{
+    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys;
+    return 2 * 2 * k * d + 2 * 2 * 2 * r * d + 2 * 2 * r * k + 4 * r * d + 2 * 3 * r * 4 + 1024;
+}
+
+/* ---- What there are kernels for --------------------------------------------------------------------------------- */
+
+/* One reason against a call: `what` is not supported. */
+typedef struct obstacle {
+    bool there;
+    const char *what;
+} obstacle;
+
+static mha_status check_obstacles(mha_context *ctx, const obstacle *all, size_t count)
+{
+    for (size_t n = 0; n < count; n++)
+        if (all[n].there) return mha_fail(ctx, MHA_UNSUPPORTED, "%s: not supported on cuda yet", all[n].what);
+    return MHA_OK;
+}
+
+static mha_status check_options(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const obstacle all[] = {{o->mask.rank > 0, "mask"},
+                            {o->bias.rank > 0, "bias"},
+                            {o->alibi_slopes.rank > 0, "alibi_slopes"},
+                            {o->sinks.rank > 0, "sinks"},
+                            {o->softcap > 0, "softcap"},
+                            {o->dropout > 0, "dropout"},
+                            {o->window_left != MHA_UNLIMITED, "window_left"},
+                            {o->window_right != MHA_UNLIMITED, "window_right"},
+                            {!mha_sequences_are_alike(o), "lengths and starts of sequences"},
+                            {o->align == MHA_ALIGN_OFFSET, "MHA_ALIGN_OFFSET"},
+                            {p->extras.weights.rank > 0, "weights"},
+                            {p->extras.scores.rank > 0, "scores"}};
+    if (!(o->scale > 0 && o->scale < 1e30f))
+        return mha_fail(p->ctx, MHA_UNSUPPORTED, "scale: is %g, must be above 0 and below 1e30 on cuda",
+                        (double)o->scale);
+    return check_obstacles(p->ctx, all, sizeof all / sizeof *all);
+}
+
+/* A tensor that the copy engine can read or write: 16 bits, in steps of 16 bytes. */
+static mha_status check_view(const mha_problem *p, mha_tensor t, const char *name)
+{
+    enum { STEP = 8 }; /* elements of 16 bytes */
+    const int64_t most = (INT64_C(1) << 40) / 2;
+    if (!t.rank) return MHA_OK;
+    if (t.type != MHA_BFLOAT16 && t.type != MHA_FLOAT16)
+        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: is %s; on cuda only bfloat16 and float16 are supported yet", name,
+                        mha_type_name(t.type));
+    if (t.type != p->q.type)
+        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: is %s, must be %s as q on cuda", name, mha_type_name(t.type),
+                        mha_type_name(p->q.type));
+    if (!mha_element_count(t)) return MHA_OK;
+    if (t.stride[3] != 1)
+        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: the stride of axis 3 is %lld, must be 1 on cuda", name,
+                        (ll)t.stride[3]);
+    for (int axis = 0; axis < 3; axis++)
+        if (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most))
+            return mha_fail(p->ctx, MHA_UNSUPPORTED,
+                            "%s: the stride of axis %d is %lld, must be a positive multiple of %d on cuda", name, axis,
+                            (ll)t.stride[axis], STEP);
+    return MHA_OK;
+}
+
+/* Kernels count with 32 bits. */
+static mha_status check_sizes(const mha_problem *p)
+{
+    enum { MOST = INT32_MAX / 4 };
+    bool known = false;
+    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
+    if (!known || p->D != p->E)
+        return mha_fail(p->ctx, MHA_UNSUPPORTED,
+                        "q, v: have the widths %lld and %lld; on cuda both must be 64 or both 128 yet", (ll)p->D,
+                        (ll)p->E);
+    int64_t heads = mha_arena_times(p->B, p->H), rows = mha_arena_times(heads, p->Tq / 64 + 1),
+            keys = mha_arena_times(heads, p->Tk / 64 + 1);
+    if (p->Tq > MOST || p->Tk > MOST || heads > MOST || rows > MOST || keys > MOST)
+        return mha_fail(p->ctx, MHA_UNSUPPORTED, "q, k: have more rows than the kernels of cuda can count");
+    return MHA_OK;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------ */
+
+static int32_t tiles_of(int64_t count, int64_t size) { return (int32_t)((count + size - 1) / size); }
+
+static int32_t clamp(int64_t x, int64_t low, int64_t high) { return (int32_t)(x < low ? low : x > high ? high : x); }
+
+/* As many heads as have `bytes` each in half of the cache of the GPU. */
+static int32_t section_of(int64_t heads, int64_t bytes)
+{
+    enum { CACHE = 32 << 20 };
+    return clamp(bytes > 0 ? CACHE / bytes : heads, 1, heads > 1 ? heads : 1);
+}
+
+static mha_status start(mha_cuda_plan *plan, const mha_problem *p)
+{
+    const mha_argument all[] = {
+        {"q", p->q, MHA_INPUT}, {"k", p->k, MHA_INPUT}, {"v", p->v, MHA_INPUT}, {"out", p->out, MHA_OUTPUT}};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(check_view(p, all[n].tensor, all[n].name));
+    TRY(check_sizes(p));
+    TRY(check_options(p));
+    /* Only now: there are no starts that would have to be read. */
+    int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0;
+    *plan = (mha_cuda_plan){.type = p->q.type == MHA_FLOAT16,
+                            .width = p->D == widths[1],
+                            .causal = p->options.causal,
+                            .offset = clamp(offset, -p->Tq, p->Tk),
+                            .keys = 128};
+    return MHA_OK;
+}
+
+mha_status mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
+{
+    TRY(start(plan, p));
+    int groups = plan->width ? 2 : 3; /* warpgroups that compute, 64 rows each; one more copies */
+    plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->causal);
+    plan->rows = 64 * groups;
+    plan->threads = 128 * (groups + 1);
+    plan->row_tiles = tiles_of(p->Tq, plan->rows);
+    plan->key_tiles = tiles_of(p->Tk, plan->keys);
+    plan->tiles = (int32_t)(plan->row_tiles * p->H * p->B);
+    plan->section = section_of(p->B * p->H, p->Tk * p->D * 4);
+    plan->shared = mha_cuda_forward_shared((int)p->D, plan->rows, plan->keys);
+    return MHA_OK;
+}
+
+mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    const mha_argument all[] = {{"dout", call->dout, MHA_INPUT},
+                                {"gradients.q", g->q, MHA_OUTPUT},
+                                {"gradients.k", g->k, MHA_OUTPUT},
+                                {"gradients.v", g->v, MHA_OUTPUT}};
+    const obstacle others[] = {{call->dlse.rank > 0, "dlse"},
+                               {g->importance.rank > 0, "gradients.importance"},
+                               {call->others, "keys that a layer adds"},
+                               {mha_arena_times(p->B, p->H) > UINT16_MAX, "a backward call with B * H over 65535"}};
+    TRY(start(plan, p));
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(check_view(p, all[n].tensor, all[n].name));
+    TRY(check_obstacles(p->ctx, others, sizeof others / sizeof *others));
+    plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->causal, MHA_CUDA_MAIN);
+    plan->rows = plan->width ? 64 : 128;
+    plan->threads = 384;
+    plan->row_tiles = tiles_of(p->Tq, plan->rows);
+    plan->key_tiles = tiles_of(p->Tk, plan->keys);
+    plan->bound_tiles = tiles_of(p->Tk, MHA_CUDA_BOUND_KEYS);
+    plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
+    plan->section = section_of(p->B * p->G, p->Tq * p->D * 8 * p->share);
+    plan->shared = mha_cuda_backward_shared((int)p->D, plan->rows, plan->keys);
+    return MHA_OK;
+}
+
+/* ---- Scratch ---------------------------------------------------------------------------------------------------- */
+
+bool mha_cuda_is_dense(mha_tensor t)
+{
+    int64_t stride = 1;
+    for (int axis = t.rank - 1; axis >= 0; stride *= t.size[axis], axis--)
+        if (t.size[axis] > 1 && t.stride[axis] != stride) return false;
+    return true;
+}
+
+void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_problem *p)
+{
+    *s = (mha_cuda_scratch){0};
+    bool direct = !p->extras.softmax.rank && (!p->extras.lse.rank || mha_cuda_is_dense(p->extras.lse));
+    if (!direct) MHA_TAKE(arena, s->lse, p->B * p->H * p->Tq);
+}
+
+void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,
+                           const mha_gradient_call *call)
+{
+    enum { HALF = 2, ROW_KINDS = 3 }; /* bytes of an element; lse, delta and power of a row */
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    int64_t queries = mha_element_count(p->q), keys = mha_element_count(p->k), heads = p->B * p->H;
+    int64_t row_tiles = heads * plan->row_tiles;
+    *s = (mha_cuda_scratch){0};
+    MHA_TAKE(arena, s->lse, heads * p->Tq);
+    if (!p->extras.softmax.rank) s->out = mha_arena_take(arena, queries, HALF);
+    if (!g->q.rank) s->dq = mha_arena_take(arena, queries, HALF);
+    if (!g->k.rank) s->dk = mha_arena_take(arena, keys, HALF);
+    if (!g->v.rank) s->dv = mha_arena_take(arena, keys, HALF);
+    MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
+    MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
+    MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
+}

@@ -1,0 +1,61 @@
+/* Which kernel a call runs, in which tiles, with how much shared memory and scratch; or why there is no kernel for it.
+ * Plain C without the driver, so that it is tested where there is no GPU. */
+#ifndef MHA_CUDA_PLAN_H
+#define MHA_CUDA_PLAN_H
+
+#include "attention/gradient.h"
+#include "core/arena.h"
+
+/* Kernels of a backward call, in the order in which they run. */
+typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
+
+typedef struct mha_cuda_plan {
+    int type;            /* 0: bfloat16, 1: float16 */
+    int width;           /* 0: 64, 1: 128 */
+    int causal;          /* 0 or 1 */
+    const char *kernel;  /* the one that does most of the work */
+    int32_t offset;      /* row i sees keys up to i + offset; within [-Tq, Tk] */
+    int32_t rows, keys;  /* of a tile */
+    int32_t row_tiles;   /* of a query head */
+    int32_t key_tiles;   /* of a key head */
+    int32_t bound_tiles; /* of a key head: backward */
+    int32_t section;     /* heads that are worked on together */
+    int32_t tiles;       /* pieces of work: of queries forward, of keys backward */
+    int threads;         /* of a block */
+    size_t shared;       /* bytes of shared memory of a block */
+} mha_cuda_plan;
+
+enum { MHA_CUDA_BOUND_KEYS = 512 }; /* keys of a partial bound, in a backward call */
+
+/* Names of kernels. */
+const char *mha_cuda_forward_name(int type, int width, int causal);
+const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step);
+
+/* Fill the plan, or leave the reason why there is none as the context's message: MHA_UNSUPPORTED. Data pointers are not
+ * looked at. */
+mha_status mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
+mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *call);
+
+/* Bytes of shared memory. */
+size_t mha_cuda_forward_shared(int width, int rows, int keys);
+size_t mha_cuda_backward_shared(int width, int rows, int keys);
+
+/* Scratch of a call: what is not needed is NULL. */
+typedef struct mha_cuda_scratch {
+    float *lse;         /* (B,H,Tq), dense */
+    void *out;          /* (B,H,Tq,D): the forward pass of a backward call without a softmax */
+    void *dq, *dk, *dv; /* gradients that are computed and not asked for */
+    float *bounds;      /* (B,G,bound_tiles,2) */
+    float *rows_about;  /* (B,H,row_tiles,3,rows) */
+    int32_t *sums;      /* (B,H,row_tiles,rows*D) */
+} mha_cuda_scratch;
+
+/* Layouts (core/arena.h). */
+void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_problem *p);
+void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,
+                           const mha_gradient_call *call);
+
+/* Whether a tensor of rank 3 is dense, as kernels write lse. */
+bool mha_cuda_is_dense(mha_tensor t);
+
+#endif

@@ -1,0 +1,46 @@
+/* The order in which blocks of threads take the tiles of a call, for the host and the device.
+ *
+ * Heads are worked on in sections whose tensors fit the cache of the GPU. In a section, tile 0 of every head comes first,
+ * then tile 1, and so on; forward kernels count tiles from the last rows, which see the most keys when they are causal. */
+#ifndef MHA_CUDA_SCHEDULE_H
+#define MHA_CUDA_SCHEDULE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define MHA_CUDA_SHARED static __device__ __forceinline__
+#else
+#define MHA_CUDA_SHARED static inline
+#endif
+
+/* Tile `tile` of head `head`, counted over all sequences. */
+typedef struct mha_cuda_place {
+    int32_t head, tile;
+} mha_cuda_place;
+
+/* The place of piece n, from 0 to heads * tiles - 1. */
+MHA_CUDA_SHARED mha_cuda_place mha_cuda_place_of(int32_t n, int32_t heads, int32_t tiles, int32_t section)
+{
+    int32_t in_section = section * tiles, first = n / in_section * section, rest = n % in_section;
+    int32_t width = section < heads - first ? section : heads - first;
+    mha_cuda_place place = {first + rest % width, rest / width};
+    return place;
+}
+
+/* How many key blocks of `keys` keys a forward tile of `rows` rows sees: the first ones. */
+MHA_CUDA_SHARED int32_t mha_cuda_blocks_seen(int32_t row, int32_t rows, int32_t keys, int32_t Tk, int32_t offset,
+                                             int causal)
+{
+    int32_t all = (Tk + keys - 1) / keys, seen = (row + rows + offset + keys - 1) / keys;
+    if (!causal || seen > all) return all;
+    return seen > 0 ? seen : 0;
+}
+
+/* The first tile of query rows of which one sees a key from `key` on; the others do, too. At most `tiles`. */
+MHA_CUDA_SHARED int32_t mha_cuda_first_rows(int32_t key, int32_t rows, int32_t tiles, int32_t offset, int causal)
+{
+    int32_t first = causal && key > offset ? (key - offset) / rows : 0;
+    return first < tiles ? first : tiles;
+}
+
+#endif
