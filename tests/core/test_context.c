@@ -6,16 +6,16 @@
 
 TEST(status_names)
 {
-    const char *names[] = {"MHA_OK",      "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE", "MHA_BAD_TYPE",
-                           "MHA_OVERLAP", "MHA_TOO_LARGE",    "MHA_NO_MEMORY", "MHA_NO_ISA",
-                           "MHA_FULL",    "MHA_NO_DEVICE",    "MHA_BAD_FILE"};
-    for (int n = 0; n < 11; n++)
+    const char *names[] = {"MHA_OK",        "MHA_BAD_ARGUMENT", "MHA_BAD_SHAPE",   "MHA_BAD_TYPE", "MHA_OVERLAP",
+                           "MHA_TOO_LARGE", "MHA_NO_MEMORY",    "MHA_NO_ISA",      "MHA_FULL",     "MHA_NO_DEVICE",
+                           "MHA_BAD_FILE",  "MHA_UNSUPPORTED",  "MHA_DEVICE_ERROR"};
+    for (int n = 0; n < 13; n++)
         expect(!strcmp(mha_status_name((mha_status)n), names[n]), "%d is %s", n, mha_status_name((mha_status)n));
-    const int others[] = {-1, 11, 1000, INT32_MIN, INT32_MAX};
+    const int others[] = {-1, 13, 1000, INT32_MIN, INT32_MAX};
     for (int n = 0; n < 5; n++)
         expect(!strcmp(mha_status_name((mha_status)others[n]), "unknown status"), "%d has a name", others[n]);
     expect(MHA_OK == 0 && MHA_OVERLAP == 4 && MHA_NO_ISA == 7 && MHA_FULL == 8 && MHA_NO_DEVICE == 9 &&
-               MHA_BAD_FILE == 10,
+               MHA_BAD_FILE == 10 && MHA_UNSUPPORTED == 11 && MHA_DEVICE_ERROR == 12,
            "the values are pinned");
 }
 

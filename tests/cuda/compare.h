@@ -1,0 +1,68 @@
+/* The device's results beside the oracle's: included by test programs, because it notes failures with `expect`. */
+#ifndef CUDA_COMPARE_H
+#define CUDA_COMPARE_H
+
+#include "cuda/calls.h"
+#include "cuda/gpu.h"
+#include "support/harness.h"
+
+typedef struct errors {
+    double error, size; /* norms */
+    bool finite;
+} errors;
+
+static inline errors compare(const call *c, int tensor)
+{
+    errors e = {0, 0, true};
+    mha_tensor t = c->view[tensor];
+    uint16_t *numbers = array(c->count[tensor] + 1, sizeof *numbers);
+    gpu_read(numbers, c->device[tensor], (size_t)c->count[tensor] * sizeof *numbers);
+    for (int64_t n = 0; n < c->count[tensor]; n++) {
+        int64_t at = 0, rest = n;
+        for (int axis = 3; axis >= 0; rest /= t.size[axis], axis--) at += rest % t.size[axis] * t.stride[axis];
+        double got = element_get(&numbers[at], c->shape.type), want = c->exact[tensor][n];
+        e.finite &= isfinite(got);
+        e.error += (got - want) * (got - want);
+        e.size += want * want;
+    }
+    free(numbers);
+    e.error = sqrt(e.error), e.size = sqrt(e.size);
+    return e;
+}
+
+static inline void check_forward(const call *c)
+{
+    int64_t rows = c->shape.B * c->shape.H * c->shape.Tq;
+    errors e = compare(c, OUT);
+    expect(e.finite && e.error <= 5e-3 * e.size, "%s: out has a relative error of %.2e", shape_text(c->shape),
+           e.error / e.size);
+    float *lse = array(rows + 1, sizeof *lse), *softmax = array(2 * rows + 1, sizeof *softmax);
+    gpu_read(lse, c->lse, (size_t)rows * sizeof *lse);
+    gpu_read(softmax, c->softmax, (size_t)rows * 2 * sizeof *softmax);
+    for (int64_t n = 0; n < rows; n++) {
+        double want = c->lse_exact[n], joined = (double)softmax[2 * n] + log((double)softmax[2 * n + 1]);
+        bool sees = !isinf(want);
+        if (!expect(sees ? fabs((double)lse[n] - want) < 2e-4 && fabs(joined - want) < 2e-4
+                         : isinf(lse[n]) && lse[n] < 0 && softmax[2 * n] == lse[n] && softmax[2 * n + 1] == 0,
+                    "%s: row %lld: lse is %g, softmax (%g, %g), must be %g", shape_text(c->shape), (long long)n,
+                    (double)lse[n], (double)softmax[2 * n], (double)softmax[2 * n + 1], want))
+            break;
+    }
+    free(lse);
+    free(softmax);
+}
+
+/* Gradients by q and k of a row that sees one key are zero, and rounding of `out` is all there is: the bound has a part
+ * that does not shrink with them. */
+static inline void check_backward(const call *c)
+{
+    static const char *const names[] = {"dq", "dk", "dv"};
+    for (int n = DQ; n <= DV; n++) {
+        errors e = compare(c, n);
+        double least = 1e-2 * sqrt((double)c->count[n]) / (double)(c->shape.Tk + 1);
+        expect(e.finite && e.error <= 1e-2 * e.size + least, "%s: %s has an error of %.2e, and a size of %.2e",
+               shape_text(c->shape), names[n - DQ], e.error, e.size);
+    }
+}
+
+#endif

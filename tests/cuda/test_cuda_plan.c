@@ -1,0 +1,372 @@
+/* What of the GPU's code needs no GPU: what is refused and why, tiles, shared memory, scratch, the order of tiles, and what
+ * is said where the device is not there. */
+#include "core/device.h"
+#include "cuda/plan.h"
+#include "cuda/schedule.h"
+#include "support/harness.h"
+
+/* A context whose memory the host cannot read, as that of a GPU. It has no device behind it. */
+static mha_context *remote_context(void)
+{
+    static mha_backend backend;
+    backend = (mha_backend){.device = "cuda", .remote = true};
+    mha_context *ctx = NULL;
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.threads = 1;
+    if (mha_context_make(&ctx, &options, (mha_choice){.backend = &backend, .isa = "sm_90a"})) exit(1);
+    return ctx;
+}
+
+/* A forward or backward call that only asks. */
+typedef struct question {
+    mha_tensor q, k, v, out, dout, dlse;
+    mha_attention_extras extras;
+    mha_attention_options options;
+    mha_attention_gradients gradients;
+} question;
+
+static question ask(mha_type type, int64_t B, int64_t H, int64_t G, int64_t Tq, int64_t Tk, int64_t D)
+{
+    question a = {
+        .extras = MHA_ATTENTION_NO_EXTRAS, .options = MHA_ATTENTION_DEFAULTS, .gradients = MHA_ATTENTION_NO_GRADIENTS};
+    a.q = a.out = a.dout = a.gradients.q = mha_tensor_4d(NULL, type, B, H, Tq, D);
+    a.k = a.v = a.gradients.k = a.gradients.v = mha_tensor_4d(NULL, type, B, G, Tk, D);
+    return a;
+}
+
+static mha_status plan_forward(mha_context *ctx, const question *a, mha_cuda_plan *plan, size_t *scratch)
+{
+    mha_problem p;
+    mha_arena measure = {0};
+    mha_cuda_scratch s;
+    TRY(mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options));
+    TRY(mha_cuda_plan_forward(plan, &p));
+    mha_cuda_lay_forward(&s, &measure, &p);
+    *scratch = measure.used;
+    return MHA_OK;
+}
+
+static mha_status plan_backward(mha_context *ctx, const question *a, mha_cuda_plan *plan, size_t *scratch)
+{
+    mha_gradient_call call = {.gradients = a->gradients, .dout = a->dout, .dlse = a->dlse};
+    mha_arena measure = {0};
+    mha_cuda_scratch s;
+    TRY(mha_problem_make(&call.problem, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options));
+    TRY(mha_cuda_plan_backward(plan, &call));
+    mha_cuda_lay_backward(&s, &measure, plan, &call);
+    *scratch = measure.used;
+    return MHA_OK;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------ */
+
+TEST(tiles_and_scratch_of_forward_calls)
+{
+    mha_context *ctx = remote_context();
+    mha_cuda_plan plan;
+    size_t scratch;
+    question a = ask(MHA_BFLOAT16, 2, 8, 2, 1000, 500, 128);
+    expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+    expect(!strcmp(plan.kernel, "forward_bf16_128") && plan.rows == 128 && plan.keys == 128 && plan.threads == 384,
+           "%s", plan.kernel);
+    expect(plan.row_tiles == 8 && plan.tiles == 8 * 16 && plan.section == 16 && scratch == 0,
+           "%d tiles in sections of %d", plan.tiles, plan.section);
+    expect(plan.shared == 1024 + 320 + 196608, "%zu", plan.shared);
+
+    a = ask(MHA_FLOAT16, 1, 3, 3, 193, 8192 * 16, 64);
+    a.options.causal = true;
+    a.extras.lse = mha_tensor_3d(NULL, MHA_FLOAT32, 1, 3, 193);
+    expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+    expect(!strcmp(plan.kernel, "forward_f16_64_causal") && plan.rows == 192 && plan.threads == 512, "%s", plan.kernel);
+    expect(plan.row_tiles == 2 && plan.tiles == 6 && plan.section == 1 && scratch == 0, "section %d, scratch %zu",
+           plan.section, scratch);
+    a.extras.lse = mha_tensor_swap(mha_tensor_3d(NULL, MHA_FLOAT32, 1, 193, 3), 1, 2);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch >= 3 * 193 * 4, "lse with strides: scratch %zu", scratch);
+    a.extras.lse = mha_tensor_3d(NULL, MHA_FLOAT32, 1, 3, 193);
+    a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 1, 3, 193, 2);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch >= 3 * 193 * 4, "softmax: scratch %zu", scratch);
+    mha_context_free(ctx);
+}
+
+TEST(tiles_and_scratch_of_backward_calls)
+{
+    mha_context *ctx = remote_context();
+    mha_cuda_plan plan;
+    size_t scratch, less;
+    question a = ask(MHA_BFLOAT16, 2, 4, 2, 100, 513, 64);
+    a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 100, 2);
+    expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+    expect(!strcmp(plan.kernel, "backward_bf16_64") && plan.rows == 128 && plan.keys == 128 && plan.threads == 384,
+           "%s", plan.kernel);
+    expect(plan.row_tiles == 1 && plan.key_tiles == 5 && plan.bound_tiles == 2 && plan.tiles == 5 * 4, "%d tiles",
+           plan.tiles);
+    size_t rows = 8 * 128, own = 8 * 100 * 4 + 4 * 2 * 2 * 4 + rows * 3 * 4 + rows * 64 * 4;
+    expect(scratch >= own && scratch < own + 4 * 64, "scratch is %zu, must be about %zu", scratch, own);
+    less = scratch;
+    a.extras.softmax.rank = 0;
+    a.extras.softmax = (mha_tensor)MHA_NO_TENSOR;
+    expect(!plan_backward(ctx, &a, &plan, &scratch) && scratch >= less + 8 * 100 * 64 * 2, "without softmax: %zu",
+           scratch);
+    less = scratch;
+    a.gradients.k = (mha_tensor)MHA_NO_TENSOR;
+    expect(!plan_backward(ctx, &a, &plan, &scratch) && scratch >= less + 4 * 513 * 64 * 2, "without dk: %zu", scratch);
+
+    a = ask(MHA_FLOAT16, 1, 1, 1, 65, 1, 128);
+    a.options.causal = true;
+    expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+    expect(!strcmp(plan.kernel, "backward_f16_128_causal") && plan.rows == 64 && plan.row_tiles == 2, "%s",
+           plan.kernel);
+    expect(plan.shared <= 227 * 1024, "%zu bytes of shared memory", plan.shared);
+    mha_context_free(ctx);
+}
+
+TEST(names_of_kernels_are_all_different)
+{
+    const char *names[2 * 2 * (2 + 4)];
+    int count = 0;
+    for (int type = 0; type < 2; type++)
+        for (int width = 0; width < 2; width++) {
+            for (int causal = 0; causal < 2; causal++) {
+                names[count++] = mha_cuda_forward_name(type, width, causal);
+                names[count++] = mha_cuda_backward_name(type, width, causal, MHA_CUDA_MAIN);
+            }
+            names[count++] = mha_cuda_backward_name(type, width, 0, MHA_CUDA_PREPARE);
+            names[count++] = mha_cuda_backward_name(type, width, 1, MHA_CUDA_CONVERT);
+        }
+    for (int a = 0; a < count; a++)
+        for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);
+}
+
+TEST(offsets_are_exact_within_32_bits)
+{
+    mha_context *ctx = remote_context();
+    mha_cuda_plan plan;
+    size_t scratch;
+    question a = ask(MHA_BFLOAT16, 1, 1, 1, 300, 700, 64);
+    a.options.causal = true;
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.offset == 0, "top left: %d", plan.offset);
+    a.options.align = MHA_ALIGN_BOTTOM_RIGHT;
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.offset == 400, "bottom right: %d", plan.offset);
+    question b = ask(MHA_BFLOAT16, 1, 1, 1, 700, 300, 64);
+    b.options = a.options;
+    expect(!plan_forward(ctx, &b, &plan, &scratch) && plan.offset == -400, "more queries: %d", plan.offset);
+    mha_context_free(ctx);
+}
+
+/* ---- Refusals --------------------------------------------------------------------------------------------------- */
+
+static void refuse(mha_context *ctx, const question *a, const char *want)
+{
+    mha_cuda_plan plan;
+    size_t scratch;
+    mha_status status = plan_forward(ctx, a, &plan, &scratch);
+    expect(status == MHA_UNSUPPORTED && !strcmp(mha_context_error(ctx), want), "%s: %s, not '%s'",
+           mha_status_name(status), mha_context_error(ctx), want);
+}
+
+#define REFUSE(want, ...)                                    \
+    do {                                                     \
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, 64); \
+        __VA_ARGS__;                                         \
+        refuse(ctx, &a, want);                               \
+    } while (0)
+
+TEST(what_is_not_supported_is_refused_with_its_reason)
+{
+    mha_context *ctx = remote_context();
+    mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 64, 64);
+    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
+    REFUSE("mask: not supported on cuda yet", a.options.mask = pairs);
+    REFUSE("bias: not supported on cuda yet", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
+    REFUSE("alibi_slopes: not supported on cuda yet", a.options.alibi_slopes = row);
+    REFUSE("sinks: not supported on cuda yet", a.options.sinks = row);
+    REFUSE("softcap: not supported on cuda yet", a.options.softcap = 2);
+    REFUSE("dropout: not supported on cuda yet", a.options.dropout = 0.5f);
+    REFUSE("window_left: not supported on cuda yet", a.options.window_left = 3);
+    REFUSE("window_right: not supported on cuda yet", a.options.window_right = 0);
+    REFUSE("weights: not supported on cuda yet", a.extras.weights = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64));
+    REFUSE("scores: not supported on cuda yet", a.extras.scores = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64));
+    REFUSE("scale: is -1, must be above 0 and below 1e30 on cuda", a.options.scale = -1);
+    REFUSE("scale: is 0, must be above 0 and below 1e30 on cuda", a.options.scale = 0);
+    REFUSE("q: is float32; on cuda only bfloat16 and float16 are supported yet",
+           a = ask(MHA_FLOAT32, 1, 1, 1, 9, 9, 64));
+    REFUSE("v: is float16, must be bfloat16 as q on cuda", a.v.type = MHA_FLOAT16);
+    REFUSE("out: is float32; on cuda only bfloat16 and float16 are supported yet", a.out.type = MHA_FLOAT32);
+    REFUSE("q, v: have the widths 80 and 80; on cuda both must be 64 or both 128 yet",
+           a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
+    REFUSE("q, v: have the widths 64 and 128; on cuda both must be 64 or both 128 yet",
+           a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 128),
+           a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 128));
+    REFUSE("k: the stride of axis 3 is 2, must be 1 on cuda", a.k.stride[3] = 2);
+    REFUSE("k: the stride of axis 2 is 68, must be a positive multiple of 8 on cuda", a.k.stride[2] = 68);
+    REFUSE("k: the stride of axis 0 is 0, must be a positive multiple of 8 on cuda", a.k.stride[0] = 0);
+    REFUSE("q: the stride of axis 1 is -64, must be a positive multiple of 8 on cuda", a.q.stride[1] = -64);
+    REFUSE("key_lengths: not supported on cuda yet; use a context of the CPU", a.options.key_lengths = lengths);
+    REFUSE("query_lengths: not supported on cuda yet; use a context of the CPU", a.options.query_lengths = lengths);
+    REFUSE("query_starts: not supported on cuda yet; use a context of the CPU", a.options.query_starts = lengths);
+    REFUSE("key_starts: not supported on cuda yet; use a context of the CPU", a.options.key_starts = lengths);
+    REFUSE("offsets: not supported on cuda yet; use a context of the CPU", a.options.offsets = lengths,
+           a.options.align = MHA_ALIGN_OFFSET);
+    mha_context_free(ctx);
+}
+
+TEST(what_backward_does_not_support)
+{
+    static const char *const wants[] = {"dlse: not supported on cuda yet",
+                                        "gradients.importance: not supported on cuda yet",
+                                        "gradients.q: is float32; on cuda only bfloat16 and float16 are supported yet",
+                                        "dout: is float16, must be bfloat16 as q on cuda",
+                                        "a backward call with B * H over 65535: not supported on cuda yet"};
+    mha_context *ctx = remote_context();
+    for (int n = 0; n < 5; n++) {
+        mha_cuda_plan plan;
+        size_t scratch;
+        question a = ask(MHA_BFLOAT16, n == 4 ? 16384 : 2, 4, 2, 64, 64, 64);
+        if (n == 0) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
+        if (n == 1) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
+        if (n == 2) a.gradients.q.type = MHA_FLOAT32;
+        if (n == 3) a.dout.type = MHA_FLOAT16;
+        mha_status status = plan_backward(ctx, &a, &plan, &scratch);
+        expect(status == MHA_UNSUPPORTED && !strcmp(mha_context_error(ctx), wants[n]), "%s: %s, not '%s'",
+               mha_status_name(status), mha_context_error(ctx), wants[n]);
+    }
+    mha_context_free(ctx);
+}
+
+/* Everything that a remote device does not have is refused at the public edge: its table has no function to call. */
+TEST(the_rest_of_the_library_is_refused)
+{
+    mha_context *ctx = remote_context(), *cpu = NULL;
+    mha_layer_options options = MHA_LAYER_DEFAULTS;
+    options.width = 8;
+    options.heads = 2;
+    mha_layer *layer = NULL, *none = NULL;
+    mha_cache *cache = NULL;
+    mha_tape *tape = NULL;
+    float x[64] = {0};
+    mha_tensor m = mha_tensor_2d(x, MHA_FLOAT32, 8, 4), n = mha_tensor_2d(x + 32, MHA_FLOAT32, 8, 4);
+    mha_tensor input = mha_tensor_3d(x, MHA_FLOAT32, 1, 4, 8), output = mha_tensor_3d(x + 32, MHA_FLOAT32, 1, 4, 8);
+    mha_tensor four = mha_tensor_4d(x, MHA_FLOAT32, 1, 1, 8, 4), nothing = MHA_NO_TENSOR;
+    mha_layer_inputs inputs = {.query = input};
+    mha_attention_gradients gradients = {.accumulate = true, .q = four};
+    mha_attention_saved saved = {four, four, four, four, nothing};
+    mha_stats stats = {.entropy = mha_tensor_3d(x, MHA_FLOAT32, 1, 1, 8)};
+    mha_attention_plan plan;
+    size_t bytes;
+    if (mha_context_create(&cpu, NULL) || mha_layer_create(cpu, &layer, &options, NULL)) exit(1);
+    const mha_status all[] = {mha_layer_create(ctx, &none, &options, NULL),
+                              mha_layer_initialize(ctx, layer, 1),
+                              mha_layer_forward(ctx, layer, output, NULL, &inputs, NULL, NULL),
+                              mha_layer_explain(ctx, &plan, layer, output, NULL, &inputs, NULL),
+                              mha_cache_create(ctx, &cache, layer, 1, 8, MHA_FLOAT32),
+                              mha_tape_create(ctx, &tape),
+                              mha_tensor_copy(ctx, m, n),
+                              mha_matmul(ctx, m, n, mha_tensor_2d(x, MHA_FLOAT32, 4, 4), NULL),
+                              mha_matmul_pack_size(ctx, &bytes, n, MHA_FLOAT32),
+                              mha_matmul_pack(ctx, x, sizeof x, n, MHA_FLOAT32),
+                              mha_matmul_packed(ctx, m, n, x, NULL),
+                              mha_rotary_tables(ctx, m, n, 10000),
+                              mha_rotary_apply(ctx, four, four, m, n, NULL),
+                              mha_attention_stats(ctx, &stats, four, four, nothing, NULL, NULL),
+                              mha_attention_explain_stats(ctx, &plan, &stats, four, four, nothing, NULL, NULL),
+                              mha_attention_backward(ctx, &gradients, &saved, four, nothing, NULL)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect(all[i] == MHA_UNSUPPORTED, "call %zu: %s", i, mha_status_name(all[i]));
+    expect(!strcmp(mha_context_error(ctx), "gradients.accumulate: not supported on cuda yet; use a context of the CPU"),
+           "%s", mha_context_error(ctx));
+    expect(!none && !cache && !tape, "something was made");
+    mha_layer_free(layer);
+    mha_context_free(cpu);
+    mha_context_free(ctx);
+}
+
+/* ---- The order of tiles ----------------------------------------------------------------------------------------- */
+
+TEST(each_tile_is_visited_once)
+{
+    for (int heads = 1; heads <= 12; heads++)
+        for (int tiles = 1; tiles <= 7; tiles++)
+            for (int section = 1; section <= heads; section++) {
+                int seen[12][7] = {{0}};
+                for (int n = 0; n < heads * tiles; n++) {
+                    mha_cuda_place p = mha_cuda_place_of(n, heads, tiles, section);
+                    if (!expect(p.head >= 0 && p.head < heads && p.tile >= 0 && p.tile < tiles, "%d %d", p.head,
+                                p.tile))
+                        return;
+                    expect(p.head / section == n / (section * tiles), "piece %d lies in another section", n);
+                    seen[p.head][p.tile]++;
+                }
+                for (int n = 0; n < heads * tiles; n++)
+                    expect(seen[n / tiles][n % tiles] == 1, "%d heads, %d tiles, sections of %d: tile %d, %d times",
+                           heads, tiles, section, n, seen[n / tiles][n % tiles]);
+            }
+}
+
+/* Against the definition: row i sees key j if j <= i + offset. */
+TEST(tiles_see_what_their_rows_see)
+{
+    enum { ROWS = 6, KEYS = 4 };
+    for (int Tq = 1; Tq <= 20; Tq++)
+        for (int Tk = 0; Tk <= 20; Tk++)
+            for (int offset = -Tq; offset <= Tk; offset++) {
+                int row_tiles = (Tq + ROWS - 1) / ROWS;
+                for (int tile = 0; tile < row_tiles; tile++) {
+                    int last = (tile + 1) * ROWS - 1 + offset; /* the last key that a row of the tile would see */
+                    int keys = last < 0 ? 0 : last + 1 < Tk ? last + 1 : Tk;
+                    int got = mha_cuda_blocks_seen(tile * ROWS, ROWS, KEYS, Tk, offset, 1);
+                    expect(got == (keys + KEYS - 1) / KEYS, "%dx%d, offset %d, tile %d: %d blocks", Tq, Tk, offset,
+                           tile, got);
+                    expect(mha_cuda_blocks_seen(tile * ROWS, ROWS, KEYS, Tk, offset, 0) == (Tk + KEYS - 1) / KEYS,
+                           "full");
+                }
+                for (int key = 0; key < Tk; key += KEYS) {
+                    int first = 0;
+                    while (first < row_tiles && (first + 1) * ROWS - 1 + offset < key) first++;
+                    int got = mha_cuda_first_rows(key, ROWS, row_tiles, offset, 1);
+                    expect(got == first, "%dx%d, offset %d, key %d: from tile %d, must be %d", Tq, Tk, offset, key, got,
+                           first);
+                    expect(mha_cuda_first_rows(key, ROWS, row_tiles, offset, 0) == 0, "full");
+                }
+            }
+}
+
+/* ---- Devices that are not there --------------------------------------------------------------------------------- */
+
+TEST(names_of_devices)
+{
+    static const struct {
+        const char *name;
+        int ordinal;
+    } names[] = {{"cuda", 0}, {"cuda:0", 0},         {"cuda:12", 12}, {"cuda:", -1}, {"cuda:x", -1}, {"cuda:-1", -1},
+                 {"cud", -1}, {"cuda:99999999", -1}, {"CUDA", -1},    {"cuda1", -1}, {"cuda:1 ", -1}};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        expect(mha_device_ordinal(names[n].name) == names[n].ordinal, "%s is %d", names[n].name,
+               mha_device_ordinal(names[n].name));
+}
+
+/* The same line from both; with a GPU, its description. */
+TEST(a_device_that_is_not_there_has_one_line_that_says_why)
+{
+    static const char *const devices[] = {"cuda", "cuda:98", "tpu"};
+    for (int n = 0; n < 3; n++) {
+        char why[400] = "", line[400] = "";
+        mha_context *ctx = NULL;
+        mha_context_options options = MHA_CONTEXT_DEFAULTS;
+        options.device = devices[n];
+        options.error = why;
+        options.error_size = sizeof why;
+        mha_status status = mha_context_create(&ctx, &options),
+                   described = mha_device_describe(devices[n], line, sizeof line);
+        expect(status == described && !strchr(line, '\n') && *line, "%s: %s", devices[n], line);
+        if (status)
+            expect(status == MHA_NO_DEVICE && !ctx && !strcmp(why, line) && !strncmp(why, "device: ", 8), "%s", why);
+        else expect(n == 0 && !strcmp(mha_context_device(ctx), "cuda"), "%s has a context", devices[n]);
+        mha_context_free(ctx);
+    }
+    char line[100];
+    expect(mha_device_describe("cpu", line, sizeof line) == MHA_OK && strstr(line, "instruction set"), "%s", line);
+    expect(mha_device_describe("tpu", line, sizeof line) == MHA_NO_DEVICE &&
+               !strcmp(line, "device: there is none called 'tpu'; there are cpu, cuda and cuda:N"),
+           "%s", line);
+    expect(mha_device_describe("cpu", NULL, 0) == MHA_BAD_ARGUMENT, "no place for the line");
+}
