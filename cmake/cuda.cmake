@@ -48,4 +48,7 @@ set_source_files_properties(${cuda}/cubins.c PROPERTIES OBJECT_DEPENDS "${cubin_
 target_include_directories(mha_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(mha_cuda SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
 target_link_libraries(mha_cuda PRIVATE mha_flags m ${CMAKE_DL_LIBS})
-target_link_options(mha_cuda PRIVATE -Wl,--version-script=${cuda}/exports.map -Wl,-z,nodelete -Wl,-z,defs)
+target_link_options(mha_cuda PRIVATE -Wl,--version-script=${cuda}/exports.map -Wl,-z,nodelete)
+if(NOT CMAKE_C_FLAGS MATCHES "-fsanitize") # whose functions are in the program
+  target_link_options(mha_cuda PRIVATE -Wl,-z,defs)
+endif()

@@ -1,4 +1,4 @@
-/* mha info: the build, the machine, the instruction set in use and why. */
+/* mha info: the build, the machine, its GPUs, the instruction set in use and why. */
 #include "cli/common/options.h"
 #include "io/json.h"
 
@@ -109,6 +109,40 @@ static void put_row(const term *t, const char *what, const char *value)
     cli_print(stdout, "%s\n", value);
 }
 
+/* The same for a text of several words, on as many lines of 80 columns as it takes. */
+static void put_wrapped(const term *t, const char *what, const char *text)
+{
+    enum { INDENT = 20, COLUMNS = 79 };
+    char line[COLUMNS - INDENT + 1];
+    while (*text) {
+        size_t length = strlen(text), n = length;
+        if (length > COLUMNS - INDENT)
+            for (n = COLUMNS - INDENT; n > 1 && text[n] != ' ';) n--;
+        if (n == 1) n = COLUMNS - INDENT; /* a word without end */
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        put_row(t, what, line);
+        what = "";
+        text += n;
+        while (*text == ' ') text++;
+    }
+}
+
+/* The line about GPU n, and whether it is there. */
+static bool find_gpu(int n, char *name, size_t name_room, char *line, size_t line_room)
+{
+    snprintf(name, name_room, "cuda:%d", n);
+    return mha_device_describe(name, line, line_room) == MHA_OK;
+}
+
+/* The GPUs that can be used, or why there is none. */
+static void put_gpus(const term *t)
+{
+    char name[32], line[400];
+    int n = 0;
+    for (; find_gpu(n, name, sizeof name, line, sizeof line); n++) put_wrapped(t, name, line);
+    if (!n) put_wrapped(t, "gpu", strncmp(line, "device: ", 8) == 0 ? line + 8 : line);
+}
+
 static void put_isa(const term *t, const machine *m, mha_isa isa)
 {
     bool used = strcmp(isa.name, m->isa) == 0;
@@ -132,6 +166,7 @@ static void put_text(const machine *m)
     put_row(&t, "processor", m->processor);
     snprintf(counts, sizeof counts, "%d, on %ld online core%s", m->threads, m->cores, m->cores == 1 ? "" : "s");
     put_row(&t, "threads", counts);
+    put_gpus(&t);
     fputs("\n  ", stdout);
     term_left(&t, 18, TERM_FAINT, "instruction set");
     term_left(&t, 21, TERM_FAINT, "state");
@@ -142,6 +177,18 @@ static void put_text(const machine *m)
     else printf("\n  %s is the best available instruction set; MHA_ISA=NAME selects another.\n", m->isa);
 }
 
+static void put_json_gpus(void)
+{
+    char name[32], line[400], quoted[900];
+    int n = 0;
+    fputs("  \"gpus\": [", stdout);
+    for (; find_gpu(n, name, sizeof name, line, sizeof line); n++) {
+        printf("%s\n    {\"device\": %s, ", n ? "," : "", nn_json_quote(quoted, sizeof quoted, name));
+        printf("\"description\": %s}", nn_json_quote(quoted, sizeof quoted, line));
+    }
+    printf("%s],\n  \"gpu_reason\": %s,\n", n ? "\n  " : "", n ? "null" : nn_json_quote(quoted, sizeof quoted, line));
+}
+
 static void put_json(const machine *m)
 {
     char quoted[200];
@@ -149,6 +196,7 @@ static void put_json(const machine *m)
     printf("  \"architecture\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->architecture));
     printf("  \"processor\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->processor));
     printf("  \"cores\": %ld,\n  \"threads\": %d,\n", m->cores, m->threads);
+    put_json_gpus();
     printf("  \"isa\": %s,\n", nn_json_quote(quoted, sizeof quoted, m->isa));
     printf("  \"isa_reason\": \"%s\",\n  \"isas\": [\n", m->forced ? "MHA_ISA" : "best");
     for (int i = 0; i < mha_isa_count(); i++) {
@@ -174,10 +222,11 @@ static void help(void)
          "  --json                print one JSON object\n"
          "\n"
          "Prints the version, the architecture, the processor, the number of threads, the\n"
-         "known instruction sets, whether this build and this machine have them, and which\n"
-         "one is used.\n"
+         "GPUs or why none can be used, the known instruction sets, whether this build and\n"
+         "this machine have them, and which one is used.\n"
          "\n"
-         "JSON keys: version, architecture, processor, cores, threads, isa,\n"
+         "JSON keys: version, architecture, processor, cores, threads,\n"
+         "gpus: [{device, description}], gpu_reason (null if there are GPUs), isa,\n"
          "isa_reason (\"best\" or \"MHA_ISA\"), isas: [{name, needs, built, available, used}].");
 }
 

@@ -144,7 +144,7 @@ TEST(info_fits_the_screen_and_names_the_machine)
     expect(strncmp(it->out, "mha ", 4) == 0 && strstr(it->out, mha_version()), "no version: %.40s", it->out);
     expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
     expect(!strchr(it->out, '\x1b'), "colours although it is no terminal");
-    static const char *const words[] = {"architecture", "processor", "threads", "is the best available"};
+    static const char *const words[] = {"architecture", "processor", "threads", "is the best available", "cuda"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) expect(strstr(it->out, words[i]), "no %s", words[i]);
     for (int i = 0; i < mha_isa_count(); i++)
         expect(strstr(it->out, mha_isa_get(i).name), "%s is missing", mha_isa_get(i).name);
@@ -154,12 +154,18 @@ TEST(info_json_is_valid_and_true)
 {
     const said *it = command("", "info --json");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
-    static const char *const keys[] = {"version", "architecture", "processor",  "cores",
-                                       "threads", "isa",          "isa_reason", "isas"};
+    static const char *const keys[] = {"version", "architecture", "processor",  "cores", "threads",
+                                       "gpus",    "isa",          "isa_reason", "isas"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) expect(*json_field(it->out, keys[i]), "no key %s", keys[i]);
     expect(strcmp(json_field(it->out, "version"), mha_version()) == 0, "version %s", json_field(it->out, "version"));
     expect(strcmp(json_field(it->out, "isa_reason"), "best") == 0, "reason %s", json_field(it->out, "isa_reason"));
     expect(atoi(json_field(it->out, "cores")) > 0, "cores %s", json_field(it->out, "cores")); // NOLINT(cert-err34-c)
+
+    char line[400];
+    bool gpu = mha_device_describe("cuda", line, sizeof line) == MHA_OK;
+    expect(strstr(it->out, line), "no '%s'", line);
+    expect(gpu == (strcmp(json_field(it->out, "gpu_reason"), "null") == 0), "reason %s",
+           json_field(it->out, "gpu_reason"));
 
     mha_context *ctx = NULL;
     if (!expect(mha_context_create(&ctx, NULL) == MHA_OK, "no context")) return;
