@@ -147,20 +147,14 @@ typedef struct mha_context_options {
 /* MHA_CONTEXT_DEFAULTS for programs that cannot use the macro: fills the first `size` bytes, which say so. */
 MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
-/* NVIDIA GPUs. "cuda" is GPU 0, "cuda:N" is GPU N. They need compute capability 9.0 (Hopper), NVIDIA's driver and
- * libmha-cuda.so, which lies beside libmha.so or where the loader finds it; otherwise mha_context_create returns
- * MHA_NO_DEVICE and the reason. The context uses the primary context of the GPU and leaves the caller's current one alone.
- *
- * The data of tensors is memory of that GPU: host pointers are refused. Calls are asynchronous: they return as soon as
- * their kernels are in the stream, never wait, and can be captured in a CUDA graph. Scratch lies on the GPU, grows, and
- * is released with the context alone (mha_context_trim keeps it), because captured graphs use it: replay them before the
- * context is freed, and in the order of its stream.
- *
- * What is there: mha_attention_forward, mha_attention_backward and the plans of both, for bfloat16 or float16 (all
- * tensors of a call alike), D = E = 64 or 128, a positive scale, grouped heads, causal or not, MHA_ALIGN_TOP_LEFT or
- * _BOTTOM_RIGHT, with lse and softmax; the last axis must have stride 1, and addresses and the other strides must be
- * multiples of 16 bytes. Everything else returns MHA_UNSUPPORTED. Results have the same bits in every run and for any
- * batch. Unlike on the CPU, NaN and infinities in keys and values may reach rows that do not see them. */
+/* "cuda:N" is NVIDIA GPU N, of compute capability 9.0 (Hopper), and "cuda" the first one. It needs NVIDIA's driver and
+ * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. The data of tensors is
+ * memory of the GPU: host pointers are refused. Calls return when their kernels are in the stream, never wait, and can be
+ * captured in a CUDA graph, which is then replayed in the order of the stream and before the context is freed: its scratch
+ * on the GPU grows, and stays until then. There are mha_attention_forward, mha_attention_backward and their plans, for
+ * bfloat16 or float16 (all tensors alike), D = E = 64 or 128, scale > 0, grouped heads, causal with MHA_ALIGN_TOP_LEFT or
+ * _BOTTOM_RIGHT or not, with lse and softmax; the last stride must be 1, the others and addresses multiples of 16 bytes.
+ * Anything else returns MHA_UNSUPPORTED. Unlike on the CPU, NaN in keys and values may reach rows that do not see them. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.

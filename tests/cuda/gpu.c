@@ -8,14 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTIONS(F)                                                                                                 \
-    F(cuInit)                                                                                                        \
-    F(cuGetErrorString)                                                                                              \
-    F(cuDeviceGet)                                                                                                   \
-    F(cuDevicePrimaryCtxRetain) F(cuCtxSetCurrent) F(cuCtxGetCurrent) F(cuCtxSynchronize) F(cuMemAlloc) F(cuMemFree) \
-        F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemsetD8) F(cuMemGetInfo) F(cuStreamCreate) F(cuStreamDestroy)           \
-            F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphDestroy)           \
-                F(cuGraphLaunch) F(cuGraphExecDestroy)
+#define FUNCTIONS(F)               \
+    F(cuInit)                      \
+    F(cuGetErrorString)            \
+    F(cuDeviceGet)                 \
+    F(cuDevicePrimaryCtxRetain)    \
+    F(cuCtxSetCurrent)             \
+    F(cuCtxGetCurrent)             \
+    F(cuCtxSynchronize)            \
+    F(cuMemAlloc)                  \
+    F(cuMemFree)                   \
+    F(cuMemcpyHtoD)                \
+    F(cuMemcpyDtoH)                \
+    F(cuMemsetD8)                  \
+    F(cuMemGetInfo)                \
+    F(cuStreamCreate)              \
+    F(cuStreamDestroy)             \
+    F(cuStreamBeginCapture)        \
+    F(cuStreamEndCapture)          \
+    F(cuGraphInstantiateWithFlags) \
+    F(cuGraphDestroy)              \
+    F(cuGraphLaunch)               \
+    F(cuGraphExecDestroy)
 
 #define FIELD(name) __typeof__(name) *name;
 static struct {
