@@ -88,6 +88,19 @@ if(TARGET mha_cuda)
   target_link_libraries(test_cuda PRIVATE mha::mha mha_ref mha_flags m ${CMAKE_DL_LIBS})
   set_target_properties(test_cuda PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
   add_dependencies(test_cuda mha_cuda)
+  # The same program over a driver without a GPU: the host side alone.
+  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_kernels.c support/numbers.c)
+  set_target_properties(mha_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake)
+  target_include_directories(mha_fake_driver PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
+    ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(mha_fake_driver SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
+  target_link_libraries(mha_fake_driver PRIVATE mha_flags m)
+  if(as_shipped AND MHA_COMMAND)
+    add_test(NAME cuda_host COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/host.sh $<TARGET_FILE:test_cuda>
+      $<TARGET_FILE_DIR:mha_fake_driver> $<TARGET_FILE:mha_command>)
+    mha_label(cuda_host host)
+  endif()
   # The example is linked with the driver, which a machine without a GPU does not have.
   add_library(example_cuda OBJECT ${PROJECT_SOURCE_DIR}/examples/cuda_attention.c)
   target_include_directories(example_cuda SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})

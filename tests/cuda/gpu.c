@@ -131,6 +131,22 @@ size_t gpu_room(void)
     return room;
 }
 
+enum { CHUNKS = 4096, LEAST = 2 << 20 };
+static CUdeviceptr chunks[CHUNKS];
+static int chunk_count;
+
+void gpu_take_all(void)
+{
+    for (size_t bytes = gpu_room(); bytes >= LEAST && chunk_count < CHUNKS;)
+        if (cu.cuMemAlloc(&chunks[chunk_count], bytes)) bytes /= 2;
+        else chunk_count++;
+}
+
+void gpu_give_back(void)
+{
+    while (chunk_count) MUST(cuMemFree(chunks[--chunk_count]));
+}
+
 /* ---- Streams, graphs and contexts ------------------------------------------------------------------------------- */
 
 void *gpu_stream_make(void)

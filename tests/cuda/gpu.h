@@ -32,7 +32,9 @@ void gpu_graph_free(void *graph);
 void *gpu_current(void);
 void gpu_set_current(void *context);
 
-/* Free bytes of the GPU's memory. */
+/* Free bytes of the GPU's memory; taking all of it, but for less than 2 MiB; and giving that back. */
 size_t gpu_room(void);
+void gpu_take_all(void);
+void gpu_give_back(void);
 
 #endif

@@ -1,0 +1,416 @@
+/* A libcuda.so.1 without a GPU, so that the host side of the plug-in is tested everywhere: device memory is the host's,
+ * kernels are plain loops (fake_kernels.c) that run when they are launched or when their graph is replayed. It is strict
+ * where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps have
+ * their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
+ *
+ * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0. */
+#include "cuda/fake_kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { MOST = 4096, DEPTH = 16, ALL = 64 << 20 }; /* blocks, contexts on the stack, bytes of memory */
+
+struct CUfunc_st {
+    char name[48];
+    int shared;
+};
+
+struct CUgraph_st {
+    fake_launch *launches;
+    int count;
+};
+
+static struct {
+    char *address;
+    size_t bytes;
+} memory[MOST];
+
+static struct CUfunc_st functions[64];
+static int function_count, modules, streams, graphs, retained, depth;
+static CUcontext stack[DEPTH];
+static char primary;
+static CUstream capturing;
+static struct CUgraph_st *captured;
+static CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
+
+static bool is(const char *kind)
+{
+    const char *set = getenv("MHA_FAKE_GPU");
+    return set && !strcmp(set, kind);
+}
+
+static CUresult complain(const char *what, const char *why)
+{
+    fprintf(stderr, "fake driver: %s: %s\n", what, why);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Refused while this thread captures, unless its mode is relaxed. */
+static bool forbidden(void) { return capturing && mode != CU_STREAM_CAPTURE_MODE_RELAXED; }
+
+__attribute__((destructor)) static void look_for_leaks(void)
+{
+    int blocks = 0;
+    for (int n = 0; n < MOST; n++) blocks += memory[n].address != NULL;
+    if (!blocks && !modules && !streams && !graphs && retained <= 1 && depth <= 1) return;
+    fprintf(stderr, "fake driver: left: %d blocks, %d modules, %d streams, %d graphs, %d contexts, a stack of %d\n",
+            blocks, modules, streams, graphs, retained, depth);
+    _Exit(1);
+}
+
+/* ---- Devices and contexts --------------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuInit(unsigned flags) { return flags || is("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
+
+EXPORT CUresult cuGetErrorName(CUresult error, const char **text)
+{
+    *text = error ? "CUDA_ERROR" : "CUDA_SUCCESS";
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    static char line[40];
+    snprintf(line, sizeof line, "error %d", (int)error);
+    *text = line;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    *device = 7;
+    return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
+{
+    snprintf(name, (size_t)size, "Fake GPU");
+    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? (is("old") ? 8 : 9)
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 4
+                                                                   : 0;
+    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
+{
+    *bytes = ALL;
+    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    retained++;
+    *context = (CUcontext)(void *)&primary;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    (void)device;
+    return retained-- > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxPushCurrent(CUcontext context)
+{
+    if (depth == DEPTH) return complain("cuCtxPushCurrent", "contexts are pushed and not popped");
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    *context = current();
+    if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
+    depth--;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+    if (depth) depth--;
+    if (context) stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *context) { return *context = current(), CUDA_SUCCESS; }
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    return forbidden() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+/* The block that holds an address; -1: none, so that it is memory of the host. */
+static int block_of(CUdeviceptr address)
+{
+    for (int n = 0; n < MOST; n++)
+        if (memory[n].address && address >= (CUdeviceptr)(uintptr_t)memory[n].address &&
+            address < (CUdeviceptr)(uintptr_t)memory[n].address + memory[n].bytes)
+            return n;
+    return -1;
+}
+
+static size_t room(void)
+{
+    size_t bytes = ALL;
+    for (int n = 0; n < MOST; n++)
+        if (memory[n].address) bytes -= memory[n].bytes;
+    return bytes;
+}
+
+EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
+{
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (bytes > room()) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (int n = 0; n < MOST; n++) {
+        if (memory[n].address) continue;
+        size_t whole = (bytes + 255) / 256 * 256;
+        memory[n].address = aligned_alloc(256, whole);
+        if (!memory[n].address) return CUDA_ERROR_OUT_OF_MEMORY;
+        memset(memory[n].address, 0xFF, whole);
+        memory[n].bytes = bytes;
+        *address = (CUdeviceptr)(uintptr_t)memory[n].address;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemFree(CUdeviceptr address)
+{
+    int n = block_of(address);
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (n < 0 || (CUdeviceptr)(uintptr_t)memory[n].address != address) return complain("cuMemFree", "not a block");
+    free(memory[n].address);
+    memory[n].address = NULL;
+    return CUDA_SUCCESS;
+}
+
+static void *host(CUdeviceptr address) { return (void *)(uintptr_t)address; } // NOLINT(performance-no-int-to-ptr)
+
+static CUresult inside(CUdeviceptr address, size_t bytes)
+{
+    int n = block_of(address);
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (n < 0 || (size_t)((char *)host(address) - memory[n].address) + bytes > memory[n].bytes)
+        return complain("memory", "not inside a block");
+    return forbidden() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
+{
+    CUresult result = inside(to, bytes);
+    if (!result) memcpy(host(to), from, bytes);
+    return result;
+}
+
+EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
+{
+    CUresult result = inside(from, bytes);
+    if (!result) memcpy(to, host(from), bytes);
+    return result;
+}
+
+EXPORT CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes)
+{
+    CUresult result = inside(to, bytes);
+    if (!result) memset(host(to), value, bytes);
+    return result;
+}
+
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
+{
+    CUresult result = inside(to, count * sizeof value);
+    if (capturing && stream == capturing) return complain("cuMemsetD32Async", "becomes part of a graph");
+    for (size_t n = 0; !result && n < count; n++) ((unsigned *)host(to))[n] = value;
+    return result;
+}
+
+EXPORT CUresult cuMemGetInfo(size_t *bytes, size_t *all)
+{
+    *all = ALL;
+    *bytes = room();
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *value, CUpointer_attribute which, CUdeviceptr address)
+{
+    if (block_of(address) < 0) return CUDA_ERROR_INVALID_VALUE;
+    unsigned number = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
+    memcpy(value, &number, sizeof number);
+    return CUDA_SUCCESS;
+}
+
+/* ---- Kernels ---------------------------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    static char any;
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (memcmp(image, "\177ELF", 4) != 0) return complain("cuModuleLoadData", "no cubin");
+    modules++;
+    *module = (CUmodule)(void *)&any;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule module)
+{
+    return module && modules-- ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    (void)module;
+    if (!fake_parameter_bytes(name)) return CUDA_ERROR_NOT_FOUND;
+    for (int n = 0; n < function_count; n++)
+        if (!strcmp(functions[n].name, name)) return *function = &functions[n], CUDA_SUCCESS;
+    *function = &functions[function_count++];
+    snprintf((*function)->name, sizeof(*function)->name, "%s", name);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int value)
+{
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > 227 * 1024) return CUDA_ERROR_INVALID_VALUE;
+    function->shared = value;
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(const fake_launch *launch)
+{
+    const char *why = fake_run(launch);
+    return why ? complain(launch->name, why) : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                               unsigned threads_y, unsigned threads_z, unsigned shared, CUstream stream,
+                               void **parameters, void **extra)
+{
+    fake_launch l = {.blocks = x, .blocks_y = y, .threads = threads, .shared = shared};
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!x || !y || y > 65535 || z != 1 || threads_y != 1 || threads_z != 1 || threads > 1024 || extra)
+        return complain(function->name, "blocks or threads");
+    if (shared > 48 * 1024 && (int)shared > function->shared) return complain(function->name, "shared memory");
+    snprintf(l.name, sizeof l.name, "%s", function->name);
+    memcpy(l.parameter, parameters[0], fake_parameter_bytes(l.name));
+    if (!capturing || stream != capturing) return run(&l);
+    captured->launches = realloc(captured->launches, (size_t)(captured->count + 1) * sizeof l);
+    captured->launches[captured->count++] = l;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *data,
+                                       const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
+                                       const cuuint32_t *step, CUtensorMapInterleave interleave,
+                                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                       CUtensorMapFloatOOBfill fill)
+{
+    fake_map m = {.data = data, .rows = box[1], .half = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
+    bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)data % 16 == 0 && rank == 4 && !interleave && !fill && promotion;
+    good &= swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] == 64 && box[1] <= 256 && box[2] == 1 && box[3] == 1;
+    for (int n = 0; n < 4; n++) {
+        m.size[n] = size[n];
+        good &= size[n] >= 1 && size[n] <= UINT64_C(1) << 32 && step[n] == 1;
+    }
+    for (int n = 0; n < 3; n++) {
+        m.stride[n] = stride[n];
+        good &= stride[n] && stride[n] % 16 == 0 && stride[n] < UINT64_C(1) << 40;
+    }
+    if (!good) return complain("cuTensorMapEncodeTiled", "a rule is broken");
+    memset(map, 0, sizeof *map);
+    memcpy(map, &m, sizeof m);
+    return CUDA_SUCCESS;
+}
+
+/* ---- Streams and graphs ----------------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    streams++;
+    *stream = malloc(1);
+    return flags == CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream stream)
+{
+    return forbidden() || stream == capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamDestroy(CUstream stream)
+{
+    streams--;
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *other)
+{
+    CUstreamCaptureMode before = mode;
+    mode = *other;
+    *other = before;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode ignored)
+{
+    (void)ignored;
+    capturing = stream;
+    captured = calloc(1, sizeof *captured);
+    return captured ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    if (stream != capturing) return CUDA_ERROR_INVALID_VALUE;
+    capturing = NULL;
+    graphs++;
+    *graph = captured;
+    return CUDA_SUCCESS;
+}
+
+/* A graph that can be replayed is the graph itself; so that destroying the first leaves it alone. */
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *ready, CUgraph graph, unsigned long long flags)
+{
+    *ready = (CUgraphExec)(void *)graph;
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphDestroy(CUgraph graph) { return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+
+EXPORT CUresult cuGraphLaunch(CUgraphExec ready, CUstream stream)
+{
+    const struct CUgraph_st *graph = (const void *)ready;
+    (void)stream;
+    for (int n = 0; n < graph->count; n++) {
+        CUresult result = run(&graph->launches[n]);
+        if (result) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec ready)
+{
+    struct CUgraph_st *graph = (void *)ready;
+    graphs--;
+    free(graph->launches);
+    free(graph);
+    return CUDA_SUCCESS;
+}

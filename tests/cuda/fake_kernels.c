@@ -1,0 +1,288 @@
+#include "cuda/fake_kernels.h"
+#include "cuda/backward.h"
+#include "cuda/forward.h"
+#include "cuda/rows.h"
+#include "support/numbers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Names ------------------------------------------------------------------------------------------------------ */
+
+static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+
+static int width_of(const char *name) { return strstr(name, "_128") ? 128 : 64; }
+
+size_t fake_parameter_bytes(const char *name)
+{
+    static const char *const kinds[] = {"bf16_64", "bf16_128", "f16_64", "f16_128"};
+    static const char *const forward[] = {"", "_causal"}, *const backward[] = {"", "_causal", "_prepare", "_convert"};
+    char known[64];
+    for (int n = 0; n < 4; n++) {
+        for (int k = 0; k < 2; k++) {
+            snprintf(known, sizeof known, "forward_%s%s", kinds[n], forward[k]);
+            if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
+        }
+        for (int k = 0; k < 4; k++) {
+            snprintf(known, sizeof known, "backward_%s%s", kinds[n], backward[k]);
+            if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
+        }
+    }
+    if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
+    return strcmp(name, "zero_16") ? 0 : sizeof(mha_cuda_view);
+}
+
+/* ---- Tensors ---------------------------------------------------------------------------------------------------- */
+
+static fake_map map_of(const CUtensorMap *from)
+{
+    fake_map m;
+    memcpy(&m, from, sizeof m);
+    return m;
+}
+
+static char *row_at(const fake_map *m, int64_t b, int64_t h, int64_t t)
+{
+    return m->data + (uint64_t)b * m->stride[2] + (uint64_t)h * m->stride[1] + (uint64_t)t * m->stride[0];
+}
+
+static double number_at(const char *row, int64_t d, bool half)
+{
+    uint16_t bits;
+    memcpy(&bits, row + 2 * d, sizeof bits);
+    return half ? float16_to(bits) : bfloat16_to(bits);
+}
+
+static void number_put(char *row, int64_t d, bool half, double x)
+{
+    uint16_t bits = half ? float16_from(x) : bfloat16_from(x);
+    memcpy(row + 2 * d, &bits, sizeof bits);
+}
+
+/* All rows of a head, (T,D). */
+static double *head_of(const fake_map *m, int64_t b, int64_t h)
+{
+    int64_t T = (int64_t)m->size[1], D = (int64_t)m->size[0];
+    double *x = array(T * D + 1, sizeof *x);
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t d = 0; d < D; d++) x[t * D + d] = number_at(row_at(m, b, h, t), d, m->half);
+    return x;
+}
+
+static bool has_sizes(const fake_map *m, int64_t D, int64_t T, int64_t H, int64_t B, uint32_t rows)
+{
+    return m->size[0] == (uint64_t)D && m->size[1] == (uint64_t)T && m->size[2] == (uint64_t)H &&
+           m->size[3] == (uint64_t)B && m->rows == rows;
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+static int32_t up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+static int64_t keys_seen(bool causal, int64_t row, int32_t offset, int32_t Tk)
+{
+    int64_t last = row + offset + 1;
+    return !causal || last > Tk ? Tk : last < 0 ? 0 : last;
+}
+
+/* ---- Forward ---------------------------------------------------------------------------------------------------- */
+
+static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
+{
+    fake_map q = map_of(&c->q), k = map_of(&c->k), v = map_of(&c->v), o = map_of(&c->o);
+    int64_t D = (int64_t)q.size[0];
+    double *Q = head_of(&q, b, h), *K = c->Tk ? head_of(&k, b, h / c->group) : NULL,
+           *V = c->Tk ? head_of(&v, b, h / c->group) : NULL, *s = array(c->Tk + 1, sizeof *s);
+    for (int64_t i = 0; i < c->Tq; i++) {
+        int64_t seen = keys_seen(causal, i, c->offset, c->Tk);
+        double top = -INFINITY, sum = 0, out[128] = {0};
+        for (int64_t j = 0; j < seen; j++) top = fmax(top, s[j] = (double)c->scale * dot(Q + i * D, K + j * D, D));
+        for (int64_t j = 0; j < seen; j++) {
+            double w = exp2(s[j] - top);
+            sum += w;
+            for (int64_t d = 0; d < D; d++) out[d] += w * V[j * D + d];
+        }
+        for (int64_t d = 0; d < D; d++) number_put(row_at(&o, b, h, i), d, o.half, seen ? out[d] / sum : 0);
+        if (c->lse)
+            c->lse[((int64_t)b * c->H + h) * c->Tq + i] = seen ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
+    }
+    free(Q);
+    free(K);
+    free(V);
+    free(s);
+}
+
+static const char *forward(const fake_launch *l)
+{
+    const mha_cuda_forward *c = (const void *)l->parameter;
+    int D = width_of(l->name), rows = D == 64 ? 192 : 128;
+    fake_map q = map_of(&c->q), k = map_of(&c->k), v = map_of(&c->v), o = map_of(&c->o);
+    if (q.half != begins(l->name, "forward_f16")) return "another type";
+    if (c->row_tiles != up(c->Tq, rows) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
+    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (D == 64 ? 512 : 384)) return "blocks or threads";
+    if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";
+    if (!has_sizes(&q, D, c->Tq, c->H, c->B, (uint32_t)rows) || !has_sizes(&o, D, c->Tq, c->H, c->B, 64))
+        return "q or out";
+    if (c->Tk &&
+        (!has_sizes(&k, D, c->Tk, c->H / c->group, c->B, 128) || !has_sizes(&v, D, c->Tk, c->H / c->group, c->B, 128)))
+        return "k or v";
+    if (*c->counter) return "the counter is not 0";
+    for (int n = 0; n < c->B * c->H; n++) forward_head(c, strstr(l->name, "causal"), n / c->H, n % c->H);
+    return NULL;
+}
+
+/* ---- Backward --------------------------------------------------------------------------------------------------- */
+
+static int rows_of_tile(int D) { return D == 64 ? 128 : 64; }
+
+static char *plain_row(mha_cuda_rows t, int64_t b, int64_t h, int64_t row)
+{
+    return (char *)t.data + 2 * (b * t.batch + h * t.head + row * t.row);
+}
+
+/* Every number of scratch is written, and what the other kernels need is kept: lse and delta of rows. */
+static void prepare(const mha_cuda_backward *c, int D, bool half)
+{
+    int rows = rows_of_tile(D);
+    for (int64_t n = 0; n < (int64_t)c->B * c->G * c->bound_tiles * 2; n++) c->bounds[n] = 1;
+    for (int64_t tile = 0; tile < (int64_t)c->B * c->H * c->row_tiles; tile++)
+        for (int r = 0; r < rows; r++) {
+            int64_t head = tile / c->row_tiles, row = tile % c->row_tiles * rows + r;
+            float *about = c->rows + tile * 3 * rows + r;
+            double delta = 0;
+            for (int d = 0; d < D; d++) c->sums[(tile * rows + r) * D + d] = 0;
+            about[0] = INFINITY, about[rows] = 0, about[2 * rows] = 1;
+            if (row >= c->Tq) continue;
+            for (int d = 0; d < D; d++)
+                delta += number_at(plain_row(c->out, head / c->H, head % c->H, row), d, half) *
+                         number_at(plain_row(c->d_o, head / c->H, head % c->H, row), d, half);
+            about[0] = c->lse[head * c->Tq + row];
+            about[rows] = (float)delta;
+        }
+}
+
+/* All of one key head; dQ goes to `sums`, as float numbers. */
+static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b, int g)
+{
+    fake_map q = map_of(&c->q), d_out = map_of(&c->d_out), k = map_of(&c->k), v = map_of(&c->v), dk = map_of(&c->dk),
+             dv = map_of(&c->dv);
+    int group = c->H / c->G, rows = rows_of_tile(D);
+    double *K = head_of(&k, b, g), *V = head_of(&v, b, g), *dK = array((int64_t)c->Tk * D, sizeof *dK),
+           *dV = array((int64_t)c->Tk * D, sizeof *dV);
+    for (int h = g * group; h < (g + 1) * group; h++) {
+        double *Q = head_of(&q, b, h), *dO = head_of(&d_out, b, h);
+        for (int64_t i = 0; i < c->Tq; i++) {
+            int64_t tile = ((int64_t)b * c->H + h) * c->row_tiles + i / rows, r = i % rows;
+            const float *about = c->rows + tile * 3 * rows + r;
+            double dq[128] = {0};
+            for (int64_t j = 0; j < keys_seen(causal, i, c->offset, c->Tk); j++) {
+                double p = exp((double)c->scale * dot(Q + i * D, K + j * D, D) - (double)about[0]);
+                double ds = p * (dot(dO + i * D, V + j * D, D) - (double)about[rows]) * (double)c->scale;
+                for (int d = 0; d < D; d++) {
+                    dV[j * D + d] += p * dO[i * D + d];
+                    dK[j * D + d] += ds * Q[i * D + d];
+                    dq[d] += ds * K[j * D + d];
+                }
+            }
+            for (int d = 0; d < D; d++) {
+                float x = (float)dq[d];
+                memcpy(&c->sums[(tile * rows + r) * D + d], &x, sizeof x);
+            }
+        }
+        free(Q);
+        free(dO);
+    }
+    for (int64_t j = 0; j < c->Tk; j++)
+        for (int d = 0; d < D; d++) {
+            number_put(row_at(&dk, b, g, j), d, dk.half, dK[j * D + d]);
+            number_put(row_at(&dv, b, g, j), d, dv.half, dV[j * D + d]);
+        }
+    free(K);
+    free(V);
+    free(dK);
+    free(dV);
+}
+
+static void convert(const mha_cuda_backward *c, int D, bool half)
+{
+    int rows = rows_of_tile(D);
+    for (int64_t n = 0; n < (int64_t)c->B * c->H * c->Tq; n++) {
+        int64_t head = n / c->Tq, row = n % c->Tq, at = ((head * c->row_tiles + row / rows) * rows + row % rows) * D;
+        for (int d = 0; d < D; d++) {
+            float x;
+            memcpy(&x, &c->sums[at + d], sizeof x);
+            number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, (double)x);
+        }
+    }
+}
+
+static const char *backward(const fake_launch *l)
+{
+    const mha_cuda_backward *c = (const void *)l->parameter;
+    int D = width_of(l->name), rows = rows_of_tile(D);
+    bool half = begins(l->name, "backward_f16");
+    fake_map maps[] = {map_of(&c->q), map_of(&c->d_out), map_of(&c->k), map_of(&c->v), map_of(&c->dk), map_of(&c->dv)};
+    for (int n = 0; n < 6; n++) {
+        uint32_t box = n < 2 ? (uint32_t)rows : n < 4 ? 128 : 64;
+        if (maps[n].half != half) return "another type";
+        if (!has_sizes(&maps[n], D, n < 2 ? c->Tq : c->Tk, n < 2 ? c->H : c->G, c->B, box)) return "a tensor's sizes";
+    }
+    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, 128) || c->bound_tiles != up(c->Tk, 512))
+        return "tiles";
+    if (c->section < 1 || c->section > c->G * c->B || c->H % c->G) return "section or group";
+    if (strstr(l->name, "prepare")) {
+        if ((int)l->blocks != c->G * c->B * c->bound_tiles + c->row_tiles * c->H * c->B || l->threads != 256)
+            return "blocks";
+        prepare(c, D, half);
+    } else if (strstr(l->name, "convert")) {
+        if ((int)l->blocks != c->row_tiles || (int)l->blocks_y != c->H * c->B || l->threads != 256) return "blocks";
+        convert(c, D, half);
+    } else {
+        if ((int)l->blocks != c->key_tiles * c->G * c->B || l->threads != 384) return "blocks";
+        for (int n = 0; n < c->B * c->G; n++) backward_head(c, strstr(l->name, "causal"), D, n / c->G, n % c->G);
+    }
+    return NULL;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------------------------- */
+
+static int64_t place(const mha_cuda_view *v, int64_t row)
+{
+    return row / v->size[2] / v->size[1] * v->stride[0] + row / v->size[2] % v->size[1] * v->stride[1] +
+           row % v->size[2] * v->stride[2];
+}
+
+static const char *softmax(const fake_launch *l)
+{
+    const mha_cuda_softmax *c = (const void *)l->parameter;
+    bool put = !strcmp(l->name, "softmax_put");
+    float *lse = c->as_lse.data, *pair = c->as_softmax.data;
+    for (int64_t n = 0; n < c->rows; n++) {
+        int64_t at = pair ? place(&c->as_softmax, n) : 0, next = at + c->as_softmax.stride[3];
+        if (put && lse) lse[place(&c->as_lse, n)] = c->lse[n];
+        if (put && pair) pair[at] = c->lse[n], pair[next] = isinf(c->lse[n]) ? 0 : 1;
+        if (!put) c->lse[n] = pair[next] > 0 ? pair[at] + logf(pair[next]) : -INFINITY;
+    }
+    return NULL;
+}
+
+static const char *zero(const mha_cuda_view *v)
+{
+    for (int64_t n = 0; n < v->size[0] * v->size[1] * v->size[2]; n++)
+        for (int64_t d = 0; d < v->size[3]; d++) ((uint16_t *)v->data)[place(v, n) + d * v->stride[3]] = 0;
+    return NULL;
+}
+
+const char *fake_run(const fake_launch *l)
+{
+    if (begins(l->name, "forward")) return forward(l);
+    if (begins(l->name, "backward")) return backward(l);
+    return begins(l->name, "softmax") ? softmax(l) : zero((const void *)l->parameter);
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The host side of the plug-in over a driver without a GPU (fake_driver.c): a sample of the tests of attention, and what is
+# said about GPUs that are not there.
+#
+#     host.sh TEST_CUDA FOLDER_OF_THE_DRIVER COMMAND
+set -u
+test=$1 driver=$2 command=$3
+export LD_LIBRARY_PATH="$driver"
+passed=0 failed=0
+
+# said NAME GPU TEXT: what `mha info --json` says with that GPU.
+said() {
+    if MHA_FAKE_GPU=$2 "$command" info --json | grep -F "$3" >/dev/null; then
+        passed=$((passed + 1))
+        echo "  ok    $1"
+    else
+        failed=$((failed + 1))
+        MHA_FAKE_GPU=$2 "$command" info --json | grep gpu
+        echo "FAILED  $1: not '$3'"
+    fi
+}
+
+said a_gpu new '{"device": "cuda:0", "description": "Fake GPU, compute capability 9.0, 4 multiprocessors, 0 GiB"}'
+said no_gpu none '"gpu_reason": "device: cuda: this machine has no GPU"'
+said an_old_gpu old 'device: cuda:0, Fake GPU, has compute capability 8.0; the kernels need 9.0'
+
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+MHA_SAMPLE=${MHA_SAMPLE_HOST:-24} "$test" boundary unlike grouped no_keys slices lse_with some_gradients graph no_memory current \
+    host not_there too_little >"$log" 2>&1
+status=$?
+sed '$d' "$log"
+read -r p _ f _ <<END
+$(tail -n 1 "$log")
+END
+case $p in *[!0-9]* | '') tail -n 1 "$log" && p=0 f=1 ;; esac # it ended early
+[ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1                  # something was left in the driver
+printf '%d passed, %d failed\n' $((passed + p)) $((failed + f))
+[ $((failed + f)) -eq 0 ]
