@@ -144,6 +144,7 @@ TEST(slices_of_one_array_and_results_in_place)
     if (!ctx) return;
     for_each_kernel(s, .B = B, .H = H, .G = H, .Tq = T, .Tk = T, .layout = BTHD)
     {
+        if (!sampled()) continue;
         rng r = rng_make(seed(), 500);
         call c = call_make(s, &r);
         size_t row = (size_t)s.D * H * 2, bytes = 3 * row * B * T;
@@ -208,7 +209,7 @@ TEST(some_gradients_alone)
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
     rng r = rng_make(seed(), 700);
-    shape s = {.B = 2, .H = 4, .G = 2, .Tq = 130, .Tk = 200, .D = 128, .type = MHA_BFLOAT16, .causal = true};
+    shape s = {.B = 2, .H = 2, .G = 1, .Tq = 70, .Tk = 140, .D = 128, .type = MHA_BFLOAT16, .causal = true};
     call c = call_make(s, &r);
     size_t bytes;
     works(ctx, call_forward(ctx, &c), s);
@@ -352,8 +353,8 @@ TEST(a_graph_is_captured_and_replayed)
         not_given(why);
         return;
     }
-    shape s = {.B = 2, .H = 4, .G = 2, .Tq = 500, .Tk = 600, .D = 128, .type = MHA_BFLOAT16, .causal = true}, large = s;
-    large.Tq = 2000;
+    shape s = {.B = 1, .H = 2, .G = 1, .Tq = 200, .Tk = 300, .D = 128, .type = MHA_BFLOAT16, .causal = true}, large = s;
+    large.Tq = 3000, large.Tk = 8;
     void *stream = gpu_stream_make();
     mha_context *ctx = make_context(stream), *other = make_context(NULL);
     rng r = rng_make(seed(), 1200);
@@ -392,7 +393,7 @@ TEST(no_memory_is_taken_after_the_first_call)
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
     rng r = rng_make(seed(), 1300);
-    shape s = {.B = 2, .H = 4, .G = 2, .Tq = 500, .Tk = 600, .D = 64, .type = MHA_BFLOAT16};
+    shape s = {.B = 2, .H = 2, .G = 1, .Tq = 100, .Tk = 150, .D = 64, .type = MHA_BFLOAT16};
     call c = call_make(s, &r);
     size_t bytes;
     free(run_bits(ctx, &c, &bytes));
