@@ -12,7 +12,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MOST = 4096, DEPTH = 16, ALL = 64 << 20 }; /* blocks, contexts on the stack, bytes of memory */
+enum { MOST = 4096, DEPTH = 16, NODES = 64, ALL = 64 << 20 }; /* blocks, contexts, launches of a graph, bytes */
 
 struct CUfunc_st {
     char name[48];
@@ -20,7 +20,7 @@ struct CUfunc_st {
 };
 
 struct CUgraph_st {
-    fake_launch *launches;
+    fake_launch launches[NODES];
     int count;
 };
 
@@ -311,7 +311,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsi
     snprintf(l.name, sizeof l.name, "%s", function->name);
     memcpy(l.parameter, parameters[0], fake_parameter_bytes(l.name));
     if (!capturing || stream != capturing) return run(&l);
-    captured->launches = realloc(captured->launches, (size_t)(captured->count + 1) * sizeof l);
+    if (captured->count == NODES) return complain("cuLaunchKernel", "too many nodes");
     captured->launches[captured->count++] = l;
     return CUDA_SUCCESS;
 }
@@ -373,7 +373,8 @@ EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode ignore
 {
     (void)ignored;
     capturing = stream;
-    captured = calloc(1, sizeof *captured);
+    captured = aligned_alloc(_Alignof(fake_launch), sizeof *captured);
+    if (captured) captured->count = 0;
     return captured ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -410,7 +411,6 @@ EXPORT CUresult cuGraphExecDestroy(CUgraphExec ready)
 {
     struct CUgraph_st *graph = (void *)ready;
     graphs--;
-    free(graph->launches);
     free(graph);
     return CUDA_SUCCESS;
 }
