@@ -25,7 +25,7 @@ mha_status mha_fail(mha_context *ctx, mha_status status, const char *format, ...
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(ctx->error, sizeof ctx->error, format, args);
+    vsnprintf(ctx->error, sizeof ctx->error, format, args); // NOLINT(clang-analyzer-valist.Uninitialized)
     va_end(args);
     return status;
 }

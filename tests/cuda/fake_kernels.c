@@ -268,7 +268,7 @@ static const char *softmax(const fake_launch *l)
         int64_t at = pair ? place(&c->as_softmax, n) : 0, next = at + c->as_softmax.stride[3];
         if (put && lse) lse[place(&c->as_lse, n)] = c->lse[n];
         if (put && pair) pair[at] = c->lse[n], pair[next] = isinf(c->lse[n]) ? 0 : 1;
-        if (!put) c->lse[n] = pair[next] > 0 ? pair[at] + logf(pair[next]) : -INFINITY;
+        if (!put && pair) c->lse[n] = pair[next] > 0 ? pair[at] + logf(pair[next]) : -INFINITY;
     }
     return NULL;
 }

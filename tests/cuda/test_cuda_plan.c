@@ -63,8 +63,8 @@ static mha_status plan_backward(mha_context *ctx, const question *a, mha_cuda_pl
 TEST(tiles_and_scratch_of_forward_calls)
 {
     mha_context *ctx = remote_context();
-    mha_cuda_plan plan;
-    size_t scratch;
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0;
     question a = ask(MHA_BFLOAT16, 2, 8, 2, 1000, 500, 128);
     expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
     expect(!strcmp(plan.kernel, "forward_bf16_128") && plan.rows == 128 && plan.keys == 128 && plan.threads == 384,
@@ -91,8 +91,8 @@ TEST(tiles_and_scratch_of_forward_calls)
 TEST(tiles_and_scratch_of_backward_calls)
 {
     mha_context *ctx = remote_context();
-    mha_cuda_plan plan;
-    size_t scratch, less;
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0, less = 0;
     question a = ask(MHA_BFLOAT16, 2, 4, 2, 100, 513, 64);
     a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 100, 2);
     expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
@@ -140,8 +140,8 @@ TEST(names_of_kernels_are_all_different)
 TEST(offsets_are_exact_within_32_bits)
 {
     mha_context *ctx = remote_context();
-    mha_cuda_plan plan;
-    size_t scratch;
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0;
     question a = ask(MHA_BFLOAT16, 1, 1, 1, 300, 700, 64);
     a.options.causal = true;
     expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.offset == 0, "top left: %d", plan.offset);
@@ -157,8 +157,8 @@ TEST(offsets_are_exact_within_32_bits)
 
 static void refuse(mha_context *ctx, const question *a, const char *want)
 {
-    mha_cuda_plan plan;
-    size_t scratch;
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0;
     mha_status status = plan_forward(ctx, a, &plan, &scratch);
     expect(status == MHA_UNSUPPORTED && !strcmp(mha_context_error(ctx), want), "%s: %s, not '%s'",
            mha_status_name(status), mha_context_error(ctx), want);
@@ -219,8 +219,8 @@ TEST(what_backward_does_not_support)
                                         "a backward call with B * H over 65535: not supported on cuda yet"};
     mha_context *ctx = remote_context();
     for (int n = 0; n < 5; n++) {
-        mha_cuda_plan plan;
-        size_t scratch;
+        mha_cuda_plan plan = {.kernel = ""};
+        size_t scratch = 0;
         question a = ask(MHA_BFLOAT16, n == 4 ? 16384 : 2, 4, 2, 64, 64, 64);
         if (n == 0) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
         if (n == 1) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
