@@ -154,7 +154,7 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * on the GPU grows, and stays until then. There are mha_attention_forward, mha_attention_backward and their plans, for
  * bfloat16 or float16 (all tensors alike), D = E = 64 or 128, scale > 0, grouped heads, causal with MHA_ALIGN_TOP_LEFT or
  * _BOTTOM_RIGHT or not, with lse and softmax; the last stride must be 1, the others and addresses multiples of 16 bytes.
- * Anything else returns MHA_UNSUPPORTED. Unlike on the CPU, NaN in keys and values may reach rows that do not see them. */
+ * Anything else returns MHA_UNSUPPORTED. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.

@@ -82,7 +82,10 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
                           .offset = plan->offset,
                           .row_tiles = plan->row_tiles,
                           .section = plan->section,
-                          .tiles = plan->tiles};
+                          .tiles = plan->tiles,
+                          .queries = rows_of(p->q),
+                          .keys = rows_of(p->k),
+                          .values = rows_of(p->v)};
     bool keys = p->Tk > 0; /* without keys their maps are not used */
     TRY(map(p->ctx, &c.q, p->q, plan->rows));
     TRY(map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
@@ -162,6 +165,7 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
 static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan, const mha_gradient_call *call,
                                 const mha_cuda_scratch *s)
 {
+    enum { TOGETHER = 4 }; /* the fastest of 1 to 64 */
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     mha_tensor dq = g->q.rank ? g->q : dense_like(p->q, s->dq), dk = g->k.rank ? g->k : dense_like(p->k, s->dk),
@@ -185,7 +189,11 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .row_tiles = plan->row_tiles,
                              .key_tiles = plan->key_tiles,
                              .bound_tiles = plan->bound_tiles,
-                             .section = plan->section};
+                             .section = plan->section,
+                             .together = TOGETHER,
+                             .causal = plan->causal,
+                             .queries = rows_of(p->q),
+                             .lost = s->lost};
     TRY(map(p->ctx, &c->q, p->q, plan->rows));
     TRY(map(p->ctx, &c->d_out, call->dout, plan->rows));
     TRY(map(p->ctx, &c->k, p->k, plan->keys));

@@ -11,11 +11,12 @@
  * numbers of a row are multiples of a power of two, small enough that the largest sum possible fits 30 bits. That is
  * bounded by 2 |dO_i| max |V_j| max |K_jd|, because the weights of a row sum to 1. */
 #include "backward.h"
-#include "hopper.cuh"
+#include "careful.cuh"
 
-namespace {
+namespace
+{
 
-enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, STAGES = 2, ALL = 1 };
+enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, STAGES = 3, ALL = 1 };
 enum { LSE, DELTA, POWER, ROW_KINDS };
 enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
 
@@ -26,6 +27,7 @@ template <typename T, int D, int QUERIES> struct shared_memory {
     alignas(1024) T d_out[STAGES][QUERIES * D];
     alignas(1024) T ds[2][QUERIES * KEYS];
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
+    int lost; /* whether a number of dS or of the keys is not finite */
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
 };
 
@@ -44,7 +46,7 @@ template <int QUERIES, bool CAUSAL> MHA_DEVICE work work_of(const mha_cuda_backw
     if (CAUSAL) {
         w.from = min(c.row_tiles, max(0, w.first - c.offset) / QUERIES);
         w.count = c.row_tiles - w.from;
-    } else w.start = (int)((int64_t)tile * c.row_tiles / c.key_tiles);
+    } else w.start = (int)((int64_t)(tile - tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
 
@@ -97,8 +99,9 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backwar
                        c.rows + (((int64_t)w.batch * c.H + head) * c.row_tiles + tile) * ROW_KINDS * QUERIES,
                        ROW_KINDS * QUERIES * 4, full);
             for (int panel = 0; panel < D / PANEL; panel++) {
-                copy_in(q + panel * QUERIES * ROW_BYTES, &c.q, full, panel * PANEL, tile * QUERIES, head, w.batch);
-                copy_in(d_out + panel * QUERIES * ROW_BYTES, &c.d_out, full, panel * PANEL, tile * QUERIES, head, w.batch);
+                int at = panel * QUERIES * ROW_BYTES;
+                copy_in(q + at, &c.q, full, panel * PANEL, tile * QUERIES, head, w.batch);
+                copy_in(d_out + at, &c.d_out, full, panel * PANEL, tile * QUERIES, head, w.batch);
             }
         }
 }
@@ -108,10 +111,23 @@ MHA_DEVICE float power_of(const mha_cuda_backward &c, int head, int batch)
 {
     const float *bounds = c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles;
     float norm = 0, number = 0;
-    for (int i = 0; i < c.bound_tiles; i++) norm = fmaxf(norm, bounds[2 * i]), number = fmaxf(number, bounds[2 * i + 1]);
+    for (int i = 0; i < c.bound_tiles; i++)
+        norm = fmaxf(norm, bounds[2 * i]), number = fmaxf(number, bounds[2 * i + 1]);
     int exponent;
     frexpf(norm * number, &exponent);
     return exp2f((float)min(100, max(-100, 28 - exponent)));
+}
+
+/* Whether one of these eight numbers of 16 bits is infinite or NaN: all bits of its exponent are set. */
+template <typename T> MHA_DEVICE bool has_lost(uint4 x)
+{
+    const uint32_t exponent = pair_of<T>::exponent;
+    const uint32_t words[4] = {x.x, x.y, x.z, x.w};
+    bool lost = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        lost = lost || (words[i] & exponent) == exponent || (words[i] >> 16 & exponent) == exponent;
+    return lost;
 }
 
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
@@ -122,13 +138,14 @@ template <typename T, int D, int N> MHA_DEVICE void scores(float (&s)[N / 2], ui
     products_begin();
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
-        product_shared<T>(s, a + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2, b + i / 4 * (N * ROW_BYTES >> 4) + i % 4 * 2,
-                          i > 0);
+        product_shared<T>(s, a + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
+                          b + i / 4 * (N * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
     products_commit();
 }
 
 /* sums (64 keys, D) += x (64, N rows) of registers times rows (N,D). */
-template <typename T, int D, int N> MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint64_t rows)
+template <typename T, int D, int N>
+MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint64_t rows)
 {
     products_begin();
 #pragma unroll
@@ -136,24 +153,66 @@ template <typename T, int D, int N> MHA_DEVICE void add_rows(float (&sums)[D / 2
     products_commit();
 }
 
-template <typename T, int D, int ROWS>
-MHA_DEVICE void put_rows(uint32_t to, const CUtensorMap *map, const float (&x)[D / 2], float by, const work &w, int who)
+/* A score's weight and the product of dO and V, from rows alone. */
+struct careful_pair {
+    double p, ds;
+};
+
+template <typename T, int D>
+MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row,
+                                       const careful_row<D> &q, const careful_row<D> &k, const careful_row<D> &d,
+                                       const careful_row<D> &v)
 {
-    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
+    double lse = (double)c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    double p = exp((double)c.scale * careful_dot(q, k) - lse);
+    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row)))};
+}
+
+/* dV or dK of the 16 keys of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
+template <typename T, int D, bool CAUSAL>
+__device__ __noinline__ void put_carefully(const mha_cuda_backward &c, work w, int first, uint32_t to, int at,
+                                           bool values)
+{
+    int group = c.H / c.G;
+    for (int key = first; key < min(first + 16, c.Tk); key++) {
+        careful_row<D> sum = {{0}}, k = careful_load<T, D>(c.keys, w.batch, w.head, key);
+        careful_row<D> v = careful_load<T, D>(c.values, w.batch, w.head, key);
+        for (int head = w.head * group; head < (w.head + 1) * group; head++)
+            for (int row = CAUSAL ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
+                careful_row<D> q = careful_load<T, D>(c.queries, w.batch, head, row);
+                careful_row<D> d = careful_load<T, D>(c.d_o, w.batch, head, row);
+                careful_pair x = careful_weight<T, D>(c, w.batch, head, row, q, k, d, v);
+                careful_add(sum, values ? x.p : x.ds * (double)c.scale, values ? d : q);
+            }
+        careful_put<T>(to, KEYS * ROW_BYTES, at + key - first, sum);
+    }
+}
+
+template <typename T, int D, bool CAUSAL>
+MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, bool values, uint32_t to,
+                         const float (&x)[D / 2], float by)
+{
+    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
+    int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
     to += who * 64 * ROW_BYTES;
+    if (__any_sync(~0u, is_lost(x)))
+        put_carefully<T, D, CAUSAL>(c, w, w.first + who * 64 + warp * 16, to, warp * 16, values);
+    else {
 #pragma unroll
-    for (int b = 0; b < D / 8; b += 2) {
-        int piece = b + lane / 16;
-        const float *y = x + 4 * b;
-        store_matrices(to + piece / 8 * ROWS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16,
-                       pack<T>(y[0] * by, y[1] * by), pack<T>(y[2] * by, y[3] * by), pack<T>(y[4] * by, y[5] * by),
-                       pack<T>(y[6] * by, y[7] * by));
+        for (int b = 0; b < D / 8; b += 2) {
+            int piece = b + lane / 16;
+            const float *y = x + 4 * b;
+            store_matrices(to + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16,
+                           pack<T>(y[0] * by, y[1] * by), pack<T>(y[2] * by, y[3] * by), pack<T>(y[4] * by, y[5] * by),
+                           pack<T>(y[6] * by, y[7] * by));
+        }
     }
     publish_shared();
     group_sync(ALL + 1 + who, GROUP);
     if (thread == 0) {
         for (int panel = 0; panel < D / PANEL; panel++)
-            copy_out(map, to + panel * ROWS * ROW_BYTES, panel * PANEL, w.first + who * 64, w.head, w.batch);
+            copy_out(values ? &c.dv : &c.dk, to + panel * KEYS * ROW_BYTES, panel * PANEL, w.first + who * 64, w.head,
+                     w.batch);
         copies_commit();
     }
 }
@@ -184,21 +243,23 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         products_begin();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
-            product_turned<T>(dq, a + i / 4 * (QUERIES * ROW_BYTES >> 4) + i % 4 * 2, b + i * (16 * ROW_BYTES >> 4), i > 0);
+            product_turned<T>(dq, a + i / 4 * (QUERIES * ROW_BYTES >> 4) + i % 4 * 2, b + i * (16 * ROW_BYTES >> 4),
+                              i > 0);
         products_commit();
     };
     auto send_dq = [&](const float(&dq)[32]) {
-        unsigned long long *to =
-            (unsigned long long *)(c.sums + (int64_t)number * QUERIES * D + who * SUMS) + thread;
+        unsigned long long *to = (unsigned long long *)(c.sums + (int64_t)number * QUERIES * D + who * SUMS) + thread;
 #pragma unroll
         for (int i = 0; i < 32; i += 2) {
             int low = __float2int_rn(dq[i] * power[i / 2 % 2]), high = __float2int_rn(dq[i + 1] * power[i / 2 % 2]);
-            atomicAdd(to + i / 2 * GROUP, ((unsigned long long)(unsigned)high << 32) + (unsigned long long)(long long)low);
+            atomicAdd(to + i / 2 * GROUP,
+                      ((unsigned long long)(unsigned)high << 32) + (unsigned long long)(long long)low);
         }
     };
 
     auto step = [&](uint32_t n) {
-        int stage = n % STAGES, head = w.head * group + n / w.count, tile = tile_at(w, n % w.count), q0 = tile * QUERIES;
+        int stage = n % STAGES, head = w.head * group + n / w.count, tile = tile_at(w, n % w.count),
+            q0 = tile * QUERIES;
         const float *rows = s.rows[stage];
         float x[QUERIES / 2], y[QUERIES / 2], dq[32];
         barrier_wait(shared_address(&s.full[stage]), n / STAGES % 2);
@@ -206,7 +267,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         products_wait<1>(); /* for dK of the last tile */
         touch(dk);
         keep(ds);
-        if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[stage ^ 1]));
+        if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(n - 1) % STAGES]));
         scores<T, D, QUERIES>(y, v, factor(shared_address(s.d_out[stage]), 0));
         products_wait<1>();
         touch(x);
@@ -233,12 +294,13 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 float2 weight = pair_of<T>::get(p[2 * b + i]);
-                ds[2 * b + i] = pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
+                ds[2 * b + i] =
+                    pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
             }
         }
         barrier_wait(shared_address(&s.ds_empty[n % 2]), n / 2 % 2 ^ 1);
-        uint32_t row = shared_address(s.ds[n % 2]) + who * QUERIES * ROW_BYTES + (lane / 16 * 8 + lane % 8) * ROW_BYTES +
-                       ((warp * 2 + lane / 8 % 2) ^ (lane % 8)) * 16;
+        uint32_t row = shared_address(s.ds[n % 2]) + who * QUERIES * ROW_BYTES +
+                       (lane / 16 * 8 + lane % 8) * ROW_BYTES + ((warp * 2 + lane / 8 % 2) ^ (lane % 8)) * 16;
 #pragma unroll
         for (int b = 0; b < QUERIES / 8; b += 2)
             store_matrices_turned(row + b * 8 * ROW_BYTES, ds[2 * b], ds[2 * b + 1], ds[2 * b + 2], ds[2 * b + 3]);
@@ -262,19 +324,24 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         number = (w.batch * c.H + head) * c.row_tiles + tile;
     };
 
+    barrier_wait(shared_address(&s.keys_full), 0);
     if (total > 0) {
         float dq[32];
-        barrier_wait(shared_address(&s.keys_full), 0);
+        for (int i = threadIdx.x - GROUP; i < KEYS * D / 8; i += CONSUMERS * GROUP)
+            if (has_lost<T>(((const uint4 *)s.k)[i])) s.lost = 1;
         for (int n = 0; n < total; n++) step(n);
         issue_dq(dq, total - 1);
         products_wait<0>();
         touch(dk), touch(dq);
         keep(ds);
         send_dq(dq);
+        if (is_lost(dk)) s.lost = 1; /* as it is where dS is */
         group_sync(ALL, CONSUMERS * GROUP);
+        for (int n = threadIdx.x - GROUP; s.lost && n < total; n += CONSUMERS * GROUP)
+            c.lost[(w.batch * c.H + w.head * group + n / w.count) * c.row_tiles + w.from + n % w.count] = 1;
     }
-    put_rows<T, D, KEYS>(shared_address(s.k), &c.dk, dk, c.scale, w, who);
-    put_rows<T, D, KEYS>(shared_address(s.v), &c.dv, dv, 1, w, who);
+    put_rows<T, D, CAUSAL>(c, w, who, false, shared_address(s.k), dk, c.scale);
+    put_rows<T, D, CAUSAL>(c, w, who, true, shared_address(s.v), dv, 1);
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
@@ -284,10 +351,13 @@ template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const
     typedef shared_memory<T, D, QUERIES> layout;
     layout &s = *(layout *)memory;
     if (threadIdx.x == 0) {
+        s.lost = 0;
         barrier_make(shared_address(&s.keys_full), 1);
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&s.full[i]), 1);
             barrier_make(shared_address(&s.empty[i]), CONSUMERS);
+        }
+        for (int i = 0; i < 2; i++) {
             barrier_make(shared_address(&s.ds_full[i]), CONSUMERS * GROUP / 32);
             barrier_make(shared_address(&s.ds_empty[i]), CONSUMERS * GROUP / 32);
         }
@@ -330,7 +400,8 @@ template <typename T> MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int ba
     return *(const uint4 *)((const T *)t.data + batch * t.batch + head * t.head + row * t.row + column);
 }
 
-/* A block for BOUND_KEYS keys of a head: the largest norm of their values, and the largest number of the keys. */
+/* A block for BOUND_KEYS keys of a head: the largest norm of their values, and the largest number of the keys. Numbers that
+ * are not finite are left out: where they are visible, so is dQ. */
 template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward &c, int block, int head, int batch)
 {
     enum { LANES = D / 8, ROWS = 256 / LANES };
@@ -343,7 +414,10 @@ template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward 
         if (key < c.Tk) {
             widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8));
             widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8));
-            for (int i = 0; i < 8; i++) number = fmaxf(number, fabsf(k[i])), squares += v[i] * v[i];
+            for (int i = 0; i < 8; i++) {
+                if (fabsf(k[i]) < INFINITY) number = fmaxf(number, fabsf(k[i]));
+                if (fabsf(v[i]) < INFINITY) squares += v[i] * v[i];
+            }
         }
         norm = fmaxf(norm, sum_lanes<LANES>(squares));
     }
@@ -368,6 +442,7 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
     int lane = threadIdx.x % LANES;
     int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
     float *rows = c.rows + number * ROW_KINDS * QUERIES, o[8], d[8];
+    if (threadIdx.x == 0) c.lost[number] = 0;
 #pragma unroll
     for (int r = 0; r < QUERIES; r += ROWS) {
         int own = r + threadIdx.x / LANES, row = tile * QUERIES + own;
@@ -400,13 +475,37 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda
     }
 }
 
+template <typename T, int D, int QUERIES>
+MHA_DEVICE void convert_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int lane = threadIdx.x % 32, own = head / (c.H / c.G);
+    for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
+        int keys = c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+        careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row);
+        careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row);
+        for (int j = 0; j < keys; j++) {
+            careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j),
+                           v = careful_load<T, D>(c.values, batch, own, j);
+            careful_add(sum, careful_weight<T, D>(c, batch, head, row, q, k, d, v).ds * (double)c.scale, k);
+        }
+        T *dq = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head + row * c.dq.row + lane * 2;
+        for (int k = 0; k < D / 64; k++)
+            *(uint32_t *)(dq + 64 * k) = pack<T>((float)sum.x[2 * k], (float)sum.x[2 * k + 1]);
+    }
+}
+
 /* dQ from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed from the
  * second if it is negative. */
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
 {
     int tile = blockIdx.x, head = blockIdx.y % c.H, batch = blockIdx.y / c.H, lane = threadIdx.x % 32;
     int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
-    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32, row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
+        row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    if (c.lost[number]) {
+        convert_carefully<T, D, QUERIES>(c, tile, head, batch);
+        return;
+    }
     const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
     float head_power = power_of(c, head / (c.H / c.G), batch);
     float by[2] = {c.scale / (power[0] * head_power), c.scale / (power[8] * head_power)};
@@ -430,7 +529,10 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
             for (int step = 0; step < 4; step++) {
                 /* Lane l sends what lane l ^ step stores: its part of eight i + (l ^ step). */
                 int to = lane % 4 ^ step;
-                uint32_t mine = to == 0 ? x[2 * i + half] : to == 1 ? x[2 * i + 2 + half] : to == 2 ? x[2 * i + 4 + half] : x[2 * i + 6 + half];
+                uint32_t mine = to == 0   ? x[2 * i + half]
+                                : to == 1 ? x[2 * i + 2 + half]
+                                : to == 2 ? x[2 * i + 4 + half]
+                                          : x[2 * i + 6 + half];
                 y[step] = __shfl_xor_sync(~0u, mine, step);
             }
             /* y[step] comes from lane l ^ step and is its place in the eight. */
@@ -448,26 +550,28 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
 
 } // namespace
 
-#define KERNELS(NAME, T, D, QUERIES)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c)   \
-    {                                                                                                                   \
-        run<T, D, QUERIES, false>(c);                                                                                   \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(384, 1)                                                                \
-        backward_##NAME##_causal(const __grid_constant__ mha_cuda_backward c)                                           \
-    {                                                                                                                   \
-        run<T, D, QUERIES, true>(c);                                                                                    \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256)                                                                   \
-        backward_##NAME##_prepare(const __grid_constant__ mha_cuda_backward c)                                          \
-    {                                                                                                                   \
-        prepare<T, D, QUERIES>(c);                                                                                      \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256)                                                                   \
-        backward_##NAME##_convert(const __grid_constant__ mha_cuda_backward c)                                          \
-    {                                                                                                                   \
-        convert<T, D, QUERIES>(c);                                                                                      \
+#define KERNELS(NAME, T, D, QUERIES)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c) \
+    {                                                                                                                 \
+        run<T, D, QUERIES, false>(c);                                                                                 \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                              \
+        backward_##NAME##_causal(const __grid_constant__ mha_cuda_backward c)                                         \
+    {                                                                                                                 \
+        run<T, D, QUERIES, true>(c);                                                                                  \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        backward_##NAME##_prepare(const __grid_constant__ mha_cuda_backward c)                                        \
+    {                                                                                                                 \
+        prepare<T, D, QUERIES>(c);                                                                                    \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        backward_##NAME##_convert(const __grid_constant__ mha_cuda_backward c)                                        \
+    {                                                                                                                 \
+        convert<T, D, QUERIES>(c);                                                                                    \
     }
 
 KERNELS(bf16_128, __nv_bfloat16, 128, 64)
 KERNELS(bf16_64, __nv_bfloat16, 64, 128)
+KERNELS(f16_128, __half, 128, 64)
+KERNELS(f16_64, __half, 64, 128)

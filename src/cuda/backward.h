@@ -2,31 +2,30 @@
 #ifndef MHA_CUDA_BACKWARD_H
 #define MHA_CUDA_BACKWARD_H
 
+#include "view.h"
 #include <cuda.h>
 #include <stdint.h>
 
-/* A tensor (B,H,T,D) whose numbers of a row lie side by side; strides in elements. */
-typedef struct mha_cuda_rows {
-    void *data;
-    int64_t batch, head, row;
-} mha_cuda_rows;
-
 typedef struct mha_cuda_backward {
-    CUtensorMap q, d_out;   /* (B,H,Tq,D), in boxes of 64 columns */
-    CUtensorMap k, v;       /* (B,G,Tk,D) */
-    CUtensorMap dk, dv;     /* (B,G,Tk,D) */
+    CUtensorMap q, d_out; /* (B,H,Tq,D), in boxes of 64 columns */
+    CUtensorMap k, v;     /* (B,G,Tk,D) */
+    CUtensorMap dk, dv;   /* (B,G,Tk,D) */
     mha_cuda_rows out, d_o, keys, values, dq;
-    const float *lse;       /* (B,H,Tq) */
-    float *bounds;          /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key */
-    float *rows;            /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
-    int32_t *sums;          /* (B,H,tiles,rows of a tile * D): dQ over that power and the scale, in pairs of 64 bits */
-    float scale;            /* of scores; above 0 */
+    const float *lse; /* (B,H,Tq) */
+    float *bounds;    /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key */
+    float *rows;      /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
+    int32_t *sums;    /* (B,H,tiles,rows of a tile * D): dQ over that power and the scale, in pairs of 64 bits */
+    float scale;      /* of scores; above 0 */
     int32_t Tq, Tk, H, G, B;
     int32_t offset;      /* row i sees keys up to i + offset */
     int32_t row_tiles;   /* of a query head */
     int32_t key_tiles;   /* of a key head */
     int32_t bound_tiles; /* of a key head, 512 keys each */
     int32_t section;     /* key heads that are worked on together */
+    int32_t together;    /* key tiles that begin with the same row tile */
+    int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
+    mha_cuda_rows queries;
+    int32_t *lost; /* (B,H,tiles): whether dQ of a tile may be lost: its sums were not finite */
 } mha_cuda_backward;
 
 #endif

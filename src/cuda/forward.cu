@@ -9,29 +9,25 @@
  * The weights of a row are relative to a reference, its largest score so far, in units of log 2. The reference moves
  * only when the largest score has grown by more than 8, and then the sums are rescaled; each row decides for itself, so
  * that its bits do not depend on its neighbours. */
+#include "careful.cuh"
 #include "forward.h"
-#include "hopper.cuh"
 
-namespace {
+namespace
+{
 
 enum { GROUP = 128, STAGES = 2 }; /* threads of a warpgroup; key blocks in flight */
 enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and of each warpgroup's own threads */
 
-enum { SHARED_MOST = 227 * 1024 };
-
-/* Results leave through memory of their own, so that the next tile's Q can come while they do; where there is not enough,
- * through that of Q. */
+/* Results leave through memory of their own, so that the next tile's Q can come while they do. */
 template <typename T, int D, int CONSUMERS, int KEYS> struct shared_memory {
-    enum {
-        ROWS = 64 * CONSUMERS,
-        APART = 2 * (2 * ROWS * D + 2 * STAGES * KEYS * D) + 2048 <= SHARED_MOST,
-        RESULTS = APART ? ROWS * D : 0
-    };
-    alignas(1024) T q[ROWS * D + RESULTS];
+    enum { ROWS = 64 * CONSUMERS };
+    alignas(1024) T q[ROWS * D];
     alignas(1024) T k[STAGES][KEYS * D];
     alignas(1024) T v[STAGES][KEYS * D];
+    alignas(1024) T o[ROWS * D];
     int tile[STAGES]; /* numbers of tiles, from the warpgroup that copies to the others */
-    alignas(8) uint64_t tile_full[STAGES], tile_empty[STAGES], q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    alignas(8) uint64_t tile_full[STAGES],
+        tile_empty[STAGES], q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
 /* A place in a ring of stages. */
@@ -60,7 +56,8 @@ template <int ROWS, int KEYS, bool CAUSAL> MHA_DEVICE tile tile_of(const mha_cud
 
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
 
-template <typename S, int D, int KEYS> MHA_DEVICE void copy_block(S &s, bool values, place p, const CUtensorMap *map, const tile &t, int j, int group)
+template <typename S, int D, int KEYS>
+MHA_DEVICE void copy_block(S &s, bool values, place p, const CUtensorMap *map, const tile &t, int j, int group)
 {
     uint32_t full = shared_address(values ? &s.v_full[p.stage()] : &s.k_full[p.stage()]);
     uint32_t to = shared_address(values ? s.v[p.stage()] : s.k[p.stage()]);
@@ -70,7 +67,8 @@ template <typename S, int D, int KEYS> MHA_DEVICE void copy_block(S &s, bool val
         copy_in(to + panel * KEYS * ROW_BYTES, map, full, panel * PANEL, j * KEYS, t.head / group, t.batch);
 }
 
-template <typename S, int D, int ROWS, int KEYS, bool CAUSAL> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
+template <typename S, int D, int ROWS, int KEYS, bool CAUSAL>
+MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
 {
     place k, v, next;
     uint32_t turn = 0;
@@ -88,8 +86,8 @@ template <typename S, int D, int ROWS, int KEYS, bool CAUSAL> MHA_DEVICE void co
         turn ^= 1;
         barrier_expect(shared_address(&s.q_full), ROWS * D * 2);
         for (int panel = 0; panel < D / PANEL; panel++)
-            copy_in(shared_address(s.q) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&s.q_full), panel * PANEL, t.row,
-                    t.head, t.batch);
+            copy_in(shared_address(s.q) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&s.q_full), panel * PANEL,
+                    t.row, t.head, t.batch);
         for (int j = t.blocks; j >= 0; j--) {
             if (j > 0) copy_block<S, D, KEYS>(s, false, k, &c.k, t, j - 1, c.group), k.next();
             if (j < t.blocks) copy_block<S, D, KEYS>(s, true, v, &c.v, t, j, c.group), v.next();
@@ -156,19 +154,46 @@ template <int COUNT> MHA_DEVICE void rescale(float (&o)[COUNT], const float (&by
     for (int i = 0; i < COUNT; i++) o[i] *= by[i / 2 % 2];
 }
 
+/* The 16 rows of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
+template <typename T, int D, int ROWS, bool CAUSAL>
+__device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t, int first, uint32_t to, int at)
+{
+    int head = t.head / c.group;
+    double scale = (double)c.scale * 0.69314718055994530942;
+    for (int row = first; row < min(first + 16, c.Tq); row++) {
+        int keys = CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+        double top = -INFINITY, sum = 0;
+        careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, t.batch, t.head, row);
+        for (int j = 0; j < keys; j++)
+            top = fmax(top, scale * careful_dot(q, careful_load<T, D>(c.keys, t.batch, head, j)));
+        for (int j = 0; j < keys; j++) {
+            double p = exp(scale * careful_dot(q, careful_load<T, D>(c.keys, t.batch, head, j)) - top);
+            careful_add(o, p, careful_load<T, D>(c.values, t.batch, head, j));
+            sum += p;
+        }
+        for (int i = 0; keys && i < D / 32; i++) o.x[i] /= sum;
+        careful_put<T>(to, ROWS * ROW_BYTES, at + row - first, o);
+        if (c.lse && threadIdx.x % 32 == 0)
+            c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] = (float)(top + log(sum));
+    }
+}
+
 /* The sums, divided, to shared memory and from there to the tensor; and the logarithms of the sums of exponentials. */
-template <typename T, int D, int ROWS, typename S>
-MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o)[D / 2], rows &r, int who)
+template <typename T, int D, int ROWS, bool CAUSAL, typename S>
+MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o)[D / 2], rows &r, const int (&last)[2],
+                       int who)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
-    uint32_t to = shared_address(s.q + S::RESULTS) + who * 64 * ROW_BYTES;
+    uint32_t to = shared_address(s.o) + who * 64 * ROW_BYTES;
     float by[2];
+    bool lost = is_lost(o);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = r.sum[h];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         by[h] = sum > 0 ? 1 / sum : 0;
+        lost = lost || (last[h] >= 0 && !(sum > 0 && sum < INFINITY));
         int row = t.row + who * 64 + warp * 16 + h * 8 + lane / 4;
         if (c.lse && lane % 4 == 0 && row < c.Tq)
             c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] =
@@ -176,14 +201,17 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o
     }
     if (thread == 0) copies_read();
     group_sync(OWN + who, GROUP);
-    int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
+    if (__any_sync(~0u, lost)) finish_carefully<T, D, ROWS, CAUSAL>(c, t, t.row + who * 64 + warp * 16, to, warp * 16);
+    else {
+        int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
-    for (int b = 0; b < D / 8; b += 2) {
-        int piece = b + lane / 16;
-        uint32_t at = to + piece / 8 * ROWS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
-        const float *x = o + 4 * b;
-        store_matrices(at, pack<T>(x[0] * by[0], x[1] * by[0]), pack<T>(x[2] * by[1], x[3] * by[1]),
-                       pack<T>(x[4] * by[0], x[5] * by[0]), pack<T>(x[6] * by[1], x[7] * by[1]));
+        for (int b = 0; b < D / 8; b += 2) {
+            int piece = b + lane / 16;
+            uint32_t at = to + piece / 8 * ROWS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
+            const float *x = o + 4 * b;
+            store_matrices(at, pack<T>(x[0] * by[0], x[1] * by[0]), pack<T>(x[2] * by[1], x[3] * by[1]),
+                           pack<T>(x[4] * by[0], x[5] * by[0]), pack<T>(x[6] * by[1], x[7] * by[1]));
+        }
     }
     publish_shared();
     group_sync(OWN + who, GROUP);
@@ -191,10 +219,6 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o
         for (int panel = 0; panel < D / PANEL; panel++)
             copy_out(&c.o, to + panel * ROWS * ROW_BYTES, panel * PANEL, t.row + who * 64, t.head, t.batch);
         copies_commit();
-        if (!S::APART && t.blocks > 0) {
-            copies_read();
-            barrier_arrive(shared_address(&s.q_empty));
-        }
     }
 }
 
@@ -279,7 +303,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
             for (j--; j >= 0 && j >= whole; j--) step(true);
             for (; j >= 0; j--) step(false);
 
-            if (shared_memory<T, D, CONSUMERS, KEYS>::APART && thread == 0) barrier_arrive(shared_address(&s.q_empty));
+            if (thread == 0) barrier_arrive(shared_address(&s.q_empty));
             barrier_wait(shared_address(&s.v_full[vp.stage()]), vp.parity());
             results();
             products_wait<0>();
@@ -287,7 +311,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
             if (thread == 0) barrier_arrive(shared_address(&s.v_empty[vp.stage()]));
             vp.next();
         }
-        finish<T, D, ROWS>(s, c, t, o, r, who);
+        finish<T, D, ROWS, CAUSAL>(s, c, t, o, r, last, who);
     }
     if (thread == 0) copies_read();
 }
@@ -296,9 +320,9 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
 
 template <typename T, int D, int CONSUMERS, int KEYS, bool CAUSAL> MHA_DEVICE void run(const mha_cuda_forward &c)
 {
-    extern __shared__ unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D, CONSUMERS, KEYS> layout;
-    layout &s = *(layout *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
+    layout &s = *(layout *)memory;
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&s.q_full), 1);
         barrier_make(shared_address(&s.q_empty), CONSUMERS);
@@ -325,19 +349,18 @@ template <typename T, int D, int CONSUMERS, int KEYS, bool CAUSAL> MHA_DEVICE vo
 
 } // namespace
 
-#define KERNEL(NAME, T, D, CONSUMERS, KEYS, CAUSAL)                                                                     \
-    extern "C" __global__ void __launch_bounds__(GROUP *(CONSUMERS + 1), 1)                                             \
-        NAME(const __grid_constant__ mha_cuda_forward c)                                                                \
-    {                                                                                                                   \
-        run<T, D, CONSUMERS, KEYS, CAUSAL>(c);                                                                          \
+#define KERNEL(NAME, T, D, CONSUMERS, KEYS, CAUSAL)                         \
+    extern "C" __global__ void __launch_bounds__(GROUP *(CONSUMERS + 1), 1) \
+        NAME(const __grid_constant__ mha_cuda_forward c)                    \
+    {                                                                       \
+        run<T, D, CONSUMERS, KEYS, CAUSAL>(c);                              \
     }
 
-KERNEL(forward_bf16_128, __nv_bfloat16, 128, 2, 128, false)
-KERNEL(forward_bf16_128_wide, __nv_bfloat16, 128, 2, 176, false)
-KERNEL(forward_bf16_128_mid, __nv_bfloat16, 128, 2, 160, false)
-KERNEL(forward_bf16_128_mid_causal, __nv_bfloat16, 128, 2, 160, true)
-KERNEL(forward_bf16_128_wide_causal, __nv_bfloat16, 128, 2, 176, true)
-KERNEL(forward_bf16_128_causal, __nv_bfloat16, 128, 2, 128, true)
 KERNEL(forward_bf16_64, __nv_bfloat16, 64, 3, 128, false)
 KERNEL(forward_bf16_64_causal, __nv_bfloat16, 64, 3, 128, true)
+KERNEL(forward_bf16_128, __nv_bfloat16, 128, 2, 128, false)
+KERNEL(forward_bf16_128_causal, __nv_bfloat16, 128, 2, 128, true)
+KERNEL(forward_f16_64, __half, 64, 3, 128, false)
+KERNEL(forward_f16_64_causal, __half, 64, 3, 128, true)
 KERNEL(forward_f16_128, __half, 128, 2, 128, false)
+KERNEL(forward_f16_128_causal, __half, 128, 2, 128, true)

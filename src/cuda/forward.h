@@ -2,6 +2,7 @@
 #ifndef MHA_CUDA_FORWARD_H
 #define MHA_CUDA_FORWARD_H
 
+#include "view.h"
 #include <cuda.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ typedef struct mha_cuda_forward {
     int32_t row_tiles; /* of a head */
     int32_t section;   /* heads that are worked on together */
     int32_t tiles;     /* of all heads */
+    mha_cuda_rows queries, keys, values;
 } mha_cuda_forward;
 
 #endif

@@ -86,10 +86,7 @@ MHA_DEVICE void copies_read(void) { asm volatile("cp.async.bulk.wait_group.read 
 /* What ordinary stores wrote becomes visible to copies and products. */
 MHA_DEVICE void publish_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-MHA_DEVICE void fetch_map(const CUtensorMap *map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
+MHA_DEVICE void fetch_map(const CUtensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
 /* ---- Registers -------------------------------------------------------------------------------------------------- */
 
@@ -131,12 +128,14 @@ template <> MHA_DEVICE uint32_t pack<__half>(float low, float high)
 /* And back. */
 template <typename T> struct pair_of;
 template <> struct pair_of<__nv_bfloat16> {
+    static const uint32_t exponent = 0x7f80; /* its bits */
     static MHA_DEVICE float2 get(uint32_t x)
     {
         return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000));
     }
 };
 template <> struct pair_of<__half> {
+    static const uint32_t exponent = 0x7c00;
     static MHA_DEVICE float2 get(uint32_t x) { return __half22float2(*(const __half2 *)&x); }
 };
 
@@ -154,7 +153,8 @@ MHA_DEVICE void store_matrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
 MHA_DEVICE uint64_t factor(uint32_t address, int leading)
 {
     const uint64_t group = 8 * ROW_BYTES;
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 | (group >> 4) << 32 | UINT64_C(1) << 62;
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 | (group >> 4) << 32 |
+           UINT64_C(1) << 62;
 }
 
 MHA_DEVICE void products_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

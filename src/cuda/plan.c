@@ -26,20 +26,19 @@ const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_ste
     return names[type][width][step == MHA_CUDA_MAIN ? causal : step == MHA_CUDA_PREPARE ? 2 : 3];
 }
 
-/* Q, two stages of K and V, results beside Q where there is room; barriers; up to 1023 bytes for alignment. */
+enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
+
+/* Q and results, two stages of K and V. */
 size_t mha_cuda_forward_shared(int width, int rows, int keys)
 {
-    enum { MOST = 227 * 1024, ALIGNMENT = 1024, BARRIERS = 320 };
-    size_t all = 2 * (size_t)(2 * rows * width + 4 * keys * width);
-    if (all + 2048 > MOST) all -= 2 * (size_t)(rows * width);
-    return ALIGNMENT + BARRIERS + all;
+    return 2 * (size_t)(2 * rows * width + 4 * keys * width) + BARRIERS;
 }
 
-/* K and V, two stages of Q and dO, two of dS, numbers of rows, room for barriers and alignment. */
+/* K and V, three stages of Q, dO and the numbers of rows, two of dS. */
 size_t mha_cuda_backward_shared(int width, int rows, int keys)
 {
     size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys;
-    return 2 * 2 * k * d + 2 * 2 * 2 * r * d + 2 * 2 * r * k + 4 * r * d + 2 * 3 * r * 4 + 1024;
+    return 2 * (2 * k * d + 3 * 2 * r * d + 2 * r * k) + 3 * 3 * r * sizeof(float) + BARRIERS;
 }
 
 /* ---- What there are kernels for --------------------------------------------------------------------------------- */
@@ -225,4 +224,5 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
     MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
+    MHA_TAKE(arena, s->lost, row_tiles);
 }

@@ -48,6 +48,7 @@ typedef struct mha_cuda_scratch {
     float *bounds;      /* (B,G,bound_tiles,2) */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
     int32_t *sums;      /* (B,H,row_tiles,rows*D) */
+    int32_t *lost;      /* (B,H,row_tiles) */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

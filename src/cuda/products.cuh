@@ -14,15 +14,11 @@
 #define SUMS_32_(s, i) SUMS_8(s, i), SUMS_8(s, i + 8), SUMS_8(s, i + 16), SUMS_8(s, i + 24)
 #define SUMS_32(s) SUMS_32_(s, 0)
 #define SUMS_64(s) SUMS_32_(s, 0), SUMS_32_(s, 32)
-#define SUMS_80(s) SUMS_64(s), SUMS_8(s, 64), SUMS_8(s, 72)
-#define SUMS_88(s) SUMS_80(s), SUMS_8(s, 80)
 
 #define NUMBERS_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
                    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NUMBERS_64 NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
                    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NUMBERS_80 NUMBERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define NUMBERS_88 NUMBERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 
 #define PRODUCT_SHARED(NAME, TURNED, N, COUNT, T, TYPE, A, B, ADD)                                                 \
     template <> MHA_DEVICE void NAME<T>(float (&s)[COUNT], uint64_t a, uint64_t b, int add)                        \
@@ -52,10 +48,6 @@ PRODUCT_SHARED(product_shared, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __half, "f16", 64, 65, 66)
-PRODUCT_SHARED(product_shared, 0, 160, 80, __nv_bfloat16, "bf16", 80, 81, 82)
-PRODUCT_SHARED(product_shared, 0, 160, 80, __half, "f16", 80, 81, 82)
-PRODUCT_SHARED(product_shared, 0, 176, 88, __nv_bfloat16, "bf16", 88, 89, 90)
-PRODUCT_SHARED(product_shared, 0, 176, 88, __half, "f16", 88, 89, 90)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_REGISTERS(64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)

@@ -1,0 +1,67 @@
+/* Attention of single rows in float64, a warp for a row, straight from memory: slow, and right whatever the numbers are.
+ *
+ * The products of tiles multiply weights of 0 with rows that are not visible, and float32 overflows where a result does
+ * not. Both leave infinity or NaN in a result. Where a kernel finds one, it computes the row again with these functions,
+ * which read visible rows alone. */
+#ifndef MHA_CUDA_CAREFUL_CUH
+#define MHA_CUDA_CAREFUL_CUH
+
+#include "hopper.cuh"
+#include "view.h"
+
+/* Whether one of the numbers is infinite or NaN: then so is the sum of their products with 0. */
+template <int N> MHA_DEVICE bool is_lost(const float (&x)[N])
+{
+    float zero = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) zero = fmaf(x[i], 0.0f, zero);
+    return zero != 0;
+}
+
+/* A row of D numbers: lane l has the pairs 64 k + 2 l. */
+template <int D> struct careful_row {
+    double x[D / 32];
+};
+
+template <typename T, int D>
+MHA_DEVICE careful_row<D> careful_load(const mha_cuda_rows &t, int batch, int head, int row)
+{
+    careful_row<D> r;
+    const T *from = (const T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
+#pragma unroll
+    for (int k = 0; k < D / 64; k++) {
+        float2 both = pair_of<T>::get(*(const uint32_t *)(from + 64 * k));
+        r.x[2 * k] = both.x, r.x[2 * k + 1] = both.y;
+    }
+    return r;
+}
+
+/* The same in all lanes. */
+template <int D> MHA_DEVICE double careful_dot(const careful_row<D> &a, const careful_row<D> &b)
+{
+    double sum = 0;
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) sum += a.x[i] * b.x[i];
+    for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
+    return sum;
+}
+
+template <int D> MHA_DEVICE void careful_add(careful_row<D> &to, double by, const careful_row<D> &x)
+{
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) to.x[i] += by * x.x[i];
+}
+
+/* To a tile in shared memory whose panels are `panel` bytes apart. */
+template <typename T, int D> MHA_DEVICE void careful_put(uint32_t to, int panel, int row, const careful_row<D> &x)
+{
+    int lane = threadIdx.x % 32;
+    uint32_t at = to + row * ROW_BYTES + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
+#pragma unroll
+    for (int k = 0; k < D / 64; k++)
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + k * panel),
+                     "r"(pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]))
+                     : "memory");
+}
+
+#endif
