@@ -5,6 +5,35 @@
 #include "cuda/calls.h"
 #include "cuda/gpu.h"
 #include "support/harness.h"
+#include <time.h>
+
+static inline uint64_t seed(void)
+{
+    static uint64_t chosen;
+    if (!chosen) {
+        chosen = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+        printf("MHA_SEED=%llu\n", (unsigned long long)chosen);
+    }
+    return chosen;
+}
+
+/* A context for a stream; NULL, with the reason as that of the test, if there is no GPU. */
+static inline mha_context *make_context(void *stream)
+{
+    char why[200] = "";
+    mha_context *ctx = NULL;
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    if (!gpu_open(why, sizeof why)) {
+        not_given(why);
+        return NULL;
+    }
+    options.device = "cuda";
+    options.stream = stream;
+    options.error = why;
+    options.error_size = sizeof why;
+    expect(mha_context_create(&ctx, &options) == MHA_OK, "%s", why);
+    return ctx;
+}
 
 typedef struct errors {
     double error, size; /* norms */

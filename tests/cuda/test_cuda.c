@@ -2,36 +2,6 @@
  * did not run. Inputs are new in every run; MHA_SEED repeats one. */
 #include "cuda/compare.h"
 
-#include <time.h>
-
-static uint64_t seed(void)
-{
-    static uint64_t chosen;
-    if (!chosen) {
-        chosen = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
-        printf("MHA_SEED=%llu\n", (unsigned long long)chosen);
-    }
-    return chosen;
-}
-
-/* A context for a stream; NULL, with the reason as that of the test, if there is no GPU. */
-static mha_context *make_context(void *stream)
-{
-    char why[200] = "";
-    mha_context *ctx = NULL;
-    mha_context_options options = MHA_CONTEXT_DEFAULTS;
-    if (!gpu_open(why, sizeof why)) {
-        not_given(why);
-        return NULL;
-    }
-    options.device = "cuda";
-    options.stream = stream;
-    options.error = why;
-    options.error_size = sizeof why;
-    expect(mha_context_create(&ctx, &options) == MHA_OK, "%s", why);
-    return ctx;
-}
-
 static bool works(mha_context *ctx, mha_status status, shape s)
 {
     return expect(status == MHA_OK, "%s: %s: %s", shape_text(s), mha_status_name(status), mha_context_error(ctx));

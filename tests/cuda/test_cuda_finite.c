@@ -1,0 +1,109 @@
+/* Numbers that are not finite, and products that overflow, on a GPU: what a row does not see never reaches its results, what
+ * it sees does, and finite inputs have finite results. */
+#include "cuda/compare.h"
+
+enum { T = 300, BAD = 200 }; /* rows and keys; the first one that is not finite */
+
+/* Writes `value` to row `row` of a tensor, in all heads. */
+static void plant(const call *c, int tensor, int64_t row, float value)
+{
+    mha_tensor t = c->view[tensor];
+    uint16_t *line = array(t.size[3], sizeof *line);
+    for (int64_t i = 0; i < t.size[3]; i++) element_set(&line[i], c->shape.type, (double)value);
+    for (int64_t b = 0; b < t.size[0]; b++)
+        for (int64_t h = 0; h < t.size[1]; h++)
+            gpu_write((uint16_t *)c->device[tensor] + b * t.stride[0] + h * t.stride[1] + row * t.stride[2], line,
+                      (size_t)t.size[3] * sizeof *line);
+    free(line);
+}
+
+/* Rows [from, to) of a result beside the oracle's, for inputs without the planted rows; or, if `lost`, that none of them is
+ * finite. */
+static void check_rows(const call *c, int tensor, int64_t from, int64_t to, bool lost)
+{
+    mha_tensor t = c->view[tensor];
+    double error = 0, size = 0;
+    int64_t finite = 0;
+    uint16_t *numbers = array(c->count[tensor], sizeof *numbers);
+    gpu_read(numbers, c->device[tensor], (size_t)c->count[tensor] * sizeof *numbers);
+    for (int64_t n = 0; n < c->count[tensor]; n++) {
+        int64_t d = n % t.size[3], row = n / t.size[3] % t.size[2], h = n / t.size[3] / t.size[2] % t.size[1],
+                b = n / t.size[3] / t.size[2] / t.size[1];
+        if (row < from || row >= to) continue;
+        double got = element_get(&numbers[b * t.stride[0] + h * t.stride[1] + row * t.stride[2] + d], c->shape.type);
+        double want = c->exact[tensor][n];
+        finite += isfinite(got);
+        error += (got - want) * (got - want), size += want * want;
+    }
+    free(numbers);
+    if (lost) expect(!finite, "%s: tensor %d: %lld finite numbers", shape_text(c->shape), tensor, (long long)finite);
+    else
+        expect(sqrt(error) <= 1e-2 * sqrt(size), "%s: tensor %d: error %.2e of %.2e", shape_text(c->shape), tensor,
+               sqrt(error), sqrt(size));
+}
+
+static bool run_both(mha_context *ctx, call *c)
+{
+    call_poison(c);
+    return expect(!call_forward(ctx, c) && !call_backward(ctx, c, true), "%s", mha_context_error(ctx));
+}
+
+static const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
+
+TEST(what_is_hidden_stays_hidden)
+{
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 12; n++) {
+        shape s = {
+            .B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .D = n % 2 ? 128 : 64, .type = types[n / 2 % 2], .causal = true};
+        rng r = rng_make(seed(), 10 + (uint64_t)n);
+        call c = call_make(s, &r);
+        call_solve(&c);
+        plant(&c, K, BAD, values[n / 4]);
+        plant(&c, V, BAD + 1, values[n / 4]);
+        if (run_both(ctx, &c)) {
+            check_rows(&c, OUT, 0, BAD, false);
+            check_rows(&c, DQ, 0, BAD, false);
+            check_rows(&c, OUT, BAD + 1, T, true);
+        }
+        call_refill(&c, &r);
+        call_solve(&c);
+        plant(&c, DOUT, T - 1 - BAD, values[n / 4]);
+        if (run_both(ctx, &c)) {
+            check_rows(&c, DK, T - BAD, T, false);
+            check_rows(&c, DV, T - BAD, T, false);
+            check_rows(&c, DV, 0, T - BAD, true);
+        }
+        call_free(&c);
+    }
+    mha_context_free(ctx);
+}
+
+/* Scores beyond float32: one key has all of the weight. */
+TEST(finite_inputs_have_finite_results)
+{
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 4; n++) {
+        shape s = {
+            .B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .D = n % 2 ? 128 : 64, .type = MHA_BFLOAT16, .causal = n / 2};
+        rng r = rng_make(seed(), 30 + (uint64_t)n);
+        call c = call_make(s, &r);
+        for (int tensor = Q; tensor <= K; tensor++) {
+            uint16_t *numbers = array(c.count[tensor], sizeof *numbers);
+            gpu_read(numbers, c.device[tensor], (size_t)c.count[tensor] * sizeof *numbers);
+            for (int64_t i = 0; i < c.count[tensor]; i++) {
+                element_set(&numbers[i], s.type, 1e20 * element_get(&numbers[i], s.type));
+                c.exact[tensor][i] = element_get(&numbers[i], s.type); /* the layout is that of the oracle */
+            }
+            gpu_write(c.device[tensor], numbers, (size_t)c.count[tensor] * sizeof *numbers);
+            free(numbers);
+        }
+        call_solve(&c);
+        if (expect(!call_forward(ctx, &c), "%s", mha_context_error(ctx))) check_rows(&c, OUT, 0, T, false);
+        call_free(&c);
+    }
+    mha_context_free(ctx);
+}
