@@ -153,18 +153,42 @@ MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint6
     products_commit();
 }
 
-/* A score's weight and the product of dO and V, from rows alone. */
+/* How many keys a row sees. */
+MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
+{
+    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+}
+
+/* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
+MHA_DEVICE bool is_far(float lse) { return !(fabsf(lse) <= 1e5f); }
+
+/* Of a row that sees a key. */
+template <typename T, int D>
+__device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
+                                           const careful_row<D> &q)
+{
+    int own = head / (c.H / c.G), keys = keys_seen(c, row);
+    float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    double top = -INFINITY, sum = 0;
+    if (!is_far(lse)) return (double)lse;
+    for (int j = 0; j < keys; j++)
+        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)));
+    for (int j = 0; j < keys; j++)
+        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)) - top);
+    return top + log(sum);
+}
+
+/* A weight and its part of dS, from rows alone. */
 struct careful_pair {
     double p, ds;
 };
 
 template <typename T, int D>
-MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row,
+MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row, double lse,
                                        const careful_row<D> &q, const careful_row<D> &k, const careful_row<D> &d,
                                        const careful_row<D> &v)
 {
-    double lse = (double)c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
-    double p = exp((double)c.scale * careful_dot(q, k) - lse);
+    double p = exp(careful_score((double)c.scale, q, k) - lse);
     return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row)))};
 }
 
@@ -181,7 +205,8 @@ __device__ __noinline__ void put_carefully(const mha_cuda_backward &c, work w, i
             for (int row = CAUSAL ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
                 careful_row<D> q = careful_load<T, D>(c.queries, w.batch, head, row);
                 careful_row<D> d = careful_load<T, D>(c.d_o, w.batch, head, row);
-                careful_pair x = careful_weight<T, D>(c, w.batch, head, row, q, k, d, v);
+                double lse = careful_lse<T, D>(c, w.batch, head, row, q);
+                careful_pair x = careful_weight<T, D>(c, w.batch, head, row, lse, q, k, d, v);
                 careful_add(sum, values ? x.p : x.ds * (double)c.scale, values ? d : q);
             }
         careful_put<T>(to, KEYS * ROW_BYTES, at + key - first, sum);
@@ -457,7 +482,10 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
         if (lane) continue;
         int exponent;
         frexpf(sqrtf(squares), &exponent);
-        rows[LSE * QUERIES + own] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
+        /* The weights of a row that sees nothing are 0; NaN makes its gradients be computed carefully. */
+        rows[LSE * QUERIES + own] = row >= c.Tq || !keys_seen(c, row) ? INFINITY
+                                    : is_far(lse)                     ? NAN
+                                                                      : lse * 1.44269504f;
         rows[DELTA * QUERIES + own] = delta;
         rows[POWER * QUERIES + own] = exp2f((float)-exponent);
     }
@@ -480,13 +508,14 @@ MHA_DEVICE void convert_carefully(const mha_cuda_backward &c, int tile, int head
 {
     int lane = threadIdx.x % 32, own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
-        int keys = c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+        int keys = keys_seen(c, row);
         careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row);
         careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row);
+        double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
         for (int j = 0; j < keys; j++) {
             careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j),
                            v = careful_load<T, D>(c.values, batch, own, j);
-            careful_add(sum, careful_weight<T, D>(c, batch, head, row, q, k, d, v).ds * (double)c.scale, k);
+            careful_add(sum, careful_weight<T, D>(c, batch, head, row, lse, q, k, d, v).ds * (double)c.scale, k);
         }
         T *dq = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head + row * c.dq.row + lane * 2;
         for (int k = 0; k < D / 64; k++)

@@ -46,6 +46,12 @@ template <int D> MHA_DEVICE double careful_dot(const careful_row<D> &a, const ca
     return sum;
 }
 
+/* Rounded: where scores are large, the rounding error of a product is more than exp can bear. */
+template <int D> MHA_DEVICE double careful_score(double scale, const careful_row<D> &q, const careful_row<D> &k)
+{
+    return __dmul_rn(scale, careful_dot(q, k));
+}
+
 template <int D> MHA_DEVICE void careful_add(careful_row<D> &to, double by, const careful_row<D> &x)
 {
 #pragma unroll

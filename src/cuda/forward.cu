@@ -165,9 +165,9 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t,
         double top = -INFINITY, sum = 0;
         careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, t.batch, t.head, row);
         for (int j = 0; j < keys; j++)
-            top = fmax(top, scale * careful_dot(q, careful_load<T, D>(c.keys, t.batch, head, j)));
+            top = fmax(top, careful_score(scale, q, careful_load<T, D>(c.keys, t.batch, head, j)));
         for (int j = 0; j < keys; j++) {
-            double p = exp(scale * careful_dot(q, careful_load<T, D>(c.keys, t.batch, head, j)) - top);
+            double p = exp(careful_score(scale, q, careful_load<T, D>(c.keys, t.batch, head, j)) - top);
             careful_add(o, p, careful_load<T, D>(c.values, t.batch, head, j));
             sum += p;
         }

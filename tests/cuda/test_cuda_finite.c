@@ -102,7 +102,10 @@ TEST(finite_inputs_have_finite_results)
             free(numbers);
         }
         call_solve(&c);
-        if (expect(!call_forward(ctx, &c), "%s", mha_context_error(ctx))) check_rows(&c, OUT, 0, T, false);
+        if (run_both(ctx, &c)) {
+            check_rows(&c, OUT, 0, T, false);
+            check_rows(&c, DV, 0, T, false);
+        }
         call_free(&c);
     }
     mha_context_free(ctx);
