@@ -60,7 +60,7 @@ static mha_status zero(mha_context *ctx, mha_tensor t)
 {
     mha_cuda_view v = view_of(t);
     if (!t.rank || !mha_element_count(t)) return MHA_OK;
-    mha_cuda_launch l = {mha_cuda_of(ctx)->zero, "zero_16", blocks_for(mha_element_count(t)), 0, 256, 0};
+    mha_cuda_launch l = {mha_cuda_of(ctx)->zero, "zero_16", blocks_for(mha_element_count(t)), 256, 0};
     return mha_cuda_start(ctx, &l, &v);
 }
 
@@ -93,10 +93,7 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
     TRY(map(p->ctx, &c.o, out, 64));
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
     mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->causal],
-                         mha_cuda_forward_name(plan->type, plan->width, plan->causal),
-                         blocks,
-                         0,
-                         plan->threads,
+                         mha_cuda_forward_name(plan->type, plan->width, plan->causal), blocks, plan->threads,
                          plan->shared};
     return mha_cuda_start(p->ctx, &l, &c);
 }
@@ -105,7 +102,7 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
 static mha_status put_softmax(const mha_problem *p, float *lse)
 {
     mha_cuda_softmax c = {lse, view_of(p->extras.lse), view_of(p->extras.softmax), p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->put, "softmax_put", blocks_for(c.rows), 0, 256, 0};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->put, "softmax_put", blocks_for(c.rows), 256, 0};
     return mha_cuda_start(p->ctx, &l, &c);
 }
 
@@ -158,7 +155,7 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
         return forward(p, &plan, dense_like(p->out, s->out), s->lse);
     }
     mha_cuda_softmax c = {s->lse, view_of((mha_tensor)MHA_NO_TENSOR), view_of(p->extras.softmax), p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", blocks_for(c.rows), 0, 256, 0};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", blocks_for(c.rows), 256, 0};
     return mha_cuda_start(p->ctx, &l, &c);
 }
 
@@ -193,7 +190,10 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .together = TOGETHER,
                              .causal = plan->causal,
                              .queries = rows_of(p->q),
-                             .lost = s->lost};
+                             .grad_k = rows_of(dk),
+                             .grad_v = rows_of(dv),
+                             .lost = s->lost,
+                             .lost_keys = s->lost_keys};
     TRY(map(p->ctx, &c->q, p->q, plan->rows));
     TRY(map(p->ctx, &c->d_out, call->dout, plan->rows));
     TRY(map(p->ctx, &c->k, p->k, plan->keys));
@@ -209,7 +209,7 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
     const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
         [MHA_CUDA_PREPARE] = {.blocks = key_heads * c->bound_tiles + heads * c->row_tiles, .threads = THREADS},
         [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-        [MHA_CUDA_CONVERT] = {.blocks = c->row_tiles, .blocks_y = heads, .threads = THREADS}};
+        [MHA_CUDA_CONVERT] = {.blocks = key_heads * c->key_tiles + heads * c->row_tiles, .threads = THREADS}};
     for (int step = 0; step < MHA_CUDA_STEPS; step++) {
         mha_cuda_launch l = steps[step];
         l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->causal][step];

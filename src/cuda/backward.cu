@@ -153,84 +153,21 @@ MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint6
     products_commit();
 }
 
-/* How many keys a row sees. */
-MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
-{
-    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
-}
-
-/* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
-MHA_DEVICE bool is_far(float lse) { return !(fabsf(lse) <= 1e5f); }
-
-/* Of a row that sees a key. */
 template <typename T, int D>
-__device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
-                                           const careful_row<D> &q)
-{
-    int own = head / (c.H / c.G), keys = keys_seen(c, row);
-    float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
-    double top = -INFINITY, sum = 0;
-    if (!is_far(lse)) return (double)lse;
-    for (int j = 0; j < keys; j++)
-        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)));
-    for (int j = 0; j < keys; j++)
-        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)) - top);
-    return top + log(sum);
-}
-
-/* A weight and its part of dS, from rows alone. */
-struct careful_pair {
-    double p, ds;
-};
-
-template <typename T, int D>
-MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row, double lse,
-                                       const careful_row<D> &q, const careful_row<D> &k, const careful_row<D> &d,
-                                       const careful_row<D> &v)
-{
-    double p = exp(careful_score((double)c.scale, q, k) - lse);
-    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row)))};
-}
-
-/* dV or dK of the 16 keys of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
-template <typename T, int D, bool CAUSAL>
-__device__ __noinline__ void put_carefully(const mha_cuda_backward &c, work w, int first, uint32_t to, int at,
-                                           bool values)
-{
-    int group = c.H / c.G;
-    for (int key = first; key < min(first + 16, c.Tk); key++) {
-        careful_row<D> sum = {{0}}, k = careful_load<T, D>(c.keys, w.batch, w.head, key);
-        careful_row<D> v = careful_load<T, D>(c.values, w.batch, w.head, key);
-        for (int head = w.head * group; head < (w.head + 1) * group; head++)
-            for (int row = CAUSAL ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
-                careful_row<D> q = careful_load<T, D>(c.queries, w.batch, head, row);
-                careful_row<D> d = careful_load<T, D>(c.d_o, w.batch, head, row);
-                double lse = careful_lse<T, D>(c, w.batch, head, row, q);
-                careful_pair x = careful_weight<T, D>(c, w.batch, head, row, lse, q, k, d, v);
-                careful_add(sum, values ? x.p : x.ds * (double)c.scale, values ? d : q);
-            }
-        careful_put<T>(to, KEYS * ROW_BYTES, at + key - first, sum);
-    }
-}
-
-template <typename T, int D, bool CAUSAL>
 MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, bool values, uint32_t to,
                          const float (&x)[D / 2], float by)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
     to += who * 64 * ROW_BYTES;
-    if (__any_sync(~0u, is_lost(x)))
-        put_carefully<T, D, CAUSAL>(c, w, w.first + who * 64 + warp * 16, to, warp * 16, values);
-    else {
+    if (is_lost(x)) c.lost_keys[(w.batch * c.G + w.head) * c.key_tiles + w.first / KEYS] = 1;
 #pragma unroll
-        for (int b = 0; b < D / 8; b += 2) {
-            int piece = b + lane / 16;
-            const float *y = x + 4 * b;
-            store_matrices(to + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16,
-                           pack<T>(y[0] * by, y[1] * by), pack<T>(y[2] * by, y[3] * by), pack<T>(y[4] * by, y[5] * by),
-                           pack<T>(y[6] * by, y[7] * by));
-        }
+    for (int b = 0; b < D / 8; b += 2) {
+        int piece = b + lane / 16;
+        const float *y = x + 4 * b;
+        store_matrices(to + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16,
+                       pack<T>(y[0] * by, y[1] * by), pack<T>(y[2] * by, y[3] * by), pack<T>(y[4] * by, y[5] * by),
+                       pack<T>(y[6] * by, y[7] * by));
     }
     publish_shared();
     group_sync(ALL + 1 + who, GROUP);
@@ -365,8 +302,8 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         for (int n = threadIdx.x - GROUP; s.lost && n < total; n += CONSUMERS * GROUP)
             c.lost[(w.batch * c.H + w.head * group + n / w.count) * c.row_tiles + w.from + n % w.count] = 1;
     }
-    put_rows<T, D, CAUSAL>(c, w, who, false, shared_address(s.k), dk, c.scale);
-    put_rows<T, D, CAUSAL>(c, w, who, true, shared_address(s.v), dv, 1);
+    put_rows<T, D>(c, w, who, false, shared_address(s.k), dk, c.scale);
+    put_rows<T, D>(c, w, who, true, shared_address(s.v), dv, 1);
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
@@ -401,6 +338,45 @@ template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------------------- */
+
+/* How many keys a row sees. */
+MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
+{
+    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+}
+
+/* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
+MHA_DEVICE bool is_far(float lse) { return !(fabsf(lse) <= 1e5f); }
+
+/* Of a row that sees a key. */
+template <typename T, int D>
+__device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
+                                           const careful_row<D> &q)
+{
+    int own = head / (c.H / c.G), keys = keys_seen(c, row);
+    float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    double top = -INFINITY, sum = 0;
+    if (!is_far(lse)) return (double)lse;
+    for (int j = 0; j < keys; j++)
+        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)));
+    for (int j = 0; j < keys; j++)
+        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)) - top);
+    return top + log(sum);
+}
+
+/* A weight and its part of dS, from rows alone. */
+struct careful_pair {
+    double p, ds;
+};
+
+template <typename T, int D>
+MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row, double lse,
+                                       const careful_row<D> &q, const careful_row<D> &k, const careful_row<D> &d,
+                                       const careful_row<D> &v)
+{
+    double p = exp(careful_score((double)c.scale, q, k) - lse);
+    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row)))};
+}
 
 /* Eight numbers of 16 bits, and as float. */
 template <typename T> MHA_DEVICE void widen(float (&to)[8], uint4 from)
@@ -450,6 +426,9 @@ template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward 
         norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, i));
         number = fmaxf(number, __shfl_xor_sync(~0u, number, i));
     }
+    for (int tile = block * BOUND_KEYS / KEYS + threadIdx.x; tile < min(c.key_tiles, (block + 1) * BOUND_KEYS / KEYS);
+         tile += 256)
+        c.lost_keys[(batch * c.G + head) * c.key_tiles + tile] = 0;
     if (threadIdx.x % 32 == 0) norms[threadIdx.x / 32] = norm, numbers[threadIdx.x / 32] = number;
     __syncthreads();
     if (threadIdx.x) return;
@@ -503,10 +482,19 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda
     }
 }
 
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void convert_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+/* Numbers of a row to memory. */
+template <typename T, int D>
+MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<D> &x)
 {
-    int lane = threadIdx.x % 32, own = head / (c.H / c.G);
+    T *to = (T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
+    for (int k = 0; k < D / 64; k++) *(uint32_t *)(to + 64 * k) = pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]);
+}
+
+/* dQ of a tile of rows, a warp for each. */
+template <typename T, int D, int QUERIES>
+MHA_DEVICE void rows_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
         int keys = keys_seen(c, row);
         careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row);
@@ -517,9 +505,28 @@ MHA_DEVICE void convert_carefully(const mha_cuda_backward &c, int tile, int head
                            v = careful_load<T, D>(c.values, batch, own, j);
             careful_add(sum, careful_weight<T, D>(c, batch, head, row, lse, q, k, d, v).ds * (double)c.scale, k);
         }
-        T *dq = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head + row * c.dq.row + lane * 2;
-        for (int k = 0; k < D / 64; k++)
-            *(uint32_t *)(dq + 64 * k) = pack<T>((float)sum.x[2 * k], (float)sum.x[2 * k + 1]);
+        careful_store<T>(c.dq, batch, head, row, sum);
+    }
+}
+
+/* dK and dV of a tile of keys, a warp for each. */
+template <typename T, int D> MHA_DEVICE void keys_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int group = c.H / c.G;
+    for (int key = tile * KEYS + threadIdx.x / 32; key < min(c.Tk, (tile + 1) * KEYS); key += 8) {
+        careful_row<D> dk = {{0}}, dv = {{0}}, k = careful_load<T, D>(c.keys, batch, head, key);
+        careful_row<D> v = careful_load<T, D>(c.values, batch, head, key);
+        for (int n = head * group; n < (head + 1) * group; n++)
+            for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
+                careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row);
+                careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row);
+                double lse = careful_lse<T, D>(c, batch, n, row, q);
+                careful_pair x = careful_weight<T, D>(c, batch, n, row, lse, q, k, d, v);
+                careful_add(dk, x.ds * (double)c.scale, q);
+                careful_add(dv, x.p, d);
+            }
+        careful_store<T>(c.grad_k, batch, head, key, dk);
+        careful_store<T>(c.grad_v, batch, head, key, dv);
     }
 }
 
@@ -527,12 +534,19 @@ MHA_DEVICE void convert_carefully(const mha_cuda_backward &c, int tile, int head
  * second if it is negative. */
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
 {
-    int tile = blockIdx.x, head = blockIdx.y % c.H, batch = blockIdx.y / c.H, lane = threadIdx.x % 32;
-    int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    int64_t number = blockIdx.x;
+    int keys = c.G * c.B * c.key_tiles, lane = threadIdx.x % 32;
+    if (number < keys) {
+        if (c.lost_keys[number])
+            keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
+        return;
+    }
+    number -= keys;
+    int tile = number % c.row_tiles, head = number / c.row_tiles % c.H, batch = number / c.row_tiles / c.H;
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
         row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
     if (c.lost[number]) {
-        convert_carefully<T, D, QUERIES>(c, tile, head, batch);
+        rows_carefully<T, D, QUERIES>(c, tile, head, batch);
         return;
     }
     const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;

@@ -24,8 +24,9 @@ typedef struct mha_cuda_backward {
     int32_t section;     /* key heads that are worked on together */
     int32_t together;    /* key tiles that begin with the same row tile */
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
-    mha_cuda_rows queries;
-    int32_t *lost; /* (B,H,tiles): whether dQ of a tile may be lost: its sums were not finite */
+    mha_cuda_rows queries, grad_k, grad_v;
+    int32_t *lost;      /* (B,H,tiles): whether dQ of a tile may be lost: its sums were not finite */
+    int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
 } mha_cuda_backward;
 
 #endif

@@ -208,8 +208,7 @@ mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void
     if (!l->kernel) return mha_fail(ctx, MHA_UNSUPPORTED, "libmha-cuda.so: was built without the kernel %s", l->name);
     if (ctx->rehearsing || !l->blocks) return MHA_OK;
     return mha_cuda_check(ctx,
-                          d->driver.cuLaunchKernel(l->kernel, (unsigned)l->blocks,
-                                                   l->blocks_y ? (unsigned)l->blocks_y : 1, 1, (unsigned)l->threads, 1,
-                                                   1, (unsigned)l->shared, d->stream, arguments, NULL),
+                          d->driver.cuLaunchKernel(l->kernel, (unsigned)l->blocks, 1, 1, (unsigned)l->threads, 1, 1,
+                                                   (unsigned)l->shared, d->stream, arguments, NULL),
                           l->name);
 }

@@ -52,7 +52,7 @@ mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base);
 typedef struct mha_cuda_launch {
     CUfunction kernel;
     const char *name;
-    int64_t blocks, blocks_y; /* blocks_y 0: 1 */
+    int64_t blocks;
     int threads;
     size_t shared;
 } mha_cuda_launch;

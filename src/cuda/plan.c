@@ -173,8 +173,7 @@ mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *
                                 {"gradients.v", g->v, MHA_OUTPUT}};
     const obstacle others[] = {{call->dlse.rank > 0, "dlse"},
                                {g->importance.rank > 0, "gradients.importance"},
-                               {call->others, "keys that a layer adds"},
-                               {mha_arena_times(p->B, p->H) > UINT16_MAX, "a backward call with B * H over 65535"}};
+                               {call->others, "keys that a layer adds"}};
     TRY(start(plan, p));
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(check_view(p, all[n].tensor, all[n].name));
     TRY(check_obstacles(p->ctx, others, sizeof others / sizeof *others));
@@ -225,4 +224,5 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
     MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
     MHA_TAKE(arena, s->lost, row_tiles);
+    MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
 }

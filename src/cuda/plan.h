@@ -49,6 +49,7 @@ typedef struct mha_cuda_scratch {
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
     int32_t *sums;      /* (B,H,row_tiles,rows*D) */
     int32_t *lost;      /* (B,H,row_tiles) */
+    int32_t *lost_keys; /* (B,G,key_tiles) */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

@@ -303,9 +303,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsi
                                unsigned threads_y, unsigned threads_z, unsigned shared, CUstream stream,
                                void **parameters, void **extra)
 {
-    fake_launch l = {.blocks = x, .blocks_y = y, .threads = threads, .shared = shared};
+    fake_launch l = {.blocks = x, .threads = threads, .shared = shared};
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!x || !y || y > 65535 || z != 1 || threads_y != 1 || threads_z != 1 || threads > 1024 || extra)
+    if (!x || y != 1 || z != 1 || threads_y != 1 || threads_z != 1 || threads > 1024 || extra)
         return complain(function->name, "blocks or threads");
     if (shared > 48 * 1024 && (int)shared > function->shared) return complain(function->name, "shared memory");
     snprintf(l.name, sizeof l.name, "%s", function->name);

@@ -242,7 +242,8 @@ static const char *backward(const fake_launch *l)
             return "blocks";
         prepare(c, D, half);
     } else if (strstr(l->name, "convert")) {
-        if ((int)l->blocks != c->row_tiles || (int)l->blocks_y != c->H * c->B || l->threads != 256) return "blocks";
+        if ((int)l->blocks != c->G * c->B * c->key_tiles + c->H * c->B * c->row_tiles || l->threads != 256)
+            return "blocks";
         convert(c, D, half);
     } else {
         if ((int)l->blocks != c->key_tiles * c->G * c->B || l->threads != 384) return "blocks";

@@ -18,7 +18,7 @@ typedef struct fake_map {
 /* How a kernel was started. */
 typedef struct fake_launch {
     char name[48];
-    unsigned blocks, blocks_y, threads, shared;
+    unsigned blocks, threads, shared;
     _Alignas(128) unsigned char parameter[2048];
 } fake_launch;
 
