@@ -43,7 +43,7 @@ typedef struct mha_pool {
 
     /* Read and written between loops. */
     _Alignas(64) atomic_bool busy; /* a loop is running, or another thread is at this point */
-    bool alone;                    /* no worker has taken part in the last loop */
+    atomic_bool alone;             /* no worker has taken part in the last loop */
     bool crowded;                  /* more threads than processors: spinning would keep others from working */
     atomic_int process;            /* that the workers belong to: those of the parent do not exist in a child */
     atomic_int started;            /* workers that there are */
