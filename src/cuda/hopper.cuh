@@ -86,8 +86,6 @@ MHA_DEVICE void copies_read(void) { asm volatile("cp.async.bulk.wait_group.read 
 /* What ordinary stores wrote becomes visible to copies and products. */
 MHA_DEVICE void publish_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-MHA_DEVICE void fetch_map(const CUtensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-
 /* ---- Registers -------------------------------------------------------------------------------------------------- */
 
 template <int COUNT> MHA_DEVICE void registers_give(void)
