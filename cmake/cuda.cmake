@@ -28,16 +28,18 @@ set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
 set(cubins ${PROJECT_BINARY_DIR}/src/cubins)
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB headers CONFIGURE_DEPENDS ${cuda}/*.cuh)
-foreach(name forward backward rows)
+set(shared backward.h forward.h general.h rows.h schedule.h view.h)
+list(TRANSFORM shared PREPEND ${cuda}/)
+foreach(name forward backward rows general_forward general_backward)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/${name}.cu -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
-    DEPENDS ${cuda}/${name}.cu ${cuda}/${name}.h ${cuda}/schedule.h ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+    DEPENDS ${cuda}/${name}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
-set(sources attention.c cubins.c device.c driver.c plan.c plugin.c)
+set(sources attention.c cubins.c device.c driver.c general.c hopper.c plan.c plugin.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
   ${PROJECT_SOURCE_DIR}/src/attention/problem.c)

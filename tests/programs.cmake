@@ -113,5 +113,12 @@ if(TARGET mha_cuda)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()
+    # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper.
+    foreach(name attention_batches attention_hidden attention_huge attention_pairs attention_properties attention_random
+        attention_sizes backward backward_exact backward_hidden)
+      add_test(NAME cuda_${name} COMMAND test_${name})
+      mha_label(cuda_${name} cuda)
+      set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)
+    endforeach()
   endif()
 endif()

@@ -29,9 +29,15 @@ mha_status mha_check_integers(mha_context *ctx, mha_tensor *t, const char *name,
     return MHA_OK;
 }
 
-/* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence. */
+/* Whether the host cannot read tensors. Then numbers in them are kept within their limits by whoever reads them. */
+static bool is_remote(const mha_problem *p) { return p->ctx->backend->remote; }
+
+/* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence, or all rows where
+ * it is not known. */
 static status check_starts(mha_problem *p, mha_tensor starts, const char *name, int64_t rows, int64_t *longest)
 {
+    *longest = rows;
+    if (is_remote(p)) return MHA_OK;
     int64_t before = mha_integer_at(starts, 0);
     *longest = 0;
     if (before < 0)
@@ -118,7 +124,7 @@ static status check_numbers(mha_problem *p)
 static status check_each_length(mha_problem *p, mha_tensor *lengths, const char *name, mha_tensor starts, int64_t rows)
 {
     TRY(mha_check_integers(p->ctx, lengths, name, p->B, "(B)"));
-    for (int64_t b = 0; lengths->rank && b < p->B; b++) {
+    for (int64_t b = 0; lengths->rank && !is_remote(p) && b < p->B; b++) {
         int64_t length = mha_integer_at(*lengths, b);
         if (starts.rank) rows = mha_integer_at(starts, b + 1) - mha_integer_at(starts, b);
         if (length < 0 || length > rows)
@@ -139,7 +145,7 @@ static status check_lengths(mha_problem *p)
         return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "offsets: must be given with MHA_ALIGN_OFFSET and only with it");
     TRY(check_each_length(p, &o->query_lengths, "query_lengths", o->query_starts, p->Tq));
     TRY(check_each_length(p, &o->key_lengths, "key_lengths", o->key_starts, p->Tk));
-    for (int64_t b = 0; o->offsets.rank && b < p->B; b++) {
+    for (int64_t b = 0; o->offsets.rank && !is_remote(p) && b < p->B; b++) {
         int64_t offset = mha_integer_at(o->offsets, b);
         if (offset < -MHA_SIZE_LIMIT || offset > MHA_SIZE_LIMIT)
             return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "offsets: [%lld] is %lld, must be within +-2^40", (ll)b,
@@ -161,7 +167,7 @@ static status check_broadcast(mha_problem *p, mha_tensor *t, const char *name)
     const bool longer[4] = {false, false, p->options.query_starts.rank > 0, p->options.key_starts.rank > 0};
     for (int axis = 0; axis < 4; axis++) {
         if (wide.size[axis] == 1 || wide.size[axis] == full[axis]) continue;
-        if (longer[axis] && wide.size[axis] > full[axis]) continue;
+        if (longer[axis] && (is_remote(p) || wide.size[axis] > full[axis])) continue;
         return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: its axis of %s is %lld, must be %s%lld%s", name,
                         (const char *const[]){"B", "H", "Tq", "Tk"}[axis], (ll)wide.size[axis],
                         longer[axis] ? "at least " : "", (ll)full[axis], full[axis] == 1 ? "" : " or 1");
@@ -214,8 +220,10 @@ static status check_map(mha_problem *p, mha_tensor *t, const char *name, bool av
                         mha_type_name(t->type));
     TRY(check_size(p, *t, name, 0, p->B, "B"));
     if (!averaged) TRY(check_size(p, *t, name, 1, p->H, "H"));
-    if (!p->options.query_starts.rank || t->size[rank - 2] < p->Tq) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
-    if (!p->options.key_starts.rank || t->size[rank - 1] < p->Tk) TRY(check_size(p, *t, name, rank - 1, p->Tk, "Tk"));
+    bool longer_queries = p->options.query_starts.rank && (is_remote(p) || t->size[rank - 2] >= p->Tq);
+    bool longer_keys = p->options.key_starts.rank && (is_remote(p) || t->size[rank - 1] >= p->Tk);
+    if (!longer_queries) TRY(check_size(p, *t, name, rank - 2, p->Tq, "Tq"));
+    if (!longer_keys) TRY(check_size(p, *t, name, rank - 1, p->Tk, "Tk"));
     return MHA_OK;
 }
 
@@ -260,20 +268,6 @@ static status check_overlap(mha_problem *p)
     return MHA_CHECK_APART(p->ctx, all);
 }
 
-/* Integers that the host cannot read are refused before anybody reads them. */
-static status check_integers_are_near(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    const mha_argument all[] = {{"offsets", o->offsets, MHA_INPUT},
-                                {"query_lengths", o->query_lengths, MHA_INPUT},
-                                {"key_lengths", o->key_lengths, MHA_INPUT},
-                                {"query_starts", o->query_starts, MHA_INPUT},
-                                {"key_starts", o->key_starts, MHA_INPUT}};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
-        if (mha_is_given(all[n].tensor)) TRY(mha_need_host(p->ctx, all[n].name));
-    return MHA_OK;
-}
-
 mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor q, mha_tensor k, mha_tensor v,
                             const mha_attention_options *options)
@@ -289,7 +283,6 @@ mha_status mha_problem_make(mha_problem *p, mha_context *ctx, mha_role role, mha
                        .output_role = role};
     mha_succeed(ctx);
     TRY(mha_options_take(ctx, &p->options, sizeof p->options, options, "MHA_ATTENTION_DEFAULTS"));
-    TRY(check_integers_are_near(p));
     p->kept = p->options.dropout < 1 ? 1.0f / (1.0f - p->options.dropout) : 0.0f;
     TRY(check_inputs(p));
     TRY(check_numbers(p));

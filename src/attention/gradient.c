@@ -146,7 +146,6 @@ static mha_status make(mha_gradient_call *call, mha_context *ctx, mha_role role,
     if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
     if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    if (gradients->accumulate) TRY(mha_need_host(ctx, "gradients.accumulate"));
     call->gradients = *gradients;
     extras.softmax = saved->softmax;
     TRY(mha_problem_make(&call->problem, ctx, role, saved->out, &extras, saved->q, saved->k, saved->v, options));
@@ -163,7 +162,8 @@ mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gra
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse, .others = others};
     TRY(make(&call, ctx, MHA_INPUT, gradients, saved, options));
-    return gradients->accumulate ? accumulate(&call) : ctx->backend->attention_backward(&call);
+    bool added_here = gradients->accumulate && !ctx->backend->remote;
+    return added_here ? accumulate(&call) : ctx->backend->attention_backward(&call);
 }
 
 mha_status mha_attention_backward(mha_context *ctx, const mha_attention_gradients *gradients,
@@ -182,7 +182,7 @@ mha_status mha_attention_explain_backward(mha_context *ctx, mha_attention_plan *
     mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse};
     size_t room = 0;
     TRY(make(&call, ctx, MHA_SHAPE, gradients, saved, options));
-    if (gradients->accumulate) TRY(measure_room(&call, &room));
+    if (gradients->accumulate && !ctx->backend->remote) TRY(measure_room(&call, &room));
     TRY(ctx->backend->attention_explain_backward(&call, plan));
     plan->scratch_bytes += room;
     return MHA_OK;

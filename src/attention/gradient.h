@@ -6,7 +6,8 @@
 
 typedef struct mha_gradient_call {
     mha_problem problem;               /* extras.softmax is that of the forward call, if it was given */
-    mha_attention_gradients gradients; /* written over: accumulating is done by the edge */
+    mha_attention_gradients gradients; /* written over: accumulating is done by the edge, but by a
+                                          remote device itself */
     mha_tensor dout, dlse;
     mha_tensor dbias; /* gradients.bias with four axes, stride 0 where it broadcasts; rank 0 if not wanted */
     bool others;      /* keys that this call does not know of have a part in `out` and in the softmax */

@@ -1,282 +1,186 @@
-/* A call becomes one struct for its kernels, with tensor maps for the copy engine, and a few launches. Everything is
- * checked and reserved before the first launch. */
+/* Calls of attention on a GPU: checks, scratch, the choice of kernels, plans. Everything is checked and reserved before the
+ * first launch. */
 #include "cuda/attention.h"
-#include "cuda/backward.h"
 #include "cuda/device.h"
-#include "cuda/forward.h"
-#include "cuda/rows.h"
+#include "cuda/general.h"
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Tensors as the kernels see them ---------------------------------------------------------------------------- */
-
-/* A tensor (B,H,T,D) in boxes of 64 columns and `rows` rows. Axes with one element may have any stride: the copy engine
- * wants a positive one. */
-static mha_status map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows)
+static mha_status check_memory(mha_context *ctx, const mha_argument *all, size_t count)
 {
-    enum { HALF = 2, COLUMNS = 64 };
-    cuuint64_t size[4], stride[3];
-    const cuuint32_t box[4] = {COLUMNS, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
-    size[0] = (cuuint64_t)t.size[3];
-    for (int n = 0; n < 3; n++) {
-        int axis = 2 - n;
-        size[n + 1] = (cuuint64_t)t.size[axis];
-        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : t.size[3]) * HALF;
-    }
-    CUtensorMapDataType type =
-        t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    return mha_cuda_check(ctx,
-                          mha_cuda_of(ctx)->driver.cuTensorMapEncodeTiled(
-                              map, type, 4, t.data, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                          "cannot describe a tensor to the copy engine");
+    for (size_t n = 0; n < count; n++)
+        TRY(mha_cuda_check_memory(ctx, all[n].tensor, all[n].name, mha_type_size(all[n].tensor.type)));
+    return MHA_OK;
 }
 
-static mha_cuda_rows rows_of(mha_tensor t) { return (mha_cuda_rows){t.data, t.stride[0], t.stride[1], t.stride[2]}; }
-
-static mha_cuda_view view_of(mha_tensor t)
+/* Scratch for what `measure` counted. */
+static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena *arena)
 {
-    mha_cuda_view v = {t.rank ? t.data : NULL, {1, 1, 1, 1}, {0, 0, 0, 0}};
-    for (int axis = 0; axis < t.rank; axis++) v.size[axis] = t.size[axis], v.stride[axis] = t.stride[axis];
-    return v;
-}
-
-/* A dense tensor with the sizes of another one, in scratch. */
-static mha_tensor dense_like(mha_tensor t, void *data)
-{
-    return mha_tensor_4d(data, t.type, t.size[0], t.size[1], t.size[2], t.size[3]);
-}
-
-/* Blocks of a kernel that takes one thread for each of `count` things. */
-static int64_t blocks_for(int64_t count)
-{
-    enum { THREADS = 256, MOST = 1 << 16 };
-    int64_t blocks = (count + THREADS - 1) / THREADS;
-    return blocks < MOST ? blocks : MOST;
-}
-
-static mha_status zero(mha_context *ctx, mha_tensor t)
-{
-    mha_cuda_view v = view_of(t);
-    if (!t.rank || !mha_element_count(t)) return MHA_OK;
-    mha_cuda_launch l = {mha_cuda_of(ctx)->zero, "zero_16", blocks_for(mha_element_count(t)), 256, 0};
-    return mha_cuda_start(ctx, &l, &v);
+    *arena = (mha_arena){0};
+    if (measure->too_large) return mha_fail(ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
+    return mha_cuda_reserve(ctx, measure->used, &arena->base);
 }
 
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
-/* The attention of `p`, with results at `out` and `lse`, which is dense or NULL. */
-static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_tensor out, float *lse)
+static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
-    mha_cuda_device *d = mha_cuda_of(p->ctx);
-    const double log2_e = 1.4426950408889634;
-    mha_cuda_forward c = {.lse = lse,
-                          .counter = (int32_t *)(uintptr_t)d->counter, // NOLINT(performance-no-int-to-ptr)
-                          .scale = (float)(p->options.scale * log2_e),
-                          .Tq = (int32_t)p->Tq,
-                          .Tk = (int32_t)p->Tk,
-                          .H = (int32_t)p->H,
-                          .B = (int32_t)p->B,
-                          .group = (int32_t)p->share,
-                          .offset = plan->offset,
-                          .row_tiles = plan->row_tiles,
-                          .section = plan->section,
-                          .tiles = plan->tiles,
-                          .queries = rows_of(p->q),
-                          .keys = rows_of(p->k),
-                          .values = rows_of(p->v)};
-    bool keys = p->Tk > 0; /* without keys their maps are not used */
-    TRY(map(p->ctx, &c.q, p->q, plan->rows));
-    TRY(map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
-    TRY(map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
-    TRY(map(p->ctx, &c.o, out, 64));
-    int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
-    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->causal],
-                         mha_cuda_forward_name(plan->type, plan->width, plan->causal), blocks, plan->threads,
-                         plan->shared};
-    return mha_cuda_start(p->ctx, &l, &c);
+    return mha_cuda_obstacle(p) ? mha_cuda_general_forward : mha_cuda_hopper_forward;
 }
 
-/* lse goes from scratch to the tensors of the caller. */
-static mha_status put_softmax(const mha_problem *p, float *lse)
-{
-    mha_cuda_softmax c = {lse, view_of(p->extras.lse), view_of(p->extras.softmax), p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->put, "softmax_put", blocks_for(c.rows), 256, 0};
-    return mha_cuda_start(p->ctx, &l, &c);
-}
-
-static mha_status check_memory(mha_context *ctx, const mha_argument *all, size_t count)
-{
-    for (size_t n = 0; n < count; n++) {
-        size_t alignment = all[n].tensor.type == MHA_FLOAT32 ? sizeof(float) : 16;
-        TRY(mha_cuda_check_memory(ctx, all[n].tensor, all[n].name, alignment));
-    }
-    return MHA_OK;
-}
-
-static mha_status run_forward(const mha_problem *p, const mha_cuda_plan *plan)
+static mha_status run_forward(const mha_problem *p)
 {
     const mha_argument all[] = {{"q", p->q, MHA_INPUT},
                                 {"k", p->k, MHA_INPUT},
                                 {"v", p->v, MHA_INPUT},
                                 {"out", p->out, MHA_OUTPUT},
                                 {"lse", p->extras.lse, MHA_OUTPUT},
-                                {"softmax", p->extras.softmax, MHA_OUTPUT}};
-    mha_cuda_scratch s;
-    mha_arena measure = {0}, arena = {0};
+                                {"softmax", p->extras.softmax, MHA_OUTPUT},
+                                {"weights", p->extras.weights, MHA_OUTPUT},
+                                {"scores", p->extras.scores, MHA_OUTPUT},
+                                MHA_OPTION_INPUTS(&p->options)};
+    mha_arena measure = {0}, arena;
     TRY(check_memory(p->ctx, all, sizeof all / sizeof *all));
-    mha_cuda_lay_forward(&s, &measure, p);
-    TRY(mha_cuda_reserve(p->ctx, measure.used, &arena.base));
-    if (arena.base) mha_cuda_lay_forward(&s, &arena, p);
-    TRY(forward(p, plan, p->out, s.lse ? s.lse : p->extras.lse.data));
-    return s.lse ? put_softmax(p, s.lse) : MHA_OK;
+    TRY(forward_path(p)(p, &measure, false));
+    TRY(reserve(p->ctx, &measure, &arena));
+    return forward_path(p)(p, &arena, true);
 }
 
 mha_status mha_cuda_forward_call(const mha_problem *p)
 {
-    mha_cuda_plan plan;
-    TRY(mha_cuda_plan_forward(&plan, p));
-    if (!plan.tiles) return MHA_OK;
+    TRY(mha_cuda_check_sizes(p));
     TRY(mha_cuda_enter(p->ctx));
-    mha_status status = run_forward(p, &plan);
+    mha_status status = run_forward(p);
     mha_cuda_leave(p->ctx);
     return status;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
-/* lse of the forward call: from its softmax, or from another forward pass. */
-static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
+static mha_cuda_backward_path *backward_path(const mha_gradient_call *call)
 {
-    if (!p->extras.softmax.rank) {
-        mha_cuda_plan plan;
-        TRY(mha_cuda_plan_forward(&plan, p));
-        return forward(p, &plan, dense_like(p->out, s->out), s->lse);
-    }
-    mha_cuda_softmax c = {s->lse, view_of((mha_tensor)MHA_NO_TENSOR), view_of(p->extras.softmax), p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", blocks_for(c.rows), 256, 0};
-    return mha_cuda_start(p->ctx, &l, &c);
+    return mha_cuda_obstacle_backward(call) ? mha_cuda_general_backward : mha_cuda_hopper_backward;
 }
 
-static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan, const mha_gradient_call *call,
-                                const mha_cuda_scratch *s)
+enum { GRADIENTS = 6 };
+
+static void list(mha_attention_gradients *g, mha_tensor *all[GRADIENTS])
 {
-    enum { TOGETHER = 4 }; /* the fastest of 1 to 64 */
-    const mha_problem *p = &call->problem;
-    const mha_attention_gradients *g = &call->gradients;
-    mha_tensor dq = g->q.rank ? g->q : dense_like(p->q, s->dq), dk = g->k.rank ? g->k : dense_like(p->k, s->dk),
-               dv = g->v.rank ? g->v : dense_like(p->v, s->dv);
-    *c = (mha_cuda_backward){.out = rows_of(p->out),
-                             .d_o = rows_of(call->dout),
-                             .keys = rows_of(p->k),
-                             .values = rows_of(p->v),
-                             .dq = rows_of(dq),
-                             .lse = s->lse,
-                             .bounds = s->bounds,
-                             .rows = s->rows_about,
-                             .sums = s->sums,
-                             .scale = p->options.scale,
-                             .Tq = (int32_t)p->Tq,
-                             .Tk = (int32_t)p->Tk,
-                             .H = (int32_t)p->H,
-                             .G = (int32_t)p->G,
-                             .B = (int32_t)p->B,
-                             .offset = plan->offset,
-                             .row_tiles = plan->row_tiles,
-                             .key_tiles = plan->key_tiles,
-                             .bound_tiles = plan->bound_tiles,
-                             .section = plan->section,
-                             .together = TOGETHER,
-                             .causal = plan->causal,
-                             .queries = rows_of(p->q),
-                             .grad_k = rows_of(dk),
-                             .grad_v = rows_of(dv),
-                             .lost = s->lost,
-                             .lost_keys = s->lost_keys};
-    TRY(map(p->ctx, &c->q, p->q, plan->rows));
-    TRY(map(p->ctx, &c->d_out, call->dout, plan->rows));
-    TRY(map(p->ctx, &c->k, p->k, plan->keys));
-    TRY(map(p->ctx, &c->v, p->v, plan->keys));
-    TRY(map(p->ctx, &c->dk, dk, 64));
-    return map(p->ctx, &c->dv, dv, 64);
+    all[0] = &g->q, all[1] = &g->k, all[2] = &g->v;
+    all[3] = &g->bias, all[4] = &g->alibi_slopes, all[5] = &g->sinks;
 }
 
-static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
+/* The call with dense gradients of its own, if they are to be added to what is there. The kernels of Hopper write 16 bits. */
+static mha_gradient_call with_own_gradients(const mha_gradient_call *call, mha_arena *arena)
 {
-    enum { THREADS = 256 }; /* of the kernels before and after */
-    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B;
-    const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
-        [MHA_CUDA_PREPARE] = {.blocks = key_heads * c->bound_tiles + heads * c->row_tiles, .threads = THREADS},
-        [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-        [MHA_CUDA_CONVERT] = {.blocks = key_heads * c->key_tiles + heads * c->row_tiles, .threads = THREADS}};
-    for (int step = 0; step < MHA_CUDA_STEPS; step++) {
-        mha_cuda_launch l = steps[step];
-        l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->causal][step];
-        l.name = mha_cuda_backward_name(plan->type, plan->width, plan->causal, (mha_cuda_step)step);
-        TRY(mha_cuda_start(ctx, &l, c));
+    mha_gradient_call own = *call;
+    mha_tensor *all[GRADIENTS];
+    bool general = mha_cuda_obstacle_backward(call);
+    list(&own.gradients, all);
+    if (!call->gradients.accumulate) return own;
+    for (int n = 0; n < GRADIENTS; n++) {
+        mha_tensor *t = all[n];
+        int64_t stride = 1;
+        if (!t->rank) continue;
+        for (int axis = t->rank - 1; axis >= 0; axis--) t->stride[axis] = stride, stride *= t->size[axis];
+        if (general) t->type = MHA_FLOAT32;
+        t->data = mha_arena_take(arena, mha_element_count(*t), mha_type_size(t->type));
     }
+    if (own.gradients.bias.rank) own.dbias = mha_broadcast(own.gradients.bias);
+    return own;
+}
+
+static mha_status add_gradients(const mha_gradient_call *call, mha_gradient_call *own)
+{
+    mha_attention_gradients wanted = call->gradients;
+    mha_tensor *to[GRADIENTS], *from[GRADIENTS];
+    list(&wanted, to);
+    list(&own->gradients, from);
+    for (int n = 0; n < GRADIENTS; n++) TRY(mha_cuda_copy_tensor(call->problem.ctx, *to[n], *from[n], true));
+    return MHA_OK;
+}
+
+/* Rows that belong to no sequence are not written. */
+static mha_status clear_gradients(mha_gradient_call *own)
+{
+    mha_tensor *all[GRADIENTS];
+    list(&own->gradients, all);
+    for (int n = 0; n < GRADIENTS; n++) TRY(mha_cuda_clear(own->problem.ctx, *all[n]));
     return MHA_OK;
 }
 
 static mha_status check_backward_memory(const mha_gradient_call *call)
 {
     const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
     const mha_argument all[] = {{"q", p->q, MHA_INPUT},
                                 {"k", p->k, MHA_INPUT},
                                 {"v", p->v, MHA_INPUT},
                                 {"out", p->out, MHA_INPUT},
                                 {"softmax", p->extras.softmax, MHA_INPUT},
                                 {"dout", call->dout, MHA_INPUT},
-                                {"gradients.q", call->gradients.q, MHA_OUTPUT},
-                                {"gradients.k", call->gradients.k, MHA_OUTPUT},
-                                {"gradients.v", call->gradients.v, MHA_OUTPUT}};
+                                {"dlse", call->dlse, MHA_INPUT},
+                                {"gradients.q", g->q, MHA_OUTPUT},
+                                {"gradients.k", g->k, MHA_OUTPUT},
+                                {"gradients.v", g->v, MHA_OUTPUT},
+                                {"gradients.bias", g->bias, MHA_OUTPUT},
+                                {"gradients.alibi_slopes", g->alibi_slopes, MHA_OUTPUT},
+                                {"gradients.sinks", g->sinks, MHA_OUTPUT},
+                                {"gradients.importance", g->importance, MHA_OUTPUT},
+                                MHA_OPTION_INPUTS(&p->options)};
     return check_memory(p->ctx, all, sizeof all / sizeof *all);
 }
 
-static mha_status run_backward(const mha_gradient_call *call, const mha_cuda_plan *plan)
+static mha_status run_backward(const mha_gradient_call *call)
 {
-    const mha_problem *p = &call->problem;
-    mha_cuda_backward c;
-    mha_cuda_scratch s;
-    mha_arena measure = {0}, arena = {0};
+    mha_context *ctx = call->problem.ctx;
+    mha_arena measure = {0}, arena;
     TRY(check_backward_memory(call));
-    if (!mha_element_count(p->q) || !mha_element_count(p->k)) {
-        TRY(zero(p->ctx, call->gradients.q));
-        TRY(zero(p->ctx, call->gradients.k));
-        return zero(p->ctx, call->gradients.v);
-    }
-    mha_cuda_lay_backward(&s, &measure, plan, call);
-    if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
-    TRY(mha_cuda_reserve(p->ctx, measure.used, &arena.base));
-    mha_cuda_lay_backward(&s, &arena, plan, call);
-    TRY(fill_backward(&c, plan, call, &s));
-    TRY(get_lse(p, &s));
-    return start_backward(&c, plan, p->ctx);
+    mha_gradient_call own = with_own_gradients(call, &measure);
+    TRY(backward_path(call)(&own, &measure, false));
+    TRY(reserve(ctx, &measure, &arena));
+    own = with_own_gradients(call, &arena);
+    if (!call->gradients.accumulate) return backward_path(call)(&own, &arena, true);
+    TRY(clear_gradients(&own));
+    TRY(backward_path(call)(&own, &arena, true));
+    return add_gradients(call, &own);
 }
 
 mha_status mha_cuda_backward_call(const mha_gradient_call *call)
 {
-    mha_cuda_plan plan;
     mha_context *ctx = call->problem.ctx;
-    TRY(mha_cuda_plan_backward(&plan, call));
+    TRY(mha_cuda_check_sizes(&call->problem));
     TRY(mha_cuda_enter(ctx));
-    mha_status status = run_backward(call, &plan);
+    mha_status status = run_backward(call);
     mha_cuda_leave(ctx);
     return status;
 }
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------ */
 
-static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *plan, int64_t blocks, size_t scratch)
+/* What the general kernels do with tiles of rows, and, in a backward call, of keys. */
+static mha_attention_plan describe_general(const mha_problem *p, const char *why, bool backward)
+{
+    int64_t tile = MHA_CUDA_GENERAL_TILE, rows = (p->Tq + tile - 1) / tile, keys = (p->Tk + tile - 1) / tile;
+    int64_t pieces = backward ? keys * p->G * p->B : rows * p->H * p->B;
+    mha_attention_plan a = {.isa = p->ctx->isa,
+                            .kernel = backward ? "general_keys" : "general_forward",
+                            .threads = (int)pieces,
+                            .tile_rows = tile,
+                            .tile_keys = tile,
+                            .pieces = pieces};
+    snprintf(a.why, sizeof a.why, "general kernels, in float32 without tensor cores, because of %s", why);
+    return a;
+}
+
+static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *plan, int64_t blocks)
 {
     mha_attention_plan a = {.isa = p->ctx->isa,
                             .kernel = plan->kernel,
                             .threads = (int)blocks,
                             .tile_rows = plan->rows,
                             .tile_keys = plan->keys,
-                            .pieces = plan->tiles,
-                            .scratch_bytes = scratch};
+                            .pieces = plan->tiles};
     snprintf(a.why, sizeof a.why, "%s, D = %lld: tensor cores and copy engine of Hopper%s%s", mha_type_name(p->q.type),
              (long long)p->D, p->options.causal ? "; causal: key tiles that no row sees are skipped" : "",
              p->share > 1 ? "; query heads share keys" : "");
@@ -285,27 +189,38 @@ static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *pl
 
 mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
 {
-    mha_cuda_plan plan;
-    mha_cuda_scratch s;
     mha_arena measure = {0};
-    TRY(mha_cuda_plan_forward(&plan, p));
-    mha_cuda_lay_forward(&s, &measure, p);
-    int processors = mha_cuda_of(p->ctx)->processors;
-    *to = describe(p, &plan, plan.tiles < processors ? plan.tiles : processors, measure.used);
+    mha_cuda_plan plan;
+    const char *obstacle = mha_cuda_obstacle(p);
+    TRY(mha_cuda_check_sizes(p));
+    TRY(forward_path(p)(p, &measure, false));
+    if (obstacle) *to = describe_general(p, obstacle, false);
+    else {
+        int processors = mha_cuda_of(p->ctx)->processors;
+        mha_cuda_plan_forward(&plan, p);
+        *to = describe(p, &plan, plan.tiles < processors ? plan.tiles : processors);
+    }
+    to->scratch_bytes = measure.used;
     return MHA_OK;
 }
 
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *to)
 {
-    mha_cuda_plan plan;
-    mha_cuda_scratch s;
+    const mha_problem *p = &call->problem;
     mha_arena measure = {0};
-    TRY(mha_cuda_plan_backward(&plan, call));
-    mha_cuda_lay_backward(&s, &measure, &plan, call);
-    if (measure.too_large)
-        return mha_fail(call->problem.ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
-    *to = describe(&call->problem, &plan, plan.tiles, measure.used);
-    if (!call->problem.extras.softmax.rank) {
+    mha_cuda_plan plan;
+    const char *obstacle = mha_cuda_obstacle_backward(call);
+    TRY(mha_cuda_check_sizes(p));
+    mha_gradient_call own = with_own_gradients(call, &measure);
+    TRY(backward_path(call)(&own, &measure, false));
+    if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
+    if (obstacle) *to = describe_general(p, obstacle, true);
+    else {
+        mha_cuda_plan_backward(&plan, p);
+        *to = describe(p, &plan, plan.tiles);
+    }
+    to->scratch_bytes = measure.used;
+    if (!p->extras.softmax.rank) {
         size_t used = strlen(to->why);
         snprintf(to->why + used, sizeof to->why - used, "; no softmax is given: another forward pass");
     }

@@ -1,12 +1,19 @@
-/* Attention of checked calls on a GPU: the rows of core/backend.h. */
+/* Attention on a GPU, of checked calls: core/backend.h. */
 #ifndef MHA_CUDA_ATTENTION_H
 #define MHA_CUDA_ATTENTION_H
 
-#include "attention/gradient.h"
+#include "cuda/plan.h"
 
 mha_status mha_cuda_forward_call(const mha_problem *p);
 mha_status mha_cuda_backward_call(const mha_gradient_call *call);
 mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *plan);
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
+
+/* The two kinds of kernels: take their scratch from the arena and then, if `run`, put their launches into the stream. */
+typedef mha_status mha_cuda_forward_path(const mha_problem *p, mha_arena *arena, bool run);
+typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_arena *arena, bool run);
+
+mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_general_forward;
+mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
 
 #endif

@@ -12,6 +12,7 @@
  * bounded by 2 |dO_i| max |V_j| max |K_jd|, because the weights of a row sum to 1. */
 #include "backward.h"
 #include "careful.cuh"
+#include "schedule.h"
 
 namespace
 {
@@ -27,7 +28,6 @@ template <typename T, int D, int QUERIES> struct shared_memory {
     alignas(1024) T d_out[STAGES][QUERIES * D];
     alignas(1024) T ds[2][QUERIES * KEYS];
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
-    int lost; /* whether a number of dS or of the keys is not finite */
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
 };
 
@@ -39,14 +39,11 @@ struct work {
 
 template <int QUERIES, bool CAUSAL> MHA_DEVICE work work_of(const mha_cuda_backward &c)
 {
-    int n = blockIdx.x, heads = c.G * c.B, in_section = c.section * c.key_tiles, section = n / in_section;
-    int rest = n % in_section, width = min(c.section, heads - section * c.section), tile = rest / width;
-    int number = section * c.section + rest % width;
-    work w = {tile * KEYS, number % c.G, number / c.G, 0, c.row_tiles, 0};
-    if (CAUSAL) {
-        w.from = min(c.row_tiles, max(0, w.first - c.offset) / QUERIES);
-        w.count = c.row_tiles - w.from;
-    } else w.start = (int)((int64_t)(tile - tile % c.together) * c.row_tiles / c.key_tiles);
+    mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
+    work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
+    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.offset, CAUSAL);
+    w.count = c.row_tiles - w.from;
+    if (!CAUSAL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
 
@@ -111,23 +108,13 @@ MHA_DEVICE float power_of(const mha_cuda_backward &c, int head, int batch)
 {
     const float *bounds = c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles;
     float norm = 0, number = 0;
-    for (int i = 0; i < c.bound_tiles; i++)
-        norm = fmaxf(norm, bounds[2 * i]), number = fmaxf(number, bounds[2 * i + 1]);
+    for (int i = 0; i < c.bound_tiles; i++) {
+        norm = fmaxf(norm, bounds[2 * i]);
+        if (bounds[2 * i + 1] < INFINITY) number = fmaxf(number, bounds[2 * i + 1]);
+    }
     int exponent;
     frexpf(norm * number, &exponent);
     return exp2f((float)min(100, max(-100, 28 - exponent)));
-}
-
-/* Whether one of these eight numbers of 16 bits is infinite or NaN: all bits of its exponent are set. */
-template <typename T> MHA_DEVICE bool has_lost(uint4 x)
-{
-    const uint32_t exponent = pair_of<T>::exponent;
-    const uint32_t words[4] = {x.x, x.y, x.z, x.w};
-    bool lost = false;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        lost = lost || (words[i] & exponent) == exponent || (words[i] >> 16 & exponent) == exponent;
-    return lost;
 }
 
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
@@ -289,18 +276,13 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
     barrier_wait(shared_address(&s.keys_full), 0);
     if (total > 0) {
         float dq[32];
-        for (int i = threadIdx.x - GROUP; i < KEYS * D / 8; i += CONSUMERS * GROUP)
-            if (has_lost<T>(((const uint4 *)s.k)[i])) s.lost = 1;
         for (int n = 0; n < total; n++) step(n);
         issue_dq(dq, total - 1);
         products_wait<0>();
         touch(dk), touch(dq);
         keep(ds);
         send_dq(dq);
-        if (is_lost(dk)) s.lost = 1; /* as it is where dS is */
         group_sync(ALL, CONSUMERS * GROUP);
-        for (int n = threadIdx.x - GROUP; s.lost && n < total; n += CONSUMERS * GROUP)
-            c.lost[(w.batch * c.H + w.head * group + n / w.count) * c.row_tiles + w.from + n % w.count] = 1;
     }
     put_rows<T, D>(c, w, who, false, shared_address(s.k), dk, c.scale);
     put_rows<T, D>(c, w, who, true, shared_address(s.v), dv, 1);
@@ -313,7 +295,6 @@ template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const
     typedef shared_memory<T, D, QUERIES> layout;
     layout &s = *(layout *)memory;
     if (threadIdx.x == 0) {
-        s.lost = 0;
         barrier_make(shared_address(&s.keys_full), 1);
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&s.full[i]), 1);
@@ -401,8 +382,8 @@ template <typename T> MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int ba
     return *(const uint4 *)((const T *)t.data + batch * t.batch + head * t.head + row * t.row + column);
 }
 
-/* A block for BOUND_KEYS keys of a head: the largest norm of their values, and the largest number of the keys. Numbers that
- * are not finite are left out: where they are visible, so is dQ. */
+/* A block for BOUND_KEYS keys of a head: the largest norm of their values, without numbers that are not finite, and the
+ * largest number of the keys, infinite if one is not finite. */
 template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward &c, int block, int head, int batch)
 {
     enum { LANES = D / 8, ROWS = 256 / LANES };
@@ -416,7 +397,7 @@ template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward 
             widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8));
             widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8));
             for (int i = 0; i < 8; i++) {
-                if (fabsf(k[i]) < INFINITY) number = fmaxf(number, fabsf(k[i]));
+                number = fmaxf(number, fabsf(k[i]) < INFINITY ? fabsf(k[i]) : INFINITY);
                 if (fabsf(v[i]) < INFINITY) squares += v[i] * v[i];
             }
         }
@@ -446,7 +427,6 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
     int lane = threadIdx.x % LANES;
     int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
     float *rows = c.rows + number * ROW_KINDS * QUERIES, o[8], d[8];
-    if (threadIdx.x == 0) c.lost[number] = 0;
 #pragma unroll
     for (int r = 0; r < QUERIES; r += ROWS) {
         int own = r + threadIdx.x / LANES, row = tile * QUERIES + own;
@@ -530,6 +510,18 @@ template <typename T, int D> MHA_DEVICE void keys_carefully(const mha_cuda_backw
     }
 }
 
+/* Whether dQ of a tile of rows may be lost: one of the keys up to the last that it sees is not finite, or one of their
+ * gradients, as it is where dS is. The same for all threads of the block. */
+template <int QUERIES> MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int64_t own = (int64_t)batch * c.G + head / (c.H / c.G);
+    int keys = keys_seen(c, min(c.Tq, (tile + 1) * QUERIES) - 1), lost = 0;
+    for (int i = threadIdx.x; i * KEYS < keys; i += 256) lost |= c.lost_keys[own * c.key_tiles + i];
+    for (int i = threadIdx.x; i * BOUND_KEYS < keys; i += 256)
+        lost |= !(c.bounds[2 * (own * c.bound_tiles + i) + 1] < INFINITY);
+    return __syncthreads_or(lost);
+}
+
 /* dQ from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed from the
  * second if it is negative. */
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
@@ -545,7 +537,7 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
     int tile = number % c.row_tiles, head = number / c.row_tiles % c.H, batch = number / c.row_tiles / c.H;
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
         row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
-    if (c.lost[number]) {
+    if (is_lost_tile<QUERIES>(c, tile, head, batch)) {
         rows_carefully<T, D, QUERIES>(c, tile, head, batch);
         return;
     }

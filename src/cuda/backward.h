@@ -12,10 +12,12 @@ typedef struct mha_cuda_backward {
     CUtensorMap dk, dv;   /* (B,G,Tk,D) */
     mha_cuda_rows out, d_o, keys, values, dq;
     const float *lse; /* (B,H,Tq) */
-    float *bounds;    /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key */
-    float *rows;      /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
-    int32_t *sums;    /* (B,H,tiles,rows of a tile * D): dQ over that power and the scale, in pairs of 64 bits */
-    float scale;      /* of scores; above 0 */
+    float *
+        bounds; /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key, infinite if one is not
+                         finite */
+    float *rows;   /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
+    int32_t *sums; /* (B,H,tiles,rows of a tile * D): dQ over that power and the scale, in pairs of 64 bits */
+    float scale;   /* of scores; above 0 */
     int32_t Tq, Tk, H, G, B;
     int32_t offset;      /* row i sees keys up to i + offset */
     int32_t row_tiles;   /* of a query head */
@@ -25,7 +27,6 @@ typedef struct mha_cuda_backward {
     int32_t together;    /* key tiles that begin with the same row tile */
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
-    int32_t *lost;      /* (B,H,tiles): whether dQ of a tile may be lost: its sums were not finite */
     int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
 } mha_cuda_backward;
 

@@ -13,3 +13,5 @@
 CUBIN(forward)
 CUBIN(backward)
 CUBIN(rows)
+CUBIN(general_forward)
+CUBIN(general_backward)

@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 #include "cuda/cubins.h"
+#include "cuda/rows.h"
 
 /* ---- Errors and contexts ---------------------------------------------------------------------------------------- */
 
@@ -35,7 +36,8 @@ static CUstreamCaptureMode exchange(const mha_cuda_driver *driver, CUstreamCaptu
 
 static mha_status load_modules(mha_context *ctx, mha_cuda_device *d)
 {
-    const unsigned char *const images[MHA_CUDA_MODULES] = {mha_cubin_forward, mha_cubin_backward, mha_cubin_rows};
+    const unsigned char *const images[MHA_CUDA_MODULES] = {mha_cubin_forward, mha_cubin_backward, mha_cubin_rows,
+                                                           mha_cubin_general_forward, mha_cubin_general_backward};
     for (int n = 0; n < MHA_CUDA_MODULES; n++)
         TRY(mha_cuda_check(ctx, d->driver.cuModuleLoadData(&d->modules[n], images[n]), "cannot load the kernels"));
     return MHA_OK;
@@ -67,9 +69,11 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
                      mha_cuda_backward_name(type, width, causal, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
     }
+    for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
+        TRY(find(ctx, &d->general[n], n < MHA_CUDA_GENERAL_PREPARE ? 3 : 4, mha_cuda_general_names[n], 0));
     TRY(find(ctx, &d->put, 2, "softmax_put", 0));
     TRY(find(ctx, &d->get, 2, "softmax_get", 0));
-    return find(ctx, &d->zero, 2, "zero_16", 0);
+    return find(ctx, &d->copy, 2, "copy", 0);
 }
 
 /* The counter is 0 before any stream uses it. */
@@ -211,4 +215,39 @@ mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void
                           d->driver.cuLaunchKernel(l->kernel, (unsigned)l->blocks, 1, 1, (unsigned)l->threads, 1, 1,
                                                    (unsigned)l->shared, d->stream, arguments, NULL),
                           l->name);
+}
+
+mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,
+                                  int64_t blocks)
+{
+    mha_cuda_launch l = {mha_cuda_of(ctx)->general[kernel], mha_cuda_general_names[kernel], blocks,
+                         MHA_CUDA_GENERAL_THREADS, 0};
+    return mha_cuda_start(ctx, &l, parameter);
+}
+
+int64_t mha_cuda_blocks_for(int64_t count)
+{
+    enum { THREADS = 256, MOST = 1 << 16 };
+    int64_t blocks = (count + THREADS - 1) / THREADS;
+    return blocks < MOST ? blocks : MOST;
+}
+
+mha_cuda_view mha_cuda_view_of(mha_tensor t)
+{
+    mha_cuda_view v = {t.rank ? t.data : NULL, {1, 1, 1, 1}, {0, 0, 0, 0}, (int32_t)t.type};
+    for (int axis = 0; axis < t.rank; axis++) v.size[axis] = t.size[axis], v.stride[axis] = t.stride[axis];
+    return v;
+}
+
+mha_status mha_cuda_copy_tensor(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
+{
+    if (!to.rank || !mha_element_count(to)) return MHA_OK;
+    mha_cuda_copy c = {mha_cuda_view_of(to), mha_cuda_view_of(from), add};
+    mha_cuda_launch l = {mha_cuda_of(ctx)->copy, "copy", mha_cuda_blocks_for(mha_element_count(to)), 256, 0};
+    return mha_cuda_start(ctx, &l, &c);
+}
+
+mha_status mha_cuda_clear(mha_context *ctx, mha_tensor t)
+{
+    return mha_cuda_copy_tensor(ctx, t, (mha_tensor)MHA_NO_TENSOR, false);
 }

@@ -4,9 +4,10 @@
 
 #include "core/tensor.h"
 #include "cuda/driver.h"
+#include "cuda/general.h"
 #include "cuda/plan.h"
 
-enum { MHA_CUDA_MODULES = 3, MHA_CUDA_BLOCKS = 64 };
+enum { MHA_CUDA_MODULES = 5, MHA_CUDA_BLOCKS = 64 };
 
 typedef struct mha_cuda_device {
     void *self; /* what the allocator returned for this struct */
@@ -18,8 +19,9 @@ typedef struct mha_cuda_device {
     CUmodule modules[MHA_CUDA_MODULES];
     CUfunction forward[2][2][2];                  /* by type, width and causal; NULL: not in this build */
     CUfunction backward[2][2][2][MHA_CUDA_STEPS]; /* by type, width, causal and step */
-    CUfunction put, get, zero;                    /* of rows.cu */
-    CUdeviceptr counter;                          /* an int32, 0 between calls */
+    CUfunction general[MHA_CUDA_GENERAL_KERNELS];
+    CUfunction put, get, copy; /* of rows.cu */
+    CUdeviceptr counter;       /* an int32, 0 between calls */
 
     /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
     CUdeviceptr blocks[MHA_CUDA_BLOCKS];
@@ -59,5 +61,19 @@ typedef struct mha_cuda_launch {
 
 /* Puts a kernel into the stream; its one parameter is the struct at `parameter`. */
 mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *launch, const void *parameter);
+
+/* One of the general kernels. */
+mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,
+                                  int64_t blocks);
+
+/* Blocks of a kernel that takes one thread for each of `count` things. */
+int64_t mha_cuda_blocks_for(int64_t count);
+
+/* A tensor, or none, for kernels. */
+mha_cuda_view mha_cuda_view_of(mha_tensor t);
+
+/* to = from, or to += from; and zeros. Tensors of floats with the same sizes, or none. */
+mha_status mha_cuda_copy_tensor(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
+mha_status mha_cuda_clear(mha_context *ctx, mha_tensor t);
 
 #endif

@@ -11,6 +11,7 @@
  * that its bits do not depend on its neighbours. */
 #include "careful.cuh"
 #include "forward.h"
+#include "schedule.h"
 
 namespace
 {
@@ -45,13 +46,9 @@ struct tile {
 
 template <int ROWS, int KEYS, bool CAUSAL> MHA_DEVICE tile tile_of(const mha_cuda_forward &c, int n)
 {
-    /* Heads are worked on in sections whose keys and values fit the cache; in a section the longest rows come first. */
-    int heads = c.H * c.B, in_section = c.section * c.row_tiles, section = n / in_section, rest = n % in_section;
-    int width = min(c.section, heads - section * c.section), m = c.row_tiles - 1 - rest / width;
-    int number = section * c.section + rest % width;
-    tile t = {m * ROWS, number % c.H, number / c.H, (c.Tk + KEYS - 1) / KEYS};
-    if (CAUSAL) t.blocks = max(0, min(t.blocks, (t.row + ROWS + c.offset + KEYS - 1) / KEYS));
-    return t;
+    mha_cuda_place p = mha_cuda_place_of(n, c.H * c.B, c.row_tiles, c.section);
+    int row = (c.row_tiles - 1 - p.tile) * ROWS; /* the longest rows come first */
+    return {row, p.head % c.H, p.head / c.H, mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, c.offset, CAUSAL)};
 }
 
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */

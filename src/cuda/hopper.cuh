@@ -126,14 +126,12 @@ template <> MHA_DEVICE uint32_t pack<__half>(float low, float high)
 /* And back. */
 template <typename T> struct pair_of;
 template <> struct pair_of<__nv_bfloat16> {
-    static const uint32_t exponent = 0x7f80; /* its bits */
     static MHA_DEVICE float2 get(uint32_t x)
     {
         return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000));
     }
 };
 template <> struct pair_of<__half> {
-    static const uint32_t exponent = 0x7c00;
     static MHA_DEVICE float2 get(uint32_t x) { return __half22float2(*(const __half2 *)&x); }
 };
 

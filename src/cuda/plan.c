@@ -1,7 +1,5 @@
 #include "cuda/plan.h"
 
-typedef long long ll;
-
 enum { HEAD_WIDTHS = 2, TYPES = 2 };
 
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
@@ -15,6 +13,13 @@ const char *mha_cuda_forward_name(int type, int width, int causal)
         {{"forward_f16_64", "forward_f16_64_causal"}, {"forward_f16_128", "forward_f16_128_causal"}}};
     return names[type][width][causal];
 }
+
+const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {
+    [MHA_CUDA_FORWARD] = "general_forward_64",    [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
+    [MHA_CUDA_MAP] = "general_map",               [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
+    [MHA_CUDA_ROWS] = "general_rows_64",          [MHA_CUDA_ROWS_WIDE] = "general_rows_128",
+    [MHA_CUDA_KEYS] = "general_keys_64",          [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
+    [MHA_CUDA_BIAS] = "general_bias",             [MHA_CUDA_HEADS] = "general_heads"};
 
 const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step)
 {
@@ -41,22 +46,22 @@ size_t mha_cuda_backward_shared(int width, int rows, int keys)
     return 2 * (2 * k * d + 3 * 2 * r * d + 2 * r * k) + 3 * 3 * r * sizeof(float) + BARRIERS;
 }
 
-/* ---- What there are kernels for --------------------------------------------------------------------------------- */
+/* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
 
-/* One reason against a call: `what` is not supported. */
+/* One reason against a call. */
 typedef struct obstacle {
     bool there;
     const char *what;
 } obstacle;
 
-static mha_status check_obstacles(mha_context *ctx, const obstacle *all, size_t count)
+static const char *first_of(const obstacle *all, size_t count)
 {
     for (size_t n = 0; n < count; n++)
-        if (all[n].there) return mha_fail(ctx, MHA_UNSUPPORTED, "%s: not supported on cuda yet", all[n].what);
-    return MHA_OK;
+        if (all[n].there) return all[n].what;
+    return NULL;
 }
 
-static mha_status check_options(const mha_problem *p)
+static const char *options_obstacle(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
     const obstacle all[] = {{o->mask.rank > 0, "mask"},
@@ -65,55 +70,64 @@ static mha_status check_options(const mha_problem *p)
                             {o->sinks.rank > 0, "sinks"},
                             {o->softcap > 0, "softcap"},
                             {o->dropout > 0, "dropout"},
-                            {o->window_left != MHA_UNLIMITED, "window_left"},
-                            {o->window_right != MHA_UNLIMITED, "window_right"},
-                            {!mha_sequences_are_alike(o), "lengths and starts of sequences"},
-                            {o->align == MHA_ALIGN_OFFSET, "MHA_ALIGN_OFFSET"},
+                            {o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED, "windows"},
+                            {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
+                            {o->align == MHA_ALIGN_OFFSET, "offsets"},
                             {p->extras.weights.rank > 0, "weights"},
-                            {p->extras.scores.rank > 0, "scores"}};
-    if (!(o->scale > 0 && o->scale < 1e30f))
-        return mha_fail(p->ctx, MHA_UNSUPPORTED, "scale: is %g, must be above 0 and below 1e30 on cuda",
-                        (double)o->scale);
-    return check_obstacles(p->ctx, all, sizeof all / sizeof *all);
+                            {p->extras.scores.rank > 0, "scores"},
+                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"}};
+    return first_of(all, sizeof all / sizeof *all);
 }
 
-/* A tensor that the copy engine can read or write: 16 bits, in steps of 16 bytes. */
-static mha_status check_view(const mha_problem *p, mha_tensor t, const char *name)
+/* The copy engine takes rows of 16-bit numbers, in steps of 16 bytes. */
+static const char *view_obstacle(const mha_problem *p, mha_tensor t)
 {
     enum { STEP = 8 }; /* elements of 16 bytes */
     const int64_t most = (INT64_C(1) << 40) / 2;
-    if (!t.rank) return MHA_OK;
-    if (t.type != MHA_BFLOAT16 && t.type != MHA_FLOAT16)
-        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: is %s; on cuda only bfloat16 and float16 are supported yet", name,
-                        mha_type_name(t.type));
-    if (t.type != p->q.type)
-        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: is %s, must be %s as q on cuda", name, mha_type_name(t.type),
-                        mha_type_name(p->q.type));
-    if (!mha_element_count(t)) return MHA_OK;
-    if (t.stride[3] != 1)
-        return mha_fail(p->ctx, MHA_UNSUPPORTED, "%s: the stride of axis 3 is %lld, must be 1 on cuda", name,
-                        (ll)t.stride[3]);
+    if (!t.rank) return NULL;
+    if (t.type == MHA_FLOAT32) return "float32";
+    if (t.type != p->q.type) return "types that are not alike";
+    if (!mha_element_count(t)) return NULL;
+    bool strides = t.stride[3] != 1;
     for (int axis = 0; axis < 3; axis++)
-        if (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most))
-            return mha_fail(p->ctx, MHA_UNSUPPORTED,
-                            "%s: the stride of axis %d is %lld, must be a positive multiple of %d on cuda", name, axis,
-                            (ll)t.stride[axis], STEP);
-    return MHA_OK;
+        strides = strides ||
+                  (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most));
+    if (strides) return "strides that the copy engine cannot take";
+    return (uintptr_t)t.data % 16 ? "an address that is not a multiple of 16 bytes" : NULL;
+}
+
+const char *mha_cuda_obstacle(const mha_problem *p)
+{
+    const mha_tensor all[] = {p->q, p->k, p->v, p->out};
+    const char *why = NULL;
+    bool known = false;
+    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    if (!why && (!known || p->D != p->E)) why = "widths that are not both 64 or both 128";
+    return why ? why : options_obstacle(p);
+}
+
+const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    const mha_tensor all[] = {call->dout, g->q, g->k, g->v};
+    const obstacle others[] = {{call->dlse.rank > 0, "dlse"},
+                               {g->importance.rank > 0, "importance"},
+                               {call->others, "keys that a layer adds"}};
+    const char *why = mha_cuda_obstacle(p);
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    return why ? why : first_of(others, sizeof others / sizeof *others);
 }
 
 /* Kernels count with 32 bits. */
-static mha_status check_sizes(const mha_problem *p)
+mha_status mha_cuda_check_sizes(const mha_problem *p)
 {
     enum { MOST = INT32_MAX / 4 };
-    bool known = false;
-    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
-    if (!known || p->D != p->E)
-        return mha_fail(p->ctx, MHA_UNSUPPORTED,
-                        "q, v: have the widths %lld and %lld; on cuda both must be 64 or both 128 yet", (ll)p->D,
-                        (ll)p->E);
     int64_t heads = mha_arena_times(p->B, p->H), rows = mha_arena_times(heads, p->Tq / 64 + 1),
-            keys = mha_arena_times(heads, p->Tk / 64 + 1);
-    if (p->Tq > MOST || p->Tk > MOST || heads > MOST || rows > MOST || keys > MOST)
+            keys = mha_arena_times(heads, p->Tk / 64 + 1), widest = p->D > p->E ? p->D : p->E;
+    rows = mha_arena_times(rows, widest / 128 + 1), keys = mha_arena_times(keys, widest / 128 + 1);
+    if (p->Tq > MOST || p->Tk > MOST || heads > MOST || rows > MOST || keys > MOST || widest > MOST)
         return mha_fail(p->ctx, MHA_UNSUPPORTED, "q, k: have more rows than the kernels of cuda can count");
     return MHA_OK;
 }
@@ -131,26 +145,19 @@ static int32_t section_of(int64_t heads, int64_t bytes)
     return clamp(bytes > 0 ? CACHE / bytes : heads, 1, heads > 1 ? heads : 1);
 }
 
-static mha_status start(mha_cuda_plan *plan, const mha_problem *p)
+static void start(mha_cuda_plan *plan, const mha_problem *p)
 {
-    const mha_argument all[] = {
-        {"q", p->q, MHA_INPUT}, {"k", p->k, MHA_INPUT}, {"v", p->v, MHA_INPUT}, {"out", p->out, MHA_OUTPUT}};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(check_view(p, all[n].tensor, all[n].name));
-    TRY(check_sizes(p));
-    TRY(check_options(p));
-    /* Only now: there are no starts that would have to be read. */
-    int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0;
+    int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0; /* there are no starts that would have to be read */
     *plan = (mha_cuda_plan){.type = p->q.type == MHA_FLOAT16,
                             .width = p->D == widths[1],
                             .causal = p->options.causal,
                             .offset = clamp(offset, -p->Tq, p->Tk),
                             .keys = 128};
-    return MHA_OK;
 }
 
-mha_status mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
+void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
-    TRY(start(plan, p));
+    start(plan, p);
     int groups = plan->width ? 2 : 3; /* warpgroups that compute, 64 rows each; one more copies */
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->causal);
     plan->rows = 64 * groups;
@@ -160,23 +167,11 @@ mha_status mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     plan->tiles = (int32_t)(plan->row_tiles * p->H * p->B);
     plan->section = section_of(p->B * p->H, p->Tk * p->D * 4);
     plan->shared = mha_cuda_forward_shared((int)p->D, plan->rows, plan->keys);
-    return MHA_OK;
 }
 
-mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *call)
+void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
-    const mha_problem *p = &call->problem;
-    const mha_attention_gradients *g = &call->gradients;
-    const mha_argument all[] = {{"dout", call->dout, MHA_INPUT},
-                                {"gradients.q", g->q, MHA_OUTPUT},
-                                {"gradients.k", g->k, MHA_OUTPUT},
-                                {"gradients.v", g->v, MHA_OUTPUT}};
-    const obstacle others[] = {{call->dlse.rank > 0, "dlse"},
-                               {g->importance.rank > 0, "gradients.importance"},
-                               {call->others, "keys that a layer adds"}};
-    TRY(start(plan, p));
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(check_view(p, all[n].tensor, all[n].name));
-    TRY(check_obstacles(p->ctx, others, sizeof others / sizeof *others));
+    start(plan, p);
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->causal, MHA_CUDA_MAIN);
     plan->rows = plan->width ? 64 : 128;
     plan->threads = 384;
@@ -186,7 +181,6 @@ mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
     plan->section = section_of(p->B * p->G, p->Tq * p->D * 8 * p->share);
     plan->shared = mha_cuda_backward_shared((int)p->D, plan->rows, plan->keys);
-    return MHA_OK;
 }
 
 /* ---- Scratch ---------------------------------------------------------------------------------------------------- */
@@ -223,6 +217,5 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
     MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
-    MHA_TAKE(arena, s->lost, row_tiles);
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
 }

@@ -1,4 +1,5 @@
-/* Which kernel a call runs, in which tiles, with how much shared memory and scratch; or why there is no kernel for it.
+/* Which kernel a call runs, in which tiles, with how much shared memory and scratch: those written for Hopper (forward.cu,
+ * backward.cu) where they can, general ones (general.c) otherwise.
  * Plain C without the driver, so that it is tested where there is no GPU. */
 #ifndef MHA_CUDA_PLAN_H
 #define MHA_CUDA_PLAN_H
@@ -27,14 +28,36 @@ typedef struct mha_cuda_plan {
 
 enum { MHA_CUDA_BOUND_KEYS = 512 }; /* keys of a partial bound, in a backward call */
 
+/* The general kernels. Those of two versions, for up to 64 and up to 128 columns of results, are followed by the second. */
+typedef enum mha_cuda_general_kernel {
+    MHA_CUDA_FORWARD,
+    MHA_CUDA_FORWARD_WIDE,
+    MHA_CUDA_MAP,
+    MHA_CUDA_GENERAL_PREPARE,
+    MHA_CUDA_ROWS,
+    MHA_CUDA_ROWS_WIDE,
+    MHA_CUDA_KEYS,
+    MHA_CUDA_KEYS_WIDE,
+    MHA_CUDA_BIAS,
+    MHA_CUDA_HEADS,
+    MHA_CUDA_GENERAL_KERNELS
+} mha_cuda_general_kernel;
+
 /* Names of kernels. */
+extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, int causal);
 const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step);
 
-/* Fill the plan, or leave the reason why there is none as the context's message: MHA_UNSUPPORTED. Data pointers are not
- * looked at. */
-mha_status mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
-mha_status mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_gradient_call *call);
+/* What of a call the kernels of Hopper cannot do; NULL if nothing. */
+const char *mha_cuda_obstacle(const mha_problem *p);
+const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
+
+/* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
+mha_status mha_cuda_check_sizes(const mha_problem *p);
+
+/* Fill the plan of a call without obstacles. */
+void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
+void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, int rows, int keys);
@@ -48,7 +71,6 @@ typedef struct mha_cuda_scratch {
     float *bounds;      /* (B,G,bound_tiles,2) */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
     int32_t *sums;      /* (B,H,row_tiles,rows*D) */
-    int32_t *lost;      /* (B,H,row_tiles) */
     int32_t *lost_keys; /* (B,G,key_tiles) */
 } mha_cuda_scratch;
 

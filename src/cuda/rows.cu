@@ -1,5 +1,6 @@
 /* Small kernels, one thread for each row or number. */
 #include "rows.h"
+#include "elements.cuh"
 
 static __device__ int64_t place_of_row(const mha_cuda_view &v, int64_t row)
 {
@@ -31,10 +32,14 @@ extern "C" __global__ void __launch_bounds__(256) softmax_get(const __grid_const
     }
 }
 
-/* Zeros, for numbers of 16 bits. */
-extern "C" __global__ void __launch_bounds__(256) zero_16(const __grid_constant__ mha_cuda_view v)
+/* Zeros, or the numbers of another tensor, which may be added. */
+extern "C" __global__ void __launch_bounds__(256) copy(const __grid_constant__ mha_cuda_copy c)
 {
-    int64_t count = v.size[0] * v.size[1] * v.size[2] * v.size[3];
-    for (int64_t n = blockIdx.x * 256ll + threadIdx.x; n < count; n += gridDim.x * 256ll)
-        ((uint16_t *)v.data)[place_of_row(v, n / v.size[3]) + n % v.size[3] * v.stride[3]] = 0;
+    int64_t count = c.to.size[0] * c.to.size[1] * c.to.size[2] * c.to.size[3];
+    for (int64_t n = blockIdx.x * 256ll + threadIdx.x; n < count; n += gridDim.x * 256ll) {
+        int64_t row = n / c.to.size[3], column = n % c.to.size[3];
+        int64_t at = place_of_row(c.to, row) + column * c.to.stride[3];
+        float x = c.from.data ? load(c.from, place_of_row(c.from, row) + column * c.from.stride[3]) : 0;
+        store(c.to, at, c.add ? load(c.to, at) + x : x);
+    }
 }

@@ -2,13 +2,7 @@
 #ifndef MHA_CUDA_ROWS_H
 #define MHA_CUDA_ROWS_H
 
-#include <stdint.h>
-
-/* A tensor of up to four axes; strides in elements. */
-typedef struct mha_cuda_view {
-    void *data; /* NULL: none */
-    int64_t size[4], stride[4];
-} mha_cuda_view;
+#include "view.h"
 
 /* lse (B,H,Tq), dense, beside the tensors of a caller. */
 typedef struct mha_cuda_softmax {
@@ -17,5 +11,11 @@ typedef struct mha_cuda_softmax {
     mha_cuda_view as_softmax; /* float32 (B,H,Tq,2): a reference and the sum of exponentials relative to it */
     int64_t rows;             /* B*H*Tq */
 } mha_cuda_softmax;
+
+/* to = from, or to += from; from none: zeros. Both have the sizes of `to`. */
+typedef struct mha_cuda_copy {
+    mha_cuda_view to, from;
+    int32_t add;
+} mha_cuda_copy;
 
 #endif

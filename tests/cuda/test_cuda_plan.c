@@ -1,4 +1,4 @@
-/* What of the GPU's code needs no GPU: what is refused and why, tiles, shared memory, scratch, the order of tiles, and what
+/* What of the GPU's code needs no GPU: which kernels are chosen and why, tiles, shared memory, scratch, the order of tiles, and what
  * is said where the device is not there. */
 #include "core/device.h"
 #include "cuda/plan.h"
@@ -40,7 +40,8 @@ static mha_status plan_forward(mha_context *ctx, const question *a, mha_cuda_pla
     mha_arena measure = {0};
     mha_cuda_scratch s;
     TRY(mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options));
-    TRY(mha_cuda_plan_forward(plan, &p));
+    TRY(mha_cuda_check_sizes(&p));
+    mha_cuda_plan_forward(plan, &p);
     mha_cuda_lay_forward(&s, &measure, &p);
     *scratch = measure.used;
     return MHA_OK;
@@ -52,7 +53,8 @@ static mha_status plan_backward(mha_context *ctx, const question *a, mha_cuda_pl
     mha_arena measure = {0};
     mha_cuda_scratch s;
     TRY(mha_problem_make(&call.problem, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options));
-    TRY(mha_cuda_plan_backward(plan, &call));
+    TRY(mha_cuda_check_sizes(&call.problem));
+    mha_cuda_plan_backward(plan, &call.problem);
     mha_cuda_lay_backward(&s, &measure, plan, &call);
     *scratch = measure.used;
     return MHA_OK;
@@ -153,81 +155,79 @@ TEST(offsets_are_exact_within_32_bits)
     mha_context_free(ctx);
 }
 
-/* ---- Refusals --------------------------------------------------------------------------------------------------- */
+/* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
 
-static void refuse(mha_context *ctx, const question *a, const char *want)
+static void expect_obstacle(mha_context *ctx, const question *a, const char *want)
 {
-    mha_cuda_plan plan = {.kernel = ""};
-    size_t scratch = 0;
-    mha_status status = plan_forward(ctx, a, &plan, &scratch);
-    expect(status == MHA_UNSUPPORTED && !strcmp(mha_context_error(ctx), want), "%s: %s, not '%s'",
-           mha_status_name(status), mha_context_error(ctx), want);
+    mha_problem p;
+    if (!expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options), "%s: %s", want,
+                mha_context_error(ctx)))
+        return;
+    const char *got = mha_cuda_obstacle(&p);
+    expect(got && !strcmp(got, want), "'%s', not '%s'", got ? got : "none", want);
 }
 
-#define REFUSE(want, ...)                                    \
+#define OBSTACLE(want, ...)                                  \
     do {                                                     \
         question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, 64); \
         __VA_ARGS__;                                         \
-        refuse(ctx, &a, want);                               \
+        expect_obstacle(ctx, &a, want);                      \
     } while (0)
 
-TEST(what_is_not_supported_is_refused_with_its_reason)
+TEST(what_needs_the_general_kernels)
 {
     mha_context *ctx = remote_context();
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 64, 64);
     mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
-    REFUSE("mask: not supported on cuda yet", a.options.mask = pairs);
-    REFUSE("bias: not supported on cuda yet", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
-    REFUSE("alibi_slopes: not supported on cuda yet", a.options.alibi_slopes = row);
-    REFUSE("sinks: not supported on cuda yet", a.options.sinks = row);
-    REFUSE("softcap: not supported on cuda yet", a.options.softcap = 2);
-    REFUSE("dropout: not supported on cuda yet", a.options.dropout = 0.5f);
-    REFUSE("window_left: not supported on cuda yet", a.options.window_left = 3);
-    REFUSE("window_right: not supported on cuda yet", a.options.window_right = 0);
-    REFUSE("weights: not supported on cuda yet", a.extras.weights = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64));
-    REFUSE("scores: not supported on cuda yet", a.extras.scores = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64));
-    REFUSE("scale: is -1, must be above 0 and below 1e30 on cuda", a.options.scale = -1);
-    REFUSE("scale: is 0, must be above 0 and below 1e30 on cuda", a.options.scale = 0);
-    REFUSE("q: is float32; on cuda only bfloat16 and float16 are supported yet",
-           a = ask(MHA_FLOAT32, 1, 1, 1, 9, 9, 64));
-    REFUSE("v: is float16, must be bfloat16 as q on cuda", a.v.type = MHA_FLOAT16);
-    REFUSE("out: is float32; on cuda only bfloat16 and float16 are supported yet", a.out.type = MHA_FLOAT32);
-    REFUSE("q, v: have the widths 80 and 80; on cuda both must be 64 or both 128 yet",
-           a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
-    REFUSE("q, v: have the widths 64 and 128; on cuda both must be 64 or both 128 yet",
-           a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 128),
-           a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 128));
-    REFUSE("k: the stride of axis 3 is 2, must be 1 on cuda", a.k.stride[3] = 2);
-    REFUSE("k: the stride of axis 2 is 68, must be a positive multiple of 8 on cuda", a.k.stride[2] = 68);
-    REFUSE("k: the stride of axis 0 is 0, must be a positive multiple of 8 on cuda", a.k.stride[0] = 0);
-    REFUSE("q: the stride of axis 1 is -64, must be a positive multiple of 8 on cuda", a.q.stride[1] = -64);
-    REFUSE("key_lengths: not supported on cuda yet; use a context of the CPU", a.options.key_lengths = lengths);
-    REFUSE("query_lengths: not supported on cuda yet; use a context of the CPU", a.options.query_lengths = lengths);
-    REFUSE("query_starts: not supported on cuda yet; use a context of the CPU", a.options.query_starts = lengths);
-    REFUSE("key_starts: not supported on cuda yet; use a context of the CPU", a.options.key_starts = lengths);
-    REFUSE("offsets: not supported on cuda yet; use a context of the CPU", a.options.offsets = lengths,
-           a.options.align = MHA_ALIGN_OFFSET);
+    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3), map = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64);
+    const char *widths = "widths that are not both 64 or both 128", *sequences = "lengths or starts of sequences";
+    const char *strides = "strides that the copy engine cannot take";
+    OBSTACLE("mask", a.options.mask = pairs);
+    OBSTACLE("bias", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
+    OBSTACLE("alibi_slopes", a.options.alibi_slopes = row);
+    OBSTACLE("sinks", a.options.sinks = row);
+    OBSTACLE("softcap", a.options.softcap = 2);
+    OBSTACLE("dropout", a.options.dropout = 0.5f);
+    OBSTACLE("windows", a.options.window_left = 3);
+    OBSTACLE("windows", a.options.window_right = 0);
+    OBSTACLE("weights", a.extras.weights = map);
+    OBSTACLE("scores", a.extras.scores = map);
+    OBSTACLE("a scale that is not above 0 and below 1e30", a.options.scale = -1);
+    OBSTACLE("a scale that is not above 0 and below 1e30", a.options.scale = 0);
+    OBSTACLE("float32", a = ask(MHA_FLOAT32, 1, 1, 1, 9, 9, 64));
+    OBSTACLE("types that are not alike", a.v.type = MHA_FLOAT16);
+    OBSTACLE("float32", a.out.type = MHA_FLOAT32);
+    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
+    OBSTACLE(widths, a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 128),
+             a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 128));
+    OBSTACLE(strides, a.k.stride[3] = 2);
+    OBSTACLE(strides, a.k.stride[2] = 68);
+    OBSTACLE(strides, a.k.stride[0] = 0);
+    OBSTACLE(strides, a.q.stride[1] = -64);
+    OBSTACLE("an address that is not a multiple of 16 bytes", a.q.data = (void *)20);
+    OBSTACLE(sequences, a.options.key_lengths = lengths);
+    OBSTACLE(sequences, a.options.query_lengths = lengths);
+    OBSTACLE(sequences, a.options.query_starts = starts, a.q.size[0] = a.out.size[0] = 1);
+    OBSTACLE(sequences, a.options.key_starts = starts, a.k.size[0] = a.v.size[0] = 1);
+    OBSTACLE("offsets", a.options.offsets = lengths, a.options.align = MHA_ALIGN_OFFSET);
     mha_context_free(ctx);
 }
 
-TEST(what_backward_does_not_support)
+TEST(what_needs_the_general_kernels_backward)
 {
-    static const char *const wants[] = {"dlse: not supported on cuda yet",
-                                        "gradients.importance: not supported on cuda yet",
-                                        "gradients.q: is float32; on cuda only bfloat16 and float16 are supported yet",
-                                        "dout: is float16, must be bfloat16 as q on cuda"};
+    static const char *const wants[] = {NULL, "dlse", "importance", "float32", "types that are not alike"};
     mha_context *ctx = remote_context();
-    for (int n = 0; n < 4; n++) {
-        mha_cuda_plan plan = {.kernel = ""};
-        size_t scratch = 0;
+    for (int n = 0; n < 5; n++) {
         question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, 64);
-        if (n == 0) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
-        if (n == 1) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
-        if (n == 2) a.gradients.q.type = MHA_FLOAT32;
-        if (n == 3) a.dout.type = MHA_FLOAT16;
-        mha_status status = plan_backward(ctx, &a, &plan, &scratch);
-        expect(status == MHA_UNSUPPORTED && !strcmp(mha_context_error(ctx), wants[n]), "%s: %s, not '%s'",
-               mha_status_name(status), mha_context_error(ctx), wants[n]);
+        if (n == 1) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
+        if (n == 2) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
+        if (n == 3) a.gradients.q.type = MHA_FLOAT32;
+        if (n == 4) a.dout.type = MHA_FLOAT16;
+        mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dlse = a.dlse};
+        mha_status status =
+            mha_problem_make(&call.problem, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options);
+        const char *got = mha_cuda_obstacle_backward(&call);
+        expect(!status && (wants[n] ? got && !strcmp(got, wants[n]) : !got), "%d: '%s'", n, got ? got : "none");
     }
     mha_context_free(ctx);
 }
@@ -247,8 +247,6 @@ TEST(the_rest_of_the_library_is_refused)
     mha_tensor input = mha_tensor_3d(x, MHA_FLOAT32, 1, 4, 8), output = mha_tensor_3d(x + 32, MHA_FLOAT32, 1, 4, 8);
     mha_tensor four = mha_tensor_4d(x, MHA_FLOAT32, 1, 1, 8, 4), nothing = MHA_NO_TENSOR;
     mha_layer_inputs inputs = {.query = input};
-    mha_attention_gradients gradients = {.accumulate = true, .q = four};
-    mha_attention_saved saved = {four, four, four, four, nothing};
     mha_stats stats = {.entropy = mha_tensor_3d(x, MHA_FLOAT32, 1, 1, 8)};
     mha_attention_plan plan;
     size_t bytes;
@@ -267,11 +265,10 @@ TEST(the_rest_of_the_library_is_refused)
                               mha_rotary_tables(ctx, m, n, 10000),
                               mha_rotary_apply(ctx, four, four, m, n, NULL),
                               mha_attention_stats(ctx, &stats, four, four, nothing, NULL, NULL),
-                              mha_attention_explain_stats(ctx, &plan, &stats, four, four, nothing, NULL, NULL),
-                              mha_attention_backward(ctx, &gradients, &saved, four, nothing, NULL)};
+                              mha_attention_explain_stats(ctx, &plan, &stats, four, four, nothing, NULL, NULL)};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect(all[i] == MHA_UNSUPPORTED, "call %zu: %s", i, mha_status_name(all[i]));
-    expect(!strcmp(mha_context_error(ctx), "gradients.accumulate: not supported on cuda yet; use a context of the CPU"),
+    expect(!strcmp(mha_context_error(ctx), "mha_attention_stats: not supported on cuda yet; use a context of the CPU"),
            "%s", mha_context_error(ctx));
     expect(!none && !cache && !tape, "something was made");
     mha_layer_free(layer);

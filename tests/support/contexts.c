@@ -3,6 +3,9 @@
 #include "support/contexts.h"
 #include "core/context.h"
 #include "support/naive_backend.h"
+#ifdef MHA_TESTS_HAVE_CUDA
+#include "cuda/mirror.h"
+#endif
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,6 +23,7 @@ const char *isa_next(const char *name)
 {
     const char *wanted = getenv("MHA_ISAS"), *best = NULL;
     if (!strcmp(device(), "naive")) return name ? NULL : "naive";
+    if (!strcmp(device(), "cuda")) return name ? NULL : "sm_90a";
     bool best_alone = wanted && !strcmp(wanted, "best"), seen = !name;
     for (int n = 0; n < mha_isa_count(); n++) {
         mha_isa isa = mha_isa_get(n);
@@ -124,6 +128,9 @@ static mha_status make(mha_context **ctx, const char *on, const mha_context_opti
     const mha_choice naive = {&naive_backend, "naive", NULL, NULL};
     if (!strcmp(on, "cpu")) return mha_context_create(ctx, options);
     if (!strcmp(on, "naive")) return mha_context_make(ctx, options, naive);
+#ifdef MHA_TESTS_HAVE_CUDA
+    if (!strcmp(on, "cuda")) return mirror_context(ctx, options);
+#endif
     snprintf(options->error, options->error_size, "there is no device called '%s'", on);
     return MHA_BAD_ARGUMENT;
 }

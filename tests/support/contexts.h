@@ -2,7 +2,8 @@
  * ways to run parallel loops that the library's own threads would never choose.
  *
  * With MHA_BACKEND=naive in the environment, contexts belong to the naive device (naive_backend.h) in place of the CPU.
- * They have no kernels, so that whatever goes past the device's table of operations fails at once. */
+ * They have no kernels, so that whatever goes past the device's table of operations fails at once. With MHA_BACKEND=cuda,
+ * attention runs on a GPU (cuda/mirror.h). */
 #ifndef CONTEXTS_H
 #define CONTEXTS_H
 
@@ -10,7 +11,7 @@
 
 /* Runs its body for each instruction set that this machine has; `isa` is the name. With MHA_ISAS=best in the environment,
  * for the best of them alone: threads share memory in the same way whatever the instructions are. The naive device has no
- * instruction sets: its one name is "naive". */
+ * instruction sets: its one name is "naive"; that of a GPU is "sm_90a". */
 #define for_each_isa(isa) for (const char *isa = isa_next(NULL); isa; isa = isa_next(isa))
 
 /* The first available instruction set after `name`, NULL at the end. */

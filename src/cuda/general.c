@@ -1,0 +1,183 @@
+/* Calls for the general kernels, which take every type, width, layout and option. */
+#include "cuda/general.h"
+#include "cuda/attention.h"
+#include "cuda/device.h"
+
+static int32_t up(int64_t count, int64_t size) { return (int32_t)((count + size - 1) / size); }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* How many rows (axis 2) or keys (axis 3) a sequence of a ragged batch has at most: not more than the maps that it is
+ * looked up in. The host cannot read its length. */
+static int64_t most_of(const mha_problem *p, int axis, int64_t rows)
+{
+    const mha_tensor all[] = {p->options.mask, p->options.bias, p->extras.scores};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (all[n].rank && all[n].size[axis] > 1) rows = least(rows, all[n].size[axis]);
+    mha_tensor weights = p->extras.weights;
+    if (weights.rank) rows = least(rows, weights.size[weights.rank - 4 + axis]);
+    return rows;
+}
+
+static mha_cuda_view per_head(mha_tensor t)
+{
+    /* (H) or (B,H) as (B,H,1,1) */
+    if (t.rank == 1) t = (mha_tensor){t.data, t.type, 4, {1, t.size[0], 1, 1}, {0, t.stride[0], 0, 0}};
+    return mha_cuda_view_of(t);
+}
+
+static mha_cuda_general describe(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    bool ragged_queries = o->query_starts.rank, ragged_keys = o->key_starts.rank;
+    mha_cuda_general c = {.B = (int32_t)p->B,
+                          .H = (int32_t)p->H,
+                          .G = (int32_t)p->G,
+                          .share = (int32_t)p->share,
+                          .Tq = (int32_t)(ragged_queries ? most_of(p, 2, p->Tq) : p->Tq),
+                          .Tk = (int32_t)(ragged_keys ? most_of(p, 3, p->Tk) : p->Tk),
+                          .D = (int32_t)p->D,
+                          .E = (int32_t)p->E,
+                          .rows_of_q = (int32_t)p->q.size[2],
+                          .q = mha_cuda_view_of(p->q),
+                          .k = mha_cuda_view_of(p->k),
+                          .v = mha_cuda_view_of(p->v),
+                          .out = mha_cuda_view_of(p->out),
+                          .softmax = mha_cuda_view_of(p->extras.softmax),
+                          .mask = mha_cuda_view_of(o->mask),
+                          .bias = mha_cuda_view_of(o->bias),
+                          .slopes = mha_cuda_view_of(o->alibi_slopes),
+                          .sinks = mha_cuda_view_of(o->sinks),
+                          .offsets = mha_cuda_view_of(o->offsets),
+                          .query_lengths = mha_cuda_view_of(o->query_lengths),
+                          .key_lengths = mha_cuda_view_of(o->key_lengths),
+                          .query_starts = mha_cuda_view_of(o->query_starts),
+                          .key_starts = mha_cuda_view_of(o->key_starts),
+                          .scale = o->scale,
+                          .softcap = o->softcap,
+                          .kept = p->kept,
+                          .causal = o->causal,
+                          .align = (int32_t)o->align,
+                          .window_left = o->window_left,
+                          .window_right = o->window_right,
+                          .dropped = (uint64_t)((double)o->dropout * 4294967296.0),
+                          .seed = o->dropout_seed,
+                          .stream = o->dropout_stream};
+    c.row_tiles = up(c.Tq, MHA_CUDA_GENERAL_TILE);
+    c.key_tiles = up(c.Tk, MHA_CUDA_GENERAL_TILE);
+    return c;
+}
+
+/* Starts a kernel, in the version for as many columns of results as `width` needs, with `pieces` blocks for each slice of
+ * columns. */
+static mha_status start_sliced(mha_context *ctx, mha_cuda_general_kernel narrow, mha_cuda_general *c, int64_t width,
+                               int64_t pieces)
+{
+    bool wide = width > MHA_CUDA_GENERAL_TILE;
+    c->slices = up(width, MHA_CUDA_GENERAL_COLUMNS);
+    return mha_cuda_start_general(ctx, (mha_cuda_general_kernel)(narrow + wide), c, pieces * c->slices);
+}
+
+static int64_t tiles_of_maps(mha_cuda_view t)
+{
+    return t.size[0] * t.size[1] * up(t.size[2], MHA_CUDA_GENERAL_TILE) * up(t.size[3], MHA_CUDA_GENERAL_TILE);
+}
+
+/* ---- Forward ---------------------------------------------------------------------------------------------------- */
+
+/* Scratch of a forward call: what is not needed is NULL. */
+typedef struct forward_scratch {
+    double *rows; /* for maps */
+    void *q;      /* its own copy, dense: results in place of q, in several slices */
+} forward_scratch;
+
+static forward_scratch lay_forward(const mha_problem *p, mha_arena *arena)
+{
+    forward_scratch s = {0};
+    bool maps = p->extras.weights.rank || (p->extras.scores.rank && p->extras.scores_stage >= MHA_STAGE_SOFTMAX);
+    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
+    if (maps) MHA_TAKE(arena, s.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
+    if (mha_same_view(p->out, p->q) && p->output_role == MHA_OUTPUT && p->E > MHA_CUDA_GENERAL_COLUMNS)
+        s.q = mha_arena_take(arena, mha_element_count(p->q), mha_type_size(p->q.type));
+    return s;
+}
+
+/* A map of weights or scores; (B,Tq,Tk) is the mean over heads. */
+static mha_status start_map(mha_context *ctx, mha_cuda_general *c, mha_tensor map, mha_stage stage)
+{
+    if (!map.rank || !mha_element_count(map)) return MHA_OK;
+    if (map.rank == 3)
+        map = (mha_tensor){map.data,
+                           map.type,
+                           4,
+                           {map.size[0], 1, map.size[1], map.size[2]},
+                           {map.stride[0], 0, map.stride[1], map.stride[2]}};
+    c->map = mha_cuda_view_of(map);
+    c->stage = (int32_t)stage;
+    return mha_cuda_start_general(ctx, MHA_CUDA_MAP, c, tiles_of_maps(c->map));
+}
+
+mha_status mha_cuda_general_forward(const mha_problem *p, mha_arena *arena, bool run)
+{
+    forward_scratch s = lay_forward(p, arena);
+    mha_cuda_general c = describe(p);
+    if (!run) return MHA_OK;
+    c.lse = mha_cuda_view_of(p->extras.lse);
+    c.rows = s.rows;
+    if (s.q) {
+        mha_tensor copy = mha_tensor_4d(s.q, p->q.type, p->q.size[0], p->q.size[1], p->q.size[2], p->q.size[3]);
+        TRY(mha_cuda_copy_tensor(p->ctx, copy, p->q, false));
+        c.q = mha_cuda_view_of(copy);
+    }
+    TRY(start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, p->E, (int64_t)c.row_tiles * p->H * p->B));
+    TRY(start_map(p->ctx, &c, p->extras.weights, MHA_STAGE_DROPPED));
+    return start_map(p->ctx, &c, p->extras.scores, p->extras.scores_stage);
+}
+
+/* ---- Backward --------------------------------------------------------------------------------------------------- */
+
+/* Without heads or sequences no row and no key belongs to one, and the other gradients are zeros. */
+static mha_status clear_all(const mha_gradient_call *call)
+{
+    const mha_attention_gradients *g = &call->gradients;
+    const mha_tensor all[] = {g->bias, g->alibi_slopes, g->sinks, g->importance};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) TRY(mha_cuda_clear(call->problem.ctx, all[n]));
+    return MHA_OK;
+}
+
+/* The softmax of all rows: of the forward call, or from another pass over scores. */
+static mha_status start_rows(const mha_problem *p, mha_cuda_general *c)
+{
+    int64_t tiles = (int64_t)c->row_tiles * p->H * p->B;
+    if (!p->extras.softmax.rank) {
+        mha_cuda_general forward = *c;
+        forward.out = (mha_cuda_view){0};
+        TRY(start_sliced(p->ctx, MHA_CUDA_FORWARD, &forward, 1, tiles));
+    }
+    return mha_cuda_start_general(p->ctx, MHA_CUDA_GENERAL_PREPARE, c, tiles);
+}
+
+mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *arena, bool run)
+{
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    mha_context *ctx = p->ctx;
+    mha_cuda_general c = describe(p);
+    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]), widest = p->D > p->E ? p->D : p->E;
+    MHA_TAKE(arena, c.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
+    if (!run) return MHA_OK;
+    if (!p->B || !p->H) return clear_all(call);
+    c.dout = mha_cuda_view_of(call->dout), c.dlse = mha_cuda_view_of(call->dlse);
+    c.dq = mha_cuda_view_of(g->q), c.dk = mha_cuda_view_of(g->k), c.dv = mha_cuda_view_of(g->v);
+    c.dbias = mha_cuda_view_of(call->dbias), c.importance = per_head(g->importance);
+    c.dslopes = per_head(g->alibi_slopes), c.dsinks = per_head(g->sinks);
+    TRY(start_rows(p, &c));
+    if (g->q.rank || g->alibi_slopes.rank)
+        TRY(start_sliced(ctx, MHA_CUDA_ROWS, &c, p->D, (int64_t)c.row_tiles * p->H * p->B));
+    if (g->k.rank || g->v.rank)
+        TRY(start_sliced(ctx, MHA_CUDA_KEYS, &c, widest, (int64_t)c.key_tiles * p->G * p->B));
+    if (call->dbias.rank) TRY(mha_cuda_start_general(ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
+    int64_t heads = (g->importance.rank ? p->B * p->H : 0) + (g->sinks.rank ? p->H : 0) +
+                    (g->alibi_slopes.rank ? c.dslopes.size[0] * p->H : 0);
+    return mha_cuda_start_general(ctx, MHA_CUDA_HEADS, &c, heads);
+}

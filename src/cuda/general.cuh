@@ -1,0 +1,377 @@
+/* Attention for every type, width, layout and option: tiles of 64 rows and 64 keys, products in float32 as chains of fused
+ * multiply-adds, and a float64 path for single rows and keys whose results float32 cannot hold.
+ *
+ * A block has 256 threads in 16 lines of 16: thread (y,x) has rows 4y to 4y + 3 and keys 4x to 4x + 3 of a tile. The order
+ * of every sum depends on the place in its sequence alone, so that bits do not depend on the batch. */
+#ifndef MHA_CUDA_GENERAL_CUH
+#define MHA_CUDA_GENERAL_CUH
+
+#include "elements.cuh"
+#include "general.h"
+
+#define MHA_DEVICE static __device__ __forceinline__
+
+typedef mha_cuda_general general;
+
+enum { TILE = MHA_CUDA_GENERAL_TILE, THREADS = MHA_CUDA_GENERAL_THREADS, STEP = 32, PITCH = TILE + 4 };
+enum { SCALED, CAPPED, MASKED, SOFTMAX, DROPPED }; /* mha_stage */
+
+/* ---- Sequences: the same rules as attention/problem.c, with numbers from device memory kept inside their tensors ----- */
+
+MHA_DEVICE int64_t integer(const view &t, int64_t n)
+{
+    if (t.type == INT32) return ((const int32_t *)t.data)[n * t.stride[0]];
+    return ((const int64_t *)t.data)[n * t.stride[0]];
+}
+
+MHA_DEVICE int64_t limit(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+struct sequence {
+    int b, queries, length;   /* without padding */
+    int padded, keys;         /* with it */
+    int query_batch, key_batch;
+    int64_t query_row, key_row, offset;
+};
+
+MHA_DEVICE sequence sequence_of(const general &c, int b)
+{
+    sequence s = {b, 0, 0, c.Tq, c.Tk, b, b, 0, 0, 0};
+    if (c.query_starts.data) {
+        s.query_batch = 0;
+        s.query_row = limit(integer(c.query_starts, b), 0, c.q.size[2]);
+        s.padded = (int)(limit(integer(c.query_starts, b + 1), s.query_row, c.q.size[2]) - s.query_row);
+    }
+    if (c.key_starts.data) {
+        s.key_batch = 0;
+        s.key_row = limit(integer(c.key_starts, b), 0, c.k.size[2]);
+        s.keys = (int)(limit(integer(c.key_starts, b + 1), s.key_row, c.k.size[2]) - s.key_row);
+    }
+    s.padded = min(s.padded, c.Tq), s.keys = min(s.keys, c.Tk);
+    s.queries = c.query_lengths.data ? (int)limit(integer(c.query_lengths, b), 0, s.padded) : s.padded;
+    s.length = c.key_lengths.data ? (int)limit(integer(c.key_lengths, b), 0, s.keys) : s.keys;
+    if (c.align == 1) s.offset = s.length - s.queries;
+    if (c.align == 2) s.offset = limit(integer(c.offsets, b), -(1ll << 40), 1ll << 40);
+    return s;
+}
+
+/* Keys [low,high) that row i may see by position. */
+struct range {
+    int low, high;
+};
+
+MHA_DEVICE range visible_keys(const general &c, const sequence &s, int i)
+{
+    int64_t position = i + s.offset, low = 0, high = s.length;
+    if (c.causal) high = limit(position + 1, 0, high);
+    if (c.window_right >= 0) high = limit(position + c.window_right + 1, 0, high);
+    if (c.window_left >= 0) low = limit(position - c.window_left, 0, high);
+    return {(int)low, (int)high};
+}
+
+/* The same for any i: rows of padding see none. */
+MHA_DEVICE range visible_to_row(const general &c, const sequence &s, int i)
+{
+    return i < s.queries ? visible_keys(c, s, i) : range{0, 0};
+}
+
+/* The keys that one of the rows from i on, at most TILE of them, may see. */
+MHA_DEVICE range visible_to_rows(const general &c, const sequence &s, int i)
+{
+    if (i >= s.queries) return {0, 0};
+    range first = visible_keys(c, s, i), last = visible_keys(c, s, min(i + TILE, s.queries) - 1);
+    return {first.low, last.high};
+}
+
+/* The number of a row in `rows`. */
+MHA_DEVICE double *numbers_of_row(const general &c, const sequence &s, int h, int i)
+{
+    return c.rows + (((int64_t)s.query_batch * c.H + h) * c.rows_of_q + s.query_row + i) * MHA_CUDA_ROW_NUMBERS;
+}
+
+/* ---- Scores ----------------------------------------------------------------------------------------------------- */
+
+/* A score on its way. */
+template <typename number> struct score {
+    bool visible;
+    number scaled, capped, masked;
+    number slope; /* of the cap */
+};
+
+MHA_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+MHA_DEVICE double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+MHA_DEVICE float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
+MHA_DEVICE double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
+
+/* From q . k, for a row that sees keys of the range. Rounded after every step, so that whoever computes a score again gets
+ * the same bits. */
+template <typename number>
+MHA_DEVICE score<number> score_of(const general &c, const sequence &s, int h, int i, int j, range r, number dot)
+{
+    score<number> x = {j >= r.low && j < r.high, rounded_product((number)c.scale, dot)};
+    x.capped = x.scaled, x.slope = 1;
+    if (c.softcap > 0) {
+        number t = tanh(x.scaled / (number)c.softcap);
+        x.capped = rounded_product((number)c.softcap, t);
+        x.slope = 1 - t * t;
+    }
+    x.masked = isfinite(x.scaled) ? x.capped : (number)NAN; /* what overflowed may be anything */
+    if (!x.visible) return x;
+    if (c.mask.data) x.visible = ((const uint8_t *)c.mask.data)[place(c.mask, s.b, h, i, j)] != 0;
+    if (c.bias.data) {
+        number bias = load(c.bias, place(c.bias, s.b, h, i, j));
+        x.visible = x.visible && bias != (number)-INFINITY;
+        x.masked = rounded_sum(x.masked, bias);
+    }
+    if (c.slopes.data) {
+        number distance = (number)llabs(i + s.offset - j), slope = load(c.slopes, place(c.slopes, s.b, h, 0, 0));
+        x.masked = rounded_sum(x.masked, -rounded_product(slope, distance));
+    }
+    return x;
+}
+
+/* Which of the weights of four keys from j on, a multiple of four, dropout keeps: bit n for key j + n. */
+MHA_DEVICE unsigned kept_of_four(const general &c, int b, int h, int i, int j)
+{
+    if (!c.dropped) return 15;
+    uint64_t stream = c.stream + (uint64_t)b, key = c.seed + (stream >> 32) * 0x9E3779B97F4A7C15ull;
+    uint32_t x0 = (uint32_t)j / 4, x1 = (uint32_t)i, x2 = (uint32_t)h, x3 = (uint32_t)stream;
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = 0xD2511F53ull * x0, p1 = 0xCD9E8D57ull * x2;
+        x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0, x1 = (uint32_t)p1;
+        x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1, x3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    return (x0 >= c.dropped) | (x1 >= c.dropped) << 1 | (x2 >= c.dropped) << 2 | (x3 >= c.dropped) << 3;
+}
+
+/* What multiplies the weight of key j: 0, or 1/(1 - dropout). */
+MHA_DEVICE float kept_of(const general &c, int b, int h, int i, int j)
+{
+    return kept_of_four(c, b, h, i, j & ~3) >> (j & 3) & 1 ? c.kept : 0;
+}
+
+/* ---- Products of tiles ------------------------------------------------------------------------------------------ */
+
+/* Rows of a tensor: `count` of them from element `at` on, the rest of a tile is zeros. */
+struct lines {
+    const view &t;
+    int64_t at;
+    int count;
+};
+
+MHA_DEVICE lines query_lines(const general &c, const view &t, const sequence &s, int h, int i)
+{
+    return {t, place(t, s.query_batch, h, s.query_row + i, 0), min(TILE, s.queries - i)};
+}
+
+MHA_DEVICE lines key_lines(const general &c, const view &t, const sequence &s, int g, int j)
+{
+    return {t, place(t, s.key_batch, g, s.key_row + j, 0), min(TILE, s.length - j)};
+}
+
+struct workspace {
+    union {
+        float pair[2][STEP][PITCH];                         /* columns of two tensors */
+        float rows[STEP][MHA_CUDA_GENERAL_COLUMNS];         /* rows of one */
+        double careful[THREADS + 1];
+    };
+    float weights[TILE][PITCH];
+    float factors[THREADS];
+    int lost[TILE]; /* rows or keys that have to be computed in float64 */
+};
+
+/* acc[a][b] += row 4y + a of A times row 4x + b of B, over `width` columns. */
+MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, const lines &B, int width)
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    for (int column = 0; column < width; column += STEP) {
+        __syncthreads();
+        for (int n = threadIdx.x; n < TILE * STEP; n += THREADS) {
+            int row = n / STEP, d = n % STEP;
+            bool inside = column + d < width;
+            w.pair[0][d][row] =
+                inside && row < A.count ? load(A.t, A.at + row * A.t.stride[2] + (column + d) * A.t.stride[3]) : 0;
+            w.pair[1][d][row] =
+                inside && row < B.count ? load(B.t, B.at + row * B.t.stride[2] + (column + d) * B.t.stride[3]) : 0;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int d = 0; d < STEP; d++) {
+            float4 a = *(const float4 *)&w.pair[0][d][4 * y], b = *(const float4 *)&w.pair[1][d][4 * x];
+            const float p[4] = {a.x, a.y, a.z, a.w}, q[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) acc[i][j] = fmaf(p[i], q[j], acc[i][j]);
+        }
+    }
+}
+
+/* The same for STEP rows in shared memory. If they hold infinity or NaN, rows whose weight is 0 are left out. */
+template <int N, bool GUARDED> MHA_DEVICE void multiply_step(const workspace &w, float (&acc)[4][4 * N], int row)
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    float part[4][4 * N] = {};
+#pragma unroll 8
+    for (int r = 0; r < STEP; r++) {
+        float4 a = *(const float4 *)&w.weights[row + r][4 * y];
+        const float p[4] = {a.x, a.y, a.z, a.w};
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float4 b = *(const float4 *)&w.rows[r][TILE * n + 4 * x];
+            const float q[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (!GUARDED || p[i] != 0) part[i][4 * n + j] = fmaf(p[i], q[j], part[i][4 * n + j]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4 * N; j++) acc[i][j] += part[i][j];
+}
+
+/* acc[a][4n + b] += sum over r of weights[r][4y + a] * (row r of B)[first + 64n + 4x + b]. Sums of STEP rows are added up,
+ * so that long rows lose little. */
+template <int N>
+MHA_DEVICE void multiply_weights(workspace &w, float (&acc)[4][4 * N], const lines &B, int first, int width)
+{
+    for (int row = 0; row < B.count; row += STEP) {
+        bool bad = false;
+        __syncthreads();
+        for (int n = threadIdx.x; n < STEP * TILE * N; n += THREADS) {
+            int r = n / (TILE * N), e = n % (TILE * N);
+            bool inside = row + r < B.count && first + e < width;
+            float x = inside ? load(B.t, B.at + (row + r) * B.t.stride[2] + (first + e) * B.t.stride[3]) : 0;
+            bad = bad || !isfinite(x);
+            w.rows[r][e] = x;
+        }
+        if (__syncthreads_or(bad)) multiply_step<N, true>(w, acc, row);
+        else multiply_step<N, false>(w, acc, row);
+    }
+}
+
+/* Over the 16 threads of a line. */
+MHA_DEVICE float line_sum(float x)
+{
+    for (int lane = 8; lane; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
+    return x;
+}
+
+MHA_DEVICE float line_max(float x)
+{
+    for (int lane = 8; lane; lane /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lane));
+    return x;
+}
+
+/* ---- Single pairs in float64 ------------------------------------------------------------------------------------ */
+
+MHA_DEVICE double exact_dot(const view &a, int64_t at, const view &b, int64_t from, int width)
+{
+    double sum = 0;
+    for (int d = 0; d < width; d++) sum += (double)load(a, at + d * a.stride[3]) * load(b, from + d * b.stride[3]);
+    return sum;
+}
+
+static __device__ __noinline__ score<double> exact_score(const general &c, const sequence &s, int h, int i, int j)
+{
+    double dot = exact_dot(c.q, place(c.q, s.query_batch, h, s.query_row + i, 0), c.k,
+                           place(c.k, s.key_batch, h / c.share, s.key_row + j, 0), c.D);
+    return score_of<double>(c, s, h, i, j, visible_to_row(c, s, i), dot);
+}
+
+/* A weight before dropout from what is known of the row: as the products of tiles have it, or in float64 where float32
+ * cannot hold the score or its reference. */
+static __device__ __noinline__ double exact_weight(const general &c, const sequence &s, int h, int i, int j)
+{
+    const double *row = numbers_of_row(c, s, h, i);
+    double reference = row[MHA_CUDA_ROW_REFERENCE], sum = row[MHA_CUDA_ROW_SUM];
+    int64_t at = place(c.q, s.query_batch, h, s.query_row + i, 0);
+    int64_t from = place(c.k, s.key_batch, h / c.share, s.key_row + j, 0);
+    float dot = 0;
+    for (int d = 0; d < c.D; d++) dot = fmaf(load(c.q, at + d * c.q.stride[3]), load(c.k, from + d * c.k.stride[3]), dot);
+    score<float> x = score_of<float>(c, s, h, i, j, visible_to_row(c, s, i), dot);
+    if (isfinite(x.masked) && (double)(float)reference == reference) return exp(x.masked - reference) / sum;
+    return exp(exact_score(c, s, h, i, j).masked - reference) / sum;
+}
+
+/* The largest over a block, for all of its threads; NaN is left out. */
+MHA_DEVICE double block_max(workspace &w, double x)
+{
+    __syncthreads();
+    w.careful[threadIdx.x] = x;
+    for (int half = THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) w.careful[threadIdx.x] = fmax(w.careful[threadIdx.x], w.careful[threadIdx.x + half]);
+    }
+    __syncthreads();
+    x = w.careful[0];
+    __syncthreads();
+    return x;
+}
+
+MHA_DEVICE double block_sum(workspace &w, double x)
+{
+    __syncthreads();
+    w.careful[threadIdx.x] = x;
+    for (int half = THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) w.careful[threadIdx.x] += w.careful[threadIdx.x + half];
+    }
+    __syncthreads();
+    x = w.careful[0];
+    __syncthreads();
+    return x;
+}
+
+/* The largest score of a row, the sink included, and the sum of exponentials. All threads of a block take part. */
+struct softmax {
+    double reference, sum;
+};
+
+static __device__ __noinline__ softmax exact_softmax(const general &c, workspace &w, const sequence &s, int h, int i)
+{
+    range r = visible_keys(c, s, i);
+    double top = -INFINITY, sum = 0;
+    bool sees = false;
+    for (int j = r.low + threadIdx.x; j < r.high; j += THREADS) {
+        score<double> x = exact_score(c, s, h, i, j);
+        if (x.visible) top = fmax(top, x.masked), sees = true;
+    }
+    if (!__syncthreads_or(sees)) return {-INFINITY, 0};
+    top = block_max(w, top);
+    double sink = c.sinks.data ? (double)load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY;
+    top = fmax(top, sink);
+    for (int j = r.low + threadIdx.x; j < r.high; j += THREADS) {
+        score<double> x = exact_score(c, s, h, i, j);
+        if (x.visible) sum += exp(x.masked - top);
+    }
+    sum = block_sum(w, sum);
+    return {top, c.sinks.data ? sum + exp(sink - top) : sum};
+}
+
+/* How it is kept in float32: the reference is infinite where that type cannot hold it. */
+MHA_DEVICE void store_softmax(const general &c, const sequence &s, int h, int i, softmax x)
+{
+    int64_t row = s.query_row + i;
+    if (c.lse.data) {
+        double lse = x.sum > 0 || x.sum != x.sum ? x.reference + log(x.sum) : -INFINITY;
+        ((float *)c.lse.data)[place(c.lse, s.query_batch, h, row, 0)] = (float)lse;
+    }
+    if (c.rows) {
+        double *to = numbers_of_row(c, s, h, i);
+        to[MHA_CUDA_ROW_REFERENCE] = x.reference, to[MHA_CUDA_ROW_SUM] = x.sum;
+    }
+    if (c.softmax.data) {
+        float reference = (float)x.reference, *to = (float *)c.softmax.data;
+        double off = x.reference - reference;
+        bool held = x.sum == 0 || fabs(off) <= 4;
+        to[place(c.softmax, s.query_batch, h, row, 0)] = held ? reference : INFINITY;
+        to[place(c.softmax, s.query_batch, h, row, 1)] = (float)(held && off != 0 && x.sum != 0 ? x.sum * exp(off) : x.sum);
+    }
+}
+
+#endif

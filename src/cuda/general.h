@@ -1,0 +1,42 @@
+/* What the general kernels are told; the same for the host and the device. */
+#ifndef MHA_CUDA_GENERAL_H
+#define MHA_CUDA_GENERAL_H
+
+#include "view.h"
+
+/* Numbers that are kept of every row, in float64. */
+enum {
+    MHA_CUDA_ROW_REFERENCE, /* as in mha_attention_extras.softmax */
+    MHA_CUDA_ROW_SUM,
+    MHA_CUDA_ROW_DELTA, /* dout . out, summed as the products of tiles are */
+    MHA_CUDA_ROW_WORTH, /* the same, summed in float64 */
+    MHA_CUDA_ROW_SINK,  /* its part of the gradients of sinks and slopes */
+    MHA_CUDA_ROW_SLOPE,
+    MHA_CUDA_ROW_NUMBERS
+};
+
+/* Tiles of all general kernels, and columns of results that a block computes. */
+enum { MHA_CUDA_GENERAL_TILE = 64, MHA_CUDA_GENERAL_THREADS = 256, MHA_CUDA_GENERAL_COLUMNS = 128 };
+
+typedef struct mha_cuda_general {
+    int32_t B, H, G, share;
+    int32_t Tq, Tk, D, E;  /* Tq and Tk: what a sequence has at most */
+    int32_t rows_of_q;     /* size of axis 2 of q */
+    int32_t row_tiles, key_tiles, slices;
+    mha_cuda_view q, k, v, out;
+    mha_cuda_view lse, softmax; /* forward: outputs; backward: softmax is an input */
+    mha_cuda_view map;          /* (B,H,Tq,Tk) or (B,1,Tq,Tk): weights or scores at `stage`; their mean over heads */
+    mha_cuda_view mask, bias;   /* (B,H,Tq,Tk), stride 0 where they broadcast */
+    mha_cuda_view slopes, sinks; /* (B,H) and (1,H), stride 0 where they broadcast */
+    mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
+    mha_cuda_view dout, dlse, dq, dk, dv;
+    mha_cuda_view dbias, dslopes, dsinks, importance;
+    double *rows; /* (rows of q, ROW_NUMBERS), or NULL */
+    float scale, softcap, kept;
+    int32_t causal, align, stage;
+    int64_t window_left, window_right; /* -1: unlimited */
+    uint64_t dropped;                  /* weights whose number is less are dropped */
+    uint64_t seed, stream;
+} mha_cuda_general;
+
+#endif

@@ -1,0 +1,475 @@
+/* Gradients of attention for every type, width, layout and option.
+ *
+ * `prepare` finds the softmax of every row and dout . out; then rows (dq), keys (dk and dv), biases and heads (slopes,
+ * sinks, importance) have a kernel each. Weights are computed again in each of them, by the same operations. */
+#include "general.cuh"
+
+namespace
+{
+
+/* What gradients need of a row. */
+struct row_facts {
+    range keys;
+    float reference, inverse, delta, dlse;
+};
+
+MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
+{
+    if (i >= s.queries) return {{0, 0}, 0, 0, 0, 0};
+    const double *row = numbers_of_row(c, s, h, i);
+    double sum = row[MHA_CUDA_ROW_SUM];
+    return {visible_keys(c, s, i), (float)row[MHA_CUDA_ROW_REFERENCE], sum != 0 ? (float)(1 / sum) : 0, (float)row[MHA_CUDA_ROW_DELTA],
+            c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0};
+}
+
+/* One row meets one key. */
+template <typename number> struct meeting {
+    bool visible;
+    number value; /* what multiplies dout in dv */
+    number score; /* the gradient by the score */
+    number slope; /* of cap and scale: by what it goes on to q . k */
+};
+
+/* In float64. */
+static __device__ __noinline__ meeting<double> exact_meeting(const general &c, const sequence &s, int h, int i, int j)
+{
+    score<double> x = exact_score(c, s, h, i, j);
+    if (!x.visible) return {false, 0, 0, 0};
+    const double *row = numbers_of_row(c, s, h, i);
+    double weight = exact_weight(c, s, h, i, j), kept = c.dropped ? kept_of(c, s.b, h, i, j) : 1, dlse = 0;
+    double dw = exact_dot(c.dout, place(c.dout, s.query_batch, h, s.query_row + i, 0), c.v,
+                          place(c.v, s.key_batch, h / c.share, s.key_row + j, 0), c.E);
+    if (c.dlse.data) dlse = load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0));
+    double by = dw * kept - row[MHA_CUDA_ROW_DELTA] + dlse;
+    return {true, weight * kept, weight * by, x.slope * c.scale};
+}
+
+/* From q . k and dout . v. */
+MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row,
+                               float dot, float dw, float kept)
+{
+    score<float> x = score_of<float>(c, s, h, i, j, row.keys, dot);
+    if (!x.visible) return {false, 0, 0, 0};
+    float weight = expf(x.masked - row.reference) * row.inverse;
+    return {true, weight * kept, weight * (dw * kept - row.delta + row.dlse), x.slope * c.scale};
+}
+
+/* The meetings of a tile. */
+struct tile_facts {
+    float dots[4][4], dw[4][4];
+};
+
+MHA_DEVICE void multiply_tile(const general &c, workspace &w, const sequence &s, int h, int i, int j, tile_facts &t)
+{
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++) t.dots[a][b] = t.dw[a][b] = 0;
+    multiply_rows(w, t.dots, query_lines(c, c.q, s, h, i), key_lines(c, c.k, s, h / c.share, j), c.D);
+    multiply_rows(w, t.dw, query_lines(c, c.dout, s, h, i), key_lines(c, c.v, s, h / c.share, j), c.E);
+}
+
+/* Multiplies of four keys, or what dropout leaves of them. */
+MHA_DEVICE float kept_at(const general &c, unsigned kept, int n)
+{
+    return !c.dropped ? 1.0f : kept >> n & 1 ? c.kept : 0.0f;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------------------------- */
+
+/* dq of a row in float64, and its part of the slope's gradient. */
+MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequence &s, int h, int i, int first, int columns)
+{
+    range r = visible_keys(c, s, i);
+    double sum = 0, slope = 0;
+    for (int j = r.low; j < r.high; j += THREADS) {
+        int key = j + threadIdx.x;
+        __syncthreads();
+        w.careful[threadIdx.x] = 0;
+        if (key < r.high) {
+            meeting<double> m = exact_meeting(c, s, h, i, key);
+            if (m.visible) {
+                w.careful[threadIdx.x] = m.score * m.slope;
+                slope -= m.score * (double)llabs(i + s.offset - key);
+            }
+        }
+        __syncthreads();
+        for (int n = 0; threadIdx.x < columns && n < min(THREADS, r.high - j); n++)
+            if (w.careful[n] != 0)
+                sum += w.careful[n] * load(c.k, place(c.k, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
+    }
+    slope = block_sum(w, slope);
+    if (threadIdx.x < columns && c.dq.data)
+        store(c.dq, place(c.dq, s.query_batch, h, s.query_row + i, first + threadIdx.x), sum);
+    if (threadIdx.x == 0 && first == 0) numbers_of_row(c, s, h, i)[MHA_CUDA_ROW_SLOPE] = slope;
+}
+
+template <int N>
+MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, int h, int i, int first,
+                            const float (&dq)[4][4 * N], const float (&slope)[4])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    __syncthreads();
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int a = 0; a < 4; a++) {
+        int row = i + 4 * y + a;
+        float all = line_sum(slope[a]);
+        bool lost = !isfinite(all);
+#pragma unroll
+        for (int e = 0; e < 4 * N; e++) lost = lost || !isfinite(dq[a][e]);
+        lost = line_max(lost) > 0;
+        if (row >= s.padded) continue;
+        if (lost && row < s.queries) {
+            w.lost[4 * y + a] = 1;
+            continue;
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int b = 0; b < 4; b++) {
+                int d = first + TILE * n + 4 * x + b;
+                if (c.dq.data && d < c.D)
+                    store(c.dq, place(c.dq, s.query_batch, h, s.query_row + row, d),
+                          row < s.queries ? dq[a][4 * n + b] : 0.0f);
+            }
+        if (x == 0 && first == 0 && row < s.queries) numbers_of_row(c, s, h, row)[MHA_CUDA_ROW_SLOPE] = all;
+    }
+    __syncthreads();
+    for (int row = 0; row < TILE; row++)
+        if (w.lost[row]) finish_row_exactly(c, w, s, h, i + row, first, min(TILE * N, c.D - first));
+}
+
+/* A block has a tile of rows of a head, and 64 N columns of their gradients. */
+template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
+{
+    __shared__ workspace w;
+    int tile = blockIdx.x % c.row_tiles, rest = blockIdx.x / c.row_tiles, slice = rest % c.slices;
+    int h = rest / c.slices % c.H, b = rest / c.slices / c.H, i = tile * TILE, first = slice * TILE * N;
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    sequence s = sequence_of(c, b);
+    if (i >= s.padded) return;
+    float dq[4][4 * N] = {}, slope[4] = {};
+    row_facts facts[4];
+    for (int a = 0; a < 4; a++) facts[a] = facts_of(c, s, h, i + 4 * y + a);
+    range r = visible_to_rows(c, s, i);
+    for (int j = r.low / TILE * TILE; j < r.high; j += TILE) {
+        tile_facts t;
+        multiply_tile(c, w, s, h, i, j, t);
+#pragma unroll
+        for (int a = 0; a < 4; a++) {
+            int row = i + 4 * y + a;
+            unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                int key = j + 4 * x + n;
+                meeting<float> m = meet(c, s, h, row, key, facts[a], t.dots[a][n], t.dw[a][n], kept_at(c, kept, n));
+                if (c.slopes.data && m.visible) slope[a] -= m.score * (float)llabs(row + s.offset - key);
+                t.dots[a][n] = m.score * m.slope;
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            *(float4 *)&w.weights[4 * x + n][4 * y] =
+                make_float4(t.dots[0][n], t.dots[1][n], t.dots[2][n], t.dots[3][n]);
+        multiply_weights<N>(w, dq, key_lines(c, c.k, s, h / c.share, j), first, c.D);
+    }
+    finish_rows<N>(c, w, s, h, i, first, dq, slope);
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------------------------- */
+
+/* dk and dv of a key in float64. */
+MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequence &s, int g, int j, int first, int columns)
+{
+    double dk = 0, dv = 0;
+    int d = first + threadIdx.x;
+    for (int h = g * c.share; h < (g + 1) * c.share; h++)
+        for (int i = 0; i < s.queries; i += THREADS) {
+            int row = i + threadIdx.x, rows = min(THREADS, s.queries - i);
+            meeting<double> m = {false, 0, 0, 0};
+            if (row < s.queries) m = exact_meeting(c, s, h, row, j);
+            __syncthreads();
+            w.careful[threadIdx.x] = m.value;
+            __syncthreads();
+            for (int n = 0; threadIdx.x < columns && d < c.E && n < rows; n++)
+                if (w.careful[n] != 0) dv += w.careful[n] * load(c.dout, place(c.dout, s.query_batch, h, s.query_row + i + n, d));
+            __syncthreads();
+            w.careful[threadIdx.x] = m.score * m.slope;
+            __syncthreads();
+            for (int n = 0; threadIdx.x < columns && d < c.D && n < rows; n++)
+                if (w.careful[n] != 0) dk += w.careful[n] * load(c.q, place(c.q, s.query_batch, h, s.query_row + i + n, d));
+        }
+    int64_t row = s.key_row + j;
+    if (threadIdx.x < columns && d < c.D && c.dk.data) store(c.dk, place(c.dk, s.key_batch, g, row, d), dk);
+    if (threadIdx.x < columns && d < c.E && c.dv.data) store(c.dv, place(c.dv, s.key_batch, g, row, d), dv);
+}
+
+template <int N>
+MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, int g, int j, int first,
+                            const float (&dk)[4][4 * N], const float (&dv)[4][4 * N])
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    __syncthreads();
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int a = 0; a < 4; a++) {
+        int key = j + 4 * y + a;
+        bool lost = false;
+#pragma unroll
+        for (int e = 0; e < 4 * N; e++) lost = lost || !isfinite(dk[a][e]) || !isfinite(dv[a][e]);
+        lost = line_max(lost) > 0;
+        if (key >= s.keys) continue;
+        if (lost) {
+            w.lost[4 * y + a] = 1;
+            continue;
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int b = 0; b < 4; b++) {
+                int d = first + TILE * n + 4 * x + b;
+                int64_t row = s.key_row + key;
+                if (c.dk.data && d < c.D) store(c.dk, place(c.dk, s.key_batch, g, row, d), dk[a][4 * n + b]);
+                if (c.dv.data && d < c.E) store(c.dv, place(c.dv, s.key_batch, g, row, d), dv[a][4 * n + b]);
+            }
+    }
+    __syncthreads();
+    for (int key = 0; key < TILE; key++)
+        if (w.lost[key]) finish_key_exactly(c, w, s, g, j + key, first, TILE * N);
+}
+
+/* A block has a tile of keys of a key head, and 64 N columns of both gradients. */
+template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
+{
+    __shared__ workspace w;
+    int tile = blockIdx.x % c.key_tiles, rest = blockIdx.x / c.key_tiles, slice = rest % c.slices;
+    int g = rest / c.slices % c.G, b = rest / c.slices / c.G, j = tile * TILE, first = slice * TILE * N;
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    sequence s = sequence_of(c, b);
+    if (j >= s.keys) return;
+    float dk[4][4 * N] = {}, dv[4][4 * N] = {};
+    for (int h = g * c.share; h < (g + 1) * c.share; h++)
+        for (int i = 0; i < s.queries; i += TILE) {
+            range r = visible_to_rows(c, s, i);
+            if (r.low >= j + TILE || r.high <= j) continue;
+            tile_facts t;
+            multiply_tile(c, w, s, h, i, j, t);
+#pragma unroll
+            for (int a = 0; a < 4; a++) {
+                int row = i + 4 * y + a;
+                unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
+                row_facts facts = facts_of(c, s, h, row);
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    meeting<float> m =
+                        meet(c, s, h, row, j + 4 * x + n, facts, t.dots[a][n], t.dw[a][n], kept_at(c, kept, n));
+                    t.dots[a][n] = m.value;
+                    t.dw[a][n] = m.score * m.slope;
+                }
+            }
+            __syncthreads();
+#pragma unroll
+            for (int a = 0; a < 4; a++)
+                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(t.dots[a][0], t.dots[a][1], t.dots[a][2], t.dots[a][3]);
+            if (first < c.E) multiply_weights<N>(w, dv, query_lines(c, c.dout, s, h, i), first, c.E);
+            __syncthreads();
+#pragma unroll
+            for (int a = 0; a < 4; a++)
+                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(t.dw[a][0], t.dw[a][1], t.dw[a][2], t.dw[a][3]);
+            if (first < c.D) multiply_weights<N>(w, dk, query_lines(c, c.q, s, h, i), first, c.D);
+        }
+    finish_keys<N>(c, w, s, g, j, first, dk, dv);
+}
+
+/* ---- Before them ------------------------------------------------------------------------------------------------ */
+
+/* The softmax of the forward call, for a tile of rows; anew where float32 did not hold it. */
+MHA_DEVICE void take_softmax(const general &c, workspace &w, const sequence &s, int h, int first)
+{
+    int i = first + threadIdx.x;
+    if (threadIdx.x < TILE) {
+        w.lost[threadIdx.x] = 0;
+        if (i < s.queries) {
+            double *row = numbers_of_row(c, s, h, i);
+            const float *from = (const float *)c.softmax.data + place(c.softmax, s.query_batch, h, s.query_row + i, 0);
+            float reference = from[0], sum = from[c.softmax.stride[3]];
+            row[MHA_CUDA_ROW_REFERENCE] = reference, row[MHA_CUDA_ROW_SUM] = sum;
+            w.lost[threadIdx.x] = sum != 0 && !isfinite(reference);
+        }
+    }
+    __syncthreads();
+    for (int n = 0; n < TILE; n++) {
+        if (!w.lost[n]) continue;
+        softmax exact = exact_softmax(c, w, s, h, first + n);
+        if (threadIdx.x == 0) {
+            double *row = numbers_of_row(c, s, h, first + n);
+            row[MHA_CUDA_ROW_REFERENCE] = exact.reference, row[MHA_CUDA_ROW_SUM] = exact.sum;
+        }
+    }
+    __syncthreads();
+}
+
+/* dout . out of row i. */
+MHA_DEVICE void multiply_out(const general &c, workspace &w, const sequence &s, int h, int i)
+{
+    double *row = numbers_of_row(c, s, h, i), worth = 0;
+    float delta = 0;
+    int64_t at = place(c.out, s.query_batch, h, s.query_row + i, 0);
+    int64_t from = place(c.dout, s.query_batch, h, s.query_row + i, 0);
+    for (int e = 0; row[MHA_CUDA_ROW_SUM] != 0 && e < c.E; e++) {
+        float x = load(c.out, at + e * c.out.stride[3]), y = load(c.dout, from + e * c.dout.stride[3]);
+        delta = fmaf(y, x, delta);
+        worth += (double)x * y;
+    }
+    row[MHA_CUDA_ROW_DELTA] = isfinite(delta) ? delta : worth;
+    row[MHA_CUDA_ROW_WORTH] = worth;
+    row[MHA_CUDA_ROW_SLOPE] = 0;
+    w.lost[threadIdx.x] = !isfinite(worth);
+}
+
+/* The same from weights and values, where `out` is infinite. */
+MHA_DEVICE void multiply_out_exactly(const general &c, workspace &w, const sequence &s, int h, int i)
+{
+    double *row = numbers_of_row(c, s, h, i), worth = 0;
+    range r = visible_keys(c, s, i);
+    for (int j = r.low + threadIdx.x; j < r.high; j += THREADS) {
+        score<double> x = exact_score(c, s, h, i, j);
+        if (!x.visible) continue;
+        double kept = c.dropped ? kept_of(c, s.b, h, i, j) : 1;
+        if (kept != 0)
+            worth += exact_weight(c, s, h, i, j) * kept *
+                     exact_dot(c.dout, place(c.dout, s.query_batch, h, s.query_row + i, 0), c.v,
+                               place(c.v, s.key_batch, h / c.share, s.key_row + j, 0), c.E);
+    }
+    worth = block_sum(w, worth);
+    if (threadIdx.x == 0) row[MHA_CUDA_ROW_DELTA] = row[MHA_CUDA_ROW_WORTH] = worth;
+}
+
+} // namespace
+
+/* The softmax of every row, dout . out, and its part of the gradients of sinks. A block has a tile of rows. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_prepare(const __grid_constant__ mha_cuda_general c)
+{
+    __shared__ workspace w;
+    int tile = blockIdx.x % c.row_tiles, h = blockIdx.x / c.row_tiles % c.H, b = blockIdx.x / c.row_tiles / c.H;
+    sequence s = sequence_of(c, b);
+    int first = tile * TILE, i = first + threadIdx.x;
+    bool own = threadIdx.x < TILE && i < s.queries;
+    if (first >= s.queries) return;
+    if (c.softmax.data) take_softmax(c, w, s, h, first);
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    if (own) multiply_out(c, w, s, h, i);
+    __syncthreads();
+    for (int n = 0; n < TILE; n++)
+        if (w.lost[n]) multiply_out_exactly(c, w, s, h, first + n);
+    __syncthreads();
+    if (!own) return;
+    double *row = numbers_of_row(c, s, h, i), sink = 0;
+    if (row[MHA_CUDA_ROW_SUM] != 0 && c.sinks.data) {
+        double logit = load(c.sinks, place(c.sinks, 0, h, 0, 0)) - row[MHA_CUDA_ROW_REFERENCE];
+        double dlse = c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0;
+        sink = -exp(logit) / row[MHA_CUDA_ROW_SUM] * (row[MHA_CUDA_ROW_DELTA] - dlse);
+    }
+    row[MHA_CUDA_ROW_SINK] = sink;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_rows<1>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_128(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_rows<2>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_64(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_keys<1>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_128(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_keys<2>(c);
+}
+
+/* The gradient of bias. A block has a tile of it, or what broadcasts to one: all rows, keys, heads and sequences whose
+ * scores a number of the bias is added to, in a fixed order. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __grid_constant__ mha_cuda_general c)
+{
+    __shared__ workspace w;
+    const view &t = c.dbias;
+    bool one_row = t.size[2] == 1, one_key = t.size[3] == 1;
+    int64_t key_tiles = (t.size[3] + TILE - 1) / TILE, row_tiles = (t.size[2] + TILE - 1) / TILE;
+    int64_t tile = blockIdx.x % (key_tiles * row_tiles), head = blockIdx.x / (key_tiles * row_tiles);
+    int own_h = (int)(head % t.size[1]), own_b = (int)(head / t.size[1]);
+    int own_i = (int)(tile / key_tiles) * TILE, own_j = (int)(tile % key_tiles) * TILE;
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    float sum[4][4] = {};
+    for (int b = t.size[0] == 1 ? 0 : own_b; b < (t.size[0] == 1 ? c.B : own_b + 1); b++) {
+        sequence s = sequence_of(c, b);
+        for (int h = t.size[1] == 1 ? 0 : own_h; h < (t.size[1] == 1 ? c.H : own_h + 1); h++)
+            for (int i = one_row ? 0 : own_i; i < (one_row ? s.queries : min(s.queries, own_i + 1)); i += TILE) {
+                range r = visible_to_rows(c, s, i);
+                int from = one_key ? r.low / TILE * TILE : own_j, to = one_key ? r.high : min(r.high, own_j + 1);
+                if (r.low >= from + TILE && !one_key) continue;
+                for (int j = from; j < to; j += TILE) {
+                    tile_facts f;
+                    multiply_tile(c, w, s, h, i, j, f);
+                    for (int a = 0; a < 4; a++) {
+                        int row = i + 4 * y + a;
+                        unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
+                        row_facts facts = facts_of(c, s, h, row);
+                        for (int n = 0; n < 4; n++) {
+                            int key = j + 4 * x + n;
+                            meeting<float> m =
+                                meet(c, s, h, row, key, facts, f.dots[a][n], f.dw[a][n], kept_at(c, kept, n));
+                            if (m.visible && !isfinite(m.score)) m.score = (float)exact_meeting(c, s, h, row, key).score;
+                            sum[a][n] += m.score;
+                        }
+                    }
+                }
+            }
+    }
+    __syncthreads();
+    for (int a = 0; a < 4; a++)
+        for (int n = 0; n < 4; n++) w.weights[4 * y + a][4 * x + n] = sum[a][n];
+    __syncthreads();
+    for (int n = threadIdx.x; n < TILE * TILE; n += THREADS) {
+        int a = n / TILE, e = n % TILE, i = own_i + a, j = own_j + e;
+        if (i >= t.size[2] || j >= t.size[3]) continue;
+        double all = 0;
+        for (int p = a; p < (one_row ? TILE : a + 1); p++)
+            for (int q = e; q < (one_key ? TILE : e + 1); q++) all += w.weights[p][q];
+        ((float *)t.data)[place(t, own_b, own_h, i, j)] = (float)all;
+    }
+}
+
+/* Sums over the rows of a head, or of a head in all sequences: importance, and the gradients of sinks and slopes. A block
+ * has a number of one of them. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_heads(const __grid_constant__ mha_cuda_general c)
+{
+    __shared__ workspace w;
+    int64_t n = blockIdx.x;
+    const view *const all[3] = {&c.importance, &c.dsinks, &c.dslopes};
+    const int which[3] = {MHA_CUDA_ROW_WORTH, MHA_CUDA_ROW_SINK, MHA_CUDA_ROW_SLOPE};
+    for (int kind = 0; kind < 3; kind++) {
+        const view &t = *all[kind];
+        int64_t count = t.data ? t.size[0] * t.size[1] : 0;
+        if (n >= count) {
+            n -= count;
+            continue;
+        }
+        int h = (int)(n % t.size[1]), own = (int)(n / t.size[1]);
+        double sum = 0;
+        for (int b = t.size[0] > 1 ? own : 0; b < (t.size[0] > 1 ? own + 1 : c.B); b++) {
+            sequence s = sequence_of(c, b);
+            for (int i = threadIdx.x; i < s.queries; i += THREADS) sum += numbers_of_row(c, s, h, i)[which[kind]];
+        }
+        sum = block_sum(w, sum);
+        if (threadIdx.x == 0) ((float *)t.data)[place(t, own, h, 0, 0)] = (float)(kind ? sum : fabs(sum));
+        return;
+    }
+}

@@ -1,0 +1,185 @@
+/* Calls for the kernels written for Hopper: one struct with tensor maps for the copy engine, and a few launches. */
+#include "cuda/attention.h"
+#include "cuda/backward.h"
+#include "cuda/device.h"
+#include "cuda/forward.h"
+#include "cuda/rows.h"
+
+/* ---- Tensors as the kernels see them ---------------------------------------------------------------------------- */
+
+/* A tensor (B,H,T,D) in boxes of 64 columns and `rows` rows. Axes with one element may have any stride: the copy engine
+ * wants a positive one. */
+static mha_status map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows)
+{
+    enum { HALF = 2, COLUMNS = 64 };
+    cuuint64_t size[4], stride[3];
+    const cuuint32_t box[4] = {COLUMNS, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
+    size[0] = (cuuint64_t)t.size[3];
+    for (int n = 0; n < 3; n++) {
+        int axis = 2 - n;
+        size[n + 1] = (cuuint64_t)t.size[axis];
+        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : t.size[3]) * HALF;
+    }
+    CUtensorMapDataType type =
+        t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    return mha_cuda_check(ctx,
+                          mha_cuda_of(ctx)->driver.cuTensorMapEncodeTiled(
+                              map, type, 4, t.data, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                          "cannot describe a tensor to the copy engine");
+}
+
+static mha_cuda_rows rows_of(mha_tensor t) { return (mha_cuda_rows){t.data, t.stride[0], t.stride[1], t.stride[2]}; }
+
+/* A dense tensor with the sizes of another one, in scratch. */
+static mha_tensor dense_like(mha_tensor t, void *data)
+{
+    return mha_tensor_4d(data, t.type, t.size[0], t.size[1], t.size[2], t.size[3]);
+}
+
+/* ---- Forward ---------------------------------------------------------------------------------------------------- */
+
+/* The attention of `p`, with results at `out` and `lse`, which is dense or NULL. */
+static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_tensor out, float *lse)
+{
+    mha_cuda_device *d = mha_cuda_of(p->ctx);
+    const double log2_e = 1.4426950408889634;
+    mha_cuda_forward c = {.lse = lse,
+                          .counter = (int32_t *)(uintptr_t)d->counter, // NOLINT(performance-no-int-to-ptr)
+                          .scale = (float)(p->options.scale * log2_e),
+                          .Tq = (int32_t)p->Tq,
+                          .Tk = (int32_t)p->Tk,
+                          .H = (int32_t)p->H,
+                          .B = (int32_t)p->B,
+                          .group = (int32_t)p->share,
+                          .offset = plan->offset,
+                          .row_tiles = plan->row_tiles,
+                          .section = plan->section,
+                          .tiles = plan->tiles,
+                          .queries = rows_of(p->q),
+                          .keys = rows_of(p->k),
+                          .values = rows_of(p->v)};
+    bool keys = p->Tk > 0; /* without keys their maps are not used */
+    TRY(map(p->ctx, &c.q, p->q, plan->rows));
+    TRY(map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
+    TRY(map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
+    TRY(map(p->ctx, &c.o, out, 64));
+    int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
+    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->causal],
+                         mha_cuda_forward_name(plan->type, plan->width, plan->causal), blocks, plan->threads,
+                         plan->shared};
+    return mha_cuda_start(p->ctx, &l, &c);
+}
+
+/* lse goes from scratch to the tensors of the caller. */
+static mha_status put_softmax(const mha_problem *p, float *lse)
+{
+    mha_cuda_softmax c = {lse, mha_cuda_view_of(p->extras.lse), mha_cuda_view_of(p->extras.softmax), p->B * p->H * p->Tq};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->put, "softmax_put", mha_cuda_blocks_for(c.rows), 256, 0};
+    return mha_cuda_start(p->ctx, &l, &c);
+}
+
+mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool run)
+{
+    mha_cuda_plan plan;
+    mha_cuda_scratch s;
+    mha_cuda_plan_forward(&plan, p);
+    mha_cuda_lay_forward(&s, arena, p);
+    if (!run || !plan.tiles) return MHA_OK;
+    TRY(forward(p, &plan, p->out, s.lse ? s.lse : p->extras.lse.data));
+    return s.lse ? put_softmax(p, s.lse) : MHA_OK;
+}
+
+/* ---- Backward --------------------------------------------------------------------------------------------------- */
+
+/* lse of the forward call: from its softmax, or from another forward pass. */
+static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
+{
+    if (!p->extras.softmax.rank) {
+        mha_cuda_plan plan;
+        mha_cuda_plan_forward(&plan, p);
+        return forward(p, &plan, dense_like(p->out, s->out), s->lse);
+    }
+    mha_cuda_softmax c = {s->lse, mha_cuda_view_of((mha_tensor)MHA_NO_TENSOR), mha_cuda_view_of(p->extras.softmax), p->B * p->H * p->Tq};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", mha_cuda_blocks_for(c.rows), 256, 0};
+    return mha_cuda_start(p->ctx, &l, &c);
+}
+
+static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan, const mha_gradient_call *call,
+                                const mha_cuda_scratch *s)
+{
+    enum { TOGETHER = 4 }; /* the fastest of 1 to 64 */
+    const mha_problem *p = &call->problem;
+    const mha_attention_gradients *g = &call->gradients;
+    mha_tensor dq = g->q.rank ? g->q : dense_like(p->q, s->dq), dk = g->k.rank ? g->k : dense_like(p->k, s->dk),
+               dv = g->v.rank ? g->v : dense_like(p->v, s->dv);
+    *c = (mha_cuda_backward){.out = rows_of(p->out),
+                             .d_o = rows_of(call->dout),
+                             .keys = rows_of(p->k),
+                             .values = rows_of(p->v),
+                             .dq = rows_of(dq),
+                             .lse = s->lse,
+                             .bounds = s->bounds,
+                             .rows = s->rows_about,
+                             .sums = s->sums,
+                             .scale = p->options.scale,
+                             .Tq = (int32_t)p->Tq,
+                             .Tk = (int32_t)p->Tk,
+                             .H = (int32_t)p->H,
+                             .G = (int32_t)p->G,
+                             .B = (int32_t)p->B,
+                             .offset = plan->offset,
+                             .row_tiles = plan->row_tiles,
+                             .key_tiles = plan->key_tiles,
+                             .bound_tiles = plan->bound_tiles,
+                             .section = plan->section,
+                             .together = TOGETHER,
+                             .causal = plan->causal,
+                             .queries = rows_of(p->q),
+                             .grad_k = rows_of(dk),
+                             .grad_v = rows_of(dv),
+                             .lost_keys = s->lost_keys};
+    TRY(map(p->ctx, &c->q, p->q, plan->rows));
+    TRY(map(p->ctx, &c->d_out, call->dout, plan->rows));
+    TRY(map(p->ctx, &c->k, p->k, plan->keys));
+    TRY(map(p->ctx, &c->v, p->v, plan->keys));
+    TRY(map(p->ctx, &c->dk, dk, 64));
+    return map(p->ctx, &c->dv, dv, 64);
+}
+
+static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
+{
+    enum { THREADS = 256 }; /* of the kernels before and after */
+    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B;
+    const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
+        [MHA_CUDA_PREPARE] = {.blocks = key_heads * c->bound_tiles + heads * c->row_tiles, .threads = THREADS},
+        [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
+        [MHA_CUDA_CONVERT] = {.blocks = key_heads * c->key_tiles + heads * c->row_tiles, .threads = THREADS}};
+    for (int step = 0; step < MHA_CUDA_STEPS; step++) {
+        mha_cuda_launch l = steps[step];
+        l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->causal][step];
+        l.name = mha_cuda_backward_name(plan->type, plan->width, plan->causal, (mha_cuda_step)step);
+        TRY(mha_cuda_start(ctx, &l, c));
+    }
+    return MHA_OK;
+}
+
+mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *arena, bool run)
+{
+    const mha_problem *p = &call->problem;
+    mha_cuda_plan plan;
+    mha_cuda_backward c;
+    mha_cuda_scratch s;
+    mha_cuda_plan_backward(&plan, p);
+    mha_cuda_lay_backward(&s, arena, &plan, call);
+    if (!run) return MHA_OK;
+    if (!mha_element_count(p->q) || !mha_element_count(p->k)) {
+        TRY(mha_cuda_clear(p->ctx, call->gradients.q));
+        TRY(mha_cuda_clear(p->ctx, call->gradients.k));
+        return mha_cuda_clear(p->ctx, call->gradients.v);
+    }
+    TRY(fill_backward(&c, &plan, call, &s));
+    TRY(get_lse(p, &s));
+    return start_backward(&c, &plan, p->ctx);
+}
