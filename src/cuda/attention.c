@@ -182,7 +182,7 @@ static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *pl
                             .tile_keys = plan->keys,
                             .pieces = plan->tiles};
     snprintf(a.why, sizeof a.why, "%s, D = %lld: tensor cores and copy engine of Hopper%s%s", mha_type_name(p->q.type),
-             (long long)p->D, p->options.causal ? "; causal: key tiles that no row sees are skipped" : "",
+             (long long)p->D, plan->kind != MHA_CUDA_FULL ? "; key tiles that no row sees are skipped" : "",
              p->share > 1 ? "; query heads share keys" : "");
     return a;
 }

@@ -16,4 +16,7 @@ typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_are
 mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
 
+/* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0. */
+mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles);
+
 #endif

@@ -60,13 +60,14 @@ static mha_status find(mha_context *ctx, CUfunction *function, int module, const
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
     static const int D[2] = {64, 128}, forward_rows[2] = {192, 128}, backward_rows[2] = {128, 64};
-    for (int n = 0; n < 8; n++) {
-        int type = n / 4, width = n / 2 % 2, causal = n % 2;
-        TRY(find(ctx, &d->forward[type][width][causal], 0, mha_cuda_forward_name(type, width, causal),
+    for (int n = 0; n < 4 * MHA_CUDA_KINDS; n++) {
+        int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
+        mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
+        TRY(find(ctx, &d->forward[type][width][kind], 0, mha_cuda_forward_name(type, width, kind),
                  mha_cuda_forward_shared(D[width], forward_rows[width], 128)));
-        for (int step = 0; step < MHA_CUDA_STEPS; step++)
-            TRY(find(ctx, &d->backward[type][width][causal][step], 1,
-                     mha_cuda_backward_name(type, width, causal, (mha_cuda_step)step),
+        for (int step = 0; kind != MHA_CUDA_OPTIONS && step < MHA_CUDA_STEPS; step++)
+            TRY(find(ctx, &d->backward[type][width][kind][step], 1,
+                     mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
     }
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)

@@ -39,16 +39,21 @@ struct place {
     MHA_DEVICE void next(void) { count++; }
 };
 
-/* A tile: its first row, its head and sequence, and how many key blocks it sees. */
+/* What rows see: all keys, those up to their position, or what options say. */
+enum kind { FULL, CAUSAL, OPTIONS };
+
+/* A tile: its first row, its head and sequence, how many key blocks it sees, and the first of them. */
 struct tile {
-    int row, head, batch, blocks;
+    int row, head, batch, blocks, first;
 };
 
-template <int ROWS, int KEYS, bool CAUSAL> MHA_DEVICE tile tile_of(const mha_cuda_forward &c, int n)
+template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_forward &c, int n)
 {
     mha_cuda_place p = mha_cuda_place_of(n, c.H * c.B, c.row_tiles, c.section);
     int row = (c.row_tiles - 1 - p.tile) * ROWS; /* the longest rows come first */
-    return {row, p.head % c.H, p.head / c.H, mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, c.offset, CAUSAL)};
+    int blocks = mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, KIND == OPTIONS ? c.right : c.offset, KIND != FULL);
+    int first = KIND == OPTIONS ? min(blocks, max(0, row + c.left) / KEYS) : 0;
+    return {row, p.head % c.H, p.head / c.H, blocks - first, first};
 }
 
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
@@ -64,7 +69,7 @@ MHA_DEVICE void copy_block(S &s, bool values, place p, const CUtensorMap *map, c
         copy_in(to + panel * KEYS * ROW_BYTES, map, full, panel * PANEL, j * KEYS, t.head / group, t.batch);
 }
 
-template <typename S, int D, int ROWS, int KEYS, bool CAUSAL>
+template <typename S, int D, int ROWS, int KEYS, kind KIND>
 MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
 {
     place k, v, next;
@@ -75,7 +80,7 @@ MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
         barrier_arrive(shared_address(&s.tile_full[next.stage()]));
         next.next();
         if (n >= c.tiles) break;
-        tile t = tile_of<ROWS, KEYS, CAUSAL>(c, n);
+        tile t = tile_of<ROWS, KEYS, KIND>(c, n);
         n = atomicAdd(c.counter, 1) + gridDim.x;
         if (n == c.tiles + (int)gridDim.x - 1) *c.counter = 0; /* everybody has what it gets: ready for the next call */
         if (t.blocks == 0) continue;
@@ -86,8 +91,8 @@ MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
             copy_in(shared_address(s.q) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&s.q_full), panel * PANEL,
                     t.row, t.head, t.batch);
         for (int j = t.blocks; j >= 0; j--) {
-            if (j > 0) copy_block<S, D, KEYS>(s, false, k, &c.k, t, j - 1, c.group), k.next();
-            if (j < t.blocks) copy_block<S, D, KEYS>(s, true, v, &c.v, t, j, c.group), v.next();
+            if (j > 0) copy_block<S, D, KEYS>(s, false, k, &c.k, t, t.first + j - 1, c.group), k.next();
+            if (j < t.blocks) copy_block<S, D, KEYS>(s, true, v, &c.v, t, t.first + j, c.group), v.next();
         }
     }
 }
@@ -107,6 +112,40 @@ template <int KEYS> MHA_DEVICE void hide(float (&s)[KEYS / 2], int first_key, co
         int key = first_key + i / 4 * 8 + i % 2;
         if (key > last[i / 2 % 2]) s[i] = -INFINITY;
     }
+}
+
+/* The same where `first` is the first key that a row sees. */
+template <int KEYS>
+MHA_DEVICE void hide(float (&s)[KEYS / 2], int first_key, const int (&first)[2], const int (&last)[2])
+{
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+        int key = first_key + i / 4 * 8 + i % 2;
+        if (key > last[i / 2 % 2] || key < first[i / 2 % 2]) s[i] = -INFINITY;
+    }
+}
+
+/* Products become scores, in units of log 2, with cap and slope. `ahead` is how far the first row stands before the first
+ * of this thread's keys. Returns whether a product is not finite, which the cap would cover. */
+template <int KEYS> MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float slope, float ahead)
+{
+    float zero = 0;
+    if (c.cap != 0) {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++) {
+            zero = fmaf(s[i], 0.0f, zero);
+            s[i] = fmaf(-2 * c.cap, __frcp_rn(1 + exp2_fast(s[i] * c.cap_inverse)), c.cap);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++) s[i] *= c.scale;
+    }
+    if (slope != 0) {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++)
+            s[i] = fmaf(-slope, fabsf(ahead + (i / 2 % 2 * 8 - i / 4 * 8 - i % 2)), s[i]);
+    }
+    return zero != 0;
 }
 
 /* Scores become weights; returns by how much the sums so far have to be multiplied. */
@@ -152,13 +191,13 @@ template <int COUNT> MHA_DEVICE void rescale(float (&o)[COUNT], const float (&by
 }
 
 /* The 16 rows of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
-template <typename T, int D, int ROWS, bool CAUSAL>
+template <typename T, int D, int ROWS, kind KIND>
 __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t, int first, uint32_t to, int at)
 {
     int head = t.head / c.group;
     double scale = (double)c.scale * 0.69314718055994530942;
     for (int row = first; row < min(first + 16, c.Tq); row++) {
-        int keys = CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+        int keys = KIND == CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
         double top = -INFINITY, sum = 0;
         careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, t.batch, t.head, row);
         for (int j = 0; j < keys; j++)
@@ -176,29 +215,30 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t,
 }
 
 /* The sums, divided, to shared memory and from there to the tensor; and the logarithms of the sums of exponentials. */
-template <typename T, int D, int ROWS, bool CAUSAL, typename S>
-MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o)[D / 2], rows &r, const int (&last)[2],
-                       int who)
+template <typename T, int D, int ROWS, kind KIND, typename S>
+MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o)[D / 2], rows &r, const bool (&sees)[2],
+                       bool lost, int who)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     uint32_t to = shared_address(s.o) + who * 64 * ROW_BYTES;
     float by[2];
-    bool lost = is_lost(o);
+    lost = lost || is_lost(o);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float sum = r.sum[h];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         by[h] = sum > 0 ? 1 / sum : 0;
-        lost = lost || (last[h] >= 0 && !(sum > 0 && sum < INFINITY));
+        lost = lost || (sees[h] && !(sum > 0 && sum < INFINITY));
         int row = t.row + who * 64 + warp * 16 + h * 8 + lane / 4;
         if (c.lse && lane % 4 == 0 && row < c.Tq)
             c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] =
-                sum > 0 ? (r.reference[h] + __log2f(sum)) * 0.6931471806f : -INFINITY;
+                sees[h] ? (r.reference[h] + __log2f(sum)) * 0.6931471806f : -INFINITY;
     }
     if (thread == 0) copies_read();
     group_sync(OWN + who, GROUP);
-    if (__any_sync(~0u, lost)) finish_carefully<T, D, ROWS, CAUSAL>(c, t, t.row + who * 64 + warp * 16, to, warp * 16);
+    if (KIND == OPTIONS) lost = __any_sync(~0u, lost) && (sees[0] || sees[1]);
+    if (KIND != OPTIONS && __any_sync(~0u, lost)) finish_carefully<T, D, ROWS, KIND>(c, t, t.row + who * 64 + warp * 16, to, warp * 16);
     else {
         int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
@@ -211,7 +251,10 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o
         }
     }
     publish_shared();
-    group_sync(OWN + who, GROUP);
+    if (KIND == OPTIONS) {
+        int any = group_any(OWN + who, GROUP, lost);
+        if (thread == 0) c.lost[((int64_t)(t.batch * c.H + t.head) * c.row_tiles * ROWS + t.row) / 64 + who] = any;
+    } else group_sync(OWN + who, GROUP);
     if (thread == 0) {
         for (int panel = 0; panel < D / PANEL; panel++)
             copy_out(&c.o, to + panel * ROWS * ROW_BYTES, panel * PANEL, t.row + who * 64, t.head, t.batch);
@@ -219,7 +262,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const tile &t, float (&o
     }
 }
 
-template <typename T, int D, int CONSUMERS, int KEYS, bool CAUSAL>
+template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha_cuda_forward &c, int who)
 {
     enum { ROWS = 64 * CONSUMERS };
@@ -235,14 +278,29 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
         if (thread == 0) barrier_arrive(shared_address(&s.tile_empty[next.stage()]));
         next.next();
         if (n >= c.tiles) break;
-        tile t = tile_of<ROWS, KEYS, CAUSAL>(c, n);
+        tile t = tile_of<ROWS, KEYS, KIND>(c, n);
         float o[D / 2], x[KEYS / 2], by[2];
         uint32_t p[KEYS / 4];
         rows r = {{-INFINITY, -INFINITY}, {0, 0}};
         int row = t.row + who * 64 + warp * 16 + lane / 4, last[2] = {c.Tk - 1, c.Tk - 1}, first = lane % 4 * 2;
-        if (CAUSAL) last[0] = min(last[0], row + c.offset), last[1] = min(last[1], row + 8 + c.offset);
-        /* Key blocks below `whole` are visible to all rows of the tile. */
-        int whole = CAUSAL ? min(c.Tk, max(0, t.row + c.offset + 1)) / KEYS : c.Tk / KEYS;
+        int start[2] = {0, 0}, reach = KIND == OPTIONS ? c.right : c.offset;
+        if (KIND != FULL) last[0] = min(last[0], row + reach), last[1] = min(last[1], row + 8 + reach);
+        if (KIND == OPTIONS) start[0] = max(0, row + c.left), start[1] = max(0, row + 8 + c.left);
+        /* Key blocks from `closed` on and below `whole` are visible to all rows of the tile. */
+        int whole = KIND != FULL ? min(c.Tk, max(0, t.row + reach + 1)) / KEYS : c.Tk / KEYS;
+        int closed = KIND == OPTIONS ? (max(0, t.row + ROWS - 1 + c.left) + KEYS - 1) / KEYS : 0;
+        const bool sees[2] = {last[0] >= start[0], last[1] >= start[1]};
+        bool lost = false;
+        float slope = 0, scale = c.scale;
+        if (KIND == OPTIONS) {
+            if (c.modified) scale = 1;
+            if (c.slopes) slope = c.slopes[t.batch * c.slope_batch + t.head * c.slope_head] * 1.4426950409f;
+            if (c.sinks) {
+                float sink = c.sinks[t.head * c.sink_head] * 1.4426950409f;
+                r.reference[0] = r.reference[1] = sink;
+                r.sum[0] = r.sum[1] = sink > -INFINITY && lane % 4 == 0 ? 1 : 0;
+            }
+        }
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
 
@@ -272,9 +330,17 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
             touch(x);
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[kp.stage()]));
             kp.next();
-            int j = t.blocks - 1;
-            if (j >= whole) hide<KEYS>(x, j * KEYS + first, last);
-            soften<KEYS>(x, r, by, c.scale);
+            int j = t.first + t.blocks - 1;
+            auto mask = [&](void) {
+                if (KIND != OPTIONS) {
+                    hide<KEYS>(x, j * KEYS + first, last);
+                    return;
+                }
+                if (c.modified) lost |= modify<KEYS>(x, c, slope, (float)(row + c.offset - j * KEYS - first));
+                if (j >= whole || j < closed) hide<KEYS>(x, j * KEYS + first, start, last);
+            };
+            if (KIND == OPTIONS || j >= whole) mask();
+            soften<KEYS>(x, r, by, scale);
             pack_all<T, KEYS>(p, x);
 
             auto step = [&](bool masked) {
@@ -288,8 +354,8 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
                 touch(x);
                 if (thread == 0) barrier_arrive(shared_address(&s.k_empty[kp.stage()]));
                 kp.next();
-                if (masked) hide<KEYS>(x, j * KEYS + first, last);
-                soften<KEYS>(x, r, by, c.scale);
+                if (masked) mask();
+                soften<KEYS>(x, r, by, scale);
                 products_wait<0>();
                 touch(o);
                 if (thread == 0) barrier_arrive(shared_address(&s.v_empty[vp.stage()]));
@@ -297,8 +363,12 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
                 pack_all<T, KEYS>(p, x);
                 rescale(o, by);
             };
-            for (j--; j >= 0 && j >= whole; j--) step(true);
-            for (; j >= 0; j--) step(false);
+            if (KIND == OPTIONS) {
+                for (j--; j >= t.first; j--) step(true);
+            } else {
+                for (j--; j >= 0 && j >= whole; j--) step(true);
+                for (; j >= 0; j--) step(false);
+            }
 
             if (thread == 0) barrier_arrive(shared_address(&s.q_empty));
             barrier_wait(shared_address(&s.v_full[vp.stage()]), vp.parity());
@@ -308,14 +378,14 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS> &s, const mha
             if (thread == 0) barrier_arrive(shared_address(&s.v_empty[vp.stage()]));
             vp.next();
         }
-        finish<T, D, ROWS, CAUSAL>(s, c, t, o, r, last, who);
+        finish<T, D, ROWS, KIND>(s, c, t, o, r, sees, lost, who);
     }
     if (thread == 0) copies_read();
 }
 
 /* ---- The kernel ------------------------------------------------------------------------------------------------- */
 
-template <typename T, int D, int CONSUMERS, int KEYS, bool CAUSAL> MHA_DEVICE void run(const mha_cuda_forward &c)
+template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void run(const mha_cuda_forward &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D, CONSUMERS, KEYS> layout;
@@ -337,27 +407,31 @@ template <typename T, int D, int CONSUMERS, int KEYS, bool CAUSAL> MHA_DEVICE vo
     __syncthreads();
     if (threadIdx.x < GROUP) {
         registers_give<CONSUMERS == 2 ? 24 : 32>();
-        if (threadIdx.x == 0) copy_tiles<layout, D, 64 * CONSUMERS, KEYS, CAUSAL>(s, c);
+        if (threadIdx.x == 0) copy_tiles<layout, D, 64 * CONSUMERS, KEYS, KIND>(s, c);
     } else {
         registers_take<CONSUMERS == 2 ? 240 : 160>();
-        compute_tiles<T, D, CONSUMERS, KEYS, CAUSAL>(s, c, threadIdx.x / GROUP - 1);
+        compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, threadIdx.x / GROUP - 1);
     }
 }
 
 } // namespace
 
-#define KERNEL(NAME, T, D, CONSUMERS, KEYS, CAUSAL)                         \
+#define KERNEL(NAME, T, D, CONSUMERS, KEYS, KIND)                           \
     extern "C" __global__ void __launch_bounds__(GROUP *(CONSUMERS + 1), 1) \
         NAME(const __grid_constant__ mha_cuda_forward c)                    \
     {                                                                       \
-        run<T, D, CONSUMERS, KEYS, CAUSAL>(c);                              \
+        run<T, D, CONSUMERS, KEYS, KIND>(c);                                \
     }
 
-KERNEL(forward_bf16_64, __nv_bfloat16, 64, 3, 128, false)
-KERNEL(forward_bf16_64_causal, __nv_bfloat16, 64, 3, 128, true)
-KERNEL(forward_bf16_128, __nv_bfloat16, 128, 2, 128, false)
-KERNEL(forward_bf16_128_causal, __nv_bfloat16, 128, 2, 128, true)
-KERNEL(forward_f16_64, __half, 64, 3, 128, false)
-KERNEL(forward_f16_64_causal, __half, 64, 3, 128, true)
-KERNEL(forward_f16_128, __half, 128, 2, 128, false)
-KERNEL(forward_f16_128_causal, __half, 128, 2, 128, true)
+KERNEL(forward_bf16_64, __nv_bfloat16, 64, 3, 128, FULL)
+KERNEL(forward_bf16_64_causal, __nv_bfloat16, 64, 3, 128, CAUSAL)
+KERNEL(forward_bf16_64_options, __nv_bfloat16, 64, 3, 128, OPTIONS)
+KERNEL(forward_bf16_128, __nv_bfloat16, 128, 2, 128, FULL)
+KERNEL(forward_bf16_128_causal, __nv_bfloat16, 128, 2, 128, CAUSAL)
+KERNEL(forward_bf16_128_options, __nv_bfloat16, 128, 2, 128, OPTIONS)
+KERNEL(forward_f16_64, __half, 64, 3, 128, FULL)
+KERNEL(forward_f16_64_causal, __half, 64, 3, 128, CAUSAL)
+KERNEL(forward_f16_64_options, __half, 64, 3, 128, OPTIONS)
+KERNEL(forward_f16_128, __half, 128, 2, 128, FULL)
+KERNEL(forward_f16_128_causal, __half, 128, 2, 128, CAUSAL)
+KERNEL(forward_f16_128_options, __half, 128, 2, 128, OPTIONS)

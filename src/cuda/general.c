@@ -134,6 +134,14 @@ mha_status mha_cuda_general_forward(const mha_problem *p, mha_arena *arena, bool
     return start_map(p->ctx, &c, p->extras.scores, p->extras.scores_stage);
 }
 
+mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles)
+{
+    mha_cuda_general c = describe(p);
+    c.lse = mha_cuda_view_of(p->extras.lse);
+    c.only = only, c.only_tiles = tiles;
+    return start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
+}
+
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 /* Without heads or sequences no row and no key belongs to one, and the other gradients are zeros. */

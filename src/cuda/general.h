@@ -32,6 +32,8 @@ typedef struct mha_cuda_general {
     mha_cuda_view dout, dlse, dq, dk, dv;
     mha_cuda_view dbias, dslopes, dsinks, importance;
     double *rows; /* (rows of q, ROW_NUMBERS), or NULL */
+    const int32_t *only; /* (B,H,only_tiles): the tiles of rows that are computed; or NULL: all */
+    int32_t only_tiles;
     float scale, softcap, kept;
     int32_t causal, align, stage;
     int64_t window_left, window_right; /* -1: unlimited */

@@ -40,11 +40,30 @@ static mha_tensor dense_like(mha_tensor t, void *data)
 
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
+static const double log2_e = 1.4426950408889634;
+
+/* What the kernels with options are told beyond the others. */
+static void add_options(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, int32_t *lost)
+{
+    const mha_attention_options *o = &p->options;
+    c->left = plan->left, c->right = plan->right;
+    c->modified = o->softcap > 0 || o->alibi_slopes.rank;
+    if (o->softcap > 0) {
+        c->cap = (float)(o->softcap * log2_e);
+        c->cap_inverse = (float)(2 * log2_e * o->scale / o->softcap);
+    }
+    if (o->alibi_slopes.rank) {
+        c->slopes = o->alibi_slopes.data;
+        c->slope_batch = o->alibi_slopes.stride[0], c->slope_head = o->alibi_slopes.stride[1];
+    }
+    if (o->sinks.rank) c->sinks = o->sinks.data, c->sink_head = o->sinks.stride[1];
+    c->lost = lost;
+}
+
 /* The attention of `p`, with results at `out` and `lse`, which is dense or NULL. */
-static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_tensor out, float *lse)
+static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_tensor out, float *lse, int32_t *lost)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
-    const double log2_e = 1.4426950408889634;
     mha_cuda_forward c = {.lse = lse,
                           .counter = (int32_t *)(uintptr_t)d->counter, // NOLINT(performance-no-int-to-ptr)
                           .scale = (float)(p->options.scale * log2_e),
@@ -60,14 +79,15 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
                           .queries = rows_of(p->q),
                           .keys = rows_of(p->k),
                           .values = rows_of(p->v)};
+    if (plan->kind == MHA_CUDA_OPTIONS) add_options(&c, p, plan, lost);
     bool keys = p->Tk > 0; /* without keys their maps are not used */
     TRY(map(p->ctx, &c.q, p->q, plan->rows));
     TRY(map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
     TRY(map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
     TRY(map(p->ctx, &c.o, out, 64));
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
-    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->causal],
-                         mha_cuda_forward_name(plan->type, plan->width, plan->causal), blocks, plan->threads,
+    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind],
+                         mha_cuda_forward_name(plan->type, plan->width, plan->kind), blocks, plan->threads,
                          plan->shared};
     return mha_cuda_start(p->ctx, &l, &c);
 }
@@ -85,10 +105,11 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
     mha_cuda_plan plan;
     mha_cuda_scratch s;
     mha_cuda_plan_forward(&plan, p);
-    mha_cuda_lay_forward(&s, arena, p);
+    mha_cuda_lay_forward(&s, arena, &plan, p);
     if (!run || !plan.tiles) return MHA_OK;
-    TRY(forward(p, &plan, p->out, s.lse ? s.lse : p->extras.lse.data));
-    return s.lse ? put_softmax(p, s.lse) : MHA_OK;
+    TRY(forward(p, &plan, p->out, s.lse ? s.lse : p->extras.lse.data, s.lost_rows));
+    if (s.lse) TRY(put_softmax(p, s.lse));
+    return s.lost_rows ? mha_cuda_general_repair(p, s.lost_rows, plan.row_tiles * plan.rows / 64) : MHA_OK;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -99,7 +120,7 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
     if (!p->extras.softmax.rank) {
         mha_cuda_plan plan;
         mha_cuda_plan_forward(&plan, p);
-        return forward(p, &plan, dense_like(p->out, s->out), s->lse);
+        return forward(p, &plan, dense_like(p->out, s->out), s->lse, NULL);
     }
     mha_cuda_softmax c = {s->lse, mha_cuda_view_of((mha_tensor)MHA_NO_TENSOR), mha_cuda_view_of(p->extras.softmax), p->B * p->H * p->Tq};
     mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", mha_cuda_blocks_for(c.rows), 256, 0};
@@ -135,7 +156,7 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .bound_tiles = plan->bound_tiles,
                              .section = plan->section,
                              .together = TOGETHER,
-                             .causal = plan->causal,
+                             .causal = plan->kind == MHA_CUDA_CAUSAL,
                              .queries = rows_of(p->q),
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
@@ -158,8 +179,8 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
         [MHA_CUDA_CONVERT] = {.blocks = key_heads * c->key_tiles + heads * c->row_tiles, .threads = THREADS}};
     for (int step = 0; step < MHA_CUDA_STEPS; step++) {
         mha_cuda_launch l = steps[step];
-        l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->causal][step];
-        l.name = mha_cuda_backward_name(plan->type, plan->width, plan->causal, (mha_cuda_step)step);
+        l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->kind][step];
+        l.name = mha_cuda_backward_name(plan->type, plan->width, plan->kind, (mha_cuda_step)step);
         TRY(mha_cuda_start(ctx, &l, c));
     }
     return MHA_OK;

@@ -55,6 +55,22 @@ MHA_DEVICE void group_sync(int number, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* The same; whether `x` is true in one of them. */
+MHA_DEVICE bool group_any(int number, int threads, bool x)
+{
+    int any;
+    asm volatile("{\n"
+                 ".reg .pred in, out;\n"
+                 "setp.ne.b32 in, %1, 0;\n"
+                 "bar.red.or.pred out, %2, %3, in;\n"
+                 "selp.b32 %0, 1, 0, out;\n"
+                 "}"
+                 : "=r"(any)
+                 : "r"((int)x), "r"(number), "r"(threads)
+                 : "memory");
+    return any;
+}
+
 MHA_DEVICE void group_arrive(int number, int threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");

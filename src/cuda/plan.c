@@ -6,12 +6,14 @@ enum { HEAD_WIDTHS = 2, TYPES = 2 };
 
 static const int widths[HEAD_WIDTHS] = {64, 128};
 
-const char *mha_cuda_forward_name(int type, int width, int causal)
+const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind)
 {
-    static const char *const names[TYPES][HEAD_WIDTHS][2] = {
-        {{"forward_bf16_64", "forward_bf16_64_causal"}, {"forward_bf16_128", "forward_bf16_128_causal"}},
-        {{"forward_f16_64", "forward_f16_64_causal"}, {"forward_f16_128", "forward_f16_128_causal"}}};
-    return names[type][width][causal];
+    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS] = {
+        {{"forward_bf16_64", "forward_bf16_64_causal", "forward_bf16_64_options"},
+         {"forward_bf16_128", "forward_bf16_128_causal", "forward_bf16_128_options"}},
+        {{"forward_f16_64", "forward_f16_64_causal", "forward_f16_64_options"},
+         {"forward_f16_128", "forward_f16_128_causal", "forward_f16_128_options"}}};
+    return names[type][width][kind];
 }
 
 const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {
@@ -21,14 +23,14 @@ const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {
     [MHA_CUDA_KEYS] = "general_keys_64",          [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
     [MHA_CUDA_BIAS] = "general_bias",             [MHA_CUDA_HEADS] = "general_heads"};
 
-const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step)
+const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
     static const char *const names[TYPES][HEAD_WIDTHS][4] = {
         {{"backward_bf16_64", "backward_bf16_64_causal", "backward_bf16_64_prepare", "backward_bf16_64_convert"},
          {"backward_bf16_128", "backward_bf16_128_causal", "backward_bf16_128_prepare", "backward_bf16_128_convert"}},
         {{"backward_f16_64", "backward_f16_64_causal", "backward_f16_64_prepare", "backward_f16_64_convert"},
          {"backward_f16_128", "backward_f16_128_causal", "backward_f16_128_prepare", "backward_f16_128_convert"}}};
-    return names[type][width][step == MHA_CUDA_MAIN ? causal : step == MHA_CUDA_PREPARE ? 2 : 3];
+    return names[type][width][step == MHA_CUDA_MAIN ? (int)kind : step == MHA_CUDA_PREPARE ? 2 : 3];
 }
 
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
@@ -61,21 +63,29 @@ static const char *first_of(const obstacle *all, size_t count)
     return NULL;
 }
 
+/* What the kernels with options take, forward only; the first of it. */
+static const char *option_of(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const obstacle all[] = {{o->alibi_slopes.rank > 0, "alibi_slopes"},
+                            {o->sinks.rank > 0, "sinks"},
+                            {o->softcap > 0, "softcap"},
+                            {o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED, "windows"}};
+    return first_of(all, sizeof all / sizeof *all);
+}
+
 static const char *options_obstacle(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
     const obstacle all[] = {{o->mask.rank > 0, "mask"},
                             {o->bias.rank > 0, "bias"},
-                            {o->alibi_slopes.rank > 0, "alibi_slopes"},
-                            {o->sinks.rank > 0, "sinks"},
-                            {o->softcap > 0, "softcap"},
                             {o->dropout > 0, "dropout"},
-                            {o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED, "windows"},
                             {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
                             {o->align == MHA_ALIGN_OFFSET, "offsets"},
                             {p->extras.weights.rank > 0, "weights"},
                             {p->extras.scores.rank > 0, "scores"},
-                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"}};
+                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
+                            {option_of(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
     return first_of(all, sizeof all / sizeof *all);
 }
 
@@ -116,6 +126,7 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = mha_cuda_obstacle(p);
+    if (!why) why = option_of(p);
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
@@ -147,11 +158,15 @@ static int32_t section_of(int64_t heads, int64_t bytes)
 
 static void start(mha_cuda_plan *plan, const mha_problem *p)
 {
+    const mha_attention_options *o = &p->options;
     int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0; /* there are no starts that would have to be read */
+    int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){.type = p->q.type == MHA_FLOAT16,
                             .width = p->D == widths[1],
-                            .causal = p->options.causal,
+                            .kind = option_of(p) ? MHA_CUDA_OPTIONS : o->causal ? MHA_CUDA_CAUSAL : MHA_CUDA_FULL,
                             .offset = clamp(offset, -p->Tq, p->Tk),
+                            .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
+                            .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
                             .keys = 128};
 }
 
@@ -159,7 +174,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
     start(plan, p);
     int groups = plan->width ? 2 : 3; /* warpgroups that compute, 64 rows each; one more copies */
-    plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->causal);
+    plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind);
     plan->rows = 64 * groups;
     plan->threads = 128 * (groups + 1);
     plan->row_tiles = tiles_of(p->Tq, plan->rows);
@@ -172,7 +187,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
     start(plan, p);
-    plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->causal, MHA_CUDA_MAIN);
+    plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = plan->width ? 64 : 128;
     plan->threads = 384;
     plan->row_tiles = tiles_of(p->Tq, plan->rows);
@@ -193,11 +208,12 @@ bool mha_cuda_is_dense(mha_tensor t)
     return true;
 }
 
-void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_problem *p)
+void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
     *s = (mha_cuda_scratch){0};
     bool direct = !p->extras.softmax.rank && (!p->extras.lse.rank || mha_cuda_is_dense(p->extras.lse));
     if (!direct) MHA_TAKE(arena, s->lse, p->B * p->H * p->Tq);
+    if (plan->kind == MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, (int64_t)plan->tiles * plan->rows / 64);
 }
 
 void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,

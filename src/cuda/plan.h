@@ -10,12 +10,17 @@
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
+/* What the rows of a Hopper kernel see: all keys, those up to their position, or what windows, slopes, a softcap and sinks
+ * say, forward only. */
+typedef enum mha_cuda_kind { MHA_CUDA_FULL, MHA_CUDA_CAUSAL, MHA_CUDA_OPTIONS, MHA_CUDA_KINDS } mha_cuda_kind;
+
 typedef struct mha_cuda_plan {
     int type;            /* 0: bfloat16, 1: float16 */
     int width;           /* 0: 64, 1: 128 */
-    int causal;          /* 0 or 1 */
+    mha_cuda_kind kind;
     const char *kernel;  /* the one that does most of the work */
-    int32_t offset;      /* row i sees keys up to i + offset; within [-Tq, Tk] */
+    int32_t offset;      /* row i stands at i + offset; within [-Tq, Tk] */
+    int32_t left, right; /* row i sees keys from i + left to i + right; likewise */
     int32_t rows, keys;  /* of a tile */
     int32_t row_tiles;   /* of a query head */
     int32_t key_tiles;   /* of a key head */
@@ -45,8 +50,8 @@ typedef enum mha_cuda_general_kernel {
 
 /* Names of kernels. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
-const char *mha_cuda_forward_name(int type, int width, int causal);
-const char *mha_cuda_backward_name(int type, int width, int causal, mha_cuda_step step);
+const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind);
+const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
 /* What of a call the kernels of Hopper cannot do; NULL if nothing. */
 const char *mha_cuda_obstacle(const mha_problem *p);
@@ -71,11 +76,12 @@ typedef struct mha_cuda_scratch {
     float *bounds;      /* (B,G,bound_tiles,2) */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
     int32_t *sums;      /* (B,H,row_tiles,rows*D) */
+    int32_t *lost_rows; /* (B,H,row_tiles*rows/64): forward with options */
     int32_t *lost_keys; /* (B,G,key_tiles) */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */
-void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_problem *p);
+void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,
                            const mha_gradient_call *call);
 

@@ -42,7 +42,7 @@ static mha_status plan_forward(mha_context *ctx, const question *a, mha_cuda_pla
     TRY(mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options));
     TRY(mha_cuda_check_sizes(&p));
     mha_cuda_plan_forward(plan, &p);
-    mha_cuda_lay_forward(&s, &measure, &p);
+    mha_cuda_lay_forward(&s, &measure, plan, &p);
     *scratch = measure.used;
     return MHA_OK;
 }
@@ -184,12 +184,8 @@ TEST(what_needs_the_general_kernels)
     const char *strides = "strides that the copy engine cannot take";
     OBSTACLE("mask", a.options.mask = pairs);
     OBSTACLE("bias", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
-    OBSTACLE("alibi_slopes", a.options.alibi_slopes = row);
-    OBSTACLE("sinks", a.options.sinks = row);
-    OBSTACLE("softcap", a.options.softcap = 2);
     OBSTACLE("dropout", a.options.dropout = 0.5f);
-    OBSTACLE("windows", a.options.window_left = 3);
-    OBSTACLE("windows", a.options.window_right = 0);
+    OBSTACLE("results in place of q, with options", a.options.alibi_slopes = row, a.q.data = a.out.data = (void *)16);
     OBSTACLE("weights", a.extras.weights = map);
     OBSTACLE("scores", a.extras.scores = map);
     OBSTACLE("a scale that is not above 0 and below 1e30", a.options.scale = -1);
@@ -215,14 +211,20 @@ TEST(what_needs_the_general_kernels)
 
 TEST(what_needs_the_general_kernels_backward)
 {
-    static const char *const wants[] = {NULL, "dlse", "importance", "float32", "types that are not alike"};
+    static const char *const wants[] = {
+        NULL, "dlse", "importance", "float32", "types that are not alike", "alibi_slopes", "sinks", "softcap", "windows"};
+    mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
-    for (int n = 0; n < 5; n++) {
+    for (int n = 0; n < 9; n++) {
         question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, 64);
         if (n == 1) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
         if (n == 2) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
         if (n == 3) a.gradients.q.type = MHA_FLOAT32;
         if (n == 4) a.dout.type = MHA_FLOAT16;
+        if (n == 5) a.options.alibi_slopes = row;
+        if (n == 6) a.options.sinks = row;
+        if (n == 7) a.options.softcap = 2;
+        if (n == 8) a.options.window_left = 3;
         mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dlse = a.dlse};
         mha_status status =
             mha_problem_make(&call.problem, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options);

@@ -1,0 +1,97 @@
+/* The kernels of Hopper with options, beside the oracle: windows, slopes, softcap and sinks with any alignment, on rows and
+ * keys of several tiles. Inputs are new in every run; MHA_SEED repeats one, and MHA_CASE one case of it. */
+#include "support/gradients.h"
+#include "support/harness.h"
+
+#include <time.h>
+
+enum { CASES = 150 };
+
+static bool there(void)
+{
+    char why[300] = "";
+    if (!mha_device_describe("cuda", why, sizeof why)) return true;
+    not_given(why);
+    return false;
+}
+
+static int64_t any_length(rng *r) { return rng_chance(r, 0.3) ? rng_between(r, 1, 40) : rng_between(r, 41, 420); }
+
+static attention_case draw(rng *r)
+{
+    int64_t D = rng_chance(r, 0.5) ? 64 : 128, G = rng_between(r, 1, 2);
+    attention_case c = case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, any_length(r), any_length(r), D, D);
+    case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
+    c.layout_q = c.layout_k = c.layout_v = c.layout_out = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;
+    c.causal = rng_chance(r, 0.5);
+    c.align = rng_chance(r, 0.5) ? MHA_ALIGN_TOP_LEFT : MHA_ALIGN_BOTTOM_RIGHT;
+    if (rng_chance(r, 0.5)) c.window_left = rng_between(r, 0, 200);
+    if (rng_chance(r, 0.3)) c.window_right = rng_between(r, 0, 200);
+    if (rng_chance(r, 0.5)) c.alibi = rng_chance(r, 0.5) ? 1 : 2;
+    if (rng_chance(r, 0.4)) c.softcap = (float)(1 + 30 * rng_uniform(r));
+    c.sinks = rng_chance(r, 0.4);
+    if (!c.alibi && !(c.softcap > 0) && !c.sinks && c.window_right < 0) c.window_left = rng_between(r, 0, 300);
+    c.data_seed = (uint64_t)rng_between(r, 1, 1 << 30);
+    return c;
+}
+
+/* The kernel with options is what runs. */
+static bool runs_with_options(const problem *p, mha_context *ctx)
+{
+    mha_attention_plan plan;
+    return !mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options) &&
+           strstr(plan.kernel, "_options");
+}
+
+TEST(any_combination_of_options)
+{
+    if (!there()) return;
+    uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
+    printf("    MHA_SEED=%llu\n", (unsigned long long)seed);
+    for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
+        rng r = rng_make(seed, (uint64_t)n);
+        attention_case c = draw(&r);
+        problem *p = problem_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        char why[300] = "", text[900];
+        case_describe(&c, text, sizeof text);
+        problem_solve(p);
+        mha_status status = problem_run(p, ctx);
+        expect(!status && problem_check(p, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
+               status ? mha_context_error(ctx) : "", text);
+        expect(runs_with_options(p, ctx), "case %lld: another kernel\n      %s", n, text);
+        mha_context_free(ctx);
+        problem_free(p);
+    }
+}
+
+/* What overflows in a tile is computed again. */
+TEST(numbers_of_any_size)
+{
+    if (!there()) return;
+    for (int way = 0; way < 4; way++) {
+        attention_case c = case_plain(1, 2, 1, 150, 300, 64, 64);
+        case_set_type(&c, MHA_BFLOAT16);
+        c.window_left = 40;
+        c.causal = true;
+        c.align = MHA_ALIGN_BOTTOM_RIGHT;
+        if (way == 1) c.softcap = 20;
+        if (way == 2) c.alibi = 1;
+        if (way == 3) c.sinks = true;
+        problem *p = problem_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        for (int64_t d = 0; d < 64; d++) {
+            store_set(&p->q, 0, 0, 70, d, d % 2 ? 1e30 : -2e30);
+            store_set(&p->k, 0, 0, 200, d, d % 3 ? 1e30 : -3e30);
+            store_set(&p->v, 0, 0, 210, d, 3e38);
+        }
+        problem_refresh(p);
+        problem_solve(p);
+        char why[300] = "";
+        expect(!problem_run(p, ctx) && problem_check(p, why, sizeof why), "way %d: %s %s", way, why,
+               mha_context_error(ctx));
+        mha_context_free(ctx);
+        problem_free(p);
+    }
+}
