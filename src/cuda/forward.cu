@@ -134,7 +134,7 @@ template <int KEYS> MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {
             zero = fmaf(s[i], 0.0f, zero);
-            s[i] = fmaf(-2 * c.cap, __frcp_rn(1 + exp2_fast(s[i] * c.cap_inverse)), c.cap);
+            s[i] = fmaf(-2 * c.cap, inverse_fast(1 + exp2_fast(s[i] * c.cap_inverse)), c.cap);
         }
     } else {
 #pragma unroll

@@ -175,11 +175,72 @@ struct workspace {
         float pair[2][STEP][PITCH];                         /* columns of two tensors */
         float rows[STEP][MHA_CUDA_GENERAL_COLUMNS];         /* rows of one */
         double careful[THREADS + 1];
+        double sums[TILE / 2][TILE];
     };
     float weights[TILE][PITCH];
     float factors[THREADS];
     int lost[TILE]; /* rows or keys that have to be computed in float64 */
 };
+
+MHA_DEVICE float widen(float x) { return x; }
+MHA_DEVICE float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+MHA_DEVICE float widen(__half x) { return __half2float(x); }
+
+/* STEP columns of a tile of rows, from `column` on, as [column][row]. All loads come before the first store. */
+template <typename T> MHA_DEVICE void load_columns(float (*to)[PITCH], const lines &A, int column, int width)
+{
+    T x[TILE * STEP / THREADS];
+    const T *from = (const T *)A.t.data + A.at;
+    int d = threadIdx.x % STEP, row = threadIdx.x / STEP;
+    bool inside = column + d < width;
+    from += row * A.t.stride[2] + (column + d) * A.t.stride[3];
+#pragma unroll
+    for (int n = 0; n < TILE * STEP / THREADS; n++) {
+        int r = row + n * (THREADS / STEP);
+        if (inside && r < A.count) x[n] = from[n * (THREADS / STEP) * A.t.stride[2]];
+        else x[n] = T(0.0f);
+    }
+#pragma unroll
+    for (int n = 0; n < TILE * STEP / THREADS; n++) to[d][row + n * (THREADS / STEP)] = widen(x[n]);
+}
+
+MHA_DEVICE void load_columns(float (*to)[PITCH], const lines &A, int column, int width)
+{
+    if (A.t.type == FLOAT32) load_columns<float>(to, A, column, width);
+    else if (A.t.type == BFLOAT16) load_columns<__nv_bfloat16>(to, A, column, width);
+    else load_columns<__half>(to, A, column, width);
+}
+
+/* `count` rows of 64 N columns from `first` on, as [row][column], and whether one of the numbers is infinite or NaN. */
+template <typename T, int N>
+MHA_DEVICE bool load_rows(float (*to)[MHA_CUDA_GENERAL_COLUMNS], const lines &B, int row, int first, int width)
+{
+    enum { COLUMNS = TILE * N, LINES = THREADS / COLUMNS, COUNT = STEP / LINES };
+    T x[COUNT];
+    float zero = 0;
+    int e = threadIdx.x % COLUMNS, r = threadIdx.x / COLUMNS;
+    bool inside = first + e < width;
+    const T *from = (const T *)B.t.data + B.at + (row + r) * B.t.stride[2] + (first + e) * B.t.stride[3];
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+        if (inside && row + r + n * LINES < B.count) x[n] = from[n * LINES * B.t.stride[2]];
+        else x[n] = T(0.0f);
+    }
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+        to[r + n * LINES][e] = widen(x[n]);
+        zero = fmaf(widen(x[n]), 0.0f, zero);
+    }
+    return zero != 0;
+}
+
+template <int N>
+MHA_DEVICE bool load_rows(float (*to)[MHA_CUDA_GENERAL_COLUMNS], const lines &B, int row, int first, int width)
+{
+    if (B.t.type == FLOAT32) return load_rows<float, N>(to, B, row, first, width);
+    if (B.t.type == BFLOAT16) return load_rows<__nv_bfloat16, N>(to, B, row, first, width);
+    return load_rows<__half, N>(to, B, row, first, width);
+}
 
 /* acc[a][b] += row 4y + a of A times row 4x + b of B, over `width` columns. */
 MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, const lines &B, int width)
@@ -187,14 +248,8 @@ MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, 
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     for (int column = 0; column < width; column += STEP) {
         __syncthreads();
-        for (int n = threadIdx.x; n < TILE * STEP; n += THREADS) {
-            int row = n / STEP, d = n % STEP;
-            bool inside = column + d < width;
-            w.pair[0][d][row] =
-                inside && row < A.count ? load(A.t, A.at + row * A.t.stride[2] + (column + d) * A.t.stride[3]) : 0;
-            w.pair[1][d][row] =
-                inside && row < B.count ? load(B.t, B.at + row * B.t.stride[2] + (column + d) * B.t.stride[3]) : 0;
-        }
+        load_columns(w.pair[0], A, column, width);
+        load_columns(w.pair[1], B, column, width);
         __syncthreads();
 #pragma unroll 8
         for (int d = 0; d < STEP; d++) {
@@ -240,15 +295,8 @@ template <int N>
 MHA_DEVICE void multiply_weights(workspace &w, float (&acc)[4][4 * N], const lines &B, int first, int width)
 {
     for (int row = 0; row < B.count; row += STEP) {
-        bool bad = false;
         __syncthreads();
-        for (int n = threadIdx.x; n < STEP * TILE * N; n += THREADS) {
-            int r = n / (TILE * N), e = n % (TILE * N);
-            bool inside = row + r < B.count && first + e < width;
-            float x = inside ? load(B.t, B.at + (row + r) * B.t.stride[2] + (first + e) * B.t.stride[3]) : 0;
-            bad = bad || !isfinite(x);
-            w.rows[r][e] = x;
-        }
+        bool bad = load_rows<N>(w.rows, B, row, first, width);
         if (__syncthreads_or(bad)) multiply_step<N, true>(w, acc, row);
         else multiply_step<N, false>(w, acc, row);
     }

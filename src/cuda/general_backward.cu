@@ -350,7 +350,7 @@ MHA_DEVICE void multiply_out_exactly(const general &c, workspace &w, const seque
 } // namespace
 
 /* The softmax of every row, dout . out, and its part of the gradients of sinks. A block has a tile of rows. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_prepare(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const __grid_constant__ mha_cuda_general c)
 {
     __shared__ workspace w;
     int tile = blockIdx.x % c.row_tiles, h = blockIdx.x / c.row_tiles % c.H, b = blockIdx.x / c.row_tiles / c.H;
@@ -375,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_prepare(const _
     row[MHA_CUDA_ROW_SINK] = sink;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_rows_64(const __grid_constant__ mha_cuda_general c)
 {
     gradient_of_rows<1>(c);
 }
@@ -407,7 +407,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __gr
     int own_h = (int)(head % t.size[1]), own_b = (int)(head / t.size[1]);
     int own_i = (int)(tile / key_tiles) * TILE, own_j = (int)(tile % key_tiles) * TILE;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    float sum[4][4] = {};
+    double sum[4][4] = {}, all = 0;
     for (int b = t.size[0] == 1 ? 0 : own_b; b < (t.size[0] == 1 ? c.B : own_b + 1); b++) {
         sequence s = sequence_of(c, b);
         for (int h = t.size[1] == 1 ? 0 : own_h; h < (t.size[1] == 1 ? c.H : own_h + 1); h++)
@@ -426,25 +426,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __gr
                             int key = j + 4 * x + n;
                             meeting<float> m =
                                 meet(c, s, h, row, key, facts, f.dots[a][n], f.dw[a][n], kept_at(c, kept, n));
-                            if (m.visible && !isfinite(m.score)) m.score = (float)exact_meeting(c, s, h, row, key).score;
-                            sum[a][n] += m.score;
+                            bool lost = m.visible && !isfinite(m.score);
+                            sum[a][n] += lost ? exact_meeting(c, s, h, row, key).score : m.score;
                         }
                     }
                 }
             }
     }
-    __syncthreads();
-    for (int a = 0; a < 4; a++)
-        for (int n = 0; n < 4; n++) w.weights[4 * y + a][4 * x + n] = sum[a][n];
-    __syncthreads();
-    for (int n = threadIdx.x; n < TILE * TILE; n += THREADS) {
-        int a = n / TILE, e = n % TILE, i = own_i + a, j = own_j + e;
-        if (i >= t.size[2] || j >= t.size[3]) continue;
-        double all = 0;
-        for (int p = a; p < (one_row ? TILE : a + 1); p++)
-            for (int q = e; q < (one_key ? TILE : e + 1); q++) all += w.weights[p][q];
-        ((float *)t.data)[place(t, own_b, own_h, i, j)] = (float)all;
+    int columns = one_key ? 1 : TILE;
+    for (int half = 0; half < 2; half++) {
+        __syncthreads();
+        for (int a = 0; a < 4; a++)
+            for (int n = 0; y / 8 == half && n < 4; n++) w.sums[4 * (y % 8) + a][4 * x + n] = sum[a][n];
+        __syncthreads();
+        for (int n = threadIdx.x; n < (one_row ? 1 : TILE / 2) * columns; n += THREADS) {
+            int a = n / columns, e = n % columns, i = own_i + half * TILE / 2 + a, j = own_j + e;
+            if (!one_row) all = 0;
+            for (int p = a; p < (one_row ? TILE / 2 : a + 1); p++)
+                for (int q = e; q < (one_key ? TILE : e + 1); q++) all += w.sums[p][q];
+            if (!one_row && i < t.size[2] && j < t.size[3]) ((float *)t.data)[place(t, own_b, own_h, i, j)] = (float)all;
+        }
     }
+    if (one_row && threadIdx.x < columns && own_j + threadIdx.x < t.size[3])
+        ((float *)t.data)[place(t, own_b, own_h, 0, own_j + threadIdx.x)] = (float)all;
 }
 
 /* Sums over the rows of a head, or of a head in all sequences: importance, and the gradients of sinks and slopes. A block

@@ -169,18 +169,18 @@ MHA_DEVICE double shown(const general &c, const sequence &s, int h, int i, int j
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_forward_64(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_forward_64(const __grid_constant__ mha_cuda_general c)
 {
     forward<1>(c);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_forward_128(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_forward_128(const __grid_constant__ mha_cuda_general c)
 {
     forward<2>(c);
 }
 
 /* A block has a tile of a map. A map with one head is the mean over all. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_map(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_map(const __grid_constant__ mha_cuda_general c)
 {
     __shared__ workspace w;
     int64_t key_tiles = (c.map.size[3] + TILE - 1) / TILE, row_tiles = (c.map.size[2] + TILE - 1) / TILE;

@@ -115,6 +115,13 @@ template <int COUNT> MHA_DEVICE void registers_take(void)
 }
 
 /* 2^x, for x far below 0 exactly 0. */
+MHA_DEVICE float inverse_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 MHA_DEVICE float exp2_fast(float x)
 {
     float y;
