@@ -91,13 +91,6 @@ const char *term_style_on(const term *t, term_style style)
 
 const char *term_pick(const term *t, const char *utf8, const char *ascii) { return t->utf8 ? utf8 : ascii; }
 
-int term_columns(const char *text)
-{
-    int columns = 0;
-    for (; *text; text++) columns += ((unsigned char)*text & 0xC0) != 0x80; /* continuation bytes have no width */
-    return columns;
-}
-
 enum { SHOWN_MOST = 8192 }; /* bytes of a text on one line */
 
 static void styled(const term *t, term_style style, const char *text)

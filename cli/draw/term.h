@@ -31,12 +31,20 @@ const char *term_style_on(const term *t, term_style style);
 /* The first string on a UTF-8 terminal, otherwise the second. */
 const char *term_pick(const term *t, const char *utf8, const char *ascii);
 
-/* How many columns a UTF-8 string of single-width characters takes. */
+/* How many columns a UTF-8 string takes: two for wide characters (Chinese, Japanese, Korean, emoji), none for combining
+ * ones. A byte that is not UTF-8 counts as one column. */
 int term_columns(const char *text);
 
+/* How many bytes of the string fit into so many columns; combining characters stay with their base. */
+size_t term_fitting(const char *text, int columns);
+
+/* The character at `text`, which is not empty: its code point and columns. Returns its length in bytes, 1 to 4; 0 if it
+ * is not UTF-8. */
+int term_character(const char *text, unsigned *point, int *columns);
+
 /* Prints `text` in a field of `width` columns, at its right or left side, in a style. Unlike printf's %*s it counts
- * characters, not bytes, and never counts the escapes of styles. Control
- * characters in the text are escaped (printable.h). */
+ * columns, not bytes, and never counts the escapes of styles. Control characters in the text are escaped
+ * (printable.h). */
 void term_right(const term *t, int width, term_style style, const char *text);
 void term_left(const term *t, int width, term_style style, const char *text);
 

@@ -1,6 +1,7 @@
 /* Charts, and the drawing of a digit with all its heads: what is drawn, for input that no command can be made to give. */
 #define COMMAND "false" /* none is run */
 #include "cli/draw/chart.h"
+#include "cli/draw/flow.h"
 #include "cli/draw/heads_draw.h"
 #include "page.h"
 #include "small_vit.h"
@@ -174,4 +175,82 @@ TEST(all_heads_fit_the_screen)
         }
         small_free(&v);
     }
+}
+
+/* ---- Columns ---------------------------------------------------------------------------------------------------- */
+
+TEST(columns_of_all_scripts)
+{
+    static const struct {
+        const char *text;
+        int columns;
+    } cases[] = {
+        {"", 0},
+        {"saw", 3},
+        {"na\u00efve", 5},
+        {"\u0434\u043e\u043c", 3},
+        {"\u732b", 2},
+        {"\ud55c\uad6d\uc5b4", 6},
+        {"cafe\u0301", 4},
+        {"\u0928\u092e\u0938\u094d\u0924\u0947", 4},
+        {"\u200b\u200d", 0},
+        {"\uff41", 2},
+        {"\U0001f600", 2},
+        {"\U00020000x", 3},
+        {"a\xff\xc0z", 4},
+        {"\u2500\u2591\u221a", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(term_columns(cases[i].text) == cases[i].columns, "'%s' takes %d columns, not %d", cases[i].text,
+               term_columns(cases[i].text), cases[i].columns);
+}
+
+TEST(text_is_cut_between_characters)
+{
+    expect(term_fitting("saw", 2) == 2 && term_fitting("saw", 9) == 3 && term_fitting("saw", 0) == 0, "ASCII");
+    expect(term_fitting("\u732b\u732b", 3) == 3 && term_fitting("\u732b\u732b", 4) == 6, "wide");
+    expect(term_fitting("cafe\u0301s", 4) == 6 && term_fitting("cafe\u0301s", 3) == 3, "a mark and its letter");
+}
+
+/* ---- Diagrams --------------------------------------------------------------------------------------------------- */
+
+/* The box of node n in a picture: x, y, width, height. Boxes of the legend come last. */
+static bool box_of(const char *svg, int n, double *box)
+{
+    for (svg = strstr(svg, "<rect class="); svg && n > 0; n--) svg = strstr(svg + 1, "<rect class=");
+    return svg && sscanf(svg, "<rect class=\"%*[a-z]\" x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", box, box + 1,
+                         box + 2, box + 3) == 4; // NOLINT(cert-err34-c)
+}
+
+/* Nodes of one row are side by side, those of the next row lie below, a frame lies around its nodes, and all of it is
+ * inside the picture. */
+TEST(nodes_of_a_diagram_do_not_overlap)
+{
+    static char text[1 << 16];
+    char error[200] = "";
+    double a[4], b[4], c[4], frame[4], width, height;
+    flow f = {.headline = "Two & \"three\""};
+    int x = flow_put(&f, (flow_node){.kind = FLOW_DATA, .column = 0, .row = 0, .title = "<x>", .shape = "(1, 2)"});
+    int group = flow_frame(&f, "inside");
+    int y = flow_put(&f, (flow_node){.kind = FLOW_WEIGHT, .column = 0, .row = 1, .group = group, .title = "y"});
+    int z = flow_put(&f, (flow_node){.kind = FLOW_STEP, .column = 1, .row = 1, .group = group, .title = "z"});
+    flow_link(&f, x, y, "label");
+    flow_link_around(&f, x, z);
+    if (!expect(flow_save(&f, "flow.svg", error, sizeof error), "%s", error)) return;
+    slurp("flow.svg", text, sizeof text);
+    expect_closed(text);
+    expect(strstr(text, "Two &amp; &quot;three&quot;") && strstr(text, ">&lt;x&gt;<") && strstr(text, ">inside<"),
+           "text");
+    const char *view = strstr(text, "viewBox=\"0 0 ");
+    if (!expect(view && sscanf(view, "viewBox=\"0 0 %lf %lf", &width, &height) == 2, "no size"))
+        return; // NOLINT(cert-err34-c)
+    if (!expect(box_of(text, 0, frame) && box_of(text, 1, a) && box_of(text, 2, b) && box_of(text, 3, c), "boxes"))
+        return;
+    expect(a[1] + a[3] < frame[1] && b[1] == c[1] && b[0] + b[2] < c[0], "rows or columns");
+    expect(frame[0] < b[0] && frame[1] < b[1] && frame[0] + frame[2] > c[0] + c[2] && frame[1] + frame[3] > b[1] + b[3],
+           "the frame");
+    expect(frame[0] >= 0 && frame[0] + frame[2] <= width && frame[1] + frame[3] <= height, "outside");
+    expect(flow_knows("a.svg") && flow_knows("b/a.mmd") && !flow_knows(".svg") && !flow_knows("a.SVG") &&
+               !flow_knows("a"),
+           "suffixes");
 }
