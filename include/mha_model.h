@@ -149,6 +149,15 @@ MHA_API mha_model_parameter mha_model_parameter_get(const mha_model *model, int6
 /* The one with that name; all zero if there is none. */
 MHA_API mha_model_parameter mha_model_parameter_find(const mha_model *model, const char *name);
 
+/* Where parameter n belongs. */
+typedef struct mha_model_place {
+    const char *stack; /* "encoder" or "decoder"; "" for the output, which belongs to neither */
+    int64_t block;     /* from 0; -1 for none */
+    const char *part; /* "input", "norm", "attention", "cross-attention", "mlp", "final norm" or "output"; NULL if there
+                          is no parameter n */
+} mha_model_place;
+MHA_API mha_model_place mha_model_parameter_place(const mha_model *model, int64_t n);
+
 typedef struct mha_save_options {
     size_t size;              /* of this struct */
     const char *const *notes; /* (note_count,2): keys and values of the file's metadata, UTF-8; NULL for none */

@@ -90,7 +90,7 @@ bool nn_vit_next(nn_parts *walk, nn_vit_part *part)
     nn_part p;
     while (nn_parts_next(walk, &p)) {
         if (!names[p.kind].name || names[p.kind].form == INSIDE) continue;
-        *part = (nn_vit_part){.first = p.first, .is_weight = p.is_weight};
+        *part = (nn_vit_part){.first = p.first, .is_weight = p.is_weight, .kind = p.kind, .block = p.block};
         shape_part(part, walk->d, &p);
         if (p.block < 0) snprintf(part->name, sizeof part->name, "%s", names[p.kind].name);
         else snprintf(part->name, sizeof part->name, "blocks.%lld.%s", (long long)p.block, names[p.kind].name);

@@ -13,7 +13,9 @@ typedef struct nn_vit_part {
     int64_t first, count; /* where it starts in a block of parameters; its numbers */
     int rank;
     int64_t shape[4];
-    bool is_weight; /* a matrix of a product */
+    bool is_weight;    /* a matrix of a product */
+    nn_part_kind kind; /* that of Q for Q, K and V as one */
+    int64_t block;     /* -1: of none */
 } nn_vit_part;
 
 /* What a description has that files of Vision Transformers cannot say, in a few words; NULL if there is nothing. */

@@ -260,6 +260,24 @@ int64_t nn_parameter_count(const nn_description *d)
     return count;
 }
 
+const char *nn_part_role(nn_part_kind kind)
+{
+    const struct row *row = &table[kind];
+    switch (row->place) {
+    case INPUT:
+        return "input";
+    case OUTPUT:
+        return "output";
+    case END:
+        return "final norm";
+    case BLOCK:
+        break;
+    }
+    if (strncmp(row->name, "attn.", 5) == 0) return "attention";
+    if (strncmp(row->name, "cross.", 6) == 0) return "cross-attention";
+    return strncmp(row->name, "mlp.", 4) == 0 ? "mlp" : "norm";
+}
+
 const char *nn_part_name(char out[NN_PART_NAME], const nn_part *part)
 {
     const char *stack = part->decoder ? "decoder" : "encoder", *name = table[part->kind].name;

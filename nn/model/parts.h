@@ -99,6 +99,9 @@ static inline int64_t nn_part_numbers(const nn_part *p) { return p->rows * (p->c
 enum { NN_PART_NAME = 64 };
 const char *nn_part_name(char out[NN_PART_NAME], const nn_part *part);
 
+/* What a part is for: "input", "norm", "attention", "cross-attention", "mlp", "final norm" or "output". */
+const char *nn_part_role(nn_part_kind kind);
+
 /* First values: products uniform within sqrt(6 / (rows + columns)), Q, K and V as one product, what ends a branch
  * within 1 / sqrt(2 * depth) of that; biases 0, gains 1; tables, the class token and positions small and uniform, but
  * for sines and cosines of the row and the column that are added to positions of patches. */

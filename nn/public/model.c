@@ -157,6 +157,14 @@ mha_model_parameter mha_model_parameter_find(const mha_model *model, const char 
     return mha_model_parameter_get(model, name ? n : -1);
 }
 
+mha_model_place mha_model_parameter_place(const mha_model *model, int64_t n)
+{
+    if (!model || n < 0 || n >= model->part_count) return (mha_model_place){"", -1, NULL};
+    const nn_vit_part *p = &model->parts[n];
+    const char *part = nn_part_role(p->kind);
+    return (mha_model_place){strcmp(part, "output") == 0 ? "" : "encoder", p->block, part};
+}
+
 void mha_save_defaults(mha_save_options *options, size_t size)
 {
     mha_save_options all = MHA_SAVE_DEFAULTS;

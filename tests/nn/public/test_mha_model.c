@@ -121,6 +121,42 @@ TEST(a_run_is_the_models)
     }
 }
 
+TEST(parameters_have_a_place)
+{
+    static const struct {
+        const char *name, *stack;
+        int64_t block;
+        const char *part;
+    } places[] = {
+        {"cls_token", "encoder", -1, "input"},
+        {"pos_embed", "encoder", -1, "input"},
+        {"blocks.0.norm1.weight", "encoder", 0, "norm"},
+        {"blocks.1.attn.qkv.weight", "encoder", 1, "attention"},
+        {"blocks.1.attn.proj.bias", "encoder", 1, "attention"},
+        {"blocks.0.mlp.fc2.weight", "encoder", 0, "mlp"},
+        {"blocks.1.norm2.bias", "encoder", 1, "norm"},
+        {"norm.weight", "encoder", -1, "final norm"},
+        {"head.weight", "", -1, "output"},
+    };
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    mha_model *m = open_model(ctx, NULL);
+    int64_t count = mha_model_parameter_count(m);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int64_t n = 0;
+        while (n < count && strcmp(mha_model_parameter_get(m, n).name, places[i].name) != 0) n++;
+        mha_model_place place = mha_model_parameter_place(m, n);
+        if (!expect(place.part, "no %s", places[i].name)) continue;
+        expect(strcmp(place.stack, places[i].stack) == 0 && place.block == places[i].block &&
+                   strcmp(place.part, places[i].part) == 0,
+               "%s: %s %d %s", places[i].name, place.stack, (int)place.block, place.part);
+    }
+    expect(!mha_model_parameter_place(m, -1).part && !mha_model_parameter_place(m, count).part &&
+               !mha_model_parameter_place(NULL, 0).part,
+           "a place of no parameter");
+    mha_model_free(m);
+    mha_context_free(ctx);
+}
+
 TEST(parameters_are_read_changed_and_saved)
 {
     char path[220];
