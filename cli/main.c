@@ -18,7 +18,7 @@ static const struct {
     {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
     {"prune", "remove the least important heads of a model", cmd_prune},
     {"view", "write an interactive page of attention heads or weights", cmd_view},
-    {"explain", "compute attention step by step on an example sentence", cmd_explain},
+    {"explain", "compute attention step by step on a sentence", cmd_explain},
     {"info", "show version, processor and instruction sets", cmd_info},
     {"bench", "verify and time attention on common shapes", cmd_bench},
     {"layer", "run an attention layer from a file on inputs from a file", cmd_layer},
@@ -40,7 +40,8 @@ static void help(FILE *out)
           "                               a smaller model with fewer heads\n"
           "  mha view vit.safetensors -o page.html\n"
           "                               an interactive page of the attention heads\n"
-          "  mha explain                  four heads on one sentence, step by step\n"
+          "  mha explain --text \"the cat sat on the mat\"\n"
+          "                               attention on a sentence, with every number\n"
           "  mha info --json              processor and instruction sets, as JSON\n"
           "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"
           "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"

@@ -2,7 +2,7 @@
 
 # What `mha explain` draws. The script runs the command itself, so it is told of the emulator that a cross build needs.
 if(MHA_COMMAND)
-  add_test(NAME explain_command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/explain.sh
+  add_test(NAME explain_command COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/explain/explain.sh
     ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:mha_command>)
   mha_label(explain_command host)
 endif()

@@ -1,191 +1,194 @@
-/* mha explain: eight words and four heads, in 80 columns of the terminal.
+/* mha explain: attention over a sentence, with every number, in 80 columns of the terminal, as JSON or as a diagram.
  *
- * First the attention weights of each head, as a heatmap and as numbers; then the arithmetic of one word in one head.
- * words.c computes, steps.c prints the arithmetic, this file prints the rest and parses the options. */
-#include "cli/common/options.h"
+ * words.c splits the text, patterns.c writes the heads, compute.c calls the library; maps.c and steps.c print. */
 #include "cli/explain/explain.h"
+#include "cli/common/diagram.h"
+#include "cli/common/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { LABEL = 11, CELL = 3, NUMBER = 5, WIDTH = 80 };
-_Static_assert(LABEL + T * CELL + 1 + T * NUMBER == MEASURE, "the maps are as wide as the tables");
+enum { WIDTH = 80, OWN_HEADS = 4, OWN_WIDTH = 8, OWN_WORD = 1, OWN_HEAD = 1 }; /* "cat" in head 2 */
 
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha explain           the four heads, and the steps of \"saw\" in head 1\n"
-         "  mha explain --word cat --head 3\n"
-         "                        the steps of another word in another head\n"
-         "  mha explain --color always | less -R\n"
+         "  mha explain           \"The cat that I saw yesterday ran away\" in four heads,\n"
+         "                        and the steps of \"cat\" in head 2\n"
+         "  mha explain --text \"to be or not to be\" --causal\n"
+         "  mha explain --text \"the cat sat\" --cross \"a dog and the cat\" --head 4\n"
+         "  mha explain --diagram -o flow.svg\n"
+         "  mha explain --json | jq '.per_head[1].weights'\n"
          "\n"
          "Usage: mha explain [OPTIONS]\n"
-         "  --word WORD           a word of \"The cat that I saw yesterday ran away\", or\n"
-         "                        its number from 1 to 8\n"
-         "  --head N              1 previous word, 2 next word, 3 same word class,\n"
-         "                        4 first word\n" CLI_HELP_COLOR "\n"
-         "'auto' is off if NO_COLOR is set or TERM is dumb.");
+         "  --text TEXT           1 to 24 words; Chinese and Japanese characters are words\n"
+         "  --causal              each word sees itself and the words before it\n"
+         "  --cross TEXT          the words of --text attend to those of another sentence\n"
+         "  --heads N             1 to 16 (default: 4)\n"
+         "  --width N             numbers per word, 6 to 64 (default: 8, or the smallest\n"
+         "                        width that has two numbers for each head)\n"
+         "  --word WORD           the word whose steps are printed, or its number\n"
+         "  --head N              the head whose steps are printed\n"
+         "  --json                print all numbers as one JSON object\n" DIAGRAM_HELP CLI_HELP_COLOR "\n"
+         "The default sentence has four heads of its own, of width 8: next word, subject\n"
+         "and verb, relative clause, whole sentence. With other words, heads or widths,\n"
+         "heads 1 to 5 are next, previous and first word, same word, and whole sentence;\n"
+         "further heads are random. The width must be a multiple of the heads, and twice\n"
+         "as large at least. --causal compares positions in one sentence, so it cannot be\n"
+         "used with --cross. Right-to-left scripts need --json or --diagram. 'auto' is off\n"
+         "if NO_COLOR is set or TERM is dumb.\n"
+         "\n"
+         "JSON keys: words, cross (null without --cross), causal, width, heads,\n"
+         "head_width, scale, written_for_text, slots, x, z (null without --cross),\n"
+         "per_head: [{number, name, attends_to, random, w_q, w_k, w_v, q, k, v, scores,\n"
+         "scaled, masked (null where hidden), weights, out}], concat, w_o, y,\n"
+         "layer_difference (largest, from the y of a single call of mha_layer_forward).");
+}
+
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
+
+typedef struct request {
+    const char *text, *cross, *word, *out;
+    int64_t heads, width, head; /* head from 1; 0: the default */
+    bool causal, json, diagram;
+    term_when when;
+} request;
+
+static const cli_option options[] = {CLI_TEXT("--text", request, text),
+                                     CLI_TEXT("--cross", request, cross),
+                                     CLI_FLAG("--causal", request, causal),
+                                     CLI_NUMBER("--heads", request, heads, 1, EXPLAIN_HEADS),
+                                     CLI_TEXT("--word", request, word),
+                                     CLI_NUMBER("--width", request, width, EXPLAIN_NARROW, EXPLAIN_WIDTH),
+                                     CLI_FLAG("--json", request, json),
+                                     CLI_NUMBER("--head", request, head, 1, EXPLAIN_HEADS),
+                                     CLI_FLAG("--diagram", request, diagram),
+                                     CLI_OUT(request, out),
+                                     CLI_COLOR(request, when),
+                                     CLI_END};
+
+/* The number of the word that --word names, from 0; -1 after an error. */
+static int find_word(const request *r, const explain_model *m)
+{
+    char *end;
+    if (!r->word) return m->own ? OWN_WORD : (m->T - 1) / 2;
+    for (int i = 0; i < m->T; i++)
+        if (!strcasecmp(r->word, m->query.word[i])) return i;
+    long number = strtol(r->word, &end, 10);
+    if (*r->word && !*end && number >= 1 && number <= m->T) return (int)number - 1;
+    cli_error("explain: --word must be a word of the sentence or a number from 1 to %d, not '%s'", m->T, r->word);
+    return -1;
+}
+
+static bool fits_together(const request *r)
+{
+    if (r->causal && r->cross)
+        return cli_error("explain: --causal compares positions in one sentence, so it cannot be used with --cross");
+    if (r->json && r->diagram) return cli_error("explain: --json and --diagram exclude each other");
+    return diagram_can_write("explain", r->diagram, r->out, NULL);
+}
+
+static bool choose_sizes(const request *r, explain_model *m)
+{
+    m->H = (int)r->heads;
+    m->M = r->width ? (int)r->width : OWN_WIDTH;
+    if (!r->width && m->H * 2 > m->M) m->M = m->H * 2;
+    while (!r->width && m->M % m->H) m->M++;
+    int multiple = m->M / m->H * m->H + m->H;
+    if (m->M % m->H)
+        return cli_error("explain: --width %d is not a multiple of --heads %d; %d would be", m->M, m->H,
+                         multiple <= EXPLAIN_WIDTH ? multiple : multiple - m->H);
+    m->D = m->M / m->H;
+    if (m->D < 2)
+        return cli_error("explain: --width %d leaves %d heads one number each, but they need two; --width %d would do",
+                         m->M, m->H, 2 * m->H);
+    if (r->head > m->H)
+        return cli_error("explain: --head must be a number from 1 to %d, not '%lld'", m->H, (long long)r->head);
+    return true;
+}
+
+static bool choose(const request *r, explain_model *m)
+{
+    if (!fits_together(r) || !choose_sizes(r, m)) return false;
+    if (!explain_split(&m->query, "--text", r->text)) return false;
+    m->key = m->query;
+    m->cross = r->cross;
+    m->causal = r->causal;
+    if (m->cross && !explain_split(&m->key, "--cross", r->cross)) return false;
+    m->T = m->query.count;
+    m->K = m->key.count;
+    m->own = !m->cross && strcmp(r->text, explain_text) == 0 && m->H == OWN_HEADS && m->M == OWN_WIDTH;
+    if ((m->query.right_to_left || m->key.right_to_left) && !r->json && !r->diagram)
+        return cli_error("explain: tables cannot show right-to-left scripts; use --json or --diagram");
+    return true;
 }
 
 /* ---- Output ----------------------------------------------------------------------------------------------------- */
-
-/* The sentence, with the number of each word above it and its class below. */
-static void draw_sentence(const term *t)
-{
-    for (int line = 0; line < 3; line++) {
-        printf("%*s", INDENT, "");
-        for (int i = 0; i < T; i++) {
-            char number[12];
-            snprintf(number, sizeof number, "%d", i + 1);
-            int word = term_columns(explain_words[i].text), kind = term_columns(explain_words[i].word_class);
-            int width = i + 1 < T ? (word > kind ? word : kind) + 4 : 0;
-            const char *text = line == 0 ? number : line == 1 ? explain_words[i].text : explain_words[i].word_class;
-            term_left(t, width, line == 1 ? TERM_BOLD : TERM_FAINT, text);
-        }
-        printf("\n");
-    }
-    printf("\n");
-}
-
-static void draw_header(const term *t)
-{
-    const char *arrow = term_pick(t, "\u2192", "->");
-    printf("\n%*s", INDENT, "");
-    term_left(t, 0, TERM_BOLD, "Multi-head attention: one sentence, four heads");
-    printf("\n");
-    term_rule(t, INDENT, MEASURE);
-    draw_sentence(t);
-    printf("  Each word is embedded as eight numbers: its position, as the hand of a clock\n"
-           "  that points at 1 to 8; a constant; its class. Four hand-written heads attend\n"
-           "  to the words, in a single call of mha_attention_forward:\n\n");
-    printf("  X (8 words, 8) %s Q, K, V (4 heads, 8, 2) %s weights (4, 8, 8) %s Y (8, 8)\n\n", arrow, arrow, arrow);
-    printf("  Rows are queries, columns are keys. Each row sums to 1; a dot is a weight that\n"
-           "  rounds to 0.\n\n%*s",
-           INDENT, "");
-    term_left(t, LABEL, TERM_FAINT, "weight");
-    term_heat_legend(t);
-    printf("\n\n");
-}
-
-/* First letters, which are unique, above the cells; words above the numbers. */
-static void draw_map_columns(const term *t)
-{
-    printf("%*s", INDENT + LABEL, "");
-    for (int j = 0; j < T; j++) {
-        char letter[2] = {explain_words[j].text[0], 0};
-        term_right(t, CELL - 1, TERM_FAINT, letter);
-        printf(" ");
-    }
-    printf(" ");
-    for (int j = 0; j < T; j++) term_right(t, NUMBER, TERM_FAINT, explain_words[j].brief);
-    printf("\n");
-}
-
-/* The row of the selected word is marked. */
-static void draw_map_row(const term *t, const explain_model *m, int head, int row, bool chosen)
-{
-    printf("%s ", chosen ? term_pick(t, "\u203a", ">") : " ");
-    term_left(t, LABEL, chosen ? TERM_BOLD : TERM_PLAIN, explain_words[row].text);
-    for (int j = 0; j < T; j++) term_heat(t, CELL, (double)m->weights[head][row][j]);
-    printf(" ");
-    for (int j = 0; j < T; j++) {
-        double weight = (double)m->weights[head][row][j];
-        term_number(t, NUMBER, 2, weight >= 0.25 ? TERM_BOLD : TERM_PLAIN, weight);
-    }
-    printf("\n");
-}
-
-/* "saw attends to itself (0.48) and ran (0.48)": every key with a weight of 0.25 or more. */
-static void print_attended(const explain_model *m, int head, int word)
-{
-    int said = 0;
-    printf("%*s%s attends to", INDENT, "", explain_words[word].text);
-    for (int j = 0; j < T; j++) {
-        double weight = (double)m->weights[head][word][j];
-        if (weight < 0.25) continue;
-        printf("%s %s (%.2f)", said++ ? " and" : "", j == word ? "itself" : explain_words[j].text, weight);
-    }
-    printf(".\n");
-}
-
-static void draw_head(const term *t, const explain_model *m, int head, int word)
-{
-    char title[64];
-    snprintf(title, sizeof title, "Head %d  %s", head + 1, explain_heads[head].habit);
-    printf("%*s", INDENT, "");
-    term_left(t, 0, TERM_BOLD, title);
-    term_right(t, MEASURE - term_columns(title), TERM_FAINT, explain_heads[head].how);
-    printf("\n");
-    print_attended(m, head, word);
-    draw_map_columns(t);
-    for (int i = 0; i < T; i++) draw_map_row(t, m, head, i, i == word);
-    printf("\n");
-}
 
 /* The word with the largest value in one slot of y. */
 static int best_word(const explain_model *m, int slot)
 {
     int best = 0;
-    for (int i = 1; i < T; i++)
-        if (m->y[i][slot] > m->y[best][slot]) best = i;
+    for (int i = 1; i < m->T; i++)
+        if (m->y[i * m->M + slot] > m->y[best * m->M + slot]) best = i;
     return best;
 }
 
 /* The result of all heads together, and what to try next. */
 static void draw_closing(const term *t, const explain_model *m)
 {
-    int doer = best_word(m, DOER), deed = best_word(m, DEED);
-    printf("  The 256 weights match a plain softmax in float64 to within 1e-6.\n\n");
-    printf("  The first two outputs detect a doer (a thing before an act) and a deed (an act\n"
-           "  after a thing). Largest values: doer %s %.2f, deed %s %.2f. Four heads and one\n"
-           "  matrix find \"%s %s\". Finding \"cat ran\", a clause apart, needs a second layer.\n\n",
-           explain_words[doer].text, (double)m->y[doer][DOER], explain_words[deed].text, (double)m->y[deed][DEED],
-           explain_words[doer].text, explain_words[deed].text);
-    printf("  %sTry next%s  %s explain --word cat --head 3\n\n", term_style_on(t, TERM_BOLD),
-           term_style_on(t, TERM_PLAIN), cli_program());
+    if (m->own) {
+        int doer = best_word(m, EXPLAIN_DOER), deed = best_word(m, EXPLAIN_DEED);
+        printf("  The first two outputs find the subject (doer) and the verb (deed) of the main\n"
+               "  clause. Largest values: doer %s %.2f, deed %s %.2f.\n",
+               m->query.word[doer], (double)m->y[doer * m->M + EXPLAIN_DOER], m->query.word[deed],
+               (double)m->y[deed * m->M + EXPLAIN_DEED]);
+        if (m->causal) printf("  With a causal mask, \"cat\" cannot see its verb, which comes later.\n\n");
+        else printf("  One head alone could not: \"I saw\" is a subject and its verb, too.\n\n");
+    }
+    printf("  All numbers come from the library, step by step. One call of mha_layer_forward\n"
+           "  gives the same Y; the largest difference is %.1e.\n\n",
+           m->difference);
+    printf("  %sTry next%s  %s explain %s\n\n", term_style_on(t, TERM_BOLD), term_style_on(t, TERM_PLAIN),
+           cli_program(), m->own ? "--text \"to be or not to be\" --causal" : "--diagram -o flow.svg");
 }
 
-/* ---- Arguments -------------------------------------------------------------------------------------------------- */
-
-typedef struct request {
-    int word;     /* from 0 */
-    int64_t head; /* from 1 */
-    term_when when;
-} request;
-
-static bool parse_word(const cli_given *given, void *to)
+static int print(const request *r, const explain_model *m, int word)
 {
-    const char *text = given->value;
-    request *r = to;
-    char *end;
-    long number = strtol(text, &end, 10);
-    r->word = *text && !*end && number >= 1 && number <= T ? (int)number - 1 : -1;
-    for (int i = 0; i < T && r->word < 0; i++)
-        if (!strcasecmp(text, explain_words[i].text)) r->word = i;
-    if (r->word >= 0) return true;
-    return cli_error("explain: --word must be in \"The cat that I saw yesterday ran away\" or from 1 to %d, not '%s'",
-                     T, text);
+    if (r->diagram) {
+        static flow f;
+        explain_flow(&f, m);
+        return diagram_write(&f, r->out);
+    }
+    if (r->json) {
+        if (explain_print_json(m)) return CLI_OK;
+        cli_error("explain: not enough memory for the JSON");
+        return CLI_USAGE;
+    }
+    term t = term_detect(r->when);
+    if (t.width && t.width < WIDTH)
+        cli_error("explain: the tables need %d columns, but this terminal has %d", WIDTH, t.width);
+    explain_draw_maps(&t, m, word);
+    explain_draw_steps(&t, m, word, r->head ? (int)r->head - 1 : m->own ? OWN_HEAD : 0);
+    draw_closing(&t, m);
+    return CLI_OK;
 }
-
-static const cli_option options[] = {CLI_OWN("--word", parse_word), CLI_NUMBER("--head", request, head, 1, H),
-                                     CLI_COLOR(request, when), CLI_END};
 
 int cmd_explain(int argc, char **argv)
 {
-    request r = {.word = 4, .head = 1, .when = TERM_AUTO};
+    request r = {.text = explain_text, .heads = OWN_HEADS, .when = TERM_AUTO};
     int stop = cli_parse("explain", argc, argv, options, help, &r);
     if (stop) return stop - 1;
-    explain_model model;
-    int failed = explain_compute(&model);
-    if (failed) return failed;
-    term t = term_detect(r.when);
-    if (t.width && t.width < WIDTH)
-        cli_error("explain: the tables need %d columns, but this terminal has %d", WIDTH, t.width);
-    draw_header(&t);
-    for (int h = 0; h < H; h++) draw_head(&t, &model, h, r.word);
-    explain_draw_steps(&t, &model, r.word, (int)r.head - 1);
-    draw_closing(&t, &model);
-    return CLI_OK;
+    explain_model *m = calloc(1, sizeof *m);
+    int code = CLI_USAGE, word = -1;
+    if (!m) cli_error("explain: not enough memory");
+    else if (choose(&r, m) && (word = find_word(&r, m)) >= 0) {
+        code = explain_compute(m);
+        if (code == CLI_OK) code = print(&r, m, word);
+        explain_free(m);
+    }
+    free(m);
+    return code;
 }

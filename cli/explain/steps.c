@@ -1,12 +1,12 @@
-/* One word in one head, from x to y, in three tables of the same layout: multiply down the columns, add up at the line.
+/* One word in one head, from x to y, and all heads side by side: multiply down the columns, add up at the line.
  *
- * All numbers are computed; three decimals are enough to check each sum with a calculator. */
+ * All numbers are computed by the library; three decimals are enough to check each sum with a calculator. */
 #include "cli/explain/explain.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { NAME = 14 };
+enum { NAME = 14, WORD = 11, ENTRY = 8 };
 
 static void spaces(int n) { printf("%*s", n, ""); }
 
@@ -16,184 +16,344 @@ static void formula(const term *t, const char *name, const char *text, const cha
     spaces(INDENT);
     term_left(t, NAME, TERM_BOLD, name);
     fputs(text, stdout);
-    term_right(t, MEASURE - NAME - term_columns(text), TERM_FAINT, shapes);
+    if (*shapes) term_right(t, MEASURE - NAME - term_columns(text), TERM_FAINT, shapes);
     printf("\n");
 }
 
-/* D numbers of a row, each in `width` columns, after a mark: the name of a sum, or nothing. */
-static void pair(const term *t, int gap, const char *mark, int width, term_style style, const float *two)
+static void word_label(const term *t, int width, const char *word)
 {
-    spaces(gap - 1);
-    term_left(t, 1, TERM_FAINT, mark);
-    for (int d = 0; d < D; d++) term_number(t, width, 3, style, (double)two[d]);
-}
-
-/* The names of such a pair, over its two columns. */
-static void names(const term *t, int gap, int width, const char *first, const char *second)
-{
-    spaces(gap);
-    term_right(t, width, TERM_FAINT, first);
-    term_right(t, width, TERM_FAINT, second);
+    char brief[EXPLAIN_BYTES + 8];
+    term_left(t, width, TERM_PLAIN, explain_brief(brief, t, word, width - 1));
 }
 
 /* ---- 1: x beside the three matrices of the head ----------------------------------------------------------------- */
 
-enum { X_WIDTH = 16, GAP = 4, ENTRY = 8 };
+enum { X_WIDTH = 16, GAP = 4, BLOCK_MOST = (MEASURE - X_WIDTH - GAP) / ENTRY };
 
-static void projection_columns(const term *t)
+/* Some columns of one of the three matrices. */
+typedef struct block {
+    int matrix, first, count;
+} block;
+
+static int cut_blocks(block blocks[], int D)
 {
-    static const char *const matrices[3][3] = {{"W_Q", "right", "up"}, {"W_K", "right", "up"}, {"W_V", "thing", "act"}};
-    spaces(INDENT);
-    term_right(t, X_WIDTH, TERM_FAINT, "x");
-    for (int i = 0; i < 3; i++) {
-        spaces(GAP - 1);
-        term_left(t, 3, TERM_FAINT, matrices[i][0]);
-        term_right(t, ENTRY - 2, TERM_FAINT, matrices[i][1]);
-        term_right(t, ENTRY, TERM_FAINT, matrices[i][2]);
-    }
-    printf("\n");
+    int n = 0;
+    for (int matrix = 0; matrix < 3; matrix++)
+        for (int first = 0; first < D; first += BLOCK_MOST)
+            blocks[n++] = (block){matrix, first, D - first < BLOCK_MOST ? D - first : BLOCK_MOST};
+    return n;
 }
 
-static void draw_projection(const term *t, const explain_model *m, int word, int head)
+static float element(const explain_model *m, const block *b, int head, int n, int d)
 {
-    formula(t, "1  Project", "q = x W_Q     k = x W_K     v = x W_V", "(8) (8, 2) = (2)");
+    const mha_tensor *w[] = {&m->weights_of.q_weight, &m->weights_of.k_weight, &m->weights_of.v_weight};
+    return explain_in(m, w[b->matrix], head, n, b->first + d);
+}
+
+static void draw_projection_table(const term *t, const explain_model *m, int word, int head, const block *blocks,
+                                  int count)
+{
+    static const char *const matrices[] = {"W_Q", "W_K", "W_V"}, *const sums[] = {"q", "k", "v"};
+    const float *results[] = {m->q, m->k, m->v};
+    char name[16];
+    spaces(INDENT);
+    term_right(t, X_WIDTH, TERM_FAINT, "x");
+    for (int i = 0; i < count; i++) {
+        spaces(GAP - 1);
+        term_left(t, 3, TERM_FAINT, matrices[blocks[i].matrix]);
+        for (int d = 0; d < blocks[i].count; d++) {
+            snprintf(name, sizeof name, "%d", blocks[i].first + d + 1);
+            term_right(t, d ? ENTRY : ENTRY - 2, TERM_FAINT, name);
+        }
+    }
     printf("\n");
-    projection_columns(t);
-    for (int n = 0; n < M; n++) {
+    for (int n = 0; n < m->M; n++) {
         spaces(INDENT);
-        term_left(t, X_WIDTH - 6, TERM_PLAIN, explain_slots[n]);
-        term_number(t, 6, 3, TERM_PLAIN, (double)m->x[word][n]);
-        pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_q[head][n]);
-        pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_k[head][n]);
-        pair(t, GAP, "", ENTRY, TERM_PLAIN, m->w_v[head][n]);
+        term_left(t, X_WIDTH - 7, TERM_PLAIN, m->slot[n]);
+        explain_number(t, 7, TERM_PLAIN, (double)m->x[word * m->M + n]);
+        for (int i = 0; i < count; i++) {
+            spaces(GAP);
+            for (int d = 0; d < blocks[i].count; d++)
+                explain_number(t, ENTRY, TERM_PLAIN, (double)element(m, &blocks[i], head, n, d));
+        }
         printf("\n");
     }
     term_rule(t, INDENT, MEASURE);
     spaces(INDENT + X_WIDTH);
-    pair(t, GAP, "q", ENTRY, TERM_BOLD, m->q[head][word]);
-    pair(t, GAP, "k", ENTRY, TERM_BOLD, m->k[head][word]);
-    pair(t, GAP, "v", ENTRY, TERM_BOLD, m->v[head][word]);
+    for (int i = 0; i < count; i++) {
+        spaces(GAP - 1);
+        term_left(t, 1, TERM_FAINT, sums[blocks[i].matrix]);
+        for (int d = 0; d < blocks[i].count; d++)
+            explain_number(t, ENTRY, TERM_BOLD,
+                           (double)results[blocks[i].matrix][explain_of(m, word, head, blocks[i].first + d)]);
+    }
     printf("\n\n");
+}
+
+/* As many blocks side by side as fit. With --cross there is one x for W_Q only: keys and values of this head are in the
+ * next tables. */
+static void draw_projection(const term *t, const explain_model *m, int word, int head)
+{
+    block blocks[3 * (EXPLAIN_WIDTH / BLOCK_MOST + 1)];
+    char shapes[64];
+    int count = cut_blocks(blocks, m->D);
+    snprintf(shapes, sizeof shapes, "(%d) (%d, %d) = (%d)", m->M, m->M, m->D, m->D);
+    formula(t, "1  Project",
+            m->cross ? "q = x W_Q     (k = z W_K, v = z W_V)" : "q = x W_Q     k = x W_K     v = x W_V", shapes);
+    printf("\n");
+    while (m->cross && blocks[count - 1].matrix > 0) count--;
+    for (int first = 0, end; first < count; first = end) {
+        int width = X_WIDTH;
+        for (end = first; end < count; end++) {
+            width += GAP + ENTRY * blocks[end].count;
+            if (width > MEASURE) break;
+        }
+        draw_projection_table(t, m, word, head, blocks + first, end - first);
+    }
 }
 
 /* ---- 2: the query against every key ----------------------------------------------------------------------------- */
 
-static void attention_formulas(const term *t)
+enum { HALF = 7, SCORE = 9, EXP = 8, WEIGHT = 7 };
+
+static const char *part_name(char out[16], const explain_model *m, int column)
 {
-    formula(t, "2  Attend", term_pick(t, "s = q \u00b7 k / \u221a2", "s = q . k / sqrt(2)"), "(2) (2, 8) = (8)");
-    formula(t, "",
-            term_pick(t, "weight = exp(s - max) / \u03a3 exp(s - max)", "weight = exp(s - max) / sum exp(s - max)"),
-            "softmax (8) = (8)");
-    formula(t, "", term_pick(t, "o = \u03a3 weight \u00d7 v", "o = sum weight * v"), "(8) (8, 2) = (2)");
+    (void)m;
+    snprintf(out, 16, "%d", column + 1);
+    return out;
+}
+
+static void score_formulas(const term *t, const explain_model *m)
+{
+    char text[80], shapes[64];
+    snprintf(shapes, sizeof shapes, "(%d) (%d, %d) = (%d)", m->D, m->D, m->K, m->K);
+    formula(t, "2  Score", term_pick(t, "s = q \u00b7 k", "s = q . k"), shapes);
+    snprintf(text, sizeof text, term_pick(t, "scaled = s / \u221a%d", "scaled = s / sqrt(%d)"), m->D);
+    formula(t, "   Scale", text, "");
+    if (m->causal) formula(t, "   Mask", "later words are hidden: their score becomes -infinity", "");
+    snprintf(shapes, sizeof shapes, "softmax (%d) = (%d)", m->K, m->K);
+    formula(
+        t, "   Softmax",
+        term_pick(t, "exp = exp(scaled - max), weight = exp / \u03a3", "exp = exp(scaled - max), weight = exp / sum"),
+        shapes);
     printf("\n");
 }
 
-static void attention_columns(const term *t)
+/* Keys of two numbers are part of the table of scores; wider ones have a table of their own. */
+static bool keys_inside(const explain_model *m) { return m->D == 2; }
+
+static void draw_keys(const term *t, const explain_model *m, int word, int head)
 {
-    spaces(INDENT + 9);
-    term_right(t, 9, TERM_FAINT, "k");
-    term_right(t, 40, TERM_FAINT, "v");
-    term_right(t, 17, TERM_FAINT, term_pick(t, "weight \u00d7 v", "weight * v"));
-    printf("\n");
-    spaces(INDENT);
-    names(t, 9, 7, "right", "up");
-    term_right(t, 9, TERM_FAINT, "s");
-    term_right(t, 7, TERM_FAINT, "exp");
-    term_right(t, 11, TERM_FAINT, "weight");
-    names(t, 2, 5, "thing", "act");
-    names(t, 0, 7, "thing", "act");
+    explain_sentence only = {.count = 1, .word = {"q"}};
+    explain_table q = {"", &only, 0, m->D, 8, part_name, m->q + explain_of(m, word, head, 0), m->H * m->D};
+    explain_table k = {"k", &m->key, -1, m->D, 8, part_name, m->k + head * m->D, m->H * m->D};
+    explain_draw_table(t, m, &q);
+    explain_draw_table(t, m, &k);
+}
+
+static void score_columns(const term *t, const explain_model *m)
+{
+    spaces(INDENT + WORD);
+    if (keys_inside(m)) {
+        term_right(t, HALF, TERM_FAINT, "k 1");
+        term_right(t, HALF, TERM_FAINT, "k 2");
+    }
+    term_right(t, SCORE, TERM_FAINT, "s");
+    term_right(t, SCORE, TERM_FAINT, "scaled");
+    if (m->causal) term_right(t, SCORE, TERM_FAINT, "masked");
+    term_right(t, EXP, TERM_FAINT, "exp");
+    term_right(t, 5 + WEIGHT, TERM_FAINT, "weight");
     printf("\n");
 }
 
-static void attention_row(const term *t, const explain_model *m, int word, int head, int key, double exponential)
+static void score_row(const term *t, const explain_model *m, int word, int head, int key, double exponential)
 {
-    double weight = (double)m->weights[head][word][key];
+    int at = explain_at(m, head, word, key);
+    double weight = (double)m->weights[at];
     spaces(INDENT);
-    term_left(t, 9, TERM_PLAIN, explain_words[key].text);
-    for (int d = 0; d < D; d++) term_number(t, 7, 3, TERM_PLAIN, (double)m->k[head][key][d]);
-    term_number(t, 9, 3, TERM_PLAIN, (double)m->scores[head][word][key]);
-    term_number(t, 7, 3, TERM_PLAIN, exponential);
+    word_label(t, WORD, m->key.word[key]);
+    for (int d = 0; keys_inside(m) && d < m->D; d++)
+        explain_number(t, HALF, TERM_PLAIN, (double)m->k[explain_of(m, key, head, d)]);
+    explain_number(t, SCORE, TERM_PLAIN, (double)m->raw[at]);
+    explain_number(t, SCORE, TERM_PLAIN, (double)m->scaled[at]);
+    if (m->causal) explain_number(t, SCORE, TERM_PLAIN, (double)m->masked[at]);
+    explain_number(t, EXP, TERM_PLAIN, exponential);
     spaces(2);
     term_heat(t, 3, weight);
-    term_number(t, 6, 3, weight >= 0.25 ? TERM_BOLD : TERM_PLAIN, weight);
-    for (int d = 0; d < D; d++) term_number(t, d == 0 ? 7 : 5, 0, TERM_PLAIN, (double)m->v[head][key][d]);
-    for (int d = 0; d < D; d++) term_number(t, 7, 3, TERM_PLAIN, weight * (double)m->v[head][key][d]);
+    explain_number(t, WEIGHT, weight >= 0.25 ? TERM_BOLD : TERM_PLAIN, weight);
     printf("\n");
 }
 
-static void draw_attention(const term *t, const explain_model *m, int word, int head)
+static void draw_scores(const term *t, const explain_model *m, int word, int head)
 {
-    double largest = -INFINITY, total = 0, one = 0, exponentials[T];
-    for (int j = 0; j < T; j++) /* not fmax: gcc 12 fails on that loop on Arm */
-        if ((double)m->scores[head][word][j] > largest) largest = (double)m->scores[head][word][j];
-    for (int j = 0; j < T; j++) {
-        total += exponentials[j] = exp((double)m->scores[head][word][j] - largest);
-        one += (double)m->weights[head][word][j];
+    double largest = -INFINITY, total = 0, one = 0, exponentials[EXPLAIN_WORDS];
+    const float *masked = m->masked + explain_at(m, head, word, 0),
+                *weights = m->weights + explain_at(m, head, word, 0);
+    for (int j = 0; j < m->K; j++) /* not fmax: gcc 12 fails on that loop on Arm */
+        if ((double)masked[j] > largest) largest = (double)masked[j];
+    for (int j = 0; j < m->K; j++) {
+        total += exponentials[j] = exp((double)masked[j] - largest);
+        one += (double)weights[j];
     }
-    attention_formulas(t);
-    attention_columns(t);
-    for (int j = 0; j < T; j++) attention_row(t, m, word, head, j, exponentials[j]);
+    score_formulas(t, m);
+    if (!keys_inside(m)) draw_keys(t, m, word, head);
+    score_columns(t, m);
+    for (int j = 0; j < m->K; j++) score_row(t, m, word, head, j, exponentials[j]);
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + 32);
-    term_number(t, 7, 3, TERM_PLAIN, total);
-    term_number(t, 11, 3, TERM_PLAIN, one);
-    pair(t, 12, "o", 7, TERM_BOLD, m->out[word][head]);
+    spaces(INDENT + WORD + (keys_inside(m) ? 2 * HALF : 0) + (m->causal ? 3 : 2) * SCORE);
+    explain_number(t, EXP, TERM_PLAIN, total);
+    explain_number(t, 5 + WEIGHT, TERM_PLAIN, one);
     printf("\n\n");
 }
 
-/* ---- 3: all heads beside the output matrix ---------------------------------------------------------------------- */
+/* ---- 3: the weighted sum of the values -------------------------------------------------------------------------- */
 
-enum { PART = 16, OUT = 7, COLUMN = 6 };
+enum { VALUES_MOST = 3 };
 
-/* The columns of W_O are printed in pairs. */
-static int column_width(int n) { return n == 0 ? COLUMN + 2 : n % 2 == 0 ? COLUMN + 1 : COLUMN; }
-
-static void output_columns(const term *t)
+static void draw_values(const term *t, const explain_model *m, int word, int head, int first, int end)
 {
-    static const char *const columns[M] = {"doer", "deed", "thing", "act", "thing", "act", "thing", "act"};
-    spaces(INDENT + PART + OUT + 1);
-    term_left(t, 2 * COLUMN + 1, TERM_FAINT, "W_O");
-    term_right(t, 10, TERM_FAINT, "near");
-    names(t, 1, 2 * COLUMN + 1, "before", "mean");
+    char name[16];
+    spaces(INDENT + WORD);
+    term_right(t, WEIGHT, TERM_FAINT, "weight");
+    for (int product = 0; product < 2; product++) {
+        spaces(2);
+        for (int d = first; d < end; d++) {
+            snprintf(name, sizeof name, product ? term_pick(t, "\u00d7 v %d", "* v %d") : "v %d", d + 1);
+            term_right(t, ENTRY, TERM_FAINT, name);
+        }
+    }
     printf("\n");
-    spaces(INDENT + PART);
-    term_right(t, OUT, TERM_FAINT, "concat");
-    for (int n = 0; n < M; n++) term_right(t, column_width(n), TERM_FAINT, columns[n]);
-    printf("\n");
+    for (int j = 0; j < m->K; j++) {
+        double weight = (double)m->weights[explain_at(m, head, word, j)];
+        const float *v = m->v + explain_of(m, j, head, 0);
+        spaces(INDENT);
+        word_label(t, WORD, m->key.word[j]);
+        explain_number(t, WEIGHT, TERM_PLAIN, weight);
+        spaces(2);
+        for (int d = first; d < end; d++) explain_number(t, ENTRY, TERM_PLAIN, (double)v[d]);
+        spaces(2);
+        for (int d = first; d < end; d++) explain_number(t, ENTRY, TERM_PLAIN, weight * (double)v[d]);
+        printf("\n");
+    }
+    term_rule(t, INDENT, MEASURE);
+    spaces(INDENT + WORD + WEIGHT + 3 + (end - first) * ENTRY);
+    term_left(t, 1, TERM_FAINT, "o");
+    for (int d = first; d < end; d++)
+        explain_number(t, ENTRY, TERM_BOLD, (double)m->concat[explain_of(m, word, head, d)]);
+    printf("\n\n");
 }
 
-static void output_row(const term *t, const explain_model *m, int word, int row, int marked)
+static void draw_sum(const term *t, const explain_model *m, int word, int head)
 {
-    static const char *const parts[D] = {"thing", "act"};
-    int head = row / D, part = row % D;
-    char label[32] = "";
-    if (part == 0) snprintf(label, sizeof label, "%d %s", head + 1, explain_heads[head].name);
-    spaces(INDENT);
-    term_left(t, PART - 5, TERM_PLAIN, label);
-    term_left(t, 5, TERM_FAINT, parts[part]);
-    term_number(t, OUT, 3, head == marked ? TERM_BOLD : TERM_PLAIN, (double)m->out[word][head][part]);
-    for (int n = 0; n < M; n++) term_number(t, column_width(n), 2, TERM_PLAIN, (double)m->w_o[row][n]);
+    char shapes[64];
+    snprintf(shapes, sizeof shapes, "(%d) (%d, %d) = (%d)", m->K, m->K, m->D, m->D);
+    formula(t, "3  Sum", term_pick(t, "o = \u03a3 weight \u00d7 v", "o = sum of weight * v"), shapes);
     printf("\n");
+    for (int first = 0; first < m->D; first += VALUES_MOST)
+        draw_values(t, m, word, head, first, first + VALUES_MOST < m->D ? first + VALUES_MOST : m->D);
+}
+
+/* ---- 4: all heads side by side ---------------------------------------------------------------------------------- */
+
+static const char *concat_name(char out[16], const explain_model *m, int column)
+{
+    int head = column / m->D, part = column % m->D;
+    if (part) snprintf(out, 16, "%d", part + 1);
+    else snprintf(out, 16, "h%d: 1", head + 1);
+    return out;
+}
+
+/* "1 next, 2 partner, 3 clause, 4 whole", on as many lines as they take. */
+static void draw_head_names(const term *t, const explain_model *m)
+{
+    char text[40];
+    int at = MEASURE;
+    for (int h = 0; h < m->H; h++) {
+        snprintf(text, sizeof text, "h%d %s%s", h + 1, m->head[h].name, h + 1 < m->H ? "," : "");
+        int width = term_columns(text) + (at < MEASURE);
+        if (at + width > MEASURE) {
+            printf("%s%*s", h ? "\n" : "", INDENT, "");
+            at = 0;
+        } else printf(" ");
+        term_left(t, 0, TERM_FAINT, text);
+        at += width;
+    }
+    printf("\n\n");
+}
+
+static void draw_concat(const term *t, const explain_model *m, int word)
+{
+    char shapes[64];
+    int wide = m->H * m->D;
+    int most = m->D <= 8 ? 8 / m->D * m->D : 8; /* heads are not cut unless they must be */
+    explain_table table = {"concat", &m->query, word, wide, most, concat_name, m->concat, wide};
+    snprintf(shapes, sizeof shapes, "%d x (%d, %d) = (%d, %d)", m->H, m->T, m->D, m->T, wide);
+    formula(t, "4  Concat", "the results of all heads, side by side", shapes);
+    printf("\n");
+    draw_head_names(t, m);
+    explain_draw_table(t, m, &table);
+}
+
+/* ---- 5: concat times the output matrix -------------------------------------------------------------------------- */
+
+enum { PART = 14, OUT = 8, COLUMN = 7, OUT_MOST = (MEASURE - PART - OUT - 2) / COLUMN };
+
+static const char *y_name(char out[16], const explain_model *m, int column)
+{
+    static const char *const own[] = {"doer", "deed", "next s", "next v", "rel s", "rel v", "mean s", "mean v"};
+    if (m->own) snprintf(out, 16, "%s", own[column]);
+    else snprintf(out, 16, "y%d", column + 1);
+    return out;
+}
+
+static void draw_output_table(const term *t, const explain_model *m, int word, int head, int first, int end)
+{
+    char name[40];
+    spaces(INDENT + PART);
+    term_right(t, OUT, TERM_FAINT, "concat");
+    spaces(2);
+    for (int n = first; n < end; n++) term_right(t, COLUMN, TERM_FAINT, y_name(name, m, n));
+    printf("\n");
+    for (int e = 0; e < m->H * m->D; e++) {
+        if (e % m->D == 0) snprintf(name, sizeof name, "h%d %s", e / m->D + 1, m->head[e / m->D].name);
+        spaces(INDENT);
+        term_left(t, PART - 2, TERM_PLAIN, e % m->D ? "" : name);
+        snprintf(name, sizeof name, "%d", e % m->D + 1);
+        term_right(t, 2, TERM_FAINT, name);
+        explain_number(t, OUT, e / m->D == head ? TERM_BOLD : TERM_PLAIN, (double)m->concat[word * m->H * m->D + e]);
+        spaces(2);
+        for (int n = first; n < end; n++) explain_number(t, COLUMN, TERM_PLAIN, (double)explain_out(m, e, n));
+        printf("\n");
+    }
+    term_rule(t, INDENT, MEASURE);
+    spaces(INDENT + PART + OUT);
+    term_left(t, 2, TERM_FAINT, "y");
+    for (int n = first; n < end; n++) explain_number(t, COLUMN, TERM_BOLD, (double)m->y[word * m->M + n]);
+    printf("\n\n");
 }
 
 static void draw_output(const term *t, const explain_model *m, int word, int head)
 {
-    formula(t, "3  Output", "y = concat(o of heads 1 to 4) W_O", "(8) (8, 8) = (8)");
+    char shapes[64];
+    int wide = m->H * m->D, groups = (m->M + OUT_MOST - 1) / OUT_MOST, size = (m->M + groups - 1) / groups;
+    snprintf(shapes, sizeof shapes, "(%d) (%d, %d) = (%d)", wide, wide, m->M, m->M);
+    formula(t, "5  Output", "y = concat W_O", shapes);
+    if (m->own) {
+        formula(t, "", "doer and deed find the main clause; other columns are subjects", "");
+        formula(t, "", "and verbs (s, v) of next word and clause, and the mean of heads", "");
+    }
     printf("\n");
-    output_columns(t);
-    for (int row = 0; row < H * D; row++) output_row(t, m, word, row, head);
-    term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + PART + OUT + 1);
-    term_left(t, 1, TERM_FAINT, "y");
-    for (int n = 0; n < M; n++) term_number(t, column_width(n) - (n == 0 ? 2 : 0), 2, TERM_BOLD, (double)m->y[word][n]);
-    printf("\n\n");
+    for (int first = 0; first < m->M; first += size)
+        draw_output_table(t, m, word, head, first, first + size < m->M ? first + size : m->M);
+    explain_table y = {"Y", &m->query, word, m->M, 8, y_name, m->y, m->M};
+    explain_draw_table(t, m, &y);
 }
 
-void explain_draw_steps(const term *t, const explain_model *model, int word, int head)
+void explain_draw_steps(const term *t, const explain_model *m, int word, int head)
 {
-    char title[80];
-    snprintf(title, sizeof title, "Step by step: %s in head %d, %s", explain_words[word].text, head + 1,
-             explain_heads[head].habit);
+    char title[200], brief[EXPLAIN_BYTES + 8];
+    snprintf(title, sizeof title, "Step by step: %s in head %d, %s", explain_brief(brief, t, m->query.word[word], 20),
+             head + 1, m->head[head].habit);
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n");
@@ -201,7 +361,9 @@ void explain_draw_steps(const term *t, const explain_model *model, int word, int
     spaces(INDENT);
     term_left(t, 0, TERM_FAINT, "Multiply down each column, add up at the line.");
     printf("\n\n");
-    draw_projection(t, model, word, head);
-    draw_attention(t, model, word, head);
-    draw_output(t, model, word, head);
+    draw_projection(t, m, word, head);
+    draw_scores(t, m, word, head);
+    draw_sum(t, m, word, head);
+    draw_concat(t, m, word);
+    draw_output(t, m, word, head);
 }

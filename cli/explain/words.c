@@ -1,187 +1,108 @@
-/* The sentence, the embedding and the weights of `mha explain`, and their attention.
+/* A sentence as words.
  *
- * A word is eight numbers: its position, a constant, its class. The position is the tip of a clock's hand: word t
- * points at t o'clock, (right, up) = (sin 30t, cos 30t) degrees. Two hands h hours apart have the dot product cos(30h),
- * so a query made of the hand matches the key with the same position, and rotating the query by an hour matches the
- * neighbour. Eight words leave the hours from nine to twelve empty; otherwise the last word would be a neighbour of the
- * first. The five classes are the corners of a pentagon, for the same reason: five directions, equally far apart.
- *
- * A value is (1, 0) for a thing (noun, pronoun) and (0, 1) for an act (verb). The determiner "The" is neither: a head
- * that attends to the first word, as many heads of trained models do, contributes almost nothing.
- *
- * Gains set how peaked a head is. They are low enough that a second weight is visible beside the largest one. */
+ * Words are separated by white space. Scripts that are written without spaces would give one long word, so Chinese and
+ * Japanese characters are words of their own, as in the tokenizers of most language models. */
 #include "cli/common/cli.h"
 #include "cli/explain/explain.h"
+#include "io/printable.h"
 
-#include <math.h>
-#include <mha.h>
+#include <ctype.h>
 #include <string.h>
 
-enum { RIGHT, UP, ONE, DET, NOUN, PRON, VERB, ADV };
-enum { PREVIOUS, NEXT, ALIKE, FIRST };
-enum { THING, ACT };
+/* A character of the text. */
+typedef struct letter {
+    int bytes, columns;
+    unsigned point;
+} letter;
 
-const char *const explain_slots[M] = {"right", "up", "one", "det", "noun", "pron", "verb", "adv"};
+static bool within(unsigned point, unsigned first, unsigned last) { return point >= first && point <= last; }
 
-const explain_word explain_words[T] = {
-    {"The", "The", "det"},  {"cat", "cat", "noun"},       {"that", "that", "pron"}, {"I", "I", "pron"},
-    {"saw", "saw", "verb"}, {"yesterday", "yest", "adv"}, {"ran", "ran", "verb"},   {"away", "away", "adv"},
-};
-
-const explain_head explain_heads[H] = {
-    {"previous", "the previous word", "q: the hand, one hour back   k: the hand"},
-    {"next", "the next word", "q: the hand, one hour ahead   k: the hand"},
-    {"alike", "the same word class", "q, k: the class, as a corner of a pentagon"},
-    {"first", "the first word", "q: always twelve o'clock   k: the hand"},
-};
-
-static const float neighbour_gain = 22, alike_gain = 8, first_gain = 8;
-
-/* The sine of an hour's angle, exact where it is 0, 1/2 or 1, so that the printed numbers are exact, too. */
-static float hour_sine(int hour)
+static bool is_space(const letter *l)
 {
-    static const float half_root_3 = 0.866025404f;
-    const float quarter[4] = {0, 0.5f, half_root_3, 1};
-    int h = ((hour % 12) + 12) % 12, fold = h % 6;
-    float sine = quarter[fold <= 3 ? fold : 6 - fold];
-    return h < 6 ? sine : -sine;
+    unsigned p = l->point;
+    return p == ' ' || within(p, '\t', '\r') || p == 0xa0 || within(p, 0x2000, 0x200a) || p == 0x202f || p == 0x3000;
 }
 
-static float hour_cosine(int hour) { return hour_sine(hour + 3); }
-
-static void build_embedding(explain_model *m)
+/* Han, kana and their marks, but not Hangul, which is written with spaces. */
+static bool is_alone(const letter *l)
 {
-    for (int t = 0; t < T; t++) {
-        m->x[t][RIGHT] = hour_sine(t + 1);
-        m->x[t][UP] = hour_cosine(t + 1);
-        m->x[t][ONE] = 1;
-        for (int c = DET; c <= ADV; c++)
-            m->x[t][c] = !strcmp(explain_words[t].word_class, explain_slots[c]) ? 1.0f : 0.0f;
+    unsigned p = l->point;
+    return within(p, 0x2e80, 0x2fdf) || within(p, 0x3001, 0x30ff) || within(p, 0x31f0, 0x9fff) ||
+           within(p, 0xf900, 0xfaff) || within(p, 0xff01, 0xff9f) || within(p, 0x20000, 0x3fffd);
+}
+
+static bool is_right_to_left(const letter *l)
+{
+    unsigned p = l->point;
+    return within(p, 0x590, 0x8ff) || within(p, 0xfb1d, 0xfdff) || within(p, 0xfe70, 0xfefc) ||
+           within(p, 0x10800, 0x10fff) || within(p, 0x1e800, 0x1efff);
+}
+
+/* The character at byte `at`; prints an error and returns false for one that a terminal or a file could not show. */
+static bool read_letter(letter *l, const char *option, const char *text, size_t at)
+{
+    text += at;
+    l->bytes = term_character(text, &l->point, &l->columns);
+    if (!l->bytes) return cli_error("explain: %s is not valid UTF-8 at byte %zu", option, at + 1);
+    bool control = (l->point < ' ' && !is_space(l)) || l->point == 0x7f;
+    if (control || (nn_printable_hidden((const unsigned char *)text, l->bytes) && !is_space(l)))
+        return cli_error("explain: %s has a control character at byte %zu", option, at + 1);
+    return true;
+}
+
+bool explain_split(explain_sentence *s, const char *option, const char *text)
+{
+    letter l;
+    size_t length = 0; /* of the word that has been begun */
+    *s = (explain_sentence){0};
+    for (size_t at = 0; text[at]; at += (size_t)l.bytes) {
+        if (!read_letter(&l, option, text, at)) return false;
+        bool space = is_space(&l), alone = is_alone(&l);
+        if (space || (alone && length)) s->count += length > 0, length = 0;
+        if (space) continue;
+        if (s->count == EXPLAIN_WORDS)
+            return cli_error("explain: %s has more than %d words, which is what the tables can show", option,
+                             EXPLAIN_WORDS);
+        if (length + (size_t)l.bytes > EXPLAIN_BYTES)
+            return cli_error("explain: word %d of %s is longer than %d bytes", s->count + 1, option, EXPLAIN_BYTES);
+        memcpy(s->word[s->count] + length, text + at, (size_t)l.bytes);
+        length += (size_t)l.bytes;
+        s->right_to_left |= is_right_to_left(&l);
+        if (alone) s->count++, length = 0;
     }
+    s->count += length > 0;
+    return s->count > 0 || cli_error("explain: %s has no words", option);
 }
 
-/* Sets w (M,D) so that a hand times w is the hand rotated by `hours` and scaled by `gain`. */
-static void turn_hand(float w[M][D], int hours, float gain)
+const char *explain_brief(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns)
 {
-    w[RIGHT][0] = w[UP][1] = gain * hour_cosine(hours);
-    w[RIGHT][1] = -gain * hour_sine(hours);
-    w[UP][0] = gain * hour_sine(hours);
+    bool whole = term_columns(word) <= columns;
+    const char *mark = whole ? "" : term_pick(t, "\u2026", "~");
+    size_t bytes = term_fitting(word, whole ? columns : columns - 1);
+    memcpy(out, word, bytes);
+    memcpy(out + bytes, mark, strlen(mark) + 1);
+    return out;
 }
 
-/* Sets w (M,D) so that a class times w is its corner of a pentagon of radius `gain`. */
-static void class_corner(float w[M][D], float gain)
+/* The part of a word without the ASCII punctuation around it, or all of it if there is nothing else. */
+static const char *bare(const char *word, size_t *length)
 {
-    static const float corners[5][D] = {{0, 1},
-                                        {0.951056516f, 0.309016994f},
-                                        {0.587785252f, -0.809016994f},
-                                        {-0.587785252f, -0.809016994f},
-                                        {-0.951056516f, 0.309016994f}};
-    for (int c = DET; c <= ADV; c++)
-        for (int d = 0; d < D; d++) w[c][d] = gain * corners[c - DET][d];
+    const char *first = word, *end = word + strlen(word);
+    while (first < end && ispunct((unsigned char)*first)) first++;
+    while (end > first && ispunct((unsigned char)end[-1])) end--;
+    if (first == end) first = word, end = word + strlen(word);
+    *length = (size_t)(end - first);
+    return first;
 }
 
-static void build_heads(explain_model *m)
-{
-    turn_hand(m->w_q[PREVIOUS], -1, neighbour_gain);
-    turn_hand(m->w_q[NEXT], +1, neighbour_gain);
-    class_corner(m->w_q[ALIKE], alike_gain);
-    m->w_q[FIRST][ONE][1] = first_gain;
-    for (int h = 0; h < H; h++) {
-        if (h == ALIKE) class_corner(m->w_k[h], 1);
-        else turn_hand(m->w_k[h], 0, 1);
-        m->w_v[h][NOUN][THING] = m->w_v[h][PRON][THING] = m->w_v[h][VERB][ACT] = 1;
-    }
-}
+static int lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c; }
 
-/* Each column of W_O (H*D,M) combines the heads into one feature. A doer is a thing with an act after it, a deed an act
- * with a thing before it; the other three pairs are what is near on either side, before rather than after, and the mean
- * of all heads. */
-static void build_output(explain_model *m)
+bool explain_same(const char *a, const char *b)
 {
-    m->w_o[ALIKE * D + THING][DOER] = m->w_o[NEXT * D + ACT][DOER] = 0.5f;
-    m->w_o[ALIKE * D + ACT][DEED] = m->w_o[PREVIOUS * D + THING][DEED] = 0.5f;
-    for (int d = 0; d < D; d++) {
-        float *previous = m->w_o[PREVIOUS * D + d], *next = m->w_o[NEXT * D + d];
-        previous[2 + d] = next[2 + d] = previous[4 + d] = 0.5f;
-        next[4 + d] = -0.5f;
-        for (int h = 0; h < H; h++) m->w_o[h * D + d][6 + d] = 1.0f / H;
-    }
-}
-
-/* y (rows,columns) = x (rows,inner) w (inner,columns), all dense */
-static void multiply(float *y, const float *x, const float *w, int rows, int inner, int columns)
-{
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < columns; j++) {
-            float sum = 0;
-            for (int n = 0; n < inner; n++) sum += x[i * inner + n] * w[n * columns + j];
-            y[i * columns + j] = sum;
-        }
-}
-
-/* All heads in one call. `out` is (T,H,D) in memory and is passed to the library as (1,H,T,D), so the result is the
- * concatenation of the heads without a copy. */
-static int attend(explain_model *m)
-{
-    mha_context *ctx = cli_context();
-    if (!ctx) return CLI_USAGE;
-    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
-    extras.weights = mha_tensor_4d(m->weights, MHA_FLOAT32, 1, H, T, T);
-    extras.scores = mha_tensor_4d(m->scores, MHA_FLOAT32, 1, H, T, T);
-    extras.scores_stage = MHA_STAGE_SCALED;
-    mha_tensor out = mha_tensor_swap(mha_tensor_4d(m->out, MHA_FLOAT32, 1, T, H, D), 1, 2);
-    mha_status status = mha_attention_forward(ctx, out, &extras, mha_tensor_4d(m->q, MHA_FLOAT32, 1, H, T, D),
-                                              mha_tensor_4d(m->k, MHA_FLOAT32, 1, H, T, D),
-                                              mha_tensor_4d(m->v, MHA_FLOAT32, 1, H, T, D), NULL);
-    if (status) cli_error("explain: %s", mha_context_error(ctx));
-    mha_context_free(ctx);
-    return status ? CLI_FAILED : CLI_OK;
-}
-
-/* The larger of two numbers, or NaN, which fmax would lose: a NaN result must not pass the check. */
-static double larger(double a, double b) { return a >= b || isnan(a) ? a : b; }
-
-/* The softmax and weighted sum of one row in float64, computed naively; returns the largest difference from the
- * library's. */
-static double row_difference(const explain_model *m, int h, int i)
-{
-    double e[T], total = 0, value[D] = {0}, worst = 0, top = -INFINITY;
-    for (int j = 0; j < T; j++) {
-        e[j] = ((double)m->q[h][i][0] * m->k[h][j][0] + (double)m->q[h][i][1] * m->k[h][j][1]) / sqrt(D);
-        if (e[j] > top) top = e[j]; /* not fmax: gcc 12 fails on that loop on Arm */
-    }
-    for (int j = 0; j < T; j++) total += e[j] = exp(e[j] - top);
-    for (int j = 0; j < T; j++) {
-        worst = larger(worst, fabs(e[j] / total - m->weights[h][i][j]));
-        for (int d = 0; d < D; d++) value[d] += e[j] / total * m->v[h][j][d];
-    }
-    for (int d = 0; d < D; d++) worst = larger(worst, fabs(value[d] - m->out[i][h][d]));
-    return worst;
-}
-
-static int check(const explain_model *m)
-{
-    double worst = 0;
-    for (int h = 0; h < H; h++)
-        for (int i = 0; i < T; i++) worst = larger(worst, row_difference(m, h, i));
-    if (worst <= 1e-6) return CLI_OK;
-    cli_error("explain: the library differs from a naive softmax by %g; at most 1e-6 is allowed", worst);
-    return CLI_FAILED;
-}
-
-int explain_compute(explain_model *model)
-{
-    *model = (explain_model){0};
-    build_embedding(model);
-    build_heads(model);
-    build_output(model);
-    for (int h = 0; h < H; h++) {
-        multiply(&model->q[h][0][0], &model->x[0][0], &model->w_q[h][0][0], T, M, D);
-        multiply(&model->k[h][0][0], &model->x[0][0], &model->w_k[h][0][0], T, M, D);
-        multiply(&model->v[h][0][0], &model->x[0][0], &model->w_v[h][0][0], T, M, D);
-    }
-    int failed = attend(model);
-    if (failed) return failed;
-    multiply(&model->y[0][0], &model->out[0][0][0], &model->w_o[0][0], T, H * D, M);
-    return check(model);
+    size_t n, m;
+    a = bare(a, &n), b = bare(b, &m);
+    if (n != m) return false;
+    for (size_t i = 0; i < n; i++)
+        if (lower(a[i]) != lower(b[i])) return false;
+    return true;
 }

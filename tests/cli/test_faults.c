@@ -79,6 +79,8 @@ static const job jobs[] = {
      .timed = true,
      .each = 4},
     {"explain", "explain", .random = 3},
+    {"explain --json", "explain --json", .each = 3},
+    {"explain --diagram", "explain --diagram -o f.svg", {"f.svg"}, .each = 2},
     {"info", "info --json", .random = 3, .loads = true},
 };
 

@@ -127,6 +127,9 @@ TEST(arguments)
         "demo -o \"no/such/$H\"",
         "explain --word \"$H\"",
         "explain --head \"$H\"",
+        "explain --text \"$H\"",
+        "explain --cross \"$H\"",
+        "explain --diagram -o \"$H\"",
         "bench --shape \"$H\"",
         "bench --dtype \"$H\"",
     };
