@@ -18,6 +18,7 @@ static const struct {
     {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
     {"prune", "remove the least important heads of a model", cmd_prune},
     {"view", "write an interactive page of attention heads or weights", cmd_view},
+    {"inspect", "show what is in a model file: parts, tensors, a diagram", cmd_inspect},
     {"explain", "compute attention step by step on a sentence", cmd_explain},
     {"info", "show version, processor and instruction sets", cmd_info},
     {"bench", "verify and time attention on common shapes", cmd_bench},
@@ -40,6 +41,7 @@ static void help(FILE *out)
           "                               a smaller model with fewer heads\n"
           "  mha view vit.safetensors -o page.html\n"
           "                               an interactive page of the attention heads\n"
+          "  mha inspect vit.safetensors  parts and tensors of a model; --diagram draws it\n"
           "  mha explain --text \"the cat sat on the mat\"\n"
           "                               attention on a sentence, with every number\n"
           "  mha info --json              processor and instruction sets, as JSON\n"

@@ -39,7 +39,7 @@ may_see() {
         cli/common) echo include nn/io cli/draw ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
         cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
-        cli/layer | cli/conformance | cli/explain | cli/info) echo include nn/io cli/common cli/draw ;;
+        cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench nn/io cli/common cli/draw ;;
         cli) echo include cli/common ;;
         *) echo anything ;;

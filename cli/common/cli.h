@@ -20,6 +20,7 @@ enum {
 int cmd_bench(int argc, char **argv);
 int cmd_classify(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_explain(int argc, char **argv);

@@ -10,9 +10,17 @@
 
 TEST(help_begins_with_examples)
 {
-    static const char *const asks[] = {
-        "--help",         "-h",           "help",    "info --help",           "conformance --help", "demo --help",
-        "explain --help", "bench --help", "info -h", "conformance DIR --help"};
+    static const char *const asks[] = {"--help",
+                                       "-h",
+                                       "help",
+                                       "info --help",
+                                       "conformance --help",
+                                       "demo --help",
+                                       "explain --help",
+                                       "inspect --help",
+                                       "bench --help",
+                                       "info -h",
+                                       "conformance DIR --help"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
         const char *usage = strstr(it->out, "Usage: mha");
@@ -83,6 +91,7 @@ TEST(no_command_waits_for_a_pipe)
         "eval P --data D",
         "classify P 1",
         "heads P",
+        "inspect P",
         "prune P --heads 1 -o D/x",
         "view P -o D/x",
         "view --attention P -o D/x",

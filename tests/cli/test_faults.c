@@ -81,6 +81,9 @@ static const job jobs[] = {
     {"explain", "explain", .random = 3},
     {"explain --json", "explain --json", .each = 3},
     {"explain --diagram", "explain --diagram -o f.svg", {"f.svg"}, .each = 2},
+    {"inspect", "inspect m", .each = 3},
+    {"inspect --json", "inspect m --json", .each = 3},
+    {"inspect --diagram", "inspect m --diagram -o f.mmd", {"f.mmd"}, .each = 2},
     {"info", "info --json", .random = 3, .loads = true},
 };
 

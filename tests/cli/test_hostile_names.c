@@ -130,6 +130,8 @@ TEST(arguments)
         "explain --text \"$H\"",
         "explain --cross \"$H\"",
         "explain --diagram -o \"$H\"",
+        "inspect \"$H\"",
+        "inspect m --model-heads \"$H\"",
         "bench --shape \"$H\"",
         "bench --dtype \"$H\"",
     };
@@ -149,6 +151,10 @@ TEST(files_that_are_good)
     SHOW(0, "heads \"m$H\" --data \"d$H\"");
     SHOW(0, "heads \"m$H\" --data \"d$H\" --json");
     SHOW(0, "heads \"m$H\" --data \"d$H\" --format svg --out \"s$H.svg\"");
+    SHOW(0, "inspect \"m$H\"");
+    SHOW(0, "inspect \"m$H\" --json");
+    SHOW(0, "inspect \"m$H\" --diagram");
+    SHOW(0, "inspect \"m$H\" --diagram -o \"f$H.svg\"");
     SHOW(0, "prune \"m$H\" --data \"d$H\" --heads 3 --tune 0 --epochs 0 -o \"p$H\"");
     SHOW(0, "prune \"m$H\" --data \"d$H\" --heads 3 --tune 0 --epochs 0 -o \"p$H\" --json");
     SHOW(0, "view \"m$H\" --data \"d$H\" -o \"v$H.html\"");
