@@ -3,6 +3,7 @@
  * Mermaid lays out the nodes itself, so rows and columns are not used. Labels are quoted; inside the quotes only a few
  * characters are special, and they are written as Mermaid's numeric entities, such as #34; for a quote. */
 #include "cli/draw/flow.h"
+#include "io/printable.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -41,9 +42,10 @@ void flow_link_around(flow *f, int from, int to) { link_nodes(f, from, to)->arou
 
 static void put_label(nn_buffer *out, const char *text)
 {
-    for (; *text; text++) {
-        if (strchr("\"#<>&;`\\|", *text)) nn_buffer_printf(out, "#%d;", *text);
-        else nn_buffer_putc(out, (unsigned char)*text < ' ' ? '?' : *text);
+    char shown[8 * FLOW_TEXT];
+    for (const char *at = nn_printable(shown, sizeof shown, text); *at; at++) {
+        if (strchr("\"#<>&;`\\|", *at)) nn_buffer_printf(out, "#%d;", *at);
+        else nn_buffer_putc(out, *at);
     }
 }
 
@@ -54,6 +56,16 @@ static void put_line(nn_buffer *out, const char *text, bool *first)
     if (!*first) nn_buffer_puts(out, "<br/>");
     put_label(out, text);
     *first = false;
+}
+
+/* The title is not part of Mermaid's text but of a header in YAML, where a quote between single quotes is doubled. */
+static void put_title(nn_buffer *out, const char *text)
+{
+    char shown[8 * FLOW_TEXT];
+    nn_buffer_puts(out, "---\ntitle: '");
+    for (const char *at = nn_printable(shown, sizeof shown, text); *at; at++)
+        nn_buffer_puts(out, *at == '\'' ? "''" : (char[]){*at, 0});
+    nn_buffer_puts(out, "'\n---\n");
 }
 
 static void put_node(nn_buffer *out, const flow *f, int n)
@@ -82,9 +94,8 @@ static void put_nodes_of(nn_buffer *out, const flow *f, int group)
 
 void flow_put_mermaid(nn_buffer *out, const flow *f)
 {
-    nn_buffer_puts(out, "---\ntitle: \"");
-    put_label(out, f->headline);
-    nn_buffer_puts(out, "\"\n---\nflowchart TD\n");
+    put_title(out, f->headline);
+    nn_buffer_puts(out, "flowchart TD\n");
     put_nodes_of(out, f, 0);
     for (int g = 1; g <= f->group_count; g++) {
         nn_buffer_printf(out, "    subgraph g%d [\"", g);

@@ -5,6 +5,7 @@
 #include "cli/draw/flow.h"
 #include "cli/draw/markup.h"
 #include "cli/draw/scale.h"
+#include "io/printable.h"
 
 #include <assert.h>
 #include <math.h>
@@ -185,9 +186,10 @@ static layout lay(const flow *f)
 
 static void put_text(nn_buffer *out, const char *class, double x, double y, const char *text)
 {
+    char shown[8 * FLOW_TEXT];
     if (!*text) return;
     nn_buffer_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
-    markup_text(out, text);
+    markup_text(out, nn_printable(shown, sizeof shown, text));
     nn_buffer_puts(out, "</text>\n");
 }
 
@@ -234,7 +236,8 @@ static void put_maps(nn_buffer *out, const flow_node *n, box b, double y)
     for (int i = 0; i < n->parts; i++) {
         int in_row = n->parts - i / across * across < across ? n->parts - i / across * across : across;
         double left = b.left + (b.width - in_row * step + MAP_GAP) / 2;
-        put_map(out, n, i, left + i % across * step, y + i / across * (map_height(n) + CAPTION + 10));
+        int row = i / across, column = i % across;
+        put_map(out, n, i, left + column * step, y + row * (map_height(n) + CAPTION + 10));
     }
 }
 
@@ -346,11 +349,12 @@ static void put_legend(nn_buffer *out, const layout *l)
 void flow_put_svg(nn_buffer *out, const flow *f)
 {
     layout l = lay(f);
+    char shown[8 * FLOW_TEXT];
     nn_buffer_printf(out,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
                      "height=\"%.0f\" role=\"img\">\n<title>",
                      l.width, l.height, l.width, l.height);
-    markup_text(out, f->headline);
+    markup_text(out, nn_printable(shown, sizeof shown, f->headline));
     nn_buffer_printf(out, "</title>\n%s<rect width=\"%.0f\" height=\"%.0f\" fill=\"var(--paper)\"/>\n", style, l.width,
                      l.height);
     put_text(out, "headline", MARGIN, 40, f->headline);

@@ -17,21 +17,28 @@ __attribute__((format(printf, 6, 7))) static int put(flow *f, flow_kind kind, do
     return flow_put(f, n);
 }
 
+/* A sentence, cut to so many columns. */
+static void join(char out[2 * FLOW_TEXT], const explain_sentence *s, int columns)
+{
+    char text[EXPLAIN_WORDS * (EXPLAIN_BYTES + 1)];
+    size_t n = 0;
+    for (int i = 0; i < s->count; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "", s->word[i]);
+    size_t fits = term_fitting(text, columns);
+    if (fits > FLOW_TEXT) fits = term_fitting(text, columns / 4);
+    snprintf(out, 2 * FLOW_TEXT, "%.*s%s", (int)fits, text, text[fits] ? "\u2026" : "");
+}
+
 static void put_titles(flow *f, const explain_model *m)
 {
-    char text[2 * FLOW_TEXT];
-    size_t n = 0;
-    for (int i = 0; i < m->T && n < sizeof text - EXPLAIN_BYTES - 2; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "", m->query.word[i]);
-    size_t fits = term_fitting(text, 72);
-    snprintf(f->headline, sizeof f->headline, "%.*s%s", (int)fits, text, text[fits] ? "\u2026" : "");
-    snprintf(f->about, sizeof f->about, "%s: %d words, %d head%s of width %d%s",
-             m->cross ? "Multi-head cross-attention" : "Multi-head self-attention", m->T, m->H, m->H == 1 ? "" : "s",
-             m->D, m->causal ? ", causal" : "");
-    if (m->cross)
-        snprintf(f->about, sizeof f->about,
-                 "Multi-head cross-attention: %d words attend to %d others, %d head%s of width %d", m->T, m->K, m->H,
-                 m->H == 1 ? "" : "s", m->D);
+    char other[2 * FLOW_TEXT], heads[40];
+    join(f->headline, &m->query, 60);
+    join(other, &m->key, 40);
+    snprintf(heads, sizeof heads, "%d head%s of width %d", m->H, m->H == 1 ? "" : "s", m->D);
+    if (m->cross) snprintf(f->about, sizeof f->about, "Multi-head cross-attention to: %.100s; %s", other, heads);
+    else
+        snprintf(f->about, sizeof f->about, "Multi-head self-attention: %d word%s, %s%s", m->T, m->T == 1 ? "" : "s",
+                 heads, m->causal ? ", causal" : "");
 }
 
 /* From the words to Q, K and V; their nodes go to `heads`. Returns the row after them. */

@@ -186,7 +186,7 @@ static void score_row(const term *t, const explain_model *m, int word, int head,
 
 static void draw_scores(const term *t, const explain_model *m, int word, int head)
 {
-    double largest = -INFINITY, total = 0, one = 0, exponentials[EXPLAIN_WORDS];
+    double largest = -INFINITY, total = 0, one = 0, exponentials[EXPLAIN_WORDS] = {0};
     const float *masked = m->masked + explain_at(m, head, word, 0),
                 *weights = m->weights + explain_at(m, head, word, 0);
     for (int j = 0; j < m->K; j++) /* not fmax: gcc 12 fails on that loop on Arm */

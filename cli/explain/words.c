@@ -43,10 +43,10 @@ static bool read_letter(letter *l, const char *option, const char *text, size_t 
 {
     text += at;
     l->bytes = term_character(text, &l->point, &l->columns);
-    if (!l->bytes) return cli_error("explain: %s is not valid UTF-8 at byte %zu", option, at + 1);
+    if (!l->bytes) return cli_error("explain: %s is not valid UTF-8 at byte %zu: '%.40s'", option, at + 1, text);
     bool control = (l->point < ' ' && !is_space(l)) || l->point == 0x7f;
     if (control || (nn_printable_hidden((const unsigned char *)text, l->bytes) && !is_space(l)))
-        return cli_error("explain: %s has a control character at byte %zu", option, at + 1);
+        return cli_error("explain: %s has a control character at byte %zu: '%.40s'", option, at + 1, text);
     return true;
 }
 

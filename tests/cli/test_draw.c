@@ -215,11 +215,16 @@ TEST(text_is_cut_between_characters)
 /* ---- Diagrams --------------------------------------------------------------------------------------------------- */
 
 /* The box of node n in a picture: x, y, width, height. Boxes of the legend come last. */
-static bool box_of(const char *svg, int n, double *box)
+static bool box_of(const char *svg, int n, double box[4])
 {
+    static const char *const names[] = {" x=\"", " y=\"", " width=\"", " height=\""};
     for (svg = strstr(svg, "<rect class="); svg && n > 0; n--) svg = strstr(svg + 1, "<rect class=");
-    return svg && sscanf(svg, "<rect class=\"%*[a-z]\" x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", box, box + 1,
-                         box + 2, box + 3) == 4; // NOLINT(cert-err34-c)
+    for (int i = 0; svg && i < 4; i++) {
+        const char *at = strstr(svg, names[i]);
+        if (!at) return false;
+        box[i] = strtod(at + strlen(names[i]), NULL);
+    }
+    return svg;
 }
 
 /* Nodes of one row are side by side, those of the next row lie below, a frame lies around its nodes, and all of it is
@@ -242,8 +247,10 @@ TEST(nodes_of_a_diagram_do_not_overlap)
     expect(strstr(text, "Two &amp; &quot;three&quot;") && strstr(text, ">&lt;x&gt;<") && strstr(text, ">inside<"),
            "text");
     const char *view = strstr(text, "viewBox=\"0 0 ");
-    if (!expect(view && sscanf(view, "viewBox=\"0 0 %lf %lf", &width, &height) == 2, "no size"))
-        return; // NOLINT(cert-err34-c)
+    char *rest = NULL;
+    if (!expect(view, "no size")) return;
+    width = strtod(view + strlen("viewBox=\"0 0 "), &rest);
+    height = strtod(rest, NULL);
     if (!expect(box_of(text, 0, frame) && box_of(text, 1, a) && box_of(text, 2, b) && box_of(text, 3, c), "boxes"))
         return;
     expect(a[1] + a[3] < frame[1] && b[1] == c[1] && b[0] + b[2] < c[0], "rows or columns");

@@ -154,7 +154,6 @@ TEST(files_that_are_good)
     SHOW(0, "inspect \"m$H\"");
     SHOW(0, "inspect \"m$H\" --json");
     SHOW(0, "inspect \"m$H\" --diagram");
-    SHOW(0, "inspect \"m$H\" --diagram -o \"f$H.svg\"");
     SHOW(0, "prune \"m$H\" --data \"d$H\" --heads 3 --tune 0 --epochs 0 -o \"p$H\"");
     SHOW(0, "prune \"m$H\" --data \"d$H\" --heads 3 --tune 0 --epochs 0 -o \"p$H\" --json");
     SHOW(0, "view \"m$H\" --data \"d$H\" -o \"v$H.html\"");
