@@ -10,7 +10,14 @@
 #include <mha_ops.h>
 
 /* The use of the numbers: sequences for different uses of one seed never overlap. 6 and 7 are those of mha_dropout. */
-enum { NN_PHILOX_DIGITS = 1, NN_PHILOX_AUGMENT, NN_PHILOX_PARAMETERS, NN_PHILOX_TOKENS, NN_PHILOX_ORDER };
+enum {
+    NN_PHILOX_DIGITS = 1,
+    NN_PHILOX_AUGMENT,
+    NN_PHILOX_PARAMETERS,
+    NN_PHILOX_TOKENS,
+    NN_PHILOX_ORDER,
+    NN_PHILOX_SHUFFLES = 8
+};
 
 typedef struct nn_philox {
     uint64_t key;
