@@ -30,7 +30,7 @@
  *     3  Parameters    read them, change them, save them
  *     4  Heads         where they are, models without some of them
  *     5  Data          labelled examples, accuracy and loss
- *     6  Surveys       what every head attends to, over many examples
+ *     6  Surveys       what every head attends to, over many examples; roles of heads
  *     7  Layer files   one multi-head layer of mha.h, opened from a file and saved
  *     8  Recipes       settings of a model and its training
  *     9  Training      steps, evaluation, history
@@ -349,6 +349,106 @@ MHA_API mha_status mha_survey_head_get(mha_context *ctx, const mha_survey *surve
 MHA_API const double *mha_survey_map(const mha_survey *survey, int64_t n);
 MHA_API const double *mha_survey_divergences(const mha_survey *survey, int64_t block);
 MHA_API const double *mha_survey_cosines(const mha_survey *survey, int64_t block);
+
+/* What heads attend to in drawings such as digits: roles. A role gives every patch a weight, and a head has the role if
+ * its attention follows these weights from image to image, or from query to query:
+ *
+ *     mha_roles *roles;
+ *     mha_role_score score = {.size = sizeof score};
+ *     mha_roles_make(ctx, &roles, model, data, MHA_DATA_TEST, NULL);
+ *     int64_t best = mha_roles_best(roles, 0, MHA_ROLE_FROM_CLASS, false);
+ *     if (best >= 0 && !mha_roles_get(ctx, roles, 0, MHA_ROLE_FROM_CLASS, best, &score))
+ *         printf("the class token attends to %s: %.2f\n", mha_role_name(best), score.score);
+ *     mha_roles_free(roles);
+ *
+ * Role n has a key for programs, a name, and a meaning in a few words; NULL if there is none. Roles by position come
+ * first: their weights depend on the places of query and key alone. The weights of roles by content depend on the image
+ * and the key.
+ *
+ *     local, global            exp(-d^2/2) and d, with d the distance of query and key in patches
+ *     top_bottom, left_right   exp(-d^2/2), with d the distance of the key from the mirror image of the query
+ *     ink, background          the mean of the pixels, and what is missing to 1
+ *     horizontal, vertical,    of the patch's structure tensor (the sum of the products of the pixels' gradients), the part
+ *     rising, falling          of strokes in this direction: - | / and \
+ *     ends, corners, curves    pixels of the strokes' middle line where it ends, turns by at least 60 degrees within 3 pixels,
+ *                              or by 30 within 5 without a corner (for images of 28 x 28; in proportion for others)
+ *     loops                    background that has no path to the border of the image
+ *     gaps                     other background with ink in at least 6 of 8 directions
+ *     centre                   the centre of mass of the ink
+ *
+ * Weights at single pixels are distributed to the nearest patches by linear interpolation. */
+MHA_API const char *mha_role_key(int64_t n);
+MHA_API const char *mha_role_name(int64_t n);
+MHA_API const char *mha_role_meaning(int64_t n);
+MHA_API bool mha_role_is_position(int64_t n);
+
+typedef struct mha_roles mha_roles;
+
+typedef struct mha_roles_options {
+    size_t size;      /* of this struct */
+    int64_t images;   /* evenly spaced over the part; 0, or more than there are, is all of them */
+    int64_t shuffles; /* from 1 to 1000000; a p is at least 1 / (shuffles + 1) */
+    double level;     /* of significance: the p up to which roles are named, from 0 to 1 */
+    uint64_t seed;    /* of the shuffles */
+} mha_roles_options;
+
+/* clang-format off */
+#define MHA_ROLES_DEFAULTS {sizeof(mha_roles_options), 400, 999, 0.005, 1}
+/* clang-format on */
+
+MHA_API void mha_roles_defaults(mha_roles_options *options, size_t size);
+
+/* Measures all roles of all heads of a model over a part of the data. The results have the same bits for any number of
+ * threads. The model may be changed or freed afterwards. `options` NULL means MHA_ROLES_DEFAULTS. On error *roles is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also if weights or logits are not finite), MHA_BAD_SHAPE as mha_data_check,
+ * MHA_NO_MEMORY or MHA_NO_DEVICE. */
+MHA_API mha_status mha_roles_make(mha_context *ctx, mha_roles **roles, mha_model *model, const mha_data *data,
+                                  mha_data_part part, const mha_roles_options *options);
+MHA_API void mha_roles_free(mha_roles *roles); /* NULL is legal */
+
+typedef struct mha_roles_info {
+    size_t size;              /* of this struct, set by the caller; the rest is filled in */
+    int64_t images, shuffles; /* as they were used */
+    int64_t blocks, heads;    /* heads of all blocks together */
+    double level;
+    bool class_token; /* there are scores for it */
+} mha_roles_info;
+MHA_API mha_status mha_roles_about(mha_context *ctx, const mha_roles *roles, mha_roles_info *info);
+
+/* Whose attention it is: the mean over all patches as queries, or the class token. Roles by position have the former. */
+typedef enum mha_role_from { MHA_ROLE_FROM_PATCHES = 0, MHA_ROLE_FROM_CLASS = 1 } mha_role_from;
+
+/* How well a head fits a role.
+ *
+ * By content, the attention that each patch receives is compared with the role's weights of the same image, both without
+ * their means over images, place by place: what the head does in every image does not count. By position, the mean map
+ * is compared with the weights, both without the means of rows and columns: what the head does for every query does not
+ * count. The null hypothesis by content is that the images do not matter: the maps are paired with the weights of other
+ * images, at random. By position it is that places do not matter: the keys of the mean map are moved to random places.
+ * That destroys the smoothness of a map, too, so a small p by position says that the places matter, and the score how
+ * closely they follow the role.
+ *
+ * A role is named if p <= level, score >= 0.15 and variation >= 0.05. Over all heads and roles together, the probability
+ * that any is named where attention and images have nothing to do with each other is at most `level`. */
+typedef struct mha_role_score {
+    size_t size;         /* of this struct, set by the caller; the rest is filled in */
+    int64_t block, head; /* from 0 */
+    double score;        /* correlation of attention and weights, from -1 to 1 */
+    double lift;         /* weight on the role's patches, relative to what the means alone would give */
+    double variation;    /* root mean square of what is left of the attention, relative to that of its means */
+    double z;            /* the covariance, in standard deviations of its distribution over all shuffles */
+    double p;            /* how often the largest z of any head and role is as large as this one, over the shuffles, */
+    double p_alone;      /* and how often that of this head and role is */
+    bool named;
+} mha_role_score;
+
+/* Of head n, counted through all blocks. MHA_BAD_ARGUMENT if there is no such head or role, if the role is one by position
+ * and `from` not MHA_ROLE_FROM_PATCHES, or if the model has no class token and `from` is MHA_ROLE_FROM_CLASS. */
+MHA_API mha_status mha_roles_get(mha_context *ctx, const mha_roles *roles, int64_t n, mha_role_from from, int64_t role,
+                                 mha_role_score *score);
+
+/* The named role with the highest score, of those by position or of those by content; -1 if none is named. */
+MHA_API int64_t mha_roles_best(const mha_roles *roles, int64_t n, mha_role_from from, bool position);
 
 /* ---- 7 · Layer files -------------------------------------------------------------------------------------------- */
 

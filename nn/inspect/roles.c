@@ -85,7 +85,7 @@ typedef struct family {
 
 /* What a head does, in the same form. */
 typedef struct behaviour {
-    float *x;     /* (size,inner), or (inner,size) by position: without means */
+    float *x;     /* (size,inner) without means */
     double *rest; /* (mean_count) the means */
     double size;  /* sum of squares of x */
 } behaviour;
@@ -95,48 +95,62 @@ typedef struct judge {
     mha_context *ctx;
     const nn_evidence *e;
     family position, content;
-    behaviour now;    /* of the head whose turn it is */
-    double *numbers;  /* scratch for it, before rounding */
-    float *products;  /* (size,count,size) of one family */
-    float *shuffled;  /* (heads,NN_FROMS,NN_ROLES,shuffles) z */
-    double *sums;     /* (NN_ROLES,shuffles) scratch, for each role of a family */
-    const family *of; /* the family and the first test of its roles, for the tasks */
-    int64_t test;
+    float *shuffled; /* (heads,NN_FROMS,NN_ROLES,shuffles) z */
+
+    /* Of the head and the family whose turn it is. */
+    behaviour now;
+    const family *of;
+    double *numbers;          /* scratch: x before rounding */
+    float *products;          /* (ROWS,count,size): `rows` of them, from row `first` on */
+    nn_tally tally[NN_ROLES]; /* (count) */
+    double *sums;             /* (count,shuffles) theirs */
+    int64_t first, rows, test;
 } judge;
+
+enum { ROWS = 64 };
 
 static double safe_ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-/* One role of the family, from the products. */
-static void judge_role(void *arg, int64_t role)
+static void add_products(void *arg, int64_t role)
 {
-    const judge *k = arg;
+    judge *k = arg;
+    const family *f = k->of;
+    for (int64_t i = 0; i < k->rows; i++)
+        nn_tally_add(&k->tally[role], &f->shuffles, k->first + i, k->products + (i * f->count + role) * f->size);
+}
+
+static void set_score(const judge *k, int64_t role)
+{
     const family *f = k->of;
     nn_role_score *s = &k->r->scores[k->test + role];
-    const float *products = k->products + role * f->size;
-    double gain = 0, usual = 0, squares = 0;
-    for (int64_t n = 0; n < f->size; n++) gain += (double)products[n * f->count * f->size + n];
+    const double *means = f->means + role * f->mean_count;
+    double gain = k->tally[role].sum, usual = 0, squares = 0;
     for (int64_t i = 0; i < f->mean_count; i++) {
-        usual += f->times * k->now.rest[i] * f->means[role * f->mean_count + i];
+        usual += f->times * k->now.rest[i] * means[i];
         squares += f->times * k->now.rest[i] * k->now.rest[i];
     }
     s->score = fmin(fmax(safe_ratio(gain, sqrt(k->now.size * f->sizes[role])), -1), 1);
     s->lift = 1 + safe_ratio(gain, usual);
     s->variation = sqrt(safe_ratio(k->now.size, squares));
-    s->z = (double)nn_shuffles_test(k->shuffled + (k->test + role) * k->r->shuffles, k->sums + role * k->r->shuffles,
-                                    &f->shuffles, products, f->count * f->size);
+    s->z = (double)nn_tally_finish(k->shuffled + (k->test + role) * k->r->shuffles, &k->tally[role], &f->shuffles);
 }
 
 static mha_status judge_family(judge *k, const family *f, int64_t head, nn_role_from from)
 {
-    bool position = f == &k->position;
-    mha_tensor x = position ? mha_tensor_swap(mha_tensor_2d(k->now.x, MHA_FLOAT32, f->inner, f->size), 0, 1)
-                            : mha_tensor_2d(k->now.x, MHA_FLOAT32, f->size, f->inner);
-    mha_tensor weights = mha_tensor_2d(f->weights, MHA_FLOAT32, f->inner, f->count * f->size);
-    mha_tensor products = mha_tensor_2d(k->products, MHA_FLOAT32, f->size, f->count * f->size);
-    mha_status status = mha_matmul(k->ctx, products, x, weights, NULL);
+    mha_status status = MHA_OK;
     k->of = f;
     k->test = (head * NN_FROMS + (int64_t)from) * NN_ROLES + f->first;
-    if (!status) mha_context_each(k->ctx, f->count, judge_role, k);
+    memset(k->sums, 0, (size_t)(f->count * k->r->shuffles) * sizeof *k->sums);
+    for (int64_t role = 0; role < f->count; role++)
+        k->tally[role] = (nn_tally){.sums = k->sums + role * k->r->shuffles};
+    for (k->first = 0; !status && k->first < f->size; k->first += ROWS) {
+        k->rows = f->size - k->first < ROWS ? f->size - k->first : ROWS;
+        status = mha_matmul(k->ctx, mha_tensor_2d(k->products, MHA_FLOAT32, k->rows, f->count * f->size),
+                            mha_tensor_2d(k->now.x + k->first * f->inner, MHA_FLOAT32, k->rows, f->inner),
+                            mha_tensor_2d(f->weights, MHA_FLOAT32, f->inner, f->count * f->size), NULL);
+        if (!status) mha_context_each(k->ctx, f->count, add_products, k);
+    }
+    for (int64_t role = 0; !status && role < f->count; role++) set_score(k, role);
     return status;
 }
 
@@ -217,7 +231,7 @@ static mha_status judge_position(judge *k, int64_t head)
         k->now.rest[i] = k->numbers[i] = (double)k->e->maps[head * P * P + i] / unit / (double)k->e->images;
     k->now.size = centre_both(k->numbers, P);
     for (int64_t i = 0; i < P * P; i++) {
-        k->now.x[i] = (float)k->numbers[i];
+        k->now.x[i % P * P + i / P] = (float)k->numbers[i]; /* keys are shuffled, queries summed over */
         k->now.rest[i] -= k->numbers[i];
     }
     return judge_family(k, &k->position, head, NN_FROM_PATCHES);
@@ -273,7 +287,7 @@ static bool make_room(judge *k, const nn_roles_options *o)
 {
     int64_t N = k->e->images, P = k->e->patches, tests = k->r->heads * NN_FROMS * NN_ROLES;
     size_t numbers = (size_t)larger(N * P, P * P);
-    size_t products = (size_t)larger(NN_ROLES_BY_CONTENT * N * N, NN_ROLES_BY_POSITION * P * P);
+    size_t products = (size_t)larger(NN_ROLES_BY_CONTENT * N, NN_ROLES_BY_POSITION * P);
     k->position = (family){.count = NN_ROLES_BY_POSITION, .size = P, .inner = P, .mean_count = P * P, .times = 1};
     k->content = (family){.first = NN_ROLES_BY_POSITION,
                           .count = NN_ROLES_BY_CONTENT,
@@ -284,7 +298,7 @@ static bool make_room(judge *k, const nn_roles_options *o)
     k->now.x = calloc(numbers, sizeof *k->now.x);
     k->now.rest = calloc(numbers, sizeof *k->now.rest);
     k->numbers = calloc(numbers, sizeof *k->numbers);
-    k->products = calloc(products, sizeof *k->products);
+    k->products = calloc(products, ROWS * sizeof *k->products);
     k->shuffled = calloc((size_t)tests + 1, (size_t)o->shuffles * sizeof *k->shuffled);
     k->sums = calloc(NN_ROLES, (size_t)o->shuffles * sizeof *k->sums);
     return k->now.x && k->now.rest && k->numbers && k->products && k->shuffled && k->sums &&

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A number from 0 to below n, for n below 2^31: the high half of a product is even enough, by 2^-32 n. */
 static int64_t below(nn_philox *draw, int64_t n)
@@ -32,20 +31,17 @@ void nn_shuffles_free(nn_shuffles *s)
     *s = (nn_shuffles){0};
 }
 
-/* All pairings of a row are added before the next row: the row stays in the cache. */
-float nn_shuffles_test(float *shuffled, double *sums, const nn_shuffles *s, const float *products, int64_t stride)
+void nn_tally_add(nn_tally *t, const nn_shuffles *s, int64_t i, const float *row)
 {
-    int64_t n = s->size, count = s->count;
-    double squares = 0, sum = 0;
-    memset(sums, 0, (size_t)count * sizeof *sums);
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = products + i * stride;
-        const int32_t *order = s->order + i * count;
-        for (int64_t j = 0; j < n; j++) squares += (double)row[j] * (double)row[j];
-        for (int64_t k = 0; k < count; k++) sums[k] += (double)row[order[k]];
-        sum += (double)row[i];
-    }
-    double scale = n > 1 && squares > 0 ? 1 / sqrt(squares / (double)(n - 1)) : 0;
-    for (int64_t k = 0; k < count; k++) shuffled[k] = (float)(sums[k] * scale);
-    return (float)(sum * scale);
+    const int32_t *order = s->order + i * s->count;
+    for (int64_t j = 0; j < s->size; j++) t->squares += (double)row[j] * (double)row[j];
+    for (int64_t k = 0; k < s->count; k++) t->sums[k] += (double)row[order[k]];
+    t->sum += (double)row[i];
+}
+
+float nn_tally_finish(float *shuffled, const nn_tally *t, const nn_shuffles *s)
+{
+    double scale = s->size > 1 && t->squares > 0 ? 1 / sqrt(t->squares / (double)(s->size - 1)) : 0;
+    for (int64_t k = 0; k < s->count; k++) shuffled[k] = (float)(t->sums[k] * scale);
+    return (float)(t->sum * scale);
 }

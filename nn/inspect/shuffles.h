@@ -21,8 +21,20 @@ typedef struct nn_shuffles {
 bool nn_shuffles_draw(nn_shuffles *s, int64_t count, int64_t size, uint64_t seed, uint32_t stream);
 void nn_shuffles_free(nn_shuffles *s); /* a zeroed one is legal */
 
-/* z of the diagonal of the products (size,size), whose rows and columns sum to 0, and `shuffled` (count): z of each
- * random pairing. All are 0 if all products are. Rows are `stride` numbers apart; `sums` (count) is scratch. */
-float nn_shuffles_test(float *shuffled, double *sums, const nn_shuffles *s, const float *products, int64_t stride);
+/* A test takes the rows of the products (size,size) in any order, a few at a time, so that they need not all be in memory:
+ *
+ *     nn_tally t = {.sums = sums};
+ *     for each row i: nn_tally_add(&t, &s, i, row);
+ *     z = nn_tally_finish(shuffled, &t, &s);
+ */
+typedef struct nn_tally {
+    double sum, squares; /* of the diagonal; of all products */
+    double *sums;        /* (count) of each random pairing; zeros at first */
+} nn_tally;
+
+void nn_tally_add(nn_tally *t, const nn_shuffles *s, int64_t i, const float *row);
+
+/* z of the diagonal, and `shuffled` (count): z of each random pairing. All are 0 if all products are. */
+float nn_tally_finish(float *shuffled, const nn_tally *t, const nn_shuffles *s);
 
 #endif
