@@ -1,6 +1,7 @@
 /* mha heads: statistics of every head of a model over a set of images. */
 #include "cli/heads/table.h"
 #include "cli/heads/json.h"
+#include "cli/heads/roles.h"
 #include "io/json.h"
 #include "cli/maps/heads.h"
 #include "cli/common/options.h"
@@ -18,6 +19,9 @@ static void help(void)
         "                        importance, and the most similar head of its block\n"
         "  mha heads vit.safetensors --sort importance --sample 500\n"
         "                        the most important heads first, from fewer images\n"
+        "  mha heads vit.safetensors --roles\n"
+        "                        also what each head attends to in a digit: ink, strokes,\n"
+        "                        ends, corners, loops; tested against shuffled images\n"
         "  mha heads vit.safetensors --format svg -o heads.svg\n"
         "                        the mean attention maps of all heads as an image\n"
         "  mha heads vit.safetensors --json\n"
@@ -30,6 +34,8 @@ static void help(void)
         "  --sample N            number of test images, evenly spaced (default: all);\n"
         "                        maps, distance, similarity and importance use at most\n"
         "                        400 of them\n"
+        "  --roles               also measure the roles of the heads, with scores and\n"
+        "                        significance, over at most 400 of the images\n"
         "  --sort KEY            sort the table by block (default), importance, entropy\n"
         "                        or distance\n"
         "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
@@ -42,7 +48,10 @@ static void help(void)
         "self, previous, next, first, place, position, content, importance, words, twin\n"
         "(or null), divergence, cosine}], pairs: divergences [block][head][head]}.\n"
         "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
-        "same block.\n"
+        "same block. With --roles also roles: {images, shuffles, level, heads: [{block,\n"
+        "head, words, by_position, patches, class_token (a role or null: the best named\n"
+        "one), scores: [{role, queries (patches or class_token), score, lift, variation,\n"
+        "z, p, p_alone, named}]}]}; include/mha_model.h, section 6, says what they mean.\n"
         "Numbers are means over images and query tokens. place, position and content, in\n"
         "nats, add up to log(tokens) - entropy: the part due to keys that all queries\n"
         "attend to, the part that depends on the query's position, and the part that\n"
@@ -59,6 +68,7 @@ typedef struct request {
     maps_format format;
     term_when when;
     bool json;
+    bool roles;
 } request;
 
 static const cli_name sorts[] = {{"block", HEADS_BY_BLOCK},           {"worth", HEADS_BY_IMPORTANCE},
@@ -68,6 +78,7 @@ static const cli_name sorts[] = {{"block", HEADS_BY_BLOCK},           {"worth", 
 static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
                                      CLI_NUMBER("--sample", request, sample, 1, 1000000),
+                                     CLI_FLAG("--roles", request, roles),
                                      CLI_CHOICE("--sort", request, sort, sorts),
                                      CLI_CHOICE("--format", request, format, maps_formats),
                                      CLI_OUT(request, out),
@@ -81,11 +92,15 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 /* Returns false if out of memory. */
-static bool print_json(const request *r, const mha_data_info *set, const survey *s)
+static bool print_json(const request *r, const mha_data_info *set, const survey *s, const roles *with)
 {
     char quoted[1200];
     nn_buffer object = {0};
     heads_json(&object, s);
+    if (r->roles) {
+        nn_buffer_puts(&object, ",\n\"roles\": ");
+        roles_json(&object, with);
+    }
     bool whole = !object.failed;
     if (!whole) goto out;
     printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from.file));
@@ -99,35 +114,37 @@ out:
 }
 
 /* Prints an error and returns false on failure. */
-static bool show(const request *r, const mha_data_info *set, const survey *s, double seconds)
+static bool show(const request *r, const mha_data_info *set, const survey *s, const roles *with, double seconds)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, s, error, sizeof error))
         return cli_error("%s", error);
     if (r->json) {
-        if (print_json(r, set, s)) return true;
+        if (print_json(r, set, s, with)) return true;
         return cli_error("not enough memory for the JSON");
-    }
-    if (r->format != MAPS_TERMINAL) {
-        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
-        return true;
     }
     term t = term_detect(r->when);
     heads_setting setting = {r->from.file, *set, r->sort, seconds};
-    if (heads_table(&t, s, &setting)) return true;
-    return cli_error("not enough memory for the table");
+    if (r->format != MAPS_TERMINAL)
+        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
+    else if (!heads_table(&t, s, &setting)) return cli_error("not enough memory for the table");
+    if (r->roles) roles_table(&t, with);
+    return true;
 }
 
 static bool heads(const request *r)
 {
     session s;
     survey found = {0};
+    roles with = {0};
     mha_survey_options how = MHA_SURVEY_DEFAULTS;
     how.images = r->sample;
     bool ok = session_open(&s, "heads", &r->from) && session_open_data(&s, true);
     double start = cli_clock();
     ok = ok && survey_make(&found, s.ctx, s.model, s.data, &how, r->from.file) &&
-         show(r, &s.set, &found, cli_clock() - start);
+         (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file)) &&
+         show(r, &s.set, &found, &with, cli_clock() - start);
+    roles_free(&with);
     survey_free(&found);
     session_close(&s);
     return ok;

@@ -56,6 +56,7 @@ static const job jobs[] = {
     {"classify --sheet", "classify m 3 4 --data data --sheet s.html", {"s.html"}, .each = 2},
     {"heads", "heads m --data data --threads 1", .timed = true, .random = 3},
     {"heads --json", "heads m --data data --threads 1 --json", .timed = true, .each = 2},
+    {"heads --roles", "heads m --data data --threads 1 --roles --json", .timed = true, .each = 2},
     {"heads --format svg", "heads m --data data --threads 1 --format svg --out h.svg", {"h.svg"}, .each = 2},
     {"heads --format png", "heads m --data data --threads 1 --format png --out h.png", {"h.png"}, .each = 2},
     {"prune",

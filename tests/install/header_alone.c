@@ -18,6 +18,7 @@ int main(void)
     mha_data_options data = MHA_DATA_DEFAULTS;
     mha_layer_file_options layer_file = MHA_LAYER_FILE_DEFAULTS;
     mha_survey_options survey = MHA_SURVEY_DEFAULTS;
+    mha_roles_options roles = MHA_ROLES_DEFAULTS;
     mha_save_options save = MHA_SAVE_DEFAULTS;
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
@@ -29,7 +30,7 @@ int main(void)
     mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
-           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)save.note_count +
-           (int)prune.keep + product.accumulate + tensor.rank + norm.gain.rank + norm_gradients.x.rank +
-           embedding.accumulate + (int)loss.size + (int)dropout.size;
+           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)roles.images +
+           (int)save.note_count + (int)prune.keep + product.accumulate + tensor.rank + norm.gain.rank +
+           norm_gradients.x.rank + embedding.accumulate + (int)loss.size + (int)dropout.size;
 }
