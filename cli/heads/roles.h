@@ -22,8 +22,7 @@ typedef struct roles {
     mha_role_score *scores; /* (info.heads,froms,count); those that do not exist have a p of 1 */
 } roles;
 
-/* Over up to 400 of the test images, or of the first `sample` evenly spaced ones if that is not 0. `path` is the model's
- * file, for messages. Prints an error and returns false on failure; nothing needs to be freed then. */
+/* Over `sample` test images, evenly spaced, but at most 400; 0: 400. `path` is the model's file, for messages. Prints an error and returns false on failure; nothing needs to be freed then. */
 bool roles_make(roles *r, mha_context *ctx, mha_model *model, const mha_data *data, int64_t sample, const char *path);
 void roles_free(roles *r); /* a zeroed one is legal */
 
