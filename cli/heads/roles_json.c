@@ -18,7 +18,7 @@ static void put_words(nn_buffer *out, const roles *r, int64_t head)
     static const char *const who[] = {"", "patches: ", "class token: "};
     const char *before = "";
     nn_buffer_puts(out, ", \"words\": \"");
-    for (int n = 0; n <= r->froms; n++) {
+    for (int n = 0; n < 3; n++) { /* without a class token, it has no role */
         int from = n == 2;
         int64_t best = mha_roles_best(r->of, head, (mha_role_from)from, n == 0);
         if (best < 0) continue;

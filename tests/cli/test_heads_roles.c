@@ -157,7 +157,8 @@ TEST(the_object_has_every_score)
     snprintf(list, sizeof list, "%s", json_field(text, "heads"));
     for (int n = 0; n < HEADS; n++) {
         snprintf(object, sizeof object, "%s", element(list, n));
-        expect(atoi(json_field(object, "block")) == n / 2 + 1 && atoi(json_field(object, "head")) == n % 2 + 1,
+        expect(strtol(json_field(object, "block"), NULL, 10) == n / 2 + 1 &&
+                   strtol(json_field(object, "head"), NULL, 10) == n % 2 + 1,
                "head %d is another", n);
         expect_role(object, "by_position", mha_roles_best(truth, n, MHA_ROLE_FROM_PATCHES, true));
         expect_role(object, "patches", mha_roles_best(truth, n, MHA_ROLE_FROM_PATCHES, false));
