@@ -59,12 +59,12 @@ static mha_status find(mha_context *ctx, CUfunction *function, int module, const
 
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
-    static const int D[2] = {64, 128}, forward_rows[2] = {192, 128}, backward_rows[2] = {128, 64};
+    static const int D[2] = {64, 128}, backward_rows[2] = {128, 64};
     for (int n = 0; n < 4 * MHA_CUDA_KINDS; n++) {
         int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
         TRY(find(ctx, &d->forward[type][width][kind], 0, mha_cuda_forward_name(type, width, kind),
-                 mha_cuda_forward_shared(D[width], forward_rows[width], 128)));
+                 mha_cuda_forward_shared(D[width], 64 * mha_cuda_forward_groups(width, kind), 128)));
         for (int step = 0; kind != MHA_CUDA_OPTIONS && step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], 1,
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),

@@ -33,6 +33,8 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
     return names[type][width][step == MHA_CUDA_MAIN ? (int)kind : step == MHA_CUDA_PREPARE ? 2 : 3];
 }
 
+int mha_cuda_forward_groups(int width, mha_cuda_kind kind) { return width || kind == MHA_CUDA_OPTIONS ? 2 : 3; }
+
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
 
 /* Q and results, two stages of K and V. */
@@ -173,7 +175,7 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
     start(plan, p);
-    int groups = plan->width ? 2 : 3; /* warpgroups that compute, 64 rows each; one more copies */
+    int groups = mha_cuda_forward_groups(plan->width, plan->kind);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind);
     plan->rows = 64 * groups;
     plan->threads = 128 * (groups + 1);

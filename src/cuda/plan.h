@@ -64,6 +64,9 @@ mha_status mha_cuda_check_sizes(const mha_problem *p);
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 
+/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. */
+int mha_cuda_forward_groups(int width, mha_cuda_kind kind);
+
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, int rows, int keys);
 size_t mha_cuda_backward_shared(int width, int rows, int keys);
