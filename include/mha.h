@@ -364,10 +364,22 @@ typedef struct mha_attention_extras {
                            as in rows of padding. Visible keys always show theirs, infinite where the type cannot hold
                            it */
     mha_stage scores_stage;
+
+    /* What a layer has between its products (sections 8 and 9), of any float type: copies, at no cost if not asked for.
+     * mha_attention_forward refuses them: its q, k and v are the caller's, and its heads are `out`. Rows of q and heads
+     * past query_lengths, and rows of k and v past key_lengths, are zeros; rows that belong to no ragged sequence are
+     * left alone. With a cache, k and v are all that it holds, in its type's precision, and rows that are shorter than
+     * the longest one end with zeros. */
+    mha_tensor q;     /* (B,H,Tq,D): queries as attention reads them, after bias, norm and rotary embedding */
+    mha_tensor k;     /* (B,G,Tk,D): keys, likewise, without those that bias_kv and zero_kv add */
+    mha_tensor v;     /* (B,G,Tk,E): values, likewise */
+    mha_tensor heads; /* (B,H,Tq,E): what each head gives, times its gate: concatenated, it is the input of Wo */
 } mha_attention_extras;
 
 /* clang-format off */
-#define MHA_ATTENTION_NO_EXTRAS {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_STAGE_SCALED}
+#define MHA_ATTENTION_NO_EXTRAS                                                                                        \
+    {MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_STAGE_SCALED,                                     \
+     MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR, MHA_NO_TENSOR}
 /* clang-format on */
 
 /* out[b,h,i,:] = sum_j weights[b,h,i,j] * v[b,g,j,:],   g = h / (H/G),   weights as mha_attention_options says
@@ -822,6 +834,7 @@ MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
  * if the layer has its own. mask, bias, weights and scores have Tk keys; with bias_kv or zero_kv the rows of
  * extras->weights are longer by one or two, whose weights come last in that order, and scores cannot be asked for.
  * `extras` as in mha_attention_forward, or NULL. weights (B,Tq,Tk) are the mean over heads. Gates do not change them.
+ * The projected q, k and v and the result of each head are extras, too. Asking for extras changes no bit of `out`.
  * Rows of `out` past query_lengths are zero, without out_bias, and mha_layer_backward does not look at dout there.
  * `tape`: for training. NULL: inference, without dropout whatever the options say.
  *

@@ -297,3 +297,33 @@ void ref_layer_lse(const ref_layer *l, double *lse)
         ref_sequence_free(&s);
     }
 }
+
+/* The first rows of own (heads,have,width) to sequence b of whole (B,heads,T,width). */
+static void keep_rows(double *whole, const double *own, int64_t b, int64_t heads, int64_t T, int64_t have, int64_t rows,
+                      int64_t width)
+{
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t n = 0; n < rows * width; n++) whole[(b * heads + h) * T * width + n] = own[h * have * width + n];
+}
+
+void ref_layer_intermediates(const ref_layer *l, double *q, double *k, double *v, double *heads)
+{
+    clear(q, l->B * l->H * l->Tq * l->D);
+    clear(k, l->B * l->G * l->Tk * l->D);
+    clear(v, l->B * l->G * l->Tk * l->E);
+    clear(heads, l->B * l->H * l->Tq * l->E);
+    for (int64_t b = 0; b < l->B; b++) {
+        ref_sequence s;
+        ref_sequence_make(&s, l, b);
+        int64_t count = s.rows * l->E;
+        double *own = zeros(l->H * count, sizeof *own);
+        ref_attention_forward(&s.attention, &(ref_result){.out = own});
+        for (int64_t n = 0; n < l->H * count; n++) own[n] = ref_gated(l, n / count, own[n]);
+        keep_rows(q, s.heads_q, b, l->H, l->Tq, s.rows, s.rows, l->D);
+        keep_rows(k, s.heads_k, b, l->G, l->Tk, s.all, s.keys, l->D);
+        keep_rows(v, s.heads_v, b, l->G, l->Tk, s.all, s.keys, l->E);
+        keep_rows(heads, own, b, l->H, l->Tq, s.rows, s.rows, l->E);
+        free(own);
+        ref_sequence_free(&s);
+    }
+}

@@ -65,6 +65,11 @@ void ref_layer_forward(const ref_layer *l, double *out, double *weights, double 
 /* The log of each row's denominator, extra keys and the sink included: lse (B,H,Tq), -infinity past queries[b]. */
 void ref_layer_lse(const ref_layer *l, double *lse);
 
+/* What lies between: q (B,H,Tq,D), k (B,G,Tk,D) and v (B,G,Tk,E) as attention takes them, without the extra keys, and
+ * heads (B,H,Tq,E), the result of each head times its gate. Rows past queries[b] and keys past the last that exists are
+ * zeros. */
+void ref_layer_intermediates(const ref_layer *l, double *q, double *k, double *v, double *heads);
+
 /* How many numbers a result has: N, M or H*E. */
 int64_t ref_layer_width(const ref_layer *l);
 

@@ -77,7 +77,7 @@ done < <(files '*.c' '*.h' '*.def' '*.inc' | xargs grep -nE '^ *# *include *[<"]
 # Public headers, kernel bodies and tests may be longer.
 while read -r file; do
     case $file in
-        include/*) most=1000 ;;
+        include/*) most=1100 ;;
         *_body.h | *.css | tests/*) most=800 ;;
         *) most=500 ;;
     esac

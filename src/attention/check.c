@@ -227,9 +227,24 @@ static status check_map(mha_problem *p, mha_tensor *t, const char *name, bool av
     return MHA_OK;
 }
 
+/* What only a layer has between its products. */
+static status refuse_intermediates(const mha_problem *p)
+{
+    const mha_attention_extras *x = &p->extras;
+    const struct {
+        const char *name;
+        mha_tensor tensor;
+    } all[] = {{"q", x->q}, {"k", x->k}, {"v", x->v}, {"heads", x->heads}};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (mha_is_given(all[n].tensor))
+            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "extras.%s: only a layer's call can give it", all[n].name);
+    return MHA_OK;
+}
+
 static status check_extras(mha_problem *p)
 {
     mha_attention_extras *x = &p->extras;
+    TRY(refuse_intermediates(p));
     if (mha_is_given(x->lse)) {
         TRY(mha_check_tensor(p->ctx, &x->lse, "lse", 3, "(B,H,Tq)", p->output_role));
         if (x->lse.type != MHA_FLOAT32)

@@ -221,14 +221,14 @@ static mha_status through_output(back *c)
         if (c->dout_copied) {
             mha_tensor copy = mha_as_input(c->dresult, p->out_across, p->B, p->Tq);
             c->ctx->backend->copy(c->ctx, copy, c->dout, false);
-            mha_pass_clear_padding(p, copy);
+            mha_pass_clear_padding(p, copy, 1);
         }
         if (c->parts.out_bias.rank) c->ctx->backend->sum_rows(c->ctx, c->parts.out_bias, c->dresult, c->partials);
         TRY(add_product(c, c->parts.out_weight, c->dresult, p->gated_rows));
         TRY(mha_matmul(c->ctx, c->dhead_rows, c->dresult, p->out_weight, NULL));
     } else {
         c->ctx->backend->copy(c->ctx, c->dheads, mha_as_split(c->dout, s->heads, s->value_head_width), false);
-        mha_pass_clear_padding(p, mha_as_input(c->dhead_rows, p->out_across, p->B, p->Tq));
+        mha_pass_clear_padding(p, mha_as_input(c->dhead_rows, p->out_across, p->B, p->Tq), 1);
     }
     if (s->gates) c->ctx->backend->gate_back(c->ctx, c->dheads, p->heads, p->parts.gates, c->parts.gates);
     return MHA_OK;

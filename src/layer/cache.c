@@ -183,6 +183,13 @@ static mha_status check_options(mha_context *ctx, mha_attention_options *o, cons
     return MHA_OK;
 }
 
+/* Results may not lie in the cache's own memory, which mha_cache_view shows. */
+static mha_status check_apart(const mha_pass *p, const mha_cache *c)
+{
+    const mha_argument all[] = {MHA_PASS_OUTPUTS(p), {"the cache", c->k, MHA_INPUT}, {"the cache", c->v, MHA_INPUT}};
+    return MHA_CHECK_APART(p->ctx, all);
+}
+
 /* What every call of a cache comes to. x is the query, or the key of a call that only appends. */
 static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
                       mha_tensor x, mha_tensor value, const mha_attention_options *options)
@@ -201,6 +208,7 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
     mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
     TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, c->after,
                              longest));
+    if (s->attends) TRY(check_apart(&s->pass, c));
     int64_t near = mha_layer_near(layer), capacity = mha_cache_capacity(c);
     s->pass.last_place = (capacity < near ? capacity : near) - 1; /* so that no later call allocates */
     TRY(mha_pass_settle(&s->pass, &ctx->room));

@@ -25,6 +25,7 @@ mha_attention_extras mha_pass_extras(const mha_pass *p)
     extras.softmax = p->softmax;
     if (p->maps.rank) extras.weights = p->maps;
     if (extras.weights.rank) extras.weights.size[extras.weights.rank - 1] -= p->extra;
+    extras.q = extras.k = extras.v = extras.heads = none;
     return extras;
 }
 
@@ -42,35 +43,23 @@ mha_status mha_pass_attend(mha_pass *p)
     return MHA_OK;
 }
 
-void mha_pass_clear_padding(const mha_pass *p, mha_tensor x)
-{
-    mha_tensor lengths = p->options.query_lengths, starts = p->options.query_starts;
-    for (int64_t b = 0; lengths.rank && b < mha_pass_sequences(p); b++) {
-        int64_t first = starts.rank ? mha_integer_at(starts, b) : 0;
-        int64_t end = starts.rank ? mha_integer_at(starts, b + 1) : p->Tq;
-        first += mha_integer_at(lengths, b);
-        if (first >= end) continue;
-        mha_tensor one = mha_cut(x, 0, (mha_stretch){starts.rank ? 0 : b, 1, 0});
-        p->ctx->backend->fill(p->ctx, mha_cut(one, 1, (mha_stretch){first, end - first, 0}), 0.0f);
-    }
-}
-
 mha_status mha_pass_finish(mha_pass *p)
 {
     const mha_layer *layer = p->layer;
     const mha_layer_options *s = &layer->shape;
     if (p->extras.softmax.rank) p->ctx->backend->copy(p->ctx, p->extras.softmax, p->softmax, false);
     if (s->gates) p->ctx->backend->gate(p->ctx, p->gated, p->heads, p->parts.gates);
+    mha_pass_leave_intermediates(p);
     if (!s->out_projection) {
         p->ctx->backend->copy(p->ctx, mha_as_split(p->out, s->heads, s->value_head_width), p->gated, false);
-        mha_pass_clear_padding(p, p->out);
+        mha_pass_clear_padding(p, p->out, 1);
         return MHA_OK;
     }
     if (p->out_rounded) p->ctx->backend->copy(p->ctx, p->out_weight, layer->parts.out_weight, false);
     TRY(mha_pass_multiply(p, MHA_IN, p->result, p->gated_rows));
     if (p->out_copied)
         p->ctx->backend->copy(p->ctx, p->out, mha_as_input(p->result, p->out_across, p->B, p->Tq), false);
-    mha_pass_clear_padding(p, p->out); /* which has out_bias there */
+    mha_pass_clear_padding(p, p->out, 1); /* which has out_bias there */
     return MHA_OK;
 }
 
@@ -107,7 +96,8 @@ mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out,
     TRY(mha_rehearsed(ctx, steps, &pass));
     if (!tape) return MHA_OK;
     tape->pass = pass;
-    tape->pass.out = tape->pass.extras.lse = tape->pass.extras.softmax = tape->pass.extras.weights = none;
+    tape->pass.out = none;
+    tape->pass.extras = (mha_attention_extras)MHA_ATTENTION_NO_EXTRAS;
     tape->given[MHA_K] = mha_is_given(inputs->key);
     tape->given[MHA_V] = mha_is_given(inputs->value);
     tape->filled = true;

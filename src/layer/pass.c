@@ -180,6 +180,7 @@ static mha_status check_extras(mha_pass *p)
     TRY(mha_check_integers(p->ctx, &o->key_lengths, "key_lengths", mha_pass_sequences(p), "(B)"));
     TRY(check_per_row(p, &x->lse, "lse", 3, "(B,H,Tq)"));
     TRY(check_per_row(p, &x->softmax, "softmax", 4, "(B,H,Tq,2)"));
+    TRY(mha_pass_check_intermediates(p));
     if (p->extra && mha_is_given(x->scores))
         return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "scores: a layer with bias_kv or zero_kv has none to show");
     return p->extra && mha_is_given(x->weights) ? check_weights(p, x->weights) : MHA_OK;
@@ -187,12 +188,7 @@ static mha_status check_extras(mha_pass *p)
 
 static mha_status check_overlap(const mha_pass *p)
 {
-    const mha_argument all[] = {{"out", p->out, MHA_OUTPUT},
-                                {"lse", p->extras.lse, MHA_OUTPUT},
-                                {"softmax", p->extras.softmax, MHA_OUTPUT},
-                                {"weights", p->extras.weights, MHA_OUTPUT},
-                                {"scores", p->extras.scores, MHA_OUTPUT},
-                                MHA_PASS_INPUTS(p, &p->options)};
+    const mha_argument all[] = {MHA_PASS_OUTPUTS(p), MHA_PASS_INPUTS(p, &p->options)};
     return mha_layer_check_apart(p->ctx, p->layer, all, sizeof all / sizeof *all);
 }
 
@@ -264,6 +260,7 @@ static void cut(mha_pass *p)
     p->out = mha_cut(p->out, 1, p->query_rows);
     p->extras.lse = mha_cut(p->extras.lse, 2, p->query_rows);
     p->extras.softmax = mha_cut(p->extras.softmax, 2, p->query_rows);
+    mha_pass_cut_intermediates(p);
     p->inputs.key = mha_cut(p->inputs.key, 1, p->key_rows);
     p->inputs.value = mha_cut(p->inputs.value, 1, p->key_rows);
     p->key_places = mha_cut(p->key_places, 1, p->key_rows);

@@ -111,6 +111,20 @@ static inline mha_attention_options mha_pass_options(const mha_pass *p)
     MHA_OPTION_INPUTS(o)
 /* clang-format on */
 
+/* What a forward call writes, likewise. */
+/* clang-format off */
+#define MHA_PASS_OUTPUTS(p)                                                                                            \
+    {"out", (p)->out, MHA_OUTPUT},                                                                                     \
+    {"lse", (p)->extras.lse, MHA_OUTPUT},                                                                              \
+    {"softmax", (p)->extras.softmax, MHA_OUTPUT},                                                                      \
+    {"weights", (p)->extras.weights, MHA_OUTPUT},                                                                      \
+    {"scores", (p)->extras.scores, MHA_OUTPUT},                                                                        \
+    {"extras.q", (p)->extras.q, MHA_OUTPUT},                                                                           \
+    {"extras.k", (p)->extras.k, MHA_OUTPUT},                                                                           \
+    {"extras.v", (p)->extras.v, MHA_OUTPUT},                                                                           \
+    {"extras.heads", (p)->extras.heads, MHA_OUTPUT}
+/* clang-format on */
+
 /* Checks the arguments of a forward call and fills the pass, but for memory. */
 mha_status mha_pass_make(mha_pass *pass, mha_context *ctx, mha_layer *layer, mha_tensor out,
                          const mha_attention_extras *extras, const mha_layer_inputs *inputs,
@@ -136,8 +150,15 @@ mha_status mha_pass_project(mha_pass *pass);
 mha_status mha_pass_attend(mha_pass *pass);
 mha_status mha_pass_finish(mha_pass *pass);
 
-/* Zeros for the rows of padding of x (B,Tq,W), which query_lengths leaves out. */
-void mha_pass_clear_padding(const mha_pass *pass, mha_tensor x);
+/* Zeros for the rows of padding of x, which query_lengths leaves out: axis `axis` is Tq, axis 0 the batch. */
+void mha_pass_clear_padding(const mha_pass *pass, mha_tensor x, int axis);
+
+/* ---- intermediates.c: q, k, v and heads as extras --------------------------------------------------------------- */
+
+/* Checks those that are asked for; leaves the rows out that belong to no sequence; writes them, once heads are final. */
+mha_status mha_pass_check_intermediates(mha_pass *pass);
+void mha_pass_cut_intermediates(mha_pass *pass);
+void mha_pass_leave_intermediates(const mha_pass *pass);
 
 /* a (rows,W) times the weights of a projection, or of the output if n is MHA_IN, plus their bias. */
 mha_status mha_pass_multiply(mha_pass *pass, int n, mha_tensor c, mha_tensor a);

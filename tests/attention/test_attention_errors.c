@@ -9,7 +9,11 @@ TEST(good_calls_are_accepted)
     accept(&c);
     c.no_extras = c.no_options = true;
     accept(&c);
-    c.extras = (mha_attention_extras){good_lse(), good_softmax(), good_weights(), good_scores(), MHA_STAGE_DROPPED};
+    c.extras = (mha_attention_extras){.lse = good_lse(),
+                                      .softmax = good_softmax(),
+                                      .weights = good_weights(),
+                                      .scores = good_scores(),
+                                      .scores_stage = MHA_STAGE_DROPPED};
     c.options.mask = good_mask();
     c.options.bias = good_bias();
     c.options.alibi_slopes = good_slopes();

@@ -267,9 +267,11 @@ static void run(const batch *s, mha_context *ctx, result all[RESULTS], arrangeme
     mha_tensor dout = rows_for(rows_of(s->dout, s->type, s->B, s->Tq, s->H, s->E), how, b, queries);
     mha_tensor dlse = rows_for(rows_of(s->dlse, MHA_FLOAT32, s->B, s->Tq, s->H, 0), how, b, queries);
     mha_attention_options o = options_for(s, how, b);
-    mha_attention_extras extras = {view(s, &all[LSE], how, b), view(s, &all[SOFTMAX], how, b),
-                                   view(s, &all[WEIGHTS], how, b), view(s, &all[SCORES], how, b),
-                                   (mha_stage)(s->Tk % (MHA_STAGE_DROPPED + 1))};
+    mha_attention_extras extras = {.lse = view(s, &all[LSE], how, b),
+                                   .softmax = view(s, &all[SOFTMAX], how, b),
+                                   .weights = view(s, &all[WEIGHTS], how, b),
+                                   .scores = view(s, &all[SCORES], how, b),
+                                   .scores_stage = (mha_stage)(s->Tk % (MHA_STAGE_DROPPED + 1))};
     mha_tensor out = view(s, &all[OUT], how, b);
     expect(!mha_attention_forward(ctx, out, &extras, q, k, v, &o), "%s", mha_context_error(ctx));
     const mha_attention_saved saved = {q, k, v, out, s->Tq % 3 ? extras.softmax : (mha_tensor)MHA_NO_TENSOR};

@@ -79,6 +79,7 @@ layer_case layer_case_random(rng *r)
     c.threads = (int)rng_between(r, 1, 3);
     c.seed = rng_bits(r);
     c.padding = rng_chance(r, 0.25);
+    c.between = rng_chance(r, 0.5);
     return c;
 }
 
@@ -88,7 +89,7 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
     snprintf(text, size,
              "M %lld Mk %lld Mv %lld H %lld G %lld D %lld E %lld, B %lld Tq %lld Tk %lld, inputs %d,%s%s%s%s%s%s%s%s "
              "norm %g %d%d%s rotary %g %d cap %g%s window %lld %lld,%s%s%s%s%s%s%s weights %d layouts %d%d%d%d %s "
-             "dropout %g %s%s",
+             "dropout %g %s%s%s",
              (ll)o->width, (ll)o->key_width, (ll)o->value_width, (ll)o->heads, (ll)o->kv_heads, (ll)o->head_width,
              (ll)o->value_head_width, (ll)c->B, (ll)c->Tq, (ll)c->Tk, (int)c->inputs, o->in_bias ? " in_bias" : "",
              o->out_projection ? " Wo" : "", o->out_bias ? " out_bias" : "", o->bias_kv ? " bias_kv" : "",
@@ -99,7 +100,8 @@ void layer_case_print(const layer_case *c, char *text, size_t size)
              c->padding ? " query_lengths" : "", c->lengths ? " lengths" : "", c->mask ? " mask" : "",
              c->bias ? " bias" : "", c->slopes ? " slopes" : "", c->positions ? " positions" : "", c->averaged,
              (int)c->layouts[0], (int)c->layouts[1], (int)c->layouts[2], (int)c->layouts[3], mha_type_name(c->type),
-             (double)c->dropout, o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "", c->borrowed ? " borrowed" : "");
+             (double)c->dropout, o->compute == MHA_BFLOAT16 ? "compute bfloat16" : "", c->borrowed ? " borrowed" : "",
+             c->between ? " between" : "");
 }
 
 /* ---- Making a problem ------------------------------------------------------------------------------------------- */
@@ -274,6 +276,23 @@ static void make_rotary(layer_problem *p, rng *r)
     o->rotary_sin = p->sines.view;
 }
 
+/* Outputs for q, k, v and heads, of any type and layout. */
+static void make_between(layer_problem *p, rng *r)
+{
+    static const mha_type types[] = {MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16};
+    const mha_layer_options *o = &p->c.options;
+    mha_tensor *to[BETWEEN] = {&p->extras.q, &p->extras.k, &p->extras.v, &p->extras.heads};
+    mha_tensor key = p->key.view.rank ? p->key.view : p->query.view;
+    for (int n = 0; n < BETWEEN; n++) {
+        mha_tensor rows = layer_between_keys(n) ? key : p->query.view;
+        int64_t size[4] = {rows.size[0], layer_between_keys(n) ? o->kv_heads : o->heads, rows.size[1],
+                           n == BETWEEN_V || n == BETWEEN_HEADS ? o->value_head_width : o->head_width};
+        p->between[n] = make(r, p->c.between && rng_chance(r, 0.8), types[rng_between(r, 0, 2)], 4, size,
+                             (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY));
+        *to[n] = p->between[n].view;
+    }
+}
+
 layer_problem *layer_problem_make(const layer_case *c)
 {
     layer_problem *p = array(1, sizeof *p);
@@ -315,6 +334,7 @@ layer_problem *layer_problem_make(const layer_case *c)
     mha_context_free(ctx);
     make_options(p, &r);
     make_positions(p, &r);
+    make_between(p, &r);
     return p;
 }
 
@@ -326,6 +346,7 @@ void layer_problem_free(layer_problem *p)
                        &p->slopes,        &p->dbias,       &p->dslopes, &p->query_positions,
                        &p->key_positions, &p->frequencies, &p->cosines, &p->sines};
     for (size_t n = 0; n < sizeof stores / sizeof *stores; n++) store_free(stores[n]);
+    for (int n = 0; n < BETWEEN; n++) store_free(&p->between[n]), free(p->want_between[n]);
     layer_weights_free(p->borrowed);
     const ref_layer *l = &p->ref;
     void *memory[] = {p->parameters,

@@ -22,6 +22,9 @@ typedef enum source {
 /* Where the angles of a rotary embedding come from, if the layer has one. */
 typedef enum turning { FROM_BASE, FROM_FREQUENCIES, FROM_TABLES, TURNINGS } turning;
 
+/* What lies between the products of a layer. */
+enum { BETWEEN_Q, BETWEEN_K, BETWEEN_V, BETWEEN_HEADS, BETWEEN };
+
 typedef struct layer_case {
     mha_layer_options options; /* a rotary_base stands for any rotary embedding */
     turning rotary;
@@ -34,6 +37,7 @@ typedef struct layer_case {
     mha_align align;
     float dropout;
     bool borrowed; /* the parameters are tensors of any type */
+    bool between;  /* q, k, v and heads are asked for */
     int threads;
     uint64_t seed;
 } layer_case;
@@ -46,6 +50,7 @@ typedef struct layer_problem {
     store query, key, value, out, weights, lse, dout, dquery, dkey, dvalue;
     store mask, bias, slopes, dbias, dslopes, query_positions, key_positions;
     store frequencies, cosines, sines;
+    store between[BETWEEN]; /* q, k, v and heads */
     int64_t *query_starts, *key_starts, *key_lengths, *queries, *padded, *keys, *offsets;
     mha_attention_options attend;
     mha_layer_inputs inputs;
@@ -54,6 +59,7 @@ typedef struct layer_problem {
     ref_layer ref;
     double *numbers; /* the parameters, for the oracle */
     double *want_out, *want_weights, *want_mean, *want_lse;
+    double *want_between[BETWEEN];
     ref_layer_gradients want;
     double *want_parameters; /* a block */
 } layer_problem;
@@ -69,6 +75,9 @@ static inline double layer_row_at(const store *s, const int64_t *starts, int64_t
 {
     return starts ? store_get(s, 0, starts[b] + t, m, 0) : store_get(s, b, t, m, 0);
 }
+
+/* Whether `between` asks for rows of keys or of queries. */
+static inline bool layer_between_keys(int n) { return n == BETWEEN_K || n == BETWEEN_V; }
 
 /* What the oracle says; gradients too, if asked. */
 void layer_problem_solve(layer_problem *p, bool gradients);

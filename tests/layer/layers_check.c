@@ -71,11 +71,56 @@ static bool check_lse(const layer_problem *p, char *why, size_t room)
     return near(p, g, 1, MHA_FLOAT32, "lse", why, room);
 }
 
+/* Where row t of sequence b lies in what is between: the axes 0 and 2. */
+static void place_between(const layer_problem *p, int n, int64_t b, int64_t t, int64_t at[2])
+{
+    const int64_t *starts = layer_between_keys(n) ? p->key_starts : p->query_starts;
+    at[0] = p->c.ragged ? 0 : b;
+    at[1] = p->c.ragged ? starts[b] + t : t;
+}
+
+/* Every row of a sequence, with the zeros of padding. */
+static bool check_between(const layer_problem *p, char *why, size_t room)
+{
+    static const char *const names[BETWEEN] = {"q", "k", "v", "heads"};
+    for (int n = 0; n < BETWEEN; n++) {
+        const store *s = &p->between[n];
+        int64_t heads = s->view.size[1], W = s->view.size[3], T = layer_between_keys(n) ? p->c.Tk : p->c.Tq, at[2];
+        const int64_t *rows = layer_between_keys(n) ? p->keys : p->padded;
+        gap g = {0, 0};
+        for (int64_t b = 0; s->view.rank && b < p->c.B; b++)
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t i = 0; i < rows[b] * W; i++) {
+                    place_between(p, n, b, i / W, at);
+                    see(&g, p->want_between[n][(b * heads + h) * T * W + i], store_get(s, at[0], h, at[1], i % W));
+                }
+        if (!near(p, g, 1, s->view.type, names[n], why, room)) return false;
+    }
+    return true;
+}
+
+/* Rows that belong to no sequence may not change. */
+static void guard_between(layer_problem *p)
+{
+    for (int n = 0; n < BETWEEN; n++) {
+        store *s = &p->between[n];
+        const int64_t *rows = layer_between_keys(n) ? p->keys : p->padded;
+        int64_t at[2];
+        store_guard(s);
+        for (int64_t b = 0; s->view.rank && b < p->c.B; b++)
+            for (int64_t h = 0; h < s->view.size[1]; h++)
+                for (int64_t i = 0; i < rows[b] * s->view.size[3]; i++) {
+                    place_between(p, n, b, i / s->view.size[3], at);
+                    store_allow(s, at[0], h, at[1], i % s->view.size[3]);
+                }
+    }
+}
+
 static bool check_forward(const layer_problem *p, char *why, size_t room)
 {
     const int64_t *starts = p->c.ragged ? p->query_starts : NULL;
     return check_rows(p, &p->out, starts, p->padded, p->want_out, p->c.Tq, 0, 1, "out", why, room) &&
-           check_weights(p, why, room) && check_lse(p, why, room);
+           check_weights(p, why, room) && check_lse(p, why, room) && check_between(p, why, room);
 }
 
 /* What the oracle has for one input, summed over those that stood for it. Gradients held 1 before. */
@@ -154,6 +199,7 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
     bool good = false;
     for (int n = 3; n < 8; n++) ones(outputs[n]);
     for (int n = 0; n < 8; n++) guard(outputs[n]);
+    guard_between(p);
     for (int64_t n = 0; n < p->count; n++) p->gradients[n] = 1;
     mha_status status = p->borrowed ? mha_layer_create_over(ctx, &layer, &p->c.options, &p->borrowed->weights)
                                     : mha_layer_create(ctx, &layer, &p->c.options, p->parameters);
@@ -179,6 +225,9 @@ bool layer_problem_run(layer_problem *p, mha_context *ctx, bool gradients, char 
                                check_attention(p, why, room)));
         for (int n = 0; good && n < 8; n++)
             if (!store_intact(outputs[n])) snprintf(why, room, "output %d: bytes beside it changed", n), good = false;
+        for (int n = 0; good && n < BETWEEN; n++)
+            if (!store_intact(&p->between[n]))
+                snprintf(why, room, "between %d: bytes beside it changed", n), good = false;
     }
     mha_tape_free(tape);
     mha_layer_free(layer);

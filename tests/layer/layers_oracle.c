@@ -120,6 +120,18 @@ static void want_gradients(layer_problem *p, const mha_layer_parts *parts)
                                     .alibi_slopes = array(l->B * l->H + 1, sizeof(double))};
 }
 
+static void want_between(layer_problem *p)
+{
+    const ref_layer *l = &p->ref;
+    double **want = p->want_between;
+    if (!p->c.between) return;
+    want[BETWEEN_Q] = array(l->B * l->H * l->Tq * l->D + 1, sizeof(double));
+    want[BETWEEN_K] = array(l->B * l->G * l->Tk * l->D + 1, sizeof(double));
+    want[BETWEEN_V] = array(l->B * l->G * l->Tk * l->E + 1, sizeof(double));
+    want[BETWEEN_HEADS] = array(l->B * l->H * l->Tq * l->E + 1, sizeof(double));
+    ref_layer_intermediates(l, want[BETWEEN_Q], want[BETWEEN_K], want[BETWEEN_V], want[BETWEEN_HEADS]);
+}
+
 void layer_problem_solve(layer_problem *p, bool gradients)
 {
     const layer_case *c = &p->c;
@@ -170,6 +182,7 @@ void layer_problem_solve(layer_problem *p, bool gradients)
     ref_layer_forward(l, p->want_out, p->want_weights, p->want_mean);
     p->want_lse = array(c->B * o->heads * c->Tq + 1, sizeof(double));
     ref_layer_lse(l, p->want_lse);
+    want_between(p);
     if (gradients) {
         double *dout = widen(&p->dout, qs, c->B, c->Tq, p->queries);
         want_gradients(p, &parts);

@@ -180,7 +180,11 @@ static void make_options(problem *p)
     o.dropout_stream = c->dropout_stream;
     p->options = o;
     mha_stage stage = c->scores >= 0 ? (mha_stage)c->scores : MHA_STAGE_SCALED;
-    p->extras = (mha_attention_extras){p->lse.view, p->softmax.view, p->weights.view, p->scores.view, stage};
+    p->extras = (mha_attention_extras){.lse = p->lse.view,
+                                       .softmax = p->softmax.view,
+                                       .weights = p->weights.view,
+                                       .scores = p->scores.view,
+                                       .scores_stage = stage};
 }
 
 mha_status problem_run(problem *p, mha_context *ctx)
