@@ -32,6 +32,9 @@ static void help(void)
          "                        library (default: the config.json next to LAYER, if it\n"
          "                        exists); 'none' ignores it\n"
          "  --weights WHICH       also write attention weights: per-head or average\n"
+         "  --intermediates       also write q, k and v as attention reads them (projected,\n"
+         "                        after norm and rotary embedding) and heads, the result\n"
+         "                        of each head before concatenation\n"
          "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS "\n"
          "LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
          "       GPT-2, BERT, timm's ViT, Llama or BART, under their usual names.\n"
@@ -58,9 +61,11 @@ static void help(void)
          "       grad_output                shaped like output, for --grad\n"
          "       A bool mask hides keys where it is true, a float mask is added. A query\n"
          "       that sees no key gets zeros from its heads.\n"
-         "OUTPUT output (B,T,M); weights (B,H,Tq,Tk) or (B,Tq,Tk); grad.query, grad.key,\n"
-         "       grad.value, grad.NAME for each parameter NAME. All float32. Dropout is\n"
-         "       off. The extra keys of bias_k and add_zero_attn are last in the weights.\n"
+         "OUTPUT output (B,T,M); weights (B,H,Tq,Tk) or (B,Tq,Tk); q (B,H,Tq,D),\n"
+         "       k (B,G,Tk,D), v (B,G,Tk,E) with G heads of keys and values, and heads\n"
+         "       (B,H,Tq,E); grad.query, grad.key, grad.value, grad.NAME for each\n"
+         "       parameter NAME. All float32. Dropout is off. The extra keys of bias_k and\n"
+         "       add_zero_attn are last in the weights, and not in k and v.\n"
          "       Metadata weights.axes names the axes of the weights, for 'mha view'.");
 }
 
@@ -81,6 +86,7 @@ static const cli_option options[] = {
     CLI_SET("--causal", layer_request, causal, LAYER_CAUSAL),
     CLI_SET("--no-causal", layer_request, causal, LAYER_NOT_CAUSAL),
     CLI_FLAG("--grad", layer_request, grad),
+    CLI_FLAG("--intermediates", layer_request, intermediates),
     CLI_END,
 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESULTS = 8, OWNED = RESULTS + 3 };
+enum { RESULTS = 12, OWNED = RESULTS + 3 };
 
 mha_tensor layer_zeros(int rank, const int64_t *size)
 {
@@ -67,6 +67,18 @@ static bool make_results(making *m, const mha_layer_options *o, layer_weights we
     if (!make(m, &m->output, "output", 3, output)) return false;
     if (weights == WEIGHTS_PER_HEAD) return make(m, &m->extras.weights, "weights", 4, per_head);
     return weights == WEIGHTS_NONE || make(m, &m->extras.weights, "weights", 3, average);
+}
+
+/* q, k, v and heads, as mha_attention_extras names them. */
+static bool make_intermediates(making *m, const mha_layer_options *o)
+{
+    const layer_input *in = m->in;
+    mha_attention_extras *x = &m->extras;
+    const int64_t q[4] = {in->B, o->heads, in->Tq, o->head_width}, k[4] = {in->B, o->kv_heads, in->Tk, o->head_width};
+    const int64_t v[4] = {in->B, o->kv_heads, in->Tk, o->value_head_width};
+    const int64_t heads[4] = {in->B, o->heads, in->Tq, o->value_head_width};
+    return make(m, &x->q, "q", 4, q) && make(m, &x->k, "k", 4, k) && make(m, &x->v, "v", 4, v) &&
+           make(m, &x->heads, "heads", 4, heads);
 }
 
 /* The axes of the weights, which are ambiguous from the shape: a batch could be layers. For `mha view`. */
@@ -130,6 +142,7 @@ bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *
     char error[400];
     m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_parameter_count(file), sizeof *m.items), "the results");
     bool ok = m.items && make_results(&m, mha_layer_shape(layer), r->weights);
+    if (ok && r->intermediates) ok = make_intermediates(&m, mha_layer_shape(layer));
     if (ok && r->grad) ok = make_gradients(&m, file);
     ok = ok && compute(&m, layer, r);
     const nn_safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};

@@ -14,7 +14,7 @@ typedef struct layer_request {
     mha_layer_file_options load;
     layer_weights weights;
     layer_causal causal;
-    bool grad;
+    bool grad, intermediates;
     int64_t threads; /* 0 for all */
 } layer_request;
 

@@ -38,7 +38,7 @@ typedef enum mask_kind { NO_MASK, BOOL_MASK, FLOAT_MASK, BOOL_MASK_PER_HEAD, FLO
 
 typedef struct problem {
     mask_kind attn, padding;
-    bool batched, causal, extra_keys, grad;
+    bool batched, causal, extra_keys, grad, intermediates;
     int inputs;  /* tensors of their own: query; and key; and value */
     int weights; /* none, per head, average */
     const nn_layer_family *family;
@@ -150,6 +150,7 @@ enum { PARAMETERS = 1000 };
 typedef struct answer {
     double out[2 * TQ * M], weights[2 * H * TQ * (TK + 2)], mean[2 * TQ * (TK + 2)];
     double query[2 * TQ * M], key[2 * TK * M], value[2 * TK * M];
+    double q[2 * TQ * M], k[2 * TK * M], v[2 * TK * M], heads[2 * TQ * M];
     double parameters[PARAMETERS]; /* gradients, as the layer's parameters lie */
 } answer;
 
@@ -187,6 +188,7 @@ static void solve(answer *a, const problem *p, const mha_layer *layer)
     l.attention = (ref_attention){.scale = NAN, .causal = p->causal, .window_left = -1, .window_right = -1};
     l.attention.mask = mask, l.attention.bias = bias;
     ref_layer_forward(&l, a->out, a->weights, a->mean);
+    ref_layer_intermediates(&l, a->q, a->k, a->v, a->heads);
     ref_layer_gradients g = {.query = a->query, .key = a->key, .value = a->value};
     g.q_weight = OF(a->parameters, q_weight), g.k_weight = OF(a->parameters, k_weight);
     g.v_weight = OF(a->parameters, v_weight), g.q_bias = OF(a->parameters, q_bias);
@@ -240,6 +242,15 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
     const char *const names[] = {"", "batch,heads,queries,keys", "batch,queries,keys"}, *want = names[p->weights];
     if (!p->batched) want += strcspn(want, ",") + (*want == 'b');
     expect(strcmp(axes ? axes : "", want) == 0, "the axes of weights are '%s', not '%s'", axes ? axes : "", want);
+    if (p->intermediates) {
+        mha_tensor of_queries = mha_tensor_4d(NULL, MHA_FLOAT32, p->B, H, TQ, D);
+        mha_tensor of_keys = mha_tensor_4d(NULL, MHA_FLOAT32, p->B, H, p->Tk, D);
+        expect_tensor(file, "q", item_of(p, "", of_queries), a.q);
+        expect_tensor(file, "k", item_of(p, "", of_keys), a.k);
+        expect_tensor(file, "v", item_of(p, "", of_keys), a.v);
+        expect_tensor(file, "heads", item_of(p, "", of_queries), a.heads);
+        count += 4;
+    }
     if (p->grad) {
         mha_tensor keyed = mha_tensor_3d(NULL, MHA_FLOAT32, p->B, p->Tk, M);
         expect_tensor(file, "grad.query", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, M)), a.query);
@@ -271,8 +282,9 @@ static void check(problem p, const char *settings, const char *more)
     write_layer("l.safetensors", &p, layer);
     write_input("x.safetensors", &p);
     char args[300];
-    snprintf(args, sizeof args, "l.safetensors x.safetensors -o y.safetensors %s %s %s %s", weights[p.weights],
-             p.causal && !p.family ? "--causal" : "", p.grad ? "--grad" : "", more);
+    snprintf(args, sizeof args, "l.safetensors x.safetensors -o y.safetensors %s %s %s %s %s", weights[p.weights],
+             p.causal && !p.family ? "--causal" : "", p.grad ? "--grad" : "", p.intermediates ? "--intermediates" : "",
+             more);
     const said *it = run(settings, args);
     int before = harness.failures;
     if (expect(it->status == 0 && !*it->out && one_line(it->err) && strstr(it->err, "mha: l.safetensors: ") &&
@@ -301,6 +313,7 @@ TEST(results_are_the_oracles)
                                 .causal = turn % 5 == 1,
                                 .extra_keys = (turn + inputs) % 2,
                                 .grad = inputs > 1 || turn % 2,
+                                .intermediates = (turn + inputs) % 3 == 1,
                                 .inputs = inputs,
                                 .weights = (turn + inputs) % 3},
                       "", "");
