@@ -471,6 +471,12 @@ MHA_API int64_t mha_roles_best(const mha_roles *roles, int64_t n, mha_role_from 
  *     "llama"          q_proj.weight, ..., o_proj.weight, ...            causal; rotary with base 10000
  *     "bart"           q_proj.weight, ..., out_proj.weight, ...
  *
+ * Other modules are recognized by the usual names of their linear layers: W_q, W_k, W_v and W_o; query_linear, ...;
+ * W_query, ...; to_q, ..., to_out.0, and many more. So is a list with one module per head, heads.0.W_query.weight, ...,
+ * with or without an output projection. Their family is what was found: "W_q, W_k, W_v, W_o". A causal mask among their
+ * buffers (mask, tril) makes the layer causal; any other tensor is an error. For other names there are q, k, v and out
+ * below. If all tensors of a file have one prefix, and it is that of its one layer, it need not be given.
+ *
  * Sizes follow from the shapes and the number of heads. Heads and everything else that tensors do not show come from
  * the file's metadata (the fields of mha_layer_options by their names; num_heads and other usual synonyms), from the
  * config.json that the transformers library saves with a model, and from the options below. A config.json that
@@ -486,10 +492,16 @@ typedef struct mha_layer_file_options {
     int64_t heads;      /* for files that do not say; 0: as the file says, and they must not differ */
     int64_t kv_heads;   /* likewise; 0 where the file does not say: from the shapes, or as many as heads */
     double rotary_base; /* instead of the one of the metadata or the family; 0: as the file says */
+
+    /* Which linear layers are the projections, in a file with unusual names: NAME for NAME.weight (out,in) and NAME.bias,
+     * if there is one, after the prefix. Or the name of a weight alone, with ".T" behind it if it is (in,out). "{h}" in a
+     * name stands for the number of a head, from 0: one module per head. NULL: by the usual names. Without a prefix,
+     * all tensors of the file must be named; with one, others are ignored. */
+    const char *q, *k, *v, *out;
 } mha_layer_file_options;
 
 /* clang-format off */
-#define MHA_LAYER_FILE_DEFAULTS {sizeof(mha_layer_file_options), NULL, NULL, 0, 0, 0.0}
+#define MHA_LAYER_FILE_DEFAULTS {sizeof(mha_layer_file_options), NULL, NULL, 0, 0, 0.0, NULL, NULL, NULL, NULL}
 /* clang-format on */
 
 MHA_API void mha_layer_file_defaults(mha_layer_file_options *options, size_t size);
@@ -509,14 +521,16 @@ typedef enum mha_layer_source {
     MHA_LAYER_FROM_FAMILY = 0,   /* the default for these names, or for the model_type of config.json */
     MHA_LAYER_FROM_METADATA = 1, /* of the file */
     MHA_LAYER_FROM_CONFIG = 2,   /* config.json */
-    MHA_LAYER_FROM_TENSORS = 3, /* their shapes, in a Vision Transformer whose blocks have different numbers of heads */
+    MHA_LAYER_FROM_TENSORS =
+        3, /* heads: a list of heads, or shapes, in a Vision Transformer whose blocks have different
+                                    numbers of heads; causal: a mask */
     MHA_LAYER_FROM_OPTIONS = 4
 } mha_layer_source;
 
 /* What was found. mha_layer_shape has all options of the layer. */
 typedef struct mha_layer_file_info {
     size_t size;            /* of this struct, set by the caller; the rest is filled in */
-    const char *family;     /* "pytorch", "gpt2", ...; see above */
+    const char *family;     /* "pytorch", "gpt2", ..., or the names that were found; see above */
     const char *config;     /* path of the config.json that was read; "" if none was */
     const char *model_type; /* its model_type; "" if it has none, in which case it was ignored */
     int64_t heads, kv_heads;

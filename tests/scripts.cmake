@@ -27,6 +27,12 @@ if(as_shipped)
   add_test(NAME parity COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(parity PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}")
   mha_label(parity host)
+  if(MHA_COMMAND)
+    # Modules of tutorials, through the command.
+    add_test(NAME parity_modules COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
+    set_tests_properties(parity_modules PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND};PARITY=modules.py")
+    mha_label(parity_modules host)
+  endif()
 endif()
 
 if(MHA_COMMAND AND as_shipped)

@@ -153,8 +153,7 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
     if (!grad) return true;
     if (!nn_safetensors_find(r->file, "grad_output"))
         return cli_error("%s: grad_output is missing, but --grad needs it", r->path);
-    int64_t out_width = o->out_projection ? o->width : o->heads * o->value_head_width;
-    return take(r, &in->grad_output, "grad_output", in->B, in->Tq, out_width);
+    return take(r, &in->grad_output, "grad_output", in->B, in->Tq, o->out_width);
 }
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */

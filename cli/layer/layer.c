@@ -24,6 +24,8 @@ static void help(void)
          "Usage: mha layer LAYER INPUT -o OUTPUT [OPTIONS]\n"
          "  -o OUTPUT             the output file; it is replaced atomically\n"
          "  --prefix P            prefix of the layer's tensor names in a larger file\n"
+         "  --map PART=NAME       the linear layer NAME is PART: q, k, v or o (the output\n"
+         "                        projection); see below; for each part once\n"
          "  --heads N             number of heads, if the file does not specify it\n"
          "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
          "  --causal              each query sees the keys up to its own position (default\n"
@@ -32,12 +34,19 @@ static void help(void)
          "                        library (default: the config.json next to LAYER, if it\n"
          "                        exists); 'none' ignores it\n"
          "  --weights WHICH       also write attention weights: per-head or average\n"
-         "  --intermediates       also write q, k and v as attention reads them (projected,\n"
-         "                        after norm and rotary embedding) and heads, the result\n"
-         "                        of each head before concatenation\n"
-         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS "\n"
-         "LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
+         "  --intermediates       also write q, k and v as attention reads them (after\n"
+         "                        norm and rotary embedding) and heads, the result of each\n"
+         "                        head before concatenation\n"
+         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS);
+    puts("LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
          "       GPT-2, BERT, timm's ViT, Llama or BART, under their usual names.\n"
+         "       Also any module whose linear layers have usual names: W_q, W_k, W_v, W_o;\n"
+         "       query_linear, ...; W_query, ..., out_proj; to_q, ..., to_out.0; and\n"
+         "       others; or a list with one module per head, heads.0.W_query, ..., with\n"
+         "       or without an output projection. A buffer with a causal mask makes it\n"
+         "       causal. For other names use --map: '--map q=NAME' is NAME.weight (out,in)\n"
+         "       and NAME.bias, if it exists, or the weight NAME itself; 'NAME.T' is\n"
+         "       (in,out); '{h}' in NAME is the number of a head: one module per head.\n"
          "       From PyTorch:\n"
          "       save_file(module.state_dict(), \"attn.safetensors\", {\"heads\": \"12\"})\n"
          "       Metadata, such as heads here, give what the tensors do not:\n"
@@ -73,11 +82,30 @@ static void help(void)
 
 static const cli_name weights[] = {{"per-head", WEIGHTS_PER_HEAD}, {"average", WEIGHTS_AVERAGE}, {NULL, 0}};
 
+/* --map PART=NAME */
+static bool parse_map(const cli_given *given, void *request)
+{
+    mha_layer_file_options *load = &((layer_request *)request)->load;
+    const struct {
+        const char *part;
+        const char **name;
+    } parts[] = {{"q=", &load->q}, {"k=", &load->k}, {"v=", &load->v}, {"o=", &load->out}};
+    for (size_t n = 0; n < sizeof parts / sizeof *parts; n++) {
+        if (strncmp(given->value, parts[n].part, 2) != 0 || !given->value[2]) continue;
+        if (*parts[n].name) return cli_error("%s: %s %c is given twice", given->command, given->name, *given->value);
+        *parts[n].name = given->value + 2;
+        return true;
+    }
+    return cli_error("%s: %s must be q=NAME, k=NAME, v=NAME or o=NAME, not '%s'", given->command, given->name,
+                     given->value);
+}
+
 static const cli_option options[] = {
     CLI_TEXT("LAYER", layer_request, layer),
     CLI_TEXT("INPUT", layer_request, input),
     CLI_OUT(layer_request, output),
     CLI_TEXT("--prefix", layer_request, load.prefix),
+    CLI_OWN("--map", parse_map),
     CLI_NUMBER("--heads", layer_request, load.heads, 1, 1000000),
     CLI_REAL("--rotary-base", layer_request, load.rotary_base, DBL_MIN, DBL_MAX, "a number above 0"),
     CLI_CHOICE("--weights", layer_request, weights, weights),
@@ -111,6 +139,10 @@ static int parse(int argc, char **argv, layer_request *r)
 
 static const wording words[] = {{"options.heads", "--heads N"},
                                 {"options.prefix", "--prefix"},
+                                {"options.q", "--map q=NAME"},
+                                {"options.k", "--map k=NAME"},
+                                {"options.v", "--map v=NAME"},
+                                {"options.out", "--map o=NAME"},
                                 {"options.config = \"\"", "--config none"},
                                 {NULL, NULL}};
 
@@ -149,6 +181,7 @@ static void print_settings(const mha_layer *layer, const mha_layer_file_info *in
     add(line, sizeof line, "%s names; %lld head%s of width %lld", info->family, (long long)o->heads,
         o->heads == 1 ? "" : "s", (long long)o->head_width);
     if (o->kv_heads != o->heads) add(line, sizeof line, ", %lld for keys and values", (long long)o->kv_heads);
+    if (!o->out_projection) add(line, sizeof line, "; no output projection");
     add(line, sizeof line, "; %scausal; ", causal ? "" : "not ");
     if (o->rotary_base > 0)
         add(line, sizeof line, "rotary base %.10g, %s", o->rotary_base,

@@ -62,7 +62,7 @@ static bool make_results(making *m, const mha_layer_options *o, layer_weights we
 {
     const layer_input *in = m->in;
     int64_t keys = in->Tk + o->bias_kv + o->zero_kv;
-    const int64_t output[3] = {in->B, in->Tq, o->out_projection ? o->width : o->heads * o->value_head_width};
+    const int64_t output[3] = {in->B, in->Tq, o->out_width};
     const int64_t per_head[4] = {in->B, o->heads, in->Tq, keys}, average[3] = {in->B, in->Tq, keys};
     if (!make(m, &m->output, "output", 3, output)) return false;
     if (weights == WEIGHTS_PER_HEAD) return make(m, &m->extras.weights, "weights", 4, per_head);

@@ -6,7 +6,8 @@
  *     ... file.layer ...
  *     nn_layer_file_free(&file);
  *
- * Loading. The family of names (names.h) is detected from the tensor names. Without a prefix the file is one layer, and
+ * Loading. The family of names (names.h) is detected from the tensor names; layers with names of none are modules
+ * (modules.h). Without a prefix the file is one layer, and
  * an unknown tensor is an error; with a prefix, only names that begin with it are considered, and unknown ones are
  * ignored. All float types are converted to float32. Sizes follow from the shapes and from the number of heads, which
  * comes from the metadata (notes.h) or from the caller; the two must agree. The same holds for a config.json
@@ -25,7 +26,7 @@
 #define NN_LAYER_FILE_H
 
 #include "layer/config.h"
-#include "layer/names.h"
+#include "layer/modules.h"
 #include "io/safetensors_write.h"
 #include <mha_model.h>
 
@@ -34,6 +35,7 @@ typedef struct nn_layer_file_options {
     int64_t heads, kv_heads;       /* 0: from the file; kv_heads also from the shapes if Q, K and V are separate */
     double rotary_base;            /* 0: from the file */
     const nn_layer_config *config; /* of the file's model; NULL for none */
+    nn_layer_map map;              /* names of the projections, for files with names of no family */
     const char *heads_word, *prefix_word; /* the names of these options in messages; NULL: "heads", "the prefix" */
 } nn_layer_file_options;
 
@@ -43,6 +45,7 @@ typedef struct nn_layer_file {
     mha_layer *layer;
     mha_status status;
     const nn_layer_family *family;
+    nn_layer_modules *modules; /* NULL, or what `family` is part of */
     mha_layer_source heads_from, causal_from, rotary_from;
     char prefix[NN_LAYER_PREFIX_MAX + 1];
 } nn_layer_file;
@@ -54,7 +57,7 @@ bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, 
 bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
                         const nn_layer_file_options *options, char *error, size_t error_size);
 
-/* Frees the layer; file->layer may be NULL. */
+/* Frees the layer and the names; file->layer may be NULL. */
 void nn_layer_file_free(nn_layer_file *file);
 
 /* Atomic, like nn_safetensors_write. Also returns false for a layer that the names and metadata cannot express: a norm
@@ -65,13 +68,16 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
 const char *nn_layer_file_cannot_save(const mha_layer *layer);
 
 /* The parameters of a layer with the names and layout of its file; each name is preceded by `before` and the file's
- * prefix. `block` as in mha_layer_view: NULL, or for example gradients. */
+ * prefix. `block` as in mha_layer_view: NULL, or for example gradients. Returns false if out of memory. */
 typedef struct nn_layer_items {
     size_t count;
-    nn_safetensors_item item[NN_LAYER_PARTS]; /* names point into `name`: do not copy the struct */
-    char name[NN_LAYER_PARTS][NN_LAYER_PREFIX_MAX + 56];
+    nn_safetensors_item *item; /* names and items lie in one piece of memory, which nn_layer_items_free frees */
 } nn_layer_items;
-void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before);
+bool nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before);
+void nn_layer_items_free(nn_layer_items *items);
+
+/* Parameter n of them without its name; none if there is none. */
+mha_tensor nn_layer_file_item(const nn_layer_file *file, size_t n, float *block);
 
 /* Returns the number of parameters that are NaN or infinite, and in *count, unless NULL, the number of all
  * parameters. */

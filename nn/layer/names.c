@@ -1,5 +1,5 @@
 /* The tables of names.h, the search for layers in a larger file, and the position, shape and group of each part. */
-#include "layer/names.h"
+#include "layer/modules.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -96,6 +96,19 @@ const nn_layer_family nn_layer_families[] = {
 };
 /* clang-format on */
 
+/* ---- Lists of heads ---------------------------------------------------------------------------------------------- */
+
+static const char of_head[] = "{h}";
+
+bool nn_layer_name_lists(const char *name) { return strstr(name, of_head); }
+
+void nn_layer_name_of_head(char *out, size_t room, const char *name, int64_t head)
+{
+    const char *at = strstr(name, of_head);
+    if (!at) snprintf(out, room, "%s", name);
+    else snprintf(out, room, "%.*s%lld%s", (int)(at - name), name, (long long)head, at + sizeof of_head - 1);
+}
+
 /* ---- Larger files ------------------------------------------------------------------------------------------------ */
 
 /* The length of the prefix, if the name is that of an attention layer's first tensor; otherwise 0. */
@@ -108,7 +121,7 @@ static size_t prefix_length(const char *name)
             strcmp(name + length - tail, f->names[0].name) == 0)
             return length - tail;
     }
-    return 0;
+    return nn_layer_modules_prefix(name);
 }
 
 /* At the first difference of two names, the one with fewer digits is the smaller number. */
@@ -151,6 +164,7 @@ mha_tensor nn_layer_part_of(const mha_layer_parts *parts, nn_layer_part part)
 void nn_layer_part_shape(int64_t shape[2], nn_layer_part part, const mha_layer_options *o)
 {
     int64_t q = o->heads * o->head_width, k = o->kv_heads * o->head_width, v = o->kv_heads * o->value_head_width;
+    int64_t out = o->out_width ? o->out_width : o->width;
     const int64_t shapes[NN_LAYER_PARTS][2] = {
         [NN_LAYER_Q_WEIGHT] = {q, o->width},
         [NN_LAYER_K_WEIGHT] = {k, o->key_width},
@@ -158,8 +172,8 @@ void nn_layer_part_shape(int64_t shape[2], nn_layer_part part, const mha_layer_o
         [NN_LAYER_Q_BIAS] = {q},
         [NN_LAYER_K_BIAS] = {k},
         [NN_LAYER_V_BIAS] = {v},
-        [NN_LAYER_OUT_WEIGHT] = {o->width, o->heads * o->value_head_width},
-        [NN_LAYER_OUT_BIAS] = {o->width},
+        [NN_LAYER_OUT_WEIGHT] = {out, o->heads * o->value_head_width},
+        [NN_LAYER_OUT_BIAS] = {out},
         [NN_LAYER_BIAS_K] = {k},
         [NN_LAYER_BIAS_V] = {v},
         [NN_LAYER_Q_NORM] = {o->head_width},

@@ -9,13 +9,14 @@
  *     llama          q_proj, k_proj, v_proj, o_proj: causal, rotary, grouped heads, optional norms of Q and K
  *     bart           q_proj, k_proj, v_proj, out_proj: encoder-decoders (BART, M2M100) and CLIP
  *
- * A family is defined by its table alone; reading and writing iterate over it. */
+ * A family is defined by its table alone; reading and writing iterate over it. Layers with other names get a table of
+ * their own: modules.h. */
 #ifndef NN_LAYER_NAMES_H
 #define NN_LAYER_NAMES_H
 
 #include "io/safetensors.h"
 
-enum { NN_LAYER_PREFIX_MAX = 200 };
+enum { NN_LAYER_PREFIX_MAX = 200, NN_LAYER_NAMES = 20 };
 
 /* The parts of mha_layer_parts, in its order. */
 typedef enum nn_layer_part {
@@ -49,7 +50,7 @@ typedef enum nn_layer_layout {
 } nn_layer_layout;
 
 typedef struct nn_layer_name {
-    const char *name; /* after the prefix; NULL ends the list */
+    const char *name; /* after the prefix; NULL ends the list. With "{h}" in it: one tensor for each head h, from 0 */
     nn_layer_part part;
     nn_layer_layout layout;
     bool optional;
@@ -60,11 +61,15 @@ typedef struct nn_layer_family {
     bool causal;        /* default of the family, like the next one */
     double rotary_base; /* 0: none */
     bool same_biases;   /* Q, K and V have biases if and only if the output has one */
-    nn_layer_name names[20];
+    nn_layer_name names[NN_LAYER_NAMES];
 } nn_layer_family;
 
 /* All families, ended by one whose title is NULL. */
 extern const nn_layer_family nn_layer_families[];
+
+/* Whether a name stands for one tensor per head; and the name of one of them. */
+bool nn_layer_name_lists(const char *name);
+void nn_layer_name_of_head(char *out, size_t room, const char *name, int64_t head);
 
 /* The attention layers of a larger file, found by the first name of each family: their number, and the prefixes of the
  * first and the last in numeric order ("h.9." before "h.10."). */

@@ -3,21 +3,69 @@
 #include "layer/notes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-void nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before)
+/* Parameter n: its row in the table, its head if it is one of a list, and the view. Returns false if there is none. */
+static bool get(const nn_layer_file *file, size_t n, float *block, const nn_layer_name **row, int64_t *head,
+                mha_tensor *view)
 {
     mha_layer_parts parts = mha_layer_view(file->layer, block);
-    out->count = 0;
-    for (const nn_layer_name *row = file->family->names; row->name; row++) {
-        if (row->part >= NN_LAYER_PARTS) continue;
-        mha_tensor part = nn_layer_part_of(&parts, row->part);
+    for (*row = file->family->names; (*row)->name; ++*row) {
+        if ((*row)->part >= NN_LAYER_PARTS) continue;
+        mha_tensor part = nn_layer_part_of(&parts, (*row)->part);
+        int64_t heads = nn_layer_name_lists((*row)->name) ? mha_layer_shape(file->layer)->heads : 1;
         if (!part.data) continue;
-        if (row->layout == NN_LAYER_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
-        if (row->layout == NN_LAYER_TRANSPOSED) part = mha_tensor_swap(part, 0, 1);
-        char *name = out->name[out->count];
-        snprintf(name, sizeof out->name[0], "%s%s%s", before, file->prefix, row->name);
-        out->item[out->count++] = nn_safetensors_item_view(name, part);
+        if (n >= (size_t)heads) {
+            n -= (size_t)heads;
+            continue;
+        }
+        *head = (int64_t)n;
+        part.size[0] /= heads;
+        part.data = (float *)part.data + *head * part.size[0] * part.stride[0];
+        if ((*row)->layout == NN_LAYER_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
+        if ((*row)->layout == NN_LAYER_TRANSPOSED) part = mha_tensor_swap(part, 0, 1);
+        *view = part;
+        return true;
     }
+    return false;
+}
+
+mha_tensor nn_layer_file_item(const nn_layer_file *file, size_t n, float *block)
+{
+    const nn_layer_name *row;
+    mha_tensor view = MHA_NO_TENSOR;
+    int64_t head;
+    get(file, n, block, &row, &head, &view);
+    return view;
+}
+
+bool nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before)
+{
+    const nn_layer_name *row;
+    mha_tensor view;
+    int64_t head;
+    size_t count = 0, longest = strlen(before) + strlen(file->prefix) + 24; /* with the number of a head */
+    for (row = file->family->names; row->name; row++)
+        if (strlen(before) + strlen(file->prefix) + strlen(row->name) + 24 > longest)
+            longest = strlen(before) + strlen(file->prefix) + strlen(row->name) + 24;
+    *out = (nn_layer_items){0};
+    while (get(file, count, block, &row, &head, &view)) count++;
+    char *memory = calloc(count + 1, sizeof *out->item + longest), *names = memory + count * sizeof *out->item;
+    if (!memory) return false;
+    out->item = (nn_safetensors_item *)(void *)memory;
+    for (; get(file, out->count, block, &row, &head, &view); names += longest) {
+        int length = snprintf(names, longest, "%s%s", before, file->prefix);
+        nn_layer_name_of_head(names + length, longest - (size_t)length, row->name, head);
+        out->item[out->count++] = nn_safetensors_item_view(names, view);
+    }
+    return true;
+}
+
+void nn_layer_items_free(nn_layer_items *items)
+{
+    free(items->item);
+    *items = (nn_layer_items){0};
 }
 
 const char *nn_layer_file_cannot_save(const mha_layer *layer)
@@ -45,9 +93,14 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
         return false;
     }
     nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = nn_layer_family_to_save(layer)};
-    nn_layer_file_items(&items, &file, NULL, "");
+    if (!nn_layer_file_items(&items, &file, NULL, "")) {
+        snprintf(error, error_size, "%s: not enough memory", path);
+        return false;
+    }
     nn_layer_notes_write(&notes, mha_layer_shape(layer));
-    return nn_safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
+    bool ok = nn_safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
+    nn_layer_items_free(&items);
+    return ok;
 }
 
 int64_t nn_layer_count_not_finite(const mha_layer *layer, int64_t *count)

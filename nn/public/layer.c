@@ -63,13 +63,15 @@ static mha_status read_config(mha_context *ctx, mha_layer_file *f, const char *p
 static mha_status read_layer(mha_context *ctx, mha_layer_file *f, const char *path, const mha_layer_file_options *o)
 {
     char error[ERROR] = "";
-    nn_layer_file_options options = {.prefix = o->prefix,
-                                     .heads = o->heads,
-                                     .kv_heads = o->kv_heads,
-                                     .rotary_base = o->rotary_base,
-                                     .config = *f->config_path ? &f->config : NULL,
-                                     .heads_word = "options.heads",
-                                     .prefix_word = "options.prefix"};
+    nn_layer_file_options options = {
+        .prefix = o->prefix,
+        .heads = o->heads,
+        .kv_heads = o->kv_heads,
+        .rotary_base = o->rotary_base,
+        .config = *f->config_path ? &f->config : NULL,
+        .map = {{o->q, o->k, o->v, o->out}, {"options.q", "options.k", "options.v", "options.out"}},
+        .heads_word = "options.heads",
+        .prefix_word = "options.prefix"};
     if (nn_layer_file_load(&f->file, ctx, path, &options, error, sizeof error)) return MHA_OK;
     if (options.config && !*f->config.type)
         return nn_public_fail(ctx, f->file.status, "%s; %s has no model_type and was ignored", error, f->config_path);
@@ -92,7 +94,10 @@ mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const ch
         mha_layer_file_free(f);
         return status;
     }
-    nn_layer_file_items(&f->items, &f->file, NULL, "");
+    if (!nn_layer_file_items(&f->items, &f->file, NULL, "")) {
+        mha_layer_file_free(f);
+        return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the names of a layer");
+    }
     *file = f;
     return MHA_OK;
 }
@@ -100,6 +105,7 @@ mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const ch
 void mha_layer_file_free(mha_layer_file *file)
 {
     if (!file) return;
+    nn_layer_items_free(&file->items);
     nn_layer_file_free(&file->file);
     free(file->config_path);
     free(file);
@@ -138,13 +144,8 @@ mha_layer_file_parameter mha_layer_file_parameter_get(const mha_layer_file *file
 {
     mha_layer_file_parameter part = {NULL, MHA_NO_TENSOR};
     if (n < 0 || n >= mha_layer_file_parameter_count(file)) return part;
-    nn_layer_items items;
-    nn_layer_file_items(&items, &file->file, block, "");
-    const nn_safetensors_item *item = &items.item[n];
-    part.name = file->items.name[n];
-    part.tensor = (mha_tensor){.data = (void *)(uintptr_t)item->data, .type = MHA_FLOAT32, .rank = item->rank};
-    memcpy(part.tensor.size, item->shape, (size_t)item->rank * sizeof *item->shape);
-    memcpy(part.tensor.stride, item->stride, (size_t)item->rank * sizeof *item->stride);
+    part.name = file->items.item[n].name;
+    part.tensor = nn_layer_file_item(&file->file, (size_t)n, block);
     return part;
 }
 

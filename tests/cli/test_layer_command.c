@@ -92,7 +92,9 @@ static bool write_layer(const char *path, const problem *p, const mha_layer *lay
     nn_layer_items items;
     snprintf(file.prefix, sizeof file.prefix, "%s", p->prefix);
     nn_layer_file_items(&items, &file, NULL, "");
-    return expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+    bool ok = expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+    nn_layer_items_free(&items);
+    return ok;
 }
 
 /* A view without its batch axis where the problem has none. */
@@ -266,6 +268,7 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
             expect_tensor(file, items.item[i].name, items.item[i],
                           a.parameters + ((const float *)items.item[i].data - block));
         count += (size_t)p->inputs + items.count;
+        nn_layer_items_free(&items);
     }
     expect(nn_safetensors_count(file) == count, "%zu tensors, not %zu", nn_safetensors_count(file), count);
     nn_safetensors_free(file);

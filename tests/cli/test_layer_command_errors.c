@@ -86,6 +86,37 @@ TEST(help_begins_with_examples)
     }
 }
 
+/* Modules with the usual names, and names from the command line. */
+TEST(modules_that_cannot_be_loaded)
+{
+    nn_safetensors_item items[] = {floats("W_q.weight", 2, 4, 4, 0), floats("W_k.weight", 2, 4, 4, 0),
+                                   floats("W_v.weight", 2, 4, 4, 0), floats("last.weight", 2, 4, 4, 0)};
+    write_file("l.safetensors", items, 3, NULL);
+    write_input("x.safetensors", none, none);
+    REFUSE(FILES, "l.safetensors: the number of heads is not in the file; give --heads N (or metadata \"heads\")");
+    REFUSE(FILES "--map w=W_q", "layer: --map must be q=NAME, k=NAME, v=NAME or o=NAME, not 'w=W_q'");
+    REFUSE(FILES "--map q=", "layer: --map must be q=NAME, k=NAME, v=NAME or o=NAME, not 'q='");
+    REFUSE(FILES "--map q=a --map q=b", "layer: --map q is given twice");
+    REFUSE(FILES "--heads 2 --map o=last",
+           "l.safetensors: --map o=NAME: there is no tensor \"last.weight\" or \"last\"");
+    write_file("l.safetensors", items, 2, NULL);
+    REFUSE(FILES "--heads 2", "l.safetensors: W_v.weight is missing; if it has another name, give --map v=NAME");
+    write_file("l.safetensors", items, 4, NULL);
+    REFUSE(FILES "--heads 2", "l.safetensors: tensor \"last.weight\" does not belong to an attention layer with the "
+                              "names of W_q, W_k, W_v");
+    unlink("y.safetensors");
+    const said *it = command("", "layer " FILES "--heads 2 --map o=last");
+    expect(it->status == 0 && strcmp(it->err, "mha: l.safetensors: W_q, W_k, W_v, last names; 2 heads of width 2; not "
+                                              "causal; no rotary embedding\n") == 0,
+           "exit %d: %s", it->status, it->err);
+    write_file("l.safetensors", items, 3, NULL);
+    it = command("", "layer " FILES "--heads 2");
+    expect(it->status == 0 && strcmp(it->err, "mha: l.safetensors: W_q, W_k, W_v names; 2 heads of width 2; no output "
+                                              "projection; not causal; no rotary embedding\n") == 0,
+           "exit %d: %s", it->status, it->err);
+    unlink("y.safetensors");
+}
+
 /* Every key that a saved layer has, but for the format's own and for dropout, which is off here. */
 TEST(help_lists_the_metadata)
 {

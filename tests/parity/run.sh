@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs a build tree into a temporary prefix and runs parity.py over the shared library that is there, with a Python
-# that has PyTorch.
+# Installs a build tree into a temporary prefix and runs parity.py over the shared library that is there, or modules.py over
+# the command, with a Python that has PyTorch.
 #
-#     run.sh BUILD [ARGUMENT...]      arguments of parity.py, such as --case 17; CMAKE from the environment
+#     run.sh BUILD [ARGUMENT...]      arguments of parity.py, such as --case 17; CMAKE from the environment, and PARITY,
+#                                     the script to run
 set -u
 build=$1
 shift
@@ -15,4 +16,4 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 "${CMAKE:-cmake}" --install "$build" --prefix "$work" >"$work/log" 2>&1 || { cat "$work/log" && exit 1; }
-"$python" -B "$(dirname "$0")/parity.py" "$work" "$@"
+"$python" -B "$(dirname "$0")/${PARITY:-parity.py}" "$work" "$@"

@@ -257,6 +257,7 @@ TEST(items_lie_as_in_the_file)
         expect(items.count == (size_t)parts, "%s: %zu items", families[f].title, items.count);
         nn_safetensors_free(written);
         nn_safetensors_free(original);
+        nn_layer_items_free(&items);
         nn_layer_file_free(&file);
     }
     unlink(in_folder("items"));
@@ -287,6 +288,7 @@ TEST(a_prefix_chooses_one_block)
     nn_layer_file_items(&items, &file, NULL, "grad.");
     expect(items.count == 4 && strcmp(items.item[0].name, "grad.h.1.attn.c_attn.weight") == 0, "%s",
            items.item[0].name);
+    nn_layer_items_free(&items);
     nn_layer_file_free(&file);
 
 #define BOTH "there are 2, from \"h.0.attn.\" to \"h.1.attn.\""
@@ -524,6 +526,7 @@ TEST(a_layer_that_pytorch_lacks_has_split_names)
         nn_layer_file_items(&items, &file, NULL, "");
         expect(strcmp(items.item[0].name, want[i].first) == 0, "kind %d begins with %s", want[i].kind,
                items.item[0].name);
+        nn_layer_items_free(&items);
         expect(!nn_layer_file_save(layer, in_folder("no/such/folder"), error, sizeof error) && *error, "saved nowhere");
         mha_layer_free(layer);
     }

@@ -371,6 +371,7 @@ TEST(no_shaken_file_does_harm)
             nn_layer_items items;
             nn_layer_file_items(&items, &file, NULL, "");
             loaded += items.count >= 2 && nn_layer_count_not_finite(file.layer, NULL) == 0;
+            nn_layer_items_free(&items);
         } else {
             refused +=
                 strncmp(error, "layer.safetensors: ", 19) == 0 && strlen(error) > 24 && !strpbrk(error, "\n\x1b");
