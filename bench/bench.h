@@ -30,6 +30,8 @@ typedef struct bench_layer {
     int64_t B, T, M, H;
     bool weights; /* those of each head are asked for, too */
     int64_t cached;
+    bool causal;
+    bool large; /* takes gigabytes: measured only by name */
 } bench_layer;
 
 extern const bench_layer bench_layers[];
@@ -103,6 +105,40 @@ bool bench_layer_forward(bench_result *result, const bench_setting *set, const b
 bool bench_train(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
 bool bench_infer(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
 
+/* ---- scaling.c: how time and memory grow ---- */
+
+/* One size of attention, and the number that it belongs to a series of: 'T', 'H' or 'D'. */
+typedef struct bench_size {
+    char axis; /* 0 ends them */
+    int64_t T, H, D;
+} bench_size;
+
+extern const bench_size bench_sizes[];
+
+typedef enum bench_way {
+    BENCH_FUSED,      /* one call for all heads */
+    BENCH_ONE_BY_ONE, /* one call for each head */
+    BENCH_UNFUSED,    /* products and softmax of a BLAS, with the scores of a head in memory */
+    BENCH_WAYS
+} bench_way;
+
+extern const char *const bench_way_names[BENCH_WAYS];
+
+#define BENCH_SCORES_MOST 4294967296.0 /* bytes of one matrix of scores from which the unfused way is left out */
+
+typedef struct bench_growth {
+    double ms[BENCH_WAYS];    /* medians; NAN: not measured */
+    double extra[BENCH_WAYS]; /* bytes beside the arrays; of an unfused way that was left out, what it needs at least */
+    double arrays;            /* bytes of q, k, v and the result */
+    double error;             /* the largest of all ways, against the oracle and against one another */
+    bool too_large;           /* the unfused way was left out */
+} bench_growth;
+
+bool bench_scaling(bench_growth *growth, const bench_setting *set, const bench_size *size, char error[200]);
+
+/* The exponent p for which y is nearest to a x^p, by least squares of logarithms; NAN with fewer than two points. */
+double bench_exponent(const double *x, const double *y, int count);
+
 /* The largest error of a sound result of that type, as a share of the largest value: rounding, with room to spare. */
 double bench_tolerance(mha_type type);
 
@@ -135,6 +171,11 @@ void bench_array_scale(bench_array *array, double power); /* all of it times a p
 void bench_array_free(bench_array *array);
 double bench_array_get(const bench_array *array, int64_t i); /* from `typed` */
 
+/* The largest difference of attention's results to the oracle over rows spread across all of them, as a share of the
+ * largest |v|. */
+double bench_forward_error(const bench_shape *shape, const bench_array *q, const bench_array *k, const bench_array *v,
+                           const bench_array *out);
+
 /* The larger of two errors; one that is NaN counts as infinite, so that later ones do not hide it. */
 static inline double bench_worse(double worst, double error)
 {
@@ -151,6 +192,7 @@ typedef struct bench_unfused {
     const bench_shape *shape;
     const float *q, *k, *v, *dout, *out, *lse;
     float *to_out, *dq, *dk, *dv;
+    size_t *bytes; /* NULL, or where the memory of the faster way goes, in bytes */
 } bench_unfused;
 
 /* Median milliseconds, or NAN if there is no peer, too little memory or too much work for it. */

@@ -32,10 +32,9 @@ static void run(void *arg)
                                       keys(f, &f->v), &options);
 }
 
-/* The largest difference to the oracle over rows spread across the whole output, as a share of the largest |v|. */
-static double sampled_error(const forward *f)
+double bench_forward_error(const bench_shape *s, const bench_array *q_all, const bench_array *k_all,
+                           const bench_array *v_all, const bench_array *out_all)
 {
-    const bench_shape *s = f->shape;
     int64_t count = s->B * s->H * s->Tq, width = s->Tk * s->D;
     double *wide = malloc((size_t)(2 * width + 2 * s->D) * sizeof(double)), worst = 0, largest = 0;
     if (!wide) return INFINITY;
@@ -43,10 +42,10 @@ static double sampled_error(const forward *f)
     for (int sample = 0; sample < SAMPLES; sample++) {
         int64_t row = (count - 1) * sample / (SAMPLES - 1), bh = row / s->Tq, i = row % s->Tq;
         int64_t bg = bh / s->H * s->G + bh % s->H / (s->H / s->G);
-        for (int64_t d = 0; d < s->D; d++) q[d] = (double)f->q.plain[row * s->D + d];
+        for (int64_t d = 0; d < s->D; d++) q[d] = (double)q_all->plain[row * s->D + d];
         for (int64_t e = 0; e < width; e++) {
-            k[e] = (double)f->k.plain[bg * width + e];
-            v[e] = (double)f->v.plain[bg * width + e];
+            k[e] = (double)k_all->plain[bg * width + e];
+            v[e] = (double)v_all->plain[bg * width + e];
             if (fabs(v[e]) > largest) largest = fabs(v[e]);
         }
         ref_attention one = {.B = 1,
@@ -67,7 +66,7 @@ static double sampled_error(const forward *f)
                              .window_right = -1};
         ref_attention_forward(&one, &(ref_result){.out = out});
         for (int64_t d = 0; d < s->D; d++) {
-            double error = fabs(bench_array_get(&f->out, row * s->D + d) - out[d]);
+            double error = fabs(bench_array_get(out_all, row * s->D + d) - out[d]);
             worst = bench_worse(worst, error);
         }
     }
@@ -89,7 +88,8 @@ static void measure_peer(bench_result *result, const forward *f)
 static void measure(bench_result *result, forward *f)
 {
     const bench_shape *s = f->shape;
-    *result = (bench_result){.max_error = sampled_error(f), .peer_ms = NAN, .peer_error = NAN};
+    *result = (bench_result){
+        .max_error = bench_forward_error(s, &f->q, &f->k, &f->v, &f->out), .peer_ms = NAN, .peer_error = NAN};
     bench_time(f->set, run, f, &result->ms_median, &result->ms_best);
     double flops = 4.0 * (double)(s->B * s->H * s->Tq) * (double)(s->Tk * s->D) * (s->causal ? 0.5 : 1.0);
     result->gflops = flops / result->ms_median * 1e-6;

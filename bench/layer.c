@@ -60,6 +60,7 @@ static bool make_layer(layer_bench *b)
     int64_t count = 0;
     options.width = b->shape->M;
     options.heads = b->shape->H;
+    options.causal = b->shape->causal;
     options.compute = b->set->type == MHA_BFLOAT16 ? MHA_BFLOAT16 : MHA_FLOAT32;
     b->status = mha_layer_parameter_count(ctx, &count, &options);
     if (b->status || !bench_array_make(&b->saved, count, b->set->type, 3)) return false;
@@ -94,7 +95,12 @@ static double sampled_error(const layer_bench *b)
     const bench_layer *s = b->shape;
     int64_t M = s->M, all = b->rows, Tq = s->cached ? 1 : s->T, samples = Tq < SAMPLES ? Tq : SAMPLES;
     double *x = malloc((size_t)(all * M + 2 * SAMPLES * M + b->saved.count) * sizeof *x), worst = 0, largest = 0;
-    if (!x) return NAN;
+    bool *sees = malloc((size_t)(s->H * samples * all));
+    if (!x || !sees) {
+        free(x);
+        free(sees);
+        return NAN;
+    }
     double *q = x + all * M, *out = q + SAMPLES * M, *w = out + SAMPLES * M;
     const float *last = b->x.plain + (s->B - 1) * all * M;
     widen(x, last, all * M);
@@ -125,8 +131,11 @@ static double sampled_error(const layer_bench *b)
                      .v_bias = bias + 2 * M,
                      .out_weight = wo,
                      .out_bias = wo + M * M};
-    one.attention = (ref_attention){.scale = NAN, .window_left = -1, .window_right = -1};
+    one.attention = (ref_attention){.scale = NAN, .window_left = -1, .window_right = -1, .mask = sees};
+    for (int64_t n = 0; n < s->H * samples * all; n++) /* samples stand at positions of their own */
+        sees[n] = !s->causal || n % all <= (Tq - 1) * (n / all % samples) / (SAMPLES - 1);
     ref_layer_forward(&one, out, NULL, NULL);
+    free(sees);
     for (int64_t n = 0; n < samples; n++) {
         int64_t i = (s->B - 1) * Tq + (s->cached ? 0 : (Tq - 1) * n / (SAMPLES - 1));
         for (int64_t m = 0; m < M; m++) {
@@ -148,7 +157,7 @@ static void measure(bench_result *result, layer_bench *b)
     double size = (double)mha_type_size(mha_layer_shape(b->layer)->compute);
     *result = (bench_result){.max_error = sampled_error(b), .peer_ms = NAN, .peer_error = NAN};
     bench_time(b->set, run, b, &result->ms_median, &result->ms_best);
-    result->gflops = (8 * rows * M * M + 4 * rows * keys * M) / result->ms_median * 1e-6;
+    result->gflops = (8 * rows * M * M + (s->causal ? 2 : 4) * rows * keys * M) / result->ms_median * 1e-6;
     if (s->cached) result->gbytes = (4 * M * M + 2 * (double)s->B * keys * M) * size / result->ms_median * 1e-6;
     result->scratch_bytes = mha_context_scratch(b->set->ctx);
 }
@@ -166,7 +175,12 @@ static bool save(const layer_bench *b, char error[200])
                          {"out_proj.weight", mha_tensor_2d(at + (3 * M * M + 3 * M) * size, type, M, M)},
                          {"out_proj.bias", mha_tensor_1d(at + (4 * M * M + 3 * M) * size, type, M)},
                          {"out", output(b)}};
-    bench_about about = {.pass = "layer", .shape = s->name, .heads = s->H, .weights = s->weights, .cached = s->cached};
+    bench_about about = {.pass = "layer",
+                         .shape = s->name,
+                         .heads = s->H,
+                         .weights = s->weights,
+                         .cached = s->cached,
+                         .causal = s->causal};
     return bench_save(b->set, about, all, 6, error);
 }
 

@@ -25,12 +25,17 @@ const bench_product bench_products[] = {
 };
 
 const bench_layer bench_layers[] = {
-    {"mha_vit_b16", "one image through ViT-B/16, 768 wide, 12 heads", 1, 197, 768, 12, false, 0},
-    {"mha_bert_base", "eight texts through BERT-Base, 768 wide, 12 heads", 8, 512, 768, 12, false, 0},
-    {"mha_vit_mnist", "a batch of digits, 64 wide, 4 heads", 256, 50, 64, 4, false, 0},
-    {"mha_small", "two sequences of ten tokens, 512 wide, 8 heads", 2, 10, 512, 8, false, 0},
-    {"mha_bert_maps", "as mha_bert_base, with the weights of every head", 8, 512, 768, 12, true, 0},
-    {"mha_vit_maps", "as mha_vit_b16, with the weights of every head", 1, 197, 768, 12, true, 0},
-    {"mha_step", "one token with 1024 in the cache, 768 wide, 12 heads", 1, 1, 768, 12, false, 1024},
-    {NULL, NULL, 0, 0, 0, 0, false, 0},
+    {"mha_vit_b16", "one image through ViT-B/16, 768 wide, 12 heads", 1, 197, 768, 12, false, 0, false, false},
+    {"mha_bert_base", "eight texts through BERT-Base, 768 wide, 12 heads", 8, 512, 768, 12, false, 0, false, false},
+    {"mha_bert_large", "one text through BERT-Large, 1024 wide, 16 heads", 1, 512, 1024, 16, false, 0, false, false},
+    {"mha_gpt2_small", "one text through GPT-2 Small, 768 wide, 12 heads", 1, 1024, 768, 12, false, 0, true, false},
+    {"mha_gpt2_large", "one text through GPT-2 Large, 1280 wide, 20 heads", 1, 1024, 1280, 20, false, 0, true, false},
+    {"mha_gpt3_175b", "64 tokens of GPT-3 175B, 12288 wide, 96 heads; by name only", 1, 64, 12288, 96, false, 0, true,
+     true},
+    {"mha_vit_mnist", "a batch of digits, 64 wide, 4 heads", 256, 50, 64, 4, false, 0, false, false},
+    {"mha_small", "two sequences of ten tokens, 512 wide, 8 heads", 2, 10, 512, 8, false, 0, false, false},
+    {"mha_bert_maps", "as mha_bert_base, with the weights of every head", 8, 512, 768, 12, true, 0, false, false},
+    {"mha_vit_maps", "as mha_vit_b16, with the weights of every head", 1, 197, 768, 12, true, 0, false, false},
+    {"mha_step", "one token with 1024 in the cache, 768 wide, 12 heads", 1, 1, 768, 12, false, 1024, false, false},
+    {NULL, NULL, 0, 0, 0, 0, false, 0, false, false},
 };

@@ -71,8 +71,11 @@ def layer(t, about):
     module = torch.nn.MultiheadAttention(x.shape[2], heads, batch_first=True, dtype=x.dtype).eval()
     module.load_state_dict({name: t[name] for name in module.state_dict()})
     if not cached:
-        wanted = about["weights"] == "1"
-        return "MultiheadAttention", lambda: module(x, x, x, need_weights=wanted, average_attn_weights=False), [t["out"]]
+        options = {"need_weights": about["weights"] == "1", "average_attn_weights": False}
+        if about["causal"] == "1":
+            options["attn_mask"] = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype)
+            options["is_causal"] = True
+        return "MultiheadAttention", lambda: module(x, x, x, **options), [t["out"]]
 
     def split(y):
         return y.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -190,5 +190,6 @@ double bench_time_unfused(const bench_unfused *u)
     double by_heads = time_way(&f, side, 1);
     double by_rows = threads > 1 && blas != bench_loops() ? time_way(&f, 1, threads) : INFINITY;
     double ms = by_heads < by_rows ? by_heads : by_rows;
+    if (u->bytes) *u->bytes = (size_t)(by_heads < by_rows ? side : 1) * (size_t)f.room * sizeof(float);
     return isfinite(ms) ? ms : NAN;
 }

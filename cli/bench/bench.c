@@ -18,7 +18,9 @@ typedef struct request {
     int pass;        /* BENCH_PASSES for all */
     const bench_blas *blas;
     double seconds;
-    int64_t batch; /* 0 for the model's own */
+    int64_t batch;     /* 0 for the model's own */
+    const char *chart; /* of scaling; NULL for none */
+    int64_t length;    /* the largest T of scaling */
     bool peer_chosen, json, list;
 } request;
 
@@ -91,10 +93,25 @@ static const cli_option options[] = {
     CLI_NUMBER("--batch", request, batch, 1, 65536),
     CLI_REAL("--seconds", request, seconds, 0, 3600, "a number from 0 to 3600"),
     CLI_OWN("--save", parse_save),
+    CLI_OUT(request, chart),
+    CLI_NUMBER("--length", request, length, 64, 65536),
     CLI_FLAG("--list", request, list),
     CLI_FLAG("--json", request, json),
     CLI_END,
 };
+
+/* Options that only scaling has, and options that it has not. */
+static bool check_scaling(const request *r)
+{
+    bool scaling = r->pass == BENCH_SCALING;
+    const char *given = r->chart ? "-o" : r->length ? "--length" : NULL;
+    if (!scaling && given) return cli_error("bench: %s is for --pass scaling", given);
+    given = r->shape ? "--shape" : r->batch ? "--batch" : r->save ? "--save" : NULL;
+    if (scaling && given) return cli_error("bench: --pass scaling has its own sizes and takes no %s", given);
+    return true;
+}
+
+static int64_t length_of(const request *r) { return r->length ? r->length : 65536; }
 
 /* ---- The list of measurements ------------------------------------------------------------------------------------ */
 
@@ -124,7 +141,8 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
         if (!bench_is_decode(s)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
     for (const bench_product *s = bench_products; s->name; s++)
         n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
-    for (const bench_layer *s = bench_layers; s->name; s++) n = add(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
+    for (const bench_layer *s = bench_layers; s->name; s++)
+        if (!s->large || r->shape) n = add(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
     for (const bench_model *s = bench_models; s->name && r->type != MHA_FLOAT16; s++) {
         n = add(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
         n = add(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
@@ -184,9 +202,10 @@ int cmd_bench(int argc, char **argv)
 {
     request r = {.type = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
     bench_job jobs[JOBS_MOST];
-    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count, status = CLI_OK;
+    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count = 0, status = CLI_OK;
     if (stop) return stop - 1;
-    if (!(count = plan(jobs, &r))) return CLI_USAGE;
+    if (!check_scaling(&r) || (r.pass != BENCH_SCALING && !(count = plan(jobs, &r)))) return CLI_USAGE;
+    if (r.list && r.pass == BENCH_SCALING) return bench_list_sizes(length_of(&r)), CLI_OK;
     if (r.list) {
         for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
         return CLI_OK;
@@ -194,6 +213,11 @@ int cmd_bench(int argc, char **argv)
     bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds, r.batch};
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
+    if (r.pass == BENCH_SCALING) {
+        status = bench_run_scaling(&set, length_of(&r), r.chart, r.json);
+        mha_context_free(set.ctx);
+        return status;
+    }
     bench_limits limits = bench_measure_limits(&set);
     if (isnan(limits.read_gbytes)) {
         cli_error("bench: not enough memory to measure the read bandwidth");

@@ -4,7 +4,21 @@
 
 #include <stdio.h>
 
-const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm", "layer", "train", "infer", NULL};
+const char *const bench_pass_names[] = {"forward", "backward", "decode",  "gemm", "layer",
+                                        "train",   "infer",    "scaling", NULL};
+
+static void help_scaling(void)
+{
+    puts("\nScaling: attention over T from 64 to 65536 (8 heads, width 64), then over the\n"
+         "number of heads and their width (T 1024); fused, one head after another, and\n"
+         "unfused over the peer's BLAS, with the scores of a head in memory. Memory is\n"
+         "what is allocated beside q, k, v and the result, at its peak. The unfused way is\n"
+         "left out from 4 GiB for one matrix of scores on. Exponents are fitted over all T\n"
+         "from 512 on. Keys of --json, per size and way: pass, axis (T, H or D), way\n"
+         "(fused, one_by_one, unfused), T, H, D, dtype, threads, isa, ms, extra_bytes,\n"
+         "array_bytes, max_error, left_out; then, per way: exponent_of (T), way,\n"
+         "time_exponent, memory_exponent. Values that were not measured are null.");
+}
 
 void bench_help(void)
 {
@@ -17,11 +31,13 @@ void bench_help(void)
          "                        also save the arrays as a safetensors file\n"
          "  mha bench --pass train\n"
          "                        training speed in images per second\n"
+         "  mha bench --pass scaling -o scaling.svg\n"
+         "                        time and memory over T, heads and width, as a chart\n"
          "\n"
          "Usage: mha bench [OPTIONS]\n"
          "  --shape NAME          one of the shapes below, or all (default)\n"
-         "  --pass PASS           forward, backward, decode, gemm, layer, train, infer or\n"
-         "                        all (default)\n"
+         "  --pass PASS           forward, backward, decode, gemm, layer, train, infer,\n"
+         "                        all of these (default), or scaling\n"
          "  --dtype TYPE          f32 (default), bf16 or f16\n" CLI_HELP_THREADS
          "  --isa NAME            instruction set (default: the best one available)\n"
          "  --peer PEER           openblas, loop or none (default: openblas if it is\n"
@@ -29,6 +45,8 @@ void bench_help(void)
          "  --batch N             batch size of models\n"
          "  --seconds S           time per measurement (1)\n"
          "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
+         "  -o CHART              of scaling: the chart, an SVG file\n"
+         "  --length N            of scaling: the largest T (65536)\n"
          "  --list                print the passes and shapes, one per line, and exit\n"
          "  --json                print one JSON object per measurement\n"
          "\n"
@@ -40,6 +58,7 @@ void bench_help(void)
     for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nModels (float32 and bfloat16):");
     for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+    help_scaling();
     puts("\n"
          "Each measurement is verified against a float64 oracle on samples, then timed:\n"
          "the median of at least three runs that take S seconds in total. Columns:\n"

@@ -9,35 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void help(void)
+static void help_files(void)
 {
-    puts("Examples:\n"
-         "  mha layer attn.safetensors x.safetensors -o y.safetensors\n"
-         "                        run a layer on the inputs of a file\n"
-         "  mha layer attn.safetensors x.safetensors -o y.safetensors \\\n"
-         "    --heads 12 --weights average --grad\n"
-         "                        with attention weights and gradients\n"
-         "  mha layer gpt2.safetensors x.safetensors -o y.safetensors \\\n"
-         "    --prefix h.0.attn. --heads 12\n"
-         "                        one block of a whole model\n"
-         "\n"
-         "Usage: mha layer LAYER INPUT -o OUTPUT [OPTIONS]\n"
-         "  -o OUTPUT             the output file; it is replaced atomically\n"
-         "  --prefix P            prefix of the layer's tensor names in a larger file\n"
-         "  --map PART=NAME       the linear layer NAME is PART: q, k, v or o (the output\n"
-         "                        projection); see below; for each part once\n"
-         "  --heads N             number of heads, if the file does not specify it\n"
-         "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
-         "  --causal              each query sees the keys up to its own position (default\n"
-         "                        for GPT-2 and Llama; --no-causal turns it off)\n"
-         "  --config FILE         the model's config.json, as saved by the transformers\n"
-         "                        library (default: the config.json next to LAYER, if it\n"
-         "                        exists); 'none' ignores it\n"
-         "  --weights WHICH       also write attention weights: per-head or average\n"
-         "  --intermediates       also write q, k and v as attention reads them (after\n"
-         "                        norm and rotary embedding) and heads, the result of each\n"
-         "                        head before concatenation\n"
-         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS);
     puts("LAYER  the parameters of nn.MultiheadAttention, or of an attention block of\n"
          "       GPT-2, BERT, timm's ViT, Llama or BART, under their usual names.\n"
          "       Also any module whose linear layers have usual names: W_q, W_k, W_v, W_o;\n"
@@ -76,6 +49,38 @@ static void help(void)
          "       parameter NAME. All float32. Dropout is off. The extra keys of bias_k and\n"
          "       add_zero_attn are last in the weights, and not in k and v.\n"
          "       Metadata weights.axes names the axes of the weights, for 'mha view'.");
+}
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha layer attn.safetensors x.safetensors -o y.safetensors\n"
+         "                        run a layer on the inputs of a file\n"
+         "  mha layer attn.safetensors x.safetensors -o y.safetensors \\\n"
+         "    --heads 12 --weights average --grad\n"
+         "                        with attention weights and gradients\n"
+         "  mha layer gpt2.safetensors x.safetensors -o y.safetensors \\\n"
+         "    --prefix h.0.attn. --heads 12\n"
+         "                        one block of a whole model\n"
+         "\n"
+         "Usage: mha layer LAYER INPUT -o OUTPUT [OPTIONS]\n"
+         "  -o OUTPUT             the output file; it is replaced atomically\n"
+         "  --prefix P            prefix of the layer's tensor names in a larger file\n"
+         "  --map PART=NAME       the linear layer NAME is PART: q, k, v or o (the output\n"
+         "                        projection); see below; for each part once\n"
+         "  --heads N             number of heads, if the file does not specify it\n"
+         "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
+         "  --causal              each query sees the keys up to its own position (default\n"
+         "                        for GPT-2 and Llama; --no-causal turns it off)\n"
+         "  --config FILE         the model's config.json, as saved by the transformers\n"
+         "                        library (default: the config.json next to LAYER, if it\n"
+         "                        exists); 'none' ignores it\n"
+         "  --weights WHICH       also write attention weights: per-head or average\n"
+         "  --intermediates       also write q, k and v as attention reads them (after\n"
+         "                        norm and rotary embedding) and heads, the result of each\n"
+         "                        head before concatenation\n"
+         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS);
+    help_files();
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */

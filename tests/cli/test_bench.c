@@ -1,6 +1,7 @@
 /* mha bench: its options, the fields that programs read, what --save keeps, and the peers. Speed is not tested here,
  * nor the kernels; but a run fails by itself when its results differ from the oracle's or the peer's. */
 #include "command.h"
+#include "bench.h"
 
 #include <mha.h>
 #include "io/safetensors.h"
@@ -34,6 +35,12 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--lits", "mha: bench: unknown option '--lits'; did you mean '--list'?\n"},
         {"vit_b16", "mha: bench: unexpected argument 'vit_b16'; see 'mha bench --help'\n"},
         {"--shape vit_b16 --pass gemm", "mha: bench: vit_b16 has no pass 'gemm'; see 'mha bench --list'\n"},
+        {"-o x.svg", "mha: bench: -o is for --pass scaling\n"},
+        {"--pass layer --length 64", "mha: bench: --length is for --pass scaling\n"},
+        {"--pass scaling --length 63", "mha: bench: --length must be a number from 64 to 65536, not '63'\n"},
+        {"--pass scaling --shape vit_b16", "mha: bench: --pass scaling has its own sizes and takes no --shape\n"},
+        {"--pass scaling --batch 2", "mha: bench: --pass scaling has its own sizes and takes no --batch\n"},
+        {"--pass scalin", "mha: bench: --pass cannot be 'scalin'; did you mean 'scaling'?\n"},
         {"--shape small_512 --pass decode", "mha: bench: small_512 has no pass 'decode'; see 'mha bench --list'\n"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -55,6 +62,8 @@ TEST(list_tells_what_would_be_measured)
         {"--pass decode", "decode decode_gqa_4k\ndecode decode_b32_1k\n"},
         {"--shape vit_digits --dtype bf16", "train vit_digits\ninfer vit_digits\n"},
         {"--pass infer", "infer vit_digits\n"},
+        {"--pass scaling --length 128", "scaling T T=64,H=8,D=64\nscaling T T=128,H=8,D=64\n"},
+        {"--shape mha_gpt3_175b", "layer mha_gpt3_175b\n"}, /* by name, and not among all */
         {"--shape all --pass all", NULL},
     };
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
@@ -286,4 +295,61 @@ TEST(openblas_agrees)
         expect(it->status == 0 && !*it->err, "%s: exit %d, %s", line, it->status, it->err);
         expect(strstr(it->out, "\"peer\": \"openblas\"") && !strstr(it->out, "\"peer_ms\": null"), "%s", it->out);
     }
+}
+
+/* ---- Scaling ----------------------------------------------------------------------------------------------------- */
+
+TEST(exponents_are_those_of_powers)
+{
+    double x[] = {64, 128, 256, 512}, y[4];
+    for (double power = -1; power <= 3; power += 0.5) {
+        for (int n = 0; n < 4; n++) y[n] = 7 * pow(x[n], power);
+        expect(fabs(bench_exponent(x, y, 4) - power) < 1e-12, "x^%g: %g", power, bench_exponent(x, y, 4));
+        y[1] = NAN; /* not measured */
+        expect(fabs(bench_exponent(x, y, 4) - power) < 1e-12, "x^%g without a point", power);
+    }
+    expect(isnan(bench_exponent(x, y, 1)), "a power through one point");
+}
+
+/* Memory that is measured has the sizes that the two ways must have: none of T x T, and all of it. */
+TEST(scaling_is_measured_and_drawn)
+{
+    char line[400], chart[1 << 15], path[300];
+    snprintf(path, sizeof path, "%s/scaling.svg", command_folder);
+    snprintf(line, sizeof line, "bench --pass scaling --length 512 --seconds 0.001 --peer loop --json -o '%s'", path);
+    const said *it = command("", line);
+    if (!expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err)) return;
+    static const char *const ways[] = {"fused", "one_by_one", "unfused"};
+    const char *at = it->out;
+    for (int n = 0; n < 4; n++) /* T of 64, 128, 256 and 512 */
+        for (int way = 0; way < 3; way++, at += strcspn(at, "\n") + 1) {
+            char row[600];
+            snprintf(row, sizeof row, "%.*s", (int)strcspn(at, "\n"), at);
+            double T = number(row, "T"), extra = number(row, "extra_bytes");
+            expect(T == 64 << n && number(row, "H") == 8 && number(row, "D") == 64, "%s", row);
+            expect_word(row, "way", ways[way]);
+            expect_word(row, "axis", "T");
+            expect_word(row, "left_out", "false");
+            expect(number(row, "ms") > 0 && number(row, "max_error") <= 1e-4, "%s", row);
+            expect(number(row, "array_bytes") == 4 * 4 * 8 * 64 * T, "%s", row);
+            if (way == 2) expect(extra >= 4 * T * T, "%s", row);
+            else expect(extra > 0 && (T < 512 || extra < 8 * 4 * T * T), "%s", row);
+        }
+    for (int way = 0; way < 3; way++, at += strcspn(at, "\n") + 1) {
+        char row[600];
+        snprintf(row, sizeof row, "%.*s", (int)strcspn(at, "\n"), at);
+        expect_word(row, "exponent_of", "T");
+        expect_word(row, "way", ways[way]);
+        expect_word(row, "time_exponent", "null"); /* one size from 512 on */
+    }
+    expect(!*at, "more: %s", at);
+    slurp(path, chart, sizeof chart);
+    expect(strncmp(chart, "<svg ", 5) == 0 && strstr(chart, "</svg>\n") && strstr(chart, "Time over T") &&
+               !strstr(chart, "nan"),
+           "%s", chart);
+    unlink(path);
+    it = command("", "bench --pass scaling --length 128 --seconds 0.001 --peer none -o /no/such/folder/x.svg");
+    expect(it->status == 1 && one_line(it->err) && strstr(it->err, "/no/such/folder"), "exit %d: %s", it->status,
+           it->err);
+    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
 }
