@@ -192,7 +192,7 @@ typedef struct bench_unfused {
     const bench_shape *shape;
     const float *q, *k, *v, *dout, *out, *lse;
     float *to_out, *dq, *dk, *dv;
-    size_t *bytes; /* NULL, or where the memory of the faster way goes, in bytes */
+    size_t *bytes; /* NULL, or raised to the bytes that the larger of the two ways to use threads takes */
 } bench_unfused;
 
 /* Median milliseconds, or NAN if there is no peer, too little memory or too much work for it. */

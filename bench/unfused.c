@@ -168,6 +168,8 @@ static double time_way(unfused *f, int tasks, int threads)
     f->threads = threads;
     f->buffers = fits(f, tasks) ? malloc((size_t)tasks * (size_t)f->room * sizeof(float)) : NULL;
     if (!f->buffers) return INFINITY;
+    size_t bytes = (size_t)tasks * (size_t)f->room * sizeof(float), *most = f->u->bytes;
+    if (most && bytes > *most) *most = bytes;
     f->u->set->blas->set_threads(threads);
     double ms = bench_time_peer(f->u->set, run, f);
     free(f->buffers);
@@ -190,6 +192,5 @@ double bench_time_unfused(const bench_unfused *u)
     double by_heads = time_way(&f, side, 1);
     double by_rows = threads > 1 && blas != bench_loops() ? time_way(&f, 1, threads) : INFINITY;
     double ms = by_heads < by_rows ? by_heads : by_rows;
-    if (u->bytes) *u->bytes = (size_t)(by_heads < by_rows ? side : 1) * (size_t)f.room * sizeof(float);
     return isfinite(ms) ? ms : NAN;
 }
