@@ -102,7 +102,9 @@ static void put_axes(nn_buffer *out, const panel *p)
 {
     double step = p->memory ? 16 : 10, below = p->top + PLOT_HEIGHT;
     if (p->y[1] - p->y[0] < 3 * log(step)) step = p->memory ? 4 : 2;
-    for (double y = pow(step, ceil(p->y[0] / log(step))); log(y) <= p->y[1]; y *= step) {
+    int last = (int)floor(p->y[1] / log(step));
+    for (int n = (int)ceil(p->y[0] / log(step)); n <= last; n++) {
+        double y = pow(step, n);
         char text[40];
         nn_buffer_printf(out, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", p->left,
                          p->left + PLOT_WIDTH, place_y(p, y), place_y(p, y));

@@ -56,7 +56,7 @@ static const nn_safetensors_tensor *find(const nn_layer_loading *l, const char *
 
 int64_t nn_layer_copies(const nn_layer_loading *l, const nn_layer_name *row)
 {
-    return nn_layer_name_lists(row->name) ? l->modules->heads : 1;
+    return l->modules && nn_layer_name_lists(row->name) ? l->modules->heads : 1;
 }
 
 /* Whether the number of heads is unknown; other errors of the metadata are ignored here. */
