@@ -659,11 +659,17 @@ typedef struct mha_training_report {
 /* Takes the next step, if there is one. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
 MHA_API mha_status mha_training_step(mha_context *ctx, mha_training *training, mha_training_report *report);
 
-typedef enum mha_training_part { MHA_TRAINING_HELD_OUT, MHA_TRAINING_TEST } mha_training_part;
+typedef enum mha_training_part {
+    MHA_TRAINING_HELD_OUT,
+    MHA_TRAINING_TEST,
+    MHA_TRAINING_SEEN /* the first examples that are trained on: as many as are held out or, if none are, as there are
+                         test examples, and no more than there are. Compared with the held-out loss, the loss on these
+                         shows overfitting */
+} mha_training_part;
 
-/* Evaluates the averaged weights, or the weights themselves without averaging. A held-out score becomes part of the
- * history of the last epoch that has begun. Without held-out examples the score is all zero. A loss that is not finite
- * is not an error, and not part of the history. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+/* Evaluates the averaged weights, or the weights themselves without averaging, without augmentation and smoothing. A
+ * held-out score becomes part of the history of the last epoch that has begun. Without held-out examples that score is
+ * all zero. A loss that is not finite is not an error, and not part of the history. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
 MHA_API mha_status mha_training_evaluate(mha_context *ctx, mha_training *training, mha_training_part part,
                                          mha_score *score);
 

@@ -192,14 +192,16 @@ mha_status mha_training_evaluate(mha_context *ctx, mha_training *training, mha_t
     nn_trainer_score s;
     mha_status status = nn_public_training(ctx, training);
     if (status || (status = nn_public_need(ctx, score, "score"))) return status;
-    if (part != MHA_TRAINING_HELD_OUT && part != MHA_TRAINING_TEST)
+    if (part != MHA_TRAINING_HELD_OUT && part != MHA_TRAINING_TEST && part != MHA_TRAINING_SEEN)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "part: %d is no part of a training", (int)part);
     double begun = nn_public_clock();
-    bool test = part == MHA_TRAINING_TEST;
-    if (!nn_trainer_evaluate(training->t, ctx, test ? NN_TRAINER_TEST : NN_TRAINER_HELD_OUT, &s))
+    static const nn_trainer_part parts[] = {[MHA_TRAINING_HELD_OUT] = NN_TRAINER_HELD_OUT,
+                                            [MHA_TRAINING_TEST] = NN_TRAINER_TEST,
+                                            [MHA_TRAINING_SEEN] = NN_TRAINER_SEEN};
+    if (!nn_trainer_evaluate(training->t, ctx, parts[part], &s))
         return mha_context_fail(ctx, MHA_NO_MEMORY, training->t->workers->error);
-    if (test) training->tested = true, training->test = s;
-    else record(training, &s);
+    if (part == MHA_TRAINING_TEST) training->tested = true, training->test = s;
+    else if (part == MHA_TRAINING_HELD_OUT) record(training, &s);
     nn_public_spent(training, begun);
     *score = (mha_score){s.count, s.correct, s.loss};
     return MHA_OK;

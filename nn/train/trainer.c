@@ -237,10 +237,12 @@ static void exchange(nn_trainer *t)
 
 bool nn_trainer_evaluate(nn_trainer *t, mha_context *ctx, nn_trainer_part part, nn_trainer_score *score)
 {
-    bool test = part == NN_TRAINER_TEST;
-    walk all = {t, test ? t->test : t->train, NULL, test ? 0 : t->examples,
-                test ? t->test->count : t->options.held_out};
+    int64_t held_out = t->options.held_out, seen = held_out ? held_out : t->test->count;
+    walk all = {.t = t, .examples = part == NN_TRAINER_TEST ? t->test : t->train};
     mha_loss loss;
+    if (part == NN_TRAINER_HELD_OUT) all.first = t->examples, all.count = held_out;
+    else if (part == NN_TRAINER_TEST) all.count = t->test->count;
+    else all.count = seen < t->examples ? seen : t->examples;
     exchange(t);
     bool good = walk_all(&all, ctx, &loss);
     exchange(t);

@@ -91,7 +91,11 @@ typedef enum nn_trainer_result {
 
 nn_trainer_result nn_trainer_step(nn_trainer *t, mha_context *ctx, nn_trainer_report *report);
 
-typedef enum nn_trainer_part { NN_TRAINER_HELD_OUT, NN_TRAINER_TEST } nn_trainer_part;
+typedef enum nn_trainer_part {
+    NN_TRAINER_HELD_OUT,
+    NN_TRAINER_TEST,
+    NN_TRAINER_SEEN /* the first examples that are trained on: as many as are held out, or as the test part has */
+} nn_trainer_part;
 
 typedef struct nn_trainer_score {
     int64_t count, correct; /* labels, and those that were predicted */

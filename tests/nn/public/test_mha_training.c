@@ -67,6 +67,24 @@ static void run_epoch(mha_context *ctx, mha_training *t, rig *g, int64_t epoch)
            "epoch %lld", (long long)epoch);
 }
 
+/* The images that were trained on come first, those that were held out last. */
+static void expect_seen(mha_context *ctx, mha_training *t, mha_model *model, const mha_data *data)
+{
+    mha_tensor none = MHA_NO_TENSOR;
+    mha_score seen = {0}, first = {0}, held = {0};
+    mha_epoch_info before = {.size = sizeof before}, after = {.size = sizeof after};
+    expect(!mha_training_epoch(ctx, t, SMALL_EPOCHS - 1, &before) &&
+               !mha_training_evaluate(ctx, t, MHA_TRAINING_SEEN, &seen) &&
+               !mha_training_epoch(ctx, t, SMALL_EPOCHS - 1, &after) &&
+               !mha_model_evaluate(ctx, model, none, &first, data, MHA_DATA_TRAIN, 0, SMALL_HELD_OUT) &&
+               !mha_model_evaluate(ctx, model, none, &held, data, MHA_DATA_TRAIN, 120, SMALL_HELD_OUT),
+           "%s", mha_context_error(ctx));
+    expect(seen.count == SMALL_HELD_OUT && seen.correct == first.correct &&
+               fabs(seen.loss - first.loss) < 1e-6 * first.loss && fabs(seen.loss - held.loss) > 1e-3,
+           "seen: %.9g, not %.9g", seen.loss, first.loss);
+    expect(after.held_out.loss == before.held_out.loss, "it is part of the history");
+}
+
 /* For any number of threads the bits are those of the trainer. */
 TEST(a_training_is_the_trainers)
 {
@@ -90,6 +108,7 @@ TEST(a_training_is_the_trainers)
         nn_trainer_evaluate(g->t, g->ctx, NN_TRAINER_TEST, &want);
         expect(!mha_training_evaluate(ctx, t, MHA_TRAINING_TEST, &score) && same_score(&score, &want), "test");
         expect(!mha_training_model(ctx, &model, t) && has_parameters(model, g->t->adam->average), "the average");
+        expect_seen(ctx, t, model, data);
         info = small_info(ctx, t);
         expect(info.step == SMALL_EPOCHS * SMALL_STEPS && info.epochs_begun == SMALL_EPOCHS, "info at the end");
         mha_model_free(model);
@@ -98,6 +117,23 @@ TEST(a_training_is_the_trainers)
         mha_data_free(data);
         mha_context_free(ctx);
     }
+}
+
+/* Without held-out images there are as many as for the test, and never more than are trained on. */
+TEST(seen_images_without_held_out_ones)
+{
+    mha_context *ctx = small_context(1);
+    mha_score score;
+    for (int n = 0; n < 2; n++) {
+        mha_data *data = small_data(ctx, "synthetic:140");
+        mha_training *t = small_training(ctx, data, "held_out", n ? "110" : "0");
+        small_steps(ctx, t, 1);
+        expect(!mha_training_evaluate(ctx, t, MHA_TRAINING_SEEN, &score) && score.count == (n ? 30 : 23), "%lld images",
+               (long long)score.count);
+        mha_training_free(t);
+        mha_data_free(data);
+    }
+    mha_context_free(ctx);
 }
 
 TEST(values_that_depend_on_the_data_are_filled_in)
@@ -173,7 +209,7 @@ TEST(wrong_arguments_are_refused)
                !strcmp(mha_context_error(other), "training: was made with another context"),
            "%s", mha_context_error(other));
     expect(mha_training_evaluate(other, t, MHA_TRAINING_TEST, &score) == MHA_BAD_ARGUMENT, "another context");
-    expect(mha_training_evaluate(ctx, t, (mha_training_part)2, &score) == MHA_BAD_ARGUMENT, "part 2");
+    expect(mha_training_evaluate(ctx, t, (mha_training_part)3, &score) == MHA_BAD_ARGUMENT, "part 3");
     expect(mha_training_evaluate(ctx, t, MHA_TRAINING_TEST, NULL) == MHA_BAD_ARGUMENT, "no score");
     expect(mha_training_evaluate(ctx, NULL, MHA_TRAINING_TEST, &score) == MHA_BAD_ARGUMENT, "no training");
     expect(mha_training_epoch(ctx, t, 0, &e) == MHA_BAD_ARGUMENT &&
