@@ -11,7 +11,8 @@
 
 /* Pixels. AXIS is the room for tick labels, BEYOND the room under a panel for its ticks, the x label and the note. */
 enum { NARROW = 840, WIDE = 960, MARGIN = 32, AXIS = 72, PLOT_HEIGHT = 240, BEYOND = 84, LINE = 18, LABEL_GAP = 17 };
-enum { LABEL = 80 }; /* bytes of a label */
+enum { IN_ROW = 2, ROW_GAP = 100 }; /* panels in a row, and from the bottom of a panel to the top of the one below */
+enum { LABEL = 80 };                /* bytes of a label */
 
 static const char style[] =
     "<style>\n"
@@ -31,6 +32,7 @@ static const char style[] =
     "  .line { fill: none; stroke: var(--colour); stroke-width: 2.25; stroke-linejoin: round; stroke-linecap: round }\n"
     "  circle { fill: var(--colour); stroke: var(--paper) }\n"
     "  .ring { fill: none; stroke: var(--colour); stroke-width: 2.25 }\n"
+    "  .range { stroke: var(--colour); stroke-width: 1.5; opacity: .6 }\n"
     "  .label { fill: var(--colour); stroke: var(--paper); stroke-width: 4; paint-order: stroke }\n"
     "</style>\n";
 
@@ -67,6 +69,12 @@ static double y_of(const plot *p, double y)
     return p->panel->scale == CHART_ERRORS ? p->top + part : p->bottom - part;
 }
 
+static bool has_range(const chart_series *s, int64_t n)
+{
+    return s->ranges && drawable(s->points[n]) && isfinite(s->ranges[n].from) && isfinite(s->ranges[n].to) &&
+           s->ranges[n].from > 0 && s->ranges[n].to > 0;
+}
+
 /* The range of all values with some room around it, and not less than a factor of two. */
 static void fit_axis(plot *p)
 {
@@ -77,6 +85,10 @@ static void fit_axis(plot *p)
             if (!drawable(s->points[n])) continue;
             p->least = fmin(p->least, log10(s->points[n].y));
             p->most = fmax(p->most, log10(s->points[n].y));
+            if (!has_range(s, n)) continue;
+            double a = log10(s->ranges[n].from), b = log10(s->ranges[n].to);
+            p->least = fmin(p->least, fmin(a, b));
+            p->most = fmax(p->most, fmax(a, b));
         }
     }
     if (p->least > p->most) p->least = p->most = -1;
@@ -100,8 +112,9 @@ static void put_text(nn_buffer *out, const char *class, double x, double y, cons
 static void label_of(char text[LABEL], const chart_panel *p, const chart_series *s)
 {
     double last = last_of(s)->y;
-    if (p->scale == CHART_ERRORS) snprintf(text, LABEL, "%s %.2f %%", s->name, 100 - 100 * last);
-    else snprintf(text, LABEL, "%s %#.3g", s->name, last);
+    const char *space = *s->name ? " " : "";
+    if (p->scale == CHART_ERRORS) snprintf(text, LABEL, "%s%s%.2f %%", s->name, space, 100 - 100 * last);
+    else snprintf(text, LABEL, "%s%s%#.3g", s->name, space, last);
 }
 
 /* The width in pixels of the longest label of any panel, at 7 pixels per character. */
@@ -144,8 +157,20 @@ static void put_y_axis(nn_buffer *out, const plot *p)
         }
 }
 
+/* Labels that would overlap the one before them are left out. */
+static void put_ticks(nn_buffer *out, const plot *p, const chart_tick *ticks, int count, double y)
+{
+    double free = -INFINITY;
+    for (int i = 0; ticks && i < count; i++) {
+        double x = x_of(p, ticks[i].x), half = 3.4 * (double)strlen(ticks[i].text);
+        if (x - half < free) continue;
+        put_text(out, "small middle", x, y, ticks[i].text);
+        free = x + half + 6;
+    }
+}
+
 /* Ticks at multiples of 1, 2, 5, 10, 20 and so on: the smallest step that leaves room for the labels. */
-static void put_x_axis(nn_buffer *out, const plot *p)
+static void put_round_ticks(nn_buffer *out, const plot *p)
 {
     double low = fmin(p->panel->left, p->panel->right), high = fmax(p->panel->left, p->panel->right), step = 1;
     for (int i = 0; (high - low) / step > p->width / 36; i++) step *= i % 3 == 1 ? 2.5 : 2;
@@ -156,8 +181,18 @@ static void put_x_axis(nn_buffer *out, const plot *p)
         nn_buffer_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fv4\"/>", x_of(p, x), p->bottom);
         put_text(out, "small middle", x_of(p, x), p->bottom + 20, text);
     }
+}
+
+static void put_x_axis(nn_buffer *out, const plot *p)
+{
+    const chart_panel *a = p->panel;
+    if (!a->ticks) put_round_ticks(out, p);
+    for (int i = 0; a->ticks && i < a->tick_count; i++)
+        nn_buffer_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fv4\"/>", x_of(p, a->ticks[i].x), p->bottom);
+    put_ticks(out, p, a->ticks, a->tick_count, p->bottom + 20);
+    put_ticks(out, p, a->groups, a->group_count, p->bottom + 37);
     nn_buffer_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fh%.1f\"/>\n", p->left, p->bottom, p->width);
-    put_text(out, "small middle", p->left + p->width / 2, p->bottom + 38, p->panel->x_label);
+    put_text(out, "small middle", p->left + p->width / 2, p->bottom + (a->group_count ? 54 : 38), a->x_label);
 }
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------ */
@@ -169,11 +204,19 @@ static void put_line(nn_buffer *out, const plot *p, const chart_series *s)
     char command = 'M';
     nn_buffer_printf(out, "<g class=\"%s\"><path class=\"line\" d=\"", colours[s->colour]);
     for (int64_t n = 0; n < s->count; n++) {
-        if (!drawable(s->points[n])) continue;
+        if (!drawable(s->points[n])) {
+            if (s->gaps) command = 'M';
+            continue;
+        }
         nn_buffer_printf(out, "%c%.1f %.1f", command, x_of(p, s->points[n].x), y_of(p, s->points[n].y));
         command = 'L';
     }
     nn_buffer_puts(out, "\"/>");
+    for (int64_t n = 0; n < s->count; n++)
+        if (has_range(s, n))
+            nn_buffer_printf(out, "<path class=\"range\" d=\"M%.1f %.1fV%.1fm-4 0h8m-8 %.1fh8\"/>",
+                             x_of(p, s->points[n].x), y_of(p, s->ranges[n].from), y_of(p, s->ranges[n].to),
+                             y_of(p, s->ranges[n].from) - y_of(p, s->ranges[n].to));
     for (int64_t n = 0; n < s->count; n++) {
         const chart_point *at = &s->points[n];
         if (!drawable(*at) || (s->count > DOTS && at != last)) continue;
@@ -231,7 +274,9 @@ static void put_chart(nn_buffer *out, const chart *c)
 {
     int width = c->panel_count > 1 ? WIDE : NARROW, count = 0;
     while (count < CHART_LINES && c->lines[count]) count++;
-    int top = 98 + LINE * count, bottom = top + PLOT_HEIGHT, height = bottom + BEYOND;
+    int columns = c->panel_count < IN_ROW ? c->panel_count : IN_ROW, rows = (c->panel_count + IN_ROW - 1) / IN_ROW;
+    int top = 98 + LINE * count, each = PLOT_HEIGHT + ROW_GAP, below = c->panels[0].group_count ? LINE : 0;
+    int height = top + (rows - 1) * each + PLOT_HEIGHT + BEYOND + below;
     nn_buffer_printf(out,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
                      "role=\"img\">\n<title>",
@@ -241,13 +286,15 @@ static void put_chart(nn_buffer *out, const chart *c)
                      height);
     put_text(out, "headline", MARGIN, 40, c->headline);
     for (int i = 0; i < count; i++) put_text(out, "about", MARGIN, 62 + LINE * i, c->lines[i]);
-    double labels = label_room(c), part = (double)width / c->panel_count;
-    for (int i = 0; i < c->panel_count; i++)
+    double labels = label_room(c), part = (double)width / columns;
+    for (int i = 0; i < c->panel_count; i++) {
+        int row = i / IN_ROW, y = top + row * each;
         put_panel(out, (plot){.panel = &c->panels[i],
-                              .left = i * part + AXIS,
+                              .left = i % IN_ROW * part + AXIS,
                               .width = part - AXIS - labels,
-                              .top = top,
-                              .bottom = bottom});
+                              .top = y,
+                              .bottom = y + PLOT_HEIGHT});
+    }
     put_text(out, "small", MARGIN, height - 16, c->note);
     nn_buffer_puts(out, "</svg>\n");
 }

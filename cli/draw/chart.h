@@ -1,4 +1,4 @@
-/* Line charts as SVG, with panels side by side:
+/* Line charts as SVG, with panels side by side, at most two in a row:
  *
  *     chart_series lines[] = {{"training", CHART_ORANGE, points, 30}, {"held out", CHART_BLUE, more, 30}};
  *     chart_panel panel = {.title = "Loss", .x_label = "epoch", .left = 1, .right = 30, .series = lines, .count = 2};
@@ -27,12 +27,25 @@ typedef struct chart_point {
     double x, y; /* left out unless both are finite and y is positive */
 } chart_point;
 
+/* A bar through a point, such as the spread of measurements. */
+typedef struct chart_range {
+    double from, to; /* in any order; left out unless both are finite and positive */
+} chart_range;
+
+/* A label of the x axis. */
+typedef struct chart_tick {
+    double x;
+    const char *text;
+} chart_tick;
+
 typedef struct chart_series {
     const char *name;
     chart_colour colour;
     const chart_point *points; /* in the order of the line */
     int64_t count;
-    bool ring; /* draw the last point as a ring */
+    bool ring;                 /* draw the last point as a ring */
+    bool gaps;                 /* points that are left out interrupt the line */
+    const chart_range *ranges; /* (count), or NULL for none */
 } chart_series;
 
 typedef struct chart_panel {
@@ -41,6 +54,10 @@ typedef struct chart_panel {
     chart_scale scale;
     const chart_series *series;
     int count;
+    const chart_tick *ticks; /* NULL: round numbers */
+    int tick_count;
+    const chart_tick *groups; /* a second line of labels under those; NULL for none */
+    int group_count;
 } chart_panel;
 
 typedef struct chart {

@@ -90,6 +90,67 @@ TEST(odd_points)
     expect(line_of(drawn(&panel), 0, xy) == 1, "no point");
 }
 
+/* Bars reach both values of the axis, in either order and on either scale, and stay inside the plot; one without a
+ * logarithm is left out. */
+TEST(bars_are_inside_the_plot)
+{
+    static const chart_point points[] = {{0, 0.1}, {1, 0.2}, {2, 0.1}};
+    static const chart_range ranges[] = {{0.01, 0.2}, {0.9, 0.02}, {0, 1}};
+    chart_series series = {.name = "", .points = points, .count = 3, .ranges = ranges};
+    for (int scale = CHART_VALUES; scale <= CHART_ERRORS; scale++) {
+        chart_panel panel = {.right = 2, .scale = (chart_scale)scale, .series = &series, .count = 1};
+        const char *at = drawn(&panel), *bar = "class=\"range\" d=\"M";
+        expect(count_of(at, bar) == 2, "%d bars", count_of(at, bar));
+        double high = INFINITY, low = 0;
+        while ((at = strstr(at, bar))) {
+            char *end;
+            strtod(at += strlen(bar), &end);
+            double a = strtod(end, &end), b = strtod(end + 1, NULL);
+            expect((a < b) == ((scale == CHART_ERRORS) != (high < INFINITY)), "upside down");
+            high = fmin(high, fmin(a, b));
+            low = fmax(low, fmax(a, b));
+        }
+        expect(high > 98 && high < 120 && low > 310 && low < 338, "from %g to %g", high, low);
+    }
+}
+
+/* Ticks and groups have the texts that are given; those that would overlap are left out. A gap interrupts the line. */
+TEST(named_ticks_and_gaps)
+{
+    static const chart_point points[] = {{0, 1}, {1, 2}, {NAN, NAN}, {2, 1}, {3, 2}};
+    static const chart_tick ticks[] = {{0, "<a>"}, {0.01, "hidden"}, {1, "b"}, {2, "c"}, {3, "d"}};
+    static const chart_tick groups[] = {{0.5, "left"}, {2.5, "right"}};
+    chart_series series = {.name = "", .points = points, .count = 5, .gaps = true};
+    chart_panel panel = {
+        .right = 3, .series = &series, .count = 1, .ticks = ticks, .tick_count = 5, .groups = groups, .group_count = 2};
+    const char *svg = drawn(&panel), *line = strstr(svg, "class=\"line\" d=\"");
+    expect(strstr(svg, ">&lt;a&gt;<") && strstr(svg, ">d<") && !strstr(svg, "hidden") && strstr(svg, ">right<"),
+           "texts");
+    if (!expect(line, "no line")) return;
+    char path[200];
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(line + 16, "\""), line + 16);
+    expect(count_of(path, "M") == 2 && count_of(path, "L") == 2, "%s", path);
+}
+
+/* Panels are two in a row, under each other where there are more. */
+TEST(panels_in_rows)
+{
+    static const chart_point points[] = {{0, 1}, {1, 2}};
+    char error[300] = "", text[1 << 15];
+    chart_series series = {.name = "", .points = points, .count = 2};
+    chart_panel panels[4];
+    for (int i = 0; i < 4; i++) panels[i] = (chart_panel){.title = "title", .right = 1, .series = &series, .count = 1};
+    for (int count = 1; count <= 4; count++) {
+        chart c = {.name = "", .headline = "", .panels = panels, .panel_count = count};
+        expect(chart_write("chart.svg", &c, error, sizeof error), "%s", error);
+        slurp("chart.svg", text, sizeof text);
+        char size[80];
+        snprintf(size, sizeof size, "viewBox=\"0 0 %d %d\"", count > 1 ? 960 : 840, count > 2 ? 762 : 422);
+        expect(strstr(text, size) && count_of(text, ">title<") == count, "%d panels are not %s", count, size);
+        expect(count_of(text, "y=\"78.0\">title<") == (count < 2 ? 1 : 2), "the first row of %d", count);
+    }
+}
+
 /* Labels have the order of the ends of their lines, do not overlap, and stay beside the plot, whether all ends are at its
  * bottom or at its top. */
 TEST(labels_do_not_overlap)
