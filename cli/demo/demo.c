@@ -182,7 +182,7 @@ static int learn(show *s)
     int64_t steps = s->info.epochs * s->info.steps_per_epoch;
     s->rows = steps < ROWS ? steps : ROWS;
     double begun = cli_clock();
-    train_progress view = train_progress_begin(&s->info);
+    train_progress view = train_progress_begin(&s->info, NULL);
     while (!(failure = mha_training_step(s->ctx, s->training, &report)) && report.state == MHA_TRAINING_STEPPED) {
         mha_epoch_info epoch = train_epoch(s->ctx, s->training, report.epoch);
         row->examples += report.examples;

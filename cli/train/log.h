@@ -11,13 +11,6 @@
 
 #include "cli/train/train.h"
 
-/* The results at the end of a run. */
-typedef struct train_end {
-    mha_score test;
-    double seconds;
-    long peak_kib; /* peak memory */
-} train_end;
-
 /* Writes the first line and those of the completed epochs. Returns false on error, with one line in `error`. */
 bool train_log_begin(const train_session *s, char *error, size_t error_size);
 

@@ -64,7 +64,9 @@ static bool save(loop *l)
 {
     const train_session *s = l->s;
     if (!mha_checkpoint_save(s->ctx, s->file, s->training)) return l->saved = true;
-    say_unsaved(l, l->saved ? "; --resume continues from the last checkpoint" : "; nothing has been saved");
+    say_unsaved(l, !l->saved  ? "; nothing has been saved"
+                   : s->sweep ? "; the same command continues from the last checkpoint"
+                              : "; --resume continues from the last checkpoint");
     return false;
 }
 
@@ -107,9 +109,20 @@ mha_epoch_info train_epoch(mha_context *ctx, const mha_training *training, int64
     return e;
 }
 
+/* Hands the results to the sweep, if there is one, before the model is written. Prints an error and returns false on
+ * failure. */
+static bool hand_over(loop *l, const train_end *end)
+{
+    const train_sweep *sweep = l->s->sweep;
+    train_progress_clear(&l->view);
+    return !sweep || sweep->ended(sweep->arg, l->s->training, end);
+}
+
 /* Names the value that diverged, the step and the learning rate. */
 static int diverged(loop *l, const char *what, double value, int64_t epoch, int64_t step, double rate)
 {
+    train_end end = {.diverged = true};
+    if (l->s->sweep) return hand_over(l, &end) ? TRAIN_DIVERGED : CLI_USAGE;
     train_progress_clear(&l->view);
     cli_error("train: %s is %g in epoch %lld, step %lld, at learning rate %g; %s %s; try a smaller --lr", what, value,
               (long long)epoch + 1, (long long)step, rate, l->s->out,
@@ -133,7 +146,7 @@ static int end_epoch(loop *l, int64_t n)
     if (s->info.held_out && mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_HELD_OUT, &score)) return failed(l);
     if (!isfinite(score.loss)) return diverged(l, "the held-out loss", score.loss, n, s->info.steps_per_epoch, e.rate);
     e = train_epoch(s->ctx, s->training, n);
-    train_progress_epoch(&l->view, n, &e);
+    if (!s->sweep) train_progress_epoch(&l->view, n, &e);
     if (s->log && !l->log_lost) note(l, train_log_epoch(s, n, l->error, sizeof l->error));
     draw(l, NULL);
     return save(l) ? CLI_OK : CLI_USAGE;
@@ -149,6 +162,7 @@ static int interrupted(loop *l)
     const train_session *s = l->s;
     const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
+    if (s->sweep) return TRAIN_STOPPED;
     cli_error("train: interrupted after %lld of %lld epochs and %lld of %lld steps; to continue: %s train vit --resume "
               "-o %s%s%s%s%s%s%s",
               epoch, (long long)t->epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
@@ -186,7 +200,9 @@ static int finish(loop *l)
 {
     const train_session *s = l->s;
     train_end end = {.peak_kib = 0};
+    double begun = cli_clock();
     if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &end.test)) return failed(l);
+    end.test_seconds = cli_clock() - begun;
     mha_epoch_info e = train_epoch(s->ctx, s->training, s->info.epochs - 1);
     if (!isfinite(end.test.loss))
         return diverged(l, "the test loss", end.test.loss, s->info.epochs - 1, s->info.steps_per_epoch, e.rate);
@@ -197,11 +213,12 @@ static int finish(loop *l)
     end.peak_kib = peak_kib();
     if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
     draw(l, &end.test);
+    if (!hand_over(l, &end)) return CLI_USAGE;
     if (mha_checkpoint_finish(s->ctx, s->file, s->training)) {
-        say_unsaved(l, "; free some space and use --resume");
+        say_unsaved(l, s->sweep ? "; free some space and repeat the command" : "; free some space and use --resume");
         return CLI_USAGE;
     }
-    say_end(s, &end);
+    if (!s->sweep) say_end(s, &end);
     return l->log_lost || l->curves_lost ? CLI_USAGE : CLI_OK;
 }
 
@@ -215,8 +232,8 @@ int train_loop(const train_session *s)
         cli_error("%s", l.error);
         return CLI_USAGE;
     }
-    train_progress_say(s);
-    l.view = train_progress_begin(&s->info);
+    if (!s->sweep) train_progress_say(s);
+    l.view = train_progress_begin(&s->info, s->sweep ? s->sweep->label : NULL);
     while (!stopped && !(failure = mha_training_step(s->ctx, s->training, &report)) &&
            report.state == MHA_TRAINING_STEPPED) {
         mha_epoch_info e = train_epoch(s->ctx, s->training, report.epoch);

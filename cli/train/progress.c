@@ -21,10 +21,13 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-train_progress train_progress_begin(const mha_training_info *info)
+train_progress train_progress_begin(const mha_training_info *info, const char *label)
 {
-    return (train_progress){
-        .info = *info, .live = term_redraws(), .utf8 = term_detect(TERM_NEVER).utf8, .begun = cli_clock()};
+    return (train_progress){.info = *info,
+                            .live = term_redraws(),
+                            .utf8 = term_detect(TERM_NEVER).utf8,
+                            .begun = cli_clock(),
+                            .label = label};
 }
 
 void train_progress_say(const train_session *s)
@@ -70,12 +73,13 @@ static void time_left(const train_progress *p, int64_t step, char *out, size_t r
 
 void train_progress_step(train_progress *p, int64_t n, const mha_epoch_info *e)
 {
-    char line[LINE], front[40], back[120], left[40], drawing[4 * COLUMNS] = "";
+    char line[LINE], front[80], back[120], left[40], drawing[4 * COLUMNS] = "";
     double now = cli_clock(), speed = e->seconds > 0 ? (double)e->examples / e->seconds : 0;
     if (!p->live || now - p->last < rest_between) return;
     p->last = now;
     time_left(p, n * p->info.steps_per_epoch + e->examples / p->info.batch, left, sizeof left);
-    snprintf(front, sizeof front, "%3lld/%-3lld", (long long)n + 1, (long long)p->info.epochs);
+    snprintf(front, sizeof front, "%s%3lld/%-3lld", p->label ? p->label : "", (long long)n + 1,
+             (long long)p->info.epochs);
     snprintf(back, sizeof back, "loss %.4f  %6.2f %%  %5.0f images/s  %s left", e->loss,
              percent(e->correct, e->examples), speed, left);
     int width = columns(), rest = width - (int)(strlen(front) + strlen(back)) - 4;

@@ -11,10 +11,11 @@ typedef struct train_progress {
     bool utf8;
     bool drawn;         /* the status line is on the screen */
     double begun, last; /* seconds: first step of this process; last redraw */
+    const char *label;  /* at the beginning of the status line; NULL for none */
 } train_progress;
 
 /* Call before the first step of this process. */
-train_progress train_progress_begin(const mha_training_info *info);
+train_progress train_progress_begin(const mha_training_info *info, const char *label);
 
 /* Prints the model and the data. */
 void train_progress_say(const train_session *s);

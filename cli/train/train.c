@@ -4,6 +4,7 @@
 #include "io/json.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
+#include "cli/train/sweep.h"
 #include "cli/train/train.h"
 
 #include <errno.h>
@@ -31,13 +32,12 @@ static bool fail(const making *m, const char *before)
     return cli_error("%s%s", before, mha_context_error(m->session.ctx));
 }
 
-/* Applies the options of the command line, which have been checked. */
-static bool apply(const making *m, mha_recipe *recipe)
+bool train_apply(mha_context *ctx, mha_recipe *recipe, const char *given)
 {
     char key[TRAIN_WORD], value[TRAIN_WORD];
-    const char *text = *m->request->given ? m->request->given : NULL;
+    const char *text = *given ? given : NULL;
     while (train_next_setting(&text, key, value))
-        if (mha_recipe_set(m->session.ctx, recipe, key, value)) return fail(m, "train: ");
+        if (mha_recipe_set(ctx, recipe, key, value)) return cli_error("train: %s", mha_context_error(ctx));
     return true;
 }
 
@@ -51,7 +51,7 @@ static bool agrees(const making *m, const mha_recipe *from)
         return cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, preset,
                          r->preset);
     if (mha_recipe_copy(m->session.ctx, &wanted, from)) return fail(m, "train: ");
-    bool good = apply(m, wanted);
+    bool good = train_apply(m->session.ctx, wanted, r->given);
     if (good && strcmp(mha_recipe_get(wanted, "kv_heads"), mha_recipe_get(wanted, "heads")) == 0)
         mha_recipe_set(m->session.ctx, wanted, "kv_heads", "0"); /* which means the same */
     for (int64_t n = 0; good && (key = mha_recipe_key(from, n)); n++) {
@@ -80,7 +80,7 @@ static bool begin(making *m)
         return cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run",
                          r->out);
     if (mha_recipe_create(m->session.ctx, &m->recipe, r->preset)) return fail(m, "train: ");
-    return apply(m, m->recipe);
+    return train_apply(m->session.ctx, m->recipe, r->given);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
@@ -199,6 +199,7 @@ int cmd_train(int argc, char **argv)
     train_request r = {0};
     int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
+    if (r.axis_count) return sweep_train(&r);
     making m = {.request = &r, .session = {.out = r.out}};
     train_session *s = &m.session;
     if (claim(&m) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&

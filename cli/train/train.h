@@ -8,15 +8,31 @@
 
 enum {
     TRAIN_STOPPED = 130, /* exit code after SIGINT or SIGTERM, with a checkpoint saved */
+    TRAIN_DIVERGED,      /* of a run in a sweep; not an exit code */
     TRAIN_WORD = 48,     /* bytes of a key or a value of a recipe, including the NUL */
-    TRAIN_GIVEN = 1 << 11
+    TRAIN_GIVEN = 1 << 11,
+    TRAIN_AXES = 4, /* at most: swept keys, values of each, seeds and runs */
+    TRAIN_VALUES = 64,
+    TRAIN_SEEDS = 1000,
+    TRAIN_SEEDS_DEFAULT = 3,
+    TRAIN_RUNS = 10000
 };
+
+/* A key of the recipe that is swept. */
+typedef struct train_axis {
+    char key[TRAIN_WORD], values[TRAIN_VALUES][TRAIN_WORD]; /* as mha_recipe_get returns them */
+    int count;
+    bool is_word; /* the values are words rather than numbers */
+} train_axis;
 
 typedef struct train_request {
     const char *model, *data, *out, *preset, *log, *curves; /* NULL if not given */
     char given[TRAIN_GIVEN]; /* KEY=VALUE,... of the options that change the recipe; or "" */
     int64_t threads;         /* 0 for all */
     bool resume, force;
+    train_axis axes[TRAIN_AXES]; /* of --sweep */
+    int axis_count;              /* 0 for a single run */
+    int64_t seeds;               /* 0 if not given */
 } train_request;
 
 /* Returns 0 to continue, or the exit code plus 1. */
@@ -27,6 +43,23 @@ int train_parse(int argc, char **argv, train_request *r);
 bool train_next_setting(const char **text, char key[TRAIN_WORD], char value[TRAIN_WORD]);
 
 typedef enum train_file { TRAIN_LOG, TRAIN_CURVES, TRAIN_FILES } train_file;
+
+/* The results at the end of a run. */
+typedef struct train_end {
+    bool diverged; /* the loss or the gradient; nothing else is known then */
+    mha_score test;
+    double test_seconds;
+    double seconds;
+    long peak_kib; /* peak memory */
+} train_end;
+
+/* The sweep that a run belongs to. Such a run prints nothing but its status line and errors. */
+typedef struct train_sweep {
+    const char *label; /* of the status line */
+    void *arg;
+    /* Called at the end, before the model is written. Prints an error and returns false on failure. */
+    bool (*ended)(void *arg, mha_training *training, const train_end *end);
+} train_sweep;
 
 /* A prepared run: everything has been read and checked, nothing has been written yet. */
 typedef struct train_session {
@@ -39,12 +72,17 @@ typedef struct train_session {
     const char *out, *log, *curves;  /* as given on the command line, or NULL */
     const char *data;                /* the folder as given on the command line, or NULL */
     nn_file_lock locks[TRAIN_FILES]; /* of the other files */
+    const train_sweep *sweep;        /* NULL for a single run */
 } train_session;
 
 /* The results of epoch n, from 0, so far. */
 mha_epoch_info train_epoch(mha_context *ctx, const mha_training *training, int64_t n);
 
-/* Trains from the current step to the end, or until interrupted. Returns the exit code. */
+/* Applies the settings of a request, which have been checked. Prints an error and returns false on failure. */
+bool train_apply(mha_context *ctx, mha_recipe *recipe, const char *given);
+
+/* Trains from the current step to the end, or until interrupted. Returns the exit code; in a sweep TRAIN_DIVERGED for a
+ * run that diverged. */
 int train_loop(const train_session *s);
 
 #endif

@@ -33,6 +33,8 @@ typedef struct job {
 
 #define RECIPE "patch=14,width=8,depth=1,heads=2,mlp=8,batch=10,held_out=10"
 
+#define SWEEP "train vit --data data --config " RECIPE ",epochs=1 --threads 1 --sweep norm=layer,rms --seeds 2 -o s"
+
 static const job jobs[] = {
     {"train",
      "train vit --force --data data --config " RECIPE ",epochs=2 --threads 1 --out t --log t.log --curves t.svg",
@@ -47,6 +49,7 @@ static const job jobs[] = {
      .timed = true,
      .trains = true,
      .random = 5},
+    {"train --sweep, finished", SWEEP, {"s/sweep.svg"}, .random = 5},
     {"eval", "eval m --data data --threads 1", .timed = true, .random = 3},
     {"eval --json", "eval m --data data --threads 1 --json", .timed = true, .each = 3},
     {"classify", "classify m 3 4 --data data --heads", .random = 3},
@@ -375,6 +378,8 @@ static void prepare(void)
     write_weights();
     expect(symlink("linked", "link") == 0, "no link");
     write_stopped();
+    const said *it = command("", SWEEP);
+    expect(it->status == 0, "exit %d: %s", it->status, it->err);
 }
 
 /* ---- The tests -------------------------------------------------------------------------------------------------- */
