@@ -36,6 +36,7 @@
  *     9  Training      steps, evaluation, history
  *    10  Checkpoints   interrupted and finished runs in files
  *    11  Pruning       removing the least important heads
+ *    12  Ablation      scores with heads switched off, and what each head adds to the logits
  *
  * Files that can be opened: Vision Transformers for grey images as `mha train vit` saves them, and safetensors files with
  * timm's tensor names. A file that is something else is refused with one line that says why.
@@ -793,6 +794,55 @@ MHA_API void mha_prune_defaults(mha_prune_options *options, size_t size);
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE (the model does not read these data), MHA_NO_DEVICE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smaller, const mha_model *model,
                                             const mha_data *data, const mha_prune_options *options);
+
+/* ---- 12 · Ablation ---------------------------------------------------------------------------------------------- */
+
+/* Switches heads off: the columns of Wo of every head n with off[n], counted through all attentions, are set to zero in
+ * the parameters, so that the output of the head counts as zero from now on, also in a file that is saved. All heads of a
+ * block may be off. The model has its old size; mha_model_prune makes a smaller one. `count` is how many numbers `off`
+ * has, all heads of the model. Returns MHA_OK or MHA_BAD_ARGUMENT. */
+MHA_API mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count);
+
+typedef struct mha_ablate_options {
+    size_t size;    /* of this struct */
+    int64_t images; /* evenly spaced over the part; 0, or more than there are, is all of them */
+} mha_ablate_options;
+
+/* clang-format off */
+#define MHA_ABLATE_DEFAULTS {sizeof(mha_ablate_options), 0}
+/* clang-format on */
+
+MHA_API void mha_ablate_defaults(mha_ablate_options *options, size_t size);
+
+/* Scores of a model in several cases, in each of which other heads are switched off. The model is not changed.
+ *
+ *   off (cases,heads): heads counted through all attentions        scores (cases)
+ *   correct (cases,classes): correct predictions of each label, or NULL
+ *   labels (classes): examples of each label, or NULL
+ *
+ * The scores are those of mha_model_evaluate after mha_model_switch_off. All cases together take one pass over the whole
+ * model, and for each case the part of a pass from the first block on in which a head is off. Equal cases are computed
+ * once. The result has the same bits for any number of threads. `options` NULL means MHA_ABLATE_DEFAULTS.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also for logits that are not finite), MHA_BAD_SHAPE as mha_data_check, MHA_NO_MEMORY
+ * or MHA_NO_DEVICE. */
+MHA_API mha_status mha_model_ablate(mha_context *ctx, mha_model *model, mha_score *scores, int64_t *correct,
+                                    int64_t *labels, const bool *off, int64_t cases, const mha_data *data,
+                                    mha_data_part part, const mha_ablate_options *options);
+
+/* What each part of a model adds to the logits of B images on the direct path: from its place in the residual stream
+ * through the final norm and the classification head. The final norm divides a row by its deviation; with that number as
+ * it is for the image, the norm is linear. What a head changes in later blocks counts as their contribution.
+ *
+ *   out (B,heads+L+2,classes), any float type. The rows of an image:
+ *       0                 the embedding: patches, class token and positions
+ *       1 .. heads        the heads, counted through all attentions: the columns of Wo of a head times its output
+ *       heads + 1 ..      the MLPs of the L blocks
+ *       heads + L + 1     the biases of Wo, of the final norm and of the classification head
+ *
+ * The sum of these rows is the image's row of logits, up to rounding. `out` must not overlap anything else.
+ * Returns as mha_model_run; MHA_BAD_ARGUMENT also if the norms of the model are not "before". */
+MHA_API mha_status mha_model_contributions(mha_context *ctx, mha_model *model, mha_tensor out,
+                                           const mha_model_inputs *inputs);
 
 #ifdef __cplusplus
 }

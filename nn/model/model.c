@@ -181,7 +181,22 @@ const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn
     s->call = &m->call;
     s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
     if (!check_sequences(side, ctx, &from, batch->B, T)) return NULL;
-    return nn_input_forward(&side->input, ctx, nn_stack_input(s), &from, batch->B, T) ? nn_stack_forward(s, ctx) : NULL;
+    if (!m->call.from && !nn_input_forward(&side->input, ctx, nn_stack_input(s), &from, batch->B, T)) return NULL;
+    return nn_stack_forward(s, ctx);
+}
+
+/* Whether the outputs of heads can be taken one by one, if the call asks for it. */
+static bool check_split(const nn_model *m, mha_context *ctx, const nn_stack *s)
+{
+    const nn_call *c = &m->call;
+    const char *problem = NULL;
+    if (!c->off && !c->heads && !c->added && !c->from) return true;
+    if (m->options.training) problem = "a model for training computes all heads of a block in one step";
+    else if (nn_description_is_pair(&m->d)) problem = "only models with one stack of blocks compute heads one by one";
+    else if (c->from && (c->first < 0 || c->first >= s->config->depth))
+        problem = "there is no such block to start with";
+    if (problem) mha_context_fail(ctx, MHA_BAD_ARGUMENT, problem);
+    return !problem;
 }
 
 const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *batch, const nn_call *call)
@@ -189,6 +204,7 @@ const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *bat
     nn_stack *encoder = &m->side[0].stack, *decoder = &m->side[1].stack, *last = m->side[1].there ? decoder : encoder;
     const float *rows = NULL;
     nn_model_start(m, ctx, call);
+    if (!check_split(m, ctx, last)) return NULL;
     if (m->side[0].there && !(rows = nn_model_side(m, ctx, false, batch, 0))) return NULL;
     if (m->side[1].there) {
         decoder->memory_rows =

@@ -38,6 +38,15 @@ typedef struct nn_call {
     float
         *encoder_hidden; /* (depth+1,B*T,M): the rows before each block and, after the final norm, the last; or NULL */
     float *decoder_hidden; /* likewise */
+
+    /* Of nn_model_forward with one stack, not for training: heads are computed and projected in two steps. */
+    const bool *off;       /* attention after attention (H): heads whose output counts as zero; or NULL */
+    float *heads;          /* attention after attention (B*T,H*D): the outputs of the heads side by side; or NULL */
+    float *added;          /* (2*depth,B*T,M): what attention and MLP of each block add to their input; or NULL */
+    const float *from;     /* (B*T,M): the rows before block `first`, where the pass starts; NULL: with the input */
+    const float *computed; /* (B*T,H*D): the outputs of the heads of that block, for these rows; or NULL */
+    int64_t first;         /* with `from` */
+
     bool drop;             /* dropout and stochastic depth are at work, as the description says */
     uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
 } nn_call;
@@ -104,6 +113,12 @@ const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, con
 /* nn_model_forward of B images (B,channels,rows,columns), normalised. */
 const float *nn_model_forward_images(nn_model *m, mha_context *ctx, const float *images, int64_t B,
                                      const nn_call *call);
+
+/* y (rows,M): what head h of block l adds to the residual stream, its columns of Wo times its output, without the bias.
+ * heads (rows,H*D), in steps of `step` rows: as nn_call.heads leaves them. Of models with one stack. Returns false on
+ * error, with the reason in the context. */
+bool nn_model_project_head(nn_model *m, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
+                           int64_t l, int64_t h);
 
 /* How many of `count` rows of logits have one that is not finite; and the words for it. */
 int64_t nn_model_not_finite(const float *logits, int64_t count, int64_t classes);

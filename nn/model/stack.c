@@ -266,6 +266,7 @@ void nn_stack_free(nn_stack *s)
     for (int64_t l = 0; s->block && l < s->config->depth; l++) {
         mha_layer_free(s->block[l].attention);
         mha_layer_free(s->block[l].cross);
+        mha_layer_free(s->block[l].heads);
         mha_tape_free(s->block[l].tape);
         mha_tape_free(s->block[l].cross_tape);
     }
@@ -276,6 +277,8 @@ void nn_stack_free(nn_stack *s)
     free(s->stage);
     free(s->block);
     free(s->memory);
+    free(s->split);
+    free(s->half_split);
 }
 
 void nn_stack_changed(nn_stack *s)
@@ -283,5 +286,6 @@ void nn_stack_changed(nn_stack *s)
     for (int64_t l = 0; s->block && l < s->config->depth; l++) {
         mha_layer_freeze(s->block[l].attention, true);
         if (s->block[l].cross) mha_layer_freeze(s->block[l].cross, true);
+        if (s->block[l].heads) mha_layer_freeze(s->block[l].heads, true);
     }
 }

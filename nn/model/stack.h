@@ -33,6 +33,7 @@ typedef struct nn_block {
     int64_t at[NN_PART_KINDS];    /* where each part starts in the parameters; -1: not there */
     int64_t number, cross_number; /* of its attentions among all of the model */
     mha_layer *attention, *cross;
+    mha_layer *heads;            /* `attention` without Wo, from the first call that needs it; or NULL */
     mha_tape *tape, *cross_tape; /* for training its own; for statistics one that all share */
     float *z;                    /* (rows,Z) before the activation, then its slope there; Z = mlp, or 2 mlp if gated */
     float *h;                /* (rows,mlp) after it; of blocks in bfloat16 that is in `half_h`, and this is shared */
@@ -58,6 +59,8 @@ typedef struct nn_stack {
     float *dx, *dother, *dn, *ddropped, *dparallel, *dhidden; /* backward: (rows,M) five times, (rows,Z) */
     uint16_t *half_d, *half_dhidden;
     float *memory;
+    float *split;         /* (rows,H*D) of the largest H: outputs of heads, from the first call that needs it */
+    uint16_t *half_split; /* in bfloat16 */
 
     /* Of the last forward call. */
     int64_t B, T;
@@ -133,6 +136,13 @@ static inline mha_tensor nn_stack_sequences(const nn_stack *s, const float *x)
     return mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, s->config->width);
 }
 static inline mha_tensor nn_stack_kept(const nn_stack *s, const float *kept) { return nn_matrix(kept, s->B * s->T, 2); }
+
+/* Heads one by one (stack_heads.c). Whether this call needs the outputs of the heads of block l; the layer that gives
+ * them, and where it puts them, or NULL with the reason in the context; and from them to y (rows,M), without the heads
+ * that are off. */
+bool nn_stack_splits(const nn_stack *s, int64_t l);
+mha_layer *nn_stack_heads(nn_stack *s, mha_context *ctx, int64_t l);
+bool nn_stack_project(nn_stack *s, mha_context *ctx, int64_t l, float *y);
 
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);

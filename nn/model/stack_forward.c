@@ -35,11 +35,17 @@ static mha_status cached(nn_stack *s, mha_context *ctx, int64_t l, bool cross, m
 static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cross, float *y, const float *x)
 {
     nn_block *b = &s->block[l];
-    mha_layer *layer = cross ? b->cross : b->attention;
+    bool split = !cross && nn_stack_splits(s, l);
+    mha_layer *layer = split ? nn_stack_heads(s, ctx, l) : cross ? b->cross : b->attention;
+    if (!layer) return false;
+    if (split && s->call->computed && l == s->call->first) return nn_stack_project(s, ctx, l, y);
     int64_t M = s->config->width, n = cross ? b->cross_number : b->number;
     const mha_stats *stats = s->call->stats ? s->call->stats + n : NULL;
     mha_tape *tape = s->training || stats ? tape_of(s, ctx, cross ? b->cross_tape : b->tape) : NULL;
     mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, s->B, s->T, M);
+    if (split)
+        out = mha_tensor_3d(s->split, MHA_FLOAT32, s->B, s->T,
+                            nn_blocks_heads(s->config, l) * nn_blocks_head_width(s->config));
     mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, M)};
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = attend_options(s, b, l, cross);
@@ -49,7 +55,8 @@ static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cro
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
     if (stats && !tape) return false;
     return !mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape) &&
-           (!stats || !mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options));
+           (!stats || !mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options)) &&
+           (!split || nn_stack_project(s, ctx, l, y));
 }
 
 static void scale_all(float *x, int64_t count, float by)
@@ -77,13 +84,26 @@ static bool join(nn_stack *s, mha_context *ctx, int64_t k)
                                  &norm);
 }
 
+/* Where the pass starts. */
+static int64_t first_branch(const nn_stack *s)
+{
+    return s->call->from ? s->call->first * (s->branches / s->config->depth) : 0;
+}
+
+static void keep_added(const nn_stack *s, int64_t k)
+{
+    int64_t count = s->B * s->T * s->config->width;
+    if (!s->call->added) return;
+    for (int64_t i = 0; i < count; i++) s->call->added[k * count + i] = s->config->residual * s->stage[k + 1].sum[i];
+}
+
 static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
 {
     const nn_branch *b = &s->branch[k];
     const nn_stage *source = &s->stage[b->source];
     const float *x = b->norm >= 0 || b->shares ? b->n : source->x;
     float *y = b->out_norm >= 0 ? b->raw : s->stage[k + 1].sum;
-    if (b->norm >= 0 && (k == 0 || b->source < k)) { /* no join has taken it */
+    if (b->norm >= 0 && (k == first_branch(s) || b->source < k)) { /* no join has taken it */
         mha_norm_options norm = nn_stack_norm(s, b->norm);
         if (mha_norm_forward(ctx, nn_stack_rows(s, b->n), nn_stack_kept(s, b->kept), nn_stack_rows(s, source->x),
                              &norm))
@@ -98,6 +118,7 @@ static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
                              nn_stack_rows(s, b->raw), &norm))
             return false;
     }
+    keep_added(s, k);
     return join(s, ctx, k);
 }
 
@@ -109,11 +130,13 @@ static void keep_hidden(const nn_stack *s, int64_t n, const float *x)
 
 const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
 {
-    int64_t per_block = s->branches / s->config->depth;
+    int64_t per_block = s->branches / s->config->depth, begin = first_branch(s);
     mha_tensor first = nn_stack_sequences(s, s->stage[0].x);
     mha_dropout_options drop = nn_stack_drop(s, -1);
+    if (s->call->from)
+        memcpy(s->stage[begin].x, s->call->from, (size_t)(s->B * s->T * s->config->width) * sizeof(float));
     if (nn_drops(drop) && mha_dropout(ctx, first, first, &drop)) return NULL;
-    for (int64_t k = 0; k < s->branches; k++) {
+    for (int64_t k = begin; k < s->branches; k++) {
         if (k % per_block == 0) keep_hidden(s, k / per_block, s->stage[k].x);
         if (!pass_branch(s, ctx, k)) return NULL;
     }

@@ -25,6 +25,11 @@ struct mha_model {
 mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_description *d, float *parameters,
                           const char *assumed);
 
+/* Makes `net` and `pixels` large enough for B sequences, and `hidden` too if it is needed; and loads images
+ * (B,channels,rows,columns) of checked sizes into `pixels`. */
+mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden);
+mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images);
+
 /* The description as JSON; NULL if there is no memory. To be freed. */
 char *nn_public_json(const nn_description *d);
 

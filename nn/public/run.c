@@ -88,8 +88,7 @@ static mha_status check_all(mha_context *ctx, const mha_model *m, const mha_mode
     return status ? status : check_memory(ctx, m, out, in);
 }
 
-/* Room for B sequences. */
-static mha_status make_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden)
+mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden)
 {
     const nn_input_config *c = &m->d.encoder.input;
     const nn_blocks_config *b = &m->d.encoder.blocks;
@@ -113,7 +112,7 @@ static mha_status make_room(mha_context *ctx, mha_model *m, int64_t B, bool hidd
     return MHA_OK;
 }
 
-static mha_status load_pixels(mha_context *ctx, mha_model *m, mha_tensor images)
+mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images)
 {
     const nn_input_config *c = &m->d.encoder.input;
     int64_t B = images.size[0], count = B * c->channels * c->rows * c->columns;
@@ -137,7 +136,7 @@ mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_out
     const nn_blocks_config *b = &model->d.encoder.blocks;
     int64_t B = inputs->images.size[0], T = nn_input_tokens(&model->d.encoder.input), classes = model->d.output.classes;
     bool hidden = outputs->hidden.rank;
-    if ((status = make_room(ctx, model, B, hidden)) || (status = load_pixels(ctx, model, inputs->images)))
+    if ((status = nn_public_room(ctx, model, B, hidden)) || (status = nn_public_load(ctx, model, inputs->images)))
         return status;
     nn_call call = {.maps = outputs->maps,
                     .stats = outputs->stats,

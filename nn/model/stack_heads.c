@@ -1,0 +1,104 @@
+/* The attention of a block in two steps: the outputs of its heads side by side, then the product with Wo. Between the two,
+ * heads can be switched off, kept, and projected one by one. The result has the bits of the layer that does both. */
+#include "model/model_parts.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* How many numbers the heads of block l give for a row. */
+static int64_t heads_width(const nn_stack *s, int64_t l)
+{
+    return nn_blocks_heads(s->config, l) * nn_blocks_head_width(s->config);
+}
+
+static const bool *off_of(const nn_stack *s, int64_t l)
+{
+    const bool *off = s->call->off;
+    return off ? off + nn_description_heads_before(s->d, s->block[l].number) : NULL;
+}
+
+bool nn_stack_splits(const nn_stack *s, int64_t l)
+{
+    const bool *off = off_of(s, l);
+    bool any = s->call->heads || (s->call->computed && l == s->call->first);
+    for (int64_t h = 0; off && h < nn_blocks_heads(s->config, l); h++) any |= off[h];
+    return any;
+}
+
+static mha_weight weight_of(mha_tensor values) { return (mha_weight){.values = values}; }
+
+/* The layer of the block without Wo, over the same parameters. */
+static bool make_heads(nn_stack *s, mha_context *ctx, int64_t l)
+{
+    nn_block *b = &s->block[l];
+    mha_layer_options o = nn_stack_layer_options(s->d, s->config, l, false);
+    mha_layer_parts p = mha_layer_view(b->attention, NULL);
+    mha_layer_weights w = MHA_LAYER_WEIGHTS_DEFAULTS;
+    o.out_projection = o.out_bias = false;
+    w.q_weight = weight_of(p.q_weight), w.k_weight = weight_of(p.k_weight), w.v_weight = weight_of(p.v_weight);
+    w.q_bias = p.q_bias, w.k_bias = p.k_bias, w.v_bias = p.v_bias;
+    w.q_norm = p.q_norm, w.k_norm = p.k_norm, w.sinks = p.sinks;
+    if (mha_layer_create_over(ctx, &b->heads, &o, &w)) return false;
+    mha_layer_freeze(b->heads, true); /* until nn_stack_changed */
+    return true;
+}
+
+static bool make_room(nn_stack *s, mha_context *ctx)
+{
+    int64_t most = 0;
+    for (int64_t l = 0; l < s->config->depth; l++)
+        if (heads_width(s, l) > most) most = heads_width(s, l);
+    if (!s->split) s->split = malloc((size_t)(s->rows * most) * sizeof *s->split);
+    if (!s->half_split && s->halves) s->half_split = malloc((size_t)(s->rows * most) * sizeof *s->half_split);
+    if (s->split && (s->half_split || !s->halves)) return true;
+    mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the outputs of single heads");
+    return false;
+}
+
+mha_layer *nn_stack_heads(nn_stack *s, mha_context *ctx, int64_t l)
+{
+    if (!make_room(s, ctx) || (!s->block[l].heads && !make_heads(s, ctx, l))) return NULL;
+    return s->block[l].heads;
+}
+
+static void switch_off(nn_stack *s, int64_t l)
+{
+    int64_t D = nn_blocks_head_width(s->config), W = heads_width(s, l);
+    const bool *off = off_of(s, l);
+    for (int64_t h = 0; off && h < W / D; h++)
+        for (int64_t i = 0; off[h] && i < s->B * s->T; i++)
+            memset(s->split + i * W + h * D, 0, (size_t)D * sizeof(float));
+}
+
+bool nn_stack_project(nn_stack *s, mha_context *ctx, int64_t l, float *y)
+{
+    const nn_block *b = &s->block[l];
+    int64_t rows = s->B * s->T, M = s->config->width, W = heads_width(s, l), before = 0;
+    size_t bytes = (size_t)(rows * W) * sizeof(float);
+    mha_tensor bias = MHA_NO_TENSOR;
+    for (int64_t k = 0; k < l; k++) before += heads_width(s, k);
+    if (s->call->computed && l == s->call->first) memcpy(s->split, s->call->computed, bytes);
+    if (s->call->heads) memcpy(s->call->heads + before * rows, s->split, bytes);
+    switch_off(s, l);
+    if (b->at[NN_PROJ_BIAS] >= 0) bias = mha_tensor_1d(s->parameters + b->at[NN_PROJ_BIAS], MHA_FLOAT32, M);
+    return !nn_linear_forward(ctx, nn_matrix(y, rows, M), nn_stack_factor(s, ctx, s->half_split, s->split, W),
+                              nn_stack_weight(s, b->at[NN_PROJ], M, W), bias, MHA_LINEAR, false);
+}
+
+bool nn_model_project_head(nn_model *m, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
+                           int64_t l, int64_t h)
+{
+    nn_stack *s = &m->side[m->d.decoder.blocks.depth > 0].stack;
+    int64_t M = s->config->width, W = heads_width(s, l), D = nn_blocks_head_width(s->config);
+    mha_tensor x = mha_tensor_2d(heads + h * D, MHA_FLOAT32, rows, D), none = MHA_NO_TENSOR;
+    mha_tensor wo = nn_stack_weight(s, s->block[l].at[NN_PROJ], M, W);
+    x.stride[0] = step * W;
+    wo.data = (char *)wo.data + (size_t)(h * D) * mha_type_size(wo.type);
+    wo.size[1] = D;
+    if (s->halves) {
+        if (!make_room(s, ctx)) return false;
+        mha_tensor half = mha_tensor_2d(s->half_split, MHA_BFLOAT16, rows, D);
+        if (mha_tensor_copy(ctx, half, x)) return false;
+        x = half;
+    }
+    return !nn_linear_forward(ctx, nn_matrix(y, rows, M), x, wo, none, MHA_LINEAR, false);
+}

@@ -1,0 +1,81 @@
+/* Models without some of their heads. */
+#include "inspect/ablation.h"
+#include "model/image_examples.h"
+#include "public/check.h"
+#include "public/data.h"
+#include "public/model.h"
+#include <stdlib.h>
+
+mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count)
+{
+    mha_status status;
+    nn_part part;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, off, "off"))) return status;
+    int64_t heads = nn_description_all_heads(&model->d), D = nn_blocks_head_width(&model->d.encoder.blocks);
+    if (count != heads)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
+                              (long long)heads);
+    for (nn_parts w = nn_parts_of(&model->d); nn_parts_next(&w, &part);) {
+        if (part.kind != NN_PROJ) continue;
+        for (int64_t i = 0; i < part.rows * part.columns; i++)
+            if (off[i % part.columns / D]) model->parameters[part.first + i] = 0;
+        off += part.columns / D;
+    }
+    return MHA_OK;
+}
+
+void mha_ablate_defaults(mha_ablate_options *options, size_t size)
+{
+    mha_ablate_options all = MHA_ABLATE_DEFAULTS;
+    nn_public_defaults(options, size, &all, sizeof all);
+}
+
+static mha_status measure(mha_context *ctx, const mha_model *m, nn_ablation a, mha_score *scores, const bool *off,
+                          int64_t cases, const nn_examples *examples, int64_t count)
+{
+    char error[240] = "";
+    const int64_t classes = m->d.output.classes;
+    if (!nn_ablation_measure(&a, ctx, &m->d, m->parameters, examples, count, off, cases, error, sizeof error))
+        return nn_public_reason(ctx, error);
+    for (int64_t c = 0; c < cases; c++) {
+        scores[c] = (mha_score){count, 0, a.loss[c]};
+        for (int64_t n = 0; n < classes; n++) scores[c].correct += a.correct[c * classes + n];
+    }
+    return MHA_OK;
+}
+
+mha_status mha_model_ablate(mha_context *ctx, mha_model *model, mha_score *scores, int64_t *correct, int64_t *labels,
+                            const bool *off, int64_t cases, const mha_data *data, mha_data_part part,
+                            const mha_ablate_options *options)
+{
+    mha_ablate_options o = MHA_ABLATE_DEFAULTS;
+    const nn_mnist_part *from;
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, scores, "scores")) || (status = nn_public_need(ctx, off, "off")) ||
+        (status = nn_public_options(ctx, &o, sizeof o, options, "MHA_ABLATE_DEFAULTS")) ||
+        (status = nn_public_cpu(ctx)) || (status = nn_public_read(ctx, &from, data, part, model)))
+        return status;
+    if (cases < 1 || cases > 1 << 24)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "cases: is %lld, must be from 1 to 16777216", (long long)cases);
+    if (o.images < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.images: is negative");
+    int64_t count = o.images && o.images < from->count ? o.images : from->count;
+    size_t classes = (size_t)model->d.output.classes;
+    nn_pixels pixels = nn_pixels_of(data->set, from, &model->d, NULL);
+    nn_examples examples = nn_image_examples(&pixels);
+    int64_t *own_correct = correct ? NULL : calloc((size_t)cases, classes * sizeof *correct);
+    int64_t *own_labels = labels ? NULL : calloc(classes, sizeof *labels);
+    nn_ablation a = {.loss = calloc((size_t)cases, sizeof(double)),
+                     .correct = correct ? correct : own_correct,
+                     .labels = labels ? labels : own_labels};
+    status = a.loss && a.correct && a.labels
+                 ? measure(ctx, model, a, scores, off, cases, &examples, count)
+                 : nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for %lld cases", (long long)cases);
+    free(a.loss);
+    free(own_correct);
+    free(own_labels);
+    return status;
+}
