@@ -1,5 +1,6 @@
 /* mha eval: accuracy and speed of a model on a data set. */
 #include "cli/eval/print.h"
+#include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/session.h"
 
@@ -14,6 +15,8 @@ static void help(void)
          "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
          "                        accuracy, loss, confusion matrix, worst errors\n"
          "  mha eval vit.safetensors --data ~/.cache/mha/mnist --part train --dtype bf16\n"
+         "  mha eval vit.safetensors --without 2.4,3.1\n"
+         "                        with head 4 of block 2 and head 1 of block 3 off\n"
          "  mha eval vit.safetensors --json\n"
          "                        the same as JSON\n"
          "\n"
@@ -21,14 +24,17 @@ static void help(void)
          "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
          "                        synthetic test digits. Default: the folder of\n"
          "                        './dev data mnist', or else 'synthetic'\n"
-         "  --part PART           test (default) or train\n" CLI_HELP_DTYPE CLI_HELP_THREADS CLI_HELP_COLOR
-             MODEL_HELP_HEADS "  --json                print one JSON object\n"
+         "  --part PART           test (default) or train\n"
+         "  --without HEADS       switch heads off: block.head, from 1, with commas; their\n"
+         "                        output is zero, and nothing is trained again\n" CLI_HELP_DTYPE CLI_HELP_THREADS
+             CLI_HELP_COLOR MODEL_HELP_HEADS "  --json                print one JSON object\n"
          "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
          "The time covers the predictions only, from pixels to logits.\n"
          "\n"
          "JSON keys: model, parameters, blocks, heads (per block, before pruning),\n"
-         "block_heads (of each block), width, patch, data, synthetic, part, images,\n"
-         "correct, accuracy, loss, seconds, images_per_second, threads, isa, dtype,\n"
+         "block_heads (of each block), width, patch, without: [{block, head}], data,\n"
+         "synthetic, part, images, correct, accuracy, loss, seconds, images_per_second,\n"
+         "threads, isa, dtype,\n"
          "classes: [{label, images, answers, correct, precision, recall}],\n"
          "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
          "of_label}]. An answer is the predicted class.");
@@ -39,6 +45,7 @@ static void help(void)
 typedef struct request {
     session_from from;
     mha_data_part part;
+    const char *without; /* NULL if not given */
     bool json;
     term_when when;
 } request;
@@ -48,6 +55,7 @@ static const cli_name parts[] = {{"test", MHA_DATA_TEST}, {"train", MHA_DATA_TRA
 static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
                                      CLI_CHOICE("--part", request, part, parts),
+                                     CLI_NAME("--without", request, without),
                                      CLI_DTYPE(request, from.type),
                                      CLI_THREADS(request, from.threads),
                                      CLI_COLOR(request, when),
@@ -102,6 +110,17 @@ static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
     return ok;
 }
 
+/* Switches heads off in the model; *off is NULL if none were named, and to be freed. Prints an error and returns false on
+ * failure. */
+static bool switch_off(bool **off, const session *s, const char *without)
+{
+    const cli_given given = {"eval", "--without", without};
+    if (!without) return true;
+    if (!(*off = head_list_parse(&given, s))) return false;
+    if (!mha_model_switch_off(s->ctx, s->model, *off, s->about.heads)) return true;
+    return cli_error("%s: %s", s->from->file, mha_context_error(s->ctx));
+}
+
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 int cmd_eval(int argc, char **argv)
@@ -116,8 +135,9 @@ int cmd_eval(int argc, char **argv)
 
     session s;
     eval_scores scores = {.confusion = NULL};
-    bool ok = session_open(&s, "eval", &r.from) && session_open_data(&s, r.part == MHA_DATA_TEST) &&
-              evaluate(&scores, &s, r.part);
+    bool *off = NULL;
+    bool ok = session_open(&s, "eval", &r.from) && switch_off(&off, &s, r.without) &&
+              session_open_data(&s, r.part == MHA_DATA_TEST) && evaluate(&scores, &s, r.part);
     if (ok) {
         eval_setting asked = {r.from.file,
                               r.from.folder,
@@ -127,12 +147,14 @@ int cmd_eval(int argc, char **argv)
                               r.part == MHA_DATA_TRAIN ? "train" : "test",
                               r.from.type == MHA_BFLOAT16 ? "bf16" : "f32",
                               mha_context_threads(s.ctx),
-                              mha_context_isa(s.ctx)};
+                              mha_context_isa(s.ctx),
+                              off};
         term t = term_detect(r.when);
         if (r.json) eval_print_json(&asked, &scores);
         else eval_print_text(&t, &asked, &scores);
     }
     free(scores.confusion);
+    free(off);
     session_close(&s);
     return ok ? CLI_OK : CLI_USAGE;
 }

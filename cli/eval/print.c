@@ -1,6 +1,7 @@
 /* The scores of a model: a summary, the confusion matrix and the worst errors; or JSON. */
 #include "cli/eval/print.h"
 #include "cli/common/cli.h"
+#include "cli/common/head_list.h"
 #include "cli/common/model.h"
 #include "io/json.h"
 #include "cli/draw/scale.h"
@@ -43,6 +44,12 @@ double eval_recall(const eval_scores *s, int class) { return part_of(count_of(s,
 
 /* ---- Text ------------------------------------------------------------------------------------------------------- */
 
+static void put_name(const term *t, const char *name)
+{
+    printf("%*s", INDENT, "");
+    term_left(t, NAME, TERM_FAINT, name);
+}
+
 __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const char *what, const char *format, ...)
 {
     va_list args;
@@ -62,6 +69,11 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
     put_row(t, "",
             "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
             m->blocks, model_heads_words(text, set->model), m->width, m->patch, m->patch, m->parameters);
+    if (set->off) {
+        put_name(t, "without");
+        head_list_print(set->off, set->model, INDENT + NAME);
+        printf("\n");
+    }
     put_row(t, "data", "the %" PRId64 " %s images %s%s", s->score.count, set->part,
             set->set.synthetic ? "drawn by " : "of ", set->set.name);
     if (set->set.synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
@@ -113,12 +125,6 @@ static void put_share(const term *t, int width, int decimals, double share)
     char text[20] = "-";
     if (isfinite(share)) snprintf(text, sizeof text, "%.*f", decimals, 100 * share);
     term_right(t, width, TERM_PLAIN, text);
-}
-
-static void put_name(const term *t, const char *name)
-{
-    printf("%*s", INDENT, "");
-    term_left(t, NAME, TERM_FAINT, name);
 }
 
 static void put_table_head(const term *t, int width, const eval_scores *s)
@@ -179,7 +185,7 @@ static void put_worst(const term *t, const eval_setting *set, const eval_scores 
         printf("%*simage %-6" PRId64 "  label %d, predicted %d with %.2f %%; label probability %.2g %%\n", INDENT, "",
                m->index, m->label, m->answer, 100 * m->probability, 100 * m->of_label);
     }
-    if (strcmp(set->part, "test") != 0) return;
+    if (strcmp(set->part, "test") != 0 || set->off) return; /* mha classify has all heads */
     printf("\n%*s", INDENT, "");
     term_left(t, 0, TERM_BOLD, "Try next");
     cli_print(stdout, "  %s classify %s %" PRId64 "%s%s --heads\n", cli_program(), set->file, s->worst[0].index,
@@ -217,6 +223,17 @@ static void put_model(const mha_model *model, const mha_model_info *m)
     printf("], \"width\": %" PRId64 ", \"patch\": %" PRId64, m->width, m->patch);
 }
 
+static void put_off(const eval_setting *set)
+{
+    int64_t n = 0, named = 0;
+    printf(", \"without\": [");
+    for (int64_t l = 0; set->off && l < set->about.blocks; l++)
+        for (int64_t h = 0; h < mha_model_attention_get(set->model, l).heads; h++)
+            if (set->off[n++])
+                printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", named++ ? ", " : "", l + 1, h + 1);
+    printf("]");
+}
+
 static void put_classes(const eval_scores *s)
 {
     printf(",\n  \"classes\": [\n");
@@ -240,6 +257,7 @@ void eval_print_json(const eval_setting *set, const eval_scores *s)
 {
     put_text("{\n  \"model\": ", set->file);
     put_model(set->model, &set->about);
+    put_off(set);
     put_text(",\n  \"data\": ", set->set.name);
     printf(", \"synthetic\": %s", set->set.synthetic ? "true" : "false");
     put_text(", \"part\": ", set->part);

@@ -33,6 +33,7 @@ typedef struct eval_setting {
     const char *part, *type; /* "test" or "train"; "f32" or "bf16" */
     int threads;
     const char *isa;
+    const bool *off; /* (heads of all blocks): switched off; NULL for none */
 } eval_setting;
 
 /* Precision and recall of a class; NAN if there are no predictions or no labels. */

@@ -1,4 +1,5 @@
 /* mha heads: statistics of every head of a model over a set of images. */
+#include "cli/heads/ablate.h"
 #include "cli/heads/table.h"
 #include "cli/heads/json.h"
 #include "cli/heads/roles.h"
@@ -24,6 +25,9 @@ static void help(void)
         "                        ends, corners, loops; tested against shuffled images\n"
         "  mha heads vit.safetensors --format svg -o heads.svg\n"
         "                        the mean attention maps of all heads as an image\n"
+        "  mha heads vit.safetensors --ablate\n"
+        "                        what the model loses with each head switched off, and\n"
+        "                        with each head alone in its block\n"
         "  mha heads vit.safetensors --json\n"
         "                        the same numbers as JSON\n"
         "\n"
@@ -32,10 +36,12 @@ static void help(void)
         "                        synthetic test digits. Default: the folder of\n"
         "                        './dev data mnist', or else 'synthetic'\n"
         "  --sample N            number of test images, evenly spaced (default: all);\n"
-        "                        maps, distance, similarity and importance use at most\n"
-        "                        400 of them\n"
+        "                        maps, distance and similarity use at most 400 of them\n"
+        "  --importance-images N number of these images for importance (default: 400)\n"
         "  --roles               also measure the roles of the heads, with scores and\n"
         "                        significance, over at most 400 of the images\n"
+        "  --ablate              tables of accuracy and loss with heads switched off,\n"
+        "                        beside importance and its rank correlation with them\n"
         "  --sort KEY            sort the table by block (default), importance, entropy\n"
         "                        or distance\n"
         "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
@@ -46,7 +52,11 @@ static void help(void)
         "JSON keys: model, data, synthetic, survey: {images, close_images,\n"
         "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
         "self, previous, next, first, place, position, content, importance, words, twin\n"
-        "(or null), divergence, cosine}], pairs: divergences [block][head][head]}.\n"
+        "(or null), divergence, cosine}], pairs: divergences [block][head][head]};\n"
+        "with --ablate also ablation: {images, cases, seconds, rank_correlation: {loss,\n"
+        "accuracy}, all_heads: SCORE, heads: [{block, head, importance, off: SCORE,\n"
+        "alone: SCORE, twin (or null), both_off: SCORE (or null)}], blocks: [{block,\n"
+        "off: SCORE}]}, where SCORE is {accuracy, loss, recall: [class]}.\n"
         "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
         "same block. With --roles also roles: {images, shuffles, level, heads: [{block,\n"
         "head, words, by_position, patches, class_token (a role or null: the best named\n"
@@ -64,6 +74,8 @@ typedef struct request {
     session_from from;
     const char *out; /* NULL if not given */
     int64_t sample;  /* 0 for all */
+    int64_t importance_images;
+    bool ablate;
     heads_sort sort;
     maps_format format;
     term_when when;
@@ -78,7 +90,9 @@ static const cli_name sorts[] = {{"block", HEADS_BY_BLOCK},           {"worth", 
 static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
                                      CLI_NUMBER("--sample", request, sample, 1, 1000000),
+                                     CLI_NUMBER("--importance-images", request, importance_images, 1, 1000000),
                                      CLI_FLAG("--roles", request, roles),
+                                     CLI_FLAG("--ablate", request, ablate),
                                      CLI_CHOICE("--sort", request, sort, sorts),
                                      CLI_CHOICE("--format", request, format, maps_formats),
                                      CLI_OUT(request, out),
@@ -91,16 +105,21 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
+/* What is known of the heads; roles and ablation are NULL if they are not asked for. */
+typedef struct findings {
+    const survey *survey;
+    const roles *roles;
+    const ablation *ablation;
+} findings;
+
 /* Returns false if out of memory. */
-static bool print_json(const request *r, const mha_data_info *set, const survey *s, const roles *with)
+static bool print_json(const request *r, const mha_data_info *set, findings f)
 {
     char quoted[1200];
     nn_buffer object = {0};
-    heads_json(&object, s);
-    if (r->roles) {
-        nn_buffer_puts(&object, ",\n\"roles\": ");
-        roles_json(&object, with);
-    }
+    heads_json(&object, f.survey);
+    if (f.roles) nn_buffer_puts(&object, ",\n\"roles\": "), roles_json(&object, f.roles);
+    if (f.ablation) nn_buffer_puts(&object, ",\n\"ablation\": "), ablation_json(&object, f.ablation, f.survey);
     bool whole = !object.failed;
     if (!whole) goto out;
     printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from.file));
@@ -114,21 +133,22 @@ out:
 }
 
 /* Prints an error and returns false on failure. */
-static bool show(const request *r, const mha_data_info *set, const survey *s, const roles *with, double seconds)
+static bool show(const request *r, const mha_data_info *set, findings f, double seconds)
 {
     char error[600];
-    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, s, error, sizeof error))
+    if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, f.survey, error, sizeof error))
         return cli_error("%s", error);
     if (r->json) {
-        if (print_json(r, set, s, with)) return true;
+        if (print_json(r, set, f)) return true;
         return cli_error("not enough memory for the JSON");
     }
     term t = term_detect(r->when);
     heads_setting setting = {r->from.file, *set, r->sort, seconds};
     if (r->format != MAPS_TERMINAL)
-        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
-    else if (!heads_table(&t, s, &setting)) return cli_error("not enough memory for the table");
-    if (r->roles) roles_table(&t, with);
+        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)f.survey->info.heads, r->out);
+    else if (!(f.ablation ? ablation_print(&t, f.ablation, f.survey, &setting) : heads_table(&t, f.survey, &setting)))
+        return cli_error("not enough memory for the table");
+    if (f.roles) roles_table(&t, f.roles);
     return true;
 }
 
@@ -137,14 +157,19 @@ static bool heads(const request *r)
     session s;
     survey found = {0};
     roles with = {0};
+    ablation lost = {0};
     mha_survey_options how = MHA_SURVEY_DEFAULTS;
     how.images = r->sample;
+    if (r->importance_images) how.importance_images = r->importance_images;
     bool ok = session_open(&s, "heads", &r->from) && session_open_data(&s, true);
     double start = cli_clock();
     ok = ok && survey_make(&found, s.ctx, s.model, s.data, &how, r->from.file) &&
-         (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file)) &&
-         show(r, &s.set, &found, &with, cli_clock() - start);
+         (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file));
+    double seconds = cli_clock() - start;
+    ok = ok && (!r->ablate || ablation_make(&lost, s.ctx, s.model, s.data, &found, found.info.images, r->from.file)) &&
+         show(r, &s.set, (findings){&found, r->roles ? &with : NULL, r->ablate ? &lost : NULL}, seconds);
     roles_free(&with);
+    ablation_free(&lost);
     survey_free(&found);
     session_close(&s);
     return ok;
@@ -156,6 +181,8 @@ int cmd_heads(int argc, char **argv)
     int stop = cli_parse("heads", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     if (!r.from.file) cli_error("heads: missing model; usage: mha heads FILE");
+    else if (r.ablate && r.format != MAPS_TERMINAL)
+        cli_error("heads: --ablate prints tables without maps; leave out --ablate or --format");
     else if (maps_can_write("heads", r.format, r.out, (const char *[]){r.from.file, NULL}) && heads(&r)) return CLI_OK;
     return CLI_USAGE;
 }

@@ -25,7 +25,7 @@ static double rank(const mha_survey_head *h, heads_sort sort)
                                        : 0;
 }
 
-static int64_t *order_of(const survey *s, heads_sort sort)
+int64_t *heads_order(const survey *s, heads_sort sort)
 {
     int64_t *order = calloc((size_t)s->info.heads, sizeof *order);
     for (int64_t n = 0; order && n < s->info.heads; n++) {
@@ -134,7 +134,7 @@ static void put_foot(const survey *s, double most)
 bool heads_table(const term *t, const survey *s, const heads_setting *setting)
 {
     heads_view view;
-    int64_t *order = order_of(s, setting->sort);
+    int64_t *order = heads_order(s, setting->sort);
     bool ok = order && survey_view(&view, s);
     double most = 0;
     for (int64_t n = 0; n < s->info.heads; n++)

@@ -14,6 +14,9 @@ typedef struct heads_setting {
     double seconds;
 } heads_setting;
 
+/* The numbers of the heads in that order, to be freed; NULL if out of memory. */
+int64_t *heads_order(const survey *s, heads_sort sort);
+
 /* Returns false, without printing anything, if out of memory. */
 bool heads_table(const term *t, const survey *s, const heads_setting *setting);
 

@@ -1,0 +1,75 @@
+#include "cli/common/head_list.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool malformed(const cli_given *g)
+{
+    return cli_error("%s: %s must list heads as block.head, such as 2.4,3.1, not '%s'", g->command, g->name, g->value);
+}
+
+/* Digits, without a sign or space; no number of a block or head has ten of them. */
+static bool take_number(const char **at, int64_t *number)
+{
+    int digits = 0;
+    for (*number = 0; **at >= '0' && **at <= '9' && digits < 10; digits++) *number = 10 * *number + *(*at)++ - '0';
+    return digits > 0;
+}
+
+/* One head of the list. */
+static bool take_head(const cli_given *g, const session *s, bool *named, const char **at)
+{
+    int64_t block, head, first = 0;
+    if (!take_number(at, &block) || *(*at)++ != '.' || !take_number(at, &head)) return malformed(g);
+    if (block < 1 || block > s->about.blocks)
+        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": %s has blocks 1 to %" PRId64, g->command,
+                         g->name, block, head, s->from->file, s->about.blocks);
+    int64_t heads = mha_model_attention_get(s->model, block - 1).heads;
+    if (head < 1 || head > heads)
+        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": block %" PRId64
+                         " of %s has heads 1 to %" PRId64,
+                         g->command, g->name, block, head, block, s->from->file, heads);
+    for (int64_t l = 0; l < block - 1; l++) first += mha_model_attention_get(s->model, l).heads;
+    if (named[first + head - 1])
+        return cli_error("%s: %s names head %" PRId64 ".%" PRId64 " twice", g->command, g->name, block, head);
+    return named[first + head - 1] = true;
+}
+
+bool *head_list_parse(const cli_given *g, const session *s)
+{
+    bool *named = calloc((size_t)s->about.heads, sizeof *named);
+    const char *at = g->value;
+    bool ok = named || cli_error("out of memory");
+    while (ok) {
+        ok = take_head(g, s, named, &at);
+        if (ok && !*at) return named;
+        if (ok && *at++ != ',') ok = malformed(g);
+    }
+    free(named);
+    return NULL;
+}
+
+void head_list_print(const bool *named, const mha_model *model, int indent)
+{
+    enum { WIDTH = 78 };
+    int64_t left = 0, n = 0;
+    int column = indent + (int)strlen("heads");
+    for (int64_t l = 0; l < mha_model_attention_count(model); l++)
+        for (int64_t h = 0; h < mha_model_attention_get(model, l).heads; h++) left += named[n++];
+    printf(left == 1 ? "head" : "heads");
+    n = 0;
+    for (int64_t l = 0; l < mha_model_attention_count(model); l++)
+        for (int64_t h = 0; h < mha_model_attention_get(model, l).heads; h++) {
+            char text[64];
+            if (!named[n++]) continue;
+            int wide = snprintf(text, sizeof text, " %" PRId64 ".%" PRId64 "%s", l + 1, h + 1,
+                                left > 2    ? ","
+                                : left == 2 ? " and"
+                                            : "");
+            if (column + wide > WIDTH) printf("\n%*s", column = indent, "");
+            fputs(column == indent ? text + 1 : text, stdout);
+            column += wide;
+            left--;
+        }
+}

@@ -1,0 +1,17 @@
+/* Heads of a model as people write them: "2.4,3.1" is head 4 of block 2 and head 1 of block 3, counted from 1. */
+#ifndef HEAD_LIST_H
+#define HEAD_LIST_H
+
+#include "cli/common/options.h"
+#include "cli/common/session.h"
+
+/* Sets named[n] for each head of the list, counted through all blocks from 0; the others are false. `given` is the option
+ * and its value. Prints an error and returns NULL on failure: a list that is malformed, or names a head that does not
+ * exist or one head twice. To be freed. */
+bool *head_list_parse(const cli_given *given, const session *s);
+
+/* Prints "head 2.4", or "heads 2.4, 3.1 and 3.2", from column `indent` on, without a newline at the end; lines have at
+ * most 78 columns. */
+void head_list_print(const bool *named, const mha_model *model, int indent);
+
+#endif

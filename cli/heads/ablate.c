@@ -1,0 +1,156 @@
+/* The cases of an ablation, and how well importance predicts them. */
+#include "cli/heads/ablate.h"
+#include "cli/common/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Cases ------------------------------------------------------------------------------------------------------ */
+
+static int64_t count_of(const ablation *a) { return 1 + 3 * a->heads + a->blocks; }
+
+int64_t ablation_at(const ablation *a, ablation_case which, int64_t n) { return 1 + (int64_t)which * a->heads + n; }
+
+int64_t ablation_twin(const survey *s, int64_t n)
+{
+    const mha_survey_head *h = &s->heads[n];
+    return h->nearest < 0 ? -1 : n - h->head + h->nearest;
+}
+
+/* off (cases,heads) */
+static void choose_heads(const ablation *a, const survey *s, bool *off)
+{
+    for (int64_t n = 0; n < a->heads; n++) {
+        int64_t twin = ablation_twin(s, n), block = s->heads[n].block;
+        off[ablation_at(a, ABLATION_OFF, n) * a->heads + n] = true;
+        off[ablation_at(a, ABLATION_PAIR, n) * a->heads + n] = true;
+        if (twin >= 0) off[ablation_at(a, ABLATION_PAIR, n) * a->heads + twin] = true;
+        off[ablation_at(a, ABLATION_BLOCK, block) * a->heads + n] = true;
+        for (int64_t h = 0; h < a->heads; h++)
+            if (h != n && s->heads[h].block == block) off[ablation_at(a, ABLATION_ALONE, n) * a->heads + h] = true;
+    }
+}
+
+/* How many of the cases have no equal before them. */
+static int64_t count_different(const ablation *a, const bool *off)
+{
+    int64_t different = 0;
+    size_t heads = (size_t)a->heads;
+    for (int64_t c = 0; c < count_of(a); c++) {
+        int64_t same = 0;
+        while (memcmp(off + same * a->heads, off + c * a->heads, heads * sizeof *off) != 0) same++;
+        different += same == c;
+    }
+    return different;
+}
+
+/* ---- Differences ------------------------------------------------------------------------------------------------ */
+
+double ablation_drop(const ablation *a, int64_t at)
+{
+    return (double)(a->scores[0].correct - a->scores[at].correct) / (double)a->scores[0].count;
+}
+
+double ablation_class_drop(const ablation *a, int64_t at, int64_t label)
+{
+    if (!a->labels[label]) return NAN;
+    return (double)(a->correct[label] - a->correct[at * a->classes + label]) / (double)a->labels[label];
+}
+
+double ablation_rise(const ablation *a, int64_t at) { return a->scores[at].loss - a->scores[0].loss; }
+
+double ablation_sum(const ablation *a, int64_t first, int64_t last, bool loss)
+{
+    double sum = 0;
+    for (int64_t n = first; n <= last; n++) {
+        int64_t at = ablation_at(a, ABLATION_OFF, n);
+        sum += loss ? ablation_rise(a, at) : ablation_drop(a, at);
+    }
+    return sum;
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------------------------ */
+
+/* ranks (count): from 1; equal numbers share the mean of their ranks. */
+static void rank_numbers(double *ranks, const double *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t below = 0, equal = 0;
+        for (int64_t j = 0; j < count; j++) {
+            below += x[j] < x[i];
+            equal += x[j] == x[i];
+        }
+        ranks[i] = (double)below + ((double)equal + 1) / 2;
+    }
+}
+
+double ablation_rank_correlation(const double *x, const double *y, int64_t count)
+{
+    double *ranks = calloc(2 * (size_t)count + 1, sizeof *ranks), both = 0, of_x = 0, of_y = 0;
+    double mean = ((double)count + 1) / 2;
+    if (!ranks) return NAN;
+    rank_numbers(ranks, x, count);
+    rank_numbers(ranks + count, y, count);
+    for (int64_t i = 0; i < count; i++) {
+        double dx = ranks[i] - mean, dy = ranks[count + i] - mean;
+        both += dx * dy;
+        of_x += dx * dx;
+        of_y += dy * dy;
+    }
+    free(ranks);
+    return of_x > 0 && of_y > 0 ? both / sqrt(of_x * of_y) : NAN;
+}
+
+static bool compare_importance(ablation *a, const survey *s)
+{
+    double *numbers = calloc(3 * (size_t)a->heads, sizeof *numbers);
+    if (!numbers) return false;
+    for (int64_t n = 0; n < a->heads; n++) {
+        numbers[n] = s->heads[n].importance;
+        numbers[a->heads + n] = ablation_rise(a, ablation_at(a, ABLATION_OFF, n));
+        numbers[2 * a->heads + n] = ablation_drop(a, ablation_at(a, ABLATION_OFF, n));
+    }
+    a->by_loss = ablation_rank_correlation(numbers, numbers + a->heads, a->heads);
+    a->by_accuracy = ablation_rank_correlation(numbers, numbers + 2 * a->heads, a->heads);
+    free(numbers);
+    return true;
+}
+
+/* ---- All of it -------------------------------------------------------------------------------------------------- */
+
+bool ablation_make(ablation *a, mha_context *ctx, mha_model *model, const mha_data *data, const survey *s,
+                   int64_t images, const char *path)
+{
+    mha_ablate_options how = MHA_ABLATE_DEFAULTS;
+    mha_data_info set = {.size = sizeof set};
+    mha_data_about(ctx, data, &set);
+    *a = (ablation){.heads = s->info.heads, .blocks = s->info.blocks, .classes = set.classes};
+    size_t cases = (size_t)count_of(a);
+    bool *off = calloc(cases, (size_t)a->heads * sizeof *off);
+    a->scores = calloc(cases, sizeof *a->scores);
+    a->correct = calloc(cases, (size_t)a->classes * sizeof *a->correct);
+    a->labels = calloc((size_t)a->classes, sizeof *a->labels);
+    bool ok = off && a->scores && a->correct && a->labels;
+    double start = cli_clock();
+    how.images = images;
+    if (ok) choose_heads(a, s, off);
+    if (ok &&
+        mha_model_ablate(ctx, model, a->scores, a->correct, a->labels, off, (int64_t)cases, data, MHA_DATA_TEST, &how))
+        ok = cli_error("%s: %s", path, mha_context_error(ctx));
+    else if (!ok || !compare_importance(a, s))
+        ok = cli_error("not enough memory to switch %d heads off", (int)a->heads);
+    a->seconds = cli_clock() - start;
+    if (ok) a->different = count_different(a, off);
+    free(off);
+    if (!ok) ablation_free(a);
+    return ok;
+}
+
+void ablation_free(ablation *a)
+{
+    free(a->scores);
+    free(a->correct);
+    free(a->labels);
+    *a = (ablation){0};
+}
