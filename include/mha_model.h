@@ -820,7 +820,7 @@ MHA_API void mha_ablate_defaults(mha_ablate_options *options, size_t size);
  *   correct (cases,classes): correct predictions of each label, or NULL
  *   labels (classes): examples of each label, or NULL
  *
- * The scores are those of mha_model_evaluate after mha_model_switch_off. All cases together take one pass over the whole
+ * The scores are those of mha_model_evaluate after mha_model_switch_off, up to rounding. All cases together take one pass over the whole
  * model, and for each case the part of a pass from the first block on in which a head is off. Equal cases are computed
  * once. The result has the same bits for any number of threads. `options` NULL means MHA_ABLATE_DEFAULTS.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for logits that are not finite), MHA_BAD_SHAPE as mha_data_check, MHA_NO_MEMORY

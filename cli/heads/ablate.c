@@ -8,25 +8,36 @@
 
 /* ---- Cases ------------------------------------------------------------------------------------------------------ */
 
-static int64_t count_of(const ablation *a) { return 1 + 3 * a->heads + a->blocks; }
+static int64_t count_of(const ablation *a) { return 1 + 2 * a->heads + 2 * a->blocks; }
 
-int64_t ablation_at(const ablation *a, ablation_case which, int64_t n) { return 1 + (int64_t)which * a->heads + n; }
-
-int64_t ablation_twin(const survey *s, int64_t n)
+int64_t ablation_at(const ablation *a, ablation_case which, int64_t n)
 {
-    const mha_survey_head *h = &s->heads[n];
-    return h->nearest < 0 ? -1 : n - h->head + h->nearest;
+    const int64_t first[] = {1, 1 + a->heads, 1 + 2 * a->heads, 1 + 2 * a->heads + a->blocks};
+    return first[which] + n;
+}
+
+/* The pair of each block with the smallest divergence. */
+static void choose_pairs(const ablation *a, const survey *s)
+{
+    for (int64_t l = 0; l < a->blocks; l++) a->pairs[2 * l] = a->pairs[2 * l + 1] = -1;
+    for (int64_t n = 0; n < a->heads; n++) {
+        const mha_survey_head *h = &s->heads[n];
+        int64_t *pair = a->pairs + 2 * h->block, twin = n - h->head + h->nearest;
+        if (h->nearest < 0 || (pair[0] >= 0 && h->divergence >= s->heads[pair[0]].divergence)) continue;
+        pair[0] = n < twin ? n : twin;
+        pair[1] = n < twin ? twin : n;
+    }
 }
 
 /* off (cases,heads) */
 static void choose_heads(const ablation *a, const survey *s, bool *off)
 {
     for (int64_t n = 0; n < a->heads; n++) {
-        int64_t twin = ablation_twin(s, n), block = s->heads[n].block;
+        int64_t block = s->heads[n].block;
+        bool paired = n == a->pairs[2 * block] || n == a->pairs[2 * block + 1];
         off[ablation_at(a, ABLATION_OFF, n) * a->heads + n] = true;
-        off[ablation_at(a, ABLATION_PAIR, n) * a->heads + n] = true;
-        if (twin >= 0) off[ablation_at(a, ABLATION_PAIR, n) * a->heads + twin] = true;
         off[ablation_at(a, ABLATION_BLOCK, block) * a->heads + n] = true;
+        off[ablation_at(a, ABLATION_PAIR, block) * a->heads + n] = paired;
         for (int64_t h = 0; h < a->heads; h++)
             if (h != n && s->heads[h].block == block) off[ablation_at(a, ABLATION_ALONE, n) * a->heads + h] = true;
     }
@@ -60,12 +71,13 @@ double ablation_class_drop(const ablation *a, int64_t at, int64_t label)
 
 double ablation_rise(const ablation *a, int64_t at) { return a->scores[at].loss - a->scores[0].loss; }
 
-double ablation_sum(const ablation *a, int64_t first, int64_t last, bool loss)
+double ablation_sum(const ablation *a, const survey *s, ablation_case which, int64_t block)
 {
     double sum = 0;
-    for (int64_t n = first; n <= last; n++) {
-        int64_t at = ablation_at(a, ABLATION_OFF, n);
-        sum += loss ? ablation_rise(a, at) : ablation_drop(a, at);
+    for (int64_t n = 0; n < a->heads; n++) {
+        bool paired = n == a->pairs[2 * block] || n == a->pairs[2 * block + 1];
+        if (s->heads[n].block == block && (which == ABLATION_BLOCK || paired))
+            sum += ablation_drop(a, ablation_at(a, ABLATION_OFF, n));
     }
     return sum;
 }
@@ -131,9 +143,11 @@ bool ablation_make(ablation *a, mha_context *ctx, mha_model *model, const mha_da
     a->scores = calloc(cases, sizeof *a->scores);
     a->correct = calloc(cases, (size_t)a->classes * sizeof *a->correct);
     a->labels = calloc((size_t)a->classes, sizeof *a->labels);
-    bool ok = off && a->scores && a->correct && a->labels;
+    a->pairs = calloc((size_t)a->blocks, 2 * sizeof *a->pairs);
+    bool ok = off && a->scores && a->correct && a->labels && a->pairs;
     double start = cli_clock();
     how.images = images;
+    if (ok) choose_pairs(a, s);
     if (ok) choose_heads(a, s, off);
     if (ok &&
         mha_model_ablate(ctx, model, a->scores, a->correct, a->labels, off, (int64_t)cases, data, MHA_DATA_TEST, &how))
@@ -152,5 +166,6 @@ void ablation_free(ablation *a)
     free(a->scores);
     free(a->correct);
     free(a->labels);
+    free(a->pairs);
     *a = (ablation){0};
 }

@@ -13,14 +13,15 @@
 typedef enum ablation_case {
     ABLATION_OFF,   /* the head is off */
     ABLATION_ALONE, /* all other heads of its block are off */
-    ABLATION_PAIR,  /* the head and the most similar head of its block are off */
     ABLATION_BLOCK, /* all heads of a block are off */
+    ABLATION_PAIR   /* the two most similar heads of a block are off */
 } ablation_case;
 
 typedef struct ablation {
     int64_t heads, blocks, classes;
-    mha_score *scores; /* of the model, then heads of the first three cases, then blocks */
+    mha_score *scores; /* of the model, then heads in the first two cases, then blocks in the other two */
     int64_t *correct;  /* (scores,classes): correct predictions of each label */
+    int64_t *pairs;    /* (blocks,2): the two most similar heads, counted through all blocks; -1: there is one head */
     int64_t *labels;   /* (classes): images of each label */
     int64_t different; /* cases that were computed: those of equal heads count once */
     double seconds;
@@ -43,11 +44,8 @@ double ablation_drop(const ablation *a, int64_t at);
 double ablation_class_drop(const ablation *a, int64_t at, int64_t label);
 double ablation_rise(const ablation *a, int64_t at);
 
-/* The sum of the drops, or with `loss` the rises of loss, of heads `first` to `last`, each of which is off by itself. */
-double ablation_sum(const ablation *a, int64_t first, int64_t last, bool loss);
-
-/* The number, counted through all blocks, of the most similar head; -1 if there is none. */
-int64_t ablation_twin(const survey *s, int64_t n);
+/* The sum of the drops of the heads of a block, or of its most similar pair, each of which is off by itself. */
+double ablation_sum(const ablation *a, const survey *s, ablation_case which, int64_t block);
 
 /* Spearman's rank correlation of two lists; equal numbers share the mean of their ranks. NAN if a list has fewer than two
  * different numbers, or if out of memory. */

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDENT = 2, NAME = 10, HEAD = 6, SHARE = 9, DROP = 7, LOSS = 9, TWIN = 8, IMPORTANCE = 12, CELL = 6 };
-_Static_assert(INDENT + HEAD + IMPORTANCE + SHARE + DROP + LOSS + SHARE + TWIN + 2 * DROP <= 80,
-               "heads fit the screen");
+enum { INDENT = 2, NAME = 11, HEAD = 6, SHARE = 9, DROP = 7, LOSS = 9, CELL = 6 };
+enum { IMPORTANCE = 14, GAP = 6, PAIR = 11 }; /* columns of one table alone */
+_Static_assert(INDENT + HEAD + IMPORTANCE + GAP + 2 * (SHARE + DROP + LOSS) <= 80, "heads fit the screen");
+_Static_assert(INDENT + HEAD + SHARE + DROP + LOSS + 2 * DROP + PAIR + 3 * DROP <= 80, "blocks fit the screen");
 _Static_assert(INDENT + HEAD + SHARE + 10 * CELL <= 80, "labels fit the screen");
 
 static double share_of(const mha_score *s) { return 100 * (double)s->correct / (double)s->count; }
@@ -83,74 +84,90 @@ static void put_points(int width, double drop)
     printf("%*s", width, strcmp(text, "-0.00") == 0 ? "0.00" : text);
 }
 
-static void put_head(const ablation *a, const survey *s, int64_t n)
+static void put_score(const ablation *a, int64_t at)
 {
-    int64_t off = ablation_at(a, ABLATION_OFF, n), twin = ablation_twin(s, n);
-    printf("%*s", INDENT, "");
-    put_head_name(s, n, HEAD);
-    printf("%*.4g", IMPORTANCE, s->heads[n].importance);
-    printf("%*.2f", SHARE, share_of(&a->scores[off]));
-    put_points(DROP, ablation_drop(a, off));
-    printf("%*.4f", LOSS, ablation_rise(a, off));
-    printf("%*.2f", SHARE, share_of(&a->scores[ablation_at(a, ABLATION_ALONE, n)]));
-    if (twin >= 0) {
-        put_head_name(s, twin, TWIN);
-        put_points(DROP, ablation_drop(a, ablation_at(a, ABLATION_PAIR, n)));
-        put_points(DROP, ablation_sum(a, n, n, false) + ablation_sum(a, twin, twin, false));
-    }
-    printf("\n");
+    printf("%*.2f", SHARE, share_of(&a->scores[at]));
+    put_points(DROP, ablation_drop(a, at));
+    printf("%*.4f", LOSS, ablation_rise(a, at));
+}
+
+static void put_score_names(const term *t)
+{
+    term_right(t, SHARE, TERM_FAINT, "acc. %");
+    term_right(t, DROP, TERM_FAINT, "drop");
+    term_right(t, LOSS, TERM_FAINT, "loss +");
 }
 
 static void put_heads(const term *t, const ablation *a, const survey *s, const int64_t *order)
 {
     put_heading(t, "Single heads");
     printf("%*s", INDENT + HEAD + IMPORTANCE, "");
-    term_right(t, SHARE + DROP + LOSS, TERM_FAINT, "--- switched off ---");
-    term_right(t, SHARE, TERM_FAINT, "alone");
-    term_right(t, TWIN + 2 * DROP, TERM_FAINT, "with similar head off");
+    term_right(t, SHARE + DROP + LOSS, TERM_FAINT, "switched off");
+    term_right(t, GAP + SHARE + DROP + LOSS, TERM_FAINT, "alone in its block");
     printf("\n%*s", INDENT, "");
     term_right(t, HEAD, TERM_FAINT, "head");
     term_right(t, IMPORTANCE, TERM_FAINT, "importance");
-    term_right(t, SHARE, TERM_FAINT, "acc. %");
-    term_right(t, DROP, TERM_FAINT, "drop");
-    term_right(t, LOSS, TERM_FAINT, "loss +");
-    term_right(t, SHARE, TERM_FAINT, "acc. %");
-    term_right(t, TWIN, TERM_FAINT, "head");
-    term_right(t, DROP, TERM_FAINT, "drop");
-    term_right(t, DROP, TERM_FAINT, "sum");
+    put_score_names(t);
+    printf("%*s", GAP, "");
+    put_score_names(t);
     printf("\n");
     term_rule(t, INDENT, 80 - 2 * INDENT);
-    for (int64_t n = 0; n < a->heads; n++) put_head(a, s, order[n]);
+    for (int64_t n = 0; n < a->heads; n++) {
+        printf("%*s", INDENT, "");
+        put_head_name(s, order[n], HEAD);
+        printf("%*.5f", IMPORTANCE, s->heads[order[n]].importance);
+        put_score(a, ablation_at(a, ABLATION_OFF, order[n]));
+        printf("%*s", GAP, "");
+        put_score(a, ablation_at(a, ABLATION_ALONE, order[n]));
+        printf("\n");
+    }
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------------------------- */
 
+/* The sum of the drops of single heads, and what is lost beyond it without all of them. */
+static void put_sum(const ablation *a, const survey *s, ablation_case which, int64_t block)
+{
+    double sum = ablation_sum(a, s, which, block), drop = ablation_drop(a, ablation_at(a, which, block));
+    put_points(DROP, sum);
+    put_points(DROP, drop - sum);
+}
+
+static void put_block(const ablation *a, const survey *s, int64_t l)
+{
+    char names[100];
+    int64_t first = a->pairs[2 * l], second = a->pairs[2 * l + 1];
+    printf("%*s%*" PRId64, INDENT, "", HEAD, l + 1);
+    put_score(a, ablation_at(a, ABLATION_BLOCK, l));
+    put_sum(a, s, ABLATION_BLOCK, l);
+    if (first >= 0) {
+        snprintf(names, sizeof names, "%" PRId64 ".%" PRId64 " %" PRId64 ".%" PRId64, l + 1, s->heads[first].head + 1,
+                 l + 1, s->heads[second].head + 1);
+        printf("%*s", PAIR, names);
+        put_points(DROP, ablation_drop(a, ablation_at(a, ABLATION_PAIR, l)));
+        put_sum(a, s, ABLATION_PAIR, l);
+    }
+    printf("\n");
+}
+
 static void put_blocks(const term *t, const ablation *a, const survey *s)
 {
-    enum { WIDE = 15 };
-    put_heading(t, "Whole blocks");
-    printf("%*s", INDENT, "");
+    put_heading(t, "Several heads at once, and what they had compensated for");
+    printf("%*s", INDENT + HEAD, "");
+    term_right(t, SHARE + 3 * DROP + LOSS, TERM_FAINT, "all heads of a block switched off");
+    term_right(t, PAIR + 3 * DROP, TERM_FAINT, "most similar pair off");
+    printf("\n%*s", INDENT, "");
     term_right(t, HEAD, TERM_FAINT, "block");
-    term_right(t, NAME, TERM_FAINT, "heads");
-    term_right(t, SHARE, TERM_FAINT, "acc. %");
+    put_score_names(t);
+    term_right(t, DROP, TERM_FAINT, "sum");
+    term_right(t, DROP, TERM_FAINT, "comp.");
+    term_right(t, PAIR, TERM_FAINT, "heads");
     term_right(t, DROP, TERM_FAINT, "drop");
-    term_right(t, LOSS, TERM_FAINT, "loss +");
-    term_right(t, WIDE, TERM_FAINT, "sum of drops");
-    term_right(t, WIDE, TERM_FAINT, "compensated");
+    term_right(t, DROP, TERM_FAINT, "sum");
+    term_right(t, DROP, TERM_FAINT, "comp.");
     printf("\n");
     term_rule(t, INDENT, 80 - 2 * INDENT);
-    for (int64_t l = 0, first = 0; l < a->blocks; l++) {
-        int64_t at = ablation_at(a, ABLATION_BLOCK, l), heads = survey_block_heads(s, l);
-        double sum = ablation_sum(a, first, first + heads - 1, false);
-        printf("%*s%*" PRId64 "%*" PRId64, INDENT, "", HEAD, l + 1, NAME, heads);
-        printf("%*.2f", SHARE, share_of(&a->scores[at]));
-        put_points(DROP, ablation_drop(a, at));
-        printf("%*.4f", LOSS, ablation_rise(a, at));
-        put_points(WIDE, sum);
-        put_points(WIDE, ablation_drop(a, at) - sum);
-        printf("\n");
-        first += heads;
-    }
+    for (int64_t l = 0; l < a->blocks; l++) put_block(a, s, l);
 }
 
 /* ---- Labels ----------------------------------------------------------------------------------------------------- */
@@ -210,10 +227,9 @@ static void put_foot(const ablation *a)
         "importance: change of an image's loss without the head, to first order",
         "drop: lost accuracy in points; loss +: rise of the mean cross-entropy",
         "alone: all other heads of its block are switched off, other blocks are whole",
-        "with similar head off: drop with both off, beside the sum of their own drops;",
-        "  a drop above the sum is what one of the two had compensated for",
-        "compensated: what a block loses without all of its heads beyond the sum of",
-        "  what it loses without each of them",
+        "sum: of the drops of these heads, each switched off by itself",
+        "comp.: drop - sum. Above 0, the heads compensate for each other: what one does",
+        "  is missed only when the others are off, too. Below 0, their drops overlap",
     };
     printf("\n");
     for (size_t n = 0; n < sizeof lines / sizeof *lines; n++) printf("%*s%s\n", INDENT, "", lines[n]);
@@ -244,8 +260,9 @@ static void put_number(nn_buffer *out, const char *before, double x)
 }
 
 /* accuracy, loss and the recall of each class. */
-static void put_score(nn_buffer *out, const ablation *a, int64_t at)
+static void put_json_score(nn_buffer *out, const char *before, const ablation *a, int64_t at)
 {
+    nn_buffer_puts(out, before);
     put_number(out, "{\"accuracy\": ", (double)a->scores[at].correct / (double)a->scores[at].count);
     put_number(out, ", \"loss\": ", a->scores[at].loss);
     nn_buffer_puts(out, ", \"recall\": [");
@@ -260,16 +277,26 @@ static void put_json_head(nn_buffer *out, const ablation *a, const survey *s, in
     const mha_survey_head *h = &s->heads[n];
     nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, n ? "," : "", h->block + 1, h->head + 1);
     put_number(out, ", \"importance\": ", h->importance);
-    nn_buffer_puts(out, ",\n   \"off\": ");
-    put_score(out, a, ablation_at(a, ABLATION_OFF, n));
-    nn_buffer_puts(out, ",\n   \"alone\": ");
-    put_score(out, a, ablation_at(a, ABLATION_ALONE, n));
-    if (h->nearest < 0) nn_buffer_puts(out, ",\n   \"twin\": null, \"both_off\": null}");
-    else {
-        nn_buffer_printf(out, ",\n   \"twin\": %" PRId64 ", \"both_off\": ", h->nearest + 1);
-        put_score(out, a, ablation_at(a, ABLATION_PAIR, n));
-        nn_buffer_puts(out, "}");
+    put_json_score(out, ",\n   \"off\": ", a, ablation_at(a, ABLATION_OFF, n));
+    put_json_score(out, ",\n   \"alone\": ", a, ablation_at(a, ABLATION_ALONE, n));
+    nn_buffer_puts(out, "}");
+}
+
+static void put_json_block(nn_buffer *out, const ablation *a, const survey *s, int64_t l)
+{
+    int64_t first = a->pairs[2 * l], second = a->pairs[2 * l + 1];
+    nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64, l ? "," : "", l + 1);
+    put_json_score(out, ",\n   \"off\": ", a, ablation_at(a, ABLATION_BLOCK, l));
+    put_number(out, ",\n   \"sum_of_drops\": ", ablation_sum(a, s, ABLATION_BLOCK, l));
+    if (first < 0) {
+        nn_buffer_puts(out, ", \"pair\": null}");
+        return;
     }
+    nn_buffer_printf(out, ",\n   \"pair\": {\"heads\": [%" PRId64 ", %" PRId64 "]", s->heads[first].head + 1,
+                     s->heads[second].head + 1);
+    put_json_score(out, ", \"off\": ", a, ablation_at(a, ABLATION_PAIR, l));
+    put_number(out, ", \"sum_of_drops\": ", ablation_sum(a, s, ABLATION_PAIR, l));
+    nn_buffer_puts(out, "}}");
 }
 
 void ablation_json(nn_buffer *out, const ablation *a, const survey *s)
@@ -278,15 +305,10 @@ void ablation_json(nn_buffer *out, const ablation *a, const survey *s)
     put_number(out, ", \"seconds\": ", a->seconds);
     put_number(out, ",\n \"rank_correlation\": {\"loss\": ", a->by_loss);
     put_number(out, ", \"accuracy\": ", a->by_accuracy);
-    nn_buffer_puts(out, "},\n \"all_heads\": ");
-    put_score(out, a, 0);
+    put_json_score(out, "},\n \"all_heads\": ", a, 0);
     nn_buffer_puts(out, ",\n \"heads\": [");
     for (int64_t n = 0; n < a->heads; n++) put_json_head(out, a, s, n);
     nn_buffer_puts(out, "],\n \"blocks\": [");
-    for (int64_t l = 0; l < a->blocks; l++) {
-        nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"off\": ", l ? "," : "", l + 1);
-        put_score(out, a, ablation_at(a, ABLATION_BLOCK, l));
-        nn_buffer_puts(out, "}");
-    }
+    for (int64_t l = 0; l < a->blocks; l++) put_json_block(out, a, s, l);
     nn_buffer_puts(out, "]}");
 }

@@ -61,7 +61,8 @@ static const float *logits_of(const trial *t, const keeper *k, nn_worker *w, int
     nn_call call = {.off = t->off + c * t->heads,
                     .from = k->hidden + first * rows * t->width,
                     .computed = k->heads + t->before[first] * rows,
-                    .first = first};
+                    .first = first,
+                    .narrow = true};
     return nn_model_forward(w->net, w->ctx, &w->slab.batch, &call);
 }
 

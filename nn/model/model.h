@@ -46,6 +46,8 @@ typedef struct nn_call {
     const float *from;     /* (B*T,M): the rows before block `first`, where the pass starts; NULL: with the input */
     const float *computed; /* (B*T,H*D): the outputs of the heads of that block, for these rows; or NULL */
     int64_t first;         /* with `from` */
+    bool narrow;           /* in the last block, compute the class token's row alone where no other row counts, and
+                              nothing else is asked for. Results differ by rounding */
 
     bool drop;             /* dropout and stochastic depth are at work, as the description says */
     uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */

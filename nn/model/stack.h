@@ -63,7 +63,9 @@ typedef struct nn_stack {
     uint16_t *half_split; /* in bfloat16 */
 
     /* Of the last forward call. */
-    int64_t B, T;
+    int64_t B, T; /* T is 1 from the last attention on if the call is narrow */
+    int64_t wide; /* T, as it was given */
+    bool narrow;
     const int64_t *lengths;
     const nn_call *call;
     float *hidden;
@@ -137,12 +139,16 @@ static inline mha_tensor nn_stack_sequences(const nn_stack *s, const float *x)
 }
 static inline mha_tensor nn_stack_kept(const nn_stack *s, const float *kept) { return nn_matrix(kept, s->B * s->T, 2); }
 
-/* Heads one by one (stack_heads.c). Whether this call needs the outputs of the heads of block l; the layer that gives
+/* Heads one by one, and rows that count (stack_heads.c). Whether this call needs the outputs of the heads of block l; the layer that gives
  * them, and where it puts them, or NULL with the reason in the context; and from them to y (rows,M), without the heads
  * that are off. */
 bool nn_stack_splits(const nn_stack *s, int64_t l);
 mha_layer *nn_stack_heads(nn_stack *s, mha_context *ctx, int64_t l);
 bool nn_stack_project(nn_stack *s, mha_context *ctx, int64_t l, float *y);
+
+/* Whether the last block needs the class token's row alone; and from here on the stream has that row alone. */
+bool nn_stack_can_narrow(const nn_stack *s);
+void nn_stack_narrow(nn_stack *s);
 
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);

@@ -32,31 +32,43 @@ static mha_status cached(nn_stack *s, mha_context *ctx, int64_t l, bool cross, m
     return mha_cache_step(ctx, s->caches[l], s->block[l].attention, out, extras, x, o);
 }
 
+/* What attention of block l reads and writes. In a narrow call, the last one has one query of each sequence. */
+static mha_tensor attention_output(const nn_stack *s, int64_t l, bool split, bool one, float *y)
+{
+    int64_t width = nn_blocks_heads(s->config, l) * nn_blocks_head_width(s->config);
+    return split ? mha_tensor_3d(s->split, MHA_FLOAT32, s->B, one ? 1 : s->T, width)
+                 : mha_tensor_3d(y, MHA_FLOAT32, s->B, one ? 1 : s->T, s->config->width);
+}
+
+static mha_layer_inputs attention_inputs(const nn_stack *s, bool cross, bool one, const float *x)
+{
+    mha_layer_inputs in = {.query = nn_stack_sequences(s, x)};
+    if (cross && !s->caches)
+        in.key = mha_tensor_3d(s->memory_rows.rows, MHA_FLOAT32, s->B, s->memory_rows.T, s->memory_rows.width);
+    if (one) in.key = in.query, in.query.size[1] = 1;
+    return in;
+}
+
 static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cross, float *y, const float *x)
 {
     nn_block *b = &s->block[l];
-    bool split = !cross && nn_stack_splits(s, l);
-    mha_layer *layer = split ? nn_stack_heads(s, ctx, l) : cross ? b->cross : b->attention;
-    if (!layer) return false;
-    if (split && s->call->computed && l == s->call->first) return nn_stack_project(s, ctx, l, y);
-    int64_t M = s->config->width, n = cross ? b->cross_number : b->number;
+    bool split = !cross && nn_stack_splits(s, l), one = s->narrow && l == s->config->depth - 1;
+    bool known = split && s->call->computed && l == s->call->first;
+    int64_t n = cross ? b->cross_number : b->number;
     const mha_stats *stats = s->call->stats ? s->call->stats + n : NULL;
     mha_tape *tape = s->training || stats ? tape_of(s, ctx, cross ? b->cross_tape : b->tape) : NULL;
-    mha_tensor out = mha_tensor_3d(y, MHA_FLOAT32, s->B, s->T, M);
-    if (split)
-        out = mha_tensor_3d(s->split, MHA_FLOAT32, s->B, s->T,
-                            nn_blocks_heads(s->config, l) * nn_blocks_head_width(s->config));
-    mha_layer_inputs in = {.query = mha_tensor_3d(x, MHA_FLOAT32, s->B, s->T, M)};
+    mha_layer *layer = split ? nn_stack_heads(s, ctx, l) : cross ? b->cross : b->attention;
+    if (!layer || (stats && !tape)) return false;
+    mha_tensor out = attention_output(s, l, split, one, y);
+    mha_layer_inputs in = attention_inputs(s, cross, one, x);
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = attend_options(s, b, l, cross);
-    if (cross && !s->caches)
-        in.key = mha_tensor_3d(s->memory_rows.rows, MHA_FLOAT32, s->B, s->memory_rows.T, s->memory_rows.width);
     if (s->call->maps) extras.weights = s->call->maps[n];
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
-    if (stats && !tape) return false;
-    return !mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape) &&
-           (!stats || !mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options)) &&
-           (!split || nn_stack_project(s, ctx, l, y));
+    if (!known && mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape)) return false;
+    if (stats && mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options)) return false;
+    if (one) nn_stack_narrow(s);
+    return !split || nn_stack_project(s, ctx, l, y);
 }
 
 static void scale_all(float *x, int64_t count, float by)
@@ -103,7 +115,8 @@ static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
     const nn_stage *source = &s->stage[b->source];
     const float *x = b->norm >= 0 || b->shares ? b->n : source->x;
     float *y = b->out_norm >= 0 ? b->raw : s->stage[k + 1].sum;
-    if (b->norm >= 0 && (k == first_branch(s) || b->source < k)) { /* no join has taken it */
+    bool known = k == first_branch(s) && s->call->computed && !b[1].shares;  /* what reads the norm is known, too */
+    if (b->norm >= 0 && !known && (k == first_branch(s) || b->source < k)) { /* no join has taken it */
         mha_norm_options norm = nn_stack_norm(s, b->norm);
         if (mha_norm_forward(ctx, nn_stack_rows(s, b->n), nn_stack_kept(s, b->kept), nn_stack_rows(s, source->x),
                              &norm))
@@ -133,6 +146,8 @@ const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
     int64_t per_block = s->branches / s->config->depth, begin = first_branch(s);
     mha_tensor first = nn_stack_sequences(s, s->stage[0].x);
     mha_dropout_options drop = nn_stack_drop(s, -1);
+    s->wide = s->T;
+    s->narrow = nn_stack_can_narrow(s);
     if (s->call->from)
         memcpy(s->stage[begin].x, s->call->from, (size_t)(s->B * s->T * s->config->width) * sizeof(float));
     if (nn_drops(drop) && mha_dropout(ctx, first, first, &drop)) return NULL;

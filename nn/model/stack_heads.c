@@ -73,15 +73,39 @@ bool nn_stack_project(nn_stack *s, mha_context *ctx, int64_t l, float *y)
 {
     const nn_block *b = &s->block[l];
     int64_t rows = s->B * s->T, M = s->config->width, W = heads_width(s, l), before = 0;
-    size_t bytes = (size_t)(rows * W) * sizeof(float);
+    int64_t step = s->wide / s->T * W;
+    size_t bytes = (size_t)W * sizeof(float);
     mha_tensor bias = MHA_NO_TENSOR;
     for (int64_t k = 0; k < l; k++) before += heads_width(s, k);
-    if (s->call->computed && l == s->call->first) memcpy(s->split, s->call->computed, bytes);
-    if (s->call->heads) memcpy(s->call->heads + before * rows, s->split, bytes);
+    for (int64_t i = 0; s->call->computed && l == s->call->first && i < rows; i++)
+        memcpy(s->split + i * W, s->call->computed + i * step, bytes);
+    if (s->call->heads) memcpy(s->call->heads + before * rows, s->split, (size_t)rows * bytes);
     switch_off(s, l);
     if (b->at[NN_PROJ_BIAS] >= 0) bias = mha_tensor_1d(s->parameters + b->at[NN_PROJ_BIAS], MHA_FLOAT32, M);
     return !nn_linear_forward(ctx, nn_matrix(y, rows, M), nn_stack_factor(s, ctx, s->half_split, s->split, W),
                               nn_stack_weight(s, b->at[NN_PROJ], M, W), bias, MHA_LINEAR, false);
+}
+
+/* ---- Rows that count -------------------------------------------------------------------------------------------- */
+
+bool nn_stack_can_narrow(const nn_stack *s)
+{
+    const nn_blocks_config *c = s->config;
+    const nn_attention_config *a = nn_blocks_attention(c, c->depth - 1);
+    const nn_call *call = s->call;
+    bool asked = call->maps || call->stats || call->heads || call->added || s->hidden;
+    bool plain = !c->causal && !c->parallel && c->place == NN_NORM_BEFORE && a->window_left == MHA_UNLIMITED &&
+                 a->window_right == MHA_UNLIMITED && !a->alibi && a->rotary_base == 0;
+    return call->narrow && plain && !asked && !s->training && !s->lengths && !s->caches && !call->drop &&
+           !nn_description_is_pair(s->d) && s->d->output.pool == NN_POOL_FIRST;
+}
+
+void nn_stack_narrow(nn_stack *s)
+{
+    int64_t M = s->config->width;
+    float *x = s->stage[s->branches - 2].x;
+    for (int64_t b = 1; b < s->B; b++) memmove(x + b * M, x + b * s->T * M, (size_t)M * sizeof *x);
+    s->T = 1;
 }
 
 bool nn_model_project_head(nn_model *m, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
