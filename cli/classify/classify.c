@@ -1,6 +1,7 @@
 /* mha classify: predictions of a model for images, and the attention maps of its heads.
  *
  * All images are read before the first result is printed, so that an error in the last one leaves no partial output. */
+#include "cli/classify/contributions.h"
 #include "cli/common/input_images.h"
 #include "cli/draw/heads_draw.h"
 #include "io/json.h"
@@ -27,7 +28,8 @@ static void help(void)
          "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
          "                        the folder of './dev data mnist', or else 'synthetic'\n"
-         "  --heads               show the attention map of each head of a block\n"
+         "  --heads               show the attention map of each head of a block, and what\n"
+         "                        it adds to the logits of the two most likely classes\n"
          "  --block N             the block for --heads, from 1, or 'all' (default: last)\n"
          "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"
          "                        auto (default: if the border is light), yes or no\n"
@@ -44,9 +46,13 @@ static void help(void)
          "The map of a head is the class token's row of its attention weights, or the mean\n"
          "of all rows for a model with mean pooling. JSON keys: model, images: [{image,\n"
          "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
-         "strongest, row, column, patches, itself, map}]}]. 'strongest' is the largest\n"
-         "weight on a patch, at 'row' and 'column', from 0; 'patches' is the effective\n"
-         "number of patches, exp(entropy).");
+         "strongest, row, column, patches, itself, map}], logits (with --heads),\n"
+         "contributions (with --heads): {embedding, heads: [{block, head, logits}], mlps:\n"
+         "[block], biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
+         "'column', from 0; 'patches' is the effective number of patches, exp(entropy).\n"
+         "Contributions are what a part adds to the logit of each class on the direct\n"
+         "path, through the final norm, with the image's own deviation, and the\n"
+         "classification head; all parts of all blocks add up to the logits.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
@@ -107,13 +113,14 @@ static int64_t blocks_of(const request *r, int64_t blocks, int64_t *first)
 }
 
 static void print_text(const term *t, const request *r, const mha_model_info *model, const input_image *e,
-                       const heads_view *view)
+                       const heads_view *view, const contribution *c)
 {
     int64_t first, end = blocks_of(r, model->blocks, &first);
     heads_drawing d = {e->name, e->pixels, model->rows, model->columns, view, e->label};
     heads_draw_answer(t, &d);
     bool here = r->heads && r->format == MAPS_TERMINAL;
     for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, !model->class_token);
+    if (here) contributions_print(t, c, view, first, end);
 }
 
 static void print_number(const char *before, double x)
@@ -139,7 +146,7 @@ static void print_head(const heads_view *v, int64_t block, int64_t head)
 }
 
 static void print_json(const request *r, const mha_model_info *model, const input_image *e, const heads_view *v,
-                       bool is_first)
+                       const contribution *c, bool is_first)
 {
     char quoted[1200];
     int64_t first, end = blocks_of(r, model->blocks, &first);
@@ -147,7 +154,7 @@ static void print_json(const request *r, const mha_model_info *model, const inpu
     if (e->label >= 0) printf("%d", e->label);
     else printf("null");
     printf(", \"answer\": %d, \"probabilities\": [", v->best);
-    for (int64_t c = 0; c < v->classes; c++) print_number(c ? ", " : "", (double)v->probabilities[c]);
+    for (int64_t k = 0; k < v->classes; k++) print_number(k ? ", " : "", (double)v->probabilities[k]);
     printf("]");
     if (r->heads) printf(", \"heads\": [");
     for (int64_t b = first; r->heads && b < end; b++)
@@ -155,7 +162,9 @@ static void print_json(const request *r, const mha_model_info *model, const inpu
             if (b > first || h) printf(",");
             print_head(v, b, h);
         }
-    printf("%s}", r->heads ? "]" : "");
+    if (r->heads) printf("]");
+    if (r->heads) contributions_print_json(c, v);
+    printf("}");
 }
 
 static void free_images(maps_image *images, int count)
@@ -180,14 +189,38 @@ static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *mo
     return images;
 }
 
-static void print_all(const request *r, const mha_model_info *model, const input_image *all, const maps_image *images)
+/* What heads add to the logits of all images. Prints an error and returns NULL on failure. */
+static contribution *measure_all(mha_context *ctx, const request *r, mha_model *model, const input_image *all)
+{
+    contribution *parts = calloc((size_t)r->images.count, sizeof *parts);
+    if (!parts) cli_error("out of memory");
+    for (int i = 0; parts && i < r->images.count; i++) {
+        if (contribution_make(&parts[i], ctx, model, all[i].pixels)) continue;
+        cli_error("%s: %s: %s", r->from.file, all[i].name, mha_context_error(ctx));
+        while (i--) contribution_free(&parts[i]);
+        free(parts);
+        return NULL;
+    }
+    return parts;
+}
+
+static void free_all(contribution *parts, int count)
+{
+    for (int i = 0; parts && i < count; i++) contribution_free(&parts[i]);
+    free(parts);
+}
+
+/* `parts` may be NULL without --heads. */
+static void print_all(const request *r, const mha_model_info *model, const input_image *all, const maps_image *images,
+                      const contribution *parts)
 {
     char quoted[1200];
     term t = term_detect(r->when);
     if (r->json) printf("{\"model\": %s, \"images\": [", nn_json_quote(quoted, sizeof quoted, r->from.file));
     for (int i = 0; i < r->images.count; i++) {
-        if (r->json) print_json(r, model, &all[i], &images[i].view, i == 0);
-        else print_text(&t, r, model, &all[i], &images[i].view);
+        const contribution *c = parts ? &parts[i] : NULL;
+        if (r->json) print_json(r, model, &all[i], &images[i].view, c, i == 0);
+        else print_text(&t, r, model, &all[i], &images[i].view, c);
     }
     if (r->json) printf("\n]}\n");
 }
@@ -227,6 +260,7 @@ static bool classify(const request *r)
 {
     session s;
     maps_image *maps = NULL;
+    contribution *parts = NULL;
     input_images e = {.command = "classify", .file = r->from.file, .folder = r->from.folder, .invert = r->invert};
     size_t bytes = 0;
     bool ok = session_open(&s, "classify", &r->from) && check_request(r, &s.about);
@@ -235,13 +269,15 @@ static bool classify(const request *r)
     e.fit = r->fit;
     for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(&e, r->images.all[i]);
     ok = ok && (maps = predict_all(s.ctx, r, s.model, e.all)) &&
+         (!r->heads || (parts = measure_all(s.ctx, r, s.model, e.all))) &&
          (!r->page || view_model_write(r->page, &bytes, s.ctx, s.model, &e)) &&
          (!r->out || write_maps(r, &s.about, maps));
-    if (ok) print_all(r, &s.about, e.all, maps);
+    if (ok) print_all(r, &s.about, e.all, maps, parts);
     if (ok && r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
     if (ok && r->page && !r->json)
         cli_print(stdout, "  wrote the page of all heads to %s; open it in a browser\n\n", r->page);
     free_images(maps, r->images.count);
+    free_all(parts, r->images.count);
     input_images_free(&e);
     session_close(&s);
     return ok;

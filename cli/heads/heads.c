@@ -58,7 +58,7 @@ static void help(void)
         "alone: SCORE}], blocks: [{block, off: SCORE, sum_of_drops, pair (or null):\n"
         "{heads, off: SCORE, sum_of_drops}}]}, where SCORE is {accuracy, loss, recall:\n"
         "[class]}, a drop is a difference of accuracies, and sums are those of drops of\n"
-        "single heads.\n"
+        "single heads; the survey then uses 400 images, or more for importance.\n"
         "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
         "same block. With --roles also roles: {images, shuffles, level, heads: [{block,\n"
         "head, words, by_position, patches, class_token (a role or null: the best named\n"
@@ -154,21 +154,29 @@ static bool show(const request *r, const mha_data_info *set, findings f, double 
     return true;
 }
 
+/* An ablation needs only what takes few images: importance, and maps for similarity. */
+static mha_survey_options survey_options(const request *r)
+{
+    mha_survey_options how = MHA_SURVEY_DEFAULTS;
+    if (r->importance_images) how.importance_images = r->importance_images;
+    int64_t needed = how.importance_images > how.close_images ? how.importance_images : how.close_images;
+    how.images = r->ablate && (!r->sample || r->sample > needed) ? needed : r->sample;
+    return how;
+}
+
 static bool heads(const request *r)
 {
     session s;
     survey found = {0};
     roles with = {0};
     ablation lost = {0};
-    mha_survey_options how = MHA_SURVEY_DEFAULTS;
-    how.images = r->sample;
-    if (r->importance_images) how.importance_images = r->importance_images;
+    mha_survey_options how = survey_options(r);
     bool ok = session_open(&s, "heads", &r->from) && session_open_data(&s, true);
     double start = cli_clock();
     ok = ok && survey_make(&found, s.ctx, s.model, s.data, &how, r->from.file) &&
          (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file));
     double seconds = cli_clock() - start;
-    ok = ok && (!r->ablate || ablation_make(&lost, s.ctx, s.model, s.data, &found, found.info.images, r->from.file)) &&
+    ok = ok && (!r->ablate || ablation_make(&lost, s.ctx, s.model, s.data, &found, r->sample, r->from.file)) &&
          show(r, &s.set, (findings){&found, r->roles ? &with : NULL, r->ablate ? &lost : NULL}, seconds);
     roles_free(&with);
     ablation_free(&lost);
