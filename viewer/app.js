@@ -104,14 +104,15 @@ function startVit(data) {
   const first = {image: 0, gates: openGates(model)};
   const store = createStore({...first, ...compute(first), block: model.blocks.length - 1, head: 0,
     token: model.first ? 0 : middleToken(model), scale: 'linear', range: 'fixed', sort: 'place',
-    survey: data.survey, theme: document.documentElement.dataset.theme});
+    contribution: 'predicted', survey: data.survey, theme: document.documentElement.dataset.theme});
   store.on(['image', 'gates'], (state) => store.set(compute(state)));
   document.addEventListener('keydown', (event) => {
     const busy = event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, input[type=text]');
     if (event.key.toLowerCase() === 'c' && model.first && !busy) chooseToken(store, model, 0);
   });
 
-  const panels = [createLookPanel, createGridPanel, createRolloutPanel, createStepsPanel, createGatesPanel]
+  const panels = [createLookPanel, createGridPanel, createRolloutPanel, createStepsPanel, createGatesPanel,
+    ...(data.images.every((image) => image.contributions) ? [createContributionPanel] : [])]
     .map((create) => create(store, model, data));
   pageHead(data, store, modelFacts(data, model), panels);
   document.getElementById('main').append(createImagePicker(store, model, data));

@@ -62,12 +62,12 @@ static void put_names(const sheet *s)
     char name[48];
     printf("%*s", INDENT, "");
     term_left(s->t, 0, TERM_BOLD, "Added to the logits");
-    printf("  directly: through the final norm and the classification head\n%*s", INDENT + NAME, "");
+    printf("  through the final norm and the classification head\n%*s", INDENT + NAME, "");
     snprintf(name, sizeof name, "of %d", s->best);
     term_right(s->t, CELL, TERM_FAINT, name);
     snprintf(name, sizeof name, "of %d", s->second);
     if (s->second >= 0) term_right(s->t, CELL, TERM_FAINT, name);
-    snprintf(name, sizeof name, "for %d", s->best);
+    snprintf(name, sizeof name, "%d - %d", s->best, s->second);
     if (s->second >= 0) term_right(s->t, CELL, TERM_FAINT, name);
     printf("\n");
     term_rule(s->t, INDENT, 80 - 2 * INDENT);

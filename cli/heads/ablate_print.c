@@ -35,8 +35,8 @@ static void put_name(const term *t, const char *name)
 
 static void put_correlation(const char *with, double correlation)
 {
-    if (isfinite(correlation)) printf("%.2f with the %s", correlation, with);
-    else printf("none with the %s", with);
+    if (isfinite(correlation)) printf("%.2f in %s", correlation, with);
+    else printf("none in %s", with);
 }
 
 static void put_title(const term *t, const ablation *a, const survey *s, const heads_setting *set)
@@ -54,13 +54,13 @@ static void put_title(const term *t, const ablation *a, const survey *s, const h
     put_name(t, "all heads");
     printf("accuracy %.2f %%, loss %.4f\n", share_of(&a->scores[0]), a->scores[0].loss);
     put_name(t, "ranks");
-    printf("importance of %" PRId64 " image%s: rank correlation ", s->info.importance_images,
+    printf("Spearman's rank correlation of importance (%" PRId64 " image%s) with what\n", s->info.importance_images,
            plural(s->info.importance_images));
-    put_correlation("rise of loss", a->by_loss);
-    printf("\n");
     put_name(t, "");
-    printf("of a head that is off, ");
-    put_correlation("drop of accuracy (Spearman)", a->by_accuracy);
+    printf("a head that is off costs: ");
+    put_correlation("loss", a->by_loss);
+    printf(", ");
+    put_correlation("accuracy", a->by_accuracy);
     printf("\n");
     put_name(t, "time");
     printf("%.1f s for %" PRId64 " cases; %.1f s for importance and similarity\n", a->seconds, a->different,

@@ -1,6 +1,7 @@
 /* A model as JSON for the page: configuration, parameters, images, and the library's results for them, which the page
  * can be checked against. */
 #include "cli/common/cli.h"
+#include "cli/common/contribution.h"
 #include "cli/common/model.h"
 #include "cli/common/survey.h"
 #include "cli/heads/json.h"
@@ -109,6 +110,30 @@ static bool put_rows(nn_buffer *out, mha_context *ctx, mha_model *model, const i
     return true;
 }
 
+/* What each part adds to the logits: one list per row of mha_model_contributions; null for a model whose logits are not
+ * such a sum. Prints an error and returns false on failure. */
+static bool put_contributions(nn_buffer *out, mha_context *ctx, mha_model *model, const mha_model_info *m,
+                              const input_image *e)
+{
+    contribution c;
+    nn_buffer_puts(out, ",\n\"contributions\":");
+    if (strcmp(m->norm_place, "before") != 0) {
+        nn_buffer_puts(out, "null");
+        return true;
+    }
+    if (!contribution_make(&c, ctx, model, e->pixels)) return cli_error("%s: %s", e->name, mha_context_error(ctx));
+    for (int64_t row = 0; row <= contribution_biases(&c); row++) {
+        nn_buffer_puts(out, row ? "],[" : "[[");
+        for (int64_t k = 0; k < c.classes; k++) {
+            if (k) nn_buffer_putc(out, ',');
+            view_number(out, contribution_of(&c, row, k));
+        }
+    }
+    nn_buffer_puts(out, "]]");
+    contribution_free(&c);
+    return true;
+}
+
 static bool put_image(nn_buffer *out, mha_context *ctx, mha_model *model, const mha_model_info *m, const input_image *e,
                       const float *logits)
 {
@@ -126,7 +151,7 @@ static bool put_image(nn_buffer *out, mha_context *ctx, mha_model *model, const 
         view_number(out, (double)logits[k]);
     }
     nn_buffer_putc(out, ']');
-    bool ok = !m->class_token || put_rows(out, ctx, model, e);
+    bool ok = (!m->class_token || put_rows(out, ctx, model, e)) && put_contributions(out, ctx, model, m, e);
     nn_buffer_putc(out, '}');
     return ok;
 }
