@@ -74,7 +74,7 @@ function contributionRow(name, cells) {
 function createContributionCell(store, part) {
   const tint = element('i', {'aria-hidden': true}), number = element('b');
   const label = {head: `head ${part.head + 1}`, mlp: 'MLP'}[part.kind] || part.name.toLowerCase();
-  const inside = [tint, element('span', null, label), number], isHead = part.kind === 'head';
+  const inside = [tint, element('span', null, label), ' ', number], isHead = part.kind === 'head';
   const node = isHead ? element('button', {type: 'button', class: 'add', 'data-block': part.block,
     'data-head': part.head, onclick: () => store.set({block: part.block, head: part.head})}, inside)
     : element('div', {class: 'add'}, inside);
@@ -87,7 +87,7 @@ function createContributionCell(store, part) {
       tint.className = value < 0 ? 'less' : 'more';
       if (!isHead) return;
       node.setAttribute('aria-pressed', String(state.block === part.block && state.head === part.head));
-      node.setAttribute('aria-label', `${part.name}: ${label} ${number.textContent}`);
+      node.setAttribute('aria-label', `${label} ${number.textContent}, block ${part.block + 1}`);
     },
   };
 }

@@ -46,13 +46,14 @@ static void help(void)
          "The map of a head is the class token's row of its attention weights, or the mean\n"
          "of all rows for a model with mean pooling. JSON keys: model, images: [{image,\n"
          "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
-         "strongest, row, column, patches, itself, map}], logits (with --heads),\n"
-         "contributions (with --heads): {embedding, heads: [{block, head, logits}], mlps:\n"
-         "[block], biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
+         "strongest, row, column, patches, itself, map}], logits and contributions (with\n"
+         "--heads, or null): {embedding, heads: [{block, head, logits}], mlps: [block],\n"
+         "biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
          "'column', from 0; 'patches' is the effective number of patches, exp(entropy).\n"
          "Contributions are what a part adds to the logit of each class on the direct\n"
          "path, through the final norm, with the image's own deviation, and the\n"
-         "classification head; all parts of all blocks add up to the logits.");
+         "classification head; all parts of all blocks add up to the logits. Models with\n"
+         "norms behind attention and MLP have none.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ static void print_text(const term *t, const request *r, const mha_model_info *mo
     heads_draw_answer(t, &d);
     bool here = r->heads && r->format == MAPS_TERMINAL;
     for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, !model->class_token);
-    if (here) contributions_print(t, c, view, first, end);
+    if (here && c) contributions_print(t, c, view, first, end);
 }
 
 static void print_number(const char *before, double x)
@@ -163,7 +164,8 @@ static void print_json(const request *r, const mha_model_info *model, const inpu
             print_head(v, b, h);
         }
     if (r->heads) printf("]");
-    if (r->heads) contributions_print_json(c, v);
+    if (r->heads && c) contributions_print_json(c, v);
+    if (r->heads && !c) printf(", \"logits\": null, \"contributions\": null");
     printf("}");
 }
 
@@ -189,6 +191,12 @@ static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *mo
     return images;
 }
 
+/* The logits of a model with norms behind attention and MLP are no sum of what heads add. */
+static bool has_contributions(const request *r, const mha_model_info *model)
+{
+    return r->heads && strcmp(model->norm_place, "before") == 0;
+}
+
 /* What heads add to the logits of all images. Prints an error and returns NULL on failure. */
 static contribution *measure_all(mha_context *ctx, const request *r, mha_model *model, const input_image *all)
 {
@@ -210,7 +218,7 @@ static void free_all(contribution *parts, int count)
     free(parts);
 }
 
-/* `parts` may be NULL without --heads. */
+/* `parts` may be NULL. */
 static void print_all(const request *r, const mha_model_info *model, const input_image *all, const maps_image *images,
                       const contribution *parts)
 {
@@ -269,7 +277,7 @@ static bool classify(const request *r)
     e.fit = r->fit;
     for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(&e, r->images.all[i]);
     ok = ok && (maps = predict_all(s.ctx, r, s.model, e.all)) &&
-         (!r->heads || (parts = measure_all(s.ctx, r, s.model, e.all))) &&
+         (!has_contributions(r, &s.about) || (parts = measure_all(s.ctx, r, s.model, e.all))) &&
          (!r->page || view_model_write(r->page, &bytes, s.ctx, s.model, &e)) &&
          (!r->out || write_maps(r, &s.about, maps));
     if (ok) print_all(r, &s.about, e.all, maps, parts);

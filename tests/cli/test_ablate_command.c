@@ -329,6 +329,24 @@ TEST(contributions_add_up)
     expect(!strstr(it->out, "contributions"), "contributions without --heads");
 }
 
+/* Logits of a model with norms behind attention and MLP are no such sum: it is classified without. */
+TEST(models_with_norms_behind_have_no_contributions)
+{
+    small_vit behind;
+    nn_description config = small_config();
+    if (!prepare()) return;
+    config.encoder.blocks.place = NN_NORM_BEHIND, config.encoder.blocks.final_norm = false;
+    if (small_make(&behind, &config, "behind.safetensors")) {
+        const said *it = command("LC_ALL=C", "classify behind.safetensors 3 --data d --heads");
+        expect(it->status == 0 && !strstr(it->out, "Added to the logits"), "exit %d: %s", it->status, it->err);
+        it = command("LC_ALL=C", "classify behind.safetensors 3 --data d --heads --json");
+        expect(it->status == 0 && strstr(it->out, "\"logits\": null, \"contributions\": null}"), "%s", it->err);
+        it = command("LC_ALL=C", "heads behind.safetensors --data d --ablate --sample 9");
+        expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    }
+    small_free(&behind);
+}
+
 /* The table: a line for each head that is shown, then the rest; the last line is the logit. */
 TEST(contributions_are_printed)
 {

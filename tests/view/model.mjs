@@ -6,11 +6,12 @@ import {synthetic, writeWithoutHead} from './files.mjs';
 
 const {frames, openPage, stateOf} = browsing;
 
-const panels = ['look', 'grid', 'rollout', 'steps', 'gates'];
+const panels = ['look', 'grid', 'rollout', 'steps', 'gates', 'contribution'];
 
-/* Each has a heading, and no canvas of it is of one colour. */
+/* Each has a heading, and no canvas of it is of one colour. A model with norms behind has no contributions. */
 async function everyPanelRenders(page) {
-  for (const id of panels) {
+  const sums = await page.evaluate(() => window.mhaView.data.images.every((image) => image.contributions));
+  for (const id of panels.filter((name) => sums || name !== 'contribution')) {
     const panel = page.locator(`section#${id}`);
     expect((await panel.count()) === 1, `no panel #${id}`);
     await panel.scrollIntoViewIfNeeded();
@@ -70,6 +71,25 @@ async function compareWithClassify(page, mha, count) {
   }
 }
 
+/* What heads add: the parts of each image add up to its logits, and the panel shows them, for each choice. */
+async function expectContributions(page) {
+  const far = await page.evaluate(() => Math.max(...window.mhaView.data.images.flatMap((image) => image.logits
+    .map((logit, c) => Math.abs(logit - image.contributions.reduce((sum, row) => sum + row[c], 0))))));
+  expect(far < 1e-5, `the parts add up to logits that are off by ${far}`);
+  for (const choice of ['predicted', '3', 'margin']) {
+    await page.selectOption('#contribution select', choice);
+    const {shown, real, sum, words} = await page.evaluate((name) => {
+      const {data, store} = window.mhaView, image = data.images[store.get().image];
+      const order = Array.from(image.logits.keys()).sort((a, b) => image.logits[b] - image.logits[a]);
+      const of = (row) => (name === 'margin' ? row[order[0]] - row[order[1]] : row[name === '3' ? 3 : order[0]]);
+      return {shown: [...document.querySelectorAll('#contribution button.add b')].map((b) => b.textContent),
+        real: image.contributions.map(of), sum: of(image.logits), words: document.querySelector('#contribution-sum').textContent};
+    }, choice);
+    shown.forEach((text, n) => expectNear(parseFloat(text.replace('−', '-')), real[1 + n], 0.00501, `${choice}: head ${n}`));
+    expectNear(parseFloat(words.match(/: (−?[\d.]+)/)[1].replace('−', '-')), sum, 0.0051, words);
+  }
+}
+
 /* What the table says, in the digits that it shows. */
 async function expectShownProbabilities(page) {
   const {shown, real} = await page.evaluate(() => ({
@@ -87,6 +107,7 @@ export async function testNumbers(browser, mha, folder, others) {
     const {page, close} = await openPage(browser, join(folder, 'first.html'));
     await compareWithClassify(page, mha, 4);
     await expectShownProbabilities(page);
+    await expectContributions(page);
     await close();
   });
   for (const name of others) {
