@@ -40,7 +40,8 @@ bool *head_list_parse(const cli_given *g, const session *s)
 {
     bool *named = calloc((size_t)s->about.heads, sizeof *named);
     const char *at = g->value;
-    bool ok = named || cli_error("out of memory");
+    bool ok = named != NULL;
+    if (!named) cli_error("out of memory");
     while (ok) {
         ok = take_head(g, s, named, &at);
         if (ok && !*at) return named;

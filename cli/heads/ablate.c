@@ -155,7 +155,7 @@ bool ablation_make(ablation *a, mha_context *ctx, mha_model *model, const mha_da
     else if (!ok || !compare_importance(a, s))
         ok = cli_error("not enough memory to switch %d heads off", (int)a->heads);
     a->seconds = cli_clock() - start;
-    if (ok) a->different = count_different(a, off);
+    if (ok && off) a->different = count_different(a, off);
     free(off);
     if (!ok) ablation_free(a);
     return ok;

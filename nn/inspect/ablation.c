@@ -111,7 +111,7 @@ static bool make_keeper(keeper *k, const trial *t)
     for (int64_t l = 0; l < t->blocks->depth; l++)
         all += (size_t)(nn_blocks_heads(t->blocks, l) * nn_blocks_head_width(t->blocks));
     *k = (keeper){.hidden = calloc(rows * (size_t)(t->blocks->depth + 1), (size_t)t->width * sizeof(float)),
-                  .heads = calloc(rows * all, sizeof(float)),
+                  .heads = calloc(rows * all + 1, sizeof(float)),
                   .logits = calloc((size_t)(NN_SLAB * t->classes), sizeof(float)),
                   .correct = calloc((size_t)t->cases, (size_t)t->classes * sizeof(int64_t)),
                   .labels = calloc((size_t)t->classes, sizeof(int64_t))};

@@ -128,7 +128,7 @@ static bool make_room(direct *k)
         all += (size_t)(nn_blocks_heads(k->blocks, l) * nn_blocks_head_width(k->blocks));
     k->hidden = calloc((depth + 1) * rows, M * sizeof(float));
     k->added = calloc(2 * depth * rows, M * sizeof(float));
-    k->heads = calloc(rows, all * sizeof(float));
+    k->heads = calloc(rows * all + 1, sizeof(float));
     k->one = calloc(rows, M * sizeof(float));
     k->weight = calloc((size_t)k->classes, M * sizeof(double));
     k->bias = calloc((size_t)k->classes, sizeof(double));

@@ -44,7 +44,7 @@ static bool make_heads(nn_stack *s, mha_context *ctx, int64_t l)
 
 static bool make_room(nn_stack *s, mha_context *ctx)
 {
-    int64_t most = 0;
+    int64_t most = 1; /* never of nothing */
     for (int64_t l = 0; l < s->config->depth; l++)
         if (heads_width(s, l) > most) most = heads_width(s, l);
     if (!s->split) s->split = malloc((size_t)(s->rows * most) * sizeof *s->split);
