@@ -1,8 +1,22 @@
 # Compiles the kernels of one .cu file for Hopper, and fails if one of them spills registers or waits for its products one
 # by one (ptxas' advisories C75xx).
 #
-#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -P cubin.cmake
+#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DINPUTS='forward.h;view.h' -P cubin.cmake
+#
+# Does nothing if OUT is newer than everything that it depends on: another build may have made it.
 cmake_minimum_required(VERSION 3.22)
+set(fresh OFF)
+if(EXISTS ${OUT})
+  set(fresh ON)
+  foreach(input IN LISTS INPUTS ITEMS ${SOURCE} ${CMAKE_CURRENT_LIST_FILE})
+    if(${input} IS_NEWER_THAN ${OUT})
+      set(fresh OFF)
+    endif()
+  endforeach()
+endif()
+if(fresh)
+  return()
+endif()
 execute_process(COMMAND ${NVCC} -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
   -o ${OUT} ${SOURCE} OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE status)
 if(status)

@@ -25,7 +25,9 @@ if(NOT MHA_NVCC OR NOT MHA_CUDA_INCLUDE)
 endif()
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
-set(cubins ${PROJECT_BINARY_DIR}/src/cubins)
+# Several builds of one checkout can share them: the presets do.
+set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compiled kernels")
+set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB headers CONFIGURE_DEPENDS ${cuda}/*.cuh)
 set(shared backward.h forward.h general.h rows.h schedule.h view.h)
@@ -33,7 +35,8 @@ list(TRANSFORM shared PREPEND ${cuda}/)
 foreach(name forward backward rows general_forward general_backward)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/${name}.cu -DOUT=${cubins}/${name}.cubin
-      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
+      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"
+      -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
     DEPENDS ${cuda}/${name}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
