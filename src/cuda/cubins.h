@@ -2,7 +2,7 @@
 #ifndef MHA_CUDA_CUBINS_H
 #define MHA_CUDA_CUBINS_H
 
-extern const unsigned char mha_cubin_forward[], mha_cubin_backward[], mha_cubin_rows[],
-    mha_cubin_general_forward[], mha_cubin_general_backward[];
+extern const unsigned char mha_cubin_forward[], mha_cubin_backward[], mha_cubin_rows[], mha_cubin_general_forward[],
+    mha_cubin_general_backward[];
 
 #endif

@@ -20,14 +20,14 @@ typedef struct mha_cuda_forward {
     mha_cuda_rows queries, keys, values;
 
     /* For the kernels with options. */
-    int32_t left, right;              /* row i sees keys from i + left to i + right */
-    int32_t modified;                 /* whether there is a cap or a slope */
-    float cap, cap_inverse;           /* times log2(e), and 2 log2(e) scale / softcap; or 0 */
-    const float *slopes;              /* or NULL */
-    int64_t slope_batch, slope_head;  /* strides */
-    const float *sinks;               /* or NULL */
-    int64_t sink_head;                /* stride */
-    int32_t *lost;                    /* (B,H,row_tiles * rows of a tile / 64): rows whose results are not finite */
+    int32_t left, right;             /* row i sees keys from i + left to i + right */
+    int32_t modified;                /* whether there is a cap or a slope */
+    float cap, cap_inverse;          /* times log2(e), and 2 log2(e) scale / softcap; or 0 */
+    const float *slopes;             /* or NULL */
+    int64_t slope_batch, slope_head; /* strides */
+    const float *sinks;              /* or NULL */
+    int64_t sink_head;               /* stride */
+    int32_t *lost;                   /* (B,H,row_tiles * rows of a tile / 64): rows whose results are not finite */
 } mha_cuda_forward;
 
 #endif

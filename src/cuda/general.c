@@ -182,8 +182,7 @@ mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *a
     TRY(start_rows(p, &c));
     if (g->q.rank || g->alibi_slopes.rank)
         TRY(start_sliced(ctx, MHA_CUDA_ROWS, &c, p->D, (int64_t)c.row_tiles * p->H * p->B));
-    if (g->k.rank || g->v.rank)
-        TRY(start_sliced(ctx, MHA_CUDA_KEYS, &c, widest, (int64_t)c.key_tiles * p->G * p->B));
+    if (g->k.rank || g->v.rank) TRY(start_sliced(ctx, MHA_CUDA_KEYS, &c, widest, (int64_t)c.key_tiles * p->G * p->B));
     if (call->dbias.rank) TRY(mha_cuda_start_general(ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
     int64_t heads = (g->importance.rank ? p->B * p->H : 0) + (g->sinks.rank ? p->H : 0) +
                     (g->alibi_slopes.rank ? c.dslopes.size[0] * p->H : 0);

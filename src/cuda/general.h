@@ -20,18 +20,18 @@ enum { MHA_CUDA_GENERAL_TILE = 64, MHA_CUDA_GENERAL_THREADS = 256, MHA_CUDA_GENE
 
 typedef struct mha_cuda_general {
     int32_t B, H, G, share;
-    int32_t Tq, Tk, D, E;  /* Tq and Tk: what a sequence has at most */
-    int32_t rows_of_q;     /* size of axis 2 of q */
+    int32_t Tq, Tk, D, E; /* Tq and Tk: what a sequence has at most */
+    int32_t rows_of_q;    /* size of axis 2 of q */
     int32_t row_tiles, key_tiles, slices;
     mha_cuda_view q, k, v, out;
-    mha_cuda_view lse, softmax; /* forward: outputs; backward: softmax is an input */
-    mha_cuda_view map;          /* (B,H,Tq,Tk) or (B,1,Tq,Tk): weights or scores at `stage`; their mean over heads */
-    mha_cuda_view mask, bias;   /* (B,H,Tq,Tk), stride 0 where they broadcast */
+    mha_cuda_view lse, softmax;  /* forward: outputs; backward: softmax is an input */
+    mha_cuda_view map;           /* (B,H,Tq,Tk) or (B,1,Tq,Tk): weights or scores at `stage`; their mean over heads */
+    mha_cuda_view mask, bias;    /* (B,H,Tq,Tk), stride 0 where they broadcast */
     mha_cuda_view slopes, sinks; /* (B,H) and (1,H), stride 0 where they broadcast */
     mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
     mha_cuda_view dout, dlse, dq, dk, dv;
     mha_cuda_view dbias, dslopes, dsinks, importance;
-    double *rows; /* (rows of q, ROW_NUMBERS), or NULL */
+    double *rows;        /* (rows of q, ROW_NUMBERS), or NULL */
     const int32_t *only; /* (B,H,only_tiles): the tiles of rows that are computed; or NULL: all */
     int32_t only_tiles;
     float scale, softcap, kept;

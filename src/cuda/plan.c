@@ -16,12 +16,16 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind)
     return names[type][width][kind];
 }
 
-const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {
-    [MHA_CUDA_FORWARD] = "general_forward_64",    [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
-    [MHA_CUDA_MAP] = "general_map",               [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
-    [MHA_CUDA_ROWS] = "general_rows_64",          [MHA_CUDA_ROWS_WIDE] = "general_rows_128",
-    [MHA_CUDA_KEYS] = "general_keys_64",          [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
-    [MHA_CUDA_BIAS] = "general_bias",             [MHA_CUDA_HEADS] = "general_heads"};
+const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
+                                                                      [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
+                                                                      [MHA_CUDA_MAP] = "general_map",
+                                                                      [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
+                                                                      [MHA_CUDA_ROWS] = "general_rows_64",
+                                                                      [MHA_CUDA_ROWS_WIDE] = "general_rows_128",
+                                                                      [MHA_CUDA_KEYS] = "general_keys_64",
+                                                                      [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
+                                                                      [MHA_CUDA_BIAS] = "general_bias",
+                                                                      [MHA_CUDA_HEADS] = "general_heads"};
 
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
@@ -79,15 +83,16 @@ static const char *option_of(const mha_problem *p)
 static const char *options_obstacle(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    const obstacle all[] = {{o->mask.rank > 0, "mask"},
-                            {o->bias.rank > 0, "bias"},
-                            {o->dropout > 0, "dropout"},
-                            {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
-                            {o->align == MHA_ALIGN_OFFSET, "offsets"},
-                            {p->extras.weights.rank > 0, "weights"},
-                            {p->extras.scores.rank > 0, "scores"},
-                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-                            {option_of(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
+    const obstacle all[] = {
+        {o->mask.rank > 0, "mask"},
+        {o->bias.rank > 0, "bias"},
+        {o->dropout > 0, "dropout"},
+        {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
+        {o->align == MHA_ALIGN_OFFSET, "offsets"},
+        {p->extras.weights.rank > 0, "weights"},
+        {p->extras.scores.rank > 0, "scores"},
+        {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
+        {option_of(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
     return first_of(all, sizeof all / sizeof *all);
 }
 
@@ -102,8 +107,8 @@ static const char *view_obstacle(const mha_problem *p, mha_tensor t)
     if (!mha_element_count(t)) return NULL;
     bool strides = t.stride[3] != 1;
     for (int axis = 0; axis < 3; axis++)
-        strides = strides ||
-                  (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most));
+        strides =
+            strides || (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most));
     if (strides) return "strides that the copy engine cannot take";
     return (uintptr_t)t.data % 16 ? "an address that is not a multiple of 16 bytes" : NULL;
 }
@@ -163,13 +168,16 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     const mha_attention_options *o = &p->options;
     int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0; /* there are no starts that would have to be read */
     int64_t right = o->causal ? 0 : o->window_right;
-    *plan = (mha_cuda_plan){.type = p->q.type == MHA_FLOAT16,
-                            .width = p->D == widths[1],
-                            .kind = option_of(p) ? MHA_CUDA_OPTIONS : o->causal ? MHA_CUDA_CAUSAL : MHA_CUDA_FULL,
-                            .offset = clamp(offset, -p->Tq, p->Tk),
-                            .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
-                            .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
-                            .keys = 128};
+    *plan = (mha_cuda_plan){
+        .type = p->q.type == MHA_FLOAT16,
+        .width = p->D == widths[1],
+        .kind = option_of(p) ? MHA_CUDA_OPTIONS
+                : o->causal  ? MHA_CUDA_CAUSAL
+                             : MHA_CUDA_FULL,
+        .offset = clamp(offset, -p->Tq, p->Tk),
+        .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
+        .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
+        .keys = 128};
 }
 
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)

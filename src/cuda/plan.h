@@ -15,8 +15,8 @@ typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, 
 typedef enum mha_cuda_kind { MHA_CUDA_FULL, MHA_CUDA_CAUSAL, MHA_CUDA_OPTIONS, MHA_CUDA_KINDS } mha_cuda_kind;
 
 typedef struct mha_cuda_plan {
-    int type;            /* 0: bfloat16, 1: float16 */
-    int width;           /* 0: 64, 1: 128 */
+    int type;  /* 0: bfloat16, 1: float16 */
+    int width; /* 0: 64, 1: 128 */
     mha_cuda_kind kind;
     const char *kernel;  /* the one that does most of the work */
     int32_t offset;      /* row i stands at i + offset; within [-Tq, Tk] */

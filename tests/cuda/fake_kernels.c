@@ -31,7 +31,7 @@ size_t fake_parameter_bytes(const char *name)
         }
     }
     if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
-    return strcmp(name, "zero_16") ? 0 : sizeof(mha_cuda_view);
+    return strcmp(name, "copy") ? 0 : sizeof(mha_cuda_copy);
 }
 
 /* ---- Tensors ---------------------------------------------------------------------------------------------------- */
@@ -274,10 +274,18 @@ static const char *softmax(const fake_launch *l)
     return NULL;
 }
 
-static const char *zero(const mha_cuda_view *v)
+static size_t type_size(mha_type type) { return type == MHA_FLOAT32 ? sizeof(float) : sizeof(uint16_t); }
+
+static const char *copy(const mha_cuda_copy *c)
 {
-    for (int64_t n = 0; n < v->size[0] * v->size[1] * v->size[2]; n++)
-        for (int64_t d = 0; d < v->size[3]; d++) ((uint16_t *)v->data)[place(v, n) + d * v->stride[3]] = 0;
+    mha_type to = (mha_type)c->to.type, from = (mha_type)c->from.type;
+    for (int64_t n = 0; n < c->to.size[0] * c->to.size[1] * c->to.size[2]; n++)
+        for (int64_t d = 0; d < c->to.size[3]; d++) {
+            char *at = (char *)c->to.data + (place(&c->to, n) + d * c->to.stride[3]) * (int64_t)type_size(to);
+            int64_t source = (place(&c->from, n) + d * c->from.stride[3]) * (int64_t)type_size(from);
+            double x = c->from.data ? element_get((char *)c->from.data + source, from) : 0;
+            element_set(at, to, c->add ? element_get(at, to) + x : x);
+        }
     return NULL;
 }
 
@@ -285,5 +293,5 @@ const char *fake_run(const fake_launch *l)
 {
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward")) return backward(l);
-    return begins(l->name, "softmax") ? softmax(l) : zero((const void *)l->parameter);
+    return begins(l->name, "softmax") ? softmax(l) : copy((const void *)l->parameter);
 }

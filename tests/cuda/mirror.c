@@ -131,7 +131,7 @@ static mha_status forward(const mha_problem *p)
     mirror m = {.count = 0};
     mha_problem d = *p;
     mha_attention_options o = given(&p->options);
-    mha_tensor *const all[] = {&d.out,        &d.q, &d.k, &d.v, &d.extras.lse, &d.extras.softmax, &d.extras.weights,
+    mha_tensor *const all[] = {&d.out,          &d.q, &d.k, &d.v, &d.extras.lse, &d.extras.softmax, &d.extras.weights,
                                &d.extras.scores};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) add(&m, all[n]);
     add_options(&m, &o);
@@ -156,9 +156,9 @@ static mha_status backward(const mha_gradient_call *call)
     mha_attention_gradients *g = &d.gradients;
     if (g->bias.rank) g->bias = call->dbias;
     match(&g->alibi_slopes, o.alibi_slopes);
-    mha_tensor *const all[] = {
-        &d.problem.out, &d.problem.q, &d.problem.k, &d.problem.v, &d.problem.extras.softmax, &d.dout, &d.dlse, &g->q,
-        &g->k,          &g->v,        &g->bias,     &g->alibi_slopes, &g->sinks,             &g->importance};
+    mha_tensor *const all[] = {&d.problem.out, &d.problem.q,     &d.problem.k, &d.problem.v,  &d.problem.extras.softmax,
+                               &d.dout,        &d.dlse,          &g->q,        &g->k,         &g->v,
+                               &g->bias,       &g->alibi_slopes, &g->sinks,    &g->importance};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) add(&m, all[n]);
     add_options(&m, &o);
     to_device(&m);

@@ -20,7 +20,8 @@ static int64_t any_length(rng *r) { return rng_chance(r, 0.3) ? rng_between(r, 1
 static attention_case draw(rng *r)
 {
     int64_t D = rng_chance(r, 0.5) ? 64 : 128, G = rng_between(r, 1, 2);
-    attention_case c = case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, any_length(r), any_length(r), D, D);
+    attention_case c =
+        case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, any_length(r), any_length(r), D, D);
     case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
     c.layout_q = c.layout_k = c.layout_v = c.layout_out = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;
     c.causal = rng_chance(r, 0.5);

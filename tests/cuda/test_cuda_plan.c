@@ -160,8 +160,8 @@ TEST(offsets_are_exact_within_32_bits)
 static void expect_obstacle(mha_context *ctx, const question *a, const char *want)
 {
     mha_problem p;
-    if (!expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options), "%s: %s", want,
-                mha_context_error(ctx)))
+    if (!expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options), "%s: %s",
+                want, mha_context_error(ctx)))
         return;
     const char *got = mha_cuda_obstacle(&p);
     expect(got && !strcmp(got, want), "'%s', not '%s'", got ? got : "none", want);
@@ -211,8 +211,8 @@ TEST(what_needs_the_general_kernels)
 
 TEST(what_needs_the_general_kernels_backward)
 {
-    static const char *const wants[] = {
-        NULL, "dlse", "importance", "float32", "types that are not alike", "alibi_slopes", "sinks", "softcap", "windows"};
+    static const char *const wants[] = {NULL,           "dlse",  "importance", "float32", "types that are not alike",
+                                        "alibi_slopes", "sinks", "softcap",    "windows"};
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
     for (int n = 0; n < 9; n++) {
