@@ -19,4 +19,8 @@ mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
 /* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0. */
 mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles);
 
+/* The same for gradients: what the scratch of a backward call with options says. */
+mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const mha_cuda_plan *plan,
+                                            const mha_cuda_scratch *s);
+
 #endif

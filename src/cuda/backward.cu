@@ -37,13 +37,20 @@ struct work {
     int first, head, batch, from, count, start;
 };
 
-template <int QUERIES, bool CAUSAL> MHA_DEVICE work work_of(const mha_cuda_backward &c)
+/* What rows see: all keys, those up to their position, or what options say. */
+enum kind { FULL, CAUSAL, OPTIONS };
+
+template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c)
 {
     mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
     work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
-    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.offset, CAUSAL);
+    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, KIND == OPTIONS ? c.right : c.offset, KIND != FULL);
     w.count = c.row_tiles - w.from;
-    if (!CAUSAL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
+    if (KIND == OPTIONS) {
+        int last = w.first + KEYS - 1 - c.left; /* the last row that sees one of the keys */
+        w.count = last < 0 ? 0 : max(0, min(c.row_tiles, last / QUERIES + 1) - w.from);
+    }
+    if (KIND == FULL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
 
@@ -119,14 +126,14 @@ MHA_DEVICE float power_of(const mha_cuda_backward &c, int head, int batch)
 
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
 
-/* s (64 keys, N rows) = a (64,D) b (N,D)^T; distances of panels in bytes. */
-template <typename T, int D, int N> MHA_DEVICE void scores(float (&s)[N / 2], uint64_t a, uint64_t b)
+/* s (64 keys, N rows) = a (64,D) b (N,D)^T, of a tile of ROWS rows. */
+template <typename T, int D, int N, int ROWS = N> MHA_DEVICE void scores(float (&s)[N / 2], uint64_t a, uint64_t b)
 {
     products_begin();
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
         product_shared<T>(s, a + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
-                          b + i / 4 * (N * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
+                          b + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
     products_commit();
 }
 
@@ -147,7 +154,10 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, boo
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
     to += who * 64 * ROW_BYTES;
-    if (is_lost(x)) c.lost_keys[(w.batch * c.G + w.head) * c.key_tiles + w.first / KEYS] = 1;
+    if (is_lost(x)) {
+        c.lost_keys[(w.batch * c.G + w.head) * c.key_tiles + w.first / KEYS] = 1;
+        if (c.any) *c.any = 1;
+    }
 #pragma unroll
     for (int b = 0; b < D / 8; b += 2) {
         int piece = b + lane / 16;
@@ -166,9 +176,55 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, boo
     }
 }
 
+/* What a thread of the kernels with options knows of a tile: how far its first row stands before the first of its keys and
+ * before the one 8 after it, and the slope. */
+struct options_of_tile {
+    float ahead[2], slope; /* -infinity for keys that are not there */
+    bool hidden;           /* some of it */
+};
+
+/* Element i of a tile, whose product is x: its weight, and by what it goes on to dS: the slope of the cap. */
+struct element {
+    float weight, capped;
+};
+
+template <bool CAP>
+MHA_DEVICE element weigh_with_options(const mha_cuda_backward &c, const options_of_tile &t, int i, float x, float lse)
+{
+    float s = x * c.scale_log2, by = 1, distance = t.ahead[i / 2 % 2] + (i / 4 * 8 + i % 2);
+    if (CAP) {
+        float r = inverse_fast(1 + exp2_fast(x * c.cap_inverse));
+        s = fmaf(c.cap_twice, r, fmaf(x, 0.0f, c.cap)); /* NaN if the product overflowed, which the cap would cover */
+        by = 4 * r * (1 - r);
+    }
+    float weight = exp2_fast(fmaf(-t.slope, fabsf(distance), s) - lse);
+    if (t.hidden && !(distance >= c.nearest && distance <= c.farthest)) weight = 0;
+    return {weight, weight * by};
+}
+
+/* Products x = S and y = dP of 64 rows become weights p and dS. */
+template <typename T, int QUERIES, bool CAP>
+MHA_DEVICE void meet_with_options(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
+                                  const mha_cuda_backward &c, const float *rows, const options_of_tile &t)
+{
+    rows += threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b), delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int at = 4 * b + 2 * i;
+            element even = weigh_with_options<CAP>(c, t, at, x[at], lse.x);
+            element odd = weigh_with_options<CAP>(c, t, at + 1, x[at + 1], lse.y);
+            p[2 * b + i] = pack<T>(even.weight, odd.weight);
+            ds[2 * b + i] = pack<T>(even.capped * (y[at] - delta.x), odd.capped * (y[at + 1] - delta.y));
+        }
+    }
+}
+
 /* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves
  * while dV and dK of tile n run. (In the first step its products are those of whatever the memory holds, and are not used.) */
-template <typename T, int D, int QUERIES, bool CAUSAL>
+template <typename T, int D, int QUERIES, kind KIND>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w, int who)
 {
     enum { SUMS = QUERIES * D / CONSUMERS };
@@ -210,41 +266,66 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         int stage = n % STAGES, head = w.head * group + n / w.count, tile = tile_at(w, n % w.count),
             q0 = tile * QUERIES;
         const float *rows = s.rows[stage];
-        float x[QUERIES / 2], y[QUERIES / 2], dq[32];
+        float dq[32];
         barrier_wait(shared_address(&s.full[stage]), n / STAGES % 2);
-        scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
-        products_wait<1>(); /* for dK of the last tile */
-        touch(dk);
-        keep(ds);
-        if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(n - 1) % STAGES]));
-        scores<T, D, QUERIES>(y, v, factor(shared_address(s.d_out[stage]), 0));
-        products_wait<1>();
-        touch(x);
+        auto last_is_done = [&](void) { /* dK of the last tile */
+            products_wait<1>();
+            touch(dk);
+            keep(ds);
+            if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(n - 1) % STAGES]));
+        };
+        if (KIND == OPTIONS) {
+            float slope = c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0;
 #pragma unroll
-        for (int b = 0; b < QUERIES / 8; b++) {
-            float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b + lane % 4 * 2);
-#pragma unroll
-            for (int i = 0; i < 4; i++) x[4 * b + i] = exp2_fast(fmaf(x[4 * b + i], scale, -(i % 2 ? lse.y : lse.x)));
-        }
-        if (tail || (CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
-#pragma unroll
-            for (int i = 0; i < QUERIES / 2; i++) {
-                int own = key + i / 2 % 2 * 8, last = CAUSAL ? q0 + i / 4 * 8 + lane % 4 * 2 + i % 2 + c.offset : c.Tk;
-                if (own >= c.Tk || own > last) x[i] = 0;
+            for (int half = 0; half < QUERIES / 64; half++) {
+                float x[32], y[32];
+                int first = q0 + 64 * half;
+                scores<T, D, 64, QUERIES>(x, k, factor(shared_address(s.q[stage]) + half * 64 * ROW_BYTES, 0));
+                if (half == 0) last_is_done();
+                scores<T, D, 64, QUERIES>(y, v, factor(shared_address(s.d_out[stage]) + half * 64 * ROW_BYTES, 0));
+                products_wait<0>();
+                touch(x), touch(y);
+                bool hidden = tail || w.first + KEYS - 1 > first + c.right || w.first < first + 63 + c.left;
+                float ahead = (float)(first + lane % 4 * 2 + c.offset - key);
+                options_of_tile t = {
+                    {key < c.Tk ? ahead : -INFINITY, key + 8 < c.Tk ? ahead - 8 : -INFINITY}, slope, hidden};
+                if (c.cap != 0)
+                    meet_with_options<T, QUERIES, true>(x, y, p + 16 * half, ds + 16 * half, c, rows + 64 * half, t);
+                else meet_with_options<T, QUERIES, false>(x, y, p + 16 * half, ds + 16 * half, c, rows + 64 * half, t);
             }
-        }
+        } else {
+            float x[QUERIES / 2], y[QUERIES / 2];
+            scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
+            last_is_done();
+            scores<T, D, QUERIES>(y, v, factor(shared_address(s.d_out[stage]), 0));
+            products_wait<1>();
+            touch(x);
 #pragma unroll
-        for (int i = 0; i < QUERIES / 4; i++) p[i] = pack<T>(x[2 * i], x[2 * i + 1]);
-        products_wait<0>();
-        touch(y);
+            for (int b = 0; b < QUERIES / 8; b++) {
+                float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b + lane % 4 * 2);
 #pragma unroll
-        for (int b = 0; b < QUERIES / 8; b++) {
-            float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
+                for (int i = 0; i < 4; i++) x[4 * b + i] = exp2_fast(fmaf(x[4 * b + i], scale, -(i % 2 ? lse.y : lse.x)));
+            }
+            if (tail || (KIND == CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float2 weight = pair_of<T>::get(p[2 * b + i]);
-                ds[2 * b + i] =
-                    pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
+                for (int i = 0; i < QUERIES / 2; i++) {
+                    int own = key + i / 2 % 2 * 8, last = KIND == CAUSAL ? q0 + i / 4 * 8 + lane % 4 * 2 + i % 2 + c.offset : c.Tk;
+                    if (own >= c.Tk || own > last) x[i] = 0;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < QUERIES / 4; i++) p[i] = pack<T>(x[2 * i], x[2 * i + 1]);
+            products_wait<0>();
+            touch(y);
+#pragma unroll
+            for (int b = 0; b < QUERIES / 8; b++) {
+                float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float2 weight = pair_of<T>::get(p[2 * b + i]);
+                    ds[2 * b + i] =
+                        pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
+                }
             }
         }
         barrier_wait(shared_address(&s.ds_empty[n % 2]), n / 2 % 2 ^ 1);
@@ -289,7 +370,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const mha_cuda_backward &c)
+template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void run(const mha_cuda_backward &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D, QUERIES> layout;
@@ -308,22 +389,28 @@ template <typename T, int D, int QUERIES, bool CAUSAL> MHA_DEVICE void run(const
         publish_shared();
     }
     __syncthreads();
-    work w = work_of<QUERIES, CAUSAL>(c);
+    work w = work_of<QUERIES, KIND>(c);
     if (threadIdx.x < GROUP) {
         registers_give<24>();
         if (threadIdx.x == 0) copy_all<T, D, QUERIES>(s, c, w);
     } else {
         registers_take<240>();
-        compute_all<T, D, QUERIES, CAUSAL>(s, c, w, threadIdx.x / GROUP - 1);
+        compute_all<T, D, QUERIES, KIND>(s, c, w, threadIdx.x / GROUP - 1);
     }
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------------------- */
 
-/* How many keys a row sees. */
+/* Up to which key a row sees keys. */
 MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
 {
+    if (c.any) return min(c.Tk, max(0, row + c.right + 1));
     return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+}
+
+MHA_DEVICE bool sees_any(const mha_cuda_backward &c, int row)
+{
+    return keys_seen(c, row) > (c.any ? max(0, row + c.left) : 0);
 }
 
 /* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
@@ -442,9 +529,9 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
         int exponent;
         frexpf(sqrtf(squares), &exponent);
         /* The weights of a row that sees nothing are 0; NaN makes its gradients be computed carefully. */
-        rows[LSE * QUERIES + own] = row >= c.Tq || !keys_seen(c, row) ? INFINITY
-                                    : is_far(lse)                     ? NAN
-                                                                      : lse * 1.44269504f;
+        rows[LSE * QUERIES + own] = row >= c.Tq || !sees_any(c, row) ? INFINITY
+                                    : is_far(lse)                    ? NAN
+                                                                     : lse * 1.44269504f;
         rows[DELTA * QUERIES + own] = delta;
         rows[POWER * QUERIES + own] = exp2f((float)-exponent);
     }
@@ -455,6 +542,7 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda_backward &c)
 {
     int n = blockIdx.x, keys = c.G * c.B * c.bound_tiles;
+    if (n == 0 && threadIdx.x == 0 && c.any) *c.any = 0;
     if (n < keys) bound_keys<T, D>(c, n % c.bound_tiles, n / c.bound_tiles % c.G, n / c.bound_tiles / c.G);
     else {
         n -= keys;
@@ -529,7 +617,7 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
     int64_t number = blockIdx.x;
     int keys = c.G * c.B * c.key_tiles, lane = threadIdx.x % 32;
     if (number < keys) {
-        if (c.lost_keys[number])
+        if (c.lost_keys[number] && !c.any)
             keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
         return;
     }
@@ -537,8 +625,13 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
     int tile = number % c.row_tiles, head = number / c.row_tiles % c.H, batch = number / c.row_tiles / c.H;
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
         row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
-    if (is_lost_tile<QUERIES>(c, tile, head, batch)) {
-        rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+    bool lost = is_lost_tile<QUERIES>(c, tile, head, batch);
+    if (c.any && threadIdx.x == 0) {
+        c.lost_rows[number] = lost;
+        if (lost) *c.any = 1;
+    }
+    if (lost) {
+        if (!c.any) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
         return;
     }
     const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
@@ -588,12 +681,17 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
 #define KERNELS(NAME, T, D, QUERIES)                                                                                  \
     extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c) \
     {                                                                                                                 \
-        run<T, D, QUERIES, false>(c);                                                                                 \
+        run<T, D, QUERIES, FULL>(c);                                                                                  \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(384, 1)                                                              \
         backward_##NAME##_causal(const __grid_constant__ mha_cuda_backward c)                                         \
     {                                                                                                                 \
-        run<T, D, QUERIES, true>(c);                                                                                  \
+        run<T, D, QUERIES, CAUSAL>(c);                                                                                \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                                              \
+        backward_##NAME##_options(const __grid_constant__ mha_cuda_backward c)                                        \
+    {                                                                                                                 \
+        run<T, D, QUERIES, OPTIONS>(c);                                                                               \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
         backward_##NAME##_prepare(const __grid_constant__ mha_cuda_backward c)                                        \

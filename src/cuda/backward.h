@@ -28,6 +28,17 @@ typedef struct mha_cuda_backward {
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
     int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
+
+    /* For the kernels with options: as in forward.h. */
+    int32_t left, right;
+    float scale_log2;        /* of scores, times log2(e) */
+    float cap, cap_inverse;
+    float cap_twice;         /* -2 cap */
+    float nearest, farthest; /* offset - right and offset - left: keys that are so far behind a row are visible */
+    const float *slopes;
+    int64_t slope_batch, slope_head;
+    int32_t *lost_rows; /* (B,H,row_tiles): whether dQ of a tile has to be computed again; lost_keys for dK and dV */
+    int32_t *any;       /* whether anything has */
 } mha_cuda_backward;
 
 #endif

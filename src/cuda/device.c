@@ -65,7 +65,7 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
         TRY(find(ctx, &d->forward[type][width][kind], 0, mha_cuda_forward_name(type, width, kind),
                  mha_cuda_forward_shared(D[width], 64 * mha_cuda_forward_groups(width, kind), 128)));
-        for (int step = 0; kind != MHA_CUDA_OPTIONS && step < MHA_CUDA_STEPS; step++)
+        for (int step = 0; step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], 1,
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));

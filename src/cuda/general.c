@@ -165,26 +165,55 @@ static mha_status start_rows(const mha_problem *p, mha_cuda_general *c)
     return mha_cuda_start_general(p->ctx, MHA_CUDA_GENERAL_PREPARE, c, tiles);
 }
 
+static void add_gradients(mha_cuda_general *c, const mha_gradient_call *call)
+{
+    const mha_attention_gradients *g = &call->gradients;
+    c->dout = mha_cuda_view_of(call->dout), c->dlse = mha_cuda_view_of(call->dlse);
+    c->dq = mha_cuda_view_of(g->q), c->dk = mha_cuda_view_of(g->k), c->dv = mha_cuda_view_of(g->v);
+    c->dbias = mha_cuda_view_of(call->dbias), c->importance = per_head(g->importance);
+    c->dslopes = per_head(g->alibi_slopes), c->dsinks = per_head(g->sinks);
+}
+
+static mha_status start_gradient_of_rows(const mha_problem *p, mha_cuda_general *c)
+{
+    return start_sliced(p->ctx, MHA_CUDA_ROWS, c, p->D, (int64_t)c->row_tiles * p->H * p->B);
+}
+
+static mha_status start_gradient_of_keys(const mha_problem *p, mha_cuda_general *c)
+{
+    return start_sliced(p->ctx, MHA_CUDA_KEYS, c, p->D > p->E ? p->D : p->E, (int64_t)c->key_tiles * p->G * p->B);
+}
+
 mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *arena, bool run)
 {
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
-    mha_context *ctx = p->ctx;
     mha_cuda_general c = describe(p);
-    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]), widest = p->D > p->E ? p->D : p->E;
+    int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
     MHA_TAKE(arena, c.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
     if (!run) return MHA_OK;
     if (!p->B || !p->H) return clear_all(call);
-    c.dout = mha_cuda_view_of(call->dout), c.dlse = mha_cuda_view_of(call->dlse);
-    c.dq = mha_cuda_view_of(g->q), c.dk = mha_cuda_view_of(g->k), c.dv = mha_cuda_view_of(g->v);
-    c.dbias = mha_cuda_view_of(call->dbias), c.importance = per_head(g->importance);
-    c.dslopes = per_head(g->alibi_slopes), c.dsinks = per_head(g->sinks);
+    add_gradients(&c, call);
     TRY(start_rows(p, &c));
-    if (g->q.rank || g->alibi_slopes.rank)
-        TRY(start_sliced(ctx, MHA_CUDA_ROWS, &c, p->D, (int64_t)c.row_tiles * p->H * p->B));
-    if (g->k.rank || g->v.rank) TRY(start_sliced(ctx, MHA_CUDA_KEYS, &c, widest, (int64_t)c.key_tiles * p->G * p->B));
-    if (call->dbias.rank) TRY(mha_cuda_start_general(ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
+    if (g->q.rank || g->alibi_slopes.rank) TRY(start_gradient_of_rows(p, &c));
+    if (g->k.rank || g->v.rank) TRY(start_gradient_of_keys(p, &c));
+    if (call->dbias.rank) TRY(mha_cuda_start_general(p->ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
     int64_t heads = (g->importance.rank ? p->B * p->H : 0) + (g->sinks.rank ? p->H : 0) +
                     (g->alibi_slopes.rank ? c.dslopes.size[0] * p->H : 0);
-    return mha_cuda_start_general(ctx, MHA_CUDA_HEADS, &c, heads);
+    return mha_cuda_start_general(p->ctx, MHA_CUDA_HEADS, &c, heads);
+}
+
+mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const mha_cuda_plan *plan,
+                                            const mha_cuda_scratch *s)
+{
+    const mha_problem *p = &call->problem;
+    mha_cuda_general c = describe(p);
+    add_gradients(&c, call);
+    c.rows = s->numbers;
+    c.any = s->any;
+    TRY(start_rows(p, &c));
+    c.only = s->lost_rows, c.only_tiles = plan->row_tiles, c.only_shift = plan->rows > MHA_CUDA_GENERAL_TILE;
+    if (call->gradients.q.rank) TRY(start_gradient_of_rows(p, &c));
+    c.only = s->lost_keys, c.only_tiles = plan->key_tiles, c.only_shift = 1;
+    return call->gradients.k.rank || call->gradients.v.rank ? start_gradient_of_keys(p, &c) : MHA_OK;
 }

@@ -88,6 +88,14 @@ MHA_DEVICE double *numbers_of_row(const general &c, const sequence &s, int h, in
     return c.rows + (((int64_t)s.query_batch * c.H + h) * c.rows_of_q + s.query_row + i) * MHA_CUDA_ROW_NUMBERS;
 }
 
+/* Whether a call that repairs results has nothing to do; and nothing for a tile of head n. */
+MHA_DEVICE bool is_done(const general &c) { return c.any && !*c.any; }
+
+MHA_DEVICE bool is_done(const general &c, int64_t n, int tile)
+{
+    return is_done(c) || (c.only && !c.only[n * c.only_tiles + (tile >> c.only_shift)]);
+}
+
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
 /* A score on its way. */

@@ -32,8 +32,9 @@ typedef struct mha_cuda_general {
     mha_cuda_view dout, dlse, dq, dk, dv;
     mha_cuda_view dbias, dslopes, dsinks, importance;
     double *rows;        /* (rows of q, ROW_NUMBERS), or NULL */
-    const int32_t *only; /* (B,H,only_tiles): the tiles of rows that are computed; or NULL: all */
-    int32_t only_tiles;
+    const int32_t *any;  /* nothing is computed if it is 0; or NULL */
+    const int32_t *only; /* (B,H,only_tiles) or (B,G,only_tiles): which tiles of rows or keys are computed; or NULL: all */
+    int32_t only_tiles, only_shift; /* tile t is number t >> only_shift of them */
     float scale, softcap, kept;
     int32_t causal, align, stage;
     int64_t window_left, window_right; /* -1: unlimited */

@@ -146,6 +146,7 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
     int tile = blockIdx.x % c.row_tiles, rest = blockIdx.x / c.row_tiles, slice = rest % c.slices;
     int h = rest / c.slices % c.H, b = rest / c.slices / c.H, i = tile * TILE, first = slice * TILE * N;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    if (is_done(c, (int64_t)b * c.H + h, tile)) return;
     sequence s = sequence_of(c, b);
     if (i >= s.padded) return;
     float dq[4][4 * N] = {}, slope[4] = {};
@@ -247,6 +248,7 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
     int tile = blockIdx.x % c.key_tiles, rest = blockIdx.x / c.key_tiles, slice = rest % c.slices;
     int g = rest / c.slices % c.G, b = rest / c.slices / c.G, j = tile * TILE, first = slice * TILE * N;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    if (is_done(c, (int64_t)b * c.G + g, tile)) return;
     sequence s = sequence_of(c, b);
     if (j >= s.keys) return;
     float dk[4][4 * N] = {}, dv[4][4 * N] = {};
@@ -353,6 +355,7 @@ MHA_DEVICE void multiply_out_exactly(const general &c, workspace &w, const seque
 extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const __grid_constant__ mha_cuda_general c)
 {
     __shared__ workspace w;
+    if (is_done(c)) return;
     int tile = blockIdx.x % c.row_tiles, h = blockIdx.x / c.row_tiles % c.H, b = blockIdx.x / c.row_tiles / c.H;
     sequence s = sequence_of(c, b);
     int first = tile * TILE, i = first + threadIdx.x;
@@ -375,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const _
     row[MHA_CUDA_ROW_SINK] = sink;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2) general_rows_64(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
 {
     gradient_of_rows<1>(c);
 }

@@ -121,7 +121,7 @@ template <int N> MHA_DEVICE void forward(const general &c)
     __shared__ workspace w;
     int tile = blockIdx.x % c.row_tiles, rest = blockIdx.x / c.row_tiles, slice = rest % c.slices;
     int h = rest / c.slices % c.H, b = rest / c.slices / c.H, i = tile * TILE, first = slice * TILE * N;
-    if (c.only && !c.only[((int64_t)b * c.H + h) * c.only_tiles + tile]) return;
+    if (is_done(c, (int64_t)b * c.H + h, tile)) return;
     sequence s = sequence_of(c, b);
     if (i >= s.padded) return;
     float o[4][4 * N] = {}, sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY;

@@ -121,7 +121,7 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
     if (!p->extras.softmax.rank) {
         mha_cuda_plan plan;
         mha_cuda_plan_forward(&plan, p);
-        return forward(p, &plan, dense_like(p->out, s->out), s->lse, NULL);
+        return forward(p, &plan, dense_like(p->out, s->out), s->lse, s->lost_anew);
     }
     mha_cuda_softmax c = {s->lse, mha_cuda_view_of((mha_tensor)MHA_NO_TENSOR), mha_cuda_view_of(p->extras.softmax),
                           p->B * p->H * p->Tq};
@@ -171,6 +171,20 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
     return map(p->ctx, &c->dv, dv, 64);
 }
 
+/* What the kernels with options are told beyond the others. */
+static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan,
+                                 const mha_cuda_scratch *s)
+{
+    mha_cuda_forward f = {0};
+    add_options(&f, p, plan, NULL);
+    c->left = f.left, c->right = f.right;
+    c->scale_log2 = (float)(p->options.scale * log2_e);
+    c->cap = f.cap, c->cap_inverse = f.cap_inverse, c->cap_twice = -2 * f.cap;
+    c->nearest = (float)(plan->offset - plan->right), c->farthest = (float)(plan->offset - plan->left);
+    c->slopes = f.slopes, c->slope_batch = f.slope_batch, c->slope_head = f.slope_head;
+    c->lost_rows = s->lost_rows, c->any = s->any;
+}
+
 static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
 {
     enum { THREADS = 256 }; /* of the kernels before and after */
@@ -203,6 +217,8 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
         return mha_cuda_clear(p->ctx, call->gradients.v);
     }
     TRY(fill_backward(&c, &plan, call, &s));
+    if (plan.kind == MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
     TRY(get_lse(p, &s));
-    return start_backward(&c, &plan, p->ctx);
+    TRY(start_backward(&c, &plan, p->ctx));
+    return plan.kind == MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;
 }

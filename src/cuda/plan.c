@@ -1,4 +1,5 @@
 #include "cuda/plan.h"
+#include "cuda/general.h"
 
 enum { HEAD_WIDTHS = 2, TYPES = 2 };
 
@@ -29,12 +30,11 @@ const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_
 
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
-    static const char *const names[TYPES][HEAD_WIDTHS][4] = {
-        {{"backward_bf16_64", "backward_bf16_64_causal", "backward_bf16_64_prepare", "backward_bf16_64_convert"},
-         {"backward_bf16_128", "backward_bf16_128_causal", "backward_bf16_128_prepare", "backward_bf16_128_convert"}},
-        {{"backward_f16_64", "backward_f16_64_causal", "backward_f16_64_prepare", "backward_f16_64_convert"},
-         {"backward_f16_128", "backward_f16_128_causal", "backward_f16_128_prepare", "backward_f16_128_convert"}}};
-    return names[type][width][step == MHA_CUDA_MAIN ? (int)kind : step == MHA_CUDA_PREPARE ? 2 : 3];
+#define NAMES(kernel) {kernel, kernel "_causal", kernel "_options", kernel "_prepare", kernel "_convert"}
+    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS + 2] = {
+        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};
+#undef NAMES
+    return names[type][width][step == MHA_CUDA_MAIN ? (int)kind : step == MHA_CUDA_PREPARE ? MHA_CUDA_KINDS : MHA_CUDA_KINDS + 1];
 }
 
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind) { return width || kind == MHA_CUDA_OPTIONS ? 2 : 3; }
@@ -69,15 +69,12 @@ static const char *first_of(const obstacle *all, size_t count)
     return NULL;
 }
 
-/* What the kernels with options take, forward only; the first of it. */
-static const char *option_of(const mha_problem *p)
+/* Whether a call has what only the kernels with options take. */
+static bool has_options(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    const obstacle all[] = {{o->alibi_slopes.rank > 0, "alibi_slopes"},
-                            {o->sinks.rank > 0, "sinks"},
-                            {o->softcap > 0, "softcap"},
-                            {o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED, "windows"}};
-    return first_of(all, sizeof all / sizeof *all);
+    return o->alibi_slopes.rank || o->sinks.rank || o->softcap > 0 || o->window_left != MHA_UNLIMITED ||
+           o->window_right != MHA_UNLIMITED;
 }
 
 static const char *options_obstacle(const mha_problem *p)
@@ -92,7 +89,7 @@ static const char *options_obstacle(const mha_problem *p)
         {p->extras.weights.rank > 0, "weights"},
         {p->extras.scores.rank > 0, "scores"},
         {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-        {option_of(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
+        {has_options(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
     return first_of(all, sizeof all / sizeof *all);
 }
 
@@ -129,11 +126,12 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     const mha_tensor all[] = {call->dout, g->q, g->k, g->v};
-    const obstacle others[] = {{call->dlse.rank > 0, "dlse"},
+    const obstacle others[] = {{g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
+                               {g->sinks.rank > 0, "gradients.sinks"},
+                               {call->dlse.rank > 0, "dlse"},
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = mha_cuda_obstacle(p);
-    if (!why) why = option_of(p);
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
@@ -171,7 +169,7 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
         .width = p->D == widths[1],
-        .kind = option_of(p) ? MHA_CUDA_OPTIONS
+        .kind = has_options(p) ? MHA_CUDA_OPTIONS
                 : o->causal  ? MHA_CUDA_CAUSAL
                              : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
@@ -244,4 +242,9 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
     MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
+    if (plan->kind != MHA_CUDA_OPTIONS) return;
+    MHA_TAKE(arena, s->any, 1);
+    MHA_TAKE(arena, s->lost_rows, row_tiles);
+    MHA_TAKE(arena, s->lost_anew, heads * (p->Tq / 64 + 4)); /* tiles of a forward call have up to 192 rows */
+    MHA_TAKE(arena, s->numbers, mha_arena_times(heads * p->Tq, MHA_CUDA_ROW_NUMBERS));
 }

@@ -11,7 +11,7 @@
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
 /* What the rows of a Hopper kernel see: all keys, those up to their position, or what windows, slopes, a softcap and sinks
- * say, forward only. */
+ * say. */
 typedef enum mha_cuda_kind { MHA_CUDA_FULL, MHA_CUDA_CAUSAL, MHA_CUDA_OPTIONS, MHA_CUDA_KINDS } mha_cuda_kind;
 
 typedef struct mha_cuda_plan {
@@ -79,7 +79,10 @@ typedef struct mha_cuda_scratch {
     float *bounds;      /* (B,G,bound_tiles,2) */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
     int32_t *sums;      /* (B,H,row_tiles,rows*D) */
-    int32_t *lost_rows; /* (B,H,row_tiles*rows/64): forward with options */
+    int32_t *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward, (B,H,row_tiles) backward */
+    int32_t *lost_anew; /* of that forward pass, with options */
+    int32_t *any;       /* one: whether anything is lost, with options */
+    double *numbers;    /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
     int32_t *lost_keys; /* (B,G,key_tiles) */
 } mha_cuda_scratch;
 

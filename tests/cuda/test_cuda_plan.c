@@ -211,8 +211,8 @@ TEST(what_needs_the_general_kernels)
 
 TEST(what_needs_the_general_kernels_backward)
 {
-    static const char *const wants[] = {NULL,           "dlse",  "importance", "float32", "types that are not alike",
-                                        "alibi_slopes", "sinks", "softcap",    "windows"};
+    static const char *const wants[] = {NULL, "dlse", "importance", "float32", "types that are not alike",
+                                        "gradients.alibi_slopes", "gradients.sinks", NULL, NULL};
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
     for (int n = 0; n < 9; n++) {
@@ -221,8 +221,8 @@ TEST(what_needs_the_general_kernels_backward)
         if (n == 2) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
         if (n == 3) a.gradients.q.type = MHA_FLOAT32;
         if (n == 4) a.dout.type = MHA_FLOAT16;
-        if (n == 5) a.options.alibi_slopes = row;
-        if (n == 6) a.options.sinks = row;
+        if (n == 5) a.options.alibi_slopes = a.gradients.alibi_slopes = row;
+        if (n == 6) a.options.sinks = a.gradients.sinks = row;
         if (n == 7) a.options.softcap = 2;
         if (n == 8) a.options.window_left = 3;
         mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dlse = a.dlse};
