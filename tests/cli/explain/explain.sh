@@ -1,6 +1,6 @@
 #!/bin/sh
 # Looks at what `mha explain` draws: its width, its colours, the habits of the heads, and whether a reader who follows the
-# printed numbers with a calculator arrives at the printed results.
+# printed numbers with a calculator arrives at the printed results; and whether docs/attention.md shows what is printed.
 #
 #     explain.sh COMMAND...      the mha command, after the emulator that it needs, if any
 set -u
@@ -238,6 +238,35 @@ full_disk_is_an_error() {
     [ $? -eq 1 ]
 }
 
+# ---- The document ---------------------------------------------------------------------------------------------------
+
+docs=$(dirname "$0")/../../../docs
+
+# Every block of attention.md that begins with a command of explain is what that command prints: the same lines in the same
+# order, beginning at any line; "..." stands for lines that are left out.
+document_shows_what_is_printed() {
+    rm -f "$work"/block.*
+    awk -v out="$work/block." '
+        /^```console$/ { blocks++; file = out blocks; next }
+        /^```/ { file = "" }
+        file { print >file }' "$docs/attention.md"
+    [ -e "$work/block.4" ] || { echo 'fewer than four examples' && return 1; }
+    for block in "$work"/block.*; do
+        options=$(sed -n '1s/^[$] build\/mha explain//p' "$block")
+        head -n 1 "$block" | grep -q '^[$] build/mha explain' || { head -n 1 "$block" && return 1; }
+        # shellcheck disable=SC2086 # the options of a command, without quotes in the document
+        LC_ALL=C.UTF-8 explain $options >"$work/out" || return 1
+        awk 'NR == FNR { printed[++lines] = $0; next }
+             FNR == 1 { gap = 1; next }
+             $0 == "..." { gap = 1; next }
+             { do at++; while (gap && at <= lines && printed[at] != $0); gap = 0 }
+             at > lines || printed[at] != $0 { print "not printed, or not here: " $0; exit 1 }' "$work/out" "$block" || return 1
+    done
+}
+document_shows_the_diagram() {
+    explain --diagram -o "$work/diagram.svg" && cmp "$work/diagram.svg" "$docs/attention.svg"
+}
+
 check fits_in_80_columns fits_in_80_columns
 check plain_when_piped plain_when_piped
 check ascii_without_utf8 ascii_without_utf8
@@ -260,6 +289,8 @@ check wrong_sizes wrong_sizes
 check help_starts_with_an_example help_starts_with_an_example
 check word_by_number_or_case word_by_number_or_case
 check full_disk_is_an_error full_disk_is_an_error
+check document_shows_what_is_printed document_shows_what_is_printed
+check document_shows_the_diagram document_shows_the_diagram
 
 printf '%d passed, %d failed' $passed $failed
 [ $skipped -eq 0 ] || printf ', %d skipped' $skipped
