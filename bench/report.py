@@ -271,8 +271,8 @@ def main():
     if "--help" in args or "-h" in args or "--list" in args:
         os.execv(mha, [mha, "bench", *args])
     if "scaling" in args or "--pass=scaling" in args:  # which has no peers but those of mha bench, and a chart of its own
-        chart = pathlib.Path(mha).parent / "scaling.svg"
-        drawn = [] if "-o" in args or "--json" in args else ["-o", str(chart)]
+        drawing = pathlib.Path(mha).parent / "scaling.svg"
+        drawn = [] if "-o" in args or "--json" in args else ["-o", str(drawing)]
         os.execv(mha, [mha, "bench", *args, *drawn])
     if "--save" in args:
         fail("bench: --save is for build/mha bench; here the arrays are handed to the peers")

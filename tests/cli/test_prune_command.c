@@ -107,7 +107,7 @@ TEST(other_commands_read_it)
     it = command("", "view s.safetensors 3 -o v.html " DATA);
     expect(it->status == 0 && system("cmp -s s.html v.html") == 0, "view: %s", it->err);
     it = command("", "classify s.safetensors 3 --heads --block all --json " DATA);
-    expect(it->status == 0 && count_of(it->out, "\"head\":") == 3, "classify: %s", it->err);
+    expect(it->status == 0 && count_of(it->out, "\"strongest\":") == 3, "classify: %s", it->err);
     it = prune("", "s.safetensors --heads 2 -o t.safetensors --json");
     expect(it->status == 0 && number(it->out, "heads_before") == 3 && number(it->out, "heads") == 2, "again: %s",
            it->err);

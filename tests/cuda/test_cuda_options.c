@@ -67,6 +67,32 @@ TEST(any_combination_of_options)
     }
 }
 
+/* Backward, from the softmax of the forward call and without it. */
+TEST(gradients_of_any_combination)
+{
+    if (!there()) return;
+    uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES / 2);
+    for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
+        rng r = rng_make(seed, (uint64_t)n);
+        gradient_case c = gradient_plain(draw(&r));
+        char why[300] = "", text[1400];
+        c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
+        c.type_dout = c.forward.type_q;
+        for (int g = GRAD_Q; g <= GRAD_V; g++) c.type_grad[g] = c.forward.type_q;
+        c.anew = rng_chance(&r, 0.3);
+        gradients *g = gradients_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        gradient_describe(&c, text, sizeof text);
+        mha_status status = gradients_run(g, ctx);
+        if (!status) gradients_solve(g);
+        expect(!status && gradients_check(g, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
+               status ? mha_context_error(ctx) : "", text);
+        mha_context_free(ctx);
+        gradients_free(g);
+    }
+}
+
 /* What overflows in a tile is computed again. */
 TEST(numbers_of_any_size)
 {

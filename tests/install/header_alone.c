@@ -18,6 +18,7 @@ int main(void)
     mha_data_options data = MHA_DATA_DEFAULTS;
     mha_layer_file_options layer_file = MHA_LAYER_FILE_DEFAULTS;
     mha_survey_options survey = MHA_SURVEY_DEFAULTS;
+    mha_ablate_options ablate = MHA_ABLATE_DEFAULTS;
     mha_roles_options roles = MHA_ROLES_DEFAULTS;
     mha_save_options save = MHA_SAVE_DEFAULTS;
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
