@@ -7,8 +7,8 @@
 
 static double squared_distance(const nn_grid *g, int64_t i, int64_t v, int64_t u)
 {
-    double y = (double)(i / g->columns - v), x = (double)(i % g->columns - u);
-    return y * y + x * x;
+    int64_t y = i / g->columns - v, x = i % g->columns - u;
+    return (double)(y * y + x * x);
 }
 
 static double local(const nn_grid *g, int64_t i, int64_t j)

@@ -73,7 +73,7 @@ static bool make_stations(gathering *g)
         station *at = &g->stations[n];
         at->views = calloc((size_t)nn_description_attentions(g->d), sizeof *at->views);
         at->maps = calloc((size_t)numbers, sizeof *at->maps);
-        at->sums = calloc(sums, sizeof *at->sums);
+        at->sums = calloc(sums + 1, sizeof *at->sums); /* never 0 bytes */
         if (!at->views || !at->maps || !at->sums ||
             !nn_drawing_create(&at->drawing, g->pixels->rows, g->pixels->columns))
             return false;

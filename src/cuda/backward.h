@@ -31,7 +31,7 @@ typedef struct mha_cuda_backward {
 
     /* For the kernels with options: as in forward.h. */
     int32_t left, right;
-    float scale_log2;        /* of scores, times log2(e) */
+    float scale_log2; /* of scores, times log2(e) */
     float cap, cap_inverse;
     float cap_twice;         /* -2 cap */
     float nearest, farthest; /* offset - right and offset - left: keys that are so far behind a row are visible */

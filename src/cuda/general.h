@@ -31,9 +31,10 @@ typedef struct mha_cuda_general {
     mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
     mha_cuda_view dout, dlse, dq, dk, dv;
     mha_cuda_view dbias, dslopes, dsinks, importance;
-    double *rows;        /* (rows of q, ROW_NUMBERS), or NULL */
-    const int32_t *any;  /* nothing is computed if it is 0; or NULL */
-    const int32_t *only; /* (B,H,only_tiles) or (B,G,only_tiles): which tiles of rows or keys are computed; or NULL: all */
+    double *rows;       /* (rows of q, ROW_NUMBERS), or NULL */
+    const int32_t *any; /* nothing is computed if it is 0; or NULL */
+    const int32_t
+        *only; /* (B,H,only_tiles) or (B,G,only_tiles): which tiles of rows or keys are computed; or NULL: all */
     int32_t only_tiles, only_shift; /* tile t is number t >> only_shift of them */
     float scale, softcap, kept;
     int32_t causal, align, stage;

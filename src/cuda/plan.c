@@ -30,11 +30,16 @@ const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_
 
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
-#define NAMES(kernel) {kernel, kernel "_causal", kernel "_options", kernel "_prepare", kernel "_convert"}
+#define NAMES(kernel)                                                                     \
+    {                                                                                     \
+        kernel, kernel "_causal", kernel "_options", kernel "_prepare", kernel "_convert" \
+    }
     static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS + 2] = {
         {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};
 #undef NAMES
-    return names[type][width][step == MHA_CUDA_MAIN ? (int)kind : step == MHA_CUDA_PREPARE ? MHA_CUDA_KINDS : MHA_CUDA_KINDS + 1];
+    return names[type][width][step == MHA_CUDA_MAIN      ? (int)kind
+                              : step == MHA_CUDA_PREPARE ? MHA_CUDA_KINDS
+                                                         : MHA_CUDA_KINDS + 1];
 }
 
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind) { return width || kind == MHA_CUDA_OPTIONS ? 2 : 3; }
@@ -170,8 +175,8 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
         .type = p->q.type == MHA_FLOAT16,
         .width = p->D == widths[1],
         .kind = has_options(p) ? MHA_CUDA_OPTIONS
-                : o->causal  ? MHA_CUDA_CAUSAL
-                             : MHA_CUDA_FULL,
+                : o->causal    ? MHA_CUDA_CAUSAL
+                               : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
         .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
         .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),

@@ -124,17 +124,18 @@ TEST(tiles_and_scratch_of_backward_calls)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * 2 * (2 + 4)];
+    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < 2; width++) {
-            for (int causal = 0; causal < 2; causal++) {
-                names[count++] = mha_cuda_forward_name(type, width, causal);
-                names[count++] = mha_cuda_backward_name(type, width, causal, MHA_CUDA_MAIN);
+            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++) {
+                names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind);
+                names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
             }
-            names[count++] = mha_cuda_backward_name(type, width, 0, MHA_CUDA_PREPARE);
-            names[count++] = mha_cuda_backward_name(type, width, 1, MHA_CUDA_CONVERT);
+            names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_FULL, MHA_CUDA_PREPARE);
+            names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_CAUSAL, MHA_CUDA_CONVERT);
         }
+    for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++) names[count++] = mha_cuda_general_names[n];
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);
 }
@@ -211,8 +212,9 @@ TEST(what_needs_the_general_kernels)
 
 TEST(what_needs_the_general_kernels_backward)
 {
-    static const char *const wants[] = {NULL, "dlse", "importance", "float32", "types that are not alike",
-                                        "gradients.alibi_slopes", "gradients.sinks", NULL, NULL};
+    static const char *const wants[] = {
+        NULL, "dlse", "importance", "float32", "types that are not alike", "gradients.alibi_slopes", "gradients.sinks",
+        NULL, NULL};
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
     for (int n = 0; n < 9; n++) {

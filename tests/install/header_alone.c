@@ -31,7 +31,7 @@ int main(void)
     mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
-           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)roles.images +
-           (int)save.note_count + (int)prune.keep + product.accumulate + tensor.rank + norm.gain.rank +
-           norm_gradients.x.rank + embedding.accumulate + (int)loss.size + (int)dropout.size;
+           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)ablate.images +
+           (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate + tensor.rank +
+           norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size + (int)dropout.size;
 }

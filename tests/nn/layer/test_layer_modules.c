@@ -80,7 +80,7 @@ static void write_module(module *m)
     m->count = 0;
     for (int role = 0; role < ROLES; role++)
         if (m->name[role]) add_role(m, role);
-    for (int n = 0; n < T * T; n++) mask[n] = (n % T <= n / T) != m->upper;
+    for (int n = 0; n < T * T; n++) mask[n] = (n % T <= n / T) != m->upper ? 1.0f : 0.0f;
     for (int h = 0; m->mask && h < (m->list ? H : 1); h++) {
         char list[60] = "";
         if (m->list) snprintf(list, sizeof list, "%s.%d.", m->list, h);
