@@ -151,10 +151,12 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. The data of tensors is
  * memory of the GPU: host pointers are refused. Calls return when their kernels are in the stream, never wait, and can be
  * captured in a CUDA graph, which is then replayed in the order of the stream and before the context is freed: its scratch
- * on the GPU grows, and stays until then. There are mha_attention_forward, mha_attention_backward and their plans, for
- * bfloat16 or float16 (all tensors alike), D = E = 64 or 128, scale > 0, grouped heads, causal with MHA_ALIGN_TOP_LEFT or
- * _BOTTOM_RIGHT or not, with lse and softmax; the last stride must be 1, the others and addresses multiples of 16 bytes.
- * Anything else returns MHA_UNSUPPORTED. */
+ * on the GPU grows, and stays until then. There are mha_attention_forward, mha_attention_backward and their plans; other
+ * calls return MHA_UNSUPPORTED. They take everything that they take on the CPU. bfloat16 and float16 (all tensors alike)
+ * with D = E = 64 or 128 and scale > 0, full or causal, with windows, slopes, softcap and sinks, run on tensor cores if the
+ * last stride is 1 and the others and addresses are multiples of 16 bytes, unless a gradient of slopes, sinks or dlse is
+ * asked for. Anything else runs in general kernels, in float32. Offsets, lengths and starts are not checked, because that
+ * would have to wait for the GPU: the kernels keep them within the tensors, masks and maps that they refer to. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
