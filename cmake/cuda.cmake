@@ -30,9 +30,9 @@ set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compil
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB headers CONFIGURE_DEPENDS ${cuda}/*.cuh)
-set(shared backward.h forward.h general.h rows.h schedule.h view.h)
+set(shared backward.h decode.h forward.h general.h rows.h schedule.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-foreach(name forward backward rows general_forward general_backward)
+foreach(name forward backward rows general_forward general_backward decode)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/${name}.cu -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"
@@ -42,7 +42,7 @@ foreach(name forward backward rows general_forward general_backward)
 endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
-set(sources attention.c cubins.c device.c driver.c general.c hopper.c plan.c plugin.c)
+set(sources attention.c cubins.c decode.c device.c driver.c general.c hopper.c plan.c plugin.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
   ${PROJECT_SOURCE_DIR}/src/attention/problem.c)

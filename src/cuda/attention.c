@@ -1,8 +1,8 @@
 /* Calls of attention on a GPU: checks, scratch, the choice of kernels, plans. Everything is checked and reserved before the
  * first launch. */
 #include "cuda/attention.h"
+#include "cuda/decode.h"
 #include "cuda/device.h"
-#include "cuda/general.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +25,7 @@ static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena 
 
 static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
+    if (!mha_cuda_decode_obstacle(p)) return mha_cuda_decode_forward;
     return mha_cuda_obstacle(p) ? mha_cuda_general_forward : mha_cuda_hopper_forward;
 }
 
@@ -173,6 +174,20 @@ static mha_attention_plan describe_general(const mha_problem *p, const char *why
     return a;
 }
 
+static mha_attention_plan describe_decode(const mha_problem *p)
+{
+    int64_t splits = (p->Tk + MHA_CUDA_DECODE_KEYS - 1) / MHA_CUDA_DECODE_KEYS;
+    mha_attention_plan a = {.isa = p->ctx->isa,
+                            .kernel = mha_cuda_decode_name(p->q.type == MHA_FLOAT16, p->D > 64),
+                            .threads = (int)(splits * p->G * p->B),
+                            .tile_rows = MHA_CUDA_DECODE_ROWS,
+                            .tile_keys = MHA_CUDA_DECODE_TILE,
+                            .pieces = splits * p->G * p->B};
+    snprintf(a.why, sizeof a.why, "at most %d rows of a key head: its keys are shared by blocks of %d",
+             MHA_CUDA_DECODE_ROWS, MHA_CUDA_DECODE_KEYS);
+    return a;
+}
+
 static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *plan, int64_t blocks)
 {
     mha_attention_plan a = {.isa = p->ctx->isa,
@@ -194,7 +209,8 @@ mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
     const char *obstacle = mha_cuda_obstacle(p);
     TRY(mha_cuda_check_sizes(p));
     TRY(forward_path(p)(p, &measure, false));
-    if (obstacle) *to = describe_general(p, obstacle, false);
+    if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
+    else if (obstacle) *to = describe_general(p, obstacle, false);
     else {
         int processors = mha_cuda_of(p->ctx)->processors;
         mha_cuda_plan_forward(&plan, p);

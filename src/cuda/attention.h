@@ -2,6 +2,7 @@
 #ifndef MHA_CUDA_ATTENTION_H
 #define MHA_CUDA_ATTENTION_H
 
+#include "cuda/general.h"
 #include "cuda/plan.h"
 
 mha_status mha_cuda_forward_call(const mha_problem *p);
@@ -13,8 +14,11 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
 typedef mha_status mha_cuda_forward_path(const mha_problem *p, mha_arena *arena, bool run);
 typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_arena *arena, bool run);
 
-mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_general_forward;
+mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
+
+/* What the general kernels are told of a call, without scratch, gradients and maps. */
+mha_cuda_general mha_cuda_describe_general(const mha_problem *p);
 
 /* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0. */
 mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles);

@@ -36,8 +36,9 @@ static CUstreamCaptureMode exchange(const mha_cuda_driver *driver, CUstreamCaptu
 
 static mha_status load_modules(mha_context *ctx, mha_cuda_device *d)
 {
-    const unsigned char *const images[MHA_CUDA_MODULES] = {mha_cubin_forward, mha_cubin_backward, mha_cubin_rows,
-                                                           mha_cubin_general_forward, mha_cubin_general_backward};
+    const unsigned char *const images[MHA_CUDA_MODULES] = {
+        mha_cubin_forward,         mha_cubin_backward,         mha_cubin_rows,
+        mha_cubin_general_forward, mha_cubin_general_backward, mha_cubin_decode};
     for (int n = 0; n < MHA_CUDA_MODULES; n++)
         TRY(mha_cuda_check(ctx, d->driver.cuModuleLoadData(&d->modules[n], images[n]), "cannot load the kernels"));
     return MHA_OK;
@@ -72,6 +73,10 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
     }
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n], n < MHA_CUDA_GENERAL_PREPARE ? 3 : 4, mha_cuda_general_names[n], 0));
+    for (int n = 0; n < 4; n++)
+        TRY(find(ctx, &d->decode[n / 2][n % 2], 5, mha_cuda_decode_name(n / 2, n % 2),
+                 mha_cuda_decode_shared(D[n % 2])));
+    TRY(find(ctx, &d->combine, 3, "decode_combine", 0));
     TRY(find(ctx, &d->put, 2, "softmax_put", 0));
     TRY(find(ctx, &d->get, 2, "softmax_get", 0));
     return find(ctx, &d->copy, 2, "copy", 0);
@@ -251,4 +256,25 @@ mha_status mha_cuda_copy_tensor(mha_context *ctx, mha_tensor to, mha_tensor from
 mha_status mha_cuda_clear(mha_context *ctx, mha_tensor t)
 {
     return mha_cuda_copy_tensor(ctx, t, (mha_tensor)MHA_NO_TENSOR, false);
+}
+
+mha_status mha_cuda_map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows)
+{
+    enum { HALF = 2, COLUMNS = 64 };
+    cuuint64_t size[4], stride[3];
+    const cuuint32_t box[4] = {COLUMNS, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
+    size[0] = (cuuint64_t)t.size[3];
+    for (int n = 0; n < 3; n++) {
+        int axis = 2 - n;
+        size[n + 1] = (cuuint64_t)t.size[axis];
+        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : t.size[3]) * HALF;
+    }
+    CUtensorMapDataType type =
+        t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    return mha_cuda_check(ctx,
+                          mha_cuda_of(ctx)->driver.cuTensorMapEncodeTiled(
+                              map, type, 4, t.data, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                          "cannot describe a tensor to the copy engine");
 }

@@ -7,7 +7,7 @@
 #include "cuda/general.h"
 #include "cuda/plan.h"
 
-enum { MHA_CUDA_MODULES = 5, MHA_CUDA_BLOCKS = 64 };
+enum { MHA_CUDA_MODULES = 6, MHA_CUDA_BLOCKS = 64 };
 
 typedef struct mha_cuda_device {
     void *self; /* what the allocator returned for this struct */
@@ -20,8 +20,9 @@ typedef struct mha_cuda_device {
     CUfunction forward[2][2][MHA_CUDA_KINDS]; /* by type, width and kind; NULL: not in this build */
     CUfunction backward[2][2][MHA_CUDA_KINDS][MHA_CUDA_STEPS];
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
-    CUfunction put, get, copy; /* of rows.cu */
-    CUdeviceptr counter;       /* an int32, 0 between calls */
+    CUfunction decode[2][2], combine; /* by type and width */
+    CUfunction put, get, copy;        /* of rows.cu */
+    CUdeviceptr counter;              /* an int32, 0 between calls */
 
     /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
     CUdeviceptr blocks[MHA_CUDA_BLOCKS];
@@ -68,6 +69,10 @@ mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kern
 
 /* Blocks of a kernel that takes one thread for each of `count` things. */
 int64_t mha_cuda_blocks_for(int64_t count);
+
+/* A tensor (B,H,T,D) for the copy engine, in boxes of 64 columns and `rows` rows. Axes with one element may have any stride:
+ * the engine wants a positive one. */
+mha_status mha_cuda_map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows);
 
 /* A tensor, or none, for kernels. */
 mha_cuda_view mha_cuda_view_of(mha_tensor t);

@@ -26,7 +26,8 @@ static mha_cuda_view per_head(mha_tensor t)
     return mha_cuda_view_of(t);
 }
 
-static mha_cuda_general describe(const mha_problem *p)
+/* Without scratch, gradients and maps. */
+mha_cuda_general mha_cuda_describe_general(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
     bool ragged_queries = o->query_starts.rank, ragged_keys = o->key_starts.rank;
@@ -43,6 +44,7 @@ static mha_cuda_general describe(const mha_problem *p)
                           .k = mha_cuda_view_of(p->k),
                           .v = mha_cuda_view_of(p->v),
                           .out = mha_cuda_view_of(p->out),
+                          .lse = mha_cuda_view_of(p->extras.lse),
                           .softmax = mha_cuda_view_of(p->extras.softmax),
                           .mask = mha_cuda_view_of(o->mask),
                           .bias = mha_cuda_view_of(o->bias),
@@ -120,9 +122,8 @@ static mha_status start_map(mha_context *ctx, mha_cuda_general *c, mha_tensor ma
 mha_status mha_cuda_general_forward(const mha_problem *p, mha_arena *arena, bool run)
 {
     forward_scratch s = lay_forward(p, arena);
-    mha_cuda_general c = describe(p);
+    mha_cuda_general c = mha_cuda_describe_general(p);
     if (!run) return MHA_OK;
-    c.lse = mha_cuda_view_of(p->extras.lse);
     c.rows = s.rows;
     if (s.q) {
         mha_tensor copy = mha_tensor_4d(s.q, p->q.type, p->q.size[0], p->q.size[1], p->q.size[2], p->q.size[3]);
@@ -136,8 +137,7 @@ mha_status mha_cuda_general_forward(const mha_problem *p, mha_arena *arena, bool
 
 mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles)
 {
-    mha_cuda_general c = describe(p);
-    c.lse = mha_cuda_view_of(p->extras.lse);
+    mha_cuda_general c = mha_cuda_describe_general(p);
     c.only = only, c.only_tiles = tiles;
     return start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
 }
@@ -188,7 +188,7 @@ mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *a
 {
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
-    mha_cuda_general c = describe(p);
+    mha_cuda_general c = mha_cuda_describe_general(p);
     int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
     MHA_TAKE(arena, c.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
     if (!run) return MHA_OK;
@@ -207,7 +207,7 @@ mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const
                                             const mha_cuda_scratch *s)
 {
     const mha_problem *p = &call->problem;
-    mha_cuda_general c = describe(p);
+    mha_cuda_general c = mha_cuda_describe_general(p);
     add_gradients(&c, call);
     c.rows = s->numbers;
     c.any = s->any;

@@ -9,8 +9,6 @@
 #include "elements.cuh"
 #include "general.h"
 
-#define MHA_DEVICE static __device__ __forceinline__
-
 typedef mha_cuda_general general;
 
 enum { TILE = MHA_CUDA_GENERAL_TILE, THREADS = MHA_CUDA_GENERAL_THREADS, STEP = 32, PITCH = TILE + 4 };

@@ -7,29 +7,6 @@
 
 /* ---- Tensors as the kernels see them ---------------------------------------------------------------------------- */
 
-/* A tensor (B,H,T,D) in boxes of 64 columns and `rows` rows. Axes with one element may have any stride: the copy engine
- * wants a positive one. */
-static mha_status map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows)
-{
-    enum { HALF = 2, COLUMNS = 64 };
-    cuuint64_t size[4], stride[3];
-    const cuuint32_t box[4] = {COLUMNS, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
-    size[0] = (cuuint64_t)t.size[3];
-    for (int n = 0; n < 3; n++) {
-        int axis = 2 - n;
-        size[n + 1] = (cuuint64_t)t.size[axis];
-        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : t.size[3]) * HALF;
-    }
-    CUtensorMapDataType type =
-        t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    return mha_cuda_check(ctx,
-                          mha_cuda_of(ctx)->driver.cuTensorMapEncodeTiled(
-                              map, type, 4, t.data, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                          "cannot describe a tensor to the copy engine");
-}
-
 static mha_cuda_rows rows_of(mha_tensor t) { return (mha_cuda_rows){t.data, t.stride[0], t.stride[1], t.stride[2]}; }
 
 /* A dense tensor with the sizes of another one, in scratch. */
@@ -81,10 +58,10 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
                           .values = rows_of(p->v)};
     if (plan->kind == MHA_CUDA_OPTIONS) add_options(&c, p, plan, lost);
     bool keys = p->Tk > 0; /* without keys their maps are not used */
-    TRY(map(p->ctx, &c.q, p->q, plan->rows));
-    TRY(map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
-    TRY(map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
-    TRY(map(p->ctx, &c.o, out, 64));
+    TRY(mha_cuda_map(p->ctx, &c.q, p->q, plan->rows));
+    TRY(mha_cuda_map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
+    TRY(mha_cuda_map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
+    TRY(mha_cuda_map(p->ctx, &c.o, out, 64));
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
     mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind],
                          mha_cuda_forward_name(plan->type, plan->width, plan->kind), blocks, plan->threads,
@@ -163,12 +140,12 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
                              .lost_keys = s->lost_keys};
-    TRY(map(p->ctx, &c->q, p->q, plan->rows));
-    TRY(map(p->ctx, &c->d_out, call->dout, plan->rows));
-    TRY(map(p->ctx, &c->k, p->k, plan->keys));
-    TRY(map(p->ctx, &c->v, p->v, plan->keys));
-    TRY(map(p->ctx, &c->dk, dk, 64));
-    return map(p->ctx, &c->dv, dv, 64);
+    TRY(mha_cuda_map(p->ctx, &c->q, p->q, plan->rows));
+    TRY(mha_cuda_map(p->ctx, &c->d_out, call->dout, plan->rows));
+    TRY(mha_cuda_map(p->ctx, &c->k, p->k, plan->keys));
+    TRY(mha_cuda_map(p->ctx, &c->v, p->v, plan->keys));
+    TRY(mha_cuda_map(p->ctx, &c->dk, dk, 64));
+    return mha_cuda_map(p->ctx, &c->dv, dv, 64);
 }
 
 /* What the kernels with options are told beyond the others. */

@@ -6,12 +6,11 @@
 #ifndef MHA_CUDA_HOPPER_CUH
 #define MHA_CUDA_HOPPER_CUH
 
+#include "inline.cuh"
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <stdint.h>
-
-#define MHA_DEVICE __device__ __forceinline__
 
 enum { PANEL = 64, ROW_BYTES = 128 };
 

@@ -17,6 +17,13 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind)
     return names[type][width][kind];
 }
 
+const char *mha_cuda_decode_name(int type, int width)
+{
+    static const char *const names[TYPES][HEAD_WIDTHS] = {{"decode_bf16_64", "decode_bf16_128"},
+                                                          {"decode_f16_64", "decode_f16_128"}};
+    return names[type][width];
+}
+
 const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
                                                                       [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
                                                                       [MHA_CUDA_MAP] = "general_map",
@@ -57,6 +64,13 @@ size_t mha_cuda_backward_shared(int width, int rows, int keys)
 {
     size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys;
     return 2 * (2 * k * d + 3 * 2 * r * d + 2 * r * k) + 3 * 3 * r * sizeof(float) + BARRIERS;
+}
+
+/* Stages of K and V, the rows, and what warps tell each other. */
+size_t mha_cuda_decode_shared(int width)
+{
+    size_t d = (size_t)width, stages = width > 64 ? 3 : 6;
+    return 2 * (2 * stages * MHA_CUDA_DECODE_TILE * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
 }
 
 /* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
@@ -138,6 +152,22 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {call->others, "keys that a layer adds"}};
     const char *why = mha_cuda_obstacle(p);
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    return why ? why : first_of(others, sizeof others / sizeof *others);
+}
+
+const char *mha_cuda_decode_obstacle(const mha_problem *p)
+{
+    const mha_tensor all[] = {p->k, p->v};
+    const char *why = NULL;
+    bool known = false;
+    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    const obstacle others[] = {{mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
+                               {p->q.type == MHA_FLOAT32, "float32"},
+                               {!known || p->D != p->E, "widths that are not both 64 or both 128"},
+                               {p->options.dropout > 0, "dropout"},
+                               {p->extras.weights.rank || p->extras.scores.rank, "weights or scores"},
+                               {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
 

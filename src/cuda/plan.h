@@ -51,11 +51,15 @@ typedef enum mha_cuda_general_kernel {
 /* Names of kernels. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind);
+const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
 /* What of a call the kernels of Hopper cannot do; NULL if nothing. */
 const char *mha_cuda_obstacle(const mha_problem *p);
 const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
+
+/* The same for the decode kernels. */
+const char *mha_cuda_decode_obstacle(const mha_problem *p);
 
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
@@ -70,6 +74,7 @@ int mha_cuda_forward_groups(int width, mha_cuda_kind kind);
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, int rows, int keys);
 size_t mha_cuda_backward_shared(int width, int rows, int keys);
+size_t mha_cuda_decode_shared(int width);
 
 /* Scratch of a call: what is not needed is NULL. */
 typedef struct mha_cuda_scratch {

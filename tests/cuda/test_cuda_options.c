@@ -1,5 +1,5 @@
-/* The kernels of Hopper with options, beside the oracle: windows, slopes, softcap and sinks with any alignment, on rows and
- * keys of several tiles. Inputs are new in every run; MHA_SEED repeats one, and MHA_CASE one case of it. */
+/* The kernels of Hopper with options and those for few rows, beside the oracle: windows, slopes, softcap and sinks with any
+ * alignment, on rows and keys of several tiles. Inputs are new in every run; MHA_SEED repeats one, and MHA_CASE one case of it. */
 #include "support/gradients.h"
 #include "support/harness.h"
 
@@ -21,7 +21,7 @@ static attention_case draw(rng *r)
 {
     int64_t D = rng_chance(r, 0.5) ? 64 : 128, G = rng_between(r, 1, 2);
     attention_case c =
-        case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, any_length(r), any_length(r), D, D);
+        case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, 16 + any_length(r), any_length(r), D, D);
     case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
     c.layout_q = c.layout_k = c.layout_v = c.layout_out = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;
     c.causal = rng_chance(r, 0.5);
@@ -62,6 +62,57 @@ TEST(any_combination_of_options)
         expect(!status && problem_check(p, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
                status ? mha_context_error(ctx) : "", text);
         expect(runs_with_options(p, ctx), "case %lld: another kernel\n      %s", n, text);
+        mha_context_free(ctx);
+        problem_free(p);
+    }
+}
+
+/* Few rows against many keys, with everything that decides what they see. */
+static attention_case draw_decode(rng *r)
+{
+    int64_t D = rng_chance(r, 0.5) ? 64 : 128, share = rng_between(r, 1, 8), G = rng_between(r, 1, 2);
+    attention_case c = case_plain(rng_between(r, 1, 3), G * share, G, rng_between(r, 1, 16 / share),
+                                  rng_chance(r, 0.5) ? rng_between(r, 1, 200) : rng_between(r, 201, 1700), D, D);
+    case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
+    c.layout_k = c.layout_v = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;
+    c.layout_q = c.layout_out = (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY);
+    c.causal = rng_chance(r, 0.5);
+    c.align = rng_chance(r, 0.3) ? MHA_ALIGN_TOP_LEFT : MHA_ALIGN_BOTTOM_RIGHT;
+    c.lengths = rng_chance(r, 0.6);
+    c.padding = rng_chance(r, 0.2);
+    c.ragged_k = rng_chance(r, 0.2);
+    if (rng_chance(r, 0.3)) c.window_left = rng_between(r, 0, 900);
+    if (rng_chance(r, 0.2)) c.alibi = 1;
+    if (rng_chance(r, 0.2)) c.softcap = (float)(1 + 30 * rng_uniform(r));
+    c.sinks = rng_chance(r, 0.3);
+    if (rng_chance(r, 0.2)) c.mask = (broadcast){4, 15};
+    if (rng_chance(r, 0.2)) c.bias = (broadcast){4, 15};
+    c.poison = rng_chance(r, 0.5);
+    c.data_seed = (uint64_t)rng_between(r, 1, 1 << 30);
+    return c;
+}
+
+TEST(few_rows_against_many_keys)
+{
+    if (!there()) return;
+    uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+    long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
+    for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
+        rng r = rng_make(seed, (uint64_t)n + 5000);
+        attention_case c = draw_decode(&r);
+        problem *p = problem_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        char why[300] = "", text[900];
+        mha_attention_plan plan = {.kernel = ""};
+        case_describe(&c, text, sizeof text);
+        problem_solve(p);
+        mha_status status = problem_run(p, ctx);
+        expect(!status && problem_check(p, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
+               status ? mha_context_error(ctx) : "", text);
+        expect(
+            !mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options) &&
+                strstr(plan.kernel, "decode_"),
+            "case %lld: %s\n      %s", n, plan.kernel, text);
         mha_context_free(ctx);
         problem_free(p);
     }

@@ -1,0 +1,16 @@
+/* What the decode kernels are told; the same for the host and the device. */
+#ifndef MHA_CUDA_DECODE_H
+#define MHA_CUDA_DECODE_H
+
+#include "general.h"
+#include <cuda.h>
+
+typedef struct mha_cuda_decode {
+    CUtensorMap k, v; /* (B,G,Tk,D), in boxes of 64 columns and MHA_CUDA_DECODE_TILE rows */
+    mha_cuda_general g;
+    int32_t splits; /* blocks of a key head */
+    float *sums;    /* (B,G,splits,share*Tq,D): weighted values of a block, and */
+    float *softmax; /* (B,G,splits,share*Tq,2): reference and sum of its weights */
+} mha_cuda_decode;
+
+#endif
