@@ -17,7 +17,8 @@ endif()
 if(fresh)
   return()
 endif()
-execute_process(COMMAND ${NVCC} -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
+get_filename_component(folder ${SOURCE} DIRECTORY)
+execute_process(COMMAND ${NVCC} -std=c++17 -O3 -I${folder}/.. -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
   -o ${OUT} ${SOURCE} OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE status)
 if(status)
   message(FATAL_ERROR "${report}")

@@ -29,15 +29,15 @@ set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
 set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compiled kernels")
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
-file(GLOB headers CONFIGURE_DEPENDS ${cuda}/*.cuh)
+file(GLOB headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared backward.h decode.h forward.h general.h rows.h schedule.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
 foreach(name forward backward rows general_forward general_backward decode)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
-    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/${name}.cu -DOUT=${cubins}/${name}.cubin
+    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${name}.cu -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
-    DEPENDS ${cuda}/${name}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+    DEPENDS ${cuda}/kernels/${name}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
 

@@ -95,7 +95,7 @@ if(TARGET mha_cuda)
   set_target_properties(test_cuda_options PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
   add_dependencies(test_cuda_options mha_cuda)
   # The same program over a driver without a GPU: the host side alone.
-  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_kernels.c support/numbers.c)
+  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_general.c cuda/fake_kernels.c support/numbers.c)
   set_target_properties(mha_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake)
   target_include_directories(mha_fake_driver PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src

@@ -77,9 +77,12 @@ static void put_names(const sheet *s)
 static double largest(const sheet *s, int64_t first, int64_t end)
 {
     double most = 0;
-    for (int64_t n = first; s->second >= 0 && n < end; n++)
-        most = fmax(most, fabs(contribution_of(s->c, contribution_head(n), s->best) -
-                               contribution_of(s->c, contribution_head(n), s->second)));
+    if (s->second < 0) return 0;
+    for (int64_t n = first; n < end; n++) {
+        int64_t head = contribution_head(n);
+        double difference = fabs(contribution_of(s->c, head, s->best) - contribution_of(s->c, head, s->second));
+        if (difference > most) most = difference;
+    }
     return most;
 }
 

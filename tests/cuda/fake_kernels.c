@@ -1,5 +1,7 @@
 #include "cuda/fake_kernels.h"
 #include "cuda/backward.h"
+#include "cuda/decode.h"
+#include "cuda/fake_general.h"
 #include "cuda/forward.h"
 #include "cuda/rows.h"
 #include "support/numbers.h"
@@ -31,6 +33,8 @@ size_t fake_parameter_bytes(const char *name)
         }
     }
     if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
+    if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
+    if (begins(name, "general_forward") || begins(name, "general_map")) return sizeof(mha_cuda_general);
     return strcmp(name, "copy") ? 0 : sizeof(mha_cuda_copy);
 }
 
@@ -289,8 +293,37 @@ static const char *copy(const mha_cuda_copy *c)
     return NULL;
 }
 
+/* The first kernel writes parts and the second adds them up: here it does everything. */
+static const char *decode(const fake_launch *l)
+{
+    const mha_cuda_decode *c = (const void *)l->parameter;
+    if (c->splits != up(c->g.Tk, MHA_CUDA_DECODE_KEYS)) return "splits";
+    if (strcmp(l->name, "decode_combine")) {
+        fake_map k = map_of(&c->k), v = map_of(&c->v);
+        bool right = has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) &&
+                     has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE);
+        return right && (int)l->blocks == c->g.B * c->g.G * c->splits ? NULL : "a tensor's sizes, or blocks";
+    }
+    if ((int)l->blocks != c->g.B * c->g.H * c->g.Tq || l->threads != 256) return "blocks";
+    fake_general_forward(&c->g);
+    return NULL;
+}
+
+static const char *general(const fake_launch *l)
+{
+    const mha_cuda_general *c = (const void *)l->parameter;
+    if (l->threads != MHA_CUDA_GENERAL_THREADS) return "threads";
+    if (c->only) return "nothing is lost here";
+    if (begins(l->name, "general_map")) fake_general_map(c);
+    else if ((int)l->blocks != c->row_tiles * c->H * c->B * c->slices) return "blocks";
+    else fake_general_forward(c);
+    return NULL;
+}
+
 const char *fake_run(const fake_launch *l)
 {
+    if (begins(l->name, "decode")) return decode(l);
+    if (begins(l->name, "general")) return general(l);
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward")) return backward(l);
     return begins(l->name, "softmax") ? softmax(l) : copy((const void *)l->parameter);

@@ -19,7 +19,7 @@ typedef struct fake_map {
 typedef struct fake_launch {
     char name[48];
     unsigned blocks, threads, shared;
-    _Alignas(128) unsigned char parameter[2048];
+    _Alignas(128) unsigned char parameter[4096];
 } fake_launch;
 
 /* The bytes of a kernel's parameter; 0 if there is no such kernel. */

@@ -225,16 +225,22 @@ static const mha_backend mirror_backend = {
     .fill = fill,
 };
 
+static mha_context *gpu;
+
+static void free_gpu(void) { mha_context_free(gpu); }
+
 /* All contexts of a program share the GPU's, because loading kernels takes longer than a test. */
 mha_status mirror_context(mha_context **ctx, const mha_context_options *options)
 {
-    static mha_context *gpu;
     mha_context_options own = MHA_CONTEXT_DEFAULTS;
     if (!gpu_open(options->error, options->error_size)) return MHA_DEVICE_ERROR;
     own.device = "cuda";
     own.error = options->error;
     own.error_size = options->error_size;
-    if (!gpu) TRY(mha_context_create(&gpu, &own));
+    if (!gpu) {
+        TRY(mha_context_create(&gpu, &own));
+        atexit(free_gpu);
+    }
     TRY(mha_context_make(ctx, options, (mha_choice){.backend = &mirror_backend, .isa = "sm_90a"}));
     (*ctx)->device = gpu;
     return MHA_OK;

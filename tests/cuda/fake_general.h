@@ -1,0 +1,11 @@
+/* The forward pass of the general kernels as plain loops in float64. */
+#ifndef FAKE_GENERAL_H
+#define FAKE_GENERAL_H
+
+#include "cuda/general.h"
+
+/* All rows of a call; and a map of weights or scores. */
+void fake_general_forward(const mha_cuda_general *c);
+void fake_general_map(const mha_cuda_general *c);
+
+#endif
