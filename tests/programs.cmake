@@ -106,6 +106,12 @@ if(TARGET mha_cuda)
     add_test(NAME cuda_host COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/host.sh $<TARGET_FILE:test_cuda>
       $<TARGET_FILE_DIR:mha_fake_driver> $<TARGET_FILE:mha_command>)
     mha_label(cuda_host host)
+    foreach(name attention_random attention_pairs attention_batches) # the host side of the general and decode kernels
+      add_test(NAME cuda_host_${name} COMMAND test_${name})
+      mha_label(cuda_host_${name} host)
+      set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
+        "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
+    endforeach()
   endif()
   # The example is linked with the driver, which a machine without a GPU does not have.
   add_library(example_cuda OBJECT ${PROJECT_SOURCE_DIR}/examples/cuda_attention.c)

@@ -109,10 +109,10 @@ TEST(few_rows_against_many_keys)
         mha_status status = problem_run(p, ctx);
         expect(!status && problem_check(p, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
                status ? mha_context_error(ctx) : "", text);
-        expect(
-            !mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options) &&
-                strstr(plan.kernel, "decode_"),
-            "case %lld: %s\n      %s", n, plan.kernel, text);
+        status =
+            mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
+        expect(!status && (!p->key_rows || strstr(plan.kernel, "decode_")), "case %lld: %s\n      %s", n, plan.kernel,
+               text);
         mha_context_free(ctx);
         problem_free(p);
     }
