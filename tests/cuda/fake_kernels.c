@@ -298,7 +298,7 @@ static const char *decode(const fake_launch *l)
 {
     const mha_cuda_decode *c = (const void *)l->parameter;
     if (c->splits != up(c->g.Tk, MHA_CUDA_DECODE_KEYS)) return "splits";
-    if (strcmp(l->name, "decode_combine")) {
+    if (strcmp(l->name, "decode_combine") != 0) {
         fake_map k = map_of(&c->k), v = map_of(&c->v);
         bool right = has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) &&
                      has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE);
