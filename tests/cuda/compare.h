@@ -35,6 +35,11 @@ static inline mha_context *make_context(void *stream)
     return ctx;
 }
 
+static inline bool works(mha_context *ctx, mha_status status, shape s)
+{
+    return expect(status == MHA_OK, "%s: %s: %s", shape_text(s), mha_status_name(status), mha_context_error(ctx));
+}
+
 typedef struct errors {
     double error, size; /* norms */
     bool finite;
@@ -94,6 +99,20 @@ static inline void check_backward(const call *c)
         expect(e.finite && e.error <= 1e-2 * e.size + least, "%s: %s has an error of %.2e, and a size of %.2e",
                shape_text(c->shape), names[n - DQ], e.error, e.size);
     }
+}
+
+/* Whether gradients are twice what call_bits returned before; its numbers of 16 bits end with them. */
+static inline void check_doubled(const call *c, const uint16_t *before)
+{
+    size_t bytes;
+    uint16_t *after = call_bits(c, &bytes);
+    int64_t count = c->count[DQ] + c->count[DK] + c->count[DV], end = (int64_t)(bytes / sizeof *after);
+    for (int64_t n = end - count; n < end; n++)
+        if (!expect(element_get(&after[n], c->shape.type) == 2 * element_get(&before[n], c->shape.type),
+                    "%s: number %lld of the gradients is not added", shape_text(c->shape),
+                    (long long)(n - end + count)))
+            break;
+    free(after);
 }
 
 #endif

@@ -2,11 +2,6 @@
  * did not run. Inputs are new in every run; MHA_SEED repeats one. */
 #include "cuda/compare.h"
 
-static bool works(mha_context *ctx, mha_status status, shape s)
-{
-    return expect(status == MHA_OK, "%s: %s: %s", shape_text(s), mha_status_name(status), mha_context_error(ctx));
-}
-
 /* Forward, and backward with and without the softmax, beside the oracle. */
 static void check_shape(mha_context *ctx, shape s, uint64_t n)
 {
@@ -169,6 +164,28 @@ TEST(lse_with_strides)
                 expect(turned[(b * 70 + t) * 3 + h] == dense[(b * 3 + h) * 70 + t], "lse of %d %d %d", b, h, t);
     free(dense);
     free(turned);
+    call_free(&c);
+    mha_context_free(ctx);
+}
+
+/* Gradients that are added to what is there: numbers that were written, once more. */
+TEST(gradients_are_added)
+{
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    rng r = rng_make(seed(), 650);
+    shape s = {.B = 2, .H = 4, .G = 2, .Tq = 70, .Tk = 140, .D = 64, .type = MHA_FLOAT16, .causal = true};
+    call c = call_make(s, &r);
+    mha_attention_gradients gradients = {.accumulate = true, .q = c.view[DQ], .k = c.view[DK], .v = c.view[DV]};
+    mha_attention_saved saved = {c.view[Q], c.view[K], c.view[V], c.view[OUT], c.softmax_view};
+    mha_tensor none = MHA_NO_TENSOR;
+    size_t bytes;
+    works(ctx, call_forward(ctx, &c), s);
+    works(ctx, call_backward(ctx, &c, true), s);
+    uint16_t *once = call_bits(&c, &bytes);
+    works(ctx, mha_attention_backward(ctx, &gradients, &saved, c.view[DOUT], none, &c.options), s);
+    check_doubled(&c, once);
+    free(once);
     call_free(&c);
     mha_context_free(ctx);
 }
