@@ -100,4 +100,20 @@ static inline const char *json_field(const char *text, const char *wanted)
     return value;
 }
 
+/* Element n of an array, as text; "" if there is none. */
+static inline const char *json_element(const char *array, int n)
+{
+    static char text[1 << 14];
+    nn_json j = nn_json_open(array, strlen(array));
+    text[0] = 0;
+    nn_json_enter(&j, '[');
+    for (int i = 0; nn_json_more(&j, ']'); i++) {
+        nn_json_peek(&j);
+        size_t start = j.at;
+        nn_json_skip(&j);
+        if (i == n) snprintf(text, sizeof text, "%.*s", (int)(j.at - start), array + start);
+    }
+    return text;
+}
+
 #endif

@@ -149,22 +149,6 @@ TEST(the_table_is_sorted)
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
-/* Element n of an array, as text. */
-static const char *element(const char *array, int n)
-{
-    static char text[1 << 14];
-    nn_json j = nn_json_open(array, strlen(array));
-    text[0] = 0;
-    nn_json_enter(&j, '[');
-    for (int i = 0; nn_json_more(&j, ']'); i++) {
-        nn_json_peek(&j);
-        size_t start = j.at;
-        nn_json_skip(&j);
-        if (i == n) snprintf(text, sizeof text, "%.*s", (int)(j.at - start), array + start);
-    }
-    return text;
-}
-
 static void expect_head(const char *object, const nn_survey_head *h)
 {
     static const char *const keys[] = {"block",   "head",       "entropy", "effective",  "largest", "distance",
@@ -208,12 +192,13 @@ TEST(the_object_says_what_the_survey_says)
            "not all images");
     snprintf(list, sizeof list, "%s", json_field(text, "heads"));
     for (int n = 0; n < HEADS; n++) {
-        snprintf(object, sizeof object, "%s", element(list, n));
+        snprintf(object, sizeof object, "%s", json_element(list, n));
         expect_head(object, &truth.heads[n]);
     }
     snprintf(list, sizeof list, "%s", json_field(text, "pairs"));
-    expect(numbers_of(element(list, 0), got, 9) == 4 && fabs(got[1] - truth.divergence[1]) < 1e-6, "block 1: pairs");
-    expect(numbers_of(element(list, 1), got, 9) == 9 && fabs(got[5] - truth.divergence[4 + 5]) < 1e-6,
+    expect(numbers_of(json_element(list, 0), got, 9) == 4 && fabs(got[1] - truth.divergence[1]) < 1e-6,
+           "block 1: pairs");
+    expect(numbers_of(json_element(list, 1), got, 9) == 9 && fabs(got[5] - truth.divergence[4 + 5]) < 1e-6,
            "block 2: pairs");
     snprintf(text, sizeof text, "%s", it->out);
     expect(strcmp(heads("", "--json --threads 3")->out, text) == 0, "three threads say something else");

@@ -98,22 +98,6 @@ TEST(the_tables_have_every_head_and_every_role)
     expect(!strstr(it->out, "Roles of heads"), "roles without --roles");
 }
 
-/* Element n of an array, as text. */
-static const char *element(const char *array, int n)
-{
-    static char text[1 << 14];
-    nn_json j = nn_json_open(array, strlen(array));
-    text[0] = 0;
-    nn_json_enter(&j, '[');
-    for (int i = 0; nn_json_more(&j, ']'); i++) {
-        nn_json_peek(&j);
-        size_t start = j.at;
-        nn_json_skip(&j);
-        if (i == n) snprintf(text, sizeof text, "%.*s", (int)(j.at - start), array + start);
-    }
-    return text;
-}
-
 static void expect_role(const char *object, const char *key, int64_t role)
 {
     const char *got = json_field(object, key);
@@ -125,8 +109,8 @@ static void expect_scores(const char *list, int64_t head)
     static char object[1 << 12];
     static const char *const keys[] = {"score", "lift", "variation", "z", "p", "p_alone"};
     int count = 0;
-    for (int n = 0; *element(list, n); n++, count++) {
-        snprintf(object, sizeof object, "%s", element(list, n));
+    for (int n = 0; *json_element(list, n); n++, count++) {
+        snprintf(object, sizeof object, "%s", json_element(list, n));
         int64_t role = 0;
         bool from = strcmp(json_field(object, "queries"), "class_token") == 0;
         while (mha_role_key(role) && strcmp(json_field(object, "role"), mha_role_key(role)) != 0) role++;
@@ -156,7 +140,7 @@ TEST(the_object_has_every_score)
     expect(strcmp(heads("", "--json --threads 3")->out, list) == 0, "three threads say something else");
     snprintf(list, sizeof list, "%s", json_field(text, "heads"));
     for (int n = 0; n < HEADS; n++) {
-        snprintf(object, sizeof object, "%s", element(list, n));
+        snprintf(object, sizeof object, "%s", json_element(list, n));
         expect(strtol(json_field(object, "block"), NULL, 10) == n / 2 + 1 &&
                    strtol(json_field(object, "head"), NULL, 10) == n % 2 + 1,
                "head %d is another", n);
