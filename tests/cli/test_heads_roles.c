@@ -106,7 +106,7 @@ static void expect_role(const char *object, const char *key, int64_t role)
 
 static void expect_scores(const char *list, int64_t head)
 {
-    static char object[1 << 12];
+    static char object[1 << 14];
     static const char *const keys[] = {"score", "lift", "variation", "z", "p", "p_alone"};
     int count = 0;
     for (int n = 0; *json_element(list, n); n++, count++) {
