@@ -151,12 +151,21 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. The data of tensors is
  * memory of the GPU: host pointers are refused. Calls return when their kernels are in the stream, never wait, and can be
  * captured in a CUDA graph, which is then replayed in the order of the stream and before the context is freed: its scratch
- * on the GPU grows, and stays until then. There are mha_attention_forward, mha_attention_backward and their plans; other
- * calls return MHA_UNSUPPORTED. They take everything that they take on the CPU. bfloat16 and float16 (all tensors alike)
+ * on the GPU grows, and stays until then. All calls of this header and of mha_ops.h work there and take everything that they
+ * take on the CPU, but for mha_attention_stats, mha_layer_stats and packed matrices, which return MHA_UNSUPPORTED; only
+ * mha_cross_entropy waits, for its result.
+ *
+ * Layers, tapes and caches that are made with such a context lie on the GPU; they may outlive it, and contexts of another
+ * device refuse them. A block of parameters or gradients, and all tensors, are memory of the GPU; only the lengths of a
+ * cache's rows and the arguments that are plain pointers to integers or bools are the host's. A layer with query_starts
+ * writes zeros to rows of `out` that belong to no sequence.
+ *
+ * Attention in bfloat16 and float16 (all tensors alike)
  * with D = E = 64 or 128 and scale > 0, full or causal, with windows, slopes, softcap and sinks, run on tensor cores if the
  * last stride is 1 and the others and addresses are multiples of 16 bytes, unless a gradient of slopes, sinks or dlse is
- * asked for. Anything else runs in general kernels, in float32. Offsets, lengths and starts are not checked, because that
- * would have to wait for the GPU: the kernels keep them within the tensors, masks and maps that they refer to. */
+ * asked for. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor
+ * cores, others in float32. Offsets, lengths, starts, positions and ids are not checked, because that would have to wait for
+ * the GPU: the kernels keep them within the tensors, masks, maps and tables that they refer to. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
@@ -915,6 +924,13 @@ MHA_API int64_t mha_cache_length(const mha_cache *cache,
 MHA_API mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
                                     mha_tensor value);
 
+/* The same for rows that get unlike numbers of positions: key is packed as (1,sum,Mk), value as (1,sum,Mv) or none, and
+ * row b gets the rows starts[b] to starts[b+1] - 1 of them, which may be none. starts (B+1) is MHA_INT32 or MHA_INT64; it
+ * never decreases and stays inside the tensor. It lies in memory of the host on every device, since the host counts what
+ * rows hold. */
+MHA_API mha_status mha_cache_append_ragged(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
+                                           mha_tensor value, mha_tensor starts);
+
 /* Puts keys and values that are projected already behind what each row holds: k (B,G,T,D) and v (B,G,T,E), any float
  * type, rounded to that of the cache. They are what attention reads: with their biases, and keys after norm and rotary
  * embedding for the positions that they get here, from the row's length on. This imports the past of another library;
@@ -932,13 +948,20 @@ MHA_API mha_cache_parts mha_cache_view(const mha_cache *cache, int64_t row);
 
 /* out (B,Tq,N) = the layer's attention of query (B,Tq,M) to what the cache holds. For causal masks, windows, ALiBi and
  * rotary embedding the last query of a row stands at its last position, whatever options->align says;
- * options->query_lengths, key_lengths and the ragged starts must be none. Tk is the length of the longest row. As in
- * mha_layer_forward otherwise. */
+ * options->query_lengths, key_lengths and key_starts must be none. Tk is the length of the longest row. As in
+ * mha_layer_forward otherwise.
+ *
+ * With options->query_starts (B+1), rows have unlike numbers of queries: query is packed as (1,sum,M), out as (1,sum,N),
+ * and row b of the cache serves the rows query_starts[b] to query_starts[b+1] - 1 of them, which may be none; query_starts
+ * lies in memory of the host on every device. Extras, mask and bias are then those of a ragged batch. The results of a
+ * row are the same bits as in a call with that row alone. */
 MHA_API mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                                     const mha_attention_extras *extras, mha_tensor query,
                                     const mha_attention_options *options);
 
-/* Both, for self-attention: appends x (B,T,M), then attends with it. Returns as the two. */
+/* Both, for self-attention: appends x (B,T,M), then attends with it. With options->query_starts, x is packed as (1,sum,M):
+ * each row gets its own number of tokens, such as prompts of unlike lengths, or none for a sequence that has ended.
+ * Returns as the two. */
 MHA_API mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                                   const mha_attention_extras *extras, mha_tensor x,
                                   const mha_attention_options *options);
@@ -961,7 +984,10 @@ typedef enum mha_activation {
     MHA_RELU = 1,      /* max(x, 0) */
     MHA_GELU = 2,      /* x/2 (1 + erf(x / sqrt(2))) */
     MHA_GELU_TANH = 3, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-    MHA_SILU = 4       /* x / (1 + exp(-x)) */
+    MHA_SILU = 4,      /* x / (1 + exp(-x)) */
+    MHA_TANH = 5,
+    MHA_QUICK_GELU = 6,  /* x / (1 + exp(-1.702 x)) */
+    MHA_RELU_SQUARED = 7 /* max(x, 0)^2 */
 } mha_activation;
 
 typedef struct mha_matmul_options {
@@ -984,7 +1010,8 @@ MHA_API void mha_matmul_defaults(mha_matmul_options *options, size_t size);
  *
  *   a (M,K)   b (K,N)   c (M,N)   bias (N)        each float32, bfloat16 or float16, sums in float32
  *
- * Two bfloat16 factors go to the matrix engine of the context's instruction set, where there is one. Strides are free,
+ * Two bfloat16 factors go to the matrix engine of the context's instruction set, where there is one, and on cuda two
+ * bfloat16 or float16 factors to the tensor cores. Strides are free,
  * so A Bt is mha_tensor_swap(b, 0, 1) and At B is mha_tensor_swap(a, 0, 1); it is fastest when one of the two strides is
  * 1. c may not overlap anything else. `options` NULL means MHA_MATMUL_DEFAULTS.
  *

@@ -87,6 +87,12 @@ double ref_activate(ref_activation a, double z)
         return z / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z)));
     case REF_SILU:
         return z / (1 + exp(-z));
+    case REF_TANH:
+        return tanh(z);
+    case REF_QUICK_GELU:
+        return z / (1 + exp(-1.702 * z));
+    case REF_RELU_SQUARED:
+        return z > 0 ? z * z : 0;
     }
     return NAN;
 }

@@ -27,7 +27,16 @@
 
 #include "layer.h"
 
-typedef enum ref_activation { REF_LINEAR, REF_RELU, REF_GELU, REF_GELU_TANH, REF_SILU } ref_activation;
+typedef enum ref_activation {
+    REF_LINEAR,
+    REF_RELU,
+    REF_GELU,
+    REF_GELU_TANH,
+    REF_SILU,
+    REF_TANH,
+    REF_QUICK_GELU,
+    REF_RELU_SQUARED
+} ref_activation;
 typedef enum ref_position_kind { REF_NO_POSITIONS, REF_LEARNED, REF_SINUSOIDAL } ref_position_kind;
 typedef enum ref_place { REF_BEFORE, REF_BEHIND, REF_BOTH, REF_AFTER } ref_place;
 typedef enum ref_pool { REF_POOL_NONE, REF_POOL_FIRST, REF_POOL_MEAN, REF_POOL_LAST } ref_pool;

@@ -75,6 +75,13 @@ static double slope(ref_activation a, double z)
     case REF_SILU:
         s = 1 / (1 + exp(-z));
         return s + z * s * (1 - s);
+    case REF_TANH:
+        return 1 - tanh(z) * tanh(z);
+    case REF_QUICK_GELU:
+        s = 1 / (1 + exp(-1.702 * z));
+        return s + 1.702 * z * s * (1 - s);
+    case REF_RELU_SQUARED:
+        return z > 0 ? 2 * z : 0;
     }
     return NAN;
 }

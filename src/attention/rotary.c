@@ -39,6 +39,10 @@ static mha_status check_positions(mha_rotation *r)
             return mha_fail(r->ctx, MHA_BAD_SHAPE, "positions: must be (B,T), (1,T) or (T) of x");
         *p = (mha_tensor){p->data, p->type, 2, {B, T, 0, 0}, {wide.stride[2], p->stride[p->rank - 1], 0, 0}};
     }
+    if (r->ctx->backend->remote && p->rank) { /* positions that nothing is known of are kept within what there is */
+        r->beyond = r->frequencies.base > 0 || r->frequencies.values.rank;
+        return MHA_OK;
+    }
     for (int64_t b = 0; r->cos.rank == 2 && r->x.size[1] && b < (p->rank ? B : B > 0); b++)
         for (int64_t t = 0; t < T; t++) {
             bool beyond = mha_rotation_is_beyond(r, b, t);
@@ -88,7 +92,6 @@ mha_status mha_rotary_apply_beyond(mha_context *ctx, mha_tensor out, mha_tensor 
                       .frequencies = frequencies,
                       .options = MHA_ROTARY_DEFAULTS};
     mha_succeed(ctx);
-    TRY(mha_need_host(ctx, "mha_rotary_apply"));
     TRY(mha_options_take(ctx, &r.options, sizeof r.options, options, "MHA_ROTARY_DEFAULTS"));
     TRY(check(&r));
     if (mha_element_count(x) == 0) return MHA_OK;
@@ -106,7 +109,6 @@ mha_status mha_rotary_apply(mha_context *ctx, mha_tensor out, mha_tensor x, mha_
 mha_status mha_rotary_fill(mha_context *ctx, mha_tensor cosines, mha_tensor sines, mha_frequencies f)
 {
     mha_rotation here = {.ctx = ctx}, *r = &here;
-    TRY(mha_need_host(ctx, "mha_rotary_tables"));
     TRY(mha_check_float(ctx, &cosines, "cos", 2, "(P,w/2)", MHA_OUTPUT));
     TRY(mha_check_float(ctx, &sines, "sin", 2, "(P,w/2)", MHA_OUTPUT));
     if (cosines.size[0] != sines.size[0] || cosines.size[1] != sines.size[1])
@@ -121,7 +123,7 @@ mha_status mha_rotary_fill(mha_context *ctx, mha_tensor cosines, mha_tensor sine
         {"cos", cosines, MHA_OUTPUT}, {"sin", sines, MHA_OUTPUT}, {"frequencies", f.values, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     if (mha_element_count(cosines) > 0) ctx->backend->rotary_tables(ctx, cosines, sines, &f);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, double base)

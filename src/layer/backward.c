@@ -167,7 +167,8 @@ static void lay_out(back *c, mha_arena *arena)
     bool type_fits = half ? c->dout.type == MHA_BFLOAT16 : !(narrow && c->dout.type == MHA_BFLOAT16);
     int64_t widest = 0;
     bool fits = type_fits && mha_as_rows(&c->dresult, c->dout, p->out_across);
-    c->dout_copied = s->out_projection && (!fits || p->options.query_lengths.rank); /* padding counts as zeros */
+    bool padding = p->options.query_lengths.rank || mha_pass_has_strangers(p); /* which counts as zeros */
+    c->dout_copied = s->out_projection && (!fits || padding);
     if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->out_width);
     c->dhead_rows = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->heads * s->value_head_width);
     c->dheads = mha_as_heads(c->dhead_rows, p->out_across, p->B, p->Tq, 0, s->heads, s->value_head_width);
@@ -243,6 +244,8 @@ static mha_status through_attention(back *c)
 {
     mha_pass *p = c->pass;
     mha_attention_gradients g = MHA_ATTENTION_NO_GRADIENTS;
+    bool ragged = mha_options_are_ragged(&p->options) && c->ctx->backend->remote; /* gradients of strangers stay */
+    for (int n = 0; ragged && n < p->projections; n++) c->ctx->backend->fill(c->ctx, c->dy[n], 0.0f);
     g.q = c->dq;
     g.k = c->dk;
     g.v = c->dv;

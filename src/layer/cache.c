@@ -13,15 +13,24 @@ static const mha_tensor none = MHA_NO_TENSOR;
 
 /* ---- Making one ------------------------------------------------------------------------------------------------- */
 
+/* The struct and its numbers, in memory of the host. */
+static size_t lay_numbers(mha_cache *c, char *base)
+{
+    mha_arena arena = {.base = base};
+    int64_t B = c->k.size[0];
+    mha_arena_take(&arena, sizeof *c, 1);
+    MHA_TAKE(&arena, c->lengths, B);
+    MHA_TAKE(&arena, c->after, B);
+    MHA_TAKE(&arena, c->readers, B);
+    return arena.used;
+}
+
+/* Keys and values, in memory of the device. */
 static size_t lay_out(mha_cache *c, char *base)
 {
     mha_arena arena = {.base = base};
     int64_t B = c->k.size[0], capacity = c->k.size[2], rows;
     if (__builtin_mul_overflow(B * capacity, c->G, &rows)) rows = -1; /* each is below 2^31 */
-    mha_arena_take(&arena, sizeof *c, 1);
-    MHA_TAKE(&arena, c->lengths, B);
-    MHA_TAKE(&arena, c->after, B);
-    MHA_TAKE(&arena, c->readers, B);
     mha_tensor k = mha_arena_matrix(&arena, c->k.type, rows, c->D), v = mha_arena_matrix(&arena, c->v.type, rows, c->E);
     c->k = mha_tensor_4d(k.data, c->k.type, B, c->G, capacity, c->D);
     c->v = mha_tensor_4d(v.data, c->v.type, B, c->G, capacity, c->E);
@@ -33,8 +42,15 @@ static mha_status make(mha_context *ctx, mha_cache **cache, mha_cache plan)
     size_t bytes = lay_out(&plan, NULL);
     if (!bytes) return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: such a cache has no place in memory");
     plan.self = (mha_memory){.allocator = ctx->allocator};
-    TRY(mha_memory_reserve(ctx, &plan.self, bytes + MHA_ALIGNMENT));
-    lay_out(&plan, plan.self.start);
+    plan.block = mha_device_memory(ctx);
+    TRY(mha_memory_reserve(ctx, &plan.self, lay_numbers(&plan, NULL) + MHA_ALIGNMENT));
+    mha_status status = mha_memory_reserve(ctx, &plan.block, bytes + MHA_ALIGNMENT);
+    if (status) {
+        mha_memory_release(&plan.self);
+        return status;
+    }
+    lay_numbers(&plan, plan.self.start);
+    lay_out(&plan, plan.block.start);
     memset(plan.lengths, 0, (size_t)plan.k.size[0] * sizeof *plan.lengths);
     *cache = (mha_cache *)plan.self.start;
     **cache = plan;
@@ -48,8 +64,8 @@ mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer
     mha_succeed(ctx);
     MHA_NEED(ctx, cache);
     *cache = NULL;
-    TRY(mha_need_host(ctx, "cache"));
     MHA_NEED(ctx, layer);
+    TRY(mha_layer_check_device(ctx, layer));
     if (!mha_is_float(type))
         return mha_fail(ctx, MHA_BAD_TYPE, "type: is %s, must be float32, bfloat16 or float16", mha_type_name(type));
     if (rows < 1 || capacity < 1)
@@ -67,6 +83,7 @@ void mha_cache_free(mha_cache *cache)
 {
     if (!cache) return;
     mha_memory self = cache->self;
+    mha_memory_release(&cache->block);
     mha_memory_release(&self);
 }
 
@@ -85,32 +102,26 @@ typedef struct step {
     mha_pass pass;
     mha_cache *cache;
     bool appends, attends;
+    mha_tensor starts;       /* (B+1): the rows of x that belong to each row of the cache; none: x is (B,T,*) */
+    const char *starts_name; /* in messages */
 } step;
 
 /* Rows of one sequence, from position `first` on. */
-static mha_tensor stretch(mha_tensor cached, int64_t row, int64_t first, int64_t count)
+static mha_tensor stretch(mha_tensor heads, int64_t row, int64_t first, int64_t count)
 {
-    cached.data = mha_at(cached, row, 0, first, 0);
-    cached.size[0] = 1;
-    cached.size[2] = count;
-    return cached;
+    heads.data = mha_at(heads, row, 0, first, 0);
+    heads.size[0] = 1;
+    heads.size[2] = count;
+    return heads;
 }
 
-/* Row b of what was projected. */
-static mha_tensor one(mha_tensor projected, int64_t b)
+/* Copies k (B,G,T,D) and v (B,G,T,E) behind what each row holds, so that rows end at `ends`; with starts, k (1,G,sum,D)
+ * and v (1,G,sum,E). */
+static void put_behind(mha_context *ctx, const mha_cache *c, mha_tensor k, mha_tensor v, mha_tensor starts,
+                       mha_tensor ends)
 {
-    projected.data = mha_at(projected, b, 0, 0, 0);
-    projected.size[0] = 1;
-    return projected;
-}
-
-/* Copies k (B,G,T,D) and v (B,G,T,E) behind what each row holds. */
-static void put_behind(mha_context *ctx, const mha_cache *c, mha_tensor k, mha_tensor v)
-{
-    for (int64_t b = 0; b < mha_cache_rows(c); b++) {
-        ctx->backend->copy(ctx, stretch(c->k, b, c->lengths[b], k.size[2]), one(k, b), false);
-        ctx->backend->copy(ctx, stretch(c->v, b, c->lengths[b], v.size[2]), one(v, b), false);
-    }
+    ctx->backend->append(ctx, c->k, k, starts, ends);
+    ctx->backend->append(ctx, c->v, v, starts, ends);
 }
 
 static mha_status steps(void *arg)
@@ -119,7 +130,7 @@ static mha_status steps(void *arg)
     mha_pass *p = &s->pass;
     mha_tensor k = p->k, v = p->v;
     TRY(mha_pass_project(p));
-    if (s->appends) put_behind(p->ctx, s->cache, k, v);
+    if (s->appends) put_behind(p->ctx, s->cache, k, v, p->options.query_starts, p->options.key_lengths);
     if (!s->attends) return MHA_OK;
     p->k = s->cache->k;
     p->v = s->cache->v;
@@ -141,8 +152,20 @@ static mha_status check_device(mha_context *ctx, const mha_cache *cache)
     return MHA_OK;
 }
 
-static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *layer, mha_tensor *x, int projection)
+/* The host counts what rows hold, so it reads the starts, whatever the device. */
+static mha_status check_on_host(mha_context *ctx, mha_tensor starts, const char *name)
 {
+    if (!starts.rank || !ctx->backend->check_memory || ctx->backend->check_memory(ctx, starts, name)) {
+        mha_succeed(ctx);
+        return MHA_OK;
+    }
+    return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: lies in memory of %s; a cache reads it in memory of the host", name,
+                    ctx->backend->device);
+}
+
+static mha_status check(mha_context *ctx, const step *call, const mha_layer *layer, mha_tensor *x, int projection)
+{
+    const mha_cache *c = call->cache;
     const mha_layer_options *s = &layer->shape;
     if (s->kv_heads != c->G || s->head_width != c->D || s->value_head_width != c->E)
         return mha_fail(ctx, MHA_BAD_SHAPE,
@@ -150,17 +173,23 @@ static mha_status check(mha_context *ctx, const mha_cache *c, const mha_layer *l
                         "and %lld",
                         (ll)c->G, (ll)c->D, (ll)c->E, (ll)s->kv_heads, (ll)s->head_width, (ll)s->value_head_width);
     TRY(mha_pass_check_input(ctx, layer, x, projection));
-    if (x->size[0] != mha_cache_rows(c))
-        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has a batch of %lld, the cache has %lld rows",
-                        projection == MHA_Q ? "query" : "key", (ll)x->size[0], (ll)mha_cache_rows(c));
-    return MHA_OK;
+    const char *name = projection == MHA_Q ? "query" : "key";
+    if (call->starts.rank && x->size[0] != 1)
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: is packed by %s, so its batch must be 1, not %lld", name,
+                        call->starts_name, (ll)x->size[0]);
+    if (!call->starts.rank && x->size[0] != mha_cache_rows(c))
+        return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has a batch of %lld, the cache has %lld rows", name, (ll)x->size[0],
+                        (ll)mha_cache_rows(c));
+    mha_stretch rows = {.all = x->size[1]};
+    return mha_pass_check_starts(ctx, call->starts, mha_cache_rows(c), call->starts_name, &rows);
 }
 
-/* The lengths that rows will have, and the longest of them. */
-static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more, int64_t *longest)
+/* The lengths that rows will have, and the longest of them: each gets `all` more, or what the starts give it. */
+static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t all, mha_tensor starts, int64_t *longest)
 {
     *longest = 0;
     for (int64_t b = 0; b < mha_cache_rows(c); b++) {
+        int64_t more = starts.rank ? mha_integer_at(starts, b + 1) - mha_integer_at(starts, b) : all;
         if (more > mha_cache_capacity(c) - c->lengths[b])
             return mha_fail(ctx, MHA_FULL, "cache: row %lld holds %lld of %lld positions; %lld more do not fit", (ll)b,
                             (ll)c->lengths[b], (ll)mha_cache_capacity(c), (ll)more);
@@ -170,14 +199,15 @@ static mha_status look_ahead(mha_context *ctx, const mha_cache *c, int64_t more,
     return MHA_OK;
 }
 
-static mha_status check_options(mha_context *ctx, mha_attention_options *o, const mha_cache *c)
+static mha_status check_options(mha_context *ctx, mha_attention_options *o)
 {
     if (mha_is_given(o->key_lengths)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_lengths: the cache knows them");
     if (mha_is_given(o->query_lengths))
-        return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_lengths: all rows of a cache have as many queries");
-    if (mha_is_given(o->query_starts) || mha_is_given(o->key_starts))
-        return mha_fail(ctx, MHA_BAD_ARGUMENT, "query_starts, key_starts: a cache has rows, not ragged batches");
-    o->key_lengths = mha_tensor_1d(c->after, MHA_INT64, c->k.size[0]);
+        return mha_fail(
+            ctx, MHA_BAD_ARGUMENT,
+            "query_lengths: all rows of a cache have as many queries; query_starts gives each its own number");
+    if (mha_is_given(o->key_starts))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "key_starts: keys are the rows of the cache; query_starts packs x");
     o->align = MHA_ALIGN_BOTTOM_RIGHT;
     o->offsets = (mha_tensor)MHA_NO_TENSOR;
     return MHA_OK;
@@ -200,11 +230,15 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
     TRY(check_device(ctx, c));
     MHA_NEED(ctx, layer);
     int64_t longest;
-    TRY(check(ctx, c, layer, &x, s->attends ? MHA_Q : MHA_K));
-    TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, &longest));
     mha_attention_options o = mha_layer_attention(layer);
     TRY(mha_options_take(ctx, &o, sizeof o, options, "mha_layer_attention"));
-    TRY(check_options(ctx, &o, c));
+    TRY(check_options(ctx, &o));
+    if (s->attends) s->starts = o.query_starts;
+    else o.query_starts = s->starts;
+    TRY(mha_check_integers(ctx, &s->starts, s->starts_name, mha_cache_rows(c) + 1, "(B+1)"));
+    TRY(check_on_host(ctx, s->starts, s->starts_name));
+    TRY(check(ctx, s, layer, &x, s->attends ? MHA_Q : MHA_K));
+    TRY(look_ahead(ctx, c, s->appends ? x.size[1] : 0, s->appends ? s->starts : none, &longest));
     mha_layer_inputs inputs = {.query = x, .key = x, .value = mha_is_given(value) ? value : x};
     TRY(mha_pass_make_cached(&s->pass, ctx, layer, out, extras, &inputs, &o, s->appends, s->attends, c->after,
                              longest));
@@ -219,21 +253,30 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
 
 mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key, mha_tensor value)
 {
-    step s = {.cache = cache, .appends = true};
+    step s = {.cache = cache, .appends = true, .starts_name = "starts"};
+    return run(ctx, &s, layer, none, NULL, key, value, NULL);
+}
+
+mha_status mha_cache_append_ragged(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
+                                   mha_tensor value, mha_tensor starts)
+{
+    step s = {.cache = cache, .appends = true, .starts = starts, .starts_name = "starts"};
+    if (ctx && !mha_is_given(starts))
+        return mha_fail(ctx, MHA_BAD_ARGUMENT, "starts: is none, must be (B+1); mha_cache_append takes (B,T,*)");
     return run(ctx, &s, layer, none, NULL, key, value, NULL);
 }
 
 mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor query, const mha_attention_options *options)
 {
-    step s = {.cache = cache, .attends = true};
+    step s = {.cache = cache, .attends = true, .starts_name = "query_starts"};
     return run(ctx, &s, layer, out, extras, query, none, options);
 }
 
 mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                           const mha_attention_extras *extras, mha_tensor x, const mha_attention_options *options)
 {
-    step s = {.cache = cache, .appends = true, .attends = true};
+    step s = {.cache = cache, .appends = true, .attends = true, .starts_name = "query_starts"};
     return run(ctx, &s, layer, out, extras, x, none, options);
 }
 
@@ -263,10 +306,13 @@ mha_status mha_cache_append_projected(mha_context *ctx, mha_cache *cache, mha_te
     const mha_argument all[] = {
         {"cache", cache->k, MHA_OUTPUT}, {"cache", cache->v, MHA_OUTPUT}, {"k", k, MHA_INPUT}, {"v", v, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
-    TRY(look_ahead(ctx, cache, k.size[2], &longest));
-    put_behind(ctx, cache, k, v);
-    memcpy(cache->lengths, cache->after, (size_t)mha_cache_rows(cache) * sizeof *cache->lengths);
-    return MHA_OK;
+    TRY(look_ahead(ctx, cache, k.size[2], none, &longest));
+    size_t bytes = (size_t)mha_cache_rows(cache) * sizeof *cache->lengths;
+    TRY(mha_memory_reserve(ctx, &ctx->room, bytes + MHA_ALIGNMENT));
+    ctx->backend->upload(ctx, ctx->room.start, cache->after, bytes);
+    put_behind(ctx, cache, k, v, none, mha_tensor_1d(ctx->room.start, MHA_INT64, mha_cache_rows(cache)));
+    memcpy(cache->lengths, cache->after, bytes);
+    return mha_call_end(ctx);
 }
 
 mha_cache_parts mha_cache_view(const mha_cache *cache, int64_t row)
@@ -349,7 +395,9 @@ mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *
             return mha_fail(ctx, MHA_BAD_ARGUMENT, "from: [%lld] is %lld, not one of %lld rows", (ll)b, (ll)from[b],
                             (ll)B);
     mha_cache aside = *cache;
+    int64_t length_aside = 0;
     aside.k.size[0] = aside.v.size[0] = 1;
+    aside.lengths = &length_aside;
     size_t bytes = lay_out(&aside, NULL); /* less than what the cache itself has */
     TRY(mha_memory_reserve(ctx, &ctx->room, bytes + MHA_ALIGNMENT));
     lay_out(&aside, ctx->room.start);
@@ -359,7 +407,7 @@ mha_status mha_cache_reorder(mha_context *ctx, mha_cache *cache, const int64_t *
         if (from[b] != b) readers[from[b]]++;
     }
     move_rows(ctx, cache, pending, readers, &aside);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *cache)
@@ -371,5 +419,5 @@ mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *c
     TRY(check_device(ctx, cache));
     mha_status status = make(ctx, copy, *cache);
     for (int64_t b = 0; *copy && b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
-    return status;
+    return status ? status : mha_call_end(ctx);
 }

@@ -5,7 +5,8 @@
 #include "layer/pass.h"
 
 struct mha_cache {
-    mha_memory self;            /* the memory of this struct, of the lengths and of the keys and values */
+    mha_memory self;            /* the memory of this struct and of the lengths */
+    mha_memory block;           /* of the keys and values */
     const mha_backend *backend; /* the device that they lie on */
     int64_t G, D, E;
     mha_tensor k, v;  /* (B,G,capacity,D), (B,G,capacity,E) */

@@ -37,7 +37,7 @@ mha_status mha_layer_explain(mha_context *ctx, mha_attention_plan *plan, const m
     TRY(mha_pass_make(&p, ctx, &shape, out, extras, inputs, options, false));
     TRY(mha_pass_measure(&p, &ignored));
     size_t count = (size_t)mha_pass_sequences(&p) + 1;
-    if (mha_options_are_ragged(&p.options)) {
+    if (mha_options_are_ragged(&p.options) && !ctx->backend->remote) {
         TRY(mha_memory_reserve(ctx, &starts, 2 * count * sizeof(int64_t) + MHA_ALIGNMENT));
         move_starts(&p.options.query_starts, p.query_starts, (int64_t *)(void *)starts.start);
         move_starts(&p.options.key_starts, p.key_starts, (int64_t *)(void *)starts.start + count);

@@ -34,6 +34,7 @@ mha_status mha_pass_attend(mha_pass *p)
     mha_attention_extras extras = mha_pass_extras(p);
     mha_tensor weights = p->maps.rank ? p->maps : p->extras.weights;
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
+    if (mha_pass_has_strangers(p)) p->ctx->backend->clear(p->ctx, p->heads, 2, none, p->options.query_starts);
     if (p->extra) {
         mha_extra_keys_call extra;
         TRY(mha_pass_extra_keys(p, weights, &extra));
@@ -75,10 +76,14 @@ static mha_status steps(void *arg)
 
 mha_status mha_rehearsed(mha_context *ctx, mha_status (*run)(void *arg), void *arg)
 {
+    ctx->trusting = true;
     ctx->rehearsing = true;
     mha_status status = run(arg);
+    if (!status) status = mha_call_end(ctx);
     ctx->rehearsing = false;
-    return status ? status : run(arg);
+    if (!status) status = run(arg);
+    ctx->trusting = false;
+    return status ? status : mha_call_end(ctx);
 }
 
 mha_status mha_layer_forward(mha_context *ctx, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
@@ -110,11 +115,10 @@ mha_status mha_tape_create(mha_context *ctx, mha_tape **tape)
     mha_succeed(ctx);
     MHA_NEED(ctx, tape);
     *tape = NULL;
-    TRY(mha_need_host(ctx, "tape"));
-    mha_memory none_yet = {.allocator = ctx->allocator}, self = none_yet;
+    mha_memory self = {.allocator = ctx->allocator};
     TRY(mha_memory_reserve(ctx, &self, sizeof(mha_tape) + MHA_ALIGNMENT));
     *tape = (mha_tape *)self.start;
-    **tape = (mha_tape){.self = self, .block = none_yet, .backend = ctx->backend};
+    **tape = (mha_tape){.self = self, .block = mha_device_memory(ctx), .backend = ctx->backend};
     return MHA_OK;
 }
 

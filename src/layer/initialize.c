@@ -71,8 +71,8 @@ mha_status mha_layer_initialize(mha_context *ctx, mha_layer *layer, uint64_t see
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    TRY(mha_need_host(ctx, "layer"));
     MHA_NEED(ctx, layer);
+    TRY(mha_layer_check_device(ctx, layer));
     if (layer->borrowed)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "layer: is over weights of the caller, which it only reads");
     const mha_layer_parts *p = &layer->parts;
@@ -95,5 +95,5 @@ mha_status mha_layer_initialize(mha_context *ctx, mha_layer *layer, uint64_t see
     for (int n = 0; n < 3; n++)
         if (ones[n].rank) ctx->backend->fill(ctx, ones[n], 1.0f);
     mha_layer_unpack(layer);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

@@ -22,7 +22,7 @@ mha_status mha_pass_check_intermediates(mha_pass *p)
     const mha_layer_options *s = &p->layer->shape;
     mha_attention_extras *x = &p->extras;
     int64_t H = s->heads, G = s->kv_heads, D = s->head_width, E = s->value_head_width;
-    int64_t keys = p->lengths ? p->B : p->inputs.key.size[0];
+    int64_t keys = p->lengths ? mha_pass_sequences(p) : p->inputs.key.size[0];
     TRY(check_one(p, &x->q, "extras.q", "(B,H,Tq,D)", (int64_t[]){p->B, H, p->Tq, D}));
     TRY(check_one(p, &x->k, "extras.k", "(B,G,Tk,D)", (int64_t[]){keys, G, p->Tk, D}));
     TRY(check_one(p, &x->v, "extras.v", "(B,G,Tk,E)", (int64_t[]){keys, G, p->Tk, E}));
@@ -39,22 +39,11 @@ void mha_pass_cut_intermediates(mha_pass *p)
     x->v = mha_cut(x->v, 2, p->key_rows);
 }
 
-/* Zeros for the rows past the length of each sequence: axis `axis` of x has T of them, or all sequences by `starts`. */
-static void clear_past(const mha_pass *p, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts, int64_t T)
-{
-    for (int64_t b = 0; lengths.rank && b < mha_pass_sequences(p); b++) {
-        int64_t first = starts.rank ? mha_integer_at(starts, b) : 0;
-        int64_t end = starts.rank ? mha_integer_at(starts, b + 1) : T;
-        first += mha_integer_at(lengths, b);
-        if (first >= end) continue;
-        mha_tensor one = mha_cut(x, 0, (mha_stretch){starts.rank ? 0 : b, 1, 0});
-        p->ctx->backend->fill(p->ctx, mha_cut(one, axis, (mha_stretch){first, end - first, 0}), 0.0f);
-    }
-}
-
 void mha_pass_clear_padding(const mha_pass *p, mha_tensor x, int axis)
 {
-    clear_past(p, x, axis, p->options.query_lengths, p->options.query_starts, p->Tq);
+    const mha_attention_options *o = &p->options;
+    if (o->query_lengths.rank || mha_pass_has_strangers(p))
+        p->ctx->backend->clear(p->ctx, x, axis, o->query_lengths, o->query_starts);
 }
 
 static void leave(const mha_pass *p, mha_tensor to, mha_tensor from, bool of_keys)
@@ -62,8 +51,9 @@ static void leave(const mha_pass *p, mha_tensor to, mha_tensor from, bool of_key
     const mha_attention_options *o = &p->options;
     if (!to.rank) return;
     p->ctx->backend->copy(p->ctx, to, from, false);
-    if (of_keys) clear_past(p, to, 2, o->key_lengths, o->key_starts, p->Tk);
-    else mha_pass_clear_padding(p, to, 2);
+    if (of_keys && (o->key_lengths.rank || (o->key_starts.rank && p->ctx->backend->remote)))
+        p->ctx->backend->clear(p->ctx, to, 2, o->key_lengths, o->key_starts);
+    if (!of_keys) mha_pass_clear_padding(p, to, 2);
 }
 
 void mha_pass_leave_intermediates(const mha_pass *p)

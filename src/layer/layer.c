@@ -149,12 +149,12 @@ static mha_status make(mha_context *ctx, mha_layer **layer, const mha_layer_opti
     MHA_NEED(ctx, layer);
     *layer = NULL;
     mha_succeed(ctx);
-    TRY(mha_need_host(ctx, "layer"));
     TRY(resolve(ctx, &shape, options));
-    mha_memory none = {.allocator = ctx->allocator}, self = none;
+    mha_memory none = mha_device_memory(ctx), self = {.allocator = ctx->allocator};
     TRY(mha_memory_reserve(ctx, &self, sizeof(mha_layer) + MHA_ALIGNMENT));
     mha_layer *made = (mha_layer *)self.start;
-    *made = (mha_layer){.self = self, .shape = shape, .own = none, .frequencies = none, .tables = none};
+    *made = (mha_layer){
+        .self = self, .backend = ctx->backend, .shape = shape, .own = none, .frequencies = none, .tables = none};
     for (int first = 0; first < MHA_IN; first++)
         for (int last = 0; last < MHA_IN; last++) made->in[first][last].block = none;
     made->out.block = none;
@@ -169,10 +169,12 @@ mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer
     TRY(make(ctx, layer, options));
     mha_layer *made = *layer;
     size_t bytes = (size_t)made->count * sizeof(float) + MHA_ALIGNMENT;
+    mha_tensor given = mha_tensor_1d(parameters, MHA_FLOAT32, made->count);
+    TRY(made_by(layer, mha_check_memory(ctx, given, "parameters")));
     if (!parameters) TRY(made_by(layer, mha_memory_reserve(ctx, &made->own, bytes)));
     mha_parts_lay(&made->parts, &made->shape, parameters ? parameters : (float *)made->own.start);
     if (!parameters) fill_own(ctx, made);
-    return MHA_OK;
+    return made_by(layer, mha_call_end(ctx));
 }
 
 mha_status mha_layer_create_over(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,

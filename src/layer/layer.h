@@ -13,10 +13,12 @@ typedef struct mha_packed {
     mha_memory block;
     const mha_backend *backend; /* of the context that packed them; NULL: they are not there */
     const char *isa;            /* likewise */
+    mha_tensor matrix;          /* (columns,W), where they are not packed but copied; or none */
 } mha_packed;
 
 struct mha_layer {
-    mha_memory self; /* the memory of this struct */
+    mha_memory self;            /* the memory of this struct */
+    const mha_backend *backend; /* the device that it was made on */
     mha_layer_options shape;
     mha_layer_parts parts; /* of the parameters */
     int64_t count;         /* of all of them */
@@ -35,6 +37,14 @@ struct mha_layer {
     do {                                                                                 \
         if (!(pointer)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", #pointer); \
     } while (0)
+
+/* Whether a layer's parameters can be read by the device of the context. */
+static inline mha_status mha_layer_check_device(mha_context *ctx, const mha_layer *layer)
+{
+    if (layer->backend == ctx->backend || !(layer->backend->remote || ctx->backend->remote)) return MHA_OK;
+    return mha_fail(ctx, MHA_BAD_ARGUMENT, "layer: was made on the device %s, the context is on %s",
+                    layer->backend->device, ctx->backend->device);
+}
 
 /* ---- parts.c: the parts of the parameters ---------------------------------------------------------------------- */
 

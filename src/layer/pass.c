@@ -113,6 +113,10 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
     if ((wide.size[2] != 1 && wide.size[2] != B) || given.size[given.rank - 1] != T)
         return mha_fail(p->ctx, MHA_BAD_SHAPE, "%s: must be (B,T), (1,T) or (T) of its input", name);
     *out = (mha_tensor){given.data, MHA_INT64, 2, {B, T, 0, 0}, {wide.stride[2], given.stride[given.rank - 1], 0, 0}};
+    if (p->ctx->backend->remote) {
+        p->last_place = near - 1;
+        return MHA_OK;
+    }
     for (int64_t b = 0; b < B; b++)
         for (int64_t t = 0; t < T; t++) {
             int64_t place = ((const int64_t *)given.data)[b * out->stride[0] + t * out->stride[1]];
@@ -188,7 +192,9 @@ static mha_status check_extras(mha_pass *p)
 
 static mha_status check_overlap(const mha_pass *p)
 {
-    const mha_argument all[] = {MHA_PASS_OUTPUTS(p), MHA_PASS_INPUTS(p, &p->options)};
+    mha_attention_options o = p->options;
+    if (p->lengths && p->ctx->backend->remote) o.query_starts = none; /* memory of the host */
+    const mha_argument all[] = {MHA_PASS_OUTPUTS(p), MHA_PASS_INPUTS(p, &o)};
     return mha_layer_check_apart(p->ctx, p->layer, all, sizeof all / sizeof *all);
 }
 
@@ -217,17 +223,16 @@ static mha_status check_options(mha_pass *p, const mha_attention_options *option
     return MHA_OK;
 }
 
-/* Stretches of rows must lie inside the tensor: what belongs to none of them is cut off before attention looks. */
-static mha_status check_starts(mha_pass *p, mha_tensor starts, const char *name, mha_stretch *rows)
+mha_status mha_pass_check_starts(mha_context *ctx, mha_tensor starts, int64_t B, const char *name, mha_stretch *rows)
 {
-    int64_t B = mha_pass_sequences(p), before = 0;
+    int64_t before = 0;
     rows->first = 0;
     rows->count = rows->all;
     if (!starts.rank) return MHA_OK;
     for (int64_t b = 0; b <= B; b++) {
         int64_t next = mha_integer_at(starts, b);
         if (next < before || next > rows->all)
-            return mha_fail(p->ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name,
+            return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: [%lld] is %lld, must not fall and be from 0 to %lld", name,
                             (ll)b, (ll)next, (ll)rows->all);
         before = next;
     }
@@ -248,8 +253,18 @@ static mha_status check_ragged(mha_pass *p)
 {
     p->query_rows.all = p->Tq;
     p->key_rows.all = p->inputs.key.size[1];
-    TRY(check_starts(p, p->options.query_starts, "query_starts", &p->query_rows));
-    return check_starts(p, p->options.key_starts, "key_starts", &p->key_rows);
+    int64_t B = mha_pass_sequences(p);
+    if (!mha_pass_reads_starts(p)) {
+        p->query_rows.count = p->query_rows.all;
+        p->key_rows.count = p->key_rows.all;
+        return MHA_OK;
+    }
+    TRY(mha_pass_check_starts(p->ctx, p->options.query_starts, B, "query_starts", &p->query_rows));
+    if (p->lengths && p->options.query_starts.rank) {
+        p->key_rows = p->query_rows; /* what goes in is packed alike; the keys of attention are rows of the cache */
+        return MHA_OK;
+    }
+    return mha_pass_check_starts(p->ctx, p->options.key_starts, B, "key_starts", &p->key_rows);
 }
 
 /* Leaves the rows out that belong to no sequence. */
@@ -290,7 +305,7 @@ mha_status mha_pass_make(mha_pass *p, mha_context *ctx, mha_layer *layer, mha_te
                          const mha_attention_options *options, bool training)
 {
     *p = start(ctx, layer, out, extras, inputs);
-    TRY(mha_need_host(ctx, "layer"));
+    TRY(mha_layer_check_device(ctx, layer));
     p->training = training;
     p->packs = layer->frozen && !training;
     TRY(check_options(p, options));
@@ -313,7 +328,7 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
                                 const int64_t *lengths, int64_t longest)
 {
     *p = start(ctx, layer, out, extras, inputs);
-    TRY(mha_need_host(ctx, "layer"));
+    TRY(mha_layer_check_device(ctx, layer));
     p->packs = layer->frozen;
     p->attends = attends;
     p->appends = appends;
@@ -326,6 +341,8 @@ mha_status mha_pass_make_cached(mha_pass *p, mha_context *ctx, mha_layer *layer,
         const mha_tensor *key = &p->inputs.key, *value = &p->inputs.value;
         TRY(mha_pass_check_input(ctx, layer, &p->inputs.key, MHA_K));
         TRY(mha_pass_check_input(ctx, layer, &p->inputs.value, MHA_V));
+        TRY(mha_check_memory(ctx, *key, "key"));
+        TRY(mha_check_memory(ctx, *value, "value"));
         if (value->size[0] != key->size[0] || value->size[1] != key->size[1])
             return mha_fail(p->ctx, MHA_BAD_SHAPE, "value: is (%lld,%lld,*), must be (%lld,%lld,*) as key",
                             (ll)value->size[0], (ll)value->size[1], (ll)key->size[0], (ll)key->size[1]);

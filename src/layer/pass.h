@@ -55,10 +55,11 @@ typedef struct mha_pass {
     mha_attention_extras extras;   /* what the caller wants */
     mha_tensor out;
     bool training;
-    bool packs;                          /* weights that are packed stand for the parameters */
-    int64_t B, Tq, Tk;                   /* of the tensors: B is 1 if ragged */
-    mha_tensor query_starts, key_starts; /* as they were given */
-    mha_stretch query_rows, key_rows;    /* of the tensors as the caller gave them: what belongs to some sequence */
+    bool packs;        /* weights that are packed stand for the parameters */
+    int64_t B, Tq, Tk; /* of the tensors: B is 1 if ragged */
+    mha_tensor query_starts,
+        key_starts;                   /* as they were given; with a cache, query_starts packs what is appended, too */
+    mha_stretch query_rows, key_rows; /* of the tensors as the caller gave them: what belongs to some sequence */
 
     bool attends, appends;  /* it projects queries; it projects keys and values. Without a cache it does both */
     const int64_t *lengths; /* (B) of a cache, with what is appended: places end there; or NULL */
@@ -89,6 +90,16 @@ static inline int64_t mha_pass_sequences(const mha_pass *p)
 {
     const mha_attention_options *o = &p->options;
     return o->query_starts.rank ? o->query_starts.size[0] - 1 : o->key_starts.rank ? o->key_starts.size[0] - 1 : p->B;
+}
+
+/* Whether the host can read the starts: those of a cache's rows always. */
+static inline bool mha_pass_reads_starts(const mha_pass *p) { return !p->ctx->backend->remote || p->lengths; }
+
+/* Whether there may be rows of queries that belong to no sequence: where the host cannot read the starts, they are not cut
+ * off but become zeros. */
+static inline bool mha_pass_has_strangers(const mha_pass *p)
+{
+    return !mha_pass_reads_starts(p) && p->options.query_starts.rank;
 }
 
 /* The options as the caller gave them: those of a pass that is settled may have copies of the starts. */
@@ -138,6 +149,10 @@ mha_status mha_pass_make_cached(mha_pass *pass, mha_context *ctx, mha_layer *lay
 
 /* Sizes and places of an input and of what is projected from it. */
 mha_status mha_pass_check_input(mha_context *ctx, const mha_layer *layer, mha_tensor *x, int projection);
+
+/* Stretches of rows must lie inside the tensor, which has rows->all: fills the rest of `rows` with those that belong to
+ * some sequence, since the others are cut off before attention looks. All of them if there are no starts. */
+mha_status mha_pass_check_starts(mha_context *ctx, mha_tensor starts, int64_t B, const char *name, mha_stretch *rows);
 
 /* Sizes and strides of all that lies between, without memory; and how many bytes that takes. */
 mha_status mha_pass_measure(mha_pass *pass, size_t *bytes);

@@ -9,6 +9,18 @@ static bool is_packed(const mha_context *ctx, const mha_packed *packed)
     return packed->backend == ctx->backend && packed->isa == ctx->isa;
 }
 
+/* A device whose packed form the host cannot read keeps a dense matrix instead. */
+static mha_status keep_matrix(mha_context *ctx, mha_packed *packed, mha_tensor matrix)
+{
+    size_t bytes = (size_t)mha_element_count(matrix) * mha_type_size(matrix.type);
+    TRY(mha_memory_reserve(ctx, &packed->block, bytes + MHA_ALIGNMENT));
+    packed->matrix = mha_tensor_2d(packed->block.start, matrix.type, matrix.size[0], matrix.size[1]);
+    ctx->backend->copy(ctx, packed->matrix, matrix, false);
+    packed->backend = ctx->backend;
+    packed->isa = ctx->isa;
+    return MHA_OK;
+}
+
 /* Packs the weights first to last, as one matrix, for an a of the compute type. Where they are none, or not of the type
  * that is multiplied, a copy lies in the room meanwhile. */
 static mha_status pack(mha_context *ctx, mha_packed *packed, const mha_tensor weights[MHA_IN], int first, int last,
@@ -32,6 +44,7 @@ static mha_status pack(mha_context *ctx, mha_packed *packed, const mha_tensor we
         mha_weights_gather(ctx, matrix, weights, first, last);
     }
     mha_tensor b = mha_tensor_swap(matrix, 0, 1);
+    if (ctx->backend->remote) return keep_matrix(ctx, packed, matrix);
     TRY(mha_matmul_pack_size(ctx, &bytes, b, compute));
     TRY(mha_memory_reserve(ctx, &packed->block, bytes + MHA_ALIGNMENT));
     TRY(mha_matmul_pack(ctx, packed->block.start, bytes, b, compute));
@@ -93,6 +106,8 @@ mha_status mha_pass_multiply(mha_pass *p, int n, mha_tensor c, mha_tensor a)
     const mha_packed *packed = out ? &layer->out : &layer->in[j->first][j->last];
     if (out) options.bias = p->parts.out_bias;
     else if (layer->shape.in_bias) options.bias = mha_layer_in_bias(&p->parts, j->first, j->last);
+    if (p->packs && packed->matrix.rank)
+        return mha_matmul(p->ctx, c, a, mha_tensor_swap(packed->matrix, 0, 1), &options);
     if (p->packs && a.type == layer->shape.compute)
         return mha_matmul_packed(p->ctx, c, a, packed->block.start, &options);
     if (out) return mha_matmul(p->ctx, c, a, mha_tensor_swap(p->out_weight, 0, 1), &options);

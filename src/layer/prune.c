@@ -42,6 +42,7 @@ mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_laye
     *smaller = NULL;
     MHA_NEED(ctx, layer);
     MHA_NEED(ctx, keep);
+    TRY(mha_layer_check_device(ctx, layer));
     mha_layer_options shape = layer->shape;
     int64_t heads = 0, share = 0, n = 0;
     for (int64_t g = 0; g < shape.kv_heads; g++) {
@@ -58,5 +59,5 @@ mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const mha_laye
     if (status) return status;
     for (int64_t h = 0; h < layer->shape.heads; h++)
         if (keep[h]) copy_head(ctx, *smaller, n++, layer, h);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

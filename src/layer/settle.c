@@ -28,12 +28,14 @@ static void lay_weights(mha_pass *p, mha_arena *arena, mha_projection *j, int64_
     }
 }
 
-/* Whether a product may take an input as it is. With float32 compute it must not be a matter for a matrix engine. */
+/* Whether a product may take an input as it is. With float32 compute it must not be a matter for a matrix engine, which
+ * takes two factors of one narrow type. */
 static bool fits(const mha_pass *p, const mha_projection *j)
 {
-    bool half = p->layer->shape.compute == MHA_BFLOAT16, narrow = false;
-    for (int n = j->first; n <= j->last; n++) narrow = narrow || j->weight[n].type == MHA_BFLOAT16;
-    return half ? j->input.type == MHA_BFLOAT16 : !(narrow && j->input.type == MHA_BFLOAT16);
+    if (p->layer->shape.compute == MHA_BFLOAT16) return j->input.type == MHA_BFLOAT16;
+    for (int n = j->first; n <= j->last && j->input.type != MHA_FLOAT32; n++)
+        if (j->weight[n].type == j->input.type) return false;
+    return true;
 }
 
 static void lay_projection(mha_pass *p, mha_arena *arena, mha_projection *j)
@@ -134,20 +136,28 @@ static void lay_results(mha_pass *p, mha_arena *arena)
 
 /* ---- Starts and positions --------------------------------------------------------------------------------------- */
 
-/* Ragged sequences: starts that count from the first row that is not cut off; positions from the start of each. */
-static mha_tensor lay_starts(mha_arena *arena, mha_tensor starts)
+/* Starts of ragged sequences, counted from the first row that is not cut off, where the device reads them. */
+static mha_tensor lay_starts(const mha_pass *p, mha_arena *arena, mha_tensor starts)
 {
-    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
-    if (!first) return starts;
-    int64_t count = starts.size[0], *moved = mha_arena_take(arena, count, sizeof *moved);
-    for (int64_t b = 0; moved && b < count; b++) moved[b] = mha_integer_at(starts, b) - first;
+    enum { SOME = 64 };
+    if (!starts.rank || !mha_pass_reads_starts(p)) return starts;
+    int64_t first = mha_integer_at(starts, 0), count = starts.size[0], some[SOME], *moved;
+    if (!first && !p->ctx->backend->remote) return starts;
+    MHA_TAKE(arena, moved, count);
+    for (int64_t b = 0; moved && b < count; b += SOME) {
+        int64_t end = count - b < SOME ? count - b : SOME;
+        for (int64_t n = 0; n < end; n++) some[n] = mha_integer_at(starts, b + n) - first;
+        p->ctx->backend->upload(p->ctx, moved + b, some, (size_t)end * sizeof *some);
+    }
     return mha_tensor_1d(moved, MHA_INT64, count);
 }
 
-/* Where T rows of a sequence stand that end at the end of a cache's row. One before the first position counts as there. */
-static void end_at(int64_t *places, int64_t length, int64_t T)
+/* The lengths of a cache's rows, which the host knows, where the device reads them. */
+static mha_tensor lay_lengths(const mha_pass *p, mha_arena *arena)
 {
-    for (int64_t t = 0; t < T; t++) places[t] = length - T + t < 0 ? 0 : length - T + t;
+    int64_t B = mha_pass_sequences(p), *at = mha_arena_take(arena, B, sizeof *at);
+    if (at) p->ctx->backend->upload(p->ctx, at, p->lengths, (size_t)B * sizeof *at);
+    return mha_tensor_1d(at, MHA_INT64, B);
 }
 
 static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, mha_tensor x, mha_tensor starts)
@@ -156,12 +166,8 @@ static void lay_places(const mha_pass *p, mha_arena *arena, mha_tensor *places, 
     if (!(starts.rank || p->lengths) || places->rank || !mha_layer_turns(&p->layer->shape)) return;
     int64_t *at = mha_arena_take(arena, B * T, sizeof *at);
     if (!arena->base) return;
-    int64_t first = starts.rank ? mha_integer_at(starts, 0) : 0;
-    for (int64_t b = 0; starts.rank && b < starts.size[0] - 1; b++)
-        for (int64_t start = mha_integer_at(starts, b), t = start; t < mha_integer_at(starts, b + 1); t++)
-            at[t - first] = t - start;
-    for (int64_t b = 0; p->lengths && b < B; b++) end_at(at + b * T, p->lengths[b], T);
     *places = mha_tensor_2d(at, MHA_INT64, B, T);
+    p->ctx->backend->places(p->ctx, *places, starts, p->lengths ? p->options.key_lengths : none);
 }
 
 /* ---- Vectors ---------------------------------------------------------------------------------------------------- */
@@ -206,10 +212,12 @@ static void lay_out(mha_pass *p, mha_arena *arena)
     lay_projections(p, arena);
     lay_heads(p, arena);
     if (p->attends) lay_results(p, arena);
-    if (p->attends) lay_places(p, arena, &p->query_places, p->inputs.query, p->query_starts);
-    if (p->appends) lay_places(p, arena, &p->key_places, p->inputs.key, p->key_starts);
-    p->options.query_starts = lay_starts(arena, p->query_starts);
-    p->options.key_starts = lay_starts(arena, p->key_starts);
+    if (p->lengths) p->options.key_lengths = lay_lengths(p, arena);
+    p->options.query_starts = lay_starts(p, arena, p->query_starts);
+    p->options.key_starts = lay_starts(p, arena, p->key_starts);
+    mha_tensor keys = p->lengths ? p->options.query_starts : p->options.key_starts;
+    if (p->attends) lay_places(p, arena, &p->query_places, p->inputs.query, p->options.query_starts);
+    if (p->appends) lay_places(p, arena, &p->key_places, p->inputs.key, keys);
 }
 
 mha_status mha_pass_measure(mha_pass *p, size_t *bytes)

@@ -7,6 +7,7 @@ typedef long long ll;
 static mha_status check_table(mha_context *ctx, mha_tensor *t, const char *name, int64_t pairs)
 {
     TRY(mha_check_float(ctx, t, name, 2, "(P,w/2)", MHA_INPUT));
+    TRY(mha_check_memory(ctx, *t, name));
     if (t->size[1] != pairs)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rows of %lld, must be %lld, half of the rotated width", name,
                         (ll)t->size[1], (ll)pairs);
@@ -19,6 +20,7 @@ static mha_status check_source(mha_context *ctx, mha_layer_options *s)
     int64_t pairs = s->rotary_width / 2;
     if (mha_is_given(s->rotary_frequencies)) {
         TRY(mha_check_float(ctx, &s->rotary_frequencies, "rotary_frequencies", 1, "(w/2)", MHA_INPUT));
+        TRY(mha_check_memory(ctx, s->rotary_frequencies, "rotary_frequencies"));
         if (s->rotary_frequencies.size[0] != pairs)
             return mha_fail(ctx, MHA_BAD_SHAPE, "rotary_frequencies: are %lld, must be %lld, half of the rotated width",
                             (ll)s->rotary_frequencies.size[0], (ll)pairs);
@@ -61,7 +63,7 @@ mha_status mha_layer_keep_frequencies(mha_context *ctx, mha_layer *layer)
     mha_tensor own = mha_tensor_1d(layer->frequencies.start, MHA_FLOAT32, given.size[0]);
     ctx->backend->copy(ctx, own, given, false);
     layer->shape.rotary_frequencies = own;
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_frequencies mha_layer_frequencies(const mha_layer *layer)

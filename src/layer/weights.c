@@ -58,6 +58,7 @@ static mha_status check_shape(mha_context *ctx, mha_tensor *t, const char *name,
     if (t->rank != plain && !split)
         return mha_fail(ctx, MHA_BAD_SHAPE, "%s: has rank %d, must be %s%s", name, t->rank, shape, more);
     TRY(mha_check_float(ctx, t, name, t->rank, shape, MHA_INPUT));
+    TRY(mha_check_memory(ctx, *t, name));
     for (int axis = 0; axis < t->rank; axis++)
         if (t->size[axis] != want[axis])
             return mha_fail(ctx, MHA_BAD_SHAPE, "%s: axis %d is %lld, must be %lld of %s%s", name, axis,

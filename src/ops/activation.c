@@ -20,7 +20,7 @@ mha_status mha_activation_forward(mha_context *ctx, mha_tensor h, mha_tensor slo
                                 {"z", mha_unless_same(mha_unless_same(z, h), slope), MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->activate(ctx, h, slope, z, activation);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_activation_backward(mha_context *ctx, mha_tensor dh, mha_tensor slope)
@@ -33,7 +33,7 @@ mha_status mha_activation_backward(mha_context *ctx, mha_tensor dh, mha_tensor s
     const mha_argument all[] = {{"dh", dh, MHA_OUTPUT}, {"slope", slope, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->activate_back(ctx, dh, slope);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 /* Twice as wide as h (rows,N). */
@@ -59,7 +59,7 @@ mha_status mha_gated_forward(mha_context *ctx, mha_tensor h, mha_tensor slope, m
         {"h", h, MHA_OUTPUT}, {"slope", slope, MHA_OUTPUT}, {"z", mha_unless_same(z, slope), MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->activate_gated(ctx, h, slope, z, activation);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_gated_backward(mha_context *ctx, mha_tensor slope, mha_tensor dh)
@@ -71,5 +71,5 @@ mha_status mha_gated_backward(mha_context *ctx, mha_tensor slope, mha_tensor dh)
     const mha_argument all[] = {{"slope", slope, MHA_OUTPUT}, {"dh", dh, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->activate_gated_back(ctx, slope, dh);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

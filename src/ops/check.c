@@ -46,7 +46,7 @@ mha_status mha_check_ids(mha_context *ctx, mha_tensor *t, const char *name, int 
 
 mha_status mha_check_activation(mha_context *ctx, mha_activation activation)
 {
-    if ((unsigned)activation > MHA_SILU)
+    if ((unsigned)activation > MHA_RELU_SQUARED)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)activation);
     return MHA_OK;
 }

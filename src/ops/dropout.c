@@ -25,7 +25,7 @@ mha_status mha_dropout(mha_context *ctx, mha_tensor to, mha_tensor from, const m
     const mha_argument all[] = {{"to", to, MHA_OUTPUT}, {"from", mha_unless_same(from, to), MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->dropout(ctx, to, from, &o);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 void mha_random_block(uint32_t block[4], uint64_t key, const uint32_t counter[4])

@@ -67,7 +67,7 @@ static mha_status forward(mha_context *ctx, mha_tensor y, mha_tensor kept, mha_t
     TRY(MHA_CHECK_APART(ctx, all));
     mha_norm_about norm = about(&o);
     ctx->backend->normalize(ctx, as_heads(y), kept, as_heads(x), as_heads(r), &norm);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_norm_forward(mha_context *ctx, mha_tensor y, mha_tensor kept, mha_tensor x,
@@ -114,5 +114,5 @@ mha_status mha_norm_backward(mha_context *ctx, const mha_norm_gradients *gradien
     mha_norm_about norm = about(&o);
     mha_norm_back to = {as_heads(g.x), g.accumulate, g.gain, g.bias};
     ctx->backend->normalize_back(ctx, &to, as_heads(dy), as_heads(x), kept, &norm, (float *)(void *)ctx->room.start);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

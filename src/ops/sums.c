@@ -12,7 +12,7 @@ mha_status mha_add(mha_context *ctx, mha_tensor x, mha_tensor r)
     const mha_argument all[] = {{"x", x, MHA_OUTPUT}, {"r", r, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->copy(ctx, x, r, true);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }
 
 mha_status mha_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y)
@@ -28,5 +28,5 @@ mha_status mha_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y)
     TRY(MHA_CHECK_APART(ctx, all));
     TRY(mha_memory_reserve(ctx, &ctx->room, ctx->backend->partial_bytes(y.size[0], y.size[1]) + MHA_ALIGNMENT));
     ctx->backend->sum_rows(ctx, sum, y, (float *)(void *)ctx->room.start);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

@@ -27,13 +27,19 @@ static double activated(mha_activation activation, double x)
         return x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case MHA_SILU:
         return x / (1 + exp(-x));
+    case MHA_TANH:
+        return tanh(x);
+    case MHA_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
+    case MHA_RELU_SQUARED:
+        return x > 0 ? x * x : 0;
     default:
         return x;
     }
 }
 
 /* The sum of a block of 256 is one chain; so is the sum of blocks; old value, bias and alpha are a few roundings more.
- * No activation is steeper than 1.13, and each is within 64 units of its own; results of c's type are rounded to it. */
+ * No activation is steeper than 1.13 but the square, and each is within 64 units of its own; results of c's type are rounded to it. */
 static void solve(product *p)
 {
     const mha_matmul_options *o = &p->options;
@@ -49,7 +55,9 @@ static void solve(product *p)
                 z += term;
                 size += fabs(term);
             }
-            double y = activated(o->activation, z), error = 1.13 * UNIT * roundings * size;
+            double y = activated(o->activation, z),
+                   steep = o->activation == MHA_RELU_SQUARED ? 2 * fmax(z, 0) + size * UNIT : 1.13;
+            double error = steep * UNIT * roundings * size;
             if (o->activation) error += 64 * UNIT * fabs(y) + 1e-36;
             p->want[i * p->N + j] = y;
             p->slack[i * p->N + j] = error + half_ulp(p->c.view.type, fabs(y) + error);
@@ -86,7 +94,7 @@ static product product_make(rng *r, int64_t M, int64_t K, int64_t N, const mha_t
     fill(r, &p.c);
     fill(r, &p.bias);
     if (rng_bits(r) & 1) p.options.bias = p.bias.view;
-    p.options.activation = (mha_activation)(rng_chance(r, 0.5) ? 0 : rng_between(r, 0, MHA_SILU));
+    p.options.activation = (mha_activation)(rng_chance(r, 0.5) ? 0 : rng_between(r, 0, MHA_RELU_SQUARED));
     p.options.accumulate = rng_bits(r) & 1;
     p.options.alpha = alphas[rng_between(r, 0, 3)];
     store_guard(&p.c);
@@ -274,7 +282,7 @@ TEST(activations)
     enum { N = 8001 };
     static float x[N + 8], y[N + 8];
     for_each_isa (isa)
-        for (int activation = MHA_LINEAR; activation <= MHA_SILU; activation++) {
+        for (int activation = MHA_LINEAR; activation <= MHA_RELU_SQUARED; activation++) {
             mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
             mha_matmul_options options = MHA_MATMUL_DEFAULTS;
             for (int n = 0; n < N; n++) x[n] = (float)(n - N / 2) / 200;
@@ -293,11 +301,17 @@ TEST(activations)
             }
             expect(worst <= 1, "%s: activation %d is off by %.1f of its bound at %g", isa, activation, worst, at);
             bool linear = activation == MHA_LINEAR;
+            if (activation == MHA_TANH) {
+                expect(y[N] == 1 && y[N + 1] == -1 && isnan(y[N + 2]) && y[N + 4] == 1, "%s: tanh at its ends", isa);
+                mha_context_free(ctx);
+                continue;
+            }
             expect(y[N] == INFINITY && isnan(y[N + 2]), "%s: activation %d of inf, NaN", isa, activation);
             expect(y[N + 1] == (linear ? -INFINITY : 0), "%s: activation %d of -inf: %g", isa, activation,
                    (double)y[N + 1]);
-            expect(y[N + 3] == 0 && y[N + 4] == 1e30f && fabs((double)y[N + 6]) <= 1.1e-30, "%s: activation %d", isa,
-                   activation);
+            expect(y[N + 3] == 0 && y[N + 4] == (activation == MHA_RELU_SQUARED ? INFINITY : 1e30f) &&
+                       fabs((double)y[N + 6]) <= 1.1e-30,
+                   "%s: activation %d", isa, activation);
             expect(linear || (y[N + 5] == 0 && y[N + 7] == 0), "%s: activation %d of -1e30: %g", isa, activation,
                    (double)y[N + 5]);
             mha_context_free(ctx);
@@ -420,8 +434,8 @@ TEST(bad_arguments)
     o.alpha = NAN;
     refuses(ctx, mha_matmul(ctx, c, a, b, &o), MHA_BAD_ARGUMENT, "alpha:");
     o = defaults;
-    o.activation = (mha_activation)5;
-    refuses(ctx, mha_matmul(ctx, c, a, b, &o), MHA_BAD_ARGUMENT, "activation: 5");
+    o.activation = (mha_activation)8;
+    refuses(ctx, mha_matmul(ctx, c, a, b, &o), MHA_BAD_ARGUMENT, "activation: 8");
 
     refuses(ctx, mha_matmul_pack_size(ctx, NULL, b, MHA_FLOAT32), MHA_BAD_ARGUMENT, "bytes:");
     refuses(ctx, mha_matmul_pack_size(ctx, &bytes, mha_tensor_2d(NULL, MHA_FLOAT32, -1, 6), MHA_FLOAT32), MHA_BAD_SHAPE,

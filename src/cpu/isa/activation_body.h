@@ -66,6 +66,25 @@ static inline curve vf_gelu_tanh(vf x)
     return vf_times_sigmoid(x, u, vf_fma(near, vf_set1(0.2140644385f), linear));
 }
 
+static inline curve vf_quick_gelu(vf x)
+{
+    x = vf_max(vf_set1(-128.0f), x);
+    vf by = vf_set1(1.702f);
+    return vf_times_sigmoid(x, vf_mul(x, by), by);
+}
+
+static inline curve vf_hyperbolic(vf x)
+{
+    vf t = vf_tanh(x);
+    return (curve){t, vf_sub(vf_set1(1.0f), vf_mul(t, t))};
+}
+
+static inline curve vf_relu_squared(vf x)
+{
+    vf above = vf_max(vf_set1(0.0f), x);
+    return (curve){vf_mul(above, above), vf_add(above, above)};
+}
+
 static inline curve vf_relu(vf x)
 {
     vf zero = vf_set1(0.0f);
@@ -83,6 +102,12 @@ static inline __attribute__((always_inline)) curve vf_curve(const mha_activation
         return vf_gelu_tanh(x);
     case MHA_SILU:
         return vf_silu(x);
+    case MHA_TANH:
+        return vf_hyperbolic(x);
+    case MHA_QUICK_GELU:
+        return vf_quick_gelu(x);
+    case MHA_RELU_SQUARED:
+        return vf_relu_squared(x);
     default:
         return (curve){x, vf_set1(1.0f)};
     }
@@ -102,6 +127,15 @@ static inline __attribute__((always_inline)) curve vf_curve(const mha_activation
         break;                                     \
     case MHA_SILU:                                 \
         function(MHA_SILU, __VA_ARGS__);           \
+        break;                                     \
+    case MHA_TANH:                                 \
+        function(MHA_TANH, __VA_ARGS__);           \
+        break;                                     \
+    case MHA_QUICK_GELU:                           \
+        function(MHA_QUICK_GELU, __VA_ARGS__);     \
+        break;                                     \
+    case MHA_RELU_SQUARED:                         \
+        function(MHA_RELU_SQUARED, __VA_ARGS__);   \
         break;                                     \
     case MHA_LINEAR:                               \
         function(MHA_LINEAR, __VA_ARGS__);         \

@@ -16,6 +16,7 @@
 #include "cpu/isa/norm_body.h"
 #include "cpu/isa/numbers_body.h"
 #include "cpu/isa/gemm_body.h"
+#include "cpu/isa/thin_body.h"
 
 #define JOIN(a, b)    a##b
 #define TABLE_OF(isa) JOIN(mha_kernels_, isa)

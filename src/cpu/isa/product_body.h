@@ -117,11 +117,6 @@ static inline float number_as(const mha_type type, const void *from, int64_t i)
     ((type) == MHA_FLOAT32    ? name(rows, MHA_FLOAT32, __VA_ARGS__)  \
      : (type) == MHA_BFLOAT16 ? name(rows, MHA_BFLOAT16, __VA_ARGS__) \
                               : name(rows, MHA_FLOAT16, __VA_ARGS__))
-#define WITH_ROWS(name, rows, type, ...)                   \
-    ((rows) == 1   ? WITH_TYPE(name, 1, type, __VA_ARGS__) \
-     : (rows) == 2 ? WITH_TYPE(name, 2, type, __VA_ARGS__) \
-     : (rows) == 3 ? WITH_TYPE(name, 3, type, __VA_ARGS__) \
-                   : WITH_TYPE(name, 4, type, __VA_ARGS__))
 
 /* Asks for what lies two tiles further on, once for a cache line: the memory then never waits for the arithmetic.
  * Nothing happens where there is no memory. */
@@ -138,11 +133,11 @@ enum { DOTS_MOST = 16 };
  * from memory than sixteen. */
 #define DOTS(rows) (VF == 8 || (VF == 4 && (rows) == 1) ? 8 : VF < 4 ? 4 : DOTS_MOST)
 
-/* One key further, or not if it was the last. The compiler is kept from seeing that this is a multiple of ldk, or it
- * would hold an address for every key in a register and run out of them. */
-static inline __attribute__((always_inline)) const char *next_key(const char *at, int64_t bytes, bool last)
+/* One key further. The compiler is kept from seeing that this is a multiple of ldk, or it would hold an address for every
+ * key in a register and run out of them. */
+static inline __attribute__((always_inline)) const char *next_key(const char *at, int64_t bytes)
 {
-    at += last ? 0 : bytes;
+    at += bytes;
     __asm__("" : "+r"(at));
     return at;
 }
@@ -150,23 +145,23 @@ static inline __attribute__((always_inline)) const char *next_key(const char *at
 /* `deep` vectors of each of `keys` keys, the first at `at`, times those of `rows` rows, onto the sums. Two at a time
  * are better than one: keys lie far apart, and loads from far apart get in each other's way. */
 static inline __attribute__((always_inline)) void dots_step(const int rows, const mha_type type, const int keys,
-                                                            const int deep, const bool whole, vf *sum, const float *q,
-                                                            int64_t ldq, const char *at, int64_t bytes, int64_t count)
+                                                            const int deep, vf *sum, const float *q, int64_t ldq,
+                                                            const char *at, int64_t bytes)
 {
     REPEAT (i, keys) {
         vf x[2];
         REPEAT (u, deep) x[u] = load_as(type, at, u * VF);
         REPEAT (u, deep)
             REPEAT (r, rows) sum[r * keys + i] = vf_fma(x[u], vf_load(q + r * ldq + u * VF), sum[r * keys + i]);
-        at = next_key(at, bytes, !whole && i + 1 >= count);
+        at = next_key(at, bytes);
     }
 }
 
 /* DOTS(rows) / rows keys against `rows` rows: a vector of partial sums for each pair, which are then transposed and
- * added up. Where fewer keys are left, the last one is repeated. s (rows,keys). */
-static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, const bool whole,
-                                                            float *s, const float *q, int64_t ldq, const void *k,
-                                                            int64_t ldk, int64_t count, int64_t D)
+ * added up. s (rows,keys). */
+static inline __attribute__((always_inline)) void dots_keys(const int rows, const mha_type type, float *s,
+                                                            const float *q, int64_t ldq, const void *k, int64_t ldk,
+                                                            int64_t D)
 {
     const int all = DOTS(rows), keys = all / rows, line = type == MHA_FLOAT32 ? 16 : 32, deep = VF < line ? 2 : 1;
     const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
@@ -177,23 +172,43 @@ static inline __attribute__((always_inline)) void dots_keys(const int rows, cons
         const char *at = (const char *)k + d * width;
         REPEAT (i, keys) {
             ask_ahead(type, at, 0, 2 * MHA_KEYS * ldk);
-            at = next_key(at, ldk * width, !whole && i + 1 >= count);
+            at = next_key(at, ldk * width);
         }
         for (int64_t u = d; u < d + line; u += deep * VF)
-            dots_step(rows, type, keys, deep, whole, sum, q + u, ldq, (const char *)k + u * width, ldk * width, count);
+            dots_step(rows, type, keys, deep, sum, q + u, ldq, (const char *)k + u * width, ldk * width);
     }
     for (; d + VF <= D; d += VF)
-        dots_step(rows, type, keys, 1, whole, sum, q + d, ldq, (const char *)k + d * width, ldk * width, count);
+        dots_step(rows, type, keys, 1, sum, q + d, ldq, (const char *)k + d * width, ldk * width);
     REPEAT (g, all / VF) {
         vf_transpose(sum + g * VF);
         REPEAT (i, VF - 1) sum[g * VF] = vf_add(sum[g * VF], sum[g * VF + i + 1]);
         vf_store(s + g * VF, sum[g * VF]);
     }
     for (; d < D; d++)
-        for (int i = 0; i < all; i++) {
-            int64_t key = whole || i % keys < count ? i % keys : count - 1;
-            s[i] += q[i / keys * ldq + d] * number_as(type, k, key * ldk + d);
+        for (int i = 0; i < all; i++) s[i] += q[i / keys * ldq + d] * number_as(type, k, i % keys * ldk + d);
+}
+
+/* The same operations for keys that are left, one by one. */
+static ALONE void dots_rest(int64_t rows, mha_type type, float *s, int64_t lds, const float *q, int64_t ldq,
+                            const void *k, int64_t ldk, int64_t count, int64_t D)
+{
+    for (int64_t i = 0; i < rows * count; i++) {
+        const float *row = q + i / count * ldq;
+        float part[VF], all;
+        vf sum = vf_set1(0.0f);
+        int64_t d = 0, key = i % count * ldk;
+        for (; d + VF <= D; d += VF) {
+            vf x = type == MHA_FLOAT32    ? load_as(MHA_FLOAT32, k, key + d)
+                   : type == MHA_BFLOAT16 ? load_as(MHA_BFLOAT16, k, key + d)
+                                          : load_as(MHA_FLOAT16, k, key + d);
+            sum = vf_fma(x, vf_load(row + d), sum);
         }
+        vf_store(part, sum);
+        all = part[0];
+        for (int u = 1; u < VF; u++) all += part[u];
+        for (; d < D; d++) all += row[d] * number_as(type, k, key + d);
+        s[i / count * lds + i % count] = all;
+    }
 }
 
 static inline __attribute__((always_inline)) void dots_rows(const int rows, const mha_type type, float *s, int64_t lds,
@@ -205,18 +220,16 @@ static inline __attribute__((always_inline)) void dots_rows(const int rows, cons
     for (int64_t j = 0; j < count; j += keys) {
         const void *from = (const char *)k + j * ldk * width;
         int64_t left = count - j < keys ? count - j : keys;
-        if (left == keys) {
-            dots_keys(rows, type, true, some, q, ldq, from, ldk, 0, D);
-            REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)(DOTS(rows) / rows) * sizeof *s);
-        } else {
-            dots_keys(rows, type, false, some, q, ldq, from, ldk, left, D);
-            REPEAT (r, rows)
-                for (int64_t i = 0; i < left; i++) s[r * lds + j + i] = some[r * keys + i];
+        if (left < keys) {
+            dots_rest(rows, type, s + j, lds, q, ldq, from, ldk, left, D);
+            return;
         }
+        dots_keys(rows, type, some, q, ldq, from, ldk, D);
+        REPEAT (r, rows) memcpy(s + r * lds + j, some + r * keys, (size_t)(DOTS(rows) / rows) * sizeof *s);
     }
 }
 
-/* Four rows or two at a time, and one that is left. Keys come in groups that L1 keeps for all rows. */
+/* Four rows at a time, and those that are left one by one. Keys come in groups that L1 keeps for all rows. */
 static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t rows, const void *k, mha_type type,
                  int64_t ldk, int64_t count, int64_t D)
 {
@@ -225,10 +238,9 @@ static void dots(float *s, int64_t lds, const float *q, int64_t ldq, int64_t row
         for (int64_t r = 0, step; r < rows; r += step) {
             int64_t left = count - j < 16 ? count - j : 16;
             const void *from = (const char *)k + j * ldk * width;
-            step = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+            step = rows - r >= 4 ? 4 : 1;
             float *to = s + r * lds + j;
             if (step == 4) WITH_TYPE(dots_rows, 4, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
-            if (step == 2) WITH_TYPE(dots_rows, 2, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
             if (step == 1) WITH_TYPE(dots_rows, 1, type, to, lds, q + r * ldq, ldq, from, ldk, left, D);
         }
 }
@@ -265,7 +277,7 @@ static inline __attribute__((always_inline)) void blend_rows(const int rows, con
                                                              int64_t ldw, const void *v, int64_t ldv, int64_t count,
                                                              int64_t n)
 {
-    const int most = (VF == 8 ? 8 : 16) / (rows == 3 ? 4 : rows);
+    const int most = (VF == 8 ? 8 : 16) / rows;
     const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
     int64_t i = 0;
 #define BLEND(vectors)                                                    \
@@ -281,9 +293,12 @@ static inline __attribute__((always_inline)) void blend_rows(const int rows, con
 static void blend(float *sums, int64_t lds, const float *fade, const float *w, int64_t ldw, int64_t rows, const void *v,
                   mha_type type, int64_t ldv, int64_t count, int64_t n)
 {
-    for (int64_t r = 0; r < rows; r += 4)
-        WITH_ROWS(blend_rows, rows - r, type, sums + r * lds, lds, fade ? fade + r : fade, w + r * ldw, ldw, v, ldv,
-                  count, n);
+    for (int64_t r = 0, step; r < rows; r += step) {
+        step = rows - r >= 4 ? 4 : 1;
+        const float *by = fade ? fade + r : fade;
+        if (step == 4) WITH_TYPE(blend_rows, 4, type, sums + r * lds, lds, by, w + r * ldw, ldw, v, ldv, count, n);
+        else WITH_TYPE(blend_rows, 1, type, sums + r * lds, lds, by, w + r * ldw, ldw, v, ldv, count, n);
+    }
 }
 
 static double spin(int64_t rounds, float *sink)

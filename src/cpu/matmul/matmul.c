@@ -291,6 +291,7 @@ mha_status mha_cpu_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tens
     job j = job_make(ctx, c, a, b.size[0], b.size[1], options);
     j.columns = mha_tensor_swap(b, 0, 1);
     j.engine = mha_matmul_engine(ctx, a.type, b.type, j.K);
+    if (!j.engine && mha_matmul_is_thin(a, j.columns)) return mha_matmul_thin(ctx, c, a, j.columns, options);
     return run(&j);
 }
 

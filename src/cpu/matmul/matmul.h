@@ -68,4 +68,9 @@ static inline void *mha_cell(mha_tensor t, int64_t i, int64_t k)
     return (char *)t.data + (i * t.stride[0] + k * t.stride[1]) * (int64_t)mha_type_size(t.type);
 }
 
+/* A product of few rows (thin.c): whether it is one, and the product, with b as columns (N,K). */
+bool mha_matmul_is_thin(mha_tensor a, mha_tensor columns);
+mha_status mha_matmul_thin(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor columns,
+                           const mha_matmul_options *options);
+
 #endif

@@ -10,6 +10,10 @@ void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value);
 void mha_cpu_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
 
+void mha_cpu_clear(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts);
+void mha_cpu_places(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends);
+void mha_cpu_append(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends);
+
 void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
                        const mha_norm_about *norm);
 void mha_cpu_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
