@@ -40,11 +40,17 @@ typedef struct mha_norm_back {
 
 typedef struct mha_backend {
     const char *device; /* "cpu", "cuda" */
-    bool remote;        /* the host cannot read the memory of tensors; then only attention is there, the rest is NULL */
+    bool remote; /* the host cannot read the memory of tensors: numbers in them are kept within their limits by whoever
+                           reads them; packing and statistics are then NULL */
 
     /* Releases what the context holds on the device, and tells how many bytes of it are scratch; or NULL. */
     void (*close)(mha_context *ctx);
     size_t (*scratch)(const mha_context *ctx);
+
+    /* Where not all memory is the device's: checks that a tensor lies in it. And what operations without a status ran into
+     * since the last such call. Or NULL. */
+    mha_status (*check_memory)(mha_context *ctx, mha_tensor t, const char *name);
+    mha_status (*finish)(mha_context *ctx);
 
     /* Attention, of checked calls: attention/problem.h, gradient.h, stats.h. */
     mha_status (*attention_forward)(const struct mha_problem *problem);
@@ -72,8 +78,22 @@ typedef struct mha_backend {
     void (*copy)(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
     void (*fill)(mha_context *ctx, mha_tensor to, float value);
 
-    /* Bytes of the host's memory to the device's. */
+    /* Bytes of the host's memory to the device's. They are read before it returns. */
     void (*upload)(mha_context *ctx, void *to, const void *from, size_t bytes);
+
+    /* Zeros for rows of x (B,..), which axis `axis` counts, beyond the lengths (B) of their sequences: those of a batch or,
+     * with starts (B+1), the stretches of rows of a packed one. On a remote device also for rows of no sequence. Lengths or
+     * starts may be none. */
+    void (*clear)(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts);
+
+    /* places (B,T), int64: where rows stand. The rows of a sequence end at ends (B), or at their number if that is none;
+     * those that would be before 0 stand there. With starts (B+1), places is (1,T) and sequence b has the rows starts[b] to
+     * starts[b+1] - 1. */
+    void (*places)(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends);
+
+    /* Rows ends[b] - T to ends[b] - 1 of to (B,G,C,D) = from (B,G,T,D). With starts (B+1), from is (1,G,sum,D) and T the
+     * number of rows of each sequence. */
+    void (*append)(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends);
 
     /* to = from (B,H,T,D), normalised. residual, if given, is added to `from` first, both float32 rows whose numbers lie
      * side by side; kept (units,2), if given, receives the mean and the inverse root of what is normalised together. And
@@ -94,7 +114,8 @@ typedef struct mha_backend {
     void (*sum_rows)(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
     size_t (*partial_bytes)(int64_t rows, int64_t columns);
 
-    /* Whether all numbers of x (rows,columns) are finite; and to = x, but for rows of zeros where those of dy are. */
+    /* Whether all numbers of x (rows,columns) are finite, as far as that is known without waiting; and to = x, but for
+     * rows of zeros where those of dy are. */
     bool (*finite)(mha_context *ctx, mha_tensor x);
     void (*clean)(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
 

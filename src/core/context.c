@@ -41,6 +41,7 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
     mha_context *made = align(memory);
     *made = (mha_context){.self = memory,
                           .allocator = allocator,
+                          .memory = allocator,
                           .block = {.allocator = allocator},
                           .room = {.allocator = allocator},
                           .parallel = options->parallel,
@@ -82,21 +83,55 @@ void mha_context_trim(mha_context *ctx)
     ctx->scratch = NULL;
 }
 
+/* What a block has outgrown; the struct itself is memory of the host. */
+struct mha_outgrown {
+    struct mha_outgrown *next;
+    mha_allocator allocator; /* of the struct */
+    void *memory;
+};
+
+static mha_status outgrow(mha_context *ctx, mha_memory *block, size_t *bytes)
+{
+    if (!block->keeps || !block->memory) {
+        mha_memory_release(block);
+        return MHA_OK;
+    }
+    struct mha_outgrown *old = ctx->allocator.allocate(ctx->allocator.user, sizeof *old);
+    if (!old) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes", sizeof *old);
+    *old = (struct mha_outgrown){block->outgrown, ctx->allocator, block->memory};
+    if (*bytes < block->capacity + block->capacity / 2) *bytes = block->capacity + block->capacity / 2;
+    block->outgrown = old;
+    block->memory = block->start = NULL;
+    block->capacity = 0;
+    return MHA_OK;
+}
+
 mha_status mha_memory_reserve(mha_context *ctx, mha_memory *block, size_t bytes)
 {
+    size_t roomy = bytes;
     if (bytes <= block->capacity) return MHA_OK;
-    mha_memory_release(block);
-    block->memory = block->allocator.allocate(block->allocator.user, bytes);
-    if (!block->memory) return mha_fail(ctx, MHA_NO_MEMORY, "the allocator has no %zu bytes", bytes);
+    TRY(outgrow(ctx, block, &roomy));
+    block->memory = block->allocator.allocate(block->allocator.user, roomy);
+    if (!block->memory && roomy > bytes)
+        roomy = bytes, block->memory = block->allocator.allocate(block->allocator.user, roomy);
+    if (!block->memory)
+        return mha_fail(ctx, MHA_NO_MEMORY, "%s has no %zu bytes",
+                        block->keeps ? ctx->backend->device : "the allocator", bytes);
     block->start = align(block->memory);
-    block->capacity = bytes;
+    block->capacity = roomy;
     return MHA_OK;
 }
 
 void mha_memory_release(mha_memory *block)
 {
     if (block->memory) block->allocator.release(block->allocator.user, block->memory);
-    *block = (mha_memory){.allocator = block->allocator};
+    for (struct mha_outgrown *old = block->outgrown, *next; old; old = next) {
+        mha_allocator host = old->allocator;
+        next = old->next;
+        block->allocator.release(block->allocator.user, old->memory);
+        host.release(host.user, old);
+    }
+    *block = (mha_memory){.allocator = block->allocator, .keeps = block->keeps};
 }
 
 mha_status mha_scratch_reserve(mha_context *ctx, size_t bytes)

@@ -26,10 +26,13 @@ typedef struct mha_memory {
     void *memory;    /* what the allocator returned; or NULL */
     char *start;     /* the same, aligned to MHA_ALIGNMENT */
     size_t capacity; /* bytes at `memory` */
+    bool keeps;      /* what it outgrows stays until it is released: captured graphs contain addresses */
+    struct mha_outgrown *outgrown;
 } mha_memory;
 
 struct mha_context {
     mha_allocator allocator;
+    mha_allocator memory; /* of the device; on the CPU the same */
     mha_parallel parallel;
     int threads;
     const mha_backend *backend; /* the device */
@@ -42,6 +45,7 @@ struct mha_context {
     char *scratch;    /* where it starts */
     mha_memory room;  /* what lies between the operations of a call that is made of several */
     bool rehearsing;  /* operations check their arguments and reserve their scratch, and do nothing */
+    bool trusting;    /* the memory of tensors has been checked: a call is made of several */
     char error[512];
     mha_pool pool; /* runs loops where `parallel` has no `run` */
 };
@@ -57,6 +61,21 @@ __attribute__((format(printf, 3, 4))) mha_status mha_fail(mha_context *ctx, mha_
 
 /* Refuses what works only where the host can read the memory of tensors; `what` opens the message. */
 mha_status mha_need_host(mha_context *ctx, const char *what);
+
+/* Memory of the context's device, none yet. */
+static inline mha_memory mha_device_memory(const mha_context *ctx)
+{
+    return (mha_memory){.allocator = ctx->memory, .keeps = ctx->backend->remote};
+}
+
+/* Checks that a tensor that is given lies in memory of the context's device. */
+mha_status mha_check_memory(mha_context *ctx, mha_tensor t, const char *name);
+
+/* The end of a call that used operations without a status. */
+static inline mha_status mha_call_end(mha_context *ctx)
+{
+    return ctx->backend->finish ? ctx->backend->finish(ctx) : MHA_OK;
+}
 
 /* Goes on if a call succeeded, and otherwise returns what it returned. */
 #define TRY(call)                  \

@@ -24,7 +24,7 @@ static mha_status check(mha_context *ctx, mha_tensor *c, mha_tensor *a, int64_t 
     TRY(check_size(ctx, *c, "c", 0, a->size[0], "M of a"));
     TRY(check_size(ctx, *c, "c", 1, N, "N of b"));
     if (!isfinite(o->alpha)) return mha_fail(ctx, MHA_BAD_ARGUMENT, "alpha: must be finite");
-    if ((unsigned)o->activation > MHA_SILU)
+    if ((unsigned)o->activation > MHA_RELU_SQUARED)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "activation: %d is not an activation", (int)o->activation);
     if (mha_is_given(o->bias)) {
         TRY(mha_check_float(ctx, &o->bias, "bias", 1, "(N)", MHA_INPUT));
@@ -40,7 +40,6 @@ mha_status mha_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_matmul_options o;
     mha_succeed(ctx);
-    TRY(mha_need_host(ctx, "mha_matmul"));
     TRY(mha_check_float(ctx, &b, "b", 2, "(K,N)", MHA_INPUT));
     TRY(check(ctx, &c, &a, b.size[0], b.size[1], b, &o, options));
     return ctx->backend->matmul(ctx, c, a, b, &o);

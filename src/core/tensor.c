@@ -200,11 +200,18 @@ static range range_of(mha_tensor t)
     return (range){at + (uintptr_t)before, at + (uintptr_t)after};
 }
 
+mha_status mha_check_memory(mha_context *ctx, mha_tensor t, const char *name)
+{
+    if (ctx->trusting || !ctx->backend->check_memory || !t.rank || !t.data || !mha_element_count(t)) return MHA_OK;
+    return ctx->backend->check_memory(ctx, t, name);
+}
+
 /* Most tensors lie so far apart that their ranges tell: those are found once for each, not once for each pair. */
 mha_status mha_check_apart(mha_context *ctx, const mha_argument *all, size_t count)
 {
     enum { MOST = 32 };
     range ranges[MOST];
+    for (size_t a = 0; a < count; a++) TRY(mha_check_memory(ctx, all[a].tensor, all[a].name));
     for (size_t a = 0; a < count && a < MOST; a++) ranges[a] = range_of(all[a].tensor);
     for (size_t a = 0; a < count; a++) {
         if (all[a].role != MHA_OUTPUT || !all[a].tensor.data) continue;
@@ -261,7 +268,6 @@ mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
-    TRY(mha_need_host(ctx, "mha_tensor_copy"));
     TRY(check_copied(ctx, &to, "to", MHA_OUTPUT));
     TRY(check_copied(ctx, &from, "from", MHA_INPUT));
     if (to.rank != from.rank)
@@ -273,5 +279,5 @@ mha_status mha_tensor_copy(mha_context *ctx, mha_tensor to, mha_tensor from)
     const mha_argument all[] = {{"to", to, MHA_OUTPUT}, {"from", from, MHA_INPUT}};
     TRY(MHA_CHECK_APART(ctx, all));
     ctx->backend->copy(ctx, to, from, false);
-    return MHA_OK;
+    return mha_call_end(ctx);
 }

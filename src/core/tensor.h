@@ -59,7 +59,7 @@ typedef struct mha_argument {
     mha_role role;
 } mha_argument;
 
-/* Checks that no output shares memory with any other tensor of the list. */
+/* Checks that no output shares memory with any other tensor of the list, and that all lie in memory of the device. */
 mha_status mha_check_apart(mha_context *ctx, const mha_argument *all, size_t count);
 
 /* The same for an array. */

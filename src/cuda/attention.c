@@ -6,13 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static mha_status check_memory(mha_context *ctx, const mha_argument *all, size_t count)
-{
-    for (size_t n = 0; n < count; n++)
-        TRY(mha_cuda_check_memory(ctx, all[n].tensor, all[n].name, mha_type_size(all[n].tensor.type)));
-    return MHA_OK;
-}
-
 /* Scratch for what `measure` counted. */
 static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena *arena)
 {
@@ -31,17 +24,7 @@ static mha_cuda_forward_path *forward_path(const mha_problem *p)
 
 static mha_status run_forward(const mha_problem *p)
 {
-    const mha_argument all[] = {{"q", p->q, MHA_INPUT},
-                                {"k", p->k, MHA_INPUT},
-                                {"v", p->v, MHA_INPUT},
-                                {"out", p->out, MHA_OUTPUT},
-                                {"lse", p->extras.lse, MHA_OUTPUT},
-                                {"softmax", p->extras.softmax, MHA_OUTPUT},
-                                {"weights", p->extras.weights, MHA_OUTPUT},
-                                {"scores", p->extras.scores, MHA_OUTPUT},
-                                MHA_OPTION_INPUTS(&p->options)};
     mha_arena measure = {0}, arena;
-    TRY(check_memory(p->ctx, all, sizeof all / sizeof *all));
     TRY(forward_path(p)(p, &measure, false));
     TRY(reserve(p->ctx, &measure, &arena));
     return forward_path(p)(p, &arena, true);
@@ -110,33 +93,10 @@ static mha_status clear_gradients(mha_gradient_call *own)
     return MHA_OK;
 }
 
-static mha_status check_backward_memory(const mha_gradient_call *call)
-{
-    const mha_problem *p = &call->problem;
-    const mha_attention_gradients *g = &call->gradients;
-    const mha_argument all[] = {{"q", p->q, MHA_INPUT},
-                                {"k", p->k, MHA_INPUT},
-                                {"v", p->v, MHA_INPUT},
-                                {"out", p->out, MHA_INPUT},
-                                {"softmax", p->extras.softmax, MHA_INPUT},
-                                {"dout", call->dout, MHA_INPUT},
-                                {"dlse", call->dlse, MHA_INPUT},
-                                {"gradients.q", g->q, MHA_OUTPUT},
-                                {"gradients.k", g->k, MHA_OUTPUT},
-                                {"gradients.v", g->v, MHA_OUTPUT},
-                                {"gradients.bias", g->bias, MHA_OUTPUT},
-                                {"gradients.alibi_slopes", g->alibi_slopes, MHA_OUTPUT},
-                                {"gradients.sinks", g->sinks, MHA_OUTPUT},
-                                {"gradients.importance", g->importance, MHA_OUTPUT},
-                                MHA_OPTION_INPUTS(&p->options)};
-    return check_memory(p->ctx, all, sizeof all / sizeof *all);
-}
-
 static mha_status run_backward(const mha_gradient_call *call)
 {
     mha_context *ctx = call->problem.ctx;
     mha_arena measure = {0}, arena;
-    TRY(check_backward_memory(call));
     mha_gradient_call own = with_own_gradients(call, &measure);
     TRY(backward_path(call)(&own, &measure, false));
     TRY(reserve(ctx, &measure, &arena));

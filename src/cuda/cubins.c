@@ -10,9 +10,4 @@
             ".incbin \"" MHA_CUBINS "/" #name ".cubin\"\n" \
             ".popsection\n");
 
-CUBIN(forward)
-CUBIN(backward)
-CUBIN(rows)
-CUBIN(general_forward)
-CUBIN(general_backward)
-CUBIN(decode)
+MHA_CUDA_MODULES(CUBIN)

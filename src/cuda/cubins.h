@@ -2,7 +2,10 @@
 #ifndef MHA_CUDA_CUBINS_H
 #define MHA_CUDA_CUBINS_H
 
-extern const unsigned char mha_cubin_forward[], mha_cubin_backward[], mha_cubin_rows[], mha_cubin_general_forward[],
-    mha_cubin_general_backward[], mha_cubin_decode[];
+#include "cuda/kernels.h"
+
+#define MHA_CUDA_ROW(name) extern const unsigned char mha_cubin_##name[];
+MHA_CUDA_MODULES(MHA_CUDA_ROW)
+#undef MHA_CUDA_ROW
 
 #endif

@@ -36,16 +36,18 @@ static CUstreamCaptureMode exchange(const mha_cuda_driver *driver, CUstreamCaptu
 
 static mha_status load_modules(mha_context *ctx, mha_cuda_device *d)
 {
-    const unsigned char *const images[MHA_CUDA_MODULES] = {
-        mha_cubin_forward,         mha_cubin_backward,         mha_cubin_rows,
-        mha_cubin_general_forward, mha_cubin_general_backward, mha_cubin_decode};
-    for (int n = 0; n < MHA_CUDA_MODULES; n++)
+    const unsigned char *const images[MHA_CUDA_MODULE_COUNT] = {
+#define ROW(name) mha_cubin_##name,
+        MHA_CUDA_MODULES(ROW)
+#undef ROW
+    };
+    for (int n = 0; n < MHA_CUDA_MODULE_COUNT; n++)
         TRY(mha_cuda_check(ctx, d->driver.cuModuleLoadData(&d->modules[n], images[n]), "cannot load the kernels"));
     return MHA_OK;
 }
 
 /* A kernel of a module, with its shared memory; NULL if this build does not have it. */
-static mha_status find(mha_context *ctx, CUfunction *function, int module, const char *name, size_t shared)
+static mha_status find(mha_context *ctx, CUfunction *function, mha_cuda_module module, const char *name, size_t shared)
 {
     mha_cuda_device *d = mha_cuda_of(ctx);
     CUresult result = d->driver.cuModuleGetFunction(function, d->modules[module], name);
@@ -58,28 +60,39 @@ static mha_status find(mha_context *ctx, CUfunction *function, int module, const
     return mha_cuda_check(ctx, result, name);
 }
 
+/* Those of kernels.h. */
+static mha_status find_others(mha_context *ctx, mha_cuda_device *d)
+{
+    for (int n = 0; n < MHA_CUDA_KERNEL_COUNT; n++) {
+        mha_cuda_kernel k = (mha_cuda_kernel)n;
+        TRY(find(ctx, &d->kernels[n], mha_cuda_kernel_module(k), mha_cuda_kernel_name(k),
+                 mha_cuda_kernel_tile(k).shared));
+    }
+    return MHA_OK;
+}
+
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
     static const int D[2] = {64, 128}, backward_rows[2] = {128, 64};
     for (int n = 0; n < 4 * MHA_CUDA_KINDS; n++) {
         int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
-        TRY(find(ctx, &d->forward[type][width][kind], 0, mha_cuda_forward_name(type, width, kind),
+        TRY(find(ctx, &d->forward[type][width][kind], MHA_CUDA_M_forward, mha_cuda_forward_name(type, width, kind),
                  mha_cuda_forward_shared(D[width], 64 * mha_cuda_forward_groups(width, kind), 128)));
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
-            TRY(find(ctx, &d->backward[type][width][kind][step], 1,
+            TRY(find(ctx, &d->backward[type][width][kind][step], MHA_CUDA_M_backward,
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
     }
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
-        TRY(find(ctx, &d->general[n], n < MHA_CUDA_GENERAL_PREPARE ? 3 : 4, mha_cuda_general_names[n], 0));
+        TRY(find(ctx, &d->general[n],
+                 n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,
+                 mha_cuda_general_names[n], 0));
     for (int n = 0; n < 4; n++)
-        TRY(find(ctx, &d->decode[n / 2][n % 2], 5, mha_cuda_decode_name(n / 2, n % 2),
+        TRY(find(ctx, &d->decode[n / 2][n % 2], MHA_CUDA_M_decode, mha_cuda_decode_name(n / 2, n % 2),
                  mha_cuda_decode_shared(D[n % 2])));
-    TRY(find(ctx, &d->combine, 3, "decode_combine", 0));
-    TRY(find(ctx, &d->put, 2, "softmax_put", 0));
-    TRY(find(ctx, &d->get, 2, "softmax_get", 0));
-    return find(ctx, &d->copy, 2, "copy", 0);
+    TRY(find(ctx, &d->combine, MHA_CUDA_M_general_forward, "decode_combine", 0));
+    return find_others(ctx, d);
 }
 
 /* The counter is 0 before any stream uses it. */
@@ -114,6 +127,8 @@ mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream)
     d = (mha_cuda_device *)(void *)((char *)self + (MHA_ALIGNMENT - (uintptr_t)self % MHA_ALIGNMENT) % MHA_ALIGNMENT);
     *d = (mha_cuda_device){.self = self, .driver = driver, .ordinal = ordinal, .stream = stream};
     ctx->device = d;
+    ctx->memory = mha_cuda_allocator(ordinal);
+    ctx->room = mha_device_memory(ctx);
     TRY(mha_cuda_check(ctx, driver.cuDeviceGet(&d->device, ordinal), "cannot be opened"));
     TRY(mha_cuda_check(ctx,
                        driver.cuDeviceGetAttribute(&d->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->device),
@@ -139,7 +154,7 @@ void mha_cuda_device_close(mha_context *ctx)
         driver->cuCtxSynchronize();
         for (int n = 0; n < d->block_count; n++) driver->cuMemFree(d->blocks[n]);
         if (d->counter) driver->cuMemFree(d->counter);
-        for (int n = 0; n < MHA_CUDA_MODULES; n++)
+        for (int n = 0; n < MHA_CUDA_MODULE_COUNT; n++)
             if (d->modules[n]) driver->cuModuleUnload(d->modules[n]);
         exchange(driver, mode);
         mha_cuda_leave(ctx);
@@ -153,9 +168,8 @@ void mha_cuda_device_close(mha_context *ctx)
 
 size_t mha_cuda_device_scratch(const mha_context *ctx) { return ctx->device ? mha_cuda_of(ctx)->total : 0; }
 
-mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name, size_t alignment)
+mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name)
 {
-    if (!t.rank || !mha_element_count(t)) return MHA_OK;
     const mha_cuda_device *d = mha_cuda_of(ctx);
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)t.data;
     CUmemorytype kind = CU_MEMORYTYPE_HOST;
@@ -171,9 +185,6 @@ mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *nam
     if (!managed && ordinal != d->ordinal)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is memory of cuda:%d, must be memory of cuda:%d", name,
                         ordinal, d->ordinal);
-    if ((uintptr_t)t.data % alignment)
-        return mha_fail(ctx, MHA_UNSUPPORTED, "%s: its address must be a multiple of %zu bytes on cuda", name,
-                        alignment);
     return MHA_OK;
 }
 
@@ -203,6 +214,63 @@ mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base)
     CUdeviceptr last = d->blocks[d->block_count - 1];
     *base = (char *)(uintptr_t)last; // NOLINT(performance-no-int-to-ptr)
     return MHA_OK;
+}
+
+mha_status mha_cuda_scratch_for(mha_context *ctx, int64_t count, size_t size, char **base)
+{
+    int64_t bytes = mha_arena_times(count, (int64_t)size);
+    if (bytes > PTRDIFF_MAX / 2) return mha_fail(ctx, MHA_TOO_LARGE, "scratch: is larger than memory");
+    TRY(mha_cuda_enter(ctx));
+    mha_status status = mha_cuda_reserve(ctx, (size_t)bytes, base);
+    mha_cuda_leave(ctx);
+    return status;
+}
+
+/* Memory that outlives the context: the driver and the GPU are found again, and the GPU's context is retained for every
+ * block. */
+static CUcontext enter_device(mha_cuda_driver *driver, CUdevice *device, const void *user)
+{
+    char why[256];
+    CUcontext context;
+    if (mha_cuda_driver_open(driver, why, sizeof why) || driver->cuDeviceGet(device, (int)(uintptr_t)user)) return NULL;
+    if (driver->cuDevicePrimaryCtxRetain(&context, *device)) return NULL;
+    if (!driver->cuCtxPushCurrent(context)) return context;
+    driver->cuDevicePrimaryCtxRelease(*device);
+    return NULL;
+}
+
+static void *allocate(void *user, size_t bytes)
+{
+    mha_cuda_driver driver;
+    CUdevice device;
+    CUcontext ignored;
+    CUdeviceptr block = 0;
+    if (!enter_device(&driver, &device, user)) return NULL;
+    CUstreamCaptureMode mode = exchange(&driver, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (driver.cuMemAlloc(&block, bytes)) block = 0;
+    exchange(&driver, mode);
+    driver.cuCtxPopCurrent(&ignored);
+    if (!block) driver.cuDevicePrimaryCtxRelease(device);
+    return (void *)(uintptr_t)block; // NOLINT(performance-no-int-to-ptr)
+}
+
+static void release(void *user, void *memory)
+{
+    mha_cuda_driver driver;
+    CUdevice device;
+    CUcontext ignored;
+    if (!enter_device(&driver, &device, user)) return;
+    CUstreamCaptureMode mode = exchange(&driver, CU_STREAM_CAPTURE_MODE_RELAXED);
+    driver.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+    exchange(&driver, mode);
+    driver.cuCtxPopCurrent(&ignored);
+    driver.cuDevicePrimaryCtxRelease(device);
+    driver.cuDevicePrimaryCtxRelease(device); /* what the block retained */
+}
+
+mha_allocator mha_cuda_allocator(int ordinal)
+{
+    return (mha_allocator){allocate, release, (void *)(uintptr_t)ordinal}; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
@@ -245,11 +313,48 @@ mha_cuda_view mha_cuda_view_of(mha_tensor t)
     return v;
 }
 
+/* Axes that continue each other become one, the last of them first: a dense tensor is one axis. */
+static void squeeze(mha_cuda_copy *c)
+{
+    mha_cuda_view to = c->to, from = c->from;
+    int last = 3;
+    for (int axis = 0; axis < 4; axis++)
+        c->to.size[axis] = c->from.size[axis] = 1, c->to.stride[axis] = c->from.stride[axis] = 0;
+    for (int axis = 3; axis >= 0; axis--) {
+        if (to.size[axis] == 1) continue;
+        int64_t size = c->to.size[last];
+        bool joins = size > 1 && to.stride[axis] == size * c->to.stride[last] &&
+                     (!from.data || from.stride[axis] == size * c->from.stride[last]);
+        if (joins) {
+            c->to.size[last] *= to.size[axis];
+            c->from.size[last] = c->to.size[last];
+            continue;
+        }
+        if (size > 1) last--;
+        c->to.size[last] = c->from.size[last] = to.size[axis];
+        c->to.stride[last] = to.stride[axis];
+        c->from.stride[last] = from.stride[axis];
+    }
+}
+
+/* Whether fours of numbers lie side by side, aligned. */
+static bool in_quads(const mha_cuda_view *v)
+{
+    int64_t bytes = 4 * (int64_t)mha_type_size((mha_type)v->type);
+    if (v->stride[3] != 1 || (uintptr_t)v->data % (uintptr_t)bytes) return false;
+    for (int axis = 0; axis < 3; axis++)
+        if (v->stride[axis] % 4) return false;
+    return true;
+}
+
 mha_status mha_cuda_copy_tensor(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
 {
     if (!to.rank || !mha_element_count(to)) return MHA_OK;
-    mha_cuda_copy c = {mha_cuda_view_of(to), mha_cuda_view_of(from), add};
-    mha_cuda_launch l = {mha_cuda_of(ctx)->copy, "copy", mha_cuda_blocks_for(mha_element_count(to)), 256, 0};
+    mha_cuda_copy c = {mha_cuda_view_of(to), mha_cuda_view_of(from), add, 0};
+    squeeze(&c);
+    c.quads = in_quads(&c.to) && (!from.rank || in_quads(&c.from)) && c.to.size[3] % 4 == 0;
+    mha_cuda_launch l = {mha_cuda_of(ctx)->kernels[MHA_CUDA_K_copy], "copy",
+                         mha_cuda_blocks_for(mha_element_count(to) / (c.quads ? 4 : 1)), 256, 0};
     return mha_cuda_start(ctx, &l, &c);
 }
 
@@ -260,17 +365,19 @@ mha_status mha_cuda_clear(mha_context *ctx, mha_tensor t)
 
 mha_status mha_cuda_map(mha_context *ctx, CUtensorMap *map, mha_tensor t, int rows)
 {
-    enum { HALF = 2, COLUMNS = 64 };
+    enum { BYTES = 128 };
     cuuint64_t size[4], stride[3];
-    const cuuint32_t box[4] = {COLUMNS, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
+    const cuuint32_t each = (cuuint32_t)mha_type_size(t.type), box[4] = {BYTES / each, (cuuint32_t)rows, 1, 1};
+    const cuuint32_t step[4] = {1, 1, 1, 1};
     size[0] = (cuuint64_t)t.size[3];
     for (int n = 0; n < 3; n++) {
         int axis = 2 - n;
         size[n + 1] = (cuuint64_t)t.size[axis];
-        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : t.size[3]) * HALF;
+        stride[n] = (cuuint64_t)(t.size[axis] > 1 ? t.stride[axis] : (t.size[3] + 7) / 8 * 8) * each;
     }
-    CUtensorMapDataType type =
-        t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    CUtensorMapDataType type = t.type == MHA_FLOAT32   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                               : t.type == MHA_FLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                       : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     return mha_cuda_check(ctx,
                           mha_cuda_of(ctx)->driver.cuTensorMapEncodeTiled(
                               map, type, 4, t.data, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,

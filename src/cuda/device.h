@@ -5,9 +5,10 @@
 #include "core/tensor.h"
 #include "cuda/driver.h"
 #include "cuda/general.h"
+#include "cuda/kernels.h"
 #include "cuda/plan.h"
 
-enum { MHA_CUDA_MODULES = 6, MHA_CUDA_BLOCKS = 64 };
+enum { MHA_CUDA_BLOCKS = 64 };
 
 typedef struct mha_cuda_device {
     void *self; /* what the allocator returned for this struct */
@@ -16,18 +17,22 @@ typedef struct mha_cuda_device {
     CUdevice device;
     CUcontext context; /* the primary one, which is retained */
     CUstream stream;
-    CUmodule modules[MHA_CUDA_MODULES];
+    CUmodule modules[MHA_CUDA_MODULE_COUNT];
     CUfunction forward[2][2][MHA_CUDA_KINDS]; /* by type, width and kind; NULL: not in this build */
     CUfunction backward[2][2][MHA_CUDA_KINDS][MHA_CUDA_STEPS];
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
-    CUfunction decode[2][2], combine; /* by type and width */
-    CUfunction put, get, copy;        /* of rows.cu */
-    CUdeviceptr counter;              /* an int32, 0 between calls */
+    CUfunction decode[2][2], combine;          /* by type and width */
+    CUfunction kernels[MHA_CUDA_KERNEL_COUNT]; /* kernels.h */
+    CUdeviceptr counter;                       /* an int32, 0 between calls */
 
     /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
     CUdeviceptr blocks[MHA_CUDA_BLOCKS];
     int block_count;
     size_t capacity, total; /* bytes of the last block, and of all */
+
+    /* What an operation without a status ran into, and its message. */
+    mha_status failed;
+    char failure[256];
 } mha_cuda_device;
 
 /* The device of a context. */
@@ -45,11 +50,17 @@ mha_status mha_cuda_check(mha_context *ctx, CUresult result, const char *what);
 mha_status mha_cuda_enter(mha_context *ctx);
 void mha_cuda_leave(mha_context *ctx);
 
-/* Checks that a tensor that is given lies in memory of this GPU, with an address that is a multiple of `alignment`. */
-mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name, size_t alignment);
+/* Checks that a tensor that is given lies in memory of this GPU. */
+mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name);
 
 /* Scratch of so many bytes at `base`. */
 mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base);
+
+/* The same for `count` things of `size` bytes, for callers that have not entered. */
+mha_status mha_cuda_scratch_for(mha_context *ctx, int64_t count, size_t size, char **base);
+
+/* Memory of a GPU for layers, tapes and caches, which may outlive their context. */
+mha_allocator mha_cuda_allocator(int ordinal);
 
 /* How a kernel is started. */
 typedef struct mha_cuda_launch {

@@ -28,9 +28,11 @@
     F(cuMemAlloc)                        \
     F(cuMemFree)                         \
     F(cuMemsetD32Async)                  \
+    F(cuMemcpyDtoHAsync)                 \
     F(cuStreamCreate)                    \
     F(cuStreamSynchronize)               \
     F(cuStreamDestroy)                   \
+    F(cuStreamIsCapturing)               \
     F(cuThreadExchangeStreamCaptureMode) \
     F(cuPointerGetAttribute)             \
     F(cuTensorMapEncodeTiled)

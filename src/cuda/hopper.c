@@ -74,7 +74,8 @@ static mha_status put_softmax(const mha_problem *p, float *lse)
 {
     mha_cuda_softmax c = {lse, mha_cuda_view_of(p->extras.lse), mha_cuda_view_of(p->extras.softmax),
                           p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->put, "softmax_put", mha_cuda_blocks_for(c.rows), 256, 0};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_softmax_put], "softmax_put",
+                         mha_cuda_blocks_for(c.rows), 256, 0};
     return mha_cuda_start(p->ctx, &l, &c);
 }
 
@@ -102,7 +103,8 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
     }
     mha_cuda_softmax c = {s->lse, mha_cuda_view_of((mha_tensor)MHA_NO_TENSOR), mha_cuda_view_of(p->extras.softmax),
                           p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->get, "softmax_get", mha_cuda_blocks_for(c.rows), 256, 0};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_softmax_get], "softmax_get",
+                         mha_cuda_blocks_for(c.rows), 256, 0};
     return mha_cuda_start(p->ctx, &l, &c);
 }
 

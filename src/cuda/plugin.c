@@ -1,6 +1,7 @@
 /* The one symbol that libmha-cuda.so exports, and the table behind it. */
 #include "core/device.h"
 #include "cuda/attention.h"
+#include "cuda/table.h"
 #include "cuda/device.h"
 #include <string.h>
 
@@ -13,6 +14,36 @@ static const mha_backend backend = {
     .attention_explain = mha_cuda_explain,
     .attention_explain_backward = mha_cuda_explain_backward,
     .attention_backward = mha_cuda_backward_call,
+    .check_memory = mha_cuda_check_memory,
+    .finish = mha_cuda_finish,
+    .rotate = mha_cuda_rotate,
+    .rotary_tables = mha_cuda_rotary_tables,
+    .matmul = mha_cuda_matmul,
+    .copy = mha_cuda_copy_numbers,
+    .fill = mha_cuda_fill_all,
+    .upload = mha_cuda_upload_bytes,
+    .clear = mha_cuda_clear_rows,
+    .places = mha_cuda_places,
+    .append = mha_cuda_append,
+    .normalize = mha_cuda_normalize,
+    .normalize_back = mha_cuda_normalize_back,
+    .gate = mha_cuda_gate,
+    .gate_back = mha_cuda_gate_back,
+    .sum_rows = mha_cuda_sum_rows,
+    .partial_bytes = mha_cuda_partial_bytes,
+    .finite = mha_cuda_finite,
+    .clean = mha_cuda_clean,
+    .average_heads = mha_cuda_average_heads,
+    .extra_keys = mha_cuda_mix_keys,
+    .extra_keys_back = mha_cuda_mix_keys_back,
+    .activate = mha_cuda_activate,
+    .activate_back = mha_cuda_activate_back,
+    .activate_gated = mha_cuda_activate_gated,
+    .activate_gated_back = mha_cuda_activate_gated_back,
+    .cross_entropy = mha_cuda_cross_entropy,
+    .dropout = mha_cuda_drop,
+    .embed = mha_cuda_embed,
+    .embed_back = mha_cuda_embed_back,
 };
 
 static mha_status describe(int ordinal, char *text, size_t size)

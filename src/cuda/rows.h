@@ -12,10 +12,11 @@ typedef struct mha_cuda_softmax {
     int64_t rows;             /* B*H*Tq */
 } mha_cuda_softmax;
 
-/* to = from, or to += from; from none: zeros. Both have the sizes of `to`. */
+/* to = from, or to += from; from none: zeros. Both have the sizes of `to`. With `quads`, fours of numbers of the last axis lie
+ * side by side, aligned. */
 typedef struct mha_cuda_copy {
     mha_cuda_view to, from;
-    int32_t add;
+    int32_t add, quads;
 } mha_cuda_copy;
 
 #endif

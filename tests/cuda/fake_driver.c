@@ -29,7 +29,7 @@ static struct {
     size_t bytes;
 } memory[MOST];
 
-static struct CUfunc_st functions[64];
+static struct CUfunc_st functions[256];
 static int function_count, modules, streams, graphs, retained, depth;
 static CUcontext stack[DEPTH];
 static char primary;
@@ -227,6 +227,12 @@ EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
     return result;
 }
 
+EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    if (capturing && stream == capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return cuMemcpyDtoH(to, from, bytes);
+}
+
 EXPORT CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes)
 {
     CUresult result = inside(to, bytes);
@@ -324,7 +330,9 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType typ
 {
     fake_map m = {.data = data, .rows = box[1], .half = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
     bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)data % 16 == 0 && rank == 4 && !interleave && !fill && promotion;
-    good &= swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] == 64 && box[1] <= 256 && box[2] == 1 && box[3] == 1;
+    bool single = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    good &= swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] == (single ? 32 : 64) && box[1] <= 256;
+    good &= box[2] == 1 && box[3] == 1;
     for (int n = 0; n < 4; n++) {
         m.size[n] = size[n];
         good &= size[n] >= 1 && size[n] <= UINT64_C(1) << 32 && step[n] == 1;
@@ -351,7 +359,14 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 
 EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
-    return forbidden() || stream == capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+    return forbidden() || (capturing && stream == capturing) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    bool is_it = capturing && stream == capturing;
+    *status = is_it ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 EXPORT CUresult cuStreamDestroy(CUstream stream)

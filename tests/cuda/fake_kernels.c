@@ -1,7 +1,9 @@
 #include "cuda/fake_kernels.h"
 #include "cuda/backward.h"
 #include "cuda/decode.h"
+#include "cuda/fake_backward.h"
 #include "cuda/fake_general.h"
+#include "cuda/fake_ops.h"
 #include "cuda/forward.h"
 #include "cuda/rows.h"
 #include "support/numbers.h"
@@ -34,8 +36,8 @@ size_t fake_parameter_bytes(const char *name)
     }
     if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
     if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
-    if (begins(name, "general_forward") || begins(name, "general_map")) return sizeof(mha_cuda_general);
-    return strcmp(name, "copy") ? 0 : sizeof(mha_cuda_copy);
+    if (begins(name, "general_")) return sizeof(mha_cuda_general);
+    return strcmp(name, "copy") ? fake_ops_bytes(name) : sizeof(mha_cuda_copy);
 }
 
 /* ---- Tensors ---------------------------------------------------------------------------------------------------- */
@@ -315,6 +317,7 @@ static const char *general(const fake_launch *l)
     if (l->threads != MHA_CUDA_GENERAL_THREADS) return "threads";
     if (c->only) return "nothing is lost here";
     if (begins(l->name, "general_map")) fake_general_map(c);
+    else if (!begins(l->name, "general_forward")) fake_general_backward(l->name, c);
     else if ((int)l->blocks != c->row_tiles * c->H * c->B * c->slices) return "blocks";
     else fake_general_forward(c);
     return NULL;
@@ -326,5 +329,6 @@ const char *fake_run(const fake_launch *l)
     if (begins(l->name, "general")) return general(l);
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward")) return backward(l);
-    return begins(l->name, "softmax") ? softmax(l) : copy((const void *)l->parameter);
+    if (begins(l->name, "softmax")) return softmax(l);
+    return strcmp(l->name, "copy") ? fake_ops_run(l) : copy((const void *)l->parameter);
 }

@@ -2,114 +2,27 @@
 #include "attention/gradient.h"
 #include "attention/stats.h"
 #include "cuda/gpu.h"
-#include "support/numbers.h"
+#include "cuda/mirror_ops.h"
+#include "cuda/spans.h"
+#include "support/naive/naive.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Memory on both sides --------------------------------------------------------------------------------------- */
-
-/* Bytes [low, high) of the host, and where they are on the GPU. */
-typedef struct span {
-    char *low, *high, *device;
-} span;
-
-enum { TENSORS = 48, APART = 256 };
-
-typedef struct mirror {
-    mha_tensor *all[TENSORS]; /* of a call; their data moves to the GPU */
-    int count;
-    span spans[TENSORS];
-    int span_count;
-    char *memory; /* of the GPU */
-} mirror;
-
-static void add(mirror *m, mha_tensor *t)
-{
-    if (t->rank && t->data && mha_element_count(*t)) m->all[m->count++] = t;
-}
-
-static span span_of(mha_tensor t)
-{
-    char *low = t.data, *high = t.data;
-    for (int axis = 0; axis < t.rank; axis++) {
-        int64_t bytes = (t.size[axis] - 1) * t.stride[axis] * (int64_t)mha_type_size(t.type);
-        if (bytes < 0) low += bytes;
-        else high += bytes;
-    }
-    return (span){low, high + mha_type_size(t.type), NULL};
-}
-
-/* Spans that touch become one, so that tensors which share memory still do. */
-static void collect(mirror *m)
-{
-    for (int n = 0; n < m->count; n++) {
-        span s = span_of(*m->all[n]);
-        for (int k = 0; k < m->span_count;) {
-            span other = m->spans[k];
-            if (s.low > other.high || other.low > s.high) {
-                k++;
-                continue;
-            }
-            if (other.low < s.low) s.low = other.low;
-            if (other.high > s.high) s.high = other.high;
-            m->spans[k] = m->spans[--m->span_count];
-            k = 0;
-        }
-        m->spans[m->span_count++] = s;
-    }
-}
-
-static void to_device(mirror *m)
-{
-    size_t bytes = 0;
-    collect(m);
-    for (int n = 0; n < m->span_count; n++) bytes += (size_t)(m->spans[n].high - m->spans[n].low) + APART;
-    m->memory = gpu_make(bytes);
-    char *at = m->memory;
-    for (int n = 0; n < m->span_count; n++) {
-        span *s = &m->spans[n];
-        at += ((uintptr_t)s->low - (uintptr_t)at) % 16; /* as aligned as on the host, and no more */
-        s->device = at;
-        gpu_write(at, s->low, (size_t)(s->high - s->low));
-        at += s->high - s->low + APART / 2;
-    }
-    for (int n = 0; n < m->count; n++)
-        for (int k = 0; k < m->span_count; k++) {
-            const span *s = &m->spans[k];
-            char *data = m->all[n]->data;
-            if (data < s->low || data >= s->high) continue;
-            m->all[n]->data = s->device + (data - s->low);
-            break;
-        }
-}
-
-static void to_host(mirror *m)
-{
-    for (int n = 0; n < m->span_count; n++)
-        gpu_read(m->spans[n].low, m->spans[n].device, (size_t)(m->spans[n].high - m->spans[n].low));
-    if (!gpu_free(m->memory)) {
-        printf("    a kernel wrote behind the memory of a call\n");
-        exit(1);
-    }
-}
-
 /* ---- Calls ------------------------------------------------------------------------------------------------------ */
 
-static mha_context *inner(const mha_context *ctx) { return ctx->device; }
+mha_context *mirror_inner(const mha_context *ctx) { return ctx->device; }
 
-/* What the GPU's context says becomes what this one says. */
-static mha_status answer(mha_context *ctx, mha_status status)
+mha_status mirror_answer(mha_context *ctx, mha_status status)
 {
-    return status ? mha_fail(ctx, status, "%s", mha_context_error(inner(ctx))) : MHA_OK;
+    return status ? mha_fail(ctx, status, "%s", mha_context_error(mirror_inner(ctx))) : MHA_OK;
 }
 
-static void add_options(mirror *m, mha_attention_options *o)
+static void add_options(spans *m, mha_attention_options *o)
 {
     mha_tensor *const all[] = {&o->mask,          &o->bias,        &o->alibi_slopes, &o->sinks,     &o->offsets,
                                &o->query_lengths, &o->key_lengths, &o->query_starts, &o->key_starts};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) add(m, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(m, all[n]);
 }
 
 /* Slopes and sinks as a caller gives them: those of a problem have four axes. */
@@ -128,17 +41,17 @@ static mha_attention_options given(const mha_attention_options *regular)
 
 static mha_status forward(const mha_problem *p)
 {
-    mirror m = {.count = 0};
+    spans m = {.count = 0};
     mha_problem d = *p;
     mha_attention_options o = given(&p->options);
     mha_tensor *const all[] = {&d.out,          &d.q, &d.k, &d.v, &d.extras.lse, &d.extras.softmax, &d.extras.weights,
                                &d.extras.scores};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) add(&m, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(&m, all[n]);
     add_options(&m, &o);
-    to_device(&m);
-    mha_status status = mha_attention_forward(inner(p->ctx), d.out, &d.extras, d.q, d.k, d.v, &o);
-    to_host(&m);
-    return answer(p->ctx, status);
+    spans_to_device(&m);
+    mha_status status = mha_attention_forward(mirror_inner(p->ctx), d.out, &d.extras, d.q, d.k, d.v, &o);
+    spans_to_host(&m);
+    return mirror_answer(p->ctx, status);
 }
 
 /* Gradients of options have the rank of the options. */
@@ -150,7 +63,7 @@ static void match(mha_tensor *gradient, mha_tensor option)
 
 static mha_status backward(const mha_gradient_call *call)
 {
-    mirror m = {.count = 0};
+    spans m = {.count = 0};
     mha_gradient_call d = *call;
     mha_attention_options o = given(&d.problem.options);
     mha_attention_gradients *g = &d.gradients;
@@ -159,22 +72,22 @@ static mha_status backward(const mha_gradient_call *call)
     mha_tensor *const all[] = {&d.problem.out, &d.problem.q,     &d.problem.k, &d.problem.v,  &d.problem.extras.softmax,
                                &d.dout,        &d.dlse,          &g->q,        &g->k,         &g->v,
                                &g->bias,       &g->alibi_slopes, &g->sinks,    &g->importance};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++) add(&m, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(&m, all[n]);
     add_options(&m, &o);
-    to_device(&m);
+    spans_to_device(&m);
     const mha_attention_saved saved = {d.problem.q, d.problem.k, d.problem.v, d.problem.out, d.problem.extras.softmax};
-    mha_status status = mha_attention_backward(inner(call->problem.ctx), g, &saved, d.dout, d.dlse, &o);
-    to_host(&m);
-    return answer(call->problem.ctx, status);
+    mha_status status = mha_attention_backward(mirror_inner(call->problem.ctx), g, &saved, d.dout, d.dlse, &o);
+    spans_to_host(&m);
+    return mirror_answer(call->problem.ctx, status);
 }
 
 /* The blocks of a GPU are not threads of the host, and its scratch is its own. */
 static mha_status explain(const mha_problem *p, mha_attention_plan *plan)
 {
     mha_attention_options o = given(&p->options);
-    mha_status status = mha_attention_explain(inner(p->ctx), plan, p->out, &p->extras, p->q, p->k, p->v, &o);
+    mha_status status = mha_attention_explain(mirror_inner(p->ctx), plan, p->out, &p->extras, p->q, p->k, p->v, &o);
     plan->threads = 1;
-    return answer(p->ctx, status);
+    return mirror_answer(p->ctx, status);
 }
 
 static mha_status explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
@@ -185,35 +98,13 @@ static mha_status explain_backward(const mha_gradient_call *call, mha_attention_
     const mha_attention_saved saved = {p->q, p->k, p->v, p->out, p->extras.softmax};
     if (g.bias.rank) g.bias = call->dbias;
     match(&g.alibi_slopes, o.alibi_slopes);
-    mha_status status = mha_attention_explain_backward(inner(p->ctx), plan, &g, &saved, call->dout, call->dlse, &o);
+    mha_status status =
+        mha_attention_explain_backward(mirror_inner(p->ctx), plan, &g, &saved, call->dout, call->dlse, &o);
     plan->threads = 1;
-    return answer(p->ctx, status);
+    return mirror_answer(p->ctx, status);
 }
 
 /* ---- The device ------------------------------------------------------------------------------------------------- */
-
-static void copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add_to)
-{
-    (void)ctx;
-    int64_t n[4] = {1, 1, 1, 1};
-    for (int axis = 0; axis < to.rank; axis++) n[axis] = to.size[axis];
-    for (int axis = to.rank; axis < 4; axis++) to.stride[axis] = from.stride[axis] = 0;
-    for (int64_t i = 0; i < n[0]; i++)
-        for (int64_t j = 0; j < n[1]; j++)
-            for (int64_t k = 0; k < n[2]; k++)
-                for (int64_t l = 0; l < n[3]; l++) {
-                    double x = element_get(mha_at(from, i, j, k, l), from.type);
-                    if (add_to) x += element_get(mha_at(to, i, j, k, l), to.type);
-                    element_set(mha_at(to, i, j, k, l), to.type, x);
-                }
-}
-
-static void fill(mha_context *ctx, mha_tensor to, float value)
-{
-    float one = value;
-    mha_tensor from = {.data = &one, .type = MHA_FLOAT32, .rank = to.rank};
-    copy(ctx, to, from, false);
-}
 
 static const mha_backend mirror_backend = {
     .device = "mirror",
@@ -221,8 +112,38 @@ static const mha_backend mirror_backend = {
     .attention_explain = explain,
     .attention_explain_backward = explain_backward,
     .attention_backward = backward,
-    .copy = copy,
-    .fill = fill,
+    .rotate = mirror_rotate,
+    .rotary_tables = mirror_rotary_tables,
+    .matmul = mirror_matmul,
+    .pack_size = naive_pack_size,
+    .pack = mirror_pack,
+    .packed_about = naive_packed_about,
+    .matmul_packed = mirror_matmul_packed,
+    .copy = mirror_copy,
+    .fill = mirror_fill,
+    .upload = naive_upload,
+    .clear = mirror_clear,
+    .places = mirror_places,
+    .append = mirror_append,
+    .normalize = mirror_normalize,
+    .normalize_back = mirror_normalize_back,
+    .gate = mirror_gate,
+    .gate_back = mirror_gate_back,
+    .sum_rows = mirror_sum_rows,
+    .partial_bytes = mirror_partial_bytes,
+    .finite = naive_finite,
+    .clean = mirror_clean,
+    .average_heads = mirror_average_heads,
+    .extra_keys = mirror_extra_keys,
+    .extra_keys_back = mirror_extra_keys_back,
+    .activate = mirror_activate,
+    .activate_back = mirror_activate_back,
+    .activate_gated = mirror_activate_gated,
+    .activate_gated_back = mirror_activate_gated_back,
+    .cross_entropy = mirror_cross_entropy,
+    .dropout = mirror_dropout,
+    .embed = mirror_embed,
+    .embed_back = mirror_embed_back,
 };
 
 static mha_context *gpu;

@@ -237,44 +237,49 @@ TEST(what_needs_the_general_kernels_backward)
 }
 
 /* Everything that a remote device does not have is refused at the public edge: its table has no function to call. */
-TEST(the_rest_of_the_library_is_refused)
+TEST(what_a_remote_device_cannot_do_is_refused)
 {
-    mha_context *ctx = remote_context(), *cpu = NULL;
-    mha_layer_options options = MHA_LAYER_DEFAULTS;
-    options.width = 8;
-    options.heads = 2;
-    mha_layer *layer = NULL, *none = NULL;
-    mha_cache *cache = NULL;
-    mha_tape *tape = NULL;
+    mha_context *ctx = remote_context();
     float x[64] = {0};
     mha_tensor m = mha_tensor_2d(x, MHA_FLOAT32, 8, 4), n = mha_tensor_2d(x + 32, MHA_FLOAT32, 8, 4);
-    mha_tensor input = mha_tensor_3d(x, MHA_FLOAT32, 1, 4, 8), output = mha_tensor_3d(x + 32, MHA_FLOAT32, 1, 4, 8);
     mha_tensor four = mha_tensor_4d(x, MHA_FLOAT32, 1, 1, 8, 4), nothing = MHA_NO_TENSOR;
-    mha_layer_inputs inputs = {.query = input};
     mha_stats stats = {.entropy = mha_tensor_3d(x, MHA_FLOAT32, 1, 1, 8)};
     mha_attention_plan plan;
     size_t bytes;
-    if (mha_context_create(&cpu, NULL) || mha_layer_create(cpu, &layer, &options, NULL)) exit(1);
-    const mha_status all[] = {mha_layer_create(ctx, &none, &options, NULL),
-                              mha_layer_initialize(ctx, layer, 1),
-                              mha_layer_forward(ctx, layer, output, NULL, &inputs, NULL, NULL),
-                              mha_layer_explain(ctx, &plan, layer, output, NULL, &inputs, NULL),
-                              mha_cache_create(ctx, &cache, layer, 1, 8, MHA_FLOAT32),
-                              mha_tape_create(ctx, &tape),
-                              mha_tensor_copy(ctx, m, n),
-                              mha_matmul(ctx, m, n, mha_tensor_2d(x, MHA_FLOAT32, 4, 4), NULL),
-                              mha_matmul_pack_size(ctx, &bytes, n, MHA_FLOAT32),
-                              mha_matmul_pack(ctx, x, sizeof x, n, MHA_FLOAT32),
-                              mha_matmul_packed(ctx, m, n, x, NULL),
-                              mha_rotary_tables(ctx, m, n, 10000),
-                              mha_rotary_apply(ctx, four, four, m, n, NULL),
+    const mha_status all[] = {mha_matmul_pack_size(ctx, &bytes, n, MHA_FLOAT32),
+                              mha_matmul_pack(ctx, x, sizeof x, n, MHA_FLOAT32), mha_matmul_packed(ctx, m, n, x, NULL),
                               mha_attention_stats(ctx, &stats, four, four, nothing, NULL, NULL),
                               mha_attention_explain_stats(ctx, &plan, &stats, four, four, nothing, NULL, NULL)};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect(all[i] == MHA_UNSUPPORTED, "call %zu: %s", i, mha_status_name(all[i]));
     expect(!strcmp(mha_context_error(ctx), "mha_attention_stats: not supported on cuda yet; use a context of the CPU"),
            "%s", mha_context_error(ctx));
-    expect(!none && !cache && !tape, "something was made");
+    mha_context_free(ctx);
+}
+
+TEST(layers_stay_on_their_device)
+{
+    mha_context *ctx = remote_context(), *cpu = NULL;
+    mha_layer_options options = MHA_LAYER_DEFAULTS;
+    options.width = 8;
+    options.heads = 2;
+    mha_layer *layer = NULL, *smaller = NULL;
+    mha_cache *cache = NULL;
+    float x[64] = {0};
+    bool keep[2] = {true, false};
+    mha_tensor input = mha_tensor_3d(x, MHA_FLOAT32, 1, 4, 8), output = mha_tensor_3d(x + 32, MHA_FLOAT32, 1, 4, 8);
+    mha_layer_inputs inputs = {.query = input};
+    mha_attention_plan plan;
+    if (mha_context_create(&cpu, NULL) || mha_layer_create(cpu, &layer, &options, NULL)) exit(1);
+    const mha_status all[] = {
+        mha_layer_initialize(ctx, layer, 1), mha_layer_forward(ctx, layer, output, NULL, &inputs, NULL, NULL),
+        mha_layer_explain(ctx, &plan, layer, output, NULL, &inputs, NULL), mha_layer_prune(ctx, &smaller, layer, keep),
+        mha_cache_create(ctx, &cache, layer, 1, 8, MHA_FLOAT32)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect(all[i] == MHA_BAD_ARGUMENT, "call %zu: %s", i, mha_status_name(all[i]));
+    expect(!strcmp(mha_context_error(ctx), "layer: was made on the device cpu, the context is on cuda"), "%s",
+           mha_context_error(ctx));
+    expect(!smaller && !cache, "something was made");
     mha_layer_free(layer);
     mha_context_free(cpu);
     mha_context_free(ctx);

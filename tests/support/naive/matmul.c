@@ -18,7 +18,7 @@ typedef struct header {
 
 static double activate(mha_activation activation, double x)
 {
-    if (x == -INFINITY && activation != MHA_LINEAR) return 0; /* the formulas give -inf * 0 */
+    if (x == -INFINITY && activation != MHA_LINEAR && activation != MHA_TANH) return 0; /* the formulas give -inf * 0 */
     switch (activation) {
     case MHA_LINEAR:
         return x;
@@ -30,6 +30,12 @@ static double activate(mha_activation activation, double x)
         return x / (1 + exp(-2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case MHA_SILU:
         return x / (1 + exp(-x));
+    case MHA_TANH:
+        return tanh(x);
+    case MHA_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
+    case MHA_RELU_SQUARED:
+        return x < 0 ? 0 : x * x;
     }
     return NAN;
 }

@@ -80,6 +80,9 @@ mha_status naive_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, con
 void naive_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 void naive_fill(mha_context *ctx, mha_tensor to, float value);
 void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
+void naive_clear(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts);
+void naive_places(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends);
+void naive_append(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends);
 void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
                      const mha_norm_about *norm);
 void naive_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,

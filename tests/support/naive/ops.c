@@ -19,6 +19,9 @@ static double curve(mha_activation f, double x, double *slope)
     *slope = f == MHA_RELU ? x > 0 : 1;
     if (f == MHA_LINEAR) return x;
     if (f == MHA_RELU) return isnan(x) ? x : x > 0 ? x : 0;
+    if (f == MHA_TANH) return *slope = 1 - tanh(x) * tanh(x), tanh(x);
+    if (f == MHA_QUICK_GELU) return times_sigmoid(x, 1.702 * x, 1.702, slope);
+    if (f == MHA_RELU_SQUARED) return isnan(x) ? x : x > 0 ? (*slope = 2 * x, x * x) : (*slope = 0);
     if (f == MHA_SILU) return times_sigmoid(x, x, 1, slope);
     if (f == MHA_GELU_TANH)
         return times_sigmoid(x, root * (x + 0.044715 * x * x * x), root * (1 + 3 * 0.044715 * x * x), slope);

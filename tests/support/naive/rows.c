@@ -30,6 +30,48 @@ void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes)
     for (size_t n = 0; !ctx->rehearsing && n < bytes; n++) ((char *)to)[n] = ((const char *)from)[n];
 }
 
+/* Row t of a packed batch belongs to the sequence whose stretch holds it; -1: to none. */
+static int64_t sequence_of(mha_tensor starts, int64_t t)
+{
+    for (int64_t b = 0; b + 1 < starts.size[0]; b++)
+        if (t >= mha_integer_at(starts, b) && t < mha_integer_at(starts, b + 1)) return b;
+    return -1;
+}
+
+void naive_clear(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts)
+{
+    for (int axes = x.rank; axes < 4; axes++) x.size[axes] = 1, x.stride[axes] = 0;
+    int64_t n[4] = {0};
+    for (; !ctx->rehearsing && mha_element_count(x) && n[0] < x.size[0];) {
+        int64_t t = n[axis], b = starts.rank ? sequence_of(starts, t) : n[0];
+        int64_t at = starts.rank && b >= 0 ? t - mha_integer_at(starts, b) : t;
+        if (b < 0 || (lengths.rank && at >= mha_integer_at(lengths, b))) naive_set(x, n[0], n[1], n[2], n[3], 0);
+        for (int k = 3; k >= 0 && (++n[k] == x.size[k]) && k; k--) n[k] = 0;
+    }
+}
+
+void naive_places(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends)
+{
+    int64_t T = places.size[1], *at = places.data;
+    for (int64_t n = 0; !ctx->rehearsing && n < places.size[0] * T; n++) {
+        int64_t b = starts.rank ? sequence_of(starts, n) : n / T, start = starts.rank ? 0 : b * T, end = start + T;
+        if (starts.rank && b >= 0) start = mha_integer_at(starts, b), end = mha_integer_at(starts, b + 1);
+        int64_t place = b < 0 ? 0 : n - start + (ends.rank ? mha_integer_at(ends, b) - (end - start) : 0);
+        at[n] = place < 0 ? 0 : place;
+    }
+}
+
+void naive_append(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends)
+{
+    for (int64_t n = 0; !ctx->rehearsing && n < from.size[0] * from.size[1] * from.size[2]; n++) {
+        int64_t t = n % from.size[2], g = n / from.size[2] % from.size[1], batch = n / from.size[2] / from.size[1];
+        int64_t b = starts.rank ? sequence_of(starts, t) : batch;
+        if (b < 0) continue;
+        int64_t row = mha_integer_at(ends, b) - (starts.rank ? mha_integer_at(starts, b + 1) : from.size[2]) + t;
+        for (int64_t d = 0; d < from.size[3]; d++) naive_set(to, b, g, row, d, naive_get(from, batch, g, t, d));
+    }
+}
+
 /* to (B,Tq,Tk) */
 void naive_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps)
 {

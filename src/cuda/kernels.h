@@ -1,0 +1,76 @@
+/* Names of the kernels that operations other than attention use. */
+#ifndef MHA_CUDA_KERNELS_H
+#define MHA_CUDA_KERNELS_H
+
+#include <stddef.h>
+
+/* K(module, name). The order counts where a family is indexed: norm_*_wide follows its narrow version; products are sorted
+ * by type, columns and sides, plain ones by size and sides. */
+/* clang-format off */
+#define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
+#define MHA_CUDA_KERNELS(K)                                                                                            \
+    K(rows, softmax_put) K(rows, softmax_get) K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)               \
+    K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
+    K(rows, column_sums) K(rows, add_sums)                                                                             \
+    K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \
+    K(norm, norm_columns) K(norm, norm_back)                                                                           \
+    K(rotary, rotary) K(rotary, rotary_tables)                                                                         \
+    K(extra_keys, extra_keys) K(extra_keys, extra_keys_rows) K(extra_keys, extra_keys_columns)                         \
+    K(ops, activate) K(ops, activate_result) K(ops, activate_back) K(ops, activate_gated) K(ops, activate_gated_back)  \
+    K(ops, dropout) K(ops, embed) K(ops, embed_back) K(ops, loss_labels) K(ops, loss_rows) K(ops, loss_sums)           \
+    MHA_CUDA_SIDES(K, product, product_bf16_64) MHA_CUDA_SIDES(K, product, product_bf16_128)                           \
+    MHA_CUDA_SIDES(K, product, product_bf16_192) MHA_CUDA_SIDES(K, product, product_bf16_256)                          \
+    K(product, rows_bf16_32_nn) K(product, rows_bf16_64_nn) K(product, rows_bf16_96_nn)                                \
+    MHA_CUDA_SIDES(K, product_half, product_f16_64) MHA_CUDA_SIDES(K, product_half, product_f16_128)                   \
+    MHA_CUDA_SIDES(K, product_half, product_f16_192) MHA_CUDA_SIDES(K, product_half, product_f16_256)                  \
+    K(product_half, rows_f16_32_nn) K(product_half, rows_f16_64_nn) K(product_half, rows_f16_96_nn)                    \
+    MHA_CUDA_SIDES(K, product_plain, plain_128) K(product_plain, plain_128_xx)                                         \
+    MHA_CUDA_SIDES(K, product_plain, plain_64) K(product_plain, plain_64_xx)                                           \
+    MHA_CUDA_SIDES(K, product_plain, plain_32) K(product_plain, plain_32_xx)                                           \
+    K(product_plain, few_1) K(product_plain, few_4)
+/* clang-format on */
+
+/* The compiled files of src/cuda/kernels. */
+/* clang-format off */
+#define MHA_CUDA_MODULES(M)                                                                                            \
+    M(forward) M(backward) M(rows) M(general_forward) M(general_backward) M(decode) M(norm) M(rotary) M(extra_keys)    \
+    M(ops) M(product) M(product_half) M(product_plain)
+/* clang-format on */
+
+typedef enum mha_cuda_module {
+#define MHA_CUDA_ROW(name) MHA_CUDA_M_##name,
+    MHA_CUDA_MODULES(MHA_CUDA_ROW)
+#undef MHA_CUDA_ROW
+        MHA_CUDA_MODULE_COUNT
+} mha_cuda_module;
+
+typedef enum mha_cuda_kernel {
+#define MHA_CUDA_ROW(module, name) MHA_CUDA_K_##name,
+    MHA_CUDA_KERNELS(MHA_CUDA_ROW)
+#undef MHA_CUDA_ROW
+        MHA_CUDA_KERNEL_COUNT
+} mha_cuda_kernel;
+
+const char *mha_cuda_kernel_name(mha_cuda_kernel kernel);
+mha_cuda_module mha_cuda_kernel_module(mha_cuda_kernel kernel);
+
+/* Products on tensor cores: tiles (product.h), those for few rows behind the others. The kernels of a type follow each
+ * other, four sides of each tile and one of each tile for few rows. */
+enum {
+    MHA_CUDA_TILES_ALL = 4,
+    MHA_CUDA_TILES_FEW = 3,
+    MHA_CUDA_TILE_KERNELS = 4 * MHA_CUDA_TILES_ALL + MHA_CUDA_TILES_FEW
+};
+
+typedef struct mha_cuda_tile {
+    int rows, columns, threads;
+    int blocks;    /* of a multiprocessor */
+    size_t shared; /* bytes */
+} mha_cuda_tile;
+
+mha_cuda_tile mha_cuda_tile_at(int n);
+
+/* That of a kernel of products for the copy engine, or zeros. */
+mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel);
+
+#endif
