@@ -99,8 +99,14 @@ static ref_heads heads_of(const nn_blocks_config *b, int64_t l, bool cross)
 static ref_stack stack_of(const nn_stack_config *from)
 {
     static const ref_activation activations[] = {
-        [MHA_LINEAR] = REF_LINEAR,       [MHA_RELU] = REF_RELU, [MHA_GELU] = REF_GELU,
-        [MHA_GELU_TANH] = REF_GELU_TANH, [MHA_SILU] = REF_SILU,
+        [MHA_LINEAR] = REF_LINEAR,
+        [MHA_RELU] = REF_RELU,
+        [MHA_GELU] = REF_GELU,
+        [MHA_GELU_TANH] = REF_GELU_TANH,
+        [MHA_SILU] = REF_SILU,
+        [MHA_TANH] = REF_TANH,
+        [MHA_QUICK_GELU] = REF_QUICK_GELU,
+        [MHA_RELU_SQUARED] = REF_RELU_SQUARED,
     };
     static const ref_place places[] = {[NN_NORM_BEFORE] = REF_BEFORE,
                                        [NN_NORM_BEHIND] = REF_BEHIND,

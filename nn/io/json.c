@@ -100,7 +100,7 @@ static size_t put_utf8(char *out, int32_t c)
     return n;
 }
 
-/* The code point of \uXXXX, with the cursor after the 'u'; surrogates must be paired. 0 on error. */
+/* The code point of \uXXXX, with the cursor after the 'u'; surrogates must be paired. -1 on error. */
 static int32_t unicode(nn_json *j)
 {
     int32_t c = hex4(j);
@@ -110,10 +110,10 @@ static int32_t unicode(nn_json *j)
         if (low >= 0xdc00 && low < 0xe000) return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         c = low < 0 ? -1 : 0xd800;
     }
-    if (c < 0) return bad(j, "\\u must be followed by four hexadecimal digits");
-    if (c >= 0xd800 && c < 0xe000) return bad(j, "half of a surrogate pair");
-    if (c == 0) return bad(j, "a NUL inside a string");
-    return c;
+    if (c < 0) bad(j, "\\u must be followed by four hexadecimal digits");
+    else if (c >= 0xd800 && c < 0xe000) bad(j, "half of a surrogate pair");
+    else if (c == 0 && !j->nul) bad(j, "a NUL inside a string");
+    return nn_json_failed(j) ? -1 : c;
 }
 
 /* Decodes one escape, with the cursor after the backslash; returns the number of bytes written, 0 on error. */
@@ -130,7 +130,7 @@ static size_t escape(nn_json *j, char *out)
     if (c != 'u') return bad(j, "invalid escape after a backslash");
     j->at++;
     int32_t code = unicode(j);
-    return code ? put_utf8(out, code) : 0;
+    return code >= 0 ? put_utf8(out, code) : 0;
 }
 
 bool nn_json_string(nn_json *j, char *out, size_t *length)

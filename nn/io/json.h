@@ -27,6 +27,7 @@ typedef struct nn_json {
     size_t size, at; /* bytes of the text; bytes already read */
     int depth;
     bool fresh;    /* inside an object or array, before its first element */
+    bool nul;      /* strings may contain a NUL; set by the caller */
     char why[120]; /* "", or the error and its position */
 } nn_json;
 
@@ -44,7 +45,8 @@ bool nn_json_more(nn_json *j, char close);
 
 /* Decodes a string, or a key and its colon, and appends a NUL. With its quotes, a string is at least as long in the
  * text as decoded with its NUL, so `out` needs no more room than the remaining bytes of the text. With `out` NULL it is
- * only checked. `length` may be NULL. A NUL inside the string is an error: names are C strings. */
+ * only checked. `length` may be NULL. A NUL inside the string is an error, as names are C
+ * strings, unless `nul` is set. */
 bool nn_json_string(nn_json *j, char *out, size_t *length);
 bool nn_json_key(nn_json *j, char *out, size_t *length);
 

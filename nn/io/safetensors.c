@@ -2,8 +2,8 @@
  *
  * Both use the same code over bounds-checked `content`, so fuzzing the memory reader covers files, too. The order is:
  * check the header's length against the file size; read the header; check its records (safetensors_header.c); only then
- * allocate memory for the data and copy each tensor to an aligned address. mmap is not used: a file that shrinks while
- * mapped kills the process, and the format does not align tensors. */
+ * allocate memory for the data and copy each tensor to an aligned address. A mapped file is content in memory; of its
+ * tensors, only those that do not lie at a multiple of their element's size are copied. */
 #include "io/safetensors.h"
 #include "io/failure.h"
 #include "io/safetensors_header.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +21,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as t
 
 struct nn_safetensors {
     nn_safetensors_header header; /* its tensors are finally sorted by name */
-    unsigned char *block;         /* the data of the tensors */
+    unsigned char *block;         /* the data of the tensors that were copied */
+    void *map;                    /* the mapped file; or NULL */
+    size_t map_size;
 };
 
 /* Bytes from a file or from memory. */
@@ -28,6 +31,7 @@ typedef struct content {
     FILE *file;
     const unsigned char *bytes;
     uint64_t size;
+    bool stay; /* tensors stay where they lie */
     nn_failure to;
 } content;
 
@@ -149,20 +153,33 @@ static size_t aligned(size_t bytes)
     return (bytes + NN_SAFETENSORS_ALIGN - 1) / NN_SAFETENSORS_ALIGN * NN_SAFETENSORS_ALIGN;
 }
 
+/* Whether a tensor can stay where it lies, which is `at`. */
+static bool can_stay(const content *from, const nn_safetensors_tensor *tensor, const unsigned char *at)
+{
+    return from->stay && (uintptr_t)(at + tensor->begin) % dtypes[tensor->dtype].size == 0;
+}
+
 /* Copies each tensor, in the order of the file, to an aligned address. The sum cannot overflow: the tensors together
  * are no longer than the file, and NN_SAFETENSORS_HEADER_MAX limits their number. */
 static bool read_data(content *from, nn_safetensors *file)
 {
     nn_safetensors_header *header = &file->header;
     size_t total = NN_SAFETENSORS_ALIGN;
+    const unsigned char *data = from->bytes;
     for (size_t i = 0; i < header->tensor_count; i++)
-        total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
+        if (!can_stay(from, &header->tensors[i], data))
+            total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
     file->block = malloc(total);
     if (!file->block) return nn_fail(&from->to, "not enough memory for %zu bytes of tensors", total);
     unsigned char *at = file->block + (aligned((uintptr_t)file->block) - (uintptr_t)file->block);
     for (size_t i = 0; i < header->tensor_count; i++) {
         nn_safetensors_tensor *tensor = &header->tensors[i];
         size_t bytes = (size_t)(tensor->end - tensor->begin);
+        if (can_stay(from, tensor, data)) {
+            tensor->data = data + tensor->begin;
+            from->bytes += bytes;
+            continue;
+        }
         tensor->data = at;
         if (!take(from, at, bytes)) return false;
         at += aligned(bytes);
@@ -197,22 +214,44 @@ nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char 
     return read_all(&from);
 }
 
-/* Without O_NONBLOCK, opening a pipe without a writer would block. */
+/* Opens a regular file and finds its size; -1 on error. Without O_NONBLOCK, opening a pipe without a writer would
+ * block. */
+static int open_file(content *from, const char *path)
+{
+    struct stat about;
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0 || fstat(descriptor, &about)) nn_fail(&from->to, "%s", strerror(errno));
+    else if (!S_ISREG(about.st_mode)) nn_fail(&from->to, "not a regular file");
+    else return from->size = (uint64_t)about.st_size, descriptor;
+    if (descriptor >= 0) close(descriptor);
+    return -1;
+}
+
+nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size)
+{
+    content from = {.stay = true, .to = {path, error, error_size}};
+    int descriptor = open_file(&from, path);
+    if (descriptor < 0) return NULL;
+    size_t size = (size_t)from.size;
+    void *map = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : NULL;
+    close(descriptor);
+    if (map == MAP_FAILED) {
+        nn_fail(&from.to, "cannot be mapped: %s", strerror(errno));
+        return NULL;
+    }
+    from.bytes = map;
+    nn_safetensors *file = read_all(&from);
+    if (file) file->map = map, file->map_size = size;
+    else if (map) munmap(map, size);
+    return file;
+}
+
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
 {
     content from = {.to = {path, error, error_size}};
-    struct stat about;
     nn_safetensors *file = NULL;
-    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0 || fstat(descriptor, &about)) {
-        nn_fail(&from.to, "%s", strerror(errno));
-        goto out;
-    }
-    if (!S_ISREG(about.st_mode)) {
-        nn_fail(&from.to, "not a regular file");
-        goto out;
-    }
-    from.size = (uint64_t)about.st_size;
+    int descriptor = open_file(&from, path);
+    if (descriptor < 0) return NULL;
     from.file = fdopen(descriptor, "rb");
     if (!from.file) {
         nn_fail(&from.to, "%s", strerror(errno));
@@ -231,6 +270,7 @@ void nn_safetensors_free(nn_safetensors *file)
     if (!file) return;
     nn_safetensors_header_free(&file->header);
     free(file->block);
+    if (file->map) munmap(file->map, file->map_size);
     free(file);
 }
 

@@ -58,7 +58,8 @@ typedef struct nn_safetensors_tensor {
     int64_t shape[NN_SAFETENSORS_RANK]; /* the product of the sizes that are not 0 fits in 63 bits */
     int64_t count;                      /* elements */
     int64_t begin, end;                 /* range of its bytes in the file's data */
-    const void *data;                   /* aligned; never NULL, even for a tensor without elements */
+    const void *data;                   /* aligned, of a mapped file to its element alone; never NULL, even for a tensor
+                                           without elements */
 } nn_safetensors_tensor;
 
 /* An entry of the metadata. */
@@ -71,6 +72,9 @@ typedef struct nn_safetensors nn_safetensors;
 /* Reads a file, or `size` bytes of one in memory (copied; `name` replaces the path in messages). Returns NULL on error,
  * with one line in `error`, of `error_size` bytes (240 are enough unless the path is long). */
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size);
+/* The same without reading the data: the file is mapped, and its pages are read when they are used. A file that is
+ * truncated by someone else while it is mapped ends the process with SIGBUS. */
+nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size);
 nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 
 /* NULL is legal. */

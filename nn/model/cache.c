@@ -5,7 +5,8 @@
 
 struct nn_model_cache {
     const nn_model *owner;
-    int64_t depth, batch, length;
+    int64_t depth, batch;
+    int64_t *length;           /* (batch): tokens of each sequence */
     mha_cache **self, **cross; /* (depth) */
     int64_t memory_tokens;     /* of the encoder; 0: it has not run */
 };
@@ -29,7 +30,8 @@ static bool make_caches(nn_model_cache *c, const nn_model *m, mha_context *ctx, 
     const nn_stack *s = &m->side[1].stack;
     c->self = calloc((size_t)c->depth, sizeof *c->self);
     c->cross = calloc((size_t)c->depth, sizeof *c->cross);
-    if (!c->self || !c->cross) {
+    c->length = calloc((size_t)c->batch + 1, sizeof *c->length);
+    if (!c->self || !c->cross || !c->length) {
         mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a cache");
         return false;
     }
@@ -67,17 +69,36 @@ void nn_model_cache_free(nn_model_cache *c)
     }
     free(c->self);
     free(c->cross);
+    free(c->length);
     free(c);
 }
 
-int64_t nn_model_cache_length(const nn_model_cache *c) { return c->length; }
+int64_t nn_model_cache_length(const nn_model_cache *c, int64_t row) { return c->length[row]; }
 
-/* Cuts all caches of the decoder back to the length that they have had, and leaves what the context says. */
+bool nn_model_cache_reorder(nn_model_cache *c, mha_context *ctx, const int64_t *from)
+{
+    for (int64_t l = 0; l < c->depth; l++)
+        if (mha_cache_reorder(ctx, c->self[l], from) || (c->cross[l] && mha_cache_reorder(ctx, c->cross[l], from)))
+            return false;
+    for (int64_t b = 0; b < c->batch; b++) c->length[b] = mha_cache_length(c->self[0], b);
+    return true;
+}
+
+bool nn_model_cache_truncate(nn_model_cache *c, mha_context *ctx, int64_t row, int64_t length)
+{
+    for (int64_t l = 0; l < c->depth; l++)
+        if (mha_cache_truncate(ctx, c->self[l], row, length)) return false;
+    for (int64_t b = 0; b < c->batch; b++) c->length[b] = mha_cache_length(c->self[0], b);
+    return true;
+}
+
+/* Cuts all caches of the decoder back to the lengths that they have had, and leaves what the context says. */
 static void cut_back(nn_model_cache *c, mha_context *ctx)
 {
     char reason[512];
     snprintf(reason, sizeof reason, "%s", mha_context_error(ctx));
-    for (int64_t l = 0; l < c->depth; l++) mha_cache_truncate(ctx, c->self[l], -1, c->length);
+    for (int64_t l = 0; l < c->depth; l++)
+        for (int64_t b = 0; b < c->batch; b++) mha_cache_truncate(ctx, c->self[l], b, c->length[b]);
     mha_context_fail(ctx, MHA_BAD_ARGUMENT, reason);
 }
 
@@ -94,10 +115,11 @@ bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_
     const nn_stack *s = &m->side[1].stack, *encoder = &m->side[0].stack;
     if (c->owner != m) return fail(ctx, "the cache belongs to another model");
     if (!nn_description_is_pair(&m->d)) return fail(ctx, "a model with one stack has nothing to encode");
-    c->length = c->memory_tokens = 0;
-    cut_back(c, ctx);
+    if (batch->encoder.starts) return fail(ctx, "the sequences of an encoder have lengths, not starts, in a cache");
+    c->memory_tokens = 0;
+    if (!nn_model_cache_truncate(c, ctx, -1, 0)) return false;
     nn_model_start(m, ctx, NULL);
-    const float *rows = nn_model_side(m, ctx, false, batch, 0);
+    const float *rows = nn_model_side(m, ctx, false, batch, NULL);
     if (!rows) return false;
     mha_tensor none = MHA_NO_TENSOR;
     mha_tensor key = mha_tensor_3d(rows, MHA_FLOAT32, batch->B, encoder->T, m->d.encoder.blocks.width);
@@ -116,6 +138,7 @@ static bool check_step(const nn_model *m, mha_context *ctx, const nn_model_cache
     if (c->owner != m) return fail(ctx, "the cache belongs to another model");
     if (nn_description_is_pair(&m->d) && !c->memory_tokens)
         return fail(ctx, "the encoder has not run before this step");
+    if (batch->B != c->batch) return fail(ctx, "a step has as many sequences as its cache");
     if (batch->decoder.lengths) return fail(ctx, "the sequences of a step have no lengths");
     return !(call && call->stats) || fail(ctx, "a step has no statistics");
 }
@@ -134,6 +157,6 @@ const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, con
         cut_back(c, ctx);
         return NULL;
     }
-    c->length += s->T;
-    return nn_output_forward(&m->output, ctx, rows, batch->B, s->T, NULL);
+    for (int64_t b = 0; b < c->batch; b++) c->length[b] = mha_cache_length(c->self[0], b);
+    return nn_model_result(m, ctx, s, rows);
 }

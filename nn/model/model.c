@@ -16,10 +16,23 @@ static bool make_side(nn_model *m, mha_context *ctx, bool decoder)
     side->there = true;
     side->batch = m->options.batch;
     int64_t rows = m->options.batch * side->tokens;
-    bool ok = nn_stack_create(&side->stack, ctx, &m->d, decoder, m->parameters, rows, m->options.training) &&
-              nn_input_create(&side->input, &m->d, decoder, m->parameters, m->options.batch, rows, m->options.training);
-    side->stack.halves = m->halves;
-    return ok;
+    return nn_stack_create(&side->stack, ctx, &m->d, decoder, &m->weights, rows, m->options.training) &&
+           nn_input_create(&side->input, &m->d, decoder, &m->weights, m->options.batch, rows, m->options.training);
+}
+
+/* The backward pass does not have everything that models of others are made of. */
+static bool can_train(const nn_description *d)
+{
+    const nn_stack_config *stacks[] = {&d->encoder, &d->decoder};
+    bool plain = !d->output.transform && d->output.pool < NN_POOL_BOTH;
+    for (int n = 0; n < 2; n++) {
+        const nn_stack_config *s = stacks[n];
+        if (!s->blocks.depth) continue;
+        plain = plain && s->input.kind != NN_INPUT_FRAMES && s->input.padding < 0 && !s->input.width_first &&
+                !s->input.distilled && !s->blocks.experts && !s->blocks.from_norm && !s->blocks.branch_scale;
+        for (int k = 0; k < NN_ATTENTION_KINDS; k++) plain = plain && !s->blocks.attention[k].relative_buckets;
+    }
+    return plain;
 }
 
 static const char *options_problem(const nn_description *d, const nn_model_options *o)
@@ -27,6 +40,8 @@ static const char *options_problem(const nn_description *d, const nn_model_optio
     bool linear = (d->encoder.blocks.depth && d->encoder.blocks.activation == MHA_LINEAR) ||
                   (d->decoder.blocks.depth && d->decoder.blocks.activation == MHA_LINEAR);
     if (o->training && linear) return "a model without an activation cannot be trained";
+    if (o->training && d->output.classes == 1) return "there are from 2 to 16777216 classes";
+    if (o->training && !can_train(d)) return "this model has parts that cannot be trained";
     if (o->batch < 1 || o->batch > 1 << 24) return "a batch has from 1 to 16777216 sequences";
     const nn_stack_config *stacks[] = {&d->encoder, &d->decoder};
     const int64_t asked[] = {o->encoder_tokens, o->decoder_tokens};
@@ -38,14 +53,14 @@ static const char *options_problem(const nn_description *d, const nn_model_optio
     return NULL;
 }
 
-static bool fill(nn_model *m, mha_context *ctx, char *error, size_t error_size)
+static bool fill(nn_model *m, mha_context *ctx, const mha_tensor *parts, char *error, size_t error_size)
 {
     const nn_model_options *o = &m->options;
     const nn_stack *last = &m->side[m->d.decoder.blocks.depth > 0].stack;
     mha_context_fail(ctx, MHA_OK, "");
-    if (m->d.bfloat16) m->halves = malloc((size_t)m->count * sizeof *m->halves);
-    bool ok = (!m->d.bfloat16 || m->halves) && make_side(m, ctx, false) && make_side(m, ctx, true) &&
-              nn_output_create(&m->output, &m->d, m->parameters, o->batch, last->rows, o->training);
+    bool ok = nn_weights_create(&m->weights, &m->d, m->parameters, parts) && make_side(m, ctx, false) &&
+              make_side(m, ctx, true) &&
+              nn_output_create(&m->output, &m->d, &m->weights, o->batch, last->rows, o->training);
     int64_t memory =
         m->side[0].there && m->side[1].there && o->training ? m->side[0].stack.rows * m->d.encoder.blocks.width : 0;
     if (ok && memory) m->dmemory = malloc((size_t)memory * sizeof(float));
@@ -64,8 +79,8 @@ int64_t nn_model_count(const nn_description *d, char *error, size_t error_size)
     return -1;
 }
 
-nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_model_options *options,
-                          char *error, size_t error_size)
+static nn_model *create(mha_context *ctx, const nn_description *d, float *parameters, const mha_tensor *parts,
+                        const nn_model_options *options, char *error, size_t error_size)
 {
     char text[160];
     const char *problem = nn_description_problem(d, text, sizeof text);
@@ -79,9 +94,21 @@ nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *para
     m->options = *options;
     m->parameters = parameters;
     m->count = nn_parameter_count(d);
-    if (fill(m, ctx, error, error_size)) return m;
+    if (fill(m, ctx, parts, error, error_size)) return m;
     nn_model_free(m);
     return NULL;
+}
+
+nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_model_options *options,
+                          char *error, size_t error_size)
+{
+    return create(ctx, d, parameters, NULL, options, error, error_size);
+}
+
+nn_model *nn_model_create_over(mha_context *ctx, const nn_description *d, const mha_tensor *parts,
+                               const nn_model_options *options, char *error, size_t error_size)
+{
+    return create(ctx, d, NULL, parts, options, error, error_size);
 }
 
 void nn_model_free(nn_model *m)
@@ -94,7 +121,7 @@ void nn_model_free(nn_model *m)
     }
     nn_output_free(&m->output);
     free(m->dmemory);
-    free(m->halves);
+    nn_weights_free(&m->weights);
     free(m);
 }
 
@@ -119,11 +146,42 @@ void nn_model_changed(nn_model *m)
 void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call)
 {
     m->call = call ? *call : (nn_call){0};
-    if (m->d.bfloat16 && !m->fresh)
-        mha_tensor_copy(ctx, mha_tensor_1d(m->halves, MHA_BFLOAT16, m->count),
-                        mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count));
+    if (!m->fresh) nn_weights_round(&m->weights, ctx);
     m->fresh = true;
     m->ready = false;
+}
+
+/* How many tokens sequence b has now, and how many it has had. */
+static int64_t length_of(const nn_sequences *s, int64_t T, int64_t b)
+{
+    return s->starts ? s->starts[b + 1] - s->starts[b] : T;
+}
+static int64_t past_of(const nn_sequences *s, int64_t b) { return s->first_position + (s->past ? s->past[b] : 0); }
+
+static const char *sizes_problem(const nn_side *side, const nn_sequences *s, int64_t B, int64_t T, char *text,
+                                 size_t room)
+{
+    const nn_input_config *in = side->input.config;
+    bool good = B >= 1 && B <= side->batch;
+    if (good && s->starts) {
+        good = s->starts[0] == 0 && s->starts[B] >= 1 && s->starts[B] <= side->batch * side->tokens;
+        for (int64_t b = 0; good && b < B; b++) good = length_of(s, T, b) >= (s->past ? 0 : 1);
+    } else good = good && T >= 1 && T <= side->tokens;
+    if (!good) {
+        snprintf(text, room, "%lld sequences of %lld tokens do not fit this model, made for %lld of %lld", (long long)B,
+                 (long long)T, (long long)side->batch, (long long)side->tokens);
+        return text;
+    }
+    for (int64_t b = 0; b < B; b++) {
+        int64_t length = length_of(s, T, b), past = past_of(s, b);
+        if (past >= 0 &&
+            (in->kind != NN_INPUT_TOKENS || !in->position_kind || in->first_position + past + length <= in->positions))
+            continue;
+        snprintf(text, room, "%lld tokens from position %lld on are outside the %lld positions of the model",
+                 (long long)length, (long long)past, (long long)(in->positions - in->first_position));
+        return text;
+    }
+    return NULL;
 }
 
 /* What is wrong with the sequences of one side: they must fit the model, and ids, types and positions index tables. */
@@ -131,20 +189,13 @@ static const char *sequences_problem(const nn_side *side, const nn_sequences *s,
                                      size_t room)
 {
     const nn_input_config *in = side->input.config;
-    bool patches = in->kind == NN_INPUT_PATCHES;
-    if (B < 1 || B > side->batch || T < 1 || T > side->tokens) {
-        snprintf(text, room, "%lld sequences of %lld tokens do not fit this model, made for %lld of %lld", (long long)B,
-                 (long long)T, (long long)side->batch, (long long)side->tokens);
-        return text;
-    }
-    if (patches) return !s->images ? "there are no images" : s->first_position ? "patches have fixed positions" : NULL;
+    const char *problem = sizes_problem(side, s, B, T, text, room);
+    if (problem) return problem;
+    if (in->kind == NN_INPUT_FRAMES) return !s->features ? "there are no features" : NULL;
+    if (in->kind == NN_INPUT_PATCHES)
+        return !s->images ? "there are no images" : s->first_position ? "patches have fixed positions" : NULL;
     if (!s->tokens) return "there are no tokens";
-    if (s->first_position < 0 || (in->position_kind && in->first_position + s->first_position + T > in->positions)) {
-        snprintf(text, room, "%lld tokens from position %lld on are outside the %lld positions of the model",
-                 (long long)T, (long long)s->first_position, (long long)(in->positions - in->first_position));
-        return text;
-    }
-    for (int64_t i = 0; i < B * T; i++) {
+    for (int64_t i = 0; i < (s->starts ? s->starts[B] : B * T); i++) {
         int32_t id = s->tokens[i], type = s->types ? s->types[i] : 0;
         if (id < 0 || id >= in->vocabulary)
             snprintf(text, room, "token %d is not below %lld, the size of the vocabulary", (int)id,
@@ -161,28 +212,49 @@ static bool check_sequences(const nn_side *side, mha_context *ctx, const nn_sequ
 {
     char text[200];
     const char *problem = sequences_problem(side, s, B, T, text, sizeof text);
+    if (!problem && s->starts && (s->lengths || side->stack.training))
+        problem = "sequences that lie one behind another have no lengths, and are not for training";
     for (int64_t b = 0; !problem && s->lengths && b < B; b++)
         if (s->lengths[b] < 1 || s->lengths[b] > T) problem = "the length of a sequence must be from 1 to its tokens";
     if (problem) mha_context_fail(ctx, MHA_BAD_ARGUMENT, problem);
     return !problem;
 }
 
-const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, int64_t past)
+const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, const int64_t *past)
 {
     nn_side *side = &m->side[decoder];
     nn_stack *s = &side->stack;
     nn_sequences from = decoder ? batch->decoder : batch->encoder;
     const nn_input_config *in = side->input.config;
-    int64_t T = nn_input_tokens(in) ? nn_input_tokens(in) : from.T;
-    from.first_position += past;
-    s->B = batch->B;
-    s->T = T;
-    s->lengths = from.lengths;
+    int64_t T = nn_input_tokens(in) ? nn_input_tokens(in) : from.T, longest = 0;
+    from.past = past;
     s->call = &m->call;
     s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
     if (!check_sequences(side, ctx, &from, batch->B, T)) return NULL;
-    if (!m->call.from && !nn_input_forward(&side->input, ctx, nn_stack_input(s), &from, batch->B, T)) return NULL;
+    for (int64_t b = 0; b < batch->B; b++) {
+        int64_t all = past_of(&from, b) + length_of(&from, T, b);
+        if (all > longest) longest = all;
+    }
+    if (!nn_stack_turn(s, ctx, longest)) return NULL;
+    s->sequences = batch->B;
+    s->starts = from.starts;
+    s->B = from.starts ? 1 : batch->B;
+    s->T = from.starts ? from.starts[batch->B] : T;
+    s->lengths = from.lengths;
+    if (!m->call.from && !nn_input_forward(&side->input, ctx, nn_stack_input(s), &from, s->B, s->T)) return NULL;
     return nn_stack_forward(s, ctx);
+}
+
+const float *nn_model_result(nn_model *m, mha_context *ctx, const nn_stack *last, const float *rows)
+{
+    nn_output_rows from = {.rows = rows,
+                           .B = last->sequences,
+                           .T = last->T,
+                           .lengths = last->lengths,
+                           .starts = last->starts,
+                           .picked = m->call.rows,
+                           .count = m->call.row_count};
+    return nn_output_forward(&m->output, ctx, &from);
 }
 
 /* Whether the outputs of heads can be taken one by one, if the call asks for it. */
@@ -205,13 +277,13 @@ const float *nn_model_forward(nn_model *m, mha_context *ctx, const nn_batch *bat
     const float *rows = NULL;
     nn_model_start(m, ctx, call);
     if (!check_split(m, ctx, last)) return NULL;
-    if (m->side[0].there && !(rows = nn_model_side(m, ctx, false, batch, 0))) return NULL;
+    if (m->side[0].there && !(rows = nn_model_side(m, ctx, false, batch, NULL))) return NULL;
     if (m->side[1].there) {
-        decoder->memory_rows =
-            (struct nn_memory){rows, encoder->T, m->d.encoder.blocks.width, encoder->lengths, m->dmemory};
-        if (!(rows = nn_model_side(m, ctx, true, batch, 0))) return NULL;
+        decoder->memory_rows = (struct nn_memory){
+            rows, encoder->T, m->d.encoder.blocks.width, encoder->lengths, encoder->starts, m->dmemory};
+        if (!(rows = nn_model_side(m, ctx, true, batch, NULL))) return NULL;
     }
-    const float *result = nn_output_forward(&m->output, ctx, rows, batch->B, last->T, last->lengths);
+    const float *result = nn_model_result(m, ctx, last, rows);
     m->ready = result && m->options.training;
     return result;
 }
@@ -220,6 +292,12 @@ const float *nn_model_forward_images(nn_model *m, mha_context *ctx, const float 
 {
     nn_batch batch = {.B = B, .encoder = {.images = images}};
     return nn_model_forward(m, ctx, &batch, call);
+}
+
+bool nn_model_project_head(nn_model *m, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
+                           int64_t l, int64_t h)
+{
+    return nn_stack_project_head(&m->side[m->d.decoder.blocks.depth > 0].stack, ctx, y, heads, rows, step, l, h);
 }
 
 static bool side_backward(nn_side *side, mha_context *ctx, const float *dy, float *gradients)

@@ -20,8 +20,14 @@ typedef struct nn_sequences {
     const int32_t *tokens;  /* (B,T): ids, from 0 to below the vocabulary */
     const int32_t *types;   /* (B,T): ids of token types, or NULL: 0 */
     const float *images;    /* (B,channels,rows,columns), normalised */
+    const float *features;  /* (B,bins,2*T): of audio frames */
     const int64_t *lengths; /* (B): how many tokens each has, from 1 to T; the rest is padding. NULL: T */
     int64_t first_position; /* of the first token, beside that of the description */
+
+    /* Sequences of unlike length without padding: sequence b is tokens starts[b] to starts[b+1] - 1 of one row, and T is
+     * ignored. Not for training. Maps are (1,H,tokens of all sequences,most keys of one). */
+    const int64_t *starts; /* (B+1), or NULL */
+    const int64_t *past;   /* (B): tokens that each sequence has had before, in a step; set by nn_model_step */
 } nn_sequences;
 
 typedef struct nn_batch {
@@ -46,7 +52,10 @@ typedef struct nn_call {
     const float *from;     /* (B*T,M): the rows before block `first`, where the pass starts; NULL: with the input */
     const float *computed; /* (B*T,H*D): the outputs of the heads of that block, for these rows; or NULL */
     int64_t first;         /* with `from` */
-    bool narrow;           /* in the last block, compute the class token's row alone where no other row counts, and
+    const int64_t
+        *rows; /* (row_count): the rows to compute logits of, at most as many as there are sequences; NULL: all */
+    int64_t row_count;
+    bool narrow; /* in the last block, compute the class token's row alone where no other row counts, and
                               nothing else is asked for. Results differ by rounding */
 
     bool drop;             /* dropout and stochastic depth are at work, as the description says */
@@ -73,10 +82,16 @@ int64_t nn_model_count(const nn_description *d, char *error, size_t error_size);
  * is for training and has MHA_LINEAR for an activation. `ctx` gives memory to the attention layers. */
 nn_model *nn_model_create(mha_context *ctx, const nn_description *d, float *parameters, const nn_model_options *options,
                           char *error, size_t error_size);
+
+/* Over one tensor for each part, in the order of nn_parts_of: they stay where they lie. Weights of products and tables of
+ * tokens have any float type and strides; those of an attention's heads may have an axis of their own, as in
+ * mha_layer_weights. All else is dense float32. Not for training. */
+nn_model *nn_model_create_over(mha_context *ctx, const nn_description *d, const mha_tensor *parts,
+                               const nn_model_options *options, char *error, size_t error_size);
 void nn_model_free(nn_model *m); /* NULL is legal */
 
 const nn_description *nn_model_description(const nn_model *m);
-float *nn_model_parameters(const nn_model *m);
+float *nn_model_parameters(const nn_model *m); /* NULL if they are not one block */
 
 /* First values, as nn_parts_initialize. */
 void nn_model_initialize(nn_model *m, uint64_t seed);
@@ -100,14 +115,19 @@ bool nn_model_backward(nn_model *m, mha_context *ctx, const float *dlogits, floa
 typedef struct nn_model_cache nn_model_cache;
 /* Returns NULL on error, with the reason in the context: only causal decoders of tokens have steps. */
 nn_model_cache *nn_model_cache_create(nn_model *m, mha_context *ctx, int64_t batch, int64_t capacity, mha_type type);
-void nn_model_cache_free(nn_model_cache *c); /* NULL is legal */
-int64_t nn_model_cache_length(const nn_model_cache *c);
+void nn_model_cache_free(nn_model_cache *c);                         /* NULL is legal */
+int64_t nn_model_cache_length(const nn_model_cache *c, int64_t row); /* tokens that a sequence has had */
+
+/* As mha_cache_reorder and mha_cache_truncate, for the caches of all blocks. */
+bool nn_model_cache_reorder(nn_model_cache *c, mha_context *ctx, const int64_t *from);
+bool nn_model_cache_truncate(nn_model_cache *c, mha_context *ctx, int64_t row, int64_t length);
 
 /* Runs the encoder and keeps what cross-attention needs of its rows: before the first step of a model with both
  * stacks. The cache then holds no tokens of the decoder. */
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch);
 
-/* The next T tokens of each sequence (decoder.tokens), behind those that the cache holds; logits as nn_model_forward.
+/* The next T tokens of each sequence (decoder.tokens), or with decoder.starts as many as each has, also none, behind
+ * those that the cache holds; logits as nn_model_forward.
  * Maps have as many keys as the cache then holds. */
 const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch,
                            const nn_call *call);

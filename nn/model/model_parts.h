@@ -4,7 +4,7 @@
 
 #include "model/input.h"
 #include "model/output.h"
-#include "model/stack.h"
+#include "model/stack/stack.h"
 
 typedef struct nn_side {
     bool there;
@@ -16,19 +16,21 @@ typedef struct nn_side {
 struct nn_model {
     nn_description d;
     nn_model_options options;
-    int64_t count; /* of the parameters */
-    float *parameters;
-    uint16_t *halves; /* (count) the parameters in bfloat16, if the description says so */
-    bool fresh;       /* halves are up to date */
-    bool ready;       /* the last call was a forward one that a backward one may follow */
-    nn_side side[2];  /* encoder, decoder */
+    int64_t count;     /* of the parameters */
+    float *parameters; /* as one block; or NULL */
+    nn_weights weights;
+    bool fresh;      /* rounded copies of the weights are up to date */
+    bool ready;      /* the last call was a forward one that a backward one may follow */
+    nn_side side[2]; /* encoder, decoder */
     nn_output output;
     float *dmemory; /* the gradient by the encoder's rows, where a decoder reads them */
     nn_call call;
 };
 
-/* Before the first side of a pass; and one side, behind `past` tokens: its rows after the final norm, or NULL. */
+/* Before the first side of a pass; one side, whose sequences have had `past` tokens (B; NULL: none): its rows after the
+ * final norm, or NULL; and the result from those of the last one. */
 void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call);
-const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, int64_t past);
+const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, const int64_t *past);
+const float *nn_model_result(nn_model *m, mha_context *ctx, const nn_stack *last, const float *rows);
 
 #endif

@@ -1,42 +1,56 @@
 #include "model/output.h"
+#include "model/stack/stack.h"
 #include <stdlib.h>
 #include <string.h>
 
-static void find_parts(nn_output *o, const nn_description *d)
-{
-    bool decoder = d->decoder.blocks.depth > 0;
-    nn_part part;
-    o->weight = o->bias = -1;
-    for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part);) {
-        bool table = d->output.tied && part.kind == NN_TOKENS && part.decoder == decoder;
-        if (part.kind == NN_OUTPUT || table) o->weight = part.first;
-        if (part.kind == NN_OUTPUT_BIAS) o->bias = part.first;
-    }
-}
-
 static bool changes_logits(const nn_output_config *c) { return c->scale != 1 || c->softcap > 0; }
 
-bool nn_output_create(nn_output *o, const nn_description *d, const float *parameters, int64_t batch, int64_t rows,
+/* Room for the results of so many rows; in training, where it never grows, part of the other memory. */
+static bool make_room(nn_output *o, int64_t rows)
+{
+    const nn_output_config *c = o->config;
+    if (rows <= o->room) return true;
+    free(o->grown);
+    o->room = 0;
+    int64_t t = c->transform, classes = c->classes;
+    float *at = o->grown = malloc((size_t)(rows * (2 * t + 2 + classes) + 1) * sizeof(float));
+    if (!at) return false;
+    o->logits = at;
+    o->raw = o->logits + rows * classes;
+    o->changed = o->raw + rows * t;
+    o->kept = o->changed + rows * t;
+    o->room = rows;
+    return true;
+}
+
+bool nn_output_create(nn_output *o, const nn_description *d, const nn_weights *weights, int64_t batch, int64_t rows,
                       bool training)
 {
     const nn_output_config *c = &d->output;
-    *o = (nn_output){.config = c, .width = nn_description_last(d)->blocks.width, .parameters = parameters};
-    find_parts(o, d);
-    int64_t M = o->width, pooled = c->pool ? batch : 0, count = c->pool ? batch : rows;
-    int64_t size[] = {pooled * M, training ? pooled * M : 0, count * c->classes,
+    const nn_blocks_config *blocks = &nn_description_last(d)->blocks;
+    *o = (nn_output){.config = c, .blocks = blocks, .width = blocks->width};
+    nn_weights_find(weights, d->decoder.blocks.depth > 0, -1, o->part);
+    o->weight = o->part[c->tied ? NN_TOKENS : NN_OUTPUT];
+    int64_t P = nn_output_width(d, false), count = c->pool ? batch : rows, M = o->width;
+    int64_t size[] = {batch * P, training && c->pool ? batch * P : 0,
                       training && (changes_logits(c) || !c->pool) ? count * c->classes : 0, training ? rows * M : 0};
-    float **parts[] = {&o->pooled, &o->dpooled, &o->logits, &o->dlogits, &o->drows};
+    float **parts[] = {&o->pooled, &o->dpooled, &o->dlogits, &o->drows};
+    enum { PARTS = sizeof size / sizeof *size };
     int64_t all = 1; /* never of nothing */
-    for (int n = 0; n < 5; n++) all += (size[n] + 15) / 16 * 16;
+    for (int n = 0; n < PARTS; n++) all += (size[n] + 15) / 16 * 16;
     float *at = o->memory = malloc((size_t)all * sizeof(float));
-    for (int n = 0; at && n < 5; n++) {
+    for (int n = 0; at && n < PARTS; n++) {
         *parts[n] = at;
         at += (size[n] + 15) / 16 * 16;
     }
-    return o->memory != NULL;
+    return o->memory && (!training || make_room(o, count));
 }
 
-void nn_output_free(nn_output *o) { free(o->memory); }
+void nn_output_free(nn_output *o)
+{
+    free(o->memory);
+    free(o->grown);
+}
 
 static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 {
@@ -48,22 +62,32 @@ static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 /* Which rows of sequence b are pooled. */
 static void pooled_rows(const nn_output *o, int64_t b, int64_t *first, int64_t *count)
 {
-    int64_t length = o->lengths ? o->lengths[b] : o->T;
-    *first = o->config->pool == NN_POOL_LAST ? length - 1 : 0;
+    int64_t begin = o->starts ? o->starts[b] : b * o->T;
+    int64_t length = o->starts ? o->starts[b + 1] - begin : o->lengths ? o->lengths[b] : o->T;
+    *first = begin + (o->config->pool == NN_POOL_LAST ? length - 1 : 0);
     *count = o->config->pool == NN_POOL_MEAN ? length : 1;
+    if (o->config->pool == NN_POOL_BOTH) *first = begin + 1, *count = length - 1;
 }
 
 static void pool(void *arg, int64_t b)
 {
     const nn_output *o = arg;
     int64_t M = o->width, first, count;
+    bool both = o->config->pool == NN_POOL_BOTH;
     pooled_rows(o, b, &first, &count);
-    const float *from = o->rows + (b * o->T + first) * M;
-    float *to = o->pooled + b * M;
+    const float *from = o->rows + first * M;
+    float *to = o->pooled + b * M * (both ? 2 : 1);
+    if (both) memcpy(to, from - M, (size_t)M * sizeof(float)), to += M;
     memcpy(to, from, (size_t)M * sizeof(float));
     for (int64_t t = 1; t < count; t++)
         for (int64_t m = 0; m < M; m++) to[m] += from[t * M + m];
     for (int64_t m = 0; m < M; m++) to[m] *= 1.0f / (float)count;
+}
+
+static void pick(void *arg, int64_t n)
+{
+    const nn_output *o = arg;
+    memcpy(o->pooled + n * o->width, o->rows + o->picked[n] * o->width, (size_t)o->width * sizeof(float));
 }
 
 static void change_logits(const nn_output *o, int64_t count)
@@ -75,23 +99,55 @@ static void change_logits(const nn_output *o, int64_t count)
     }
 }
 
-const float *nn_output_forward(nn_output *o, mha_context *ctx, const float *rows, int64_t B, int64_t T,
-                               const int64_t *lengths)
+/* The product before that of the logits. Returns its result, or NULL. */
+static const float *transform(nn_output *o, mha_context *ctx, const float *from, int64_t count)
 {
     const nn_output_config *c = o->config;
-    int64_t M = o->width, count = c->pool ? B : B * T;
-    mha_tensor none = MHA_NO_TENSOR;
-    o->B = B;
-    o->T = T;
-    o->lengths = lengths;
-    o->rows = rows;
-    if (c->pool) mha_context_each(ctx, B, pool, o);
-    const float *from = c->pool ? o->pooled : rows;
-    if (!c->classes) return from;
-    mha_tensor bias = o->bias < 0 ? none : mha_tensor_1d(o->parameters + o->bias, MHA_FLOAT32, c->classes);
-    if (nn_linear_forward(ctx, matrix(o->logits, count, c->classes), matrix(from, count, M),
-                          matrix(o->parameters + o->weight, c->classes, M), bias, MHA_LINEAR, false))
+    int64_t t = c->transform, P = o->part[NN_TRANSFORM]->value.size[1];
+    if (nn_linear_forward(ctx, matrix(o->raw, count, t), matrix(from, count, P), o->part[NN_TRANSFORM]->value,
+                          nn_value(o->part[NN_TRANSFORM_BIAS]), c->transform_activation, false))
         return NULL;
+    if (!o->part[NN_TRANSFORM_NORM]) return o->raw;
+    mha_norm_options norm =
+        nn_norm_options(o->blocks, (nn_norm){o->part[NN_TRANSFORM_NORM], o->part[NN_TRANSFORM_NORM_BIAS]});
+    return mha_norm_forward(ctx, matrix(o->changed, count, t), matrix(o->kept, count, 2), matrix(o->raw, count, t),
+                            &norm)
+               ? NULL
+               : o->changed;
+}
+
+/* The mean of the logits of the first row and of the second, which is picked for it. */
+static bool add_second(nn_output *o, mha_context *ctx, const nn_output_rows *in, int64_t count)
+{
+    for (int64_t b = 0; b < in->B; b++)
+        memcpy(o->pooled + b * o->width, in->rows + (b * in->T + 1) * o->width, (size_t)o->width * sizeof(float));
+    if (nn_linear_forward(ctx, matrix(o->logits, count, o->config->classes), matrix(o->pooled, count, o->width),
+                          o->part[NN_SECOND]->value, nn_value(o->part[NN_SECOND_BIAS]), MHA_LINEAR, true))
+        return false;
+    for (int64_t i = 0; i < count * o->config->classes; i++) o->logits[i] *= 0.5f;
+    return true;
+}
+
+const float *nn_output_forward(nn_output *o, mha_context *ctx, const nn_output_rows *in)
+{
+    const nn_output_config *c = o->config;
+    const float *from = in->rows;
+    int64_t count = c->pool ? in->B : in->picked ? in->count : in->starts ? in->starts[in->B] : in->B * in->T;
+    o->B = in->B;
+    o->T = in->T;
+    o->lengths = in->lengths, o->starts = in->starts, o->picked = in->picked;
+    o->rows = in->rows;
+    if (c->pool) mha_context_each(ctx, in->B, pool, o), from = o->pooled;
+    else if (in->picked) mha_context_each(ctx, count, pick, o), from = o->pooled;
+    if (!c->classes && !c->transform) return from;
+    if (!make_room(o, count)) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the logits"), NULL;
+    if (c->transform && !(from = transform(o, ctx, from, count))) return NULL;
+    if (!c->classes) return from;
+    int64_t width = o->weight->value.size[1];
+    if (nn_linear_forward(ctx, matrix(o->logits, count, c->classes), matrix(from, count, width), o->weight->value,
+                          nn_value(o->part[NN_OUTPUT_BIAS]), MHA_LINEAR, false))
+        return NULL;
+    if (c->pool == NN_POOL_TWO && !add_second(o, ctx, in, count)) return NULL;
     if (changes_logits(c)) change_logits(o, count * c->classes);
     return o->logits;
 }
@@ -103,8 +159,8 @@ static void unpool(void *arg, int64_t b)
     const nn_output *o = arg;
     int64_t M = o->width, first, count;
     pooled_rows(o, b, &first, &count);
-    float *to = o->drows + b * o->T * M, share = 1.0f / (float)count;
-    memset(to, 0, (size_t)(o->T * M) * sizeof(float));
+    float *to = o->drows, share = 1.0f / (float)count;
+    memset(to + b * o->T * M, 0, (size_t)(o->T * M) * sizeof(float));
     for (int64_t t = first; t < first + count; t++)
         for (int64_t m = 0; m < M; m++) to[t * M + m] = o->dpooled[b * M + m] * share;
 }
@@ -141,10 +197,10 @@ const float *nn_output_backward(nn_output *o, mha_context *ctx, const float *dlo
     float *to = c->pool ? o->dpooled : o->drows;
     if (c->classes) {
         const float *dy = unchange(o, dlogits, count);
-        nn_linear_gradients g = {matrix(to, count, M), false, matrix(gradients + o->weight, c->classes, M),
-                                 o->bias < 0 ? NULL : gradients + o->bias};
+        nn_linear_gradients g = {matrix(to, count, M), false, matrix(gradients + o->weight->first, c->classes, M),
+                                 nn_bias_gradient(o->part[NN_OUTPUT_BIAS], gradients)};
         if (nn_linear_backward(ctx, &g, matrix(dy, count, c->classes), matrix(c->pool ? o->pooled : o->rows, count, M),
-                               matrix(o->parameters + o->weight, c->classes, M)))
+                               o->weight->value))
             return NULL;
     } else copy_rows(o, to, dlogits, count);
     if (c->pool) mha_context_each(ctx, o->B, unpool, o);

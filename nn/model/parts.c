@@ -5,7 +5,31 @@
 #include <string.h>
 
 /* The sizes that a part may have. */
-typedef enum size { NONE, M_, ME_, O_, N_, D_, H_, MLP_, PIXELS_, VOCABULARY_, PLACES_, TYPES_, TABLE_, CLASSES_ } size;
+typedef enum size {
+    NONE,
+    M_,
+    ME_,
+    O_,
+    N_,
+    QN_,
+    KN_,
+    H_,
+    MLP_,
+    EXPERTS_,
+    PIXELS_,
+    BINS_,
+    M3_,
+    VOCABULARY_,
+    PLACES_,
+    PLACE_,
+    TYPES_,
+    TABLE_,
+    BUCKETS_,
+    POOLED_,
+    TRANSFORM_,
+    LAST_,
+    CLASSES_
+} size;
 
 typedef enum place { INPUT, OUTPUT, BLOCK, END } place;
 
@@ -17,15 +41,26 @@ static const struct row {
     [NN_PATCH] = {"patch.weight", INPUT, M_, PIXELS_},
     [NN_PATCH_BIAS] = {"patch.bias", INPUT, M_, NONE},
     [NN_CLASS_TOKEN] = {"class_token", INPUT, M_, NONE},
+    [NN_DISTILLED_TOKEN] = {"distilled_token", INPUT, M_, NONE},
+    [NN_CONV1] = {"conv1.weight", INPUT, M_, BINS_},
+    [NN_CONV1_BIAS] = {"conv1.bias", INPUT, M_, NONE},
+    [NN_CONV2] = {"conv2.weight", INPUT, M_, M3_},
+    [NN_CONV2_BIAS] = {"conv2.bias", INPUT, M_, NONE},
     [NN_TOKENS] = {"tokens", INPUT, VOCABULARY_, TABLE_},
-    [NN_POSITIONS] = {"positions", INPUT, PLACES_, TABLE_},
+    [NN_POSITIONS] = {"positions", INPUT, PLACES_, PLACE_},
     [NN_TYPES] = {"types", INPUT, TYPES_, TABLE_},
     [NN_INPUT_NORM] = {"norm.weight", INPUT, TABLE_, NONE},
     [NN_INPUT_NORM_BIAS] = {"norm.bias", INPUT, TABLE_, NONE},
     [NN_INPUT_PROJECT] = {"project.weight", INPUT, M_, TABLE_},
     [NN_INPUT_PROJECT_BIAS] = {"project.bias", INPUT, M_, NONE},
-    [NN_OUTPUT] = {"output.weight", OUTPUT, CLASSES_, M_},
+    [NN_TRANSFORM] = {"transform.weight", OUTPUT, TRANSFORM_, POOLED_},
+    [NN_TRANSFORM_BIAS] = {"transform.bias", OUTPUT, TRANSFORM_, NONE},
+    [NN_TRANSFORM_NORM] = {"transform.norm.weight", OUTPUT, TRANSFORM_, NONE},
+    [NN_TRANSFORM_NORM_BIAS] = {"transform.norm.bias", OUTPUT, TRANSFORM_, NONE},
+    [NN_OUTPUT] = {"output.weight", OUTPUT, CLASSES_, LAST_},
     [NN_OUTPUT_BIAS] = {"output.bias", OUTPUT, CLASSES_, NONE},
+    [NN_SECOND] = {"second.weight", OUTPUT, CLASSES_, LAST_},
+    [NN_SECOND_BIAS] = {"second.bias", OUTPUT, CLASSES_, NONE},
     [NN_NORM1] = {"norm1.weight", BLOCK, M_, NONE},
     [NN_NORM1_BIAS] = {"norm1.bias", BLOCK, M_, NONE},
     [NN_Q] = {"attn.q.weight", BLOCK, O_, M_},
@@ -36,11 +71,14 @@ static const struct row {
     [NN_V_BIAS] = {"attn.v.bias", BLOCK, N_, NONE},
     [NN_PROJ] = {"attn.proj.weight", BLOCK, M_, O_},
     [NN_PROJ_BIAS] = {"attn.proj.bias", BLOCK, M_, NONE},
-    [NN_Q_NORM] = {"attn.q_norm.weight", BLOCK, D_, NONE},
-    [NN_K_NORM] = {"attn.k_norm.weight", BLOCK, D_, NONE},
+    [NN_Q_NORM] = {"attn.q_norm.weight", BLOCK, QN_, NONE},
+    [NN_K_NORM] = {"attn.k_norm.weight", BLOCK, KN_, NONE},
+    [NN_Q_NORM_BIAS] = {"attn.q_norm.bias", BLOCK, QN_, NONE},
+    [NN_K_NORM_BIAS] = {"attn.k_norm.bias", BLOCK, KN_, NONE},
     [NN_SINKS] = {"attn.sinks", BLOCK, H_, NONE},
     [NN_NORM1_OUT] = {"norm1_out.weight", BLOCK, M_, NONE},
     [NN_NORM1_OUT_BIAS] = {"norm1_out.bias", BLOCK, M_, NONE},
+    [NN_SCALE1] = {"scale1", BLOCK, M_, NONE},
     [NN_CROSS_NORM] = {"cross_norm.weight", BLOCK, M_, NONE},
     [NN_CROSS_NORM_BIAS] = {"cross_norm.bias", BLOCK, M_, NONE},
     [NN_CROSS_Q] = {"cross.q.weight", BLOCK, O_, M_},
@@ -51,12 +89,17 @@ static const struct row {
     [NN_CROSS_V_BIAS] = {"cross.v.bias", BLOCK, N_, NONE},
     [NN_CROSS_PROJ] = {"cross.proj.weight", BLOCK, M_, O_},
     [NN_CROSS_PROJ_BIAS] = {"cross.proj.bias", BLOCK, M_, NONE},
-    [NN_CROSS_Q_NORM] = {"cross.q_norm.weight", BLOCK, D_, NONE},
-    [NN_CROSS_K_NORM] = {"cross.k_norm.weight", BLOCK, D_, NONE},
+    [NN_CROSS_Q_NORM] = {"cross.q_norm.weight", BLOCK, QN_, NONE},
+    [NN_CROSS_K_NORM] = {"cross.k_norm.weight", BLOCK, KN_, NONE},
+    [NN_CROSS_Q_NORM_BIAS] = {"cross.q_norm.bias", BLOCK, QN_, NONE},
+    [NN_CROSS_K_NORM_BIAS] = {"cross.k_norm.bias", BLOCK, KN_, NONE},
     [NN_CROSS_NORM_OUT] = {"cross_norm_out.weight", BLOCK, M_, NONE},
     [NN_CROSS_NORM_OUT_BIAS] = {"cross_norm_out.bias", BLOCK, M_, NONE},
+    [NN_CROSS_SCALE] = {"cross_scale", BLOCK, M_, NONE},
     [NN_NORM2] = {"norm2.weight", BLOCK, M_, NONE},
     [NN_NORM2_BIAS] = {"norm2.bias", BLOCK, M_, NONE},
+    [NN_ROUTER] = {"mlp.router.weight", BLOCK, EXPERTS_, M_},
+    [NN_ROUTER_BIAS] = {"mlp.router.bias", BLOCK, EXPERTS_, NONE},
     [NN_GATE] = {"mlp.gate.weight", BLOCK, MLP_, M_},
     [NN_GATE_BIAS] = {"mlp.gate.bias", BLOCK, MLP_, NONE},
     [NN_FC1] = {"mlp.fc1.weight", BLOCK, MLP_, M_},
@@ -65,6 +108,8 @@ static const struct row {
     [NN_FC2_BIAS] = {"mlp.fc2.bias", BLOCK, M_, NONE},
     [NN_NORM2_OUT] = {"norm2_out.weight", BLOCK, M_, NONE},
     [NN_NORM2_OUT_BIAS] = {"norm2_out.bias", BLOCK, M_, NONE},
+    [NN_SCALE2] = {"scale2", BLOCK, M_, NONE},
+    [NN_RELATIVE] = {"relative", END, BUCKETS_, H_},
     [NN_FINAL_NORM] = {"norm.weight", END, M_, NONE},
     [NN_FINAL_NORM_BIAS] = {"norm.bias", END, M_, NONE},
 };
@@ -76,15 +121,21 @@ static bool has_norm_bias(const nn_blocks_config *b) { return b->norm == NN_LAYE
 static bool has_input(const nn_stack_config *s, nn_part_kind kind)
 {
     const nn_input_config *in = &s->input;
-    bool patches = in->kind == NN_INPUT_PATCHES;
     switch (kind) {
     case NN_PATCH:
     case NN_PATCH_BIAS:
-        return patches;
+        return in->kind == NN_INPUT_PATCHES;
     case NN_CLASS_TOKEN:
         return in->class_token;
+    case NN_DISTILLED_TOKEN:
+        return in->distilled;
+    case NN_CONV1:
+    case NN_CONV1_BIAS:
+    case NN_CONV2:
+    case NN_CONV2_BIAS:
+        return in->kind == NN_INPUT_FRAMES;
     case NN_TOKENS:
-        return !patches;
+        return in->kind == NN_INPUT_TOKENS;
     case NN_POSITIONS:
         return in->position_kind == NN_POSITIONS_LEARNED;
     case NN_TYPES:
@@ -101,8 +152,9 @@ static bool has_input(const nn_stack_config *s, nn_part_kind kind)
 }
 
 /* Norms before a branch, and behind it. */
-static bool has_norm(const nn_blocks_config *b, nn_part_kind kind)
+static bool has_norm(const nn_blocks_config *b, int64_t l, nn_part_kind kind)
 {
+    bool first = kind == NN_NORM1 || kind == NN_NORM1_BIAS;
     bool second = kind == NN_NORM2 || kind == NN_NORM2_BIAS;
     bool bias = kind == NN_NORM1_BIAS || kind == NN_NORM1_OUT_BIAS || kind == NN_CROSS_NORM_BIAS ||
                 kind == NN_CROSS_NORM_OUT_BIAS || kind == NN_NORM2_BIAS || kind == NN_NORM2_OUT_BIAS;
@@ -110,14 +162,14 @@ static bool has_norm(const nn_blocks_config *b, nn_part_kind kind)
                kind == NN_CROSS_NORM_OUT_BIAS || kind == NN_NORM2_OUT || kind == NN_NORM2_OUT_BIAS;
     if (bias && !has_norm_bias(b)) return false;
     if (out) return b->place == NN_NORM_BOTH;
-    return !(second && b->one_norm);
+    return !(second && b->one_norm) && !(first && l == 0 && b->bare_start);
 }
 
 static bool has_block(const nn_description *d, bool decoder, int64_t l, nn_part_kind kind)
 {
     const nn_blocks_config *b = decoder ? &d->decoder.blocks : &d->encoder.blocks;
     const nn_attention_config *a = nn_blocks_attention(b, l);
-    bool cross = kind >= NN_CROSS_NORM && kind <= NN_CROSS_NORM_OUT_BIAS;
+    bool cross = kind >= NN_CROSS_NORM && kind <= NN_CROSS_SCALE;
     if (cross && !(decoder && nn_description_is_pair(d))) return false;
     switch (kind) {
     case NN_Q_BIAS:
@@ -135,8 +187,21 @@ static bool has_block(const nn_description *d, bool decoder, int64_t l, nn_part_
     case NN_CROSS_Q_NORM:
     case NN_CROSS_K_NORM:
         return a->qk_norm > 0;
+    case NN_Q_NORM_BIAS:
+    case NN_K_NORM_BIAS:
+    case NN_CROSS_Q_NORM_BIAS:
+    case NN_CROSS_K_NORM_BIAS:
+        return a->qk_norm > 0 && a->qk_norm_bias;
     case NN_SINKS:
         return a->sinks;
+    case NN_SCALE1:
+    case NN_CROSS_SCALE:
+    case NN_SCALE2:
+        return b->branch_scale;
+    case NN_ROUTER:
+        return b->experts > 0;
+    case NN_ROUTER_BIAS:
+        return b->experts > 0 && b->expert_bias;
     case NN_GATE:
         return b->gated;
     case NN_GATE_BIAS:
@@ -145,7 +210,30 @@ static bool has_block(const nn_description *d, bool decoder, int64_t l, nn_part_
     case NN_FC2_BIAS:
         return b->mlp_bias;
     default:
-        return table[kind].columns != NONE || has_norm(b, kind);
+        return table[kind].columns != NONE || has_norm(b, l, kind);
+    }
+}
+
+static bool has_output(const nn_description *d, nn_part_kind kind)
+{
+    const nn_output_config *o = &d->output;
+    switch (kind) {
+    case NN_TRANSFORM:
+        return o->transform > 0;
+    case NN_TRANSFORM_BIAS:
+        return o->transform > 0 && o->transform_bias;
+    case NN_TRANSFORM_NORM:
+        return o->transform > 0 && o->transform_norm;
+    case NN_TRANSFORM_NORM_BIAS:
+        return o->transform > 0 && o->transform_norm && has_norm_bias(&nn_description_last(d)->blocks);
+    case NN_OUTPUT:
+        return o->classes && !o->tied;
+    case NN_SECOND:
+        return o->classes && o->pool == NN_POOL_TWO;
+    case NN_SECOND_BIAS:
+        return o->classes && o->pool == NN_POOL_TWO && o->bias;
+    default:
+        return o->classes && o->bias;
     }
 }
 
@@ -156,10 +244,11 @@ static bool has_part(const nn_description *d, bool decoder, int64_t l, nn_part_k
     case INPUT:
         return has_input(s, kind);
     case OUTPUT:
-        return d->output.classes && (kind == NN_OUTPUT ? !d->output.tied : d->output.bias);
+        return has_output(d, kind);
     case BLOCK:
         return has_block(d, decoder, l, kind);
     case END:
+        if (kind == NN_RELATIVE) return s->blocks.attention[0].relative_buckets > 0;
         return s->blocks.final_norm && (kind == NN_FINAL_NORM || has_norm_bias(&s->blocks));
     }
     return false;
@@ -181,18 +270,36 @@ static int64_t size_of(const nn_description *d, bool decoder, int64_t l, size wh
         return nn_blocks_heads(b, l) * nn_blocks_head_width(b);
     case N_:
         return nn_blocks_kv_heads(b, l) * nn_blocks_head_width(b);
-    case D_:
-        return nn_blocks_head_width(b);
+    case QN_:
+        return nn_blocks_norm_width(b, l, nn_blocks_heads(b, l));
+    case KN_:
+        return nn_blocks_norm_width(b, l, nn_blocks_kv_heads(b, l));
     case H_:
         return nn_blocks_heads(b, l);
     case MLP_:
         return b->mlp;
+    case EXPERTS_:
+        return b->experts;
+    case BINS_:
+        return 3 * in->bins;
+    case M3_:
+        return 3 * b->width;
+    case PLACE_:
+        return in->width && !in->width_first ? in->width : b->width;
+    case BUCKETS_:
+        return b->attention[0].relative_buckets;
+    case POOLED_:
+        return nn_output_width(d, false);
+    case TRANSFORM_:
+        return d->output.transform;
+    case LAST_:
+        return nn_output_width(d, true);
     case PIXELS_:
         return in->patch * in->patch * in->channels;
     case VOCABULARY_:
         return in->vocabulary;
     case PLACES_:
-        return in->kind == NN_INPUT_PATCHES ? nn_input_tokens(in) : in->positions;
+        return nn_input_tokens(in) ? nn_input_tokens(in) : in->positions;
     case TYPES_:
         return in->token_types;
     case TABLE_:
@@ -207,6 +314,13 @@ static int64_t size_of(const nn_description *d, bool decoder, int64_t l, size wh
 
 nn_parts nn_parts_of(const nn_description *d) { return (nn_parts){.d = d, .kind = -1}; }
 
+/* Whether the part at hand is one of a mixture's. */
+static bool is_expert(const nn_parts *w)
+{
+    const nn_stack_config *s = w->decoder ? &w->d->decoder : &w->d->encoder;
+    return s->blocks.experts && w->kind >= NN_GATE && w->kind <= NN_FC2_BIAS;
+}
+
 /* Sections: the input of the encoder and of the decoder, the output, the blocks of the encoder, of the decoder; each
  * has its kinds, over and over for the blocks of a stack. */
 static bool next_kind(nn_parts *w)
@@ -214,17 +328,20 @@ static bool next_kind(nn_parts *w)
     static const struct {
         nn_part_kind first, last;
         bool decoder;
-    } sections[] = {{NN_PATCH, NN_INPUT_PROJECT_BIAS, false},   {NN_PATCH, NN_INPUT_PROJECT_BIAS, true},
-                    {NN_OUTPUT, NN_OUTPUT_BIAS, true},          {NN_NORM1, NN_NORM2_OUT_BIAS, false},
-                    {NN_FINAL_NORM, NN_FINAL_NORM_BIAS, false}, {NN_NORM1, NN_NORM2_OUT_BIAS, true},
-                    {NN_FINAL_NORM, NN_FINAL_NORM_BIAS, true}};
+    } sections[] = {{NN_PATCH, NN_INPUT_PROJECT_BIAS, false}, {NN_PATCH, NN_INPUT_PROJECT_BIAS, true},
+                    {NN_TRANSFORM, NN_SECOND_BIAS, true},     {NN_NORM1, NN_SCALE2, false},
+                    {NN_RELATIVE, NN_FINAL_NORM_BIAS, false}, {NN_NORM1, NN_SCALE2, true},
+                    {NN_RELATIVE, NN_FINAL_NORM_BIAS, true}};
     enum { SECTIONS = sizeof sections / sizeof *sections };
     for (; w->section < SECTIONS; w->section++, w->kind = -1, w->block = 0) {
         const nn_part_kind first = sections[w->section].first, last = sections[w->section].last;
-        bool blocks = first == NN_NORM1, output = first == NN_OUTPUT;
+        bool blocks = first == NN_NORM1, output = first == NN_TRANSFORM;
         w->decoder = output ? w->d->decoder.blocks.depth > 0 : sections[w->section].decoder;
         int64_t depth = w->decoder ? w->d->decoder.blocks.depth : w->d->encoder.blocks.depth;
         if (!depth) continue;
+        if (w->kind >= 0 && is_expert(w) && w->expert + 1 < size_of(w->d, w->decoder, w->block, EXPERTS_))
+            return w->expert++, true;
+        w->expert = 0;
         w->kind = w->kind < 0 ? (int)first : w->kind + 1;
         if (w->kind > (int)last && blocks && w->block + 1 < depth) w->block++, w->kind = (int)first;
         if (w->kind <= (int)last) return true;
@@ -237,14 +354,16 @@ bool nn_parts_next(nn_parts *w, nn_part *part)
     while (next_kind(w)) {
         const struct row *row = &table[w->kind];
         if (!has_part(w->d, w->decoder, w->block, (nn_part_kind)w->kind)) continue;
+        bool expert = is_expert(w);
         *part = (nn_part){.kind = (nn_part_kind)w->kind,
                           .decoder = w->decoder,
                           .block = row->place == BLOCK ? w->block : -1,
                           .first = w->at,
+                          .expert = expert ? w->expert : -1,
                           .rows = size_of(w->d, w->decoder, w->block, row->rows),
                           .columns = size_of(w->d, w->decoder, w->block, row->columns)};
-        bool matrix = part->columns > 0,
-             small = part->kind == NN_TOKENS || part->kind == NN_POSITIONS || part->kind == NN_TYPES;
+        bool matrix = part->columns > 0, small = part->kind == NN_TOKENS || part->kind == NN_POSITIONS ||
+                                                 part->kind == NN_TYPES || part->kind == NN_RELATIVE;
         part->is_weight = matrix && !small;
         w->at += nn_part_numbers(part);
         return true;
@@ -283,6 +402,9 @@ const char *nn_part_name(char out[NN_PART_NAME], const nn_part *part)
     const char *stack = part->decoder ? "decoder" : "encoder", *name = table[part->kind].name;
     if (table[part->kind].place == OUTPUT) snprintf(out, NN_PART_NAME, "%s", name);
     else if (part->block < 0) snprintf(out, NN_PART_NAME, "%s.%s", stack, name);
-    else snprintf(out, NN_PART_NAME, "%s.blocks.%lld.%s", stack, (long long)part->block, name);
+    else if (part->expert < 0) snprintf(out, NN_PART_NAME, "%s.blocks.%lld.%s", stack, (long long)part->block, name);
+    else
+        snprintf(out, NN_PART_NAME, "%s.blocks.%lld.%lld.%s", stack, (long long)part->block, (long long)part->expert,
+                 name);
     return out;
 }

@@ -15,16 +15,27 @@ typedef enum nn_part_kind {
     NN_PATCH,       /* (M,P) */
     NN_PATCH_BIAS,  /* (M) */
     NN_CLASS_TOKEN, /* (M) */
-    NN_TOKENS,      /* (vocabulary,W) */
-    NN_POSITIONS,   /* (positions,W); of patches (tokens,M) */
-    NN_TYPES,       /* (token_types,W) */
-    NN_INPUT_NORM,  /* (W) */
+    NN_DISTILLED_TOKEN,
+    NN_CONV1, /* (M,bins*3): bin by bin, its three frames */
+    NN_CONV1_BIAS,
+    NN_CONV2, /* (M,M*3) */
+    NN_CONV2_BIAS,
+    NN_TOKENS,     /* (vocabulary,W) */
+    NN_POSITIONS,  /* (positions,W); of patches (tokens,M) */
+    NN_TYPES,      /* (token_types,W) */
+    NN_INPUT_NORM, /* (W) */
     NN_INPUT_NORM_BIAS,
     NN_INPUT_PROJECT, /* (M,W) */
     NN_INPUT_PROJECT_BIAS,
 
-    NN_OUTPUT,      /* (classes,M) */
+    NN_TRANSFORM, /* (transform,P), P the width of what is pooled: M or 2M */
+    NN_TRANSFORM_BIAS,
+    NN_TRANSFORM_NORM,
+    NN_TRANSFORM_NORM_BIAS,
+    NN_OUTPUT,      /* (classes,P), or (classes,transform) */
     NN_OUTPUT_BIAS, /* (classes) */
+    NN_SECOND,      /* (classes,M): of the second row of NN_POOL_TWO */
+    NN_SECOND_BIAS,
 
     /* A block. O = H*D, N = G*D. */
     NN_NORM1,
@@ -37,11 +48,14 @@ typedef enum nn_part_kind {
     NN_V_BIAS, /* (N) */
     NN_PROJ,   /* (M,O) */
     NN_PROJ_BIAS,
-    NN_Q_NORM, /* (D) */
+    NN_Q_NORM, /* (D), or (O) and (N) if heads have gains of their own */
     NN_K_NORM,
-    NN_SINKS,     /* (H) */
+    NN_SINKS, /* (H) */
+    NN_Q_NORM_BIAS,
+    NN_K_NORM_BIAS,
     NN_NORM1_OUT, /* the second norm of NN_NORM_BOTH */
     NN_NORM1_OUT_BIAS,
+    NN_SCALE1,     /* (M): branch_scale */
     NN_CROSS_NORM, /* cross-attention: as above, keys and values from the encoder's rows, of its width Me */
     NN_CROSS_NORM_BIAS,
     NN_CROSS_Q,
@@ -54,11 +68,16 @@ typedef enum nn_part_kind {
     NN_CROSS_PROJ_BIAS,
     NN_CROSS_Q_NORM,
     NN_CROSS_K_NORM,
+    NN_CROSS_Q_NORM_BIAS,
+    NN_CROSS_K_NORM_BIAS,
     NN_CROSS_NORM_OUT,
     NN_CROSS_NORM_OUT_BIAS,
+    NN_CROSS_SCALE,
     NN_NORM2,
     NN_NORM2_BIAS,
-    NN_GATE, /* (mlp,M) */
+    NN_ROUTER, /* (experts,M) */
+    NN_ROUTER_BIAS,
+    NN_GATE, /* (mlp,M), as all of an MLP for each expert */
     NN_GATE_BIAS,
     NN_FC1, /* (mlp,M) */
     NN_FC1_BIAS,
@@ -66,7 +85,9 @@ typedef enum nn_part_kind {
     NN_FC2_BIAS,
     NN_NORM2_OUT,
     NN_NORM2_OUT_BIAS,
+    NN_SCALE2,
 
+    NN_RELATIVE, /* (buckets,H) */
     NN_FINAL_NORM,
     NN_FINAL_NORM_BIAS,
     NN_PART_KINDS
@@ -77,6 +98,7 @@ typedef struct nn_part {
     bool decoder;          /* of which stack; the output is of neither */
     int64_t block;         /* -1: of none */
     int64_t first;         /* where it starts in a block of parameters */
+    int64_t expert;        /* of a mixture, whose experts follow one another; -1: of none */
     int64_t rows, columns; /* columns 0: a vector */
     bool is_weight;        /* a matrix of a product, which weight decay is for */
 } nn_part;
@@ -86,7 +108,7 @@ typedef struct nn_parts {
     const nn_description *d;
     int section, kind;
     bool decoder;
-    int64_t block, at;
+    int64_t block, expert, at;
 } nn_parts;
 nn_parts nn_parts_of(const nn_description *d);
 bool nn_parts_next(nn_parts *walk, nn_part *part); /* false at the end */

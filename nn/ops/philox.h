@@ -16,7 +16,8 @@ enum {
     NN_PHILOX_PARAMETERS,
     NN_PHILOX_TOKENS,
     NN_PHILOX_ORDER,
-    NN_PHILOX_SHUFFLES = 8
+    NN_PHILOX_SHUFFLES = 8,
+    NN_PHILOX_SAMPLING
 };
 
 typedef struct nn_philox {

@@ -19,6 +19,9 @@ static double value(mha_activation f, double x)
 {
     const double inner = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
     if (f == MHA_LINEAR) return x;
+    if (f == MHA_TANH) return tanh(x);
+    if (f == MHA_QUICK_GELU) return x * sigmoid(1.702 * x);
+    if (f == MHA_RELU_SQUARED) return x > 0 ? x * x : 0;
     return f == MHA_RELU ? (x > 0 ? x : 0) : f == MHA_GELU ? x * normal(x) : x * sigmoid(f == MHA_SILU ? x : inner);
 }
 
@@ -28,6 +31,7 @@ static double slope(mha_activation f, double x)
     const double step = 1e-5 * fmax(1, fabs(x));
     if (f == MHA_LINEAR) return 1;
     if (f == MHA_RELU) return x > 0;
+    if (f == MHA_RELU_SQUARED) return x > 0 ? 2 * x : 0;
     return (value(f, x + step) - value(f, x - step)) / (2 * step);
 }
 
@@ -59,8 +63,9 @@ static void check(mha_activation f, const float *z, const float *h, const float 
         double x = (double)z[i], want = value(f, x), by = slope(f, x);
         expect(fabs((double)h[i] - want) <= 2e-7 + 3 * u * fabs(want), "f%d(%.9g) is %.9g, not %.9g", (int)f, x,
                (double)h[i], want);
-        if (f != MHA_RELU || x != 0)
-            expect(fabs((double)d[i] - by) <= 4e-7, "f%d'(%.9g) is %.9g, not %.9g", (int)f, x, (double)d[i], by);
+        if ((f != MHA_RELU && f != MHA_RELU_SQUARED) || x != 0)
+            expect(fabs((double)d[i] - by) <= 4e-7 + u * fabs(by), "f%d'(%.9g) is %.9g, not %.9g", (int)f, x,
+                   (double)d[i], by);
     }
 }
 
@@ -73,7 +78,7 @@ TEST(activations_and_slopes)
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) z[i * 37] = far[i];
     for_each_isa (isa) {
         mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
-        for (int f = MHA_LINEAR; f <= MHA_SILU; f++) {
+        for (int f = MHA_LINEAR; f <= MHA_RELU_SQUARED; f++) {
             activate(ctx, (mha_activation)f, h, d, z, COUNT);
             check((mha_activation)f, z, h, d, COUNT);
         }
@@ -90,7 +95,7 @@ TEST(any_count)
     const int64_t counts[] = {0, 1, 7, 15, 16, 17, 31, 64, 65, 1000, 4095, 4096, 4097, 12289};
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
-        for (int f = MHA_RELU; f <= MHA_SILU; f++) {
+        for (int f = MHA_RELU; f <= MHA_RELU_SQUARED; f++) {
             int64_t n = counts[k];
             float *z = array(n + 1, sizeof *z), *h = array(n + 1, sizeof *h), *d = array(n + 1, sizeof *d);
             rng r = rng_make((uint64_t)n, 1);
@@ -118,14 +123,17 @@ TEST(not_finite)
 {
     for_each_isa (isa) {
         mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
-        for (int f = MHA_LINEAR; f <= MHA_SILU; f++) {
+        for (int f = MHA_LINEAR; f <= MHA_RELU_SQUARED; f++) {
             float z[5] = {1, NAN, -NAN, INFINITY, -INFINITY}, h[5], d[5];
             activate(ctx, (mha_activation)f, h, d, z, 5);
             expect(!isnan(h[0]) && isnan(h[1]) && isnan(h[2]), "%s: activation %d hides NaN", isa, f);
-            expect(h[3] == INFINITY && d[3] == 1, "%s: activation %d of inf: %g, %g", isa, f, (double)h[3],
-                   (double)d[3]);
-            expect(f ? h[4] == 0 && d[4] == 0 : h[4] == -INFINITY, "%s: activation %d of -inf: %g, %g", isa, f,
-                   (double)h[4], (double)d[4]);
+            bool squared = f == MHA_RELU_SQUARED;
+            expect(f == MHA_TANH ? h[3] == 1 && d[3] == 0 : h[3] == INFINITY && d[3] == (squared ? INFINITY : 1),
+                   "%s: activation %d of inf: %g, %g", isa, f, (double)h[3], (double)d[3]);
+            expect(f == MHA_TANH ? h[4] == -1 && d[4] == 0
+                   : f           ? h[4] == 0 && d[4] == 0
+                                 : h[4] == -INFINITY,
+                   "%s: activation %d of -inf: %g, %g", isa, f, (double)h[4], (double)d[4]);
         }
         mha_context_free(ctx);
     }
@@ -168,7 +176,7 @@ TEST(gates_of_all_activations)
     const int64_t rows[] = {0, 1, 63, 64, 65, 300}, widths[] = {1, 7, 16, 64, 65, 131};
     for_each_isa (isa) {
         mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
-        for (int f = MHA_LINEAR; f <= MHA_SILU; f++) {
+        for (int f = MHA_LINEAR; f <= MHA_RELU_SQUARED; f++) {
             for (int i = 0; i < 6; i++)
                 for (int j = 0; j < 6; j++)
                     if (sampled()) check_gated(ctx, (mha_activation)f, rows[i], widths[j]);

@@ -157,7 +157,7 @@ TEST(activation)
     ACCEPT((void)0, mha_activation_forward(ctx, d.tx, d.tr, d.tx, MHA_GELU));
     ACCEPT((void)0, mha_activation_forward(ctx, d.ty, d.tx, d.tx, MHA_GELU));
     REFUSE((void)0, mha_activation_forward(ctx, d.ty, d.ty, d.tx, MHA_GELU), MHA_OVERLAP, "h:");
-    REFUSE((void)0, mha_activation_forward(ctx, d.ty, d.none, d.tx, (mha_activation)5), MHA_BAD_ARGUMENT,
+    REFUSE((void)0, mha_activation_forward(ctx, d.ty, d.none, d.tx, (mha_activation)8), MHA_BAD_ARGUMENT,
            "activation:");
     REFUSE(d.tx.type = MHA_INT32, mha_activation_forward(ctx, d.ty, d.none, d.tx, MHA_GELU), MHA_BAD_TYPE, "z:");
     REFUSE(d.ty.size[1] = 3, mha_activation_forward(ctx, d.ty, d.none, d.tx, MHA_GELU), MHA_BAD_SHAPE, "h:");

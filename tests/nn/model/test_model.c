@@ -314,7 +314,7 @@ static bool run_steps(const model_case *c, const machine *m, float *out, int64_t
         for (int64_t n = 0; ok && n < B * count; n++)
             memcpy(out + (n / count * T + first + n % count) * columns, logits + n * columns,
                    (size_t)columns * sizeof *out);
-        ok = ok && nn_model_cache_length(cache) == next;
+        ok = ok && nn_model_cache_length(cache, 0) == next;
         free(tokens);
         free(types);
     }

@@ -120,7 +120,7 @@ TEST(steps_that_fail)
     mha_tensor maps[] = {mha_tensor_4d(map, MHA_FLOAT32, B, 2, 1, 1), mha_tensor_4d(map, MHA_FLOAT32, B, 2, 1, 7)};
     nn_call call = {.maps = maps};
     expect(!nn_model_step(m.model, m.ctx, c, &step, &call) && *mha_context_error(m.ctx), "a map of another shape");
-    expect(nn_model_cache_length(c) == 0, "length %d", (int)nn_model_cache_length(c));
+    expect(nn_model_cache_length(c, 0) == 0, "length %d", (int)nn_model_cache_length(c, 0));
     const float *got = nn_model_step(m.model, m.ctx, c, &step, NULL);
     expect(want && got && !memcmp(got, first, sizeof first), "the step after one that failed differs");
     int64_t lengths[] = {1, 1};
@@ -148,7 +148,7 @@ TEST(pairs_are_encoded_first)
     const float *logits = nn_model_step(m.model, m.ctx, c, &m.batch, NULL);
     float first[B * V];
     if (logits) memcpy(first, logits, sizeof first);
-    expect(nn_model_encode(m.model, m.ctx, c, &m.batch) && nn_model_cache_length(c) == 0, "encoding starts anew");
+    expect(nn_model_encode(m.model, m.ctx, c, &m.batch) && nn_model_cache_length(c, 0) == 0, "encoding starts anew");
     const float *again = nn_model_step(m.model, m.ctx, c, &m.batch, NULL);
     expect(logits && again && !memcmp(again, first, sizeof first), "%s", mha_context_error(m.ctx));
     nn_model_cache_free(c);

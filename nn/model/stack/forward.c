@@ -1,5 +1,5 @@
 /* A stack of blocks, forward (stack.h says how it is laid out). */
-#include "model/stack.h"
+#include "model/stack/stack.h"
 #include <string.h>
 
 /* Statistics are computed from a tape; blocks that are not for training share one. */
@@ -15,6 +15,10 @@ static mha_attention_options attend_options(const nn_stack *s, const nn_block *b
     mha_attention_options o = mha_layer_attention(cross ? b->cross : b->attention);
     const int64_t *lengths = cross ? s->memory_rows.lengths : s->lengths;
     int32_t kind = l < NN_BLOCKS_MOST ? s->config->block[l].kind : 0;
+    if (s->starts) o.query_starts = mha_tensor_1d(s->starts, MHA_INT64, s->sequences + 1);
+    if (s->starts && !s->caches)
+        o.key_starts = mha_tensor_1d(cross ? s->memory_rows.starts : s->starts, MHA_INT64, s->sequences + 1);
+    if (s->relative && !cross) o.bias = s->bias_now;
     if (lengths && !s->caches) o.key_lengths = mha_tensor_1d(lengths, MHA_INT64, s->B);
     if (s->lengths && !s->caches) o.query_lengths = mha_tensor_1d(s->lengths, MHA_INT64, s->B);
     if (s->slopes[kind] && !cross) o.alibi_slopes = mha_tensor_1d(s->slopes[kind], MHA_FLOAT32, s->config->heads);
@@ -76,24 +80,34 @@ static void scale_all(float *x, int64_t count, float by)
     for (int64_t i = 0; i < count; i++) x[i] *= by;
 }
 
+static void scale_columns(float *x, int64_t rows, int64_t M, const nn_weight *by)
+{
+    const float *scale = by->value.data;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t m = 0; m < M; m++) x[i * M + m] *= scale[m];
+}
+
 /* Branch k has written where stage k + 1 lies; this makes it the stage, and takes the norm that the next branch reads,
  * or the final one, in the same sweep. */
 static bool join(nn_stack *s, mha_context *ctx, int64_t k)
 {
     const nn_branch *b = &s->branch[k], *next = k + 1 < s->branches ? b + 1 : NULL;
     const nn_stage *from = &s->stage[k], *to = from + 1;
-    int64_t rows = s->B * s->T, gain = b->after;
+    int64_t rows = s->B * s->T;
+    nn_norm after = b->after;
+    const float *base = s->config->from_norm && b->n ? b->n : from->x;
     float *y = to->x, *kept = to->kept;
     mha_tensor sum = nn_stack_rows(s, to->sum), stream = nn_stack_sequences(s, to->sum);
     mha_dropout_options drop = nn_stack_drop(s, k);
     if (nn_drops(drop) && mha_dropout(ctx, stream, stream, &drop)) return false;
+    if (b->scale) scale_columns(to->sum, rows, s->config->width, b->scale);
     if (s->config->residual != 1) scale_all(to->sum, rows * s->config->width, s->config->residual);
-    if (gain < 0 && next && next->source == k + 1) gain = next->norm, y = next->n, kept = next->kept;
-    if (gain < 0 && !next) gain = s->final_norm, y = s->last, kept = s->last_kept;
-    if (gain < 0) return !mha_add(ctx, sum, nn_stack_rows(s, from->x));
-    mha_norm_options norm = nn_stack_norm(s, gain);
-    return !mha_norm_forward_add(ctx, nn_stack_rows(s, y), nn_stack_kept(s, kept), sum, nn_stack_rows(s, from->x),
-                                 &norm);
+    if (!after.gain && next && next->source == k + 1 && !s->config->from_norm)
+        after = next->norm, y = next->n, kept = next->kept;
+    if (!after.gain && !next) after = s->final_norm, y = s->last, kept = s->last_kept;
+    if (!after.gain) return !mha_add(ctx, sum, nn_stack_rows(s, base));
+    mha_norm_options norm = nn_norm_options(s->config, after);
+    return !mha_norm_forward_add(ctx, nn_stack_rows(s, y), nn_stack_kept(s, kept), sum, nn_stack_rows(s, base), &norm);
 }
 
 /* Where the pass starts. */
@@ -113,20 +127,22 @@ static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
 {
     const nn_branch *b = &s->branch[k];
     const nn_stage *source = &s->stage[b->source];
-    const float *x = b->norm >= 0 || b->shares ? b->n : source->x;
-    float *y = b->out_norm >= 0 ? b->raw : s->stage[k + 1].sum;
-    bool known = k == first_branch(s) && s->call->computed && !b[1].shares;  /* what reads the norm is known, too */
-    if (b->norm >= 0 && !known && (k == first_branch(s) || b->source < k)) { /* no join has taken it */
-        mha_norm_options norm = nn_stack_norm(s, b->norm);
+    const float *x = b->norm.gain || b->shares ? b->n : source->x;
+    float *y = b->out_norm.gain ? b->raw : s->stage[k + 1].sum;
+    bool known = k == first_branch(s) && s->call->computed && !b[1].shares;      /* what reads the norm is known, too */
+    bool taken = k > first_branch(s) && b->source == k && !s->config->from_norm; /* by the join before */
+    if (b->norm.gain && !known && !taken) {
+        mha_norm_options norm = nn_norm_options(s->config, b->norm);
         if (mha_norm_forward(ctx, nn_stack_rows(s, b->n), nn_stack_kept(s, b->kept), nn_stack_rows(s, source->x),
                              &norm))
             return false;
     }
     if (b->kind == NN_BRANCH_MLP) {
-        if (!nn_mlp_forward(s, ctx, &s->block[b->block], y, x)) return false;
+        bool mixed = s->config->experts > 0;
+        if (!(mixed ? nn_experts_forward : nn_mlp_forward)(s, ctx, &s->block[b->block], y, x)) return false;
     } else if (!attention_forward(s, ctx, b->block, b->kind == NN_BRANCH_CROSS, y, x)) return false;
-    if (b->out_norm >= 0) {
-        mha_norm_options norm = nn_stack_norm(s, b->out_norm);
+    if (b->out_norm.gain) {
+        mha_norm_options norm = nn_norm_options(s->config, b->out_norm);
         if (mha_norm_forward(ctx, nn_stack_rows(s, s->stage[k + 1].sum), nn_stack_kept(s, b->raw_kept),
                              nn_stack_rows(s, b->raw), &norm))
             return false;
@@ -146,6 +162,7 @@ const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
     int64_t per_block = s->branches / s->config->depth, begin = first_branch(s);
     mha_tensor first = nn_stack_sequences(s, s->stage[0].x);
     mha_dropout_options drop = nn_stack_drop(s, -1);
+    if (s->relative && !nn_relative_make(s, ctx)) return NULL;
     s->wide = s->T;
     s->narrow = nn_stack_can_narrow(s);
     if (s->call->from)
@@ -155,7 +172,7 @@ const float *nn_stack_forward(nn_stack *s, mha_context *ctx)
         if (k % per_block == 0) keep_hidden(s, k / per_block, s->stage[k].x);
         if (!pass_branch(s, ctx, k)) return NULL;
     }
-    const float *last = s->final_norm >= 0 ? s->last : s->stage[s->branches].x;
+    const float *last = s->final_norm.gain ? s->last : s->stage[s->branches].x;
     keep_hidden(s, s->config->depth, last);
     return last;
 }

@@ -1,6 +1,6 @@
 /* The attention of a block in two steps: the outputs of its heads side by side, then the product with Wo. Between the two,
  * heads can be switched off, kept, and projected one by one. The result has the bits of the layer that does both. */
-#include "model/model_parts.h"
+#include "model/stack/stack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,15 +30,16 @@ static mha_weight weight_of(mha_tensor values) { return (mha_weight){.values = v
 static bool make_heads(nn_stack *s, mha_context *ctx, int64_t l)
 {
     nn_block *b = &s->block[l];
-    mha_layer_options o = nn_stack_layer_options(s->d, s->config, l, false);
+    mha_layer_options o = *mha_layer_shape(b->attention);
     mha_layer_parts p = mha_layer_view(b->attention, NULL);
     mha_layer_weights w = MHA_LAYER_WEIGHTS_DEFAULTS;
-    o.out_projection = o.out_bias = false;
+    o.out_projection = o.out_bias = false, o.out_width = 0;
     w.q_weight = weight_of(p.q_weight), w.k_weight = weight_of(p.k_weight), w.v_weight = weight_of(p.v_weight);
     w.q_bias = p.q_bias, w.k_bias = p.k_bias, w.v_bias = p.v_bias;
     w.q_norm = p.q_norm, w.k_norm = p.k_norm, w.sinks = p.sinks;
+    w.q_norm_bias = p.q_norm_bias, w.k_norm_bias = p.k_norm_bias;
     if (mha_layer_create_over(ctx, &b->heads, &o, &w)) return false;
-    mha_layer_freeze(b->heads, true); /* until nn_stack_changed */
+    mha_layer_freeze(b->heads, s->frozen); /* until nn_stack_changed */
     return true;
 }
 
@@ -48,8 +49,8 @@ static bool make_room(nn_stack *s, mha_context *ctx)
     for (int64_t l = 0; l < s->config->depth; l++)
         if (heads_width(s, l) > most) most = heads_width(s, l);
     if (!s->split) s->split = malloc((size_t)(s->rows * most) * sizeof *s->split);
-    if (!s->half_split && s->halves) s->half_split = malloc((size_t)(s->rows * most) * sizeof *s->half_split);
-    if (s->split && (s->half_split || !s->halves)) return true;
+    if (!s->half_split && s->half) s->half_split = malloc((size_t)(s->rows * most) * sizeof *s->half_split);
+    if (s->split && (s->half_split || !s->half)) return true;
     mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the outputs of single heads");
     return false;
 }
@@ -75,15 +76,13 @@ bool nn_stack_project(nn_stack *s, mha_context *ctx, int64_t l, float *y)
     int64_t rows = s->B * s->T, M = s->config->width, W = heads_width(s, l), before = 0;
     int64_t step = s->wide / s->T * W;
     size_t bytes = (size_t)W * sizeof(float);
-    mha_tensor bias = MHA_NO_TENSOR;
     for (int64_t k = 0; k < l; k++) before += heads_width(s, k);
     for (int64_t i = 0; s->call->computed && l == s->call->first && i < rows; i++)
         memcpy(s->split + i * W, s->call->computed + i * step, bytes);
     if (s->call->heads) memcpy(s->call->heads + before * rows, s->split, (size_t)rows * bytes);
     switch_off(s, l);
-    if (b->at[NN_PROJ_BIAS] >= 0) bias = mha_tensor_1d(s->parameters + b->at[NN_PROJ_BIAS], MHA_FLOAT32, M);
     return !nn_linear_forward(ctx, nn_matrix(y, rows, M), nn_stack_factor(s, ctx, s->half_split, s->split, W),
-                              nn_stack_weight(s, b->at[NN_PROJ], M, W), bias, MHA_LINEAR, false);
+                              b->part[NN_PROJ]->factor, nn_value(b->part[NN_PROJ_BIAS]), MHA_LINEAR, false);
 }
 
 /* ---- Rows that count -------------------------------------------------------------------------------------------- */
@@ -108,17 +107,16 @@ void nn_stack_narrow(nn_stack *s)
     s->T = 1;
 }
 
-bool nn_model_project_head(nn_model *m, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
+bool nn_stack_project_head(nn_stack *s, mha_context *ctx, float *y, const float *heads, int64_t rows, int64_t step,
                            int64_t l, int64_t h)
 {
-    nn_stack *s = &m->side[m->d.decoder.blocks.depth > 0].stack;
     int64_t M = s->config->width, W = heads_width(s, l), D = nn_blocks_head_width(s->config);
     mha_tensor x = mha_tensor_2d(heads + h * D, MHA_FLOAT32, rows, D), none = MHA_NO_TENSOR;
-    mha_tensor wo = nn_stack_weight(s, s->block[l].at[NN_PROJ], M, W);
+    mha_tensor wo = s->block[l].part[NN_PROJ]->factor;
     x.stride[0] = step * W;
-    wo.data = (char *)wo.data + (size_t)(h * D) * mha_type_size(wo.type);
+    wo.data = (char *)wo.data + (size_t)(h * D * wo.stride[1]) * mha_type_size(wo.type);
     wo.size[1] = D;
-    if (s->halves) {
+    if (s->half) {
         if (!make_room(s, ctx)) return false;
         mha_tensor half = mha_tensor_2d(s->half_split, MHA_BFLOAT16, rows, D);
         if (mha_tensor_copy(ctx, half, x)) return false;

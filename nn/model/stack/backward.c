@@ -1,17 +1,16 @@
 /* A stack of blocks, backward. dx is the gradient by the stage that has been reached; a branch adds to it what comes
  * back through its input. */
-#include "model/stack.h"
+#include "model/stack/stack.h"
 #include <string.h>
 
 /* The gradient by x (rows,M), of which dn is that by its norm, is written to `to`, or added. */
-static bool norm_backward(nn_stack *s, mha_context *ctx, int64_t gain, const float *dn, const float *x,
-                          const float *kept, float *to, bool add, float *gradients)
+static bool norm_backward(nn_stack *s, mha_context *ctx, nn_norm of, const float *dn, const float *x, const float *kept,
+                          float *to, bool add, float *gradients)
 {
-    mha_norm_options norm = nn_stack_norm(s, gain);
-    float *dgain = gradients + gain;
-    int64_t M = s->config->width;
-    mha_norm_gradients g = {.x = nn_stack_rows(s, to), .accumulate = add, .gain = mha_tensor_1d(dgain, MHA_FLOAT32, M)};
-    if (nn_stack_norm_has_bias(s)) g.bias = mha_tensor_1d(dgain + M, MHA_FLOAT32, M);
+    if (!of.gain) return false; /* a branch without a norm does not come here */
+    mha_norm_options norm = nn_norm_options(s->config, of);
+    mha_norm_gradients g = {.x = nn_stack_rows(s, to), .accumulate = add};
+    nn_norm_gradients(&g, of, gradients);
     return !mha_norm_backward(ctx, &g, nn_stack_rows(s, dn), nn_stack_rows(s, x), nn_stack_kept(s, kept), &norm);
 }
 
@@ -22,7 +21,7 @@ static bool attention_backward(nn_stack *s, mha_context *ctx, int64_t l, bool cr
     const struct nn_memory *from = &s->memory_rows;
     mha_layer_gradients g = {.accumulate = true,
                              .query = mha_tensor_3d(s->dn, MHA_FLOAT32, s->B, s->T, M),
-                             .parameters = gradients + b->at[cross ? NN_CROSS_Q : NN_Q]};
+                             .parameters = gradients + b->part[cross ? NN_CROSS_Q : NN_Q]->first};
     if (cross) g.key = mha_tensor_3d(from->gradient, MHA_FLOAT32, s->B, from->T, from->width);
     if (s->call->importance)
         g.importance =
@@ -53,7 +52,7 @@ static const float *branch_gradient(nn_stack *s, mha_context *ctx, int64_t k, fl
     }
     for (int64_t i = 0; residual != 1 && i < count; i++) scaled[i] = d[i] * residual;
     if (residual != 1) d = scaled;
-    if (b->out_norm < 0) return d;
+    if (!b->out_norm.gain) return d;
     return norm_backward(s, ctx, b->out_norm, d, b->raw, b->raw_kept, s->dother, false, gradients) ? s->dother : NULL;
 }
 
@@ -74,8 +73,8 @@ static bool branch_input(nn_stack *s, mha_context *ctx, int64_t k, float *gradie
     else if (second) return norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dparallel, false, gradients);
     if (second) return true;
     if (followed && next->shares && !add_rows(s, ctx, s->dn, s->dparallel)) return false;
-    if (b->norm < 0 && !add_rows(s, ctx, s->dx, s->dn)) return false;
-    if (b->norm >= 0 && !norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dx, true, gradients)) return false;
+    if (!b->norm.gain && !add_rows(s, ctx, s->dx, s->dn)) return false;
+    if (b->norm.gain && !norm_backward(s, ctx, b->norm, s->dn, x, b->kept, s->dx, true, gradients)) return false;
     return !followed || next->shares || add_rows(s, ctx, s->dx, s->dparallel);
 }
 
@@ -83,11 +82,11 @@ static bool branch_backward(nn_stack *s, mha_context *ctx, int64_t k, float *gra
 {
     const nn_branch *b = &s->branch[k];
     const nn_stage *to = &s->stage[k + 1];
-    if (b->after >= 0) {
+    if (b->after.gain) {
         if (!norm_backward(s, ctx, b->after, s->dx, to->sum, to->kept, s->dother, false, gradients)) return false;
         swap(&s->dx, &s->dother);
     }
-    const float *x = b->norm >= 0 || b->shares ? b->n : s->stage[b->source].x;
+    const float *x = b->norm.gain || b->shares ? b->n : s->stage[b->source].x;
     const float *d = branch_gradient(s, ctx, k, gradients);
     if (!d) return false;
     if (b->kind == NN_BRANCH_MLP) {
@@ -100,7 +99,7 @@ const float *nn_stack_backward(nn_stack *s, mha_context *ctx, const float *dy, f
 {
     const nn_stage *last = &s->stage[s->branches];
     int64_t count = s->B * s->T * s->config->width;
-    if (s->final_norm < 0) memcpy(s->dx, dy, (size_t)count * sizeof(float));
+    if (!s->final_norm.gain) memcpy(s->dx, dy, (size_t)count * sizeof(float));
     else if (!norm_backward(s, ctx, s->final_norm, dy, last->sum, s->last_kept, s->dx, false, gradients)) return NULL;
     for (int64_t k = s->branches - 1; k >= 0; k--)
         if (!branch_backward(s, ctx, k, gradients)) return NULL;
