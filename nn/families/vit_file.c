@@ -272,6 +272,7 @@ bool nn_vit_read_config_with(nn_description *config, const nn_safetensors *file,
     c.dropout = notes.dropout;
     if (!check_parts(&r, &c)) return false;
     if (nn_model_count(&c, why, sizeof why) < 0) return nn_fail(&r.to, "%s", why);
+    if (c.output.classes < 2) return nn_fail(&r.to, "there are from 2 to 16777216 classes");
     *config = c;
     return true;
 }

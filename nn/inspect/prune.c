@@ -2,7 +2,7 @@
 #include "inspect/prune.h"
 #include "inspect/importance.h"
 #include "model/predictor.h"
-#include "model/stack.h"
+#include "model/stack/stack.h"
 
 #include <math.h>
 #include <stdio.h>

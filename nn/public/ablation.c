@@ -12,11 +12,16 @@ mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *
     nn_part part;
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_context_fail(ctx, MHA_OK, "");
-    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, off, "off"))) return status;
-    int64_t heads = nn_description_all_heads(&model->d), D = nn_blocks_head_width(&model->d.encoder.blocks);
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, off, "off")) ||
+        (status = nn_public_block(ctx, model)))
+        return status;
+    int64_t heads = nn_description_all_heads(&model->d);
+    if (nn_description_is_pair(&model->d))
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "only models with one stack of blocks can lose single heads");
     if (count != heads)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
                               (long long)heads);
+    int64_t D = nn_blocks_head_width(&nn_description_last(&model->d)->blocks);
     for (nn_parts w = nn_parts_of(&model->d); nn_parts_next(&w, &part);) {
         if (part.kind != NN_PROJ) continue;
         for (int64_t i = 0; i < part.rows * part.columns; i++)

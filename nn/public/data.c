@@ -114,6 +114,7 @@ mha_status mha_data_check(mha_context *ctx, const mha_data *data, const mha_mode
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, data, "data")) || (status = nn_public_need(ctx, model, "model"))) return status;
+    if ((status = nn_public_block(ctx, model))) return status;
     const nn_input_config *in = &model->d.encoder.input;
     const nn_mnist *set = data->set;
     if (model->d.output.classes != NN_MNIST_CLASSES)

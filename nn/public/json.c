@@ -7,13 +7,22 @@ const char *const nn_public_activations[] = {[MHA_LINEAR] = "linear",
                                              [MHA_RELU] = "relu",
                                              [MHA_GELU] = "gelu",
                                              [MHA_GELU_TANH] = "gelu_tanh",
-                                             [MHA_SILU] = "silu"};
+                                             [MHA_SILU] = "silu",
+                                             [MHA_TANH] = "tanh",
+                                             [MHA_QUICK_GELU] = "quick_gelu",
+                                             [MHA_RELU_SQUARED] = "relu_squared"};
 const char *const nn_public_places[] = {
     [NN_NORM_BEFORE] = "before", [NN_NORM_BEHIND] = "behind", [NN_NORM_BOTH] = "both", [NN_NORM_AFTER] = "after"};
-static const char *const positions[] = {
-    [NN_POSITIONS_NONE] = "none", [NN_POSITIONS_LEARNED] = "learned", [NN_POSITIONS_SINUSOIDAL] = "sinusoidal"};
+static const char *const positions[] = {[NN_POSITIONS_NONE] = "none",
+                                        [NN_POSITIONS_LEARNED] = "learned",
+                                        [NN_POSITIONS_SINUSOIDAL] = "sinusoidal",
+                                        [NN_POSITIONS_WAVES] = "sinusoidal"};
+static const char *const scalings[] = {
+    [NN_ROTARY_AS_IS] = "default", [NN_ROTARY_LINEAR] = "linear", [NN_ROTARY_DYNAMIC] = "dynamic",
+    [NN_ROTARY_YARN] = "yarn",     [NN_ROTARY_LLAMA3] = "llama3", [NN_ROTARY_LONG] = "longrope"};
 static const char *const pools[] = {
-    [NN_POOL_NONE] = "none", [NN_POOL_FIRST] = "first", [NN_POOL_MEAN] = "mean", [NN_POOL_LAST] = "last"};
+    [NN_POOL_NONE] = "none", [NN_POOL_FIRST] = "first",         [NN_POOL_MEAN] = "mean",
+    [NN_POOL_LAST] = "last", [NN_POOL_BOTH] = "first and mean", [NN_POOL_TWO] = "first and second"};
 
 static void put_whole(nn_buffer *out, const char *key, int64_t value)
 {
@@ -48,8 +57,9 @@ static void put_input(nn_buffer *out, const nn_input_config *in)
 {
     bool patches = in->kind == NN_INPUT_PATCHES;
     nn_buffer_puts(out, "\"input\":{");
-    put_word(out, "kind", patches ? "patches" : "tokens");
-    if (patches) {
+    put_word(out, "kind", patches ? "patches" : in->kind == NN_INPUT_FRAMES ? "frames" : "tokens");
+    if (in->kind == NN_INPUT_FRAMES) put_whole(out, "bins", in->bins);
+    else if (patches) {
         put_whole(out, "channels", in->channels);
         put_whole(out, "rows", in->rows);
         put_whole(out, "columns", in->columns);
@@ -83,6 +93,8 @@ static void put_attention(nn_buffer *out, const nn_blocks_config *b, int64_t l)
     put_real(out, "rotary_base", a->rotary_base);
     put_whole(out, "rotary_width", a->rotary_width);
     put_truth(out, "rotary_interleaved", a->rotary_interleaved);
+    if (a->rotary_base > 0 && a->rotary.scaling) put_word(out, "rotary_scaling", scalings[a->rotary.scaling]);
+    if (a->relative_buckets) put_whole(out, "relative_buckets", a->relative_buckets);
     put_real(out, "qk_norm", (double)a->qk_norm);
     put_truth(out, "in_bias", a->in_bias);
     put_truth(out, "out_bias", a->out_bias);
@@ -103,6 +115,7 @@ static void put_stack(nn_buffer *out, const char *key, const nn_stack_config *s)
     put_whole(out, "width", b->width);
     put_whole(out, "blocks", b->depth);
     put_whole(out, "mlp", b->mlp);
+    if (b->experts) put_whole(out, "experts", b->experts), put_whole(out, "experts_used", b->experts_used);
     put_truth(out, "mlp_gated", b->gated);
     put_truth(out, "mlp_bias", b->mlp_bias);
     put_word(out, "activation", nn_public_activations[b->activation]);

@@ -47,6 +47,7 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
         m->count = nn_parameter_count(d);
         m->parameters = parameters;
         m->json = nn_public_json(d);
+        nn_generation_config_defaults(&m->generation);
         snprintf(m->assumed, sizeof m->assumed, "%s", assumed);
     }
     if (m && list_parts(m)) {
@@ -69,6 +70,7 @@ mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
     if ((status = nn_public_need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
     char error[500] = "";
     nn_vit_model loaded;
+    if (nn_public_open_family(ctx, model, path, &o, &status)) return status;
     nn_vit_file_options file = {.heads = o.heads, .heads_word = "options.heads"};
     if (!nn_vit_model_open_with(&loaded, ctx, path, &file, error, sizeof error))
         return mha_context_fail(ctx, MHA_BAD_FILE, error);
@@ -86,13 +88,23 @@ void mha_model_free(mha_model *model)
     nn_model_free(model->net);
     free(model->parameters);
     free(model->parts);
+    free(model->part_decoder);
+    nn_bound_free(&model->bound);
+    nn_shards_close(&model->shards);
+    nn_llama2c_close(&model->llama2c);
     free(model->json);
     free(model->pixels);
     free(model->hidden);
+    nn_generation_config_free(&model->generation);
     free(model);
 }
 
 /* ---- What it is ------------------------------------------------------------------------------------------------- */
+
+int64_t nn_public_positions(const nn_input_config *in)
+{
+    return in->position_kind ? in->positions - in->first_position : in->positions;
+}
 
 mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info)
 {
@@ -101,14 +113,18 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, info, "info"))) return status;
     const nn_stack_config *s = nn_description_last(&model->d);
-    mha_model_info all = {.family = "vit",
+    bool pair = nn_description_is_pair(&model->d);
+    const nn_stack_config *first = model->d.encoder.blocks.depth ? &model->d.encoder : s;
+    mha_model_info all = {.family = model->family        ? model->family->type
+                                    : model->llama2c.map ? "llama"
+                                                         : "vit",
                           .parameters = model->count,
                           .blocks = s->blocks.depth,
                           .width = s->blocks.width,
                           .mlp = s->blocks.mlp,
                           .heads = nn_description_all_heads(&model->d),
-                          .classes = model->d.output.classes,
-                          .tokens = nn_input_tokens(&s->input),
+                          .classes = nn_public_classes(model),
+                          .tokens = nn_input_tokens(&first->input),
                           .channels = s->input.channels,
                           .rows = s->input.rows,
                           .columns = s->input.columns,
@@ -124,7 +140,15 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .norm_place = nn_public_places[s->blocks.place],
                           .final_norm = s->blocks.final_norm,
                           .activation = nn_public_activations[s->blocks.activation],
-                          .file_bytes = nn_vit_save_bytes(&model->d, model->count)};
+                          .file_bytes = model->parameters ? nn_vit_save_bytes(&model->d, model->count) : 0,
+                          .vocabulary = first->input.vocabulary,
+                          .encoder_blocks = pair ? model->d.encoder.blocks.depth : 0,
+                          .encoder_width = pair ? model->d.encoder.blocks.width : 0,
+                          .decoder_only = !model->d.encoder.blocks.depth,
+                          .pooled = model->d.output.pool != NN_POOL_NONE,
+                          .head = model->d.output.classes > 0,
+                          .positions = first->input.kind == NN_INPUT_TOKENS ? nn_public_positions(&first->input) : 0,
+                          .context = model->context};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 
@@ -140,6 +164,10 @@ mha_model_parameter mha_model_parameter_get(const mha_model *model, int64_t n)
     if (!model || n < 0 || n >= model->part_count) return part;
     const nn_vit_part *p = &model->parts[n];
     part.name = p->name;
+    if (!model->parameters) {
+        part.tensor = model->bound.part[n];
+        return part;
+    }
     part.tensor = (mha_tensor){.data = model->parameters + p->first, .type = MHA_FLOAT32, .rank = p->rank};
     int64_t stride = 1;
     for (int i = p->rank - 1; i >= 0; i--) {
@@ -162,7 +190,8 @@ mha_model_place mha_model_parameter_place(const mha_model *model, int64_t n)
     if (!model || n < 0 || n >= model->part_count) return (mha_model_place){"", -1, NULL};
     const nn_vit_part *p = &model->parts[n];
     const char *part = nn_part_role(p->kind);
-    return (mha_model_place){strcmp(part, "output") == 0 ? "" : "encoder", p->block, part};
+    bool decoder = model->part_decoder && model->part_decoder[n];
+    return (mha_model_place){strcmp(part, "output") == 0 ? "" : decoder ? "decoder" : "encoder", p->block, part};
 }
 
 void mha_save_defaults(mha_save_options *options, size_t size)
@@ -208,6 +237,7 @@ mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path"))) return status;
     if ((status = nn_public_options(ctx, &o, sizeof o, options, "MHA_SAVE_DEFAULTS"))) return status;
+    if ((status = nn_public_block(ctx, model))) return status;
     if ((status = check_notes(ctx, &o)) || (status = check_finite(ctx, model))) return status;
     nn_safetensors_pair *notes = calloc((size_t)o.note_count + 1, sizeof *notes);
     if (!notes) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the notes");
@@ -226,10 +256,11 @@ int64_t mha_model_attention_count(const mha_model *model) { return model ? nn_de
 
 mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n)
 {
-    if (n < 0 || n >= mha_model_attention_count(model)) return (mha_model_attention){0, 0, 0, 0};
+    if (n < 0 || n >= mha_model_attention_count(model)) return (mha_model_attention){0};
     nn_attention_place a = nn_description_attention(&model->d, n);
     const nn_blocks_config *b = a.decoder ? &model->d.decoder.blocks : &model->d.encoder.blocks;
-    return (mha_model_attention){a.block, a.heads, nn_blocks_kv_heads(b, a.block), nn_blocks_head_width(b)};
+    return (mha_model_attention){a.block,   a.heads, nn_blocks_kv_heads(b, a.block), nn_blocks_head_width(b),
+                                 a.decoder, a.cross};
 }
 
 mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep,
@@ -242,6 +273,7 @@ mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_mode
     *smaller = NULL;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, keep, "keep"))) return status;
+    if ((status = nn_public_block(ctx, model))) return status;
     int64_t heads = nn_description_all_heads(&model->d);
     if (count != heads)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,

@@ -2,33 +2,55 @@
 #ifndef NN_PUBLIC_MODEL_H
 #define NN_PUBLIC_MODEL_H
 
+#include "families/bind.h"
+#include "families/llama2c.h"
 #include "families/vit_model.h"
 #include "families/vit_names.h"
+#include "generate/config.h"
 #include <mha_model.h>
 
 struct mha_model {
     nn_description d;
-    int64_t count; /* of the parameters */
-    float *parameters;
+    int64_t count;           /* of the parameters */
+    float *parameters;       /* as one block; or NULL: they lie in `shards` */
+    const nn_family *family; /* of transformers; or NULL */
+    nn_shards shards;
+    nn_llama2c llama2c; /* or the one file of this kind */
+    nn_bound bound;
     char assumed[120];
     nn_vit_part *parts; /* (part_count) */
+    bool *part_decoder; /* (part_count), of a family: whether it belongs to the decoder; or NULL */
     int64_t part_count;
     char *json;
-    nn_model *net; /* for up to `batch` sequences; made by the first run that needs it */
-    int64_t batch;
-    float *pixels; /* (batch,channels,rows,columns) */
-    float *hidden; /* (L+1,batch,T,M), from the first run that asks for it */
-    int64_t hidden_batch;
+    nn_model *net;            /* for up to `batch` sequences; made by the first run that needs it */
+    int64_t batch, tokens[2]; /* of it: sequences, tokens of the encoder and of the decoder */
+    float *pixels;            /* images (B,channels,rows,columns) */
+    float *hidden;            /* (L+1,B,T,M) */
+    int64_t pixel_room, hidden_room;
+    int64_t context;                 /* tokens of the longest sequences, as the file says; 0 if it does not */
+    nn_generation_config generation; /* defaults, if there is no generation_config.json */
 };
 
 /* A model over a description and a block of parameters, which is the model's from now on, also on error. */
 mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_description *d, float *parameters,
                           const char *assumed);
 
-/* Makes `net` and `pixels` large enough for B sequences, and `hidden` too if it is needed; and loads images
+/* How many tokens the positions of an input are for; 0: it has no limit. */
+int64_t nn_public_positions(const nn_input_config *in);
+
+/* Makes `net` large enough for B sequences of so many tokens. Makes `net` and `pixels` large enough for B sequences, and `hidden` too if it is needed; and loads images
  * (B,channels,rows,columns) of checked sizes into `pixels`. */
+int64_t nn_public_classes(const mha_model *m); /* width of a row of results */
+mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens);
 mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden);
 mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images);
+
+/* Opens a folder or file of a family of transformers. False: it is none. */
+bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
+                           mha_status *status);
+
+/* MHA_BAD_ARGUMENT unless the parameters are one block, which can be changed, saved and trained. */
+mha_status nn_public_block(mha_context *ctx, const mha_model *model);
 
 /* The description as JSON; NULL if there is no memory. To be freed. */
 char *nn_public_json(const nn_description *d);

@@ -7,20 +7,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Statistics are checked as the attention that they are of will check them. */
-static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_model_outputs *out, int64_t B)
+/* The sizes of a run. */
+typedef struct sizes {
+    int64_t B, T[2]; /* tokens of the encoder and of the decoder; 0: there is no such stack */
+} sizes;
+
+static bool has(const mha_model *m, bool decoder)
 {
-    int64_t T = nn_input_tokens(&m->d.encoder.input);
+    return (decoder ? m->d.decoder.blocks.depth : m->d.encoder.blocks.depth) > 0;
+}
+static const nn_stack_config *side_of(const mha_model *m, bool decoder)
+{
+    return decoder ? &m->d.decoder : &m->d.encoder;
+}
+
+/* Statistics are checked as the attention that they are of will check them. */
+static mha_status check_heads(mha_context *ctx, const mha_model *m, const mha_model_outputs *out, const sizes *s)
+{
     for (int64_t n = 0; n < mha_model_attention_count(m); n++) {
         mha_model_attention a = mha_model_attention_get(m, n);
-        const int64_t map[4] = {B, a.heads, T, T};
+        int64_t Tq = s->T[a.decoder], Tk = s->T[a.decoder && !a.cross];
+        const int64_t map[4] = {s->B, a.heads, Tq, Tk};
         char name[40];
         snprintf(name, sizeof name, "maps[%lld]", (long long)n);
-        mha_status status = out->maps ? nn_public_tensor(ctx, &out->maps[n], name, "(B,H,T,T)", 4, map) : MHA_OK;
+        mha_status status = out->maps ? nn_public_tensor(ctx, &out->maps[n], name, "(B,H,Tq,Tk)", 4, map) : MHA_OK;
         if (!status && out->stats) {
             mha_attention_plan plan;
-            mha_tensor q = mha_tensor_4d(NULL, MHA_FLOAT32, B, a.heads, T, a.width), none = MHA_NO_TENSOR;
-            mha_tensor k = mha_tensor_4d(NULL, MHA_FLOAT32, B, a.kv_heads, T, a.width);
+            mha_tensor q = mha_tensor_4d(NULL, MHA_FLOAT32, s->B, a.heads, Tq, a.width), none = MHA_NO_TENSOR;
+            mha_tensor k = mha_tensor_4d(NULL, MHA_FLOAT32, s->B, a.kv_heads, Tk, a.width);
             status = mha_attention_explain_stats(ctx, &plan, &out->stats[n], q, k, none, NULL, out->stats_options);
         }
         if (status) return status;
@@ -46,7 +60,14 @@ static size_t list(nn_public_view *all, const mha_model *m, const mha_model_outp
     size_t count = 0;
     mha_tensor stats[STATS];
     add(all, &count, in->images, "images", -1, false);
-    add(all, &count, mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count), "the parameters", -1, false);
+    add(all, &count, in->tokens, "tokens", -1, false);
+    add(all, &count, in->types, "types", -1, false);
+    add(all, &count, in->lengths, "lengths", -1, false);
+    add(all, &count, in->features, "features", -1, false);
+    add(all, &count, in->decoder_tokens, "decoder_tokens", -1, false);
+    if (m->parameters)
+        add(all, &count, mha_tensor_1d(m->parameters, MHA_FLOAT32, m->count), "the parameters", -1, false);
+    add(all, &count, out->encoder_hidden, "encoder_hidden", -1, true);
     add(all, &count, out->logits, "logits", -1, true);
     add(all, &count, out->hidden, "hidden", -1, true);
     for (int64_t n = 0; out->maps && n < mha_model_attention_count(m); n++)
@@ -70,46 +91,131 @@ static mha_status check_memory(mha_context *ctx, const mha_model *m, const mha_m
     return status;
 }
 
-static mha_status check_all(mha_context *ctx, const mha_model *m, const mha_model_outputs *out,
+/* ---- Sizes ------------------------------------------------------------------------------------------------------ */
+
+static mha_status check_ids(mha_context *ctx, const mha_tensor *t, const char *name, int64_t B, int64_t T)
+{
+    if (!t->data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: its data is NULL", name);
+    if (t->type != MHA_INT32 && t->type != MHA_INT64)
+        return nn_public_fail(ctx, MHA_BAD_TYPE, "%s: is %s, must be int32 or int64", name, mha_type_name(t->type));
+    if (t->rank == 2 && (B < 0 || t->size[0] == B) && (T < 0 || t->size[1] == T) && t->size[0] >= 1 && t->size[1] >= 1)
+        return MHA_OK;
+    return nn_public_fail(ctx, MHA_BAD_SHAPE, "%s: must be (B,T), at least (1,1), with the sizes of the other inputs",
+                          name);
+}
+
+static mha_status check_lengths(mha_context *ctx, const mha_tensor *t, const sizes *s)
+{
+    if (!t->rank) return MHA_OK;
+    if (t->type != MHA_INT64 || t->rank != 1 || t->size[0] != s->B || t->stride[0] != 1 || !t->data)
+        return nn_public_fail(ctx, MHA_BAD_SHAPE, "lengths: must be int64 (B), dense");
+    return MHA_OK;
+}
+
+/* What the first stack reads, and so B and its T. */
+static mha_status check_first(mha_context *ctx, const mha_model *m, sizes *s, const mha_model_inputs *in)
+{
+    bool decoder = !has(m, false);
+    const nn_input_config *c = &side_of(m, decoder)->input;
+    int64_t fixed = nn_input_tokens(c);
+    mha_status status;
+    if (c->kind == NN_INPUT_TOKENS) {
+        if (in->images.rank || in->features.rank)
+            return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: the model reads tokens",
+                                  in->images.rank ? "images" : "features");
+        if ((status = check_ids(ctx, &in->tokens, "tokens", -1, -1))) return status;
+        s->B = in->tokens.size[0], s->T[decoder] = in->tokens.size[1];
+        return in->types.rank ? check_ids(ctx, &in->types, "types", s->B, s->T[decoder]) : MHA_OK;
+    }
+    bool images = c->kind == NN_INPUT_PATCHES;
+    const char *name = images ? "images" : "features", *letters = images ? "(B,channels,rows,columns)" : "(B,bins,2T)";
+    const mha_tensor *t = images ? &in->images : &in->features;
+    const int64_t want[4] = {t->size[0], images ? c->channels : c->bins, images ? c->rows : 2 * fixed, c->columns};
+    if (in->tokens.rank || in->types.rank || in->lengths.rank)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "tokens: the model reads %s", name);
+    if (!t->data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: its data is NULL", name);
+    s->B = t->size[0], s->T[decoder] = fixed;
+    return nn_public_tensor(ctx, t, name, letters, images ? 4 : 3, want);
+}
+
+static mha_status check_inputs(mha_context *ctx, const mha_model *m, sizes *s, const mha_model_inputs *in)
+{
+    mha_status status = check_first(ctx, m, s, in);
+    if (status) return status;
+    if (s->B < 1 || s->B > 1 << 24) return nn_public_fail(ctx, MHA_BAD_SHAPE, "B must be from 1 to 16777216");
+    if ((status = check_lengths(ctx, &in->lengths, s))) return status;
+    if (!nn_description_is_pair(&m->d)) return MHA_OK;
+    if ((status = check_ids(ctx, &in->decoder_tokens, "decoder_tokens", s->B, -1))) return status;
+    s->T[1] = in->decoder_tokens.size[1];
+    return MHA_OK;
+}
+
+static mha_status check_all(mha_context *ctx, const mha_model *m, sizes *s, const mha_model_outputs *out,
                             const mha_model_inputs *in)
 {
-    const nn_input_config *c = &m->d.encoder.input;
-    const nn_blocks_config *b = &m->d.encoder.blocks;
-    int64_t B = in->images.size[0], T = nn_input_tokens(c);
-    const int64_t images[4] = {B, c->channels, c->rows, c->columns}, logits[4] = {B, m->d.output.classes},
-                  hidden[4] = {b->depth + 1, B, T, b->width};
-    mha_status status;
-    if (!in->images.data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "images: its data is NULL");
-    if ((status = nn_public_tensor(ctx, &in->images, "images", "(B,channels,rows,columns)", 4, images))) return status;
-    if (B < 1 || B > 1 << 24) return nn_public_fail(ctx, MHA_BAD_SHAPE, "images: B must be from 1 to 16777216");
-    if ((status = nn_public_tensor(ctx, &out->logits, "logits", "(B,classes)", 2, logits))) return status;
+    mha_status status = check_inputs(ctx, m, s, in);
+    if (status) return status;
+    bool last = has(m, true), pooled = m->d.output.pool != NN_POOL_NONE;
+    const nn_blocks_config *b = &side_of(m, last)->blocks, *e = &m->d.encoder.blocks;
+    int64_t classes = nn_public_classes(m);
+    const int64_t flat[4] = {s->B, classes}, rows[4] = {s->B, s->T[last], classes},
+                  hidden[4] = {b->depth + 1, s->B, s->T[last], b->width},
+                  encoder[4] = {e->depth + 1, s->B, s->T[0], e->width};
+    if ((status = nn_public_tensor(ctx, &out->logits, "logits", pooled ? "(B,classes)" : "(B,T,classes)",
+                                   pooled ? 2 : 3, pooled ? flat : rows)))
+        return status;
     if ((status = nn_public_tensor(ctx, &out->hidden, "hidden", "(L+1,B,T,M)", 4, hidden))) return status;
-    status = check_heads(ctx, m, out, B);
+    if (out->encoder_hidden.rank && !(last && has(m, false)))
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
+                              "encoder_hidden: the model has one stack, whose rows are `hidden`");
+    if ((status = nn_public_tensor(ctx, &out->encoder_hidden, "encoder_hidden", "(L+1,B,T,M)", 4, encoder)))
+        return status;
+    status = check_heads(ctx, m, out, s);
     return status ? status : check_memory(ctx, m, out, in);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------- */
+
+int64_t nn_public_classes(const mha_model *m)
+{
+    return m->d.output.classes ? m->d.output.classes : nn_output_width(&m->d, true);
+}
+
+mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens)
+{
+    char error[240] = "";
+    nn_model_options options = {.batch = B, .encoder_tokens = encoder_tokens, .decoder_tokens = decoder_tokens};
+    bool fits = m->net && B <= m->batch && encoder_tokens <= m->tokens[0] && decoder_tokens <= m->tokens[1];
+    if (fits) return MHA_OK;
+    nn_model_free(m->net);
+    m->batch = 0;
+    m->net = m->parameters ? nn_model_create(ctx, &m->d, m->parameters, &options, error, sizeof error)
+                           : nn_model_create_over(ctx, &m->d, m->bound.part, &options, error, sizeof error);
+    if (!m->net) return nn_public_fail(ctx, MHA_NO_MEMORY, "%s", error);
+    m->batch = B, m->tokens[0] = encoder_tokens, m->tokens[1] = decoder_tokens;
+    return MHA_OK;
+}
+
+/* Memory that the model keeps, of so many numbers at least. */
+static float *grow(float **memory, int64_t *room, int64_t numbers)
+{
+    if (numbers <= *room) return *memory;
+    free(*memory);
+    *room = 0;
+    *memory = malloc((size_t)numbers * sizeof(float));
+    if (*memory) *room = numbers;
+    return *memory;
 }
 
 mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden)
 {
     const nn_input_config *c = &m->d.encoder.input;
     const nn_blocks_config *b = &m->d.encoder.blocks;
-    char error[240] = "";
-    if (B > m->batch) {
-        nn_model_options options = {.batch = B};
-        nn_model_free(m->net);
-        free(m->pixels);
-        m->batch = 0;
-        m->pixels = malloc((size_t)(B * c->channels * c->rows * c->columns) * sizeof(float));
-        m->net = m->pixels ? nn_model_create(ctx, &m->d, m->parameters, &options, error, sizeof error) : NULL;
-        if (!m->net) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for %lld images", (long long)B);
-        m->batch = B;
-    }
-    if (!hidden || B <= m->hidden_batch) return MHA_OK;
-    free(m->hidden);
-    m->hidden_batch = 0;
-    m->hidden = malloc((size_t)((b->depth + 1) * B * nn_input_tokens(c) * b->width) * sizeof(float));
-    if (!m->hidden) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
-    m->hidden_batch = B;
-    return MHA_OK;
+    mha_status status = nn_public_net(ctx, m, B, nn_input_tokens(c), 0);
+    if (status) return status;
+    int64_t pixels = B * c->channels * c->rows * c->columns, rows = (b->depth + 1) * B * nn_input_tokens(c) * b->width;
+    if (grow(&m->pixels, &m->pixel_room, pixels) && (!hidden || grow(&m->hidden, &m->hidden_room, rows))) return MHA_OK;
+    return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for %lld images", (long long)B);
 }
 
 mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images)
@@ -123,6 +229,112 @@ mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images)
     return status;
 }
 
+/* Ids as the model reads them, (B,T) dense. Ids that do not fit are none that a vocabulary has. */
+static int32_t *take_ids(const mha_tensor *t)
+{
+    int64_t B = t->size[0], T = t->size[1];
+    int32_t *ids = malloc((size_t)(B * T) * sizeof *ids);
+    for (int64_t i = 0; ids && i < B * T; i++) {
+        int64_t at = i / T * t->stride[0] + i % T * t->stride[1];
+        int64_t id = t->type == MHA_INT32 ? ((const int32_t *)t->data)[at] : ((const int64_t *)t->data)[at];
+        ids[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+    return ids;
+}
+
+/* ---- Running ---------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    mha_context *ctx;
+    mha_model *m;
+    const mha_model_outputs *out;
+    sizes s;
+    nn_batch batch;
+    int32_t *tokens, *types, *decoder_tokens;
+    float *features, *hidden[2];
+} run;
+
+static mha_status load(run *r, const mha_model_inputs *in)
+{
+    mha_model *m = r->m;
+    bool first = !has(m, false);
+    nn_sequences *to = first ? &r->batch.decoder : &r->batch.encoder;
+    const nn_input_config *c = &side_of(m, first)->input;
+    r->batch.B = r->s.B;
+    to->T = r->s.T[first];
+    if (in->lengths.rank) to->lengths = in->lengths.data;
+    if (c->kind == NN_INPUT_PATCHES) {
+        mha_status status = nn_public_room(r->ctx, m, r->s.B, false);
+        to->images = m->pixels;
+        return status ? status : nn_public_load(r->ctx, m, in->images);
+    }
+    bool ok = true;
+    if (c->kind == NN_INPUT_FRAMES) {
+        int64_t bins = c->bins, frames = 2 * to->T;
+        to->features = r->features = malloc((size_t)(r->s.B * bins * frames) * sizeof(float));
+        ok = r->features &&
+             !mha_tensor_copy(r->ctx, mha_tensor_3d(r->features, MHA_FLOAT32, r->s.B, bins, frames), in->features);
+    } else to->tokens = r->tokens = take_ids(&in->tokens), ok = r->tokens;
+    if (ok && in->types.rank) to->types = r->types = take_ids(&in->types), ok = r->types;
+    if (ok && nn_description_is_pair(&m->d)) {
+        r->batch.decoder.tokens = r->decoder_tokens = take_ids(&in->decoder_tokens);
+        r->batch.decoder.T = r->s.T[1];
+        ok = r->decoder_tokens;
+    }
+    if (!ok) return nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for the inputs");
+    return nn_public_net(r->ctx, m, r->s.B, r->s.T[0], r->s.T[1]);
+}
+
+static mha_status give_hidden(run *r, bool decoder, mha_tensor to)
+{
+    const nn_blocks_config *b = &side_of(r->m, decoder)->blocks;
+    if (!r->hidden[decoder]) return MHA_OK;
+    return mha_tensor_copy(
+        r->ctx, to, mha_tensor_4d(r->hidden[decoder], MHA_FLOAT32, b->depth + 1, r->s.B, r->s.T[decoder], b->width));
+}
+
+static mha_status give(run *r, const float *logits)
+{
+    const mha_model *m = r->m;
+    bool last = has(m, true), pair = last && has(m, false);
+    int64_t classes = nn_public_classes(m), B = r->s.B, T = m->d.output.pool ? 1 : r->s.T[last];
+    const int64_t *lengths = last && pair ? NULL : (last ? r->batch.decoder : r->batch.encoder).lengths;
+    for (int64_t b = 0; b < B; b++) {
+        int64_t rows = m->d.output.pool || !lengths ? T : lengths[b];
+        if (nn_model_not_finite(logits + b * T * classes, rows, classes))
+            return mha_context_fail(r->ctx, MHA_BAD_ARGUMENT, nn_model_overflow);
+    }
+    mha_status status = give_hidden(r, last, r->out->hidden);
+    if (!status && pair) status = give_hidden(r, false, r->out->encoder_hidden);
+    if (status || !r->out->logits.rank) return status;
+    return mha_tensor_copy(r->ctx, r->out->logits,
+                           m->d.output.pool ? mha_tensor_2d(logits, MHA_FLOAT32, B, classes)
+                                            : mha_tensor_3d(logits, MHA_FLOAT32, B, T, classes));
+}
+
+static mha_status pass(run *r)
+{
+    bool last = has(r->m, true), pair = last && has(r->m, false);
+    const mha_tensor *wanted[] = {pair   ? &r->out->encoder_hidden
+                                  : last ? NULL
+                                         : &r->out->hidden,
+                                  last ? &r->out->hidden : NULL};
+    for (int n = 0; n < 2; n++) {
+        const nn_blocks_config *b = &side_of(r->m, n)->blocks;
+        if (!wanted[n] || !wanted[n]->rank) continue;
+        r->hidden[n] = malloc((size_t)((b->depth + 1) * r->s.B * r->s.T[n] * b->width + 1) * sizeof(float));
+        if (!r->hidden[n]) return nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
+    }
+    nn_call call = {.maps = r->out->maps,
+                    .stats = r->out->stats,
+                    .stats_options = r->out->stats_options,
+                    .encoder_hidden = r->hidden[0],
+                    .decoder_hidden = r->hidden[1]};
+    if (r->m->parameters) nn_model_changed(r->m->net); /* parameters may have been written since the last run */
+    const float *logits = nn_model_forward(r->m->net, r->ctx, &r->batch, &call);
+    return logits ? give(r, logits) : nn_public_reason(r->ctx, mha_context_error(r->ctx));
+}
+
 mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
                          const mha_model_inputs *inputs)
 {
@@ -132,24 +344,11 @@ mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_out
     if (!model || !outputs || !inputs)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", !model ? "model" : !outputs ? "outputs" : "inputs");
     if ((status = nn_public_cpu(ctx))) return status;
-    if ((status = check_all(ctx, model, outputs, inputs))) return status;
-    const nn_blocks_config *b = &model->d.encoder.blocks;
-    int64_t B = inputs->images.size[0], T = nn_input_tokens(&model->d.encoder.input), classes = model->d.output.classes;
-    bool hidden = outputs->hidden.rank;
-    if ((status = nn_public_room(ctx, model, B, hidden)) || (status = nn_public_load(ctx, model, inputs->images)))
-        return status;
-    nn_call call = {.maps = outputs->maps,
-                    .stats = outputs->stats,
-                    .stats_options = outputs->stats_options,
-                    .encoder_hidden = hidden ? model->hidden : NULL};
-    nn_model_changed(model->net); /* parameters may have been written since the last run */
-    const float *logits = nn_model_forward_images(model->net, ctx, model->pixels, B, &call);
-    if (!logits) return MHA_NO_MEMORY; /* all else has been checked; the context has the reason */
-    if (nn_model_not_finite(logits, B, classes)) return mha_context_fail(ctx, MHA_BAD_ARGUMENT, nn_model_overflow);
-    if (hidden)
-        status = mha_tensor_copy(ctx, outputs->hidden,
-                                 mha_tensor_4d(model->hidden, MHA_FLOAT32, b->depth + 1, B, T, b->width));
-    if (!status && outputs->logits.rank)
-        status = mha_tensor_copy(ctx, outputs->logits, mha_tensor_2d(logits, MHA_FLOAT32, B, classes));
+    run r = {.ctx = ctx, .m = model, .out = outputs};
+    if ((status = check_all(ctx, model, &r.s, outputs, inputs))) return status;
+    status = load(&r, inputs);
+    if (!status) status = pass(&r);
+    free(r.tokens), free(r.types), free(r.decoder_tokens);
+    free(r.features), free(r.hidden[0]), free(r.hidden[1]);
     return status;
 }

@@ -1,0 +1,369 @@
+/* Each part is a view of a tensor: rows or columns of it, every other one, or one of several in front of it. What products
+ * read stays where it lies; the rest is copied to float32. */
+#include "families/bind.h"
+#include "io/failure.h"
+#include "io/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME = 256 };
+
+typedef struct binding {
+    nn_bound *to;
+    mha_context *ctx;
+    const nn_description *d;
+    const nn_family *family;
+    const nn_head *head;
+    const nn_config *config;
+    const nn_shards *shards;
+    bool *used; /* (tensors) */
+    nn_failure fail;
+} binding;
+
+/* ---- Names ------------------------------------------------------------------------------------------------------ */
+
+/* The group of block l, and its layer of the group. */
+static void group_of(const binding *b, int64_t l, int64_t *group, int64_t *layer)
+{
+    int64_t groups = 1, inner = 1, depth = b->d->encoder.blocks.depth;
+    *group = *layer = 0;
+    if (!b->family->groups) return;
+    nn_fact_int(nn_config_find(b->config, b->family->groups), &groups);
+    nn_fact_int(nn_config_find(b->config, "inner_group_num"), &inner);
+    int64_t whole = l / inner;
+    *group = (int64_t)((double)whole / ((double)depth / (double)inner / (double)groups));
+    *layer = l % inner;
+}
+
+/* The name with its numbers filled in. */
+static void spell(const binding *b, char out[NAME], const char *name, const nn_part *p, int64_t h)
+{
+    int64_t group, layer;
+    group_of(b, p->block, &group, &layer);
+    const struct {
+        char letter;
+        int64_t number;
+    } holes[] = {{'l', p->block}, {'e', p->expert}, {'h', h}, {'g', group}, {'i', layer}};
+    size_t n = 0;
+    while (*name && n + 24 < NAME) {
+        if (*name != '{') {
+            out[n++] = *name++;
+            continue;
+        }
+        for (size_t k = 0; k < sizeof holes / sizeof *holes; k++)
+            if (name[1] == holes[k].letter)
+                n += (size_t)snprintf(out + n, NAME - n, "%lld", (long long)holes[k].number);
+        name += 3;
+    }
+    out[n] = 0;
+}
+
+/* Tensor `name`, with the family's prefix or without it. */
+static const nn_safetensors_tensor *look_up(const binding *b, const char *name)
+{
+    char other[NAME + 64];
+    const char *prefix = b->family->prefix;
+    const nn_safetensors_tensor *t = nn_shards_find(b->shards, name);
+    if (!t && prefix && strncmp(name, prefix, strlen(prefix)) == 0)
+        t = nn_shards_find(b->shards, name + strlen(prefix));
+    if (!t && prefix) {
+        snprintf(other, sizeof other, "%s%s", prefix, name);
+        t = nn_shards_find(b->shards, other);
+    }
+    return t;
+}
+
+static void mark(const binding *b, const nn_safetensors_tensor *t)
+{
+    for (int64_t n = 0; n < nn_shards_tensors(b->shards); n++)
+        if (nn_shards_get(b->shards, n) == t) b->used[n] = true;
+}
+
+/* ---- Cuts ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of q, k and v among those of all three: where they begin. */
+static int64_t rows_before(const binding *b, const nn_part *p, int which)
+{
+    const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
+    int64_t D = nn_blocks_head_width(c), q = nn_blocks_heads(c, p->block) * D, k = nn_blocks_kv_heads(c, p->block) * D;
+    return which == 0 ? 0 : which == 1 ? q : which == 2 ? q + k : q + 2 * k;
+}
+
+/* The tensor must have these sizes, apart from sizes of one; the last may be the product of several. */
+static bool has_sizes(const nn_safetensors_tensor *t, const int64_t *size, int rank)
+{
+    int64_t all = 1;
+    int at = 0, want = 0;
+    for (int n = 0; n < rank; n++) all *= size[n];
+    if (t->count != all) return false;
+    while (want < rank - 1) {
+        while (want < rank - 1 && size[want] == 1) want++;
+        while (at < t->rank && t->shape[at] == 1) at++;
+        if (want == rank - 1) break;
+        if (at == t->rank || t->shape[at++] != size[want++]) return false;
+    }
+    return true;
+}
+
+typedef struct shape {
+    int rank;
+    int64_t size[3], stride[3], first; /* of the part in the tensor */
+    int whole_rank;
+    int64_t whole[3]; /* sizes of the tensor */
+} shape;
+
+/* One behind another, as dense numbers. */
+static shape dense(int64_t rows, int64_t columns)
+{
+    if (!columns) return (shape){1, {rows}, {1}, 0, 1, {rows}};
+    return (shape){2, {rows, columns}, {columns, 1}, 0, 2, {rows, columns}};
+}
+
+static shape cut_rows(shape s, int64_t all, int64_t first)
+{
+    s.whole[0] = all;
+    s.first = first * s.stride[0];
+    return s;
+}
+
+static shape cut_columns(int64_t rows, int64_t columns, int64_t all, int64_t first)
+{
+    if (!columns) return cut_rows(dense(rows, 0), all, first);
+    return (shape){2, {rows, columns}, {1, all}, first, 2, {columns, all}};
+}
+
+/* (H,3,D,K): heads have an axis of their own. */
+static shape cut_heads(const binding *b, const nn_part *p, int which)
+{
+    const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
+    int64_t D = nn_blocks_head_width(c), H = nn_blocks_heads(c, p->block), K = p->columns ? p->columns : 1;
+    shape s = {3, {H, D, K}, {3 * D * K, K, 1}, which * D * K, 2, {3 * H * D, K}};
+    if (!p->columns) s.rank = 2, s.whole_rank = 1;
+    return s;
+}
+
+/* (experts,K,N) or (experts,K,2N) in which every other column counts. */
+static shape cut_expert(const nn_part *p, int64_t experts, int64_t step, int64_t first)
+{
+    int64_t N = p->rows, K = p->columns ? p->columns : 1;
+    shape s = {2, {N, K}, {step, step * N}, p->expert * K * N * step + first, 3, {experts, K, step * N}};
+    if (!p->columns) s = (shape){1, {N}, {step}, p->expert * N * step + first, 2, {experts, step * N}};
+    return s;
+}
+
+static shape cut_of(const binding *b, const nn_part *p, nn_cut cut)
+{
+    int64_t N = p->rows, K = p->columns, all = p->block < 0 ? 0 : rows_before(b, p, 3);
+    int64_t experts = p->decoder ? b->d->decoder.blocks.experts : b->d->encoder.blocks.experts;
+    switch (cut) {
+    case NN_SWAPPED:
+        return cut_columns(N, K, N, 0);
+    case NN_ROWS_Q:
+    case NN_ROWS_K:
+    case NN_ROWS_V:
+        return cut_rows(dense(N, K), all, rows_before(b, p, (int)(cut - NN_ROWS_Q)));
+    case NN_COLUMNS_Q:
+    case NN_COLUMNS_K:
+    case NN_COLUMNS_V:
+        return cut_columns(N, K, all, rows_before(b, p, (int)(cut - NN_COLUMNS_Q)));
+    case NN_HEADS_Q:
+    case NN_HEADS_K:
+    case NN_HEADS_V:
+        return cut_heads(b, p, (int)(cut - NN_HEADS_Q));
+    case NN_FIRST_ROWS:
+        return cut_rows(dense(N, K), 2 * N, 0);
+    case NN_LAST_ROWS:
+        return cut_rows(dense(N, K), 2 * N, N);
+    case NN_EVEN:
+        return cut_expert(p, experts, 2, 0);
+    case NN_ODD:
+        return cut_expert(p, experts, 2, 1);
+    case NN_EXPERT:
+        return cut_expert(p, experts, 1, 0);
+    default:
+        return dense(N, K);
+    }
+}
+
+static bool wrong_shape(const binding *b, const nn_safetensors_tensor *t, const int64_t *size, int rank)
+{
+    char has[96], want[96] = "";
+    size_t n = 0;
+    for (int i = 0; i < rank && n < sizeof want; i++)
+        n += (size_t)snprintf(want + n, sizeof want - n, i ? ",%lld" : "%lld", (long long)size[i]);
+    return nn_fail(&b->fail, "%s is %s, must be (%s)", nn_json_brief(t->name).text,
+                   nn_safetensors_describe(has, sizeof has, t), want);
+}
+
+/* The view of a part in its tensor. */
+static bool view_of(const binding *b, mha_tensor *view, const nn_safetensors_tensor *t, const shape *s)
+{
+    nn_safetensors_tensor flat = *t;
+    flat.rank = 1, flat.shape[0] = t->count;
+    if (!has_sizes(t, s->whole, s->whole_rank)) return wrong_shape(b, t, s->whole, s->whole_rank);
+    if (!nn_safetensors_view(&flat, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
+        return nn_fail(&b->fail, "%s is %s; float32, bfloat16 and float16 can be read", nn_json_brief(t->name).text,
+                       nn_safetensors_dtype_name(t->dtype));
+    view->data = (char *)view->data + (size_t)s->first * mha_type_size(view->type);
+    view->rank = s->rank;
+    for (int i = 0; i < s->rank; i++) view->size[i] = s->size[i], view->stride[i] = s->stride[i];
+    return true;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------------------------ */
+
+/* Whether a part stays where it lies. */
+static bool stays(const nn_part *p) { return p->is_weight || p->kind == NN_TOKENS; }
+
+/* A copy of `view` at `to`, with one more if the file has one less. */
+static bool copy(const binding *b, float *to, mha_tensor view, const nn_name *name)
+{
+    mha_tensor dense = view;
+    int64_t stride = 1, count = 1;
+    dense.data = to, dense.type = MHA_FLOAT32;
+    for (int i = view.rank - 1; i >= 0; i--) dense.stride[i] = stride, stride *= view.size[i], count *= view.size[i];
+    if (mha_tensor_copy(b->ctx, dense, view)) return nn_fail(&b->fail, "%s", mha_context_error(b->ctx));
+    for (int64_t i = 0; name->plus_one && i < count; i++) to[i] += 1;
+    return true;
+}
+
+/* One tensor for each head, one behind another. */
+static bool gather_heads(binding *b, float *to, const nn_part *p, const nn_name *name, bool *found)
+{
+    const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
+    int64_t D = nn_blocks_head_width(c);
+    for (int64_t h = 0; h < p->rows / D; h++) {
+        char text[NAME];
+        mha_tensor view;
+        shape s = dense(D, 0);
+        spell(b, text, name->name, p, h);
+        const nn_safetensors_tensor *t = look_up(b, text);
+        if (!t) return *found = false, true;
+        mark(b, t);
+        if (!view_of(b, &view, t, &s) || !copy(b, to + h * D, view, name)) return false;
+    }
+    return *found = true;
+}
+
+static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *p, const nn_name *name, bool *found)
+{
+    char text[NAME];
+    mha_tensor copied =
+        p->columns ? mha_tensor_2d(room, MHA_FLOAT32, p->rows, p->columns) : mha_tensor_1d(room, MHA_FLOAT32, p->rows);
+    *found = false;
+    if (name->cut == NN_EACH) {
+        *part = copied;
+        return gather_heads(b, room, p, name, found);
+    }
+    spell(b, text, name->name, p, 0);
+    const nn_safetensors_tensor *t = look_up(b, text);
+    if (!t) return true;
+    shape s = cut_of(b, p, name->cut);
+    *found = true;
+    mark(b, t);
+    if (!view_of(b, part, t, &s)) return false;
+    if (stays(p)) return true;
+    if (!copy(b, room, *part, name)) return false;
+    *part = copied;
+    return true;
+}
+
+/* Tries one list of names. */
+static bool bind_list(binding *b, mha_tensor *part, float *room, const nn_part *p, const nn_name *list, bool *found,
+                      const nn_name **last)
+{
+    for (; list && list->name && !*found; list++) {
+        if (list->part != p->kind || (list->encoder == p->decoder)) continue;
+        *last = list;
+        if (!bind_name(b, part, room, p, list, found)) return false;
+    }
+    return true;
+}
+
+static bool bind_part(binding *b, mha_tensor *part, float *room, const nn_part *p)
+{
+    const nn_name *last = NULL;
+    bool found = false;
+    char text[NAME] = "", own[NN_PART_NAME];
+    if (b->head && !bind_list(b, part, room, p, b->head->names, &found, &last)) return false;
+    for (int n = 0; n < NN_FAMILY_LISTS && !found; n++)
+        if (!bind_list(b, part, room, p, b->family->names[n], &found, &last)) return false;
+    if (found) return true;
+    if (last) spell(b, text, last->name, p, 0);
+    if (!last || last->missing == NN_REQUIRED)
+        return nn_fail(&b->fail, "%s is missing", last ? text : nn_part_name(own, p));
+    if (stays(p)) return nn_fail(&b->fail, "%s is missing", text);
+    for (int64_t i = 0; i < nn_part_numbers(p); i++) room[i] = last->missing == NN_ONES ? 1 : 0;
+    *part =
+        p->columns ? mha_tensor_2d(room, MHA_FLOAT32, p->rows, p->columns) : mha_tensor_1d(room, MHA_FLOAT32, p->rows);
+    return true;
+}
+
+/* ---- What is left over ------------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_unused(const nn_family *f, const char *name)
+{
+    static const char *const everywhere[] = {"rotary_emb.inv_freq", "position_ids", ".masked_bias"};
+    for (size_t n = 0; n < sizeof everywhere / sizeof *everywhere; n++)
+        if (ends_with(name, everywhere[n])) return true;
+    for (const char *const *n = f->unused; n && *n; n++)
+        if (ends_with(name, *n)) return true;
+    return false;
+}
+
+static bool check_rest(const binding *b)
+{
+    int64_t more = 0;
+    const char *first = NULL;
+    for (int64_t n = 0; n < nn_shards_tensors(b->shards); n++) {
+        const char *name = nn_shards_get(b->shards, n)->name;
+        if (b->used[n] || is_unused(b->family, name)) continue;
+        if (!first) first = name;
+        more++;
+    }
+    if (!first) return true;
+    if (more == 1) return nn_fail(&b->fail, "%s is no part of this model", nn_json_brief(first).text);
+    return nn_fail(&b->fail, "%s and %lld more tensors are no part of this model", nn_json_brief(first).text,
+                   (long long)more - 1);
+}
+
+bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,
+             const nn_config *config, const nn_shards *shards, const char *name, char *error, size_t error_size)
+{
+    binding b = {to, ctx, d, family, head, config, shards, NULL, {name, error, error_size}};
+    nn_part part;
+    int64_t numbers = 0, at = 0;
+    *to = (nn_bound){0};
+    for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part); to->count++)
+        if (!stays(&part)) numbers += nn_part_numbers(&part);
+    to->part = calloc((size_t)to->count + 1, sizeof *to->part);
+    to->copies = malloc((size_t)(numbers + 1) * sizeof *to->copies);
+    b.used = calloc((size_t)nn_shards_tensors(shards) + 1, sizeof *b.used);
+    bool ok = to->part && to->copies && b.used;
+    if (!ok) nn_fail(&b.fail, "out of memory");
+    nn_parts w = nn_parts_of(d);
+    for (int64_t n = 0; ok && n < to->count; n++) {
+        nn_parts_next(&w, &part);
+        ok = bind_part(&b, &to->part[n], to->copies + at, &part);
+        if (!stays(&part)) at += nn_part_numbers(&part);
+    }
+    ok = ok && check_rest(&b);
+    free(b.used);
+    if (!ok) nn_bound_free(to);
+    return ok;
+}
+
+void nn_bound_free(nn_bound *b)
+{
+    free(b->part);
+    free(b->copies);
+    *b = (nn_bound){0};
+}

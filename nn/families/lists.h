@@ -1,0 +1,46 @@
+/* All families, and the tables that several of them share. */
+#ifndef NN_FAMILIES_LISTS_H
+#define NN_FAMILIES_LISTS_H
+
+#include "families/family.h"
+
+/* Llama's blocks: RMS norms before attention and a gated MLP, without biases. */
+extern const nn_key nn_llama_keys[];
+extern const nn_name nn_llama_names[];
+
+/* Gemma's: gains less one, embeddings times sqrt(M), and in the later ones norms before and behind. */
+extern const nn_key nn_gemma_keys[];
+extern const nn_name nn_gemma_names[];
+
+/* attention_bias: q, k, v and the output have biases together; mlp_bias likewise. */
+extern const nn_key nn_attention_bias_keys[], nn_mlp_bias_keys[];
+
+/* A head over the rows of the last block, tied or not: lm_head.weight. */
+extern const nn_key nn_tied_keys[],
+    nn_untied_keys[]; /* tie_word_embeddings is true, or false, where the file lacks it */
+extern const nn_name nn_lm_names[];
+
+/* BERT's: post-norm, learned positions and token types. Names lack the family's prefix. */
+extern const nn_key nn_bert_keys[];
+extern const nn_name nn_bert_names[];
+
+/* Heads of encoders: of a masked language model, and of a classifier over the first token, each with a product before it. */
+extern const nn_key nn_masked_keys[], nn_class_keys[];
+
+/* The head of a classifier with its number of labels, without a product before it. */
+extern const nn_key nn_label_keys[];
+
+/* BART's: an encoder and a decoder that share their tokens. */
+extern const nn_key nn_bart_keys[];
+extern const nn_name nn_bart_names[];
+extern const char *const nn_pair_unused[];
+
+/* ViT's: patches. */
+extern const nn_key nn_vit_keys[];
+extern const nn_name nn_vit_names[];
+
+#define NN_FAMILY(name) extern const nn_family nn_family_##name;
+#include "families/families.def"
+#undef NN_FAMILY
+
+#endif

@@ -1,0 +1,119 @@
+#include "families/llama2c.h"
+#include "io/failure.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WIDTH, MLP, LAYERS, HEADS, KV_HEADS, VOCABULARY, CONTEXT, NUMBERS };
+
+/* The tensors of the file, in order; of how many numbers each is, for one layer or for all. */
+static const struct {
+    nn_part_kind part;
+    bool layers;
+} order[] = {{NN_TOKENS, false}, {NN_NORM1, true}, {NN_Q, true},          {NN_K, true},
+             {NN_V, true},       {NN_PROJ, true},  {NN_NORM2, true},      {NN_GATE, true},
+             {NN_FC2, true},     {NN_FC1, true},   {NN_FINAL_NORM, false}};
+enum { ORDER = sizeof order / sizeof *order };
+
+static bool plausible(const int32_t *n)
+{
+    for (int i = 0; i < NUMBERS; i++)
+        if (i != VOCABULARY && (n[i] < 1 || n[i] > 1 << 20)) return false;
+    int32_t words = n[VOCABULARY] < 0 ? -n[VOCABULARY] : n[VOCABULARY];
+    return words > 0 && words <= 1 << 24 && n[LAYERS] <= 1 << 12 && n[WIDTH] % n[HEADS] == 0 &&
+           n[HEADS] % n[KV_HEADS] == 0 && n[WIDTH] / n[HEADS] % 2 == 0;
+}
+
+static void describe(nn_description *d, const int32_t *n)
+{
+    *d = (nn_description){.encoder = NN_STACK_DEFAULTS, .decoder = NN_STACK_DEFAULTS, .output = {.scale = 1}};
+    nn_blocks_config *b = &d->decoder.blocks;
+    b->width = n[WIDTH], b->depth = n[LAYERS], b->heads = n[HEADS], b->kv_heads = n[KV_HEADS], b->mlp = n[MLP];
+    b->gated = b->causal = true, b->mlp_bias = false;
+    b->activation = MHA_SILU, b->norm = NN_RMS_NORM, b->epsilon = 1e-5f;
+    b->attention[0].in_bias = b->attention[0].out_bias = false;
+    b->attention[0].rotary_base = 10000, b->attention[0].rotary_interleaved = true;
+    d->decoder.input.vocabulary = d->output.classes = n[VOCABULARY] < 0 ? -n[VOCABULARY] : n[VOCABULARY];
+    d->output.tied = n[VOCABULARY] > 0;
+}
+
+/* How many numbers one layer's part has, or the whole of one that belongs to no layer. */
+static int64_t numbers_of(const nn_description *d, nn_part_kind kind)
+{
+    nn_part part;
+    for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part);)
+        if (part.kind == kind && part.block <= 0) return nn_part_numbers(&part);
+    return 0;
+}
+
+/* Where a part starts in the file, in numbers behind the seven; and how many there are in all, for NN_PART_KINDS. */
+static int64_t find(const nn_description *d, const int32_t *n, nn_part_kind kind, int64_t block)
+{
+    int64_t at = 0;
+    for (int i = 0; i < ORDER; i++) {
+        int64_t one = numbers_of(d, order[i].part);
+        if (order[i].part == kind) return at + (order[i].layers ? block * one : 0);
+        at += order[i].layers ? n[LAYERS] * one : one;
+    }
+    at += (int64_t)n[CONTEXT] * (n[WIDTH] / n[HEADS]); /* angles, which are computed */
+    return kind == NN_OUTPUT ? at : at + (d->output.tied ? 0 : numbers_of(d, NN_OUTPUT));
+}
+
+static bool bind(nn_bound *to, const nn_description *d, const int32_t *n, const float *data)
+{
+    nn_part part;
+    *to = (nn_bound){0};
+    for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part);) to->count++;
+    to->part = calloc((size_t)to->count + 1, sizeof *to->part);
+    nn_parts w = nn_parts_of(d);
+    for (int64_t k = 0; to->part && k < to->count; k++) {
+        nn_parts_next(&w, &part);
+        const float *at = data + find(d, n, part.kind, part.block);
+        to->part[k] = part.columns ? mha_tensor_2d(at, MHA_FLOAT32, part.rows, part.columns)
+                                   : mha_tensor_1d(at, MHA_FLOAT32, part.rows);
+    }
+    return to->part;
+}
+
+static bool map_file(nn_llama2c *file, const char *path)
+{
+    struct stat about;
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool there = descriptor >= 0 && fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) &&
+                 about.st_size > (off_t)(NUMBERS * sizeof(int32_t));
+    void *map = there ? mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
+    if (descriptor >= 0) close(descriptor);
+    if (map == MAP_FAILED) return false;
+    *file = (nn_llama2c){map, (size_t)about.st_size};
+    return true;
+}
+
+bool nn_llama2c_open(nn_llama2c *file, nn_description *d, nn_bound *bound, const char *path, char *error,
+                     size_t error_size)
+{
+    int32_t n[NUMBERS];
+    *file = (nn_llama2c){0};
+    if (error_size) *error = 0;
+    if (!map_file(file, path)) return false;
+    memcpy(n, file->map, sizeof n);
+    bool ok = plausible(n);
+    if (ok) {
+        describe(d, n);
+        int64_t count = find(d, n, NN_PART_KINDS, 0);
+        ok = count <= INT64_MAX / 8 && (size_t)count == (file->size - sizeof n) / sizeof(float) &&
+             (file->size - sizeof n) % sizeof(float) == 0;
+    }
+    if (ok && bind(bound, d, n, (const float *)(const void *)((const char *)file->map + sizeof n))) return true;
+    if (ok) nn_fail(&(nn_failure){path, error, error_size}, "not enough memory for a model");
+    nn_llama2c_close(file);
+    return false;
+}
+
+void nn_llama2c_close(nn_llama2c *file)
+{
+    if (file->map) munmap(file->map, file->size);
+    *file = (nn_llama2c){0};
+}

@@ -1,0 +1,18 @@
+#include "families/lists.h"
+#include <string.h>
+
+static const nn_family *const all[] = {
+#define NN_FAMILY(name) &nn_family_##name,
+#include "families/families.def"
+#undef NN_FAMILY
+};
+enum { ALL = sizeof all / sizeof *all };
+
+const nn_family *nn_family_get(int64_t n) { return n >= 0 && n < ALL ? all[n] : NULL; }
+
+const nn_family *nn_family_find(const char *type)
+{
+    for (int n = 0; n < ALL; n++)
+        if (strcmp(all[n]->type, type) == 0) return all[n];
+    return NULL;
+}

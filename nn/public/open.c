@@ -1,0 +1,177 @@
+/* Opening a model: a folder as `transformers` saves it, a file of such a model, or a Vision Transformer's file. */
+#include "public/check.h"
+#include "public/model.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The path of a file of a folder, to be freed; NULL if there is no memory. */
+static char *path_of(const char *folder, const char *file)
+{
+    size_t room = strlen(folder) + strlen(file) + 2;
+    char *path = malloc(room);
+    if (path) snprintf(path, room, "%s/%s", folder, file);
+    return path;
+}
+
+/* How to generate: generation_config.json of the folder, or, where there is none, what config.json says. */
+static bool read_generation(mha_model *m, const nn_config *c, const char *folder, char *error, size_t error_size)
+{
+    nn_config own = {0};
+    char *path = folder ? path_of(folder, "generation_config.json") : NULL;
+    bool there = path && access(path, F_OK) == 0;
+    bool good = !there || nn_config_open(&own, path, error, error_size);
+    const nn_config *from = there ? &own : c;
+    nn_failure to = {from->name, error, error_size};
+    good = good && nn_generation_config_read(&m->generation, from->text, from->size, &to);
+    nn_config_free(&own);
+    free(path);
+    return good;
+}
+
+static bool list_parts(mha_model *m)
+{
+    nn_part part;
+    for (nn_parts w = nn_parts_of(&m->d); nn_parts_next(&w, &part);) m->part_count++;
+    m->parts = calloc((size_t)m->part_count + 1, sizeof *m->parts);
+    m->part_decoder = calloc((size_t)m->part_count + 1, sizeof *m->part_decoder);
+    if (!m->parts || !m->part_decoder) return false;
+    nn_parts w = nn_parts_of(&m->d);
+    for (int64_t n = 0; n < m->part_count; n++) {
+        nn_parts_next(&w, &part);
+        nn_vit_part *to = &m->parts[n];
+        nn_part_name(to->name, &part);
+        to->kind = part.kind, to->block = part.block, to->count = nn_part_numbers(&part);
+        m->part_decoder[n] = part.decoder;
+        m->count += to->count;
+    }
+    return true;
+}
+
+static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool ok, const char *error)
+{
+    if (ok && list_parts(m) && (m->json = nn_public_json(&m->d))) {
+        *model = m;
+        return MHA_OK;
+    }
+    mha_model_free(m);
+    return ok ? nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model")
+              : mha_context_fail(ctx, MHA_BAD_FILE, error);
+}
+
+/* From what config.json says and the tensors that are open. They are the model's, or closed on error. */
+static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, nn_shards *shards, const char *name,
+                       bool folder, const mha_model_options *o)
+{
+    char error[500] = "";
+    const nn_head *head;
+    mha_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        nn_shards_close(shards);
+        return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
+    }
+    m->shards = *shards;
+    nn_generation_config_defaults(&m->generation);
+    bool ok = nn_family_describe(&m->d, &m->family, &head, c, &m->shards, error, sizeof error);
+    if (ok && m->family->own_head) m->d.output.tied = !nn_shards_find(&m->shards, m->family->own_head);
+    m->d.bfloat16 = o->compute == MHA_BFLOAT16;
+    if (!nn_fact_int(nn_config_find(c, "max_position_embeddings|n_positions"), &m->context)) m->context = 0;
+    if (ok && o->heads && o->heads != nn_description_last(&m->d)->blocks.heads)
+        ok = false, snprintf(error, sizeof error, "options.heads: is %lld, but %s has %lld", (long long)o->heads, name,
+                             (long long)nn_description_last(&m->d)->blocks.heads);
+    ok = ok && read_generation(m, c, folder ? name : NULL, error, sizeof error);
+    ok = ok && nn_bind(&m->bound, ctx, &m->d, m->family, head, c, &m->shards, name, error, sizeof error);
+    return finish(ctx, model, m, ok, error);
+}
+
+/* A checkpoint of llama2.c, whose sequences begin with token 1 and end before the next one. False: it is none. */
+static bool open_llama2c(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
+                         mha_status *status)
+{
+    char error[500] = "";
+    mha_model *m = calloc(1, sizeof *m);
+    bool ok = m && nn_llama2c_open(&m->llama2c, &m->d, &m->bound, path, error, sizeof error);
+    if (m && !ok && !*error) {
+        free(m);
+        return false;
+    }
+    if (ok) {
+        static const char text[] = "{\"bos_token_id\":1,\"eos_token_id\":[1,2]}";
+        m->d.bfloat16 = o->compute == MHA_BFLOAT16;
+        m->context = ((const int32_t *)m->llama2c.map)[6];
+        nn_generation_config_defaults(&m->generation);
+        ok = nn_generation_config_read(&m->generation, text, sizeof text - 1, &(nn_failure){path, error, sizeof error});
+    }
+    *status =
+        m ? finish(ctx, model, m, ok, error) : nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
+    return true;
+}
+
+static mha_status open_folder(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o)
+{
+    char error[500] = "";
+    nn_config c = {0};
+    nn_shards shards = {0};
+    char *config = path_of(path, "config.json");
+    if (!config) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a path");
+    mha_status status = MHA_OK;
+    if (!nn_config_open(&c, config, error, sizeof error) || !nn_shards_open(&shards, path, true, error, sizeof error))
+        status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else status = make(ctx, model, &c, &shards, path, true, o);
+    nn_config_free(&c);
+    free(config);
+    return status;
+}
+
+/* config.json beside a file, if there is one that can be read. */
+static bool open_beside(nn_config *c, const char *path)
+{
+    static const char name[] = "config.json";
+    char error[500];
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash ? (size_t)(slash - path) + 1 : 0;
+    char *config = malloc(bytes + sizeof name);
+    if (config) snprintf(config, bytes + sizeof name, "%.*s%s", (int)bytes, path, name);
+    bool there = config && nn_config_open(c, config, error, sizeof error);
+    if (there) c->name = path;
+    free(config);
+    return there;
+}
+
+/* A file of such a family: its config is in its metadata, or beside it. */
+static bool open_file(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
+                      mha_status *status)
+{
+    char error[500] = "", type[64] = "";
+    nn_config c = {0};
+    nn_shards shards;
+    if (!nn_shards_open(&shards, path, false, error, sizeof error)) return false;
+    const char *text = nn_safetensors_metadata(shards.file[0], "config");
+    bool beside = !text && !nn_safetensors_find(shards.file[0], "patch_embed.proj.weight") && open_beside(&c, path);
+    if (beside || (text && nn_config_text(&c, text, path, error, sizeof error)))
+        nn_fact_string(nn_config_find(&c, "model_type|architecture"), type, sizeof type);
+    bool ours = *type && nn_family_find(type) && !(text && strcmp(type, "vit") == 0);
+    if (ours) *status = make(ctx, model, &c, &shards, path, false, o);
+    else nn_shards_close(&shards);
+    if (beside) nn_config_free(&c);
+    return ours;
+}
+
+bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
+                           mha_status *status)
+{
+    struct stat about;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+        *status = open_folder(ctx, model, path, o);
+        return true;
+    }
+    return open_file(ctx, model, path, o, status) || open_llama2c(ctx, model, path, o, status);
+}
+
+mha_status nn_public_block(mha_context *ctx, const mha_model *model)
+{
+    if (model->parameters) return MHA_OK;
+    return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: its parameters lie in its files, and can only be run");
+}
