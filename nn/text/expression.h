@@ -1,0 +1,34 @@
+/* Regular expressions of tokenizers, by PCRE2. They are written for Oniguruma, whose syntax differs in a few points; see
+ * expression_syntax.c. In a build without PCRE2 none compiles. */
+#ifndef NN_TEXT_EXPRESSION_H
+#define NN_TEXT_EXPRESSION_H
+
+#include "io/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A compiled expression is only read: several threads may use it, each with a matcher of its own. */
+typedef struct nn_expression nn_expression;
+
+/* NULL on error, with the reason in `error`. */
+nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size);
+void nn_expression_free(nn_expression *e);
+
+bool nn_expression_available(void);
+
+/* What matching writes into. Zeroed, it is empty. */
+typedef struct nn_matcher {
+    void *data, *context, *stack;
+} nn_matcher;
+void nn_matcher_free(nn_matcher *m);
+
+/* The first match at or after `from` in valid UTF-8. Returns 1, 0 for none, or -1 if the match limit, which grows with
+ * the size of the text, or the memory is exhausted. */
+int nn_expression_find(const nn_expression *e, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,
+                       size_t *end);
+
+/* Appends the expression in the syntax of PCRE2. Returns NULL, or what is not supported. */
+const char *nn_expression_translate(nn_buffer *out, const char *pattern);
+
+#endif
