@@ -1,0 +1,171 @@
+#include "generate/model_decoder.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct model_decoder {
+    nn_decoder d;
+    nn_model *model;
+    nn_model_cache *cache;
+    int64_t piece;
+    int32_t *tokens; /* (rows*piece): of one call */
+    int64_t *starts; /* (rows+1): of one call */
+    int64_t *before; /* (rows): tokens that each had before a run */
+    int64_t *done;   /* (rows): tokens of a run that the model has had */
+    int64_t *picked; /* (rows): rows of a call whose logits are wanted, */
+    int64_t *whose;  /* (rows): and which row of the cache each of them belongs to */
+    float *logits;   /* (rows,V) */
+} model_decoder;
+
+static void release(nn_decoder *d)
+{
+    model_decoder *m = (model_decoder *)d;
+    nn_model_cache_free(m->cache);
+    free(m->tokens);
+    free(m->starts);
+    free(m->before);
+    free(m->done);
+    free(m->picked);
+    free(m->whose);
+    free(m->logits);
+    free(m);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------------------------- */
+
+/* The next piece of each row that has tokens left; returns how many rows have got their last one. */
+static int64_t gather(model_decoder *m, const int32_t *tokens, const int64_t *starts)
+{
+    int64_t at = 0, picked = 0;
+    for (int64_t r = 0; r < m->d.rows; r++) {
+        int64_t left = starts[r + 1] - starts[r] - m->done[r], count = left < m->piece ? left : m->piece;
+        m->starts[r] = at;
+        memcpy(m->tokens + at, tokens + starts[r] + m->done[r], (size_t)count * sizeof *tokens);
+        at += count;
+        m->done[r] += count;
+        if (!count || count < left) continue;
+        m->whose[picked] = r;
+        m->picked[picked++] = at - 1;
+    }
+    m->starts[m->d.rows] = at;
+    return picked;
+}
+
+static bool is_over(const model_decoder *m, const int64_t *starts)
+{
+    for (int64_t r = 0; r < m->d.rows; r++)
+        if (m->done[r] < starts[r + 1] - starts[r]) return false;
+    return true;
+}
+
+/* After a failure no row has more tokens than before the run. */
+static const float *undo(model_decoder *m, mha_context *ctx)
+{
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", mha_context_error(ctx));
+    for (int64_t r = 0; r < m->d.rows; r++) nn_model_cache_truncate(m->cache, ctx, r, m->before[r]);
+    mha_context_fail(ctx, MHA_BAD_ARGUMENT, reason);
+    return NULL;
+}
+
+static const float *run(nn_decoder *d, mha_context *ctx, const int32_t *tokens, const int64_t *starts)
+{
+    model_decoder *m = (model_decoder *)d;
+    size_t row = (size_t)d->vocabulary * sizeof(float);
+    memset(m->done, 0, (size_t)d->rows * sizeof *m->done);
+    for (int64_t r = 0; r < d->rows; r++) m->before[r] = nn_model_cache_length(m->cache, r);
+    do {
+        int64_t picked = gather(m, tokens, starts);
+        nn_batch batch = {.B = d->rows, .decoder = {.tokens = m->tokens, .starts = m->starts}};
+        m->picked[picked] = 0; /* where no row has come to its end, logits of one that nobody looks at */
+        nn_call call = {.rows = m->picked, .row_count = picked ? picked : 1};
+        const float *logits = nn_model_step(m->model, ctx, m->cache, &batch, &call);
+        if (!logits) return undo(m, ctx);
+        if (picked == d->rows) return logits;
+        for (int64_t n = 0; n < picked; n++)
+            memcpy(m->logits + m->whose[n] * d->vocabulary, logits + n * d->vocabulary, row);
+    } while (!is_over(m, starts));
+    return m->logits;
+}
+
+static bool reorder(nn_decoder *d, mha_context *ctx, const int64_t *from)
+{
+    return nn_model_cache_reorder(((model_decoder *)d)->cache, ctx, from);
+}
+
+/* ---- Making one ------------------------------------------------------------------------------------------------- */
+
+nn_decoder *nn_model_decoder_create(nn_model *model, mha_context *ctx, int64_t rows, int64_t capacity, int64_t piece,
+                                    mha_type type)
+{
+    const nn_description *about = nn_model_description(model);
+    model_decoder *m = calloc(1, sizeof *m);
+    size_t R = (size_t)rows, V = (size_t)about->output.classes;
+    if (m) {
+        m->d = (nn_decoder){rows, about->output.classes, capacity, run, reorder, release};
+        m->model = model;
+        m->piece = piece;
+        m->tokens = malloc(R * (size_t)piece * sizeof *m->tokens);
+        m->starts = malloc((R + 1) * sizeof *m->starts);
+        m->before = malloc(R * sizeof *m->before);
+        m->done = malloc(R * sizeof *m->done);
+        m->picked = malloc((R + 1) * sizeof *m->picked);
+        m->whose = malloc((R + 1) * sizeof *m->whose);
+        m->logits = malloc(R * V * sizeof *m->logits);
+    }
+    if (!m || !m->tokens || !m->starts || !m->before || !m->done || !m->picked || !m->whose || !m->logits)
+        mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a generation");
+    else if ((m->cache = nn_model_cache_create(model, ctx, rows, capacity, type))) return &m->d;
+    if (m) release(&m->d);
+    return NULL;
+}
+
+/* ---- The encoder ------------------------------------------------------------------------------------------------ */
+
+/* Sequences padded to the longest one, each as often as it has rows; padding does not change the bits of a sequence. */
+static int32_t *pad(const int32_t *tokens, const int64_t *starts, int64_t B, int64_t copies, int64_t *T,
+                    int64_t *lengths)
+{
+    *T = 0;
+    for (int64_t b = 0; b < B; b++)
+        if (starts[b + 1] - starts[b] > *T) *T = starts[b + 1] - starts[b];
+    int32_t *padded = calloc((size_t)(B * copies * *T + 1), sizeof *padded);
+    for (int64_t r = 0; padded && r < B * copies; r++) {
+        int64_t b = r / copies;
+        lengths[r] = starts[b + 1] - starts[b];
+        memcpy(padded + r * *T, tokens + starts[b], (size_t)lengths[r] * sizeof *padded);
+    }
+    return padded;
+}
+
+static float *repeat(const float *features, int64_t B, int64_t copies, int64_t size)
+{
+    float *all = malloc((size_t)(B * copies * size) * sizeof *all);
+    for (int64_t r = 0; all && r < B * copies; r++)
+        memcpy(all + r * size, features + r / copies * size, (size_t)size * sizeof *all);
+    return all;
+}
+
+bool nn_model_decoder_encode(nn_decoder *d, mha_context *ctx, int64_t B, const int32_t *tokens, const int64_t *starts,
+                             const float *features)
+{
+    model_decoder *m = (model_decoder *)d;
+    const nn_input_config *in = &nn_model_description(m->model)->encoder.input;
+    int64_t copies = d->rows / B, *lengths = malloc((size_t)d->rows * sizeof *lengths);
+    nn_batch batch = {.B = d->rows};
+    int32_t *padded = NULL;
+    float *repeated = NULL;
+    if (lengths && tokens) padded = pad(tokens, starts, B, copies, &batch.encoder.T, lengths);
+    if (lengths && features) repeated = repeat(features, B, copies, in->bins * 2 * in->positions);
+    bool good = padded || repeated;
+    if (!good) mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the encoder");
+    batch.encoder.tokens = padded;
+    batch.encoder.features = repeated;
+    if (padded) batch.encoder.lengths = lengths;
+    else batch.encoder.T = in->positions;
+    good = good && nn_model_encode(m->model, ctx, m->cache, &batch);
+    free(lengths);
+    free(padded);
+    free(repeated);
+    return good;
+}
