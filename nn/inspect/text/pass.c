@@ -1,0 +1,102 @@
+#include "inspect/text/pass.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t nn_text_positions(const nn_input_config *in)
+{
+    if (in->position_kind) return in->positions - in->first_position;
+    return in->positions > 0 ? in->positions : INT64_C(1) << 40;
+}
+
+int64_t nn_text_pass_batch(const nn_description *d, const int64_t T[2])
+{
+    int64_t one = nn_maps_lay(NULL, NULL, d, 1, T[0], T[1]) * (int64_t)sizeof(float);
+    int64_t batch = one ? NN_TEXT_MAPS / one : NN_TEXT_BATCH;
+    return batch < 1 ? 1 : batch > NN_TEXT_BATCH ? NN_TEXT_BATCH : batch;
+}
+
+bool nn_text_pass_open(nn_text_pass *p, mha_context *ctx, nn_model *net, const int64_t longest[2], char *error,
+                       size_t error_size)
+{
+    const nn_description *d = nn_model_description(net);
+    size_t attentions = (size_t)nn_description_attentions(d);
+    *p = (nn_text_pass){.ctx = ctx, .net = net, .batch = nn_text_pass_batch(d, longest)};
+    int64_t numbers = nn_maps_lay(NULL, NULL, d, p->batch, longest[0], longest[1]);
+    for (int s = 0; s < 2; s++) p->tokens[s] = malloc((size_t)(p->batch * longest[s] + 1) * sizeof *p->tokens[s]);
+    p->numbers = malloc((size_t)(numbers + 1) * sizeof *p->numbers);
+    p->maps = calloc(attentions, sizeof *p->maps);
+    p->each = calloc(attentions, sizeof *p->each);
+    if (p->tokens[0] && p->tokens[1] && p->numbers && p->maps && p->each) return true;
+    snprintf(error, error_size, "not enough memory for the attention weights of %lld heads",
+             (long long)nn_description_all_heads(d));
+    return false;
+}
+
+void nn_text_pass_close(nn_text_pass *p)
+{
+    free(p->tokens[0]);
+    free(p->tokens[1]);
+    free(p->numbers);
+    free(p->maps);
+    free(p->each);
+    *p = (nn_text_pass){0};
+}
+
+static bool same_lengths(const nn_text_sequence *a, const nn_text_sequence *b)
+{
+    return a->T[0] == b->T[0] && a->T[1] == b->T[1];
+}
+
+/* Runs B sequences of the same lengths. Logits, which nobody reads, are computed for one row of each. */
+static bool run(nn_text_pass *p, const nn_text_sequence *sequences, int64_t B)
+{
+    const nn_description *d = nn_model_description(p->net);
+    const int64_t *T = sequences->T, last = d->decoder.blocks.depth ? T[1] : T[0];
+    int64_t rows[NN_TEXT_BATCH];
+    nn_batch batch = {.B = B};
+    nn_sequences *to[2] = {&batch.encoder, &batch.decoder};
+    nn_call call = {.maps = p->maps, .rows = d->output.pool ? NULL : rows, .row_count = B};
+    for (int s = 0; s < 2; s++) {
+        for (int64_t b = 0; b < B && T[s]; b++)
+            memcpy(p->tokens[s] + b * T[s], sequences[b].tokens[s], (size_t)T[s] * sizeof(int32_t));
+        to[s]->T = T[s];
+        to[s]->tokens = T[s] ? p->tokens[s] : NULL;
+    }
+    for (int64_t b = 0; b < B; b++) rows[b] = b * last;
+    nn_maps_lay(p->maps, p->numbers, d, B, T[0], T[1]);
+    return nn_model_forward(p->net, p->ctx, &batch, &call);
+}
+
+static bool finite(const float *x, int64_t count)
+{
+    bool good = true;
+    for (int64_t i = 0; i < count; i++) good &= isfinite(x[i]) != 0;
+    return good;
+}
+
+bool nn_text_pass_run(nn_text_pass *p, const nn_text_sequence *sequences, int64_t count, nn_text_visit *visit,
+                      void *arg, char *error, size_t error_size)
+{
+    const nn_description *d = nn_model_description(p->net);
+    for (int64_t first = 0, B; first < count; first += B) {
+        for (B = 1; B < p->batch && first + B < count && same_lengths(&sequences[first], &sequences[first + B]);) B++;
+        const int64_t *T = sequences[first].T;
+        if (!run(p, sequences + first, B)) {
+            snprintf(error, error_size, "%s", mha_context_error(p->ctx));
+            return false;
+        }
+        if (!finite(p->numbers, nn_maps_lay(NULL, NULL, d, B, T[0], T[1]))) {
+            snprintf(error, error_size, "the attention weights of a head are not finite");
+            return false;
+        }
+        for (int64_t b = 0; b < B; b++) {
+            for (int64_t n = 0; n < nn_description_attentions(d); n++)
+                p->each[n] = (const float *)p->maps[n].data + b * p->maps[n].stride[0];
+            visit(arg, first + b, p->each);
+        }
+    }
+    return true;
+}
