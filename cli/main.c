@@ -13,17 +13,21 @@ static const struct {
 } commands[] = {
     {"demo", "train a small Vision Transformer on digits and show its heads", cmd_demo},
     {"train", "train a Vision Transformer on MNIST or on synthetic digits", cmd_train},
-    {"eval", "measure the accuracy and the speed of a model", cmd_eval},
+    {"eval", "measure accuracy and speed of a model, or its loss on a text", cmd_eval},
     {"classify", "classify images, and show attention maps", cmd_classify},
     {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
     {"prune", "remove the least important heads of a model", cmd_prune},
     {"view", "write an interactive page of attention heads or weights", cmd_view},
     {"inspect", "show what is in a model file: parts, tensors, a diagram", cmd_inspect},
+    {"generate", "continue texts, or translate them, with a language model", cmd_generate},
+    {"embed", "turn texts into vectors with an encoder, and compare them", cmd_embed},
+    {"fill", "the most likely words for the [MASK] of a text", cmd_fill},
+    {"tokenize", "split a text into tokens, or ids back to text; train BPE", cmd_tokenize},
     {"explain", "compute attention step by step on a sentence", cmd_explain},
     {"info", "show version, processor and instruction sets", cmd_info},
     {"bench", "verify and time attention on common shapes", cmd_bench},
     {"layer", "run an attention layer from a file on inputs from a file", cmd_layer},
-    {"conformance", "run the ONNX conformance cases in a folder", cmd_conformance},
+    {"conformance", "run conformance cases: ONNX operators, tokenizers", cmd_conformance},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -42,13 +46,21 @@ static void help(FILE *out)
           "  mha view vit.safetensors -o page.html\n"
           "                               an interactive page of the attention heads\n"
           "  mha inspect vit.safetensors  parts and tensors of a model; --diagram draws it\n"
+          "  mha generate stories15M -p \"Once upon a time\"\n"
+          "                               continue a text\n"
+          "  mha embed minilm \"A cat\" \"A kitten\"\n"
+          "                               sentence embeddings and their cosines\n"
+          "  mha fill bert \"Paris is the capital of [MASK].\"\n"
+          "                               the most likely words for a mask\n"
+          "  mha tokenize tokenizer.json \"Hello world\"\n"
+          "                               ids and pieces of a text\n"
           "  mha explain --text \"the cat sat on the mat\"\n"
           "                               attention on a sentence, with every number\n"
           "  mha info --json              processor and instruction sets, as JSON\n"
           "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"
           "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"
           "                               run a layer that PyTorch saved on inputs\n"
-          "  mha conformance vectors/     run the ONNX test cases in a folder\n"
+          "  mha conformance vectors/     run the test cases in a folder\n"
           "\n"
           "Usage: mha COMMAND [OPTIONS]\n",
           out);

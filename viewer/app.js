@@ -133,6 +133,38 @@ function startAttention(data) {
   return {data, store, model: null, panels};
 }
 
+/* ---- A text model ------------------------------------------------------------------------------------------------ */
+
+/* The head and query that a panel starts with: an induction head if there is one, else one with a name; and the last token
+ * whose strongest key is neither the first token nor itself. */
+function firstChoice(set, attention) {
+  const named = (word) => set.words.findIndex((words) => words.startsWith(word));
+  const found = ['induction', 'the previous token', 'the same token', 'aligned', 'single'].map(named).find((n) => n >= 0);
+  const n = found === undefined ? 0 : found;
+  const block = Math.floor(n / set.heads), head = n % set.heads;
+  const queries = Array.from({length: set.queries}, (_, i) => set.queries - 1 - i);
+  const token = queries.find((i) => ![0, i, undefined].includes(strongestKeys(attention.row(block, head, i), 1)[0]));
+  return {block, head, token: token === undefined ? set.queries - 1 : token};
+}
+
+/* One panel for each kind of attention: encoder, decoder, cross-attention. Each has its own selection. */
+function startText(data) {
+  const theme = document.documentElement.dataset.theme;
+  const stores = data.sets.map((set) => createStore({...firstChoice(set, loadAttention(set)), scale: 'linear', range: 'fixed', theme}));
+  const pair = data.sets.length > 1, countTokens = (set) => plural(set.pooled ? set.pooled.queries : set.queries, 'token');
+  const ids = {Decoder: 'decoder', 'Cross-attention': 'cross', Encoder: 'encoder'};
+  const panels = data.sets.map((set, n) => createAttentionPanel(stores[n], set, n ? ids[set.title] : 'attention',
+    pair ? set.title : 'Attention maps'));
+  stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
+  const facts = [`${data.family} model`, `${data.parameters.toLocaleString('en')} parameters`,
+    ...data.sets.filter((set) => set.title !== 'Cross-attention').flatMap((set) => (pair
+      ? [`${set.title.toLowerCase()}: ${[...countsOf(set), countTokens(set)].join(', ')}`]
+      : [...countsOf(set), countTokens(set)]))];
+  pageHead(data, stores[0], facts, panels);
+  placePanels(panels);
+  return {data, store: stores[0], stores, model: null, panels};
+}
+
 function placePanels(panels) {
   for (const panel of panels) {
     const head = panel.element.querySelector('.panel-head');
@@ -144,13 +176,16 @@ function placePanels(panels) {
 function startPage() {
   applyTheme(preferredTheme());
   const data = JSON.parse(document.getElementById('mha-data').textContent);
-  window.mhaView = data.kind === 'vit' ? startVit(data) : startAttention(data);
+  const kinds = {vit: startVit, attention: startAttention, text: startText};
+  window.mhaView = kinds[data.kind](data);
   const {store} = window.mhaView;
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
     applyTheme(preferredTheme());
     store.set({theme: preferredTheme()});
   });
-  const words = `Written by ${data.version}. This page contains the model and runs it in the browser.`;
+  const how = data.kind === 'vit' ? 'This page contains the model and runs it in the browser.'
+    : 'The attention weights are part of this page.';
+  const words = `Written by ${data.version}. ${how}`;
   document.getElementById('foot').append(words);
 }
 

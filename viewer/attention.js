@@ -6,7 +6,7 @@
 
 /* Thumbnails are drawn a few at a time, so that a thousand heads do not block the page. */
 function createHeadWall(store, attention) {
-  const wall = element('div', {id: 'heads', class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
+  const wall = element('div', {id: attention.idOf('heads'), class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
   const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention));
   let waiting = [];
 
@@ -31,7 +31,12 @@ function createHeadWall(store, attention) {
     },
     choose(state) {
       for (const {facts, element: button} of cells) {
-        button.setAttribute('aria-pressed', String(facts.layer === state.block && facts.head === state.head));
+        const chosen = facts.layer === state.block && facts.head === state.head;
+        button.setAttribute('aria-pressed', String(chosen));
+        const top = button.offsetTop - wall.offsetTop;
+        if (chosen && (top < wall.scrollTop || top + button.offsetHeight > wall.scrollTop + wall.clientHeight)) {
+          wall.scrollTop = top - 8;
+        }
       }
     },
   };
@@ -40,15 +45,17 @@ function createHeadWall(store, attention) {
 function createHeadCell(store, facts, attention) {
   const {layer, head, small} = facts;
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const about = headWords(attention, layer, head);
   const words = [headName(attention, layer, head), `effective number of keys ${shortNumber(facts.effective)}`,
     `entropy ${shortNumber(facts.entropy)} nats`,
     `largest ${attention.pooled ? 'cell' : 'weight'} ${percent(facts.largest)}`];
   const number = headNumber(attention, layer, head), effective = facts.effective.toFixed(1);
   const caption = number ? `${number}\u00a0· ${effective}` : effective;
   const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
-    'aria-label': [caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
-  canvas, element('span', {class: 'cell-caption'}, caption));
-  attachTip(button, () => words);
+    'aria-label': [about ? `${caption} ${about}` : caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
+  canvas, element('span', {class: 'cell-caption'}, caption),
+  about && [' ', element('span', {class: 'cell-words'}, about)]);
+  attachTip(button, () => (about ? [words[0], about, ...words.slice(1)] : words));
   return {
     facts,
     element: button,
@@ -56,6 +63,12 @@ function createHeadCell(store, facts, attention) {
       drawHeatmap(canvas, small.values, small.rows, small.columns, attentionScale(attention, state, facts));
     },
   };
+}
+
+/* What a head attends to, in words; null if nobody says, or if it is no single pattern ("mixed"). */
+function headWords({words, heads}, layer, head) {
+  const own = words && words[layer * heads + head];
+  return own && own !== 'mixed' ? own : null;
 }
 
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
@@ -89,11 +102,12 @@ function createAttentionControls(store, attention) {
 /* ---- Export ------------------------------------------------------------------------------------------------------ */
 
 function attentionSvg(attention, state, data) {
-  const edge = 24, top = 84, listed = 216, colours = themeColours(), pen = svgPen();
+  const edge = 24, top = 84, listed = 216, lined = 320, colours = themeColours(), pen = svgPen();
   const layout = attentionLayout(attention, 700), row = attention.row(state.block, state.head, state.token);
   layout.plot = {...layout.plot, x: layout.plot.x + edge, y: layout.plot.y + top};
   const title = `${data.title}: ${headName(attention, state.block, state.head)}`;
-  const x = edge + layout.width + 36, right = x + listed;
+  const lines = linesLayout(attention, lined, layout.high, 0);
+  const x = edge + layout.width + lined + 60, right = x + listed;
   const sizes = data.pooled ? data.pooled.text : sizesInWords(data);
   const words = Math.max(textWidth(title, 20, 600), textWidth(sizes, 13, 400));
   const width = Math.ceil(Math.max(right, edge + words) + edge);
@@ -101,6 +115,9 @@ function attentionSvg(attention, state, data) {
   pen.label(edge, 60, sizes, {size: 13, fill: colours.soft});
   const image = attentionImage(attention, state, layout);
   drawAttentionMap(pen, attention, layout, image, {query: state.token, key: state.key}, colours);
+  pen.shift(edge + layout.width + 24, layout.plot.y);
+  drawAttentionLines(pen, attention, lines, state, attentionScale(attention, state, chosenFacts(attention, state)), colours);
+  pen.shift(0, 0);
   const list = strongestKeys(row, 12);
   const from = fitToken(`From ${tokenLabel(attention, attention.queryTexts, state.token)}`, listed, 14, 600);
   pen.label(x, top + 14, from, {size: 14, weight: 600, fill: colours.ink});
@@ -113,24 +130,26 @@ function attentionSvg(attention, state, data) {
   const legendTop = top + 42 + 24 * list.length;
   const scale = attentionScale(attention, state, chosenFacts(attention, state));
   const legend = legendSvg(scale, x, legendTop, listed, colours.soft);
-  const height = Math.max(top + layout.height, legendTop + 40) + edge;
+  const height = Math.max(top + layout.height, layout.plot.y + lines.height, legendTop + 40) + edge;
   return svgDocument(width, height, pen.text() + legend, attentionWords(attention, state));
 }
 
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
-function createAttentionPanel(store, data) {
-  const attention = loadAttention(data), title = 'Attention maps';
+/* `id` and `title` differ where a page has several panels. */
+function createAttentionPanel(store, data, id = 'attention', title = 'Attention maps') {
+  const attention = loadAttention(data, id);
   store.set({key: null, sort: 'number'});
   const controls = createAttentionControls(store, attention), legend = createLegend();
   const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
   const tokens = createTokenView(store, attention), strongest = createStrongest(store, attention);
-  const chosen = element('h3', {id: 'chosen-head'});
+  const lines = createAttentionLines(store, attention);
+  const chosen = element('h3', {id: attention.idOf('chosen-head'), class: 'chosen-head'});
   const both = element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas),
-    strongest.element);
+    lines.element);
 
   const body = [
-    data.pooled && element('p', {class: 'notice', id: 'pooled', role: 'note'}, data.pooled.text),
+    data.pooled && element('p', {class: 'notice', id: attention.idOf('pooled'), role: 'note'}, data.pooled.text),
     element('div', {class: 'wall-head-row'},
       element('h3', null, countsOf(attention).join(', ') || 'The weights'),
       controls.sort),
@@ -140,25 +159,27 @@ function createAttentionPanel(store, data) {
     element('div', {class: 'controls'}, controls.pick),
     chosen,
     both,
-    tokens.element,
+    element('div', {class: 'token-row'}, tokens.element, strongest.element),
   ];
   const text = 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
     `the uniform weight, ${equalWords(attention.equal)}, so uniform attention is pale.`;
   const panel = {
-    id: 'attention',
+    id,
     title,
-    element: panelFrame('attention', title, text, [...controls.look, legend.element], ...body),
+    element: panelFrame(id, title, text, [...controls.look, legend.element], ...body),
     toSvg: () => attentionSvg(attention, store.get(), data),
   };
 
   function update(fresh) {
     const state = store.get();
     const {entropy} = chosenFacts(attention, state);
-    chosen.textContent = `${headName(attention, state.block, state.head)}: entropy ${shortNumber(entropy)} nats`;
+    const about = headWords(attention, state.block, state.head), named = about ? `${about}, ` : '';
+    chosen.textContent = `${headName(attention, state.block, state.head)}: ${named}entropy ${shortNumber(entropy)} nats`;
     legend.update(attentionScale(attention, state, null));
     controls.update(state);
     map.update(state, fresh);
     both.style.setProperty('--spare', map.spare + 'px');
+    lines.update(state, map.rows.high, map.rows.top);
     tokens.update(state);
     strongest.update(state);
     wall.choose(state);

@@ -18,7 +18,8 @@ function sharesOf(shorts) {
   return shares;
 }
 
-function loadAttention(data) {
+/* `id` is that of the panel; the first panel of a page is "attention". */
+function loadAttention(data, id = 'attention') {
   const {layers, heads, queries, keys} = data, size = queries * keys, short = data.weights.type === 'u16';
   const all = short ? decodeShorts(data.weights.data) : decodeFloats(data.weights.data);
   const numbers = (layer, head) => all.subarray((layer * heads + head) * size, (layer * heads + head + 1) * size);
@@ -27,6 +28,8 @@ function loadAttention(data) {
   const attention = {
     layers, heads, queries, keys, same,
     axes: data.axes,
+    words: data.words || null, /* what each head attends to */
+    idOf: (part) => (id === 'attention' ? part : `${id}-${part}`),
     pooled: Boolean(data.pooled),
     equal: data.pooled ? data.pooled.by_keys / data.pooled.keys : 1 / keys, /* the uniform weight */
     queryTexts: data.tokens.queries.map(String),

@@ -86,7 +86,7 @@ function attentionImage(attention, state, {plot}) {
 }
 
 function createAttentionMap(store, attention) {
-  const canvas = element('canvas', {id: 'attention-map', class: 'attention-map', tabindex: 0, role: 'img'});
+  const canvas = element('canvas', {id: attention.idOf('attention-map'), class: 'attention-map', tabindex: 0, role: 'img'});
   let layout = null, image = null, room = 0;
 
   function cellAt(event) {
@@ -134,6 +134,10 @@ function createAttentionMap(store, attention) {
     },
     get spare() {
       return Math.max(0, room - layout.width);
+    },
+    /* The height of a row, and where the first one begins. */
+    get rows() {
+      return {high: layout.high, top: layout.plot.y};
     },
   };
 }

@@ -61,16 +61,16 @@ function createTokenView(store, attention) {
     announce(attentionWords(attention, store.get()));
   };
   const label = attention.same ? 'Tokens, shaded by weight; select a query' : 'Keys, shaded by weight';
-  const keys = createTokenText('token-keys', label, attention.keyTexts, attention.same ? toQuery : toKey);
+  const keys = createTokenText(attention.idOf('token-keys'), label, attention.keyTexts, attention.same ? toQuery : toKey);
   const queries = attention.same ? null
-    : createTokenText('token-queries', 'Queries; select one', attention.queryTexts, toQuery);
+    : createTokenText(attention.idOf('token-queries'), 'Queries; select one', attention.queryTexts, toQuery);
   attachTip(keys.element, (event) => {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;
     const {block, head, token} = store.get(), n = Number(span.dataset.token);
     return [weightWords(attention.row(block, head, token)[n], attention.equal), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
   });
-  const title = element('h3', {id: 'token-title'});
+  const title = element('h3', {id: attention.idOf('token-title')});
   const hint = attention.same ? 'Click a token, or use the arrow keys, to see what it attends to.'
     : 'Select a query in the first text; the second shows its keys.';
   return {
@@ -90,7 +90,7 @@ function createTokenView(store, attention) {
 const strongestCount = 8;
 
 function createStrongest(store, attention) {
-  const list = element('ol', {id: 'strongest', class: 'strongest'}), rest = element('p', {class: 'hint'});
+  const list = element('ol', {id: attention.idOf('strongest'), class: 'strongest'}), rest = element('p', {class: 'hint'});
   const placed = attention.keyTexts.some((_, n) => !isNumbered(attention, attention.keyTexts, n));
   const titles = element('div', {class: 'strongest-titles', 'aria-hidden': true},
     ['token', placed ? 'place' : '', '', 'weight'].map((title) => element('span', null, title)));

@@ -4,7 +4,8 @@
  *     pen.picture(canvas, crop, box, alpha);     crop and box: {x, y, width, height}; crop null: the whole canvas
  *     pen.box(box, {fill, stroke, line, radius, alpha});
  *     pen.label(x, y, text, {size, anchor, weight, fill, alpha, rotate});     (x, y): the start of the baseline
- *     pen.stroke([[x, y], ...], {stroke, line, alpha}); */
+ *     pen.stroke([[x, y], ...], {stroke, line, alpha});
+ *     pen.shift(x, y);                           svgPen: what follows is drawn from this point on; 0, 0 ends it */
 
 function canvasPen(context) {
   const anchors = {start: 'left', middle: 'center', end: 'right'};
@@ -64,6 +65,10 @@ function svgPen() {
     `height="${svgNumber(box.height)}"`;
   return {
     text: () => parts.join('\n'),
+
+    shift(x, y) {
+      parts.push(x || y ? `<g transform="translate(${svgNumber(x)} ${svgNumber(y)})">` : '</g>');
+    },
 
     picture(canvas, crop, box, alpha = 1) {
       let part = canvas;

@@ -23,11 +23,15 @@ int cmd_info(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_conformance(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_embed(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
+int cmd_fill(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_heads(int argc, char **argv);
 int cmd_layer(int argc, char **argv);
 int cmd_prune(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 

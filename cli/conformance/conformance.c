@@ -1,5 +1,7 @@
-/* mha conformance DIR: runs every *.safetensors case of a folder, one line per case. */
+/* mha conformance DIR: runs every case of a folder, one line per case. */
 #include "cli/common/options.h"
+#include "cli/conformance/conformance.h"
+#include "cli/conformance/model.h"
 #include "cli/conformance/onnx.h"
 
 #include <dirent.h>
@@ -41,25 +43,26 @@ static void free_names(names *list)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* The cases of a folder, sorted by name. Prints an error and returns false on failure. */
-static bool list_cases(names *list, const char *folder)
+bool model_case_fail(model_case *c, const char *format, ...)
 {
-    DIR *dir = opendir(folder);
-    if (!dir) return cli_error("conformance: cannot open the folder '%s': %s", folder, strerror(errno));
-    bool ok = true;
-    for (struct dirent *entry; ok && (entry = readdir(dir));) {
-        size_t length = strlen(entry->d_name), tail = sizeof suffix - 1;
-        if (length > tail && strcmp(entry->d_name + length - tail, suffix) == 0) ok = add_name(list, entry->d_name);
-    }
-    closedir(dir);
-    if (!ok) cli_error("conformance: not enough memory for the names in '%s'", folder);
-    if (ok && !list->count) cli_error("conformance: no %s files in '%s'", suffix + 1, folder);
-    if (ok && list->count) qsort(list->name, list->count, sizeof *list->name, by_name);
-    return ok && list->count;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->why, sizeof c->why, format, args);
+    va_end(args);
+    return false;
+}
+
+/* ---- Kinds of cases ---------------------------------------------------------------------------------------------- */
+
+static bool is_onnx(const char *folder, const char *name)
+{
+    size_t length = strlen(name), tail = sizeof suffix - 1;
+    (void)folder;
+    return length > tail && strcmp(name + length - tail, suffix) == 0;
 }
 
 /* Runs one case and prints its line, and a second one with the reason if it failed. */
-static bool run_case(mha_context *ctx, const char *folder, const char *name)
+static void run_onnx(mha_context *ctx, const char *folder, const char *name, conformance_count *count)
 {
     onnx_result result = {0};
     char number[16] = "   -   ", error[320] = "out of memory";
@@ -80,7 +83,39 @@ static bool run_case(mha_context *ctx, const char *folder, const char *name)
     cli_print(stdout, "%s%s %.*s\n", result.passed ? "  ok    " : "FAILED  ", number,
               (int)(strlen(name) - (sizeof suffix - 1)), name);
     if (!result.passed) cli_print(stdout, "        %s\n", result.why);
-    return result.passed;
+    count->passed += result.passed;
+    count->failed += !result.passed;
+}
+
+/* What an entry of the folder can be; the first that takes it runs it. Entries that none takes are left out. */
+static const struct {
+    bool (*takes)(const char *folder, const char *name);
+    void (*run)(mha_context *ctx, const char *folder, const char *name, conformance_count *count);
+} kinds[] = {{conformance_is_tokenizer, conformance_run_tokenizer},
+             {conformance_is_model, conformance_run_model},
+             {is_onnx, run_onnx}};
+
+static int kind_of(const char *folder, const char *name)
+{
+    for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
+        if (kinds[i].takes(folder, name)) return i;
+    return -1;
+}
+
+/* The cases of a folder, sorted by name; the folder itself, if it is one. Prints an error and returns false on failure. */
+static bool list_cases(names *list, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir) return cli_error("conformance: cannot open the folder '%s': %s", folder, strerror(errno));
+    bool whole = kind_of(folder, ".") >= 0, ok = !whole || add_name(list, ".");
+    for (struct dirent *entry; ok && !whole && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.' && kind_of(folder, entry->d_name) >= 0) ok = add_name(list, entry->d_name);
+    closedir(dir);
+    if (!ok) cli_error("conformance: not enough memory for the names in '%s'", folder);
+    if (ok && !list->count)
+        cli_error("conformance: no cases in '%s': neither %s files nor folders with a cases.json", folder, suffix + 1);
+    if (ok && list->count) qsort(list->name, list->count, sizeof *list->name, by_name);
+    return ok && list->count;
 }
 
 static void help(void)
@@ -88,17 +123,31 @@ static void help(void)
     puts("Examples:\n"
          "  mha conformance vectors/onnx           run every case in the folder\n"
          "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
+         "  mha conformance tokenizers             run the cases of tokenizers\n"
          "\n"
          "Usage: mha conformance DIR\n"
          "\n"
-         "Runs the *.safetensors files in DIR, sorted by name: cases of the ONNX operators\n"
-         "Attention (opset 23 to 25) and RotaryEmbedding (23). Prints one line per case:\n"
-         "ok or FAILED, the largest difference from the expected outputs, the name, and\n"
-         "the reason of a failure on a second line. The last line is 'N passed, N failed'.\n"
-         "Exit status 1 if any case failed.\n"
+         "Runs the cases in DIR, sorted by name, and prints one line per case: ok or\n"
+         "FAILED, the name, and the reason of a failure on a second line. The last line\n"
+         "is 'N passed, N failed'. Exit status 1 if any case failed. Cases are:\n"
          "\n"
-         "float32 may differ by 1e-5 of the output's largest value, float16 and bfloat16\n"
-         "by one unit in the last place.");
+         "  *.safetensors   of the ONNX operators Attention (opset 23 to 25) and\n"
+         "                  RotaryEmbedding (23). The line has the largest difference from\n"
+         "                  the expected outputs: float32 may differ by 1e-5 of the\n"
+         "                  output's largest value, float16 and bfloat16 by one unit in\n"
+         "                  the last place.\n"
+         "  folders         with a tokenizer and cases.json, an array of\n"
+         "                  {text, ids, tokens, decoded}: ids and tokens of the text, and\n"
+         "                  what the ids decode to without special tokens; optionally\n"
+         "                  pair, type_ids, offsets [[start, end]] in bytes, special\n"
+         "                  (false: no tokens of the post-processor) and literal (true:\n"
+         "                  special tokens in the text are text).\n"
+         "                  Or with config.json, model.safetensors and\n"
+         "                  expected.safetensors: the logits, hidden states, attention\n"
+         "                  weights and continuations of a model. The line has the largest\n"
+         "                  difference as a share of the largest number: up to 2e-5. A\n"
+         "                  continuation of a padded prompt that begins with token 0 is\n"
+         "                  what the library gives for NaN: it is named, not compared.");
 }
 
 typedef struct request {
@@ -117,13 +166,14 @@ int cmd_conformance(int argc, char **argv)
     if (!r.folder || r.second) return CLI_USAGE;
 
     names cases = {0};
-    size_t passed = 0;
+    conformance_count count = {0, 0};
     mha_context *ctx = cli_context();
     if (!ctx) goto out;
     if (!list_cases(&cases, r.folder)) goto out;
-    for (size_t i = 0; i < cases.count; i++) passed += run_case(ctx, r.folder, cases.name[i]);
-    printf("%zu passed, %zu failed\n", passed, cases.count - passed);
-    status = passed == cases.count ? CLI_OK : CLI_FAILED;
+    for (size_t i = 0; i < cases.count; i++)
+        kinds[kind_of(r.folder, cases.name[i])].run(ctx, r.folder, cases.name[i], &count);
+    printf("%zu passed, %zu failed\n", count.passed, count.failed);
+    status = count.failed ? CLI_FAILED : CLI_OK;
 out:
     free_names(&cases);
     mha_context_free(ctx);

@@ -1,5 +1,6 @@
-/* mha eval: accuracy and speed of a model on a data set. */
+/* mha eval: accuracy and speed of a model on a data set; or its loss on a text. */
 #include "cli/eval/print.h"
+#include "cli/eval/text.h"
 #include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/session.h"
@@ -19,17 +20,35 @@ static void help(void)
          "                        with head 4 of block 2 and head 1 of block 3 off\n"
          "  mha eval vit.safetensors --json\n"
          "                        the same as JSON\n"
+         "  mha eval stories15M --text story.txt\n"
+         "                        loss and perplexity of a language model on a text\n"
          "\n"
          "Usage: mha eval FILE [OPTIONS]\n"
+         "       mha eval MODEL --text FILE [OPTIONS]\n"
          "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
          "                        synthetic test digits. Default: the folder of\n"
          "                        './dev data mnist', or else 'synthetic'\n"
          "  --part PART           test (default) or train\n"
          "  --without HEADS       switch heads off: block.head, from 1, with commas; their\n"
-         "                        output is zero, and nothing is trained again\n" CLI_HELP_DTYPE CLI_HELP_THREADS
+         "                        output is zero, and nothing is trained again\n"
+         "  --text FILE           score a text with a decoder such as GPT-2 or Llama\n"
+         "                        ('-': standard input)\n"
+         "  --window N            tokens that the model reads at once (default: as many as\n"
+         "                        it was made for, at most 1024)\n"
+         "  --stride N            tokens from one window to the next, below the window\n"
+         "                        (default: half of it)\n"
+         "  --tokenizer PATH      tokenizer (default: the one beside the model)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
              CLI_HELP_COLOR MODEL_HELP_HEADS "  --json                print one JSON object\n"
          "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
-         "The time covers the predictions only, from pixels to logits.\n"
+         "The time covers the predictions only, from pixels or tokens to logits.\n"
+         "\n"
+         "With --text, MODEL is a folder as the transformers library saves it, or a file\n"
+         "of such a model. Each token but the first of the text is scored once, in the\n"
+         "first window that has it, so with at least window - stride tokens before it,\n"
+         "but for those of the first window. The loss is the mean of -ln(probability),\n"
+         "the perplexity is exp(loss), and bits per byte are the sum of\n"
+         "-log2(probability) over the bytes of the scored tokens. Tokens that the\n"
+         "tokenizer adds at the beginning count as tokens without bytes.\n"
          "\n"
          "JSON keys: model, parameters, blocks, heads (per block, before pruning),\n"
          "block_heads (of each block), width, patch, without: [{block, head}], data,\n"
@@ -37,15 +56,19 @@ static void help(void)
          "threads, isa, dtype,\n"
          "classes: [{label, images, answers, correct, precision, recall}],\n"
          "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
-         "of_label}]. An answer is the predicted class.");
+         "of_label}]. An answer is the predicted class. With --text: model, text, window,\n"
+         "stride, windows, tokens, scored (tokens), bytes, loss, perplexity,\n"
+         "bits_per_byte, seconds, tokens_per_second (read, windows overlap), threads,\n"
+         "isa, dtype.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
     session_from from;
-    mha_data_part part;
+    int part;            /* mha_data_part; -1 if not given */
     const char *without; /* NULL if not given */
+    eval_text_request text;
     bool json;
     term_when when;
 } request;
@@ -56,6 +79,10 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
                                      CLI_CHOICE("--part", request, part, parts),
                                      CLI_NAME("--without", request, without),
+                                     CLI_NAME("--text", request, text.text),
+                                     CLI_NUMBER("--window", request, text.window, 2, 1 << 24),
+                                     CLI_NUMBER("--stride", request, text.stride, 1, 1 << 24),
+                                     CLI_NAME("--tokenizer", request, text.tokenizer),
                                      CLI_DTYPE(request, from.type),
                                      CLI_THREADS(request, from.threads),
                                      CLI_COLOR(request, when),
@@ -123,38 +150,56 @@ static bool switch_off(bool **off, const session *s, const char *without)
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-int cmd_eval(int argc, char **argv)
+static bool fits_together(const request *r)
 {
-    request r = {.part = MHA_DATA_TEST};
-    int stop = cli_parse("eval", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
-    if (!r.from.file) {
-        cli_error("eval: missing model; usage: mha eval FILE");
-        return CLI_USAGE;
-    }
+    const eval_text_request *t = &r->text;
+    if (!r->from.file) return cli_error("eval: missing model; usage: mha eval FILE");
+    if (!t->text && (t->window || t->stride || t->tokenizer))
+        return cli_error("eval: %s belongs to --text FILE", t->window   ? "--window"
+                                                            : t->stride ? "--stride"
+                                                                        : "--tokenizer");
+    if (t->text && (r->from.folder || r->part >= 0 || r->without || r->from.heads))
+        return cli_error("eval: --text excludes %s, which is for images", r->from.folder ? "--data"
+                                                                          : r->part >= 0 ? "--part"
+                                                                          : r->without   ? "--without"
+                                                                                         : MODEL_HEADS);
+    return true;
+}
 
+static int eval_images(const request *r, mha_data_part part)
+{
     session s;
     eval_scores scores = {.confusion = NULL};
     bool *off = NULL;
-    bool ok = session_open(&s, "eval", &r.from) && switch_off(&off, &s, r.without) &&
-              session_open_data(&s, r.part == MHA_DATA_TEST) && evaluate(&scores, &s, r.part);
+    bool ok = session_open(&s, "eval", &r->from) && switch_off(&off, &s, r->without) &&
+              session_open_data(&s, part == MHA_DATA_TEST) && evaluate(&scores, &s, part);
     if (ok) {
-        eval_setting asked = {r.from.file,
-                              r.from.folder,
+        eval_setting asked = {r->from.file,
+                              r->from.folder,
                               s.set,
                               s.model,
                               s.about,
-                              r.part == MHA_DATA_TRAIN ? "train" : "test",
-                              r.from.type == MHA_BFLOAT16 ? "bf16" : "f32",
+                              part == MHA_DATA_TRAIN ? "train" : "test",
+                              r->from.type == MHA_BFLOAT16 ? "bf16" : "f32",
                               mha_context_threads(s.ctx),
                               mha_context_isa(s.ctx),
                               off};
-        term t = term_detect(r.when);
-        if (r.json) eval_print_json(&asked, &scores);
+        term t = term_detect(r->when);
+        if (r->json) eval_print_json(&asked, &scores);
         else eval_print_text(&t, &asked, &scores);
     }
     free(scores.confusion);
     free(off);
     session_close(&s);
     return ok ? CLI_OK : CLI_USAGE;
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    request r = {.part = -1};
+    int stop = cli_parse("eval", argc, argv, options, help, &r);
+    if (stop) return stop - 1;
+    if (!fits_together(&r)) return CLI_USAGE;
+    r.text.model = r.from.file, r.text.threads = r.from.threads, r.text.type = r.from.type, r.text.json = r.json;
+    return r.text.text ? eval_text(&r.text) : eval_images(&r, r.part < 0 ? MHA_DATA_TEST : (mha_data_part)r.part);
 }

@@ -1,8 +1,11 @@
 /* mha heads: statistics of every head of a model over a set of images. */
 #include "cli/heads/ablate.h"
+#include "cli/heads/help.h"
 #include "cli/heads/table.h"
 #include "cli/heads/json.h"
+#include "cli/heads/relations.h"
 #include "cli/heads/roles.h"
+#include "cli/heads/text.h"
 #include "io/json.h"
 #include "cli/maps/heads.h"
 #include "cli/common/options.h"
@@ -10,65 +13,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-static void help(void)
-{
-    puts(
-        "Examples:\n"
-        "  mha heads vit.safetensors --data ~/.cache/mha/mnist\n"
-        "                        a table of all heads: what each attends to, its\n"
-        "                        importance, and the most similar head of its block\n"
-        "  mha heads vit.safetensors --sort importance --sample 500\n"
-        "                        the most important heads first, from fewer images\n"
-        "  mha heads vit.safetensors --roles\n"
-        "                        also what each head attends to in a digit: ink, strokes,\n"
-        "                        ends, corners, loops; tested against shuffled images\n"
-        "  mha heads vit.safetensors --format svg -o heads.svg\n"
-        "                        the mean attention maps of all heads as an image\n"
-        "  mha heads vit.safetensors --ablate\n"
-        "                        what the model loses with each head switched off, and\n"
-        "                        with each head alone in its block\n"
-        "  mha heads vit.safetensors --json\n"
-        "                        the same numbers as JSON\n"
-        "\n"
-        "Usage: mha heads FILE [OPTIONS]\n"
-        "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
-        "                        synthetic test digits. Default: the folder of\n"
-        "                        './dev data mnist', or else 'synthetic'\n"
-        "  --sample N            number of test images, evenly spaced (default: all);\n"
-        "                        maps, distance and similarity use at most 400 of them\n"
-        "  --importance-images N number of these images for importance (default: 400)\n"
-        "  --roles               also measure the roles of the heads, with scores and\n"
-        "                        significance, over at most 400 of the images\n"
-        "  --ablate              tables of accuracy and loss with heads switched off,\n"
-        "                        beside importance and its rank correlation with them\n"
-        "  --sort KEY            sort the table by block (default), importance, entropy\n"
-        "                        or distance\n"
-        "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
-        "  -o FILE               output file for --format png or svg\n" CLI_HELP_THREADS CLI_HELP_COLOR MODEL_HELP_HEADS
-        "  --json                print one JSON object; heads in block order\n"
-        "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
-        "\n"
-        "JSON keys: model, data, synthetic, survey: {images, close_images,\n"
-        "importance_images, heads: [{block, head, entropy, effective, largest, distance,\n"
-        "self, previous, next, first, place, position, content, importance, words, twin\n"
-        "(or null), divergence, cosine}], pairs: divergences [block][head][head]};\n"
-        "with --ablate also ablation: {images, cases, seconds, rank_correlation: {loss,\n"
-        "accuracy}, all_heads: SCORE, heads: [{block, head, importance, off: SCORE,\n"
-        "alone: SCORE}], blocks: [{block, off: SCORE, sum_of_drops, pair (or null):\n"
-        "{heads, off: SCORE, sum_of_drops}}]}, where SCORE is {accuracy, loss, recall:\n"
-        "[class]}, a drop is a difference of accuracies, and sums are those of drops of\n"
-        "single heads; the survey then uses 400 images, or more for importance.\n"
-        "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
-        "same block. With --roles also roles: {images, shuffles, level, heads: [{block,\n"
-        "head, words, by_position, patches, class_token (a role or null: the best named\n"
-        "one), scores: [{role, queries (patches or class_token), score, lift, variation,\n"
-        "z, p, p_alone, named}]}]}; include/mha_model.h, section 6, says what they mean.\n"
-        "Numbers are means over images and query tokens. place, position and content, in\n"
-        "nats, add up to log(tokens) - entropy: the part due to keys that all queries\n"
-        "attend to, the part that depends on the query's position, and the part that\n"
-        "depends on the image.");
-}
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
@@ -83,11 +27,16 @@ typedef struct request {
     term_when when;
     bool json;
     bool roles;
+
+    /* Of a text model. */
+    const char *text, *target, *tokenizer, *relations;
+    int64_t window, seed;
 } request;
 
-static const cli_name sorts[] = {{"block", HEADS_BY_BLOCK},           {"worth", HEADS_BY_IMPORTANCE},
-                                 {"importance", HEADS_BY_IMPORTANCE}, {"entropy", HEADS_BY_ENTROPY},
-                                 {"distance", HEADS_BY_DISTANCE},     {NULL, 0}};
+static const cli_name sorts[] = {
+    {"block", HEADS_BY_BLOCK},       {"worth", HEADS_BY_IMPORTANCE},  {"importance", HEADS_BY_IMPORTANCE},
+    {"entropy", HEADS_BY_ENTROPY},   {"distance", HEADS_BY_DISTANCE}, {"induction", HEADS_BY_INDUCTION},
+    {"previous", HEADS_BY_PREVIOUS}, {"first", HEADS_BY_FIRST},       {NULL, 0}};
 
 static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
@@ -102,6 +51,12 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_COLOR(request, when),
                                      CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
                                      CLI_NUMBER("--heads", request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NAME("--text", request, text),
+                                     CLI_NAME("--target", request, target),
+                                     CLI_NAME("--relations", request, relations),
+                                     CLI_NAME("--tokenizer", request, tokenizer),
+                                     CLI_NUMBER("--window", request, window, 2, 1 << 20),
+                                     CLI_NUMBER("--seed", request, seed, 0, 0x1p53),
                                      CLI_FLAG("--json", request, json),
                                      CLI_END};
 
@@ -164,6 +119,35 @@ static mha_survey_options survey_options(const request *r)
     return how;
 }
 
+/* A model that reads text. */
+static bool heads_of_text(const request *r)
+{
+    session s;
+    text_request how = {.from = &r->from,
+                        .text = r->text,
+                        .target = r->target,
+                        .tokenizer = r->tokenizer,
+                        .relations = r->relations,
+                        .out = r->out,
+                        .window = r->window,
+                        .windows = r->sample,
+                        .seed = (uint64_t)r->seed,
+                        .sort = r->sort,
+                        .format = r->format,
+                        .when = r->when,
+                        .json = r->json,
+                        .ablate = r->ablate};
+    bool ok = session_open(&s, "heads", &r->from) && (r->relations ? text_relations(&how, &s) : text_heads(&how, &s));
+    session_close(&s);
+    return ok;
+}
+
+static bool reads_images(const session *s)
+{
+    if (!s->about.vocabulary) return true;
+    return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
+}
+
 static bool heads(const request *r)
 {
     session s;
@@ -171,7 +155,7 @@ static bool heads(const request *r)
     roles with = {0};
     ablation lost = {0};
     mha_survey_options how = survey_options(r);
-    bool ok = session_open(&s, "heads", &r->from) && session_open_data(&s, true);
+    bool ok = session_open(&s, "heads", &r->from) && reads_images(&s) && session_open_data(&s, true);
     double start = cli_clock();
     ok = ok && survey_make(&found, s.ctx, s.model, s.data, &how, r->from.file) &&
          (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file));
@@ -185,14 +169,41 @@ static bool heads(const request *r)
     return ok;
 }
 
+/* Whether the options belong to the same kind of model; prints an error if not. */
+static bool fits_together(const request *r)
+{
+    const char *image = r->from.folder         ? "--data"
+                        : r->importance_images ? "--importance-images"
+                        : r->roles             ? "--roles"
+                        : r->from.heads        ? MODEL_HEADS
+                                               : NULL;
+    bool reads = r->text || r->relations;
+    if (reads && image) return cli_error("heads: %s is for models of images, not for text models", image);
+    if (r->text && r->relations) return cli_error("heads: --text and --relations exclude each other");
+    if (!r->text && (r->target || r->window))
+        return cli_error("heads: %s needs --text FILE", r->target ? "--target" : "--window");
+    if (!reads && r->tokenizer) return cli_error("heads: --tokenizer needs --text FILE or --relations FILE");
+    if (r->relations && (r->ablate || r->format != MAPS_TERMINAL || r->sort))
+        return cli_error("heads: %s needs --text FILE", r->ablate ? "--ablate" : r->sort ? "--sort" : "--format");
+    if (r->text && r->sort == HEADS_BY_IMPORTANCE)
+        return cli_error("heads: --sort importance is for models of images, not for --text");
+    if (!r->text && r->sort >= HEADS_BY_INDUCTION)
+        return cli_error("heads: --sort induction, previous and first are for text models: --text FILE");
+    return true;
+}
+
 int cmd_heads(int argc, char **argv)
 {
-    request r = {.when = TERM_AUTO};
-    int stop = cli_parse("heads", argc, argv, options, help, &r);
+    request r = {.when = TERM_AUTO, .seed = 1};
+    int stop = cli_parse("heads", argc, argv, options, heads_help, &r);
     if (stop) return stop - 1;
     if (!r.from.file) cli_error("heads: missing model; usage: mha heads FILE");
+    else if (!fits_together(&r)) return CLI_USAGE;
     else if (r.ablate && r.format != MAPS_TERMINAL)
         cli_error("heads: --ablate prints tables without maps; leave out --ablate or --format");
-    else if (maps_can_write("heads", r.format, r.out, (const char *[]){r.from.file, NULL}) && heads(&r)) return CLI_OK;
+    else if (maps_can_write("heads", r.format, r.out,
+                            (const char *[]){r.from.file, r.text ? r.text : r.relations, r.target, NULL}) &&
+             (r.text || r.relations ? heads_of_text(&r) : heads(&r)))
+        return CLI_OK;
     return CLI_USAGE;
 }

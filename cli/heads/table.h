@@ -5,7 +5,16 @@
 #include "cli/common/survey.h"
 #include "cli/draw/term.h"
 
-typedef enum heads_sort { HEADS_BY_BLOCK, HEADS_BY_IMPORTANCE, HEADS_BY_ENTROPY, HEADS_BY_DISTANCE } heads_sort;
+/* The last three are those of text models, which have no importance. */
+typedef enum heads_sort {
+    HEADS_BY_BLOCK,
+    HEADS_BY_IMPORTANCE,
+    HEADS_BY_ENTROPY,
+    HEADS_BY_DISTANCE,
+    HEADS_BY_INDUCTION,
+    HEADS_BY_PREVIOUS,
+    HEADS_BY_FIRST
+} heads_sort;
 
 typedef struct heads_setting {
     const char *file;

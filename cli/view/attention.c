@@ -1,12 +1,9 @@
 /* Attention weights of any model, read from a file, as JSON for the page.
  *
- * The weights are read a few rows at a time, checked, and pooled into cells: a cell is the sum over its keys, so that
- * rows still sum to one, and the mean over its queries. Pooling keeps a page small enough to share; a browser could not
- * draw 10,000 x 10,000 weights anyway. */
+ * The weights are read a few rows at a time, checked, and pooled into cells (cells.c). */
 #include "cli/common/cli.h"
 #include "io/safetensors_floats.h"
 #include "cli/view/weights.h"
-#include "cli/view/page.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +12,6 @@
 #include <string.h>
 
 enum {
-    SIDE_MOST = 250,        /* cells of a map */
-    DATA_MOST = 1900000,    /* bytes of all maps; 2.5 MB in base64, so that a page stays below 3 MB */
     ROWS_AT_ONCE = 1 << 16, /* in numbers */
     NAMED = 4,              /* tensors in a message */
     NAME_MOST = 200         /* bytes of a name there */
@@ -83,7 +78,7 @@ static const view_axes all_axes[] = {
 enum { AXES = sizeof all_axes / sizeof *all_axes };
 
 /* The axes whose text begins with, or equals, that text; NULL if there are none. */
-static const view_axes *axes_of(int rank, const char *begin)
+const view_axes *view_axes_of(int rank, const char *begin)
 {
     size_t length = strlen(begin);
     for (int i = 0; i < AXES; i++) {
@@ -115,7 +110,7 @@ static bool choose_axes(view_weights *w, const nn_safetensors_tensor *t)
     const char *told = nn_safetensors_metadata(w->file, key);
     const char *begin = w->first_axis ? w->first_axis : told ? told : axes_beside_output(w, t);
     if (!begin) begin = t->rank == 4 ? "layers" : "heads";
-    if ((w->axes = axes_of(t->rank, begin)) && nn_safetensors_is_float(t->dtype)) return true;
+    if ((w->axes = view_axes_of(t->rank, begin)) && nn_safetensors_is_float(t->dtype)) return true;
     nn_safetensors_describe(is, sizeof is, t);
     if (w->first_axis && nn_safetensors_is_float(t->dtype))
         cli_error("%s: %s is %s, so its first axis cannot be %s", w->path, t->name, is, w->first_axis);
@@ -143,19 +138,7 @@ static bool take_shape(view_weights *w, const nn_safetensors_tensor *t)
     return true;
 }
 
-/* ---- Pooling ---------------------------------------------------------------------------------------------------- */
-
-static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* The largest side for which all maps fit, with two bytes per cell if necessary. */
-static void choose_cells(view_weights *w)
-{
-    for (int64_t side = SIDE_MOST; side; side--) {
-        w->by_queries = over(w->queries, side), w->by_keys = over(w->keys, side);
-        w->rows = over(w->queries, w->by_queries), w->columns = over(w->keys, w->by_keys);
-        if (w->rows * w->columns * 2 <= DATA_MOST / (w->layers * w->heads)) break;
-    }
-}
+/* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
 /* How far the sum of a row may be from 1: the rounding of its weights; float32 weights may have been converted from a
  * narrower type. */
@@ -194,48 +177,6 @@ static bool check_row(const view_weights *w, const float *x, int64_t row, double
     return cli_error("%s sums to %.6g; rows must sum to 1, or be all 0 if no key is visible", where, sum);
 }
 
-/* Adds a row to the sums of its cells; stores the cells after their last query. */
-static void pool_row(const view_weights *w, double *sums, const float *x, int64_t row)
-{
-    int64_t map = row / w->queries, query = row % w->queries, cell = query / w->by_queries;
-    int64_t behind = (cell + 1) * w->by_queries;
-    if (behind > w->queries) behind = w->queries;
-    if (query == cell * w->by_queries) memset(sums, 0, (size_t)w->columns * sizeof *sums);
-    for (int64_t c = 0, j = 0; c < w->columns; c++) {
-        int64_t end = j + w->by_keys < w->keys ? j + w->by_keys : w->keys;
-        for (; j < end; j++) sums[c] += (double)x[j];
-    }
-    if (query + 1 < behind) return;
-    float *to = w->cells + (map * w->rows + cell) * w->columns;
-    double queries = (double)(behind - cell * w->by_queries);
-    for (int64_t c = 0; c < w->columns; c++) to[c] = (float)(sums[c] / queries);
-}
-
-/* Adds the entropy and the effective number of keys (1 / sum of p^2, as in mha_stats) of a row, as of weights that sum
- * to exactly one, to those of its map; after the map's last row they become means over the *seen rows with visible
- * keys. */
-static void add_statistics(const view_weights *w, const float *x, int64_t row, int64_t *seen)
-{
-    int64_t map = row / w->queries;
-    double sum = 0, logs = 0, squares = 0;
-    if (row % w->queries == 0) *seen = 0;
-    for (int64_t j = 0; j < w->keys; j++) {
-        double p = (double)x[j];
-        if (!(p > 0)) continue;
-        sum += p;
-        logs += p * log(p);
-        squares += p * p;
-    }
-    if (sum > 0) {
-        w->entropy[map] += fmax(log(sum) - logs / sum, 0);
-        w->effective[map] += sum * sum / squares;
-        ++*seen;
-    }
-    if ((row + 1) % w->queries || !*seen) return;
-    w->entropy[map] /= (double)*seen;
-    w->effective[map] /= (double)*seen;
-}
-
 /* Elements of a tensor as floats, to be freed; NULL if out of memory. */
 static float *floats_of(mha_context *ctx, const nn_safetensors_tensor *t, int64_t first, int64_t count)
 {
@@ -249,121 +190,21 @@ static float *floats_of(mha_context *ctx, const nn_safetensors_tensor *t, int64_
 static bool pool(view_weights *w, mha_context *ctx, const nn_safetensors_tensor *t)
 {
     int64_t rows = w->layers * w->heads * w->queries;
-    int64_t seen = 0, at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
-    double within = tolerance(t->dtype, w->keys), *sums = calloc((size_t)w->columns, sizeof *sums);
-    w->cells = calloc((size_t)(w->layers * w->heads * w->rows * w->columns), sizeof *w->cells);
-    w->entropy = calloc((size_t)(w->layers * w->heads), sizeof *w->entropy);
-    w->effective = calloc((size_t)(w->layers * w->heads), sizeof *w->effective);
-    bool memory = sums && w->cells && w->entropy && w->effective, ok = true;
+    int64_t at_once = w->keys < ROWS_AT_ONCE ? ROWS_AT_ONCE / w->keys : 1;
+    double within = tolerance(t->dtype, w->keys);
+    bool memory = view_cells_open(w), ok = true;
     for (int64_t first = 0; memory && ok && first < rows; first += at_once) {
         int64_t count = rows - first < at_once ? rows - first : at_once;
         float *x = floats_of(ctx, t, first * w->keys, count * w->keys);
         memory = x;
         for (int64_t i = 0; memory && ok && i < count; i++) {
             ok = check_row(w, x + i * w->keys, first + i, within);
-            if (!ok) break;
-            pool_row(w, sums, x + i * w->keys, first + i);
-            add_statistics(w, x + i * w->keys, first + i, &seen);
+            if (ok) view_cells_add(w, x + i * w->keys, first + i);
         }
         free(x);
     }
-    free(sums);
     if (!memory) cli_error("%s: not enough memory for %s", w->path, w->name);
     return memory && ok;
-}
-
-/* ---- The object ------------------------------------------------------------------------------------------------- */
-
-/* The tokens of one axis: the first and the last of a cell with several tokens. */
-static void put_words(nn_buffer *out, char **words, int64_t count, int64_t by)
-{
-    for (int64_t first = 0; first < count; first += by) {
-        int64_t last = first + by < count ? first + by - 1 : count - 1;
-        char text[400];
-        if (words && last == first) snprintf(text, sizeof text, "%s", words[first]);
-        else if (words) snprintf(text, sizeof text, "%.150s … %.150s", words[first], words[last]);
-        else if (last == first) snprintf(text, sizeof text, "%" PRId64, first);
-        else snprintf(text, sizeof text, "%" PRId64 " … %" PRId64, first, last);
-        if (first) nn_buffer_putc(out, ',');
-        view_string(out, text);
-    }
-}
-
-static void put_pooled(nn_buffer *out, view_weights *w)
-{
-    if (w->by_queries == 1 && w->by_keys == 1) {
-        nn_buffer_puts(out, "\"pooled\":null,\n");
-        return;
-    }
-    snprintf(w->pooled, sizeof w->pooled,
-             "%" PRId64 " x %" PRId64 " weights, pooled to %" PRId64 " x %" PRId64 ": each cell is a sum over %" PRId64
-             " %s and a mean over %" PRId64 " %s",
-             w->queries, w->keys, w->rows, w->columns, w->by_keys, w->by_keys == 1 ? "key" : "keys", w->by_queries,
-             w->by_queries == 1 ? "query" : "queries");
-    nn_buffer_printf(out,
-                     "\"pooled\":{\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\"by\":%" PRId64
-                     ",\"by_queries\":%" PRId64 ",\"by_keys\":%" PRId64 ",\"text\":",
-                     w->queries, w->keys, w->by_queries > w->by_keys ? w->by_queries : w->by_keys, w->by_queries,
-                     w->by_keys);
-    view_string(out, w->pooled);
-    nn_buffer_puts(out, "},\n");
-}
-
-/* As floats, or as 16-bit multiples of 1/65535 if floats would be too long. The multiples overwrite the floats in
- * place. */
-static void put_cells(nn_buffer *out, view_weights *w)
-{
-    size_t count = (size_t)(w->layers * w->heads * w->rows * w->columns);
-    bool floats = count * sizeof(float) <= DATA_MOST;
-    unsigned char *bytes = (unsigned char *)w->cells;
-    for (size_t i = 0; !floats && i < count; i++) {
-        double x = fmin((double)w->cells[i], 1) * 65535;
-        uint16_t n = (uint16_t)lround(x);
-        memcpy(bytes + 2 * i, &n, sizeof n);
-    }
-    nn_buffer_printf(out, "\"weights\":{\"type\":\"%s\",\"data\":", floats ? "f32" : "u16");
-    view_base64(out, bytes, count * (floats ? sizeof(float) : sizeof(uint16_t)));
-    nn_buffer_puts(out, "}}");
-}
-
-static void put_axes(nn_buffer *out, const char *text)
-{
-    nn_buffer_puts(out, ",\"axes\":[\"");
-    for (; *text; text++) {
-        if (*text == ',') nn_buffer_puts(out, "\",\"");
-        else nn_buffer_putc(out, *text);
-    }
-    nn_buffer_puts(out, "\"]");
-}
-
-/* A number for each map. */
-static void put_numbers(nn_buffer *out, const char *key, const double *numbers, int64_t count)
-{
-    nn_buffer_printf(out, "\"%s\":[", key);
-    for (int64_t n = 0; n < count; n++) {
-        if (n) nn_buffer_putc(out, ',');
-        view_number(out, numbers[n]);
-    }
-    nn_buffer_puts(out, "],\n");
-}
-
-static void put_object(nn_buffer *out, view_weights *w, const view_tokens *t)
-{
-    nn_buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
-    view_string(out, view_title(w->path));
-    nn_buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
-    put_axes(out, w->axes->text);
-    nn_buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);
-    nn_buffer_printf(out, ",\"queries\":%" PRId64 ",\"keys\":%" PRId64 ",\n\"tokens\":{\"queries\":[", w->rows,
-                     w->columns);
-    put_words(out, t->queries, w->queries, w->by_queries);
-    nn_buffer_puts(out, "],\n\"keys\":[");
-    put_words(out, t->keys, w->keys, w->by_keys);
-    nn_buffer_puts(out, "]},\n");
-    put_pooled(out, w);
-    put_numbers(out, "entropy", w->entropy, w->layers * w->heads);
-    put_numbers(out, "effective", w->effective, w->layers * w->heads);
-    put_cells(out, w);
 }
 
 bool view_weights_json(nn_buffer *out, mha_context *ctx, view_weights *w)
@@ -374,9 +215,8 @@ bool view_weights_json(nn_buffer *out, mha_context *ctx, view_weights *w)
     w->file = nn_safetensors_open(w->path, error, sizeof error);
     if (!w->file) cli_error("%s", error);
     bool ok = w->file && (tensor = choose(w)) && take_shape(w, tensor) && view_tokens_read(&tokens, w);
-    if (ok) choose_cells(w);
     ok = ok && pool(w, ctx, tensor);
-    if (ok) put_object(out, w, &tokens);
+    if (ok) view_cells_json(out, w, &tokens);
     view_tokens_free(&tokens);
     return ok;
 }
@@ -385,10 +225,12 @@ void view_weights_free(view_weights *w)
 {
     nn_safetensors_free(w->file);
     free(w->cells);
+    free(w->sums);
     free(w->entropy);
     free(w->effective);
     w->file = NULL;
     w->cells = NULL;
+    w->sums = NULL;
     w->entropy = w->effective = NULL;
 }
 

@@ -4,7 +4,9 @@
 #include "cli/view/view.h"
 #include "cli/common/model.h"
 #include "cli/common/options.h"
+#include "cli/common/tokenizer.h"
 #include "cli/view/page.h"
+#include "cli/view/text.h"
 #include "cli/view/weights.h"
 
 #include <inttypes.h>
@@ -21,8 +23,11 @@ static void help(void)
          "                        two test images and an image file\n"
          "  mha view --attention weights.safetensors --tokens words.txt -o page.html\n"
          "                        attention weights of any model\n"
+         "  mha view stories15M.bin --text \"A cat saw a cat.\" -o page.html\n"
+         "                        a text model: matrix and lines between tokens, all heads\n"
          "\n"
          "Usage: mha view FILE [IMAGE...] -o PAGE [OPTIONS]\n"
+         "       mha view MODEL --text TEXT -o PAGE [OPTIONS]\n"
          "       mha view --attention FILE -o PAGE [OPTIONS]\n"
          "  -o PAGE               the HTML file; it is replaced atomically\n"
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
@@ -38,7 +43,10 @@ static void help(void)
          "  --first-axis WHAT     meaning of its first axis: layers, heads or batch\n"
          "                        (default: from the metadata)\n"
          "  --tokens WORDS        a text file with one token per line\n"
-         "\n" MODEL_HELP_FILE "        --heads is an alias of --model-heads.\n"
+         "  --text TEXT           show what a text model's heads attend to in this text\n"
+         "  --target TEXT         what the decoder reads, of a model with an encoder\n"
+         "                        (default: what the model generates)\n" TOKENIZER_HELP "\n" MODEL_HELP_FILE
+         "        --heads is an alias of --model-heads.\n"
          "        With --attention, weights (heads,queries,keys) or\n"
          "        (layers,heads,queries,keys) whose rows sum to 1. The metadata may\n"
          "        contain the tokens, as a JSON array of strings under 'tokens', or under\n"
@@ -48,15 +56,16 @@ static void help(void)
          "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
          "        image, from 0\n"
          "\n"
-         "The page is a single file that needs no network; open it in a browser. It runs\n"
-         "the model itself, so heads can be switched off interactively. Maps of more than\n"
-         "250 tokens are pooled, with a note on the page.");
+         "The page is a single file that needs no network; open it in a browser. That of\n"
+         "a Vision Transformer runs the model itself, so heads can be switched off\n"
+         "interactively. Maps of more than 250 tokens are pooled, with a note on the page.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
     const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL if not given */
+    const char *text, *target, *tokenizer;
     cli_list images;
     bool fit;
     int64_t heads;  /* per block; 0 for those of the file */
@@ -90,6 +99,9 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
                                      CLI_TEXT("--tensor", request, tensor),
                                      CLI_CHOICE("--first-axis", request, first_axis, axes),
                                      CLI_TEXT("--tokens", request, tokens),
+                                     CLI_NAME("--text", request, text),
+                                     CLI_NAME("--target", request, target),
+                                     CLI_NAME("--tokenizer", request, tokenizer),
                                      CLI_END};
 
 /* Prints an error if an argument is a negative number, which would be reported as an unknown option. */
@@ -110,15 +122,20 @@ static bool has_negative(int argc, char **argv)
 /* Prints an error and returns false on failure. */
 static bool check_request(const request *r)
 {
-    const char *odd = r->folder         ? "--data"
+    const char *odd = r->text           ? "--text"
+                      : r->folder       ? "--data"
                       : r->fit          ? "--fit"
                       : r->heads        ? MODEL_HEADS
                       : r->images.count ? r->images.all[0]
                                         : r->file;
+    const char *image = r->images.count ? r->images.all[0] : r->folder ? "--data" : r->fit ? "--fit" : NULL;
     if (!r->file && !r->attention) cli_error("view: missing model; usage: mha view FILE -o PAGE");
     else if (r->attention && odd) cli_error("view: %s cannot be combined with --attention", odd);
     else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
         cli_error("view: %s needs --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
+    else if (r->text && image) cli_error("view: %s is for models of images, not for --text", image);
+    else if (!r->text && (r->target || r->tokenizer))
+        cli_error("view: %s needs --text", r->target ? "--target" : "--tokenizer");
     else if (!r->page)
         cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
     else {
@@ -173,6 +190,8 @@ static bool show_model(mha_context *ctx, const request *r)
         .command = "view", .file = r->file, .ctx = ctx, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
     e.model = model;
+    if (ok && model_about(ctx, model).vocabulary)
+        ok = cli_error("%s: the model reads text; give it one with --text TEXT", r->file);
     ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, model, &e);
     if (ok) {
         mha_model_info m = model_about(ctx, model);
@@ -181,6 +200,21 @@ static bool show_model(mha_context *ctx, const request *r)
         say_written(r, about, bytes);
     }
     input_images_free(&e);
+    mha_model_free(model);
+    return ok;
+}
+
+/* ---- A text model ----------------------------------------------------------------------------------------------- */
+
+/* Prints an error and returns false on failure. */
+static bool show_text(mha_context *ctx, const request *r)
+{
+    size_t bytes = 0;
+    char about[200];
+    mha_model *model = NULL;
+    view_text v = {.file = r->file, .page = r->page, .text = r->text, .target = r->target, .tokenizer = r->tokenizer};
+    bool ok = open_model(&model, ctx, r) && view_text_write(&v, ctx, model, &bytes, about, sizeof about);
+    if (ok) say_written(r, about, bytes);
     mha_model_free(model);
     return ok;
 }
@@ -217,7 +251,7 @@ static int view(const request *r)
 {
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
     if (!ctx) return CLI_USAGE;
-    bool ok = r->attention ? show_weights(ctx, r) : show_model(ctx, r);
+    bool ok = r->attention ? show_weights(ctx, r) : r->text ? show_text(ctx, r) : show_model(ctx, r);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

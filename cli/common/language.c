@@ -1,0 +1,129 @@
+#include "cli/common/language.h"
+#include "cli/common/tokenizer.h"
+#include "io/printable.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Texts ------------------------------------------------------------------------------------------------------ */
+
+bool language_add(language_texts *t, const char *command, const char *text, size_t length)
+{
+    char **more = realloc(t->all, (size_t)(t->count + 1) * sizeof *more), *copy = malloc(length + 1);
+    if (more) t->all = more;
+    if (!more || !copy) {
+        free(copy);
+        return cli_error("%s: not enough memory for the texts", command);
+    }
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    t->all[t->count++] = copy;
+    return true;
+}
+
+void language_free(language_texts *t)
+{
+    for (int64_t n = 0; n < t->count; n++) free(t->all[n]);
+    free(t->all);
+    *t = (language_texts){0};
+}
+
+bool language_add_lines(language_texts *t, const char *command, const char *path, const char *what)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    bool standard = strcmp(path, "-") == 0, good = true;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    if (!file) return cli_error("%s: cannot open '%s': %s", command, path, strerror(errno));
+    int64_t before = t->count;
+    while (good && (length = getline(&line, &room, file)) > 0) {
+        while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
+        if (memchr(line, 0, (size_t)length)) good = cli_error("%s: %s: has a NUL byte; is it a text?", command, path);
+        else if (length) good = language_add(t, command, line, (size_t)length);
+    }
+    if (good && ferror(file)) good = cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
+    if (good && t->count == before)
+        good = cli_error("%s: %s: has no %s; it needs one on each line", command, path, what);
+    free(line);
+    if (!standard) fclose(file);
+    return good;
+}
+
+bool language_read(nn_buffer *out, const char *command, const char *path)
+{
+    char block[1 << 14];
+    size_t n;
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    if (!file) return cli_error("%s: cannot open '%s': %s", command, path, strerror(errno));
+    while ((n = fread(block, 1, sizeof block, file)) > 0) nn_buffer_put(out, block, n);
+    bool good = !ferror(file) && !out->failed;
+    if (ferror(file)) cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
+    else if (out->failed) cli_error("%s: not enough memory for '%s'", command, path);
+    if (!standard) fclose(file);
+    return good;
+}
+
+bool language_ids(const cli_given *given, int32_t *ids, int64_t *count)
+{
+    const char *text = given->value;
+    int64_t before = *count;
+    while (*(text += strspn(text, " ,\t\n"))) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(text, &end, 10);
+        if (errno || end == text || !strchr(" ,\t\n", *end) || id < 0 || id > INT32_MAX)
+            return cli_error("%s: %s: '%.20s' is not an id; ids are numbers separated by spaces or commas",
+                             given->command, given->name, text);
+        ids[(*count)++] = (int32_t)id;
+        text = end;
+    }
+    return *count > before || cli_error("%s: %s: there is no id", given->command, given->name);
+}
+
+/* ---- The tokenizer ---------------------------------------------------------------------------------------------- */
+
+bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char *model, const char *given)
+{
+    return tokenizer_open(tokenizer, ctx, model, given, false) || cli_error("%s", mha_context_error(ctx));
+}
+
+/* ---- Probabilities ---------------------------------------------------------------------------------------------- */
+
+double language_log_sum(const float *logits, int64_t count)
+{
+    double most = (double)logits[0], sum = 0;
+    for (int64_t c = 1; c < count; c++) /* not fmax: gcc 12 fails on that loop on Arm */
+        if ((double)logits[c] > most) most = (double)logits[c];
+    for (int64_t c = 0; c < count; c++) sum += exp((double)logits[c] - most);
+    return log(sum) + most;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+
+void language_quote(nn_buffer *out, const char *text, size_t length)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    nn_buffer_putc(out, '"');
+    for (size_t at = 0; at < length;) {
+        int n = nn_printable_utf8(p + at, length - at);
+        uint16_t hidden = nn_printable_hidden(p + at, n);
+        if (!n) nn_buffer_putc(out, '?');
+        else if (hidden || p[at] < 0x20 || p[at] == 0x7f) nn_buffer_printf(out, "\\u%04x", hidden ? hidden : p[at]);
+        else if (p[at] == '"' || p[at] == '\\') nn_buffer_printf(out, "\\%c", p[at]);
+        else nn_buffer_put(out, p + at, (size_t)n);
+        at += (size_t)(n ? n : 1);
+    }
+    nn_buffer_putc(out, '"');
+}
+
+bool language_put(nn_buffer *out, const char *command)
+{
+    bool good = !out->failed || cli_error("%s: not enough memory for the output", command);
+    if (good && out->size) fwrite(out->bytes, 1, out->size, stdout);
+    nn_buffer_free(out);
+    return good;
+}

@@ -1,0 +1,179 @@
+#include "cli/common/texts.h"
+#include "cli/common/cli.h"
+#include "cli/common/tokenizer.h"
+#include "io/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+char *texts_read(const char *path, size_t *length)
+{
+    char error[600];
+    char *text = nn_source_text(path, TEXTS_FILE_MOST, length, error, sizeof error);
+    if (!text) cli_error("%s", error);
+    return text;
+}
+
+static bool no_memory(const texts *t) { return cli_error("%s: not enough memory for the tokens", t->from->command); }
+
+/* ---- Opening ---------------------------------------------------------------------------------------------------- */
+
+/* Tokens of the model's vocabulary that are neither special nor without a piece. */
+static bool mark_drawn(texts *t, int64_t vocabulary)
+{
+    if (!(t->drawn = calloc((size_t)vocabulary + 1, sizeof *t->drawn))) return no_memory(t);
+    for (int64_t n = 0; n < vocabulary; n++)
+        t->drawn[n] = mha_tokenizer_piece(t->in, n, NULL) && !mha_tokenizer_is_special(t->in, n);
+    return true;
+}
+
+bool texts_open(texts *t, mha_context *ctx, mha_model *model, const texts_from *from)
+{
+    mha_model_info about = {.size = sizeof about};
+    *t = (texts){.ctx = ctx, .model = model, .from = from};
+    mha_model_about(ctx, model, &about);
+    t->pair = about.encoder_blocks > 0;
+    if (!about.vocabulary) return cli_error("%s: %s: the model does not read text", from->command, from->model);
+    if (!tokenizer_open(&t->in, ctx, from->model, from->tokenizer, false) ||
+        (t->pair && !tokenizer_open(&t->out, ctx, from->model, from->tokenizer, true)))
+        return cli_error("%s", mha_context_error(ctx));
+    return mark_drawn(t, about.vocabulary);
+}
+
+void texts_close(texts *t)
+{
+    mha_tokenizer_free(t->in);
+    mha_tokenizer_free(t->out);
+    for (int s = 0; s < 2; s++) {
+        free(t->tokens[s]);
+        free(t->starts[s]);
+    }
+    free(t->drawn);
+    *t = (texts){0};
+}
+
+void texts_options(const texts *t, mha_text_options *o)
+{
+    o->before = t->before, o->before_count = t->before_count;
+    o->after = t->after, o->after_count = t->after_count;
+    o->drawn = t->drawn;
+}
+
+/* ---- One stack -------------------------------------------------------------------------------------------------- */
+
+/* The tokens of the text, and those that the tokenizer adds at its sides. */
+static bool take_whole(texts *t, const char *text, size_t length, const char *name)
+{
+    mha_encoding *e = NULL;
+    if (mha_encoding_make(t->ctx, &e, t->in, text, length, NULL, 0, NULL))
+        return cli_error("%s: %s: %s", t->from->command, name, mha_context_error(t->ctx));
+    int64_t all = mha_encoding_count(e), count = 0;
+    t->tokens[0] = malloc((size_t)(all + 1) * sizeof **t->tokens);
+    t->starts[0] = calloc(2, sizeof **t->starts);
+    if (!t->tokens[0] || !t->starts[0]) {
+        mha_encoding_free(e);
+        return no_memory(t);
+    }
+    for (int64_t n = 0; n < all; n++) {
+        mha_token one = mha_encoding_get(e, n);
+        if (one.text >= 0) t->tokens[0][count++] = one.id;
+        else if (!count && t->before_count < TEXTS_SIDE) t->before[t->before_count++] = one.id;
+        else if (count && t->after_count < TEXTS_SIDE) t->after[t->after_count++] = one.id;
+    }
+    mha_encoding_free(e);
+    t->starts[0][1] = count, t->count = 1;
+    return count || cli_error("%s: %s: has no tokens; a survey needs a text", t->from->command, name);
+}
+
+/* ---- Two stacks ------------------------------------------------------------------------------------------------- */
+
+/* Encodes the lines of a text that are not empty, behind `prefix` tokens of the same kind; at most t->from->lines. */
+static bool take_lines(texts *t, int stack, const char *text, size_t length, const char *name, const int32_t *prefix,
+                       int64_t prefix_count)
+{
+    const mha_tokenizer *tokenizer = stack ? t->out : t->in;
+    int64_t lines = 0, all = 0, room = 0, number = 0;
+    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
+    if (!(t->starts[stack] = calloc((size_t)lines + 3, sizeof **t->starts))) return no_memory(t);
+    lines = 0;
+    for (const char *at = text, *end = text + length; at < end && lines < t->from->lines; number++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t size = (size_t)((stop ? stop : end) - at), used = size && at[size - 1] == '\r' ? size - 1 : size;
+        int64_t count = 0;
+        if (used) {
+            if (mha_tokenizer_encode(t->ctx, tokenizer, NULL, 0, &count, at, used, NULL))
+                return cli_error("%s: %s, line %lld: %s", t->from->command, name, (long long)number + 1,
+                                 mha_context_error(t->ctx));
+            room = all + prefix_count + count;
+            int32_t *more = realloc(t->tokens[stack], (size_t)(room + 1) * sizeof *more);
+            if (!more) return no_memory(t);
+            t->tokens[stack] = more;
+            if (prefix_count) memcpy(more + all, prefix, (size_t)prefix_count * sizeof *prefix);
+            if (count &&
+                mha_tokenizer_encode(t->ctx, tokenizer, more + all + prefix_count, count, &count, at, used, NULL))
+                return cli_error("%s: %s: %s", t->from->command, name, mha_context_error(t->ctx));
+            all = room;
+            t->starts[stack][++lines] = all;
+        }
+        at += size + 1;
+    }
+    if (stack && lines != t->count)
+        return cli_error("%s: %s has %lld lines, but the text has %lld; each needs its target", t->from->command, name,
+                         (long long)lines, (long long)t->count);
+    t->count = lines;
+    return lines || cli_error("%s: %s: has no text; each line is a source", t->from->command, name);
+}
+
+/* Sequences that have been generated, of `all` tokens together. */
+static bool keep_targets(texts *t, const mha_generation *g, int64_t all)
+{
+    t->tokens[1] = malloc((size_t)(all + 1) * sizeof **t->tokens);
+    t->starts[1] = calloc((size_t)t->count + 1, sizeof **t->starts);
+    if (!t->tokens[1] || !t->starts[1]) return no_memory(t);
+    for (int64_t b = 0; b < t->count; b++) {
+        mha_generated one = mha_generation_get(g, b);
+        memcpy(t->tokens[1] + t->starts[1][b], one.tokens, (size_t)one.count * sizeof *one.tokens);
+        t->starts[1][b + 1] = t->starts[1][b] + one.count;
+    }
+    return true;
+}
+
+/* The decoder's tokens as the model generates them; `prompt_only`: those that it starts with, of the first line. */
+static bool generate(texts *t, bool prompt_only, int32_t *prompt, int64_t *prompt_count)
+{
+    mha_generation *g = NULL;
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    mha_generation_inputs in = {.count = prompt_only ? 1 : t->count, .tokens = t->tokens[0], .starts = t->starts[0]};
+    int64_t all = 0;
+    o.method = MHA_GENERATE_GREEDY;
+    o.max_new_tokens = prompt_only ? 1 : t->from->new_tokens;
+    bool ok = !mha_generation_create(t->ctx, &g, t->model, &in, &o) && !mha_generation_run(t->ctx, g);
+    if (!ok) cli_error("%s: generating the targets: %s", t->from->command, mha_context_error(t->ctx));
+    for (int64_t b = 0; ok && b < in.count; b++) all += mha_generation_get(g, b).count;
+    if (ok && prompt_only) {
+        mha_generated one = mha_generation_get(g, 0);
+        *prompt_count = one.prompt < TEXTS_SIDE ? one.prompt : TEXTS_SIDE;
+        memcpy(prompt, one.tokens, (size_t)*prompt_count * sizeof *prompt);
+    } else if (ok) ok = keep_targets(t, g, all);
+    mha_generation_free(g);
+    return ok;
+}
+
+bool texts_take(texts *t, const char *text, size_t length, const char *name, const char *target, size_t target_length,
+                const char *target_name)
+{
+    int32_t prompt[TEXTS_SIDE] = {0};
+    int64_t prompt_count = 0;
+    if (!t->pair) {
+        if (target) return cli_error("%s: a target is for models with an encoder and a decoder", t->from->command);
+        if (!take_whole(t, text, length, name)) return false;
+    } else if (!take_lines(t, 0, text, length, name, NULL, 0) || !generate(t, target != NULL, prompt, &prompt_count) ||
+               (target && !take_lines(t, 1, target, target_length, target_name, prompt, prompt_count)))
+        return false;
+    t->of = (mha_text){.count = t->count,
+                       .tokens = t->tokens[0],
+                       .starts = t->starts[0],
+                       .decoder_tokens = t->tokens[1],
+                       .decoder_starts = t->starts[1]};
+    return true;
+}

@@ -1,0 +1,27 @@
+#include "cli/common/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Where the tokenizer of a model lies. Returns false if the path is too long. */
+static bool find(char *path, size_t room, const char *model)
+{
+    struct stat about;
+    const char *slash = strrchr(model, '/'), *dot = strrchr(model, '.');
+    if (stat(model, &about) == 0 && S_ISDIR(about.st_mode)) return snprintf(path, room, "%s", model) < (int)room;
+    int stem = (int)(dot && (!slash || dot > slash) ? dot - model : (long)strlen(model));
+    if (snprintf(path, room, "%.*s.tokenizer.json", stem, model) >= (int)room) return false;
+    if (stat(path, &about) == 0) return true;
+    return snprintf(path, room, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".") < (int)room;
+}
+
+bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *model, const char *given, bool target)
+{
+    char path[4096];
+    mha_tokenizer_options o = MHA_TOKENIZER_DEFAULTS;
+    o.target = target;
+    if (!given && !find(path, sizeof path, model))
+        return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
+    return !mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o);
+}

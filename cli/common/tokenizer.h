@@ -1,0 +1,14 @@
+/* The tokenizer of a model. */
+#ifndef TOKENIZER_H
+#define TOKENIZER_H
+
+#include <mha_model.h>
+
+#define TOKENIZER_HELP "  --tokenizer PATH      tokenizer (default: the one beside the model)\n"
+
+/* Opens the tokenizer at `given`, or, if that is NULL, the one of a model: in its folder, or beside its file, X.safetensors and
+ * X.tokenizer.json. `target`: of two vocabularies, that of the target. Returns false on error, with the reason in the
+ * context. */
+bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *model, const char *given, bool target);
+
+#endif

@@ -1,0 +1,233 @@
+/* mha fill: the most likely tokens for each mask of a text. */
+#include "cli/common/language.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha fill bert \"Paris is the capital of [MASK].\"\n"
+         "                        the five most likely words, with probabilities\n"
+         "  mha fill roberta \"The <mask> is blue.\" --top 1 --json\n"
+         "\n"
+         "Usage: mha fill MODEL TEXT [OPTIONS]\n"
+         "  --top N               how many tokens for each mask (default 5)\n"
+         "  --tokenizer PATH      tokenizer (default: the one beside the model)\n"
+         "  --json                print one JSON object\n" CLI_HELP_DTYPE CLI_HELP_THREADS "\n"
+         "MODEL is a folder as the transformers library saves it, of a masked language\n"
+         "model such as BERT, RoBERTa or ModernBERT. Masks are spelled as its tokenizer\n"
+         "spells them: [MASK] or <mask>. Several masks are filled independently of each\n"
+         "other.\n"
+         "\n"
+         "JSON keys: model, text, ids, masks: [{position (in ids, from 0),\n"
+         "tokens: [{id, piece, probability}]}].");
+}
+
+typedef struct request {
+    const char *model, *text, *extra, *tokenizer; /* NULL if not given */
+    int64_t top, threads;
+    mha_type type;
+    bool json;
+} request;
+
+static const cli_option options[] = {CLI_NAME("MODEL", request, model),
+                                     CLI_TEXT("TEXT", request, text),
+                                     CLI_TEXT("TEXT", request, extra),
+                                     CLI_NUMBER("--top", request, top, 1, 1000),
+                                     CLI_NAME("--tokenizer", request, tokenizer),
+                                     CLI_FLAG("--json", request, json),
+                                     CLI_DTYPE(request, type),
+                                     CLI_THREADS(request, threads),
+                                     CLI_END};
+
+/* A text with masks as tokens, and its logits. */
+typedef struct filling {
+    int64_t T, V, top; /* tokens; the vocabulary; answers for a mask */
+    int32_t mask;
+    int32_t *ids, *types;
+    float *logits; /* (T,V) */
+} filling;
+
+/* ---- Input ------------------------------------------------------------------------------------------------------ */
+
+static bool fits(const request *r, const mha_model_info *about)
+{
+    bool language = about->vocabulary && about->head && !about->pooled && about->classes == about->vocabulary;
+    if (!about->vocabulary) return cli_error("fill: %s: does not read text", r->model);
+    if (language && !about->causal && !about->encoder_blocks && !about->decoder_only) return true;
+    return cli_error("fill: %s: is no masked language model; %s", r->model,
+                     about->encoder_blocks || about->decoder_only
+                         ? "'mha generate' continues texts with it"
+                         : "it needs a head with logits for the tokens, such as BertForMaskedLM has");
+}
+
+static bool take(filling *f, const request *r, const mha_encoding *e, const mha_tokenizer *tokenizer,
+                 const mha_model_info *about)
+{
+    int64_t masks = 0;
+    f->T = mha_encoding_count(e);
+    if (about->positions && f->T > about->positions)
+        return cli_error("fill: the text has %lld tokens, and %lld fit the model", (long long)f->T,
+                         (long long)about->positions);
+    f->ids = calloc((size_t)f->T + 1, sizeof *f->ids);
+    f->types = calloc((size_t)f->T + 1, sizeof *f->types);
+    if (!f->ids || !f->types) return cli_error("fill: not enough memory for the tokens");
+    for (int64_t t = 0; t < f->T; t++) {
+        mha_token token = mha_encoding_get(e, t);
+        f->ids[t] = token.id, f->types[t] = token.type;
+        masks += token.id == f->mask;
+        if (token.id >= about->vocabulary)
+            return cli_error("fill: token %d is not below %lld, the size of the model's vocabulary; is the tokenizer "
+                             "that of the model?",
+                             token.id, (long long)about->vocabulary);
+    }
+    if (masks) return true;
+    return cli_error("fill: '%.60s' has no %s; write it where a word is missing", r->text,
+                     mha_tokenizer_piece(tokenizer, f->mask, NULL));
+}
+
+/* A special token with one of the usual names, for files that do not give the roles of tokens; -1 for none. */
+static int32_t usual_mask(const mha_tokenizer *tokenizer)
+{
+    static const char *const names[] = {"[MASK]", "<mask>"};
+    for (int n = 0; n < 2; n++) {
+        int32_t id = mha_tokenizer_id(tokenizer, names[n]);
+        if (id >= 0 && mha_tokenizer_is_special(tokenizer, id)) return id;
+    }
+    return -1;
+}
+
+static bool encode(filling *f, mha_context *ctx, const request *r, const mha_tokenizer *tokenizer,
+                   const mha_model_info *about)
+{
+    mha_tokenizer_info info = {.size = sizeof info};
+    mha_encoding *e = NULL;
+    bool good = !mha_tokenizer_about(ctx, tokenizer, &info) || cli_error("fill: %s", mha_context_error(ctx));
+    f->mask = info.mask >= 0 ? info.mask : usual_mask(tokenizer);
+    if (good && f->mask < 0)
+        return cli_error("fill: %s: the tokenizer has no mask token", r->tokenizer ? r->tokenizer : r->model);
+    if (good && mha_encoding_make(ctx, &e, tokenizer, r->text, strlen(r->text), NULL, 0, NULL))
+        good = cli_error("fill: %s", mha_context_error(ctx));
+    good = good && take(f, r, e, tokenizer, about);
+    mha_encoding_free(e);
+    return good;
+}
+
+static bool run(filling *f, mha_context *ctx, mha_model *model)
+{
+    f->logits = calloc((size_t)f->T + 1, (size_t)f->V * sizeof *f->logits);
+    mha_model_inputs in = {.tokens = mha_tensor_2d(f->ids, MHA_INT32, 1, f->T),
+                           .types = mha_tensor_2d(f->types, MHA_INT32, 1, f->T)};
+    mha_model_outputs out = {.logits = mha_tensor_3d(f->logits, MHA_FLOAT32, 1, f->T, f->V)};
+    if (!f->logits) return cli_error("fill: not enough memory for the logits");
+    return !mha_model_run(ctx, model, &out, &in) || cli_error("fill: %s", mha_context_error(ctx));
+}
+
+/* ---- Output ----------------------------------------------------------------------------------------------------- */
+
+/* The most likely token that is less likely than `before` (-1: none), and of equals has a larger id. */
+static int64_t next_of(const float *logits, int64_t V, int64_t before)
+{
+    int64_t best = -1;
+    for (int64_t v = 0; v < V; v++) {
+        bool left = before < 0 || logits[v] < logits[before] || (logits[v] == logits[before] && v > before);
+        if (left && (best < 0 || logits[v] > logits[best])) best = v;
+    }
+    return best;
+}
+
+static void put_mask(nn_buffer *json, const filling *f, const mha_tokenizer *tokenizer, int64_t t)
+{
+    const float *logits = f->logits + t * f->V;
+    double whole = language_log_sum(logits, f->V);
+    int64_t id = -1;
+    for (int64_t n = 0; n < f->top && (id = next_of(logits, f->V, id)) >= 0; n++) {
+        size_t length = 0;
+        const char *piece = mha_tokenizer_piece(tokenizer, id, &length);
+        double probability = exp((double)logits[id] - whole);
+        if (!json) {
+            cli_print(stdout, "  %6.2f %%  %s\n", 100 * probability, piece ? piece : "(no piece)");
+            continue;
+        }
+        nn_buffer_printf(json, "%s{\"id\": %lld, \"piece\": ", n ? ", " : "", (long long)id);
+        if (piece) language_quote(json, piece, length);
+        else nn_buffer_puts(json, "null");
+        nn_buffer_printf(json, ", \"probability\": %.9g}", probability);
+    }
+}
+
+static void print(const filling *f, const request *r, const mha_tokenizer *tokenizer)
+{
+    cli_print(stdout, "%s\n", r->text);
+    for (int64_t t = 0, n = 0; t < f->T; t++) {
+        if (f->ids[t] != f->mask) continue;
+        printf("mask %lld\n", (long long)++n);
+        put_mask(NULL, f, tokenizer, t);
+    }
+}
+
+static bool print_json(const filling *f, const request *r, const mha_tokenizer *tokenizer)
+{
+    nn_buffer out = {0};
+    nn_buffer_puts(&out, "{\n  \"model\": ");
+    language_quote(&out, r->model, strlen(r->model));
+    nn_buffer_puts(&out, ",\n  \"text\": ");
+    language_quote(&out, r->text, strlen(r->text));
+    nn_buffer_puts(&out, ",\n  \"ids\": [");
+    for (int64_t t = 0; t < f->T; t++) nn_buffer_printf(&out, t ? ", %d" : "%d", f->ids[t]);
+    nn_buffer_puts(&out, "],\n  \"masks\": [");
+    for (int64_t t = 0, n = 0; t < f->T; t++) {
+        if (f->ids[t] != f->mask) continue;
+        nn_buffer_printf(&out, "%s\n    {\"position\": %lld, \"tokens\": [", n++ ? "," : "", (long long)t);
+        put_mask(&out, f, tokenizer, t);
+        nn_buffer_puts(&out, "]}");
+    }
+    nn_buffer_puts(&out, "\n  ]\n}\n");
+    return language_put(&out, "fill");
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+static int work(mha_context *ctx, const request *r)
+{
+    mha_model_options o = MHA_MODEL_DEFAULTS;
+    mha_model_info about = {.size = sizeof about};
+    mha_model *model = NULL;
+    mha_tokenizer *tokenizer = NULL;
+    filling f = {.top = r->top};
+    bool good = false;
+    o.compute = r->type;
+    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
+        cli_error("%s", mha_context_error(ctx));
+    else {
+        f.V = about.classes;
+        good = fits(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
+               encode(&f, ctx, r, tokenizer, &about) && run(&f, ctx, model);
+    }
+    if (good && r->json) good = print_json(&f, r, tokenizer);
+    else if (good) print(&f, r, tokenizer);
+    free(f.ids);
+    free(f.types);
+    free(f.logits);
+    mha_tokenizer_free(tokenizer);
+    mha_model_free(model);
+    return good ? CLI_OK : CLI_USAGE;
+}
+
+int cmd_fill(int argc, char **argv)
+{
+    request r = {.top = 5};
+    int stop = cli_parse("fill", argc, argv, options, help, &r), status = CLI_USAGE;
+    if (stop) return stop - 1;
+    if (!r.model) cli_error("fill: missing MODEL; usage: mha fill MODEL TEXT");
+    else if (!r.text) cli_error("fill: missing TEXT; usage: mha fill MODEL TEXT");
+    else if (r.extra) cli_error("fill: expected one text, got '%s' and '%s'; quote it", r.text, r.extra);
+    else {
+        mha_context *ctx = cli_context_of((int)r.threads);
+        if (ctx) status = work(ctx, &r);
+        mha_context_free(ctx);
+    }
+    return status;
+}

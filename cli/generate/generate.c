@@ -1,0 +1,284 @@
+/* mha generate: continues texts, or answers them with a model that has an encoder. */
+#include "cli/generate/generate.h"
+#include "cli/common/tokenizer.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void help(void)
+{
+    puts("Examples:\n"
+         "  mha generate stories15M -p \"Once upon a time\"\n"
+         "                        continue a text, token by token, on the terminal\n"
+         "  mha generate llama -p \"The sea\" --temperature 0.8 --top-p 0.95 --seed 3\n"
+         "                        a random text; the same one every time\n"
+         "  mha generate marian --prompts lines.txt --beams 4\n"
+         "                        translate each line of a file\n"
+         "  mha generate gpt2 -p \"1, 2, 3,\" --tokens 20 --json | jq .sequences[0].text\n"
+         "\n"
+         "Usage: mha generate MODEL -p TEXT [OPTIONS]\n"
+         "  -p TEXT               the prompt; again for several, which run side by side\n"
+         "  --prompts FILE        one prompt per line ('-': standard input)\n"
+         "  --ids IDS             a prompt of token ids, separated by spaces or commas\n" TOKENIZER_HELP
+         "  --tokens N            most new tokens of a sequence (default: as the model's\n"
+         "                        file says, or 256)\n"
+         "  --min-tokens N        no end before so many new tokens\n"
+         "  --greedy              always the most likely token\n"
+         "  --sample              a random token by its probability; also chosen by the\n"
+         "                        next four options\n"
+         "  --temperature X       divide the logits by X: below 1 is less random\n"
+         "  --top-k N             only the N most likely tokens (0: all)\n"
+         "  --top-p X             only the most likely tokens that together have X\n"
+         "  --min-p X             only tokens with at least X times the probability of the\n"
+         "                        most likely one\n"
+         "  --seed N              of the random numbers (default 0)\n"
+         "  --repetition-penalty X\n"
+         "                        above 1: less likely to repeat tokens\n"
+         "  --no-repeat-ngram N   never repeat N tokens in a row\n"
+         "  --beams N             beam search with N beams\n"
+         "  --length-penalty X    of beam search: above 0 favours longer sequences\n"
+         "  --early-stopping WHEN of beam search: no, yes or never\n"
+         "  --stop TEXT           end before this text; again for several\n"
+         "  --stop-token ID       end with this token; again for several\n"
+         "  --new-only            print the new text without its prompt\n"
+         "  --json                print one JSON object at the end\n"
+         "  --quiet               no speed on standard error\n" CLI_HELP_DTYPE
+         "  --cache TYPE          type of keys and values: f32 (default) or bf16\n" CLI_HELP_THREADS "\n"
+         "MODEL is a folder as the transformers library saves it, or a file of such a\n"
+         "model. What is not given is as its generation_config.json says, else greedy.\n"
+         "Prompts of several lengths run without padding: a text is the same alone and in\n"
+         "any batch. Interrupting (Ctrl-C) prints what there is.\n"
+         "\n"
+         "JSON keys: model, seed, sequences: [{prompt, text, finish (end, stop, length,\n"
+         "cancelled), score (of beams), prompt_tokens, tokens}], prompt_tokens,\n"
+         "new_tokens, prompt_seconds, seconds, prompt_tokens_per_second,\n"
+         "tokens_per_second.");
+}
+
+static const cli_name early_names[] = {
+    {"no", MHA_EARLY_NO}, {"yes", MHA_EARLY_YES}, {"never", MHA_EARLY_NEVER}, {NULL, 0}};
+
+static const cli_option options[] = {
+    CLI_NAME("MODEL", generate_request, model),
+    CLI_LIST("-p", generate_request, texts),
+    CLI_NAME("--prompts", generate_request, file),
+    CLI_LIST("--ids", generate_request, ids),
+    CLI_NAME("--tokenizer", generate_request, tokenizer),
+    CLI_NUMBER("--tokens", generate_request, tokens, 1, 1 << 30),
+    CLI_NUMBER("--min-tokens", generate_request, least, 0, 1 << 30),
+    CLI_SET("--greedy", generate_request, method, MHA_GENERATE_GREEDY),
+    CLI_SET("--sample", generate_request, method, MHA_GENERATE_SAMPLE),
+    CLI_REAL("--temperature", generate_request, temperature, 1e-6, 1e6, "must be a number above 0"),
+    CLI_NUMBER("--top-k", generate_request, top_k, 0, 1 << 30),
+    CLI_REAL("--top-p", generate_request, top_p, 0, 1, "must be a number from 0 to 1"),
+    CLI_REAL("--min-p", generate_request, min_p, 0, 1, "must be a number from 0 to 1"),
+    CLI_NUMBER("--seed", generate_request, seed, 0, 0x1p53),
+    CLI_REAL("--repetition-penalty", generate_request, penalty, 1e-6, 1e6, "must be a number above 0"),
+    CLI_NUMBER("--no-repeat-ngram", generate_request, ngram, 0, 1 << 30),
+    CLI_NUMBER("--beams", generate_request, beams, 1, 1024),
+    CLI_REAL("--length-penalty", generate_request, length_penalty, -1000, 1000, "must be from -1000 to 1000"),
+    CLI_CHOICE("--early-stopping", generate_request, early, early_names),
+    CLI_LIST("--stop", generate_request, stops),
+    CLI_LIST("--stop-token", generate_request, stop_ids),
+    CLI_FLAG("--new-only", generate_request, new_only),
+    CLI_FLAG("--json", generate_request, json),
+    CLI_FLAG("--quiet", generate_request, quiet),
+    CLI_DTYPE(generate_request, type),
+    CLI_CHOICE("--cache", generate_request, cache, cli_dtypes),
+    CLI_THREADS(generate_request, threads),
+    CLI_END};
+
+/* ---- Options ---------------------------------------------------------------------------------------------------- */
+
+/* Whether an option of sampling, or of beam search, was given. */
+static bool samples(const generate_request *r)
+{
+    return !isnan(r->temperature) || r->top_k >= 0 || !isnan(r->top_p) || !isnan(r->min_p);
+}
+static bool searches(const generate_request *r)
+{
+    return r->beams > 1 || !isnan(r->length_penalty) || r->early != MHA_EARLY_AUTO;
+}
+
+static bool fits_together(generate_request *r)
+{
+    if (!r->model) return cli_error("generate: missing MODEL; usage: mha generate MODEL -p TEXT");
+    if (!r->texts.count && !r->file && !r->ids.count)
+        return cli_error("generate: missing a prompt: -p TEXT, --prompts FILE or --ids IDS");
+    if (r->ids.count && (r->texts.count || r->file))
+        return cli_error("generate: --ids excludes prompts that are texts");
+    if (r->method == MHA_GENERATE_GREEDY && samples(r))
+        return cli_error("generate: --greedy excludes --temperature, --top-k, --top-p and --min-p");
+    if (searches(r) && (r->method || samples(r)))
+        return cli_error("generate: beam search excludes --greedy, --sample and the options of sampling");
+    if (searches(r) && r->stops.count) return cli_error("generate: beam search ends at tokens; --stop is not for it");
+    for (int n = 0; n < r->stops.count; n++)
+        if (!*r->stops.all[n]) return cli_error("generate: --stop: is empty");
+    if (!r->method && samples(r)) r->method = MHA_GENERATE_SAMPLE;
+    if (searches(r)) r->method = MHA_GENERATE_BEAMS;
+    if (r->beams == 1 && !r->method) r->method = MHA_GENERATE_GREEDY;
+    return true;
+}
+
+static mha_generation_options options_of(const generate_request *r)
+{
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    o.method = (mha_generation_method)r->method;
+    o.max_new_tokens = r->tokens;
+    o.min_new_tokens = r->least;
+    o.temperature = (float)r->temperature;
+    o.top_k = r->top_k;
+    o.top_p = (float)r->top_p;
+    o.min_p = (float)r->min_p;
+    o.repetition_penalty = (float)r->penalty;
+    o.no_repeat_ngram = r->ngram;
+    o.seed = r->seed;
+    o.beams = r->beams;
+    o.length_penalty = (float)r->length_penalty;
+    o.early_stopping = (mha_early_stopping)r->early;
+    o.stop_strings = r->stops.all;
+    o.stop_string_count = r->stops.count;
+    o.cache = r->cache;
+    return o;
+}
+
+/* ---- The tokenizer ---------------------------------------------------------------------------------------------- */
+
+/* The tokenizer that encodes prompts, and the one that decodes results: two, where a model has two vocabularies. Without
+ * one, prompts are ids, and so are results. */
+static bool open_tokenizers(mha_context *ctx, const generate_request *r, bool encoder, mha_tokenizer **in,
+                            mha_tokenizer **out)
+{
+    bool opened = tokenizer_open(in, ctx, r->model, r->tokenizer, false) &&
+                  (!encoder || tokenizer_open(out, ctx, r->model, r->tokenizer, true));
+    if (opened || (r->ids.count && !r->tokenizer && !r->stops.count)) return true;
+    return cli_error("%s", mha_context_error(ctx));
+}
+
+/* ---- The run ---------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+typedef struct shown {
+    bool streams; /* texts are shown as they come: of a single sequence */
+    int64_t tokens;
+} shown;
+
+static bool watch(void *user, const mha_generation_event *event)
+{
+    shown *s = user;
+    s->tokens++;
+    if (s->streams && !generate_show(event->text, event->length)) return false;
+    return !interrupted;
+}
+
+static bool run(mha_context *ctx, mha_generation *g, shown *s, generate_times *t)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND}, before;
+    double start = cli_clock();
+    bool good = true;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, &before);
+    for (bool first = true; good && !mha_generation_finished(g); first = false) {
+        good = !mha_generation_step(ctx, g) || cli_error("generate: %s", mha_context_error(ctx));
+        double now = cli_clock();
+        *(first ? &t->prompt : &t->rest) += now - start;
+        if (!first) t->rest_tokens = s->tokens - t->new_tokens;
+        else t->new_tokens = s->tokens;
+        start = now;
+    }
+    sigaction(SIGINT, &before, NULL);
+    t->new_tokens = s->tokens;
+    return good;
+}
+
+static int generate(mha_context *ctx, const generate_request *r, mha_model *model, bool encoder,
+                    const mha_tokenizer *decodes, const generate_prompts *p)
+{
+    mha_generation *g = NULL;
+    mha_generation_options o = options_of(r);
+    mha_generation_inputs in = {.count = p->count, .tokens = p->tokens, .starts = p->starts};
+    shown s = {.streams = p->count == 1 && !r->json && decodes && p->text};
+    generate_times t = {.prompt_tokens = p->starts[p->count]};
+    int32_t *stops = malloc((size_t)(r->stop_ids.count + 1) * sizeof *stops);
+    int status = CLI_USAGE;
+    if (!stops) {
+        cli_error("generate: not enough memory for the stop tokens");
+        goto out;
+    }
+    for (int n = 0; n < r->stop_ids.count; n++) {
+        int64_t count = 0;
+        const cli_given given = {"generate", "--stop-token", r->stop_ids.all[n]};
+        if (!language_ids(&given, &stops[n], &count)) goto out;
+    }
+    o.stop_tokens = stops, o.stop_token_count = r->stop_ids.count;
+    o.tokenizer = decodes, o.callback = watch, o.user = &s;
+    if (mha_generation_create(ctx, &g, model, &in, &o)) {
+        cli_error("generate: %s", mha_context_error(ctx));
+        goto out;
+    }
+    if (s.streams && !r->new_only && !encoder) generate_show(p->text[0], strlen(p->text[0]));
+    bool good = run(ctx, g, &s, &t);
+    if (s.streams) putchar('\n');
+    if (!good) goto out;
+    if (r->json) good = generate_print_json(g, p, r, &t);
+    else if (!s.streams) generate_print(g, p, r->new_only, encoder);
+    if (!r->quiet) fflush(stdout), generate_print_times(&t);
+    status = good ? CLI_OK : CLI_USAGE;
+out:
+    mha_generation_free(g);
+    free(stops);
+    return status;
+}
+
+static int work(mha_context *ctx, const generate_request *r)
+{
+    mha_model_options o = MHA_MODEL_DEFAULTS;
+    mha_model_info about = {.size = sizeof about};
+    mha_model *model = NULL;
+    mha_tokenizer *in = NULL, *out = NULL;
+    generate_prompts p = {0};
+    int status = CLI_USAGE;
+    o.compute = r->type;
+    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
+        cli_error("%s", mha_context_error(ctx));
+    else if (open_tokenizers(ctx, r, about.encoder_blocks > 0, &in, &out) && generate_read(&p, ctx, r, in))
+        status = generate(ctx, r, model, about.encoder_blocks > 0, out ? out : in, &p);
+    generate_free(&p);
+    mha_tokenizer_free(in);
+    mha_tokenizer_free(out);
+    mha_model_free(model);
+    return status;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    generate_request r = {.top_k = -1,
+                          .ngram = -1,
+                          .least = -1,
+                          .temperature = NAN,
+                          .top_p = NAN,
+                          .min_p = NAN,
+                          .penalty = NAN,
+                          .length_penalty = NAN};
+    const char **lists = calloc((size_t)argc * 4 + 4, sizeof *lists);
+    cli_list *all[] = {&r.texts, &r.ids, &r.stops, &r.stop_ids};
+    if (!lists) return cli_error("generate: not enough memory"), CLI_USAGE;
+    for (int n = 0; n < 4; n++) all[n]->all = lists + n * (argc + 1);
+    int stop = cli_parse("generate", argc, argv, options, help, &r), status = CLI_USAGE;
+    if (stop) status = stop - 1;
+    else if (fits_together(&r)) {
+        mha_context *ctx = cli_context_of((int)r.threads);
+        if (ctx) status = work(ctx, &r);
+        mha_context_free(ctx);
+    }
+    free(lists);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* What `mha generate` is asked for, and its parts. */
+#ifndef GENERATE_H
+#define GENERATE_H
+
+#include "cli/common/language.h"
+
+typedef struct generate_request {
+    const char *model, *tokenizer, *file; /* NULL if not given */
+    cli_list texts, ids, stops, stop_ids;
+    int64_t tokens, top_k, beams, ngram, least, threads;
+    uint64_t seed;
+    double temperature, top_p, min_p, penalty, length_penalty;
+    int method, early; /* mha_generation_method, mha_early_stopping */
+    mha_type type, cache;
+    bool json, new_only, quiet;
+} generate_request;
+
+/* What goes in: prompts as texts, where there are any, and as tokens. */
+typedef struct generate_prompts {
+    int64_t count;
+    char **text;     /* (count), or NULL: they were given as ids */
+    int32_t *tokens; /* one prompt behind another */
+    int64_t *starts; /* (count+1) */
+} generate_prompts;
+
+/* From -p, --prompts and --ids; texts are encoded with the tokenizer. Prints an error and returns false on failure. Must be
+ * freed in either case. */
+bool generate_read(generate_prompts *p, mha_context *ctx, const generate_request *r, const mha_tokenizer *tokenizer);
+void generate_free(generate_prompts *p); /* a zeroed one is legal */
+
+/* How long it took. */
+typedef struct generate_times {
+    double prompt, rest; /* seconds of the first step, and of the others */
+    int64_t prompt_tokens, new_tokens, rest_tokens;
+} generate_times;
+
+/* Text for a terminal or a file: escaped on a terminal, but for line feeds and tabs. False if it could not be written. */
+bool generate_show(const char *text, size_t length);
+
+/* All sequences once they have ended: as texts, or as one JSON object. */
+void generate_print(const mha_generation *g, const generate_prompts *p, bool new_only, bool encoder);
+bool generate_print_json(const mha_generation *g, const generate_prompts *p, const generate_request *r,
+                         const generate_times *t);
+
+/* One line on standard error. */
+void generate_print_times(const generate_times *t);
+
+#endif

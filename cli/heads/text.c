@@ -1,0 +1,114 @@
+/* The survey of a text model for the command: opening, measuring, printing. */
+#include "cli/heads/text_ablate.h"
+#include "cli/common/cli.h"
+#include "cli/maps/text.h"
+#include "io/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOWS = 64, ABLATED = 16, NEW_TOKENS = 128 };
+
+/* ---- The survey ------------------------------------------------------------------------------------------------- */
+
+static bool take_heads(text_survey *s, mha_context *ctx)
+{
+    s->info.size = sizeof s->info;
+    if (mha_text_survey_about(ctx, s->of, &s->info)) return false;
+    if (!(s->heads = calloc((size_t)s->info.heads, sizeof *s->heads)))
+        return !mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the survey");
+    for (int64_t n = 0; n < s->info.heads; n++) {
+        s->heads[n].size = sizeof *s->heads;
+        if (mha_text_head_get(ctx, s->of, n, &s->heads[n])) return false;
+    }
+    if (s->info.same) mha_text_survey_map(s->of, 0, &s->window, NULL);
+    return true;
+}
+
+static bool measure(text_survey *s, const texts *t, const mha_text_options *o, const text_request *r)
+{
+    double start = cli_clock();
+    *s = (text_survey){.pair = t->pair, .tokens = t->of.starts[t->count]};
+    if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx))
+        return cli_error("%s: %s", r->from->file, mha_context_error(t->ctx));
+    s->seconds = cli_clock() - start;
+    return true;
+}
+
+static void forget(text_survey *s)
+{
+    mha_text_survey_free(s->of);
+    free(s->heads);
+}
+
+/* ---- Results ---------------------------------------------------------------------------------------------------- */
+
+static bool print_json(const text_request *r, const text_survey *s, const text_ablation *a)
+{
+    char quoted[1200];
+    nn_buffer object = {0};
+    text_json(&object, s);
+    if (a) nn_buffer_puts(&object, ",\n\"ablation\": "), text_ablation_json(&object, a, s);
+    bool whole = !object.failed;
+    if (whole) {
+        printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from->file));
+        printf(", \"text\": %s,\n\"survey\": ", nn_json_quote(quoted, sizeof quoted, r->text));
+        fwrite(object.bytes, 1, object.size, stdout);
+        printf("}\n");
+    }
+    nn_buffer_free(&object);
+    return whole || cli_error("not enough memory for the JSON");
+}
+
+static bool show(const text_request *r, const text_survey *s, const text_ablation *a)
+{
+    char error[600];
+    if (r->format != MAPS_TERMINAL &&
+        !maps_of_text(r->out, r->format, r->from->file, s->of, &s->info, s->heads, error, sizeof error))
+        return cli_error("%s", error);
+    if (r->json) return print_json(r, s, a);
+    term t = term_detect(r->when);
+    if (r->format != MAPS_TERMINAL)
+        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
+    else if (!text_table(&t, s, r->sort, r->from->file, r->text) || (a && !text_ablation_table(&t, a, s)))
+        return cli_error("not enough memory for the table");
+    return true;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+static bool work(const text_request *r, texts *t)
+{
+    mha_text_options o = MHA_TEXT_DEFAULTS;
+    text_survey s = {0};
+    text_ablation a = {0};
+    size_t length = 0, target_length = 0;
+    char *text = texts_read(r->text, &length);
+    char *target = text && r->target ? texts_read(r->target, &target_length) : NULL;
+    bool ok = text && (target || !r->target) && texts_take(t, text, length, r->text, target, target_length, r->target);
+    if (ok) texts_options(t, &o);
+    o.window = r->window;
+    o.windows = r->windows ? r->windows : r->ablate ? ABLATED : WINDOWS;
+    o.seed = r->seed;
+    ok = ok && measure(&s, t, &o, r) && (!r->ablate || text_ablation_make(&a, t, &o, &s, r->from->file)) &&
+         show(r, &s, r->ablate ? &a : NULL);
+    text_ablation_free(&a);
+    forget(&s);
+    free(text);
+    free(target);
+    return ok;
+}
+
+bool text_heads(const text_request *r, session *s)
+{
+    texts t = {0};
+    texts_from from = {.command = "heads",
+                       .model = r->from->file,
+                       .tokenizer = r->tokenizer,
+                       .lines = r->windows ? r->windows : WINDOWS,
+                       .new_tokens = r->window ? r->window : NEW_TOKENS};
+    bool ok = texts_open(&t, s->ctx, s->model, &from) && work(r, &t);
+    texts_close(&t);
+    return ok;
+}
