@@ -1,0 +1,55 @@
+/* Continues a text with a language model, and prints it as it comes.
+ *
+ *     cc generate_text.c $(pkg-config --cflags --libs mha-model) && ./a.out FOLDER "Once upon a time"
+ *
+ * FOLDER is a model as the `transformers` library saves it, with its tokenizer.json. The options that are left out are those
+ * of its generation_config.json.
+ */
+#include <mha_model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 4096 };
+
+static void must(mha_context *ctx, mha_status status)
+{
+    if (!status) return;
+    fprintf(stderr, "%s\n", mha_context_error(ctx));
+    exit(1);
+}
+
+static bool show(void *user, const mha_generation_event *event)
+{
+    (void)user;
+    return fwrite(event->text, 1, event->length, stdout) == event->length && !fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static int32_t ids[ROOM];
+    int64_t starts[2] = {0, 0};
+    mha_context *ctx;
+    mha_model *model;
+    mha_tokenizer *tokenizer;
+    mha_generation *generation;
+    if (argc != 3) return puts("usage: generate_text FOLDER TEXT"), 2;
+    if (mha_context_create(&ctx, NULL)) return 1;
+    must(ctx, mha_model_open(ctx, &model, argv[1], NULL));
+    must(ctx, mha_tokenizer_open(ctx, &tokenizer, argv[1], NULL));
+    must(ctx, mha_tokenizer_encode(ctx, tokenizer, ids, ROOM, &starts[1], argv[2], strlen(argv[2]), NULL));
+
+    mha_generation_options options = MHA_GENERATION_DEFAULTS;
+    options.method = MHA_GENERATE_SAMPLE, options.temperature = 0.8f, options.top_p = 0.95f;
+    options.max_new_tokens = 100, options.tokenizer = tokenizer, options.callback = show;
+    mha_generation_inputs prompt = {.count = 1, .tokens = ids, .starts = starts};
+    must(ctx, mha_generation_create(ctx, &generation, model, &prompt, &options));
+    printf("%s", argv[2]);
+    must(ctx, mha_generation_run(ctx, generation));
+    puts("");
+
+    mha_generation_free(generation);
+    mha_tokenizer_free(tokenizer);
+    mha_model_free(model);
+    mha_context_free(ctx);
+}
