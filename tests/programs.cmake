@@ -29,6 +29,16 @@ if(MHA_PNG AND MHA_PNG_LINKS)
   target_link_libraries(test_image PRIVATE PNG::PNG)
 endif()
 
+foreach(name PCRE2 UTF8PROC)
+  if(MHA_${name} AND MHA_${name}_LINKS)
+    foreach(test tokenizer tokenizer_steps tokenizer_files tokenize_command)
+      if(TARGET test_${test})
+        target_compile_definitions(test_${test} PRIVATE MHA_HAS_${name})
+      endif()
+    endforeach()
+  endif()
+endforeach()
+
 if(MHA_COMMAND)
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(cli/test_train_command.c cli/test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
@@ -55,34 +65,60 @@ if(MHA_COMMAND)
   endif()
 endif()
 
-# The fuzz target. With MHA_FUZZ it is libFuzzer's, and the reader is compiled into it so that it is instrumented, too:
-#     cmake -B build/fuzz -DMHA_FUZZ=ON -DCMAKE_C_COMPILER=clang
-#     cmake --build build/fuzz --target fuzz_safetensors && build/fuzz/tests/fuzz_safetensors -max_total_time=60
-# Without, it is an ordinary test that shakes its own seeds.
-option(MHA_FUZZ "Build fuzz_safetensors for libFuzzer (clang only)" OFF)
-add_executable(fuzz_safetensors nn/io/fuzz_safetensors.c)
+# Fuzz targets; support/fuzz.h says how they run. With MHA_FUZZ the reader is compiled into them, so that it is instrumented.
+option(MHA_FUZZ "Build the fuzz targets for libFuzzer (clang only)" OFF)
+set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+# mha_fuzz(PATH SOURCE...): the target fuzz_NAME of PATH/fuzz_NAME.c, and the sources of nn/ that it reads with.
+function(mha_fuzz path)
+  get_filename_component(name ${path} NAME)
+  list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/nn/" OUTPUT_VARIABLE sources)
+  add_executable(${name} ${path}.c)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
+  if(MHA_FUZZ)
+    target_sources(${name} PRIVATE ${sources})
+    target_compile_definitions(${name} PRIVATE MHA_FUZZ)
+    target_compile_options(${name} PRIVATE ${sanitizers} -g)
+    target_link_options(${name} PRIVATE ${sanitizers})
+    target_link_libraries(${name} PRIVATE mha_flags m)
+  else()
+    target_link_libraries(${name} PRIVATE mha_nn mha_flags)
+    add_test(NAME ${name} COMMAND ${name})
+    mha_label(${name} isa)
+    add_dependencies(tests_isa ${name})
+  endif()
+endfunction()
+mha_fuzz(nn/io/fuzz_safetensors io/failure.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c)
+mha_fuzz(nn/data/fuzz_wav io/failure.c io/printable.c io/source.c data/wav.c)
+
+# The fuzz target of tokenizers, likewise. The library's files are compiled into it, too.
+add_executable(fuzz_tokenizer nn/text/fuzz_tokenizer.c)
 if(MHA_FUZZ)
-  set(sanitizers -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
-  target_sources(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn/io/failure.c ${PROJECT_SOURCE_DIR}/nn/io/safetensors.c
-    ${PROJECT_SOURCE_DIR}/nn/io/safetensors_header.c ${PROJECT_SOURCE_DIR}/nn/io/json.c
-    ${PROJECT_SOURCE_DIR}/nn/io/printable.c)
-  target_include_directories(fuzz_safetensors PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
-  target_compile_definitions(fuzz_safetensors PRIVATE MHA_FUZZ)
-  target_compile_options(fuzz_safetensors PRIVATE ${sanitizers} -g)
-  target_link_options(fuzz_safetensors PRIVATE ${sanitizers})
-  target_link_libraries(fuzz_safetensors PRIVATE mha_flags)
+  file(GLOB text_sources ${PROJECT_SOURCE_DIR}/nn/text/*.c ${PROJECT_SOURCE_DIR}/nn/text/files/*.c)
+  target_sources(fuzz_tokenizer PRIVATE ${text_sources} ${PROJECT_SOURCE_DIR}/nn/io/buffer.c
+    ${PROJECT_SOURCE_DIR}/nn/io/failure.c ${PROJECT_SOURCE_DIR}/nn/io/json.c ${PROJECT_SOURCE_DIR}/nn/io/printable.c)
+  target_include_directories(fuzz_tokenizer PRIVATE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(fuzz_tokenizer PRIVATE MHA_FUZZ)
+  target_compile_options(fuzz_tokenizer PRIVATE ${sanitizers} -g)
+  target_link_options(fuzz_tokenizer PRIVATE ${sanitizers})
+  target_link_libraries(fuzz_tokenizer PRIVATE mha_flags mha_io m Threads::Threads)
+  foreach(name PCRE2 UTF8PROC)
+    if(MHA_${name} AND MHA_${name}_LINKS)
+      target_compile_definitions(fuzz_tokenizer PRIVATE MHA_HAS_${name})
+      target_link_libraries(fuzz_tokenizer PRIVATE MHA_${name})
+    endif()
+  endforeach()
 else()
-  target_link_libraries(fuzz_safetensors PRIVATE mha_nn mha_flags)
-  add_test(NAME fuzz_replay COMMAND fuzz_safetensors)
-  mha_label(fuzz_replay isa)
-  add_dependencies(tests_isa fuzz_safetensors)
+  target_link_libraries(fuzz_tokenizer PRIVATE mha_nn mha_flags)
+  add_test(NAME fuzz_replay_tokenizer COMMAND fuzz_tokenizer)
+  mha_label(fuzz_replay_tokenizer isa)
+  add_dependencies(tests_isa fuzz_tokenizer)
 endif()
 
 # What needs no GPU of the plug-in is compiled into its test.
 target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
-  foreach(program test_cuda test_cuda_finite)
+  foreach(program test_cuda test_cuda_finite test_cuda_layer test_cuda_product)
     add_executable(${program} cuda/${program}.c cuda/calls.c cuda/gpu.c support/numbers.c)
     target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_include_directories(${program} SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
@@ -95,22 +131,39 @@ if(TARGET mha_cuda)
   set_target_properties(test_cuda_options PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
   add_dependencies(test_cuda_options mha_cuda)
   # The same program over a driver without a GPU: the host side alone.
-  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_general.c cuda/fake_kernels.c support/numbers.c)
+  set(src ${PROJECT_SOURCE_DIR}/src)
+  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_general.c cuda/fake_kernels.c cuda/fake_ops.c cuda/fake_backward.c
+    support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c ${src}/cuda/kernels.c
+    ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
+    ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c)
   set_target_properties(mha_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake)
   target_include_directories(mha_fake_driver PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
-    ${PROJECT_SOURCE_DIR}/include)
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/ref)
   target_include_directories(mha_fake_driver SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
   target_link_libraries(mha_fake_driver PRIVATE mha_flags m)
+  if(as_shipped) # a sanitizer's functions are found at run time
+    target_link_options(mha_fake_driver PRIVATE -Wl,-z,defs)
+  endif()
   if(as_shipped AND MHA_COMMAND)
     add_test(NAME cuda_host COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/host.sh $<TARGET_FILE:test_cuda>
       $<TARGET_FILE_DIR:mha_fake_driver> $<TARGET_FILE:mha_command>)
     mha_label(cuda_host host)
-    foreach(name attention_random attention_pairs attention_batches) # the host side of the general and decode kernels
+    # The host side of the general and decode kernels, and of the layer's.
+    foreach(name attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
+        layer_heads
+        layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
+        ops_embedding ops_loss ops_norm nn_linear)
       add_test(NAME cuda_host_${name} COMMAND test_${name})
       mha_label(cuda_host_${name} host)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
+    endforeach()
+    foreach(name layer product) # in memory of the fake GPU
+      add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name})
+      mha_label(cuda_host_${name}_memory host)
+      set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT
+        "MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
   endif()
   # The example is linked with the driver, which a machine without a GPU does not have.
@@ -119,16 +172,19 @@ if(TARGET mha_cuda)
   target_link_libraries(example_cuda PRIVATE mha::mha mha_flags)
   file(GLOB gpus /dev/nvidia[0-9]*)
   if(gpus AND as_shipped)
-    foreach(program cuda cuda_finite cuda_options)
+    foreach(program cuda cuda_finite cuda_layer cuda_options cuda_product)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()
-    # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper.
+    # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper; and of the layer.
     foreach(name attention_batches attention_hidden attention_huge attention_pairs attention_properties attention_random
-        attention_sizes backward backward_exact backward_hidden)
-      add_test(NAME cuda_${name} COMMAND test_${name})
-      mha_label(cuda_${name} cuda)
-      set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)
+        attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
+        layer_heads
+        layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
+        ops_embedding ops_loss ops_norm nn_linear)
+      add_test(NAME cuda_mirror_${name} COMMAND test_${name})
+      mha_label(cuda_mirror_${name} cuda)
+      set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)
     endforeach()
   endif()
 endif()

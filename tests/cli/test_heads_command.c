@@ -311,7 +311,9 @@ TEST(bad_arguments_are_one_line)
     if (!prepare()) return;
     REFUSE("heads", "heads: missing model; usage: mha heads FILE");
     REFUSE("heads a b", "heads: unexpected argument 'b'; see 'mha heads --help'");
-    REFUSE("heads a --sort size", "heads: --sort must be block, worth, importance, entropy or distance, not 'size'");
+    REFUSE(
+        "heads a --sort size",
+        "heads: --sort must be block, worth, importance, entropy, distance, induction, previous or first, not 'size'");
     REFUSE("heads a --format jpg --out x", "heads: --format must be terminal, png or svg, not 'jpg'");
     REFUSE("heads a --sample 0", "heads: --sample must be a number from 1 to 1000000, not '0'");
     REFUSE("heads a --threads none", "heads: --threads must be a number from 1 to 4096, not 'none'");

@@ -15,10 +15,15 @@ int main(void)
     mha_weight weight = MHA_NO_WEIGHT;
     mha_layer_weights weights = MHA_LAYER_WEIGHTS_DEFAULTS;
     mha_model_options model = MHA_MODEL_DEFAULTS;
+    mha_generation_options generation = MHA_GENERATION_DEFAULTS;
     mha_data_options data = MHA_DATA_DEFAULTS;
     mha_layer_file_options layer_file = MHA_LAYER_FILE_DEFAULTS;
     mha_survey_options survey = MHA_SURVEY_DEFAULTS;
     mha_ablate_options ablate = MHA_ABLATE_DEFAULTS;
+    mha_tokenizer_options tokenizer = MHA_TOKENIZER_DEFAULTS;
+    mha_encode_options encode = MHA_ENCODE_DEFAULTS;
+    mha_tokenizer_train_options tokenizer_train = MHA_TOKENIZER_TRAIN_DEFAULTS;
+    mha_text_options text = MHA_TEXT_DEFAULTS;
     mha_roles_options roles = MHA_ROLES_DEFAULTS;
     mha_save_options save = MHA_SAVE_DEFAULTS;
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
@@ -31,7 +36,8 @@ int main(void)
     mha_dropout_options dropout = MHA_DROPOUT_DEFAULTS;
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
-           (int)model.heads + data.test_only + (int)layer_file.heads + (int)survey.images + (int)ablate.images +
-           (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate + tensor.rank +
-           norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size + (int)dropout.size;
+           (int)model.heads + (int)generation.beams + data.test_only + (int)layer_file.heads + (int)survey.images +
+           (int)ablate.images + (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate +
+           tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size +
+           (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size;
 }

@@ -140,6 +140,13 @@ example() {
         [ -s promised ] && without_rounding printed >plain && without_rounding promised | diff - plain
 }
 
+# Those that need a model are compiled, and say how to call them.
+# shellcheck disable=SC2046,SC2086
+model_example() {
+    "$CC" -std=c11 $strict "$1" -o program $(pkg --cflags --libs mha-model) -lm || return 1
+    ! LD_LIBRARY_PATH=$libdir ./program >printed && grep -q '^usage: ' printed
+}
+
 check installs install_tree
 lib=$(find "$prefix" -name libmha.so)
 libdir=${lib%/*}
@@ -166,7 +173,9 @@ with pkg-config program_of_model_header model_program
 for file in "$source"/examples/*.c; do
     name=${file##*/}
     [ "$name" != cuda_attention.c ] || continue # it wants a GPU; the build compiles it
-    with pkg-config "example_${name%.c}" example "$file"
+    kind=example
+    ! grep -q mha_model.h "$file" || kind=model_example
+    with pkg-config "example_${name%.c}" $kind "$file"
 done
 with "$CXX" find_package by_find_package both "shared;static"
 check tree_can_be_moved moved_tree

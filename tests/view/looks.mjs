@@ -25,8 +25,10 @@ const ways = {
 
 /* A pooled page differs from others in its labels alone. */
 const pages = complete ?
-  {main: Object.keys(ways), weights: Object.keys(ways), pooled: ['light', 'phone_dark', 'small_phone']} :
-  {main: ['light', 'phone_dark'], weights: ['dark', 'small_phone'], pooled: ['light']};
+  {main: Object.keys(ways), weights: Object.keys(ways), pooled: ['light', 'phone_dark', 'small_phone'],
+    text: Object.keys(ways), pair: ['light', 'phone_dark']} :
+  {main: ['light', 'phone_dark'], weights: ['dark', 'small_phone'], pooled: ['light'], text: ['light'],
+    pair: ['phone_dark']};
 
 export async function testLooks(browser, folder) {
   for (const [name, wanted] of Object.entries(pages)) {

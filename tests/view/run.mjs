@@ -11,6 +11,7 @@ import {crowds, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
 import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
+import {makeTexts, testTexts} from './text.mjs';
 import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
@@ -49,6 +50,7 @@ function makePages() {
   makeStatistics(mha, folder);
   makeWeights(mha, folder);
   makeBatch(mha, folder);
+  makeTexts(mha, folder);
 }
 
 let made = false;
@@ -64,6 +66,7 @@ if (made) {
   await testControls(browser, folder);
   await testSteps(browser, folder);
   await testWeights(browser, folder);
+  await testTexts(browser, folder);
   await testLooks(browser, folder);
   await testManyHeads(browser, folder, ['one_head_and_relu']);
   await browser.close();

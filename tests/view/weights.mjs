@@ -100,6 +100,24 @@ async function choosesHeadsAndTokens(page, numbers) {
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('ArrowRight');
   expect((await page.evaluate(() => window.mhaView.store.get().key)) === 1, 'arrow keys choose no key');
+  await linesChoose(page);
+}
+
+/* A click on a token of the lines chooses it: a query at the left, a key at the right; and the picture changes. */
+async function linesChoose(page) {
+  const box = await page.locator('#attention-lines').boundingBox(), row = (box.height - 8) / words.length;
+  const shown = () => page.evaluate(() => document.getElementById('attention-lines').toDataURL());
+  const before = await shown();
+  await page.mouse.click(box.x + 20, box.y + 4 + 4.5 * row);
+  expect((await stateOf(page)).token === 4, `a click on the lines chose query ${(await stateOf(page)).token}`);
+  expect((await shown()) !== before, 'the lines do not change');
+  await page.mouse.click(box.x + box.width - 20, box.y + 4 + 2.5 * row);
+  const key = await page.evaluate(() => window.mhaView.store.get().key);
+  expect(key === 2, `a click on the lines chose key ${key}`);
+  await page.focus('#attention-lines');
+  await page.keyboard.press('ArrowUp');
+  expect((await stateOf(page)).token === 3, 'arrow keys do not move on the lines');
+  expect(/Lines from queries to keys/.test(await page.getAttribute('#attention-lines', 'aria-label')), 'no label');
 }
 
 async function sortsAndScales(page) {
@@ -159,9 +177,9 @@ export async function testWeights(browser, folder) {
     expect((await page.textContent('#token-keys [data-token="8"]')) === 'key8', 'the last key has no name');
     expect((await page.textContent('#token-queries [data-token="3"]')) === '3', 'the last query has no number');
     expect((await page.textContent('#token-title')) === 'What token 3 attends to', await page.textContent('#token-title'));
-    const map = await page.locator('#attention-map').boundingBox(), list = await page.locator('#strongest').boundingBox();
-    const between = list.x - (map.x + map.width);
-    expect(between > 0 && between < 60, `the list is ${between} px from the map`);
+    const map = await page.locator('#attention-map').boundingBox(), lines = await page.locator('#attention-lines').boundingBox();
+    const between = lines.x - (map.x + map.width);
+    expect(between > 0 && between < 60 && Math.abs(lines.y - map.y) < 2, `the lines are ${between} px from the map`);
     const bar = await page.evaluate(() => parseFloat(document.querySelector('.strong-bar span').style.width));
     expectNear(bar, 100 * Math.max(...rowOf(cross, crossed, 0, 0, 3)), 0.1, 'the bar of the strongest');
     expect(problems.length === 0, problems.join('; '));
