@@ -47,6 +47,8 @@ static void name_processor(char *out, size_t room)
 
 #else
 
+#include <fcntl.h>
+
 #if defined(__aarch64__)
 static const char architecture[] = "aarch64";
 #elif defined(__arm__)
@@ -77,21 +79,24 @@ static const struct {
     {0xc0, 0xac4, "Ampere-1a"},
 };
 
-/* Linux lists the first core first, which is a small one if cores differ. On other systems the name is unknown. */
+/* The number behind the colon of the line that begins with `name`; or 0. */
+static unsigned field(const char *text, const char *name)
+{
+    const char *line = strstr(text, name), *colon = line ? strchr(line, ':') : NULL;
+    return colon ? (unsigned)strtoul(colon + 1, NULL, 0) : 0;
+}
+
+/* Linux lists the first core first, which is a small one if cores differ. On other systems the name is unknown. Read without
+ * a FILE, which takes memory: the name does not depend on how much there is. */
 static void name_processor(char *out, size_t room)
 {
-    char line[256];
-    unsigned implementer = 0, part = 0;
-    FILE *file = fopen("/proc/cpuinfo", "r");
+    char text[4096];
+    int file = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    if (file >= 0) close(file);
+    text[size > 0 ? size : 0] = 0;
+    unsigned implementer = field(text, "CPU implementer"), part = field(text, "CPU part");
     snprintf(out, room, "unknown");
-    if (!file) return;
-    while (fgets(line, sizeof line, file) && !(implementer && part)) {
-        const char *colon = strchr(line, ':');
-        if (!colon) continue;
-        if (strncmp(line, "CPU implementer", 15) == 0) implementer = (unsigned)strtoul(colon + 1, NULL, 0);
-        if (strncmp(line, "CPU part", 8) == 0) part = (unsigned)strtoul(colon + 1, NULL, 0);
-    }
-    fclose(file);
     if (!implementer) return;
     snprintf(out, room, "implementer 0x%02x, part 0x%03x", implementer, part);
     for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)

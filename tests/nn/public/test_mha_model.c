@@ -179,7 +179,7 @@ TEST(parameters_are_read_changed_and_saved)
            "a part that is not there");
     mha_tensor qkv = mha_model_parameter_find(m, "blocks.1.attn.qkv.weight").tensor;
     expect(qkv.rank == 2 && qkv.size[0] == 3 * M && qkv.size[1] == M, "another shape");
-    for (int i = 0; i < M; i++) ((float *)qkv.data)[i] += 1; /* no call says so */
+    for (int i = 0; i < M; i++) ((float *)qkv.data)[i] += (float)i; /* no call says so */
     out.logits.data = changed;
     expect(!mha_model_run(ctx, m, &out, &in) && memcmp(logits, changed, sizeof logits) != 0, "old weights were used");
     snprintf(path, sizeof path, "%s.copy", saved_model());
