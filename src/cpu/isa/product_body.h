@@ -124,7 +124,7 @@ static inline __attribute__((always_inline)) void ask_ahead(const mha_type type,
                                                             int64_t ahead)
 {
     const uintptr_t width = type == MHA_FLOAT32 ? 4 : 2;
-    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(i + ahead) * width), 0, 1);
+    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(i + ahead) * width), 0, 2);
 }
 
 enum { DOTS_MOST = 16 };

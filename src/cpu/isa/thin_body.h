@@ -2,15 +2,18 @@
  * type, without packing. Sums go through the same operations in the same order as those of `gemm`: one chain of multiply-adds
  * over a block of k, and blocks one after another. So the bits are those of `gemm`.
  *
- * Where b lies along k, VF x VF pieces of it are turned in registers, and as many chains run side by side as hide the time
- * of a multiply-add. Where it lies across, sums stay in L1 while eight rows of b go by. */
+ * Where b lies along k, pieces of VF x VF times 32 bits are turned in registers, and as many chains run side by side as hide
+ * the time of a multiply-add. Where it lies across, sums stay in L1 while eight rows of b go by and the next eight are asked
+ * for: runs of a few hundred bytes are too short for the processor to see what comes. */
 
 enum {
     THIN_GROUPS = VF >= 16 ? 1
                   : VF < 4 ? 4
-                           : 16 / VF,
-    THIN = THIN_GROUPS * VF, /* columns at a time */
-    THIN_WIDE = 256          /* columns of sums in L1 */
+                           : 2,
+    THIN = THIN_GROUPS * VF,                     /* columns at a time */
+    THIN_LINES = VF * VF > 16 ? VF *VF / 16 : 1, /* cache lines of b in VF x VF times 32 bits */
+    THIN_DEEP = 8,                               /* rows of b at a time, where they lie across */
+    THIN_WIDE = 768                              /* columns of sums in L1 */
 };
 
 /* What becomes of the sums of a block: c (rows,n), `last` where nothing follows. */
@@ -30,7 +33,7 @@ static ALONE void thin_finish(float *c, int64_t ldc, const float *sum, int64_t l
         activate(c + r * ldc, NULL, c + r * ldc, n, finish->activation);
 }
 
-/* What is left of k, fewer than VF. */
+/* What is left of k. */
 static ALONE void thin_rest(mha_type type, int rows, float *sum, const float *const *a, int64_t first,
                             const char *const *row, int64_t i, int64_t k)
 {
@@ -45,29 +48,65 @@ static ALONE void thin_rest(mha_type type, int rows, float *sum, const float *co
         }
 }
 
+/* VF times 32 bits of a row of b, and number i of VF such rows that were turned. */
+static inline __attribute__((always_inline)) vf thin_load(const mha_type type, const void *from)
+{
+    return type == MHA_FLOAT32 ? vf_load(from) : vf_load_pairs(from);
+}
+static inline __attribute__((always_inline)) vf thin_number(const mha_type type, const vf *x, const int i)
+{
+    if (type == MHA_BFLOAT16) return vf_half_bf16(x[i / 2], i % 2);
+    if (type == MHA_FLOAT16) return vf_half_f16(x[i / 2], i % 2);
+    return x[i];
+}
+
 /* sum (rows,THIN) over k of rows of a times THIN rows of b, which lie along k. */
 static inline __attribute__((always_inline)) void thin_turned(const int rows, const mha_type type, float *sum,
                                                               const float *const *a, int64_t first,
-                                                              const char *const *row, int64_t k, int64_t ahead)
+                                                              const char *const *row, int64_t k, const char *next)
 {
-    const int64_t line = type == MHA_FLOAT32 ? 16 : 32;
+    const int width = type == MHA_FLOAT32 ? 4 : 2, step = 4 / width * VF;
     vf s[4][THIN_GROUPS];
     int64_t i = 0;
     REPEAT (r, rows)
         REPEAT (g, THIN_GROUPS) s[r][g] = vf_set1(0.0f);
-    for (; i + VF <= k; i += VF)
+    for (; i + step <= k; i += step)
         REPEAT (g, THIN_GROUPS) {
             vf x[VF];
-            if (i % line == 0)
-                REPEAT (u, VF) ask_ahead(type, row[g * VF + u], i, ahead);
-            REPEAT (u, VF) x[u] = load_as(type, row[g * VF + u], i);
+            REPEAT (u, THIN_LINES) ask_ahead(type, next, i * THIN, (g * THIN_LINES + u) * 64 / width);
+            REPEAT (u, VF) x[u] = thin_load(type, row[g * VF + u] + i * width);
             vf_transpose(x);
-            REPEAT (u, VF)
-                REPEAT (r, rows) s[r][g] = vf_fma(x[u], vf_set1(a[r][first + i + u]), s[r][g]);
+            REPEAT (u, step / VA) {
+                va by[4];
+                REPEAT (r, rows) by[r] = va_load(a[r] + first + i + u * VA);
+                REPEAT (e, VA) {
+                    vf y = thin_number(type, x, u * VA + e);
+                    REPEAT (r, rows) s[r][g] = vf_fma_lane(by[r], e, y, s[r][g]);
+                }
+            }
         }
     REPEAT (r, rows)
         REPEAT (g, THIN_GROUPS) vf_store(sum + r * THIN + g * VF, s[r][g]);
     if (i < k) thin_rest(type, rows, sum, a, first, row, i, k);
+}
+
+/* 2 * VF numbers of a row of b: bfloat16 are taken apart into those at even and at odd places, which is the least work. */
+static inline __attribute__((always_inline)) void thin_two(const mha_type type, vf *x, const void *from)
+{
+    vf pairs = type == MHA_BFLOAT16 ? vf_load_pairs(from) : vf_set1(0.0f);
+    x[0] = type == MHA_BFLOAT16 ? vf_half_bf16(pairs, false) : load_as(type, from, 0);
+    x[1] = type == MHA_BFLOAT16 ? vf_half_bf16(pairs, true) : load_as(type, from, VF);
+}
+
+/* Puts sums that were taken apart together again. */
+static ALONE void thin_together(float *sum, int64_t rows, int64_t n)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j + 2 * VF <= n; j += 2 * VF) {
+            float apart[2 * VF], *to = sum + r * THIN_WIDE + j;
+            memcpy(apart, to, sizeof apart);
+            for (int u = 0; u < VF; u++) to[2 * u] = apart[u], to[2 * u + 1] = apart[VF + u];
+        }
 }
 
 /* `deep` rows of b, whose rows lie across, onto sum (rows,THIN_WIDE). */
@@ -75,23 +114,33 @@ static inline __attribute__((always_inline)) void thin_lines(const mha_type type
                                                              int64_t rows, const float *const *a, int64_t first,
                                                              const char *b, int64_t ldb, int64_t n)
 {
-    const int64_t width = type == MHA_FLOAT32 ? 4 : 2, whole = n - n % VF;
+    const int64_t width = type == MHA_FLOAT32 ? 4 : 2, line = 64 / width, whole = n - n % (2 * VF);
     for (int64_t r = 0; r < rows; r++) {
-        vf by[8];
+        vf by[THIN_DEEP];
         REPEAT (u, deep) by[u] = vf_set1(a[r][first + u]);
-        for (int64_t j = 0; j < whole; j += VF) {
-            vf s = vf_load(sum + r * THIN_WIDE + j);
-            REPEAT (u, deep) s = vf_fma(load_as(type, b + (u * ldb + j) * width, 0), by[u], s);
-            vf_store(sum + r * THIN_WIDE + j, s);
+        for (int64_t j = 0; j < whole; j += 2 * VF) {
+            float *to = sum + r * THIN_WIDE + j;
+            vf s[2] = {vf_load(to), vf_load(to + VF)};
+            if (r == 0 && j % line == 0)
+                REPEAT (u, deep) ask_ahead(type, b + u * ldb * width, j, THIN_DEEP * ldb);
+            REPEAT (u, deep) {
+                vf x[2];
+                thin_two(type, x, b + (u * ldb + j) * width);
+                s[0] = vf_fma(x[0], by[u], s[0]);
+                s[1] = vf_fma(x[1], by[u], s[1]);
+            }
+            vf_store(to, s[0]);
+            vf_store(to + VF, s[1]);
         }
     }
     for (int u = 0; whole < n && u < deep; u++) {
-        float x[VF] = {0};
+        float x[2 * VF] = {0};
         for (int64_t j = whole; j < n; j++) x[j - whole] = number_as(type, b + u * ldb * width, j);
-        for (int64_t r = 0; r < rows; r++) {
-            float *s = sum + r * THIN_WIDE + whole;
-            vf_store(s, vf_fma(vf_load(x), vf_set1(a[r][first + u]), vf_load(s)));
-        }
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t j = 0; j < 2 * VF; j += VF) {
+                float *s = sum + r * THIN_WIDE + whole + j;
+                vf_store(s, vf_fma(vf_load(x + j), vf_set1(a[r][first + u]), vf_load(s)));
+            }
     }
 }
 
@@ -103,8 +152,10 @@ static inline __attribute__((always_inline)) void thin_across(const mha_type typ
     const int64_t width = type == MHA_FLOAT32 ? 4 : 2;
     int64_t i = 0;
     for (int64_t j = 0; j < rows * THIN_WIDE; j += VF) vf_store(sum + j, vf_set1(0.0f));
-    for (; i + 8 <= k; i += 8) thin_lines(type, 8, sum, rows, a, first + i, b + i * ldb * width, ldb, n);
+    for (; i + THIN_DEEP <= k; i += THIN_DEEP)
+        thin_lines(type, THIN_DEEP, sum, rows, a, first + i, b + i * ldb * width, ldb, n);
     for (; i < k; i++) thin_lines(type, 1, sum, rows, a, first + i, b + i * ldb * width, ldb, n);
+    if (type == MHA_BFLOAT16) thin_together(sum, rows, n);
 }
 
 /* b as (n,k): number (j,i) at j * ldb + i if it lies along k, else at i * ldb + j. */
@@ -131,7 +182,7 @@ static inline __attribute__((always_inline)) void thin_along_rows(const int rows
             int64_t deep = t->k - i < t->block ? t->k - i : t->block;
             for (int u = 0; u < THIN; u++)
                 row[u] = t->b + ((j + (u < left ? u : left - 1)) * t->ldb + i) * width; /* the last stands in */
-            thin_turned(rows, type, sum, t->a, i, row, deep, THIN * t->ldb);
+            thin_turned(rows, type, sum, t->a, i, row, deep, t->b + ((j + THIN) * t->ldb + i * THIN) * width);
             thin_finish(t->c + j, t->ldc, sum, THIN, t->rows, left, &finish, finish.bias ? finish.bias + j : NULL,
                         i + deep == t->k);
             finish.add = true;

@@ -3,6 +3,7 @@
 #define MHA_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef __m256 vf;
@@ -79,6 +80,22 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 static inline void vf_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline vf vf_load_pairs(const uint16_t *p)
+{
+    return _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static inline vf vf_half_bf16(vf pairs, bool second)
+{
+    __m256i u = _mm256_castps_si256(pairs);
+    return _mm256_castsi256_ps(second ? _mm256_and_si256(u, _mm256_set1_epi32(-65536)) : _mm256_slli_epi32(u, 16));
+}
+static inline vf vf_half_f16(vf pairs, bool second)
+{
+    __m256i u = _mm256_castps_si256(pairs),
+            one = second ? _mm256_srli_epi32(u, 16) : _mm256_and_si256(u, _mm256_set1_epi32(65535));
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(one), _mm256_extracti128_si256(one, 1)));
 }
 
 static inline void vf_transpose(vf x[VF])

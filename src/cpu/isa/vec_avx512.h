@@ -3,6 +3,7 @@
 #define MHA_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef __m512 vf;
@@ -74,6 +75,18 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 static inline void vf_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline vf vf_load_pairs(const uint16_t *p) { return _mm512_castsi512_ps(_mm512_loadu_si512(p)); }
+static inline vf vf_half_bf16(vf pairs, bool second)
+{
+    __m512i u = _mm512_castps_si512(pairs);
+    return _mm512_castsi512_ps(second ? _mm512_and_si512(u, _mm512_set1_epi32(-65536)) : _mm512_slli_epi32(u, 16));
+}
+static inline vf vf_half_f16(vf pairs, bool second)
+{
+    __m512i u = _mm512_castps_si512(pairs);
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(second ? _mm512_srli_epi32(u, 16) : u));
 }
 
 static inline void vf_transpose(vf x[VF])

@@ -3,6 +3,7 @@
 #define MHA_CPU_VEC_NEON_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <string.h>
 
 typedef float32x4_t vf;
@@ -69,6 +70,18 @@ static inline void vf_store_bf16(uint16_t *p, vf x)
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+
+static inline vf vf_load_pairs(const uint16_t *p) { return vreinterpretq_f32_u16(vld1q_u16(p)); }
+static inline vf vf_half_bf16(vf pairs, bool second)
+{
+    uint32x4_t u = vreinterpretq_u32_f32(pairs);
+    return vreinterpretq_f32_u32(second ? vandq_u32(u, vdupq_n_u32(0xffff0000)) : vshlq_n_u32(u, 16));
+}
+static inline vf vf_half_f16(vf pairs, bool second)
+{
+    uint32x4_t u = vreinterpretq_u32_f32(pairs);
+    return vcvt_f32_f16(vreinterpret_f16_u16(second ? vshrn_n_u32(u, 16) : vmovn_u32(u)));
+}
 
 /* Two halves of two vectors as one: low with low, high with high. */
 static inline vf vf_lows(vf a, vf b)

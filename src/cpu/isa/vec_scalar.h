@@ -53,6 +53,17 @@ static inline vf vf_load_f16(const uint16_t *p) { return mha_f16_to_f32(*p); }
 static inline void vf_store_bf16(uint16_t *p, vf x) { *p = mha_f32_to_bf16(x); }
 static inline void vf_store_f16(uint16_t *p, vf x) { *p = mha_f32_to_f16(x); }
 
+/* VF pairs of 16 bits, and the numbers in their first or second halves. */
+static inline vf vf_load_pairs(const uint16_t *p) { return mha_from_bits(p[0] | (uint32_t)p[1] << 16); }
+static inline vf vf_half_bf16(vf pairs, bool second)
+{
+    return mha_bf16_to_f32((uint16_t)(mha_bits(pairs) >> 16 * second));
+}
+static inline vf vf_half_f16(vf pairs, bool second)
+{
+    return mha_f16_to_f32((uint16_t)(mha_bits(pairs) >> 16 * second));
+}
+
 /* The VF x VF matrix with its axes exchanged. */
 static inline void vf_transpose(vf x[VF]) { (void)x; }
 
