@@ -87,6 +87,7 @@ static void weigh(const mha_weighing *w, const mha_product *meanwhile, int produ
 }
 
 static const mha_engine plain = {.name = "plain",
+                                 .depth = 256,
                                  .open = nothing,
                                  .close = nothing,
                                  .pack_left = pack,

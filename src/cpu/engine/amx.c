@@ -222,6 +222,7 @@ static double spin(int64_t rounds, float *sink)
 
 const mha_engine mha_engine_amx = {
     .name = "amx",
+    .depth = 1024, /* sums stay in tiles: a block more is four loads and stores more, but no other bits */
     .open = open,
     .close = close,
     .pack_left = pack_left,

@@ -77,6 +77,7 @@ static double spin(int64_t rounds, float *sink)
 
 const mha_engine mha_engine_avx512_bf16 = {
     .name = "avx512_bf16",
+    .depth = 256,
     .open = nothing,
     .close = nothing,
     .pack_left = pack_left,

@@ -253,6 +253,7 @@ static void nothing(void) {}
 
 const mha_engine mha_engine_bfmmla = {
     .name = "bfmmla",
+    .depth = 256,
     .open = nothing,
     .close = nothing,
     .pack_left = pack,

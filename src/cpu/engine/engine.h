@@ -42,6 +42,7 @@ enum { MHA_MEANWHILE = 2 };
 
 typedef struct mha_engine {
     const char *name;
+    int64_t depth; /* what a product of matrices sums over at a time: at most this, the same for all */
 
     /* What a thread does before its first product and after its last: registers are set up once, not every time. */
     void (*open)(void);

@@ -177,12 +177,14 @@ static inline __attribute__((always_inline)) void thin_along_rows(const int rows
     for (int64_t j = 0; j < t->n; j += THIN) {
         const char *row[THIN];
         int64_t left = t->n - j < THIN ? t->n - j : THIN;
+        const char *next =
+            t->b + (j + THIN < t->n ? j + THIN : j) * t->ldb * width; /* what is not read is not asked for */
         mha_finish finish = *t->finish;
         for (int64_t i = 0; i < t->k; i += t->block) {
             int64_t deep = t->k - i < t->block ? t->k - i : t->block;
             for (int u = 0; u < THIN; u++)
                 row[u] = t->b + ((j + (u < left ? u : left - 1)) * t->ldb + i) * width; /* the last stands in */
-            thin_turned(rows, type, sum, t->a, i, row, deep, t->b + ((j + THIN) * t->ldb + i * THIN) * width);
+            thin_turned(rows, type, sum, t->a, i, row, deep, next + i * THIN * width);
             thin_finish(t->c + j, t->ldc, sum, THIN, t->rows, left, &finish, finish.bias ? finish.bias + j : NULL,
                         i + deep == t->k);
             finish.add = true;

@@ -10,7 +10,7 @@
  *
  * Pieces of the same rows follow one another, and a task keeps their packed rows, all of K, from one to the next.
  *
- * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces and blocks, with factors of
+ * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces, blocks of its own depth, factors of
  * MHA_MATMUL_UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
 #include "cpu/matmul/matmul.h"
 #include "core/arena.h"
@@ -19,7 +19,6 @@ enum {
     ROWS = 120,          /* of packed a; a multiple of every panel_rows */
     PIECE_ROWS = 480,    /* while b has to be packed for each piece */
     TILE_COLS = 256,     /* of a piece that has a tile */
-    ENGINE_ROWS = 128,   /* of a in a factor */
     FEW_ROWS = 32,       /* of a piece: fewer are not worth a cut */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
     KEPT = 128 * 1024,   /* floats of a that a task keeps */
@@ -49,18 +48,17 @@ typedef struct job {
 
 /* The scratch of a task. */
 typedef struct slice {
-    float *stage; /* (MHA_MATMUL_STAGE) */
-    float *bias;  /* (cols) */
-    float *
-        a; /* panels of (ROWS,MHA_MATMUL_DEPTH), or of all of a; or factors of an engine, two numbers in a float's place */
-    float *b;            /* panels of (MHA_MATMUL_DEPTH,cols); or factors */
+    float *stage;        /* (MHA_MATMUL_STAGE) */
+    float *bias;         /* (cols) */
+    float *a;            /* panels of ROWS rows and a block of K, or of all of a; or factors of an engine */
+    float *b;            /* panels of a block of K and the columns; or factors */
     float *c;            /* (rows,cols) */
     int64_t row, k_kept; /* of kept a: its first row, and so much of it is there */
 } slice;
 
 static void lay_out(slice *s, mha_arena *arena, const job *j)
 {
-    MHA_TAKE(arena, s->stage, MHA_MATMUL_STAGE);
+    MHA_TAKE(arena, s->stage, mha_matmul_stage(j->engine));
     MHA_TAKE(arena, s->bias, MHA_MATMUL_COLS);
     MHA_TAKE(arena, s->a, j->a_floats);
     MHA_TAKE(arena, s->b, j->b_floats);
@@ -136,7 +134,7 @@ static void multiply_narrow(const job *j, slice *s, float *c, int64_t ldc, int64
 
 static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_t rows, int64_t k, int64_t depth)
 {
-    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / MHA_MATMUL_DEPTH * mha_engine_size(j->high, MHA_MATMUL_DEPTH) : 0);
+    uint16_t *to = (uint16_t *)s->a + (j->kept ? k / j->engine->depth * mha_engine_size(j->high, j->engine->depth) : 0);
     if (j->kept && k < s->k_kept) return to;
     mha_factor_pack(j->engine, to, true, j->a, first, rows, k, depth, s->stage);
     s->k_kept = k + depth;
@@ -146,7 +144,7 @@ static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_
 static const uint16_t *right_factors(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
 {
     if (j->packed)
-        return (const uint16_t *)j->packed + mha_units_size(j->N, k) +
+        return (const uint16_t *)j->packed + mha_units_size(j->engine, j->N, k) +
                first / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
     mha_units_pack(j->engine, (uint16_t *)s->b, j->columns, first, cols, k, depth, s->stage);
     return (const uint16_t *)s->b;
@@ -159,11 +157,11 @@ static void multiply_factors(const job *j, slice *s, float *c, int64_t ldc, int6
     const mha_matmul_options *o = &j->options;
     float ones[MHA_MATMUL_UNIT];
     for (int i = 0; i < MHA_MATMUL_UNIT; i++) ones[i] = 1.0f;
-    for (int64_t k = 0; k < j->K; k += MHA_MATMUL_DEPTH) {
-        int64_t depth = mha_smaller(MHA_MATMUL_DEPTH, j->K - k);
+    for (int64_t k = 0; k < j->K; k += j->engine->depth) {
+        int64_t depth = mha_smaller(j->engine->depth, j->K - k);
         const uint16_t *b = right_factors(j, s, col, cols, k, depth);
-        for (int64_t r = 0; r < rows; r += ENGINE_ROWS) {
-            int64_t high = mha_smaller(ENGINE_ROWS, rows - r);
+        for (int64_t r = 0; r < rows; r += MHA_MATMUL_ROWS) {
+            int64_t high = mha_smaller(MHA_MATMUL_ROWS, rows - r);
             const uint16_t *a = left_factor(j, s, row + r, high, k, depth);
             for (int64_t u = 0; u < cols; u += MHA_MATMUL_UNIT)
                 j->engine->product(
@@ -246,16 +244,16 @@ static void cut(job *j)
 
 static void plan(job *j)
 {
-    j->tall = j->engine ? ENGINE_ROWS : ROWS;
+    j->tall = j->engine ? MHA_MATMUL_ROWS : ROWS;
     cut(j);
     int64_t unit = j->engine ? MHA_ENGINE_ROWS : j->kernels->panel_rows;
-    int64_t deep = mha_smaller(MHA_MATMUL_DEPTH, j->K);
+    int64_t deep = mha_smaller(mha_matmul_depth(j->engine), j->K);
     j->high = mha_round_up(mha_smaller(j->rows, j->tall), unit);
     j->kept = j->rows <= j->high && j->high * j->K <= KEPT && j->col_pieces > 1;
     int64_t a = j->high * (j->kept ? j->K : deep), b = deep * j->cols;
     if (j->engine) { /* a factor may be deeper than what it holds */
-        a = mha_engine_size(j->high, MHA_MATMUL_DEPTH) * (j->kept ? mha_ceiling(j->K, MHA_MATMUL_DEPTH) : 1) / 2;
-        b = mha_units_size(j->cols, deep) / 2;
+        a = mha_engine_size(j->high, deep) * (j->kept ? mha_ceiling(j->K, j->engine->depth) : 1) / 2;
+        b = mha_units_size(j->engine, j->cols, deep) / 2;
     }
     if (j->narrow) b = deep * mha_panels_group(j->kernels);
     j->a_floats = a;

@@ -14,11 +14,20 @@ mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, c
                                  const mha_matmul_options *options);
 
 enum {
-    MHA_MATMUL_DEPTH = 256,  /* of a block of K. A constant, so that bits do not depend on how work is cut up */
+    MHA_MATMUL_DEPTH =
+        256, /* of a block of K without an engine. A constant, so that bits do not depend on how work is cut up */
     MHA_MATMUL_COLS = 768,   /* of a piece; a multiple of every panel_cols and of the unit */
     MHA_MATMUL_UNIT = 64,    /* columns of b in a factor of an engine */
+    MHA_MATMUL_ROWS = 128,   /* of a in a factor of an engine */
     MHA_MATMUL_STAGE = 16384 /* floats through which lines go that are widened */
 };
+
+/* Of a block of K, and floats of a stage, which holds a factor of an engine where its numbers lie apart. */
+static inline int64_t mha_matmul_depth(const mha_engine *engine) { return engine ? engine->depth : MHA_MATMUL_DEPTH; }
+static inline int64_t mha_matmul_stage(const mha_engine *engine)
+{
+    return engine ? MHA_MATMUL_ROWS * engine->depth / 2 : MHA_MATMUL_STAGE;
+}
 
 /* What opens a packed matrix; the panels follow, block by block, from the next cache line on. */
 typedef struct mha_packed_header {
@@ -56,7 +65,7 @@ void mha_units_pack(const mha_engine *engine, uint16_t *to, mha_tensor columns, 
                     int64_t depth, float *stage);
 
 /* Numbers of two bytes in the factors of N columns, for k up to `k`. */
-int64_t mha_units_size(int64_t N, int64_t k);
+int64_t mha_units_size(const mha_engine *engine, int64_t N, int64_t k);
 
 static inline int64_t mha_smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t mha_ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }

@@ -58,11 +58,10 @@ void mha_units_pack(const mha_engine *engine, uint16_t *to, mha_tensor columns, 
         mha_factor_pack(engine, to, false, columns, first + u, mha_smaller(MHA_MATMUL_UNIT, n - u), k, depth, stage);
 }
 
-int64_t mha_units_size(int64_t N, int64_t k)
+int64_t mha_units_size(const mha_engine *engine, int64_t N, int64_t k)
 {
-    return mha_ceiling(N, MHA_MATMUL_UNIT) *
-           (k / MHA_MATMUL_DEPTH * mha_engine_size(MHA_MATMUL_UNIT, MHA_MATMUL_DEPTH) +
-            mha_engine_size(MHA_MATMUL_UNIT, k % MHA_MATMUL_DEPTH));
+    return mha_ceiling(N, MHA_MATMUL_UNIT) * (k / engine->depth * mha_engine_size(MHA_MATMUL_UNIT, engine->depth) +
+                                              mha_engine_size(MHA_MATMUL_UNIT, k % engine->depth));
 }
 
 /* ---- Packing once ----------------------------------------------------------------------------------------------- */
@@ -97,11 +96,11 @@ static void pack_task(void *arg, int task)
     int64_t N = p->columns.size[0], K = p->columns.size[1];
     float *stage = (float *)p->ctx->scratch + (size_t)task * p->task_floats;
     for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
-        int64_t k = piece / p->strips * MHA_MATMUL_DEPTH, col = piece % p->strips * MHA_MATMUL_COLS,
-                depth = mha_smaller(MHA_MATMUL_DEPTH, K - k);
+        int64_t deep = mha_matmul_depth(p->engine), k = piece / p->strips * deep,
+                col = piece % p->strips * MHA_MATMUL_COLS, depth = mha_smaller(deep, K - k);
         int64_t cols = mha_smaller(MHA_MATMUL_COLS, N - col);
         if (p->engine) {
-            uint16_t *to = (uint16_t *)p->to + mha_units_size(N, k) +
+            uint16_t *to = (uint16_t *)p->to + mha_units_size(p->engine, N, k) +
                            col / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
             mha_units_pack(p->engine, to, p->columns, col, cols, k, depth, stage);
             continue;
@@ -162,10 +161,10 @@ mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a
     const mha_engine *engine = mha_matmul_engine(ctx, a, b.type, b.size[0]);
     pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = panels};
     p.type = mha_panels_type(a, b.type);
-    p.task_floats = MHA_MATMUL_STAGE;
+    p.task_floats = (size_t)mha_matmul_stage(engine);
     if (p.type != MHA_FLOAT32) p.task_floats += (size_t)ctx->kernels->panel_cols * MHA_MATMUL_DEPTH;
     p.strips = mha_ceiling(b.size[1], MHA_MATMUL_COLS);
-    p.queue.count = p.strips * mha_ceiling(b.size[0], MHA_MATMUL_DEPTH);
+    p.queue.count = p.strips * mha_ceiling(b.size[0], mha_matmul_depth(engine));
     int tasks = (int)mha_smaller(ctx->threads, p.queue.count);
     TRY(mha_scratch_reserve(ctx, p.task_floats * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
     *h = (mha_packed_header){ctx->kernels, engine, a, b.type, b.size[0], b.size[1]};

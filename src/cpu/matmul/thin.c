@@ -3,8 +3,9 @@
 #include "cpu/matmul/matmul.h"
 
 enum {
-    UNIT = 64,           /* columns of a piece: a multiple of this */
-    PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
+    ALONG = 16,          /* columns of a piece: a multiple of this where b lies along k, */
+    ACROSS = 64,         /* and of this where it lies across, so that runs of memory are not too short */
+    PIECES_PER_TASK = 2, /* so that tasks end at about the same time; the beginning of a piece has not been asked for */
     TASK_WORK = 1 << 16  /* numbers of b that are worth a thread */
 };
 
@@ -78,9 +79,8 @@ mha_status mha_matmul_thin(mha_context *ctx, mha_tensor c, mha_tensor a, mha_ten
     if (!a.size[0] || !N) return MHA_OK;
     j.along = columns.stride[1] == 1;
     j.in_place = c.type == MHA_FLOAT32 && (c.stride[1] == 1 || N == 1);
-    int64_t tasks = mha_smaller(ctx->threads, 1 + N * K / TASK_WORK);
-    j.cols = tasks == 1 ? mha_smaller(mha_round_up(N, UNIT), MHA_MATMUL_COLS)
-                        : mha_smaller(mha_round_up(mha_ceiling(N, tasks * PIECES_PER_TASK), UNIT), MHA_MATMUL_COLS);
+    int64_t tasks = mha_smaller(ctx->threads, 1 + N * K / TASK_WORK), cuts = tasks == 1 ? 1 : tasks * PIECES_PER_TASK;
+    j.cols = mha_smaller(mha_round_up(mha_ceiling(N, cuts), j.along ? ALONG : ACROSS), MHA_MATMUL_COLS);
     j.queue.count = mha_ceiling(N, j.cols);
     tasks = mha_smaller(tasks, j.queue.count);
     mha_arena measure = {0};
