@@ -6,7 +6,7 @@
  * tokenizer.json.
  */
 #include <math.h>
-#include <mha_model.h>
+#include <mha_text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

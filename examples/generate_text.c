@@ -5,7 +5,7 @@
  * FOLDER is a model as the `transformers` library saves it, with its tokenizer.json. The options that are left out are those
  * of its generation_config.json.
  */
-#include <mha_model.h>
+#include <mha_text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

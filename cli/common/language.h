@@ -8,7 +8,7 @@
 #include "cli/common/options.h"
 #include "io/buffer.h"
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 /* A list of texts, each with a NUL behind it. A zeroed one is empty. */
 typedef struct language_texts {

@@ -11,7 +11,7 @@
 #ifndef TEXTS_H
 #define TEXTS_H
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 enum { TEXTS_SIDE = 16, TEXTS_FILE_MOST = 1 << 28 };
 

@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 #define TOKENIZER_HELP "  --tokenizer PATH      tokenizer (default: the one beside the model)\n"
 

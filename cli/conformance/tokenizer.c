@@ -4,7 +4,7 @@
 #include "io/json.h"
 #include "io/source.h"
 
-#include <mha_model.h>
+#include <mha_text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

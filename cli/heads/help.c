@@ -102,7 +102,7 @@ static void help_text(void)
          "monotone, words}]}, with --ablate also ablation: {windows, tokens, seconds,\n"
          "all_heads: SCORE, heads: [SCORE with block and head]}, where SCORE is {loss,\n"
          "perplexity, accuracy}; null where a number does not apply. The words follow from\n"
-         "the numbers, by rules that include/mha_model.h, section 15, lists.\n"
+         "the numbers, by rules that include/mha_text.h, section 3, lists.\n"
          "\n"
          "With --relations, JSON keys: model, file, sentences, words, links, relations:\n"
          "[{relation, direction (forth: from the dependent to its head, from the later\n"

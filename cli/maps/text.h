@@ -4,7 +4,7 @@
 
 #include "cli/maps/file.h"
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 /* One map per head, (queries,keys); a row of panels for each block. Returns false on error, with one line in `error`. */
 bool maps_of_text(const char *path, maps_format format, const char *file, const mha_text_survey *survey,

@@ -4,7 +4,7 @@
 
 #include "io/buffer.h"
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 typedef struct tokenize_request {
     const char *tokenizer, *text, *pair, *extra; /* NULL if not given */

@@ -1,4 +1,4 @@
-/* What all calls of mha_model.h have in common: messages in the context, and arguments that must be given. */
+/* What all calls of mha_model.h and mha_text.h have in common: messages in the context, and arguments that must be given. */
 #ifndef NN_PUBLIC_CHECK_H
 #define NN_PUBLIC_CHECK_H
 

@@ -5,6 +5,8 @@
 #include "generate/generation.h"
 #include "public/model.h"
 
+#include <mha_text.h>
+
 /* What a generation asks of a model: the settings of its generation_config.json, or defaults; and a network over its
  * weights, for so many sequences and tokens, which is the caller's. */
 const nn_generation_config *nn_public_generation_config(const mha_model *m);

@@ -3,7 +3,7 @@
 #define NN_PUBLIC_TOKENIZER_H
 
 #include "text/tokenizer.h"
-#include <mha_model.h>
+#include <mha_text.h>
 
 struct mha_tokenizer {
     nn_tokenizer *own;

@@ -1,6 +1,6 @@
 /* The headers alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
-#include <mha_model.h>
 #include <mha_ops.h>
+#include <mha_text.h>
 
 int main(void)
 {

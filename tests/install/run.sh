@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs a build tree into a temporary prefix and tests what is there: the libraries themselves, programs built by
-# pkg-config and by find_package, the programs of README.md and mha.h, and the examples.
+# pkg-config and by find_package, the programs of README.md and of the headers, and the examples.
 #
 #     run.sh SOURCE BUILD      with CC, CXX, CMAKE and VERSION from the environment
 set -u
@@ -107,13 +107,16 @@ moved_tree() {
         libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/libmha-model.so* "$libdir"/cmake/mha/mha-shared*
 }
 
-# The program of a document: the first ```c block of README.md, the indented programs at the top of mha.h and mha_ops.h.
-readme_program() { awk '/^```c$/ { on = 1; next } /^```/ && on { exit } on' "$source/README.md"; }
-header_program() { sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha.h"; }
-ops_program() { sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha_ops.h"; }
+# The program of a document: the first ```c block of README.md, the indented program at the top of a header.
+program_of() {
+    case $1 in
+        *.md) awk '/^```c$/ { on = 1; next } /^```/ && on { exit } on' "$source/$1" ;;
+        *.h) sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/$1" ;;
+    esac
+}
 
 document_program() {
-    "$1" >program.c
+    program_of "$1" >program.c
     # shellcheck disable=SC2086
     "$CC" -std=c11 $strict -I"$prefix/include" program.c -o program -L"$libdir" -lmha -lm &&
         LD_LIBRARY_PATH=$libdir ./program >printed && cat printed && [ -s printed ]
@@ -122,11 +125,23 @@ document_program() {
 # The program of mha_model.h, over a model that the command has trained for one step.
 # shellcheck disable=SC2046,SC2086
 model_program() {
-    sed -n '/^ \*     #include/,/^ \*     }$/s/^ \*     //p; /^ \*     }$/q' "$source/include/mha_model.h" >program.c
+    program_of mha_model.h >program.c
     "$CC" -std=c11 $strict program.c -o program $(pkg ${1+"$1"} --cflags --libs mha-model) || return 1
     LD_LIBRARY_PATH=$libdir ./program absent.safetensors && return 1
     [ -f vit.safetensors ] || "$prefix/bin/mha" train vit --data synthetic:64 --epochs 1 --batch 32 -o vit.safetensors || return 1
     LD_LIBRARY_PATH=$libdir ./program vit.safetensors >printed && cat printed && [ "$(wc -l <printed)" = 10 ]
+}
+
+# The program of mha_text.h, over a model of which the answer is known.
+# shellcheck disable=SC2046,SC2086
+text_program() {
+    program_of mha_text.h >program.c
+    "$CC" -std=c11 $strict program.c -o program $(pkg ${1+"$1"} --cflags --libs mha-model) || return 1
+    LD_LIBRARY_PATH=$libdir ./program absent text && return 1
+    mkdir -p text && "$prefix/bin/mha" tokenize --train "$source/README.md" --vocab 300 -o text/tokenizer.json &&
+        python3 "$here/text_model.py" text 300 || return 1
+    LD_LIBRARY_PATH=$libdir ./program text ab >printed && cat printed &&
+        "$prefix/bin/mha" tokenize text --decode '40 40 40 40 40 40 40' | diff - printed
 }
 
 # Numbers below 1e-6, which are rounding and not the same on every machine, all read alike.
@@ -156,25 +171,26 @@ check soname_is_versioned soname_is_versioned
 check exports_only_mha exports_only_mha "$lib"
 check exports_what_the_headers_declare exports_what_the_headers_declare "$lib" mha.h mha_ops.h
 check model_exports_only_mha exports_only_mha "$libdir/libmha-model.so"
-check model_exports_what_the_header_declares exports_what_the_headers_declare "$libdir/libmha-model.so" mha_model.h
+check model_exports_what_the_headers_declare exports_what_the_headers_declare "$libdir/libmha-model.so" mha_model.h mha_text.h
 check needs_only_libc_and_libm needs_only_libc_and_libm
 check shared_library_is_under_1_mb is_under_1_mb
 check header_has_the_version header_has_the_version
 check every_initialiser_is_tried every_initialiser_is_tried
 check header_alone_c11 header_compiles_alone "$CC" -std=c11
 with "$CXX" header_alone_cxx11 header_compiles_alone "$CXX" -x c++ -std=c++11
-check program_of_readme document_program readme_program
-check program_of_header document_program header_program
-check program_of_ops_header document_program ops_program
+check program_of_readme document_program README.md
+check program_of_header document_program mha.h
+check program_of_ops_header document_program mha_ops.h
 with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
 with pkg-config pkg_config_c by_pkg_config "$CC" "$here/user.c"
 with "pkg-config $CXX" pkg_config_cxx by_pkg_config "$CXX" "$here/user.cpp"
 with pkg-config program_of_model_header model_program
+with "pkg-config python3" program_of_text_header text_program
 for file in "$source"/examples/*.c; do
     name=${file##*/}
     [ "$name" != cuda_attention.c ] || continue # it wants a GPU; the build compiles it
     kind=example
-    ! grep -q mha_model.h "$file" || kind=model_example
+    ! grep -qE 'mha_(model|text)\.h' "$file" || kind=model_example
     with pkg-config "example_${name%.c}" $kind "$file"
 done
 with "$CXX" find_package by_find_package both "shared;static"

@@ -5,7 +5,7 @@
  *     for (int64_t n = 0; n < s.count; n++) puts(s.heads[n].words);
  *     nn_text_survey_free(&s);
  *
- * What the numbers and the words mean is said in mha_model.h, at mha_text_head. All is computed from the weights
+ * What the numbers and the words mean is said in mha_text.h, at mha_text_head. All is computed from the weights
  * (Tq,Tk) of each head, one sequence at a time (pass.h). */
 #ifndef NN_INSPECT_TEXT_SURVEY_H
 #define NN_INSPECT_TEXT_SURVEY_H

@@ -1,4 +1,4 @@
-/* What a head attends to in words: the first rule that applies (mha_model.h, at mha_text_head). */
+/* What a head attends to in words: the first rule that applies (mha_text.h, at mha_text_head). */
 #include "inspect/text/survey.h"
 
 #include <math.h>

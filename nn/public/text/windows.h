@@ -5,6 +5,8 @@
 #include "inspect/text/survey.h"
 #include "public/model.h"
 
+#include <mha_text.h>
+
 typedef struct nn_windows {
     int64_t count, repeats;
     int64_t window;              /* tokens of a whole window, with those at its sides */

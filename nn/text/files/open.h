@@ -5,7 +5,7 @@
 #include "text/tokenizer.h"
 
 typedef struct nn_open_options {
-    bool target, cased; /* as in mha_model.h */
+    bool target, cased; /* as in mha_text.h */
 } nn_open_options;
 
 /* Opens a tokenizer from a file or folder. NULL on error, with one line in `error`. */

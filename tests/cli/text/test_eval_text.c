@@ -2,6 +2,7 @@
 #include "words.h"
 
 #include <math.h>
+#include <mha_text.h>
 
 static const char text[] = "the cat sat on the mat and the dog saw that it was good";
 enum { LENGTH = sizeof text - 1 };

@@ -3,6 +3,7 @@
 #include "public/model.h"
 #include "support/contexts.h"
 #include "support/harness.h"
+#include <mha_text.h>
 #include <unistd.h>
 
 enum { LETTERS = 26, V = LETTERS + 2, END = LETTERS, START = LETTERS + 1, M = 24, ROOM = 64 };

@@ -4,7 +4,7 @@
 #include "support/contexts.h"
 #include "support/harness.h"
 #include <dirent.h>
-#include <mha_model.h>
+#include <mha_text.h>
 
 enum { B = 2, NEW = 12, PAIR_NEW = 10 };
 

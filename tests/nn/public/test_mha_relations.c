@@ -2,6 +2,7 @@
  * plain loops over the maps of mha_model_run give; wrong use is refused. */
 #include "planted.h"
 #include "support/contexts.h"
+#include <mha_text.h>
 
 enum { SEQUENCES = 3, ROOM = 200 };
 

@@ -5,6 +5,7 @@
 #include "support/contexts.h"
 #include <dirent.h>
 #include <math.h>
+#include <mha_text.h>
 #include <unistd.h>
 
 static mha_context *make_context(int threads) { return context_make(NULL, threads, (mha_parallel){NULL, NULL}, NULL); }

@@ -4,7 +4,7 @@
 
 #include "support/harness.h"
 
-#include <mha_model.h>
+#include <mha_text.h>
 #include <unistd.h>
 
 /* Whether regular expressions and Unicode are there: in a cross build they may not be. Tests of what needs them run where
