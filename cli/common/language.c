@@ -1,6 +1,6 @@
 #include "cli/common/language.h"
 #include "cli/common/tokenizer.h"
-#include "io/printable.h"
+#include "io/json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -106,16 +106,11 @@ double language_log_sum(const float *logits, int64_t count)
 
 void language_quote(nn_buffer *out, const char *text, size_t length)
 {
-    const unsigned char *p = (const unsigned char *)text;
     nn_buffer_putc(out, '"');
     for (size_t at = 0; at < length;) {
-        int n = nn_printable_utf8(p + at, length - at);
-        uint16_t hidden = nn_printable_hidden(p + at, n);
-        if (!n) nn_buffer_putc(out, '?');
-        else if (hidden || p[at] < 0x20 || p[at] == 0x7f) nn_buffer_printf(out, "\\u%04x", hidden ? hidden : p[at]);
-        else if (p[at] == '"' || p[at] == '\\') nn_buffer_printf(out, "\\%c", p[at]);
-        else nn_buffer_put(out, p + at, (size_t)n);
-        at += (size_t)(n ? n : 1);
+        nn_json_character c;
+        at += nn_json_escape(&c, text + at, length - at);
+        nn_buffer_puts(out, c.text);
     }
     nn_buffer_putc(out, '"');
 }

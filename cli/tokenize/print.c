@@ -1,31 +1,13 @@
 /* Tokens and texts of `mha tokenize`, for people and for programs. */
-#include "cli/common/cli.h"
+#include "cli/common/language.h"
 #include "cli/draw/term.h"
 #include "cli/tokenize/tokenize.h"
-#include "io/json.h"
 #include "io/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-void tokenize_quote(nn_buffer *out, const char *text, size_t length)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    nn_buffer_putc(out, '"');
-    while (length) {
-        int n = nn_printable_utf8(p, length);
-        uint16_t hidden = nn_printable_hidden(p, n);
-        if (!n) nn_buffer_putc(out, '?');
-        else if (hidden || p[0] < 0x20 || p[0] == 0x7f) nn_buffer_printf(out, "\\u%04x", hidden ? hidden : p[0]);
-        else if (p[0] == '"' || p[0] == '\\') nn_buffer_printf(out, "\\%c", p[0]);
-        else nn_buffer_put(out, p, (size_t)n);
-        p += n ? n : 1;
-        length -= (size_t)(n ? n : 1);
-    }
-    nn_buffer_putc(out, '"');
-}
 
 static int digits(int64_t number)
 {
@@ -57,21 +39,12 @@ void tokenize_print(const mha_encoding *tokens, size_t bytes)
     printf("%lld token%s, %zu byte%s\n", (long long)count, count == 1 ? "" : "s", bytes, bytes == 1 ? "" : "s");
 }
 
-static bool put(nn_buffer *out)
-{
-    bool good = !out->failed;
-    if (good) fwrite(out->bytes, 1, out->size, stdout);
-    else cli_error("tokenize: not enough memory for the output");
-    nn_buffer_free(out);
-    return good;
-}
-
 bool tokenize_print_json(const tokenize_request *r, const mha_tokenizer_info *about, const mha_encoding *tokens)
 {
     nn_buffer out = {0};
     int64_t count = mha_encoding_count(tokens);
     nn_buffer_puts(&out, "{\n  \"tokenizer\": ");
-    tokenize_quote(&out, r->tokenizer, strlen(r->tokenizer));
+    language_quote(&out, r->tokenizer, strlen(r->tokenizer));
     nn_buffer_printf(&out, ",\n  \"kind\": \"%s\",\n  \"format\": \"%s\",\n  \"vocabulary\": %lld,\n  \"ids\": [",
                      about->kind, about->format, (long long)about->tokens);
     for (int64_t i = 0; i < count; i++) nn_buffer_printf(&out, i ? ", %d" : "%d", mha_encoding_get(tokens, i).id);
@@ -79,7 +52,7 @@ bool tokenize_print_json(const tokenize_request *r, const mha_tokenizer_info *ab
     for (int64_t i = 0; i < count; i++) {
         mha_token t = mha_encoding_get(tokens, i);
         nn_buffer_printf(&out, "%s\n    {\"id\": %d, \"piece\": ", i ? "," : "", t.id);
-        tokenize_quote(&out, t.piece, t.piece_length);
+        language_quote(&out, t.piece, t.piece_length);
         if (t.text < 0) nn_buffer_puts(&out, ", \"text\": null, \"start\": null, \"end\": null");
         else
             nn_buffer_printf(&out, ", \"text\": %d, \"start\": %lld, \"end\": %lld", t.text, (long long)t.start,
@@ -87,7 +60,7 @@ bool tokenize_print_json(const tokenize_request *r, const mha_tokenizer_info *ab
         nn_buffer_printf(&out, ", \"type\": %d, \"special\": %s}", t.type, t.special ? "true" : "false");
     }
     nn_buffer_puts(&out, count ? "\n  ]\n}\n" : "]\n}\n");
-    return put(&out);
+    return language_put(&out, "tokenize");
 }
 
 bool tokenize_print_text(const tokenize_request *r, const char *text, size_t length)
@@ -95,14 +68,14 @@ bool tokenize_print_text(const tokenize_request *r, const char *text, size_t len
     nn_buffer out = {0};
     if (r->json) {
         nn_buffer_puts(&out, "{\"text\": ");
-        tokenize_quote(&out, text, length);
+        language_quote(&out, text, length);
         nn_buffer_puts(&out, "}\n");
-        return put(&out);
+        return language_put(&out, "tokenize");
     }
     if (!isatty(STDOUT_FILENO)) {
         nn_buffer_put(&out, text, length);
         nn_buffer_putc(&out, '\n');
-        return put(&out);
+        return language_put(&out, "tokenize");
     }
     while (length) { /* line by line, as line feeds stay */
         const char *end = memchr(text, '\n', length);
@@ -119,5 +92,5 @@ bool tokenize_print_text(const tokenize_request *r, const char *text, size_t len
         text += n + (end != NULL);
         length -= n + (end != NULL);
     }
-    return put(&out);
+    return language_put(&out, "tokenize");
 }

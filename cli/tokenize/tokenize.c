@@ -1,8 +1,7 @@
 /* mha tokenize: text to tokens and back, and training of a byte-level BPE tokenizer. */
 #include "cli/tokenize/tokenize.h"
-#include "cli/common/options.h"
+#include "cli/common/language.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,39 +74,16 @@ static bool fits_together(const tokenize_request *r)
     return true;
 }
 
-/* Reads a whole file, or standard input for "-". */
-static bool read_text(const char *path, nn_buffer *out)
-{
-    char block[1 << 14];
-    size_t n;
-    bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "rb");
-    if (!file) return cli_error("tokenize: cannot open '%s': %s", path, strerror(errno));
-    while ((n = fread(block, 1, sizeof block, file)) > 0) nn_buffer_put(out, block, n);
-    bool good = !ferror(file) && !out->failed;
-    if (ferror(file)) cli_error("tokenize: cannot read '%s': %s", path, strerror(errno));
-    else if (out->failed) cli_error("tokenize: not enough memory for '%s'", path);
-    if (!standard) fclose(file);
-    return good;
-}
-
-/* Ids in a text, separated by spaces or commas; NULL after an error. */
+/* Ids in a text, which may be empty; NULL after an error. */
 static int32_t *read_ids(const char *text, int64_t *count)
 {
+    const cli_given given = {"tokenize", "--decode", text};
     int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof *ids);
     *count = 0;
     if (!ids) cli_error("tokenize: not enough memory for the ids");
-    while (ids && *(text += strspn(text, " ,\t\n"))) {
-        char *end;
-        errno = 0;
-        long long id = strtoll(text, &end, 10);
-        if (errno || end == text || !strchr(" ,\t\n", *end) || id < 0 || id > INT32_MAX) {
-            cli_error("tokenize: --decode: '%.20s' is not an id; ids are numbers separated by spaces or commas", text);
-            free(ids);
-            return NULL;
-        }
-        ids[(*count)++] = (int32_t)id;
-        text = end;
+    else if (text[strspn(text, " ,\t\n")] && !language_ids(&given, ids, count)) {
+        free(ids);
+        ids = NULL;
     }
     return ids;
 }
@@ -147,7 +123,7 @@ static int encode(mha_context *ctx, const mha_tokenizer *t, const tokenize_reque
     o.special = !r->no_special;
     o.literal = r->literal;
     if (r->text) nn_buffer_puts(&text, r->text);
-    else if (!read_text(r->file ? r->file : "-", &text)) goto out;
+    else if (!language_read(&text, "tokenize", r->file ? r->file : "-")) goto out;
     if (text.failed) {
         cli_error("tokenize: not enough memory for the text");
         goto out;
@@ -174,7 +150,7 @@ static int train(mha_context *ctx, const tokenize_request *r)
     int status = CLI_USAGE;
     if (r->vocab) o.tokens = r->vocab;
     if (cli_is_output("tokenize", r->out, r->train, "the text") || !cli_can_write(r->out) ||
-        !read_text(r->train, &text))
+        !language_read(&text, "tokenize", r->train))
         goto out;
     if (mha_tokenizer_train(ctx, r->out, text.bytes, text.size, &o, &made)) {
         cli_error("tokenize: %s: %s", r->train, mha_context_error(ctx));

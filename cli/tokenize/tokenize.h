@@ -2,8 +2,6 @@
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
-#include "io/buffer.h"
-
 #include <mha_text.h>
 
 typedef struct tokenize_request {
@@ -19,8 +17,5 @@ bool tokenize_print_json(const tokenize_request *r, const mha_tokenizer_info *ab
 
 /* Prints a decoded text, escaped on a terminal. */
 bool tokenize_print_text(const tokenize_request *r, const char *text, size_t length);
-
-/* Appends a text as a JSON string. */
-void tokenize_quote(nn_buffer *out, const char *text, size_t length);
 
 #endif

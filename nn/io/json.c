@@ -259,31 +259,36 @@ bool nn_json_end(nn_json *j)
     return j->at == j->size || bad(j, "unexpected text after the end");
 }
 
-const char *nn_json_quote(char *out, size_t room, const char *text)
+size_t nn_json_escape(nn_json_character *to, const char *text, size_t left)
 {
     const unsigned char *p = (const unsigned char *)text;
+    int length = nn_printable_utf8(p, left);
+    uint16_t hidden = nn_printable_hidden(p, length);
+    if (!length) memcpy(to->text, "?", 2);
+    else if (p[0] == '"' || p[0] == '\\') snprintf(to->text, sizeof to->text, "\\%c", p[0]);
+    else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(to->text, sizeof to->text, "\\u%04x", p[0]);
+    else if (hidden) snprintf(to->text, sizeof to->text, "\\u%04x", hidden);
+    else snprintf(to->text, sizeof to->text, "%.*s", length, text);
+    return length ? (size_t)length : 1;
+}
+
+const char *nn_json_quote(char *out, size_t room, const char *text)
+{
     size_t left = strlen(text), n = 0, cut = 0; /* cut: where "..." would still fit */
     out[n++] = '"';
     while (left) {
-        char piece[8];
-        int length = nn_printable_utf8(p, left), wide = length ? length : 1;
-        uint16_t hidden = nn_printable_hidden(p, length);
-        if (!length) memcpy(piece, "?", 2);
-        else if (p[0] == '"' || p[0] == '\\') snprintf(piece, sizeof piece, "\\%c", p[0]);
-        else if (p[0] < 0x20 || p[0] == 0x7f) snprintf(piece, sizeof piece, "\\u%04x", p[0]);
-        else if (hidden) snprintf(piece, sizeof piece, "\\u%04x", hidden);
-        else snprintf(piece, sizeof piece, "%.*s", length, (const char *)p);
-        size_t add = strlen(piece);
+        nn_json_character c;
+        size_t read = nn_json_escape(&c, text, left), add = strlen(c.text);
         if (n + 5 <= room) cut = n;
         if (n + add + 2 > room) {
             memcpy(out + cut, "...", 3);
             n = cut + 3;
             break;
         }
-        memcpy(out + n, piece, add);
+        memcpy(out + n, c.text, add);
         n += add;
-        p += wide;
-        left -= (size_t)wide;
+        text += read;
+        left -= read;
     }
     out[n++] = '"';
     out[n] = 0;

@@ -59,6 +59,13 @@ bool nn_json_skip(nn_json *j);
 /* Whether only white space is left. */
 bool nn_json_end(nn_json *j);
 
+/* The first character of a text of `left` bytes (at least 1) as a JSON string has it. Characters that printable.h escapes are
+ * escaped; a byte that is not part of UTF-8 becomes '?'. Returns how many bytes of the text it is. */
+typedef struct nn_json_character {
+    char text[8];
+} nn_json_character;
+size_t nn_json_escape(nn_json_character *to, const char *text, size_t left);
+
 /* Writes `text` as a JSON string with quotes, for files and messages: characters that printable.h escapes are escaped,
  * bytes that are not UTF-8 become '?', and text that does not fit `room` (at least 8) bytes is truncated with "..."
  * before the last quote. Returns `out`. */
