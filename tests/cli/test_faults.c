@@ -25,7 +25,7 @@ typedef struct job {
     const char *files[FILES]; /* NULL: no more */
     const char *old;          /* a file that is there before and lies at files[0]; NULL: some text does */
     bool timed;               /* its words have times in them, and so has its second file */
-    bool loads;               /* a plug-in, and says why it cannot be used */
+    bool asks;                /* the system what the machine has, and says what it could not find out */
     bool trains;              /* what it leaves when it fails may be a checkpoint, and a log that ends early */
     int random;               /* allocations to let fail beyond those that are chosen */
     int each;                 /* of a slow command: one in so many of those that are chosen; 0: all */
@@ -74,7 +74,7 @@ static const job jobs[] = {
      "demo --data synthetic:120 --epochs 1 --threads 1 --out .",
      {"vit.safetensors", "heads.html", "curves.svg"},
      .timed = true,
-     .each = 5},
+     .each = 20},
     {"layer", "layer layer input --weights per-head --threads 1 -o y", {"y"}, .random = 5},
     {"layer --grad", "layer layer input --grad --threads 1 -o y", {"y"}, .random = 5},
     {"bench --save",
@@ -88,7 +88,7 @@ static const job jobs[] = {
     {"inspect", "inspect m", .each = 3},
     {"inspect --json", "inspect m --json", .each = 3},
     {"inspect --diagram", "inspect m --diagram -o f.mmd", {"f.mmd"}, .each = 2},
-    {"info", "info --json", .random = 3, .loads = true},
+    {"info", "info --json", .random = 3, .asks = true},
 };
 
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
@@ -123,13 +123,16 @@ static bool same(contents a, contents b)
     return a.bytes && b.bytes && a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0;
 }
 
-/* Without the line that says why there is no GPU: the loader of the plug-in may say what it could not allocate. */
-static contents without_reason(contents c)
+/* Without the lines that say why there is no GPU, since the loader of the plug-in may say what it could not allocate, and
+ * which processor it is, since that is read from a file. */
+static contents without_doubts(contents c)
 {
-    char *line = c.bytes ? strstr(c.bytes, "\"gpu_reason\"") : NULL, *end = line ? strchr(line, '\n') : NULL;
-    if (!end) return c;
-    memmove(line, end, strlen(end) + 1);
-    c.size = strlen(c.bytes);
+    static const char *const keys[] = {"\"gpu_reason\"", "\"processor\""};
+    for (int n = 0; c.bytes && n < 2; n++) {
+        char *line = strstr(c.bytes, keys[n]), *end = line ? strchr(line, '\n') : NULL;
+        if (end) memmove(line, end, strlen(end) + 1);
+        c.size = strlen(c.bytes);
+    }
     return c;
 }
 
@@ -216,7 +219,7 @@ static outcome run(const job *j, const char *fault)
     snprintf(o.last, sizeof o.last, "%s", last_line(((said *)(uintptr_t)it)->err));
     o.words = read_contents("out");
     if (j->timed) o.words = mask(o.words);
-    if (j->loads) o.words = without_reason(o.words);
+    if (j->asks) o.words = without_doubts(o.words);
     for (int i = 0; i < FILES && j->files[i]; i++) o.files[i] = read_contents(j->files[i]);
     if (j->timed && j->trains) o.files[1] = mask(o.files[1]);
     FILE *report = fopen("report", "r");
