@@ -1,7 +1,9 @@
 """Small models of random configurations, with the answers of `transformers`: one folder each, as the library saves them,
 and expected.safetensors beside it, computed in float64.
 
-    python tests/families/oracle.py DIR [--seed N] [--only NAME,...] [--count N] [--spelling 4|5] [--dtype T] [--shards]
+    python tests/families/oracle.py DIR [--seed N] [--only NAME,...] [--sample K] [--count N] [--spelling 4|5] [--dtype T]
+                                    [--shards] [--check]
+    python tests/families/oracle.py -      runs of which standard input has the arguments, one per line
 
 prints the seed and the name of every folder. The same seed writes the same folders. The kinds of expected.safetensors:
 
@@ -238,29 +240,37 @@ def write(folder, name, r, args):
             sys.exit(f"oracle: {folder}: `transformers` gives other answers after loading it")
 
 
-def main():
+def run(words):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: a new one each time")
     parser.add_argument("--only", help="names of families, with commas between them: " + ", ".join(FAMILIES))
+    parser.add_argument("--sample", type=int, default=1, metavar="K", help="one in K of these")
     parser.add_argument("--count", type=int, default=1, help="models per family")
     parser.add_argument("--spelling", default="5", choices=("4", "5"), help="of config.json: version of transformers")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"), help="of the weights")
     parser.add_argument("--shards", action="store_true", help="split the weights over several files with an index")
     parser.add_argument("--check", action="store_true", help="load each folder again and compare")
-    args = parser.parse_args()
-    names = args.only.split(",") if args.only else FAMILIES
+    args = parser.parse_args(words)
+    names = args.only.split(",") if args.only else list(FAMILIES)
     for name in names:
         if name not in FAMILIES:
             parser.error(f"no family {name}; there are {', '.join(FAMILIES)}")
     print(f"seed {args.seed}", flush=True)
-    for name in names:
+    chosen = random.Random(f"{args.seed} {args.spelling} {args.dtype}").sample(names, -(-len(names) // args.sample))
+    for name in sorted(chosen, key=names.index):
         for i in range(args.count):
             r = Draw(f"{args.seed} {name} {i}")
             r.version4 = args.spelling == "4"
             folder = args.folder / (name if args.count == 1 else f"{name}_{i}")
             write(folder, name, r, args)
             print(folder.name, flush=True)
+
+
+def main():
+    torch.set_num_threads(1)  # the models are too small for more
+    for words in [line.split() for line in sys.stdin] if sys.argv[1:] == ["-"] else [sys.argv[1:]]:
+        run(words)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,12 @@
 # Small models of random configurations of every family, against the `transformers` library, with a Python that has it.
 # Prints the seed.
 #
-#     oracle.sh MHA [SEED]      the command; MHA_PYTHON names the Python
+#     oracle.sh MHA [SEED]      the command; MHA_PYTHON names the Python. MHA_SAMPLE=k: one in k of the models
 set -u
 here=$(dirname "$0")
 mha=$1
 seed=${2:-$(awk 'BEGIN { srand(); print int(rand() * 1000000) }')}
-for candidate in "${MHA_PYTHON:-python3}" "$here/../../build/venv/bin/python"; do
-    "$candidate" -c 'import torch, transformers' 2>/dev/null && break
-    candidate=
-done
-if [ -z "$candidate" ]; then
+if ! python=$("$here/../support/find_python.sh" torch transformers); then
     echo '  -     families_live: no Python with the package transformers; MHA_PYTHON names one'
     echo '0 passed, 0 failed, 1 skipped'
     exit
@@ -19,21 +15,21 @@ fi
 
 work=$(mktemp -d) || exit 1
 passed=0 failed=0
-# try NAME ARGUMENT...: models written with these arguments of oracle.py.
-try() {
-    folder=$work/$1
-    shift
-    echo "oracle.py $*"
-    "$candidate" -B "$here/oracle.py" "$folder" "$@" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=$((failed + 1)) && return; }
+# One process writes all folders: to import the library takes as long as twenty models.
+while read -r folder arguments; do echo "$work/$folder --seed $seed --sample ${MHA_SAMPLE:-1} $arguments"; done <<end >"$work/runs"
+five
+four --spelling 4 --shards
+bfloat16 --dtype bfloat16 --only gpt2,llama,gemma3,gpt_oss,bert,t5,pegasus,whisper,vit
+float16 --dtype float16 --spelling 4 --only opt,qwen3,phi3,mixtral,modernbert,marian,m2m_100,dinov2
+end
+cat "$work/runs"
+"$python" -B "$here/oracle.py" - <"$work/runs" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=1; }
+for folder in "$work"/*/; do
     "$mha" conformance "$folder" >"$work/log"
     grep -v '^  ok ' "$work/log" | grep -v ' passed, '
     passed=$((passed + $(sed -n 's/ passed, .*//p' "$work/log")))
     failed=$((failed + $(sed -n 's/.* passed, \(.*\) failed/\1/p' "$work/log")))
-}
-try five --seed "$seed"
-try four --seed "$seed" --spelling 4 --shards
-try bfloat16 --seed "$seed" --dtype bfloat16 --only gpt2,llama,gemma3,gpt_oss,bert,t5,pegasus,whisper,vit
-try float16 --seed "$seed" --dtype float16 --spelling 4 --only opt,qwen3,phi3,mixtral,modernbert,marian,m2m_100,dinov2
+done
 if [ $failed -eq 0 ]; then rm -rf "$work"; else echo "kept $work; to repeat: oracle.sh MHA $seed"; fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

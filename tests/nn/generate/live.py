@@ -202,6 +202,7 @@ def main():
     seed, count, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     transformers.logging.set_verbosity_error()
     torch.manual_seed(seed)
+    torch.set_num_threads(1)
     r, w = random.Random(seed), Writer(path)
     for n in range(count):
         pick(r, rules_case, filter_case, beam_case)(w, r)

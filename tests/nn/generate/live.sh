@@ -4,14 +4,7 @@
 #     live.sh REPLAY      the program that runs the cases; MHA_PYTHON names a Python that has the library
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-for candidate in "${MHA_PYTHON:-python3}" /usr/bin/python3 "$here/../../../build/venv/bin/python"; do
-    if "$candidate" -c 'import sys, torch, transformers; sys.exit(int(transformers.__version__.split(".")[0]) < 5)' \
-        2>/dev/null; then
-        python=$candidate
-        break
-    fi
-done
-if [ -z "${python:-}" ]; then
+if ! python=$("$here/../../support/find_python.sh" torch transformers=5); then
     echo '  -     generate_live: no Python with transformers 5 or later; MHA_PYTHON names one'
     echo '0 passed, 0 failed, 1 skipped'
     exit 0
@@ -21,5 +14,5 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 seed=${MHA_SEED:-$(date +%s)}
 echo "seed $seed"
-"$python" -B -W ignore "$here/live.py" "$seed" "${MHA_SAMPLE:-400}" "$work/cases" || exit 1
+"$python" -B -W ignore "$here/live.py" "$seed" $((400 / ${MHA_SAMPLE:-1} + 1)) "$work/cases" || exit 1
 "$1" "$work/cases"

@@ -4,10 +4,8 @@
 #     oracle.sh MHA [SEED [COUNT]]      the command; MHA_PYTHON names the Python
 set -u
 here=$(dirname "$0")
-for candidate in "${MHA_PYTHON:-python3}" "$here/../../../build/venv/bin/python"; do
-    if "$candidate" -c 'import tokenizers' 2>/dev/null; then
-        TOKENIZERS_PARALLELISM=false exec "$candidate" -B "$here/oracle.py" "$@" 2>/dev/null
-    fi
-done
+if python=$("$here/../../support/find_python.sh" tokenizers); then
+    TOKENIZERS_PARALLELISM=false exec "$python" -B "$here/oracle.py" "$@" 2>/dev/null
+fi
 echo '  -     tokenizers_live: no Python with the package tokenizers; MHA_PYTHON names one'
 echo '0 passed, 0 failed, 1 skipped'
