@@ -36,7 +36,7 @@ function makePages() {
   mha('view', 'main.safetensors', '--data', synthetic, '-o', 'main.html');
   mha('view', 'main.safetensors', '0', '1', '2', '3', '--data', synthetic, '-o', 'first.html');
   for (const [name, config] of Object.entries(others)) {
-    train(name, 'synthetic:600', `epochs=1,${config}`);
+    train(name, 'synthetic:120', `epochs=1,batch=32,${config}`);
     two(name);
   }
   mha('prune', 'main.safetensors', '--data', 'synthetic:300', '--heads', '15', '--rounds', '1', '--tune', '0',
