@@ -23,6 +23,7 @@ static const struct {
     {"embed", "turn texts into vectors with an encoder, and compare them", cmd_embed},
     {"fill", "the most likely words for the [MASK] of a text", cmd_fill},
     {"tokenize", "split a text into tokens, or ids back to text; train BPE", cmd_tokenize},
+    {"transcribe", "write down what is said in WAV files", cmd_transcribe},
     {"explain", "compute attention step by step on a sentence", cmd_explain},
     {"info", "show version, processor and instruction sets", cmd_info},
     {"bench", "verify and time attention on common shapes", cmd_bench},
@@ -54,6 +55,8 @@ static void help(FILE *out)
           "                               the most likely words for a mask\n"
           "  mha tokenize tokenizer.json \"Hello world\"\n"
           "                               ids and pieces of a text\n"
+          "  mha transcribe whisper talk.wav\n"
+          "                               the words of a sound file\n"
           "  mha explain --text \"the cat sat on the mat\"\n"
           "                               attention on a sentence, with every number\n"
           "  mha info --json              processor and instruction sets, as JSON\n"

@@ -7,7 +7,8 @@ endif()
 include(CMakePackageConfigHelpers)
 set(MHA_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/mha)
 
-install(FILES include/mha.h include/mha_ops.h include/mha_model.h include/mha_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/mha.h include/mha_ops.h include/mha_model.h include/mha_text.h include/mha_speech.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(MHA_COMMAND)
   install(TARGETS mha_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

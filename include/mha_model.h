@@ -114,6 +114,7 @@ typedef struct mha_model_info {
     bool head;         /* logits are those of a head; else they are the rows of the last block, `width` numbers each */
     int64_t positions; /* most tokens of a sequence that goes in; 0: no limit, as with a rotary embedding */
     int64_t context;   /* most tokens that it was made for, as its file says, limit or not; 0: the file does not say */
+    int64_t bins, frames; /* of features, where it reads audio */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
 

@@ -32,6 +32,7 @@ int cmd_heads(int argc, char **argv);
 int cmd_layer(int argc, char **argv);
 int cmd_prune(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_transcribe(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Texts ------------------------------------------------------------------------------------------------------ */
 
@@ -100,6 +101,25 @@ double language_log_sum(const float *logits, int64_t count)
         if ((double)logits[c] > most) most = (double)logits[c];
     for (int64_t c = 0; c < count; c++) sum += exp((double)logits[c] - most);
     return log(sum) + most;
+}
+
+/* ---- Generated texts -------------------------------------------------------------------------------------------- */
+
+const char *const language_finishes[] = {"none", "end", "stop", "length", "cancelled"};
+
+bool language_show(const char *text, size_t length)
+{
+    if (!isatty(STDOUT_FILENO)) return fwrite(text, 1, length, stdout) == length && !fflush(stdout);
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t at = 0; at < length;) {
+        char one[8] = "", shown[32];
+        int n = nn_printable_utf8(p + at, length - at);
+        memcpy(one, text + at, (size_t)(n ? n : 1));
+        if (one[0] == '\n' || one[0] == '\t') putchar(one[0]);
+        else fputs(nn_printable(shown, sizeof shown, one), stdout);
+        at += (size_t)(n ? n : 1);
+    }
+    return !fflush(stdout) && !ferror(stdout);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */

@@ -39,6 +39,12 @@ double language_log_sum(const float *logits, int64_t count);
 /* Appends a JSON string. Characters that printable.h escapes are escaped; bytes that are not UTF-8 become '?'. */
 void language_quote(nn_buffer *out, const char *text, size_t length);
 
+/* Text for standard output: escaped on a terminal, but for line feeds and tabs. False if it could not be written. */
+bool language_show(const char *text, size_t length);
+
+/* The word for each mha_finish. */
+extern const char *const language_finishes[];
+
 /* Writes the buffer to standard output and frees it. */
 bool language_put(nn_buffer *out, const char *command);
 

@@ -175,7 +175,7 @@ static bool watch(void *user, const mha_generation_event *event)
 {
     shown *s = user;
     s->tokens++;
-    if (s->streams && !generate_show(event->text, event->length)) return false;
+    if (s->streams && !language_show(event->text, event->length)) return false;
     return !interrupted;
 }
 
@@ -224,7 +224,7 @@ static int generate(mha_context *ctx, const generate_request *r, mha_model *mode
         cli_error("generate: %s", mha_context_error(ctx));
         goto out;
     }
-    if (s.streams && !r->new_only && !encoder) generate_show(p->text[0], strlen(p->text[0]));
+    if (s.streams && !r->new_only && !encoder) language_show(p->text[0], strlen(p->text[0]));
     bool good = run(ctx, g, &s, &t);
     if (s.streams) putchar('\n');
     if (!good) goto out;
@@ -249,6 +249,7 @@ static int work(mha_context *ctx, const generate_request *r)
     o.compute = r->type;
     if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
+    else if (about.frames) cli_error("generate: %s: reads audio; use mha transcribe", r->model);
     else if (open_tokenizers(ctx, r, about.encoder_blocks > 0, &in, &out) && generate_read(&p, ctx, r, in))
         status = generate(ctx, r, model, about.encoder_blocks > 0, out ? out : in, &p);
     generate_free(&p);

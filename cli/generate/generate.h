@@ -34,9 +34,6 @@ typedef struct generate_times {
     int64_t prompt_tokens, new_tokens, rest_tokens;
 } generate_times;
 
-/* Text for a terminal or a file: escaped on a terminal, but for line feeds and tabs. False if it could not be written. */
-bool generate_show(const char *text, size_t length);
-
 /* All sequences once they have ended: as texts, or as one JSON object. */
 void generate_print(const mha_generation *g, const generate_prompts *p, bool new_only, bool encoder);
 bool generate_print_json(const mha_generation *g, const generate_prompts *p, const generate_request *r,

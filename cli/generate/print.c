@@ -1,25 +1,8 @@
 /* What `mha generate` prints: texts, JSON, and how fast it was. */
 #include "cli/generate/generate.h"
-#include "io/printable.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-bool generate_show(const char *text, size_t length)
-{
-    if (!isatty(STDOUT_FILENO)) return fwrite(text, 1, length, stdout) == length && !fflush(stdout);
-    const unsigned char *p = (const unsigned char *)text;
-    for (size_t at = 0; at < length;) {
-        char one[8] = "", shown[32];
-        int n = nn_printable_utf8(p + at, length - at);
-        memcpy(one, text + at, (size_t)(n ? n : 1));
-        if (one[0] == '\n' || one[0] == '\t') putchar(one[0]);
-        else fputs(nn_printable(shown, sizeof shown, one), stdout);
-        at += (size_t)(n ? n : 1);
-    }
-    return !fflush(stdout) && !ferror(stdout);
-}
 
 static void print_ids(const mha_generated *q, bool new_only)
 {
@@ -34,8 +17,8 @@ void generate_print(const mha_generation *g, const generate_prompts *p, bool new
         if (p->count > 1) printf("%s[%lld] ", n ? "\n" : "", (long long)n + 1);
         if (!p->text && !q.length) print_ids(&q, new_only || encoder);
         else {
-            if (p->text && !new_only && !encoder) generate_show(p->text[n], strlen(p->text[n]));
-            generate_show(q.text, q.length);
+            if (p->text && !new_only && !encoder) language_show(p->text[n], strlen(p->text[n]));
+            language_show(q.text, q.length);
         }
         putchar('\n');
     }
@@ -52,14 +35,13 @@ static void put_ids(nn_buffer *out, const char *key, const int32_t *ids, int64_t
 
 static void put_sequence(nn_buffer *out, const mha_generated *q, const generate_prompts *p, int64_t n, bool as_text)
 {
-    static const char *const reasons[] = {"none", "end", "stop", "length", "cancelled"};
     nn_buffer_puts(out, n ? ",\n    {\"prompt\": " : "\n    {\"prompt\": ");
     if (p->text) language_quote(out, p->text[n], strlen(p->text[n]));
     else nn_buffer_puts(out, "null");
     nn_buffer_puts(out, ", \"text\": ");
     if (as_text) language_quote(out, q->text, q->length);
     else nn_buffer_puts(out, "null");
-    nn_buffer_printf(out, ", \"finish\": \"%s\"", reasons[q->finish]);
+    nn_buffer_printf(out, ", \"finish\": \"%s\"", language_finishes[q->finish]);
     if (q->score < 0) nn_buffer_printf(out, ", \"score\": %.9g", (double)q->score);
     put_ids(out, "prompt_tokens", p->tokens + p->starts[n], p->starts[n + 1] - p->starts[n]);
     put_ids(out, "tokens", q->tokens + q->prompt, q->count - q->prompt);

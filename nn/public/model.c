@@ -96,6 +96,7 @@ void mha_model_free(mha_model *model)
     free(model->pixels);
     free(model->hidden);
     nn_generation_config_free(&model->generation);
+    nn_speech_config_free(&model->speech);
     free(model);
 }
 
@@ -115,6 +116,7 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
     const nn_stack_config *s = nn_description_last(&model->d);
     bool pair = nn_description_is_pair(&model->d);
     const nn_stack_config *first = model->d.encoder.blocks.depth ? &model->d.encoder : s;
+    bool frames = first->input.kind == NN_INPUT_FRAMES;
     mha_model_info all = {.family = model->family        ? model->family->type
                                     : model->llama2c.map ? "llama"
                                                          : "vit",
@@ -148,7 +150,9 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .pooled = model->d.output.pool != NN_POOL_NONE,
                           .head = model->d.output.classes > 0,
                           .positions = first->input.kind == NN_INPUT_TOKENS ? nn_public_positions(&first->input) : 0,
-                          .context = model->context};
+                          .context = model->context,
+                          .bins = frames ? first->input.bins : 0,
+                          .frames = frames ? 2 * first->input.positions : 0};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 

@@ -7,6 +7,7 @@
 #include "families/vit_model.h"
 #include "families/vit_names.h"
 #include "generate/config.h"
+#include "generate/speech.h"
 #include <mha_model.h>
 
 struct mha_model {
@@ -29,6 +30,7 @@ struct mha_model {
     int64_t pixel_room, hidden_room;
     int64_t context;                 /* tokens of the longest sequences, as the file says; 0 if it does not */
     nn_generation_config generation; /* defaults, if there is no generation_config.json */
+    nn_speech_config speech;         /* likewise */
 };
 
 /* A model over a description and a block of parameters, which is the model's from now on, also on error. */

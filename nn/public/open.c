@@ -26,6 +26,10 @@ static bool read_generation(mha_model *m, const nn_config *c, const char *folder
     const nn_config *from = there ? &own : c;
     nn_failure to = {from->name, error, error_size};
     good = good && nn_generation_config_read(&m->generation, from->text, from->size, &to);
+    bool audio = m->d.encoder.blocks.depth && m->d.encoder.input.kind == NN_INPUT_FRAMES;
+    if (good && audio && there) /* forced_decoder_ids of older models are in config.json alone */
+        good = nn_speech_config_read(&m->speech, c->text, c->size, &(nn_failure){c->name, error, error_size});
+    good = good && (!audio || nn_speech_config_read(&m->speech, from->text, from->size, &to));
     nn_config_free(&own);
     free(path);
     return good;
@@ -74,6 +78,7 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     }
     m->shards = *shards;
     nn_generation_config_defaults(&m->generation);
+    nn_speech_config_defaults(&m->speech);
     bool ok = nn_family_describe(&m->d, &m->family, &head, c, &m->shards, error, sizeof error);
     if (ok && m->family->own_head) m->d.output.tied = !nn_shards_find(&m->shards, m->family->own_head);
     m->d.bfloat16 = o->compute == MHA_BFLOAT16;

@@ -30,6 +30,10 @@ for folder in "$work"/*/; do
     passed=$((passed + $(sed -n 's/ passed, .*//p' "$work/log")))
     failed=$((failed + $(sed -n 's/.* passed, \(.*\) failed/\1/p' "$work/log")))
 done
+echo "speech.py $seed"
+"$python" -B "$here/speech.py" "$mha" "$seed" >"$work/log" 2>"$work/err" || { cat "$work/log" && tail -n 3 "$work/err"; }
+passed=$((passed + $(sed -n 's/ passed, .*//p' "$work/log")))
+failed=$((failed + $(sed -n 's/.* passed, \(.*\) failed/\1/p' "$work/log")))
 if [ $failed -eq 0 ]; then rm -rf "$work"; else echo "kept $work; to repeat: oracle.sh MHA $seed"; fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -1,5 +1,6 @@
 /* The headers alone, and each defaults macro as an initialiser: compiled as C11 and as C++11 with every warning on. */
 #include <mha_ops.h>
+#include <mha_speech.h>
 #include <mha_text.h>
 
 int main(void)
@@ -24,6 +25,7 @@ int main(void)
     mha_encode_options encode = MHA_ENCODE_DEFAULTS;
     mha_tokenizer_train_options tokenizer_train = MHA_TOKENIZER_TRAIN_DEFAULTS;
     mha_text_options text = MHA_TEXT_DEFAULTS;
+    mha_speech_options speech = MHA_SPEECH_DEFAULTS;
     mha_roles_options roles = MHA_ROLES_DEFAULTS;
     mha_save_options save = MHA_SAVE_DEFAULTS;
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
@@ -39,5 +41,6 @@ int main(void)
            (int)model.heads + (int)generation.beams + data.test_only + (int)layer_file.heads + (int)survey.images +
            (int)ablate.images + (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate +
            tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size +
-           (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size;
+           (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size +
+           (int)speech.size;
 }

@@ -171,7 +171,7 @@ check soname_is_versioned soname_is_versioned
 check exports_only_mha exports_only_mha "$lib"
 check exports_what_the_headers_declare exports_what_the_headers_declare "$lib" mha.h mha_ops.h
 check model_exports_only_mha exports_only_mha "$libdir/libmha-model.so"
-check model_exports_what_the_headers_declare exports_what_the_headers_declare "$libdir/libmha-model.so" mha_model.h mha_text.h
+check model_exports_what_the_headers_declare exports_what_the_headers_declare "$libdir/libmha-model.so" mha_model.h mha_text.h mha_speech.h
 check needs_only_libc_and_libm needs_only_libc_and_libm
 check shared_library_is_under_1_mb is_under_1_mb
 check header_has_the_version header_has_the_version

@@ -34,9 +34,9 @@ static inline void letters_tokenizer(const char *folder)
 }
 
 typedef struct letters_weights {
-    nn_safetensors_item items[32];
-    char names[32][64];
-    float *data[32];
+    nn_safetensors_item items[64];
+    char names[64][120];
+    float *data[64];
     size_t count;
     rng r;
 } letters_weights;
