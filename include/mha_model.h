@@ -38,11 +38,11 @@
  *    11  Pruning       removing the least important heads
  *    12  Ablation      scores with heads switched off, and what each head adds to the logits
  *
- * Tokenizers, generation and the heads of text models are in mha_text.h.
+ * Tokenizers, generation and the heads of text models are in mha_text.h, speech in mha_speech.h.
  *
- * What can be opened: Vision Transformers for grey images as `mha train vit` saves them; safetensors files with timm's tensor
- * names; folders as the `transformers` library saves them, with a config.json (GPT-2, Llama, BERT, T5, Whisper, ViT, ...);
- * files of llama2.c. Anything else is refused with one line that says why.
+ * What can be opened: folders as the `transformers` library saves them, of the families that `mha inspect` knows; Vision
+ * Transformers under timm's tensor names, as a safetensors file or a folder with timm's config.json; those that `mha train
+ * vit` saves; checkpoints of llama2.c. A file that is something else is refused with one line that says why.
  *
  * The rules of mha.h hold: calls return a status and leave one line in the context; nothing is written on error; zeroed
  * options are refused; results are the same bits for any number of threads, and those of a sequence depend on that

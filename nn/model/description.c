@@ -110,8 +110,8 @@ static const char *image_problem(const nn_input_config *in, char *text, size_t r
                  (long long)in->patch, (long long)in->rows, (long long)in->columns);
         return text;
     }
-    if (in->width || in->token_types || in->norm || in->first_position)
-        return "patches have no types, no norm, no other width and no first position";
+    if (in->width || in->token_types || in->first_position)
+        return "patches have no types, no other width and no first position";
     if (!isfinite(in->mean) || !(in->deviation > 0) || isinf(in->deviation))
         return "the mean of pixels must be a number, their deviation above 0";
     return NULL;
@@ -218,7 +218,7 @@ static const char *output_problem(const nn_description *d)
     const nn_output_config *o = &d->output;
     const nn_input_config *in = &nn_description_last(d)->input;
     int64_t width = nn_description_last(d)->blocks.width;
-    if (o->pool > NN_POOL_TWO) return "the pool is unknown";
+    if (o->pool > NN_POOL_REST) return "the pool is unknown";
     if (o->transform < 0 || o->transform > 1 << 20 || o->transform_activation > MHA_RELU_SQUARED)
         return "the product before that of the logits has a width up to 1048576";
     if (o->classes < 0 || o->classes > 1 << 24) return "there are from 1 to 16777216 classes";

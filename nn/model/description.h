@@ -20,7 +20,8 @@
  * The output is read from the last stack: from all rows, or from one vector per sequence (`pool`).
  *
  *     logits = cap(scale * (h Wh^T + bh))           h: rows after the final norm; Wh may be the table of tokens (`tied`)
- *     h = n(a(h Wt^T + bt))                         before that, where there is a `transform`
+ *     h = n(a(h Wt^T + bt))                         before that, where there is a `transform`; without one, with
+ *                                                   `transform_norm` alone, h = n(h)
  */
 #ifndef NN_MODEL_DESCRIPTION_H
 #define NN_MODEL_DESCRIPTION_H
@@ -166,7 +167,8 @@ typedef enum nn_pool {
     NN_POOL_MEAN,  /* of the mean of its rows */
     NN_POOL_LAST,  /* of its last row */
     NN_POOL_BOTH,  /* of the first row and, beside it, the mean of the others: 2M numbers */
-    NN_POOL_TWO    /* of the first row and of the second, each with a product of its own, and the mean of the two */
+    NN_POOL_TWO,   /* of the first row and of the second, each with a product of its own, and the mean of the two */
+    NN_POOL_REST   /* of the mean of its rows but the first */
 } nn_pool;
 
 typedef struct nn_output_config {

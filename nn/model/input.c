@@ -86,6 +86,8 @@ static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
     return mha_tensor_2d(data, MHA_FLOAT32, rows, columns);
 }
 
+static nn_norm norm_of(const nn_input *in) { return (nn_norm){in->part[NN_INPUT_NORM], in->part[NN_INPUT_NORM_BIAS]}; }
+
 static bool has_positions(const nn_input *in) { return in->config->position_kind != NN_POSITIONS_NONE; }
 
 /* The position of token t, where there are positions. */
@@ -132,14 +134,17 @@ static void place_patches(void *arg, int64_t b)
 
 static bool patches_forward(nn_input *in, mha_context *ctx, float *x)
 {
-    passage j = {.in = in, .to = x};
-    int64_t M = in->blocks->width, P = patches_of(in), pixels = pixels_of(in->config);
+    nn_norm norm = norm_of(in);
+    passage j = {.in = in, .to = norm.gain ? in->normed : x};
+    int64_t M = in->blocks->width, P = patches_of(in), pixels = pixels_of(in->config), rows = in->B * in->T;
     mha_context_each(ctx, in->B, cut_image, &j);
     if (nn_linear_forward(ctx, matrix(in->embedded, in->B * P, M), matrix(in->patches, in->B * P, pixels),
                           in->part[NN_PATCH]->value, nn_value(in->part[NN_PATCH_BIAS]), MHA_LINEAR, false))
         return false;
     mha_context_each(ctx, in->B, place_patches, &j);
-    return true;
+    if (!norm.gain) return true;
+    mha_norm_options options = nn_norm_options(in->blocks, norm);
+    return !mha_norm_forward(ctx, matrix(x, rows, M), matrix(in->kept, rows, 2), matrix(in->normed, rows, M), &options);
 }
 
 static bool frames_forward(nn_input *in, mha_context *ctx, float *x)
@@ -233,8 +238,6 @@ static bool place_tokens(nn_input *in, mha_context *ctx, float *to)
     if (later && has_positions(in) && !c->width_first && !place_positions(in, ctx, to)) return false;
     return !types || add_rows(in, ctx, to, types->value, ids_of(in, in->sequences.types));
 }
-
-static nn_norm norm_of(const nn_input *in) { return (nn_norm){in->part[NN_INPUT_NORM], in->part[NN_INPUT_NORM_BIAS]}; }
 
 /* The norm, then the product, where there are any. */
 static bool finish(nn_input *in, mha_context *ctx, float *x)

@@ -24,12 +24,13 @@ static bool make_side(nn_model *m, mha_context *ctx, bool decoder)
 static bool can_train(const nn_description *d)
 {
     const nn_stack_config *stacks[] = {&d->encoder, &d->decoder};
-    bool plain = !d->output.transform && d->output.pool < NN_POOL_BOTH;
+    bool plain = !d->output.transform && !d->output.transform_norm && d->output.pool < NN_POOL_BOTH;
     for (int n = 0; n < 2; n++) {
         const nn_stack_config *s = stacks[n];
         if (!s->blocks.depth) continue;
         plain = plain && s->input.kind != NN_INPUT_FRAMES && s->input.padding < 0 && !s->input.width_first &&
-                !s->input.distilled && !s->blocks.experts && !s->blocks.from_norm && !s->blocks.branch_scale;
+                !s->input.distilled && !(s->input.norm && s->input.kind == NN_INPUT_PATCHES) && !s->blocks.experts &&
+                !s->blocks.from_norm && !s->blocks.branch_scale;
         for (int k = 0; k < NN_ATTENTION_KINDS; k++) plain = plain && !s->blocks.attention[k].relative_buckets;
     }
     return plain;

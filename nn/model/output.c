@@ -12,7 +12,7 @@ static bool make_room(nn_output *o, int64_t rows)
     if (rows <= o->room) return true;
     free(o->grown);
     o->room = 0;
-    int64_t t = c->transform, classes = c->classes;
+    int64_t t = c->transform || c->transform_norm ? o->last : 0, classes = c->classes;
     float *at = o->grown = malloc((size_t)(rows * (2 * t + 2 + classes) + 1) * sizeof(float));
     if (!at) return false;
     o->logits = at;
@@ -28,7 +28,7 @@ bool nn_output_create(nn_output *o, const nn_description *d, const nn_weights *w
 {
     const nn_output_config *c = &d->output;
     const nn_blocks_config *blocks = &nn_description_last(d)->blocks;
-    *o = (nn_output){.config = c, .blocks = blocks, .width = blocks->width};
+    *o = (nn_output){.config = c, .blocks = blocks, .width = blocks->width, .last = nn_output_width(d, true)};
     nn_weights_find(weights, d->decoder.blocks.depth > 0, -1, o->part);
     o->weight = o->part[c->tied ? NN_TOKENS : NN_OUTPUT];
     int64_t P = nn_output_width(d, false), count = c->pool ? batch : rows, M = o->width;
@@ -66,7 +66,7 @@ static void pooled_rows(const nn_output *o, int64_t b, int64_t *first, int64_t *
     int64_t length = o->starts ? o->starts[b + 1] - begin : o->lengths ? o->lengths[b] : o->T;
     *first = begin + (o->config->pool == NN_POOL_LAST ? length - 1 : 0);
     *count = o->config->pool == NN_POOL_MEAN ? length : 1;
-    if (o->config->pool == NN_POOL_BOTH) *first = begin + 1, *count = length - 1;
+    if (o->config->pool == NN_POOL_BOTH || o->config->pool == NN_POOL_REST) *first = begin + 1, *count = length - 1;
 }
 
 static void pool(void *arg, int64_t b)
@@ -99,19 +99,21 @@ static void change_logits(const nn_output *o, int64_t count)
     }
 }
 
-/* The product before that of the logits. Returns its result, or NULL. */
+/* The product before that of the logits, and the norm. Returns their result, or NULL. */
 static const float *transform(nn_output *o, mha_context *ctx, const float *from, int64_t count)
 {
     const nn_output_config *c = o->config;
-    int64_t t = c->transform, P = o->part[NN_TRANSFORM]->value.size[1];
-    if (nn_linear_forward(ctx, matrix(o->raw, count, t), matrix(from, count, P), o->part[NN_TRANSFORM]->value,
+    const nn_weight *product = o->part[NN_TRANSFORM];
+    int64_t t = o->last;
+    if (product &&
+        nn_linear_forward(ctx, matrix(o->raw, count, t), matrix(from, count, product->value.size[1]), product->value,
                           nn_value(o->part[NN_TRANSFORM_BIAS]), c->transform_activation, false))
         return NULL;
-    if (!o->part[NN_TRANSFORM_NORM]) return o->raw;
+    if (product) from = o->raw;
+    if (!o->part[NN_TRANSFORM_NORM]) return from;
     mha_norm_options norm =
         nn_norm_options(o->blocks, (nn_norm){o->part[NN_TRANSFORM_NORM], o->part[NN_TRANSFORM_NORM_BIAS]});
-    return mha_norm_forward(ctx, matrix(o->changed, count, t), matrix(o->kept, count, 2), matrix(o->raw, count, t),
-                            &norm)
+    return mha_norm_forward(ctx, matrix(o->changed, count, t), matrix(o->kept, count, 2), matrix(from, count, t), &norm)
                ? NULL
                : o->changed;
 }
@@ -139,9 +141,10 @@ const float *nn_output_forward(nn_output *o, mha_context *ctx, const nn_output_r
     o->rows = in->rows;
     if (c->pool) mha_context_each(ctx, in->B, pool, o), from = o->pooled;
     else if (in->picked) mha_context_each(ctx, count, pick, o), from = o->pooled;
-    if (!c->classes && !c->transform) return from;
+    bool changes = c->transform || c->transform_norm;
+    if (!c->classes && !changes) return from;
     if (!make_room(o, count)) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the logits"), NULL;
-    if (c->transform && !(from = transform(o, ctx, from, count))) return NULL;
+    if (changes && !(from = transform(o, ctx, from, count))) return NULL;
     if (!c->classes) return from;
     int64_t width = o->weight->value.size[1];
     if (nn_linear_forward(ctx, matrix(o->logits, count, c->classes), matrix(from, count, width), o->weight->value,

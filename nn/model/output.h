@@ -8,7 +8,7 @@
 typedef struct nn_output {
     const nn_output_config *config;
     const nn_blocks_config *blocks;       /* of the last stack */
-    int64_t width;                        /* M */
+    int64_t width, last;                  /* M; of the rows that the product of the logits reads */
     const nn_weight *part[NN_PART_KINDS]; /* NULL: not there */
     const nn_weight *weight;              /* NN_OUTPUT, or the table of tokens */
     float *pooled, *dpooled;              /* (B,M), or (B,2M) */

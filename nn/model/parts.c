@@ -55,8 +55,8 @@ static const struct row {
     [NN_INPUT_PROJECT_BIAS] = {"project.bias", INPUT, M_, NONE},
     [NN_TRANSFORM] = {"transform.weight", OUTPUT, TRANSFORM_, POOLED_},
     [NN_TRANSFORM_BIAS] = {"transform.bias", OUTPUT, TRANSFORM_, NONE},
-    [NN_TRANSFORM_NORM] = {"transform.norm.weight", OUTPUT, TRANSFORM_, NONE},
-    [NN_TRANSFORM_NORM_BIAS] = {"transform.norm.bias", OUTPUT, TRANSFORM_, NONE},
+    [NN_TRANSFORM_NORM] = {"transform.norm.weight", OUTPUT, LAST_, NONE},
+    [NN_TRANSFORM_NORM_BIAS] = {"transform.norm.bias", OUTPUT, LAST_, NONE},
     [NN_OUTPUT] = {"output.weight", OUTPUT, CLASSES_, LAST_},
     [NN_OUTPUT_BIAS] = {"output.bias", OUTPUT, CLASSES_, NONE},
     [NN_SECOND] = {"second.weight", OUTPUT, CLASSES_, LAST_},
@@ -223,9 +223,9 @@ static bool has_output(const nn_description *d, nn_part_kind kind)
     case NN_TRANSFORM_BIAS:
         return o->transform > 0 && o->transform_bias;
     case NN_TRANSFORM_NORM:
-        return o->transform > 0 && o->transform_norm;
+        return o->transform_norm;
     case NN_TRANSFORM_NORM_BIAS:
-        return o->transform > 0 && o->transform_norm && has_norm_bias(&nn_description_last(d)->blocks);
+        return o->transform_norm && has_norm_bias(&nn_description_last(d)->blocks);
     case NN_OUTPUT:
         return o->classes && !o->tied;
     case NN_SECOND:

@@ -20,9 +20,13 @@ static const char *const positions[] = {[NN_POSITIONS_NONE] = "none",
 static const char *const scalings[] = {
     [NN_ROTARY_AS_IS] = "default", [NN_ROTARY_LINEAR] = "linear", [NN_ROTARY_DYNAMIC] = "dynamic",
     [NN_ROTARY_YARN] = "yarn",     [NN_ROTARY_LLAMA3] = "llama3", [NN_ROTARY_LONG] = "longrope"};
-static const char *const pools[] = {
-    [NN_POOL_NONE] = "none", [NN_POOL_FIRST] = "first",         [NN_POOL_MEAN] = "mean",
-    [NN_POOL_LAST] = "last", [NN_POOL_BOTH] = "first and mean", [NN_POOL_TWO] = "first and second"};
+static const char *const pools[] = {[NN_POOL_NONE] = "none",
+                                    [NN_POOL_FIRST] = "first",
+                                    [NN_POOL_MEAN] = "mean",
+                                    [NN_POOL_LAST] = "last",
+                                    [NN_POOL_BOTH] = "first and mean",
+                                    [NN_POOL_TWO] = "first and second",
+                                    [NN_POOL_REST] = "mean but the first"};
 
 static void put_whole(nn_buffer *out, const char *key, int64_t value)
 {

@@ -1,4 +1,6 @@
 /* Opening a model: a folder as `transformers` saves it, a file of such a model, or a Vision Transformer's file. */
+#include "families/timm.h"
+#include "io/failure.h"
 #include "public/check.h"
 #include "public/model.h"
 #include <stdio.h>
@@ -91,6 +93,19 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     return finish(ctx, model, m, ok, error);
 }
 
+/* The same for timm's names, whose config.json, if there is one, says little. */
+static mha_status make_timm(mha_context *ctx, mha_model **model, const nn_config *c, nn_shards *shards,
+                            const char *name, const mha_model_options *o)
+{
+    char error[500] = "", text[NN_TIMM_TEXT];
+    nn_config own = {0};
+    if (nn_timm_config(text, shards, c, o->heads, &(nn_failure){name, error, sizeof error}) &&
+        nn_config_text(&own, text, name, error, sizeof error))
+        return make(ctx, model, &own, shards, name, false, o);
+    nn_shards_close(shards);
+    return mha_context_fail(ctx, MHA_BAD_FILE, error);
+}
+
 /* A checkpoint of llama2.c, whose sequences begin with token 1 and end before the next one. False: it is none. */
 static bool open_llama2c(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
                          mha_status *status)
@@ -124,6 +139,7 @@ static mha_status open_folder(mha_context *ctx, mha_model **model, const char *p
     mha_status status = MHA_OK;
     if (!nn_config_open(&c, config, error, sizeof error) || !nn_shards_open(&shards, path, true, error, sizeof error))
         status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else if (nn_timm_is(&shards)) status = make_timm(ctx, model, &c, &shards, path, o);
     else status = make(ctx, model, &c, &shards, path, true, o);
     nn_config_free(&c);
     free(config);
@@ -152,9 +168,17 @@ static bool open_file(mha_context *ctx, mha_model **model, const char *path, con
     char error[500] = "", type[64] = "";
     nn_config c = {0};
     nn_shards shards;
+    bool beside;
     if (!nn_shards_open(&shards, path, false, error, sizeof error)) return false;
     const char *text = nn_safetensors_metadata(shards.file[0], "config");
-    bool beside = !text && !nn_safetensors_find(shards.file[0], "patch_embed.proj.weight") && open_beside(&c, path);
+    const nn_safetensors_tensor *patch = nn_shards_find(&shards, "patch_embed.proj.weight");
+    if (patch && patch->rank == 4 && patch->shape[1] > 1) { /* of one channel: vit_file.h */
+        beside = open_beside(&c, path);
+        *status = make_timm(ctx, model, beside ? &c : NULL, &shards, path, o);
+        if (beside) nn_config_free(&c);
+        return true;
+    }
+    beside = !text && !patch && open_beside(&c, path);
     if (beside || (text && nn_config_text(&c, text, path, error, sizeof error)))
         nn_fact_string(nn_config_find(&c, "model_type|architecture"), type, sizeof type);
     bool ours = *type && nn_family_find(type) && !(text && strcmp(type, "vit") == 0);

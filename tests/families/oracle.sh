@@ -15,6 +15,13 @@ fi
 
 work=$(mktemp -d) || exit 1
 passed=0 failed=0
+# count: what the log says, and its last line; a log without one counts as a failure.
+count() {
+    grep -v '^  ok ' "$work/log" | grep -v ' passed, '
+    # shellcheck disable=SC2046 # two numbers
+    set -- $(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$work/log")
+    passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1}))
+}
 # One process writes all folders: to import the library takes as long as twenty models.
 while read -r folder arguments; do echo "$work/$folder --seed $seed --sample ${MHA_SAMPLE:-1} $arguments"; done <<end >"$work/runs"
 five
@@ -24,16 +31,14 @@ float16 --dtype float16 --spelling 4 --only opt,qwen3,phi3,mixtral,modernbert,ma
 end
 cat "$work/runs"
 "$python" -B "$here/oracle.py" - <"$work/runs" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=1; }
+"$python" -B "$here/timm.py" "$work/timm" "$seed" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=1; }
 for folder in "$work"/*/; do
     "$mha" conformance "$folder" >"$work/log"
-    grep -v '^  ok ' "$work/log" | grep -v ' passed, '
-    passed=$((passed + $(sed -n 's/ passed, .*//p' "$work/log")))
-    failed=$((failed + $(sed -n 's/.* passed, \(.*\) failed/\1/p' "$work/log")))
+    count
 done
 echo "speech.py $seed"
-"$python" -B "$here/speech.py" "$mha" "$seed" >"$work/log" 2>"$work/err" || { cat "$work/log" && tail -n 3 "$work/err"; }
-passed=$((passed + $(sed -n 's/ passed, .*//p' "$work/log")))
-failed=$((failed + $(sed -n 's/.* passed, \(.*\) failed/\1/p' "$work/log")))
+"$python" -B "$here/speech.py" "$mha" "$seed" >"$work/log" 2>"$work/err" || tail -n 3 "$work/err"
+count
 if [ $failed -eq 0 ]; then rm -rf "$work"; else echo "kept $work; to repeat: oracle.sh MHA $seed"; fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
