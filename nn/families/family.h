@@ -63,6 +63,7 @@ typedef struct nn_rotary_keys {
     const char *part_key;              /* beside partial_rotary_factor */
     const char *skips;                 /* layers with a 0 in this list have none; */
     const char *skip_every;            /* without it, every so many-th layer */
+    bool restart;                      /* as in nn_rotary_config */
     const char *unsaid;                /* what rope_parameters is if the file has neither spelling; NULL: {} */
 } nn_rotary_keys;
 

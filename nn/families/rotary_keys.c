@@ -124,6 +124,7 @@ static bool read_scaling(const reading *r, nn_attention_config *a)
     for (size_t n = 0; n < sizeof words / sizeof *words; n++) {
         if (strcmp(word, words[n].word) != 0) continue;
         a->rotary.scaling = words[n].scaling;
+        a->rotary.restart = r->f->rotary.restart;
         switch (a->rotary.scaling) {
         case NN_ROTARY_AS_IS:
             return true;

@@ -1,7 +1,10 @@
 /* The decoder of generation.h over a model and a cache of its own.
  *
  * A prompt runs in pieces of NN_PIECE tokens, counted from its own beginning: so scratch does not grow with the prompt, and
- * the bits of a row depend on that row alone. */
+ * the bits of a row depend on that row alone. Rotary embeddings that depend on the length (dynamic, LongRoPE) are those of the
+ * whole prompt in all of its pieces, and rows of different lengths run apart where theirs differ. As in `transformers`, keys
+ * stay in the cache as they are when a sequence outgrows the embedding that they were turned with; Phi 3 computes all of
+ * them anew. */
 #ifndef NN_GENERATE_MODEL_DECODER_H
 #define NN_GENERATE_MODEL_DECODER_H
 

@@ -91,6 +91,7 @@ typedef struct nn_rotary_config {
     int64_t trained;   /* tokens of the sequences of training */
     bool truncate;     /* YaRN: the bounds are whole numbers */
     double multiplier; /* of cosines and sines: 1 */
+    bool restart;      /* a cache that outgrows `trained` is computed anew, as Phi 3 does; else it keeps its keys */
     float divisors[2][NN_ROTARY_MOST];
 } nn_rotary_config;
 

@@ -221,6 +221,17 @@ static bool check_sequences(const nn_side *side, mha_context *ctx, const nn_sequ
     return !problem;
 }
 
+int64_t nn_model_regime(const nn_model *m, int64_t tokens)
+{
+    const nn_blocks_config *b = m->d.decoder.blocks.depth ? &m->d.decoder.blocks : &m->d.encoder.blocks;
+    int64_t most = 0;
+    for (int n = 0; n < NN_ATTENTION_KINDS; n++) {
+        int64_t regime = nn_rotary_regime(&b->attention[n], tokens);
+        if (regime > most) most = regime;
+    }
+    return most;
+}
+
 const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, const int64_t *past)
 {
     nn_side *side = &m->side[decoder];
@@ -233,9 +244,10 @@ const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn
     s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
     if (!check_sequences(side, ctx, &from, batch->B, T)) return NULL;
     for (int64_t b = 0; b < batch->B; b++) {
-        int64_t all = past_of(&from, b) + length_of(&from, T, b);
-        if (all > longest) longest = all;
+        int64_t count = length_of(&from, T, b), all = past_of(&from, b) + count;
+        if (count && all > longest) longest = all;
     }
+    if (decoder && m->call.horizon > longest) longest = m->call.horizon;
     if (!nn_stack_turn(s, ctx, longest)) return NULL;
     s->sequences = batch->B;
     s->starts = from.starts;

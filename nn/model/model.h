@@ -58,6 +58,10 @@ typedef struct nn_call {
     bool narrow; /* in the last block, compute the class token's row alone where no other row counts, and
                               nothing else is asked for. Results differ by rounding */
 
+    int64_t
+        horizon; /* tokens that sequences have once all of their pieces have run, for rotary embeddings that depend on
+                        it; at least as many as they have behind this call. 0: so many */
+
     bool drop;             /* dropout and stochastic depth are at work, as the description says */
     uint64_t seed, stream; /* of what they draw: sequence b has stream + b, below 2^44 */
 } nn_call;
@@ -98,6 +102,10 @@ void nn_model_initialize(nn_model *m, uint64_t seed);
 
 /* Parameters have changed since the last call. */
 void nn_model_changed(nn_model *m);
+
+/* Which of the rotary embeddings that depend on the length of a sequence is that of so many tokens: sequences with different
+ * numbers must not run in one call. 0 for all lengths, unless the model has such an embedding. */
+int64_t nn_model_regime(const nn_model *m, int64_t tokens);
 
 /* The logits, or without any the rows after the final norm: (B,classes), or (B*T,classes) without a pool. Rows past the
  * length of a sequence hold anything. They stay until the next call. `call` NULL: nothing else. Returns NULL on error,

@@ -36,9 +36,11 @@ for folder in "$work"/*/; do
     "$mha" conformance "$folder" >"$work/log"
     count
 done
-echo "speech.py $seed"
-"$python" -B "$here/speech.py" "$mha" "$seed" >"$work/log" 2>"$work/err" || tail -n 3 "$work/err"
-count
+for script in speech.py rotary.py; do # which run the command themselves
+    echo "$script $seed"
+    "$python" -B "$here/$script" "$mha" "$seed" >"$work/log" 2>"$work/err" || tail -n 3 "$work/err"
+    count
+done
 if [ $failed -eq 0 ]; then rm -rf "$work"; else echo "kept $work; to repeat: oracle.sh MHA $seed"; fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -19,7 +19,7 @@ const nn_family nn_family_phi3 = {
     .type = "phi3",
     .keys = {nn_llama_keys, keys, nn_untied_keys},
     .names = {names, nn_llama_names, nn_lm_names},
-    .rotary = {.theta = 10000, .part = 1},
+    .rotary = {.theta = 10000, .part = 1, .restart = true},
     .window = {.layers = NN_SLIDES_ALWAYS, .key = "sliding_window", .absent = "null"},
     .heads = {{"ForCausalLM", {NULL}, NULL}},
 };
