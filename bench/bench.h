@@ -44,6 +44,13 @@ typedef struct bench_model {
 
 extern const bench_model bench_models[];
 
+/* Language models with random weights, described as `transformers` describes them in config.json. */
+typedef struct bench_language {
+    const char *name, *what, *config;
+} bench_language;
+
+extern const bench_language bench_languages[];
+
 /* What the machine can do with this context's instruction set and threads, measured now. */
 typedef struct bench_limits {
     double peak_gflops; /* multiply-adds on registers alone: float32, or the engine's for bfloat16 */
@@ -79,6 +86,8 @@ typedef struct bench_setting {
     const char *save;       /* a folder that keeps arrays and results, or NULL */
     double seconds;         /* of runs for one time */
     int64_t batch;          /* images for a model; 0: as many as it says */
+    mha_type compute;       /* factors of products: those of language models, else `type` */
+    int64_t prompt, tokens; /* of a language model: tokens before the first new one, and new ones */
 } bench_setting;
 
 /* Takes up to set->seconds for each of the two, and at most a quarter of a second. */
@@ -90,9 +99,11 @@ typedef struct bench_result {
                           its products and its attention, a model: those of all layers, three times in training */
     double gbytes; /* at the median, GB/s of keys and values, and of weights: decode and steps only, else 0 */
     double images; /* a second, at the median: models only, else 0 */
-    double max_error;  /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
-    double peer_ms;    /* the peer's median in float32 on as many threads, NAN if not run */
-    double peer_error; /* the largest difference to the peer's results, as a share of the largest of them */
+    double tokens, tokens_best; /* a second, at the median and at best: language models only, else 0 */
+    double read_gbytes; /* of a loop that reads the same weights, run in turns with the model; 0: not measured */
+    double max_error;   /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
+    double peer_ms;     /* the peer's median in float32 on as many threads, NAN if not run */
+    double peer_error;  /* the largest difference to the peer's results, as a share of the largest of them */
     size_t scratch_bytes;
 } bench_result;
 
@@ -104,6 +115,8 @@ bool bench_gemm(bench_result *result, const bench_setting *set, const bench_prod
 bool bench_layer_forward(bench_result *result, const bench_setting *set, const bench_layer *shape, char error[200]);
 bool bench_train(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
 bool bench_infer(bench_result *result, const bench_setting *set, const bench_model *model, char error[200]);
+bool bench_prompt(bench_result *result, const bench_setting *set, const bench_language *shape, char error[200]);
+bool bench_generate(bench_result *result, const bench_setting *set, const bench_language *shape, char error[200]);
 
 /* ---- scaling.c: how time and memory grow ---- */
 
@@ -152,6 +165,14 @@ double bench_now(void);
 
 /* Runs for so many seconds, at least three times, and gives the median and the best of a run in milliseconds. */
 void bench_time(const bench_setting *set, void (*run)(void *arg), void *arg, double *median, double *best);
+
+/* The same for several, which take turns: median and best (count) of each. At most BENCH_TURNS. */
+enum { BENCH_TURNS = 2 };
+void bench_time_turns(const bench_setting *set, int count, void (*const *run)(void *arg), void *arg, double *median,
+                      double *best);
+
+/* Reads so many bytes, in pieces that the threads take one after another. */
+void bench_read(mha_context *ctx, const void *memory, size_t bytes);
 
 /* The same rule for a peer, after one run to warm up; where that took over two seconds, it stands for all. */
 double bench_time_peer(const bench_setting *set, void (*run)(void *arg), void *arg);

@@ -14,7 +14,10 @@ PASSES = {
     "layer": "The multi-head layer",
     "train": "Training a Vision Transformer, a step",
     "infer": "A Vision Transformer at work",
+    "prompt": "Language models: the pass over a prompt",
+    "generate": "Language models: a new token, bound by reading weights",
 }
+RATES = {"images_per_s": "img/s", "tokens_per_s": "tok/s"}
 TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 STYLE = """
@@ -25,10 +28,11 @@ text { font-family: system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Hel
 .title { font-size: 22px; font-weight: 650; } .panel { font-size: 14px; font-weight: 650; } .pass { font-weight: 650; }
 .soft { fill: #5b6673; } .small { font-size: 10.5px; } .own { font-weight: 650; }
 .mha { fill: #2f6fed; } .openblas, .loop { fill: #aab4c2; } .torch { fill: #f0825a; }
+.llama { fill: #7d5bc4; }
 """
 DARK = """
 text { fill: #e6edf3; stroke: #0d1117; } .page { fill: #0d1117; } .grid { stroke: #232a33; } .limit { stroke: #6e7885; }
-.soft { fill: #98a4b1; } .mha { fill: #5c96ff; } .openblas, .loop { fill: #566170; } .torch { fill: #e8744c; }
+.soft { fill: #98a4b1; } .mha { fill: #5c96ff; } .openblas, .loop { fill: #566170; } .torch { fill: #e8744c; } .llama { fill: #a78be0; }
 """
 
 
@@ -62,6 +66,9 @@ def bars_of(row):
     if row["torch"].get("ms_median"):
         theirs = row["torch"]["ms_median"]
         found.append(("torch", "torch", theirs, percent * own / theirs))
+    if row.get("llama", {}).get("ms_median"):
+        theirs = row["llama"]["ms_median"]
+        found.append(("llama", "llama.cpp", theirs, percent * own / theirs))
     return found
 
 
@@ -79,8 +86,8 @@ def draw_group(x, y, scale, row):
         hint = f"{row['shape']} {row['pass']}, {name}: {milliseconds(ms)}, {percent:.0f} %"
         parts.append(bar(x, y, width, kind, hint))
         if kind == "mha":
-            images = row.get("images_per_s")
-            speed = f"{images:,.0f} img/s" if images else milliseconds(ms)
+            rates = [f"{row[key]:,.0f} {unit}" for key, unit in RATES.items() if key in row]
+            speed = rates[0] if rates else milliseconds(ms)
             label = text(x + width + 6, y + BAR - 1, f"{percent:.0f} % · {speed}", "small own")
         else:
             label = text(x + width + 6, y + BAR - 1, f"{ms / row['ms_median']:.2f}× our time", "small soft")
@@ -125,7 +132,8 @@ def draw_panel(x, top, width, rows, places, height):
 
 
 def draw_legend(y, kinds):
-    names = {"mha": "mha", "torch": "PyTorch", "openblas": "unfused over OpenBLAS", "loop": "unfused, plain loops"}
+    names = {"mha": "mha", "torch": "PyTorch", "llama": "llama.cpp"}
+    names.update({"openblas": "unfused over OpenBLAS", "loop": "unfused, plain loops"})
     parts, x = [], MARGIN
     for kind in (k for k in names if k in kinds):
         parts.append(f'<rect class="{kind}" x="{x}" y="{y - 9}" width="22" height="{BAR}" rx="2.5"/>')

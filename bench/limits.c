@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 enum { TRIES_LEAST = 3, TRIES_MOST = 12 };
-static const double SECONDS_MOST = 0.25;             /* for one limit; a measurement of a shape may take longer */
-static const double TRY_SECONDS = 4e-3;              /* of multiply-adds: long beside the waking of threads */
-static const int64_t READ_FLOATS = INT64_C(1) << 26; /* 256 MiB, beyond the caches that matter */
+static const double SECONDS_MOST = 0.25;              /* for one limit; a measurement of a shape may take longer */
+static const double TRY_SECONDS = 4e-3;               /* of multiply-adds: long beside the waking of threads */
+static const int64_t READ_FLOATS = INT64_C(1) << 26;  /* 256 MiB, beyond the caches that matter */
+static const int64_t PIECE_FLOATS = INT64_C(1) << 18; /* that a thread reads before it takes the next */
 
 typedef struct limits {
     const mha_kernels *kernels;
@@ -76,11 +77,38 @@ static double read_gbytes(mha_context *ctx, limits *l)
     return found;
 }
 
+/* ---- Memory of the caller ---------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const mha_kernels *kernels;
+    const float *memory;
+    int64_t count;
+    float *largest; /* (pieces), so that nothing can be left out */
+} reading;
+
+static void read_piece(void *arg, int64_t n)
+{
+    const reading *r = arg;
+    int64_t first = n * PIECE_FLOATS, left = r->count - first, count = left < PIECE_FLOATS ? left : PIECE_FLOATS;
+    r->largest[n] = r->kernels->largest(r->memory + first, count, 1, count);
+}
+
+void bench_read(mha_context *ctx, const void *memory, size_t bytes)
+{
+    reading r = {ctx->kernels, memory, (int64_t)(bytes / sizeof(float) / MHA_PAD * MHA_PAD), NULL};
+    int64_t pieces = (r.count + PIECE_FLOATS - 1) / PIECE_FLOATS;
+    r.largest = malloc((size_t)(pieces + 1) * sizeof *r.largest);
+    if (r.largest) mha_parallel_each(ctx, pieces, read_piece, &r);
+    free(r.largest);
+}
+
+/* ---- Both -------------------------------------------------------------------------------------------------------- */
+
 bench_limits bench_measure_limits(const bench_setting *set)
 {
     mha_context *ctx = set->ctx;
     limits l = {.kernels = ctx->kernels, .spin = ctx->kernels->spin, .tasks = mha_context_threads(ctx)};
     l.seconds = fmin(set->seconds, SECONDS_MOST);
-    if (set->type == MHA_BFLOAT16 && ctx->engine) l.spin = ctx->engine->spin;
+    if (set->compute == MHA_BFLOAT16 && ctx->engine) l.spin = ctx->engine->spin;
     return (bench_limits){peak_gflops(ctx, &l), read_gbytes(ctx, &l)};
 }

@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import chart
+import llama_peer
 
 HERE = pathlib.Path(__file__).parent
 TOLERANCE = {"f32": 1e-4, "bf16": 4e-2, "f16": 5e-3}  # of the largest value, as in bench/arrays.c
@@ -112,12 +113,15 @@ class Report:
         args = ["--dtype", dtype, *self.args, "--pass", which, "--shape", shape]
         peer = self.float32_peer({"pass": which, "shape": shape}) if "--peer" not in self.args else {}
         args += ["--peer", "none"] if peer else []
-        args += ["--save", folder] if self.torch.python else []
+        args += ["--save", folder] if self.torch.python or llama_peer.program() else []
         printed, status = run_mha(self.mha, "bench", "--json", *args)
         self.failures += status != 0
         row = {**json.loads(printed), **peer, "type": dtype}
         path = os.path.join(folder, f"{which}-{shape}-{dtype}.safetensors")
-        row["torch"] = self.torch.ask(path, MODEL_PATIENCE if "images_per_s" in row else TORCH_PATIENCE)
+        model = "images_per_s" in row or "tokens_per_s" in row
+        row["torch"] = self.torch.ask(path, MODEL_PATIENCE if model else TORCH_PATIENCE)
+        if "tokens_per_s" in row and os.path.exists(path):
+            row["llama"] = llama_peer.ask(path)
         if os.path.exists(path):
             os.remove(path)
         self.compare(row)
@@ -128,6 +132,8 @@ class Report:
     def compare(self, row):
         """Results that differ are a failure; what a peer could not do is a remark."""
         said = row["torch"]
+        if "error" in row.get("llama", {}):
+            self.remarks.setdefault(f"llama.cpp: {row['llama']['error']}", []).append(row["shape"])
         where = f"{row['shape']} {row['pass']} {row['type']}"
         if "error" in said:
             self.remarks.setdefault(f"torch: {said['error']}", []).append(where)
@@ -163,7 +169,12 @@ def ratio(ms, row):
 
 
 def peer_name(row):
-    return row.get("peer", "peer")
+    return "llama" if "tokens_per_s" in row else row.get("peer", "peer")
+
+
+def peer_ms(row):
+    """Of llama.cpp for a language model, else of the BLAS."""
+    return row.get("llama", {}).get("ms_median") if "tokens_per_s" in row else row.get("peer_ms")
 
 
 def plural(threads):
@@ -179,6 +190,8 @@ def print_head(row, python):
 def rate(row):
     if "images_per_s" in row:
         return row["images_per_s"], "img/s"
+    if "tokens_per_s" in row:
+        return row["tokens_per_s"], "tok/s"
     return (row["gb_per_s"], "GB/s") if "gb_per_s" in row else (row["gflops"], "GF/s")
 
 
@@ -195,7 +208,7 @@ def print_row(row):
     speed, unit = rate(row)
     torch = ratio(row["torch"].get("ms_median"), row) if row["torch"] else ""
     cells = (row["shape"], row["pass"], row["ms_median"], speed, unit, f"{share(row):.0f} %")
-    cells += (ratio(row.get("peer_ms"), row), torch, error_of(row))
+    cells += (ratio(peer_ms(row), row), torch, error_of(row))
     print("%-15s%-9s%10.3f%8.1f %-5s%7s%9s%7s%9s" % cells, flush=True)
 
 
@@ -210,7 +223,7 @@ def print_foot(report, about):
     said = [f"{peak:.0f} GFLOP/s {dtype}" for dtype, peak in peaks.items() if peak]
     said += [f"{read:.0f} GB/s read"] if read else []
     print(f"\n{about['machine']}, {about['date']}\nLimits, measured in the same run: {', '.join(said)}")
-    for text in (about["peer"], about["torch"]):
+    for text in (about["peer"], about["torch"], about["llama"]):
         if text:
             print(f"Peer: {text}")
     print("2.00x: the peer takes twice our time. OpenBLAS and loops compute in float32.")
@@ -235,6 +248,7 @@ def describe(report):
     torch = next((r["torch"] for r in report.rows if "how" in r["torch"]), None)
     hows = [r["torch"].get("how", "") for r in report.rows]
     compiled = ", models compiled" if "compiled" in hows else ""
+    llama = next((r["llama"] for r in report.rows if "version" in r.get("llama", {})), None)
     peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
     return {
         "machine": info["processor"],
@@ -242,8 +256,9 @@ def describe(report):
         "isa": row["isa"],
         "threads": row["threads"],
         "version": info["version"],
-        "peer": peer.get(row.get("peer"), ""),
+        "peer": "" if "tokens_per_s" in row else peer.get(row.get("peer"), ""),
         "torch": f"PyTorch {torch['version']}{compiled}" if torch else "",
+        "llama": f"llama.cpp {llama['version']}" if llama else "",
     }
 
 
@@ -257,7 +272,7 @@ def tables(report, about):
         lines.append("|---|---|---|---|---|---|---|---|")
         for row in (r for r in report.rows if r["type"] == dtype):
             speed, unit = rate(row)
-            ratios = f"{ratio(row.get('peer_ms'), row)} | {ratio(row['torch'].get('ms_median'), row)}"
+            ratios = f"{ratio(peer_ms(row), row)} | {ratio(row['torch'].get('ms_median'), row)}"
             lines.append(
                 f"| {row['pass']} | {row['shape']} | {row['ms_median']:.4g} | {speed:.1f} {unit} "
                 f"| {share(row):.0f} % | {ratios} | {error_of(row)} |"

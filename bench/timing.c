@@ -19,18 +19,27 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void bench_time_turns(const bench_setting *set, int count, void (*const *run)(void *arg), void *arg, double *median,
+                      double *best)
+{
+    double ms[BENCH_TURNS][RUNS_MOST], begun = bench_now();
+    int runs = 0;
+    for (; runs < 3 || (runs < RUNS_MOST && bench_now() - begun < set->seconds); runs++)
+        for (int n = 0; n < count; n++) {
+            double start = bench_now();
+            run[n](arg);
+            ms[n][runs] = 1e3 * (bench_now() - start);
+        }
+    for (int n = 0; n < count; n++) {
+        qsort(ms[n], (size_t)runs, sizeof **ms, by_size);
+        best[n] = ms[n][0];
+        median[n] = ms[n][runs / 2];
+    }
+}
+
 void bench_time(const bench_setting *set, void (*run)(void *arg), void *arg, double *median, double *best)
 {
-    double ms[RUNS_MOST], begun = bench_now();
-    int runs = 0;
-    while (runs < 3 || (runs < RUNS_MOST && bench_now() - begun < set->seconds)) {
-        double start = bench_now();
-        run(arg);
-        ms[runs++] = 1e3 * (bench_now() - start);
-    }
-    qsort(ms, (size_t)runs, sizeof *ms, by_size);
-    *best = ms[0];
-    *median = ms[runs / 2];
+    bench_time_turns(set, 1, &run, arg, median, best);
 }
 
 double bench_time_peer(const bench_setting *set, void (*run)(void *arg), void *arg)

@@ -12,10 +12,11 @@ import warnings
 
 import torch
 
+import torch_language
 import torch_vit
 
 F = torch.nn.functional
-TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "U8": torch.uint8}
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "U8": torch.uint8, "I32": torch.int32}
 RUNS_MOST, PATIENCE = 200, 2.0  # the rule of bench/timing.c
 
 
@@ -115,6 +116,8 @@ def timed_work(t, about):
     """How it was done, median and best milliseconds, ours, theirs."""
     if about["pass"] in ("train", "infer"):
         return (torch_vit.train if about["pass"] == "train" else torch_vit.infer)(t, about, attention, clock)
+    if about["pass"] in ("prompt", "generate"):
+        return (torch_language.prompt if about["pass"] == "prompt" else torch_language.generate)(t, about, clock)
     how, run, ours = work(t, about)
     results, median, best = clock(run, float(about["seconds"]))
     return how, median, best, ours, results

@@ -18,9 +18,11 @@ typedef struct request {
     int pass;        /* BENCH_PASSES for all */
     const bench_blas *blas;
     double seconds;
-    int64_t batch;     /* 0 for the model's own */
-    const char *chart; /* of scaling; NULL for none */
-    int64_t length;    /* the largest T of scaling */
+    int64_t batch;          /* 0 for the model's own */
+    const char *chart;      /* of scaling; NULL for none */
+    int64_t length;         /* the largest T of scaling */
+    int64_t prompt, tokens; /* of language models; 0 if not given */
+    mha_type compute;
     bool peer_chosen, json, list;
 } request;
 
@@ -45,6 +47,7 @@ static bool parse_shape(const cli_given *given, void *to)
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
     for (const bench_layer *s = bench_layers; s->name; s++) names[count++] = s->name;
     for (const bench_model *s = bench_models; s->name; s++) names[count++] = s->name;
+    for (const bench_language *s = bench_languages; s->name; s++) names[count++] = s->name;
     if (!parse_word(given, names, &index)) return false;
     r->shape = index ? names[index] : NULL;
     return true;
@@ -83,6 +86,8 @@ static bool parse_save(const cli_given *given, void *to)
 
 static const cli_name types[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {"f16", MHA_FLOAT16}, {NULL, 0}};
 
+static const cli_name computes[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {NULL, 0}};
+
 static const cli_option options[] = {
     CLI_OWN("--shape", parse_shape),
     CLI_OWN("--pass", parse_pass),
@@ -94,6 +99,9 @@ static const cli_option options[] = {
     CLI_REAL("--seconds", request, seconds, 0, 3600, "a number from 0 to 3600"),
     CLI_OWN("--save", parse_save),
     CLI_OUT(request, chart),
+    CLI_NUMBER("--prompt", request, prompt, 1, 65536),
+    CLI_NUMBER("--tokens", request, tokens, 1, 65536),
+    CLI_CHOICE("--compute", request, compute, computes),
     CLI_NUMBER("--length", request, length, 64, 65536),
     CLI_FLAG("--list", request, list),
     CLI_FLAG("--json", request, json),
@@ -108,6 +116,28 @@ static bool check_scaling(const request *r)
     if (!scaling && given) return cli_error("bench: %s is for --pass scaling", given);
     given = r->shape ? "--shape" : r->batch ? "--batch" : r->save ? "--save" : NULL;
     if (scaling && given) return cli_error("bench: --pass scaling has its own sizes and takes no %s", given);
+    return true;
+}
+
+/* Whether language models were requested. */
+static bool is_language(const request *r)
+{
+    bool named = r->pass == BENCH_GENERATE || r->pass == BENCH_PROMPT;
+    for (const bench_language *s = bench_languages; s->name && r->shape; s++) named |= strcmp(r->shape, s->name) == 0;
+    return named;
+}
+
+/* The same for language models. */
+static bool check_language(const request *r)
+{
+    bool language = is_language(r);
+    const char *given = r->prompt                   ? "--prompt"
+                        : r->tokens                 ? "--tokens"
+                        : r->compute != MHA_FLOAT32 ? "--compute"
+                                                    : NULL;
+    if (!language && given) return cli_error("bench: %s is for --pass generate and --pass prompt", given);
+    if (language && r->batch)
+        return cli_error("bench: language models are measured one text at a time, without --batch");
     return true;
 }
 
@@ -147,6 +177,10 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
         n = add(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
         n = add(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
     }
+    for (const bench_language *s = bench_languages; s->name && is_language(r); s++) {
+        n = add(jobs, n, r, (bench_job){BENCH_PROMPT, s->name, s});
+        n = add(jobs, n, r, (bench_job){BENCH_GENERATE, s->name, s});
+    }
     if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_error("bench: models are measured in f32 and bf16 only");
     else if (!n) cli_error("bench: %s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
     return n;
@@ -170,6 +204,8 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
     bool done = job->pass == BENCH_GEMM       ? bench_gemm(&result, set, job->shape, error)
                 : job->pass == BENCH_TRAIN    ? bench_train(&result, set, job->shape, error)
                 : job->pass == BENCH_INFER    ? bench_infer(&result, set, job->shape, error)
+                : job->pass == BENCH_PROMPT   ? bench_prompt(&result, set, job->shape, error)
+                : job->pass == BENCH_GENERATE ? bench_generate(&result, set, job->shape, error)
                 : job->pass == BENCH_LAYER    ? bench_layer_forward(&result, set, job->shape, error)
                 : job->pass == BENCH_BACKWARD ? bench_backward(&result, set, job->shape, error)
                                               : bench_forward(&result, set, job->shape, error);
@@ -180,7 +216,8 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
     if (json) bench_print_json(set, limits, job, &result);
     else bench_print_row(limits, job, &result);
     fflush(stdout);
-    bool right = sound(job, set->type, "the oracle", result.max_error);
+    bool right =
+        sound(job, set->compute, result.tokens > 0 ? "a pass over the whole text" : "the oracle", result.max_error);
     if (set->blas) right &= sound(job, set->type, set->blas->name, result.peer_error);
     return right ? CLI_OK : CLI_FAILED;
 }
@@ -200,17 +237,26 @@ static mha_context *make_context(const request *r)
 
 int cmd_bench(int argc, char **argv)
 {
-    request r = {.type = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
+    request r = {.type = MHA_FLOAT32, .compute = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
     bench_job jobs[JOBS_MOST];
     int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count = 0, status = CLI_OK;
     if (stop) return stop - 1;
-    if (!check_scaling(&r) || (r.pass != BENCH_SCALING && !(count = plan(jobs, &r)))) return CLI_USAGE;
+    if (!check_scaling(&r) || !check_language(&r) || (r.pass != BENCH_SCALING && !(count = plan(jobs, &r))))
+        return CLI_USAGE;
     if (r.list && r.pass == BENCH_SCALING) return bench_list_sizes(length_of(&r)), CLI_OK;
     if (r.list) {
         for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
         return CLI_OK;
     }
-    bench_setting set = {make_context(&r), r.type, r.blas, r.save, r.seconds, r.batch};
+    bench_setting set = {.ctx = make_context(&r),
+                         .type = r.type,
+                         .compute = is_language(&r) ? r.compute : r.type,
+                         .blas = r.blas,
+                         .save = r.save,
+                         .seconds = r.seconds,
+                         .batch = r.batch,
+                         .prompt = r.prompt ? r.prompt : 512,
+                         .tokens = r.tokens ? r.tokens : 32};
     if (!set.ctx) return CLI_USAGE;
     if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
     if (r.pass == BENCH_SCALING) {
@@ -224,7 +270,7 @@ int cmd_bench(int argc, char **argv)
         mha_context_free(set.ctx);
         return CLI_FAILED;
     }
-    if (!r.json) bench_print_head(&set, &limits);
+    if (!r.json) bench_print_head(&set, &limits, is_language(&r));
     for (int i = 0; i < count; i++) status |= measure(&set, &limits, &jobs[i], r.json);
     mha_context_free(set.ctx);
     return status;

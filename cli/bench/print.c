@@ -4,8 +4,20 @@
 
 #include <stdio.h>
 
-const char *const bench_pass_names[] = {"forward", "backward", "decode",  "gemm", "layer",
-                                        "train",   "infer",    "scaling", NULL};
+const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm",    "layer", "train",
+                                        "infer",   "generate", "prompt", "scaling", NULL};
+
+static void help_language(void)
+{
+    puts("\nLanguage models (only with --pass generate, --pass prompt or by --shape):");
+    for (const bench_language *s = bench_languages; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+    puts("Random weights of --dtype in the layout of the family's files; --compute is the\n"
+         "type that products round their factors to, as --dtype of 'mha generate'. prompt\n"
+         "is one pass over --prompt tokens; generate is --tokens steps behind them, in\n"
+         "turns with a loop that reads the same weights. A step is verified against a pass\n"
+         "over the whole text. GB/s count weights, keys and values. Further keys of --json:\n"
+         "prompt, tokens, compute, tokens_per_s, tokens_per_s_best.");
+}
 
 static void help_scaling(void)
 {
@@ -31,18 +43,23 @@ void bench_help(void)
          "                        also save the arrays as a safetensors file\n"
          "  mha bench --pass train\n"
          "                        training speed in images per second\n"
+         "  mha bench --pass generate --shape gpt2_124m\n"
+         "                        new tokens per second of a language model\n"
          "  mha bench --pass scaling -o scaling.svg\n"
          "                        time and memory over T, heads and width, as a chart\n"
          "\n"
          "Usage: mha bench [OPTIONS]\n"
          "  --shape NAME          one of the shapes below, or all (default)\n"
          "  --pass PASS           forward, backward, decode, gemm, layer, train, infer,\n"
-         "                        all of these (default), or scaling\n"
+         "                        all of these (default), or generate, prompt, scaling\n"
          "  --dtype TYPE          f32 (default), bf16 or f16\n" CLI_HELP_THREADS
          "  --isa NAME            instruction set (default: the best one available)\n"
          "  --peer PEER           openblas, loop or none (default: openblas if it is\n"
          "                        installed, otherwise loop)\n"
          "  --batch N             batch size of models\n"
+         "  --prompt N            of language models: tokens of the prompt (512)\n"
+         "  --tokens N            of language models: new tokens of a run (32)\n"
+         "  --compute TYPE        of language models: f32 (default) or bf16\n"
          "  --seconds S           time per measurement (1)\n"
          "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
          "  -o CHART              of scaling: the chart, an SVG file\n"
@@ -58,6 +75,7 @@ void bench_help(void)
     for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nModels (float32 and bfloat16):");
     for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+    help_language();
     help_scaling();
     puts("\n"
          "Each measurement is verified against a float64 oracle on samples, then timed:\n"
@@ -84,6 +102,12 @@ static void print_number(const char *key, const char *format, double x)
     else printf("null");
 }
 
+/* GB/s: of the loop that reads the same bytes, if there was one. */
+static double read_limit(const bench_limits *limits, const bench_result *b)
+{
+    return b->read_gbytes > 0 ? b->read_gbytes : limits->read_gbytes;
+}
+
 void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job, const bench_result *b)
 {
     printf("{\"shape\": \"%s\", \"dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %d, \"isa\": \"%s\"", job->name,
@@ -93,10 +117,16 @@ void bench_print_json(const bench_setting *set, const bench_limits *limits, cons
     print_number("ms_best", "%.6g", b->ms_best);
     print_number("gflops", "%.5g", b->gflops);
     if (b->images > 0) print_number("images_per_s", "%.6g", b->images);
+    if (b->tokens > 0) {
+        printf(", \"prompt\": %lld, \"tokens\": %lld, \"compute\": \"%s\"", (long long)set->prompt,
+               (long long)set->tokens, mha_type_name(set->compute));
+        print_number("tokens_per_s", "%.6g", b->tokens);
+        print_number("tokens_per_s_best", "%.6g", b->tokens_best);
+    }
     if (b->gbytes > 0) {
         print_number("gb_per_s", "%.5g", b->gbytes);
-        print_number("bandwidth_gb_per_s", "%.5g", limits->read_gbytes);
-        print_number("percent_of_bandwidth", "%.1f", 100 * b->gbytes / limits->read_gbytes);
+        print_number("bandwidth_gb_per_s", "%.5g", read_limit(limits, b));
+        print_number("percent_of_bandwidth", "%.1f", 100 * b->gbytes / read_limit(limits, b));
     } else {
         print_number("peak_gflops", "%.5g", limits->peak_gflops);
         print_number("percent_of_peak", "%.1f", 100 * b->gflops / limits->peak_gflops);
@@ -108,11 +138,18 @@ void bench_print_json(const bench_setting *set, const bench_limits *limits, cons
     printf(", \"scratch_bytes\": %zu}\n", b->scratch_bytes);
 }
 
-void bench_print_head(const bench_setting *set, const bench_limits *limits)
+void bench_print_head(const bench_setting *set, const bench_limits *limits, bool language)
 {
     int threads = mha_context_threads(set->ctx);
     printf("%s, %s, %d thread%s: %.1f GFLOP/s of multiply-adds, %.1f GB/s read\n", mha_context_isa(set->ctx),
            mha_type_name(set->type), threads, threads == 1 ? "" : "s", limits->peak_gflops, limits->read_gbytes);
+    if (language) {
+        printf("Products in %s, prompts of %lld tokens, %lld new ones\n", mha_type_name(set->compute),
+               (long long)set->prompt, (long long)set->tokens);
+        printf("\n%-12s%-9s%10s%9s%9s%12s%9s%9s\n", "shape", "pass", "ms", "tok/s", "best", "rate", "of limit",
+               "error");
+        return;
+    }
     if (set->blas && *set->blas->version) cli_print(stdout, "OpenBLAS %s\n", set->blas->version);
     printf("\n%-15s%-10s%10s%9s%13s%12s%10s\n", "shape", "pass", "ms", "rate", "of limit",
            set->blas ? set->blas->name : "peer", "error");
@@ -126,10 +163,24 @@ static void print_cell(int width, const char *format, double x)
     printf("%*s", width, text);
 }
 
+static void print_language_row(const bench_job *job, const bench_result *b, double share)
+{
+    printf("%-12s%-9s%10.3f%9.1f%9.1f", job->name, bench_pass_names[job->pass], b->ms_median, b->tokens,
+           b->tokens_best);
+    printf("%7.1f %s", b->gbytes > 0 ? b->gbytes : b->gflops, b->gbytes > 0 ? "GB/s" : "GF/s");
+    print_cell(9, "%.0f %%", 100 * share);
+    print_cell(9, "%.1e", b->max_error);
+    printf("\n");
+}
+
 void bench_print_row(const bench_limits *limits, const bench_job *job, const bench_result *b)
 {
     bool reads = b->gbytes > 0;
-    double share = reads ? b->gbytes / limits->read_gbytes : b->gflops / limits->peak_gflops;
+    double share = reads ? b->gbytes / read_limit(limits, b) : b->gflops / limits->peak_gflops;
+    if (b->tokens > 0) {
+        print_language_row(job, b, share);
+        return;
+    }
     printf("%-15s%-10s%10.3f", job->name, bench_pass_names[job->pass], b->ms_median);
     print_cell(9, "%.1f", b->images > 0 ? b->images : reads ? b->gbytes : b->gflops);
     printf(" %s", b->images > 0 ? "img/s" : reads ? "GB/s " : "GF/s ");

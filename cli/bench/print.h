@@ -12,7 +12,9 @@ typedef enum bench_pass {
     BENCH_LAYER,
     BENCH_TRAIN,
     BENCH_INFER,
-    BENCH_SCALING, /* only by name: cli/bench/scaling.c */
+    BENCH_GENERATE, /* only by name, as the next two */
+    BENCH_PROMPT,
+    BENCH_SCALING, /* cli/bench/scaling.c */
     BENCH_PASSES
 } bench_pass;
 
@@ -22,13 +24,13 @@ extern const char *const bench_pass_names[]; /* ends with NULL */
 typedef struct bench_job {
     bench_pass pass;
     const char *name;
-    const void *shape; /* a bench_shape, bench_product, bench_layer or bench_model, depending on the pass */
+    const void *shape; /* a bench_shape, bench_product, bench_layer, bench_model or bench_language, as the pass is */
 } bench_job;
 
 void bench_help(void);
 void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job,
                       const bench_result *result);
-void bench_print_head(const bench_setting *set, const bench_limits *limits);
+void bench_print_head(const bench_setting *set, const bench_limits *limits, bool language);
 /* ---- scaling.c, scaling_chart.c ---------------------------------------------------------------------------------- */
 
 enum { BENCH_SIZES = 32 };

@@ -87,6 +87,43 @@ shows_images_a_second() {
         grep -q '| train | vit_digits | .* img/s |' "$work/bench.md"
 }
 
+# A measurement of a small Llama, and a llama-bench that answers if the file it gets is GGUF with as many tensors.
+cat >"$work/mha_llama" <<'end'
+#!/usr/bin/env python3
+import json, struct, sys
+if "--list" in sys.argv or "info" in sys.argv:
+    sys.exit(print("generate llama" if "--list" in sys.argv else '{"processor": "P", "version": "0"}'))
+names = ["model.embed_tokens", "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj", "model.norm"]
+config = {"model_type": "llama", "max_position_embeddings": 8, "hidden_size": 4, "num_hidden_layers": 1, "vocab_size": 4,
+          "intermediate_size": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "rms_norm_eps": 1e-5, "rope_theta": 1.0}
+about = {"config": json.dumps(config), "pass": "generate", "dtype": "f32", "prompt": "2", "tokens": "3", "threads": "1"}
+header = {f"{name}.weight": {"dtype": "F32", "shape": [4, 4], "data_offsets": [64 * n, 64 * n + 64]} for n, name in enumerate(names)}
+text = json.dumps({"__metadata__": about, **header}).encode()
+with open(sys.argv[sys.argv.index("--save") + 1] + "/generate-llama-f32.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text + bytes(256))
+print(json.dumps({"shape": "llama", "pass": "generate", "dtype": "float32", "threads": 1, "isa": "scalar", "ms_median": 2,
+                  "tokens_per_s": 500, "gb_per_s": 1, "percent_of_bandwidth": 90, "max_error": 0}))
+end
+cat >"$work/llama-bench" <<'end'
+#!/usr/bin/env python3
+import json, struct, sys
+with open(sys.argv[sys.argv.index("-m") + 1], "rb") as file:
+    magic, version, tensors, _ = struct.unpack("<4sIQQ", file.read(24))
+    rest = file.read()
+good = magic == b"GGUF" and version == 3 and tensors == 4 and b"blk.0.ffn_down.weight" in rest
+print(json.dumps([{"samples_ts": [100.0, 125.0, 120.0], "build_commit": "abc", "model_type": "llama"}]))
+sys.exit(not good)
+end
+chmod +x "$work/mha_llama" "$work/llama-bench"
+
+shows_tokens_a_second_beside_llama_cpp() {
+    PATH="$work:$PATH" python3 -B "$report" "$work/mha_llama" '' --pass generate --dtype f32 >"$work/out" 2>"$work/err" ||
+        return 1
+    [ "$(wc -L <"$work/out")" -le 80 ] && grep -Eq '^llama +generate .* 500.0 tok/s +90 % +4.17x' "$work/out" &&
+        grep -q 'Peer: llama.cpp abc' "$work/out" && grep -q '500 tok/s' "$work/bench.svg" &&
+        grep -q 'class="llama"' "$work/bench.svg" && grep -q '| generate | llama |' "$work/bench.md"
+}
+
 notices_when_results_differ() {
     run "$work/wrong_torch" --peer none --dtype f32
     [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
@@ -105,6 +142,7 @@ check prints_a_table_that_fits
 check leaves_a_chart_and_numbers
 check shows_torch
 check shows_images_a_second
+check shows_tokens_a_second_beside_llama_cpp
 check notices_when_results_differ
 check refuses_wrong_use
 check leaves_nothing_else

@@ -40,6 +40,12 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--pass scaling --length 63", "mha: bench: --length must be a number from 64 to 65536, not '63'\n"},
         {"--pass scaling --shape vit_b16", "mha: bench: --pass scaling has its own sizes and takes no --shape\n"},
         {"--pass scaling --batch 2", "mha: bench: --pass scaling has its own sizes and takes no --batch\n"},
+        {"--pass gemm --prompt 8", "mha: bench: --prompt is for --pass generate and --pass prompt\n"},
+        {"--tokens 8", "mha: bench: --tokens is for --pass generate and --pass prompt\n"},
+        {"--pass train --compute bf16", "mha: bench: --compute is for --pass generate and --pass prompt\n"},
+        {"--pass prompt --compute f16", "mha: bench: --compute must be f32 or bf16, not 'f16'\n"},
+        {"--pass prompt --batch 2", "mha: bench: language models are measured one text at a time, without --batch\n"},
+        {"--shape gpt2_124m --pass infer", "mha: bench: gpt2_124m has no pass 'infer'; see 'mha bench --list'\n"},
         {"--pass scalin", "mha: bench: --pass cannot be 'scalin'; did you mean 'scaling'?\n"},
         {"--shape small_512 --pass decode", "mha: bench: small_512 has no pass 'decode'; see 'mha bench --list'\n"},
     };
@@ -62,6 +68,8 @@ TEST(list_tells_what_would_be_measured)
         {"--pass decode", "decode decode_gqa_4k\ndecode decode_b32_1k\n"},
         {"--shape vit_digits --dtype bf16", "train vit_digits\ninfer vit_digits\n"},
         {"--pass infer", "infer vit_digits\n"},
+        {"--shape llama_134m --dtype f16", "prompt llama_134m\ngenerate llama_134m\n"},
+        {"--pass generate", "generate gpt2_124m\ngenerate llama_134m\ngenerate llama_1b\n"},
         {"--pass scaling --length 128", "scaling T T=64,H=8,D=64\nscaling T T=128,H=8,D=64\n"},
         {"--shape mha_gpt3_175b", "layer mha_gpt3_175b\n"}, /* by name, and not among all */
         {"--shape all --pass all", NULL},
@@ -73,6 +81,7 @@ TEST(list_tells_what_would_be_measured)
         expect(it->status == 0 && !*it->err, "%s: exit %d, %s", args, it->status, it->err);
         if (asks[i].says) expect(strcmp(it->out, asks[i].says) == 0, "%s: %s", args, it->out);
         else expect(strstr(it->out, "backward long_16k\n") && strstr(it->out, "train vit_digits\n"), "%s", it->out);
+        if (!asks[i].says) expect(!strstr(it->out, "llama"), "language models among all: %s", it->out);
     }
     const said *half = command("", "bench --list --dtype f16");
     expect(half->status == 0 && strstr(half->out, "layer ") && !strstr(half->out, "vit_digits"), "%s", half->out);
@@ -266,6 +275,92 @@ TEST(a_look_at_images_is_measured_and_saved)
 }
 
 /* ---- What people read -------------------------------------------------------------------------------------------- */
+
+/* ---- Language models --------------------------------------------------------------------------------------------- */
+
+/* Small ones, described as the large ones are. */
+static const bench_language small_languages[] = {
+    {"gpt2", "",
+     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":2,\"n_embd\":48,\"n_head\":4,"
+     "\"vocab_size\":97,\"n_positions\":40}"},
+    {"llama", "",
+     "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":2,\"hidden_size\":48,"
+     "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"intermediate_size\":80,\"vocab_size\":97,"
+     "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false}"},
+};
+
+static mha_context *two_threads(void)
+{
+    mha_context_options how = MHA_CONTEXT_DEFAULTS;
+    mha_context *ctx = NULL;
+    how.threads = 2;
+    expect(!mha_context_create(&ctx, &how), "no context");
+    return ctx;
+}
+
+static bench_result run_language(const bench_language *shape, bench_setting set, bool prompt)
+{
+    char error[200] = "";
+    bench_result result = {0};
+    bool done = prompt ? bench_prompt(&result, &set, shape, error) : bench_generate(&result, &set, shape, error);
+    expect(done, "%s: %s", shape->name, error);
+    expect(result.max_error <= bench_tolerance(set.compute), "%s: a new token is off by %g", shape->name,
+           result.max_error);
+    expect(result.tokens > 0 && result.tokens_best >= result.tokens, "%g tokens/s, %g at best", result.tokens,
+           result.tokens_best);
+    return result;
+}
+
+TEST(language_models_are_measured_in_every_type)
+{
+    static const mha_type types[] = {MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16};
+    bench_setting set = {.ctx = two_threads(), .prompt = 21, .tokens = 5};
+    for (int shape = 0; shape < 2; shape++)
+        for (int n = 0; n < 4; n++) {
+            set.type = types[n % 3];
+            set.compute = n == 3 ? MHA_BFLOAT16 : MHA_FLOAT32;
+            bench_result prompt = run_language(&small_languages[shape], set, true);
+            bench_result tokens = run_language(&small_languages[shape], set, false);
+            expect(prompt.gflops > 0 && !(prompt.gbytes > 0), "prompt: %g GFLOP/s", prompt.gflops);
+            expect(tokens.gbytes > 0 && tokens.read_gbytes > 0, "new tokens: %g GB/s, read %g", tokens.gbytes,
+                   tokens.read_gbytes);
+        }
+    mha_context_free(set.ctx);
+}
+
+TEST(a_language_model_that_is_saved_is_a_model)
+{
+    char error[300] = "", folder[] = "/tmp/bench-XXXXXX", path[64];
+    if (!expect(mkdtemp(folder), "no folder")) return;
+    bench_setting set = {
+        .ctx = two_threads(), .prompt = 21, .tokens = 5, .save = folder, .type = MHA_BFLOAT16, .compute = MHA_FLOAT32};
+    run_language(&small_languages[0], set, true);
+    snprintf(path, sizeof path, "%s/prompt-gpt2-bf16.safetensors", folder);
+    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    if (expect(file, "%s", error)) {
+        const nn_safetensors_tensor *t = nn_safetensors_find(file, "transformer.h.1.attn.c_attn.weight");
+        expect(t && t->dtype == NN_SAFETENSORS_BF16 && t->shape[0] == 48 && t->shape[1] == 144, "c_attn of block 1");
+        t = nn_safetensors_find(file, "transformer.ln_f.weight");
+        expect(t && t->dtype == NN_SAFETENSORS_F32 && ((const float *)t->data)[47] == 1, "the gains of the last norm");
+        t = nn_safetensors_find(file, "bench.logits");
+        expect(t && t->shape[0] == 97, "logits of the prompt");
+        expect(nn_safetensors_find(file, "bench.prompt"), "the prompt");
+        expect(nn_safetensors_metadata(file, "config"), "its config");
+        nn_safetensors_free(file);
+    }
+    remove(path);
+    rmdir(folder);
+    mha_context_free(set.ctx);
+}
+
+TEST(a_text_beyond_the_positions_is_refused)
+{
+    char error[200] = "";
+    bench_result result;
+    bench_setting set = {.ctx = two_threads(), .prompt = 39, .tokens = 2};
+    expect(!bench_prompt(&result, &set, &small_languages[0], error) && strstr(error, "40 positions"), "%s", error);
+    mha_context_free(set.ctx);
+}
 
 TEST(the_table_fits_the_screen_and_names_the_peer)
 {
