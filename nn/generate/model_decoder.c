@@ -173,50 +173,37 @@ nn_decoder *nn_model_decoder_create(nn_model *model, mha_context *ctx, int64_t r
 
 /* ---- The encoder ------------------------------------------------------------------------------------------------ */
 
-/* Sequences padded to the longest one, each as often as it has rows; padding does not change the bits of a sequence. */
-static int32_t *pad(const int32_t *tokens, const int64_t *starts, int64_t B, int64_t copies, int64_t *T,
-                    int64_t *lengths)
+/* Sequences padded to the longest one; padding does not change the bits of a sequence. */
+static int32_t *pad(const int32_t *tokens, const int64_t *starts, int64_t B, int64_t *T, int64_t *lengths)
 {
     *T = 0;
     for (int64_t b = 0; b < B; b++)
         if (starts[b + 1] - starts[b] > *T) *T = starts[b + 1] - starts[b];
-    int32_t *padded = calloc((size_t)(B * copies * *T + 1), sizeof *padded);
-    for (int64_t r = 0; padded && r < B * copies; r++) {
-        int64_t b = r / copies;
-        lengths[r] = starts[b + 1] - starts[b];
-        memcpy(padded + r * *T, tokens + starts[b], (size_t)lengths[r] * sizeof *padded);
+    int32_t *padded = calloc((size_t)(B * *T + 1), sizeof *padded);
+    for (int64_t b = 0; padded && b < B; b++) {
+        lengths[b] = starts[b + 1] - starts[b];
+        memcpy(padded + b * *T, tokens + starts[b], (size_t)lengths[b] * sizeof *padded);
     }
     return padded;
-}
-
-static float *repeat(const float *features, int64_t B, int64_t copies, int64_t size)
-{
-    float *all = malloc((size_t)(B * copies * size) * sizeof *all);
-    for (int64_t r = 0; all && r < B * copies; r++)
-        memcpy(all + r * size, features + r / copies * size, (size_t)size * sizeof *all);
-    return all;
 }
 
 bool nn_model_decoder_encode(nn_decoder *d, mha_context *ctx, int64_t B, const int32_t *tokens, const int64_t *starts,
                              const float *features)
 {
     model_decoder *m = (model_decoder *)d;
-    const nn_input_config *in = &nn_model_description(m->model)->encoder.input;
-    int64_t copies = d->rows / B, *lengths = malloc((size_t)d->rows * sizeof *lengths);
-    nn_batch batch = {.B = d->rows};
-    int32_t *padded = NULL;
-    float *repeated = NULL;
-    if (lengths && tokens) padded = pad(tokens, starts, B, copies, &batch.encoder.T, lengths);
-    if (lengths && features) repeated = repeat(features, B, copies, in->bins * 2 * in->positions);
-    bool good = padded || repeated;
+    nn_batch batch = {.B = B, .encoder = {.features = features}};
+    if (!tokens) {
+        batch.encoder.T = nn_model_description(m->model)->encoder.input.positions;
+        return nn_model_encode(m->model, ctx, m->cache, &batch);
+    }
+    int64_t *lengths = malloc((size_t)B * sizeof *lengths);
+    int32_t *padded = lengths ? pad(tokens, starts, B, &batch.encoder.T, lengths) : NULL;
+    bool good = padded;
     if (!good) mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the encoder");
     batch.encoder.tokens = padded;
-    batch.encoder.features = repeated;
-    if (padded) batch.encoder.lengths = lengths;
-    else batch.encoder.T = in->positions;
+    batch.encoder.lengths = lengths;
     good = good && nn_model_encode(m->model, ctx, m->cache, &batch);
     free(lengths);
     free(padded);
-    free(repeated);
     return good;
 }

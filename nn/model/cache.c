@@ -9,6 +9,8 @@ struct nn_model_cache {
     int64_t *length;           /* (batch): tokens of each sequence */
     mha_cache **self, **cross; /* (depth) */
     int64_t memory_tokens;     /* of the encoder; 0: it has not run */
+    int64_t copies;            /* how many rows each of its sequences serves, one behind another */
+    int64_t *rows;             /* (batch+1): room for starts, or for where rows come from */
 };
 
 static bool fail(mha_context *ctx, const char *text)
@@ -31,7 +33,8 @@ static bool make_caches(nn_model_cache *c, const nn_model *m, mha_context *ctx, 
     c->self = calloc((size_t)c->depth, sizeof *c->self);
     c->cross = calloc((size_t)c->depth, sizeof *c->cross);
     c->length = calloc((size_t)c->batch + 1, sizeof *c->length);
-    if (!c->self || !c->cross || !c->length) {
+    c->rows = calloc((size_t)c->batch + 1, sizeof *c->rows);
+    if (!c->self || !c->cross || !c->length || !c->rows) {
         mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a cache");
         return false;
     }
@@ -70,16 +73,28 @@ void nn_model_cache_free(nn_model_cache *c)
     free(c->self);
     free(c->cross);
     free(c->length);
+    free(c->rows);
     free(c);
 }
 
 int64_t nn_model_cache_length(const nn_model_cache *c, int64_t row) { return c->length[row]; }
 
+/* Whether every row stays with its sequence of the encoder, as the beams of a search do: nothing of it moves then. */
+static bool same_memory(const nn_model_cache *c, const int64_t *from)
+{
+    for (int64_t b = 0; b < c->batch; b++)
+        if (from[b] < 0 || !c->copies || from[b] / c->copies != b / c->copies) return false;
+    return true;
+}
+
 bool nn_model_cache_reorder(nn_model_cache *c, mha_context *ctx, const int64_t *from)
 {
+    bool moves = !same_memory(c, from);
     for (int64_t l = 0; l < c->depth; l++)
-        if (mha_cache_reorder(ctx, c->self[l], from) || (c->cross[l] && mha_cache_reorder(ctx, c->cross[l], from)))
+        if (mha_cache_reorder(ctx, c->self[l], from) ||
+            (moves && c->cross[l] && mha_cache_reorder(ctx, c->cross[l], from)))
             return false;
+    if (moves) c->copies = 1; /* rows of one sequence need not be neighbours any more */
     for (int64_t b = 0; b < c->batch; b++) c->length[b] = mha_cache_length(c->self[0], b);
     return true;
 }
@@ -102,12 +117,21 @@ static void cut_back(nn_model_cache *c, mha_context *ctx)
     mha_context_fail(ctx, MHA_BAD_ARGUMENT, reason);
 }
 
-/* A row of the cache has as many positions as its sequence has tokens. */
-static bool fit_lengths(mha_context *ctx, mha_cache *cache, const int64_t *lengths, int64_t B)
+/* Sequence b of key (B,T,M), without its padding, becomes the rows of the cache from b*copies on: it is projected once,
+ * for the first of them, and the others are copies. */
+static bool keep_memory(nn_model_cache *c, mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
+                        const int64_t *lengths)
 {
+    int64_t B = key.size[0], T = key.size[1], n = c->copies;
+    mha_tensor none = MHA_NO_TENSOR, packed = mha_tensor_3d(key.data, key.type, 1, B * T, key.size[2]);
+    for (int64_t r = 0; r <= c->batch; r++) c->rows[r] = (r + n - 1) / n * T;
+    if (mha_cache_truncate(ctx, cache, -1, 0) ||
+        mha_cache_append_ragged(ctx, cache, layer, packed, none, mha_tensor_1d(c->rows, MHA_INT64, c->batch + 1)))
+        return false;
     for (int64_t b = 0; lengths && b < B; b++)
-        if (mha_cache_truncate(ctx, cache, b, lengths[b])) return false;
-    return true;
+        if (mha_cache_truncate(ctx, cache, b * n, lengths[b])) return false;
+    for (int64_t r = 0; r < c->batch; r++) c->rows[r] = r / n * n;
+    return n == 1 || !mha_cache_reorder(ctx, cache, c->rows);
 }
 
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch)
@@ -116,18 +140,17 @@ bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_
     if (c->owner != m) return fail(ctx, "the cache belongs to another model");
     if (!nn_description_is_pair(&m->d)) return fail(ctx, "a model with one stack has nothing to encode");
     if (batch->encoder.starts) return fail(ctx, "the sequences of an encoder have lengths, not starts, in a cache");
+    if (batch->B < 1 || c->batch % batch->B)
+        return fail(ctx, "each sequence of an encoder serves the same number of rows of a cache");
     c->memory_tokens = 0;
+    c->copies = c->batch / batch->B;
     if (!nn_model_cache_truncate(c, ctx, -1, 0)) return false;
     nn_model_start(m, ctx, NULL);
     const float *rows = nn_model_side(m, ctx, false, batch, NULL);
     if (!rows) return false;
-    mha_tensor none = MHA_NO_TENSOR;
     mha_tensor key = mha_tensor_3d(rows, MHA_FLOAT32, batch->B, encoder->T, m->d.encoder.blocks.width);
     for (int64_t l = 0; l < c->depth; l++)
-        if (mha_cache_truncate(ctx, c->cross[l], -1, 0) ||
-            mha_cache_append(ctx, c->cross[l], s->block[l].cross, key, none) ||
-            !fit_lengths(ctx, c->cross[l], batch->encoder.lengths, batch->B))
-            return false;
+        if (!keep_memory(c, ctx, c->cross[l], s->block[l].cross, key, batch->encoder.lengths)) return false;
     c->memory_tokens = encoder->T;
     return true;
 }

@@ -14,10 +14,10 @@ static bool make_side(nn_model *m, mha_context *ctx, bool decoder)
     if (!s->blocks.depth) return true;
     side->tokens = fixed ? fixed : asked;
     side->there = true;
-    side->batch = m->options.batch;
-    int64_t rows = m->options.batch * side->tokens;
+    side->batch = !decoder && m->options.encoder_batch ? m->options.encoder_batch : m->options.batch;
+    int64_t rows = side->batch * side->tokens;
     return nn_stack_create(&side->stack, ctx, &m->d, decoder, &m->weights, rows, m->options.training) &&
-           nn_input_create(&side->input, &m->d, decoder, &m->weights, m->options.batch, rows, m->options.training);
+           nn_input_create(&side->input, &m->d, decoder, &m->weights, side->batch, rows, m->options.training);
 }
 
 /* The backward pass does not have everything that models of others are made of. */
@@ -43,7 +43,8 @@ static const char *options_problem(const nn_description *d, const nn_model_optio
     if (o->training && linear) return "a model without an activation cannot be trained";
     if (o->training && d->output.classes == 1) return "there are from 2 to 16777216 classes";
     if (o->training && !can_train(d)) return "this model has parts that cannot be trained";
-    if (o->batch < 1 || o->batch > 1 << 24) return "a batch has from 1 to 16777216 sequences";
+    if (o->batch < 1 || o->batch > 1 << 24 || o->encoder_batch < 0 || o->encoder_batch > o->batch)
+        return "a batch has from 1 to 16777216 sequences";
     const nn_stack_config *stacks[] = {&d->encoder, &d->decoder};
     const int64_t asked[] = {o->encoder_tokens, o->decoder_tokens};
     for (int n = 0; n < 2; n++) {

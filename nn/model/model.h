@@ -75,6 +75,7 @@ typedef struct nn_model_options {
     int64_t batch;                          /* the most sequences of a call */
     int64_t encoder_tokens, decoder_tokens; /* the most tokens of a sequence; 0 where the stack reads patches */
     bool training;                          /* calls can be followed by nn_model_backward */
+    int64_t encoder_batch; /* the most sequences of the encoder, where each serves several of the decoder; 0: batch */
 } nn_model_options;
 
 typedef struct nn_model nn_model;
@@ -131,7 +132,8 @@ bool nn_model_cache_reorder(nn_model_cache *c, mha_context *ctx, const int64_t *
 bool nn_model_cache_truncate(nn_model_cache *c, mha_context *ctx, int64_t row, int64_t length);
 
 /* Runs the encoder and keeps what cross-attention needs of its rows: before the first step of a model with both
- * stacks. The cache then holds no tokens of the decoder. */
+ * stacks. The cache then holds no tokens of the decoder. Of B sequences, each serves batch / B rows of the cache, one
+ * behind another, such as the beams of a search. */
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch);
 
 /* The next T tokens of each sequence (decoder.tokens), or with decoder.starts as many as each has, also none, behind

@@ -7,7 +7,8 @@ static bool create_worker(nn_worker *w, const nn_description *d, float *paramete
                           char *error, size_t error_size)
 {
     mha_context_options one = MHA_CONTEXT_DEFAULTS;
-    nn_model_options options = {NN_SLAB, e->tokens, e->tokens, training};
+    nn_model_options options = {
+        .batch = NN_SLAB, .encoder_tokens = e->tokens, .decoder_tokens = e->tokens, .training = training};
     one.threads = 1;
     if (!nn_slab_create(&w->slab, e, NN_SLAB) || mha_context_create(&w->ctx, &one)) {
         snprintf(error, error_size, "not enough memory for a thread's model");

@@ -155,8 +155,10 @@ static mha_status make_decoder(mha_context *ctx, mha_generation *g, nn_decoder *
     if (setup->max_length && setup->max_length <= capacity) capacity = setup->max_length - 1; /* the last has none */
     if (setup->max_new <= capacity - longest) capacity = longest + setup->max_new - 1;
     if (capacity < 1) capacity = 1;
-    nn_model_options o = {
-        .batch = g->count * N, .encoder_tokens = longest_of(g->encoder_starts, g->count), .decoder_tokens = piece};
+    nn_model_options o = {.batch = g->count * N,
+                          .encoder_batch = g->count,
+                          .encoder_tokens = longest_of(g->encoder_starts, g->count),
+                          .decoder_tokens = piece};
     mha_status status = nn_public_network(ctx, &g->net, g->model, &o);
     if (status) return status;
     *decoder = nn_model_decoder_create(g->net, ctx, g->count * N, capacity, piece, g->o.cache);

@@ -130,6 +130,53 @@ TEST(a_sequence_does_not_depend_on_its_batch)
     check_alone(true, false, 3, "beams, with an encoder");
 }
 
+/* A step with a cache after the encoder, a move of its rows unless `from` is NULL, a second step: its logits (6,V). */
+static void two_steps(scene *s, const nn_batch *encoded, const int32_t *first, const int64_t *from, float *logits)
+{
+    static const int32_t second[6] = {9, 10, 11, 12, 13, 14};
+    nn_batch step = {.B = 6, .decoder = {.T = 1, .tokens = first}};
+    nn_model_cache *c = nn_model_cache_create(s->model, s->ctx, 6, CAPACITY, MHA_FLOAT32);
+    bool good = c && nn_model_encode(s->model, s->ctx, c, encoded) && nn_model_step(s->model, s->ctx, c, &step, NULL) &&
+                (!from || nn_model_cache_reorder(c, s->ctx, from));
+    step.decoder.tokens = second;
+    const float *got = good ? nn_model_step(s->model, s->ctx, c, &step, NULL) : NULL;
+    expect(got != NULL, "%s", mha_context_error(s->ctx));
+    if (got) memcpy(logits, got, 6 * V * sizeof *logits);
+    nn_model_cache_free(c);
+}
+
+/* A source that is encoded once for three rows, which then move within their source or to another one, gives the bits of
+ * rows that have been where they end from the start, each with a source of its own. */
+TEST(rows_share_the_encoder)
+{
+    enum { T = 5, COPIES = 3 };
+    static const int64_t moves[][6] = {{0, 1, 2, 3, 4, 5}, {2, 2, 0, 3, 5, 3}, {4, 1, 0, 0, 2, 5}};
+    static const int32_t first[6] = {3, 4, 5, 6, 7, 8};
+    const int64_t lengths[2] = {T, 3};
+    static float once[6 * V], apart[6 * V];
+    scene s;
+    scene_open(&s, true, 6);
+    const nn_batch shared = {.B = 2, .encoder = {.T = T, .tokens = tokens, .lengths = lengths}};
+    for (size_t n = 0; n < sizeof moves / sizeof *moves; n++) {
+        int32_t sources[6 * T], moved[6];
+        int64_t all[6];
+        for (int r = 0; r < 6; r++) {
+            int64_t from = moves[n][r];
+            moved[r] = first[from];
+            all[r] = lengths[from / COPIES];
+            memcpy(sources + r * T, tokens + from / COPIES * T, T * sizeof *tokens);
+        }
+        const nn_batch own = {.B = 6, .encoder = {.T = T, .tokens = sources, .lengths = all}};
+        two_steps(&s, &shared, first, moves[n], once);
+        two_steps(&s, &own, moved, NULL, apart);
+        expect(memcmp(once, apart, sizeof once) == 0, "other bits, moves %zu", n);
+    }
+    nn_model_cache *c = nn_model_cache_create(s.model, s.ctx, 5, CAPACITY, MHA_FLOAT32);
+    expect(c && !nn_model_encode(s.model, s.ctx, c, &shared), "two sequences for five rows");
+    nn_model_cache_free(c);
+    scene_close(&s);
+}
+
 /* Each token is the largest logit of one pass over all tokens before it, unless two are within rounding. */
 TEST(greedy_is_what_a_whole_pass_says)
 {

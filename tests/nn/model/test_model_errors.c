@@ -33,7 +33,7 @@ typedef struct machine {
 static void start(machine *m, nn_description d, bool training)
 {
     char error[240] = "";
-    nn_model_options options = {B, T, T, training};
+    nn_model_options options = {.batch = B, .encoder_tokens = T, .decoder_tokens = T, .training = training};
     *m = (machine){.ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL), .d = d};
     m->parameters = calloc((size_t)nn_parameter_count(&d), sizeof(float));
     m->model = nn_model_create(m->ctx, &d, m->parameters, &options, error, sizeof error);
