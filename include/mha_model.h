@@ -224,6 +224,15 @@ MHA_API mha_model_attention mha_model_attention_get(const mha_model *model, int6
 MHA_API mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep,
                                    int64_t count);
 
+/* Writes a model without heads as one safetensors file that mha_model_open reads; `keep` and `count` as in
+ * mha_model_prune. Of a model of the transformers library, tensors keep their names and types, those of attention lose rows
+ * and columns, and the config in the file's metadata lists the heads as `pruned_heads`; heads that share keys and values
+ * are kept or removed together. The file is replaced atomically.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_MEMORY or MHA_BAD_FILE: also for models whose heads cannot be removed (two
+ * stacks, ALiBi, norms over all heads, shared layers) and for one that has lost heads already. */
+MHA_API mha_status mha_model_save_pruned(mha_context *ctx, const mha_model *model, const char *path, const bool *keep,
+                                         int64_t count);
+
 /* ---- 5 · Data --------------------------------------------------------------------------------------------------- */
 
 /* Labelled examples: a part to train with and a part to test with. */

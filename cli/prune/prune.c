@@ -1,5 +1,6 @@
 /* mha prune: removes the least important heads of a model. Errors in the request are found before the first round; the
  * files are written atomically at the end. */
+#include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
 #include "cli/common/session.h"
@@ -19,11 +20,17 @@ static void help(void)
          "                        keep 16 heads; plot the accuracy after each round\n"
          "  mha prune vit.safetensors --heads 16 --tune 0 --epochs 0 -o small.safetensors\n"
          "                        remove heads without any fine-tuning\n"
+         "  mha prune gpt2 --without 2.4,3.1 -o small.safetensors\n"
+         "                        remove two heads of a text model\n"
          "\n"
          "Usage: mha prune FILE (--heads N | --max-drop POINTS) -o FILE [OPTIONS]\n"
+         "       mha prune MODEL --without HEADS -o FILE\n"
          "  --heads N             heads to keep, over all blocks\n"
          "  --max-drop POINTS     stop when held-out accuracy has dropped by this much;\n"
          "                        0.3 is from 99 % to 98.7 %\n"
+         "  --without HEADS       of a model of the transformers library: exactly these\n"
+         "                        heads, without any data. Heads that share keys and\n"
+         "                        values go together\n"
          "  -o FILE               the pruned model\n"
          "  --data DIR            folder with MNIST's four files, or 'synthetic[:N]' for N\n"
          "                        synthetic digits. Default: the folder of\n"
@@ -59,8 +66,9 @@ typedef struct request {
     session_from from;
     const char *out, *curve; /* NULL if not given */
     mha_prune_options how;
-    int64_t heads; /* 0 if not given */
-    double points; /* -1 if not given */
+    const char *without; /* NULL if not given */
+    int64_t heads;       /* 0 if not given */
+    double points;       /* -1 if not given */
     double epochs;
     bool json;
 } request;
@@ -69,6 +77,7 @@ static const cli_option options[] = {
     CLI_TEXT("FILE", request, from.file),
     CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
     CLI_REAL("--max-drop", request, points, 0, 100, "a number of points from 0 to 100"),
+    CLI_TEXT("--without", request, without),
     CLI_OUT(request, out),
     CLI_NAME("--data", request, from.folder),
     CLI_NUMBER("--rounds", request, how.rounds, 1, 1 << 20),
@@ -88,7 +97,9 @@ static const cli_option options[] = {
 static bool check_request(const request *r)
 {
     if (!r->from.file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
-    else if (!r->heads && r->points < 0) cli_error("prune: missing --heads N or --max-drop POINTS");
+    else if (r->without && (r->heads || r->points >= 0 || r->curve || r->json || r->from.folder))
+        cli_error("prune: --without removes the heads that it names; only -o and --threads can be added");
+    else if (!r->without && !r->heads && r->points < 0) cli_error("prune: missing --heads N or --max-drop POINTS");
     else if (r->heads && r->points >= 0) cli_error("prune: --heads and --max-drop cannot be combined");
     else if (!r->out) cli_error("prune: missing -o FILE");
     else if (r->curve && output_same(r->curve, r->out))
@@ -225,12 +236,35 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
     return cli_error("%s", error);
 }
 
+/* ---- Heads by name ----------------------------------------------------------------------------------------------- */
+
+/* Writes the model without the heads that --without names. Returns an exit code. */
+static int remove_named(const request *r)
+{
+    session s = {.ctx = NULL};
+    const cli_given given = {"prune", "--without", r->without};
+    nn_file_lock lock = {.taken = false};
+    bool *keep = NULL;
+    bool ok =
+        output_claim(&lock, r->out) && session_open(&s, "prune", &r->from) && (keep = head_list_parse(&given, &s));
+    int64_t left = 0;
+    for (int64_t n = 0; ok && n < s.about.heads; n++) left += keep[n] = !keep[n];
+    nn_file_lock_free(&lock); /* the library takes its own */
+    if (ok && mha_model_save_pruned(s.ctx, s.model, r->out, keep, s.about.heads))
+        ok = cli_error("%s: %s", r->from.file, mha_context_error(s.ctx));
+    if (ok) cli_print(stdout, "%s: %lld of %lld heads\n", r->out, (long long)left, (long long)s.about.heads);
+    free(keep);
+    session_close(&s);
+    return ok ? CLI_OK : CLI_USAGE;
+}
+
 int cmd_prune(int argc, char **argv)
 {
     request r = {.how = MHA_PRUNE_DEFAULTS, .points = -1, .epochs = 1};
     int stop = cli_parse("prune", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     if (!check_request(&r)) return CLI_USAGE;
+    if (r.without) return remove_named(&r);
 
     session s = {.ctx = NULL};
     mha_model *smaller = NULL;

@@ -19,6 +19,7 @@ typedef struct binding {
     const nn_config *config;
     const nn_shards *shards;
     bool *used; /* (tensors) */
+    bool views; /* nothing is copied */
     nn_failure fail;
 } binding;
 
@@ -253,6 +254,7 @@ static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *
     mha_tensor copied =
         p->columns ? mha_tensor_2d(room, MHA_FLOAT32, p->rows, p->columns) : mha_tensor_1d(room, MHA_FLOAT32, p->rows);
     *found = false;
+    if (name->cut == NN_EACH && b->views) return nn_fail(&b->fail, "its heads lie in tensors of their own");
     if (name->cut == NN_EACH) {
         *part = copied;
         return gather_heads(b, room, p, name, found);
@@ -264,7 +266,7 @@ static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *
     *found = true;
     mark(b, t);
     if (!view_of(b, part, t, &s)) return false;
-    if (stays(p)) return true;
+    if (stays(p) || b->views) return true;
     if (!copy(b, room, *part, name)) return false;
     *part = copied;
     return true;
@@ -295,6 +297,7 @@ static bool bind_part(binding *b, mha_tensor *part, float *room, const nn_part *
     if (!last || last->missing == NN_REQUIRED)
         return nn_fail(&b->fail, "%s is missing", last ? text : nn_part_name(own, p));
     if (stays(p)) return nn_fail(&b->fail, "%s is missing", text);
+    if (b->views) return true;
     for (int64_t i = 0; i < nn_part_numbers(p); i++) room[i] = last->missing == NN_ONES ? 1 : 0;
     *part =
         p->columns ? mha_tensor_2d(room, MHA_FLOAT32, p->rows, p->columns) : mha_tensor_1d(room, MHA_FLOAT32, p->rows);
@@ -335,30 +338,43 @@ static bool check_rest(const binding *b)
                    (long long)more - 1);
 }
 
-bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,
-             const nn_config *config, const nn_shards *shards, const char *name, char *error, size_t error_size)
+static bool bind_all(binding b)
 {
-    binding b = {to, ctx, d, family, head, config, shards, NULL, {name, error, error_size}};
+    nn_bound *to = b.to;
+    const nn_description *d = b.d;
     nn_part part;
     int64_t numbers = 0, at = 0;
     *to = (nn_bound){0};
     for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part); to->count++)
         if (!stays(&part)) numbers += nn_part_numbers(&part);
     to->part = calloc((size_t)to->count + 1, sizeof *to->part);
-    to->copies = malloc((size_t)(numbers + 1) * sizeof *to->copies);
-    b.used = calloc((size_t)nn_shards_tensors(shards) + 1, sizeof *b.used);
+    to->copies = malloc((size_t)(b.views ? 1 : numbers + 1) * sizeof *to->copies);
+    b.used = calloc((size_t)nn_shards_tensors(b.shards) + 1, sizeof *b.used);
     bool ok = to->part && to->copies && b.used;
     if (!ok) nn_fail(&b.fail, "out of memory");
     nn_parts w = nn_parts_of(d);
     for (int64_t n = 0; ok && n < to->count; n++) {
         nn_parts_next(&w, &part);
         ok = bind_part(&b, &to->part[n], to->copies + at, &part);
-        if (!stays(&part)) at += nn_part_numbers(&part);
+        if (!stays(&part) && !b.views) at += nn_part_numbers(&part);
     }
     ok = ok && check_rest(&b);
     free(b.used);
     if (!ok) nn_bound_free(to);
     return ok;
+}
+
+bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,
+             const nn_config *config, const nn_shards *shards, const char *name, char *error, size_t error_size)
+{
+    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, false, {name, error, error_size}});
+}
+
+bool nn_bind_views(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family,
+                   const nn_head *head, const nn_config *config, const nn_shards *shards, const char *name, char *error,
+                   size_t error_size)
+{
+    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, true, {name, error, error_size}});
 }
 
 void nn_bound_free(nn_bound *b)

@@ -231,7 +231,6 @@ static const nn_key everywhere[] = {
     {"is_causal", NN_ONLY, 0, "true", NULL},
     {"add_cross_attention", NN_ONLY, 0, "false", NULL},
     {"is_decoder", NN_ONLY, 0, "false", NULL},
-    {"pruned_heads", NN_ONLY, 0, "{}", NULL},
     {"position_embedding_type", NN_ONLY, 0, "absolute", NULL},
     {"use_bidirectional_attention", NN_ONLY, 0, "false", NULL},
     {"clip_qkv", NN_ONLY, 0, "null", NULL},
@@ -287,7 +286,8 @@ static bool fill(nn_description *d, const nn_family *f, const nn_head **head, co
     nn_blocks_config *b = d->decoder.blocks.depth ? &d->decoder.blocks : &d->encoder.blocks;
     if (b->depth > NN_BLOCKS_MOST && (f->window.layers || f->rotary.skips))
         return nn_fail(&r->to, "more than %d layers of several kinds are not supported", NN_BLOCKS_MOST);
-    return nn_family_rotary(b, f, r->c, error, room) && nn_family_windows(b, f, r->c, error, room);
+    return nn_family_rotary(b, f, r->c, error, room) && nn_family_windows(b, f, r->c, error, room) &&
+           nn_family_pruned(d, f, r->c, error, room);
 }
 
 bool nn_family_describe(nn_description *d, const nn_family **family, const nn_head **head, const nn_config *c,

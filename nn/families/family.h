@@ -153,7 +153,9 @@ const nn_family *nn_family_get(int64_t n);
 bool nn_family_describe(nn_description *d, const nn_family **family, const nn_head **head, const nn_config *c,
                         const nn_shards *shards, char *error, size_t error_size);
 
-/* For files of this folder: the rotary embedding and the windows of a stack (rotary_keys.c, window_keys.c). */
+/* For files of this folder: the rotary embedding and the windows of a stack (rotary_keys.c, window_keys.c), and the heads
+ * that it has lost (pruned.c). */
+bool nn_family_pruned(nn_description *d, const nn_family *f, const nn_config *c, char *error, size_t error_size);
 bool nn_family_rotary(nn_blocks_config *b, const nn_family *f, const nn_config *c, char *error, size_t error_size);
 bool nn_family_windows(nn_blocks_config *b, const nn_family *f, const nn_config *c, char *error, size_t error_size);
 

@@ -93,6 +93,7 @@ void mha_model_free(mha_model *model)
     nn_shards_close(&model->shards);
     nn_llama2c_close(&model->llama2c);
     free(model->json);
+    free(model->config);
     free(model->pixels);
     free(model->hidden);
     nn_generation_config_free(&model->generation);

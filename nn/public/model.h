@@ -15,6 +15,8 @@ struct mha_model {
     int64_t count;           /* of the parameters */
     float *parameters;       /* as one block; or NULL: they lie in `shards` */
     const nn_family *family; /* of transformers; or NULL */
+    const nn_head *head;     /* of the family; or NULL */
+    char *config;            /* the text of its config.json; or NULL */
     nn_shards shards;
     nn_llama2c llama2c; /* or the one file of this kind */
     nn_bound bound;

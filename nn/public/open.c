@@ -72,16 +72,19 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
                        bool folder, const mha_model_options *o)
 {
     char error[500] = "";
-    const nn_head *head;
     mha_model *m = calloc(1, sizeof *m);
-    if (!m) {
+    if (m) m->config = malloc(c->size + 1);
+    if (!m || !m->config) {
+        free(m);
         nn_shards_close(shards);
         return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
     }
     m->shards = *shards;
+    memcpy(m->config, c->text, c->size);
+    m->config[c->size] = 0;
     nn_generation_config_defaults(&m->generation);
     nn_speech_config_defaults(&m->speech);
-    bool ok = nn_family_describe(&m->d, &m->family, &head, c, &m->shards, error, sizeof error);
+    bool ok = nn_family_describe(&m->d, &m->family, &m->head, c, &m->shards, error, sizeof error);
     if (ok && m->family->own_head) m->d.output.tied = !nn_shards_find(&m->shards, m->family->own_head);
     m->d.bfloat16 = o->compute == MHA_BFLOAT16;
     if (!nn_fact_int(nn_config_find(c, "max_position_embeddings|n_positions"), &m->context)) m->context = 0;
@@ -89,7 +92,7 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
         ok = false, snprintf(error, sizeof error, "options.heads: is %lld, but %s has %lld", (long long)o->heads, name,
                              (long long)nn_description_last(&m->d)->blocks.heads);
     ok = ok && read_generation(m, c, folder ? name : NULL, error, sizeof error);
-    ok = ok && nn_bind(&m->bound, ctx, &m->d, m->family, head, c, &m->shards, name, error, sizeof error);
+    ok = ok && nn_bind(&m->bound, ctx, &m->d, m->family, m->head, c, &m->shards, name, error, sizeof error);
     return finish(ctx, model, m, ok, error);
 }
 

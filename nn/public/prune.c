@@ -1,4 +1,5 @@
 /* Pruning with data: the rounds of nn_prune_run over a copy of the model. */
+#include "families/pruned.h"
 #include "inspect/prune.h"
 #include "model/image_examples.h"
 #include "public/check.h"
@@ -141,5 +142,46 @@ mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smaller, const
     }
     nn_vit_model_free(&now);
     free(l.gone);
+    return status;
+}
+
+/* Of a model whose parameters are one block. */
+static mha_status save_smaller(mha_context *ctx, const mha_model *model, const char *path, const bool *keep,
+                               int64_t count)
+{
+    mha_model *smaller = NULL;
+    mha_status status = mha_model_prune(ctx, &smaller, model, keep, count);
+    if (!status) status = mha_model_save(ctx, smaller, path, NULL);
+    mha_model_free(smaller);
+    return status;
+}
+
+mha_status mha_model_save_pruned(mha_context *ctx, const mha_model *model, const char *path, const bool *keep,
+                                 int64_t count)
+{
+    NN_PUBLIC_C_LOCALE;
+    char error[600] = "";
+    nn_config config;
+    nn_bound views;
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path")) ||
+        (status = nn_public_need(ctx, keep, "keep")))
+        return status;
+    if (model->parameters) return save_smaller(ctx, model, path, keep, count);
+    if (!model->config)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: has no config.json, which would list the heads");
+    int64_t heads = nn_description_all_heads(&model->d);
+    if (count != heads)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
+                              (long long)heads);
+    if (!nn_config_text(&config, model->config, "model", error, sizeof error) ||
+        !nn_bind_views(&views, ctx, &model->d, model->family, model->head, &config, &model->shards, "model", error,
+                       sizeof error))
+        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    if (!nn_pruned_save(path, &model->d, model->family, &views, &config, &model->shards, keep, error, sizeof error))
+        status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    nn_bound_free(&views);
     return status;
 }

@@ -83,6 +83,23 @@ TEST(the_smaller_model_is_what_it_says)
     small_free(&v);
 }
 
+TEST(heads_by_name_are_as_if_switched_off)
+{
+    small_vit v;
+    double want, shape[3] = {0};
+    if (!make_model(&v, "m.safetensors")) return;
+    want = number(command("", "eval m.safetensors --without 1.2,2.1 --json " DATA)->out, "loss");
+    const said *it = command("", "prune m.safetensors --without 1.2,2.1 -o named.safetensors");
+    expect(it->status == 0 && strcmp(it->out, "named.safetensors: 4 of 6 heads\n") == 0, "exit %d: %s%s", it->status,
+           it->out, it->err);
+    it = command("", "eval named.safetensors --json " DATA);
+    expect(it->status == 0 && fabs(number(it->out, "loss") - want) <= 1e-5 * fabs(want), "loss %s, not %g",
+           json_field(it->out, "loss"), want);
+    expect(numbers_of(json_field(it->out, "block_heads"), shape, 3) == 2 && shape[0] == 2 && shape[1] == 2, "%s heads",
+           json_field(it->out, "block_heads"));
+    small_free(&v);
+}
+
 TEST(other_commands_read_it)
 {
     static char text[1 << 16];
@@ -331,6 +348,13 @@ TEST(one_line_for_what_is_wrong)
     REFUSE("prune m.safetensors -o s", "prune: missing --heads N or --max-drop POINTS");
     REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: --heads and --max-drop cannot be combined");
     REFUSE("prune m.safetensors --heads 3", "prune: missing -o FILE");
+    REFUSE("prune m.safetensors --without 1.1", "prune: missing -o FILE");
+    REFUSE("prune m.safetensors --without 1.1 --heads 3 -o s",
+           "prune: --without removes the heads that it names; only -o and --threads can be added");
+    REFUSE("prune m.safetensors --without 1 -o s",
+           "prune: --without must list heads as block.head, such as 2.4,3.1, not '1'");
+    REFUSE("prune m.safetensors --without 3.1 -o s",
+           "prune: --without: there is no head 3.1: m.safetensors has blocks 1 to 2");
     REFUSE("prune m.safetensors --heads 3 --rounds 4 -o s " DATA,
            "prune: --rounds must be from 1 to 3, the number of heads to remove, not 4");
     REFUSE("prune m.safetensors --max-drop 1 --rounds 5 -o s " DATA,
