@@ -1,5 +1,6 @@
 #include "cli/common/language.h"
 #include "cli/common/tokenizer.h"
+#include "io/printable.h"
 #include "io/json.h"
 
 #include <errno.h>
