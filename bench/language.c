@@ -21,6 +21,7 @@ typedef struct language_bench {
     int64_t prompt, tokens, classes;
     int32_t *text;    /* (prompt + tokens) */
     float *logits[2]; /* (classes): of the last row of the prompt, and of the last new token in the check */
+    int64_t next;     /* of the new tokens, while they are timed */
     bool failed;
 } language_bench;
 
@@ -51,20 +52,22 @@ static const float *pass_over(language_bench *b, int64_t count)
     return step(b, 0, count);
 }
 
-/* New tokens behind the prompt, each the most likely one. The first is in the text already. */
-static const float *decode(language_bench *b, int64_t count)
+/* New token n behind the prompt, which becomes the most likely one after it. The first is in the text already. */
+static const float *decode(language_bench *b, int64_t n)
 {
-    const float *logits = NULL;
-    if (!nn_model_cache_truncate(b->cache, b->set->ctx, -1, b->prompt)) b->failed = true;
-    for (int64_t n = 0; n < count && !b->failed; n++) {
-        if (n) b->text[b->prompt + n] = largest(logits, b->classes);
-        logits = step(b, b->prompt + n, 1);
-    }
+    if (!n && !nn_model_cache_truncate(b->cache, b->set->ctx, -1, b->prompt)) b->failed = true;
+    const float *logits = b->failed ? NULL : step(b, b->prompt + n, 1);
+    if (logits && n + 1 < b->tokens) b->text[b->prompt + n + 1] = largest(logits, b->classes);
     return logits;
 }
 
 static void run_prompt(void *arg) { pass_over(arg, ((language_bench *)arg)->prompt); }
-static void run_tokens(void *arg) { decode(arg, ((language_bench *)arg)->tokens); }
+static void run_token(void *arg)
+{
+    language_bench *b = arg;
+    decode(b, b->next);
+    b->next = (b->next + 1) % b->tokens;
+}
 static void run_reading(void *arg)
 {
     const language_bench *b = arg;
@@ -83,7 +86,8 @@ static double check(language_bench *b)
     if (!logits) return NAN;
     memcpy(b->logits[0], logits, row);
     b->text[b->prompt] = largest(logits, b->classes);
-    if (!(logits = decode(b, count))) return NAN;
+    for (int64_t n = 0; n < count; n++)
+        if (!(logits = decode(b, n))) return NAN;
     memcpy(b->logits[1], logits, row);
     if (!(logits = pass_over(b, b->prompt + count))) return NAN;
     for (int64_t i = 0; i < b->classes; i++) {
@@ -194,14 +198,14 @@ static void measure_prompt(bench_result *result, language_bench *b)
 
 static void measure_tokens(bench_result *result, language_bench *b)
 {
-    void (*const turns[])(void *) = {run_tokens, run_reading};
-    double median[2], best[2], count = (double)b->tokens;
+    void (*const turns[])(void *) = {run_token, run_reading};
+    double median[2], best[2];
     bench_time_turns(b->set, 2, turns, b, median, best);
-    result->ms_median = median[0] / count;
-    result->ms_best = best[0] / count;
-    result->tokens = 1e3 / result->ms_median;
-    result->tokens_best = 1e3 / result->ms_best;
-    result->gbytes = ((double)b->c.weight_bytes + cache_bytes(b)) / result->ms_median * 1e-6;
+    result->ms_median = median[0];
+    result->ms_best = best[0];
+    result->tokens = 1e3 / median[0];
+    result->tokens_best = 1e3 / best[0];
+    result->gbytes = ((double)b->c.weight_bytes + cache_bytes(b)) / median[0] * 1e-6;
     result->read_gbytes = (double)b->c.weight_bytes / median[1] * 1e-6;
 }
 

@@ -13,10 +13,10 @@ static void help_language(void)
     for (const bench_language *s = bench_languages; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("Random weights of --dtype in the layout of the family's files; --compute is the\n"
          "type that products round their factors to, as --dtype of 'mha generate'. prompt\n"
-         "is one pass over --prompt tokens; generate is --tokens steps behind them, in\n"
-         "turns with a loop that reads the same weights. A step is verified against a pass\n"
-         "over the whole text. GB/s count weights, keys and values. Further keys of --json:\n"
-         "prompt, tokens, compute, tokens_per_s, tokens_per_s_best.");
+         "is one pass over --prompt tokens; generate is one of --tokens steps behind them,\n"
+         "in turns with a loop that reads the same weights. A step is verified against a\n"
+         "pass over the whole text. GB/s count weights, keys and values. Further keys of\n"
+         "--json: prompt, tokens, compute, tokens_per_s, tokens_per_s_best.");
 }
 
 static void help_scaling(void)
@@ -58,7 +58,7 @@ void bench_help(void)
          "                        installed, otherwise loop)\n"
          "  --batch N             batch size of models\n"
          "  --prompt N            of language models: tokens of the prompt (512)\n"
-         "  --tokens N            of language models: new tokens of a run (32)\n"
+         "  --tokens N            of language models: new tokens (32)\n"
          "  --compute TYPE        of language models: f32 (default) or bf16\n"
          "  --seconds S           time per measurement (1)\n"
          "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
