@@ -364,10 +364,10 @@ TEST(a_text_beyond_the_positions_is_refused)
 
 TEST(the_table_fits_the_screen_and_names_the_peer)
 {
-    const said *it = command(FIND_LEAKS, "bench --shape vit_b16 --pass forward --threads 1 --seconds 0 --peer loop");
+    const said *it = command(FIND_LEAKS, "bench --shape vit_mnist --pass forward --threads 1 --seconds 0 --peer loop");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
-    expect(strstr(it->out, "loop") && strstr(it->out, "\nvit_b16        forward"), "%s", it->out);
+    expect(strstr(it->out, "loop") && strstr(it->out, "\nvit_mnist      forward"), "%s", it->out);
     it = command(FIND_LEAKS, "bench --shape vit_digits --batch 1 --threads 1 --seconds 0");
     expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80, "exit %d: %s", it->status, it->err);
     expect(strstr(it->out, "\nvit_digits     train") && strstr(it->out, " img/s "), "%s", it->out);
@@ -376,7 +376,7 @@ TEST(the_table_fits_the_screen_and_names_the_peer)
 /* Through every way of the unfused peer: causal, one row, rows that share keys, backward. */
 TEST(openblas_agrees)
 {
-    static const char *const args[] = {"--shape gpt2_small --pass forward", "--shape vit_b16 --pass backward",
+    static const char *const args[] = {"--shape vit_mnist --pass backward", "--shape gpt2_small --pass forward",
                                        "--pass decode", "--shape small_512"};
     const said *it = command("", "bench --peer openblas --list");
     if (it->status == 2 && strstr(it->err, "is not installed")) {

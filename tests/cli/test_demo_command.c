@@ -46,6 +46,7 @@ TEST(it_learns_and_shows)
     expect(it->status == 0 && same_bytes("d/heads.html", "view.html"), "not the page of mha view: %s", it->err);
 }
 
+#ifndef MHA_SLOW /* test_train_command has a smaller model for that */
 TEST(the_same_bytes_on_any_number_of_threads)
 {
     demo("", "--out one --threads 1");
@@ -54,6 +55,7 @@ TEST(the_same_bytes_on_any_number_of_threads)
     expect(same_bytes("one/vit.safetensors", "seven/vit.safetensors"), "7 threads end elsewhere");
     expect(!same_bytes("one/vit.safetensors", "other/vit.safetensors"), "the seed does not matter");
 }
+#endif
 
 static void refuse(const char *args, const char *line)
 {

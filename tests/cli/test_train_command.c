@@ -87,7 +87,7 @@ TEST(the_same_bytes_on_any_number_of_threads)
 /* ---- Stopped and killed ----------------------------------------------------------------------------------------- */
 
 /* 30 steps an epoch, so that most moments are in the middle of one. */
-#define LONG TINY " --data synthetic:620 --epochs 8 --curves c.svg"
+#define LONG TINY " --data synthetic:620 --epochs " SEVERAL " --curves c.svg"
 
 /* Starts it and waits until the log is there: signals are caught by then. */
 static pid_t start(const char *args, bool *over, int *status)

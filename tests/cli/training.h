@@ -12,6 +12,13 @@
 #define TINY \
     "--data synthetic:120 --config patch=14,width=8,depth=1,heads=2,mlp=8,batch=20,held_out=20,drop=0.1,lr=0.004"
 
+/* Epochs that are long enough to be stopped in the middle of a run. */
+#ifdef MHA_SLOW
+#define SEVERAL "3"
+#else
+#define SEVERAL "10"
+#endif
+
 __attribute__((constructor)) static void go_there(void) /* so that paths in messages are plain names */
 {
     if (chdir(command_folder)) exit(1);

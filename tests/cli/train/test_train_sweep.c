@@ -195,7 +195,7 @@ TEST(a_finished_sweep_trains_nothing)
     expect(stat("whole/heads=2,seed=1.safetensors", &after) == 0 && before.st_ino == after.st_ino, "another model");
 }
 
-#define LONG SHALLOW " --data synthetic:620 --epochs 12 --sweep heads=1,2,4 --seeds 1"
+#define LONG SHALLOW " --data synthetic:620 --epochs " SEVERAL " --sweep heads=1,2,4 --seeds 1"
 
 /* Starts it and sends a signal when sweep.json has `runs` runs, and a moment later. Returns the exit status, -1 if the
  * signal has killed it. */
