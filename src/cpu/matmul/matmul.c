@@ -11,7 +11,8 @@
  * Pieces of the same rows follow one another, and a task keeps their packed rows, all of K, from one to the next.
  *
  * Where a and b are bfloat16 and there is a matrix engine, it multiplies: the same pieces, blocks of its own depth, factors of
- * MHA_MATMUL_UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. */
+ * MHA_MATMUL_UNIT columns packed as the engine wants them; bias and activation are then a sweep of their own. Packing a number
+ * takes as long as dozens of its products, so unless a has few rows all threads pack b once, before the first piece. */
 #include "cpu/matmul/matmul.h"
 #include "core/arena.h"
 
@@ -22,7 +23,10 @@ enum {
     FEW_ROWS = 32,       /* of a piece: fewer are not worth a cut */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
     KEPT = 128 * 1024,   /* floats of a that a task keeps */
-    TASK_WORK = 1 << 17  /* multiply-adds that are worth a thread */
+    TASK_WORK = 1 << 17, /* multiply-adds that are worth a thread */
+    /* b is packed once for all tasks from so many numbers on, up to so many bytes. */
+    SHARED_LEAST = 1 << 17,
+    SHARED_MOST = 64 << 20
 };
 
 typedef struct job {
@@ -32,7 +36,8 @@ typedef struct job {
     mha_tensor c, a, columns; /* (M,N), (M,K), and b as (N,K) */
     mha_matmul_options options;
     int64_t M, N, K;
-    float *packed;      /* all of b, or NULL */
+    bool once;          /* all of b is packed before the first piece */
+    float *packed;      /* where it then lies */
     mha_type narrow;    /* the type of its numbers, if it is not float32 */
     int64_t tall;       /* rows of a that are packed at a time */
     int64_t rows, cols; /* of a piece */
@@ -43,6 +48,7 @@ typedef struct job {
     bool kept;                            /* rows stay packed from piece to piece */
     int64_t a_floats, b_floats, c_floats; /* of the scratch of a task */
     size_t task_bytes;
+    char *scratch; /* of the tasks */
     mha_queue queue;
 } job;
 
@@ -80,7 +86,7 @@ static const float *left_panels(const job *j, slice *s, int64_t first, int64_t r
 /* Panels of `cols` columns of b from `first` on, in the block at k. */
 static const float *right_panels(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
 {
-    if (j->packed) return j->packed + k * mha_round_up(j->N, j->kernels->panel_cols) + first * depth;
+    if (j->once) return j->packed + k * mha_round_up(j->N, j->kernels->panel_cols) + first * depth;
     if (depth) mha_panels_pack(j->kernels, s->b, false, j->columns, first, cols, k, depth, s->stage);
     return s->b;
 }
@@ -143,7 +149,7 @@ static const uint16_t *left_factor(const job *j, slice *s, int64_t first, int64_
 
 static const uint16_t *right_factors(const job *j, slice *s, int64_t first, int64_t cols, int64_t k, int64_t depth)
 {
-    if (j->packed)
+    if (j->once)
         return (const uint16_t *)j->packed + mha_units_size(j->engine, j->N, k) +
                first / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
     mha_units_pack(j->engine, (uint16_t *)s->b, j->columns, first, cols, k, depth, s->stage);
@@ -208,7 +214,7 @@ static void work_piece(const job *j, slice *s, int64_t piece)
 static void matmul_task(void *arg, int task)
 {
     job *j = arg;
-    mha_arena arena = {.base = j->ctx->scratch + (size_t)task * j->task_bytes};
+    mha_arena arena = {.base = j->scratch + (size_t)task * j->task_bytes};
     slice s = {0};
     lay_out(&s, &arena, j);
     if (j->engine) j->engine->open();
@@ -221,7 +227,7 @@ static void matmul_task(void *arg, int task)
 /* Rows are cut before columns: rows of a are then packed once, and a row more or less is of no matter to b. */
 static void cut(job *j)
 {
-    int64_t most = j->packed ? j->tall : PIECE_ROWS / ROWS * j->tall, wide = j->in_place ? MHA_MATMUL_COLS : TILE_COLS;
+    int64_t most = j->once ? j->tall : PIECE_ROWS / ROWS * j->tall, wide = j->in_place ? MHA_MATMUL_COLS : TILE_COLS;
     int64_t row_cuts = mha_ceiling(j->M, most), col_cuts = mha_ceiling(j->N, wide);
     int64_t row_unit = j->engine ? 2 * MHA_ENGINE_ROWS : j->kernels->panel_rows;
     int64_t col_unit = j->engine ? MHA_MATMUL_UNIT : j->kernels->panel_cols;
@@ -234,7 +240,7 @@ static void cut(job *j)
         j->queue.count = mha_ceiling(j->M, j->rows) * j->col_pieces;
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
         bool narrow =
-            j->cols <= (j->packed ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* packing columns asks for more of them */
+            j->cols <= (j->once ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* packing columns asks for more of them */
         if (j->rows > (narrow ? FEW_ROWS : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
@@ -257,7 +263,7 @@ static void plan(job *j)
     }
     if (j->narrow) b = deep * mha_panels_group(j->kernels);
     j->a_floats = a;
-    j->b_floats = j->packed && !j->narrow ? 0 : b;
+    j->b_floats = j->once && !j->narrow ? 0 : b;
     j->c_floats = j->in_place ? 0 : j->rows * j->cols;
     mha_arena measure = {0};
     slice s;
@@ -271,9 +277,21 @@ static mha_status run(job *j)
     if (!j->M || !j->N) return MHA_OK;
     j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
     if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
+    size_t shared = 0, stages = 0;
+    if (j->engine && !j->once && j->M > FEW_ROWS && j->N >= SHARED_LEAST / j->K)
+        shared = mha_units_room(j->ctx, j->columns, &stages);
+    if (shared > SHARED_MOST) shared = 0;
+    j->once |= shared > 0;
     plan(j);
-    TRY(mha_scratch_reserve(j->ctx, j->task_bytes * (size_t)j->tasks + MHA_ALIGNMENT));
-    if (!j->ctx->rehearsing) mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
+    size_t tasks = j->task_bytes * (size_t)j->tasks;
+    TRY(mha_scratch_reserve(j->ctx, shared + (shared && stages > tasks ? stages : tasks) + MHA_ALIGNMENT));
+    if (j->ctx->rehearsing) return MHA_OK;
+    j->scratch = j->ctx->scratch + shared;
+    if (shared) {
+        j->packed = (float *)(void *)j->ctx->scratch;
+        mha_units_pack_all(j->ctx, j->packed, j->columns, j->scratch);
+    }
+    mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
     return MHA_OK;
 }
 
@@ -300,6 +318,7 @@ mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, c
     const mha_packed_header *h = mha_packed_open(packed, &panels);
     job j = job_make(ctx, c, a, h->K, h->N, options);
     j.engine = h->engine;
+    j.once = true;
     j.packed = panels;
     if (!j.engine) j.narrow = mha_panels_type(h->a, h->b);
     return run(&j);

@@ -71,9 +71,10 @@ typedef struct pack_job {
     const mha_engine *engine;
     mha_tensor columns;
     float *to;
-    mha_type type;  /* of the numbers in panels */
-    int64_t strips; /* of MHA_MATMUL_COLS columns */
-    size_t task_floats;
+    mha_type type;        /* of the numbers in panels */
+    int64_t wide, strips; /* strips of `wide` columns */
+    float *stages;
+    size_t task_floats; /* of a stage */
     mha_queue queue;
 } pack_job;
 
@@ -94,11 +95,11 @@ static void pack_task(void *arg, int task)
     pack_job *p = arg;
     const mha_kernels *kernels = p->ctx->kernels;
     int64_t N = p->columns.size[0], K = p->columns.size[1];
-    float *stage = (float *)p->ctx->scratch + (size_t)task * p->task_floats;
+    float *stage = p->stages + (size_t)task * p->task_floats;
     for (int64_t piece; (piece = mha_queue_take(&p->queue)) >= 0;) {
-        int64_t deep = mha_matmul_depth(p->engine), k = piece / p->strips * deep,
-                col = piece % p->strips * MHA_MATMUL_COLS, depth = mha_smaller(deep, K - k);
-        int64_t cols = mha_smaller(MHA_MATMUL_COLS, N - col);
+        int64_t deep = mha_matmul_depth(p->engine), k = piece / p->strips * deep, col = piece % p->strips * p->wide,
+                depth = mha_smaller(deep, K - k);
+        int64_t cols = mha_smaller(p->wide, N - col);
         if (p->engine) {
             uint16_t *to = (uint16_t *)p->to + mha_units_size(p->engine, N, k) +
                            col / MHA_MATMUL_UNIT * mha_engine_size(MHA_MATMUL_UNIT, depth);
@@ -154,20 +155,44 @@ mha_status mha_cpu_packed_about(mha_context *ctx, mha_packed_about *about, const
     return MHA_OK;
 }
 
+/* The work, but for `to` and `stages`, and how many tasks it is for. */
+static int plan(pack_job *p, mha_context *ctx, mha_tensor columns, mha_type a)
+{
+    int64_t N = columns.size[0], K = columns.size[1];
+    const mha_engine *engine = mha_matmul_engine(ctx, a, columns.type, K);
+    *p = (pack_job){.ctx = ctx, .engine = engine, .columns = columns, .type = mha_panels_type(a, columns.type)};
+    p->task_floats = (size_t)mha_matmul_stage(engine);
+    if (p->type != MHA_FLOAT32) p->task_floats += (size_t)ctx->kernels->panel_cols * MHA_MATMUL_DEPTH;
+    p->wide = engine ? MHA_MATMUL_UNIT : MHA_MATMUL_COLS;
+    p->strips = mha_ceiling(N, p->wide);
+    p->queue.count = p->strips * mha_ceiling(K, mha_matmul_depth(engine));
+    return (int)mha_smaller(ctx->threads, p->queue.count);
+}
+
 mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a)
 {
+    pack_job p;
     float *panels;
     mha_packed_header *h = mha_packed_open(packed, &panels);
-    const mha_engine *engine = mha_matmul_engine(ctx, a, b.type, b.size[0]);
-    pack_job p = {.ctx = ctx, .engine = engine, .columns = mha_tensor_swap(b, 0, 1), .to = panels};
-    p.type = mha_panels_type(a, b.type);
-    p.task_floats = (size_t)mha_matmul_stage(engine);
-    if (p.type != MHA_FLOAT32) p.task_floats += (size_t)ctx->kernels->panel_cols * MHA_MATMUL_DEPTH;
-    p.strips = mha_ceiling(b.size[1], MHA_MATMUL_COLS);
-    p.queue.count = p.strips * mha_ceiling(b.size[0], mha_matmul_depth(engine));
-    int tasks = (int)mha_smaller(ctx->threads, p.queue.count);
+    int tasks = plan(&p, ctx, mha_tensor_swap(b, 0, 1), a);
     TRY(mha_scratch_reserve(ctx, p.task_floats * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
-    *h = (mha_packed_header){ctx->kernels, engine, a, b.type, b.size[0], b.size[1]};
+    *h = (mha_packed_header){ctx->kernels, p.engine, a, b.type, b.size[0], b.size[1]};
+    p.to = panels, p.stages = (float *)ctx->scratch;
     if (tasks) mha_parallel_run(ctx, tasks, pack_task, &p);
     return MHA_OK;
+}
+
+size_t mha_units_room(mha_context *ctx, mha_tensor columns, size_t *stages)
+{
+    pack_job p;
+    *stages = (size_t)plan(&p, ctx, columns, MHA_BFLOAT16) * p.task_floats * sizeof(float);
+    return (size_t)mha_units_size(p.engine, columns.size[0], columns.size[1]) * sizeof(uint16_t);
+}
+
+void mha_units_pack_all(mha_context *ctx, void *to, mha_tensor columns, void *stages)
+{
+    pack_job p;
+    int tasks = plan(&p, ctx, columns, MHA_BFLOAT16);
+    p.to = to, p.stages = stages;
+    mha_parallel_run(ctx, tasks, pack_task, &p);
 }
