@@ -104,6 +104,7 @@ static bool set_real(const reading *r, const nn_key *k, nn_fact f)
     }
     if (!nn_fact_real(f, &x)) return refuse(r, k, f, "must be a number");
     if ((k->form == NN_INVERSE || k->form == NN_ROOT_UNDER) && !(x > 0)) return refuse(r, k, f, "must be above 0");
+    if (k->form == NN_TIMES && !(fabs(x * M) < 0x1p62)) return refuse(r, k, f, "which is too large");
     if (k->form == NN_DOUBLE) *(double *)to = x;
     else if (k->form == NN_TIMES) *(int64_t *)to = (int64_t)(x * M);
     else *(float *)to = (float)(k->form == NN_INVERSE ? 1 / x : k->form == NN_ROOT_UNDER ? 1 / sqrt(x) : x);
