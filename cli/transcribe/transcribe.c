@@ -56,7 +56,8 @@ typedef struct job {
     mha_model *model;
     mha_model_info about;
     mha_tokenizer *tokenizer;
-    mha_tensor features; /* (1,bins,frames) of one window */
+    float *numbers;
+    mha_tensor features; /* (1,bins,frames) of one window, over `numbers` */
     transcribe_file *files;
     transcribe_times times;
     bool begun; /* the text of this file has */
@@ -117,7 +118,7 @@ static bool transcribe(job *j, transcribe_file *f)
 {
     int64_t count, window = j->about.frames * MHA_SPEECH_HOP;
     const float *samples = mha_sound_samples(f->sound, &count);
-    int64_t windows = (count + window - 1) / window;
+    int64_t windows = window > 0 ? (count + window - 1) / window : 1;
     bool good = (f->windows = calloc((size_t)windows, sizeof *f->windows)) != NULL;
     if (!good) return cli_error("transcribe: not enough memory for the windows");
     j->begun = false;
@@ -151,9 +152,9 @@ static bool open_all(job *j)
         return cli_error("%s", mha_context_error(j->ctx));
     if (!j->about.frames) return cli_error("transcribe: %s: does not read audio; a Whisper does", j->r->model);
     if (!language_tokenizer(j->ctx, &j->tokenizer, j->r->model, j->r->tokenizer)) return false;
-    float *numbers = malloc((size_t)(j->about.bins * j->about.frames) * sizeof *numbers);
-    j->features = mha_tensor_3d(numbers, MHA_FLOAT32, 1, j->about.bins, j->about.frames);
-    return numbers || cli_error("transcribe: not enough memory for the features");
+    j->numbers = malloc((size_t)(j->about.bins * j->about.frames) * sizeof *j->numbers);
+    j->features = mha_tensor_3d(j->numbers, MHA_FLOAT32, 1, j->about.bins, j->about.frames);
+    return j->numbers || cli_error("transcribe: not enough memory for the features");
 }
 
 static bool run(job *j)
@@ -179,7 +180,7 @@ static void close_all(job *j)
         mha_sound_free(f->sound);
     }
     free(j->files);
-    free(j->features.data);
+    free(j->numbers);
     mha_tokenizer_free(j->tokenizer);
     mha_model_free(j->model);
 }

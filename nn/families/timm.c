@@ -59,7 +59,8 @@ static bool learn_heads(reading *r, int64_t given)
     static const int64_t sixteen[] = {1152, 1280, 1408, 1664}, by_64[] = {192, 384, 512, 576, 640, 768, 1024};
     const char *note = nn_safetensors_metadata(r->shards->file[0], "heads");
     r->heads = given;
-    if (!r->heads && !nn_fact_int(said(r, "model_args.num_heads"), &r->heads)) r->heads = note ? atoll(note) : 0;
+    if (!r->heads && !nn_fact_int(said(r, "model_args.num_heads"), &r->heads))
+        r->heads = note ? strtoll(note, NULL, 10) : 0;
     for (size_t n = 0; !r->heads && n < sizeof sixteen / sizeof *sixteen; n++)
         if (r->width == sixteen[n]) r->heads = 16;
     for (size_t n = 0; !r->heads && n < sizeof by_64 / sizeof *by_64; n++)

@@ -169,7 +169,7 @@ static const struct nn_speech_token *find_id(const nn_speech_names *names, int32
 static bool unknown(const nn_speech_names *names, const char *kind, const char *given, const nn_failure *to)
 {
     char list[160] = "";
-    if (!names->count) return nn_fail(to, "names no %ss; leave out the %s", kind, kind);
+    if (!names->all || !names->count) return nn_fail(to, "names no %ss; leave out the %s", kind, kind);
     for (int64_t n = 0; n < names->count && strlen(list) < 100; n++) {
         const char *name = names->all[n].name;
         size_t length = strlen(name);
