@@ -6,10 +6,12 @@
 #include "cli/common/session.h"
 #include "cli/prune/print.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void help(void)
 {
@@ -31,7 +33,7 @@ static void help(void)
          "  --without HEADS       of a model of the transformers library: exactly these\n"
          "                        heads, without any data. Heads that share keys and\n"
          "                        values go together\n"
-         "  -o FILE               the pruned model\n"
+         "  -o FILE               the pruned model, not a file of MODEL\n"
          "  --data DIR            folder with MNIST's four files, or 'synthetic[:N]' for N\n"
          "                        synthetic digits. Default: the folder of\n"
          "                        './dev data mnist', or else 'synthetic'\n"
@@ -42,7 +44,8 @@ static void help(void)
          "  --sample N            training images used to rank the heads (1000)\n"
          "  --seed N              seed of the image order in fine-tuning (1)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
          "  --curves FILE.svg     plot of accuracy over the number of heads\n"
-         "  --json                print one JSON object\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE "\n"
+         "  --json                print one JSON object; not with --without\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE
+         "\n"
          "The held-out images are the last twelfth of the training set: 5000 for MNIST.\n"
          "The test set is evaluated once before and once after pruning. Each round ranks\n"
          "all heads by importance and removes the least important ones, but never the\n"
@@ -94,6 +97,21 @@ static const cli_option options[] = {
     CLI_END,
 };
 
+/* Whether the output would replace the model, or a file of its folder; prints an error if so. */
+static bool is_of_model(const char *output, const char *model)
+{
+    struct stat to, from;
+    bool over = cli_is_output("prune", output, model, "model");
+    if (over || stat(output, &to)) return over;
+    DIR *folder = opendir(model);
+    for (struct dirent *entry; !over && folder && (entry = readdir(folder));)
+        over = entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &from, 0) &&
+               to.st_dev == from.st_dev && to.st_ino == from.st_ino;
+    if (folder) closedir(folder);
+    if (over) cli_error("prune: the output %s is a file of the model's folder; choose another file", output);
+    return over;
+}
+
 static bool check_request(const request *r)
 {
     if (!r->from.file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
@@ -105,12 +123,19 @@ static bool check_request(const request *r)
     else if (r->curve && output_same(r->curve, r->out))
         cli_error("prune: -o and --curves are the same file, %s", r->out);
     else
-        return !cli_is_output("prune", r->out, r->from.file, "model") && cli_can_write(r->out) &&
-               (!r->curve || (!cli_is_output("prune", r->curve, r->from.file, "model") && cli_can_write(r->curve)));
+        return !is_of_model(r->out, r->from.file) && cli_can_write(r->out) &&
+               (!r->curve || (!is_of_model(r->curve, r->from.file) && cli_can_write(r->curve)));
     return false;
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
+
+/* Heads are ranked by images. Prints an error and returns false for a model that reads text. */
+static bool reads_images(const session *s)
+{
+    if (!s->about.vocabulary) return true;
+    return cli_error("%s: the model reads text; name the heads to remove with --without", s->from->file);
+}
 
 /* Checks the request against the model and the data. Prints an error and returns false if it does not fit. */
 static bool fit(request *r, const mha_model_info *model, int64_t train)
@@ -271,9 +296,9 @@ int cmd_prune(int argc, char **argv)
     nn_file_lock locks[2] = {{.taken = false}};
     prune_report report = {.count = 0};
     bool ok = output_claim(&locks[0], r.out) && output_claim(&locks[1], r.curve) &&
-              session_open(&s, "prune", &r.from) && session_open_data(&s, false) && fit(&r, &s.about, s.set.train) &&
-              output_fits(r.out, s.about.file_bytes) && output_fits(r.curve, OUTPUT_CURVES) &&
-              begin_report(&report, &r, &s) && go(&r, &s, &report, &smaller);
+              session_open(&s, "prune", &r.from) && reads_images(&s) && session_open_data(&s, false) &&
+              fit(&r, &s.about, s.set.train) && output_fits(r.out, s.about.file_bytes) &&
+              output_fits(r.curve, OUTPUT_CURVES) && begin_report(&report, &r, &s) && go(&r, &s, &report, &smaller);
     if (ok && r.json) prune_print_json(&report);
     else if (ok) prune_print_text(&report);
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);

@@ -1,4 +1,5 @@
 /* mha prune: the smaller model is what it says, every other command reads it, and every bad input is one line. */
+#include "generate/letters.h"
 #include "small_vit.h"
 #include "terminal.h"
 
@@ -392,6 +393,23 @@ TEST(one_line_for_what_is_wrong)
            "prune: --tune must be a number from 0 to 1000000, not 'many'");
     expect(!is_there("s") && !leftovers(), "something was written");
     small_free(&v);
+}
+
+/* The files of a folder are the model, under any name. */
+TEST(a_folder_is_not_written_over)
+{
+    letters_make("letters", NULL);
+    expect(symlink("letters/config.json", "other") == 0, "cannot link");
+    REFUSE("prune letters --without 1.1 -o letters/model.safetensors",
+           "prune: the output letters/model.safetensors is a file of the model's folder; choose another file");
+    REFUSE("prune letters/ --without 1.1 -o other",
+           "prune: the output other is a file of the model's folder; choose another file");
+    REFUSE("prune letters --heads 3 -o s", "letters: the model reads text; name the heads to remove with --without");
+    for (int n = 0; n < 2; n++) { /* beside the folder, also over what is there */
+        const said *it = command("", "prune letters --without 1.1 -o small.safetensors");
+        expect(it->status == 0, "exit %d, %s", it->status, it->err);
+    }
+    expect(!is_there("s") && !leftovers(), "something was written");
 }
 
 /* Whoever is stopped leaves nothing, or what was there before. */
