@@ -39,7 +39,8 @@ static void help(void)
          "                        (default: half of it)\n"
          "  --tokenizer PATH      tokenizer (default: the one beside the model)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
              CLI_HELP_COLOR MODEL_HELP_HEADS "  --json                print one JSON object\n"
-         "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n"
+         "\n" MODEL_HELP_FILE "\n"
+         "FILE must have ten classes. --heads is an alias of --model-heads.\n"
          "The time covers the predictions only, from pixels or tokens to logits.\n"
          "\n"
          "With --text, MODEL is a folder as the transformers library saves it, or a file\n"
@@ -137,6 +138,12 @@ static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
     return ok;
 }
 
+static bool reads_images(const session *s)
+{
+    if (!s->about.vocabulary) return true;
+    return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
+}
+
 /* Switches heads off in the model; *off is NULL if none were named, and to be freed. Prints an error and returns false on
  * failure. */
 static bool switch_off(bool **off, const session *s, const char *without)
@@ -171,7 +178,7 @@ static int eval_images(const request *r, mha_data_part part)
     session s;
     eval_scores scores = {.confusion = NULL};
     bool *off = NULL;
-    bool ok = session_open(&s, "eval", &r->from) && switch_off(&off, &s, r->without) &&
+    bool ok = session_open(&s, "eval", &r->from) && reads_images(&s) && switch_off(&off, &s, r->without) &&
               session_open_data(&s, part == MHA_DATA_TEST) && evaluate(&scores, &s, part);
     if (ok) {
         eval_setting asked = {r->from.file,

@@ -125,6 +125,8 @@ TEST(wrong_use_is_one_line)
         {"--text text.txt --part test", "--text excludes --part"},
         {"--text text.txt --without 1.1", "--text excludes --without"},
         {"--text text.txt --model-heads 2", "--text excludes --model-heads"},
+        {"", "the model reads text; give it one with --text FILE"},
+        {"--without 1.1", "the model reads text; give it one with --text FILE"},
         {"--window 8", "--window belongs to --text FILE"},
         {"--stride 8", "--stride belongs to --text FILE"},
         {"--tokenizer t", "--tokenizer belongs to --text FILE"},
