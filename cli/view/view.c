@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void help(void)
 {
@@ -43,16 +44,17 @@ static void help(void)
          "  --first-axis WHAT     meaning of its first axis: layers, heads or batch\n"
          "                        (default: from the metadata)\n"
          "  --tokens WORDS        a text file with one token per line\n"
-         "  --text TEXT           show what a text model's heads attend to in this text\n"
+         "  --text TEXT           show what a text model's heads attend to in this text,\n"
+         "                        such as \"$(cat FILE)\"\n"
          "  --target TEXT         what the decoder reads, of a model with an encoder\n"
          "                        (default: what the model generates)\n" TOKENIZER_HELP "\n" MODEL_HELP_FILE
-         "        --heads is an alias of --model-heads.\n"
-         "        With --attention, weights (heads,queries,keys) or\n"
-         "        (layers,heads,queries,keys) whose rows sum to 1. The metadata may\n"
-         "        contain the tokens, as a JSON array of strings under 'tokens', or under\n"
-         "        'query_tokens' and 'key_tokens'; and the axes of a tensor NAME under\n"
-         "        'NAME.axes', such as 'batch,heads,queries,keys'. 'mha layer --weights'\n"
-         "        writes the axes, so that its batch is shown as sequences, not as layers\n"
+         "        (--heads is an alias of --model-heads). With --attention, weights\n"
+         "        (heads,queries,keys) or (layers,heads,queries,keys) whose rows sum to 1.\n"
+         "        The metadata may contain the tokens, as a JSON array of strings under\n"
+         "        'tokens', or under 'query_tokens' and 'key_tokens'; and the axes of a\n"
+         "        tensor NAME under 'NAME.axes', such as 'batch,heads,queries,keys'.\n"
+         "        'mha layer --weights' writes the axes, so that its batch is shown as\n"
+         "        sequences, not as layers\n"
          "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
          "        image, from 0\n"
          "\n"
@@ -209,6 +211,7 @@ static bool show_model(mha_context *ctx, const request *r)
 /* Prints an error and returns false on failure. */
 static bool show_text(mha_context *ctx, const request *r)
 {
+    if (!access(r->text, F_OK)) cli_error("view: --text is the text itself; the file '%s' is not read", r->text);
     size_t bytes = 0;
     char about[200];
     mha_model *model = NULL;

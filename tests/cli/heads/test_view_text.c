@@ -92,6 +92,18 @@ TEST(the_page_has_the_weights_of_the_model)
 }
 
 /* Pieces of characters are shown as they are spelled in the vocabulary; markup does not end the data. */
+TEST(a_text_that_is_the_name_of_a_file)
+{
+    letters_file(command_folder, "story", "abc def");
+    expect(chdir(command_folder) == 0, "no folder");
+    const said *it = view("--text story");
+    expect(it->status == 0 && !strcmp(it->err, "mha: view: --text is the text itself; the file 'story' is not read\n"),
+           "exit %d, %s", it->status, it->err);
+    expect(strstr(set_of_page(), "\"t\"") != NULL, "not the text itself");
+    it = view("--text stories");
+    expect(it->status == 0 && !*it->err, "exit %d, %s", it->status, it->err);
+}
+
 TEST(odd_tokens_are_text)
 {
     static char part[1 << 16], set[1 << 16];
