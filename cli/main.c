@@ -20,7 +20,7 @@ static const struct {
     {"view", "write an interactive page of attention heads or weights", cmd_view},
     {"inspect", "show what is in a model file: parts, tensors, a diagram", cmd_inspect},
     {"generate", "continue texts, or translate them, with a language model", cmd_generate},
-    {"embed", "turn texts into vectors with an encoder, and compare them", cmd_embed},
+    {"embed", "turn texts into vectors with a text model, and compare them", cmd_embed},
     {"fill", "the most likely words for the [MASK] of a text", cmd_fill},
     {"tokenize", "split a text into tokens, or ids back to text; train BPE", cmd_tokenize},
     {"transcribe", "write down what is said in WAV files", cmd_transcribe},

@@ -64,7 +64,8 @@ void bench_help(void)
          "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
          "  -o CHART              of scaling: the chart, an SVG file\n"
          "  --length N            of scaling: the largest T (65536)\n"
-         "  --list                print the passes and shapes, one per line, and exit\n"
+         "  --list                print the passes and shapes, one per line, and exit;\n"
+         "                        generate, prompt and scaling only if --pass names them\n"
          "  --json                print one JSON object per measurement\n"
          "\n"
          "Attention shapes:");
