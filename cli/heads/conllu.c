@@ -154,7 +154,8 @@ static bool add_line(reader *r, char *line)
         *at++ = 0;
         if (n == COLUMNS - 1) return fail(r, "has more than %d columns", COLUMNS);
     }
-    if (n < COLUMNS) return fail(r, "has %d columns, not %d separated by tabs; is it CoNLL-U?", n, COLUMNS);
+    if (n < COLUMNS)
+        return fail(r, "has %d column%s, not %d separated by tabs; is it CoNLL-U?", n, n == 1 ? "" : "s", COLUMNS);
     if (strchr(column[ID], '.')) return true;
     char *dash = strchr(column[ID], '-');
     if (!dash) return add_word(r, column);
@@ -225,8 +226,10 @@ static bool read_all(reader *r, char *text, int64_t most)
         if (!length ? !end_sentence(r) : at[0] != '#' && !add_line(r, at)) return false;
     }
     if (r->c->count < most && !end_sentence(r)) return false;
-    if (!r->c->count) return fail(r, "the file has no sentence");
-    return r->c->link_count || fail(r, "the file has no dependency and no coreference");
+    if (r->c->link_count) return true;
+    snprintf(r->error, r->error_size, "%s: has no %s", r->path,
+             r->c->count ? "dependency and no coreference" : "sentence; is it CoNLL-U?");
+    return false;
 }
 
 bool conllu_read(conllu *c, const char *path, int64_t most, char *error, size_t error_size)

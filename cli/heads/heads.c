@@ -186,7 +186,9 @@ static bool fits_together(const request *r)
     if (r->relations && (r->ablate || r->format != MAPS_TERMINAL || r->sort))
         return cli_error("heads: %s needs --text FILE", r->ablate ? "--ablate" : r->sort ? "--sort" : "--format");
     if (r->text && r->sort == HEADS_BY_IMPORTANCE)
-        return cli_error("heads: --sort importance is for models of images, not for --text");
+        return cli_error(
+            "heads: --sort importance, or worth, is for models of images; with --text choose block, entropy, "
+            "distance, induction, previous or first");
     if (!r->text && r->sort >= HEADS_BY_INDUCTION)
         return cli_error("heads: --sort induction, previous and first are for text models: --text FILE");
     return true;

@@ -35,39 +35,50 @@ static void help_examples(void)
 
 static void help_options(void)
 {
-    puts(
-        "Usage: mha heads FILE [OPTIONS]\n"
-        "       mha heads MODEL --text TEXT [OPTIONS]\n"
-        "       mha heads MODEL --relations FILE [OPTIONS]\n"
-        "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
-        "                        synthetic test digits. Default: the folder of\n"
-        "                        './dev data mnist', or else 'synthetic'\n"
-        "  --sample N            number of test images, evenly spaced (default: all);\n"
-        "                        maps, distance and similarity use at most 400 of them\n"
-        "  --importance-images N number of these images for importance (default: 400)\n"
-        "  --roles               also measure the roles of the heads, with scores and\n"
-        "                        significance, over at most 400 of the images\n"
-        "  --ablate              tables of accuracy and loss with heads switched off,\n"
-        "                        beside importance and its rank correlation with them;\n"
-        "                        of a causal text model the loss without each head\n"
-        "  --sort KEY            sort the table by block (default), importance, entropy\n"
-        "                        or distance; of a text model also by induction,\n"
-        "                        previous or first\n"
-        "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
-        "  -o FILE               output file for --format png or svg\n" CLI_HELP_THREADS CLI_HELP_COLOR MODEL_HELP_HEADS
-        "  --json                print one JSON object; heads in block order\n"
-        "  --text TEXT           a text file, for a model of text. It is cut into\n"
-        "                        windows, of which --sample N (default: 64) are used; for\n"
-        "                        a model with encoder and decoder, each line is a source\n"
-        "  --target TARGET       one target per line, of a model with two stacks\n"
-        "                        (default: what the model generates, greedily)\n"
-        "  --relations FILE      sentences in CoNLL-U; --sample N (default: 1000) are used.\n"
-        "                        Read are ID, FORM, HEAD and DEPREL, and in MISC\n"
-        "                        SpaceAfter=No, Coref=ID and Entity=(ID: links to the\n"
-        "                        nearest earlier word of the sentence with that ID\n"
-        "  --window N            tokens of a window (default: 128)\n"
-        "  --seed N              of the random tokens that measure induction (default: 1)\n" TOKENIZER_HELP
-        "\n" MODEL_HELP_FILE "        It must have ten classes. --heads is an alias of --model-heads.\n");
+    puts("Usage: mha heads FILE [OPTIONS]\n"
+         "       mha heads MODEL --text TEXT [OPTIONS]\n"
+         "       mha heads MODEL --relations FILE [OPTIONS]\n"
+         "Options of all models:\n"
+         "  --sort KEY            sort the table by block (default), entropy or distance;\n"
+         "                        for images also by importance (or worth), with --text\n"
+         "                        by induction, previous or first\n"
+         "  --sample N            how many test images or windows, evenly spaced (default:\n"
+         "                        all images; 64 windows, 16 with --ablate), or how many\n"
+         "                        lines or sentences, from the first on (64; 1000)\n"
+         "  --ablate              what the model loses with heads switched off\n"
+         "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
+         "  -o FILE               output file for --format png or svg\n"
+         "  --json                print one JSON object; heads in block order\n" CLI_HELP_THREADS CLI_HELP_COLOR);
+    puts("Options of models for images:\n"
+         "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
+         "                        synthetic test digits. Default: the folder of\n"
+         "                        './dev data mnist', or else 'synthetic'\n"
+         "  --importance-images N number of the images for importance (default: 400)\n"
+         "  --roles               also measure the roles of the heads, with scores and\n"
+         "                        significance, over at most 400 of the images\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE
+         "\n"
+         "FILE must have ten classes. --heads is an alias of --model-heads. Maps, distance\n"
+         "and similarity use at most 400 images. --ablate prints accuracy and loss, beside\n"
+         "importance and its rank correlation with them.\n");
+}
+
+static void help_text_options(void)
+{
+    puts("Options of text models:\n"
+         "  --text TEXT           a text file. It is cut into windows; the rest that fills\n"
+         "                        none is not used. For a model with encoder and decoder,\n"
+         "                        each line is a source\n"
+         "  --window N            tokens of a window, with those that the tokenizer adds\n"
+         "                        (default: 128)\n"
+         "  --target TARGET       one target per line, of a model with two stacks\n"
+         "                        (default: what the model generates, greedily)\n"
+         "  --seed N              of the random tokens that measure induction (default: 1)\n"
+         "  --relations FILE      sentences in CoNLL-U. Read are ID, FORM, HEAD, DEPREL, and\n"
+         "                        in MISC SpaceAfter=No, Coref=ID and Entity=(ID: links to\n"
+         "                        the nearest earlier word of the sentence with that ID\n" TOKENIZER_HELP "\n"
+         "The number of tokens is that of the text, without those that the tokenizer adds\n"
+         "at its beginning and end, which 'mha eval' counts. --ablate prints the loss\n"
+         "without each head, of a causal model.\n");
 }
 
 static void help_json(void)
@@ -116,6 +127,7 @@ void heads_help(void)
 {
     help_examples();
     help_options();
+    help_text_options();
     help_json();
     help_text();
 }

@@ -4,9 +4,11 @@
 #include "cli/maps/text.h"
 #include "io/json.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WINDOWS = 64, ABLATED = 16, NEW_TOKENS = 128 };
 
@@ -32,6 +34,7 @@ static bool measure(text_survey *s, const texts *t, const mha_text_options *o, c
     *s = (text_survey){.pair = t->pair, .tokens = t->of.starts[t->count]};
     if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx))
         return cli_error("%s: %s", r->from->file, mha_context_error(t->ctx));
+    if (s->window && !s->pair) s->unused = s->tokens - s->info.windows * (s->window - o->before_count - o->after_count);
     s->seconds = cli_clock() - start;
     return true;
 }
@@ -78,13 +81,20 @@ static bool show(const text_request *r, const text_survey *s, const text_ablatio
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
+/* view's --text is the text itself, so it is easily given here, too. Prints an error and returns false. */
+static bool names_file(const char *text)
+{
+    if (!access(text, F_OK) || errno != ENOENT) return true;
+    return cli_error("heads: --text names a file with the text, and there is none called '%s'", text);
+}
+
 static bool work(const text_request *r, texts *t)
 {
     mha_text_options o = MHA_TEXT_DEFAULTS;
     text_survey s = {0};
     text_ablation a = {0};
     size_t length = 0, target_length = 0;
-    char *text = texts_read(r->text, &length);
+    char *text = names_file(r->text) ? texts_read(r->text, &length) : NULL;
     char *target = text && r->target ? texts_read(r->target, &target_length) : NULL;
     bool ok = text && (target || !r->target) && texts_take(t, text, length, r->text, target, target_length, r->target);
     if (ok) texts_options(t, &o);

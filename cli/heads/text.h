@@ -29,6 +29,7 @@ typedef struct text_survey {
     mha_text_survey_info info;
     mha_text_head *heads;   /* (info.heads), attention after attention */
     int64_t tokens, window; /* of the text; of a window, or 0 with unlike lengths */
+    int64_t unused;         /* tokens of the text that are in no window */
     bool pair;
     double seconds;
 } text_survey;

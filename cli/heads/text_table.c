@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { INDENT = 2, NAME = 8, BLOCK = 5, HEAD = 5, GAP = 2, WORDS = 24, COLUMNS = 5 };
+enum { SHORT = 64 }; /* below that many tokens, numbers and words depend on the text more than on the head */
 
 /* ---- Columns ---------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +94,11 @@ static void put_title(const term *t, const text_survey *s, const char *file, con
     printf("; %" PRId64 " %s%s", s->info.windows, what, plural(s->info.windows));
     if (s->window && !s->pair) printf(" of %" PRId64, s->window);
     printf("; %.1f s\n", s->seconds);
+    if (s->unused)
+        printf("%*s%" PRId64 " token%s in no window: --window and --sample choose the windows\n", INDENT + NAME, "",
+               s->unused, s->unused == 1 ? " is" : "s are");
+    if (s->tokens - s->unused < SHORT)
+        printf("%*sshort: results of fewer than %d tokens say little about a head\n", INDENT + NAME, "", SHORT);
     if (s->info.repeats)
         printf("%*sinduction: %" PRId64 " sequences of %" PRId64 " random tokens, each repeated once\n", INDENT + NAME,
                "", s->info.repeats, s->info.repeat_length);

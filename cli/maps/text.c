@@ -46,8 +46,12 @@ bool maps_of_text(const char *path, maps_format format, const char *file, const 
         fill(&panels[n], &at, survey, n, &heads[n]);
         if (heads[n].head + 1 > most) most = heads[n].head + 1;
     }
-    if (info->same) snprintf(about, sizeof about, "%s, mean over %" PRId64 " windows", file, info->windows);
-    else snprintf(about, sizeof about, "%s, the first of %" PRId64 " texts", file, info->windows);
+    if (info->same)
+        snprintf(about, sizeof about, "%s, mean over %" PRId64 " window%s", file, info->windows,
+                 info->windows == 1 ? "" : "s");
+    else
+        snprintf(about, sizeof about, "%s, the first of %" PRId64 " text%s", file, info->windows,
+                 info->windows == 1 ? "" : "s");
     maps_sheet sheet = {
         .title = info->same ? "Mean attention maps" : "Attention maps",
         .about = {about, "each row is a query token, from the second on; each column a key token",

@@ -92,6 +92,24 @@ TEST(table_and_json_have_every_head)
     expect(strchr(it->out, '\x1b') != NULL, "no colour");
 }
 
+/* The letters have no tokens at the sides, so that a window of 128 is 128 of the text. */
+TEST(the_title_says_what_is_not_used)
+{
+    const said *it = heads_of_text("LC_ALL=C", "");
+    expect(strstr(it->out, "\n          8 tokens are in no window: ") && !strstr(it->out, "short: "), "%.300s",
+           it->out);
+    it = heads_of_text("LC_ALL=C", "--window 40 --sample 100");
+    expect(strstr(it->out, "\n          1000 tokens are in no window: "), "%.300s", it->out);
+    it = heads_of_text("LC_ALL=C", "--window 40 --sample 125");
+    expect(!strstr(it->out, "in no window"), "%.300s", it->out);
+    char args[300];
+    letters_file(command_folder, "short.txt", "a few letters");
+    snprintf(args, sizeof args, "--text %s", in_folder("short.txt"));
+    it = heads("LC_ALL=C", args);
+    expect(it->status == 0 && strstr(it->out, "\n          short: results of fewer than 64 tokens say little"), "%s%s",
+           it->out, it->err);
+}
+
 TEST(the_table_is_sorted)
 {
     static said json;
@@ -196,7 +214,8 @@ TEST(wrong_use_is_one_line)
     expect_error("--window 20", "--window needs --text FILE");
     expect_error("--tokenizer x", "--tokenizer needs --text FILE or --relations FILE");
     expect_error("--sort induction", "--text FILE");
-    expect_error("--text /nowhere", "/nowhere");
+    expect_error("--text 'once upon'", "--text names a file with the text, and there is none called 'once upon'");
+    expect_error("--text /dev/null/x", "/dev/null/x");
     expect_error("--text ''", "--text");
     expect_file_error("empty.txt", "", "has no tokens");
     expect_file_error("letter.txt", "", "no sequence of two tokens");
@@ -204,7 +223,7 @@ TEST(wrong_use_is_one_line)
     expect_file_error("broken.txt", "", "UTF-8");
     expect_file_error("text.txt", "--window 1", "--window");
     expect_file_error("text.txt", "--roles", "--roles is for models of images");
-    expect_file_error("text.txt", "--sort importance", "for models of images");
+    expect_file_error("text.txt", "--sort importance", "for models of images; with --text choose block, entropy,");
     expect_file_error("text.txt", "--target /nowhere", "/nowhere");
     expect_file_error("text.txt", "--tokenizer /nowhere", "/nowhere");
     char args[600];

@@ -82,9 +82,9 @@ static void expect_error(const char *text, const char *more, const char *why)
 
 TEST(damaged_files_are_one_line)
 {
-    expect_error("", "", "the file has no sentence");
-    expect_error("# only a comment\n\n", "", "the file has no sentence");
-    expect_error("the cat sat\n", "", "line 1: has 1 columns, not 10");
+    expect_error("", "", "r.conllu: has no sentence; is it CoNLL-U?");
+    expect_error("# only a comment\n\n", "", "r.conllu: has no sentence; is it CoNLL-U?");
+    expect_error("the cat sat\n", "", "line 1: has 1 column, not 10");
     expect_error(WORD("1", "a", "0", "root", "_\t_"), "", "more than 10 columns");
     expect_error(WORD("2", "a", "0", "root", "_"), "", "ID is '2', not 1");
     expect_error(WORD("x", "a", "0", "root", "_"), "", "ID is 'x'");
@@ -95,7 +95,7 @@ TEST(damaged_files_are_one_line)
     expect_error(WORD("1-3", "ab", "_", "_", "_") WORD("1", "a", "0", "root", "_") "\n", "",
                  "inside a multiword token");
     expect_error(WORD("2-3", "ab", "_", "_", "_"), "", "does not begin with word 1");
-    expect_error(WORD("1", "a", "0", "root", "_"), "", "no dependency and no coreference");
+    expect_error(WORD("1", "a", "0", "root", "_"), "", "r.conllu: has no dependency and no coreference");
     expect_error(WORD("1", "a", "0", "root", "_") WORD("2", "\xff", "1", "dep", "_"), "", "UTF-8");
 }
 
