@@ -7,6 +7,7 @@
 #include "cli/prune/print.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,17 +98,21 @@ static const cli_option options[] = {
     CLI_END,
 };
 
-/* Whether the output would replace the model, or a file of its folder; prints an error if so. */
+/* Whether the output would replace the model or a file of its folder, or, as model.safetensors, be read instead of its
+ * shards; prints an error if so. */
 static bool is_of_model(const char *output, const char *model)
 {
     struct stat to, from;
-    bool over = cli_is_output("prune", output, model, "model");
-    if (over || stat(output, &to)) return over;
+    char whole[PATH_MAX];
+    if (cli_is_output("prune", output, model, "model")) return true;
     DIR *folder = opendir(model);
-    for (struct dirent *entry; !over && folder && (entry = readdir(folder));)
+    if (!folder) return false;
+    snprintf(whole, sizeof whole, "%s/model.safetensors", model);
+    bool over = output_same(output, whole), there = !stat(output, &to);
+    for (struct dirent *entry; !over && there && (entry = readdir(folder));)
         over = entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &from, 0) &&
                to.st_dev == from.st_dev && to.st_ino == from.st_ino;
-    if (folder) closedir(folder);
+    closedir(folder);
     if (over) cli_error("prune: the output %s is a file of the model's folder; choose another file", output);
     return over;
 }

@@ -395,7 +395,7 @@ TEST(one_line_for_what_is_wrong)
     small_free(&v);
 }
 
-/* The files of a folder are the model, under any name. */
+/* The files of a folder are the model, under any name; model.safetensors is one even if it is not there yet. */
 TEST(a_folder_is_not_written_over)
 {
     letters_make("letters", NULL);
@@ -409,6 +409,9 @@ TEST(a_folder_is_not_written_over)
         const said *it = command("", "prune letters --without 1.1 -o small.safetensors");
         expect(it->status == 0, "exit %d, %s", it->status, it->err);
     }
+    expect(rename("letters/model.safetensors", "letters/model-00001-of-00001.safetensors") == 0, "cannot rename");
+    REFUSE("prune letters --without 1.1 -o ./letters/model.safetensors",
+           "prune: the output ./letters/model.safetensors is a file of the model's folder; choose another file");
     expect(!is_there("s") && !leftovers(), "something was written");
 }
 
