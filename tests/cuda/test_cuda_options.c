@@ -118,6 +118,34 @@ TEST(few_rows_against_many_keys)
     }
 }
 
+/* So many units of work that every block of threads has several, of sequences with different numbers of them; twice, with the
+ * same bits. */
+TEST(more_units_than_blocks)
+{
+    if (!there()) return;
+    for (int way = 0; way < 8; way++) {
+        attention_case c =
+            case_plain(64, 8, 4, 1 + way % 2, 1300 + way, way / 2 % 2 ? 64 : 128, way / 2 % 2 ? 64 : 128);
+        case_set_type(&c, way / 4 ? MHA_FLOAT16 : MHA_BFLOAT16);
+        c.causal = way % 2, c.align = MHA_ALIGN_BOTTOM_RIGHT, c.lengths = true;
+        c.data_seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+        problem *p = problem_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        int64_t count = c.B * c.H * c.Tq * c.E;
+        uint16_t *first = array(count, sizeof *first);
+        char why[300] = "";
+        problem_solve(p);
+        expect(!problem_run(p, ctx) && problem_check(p, why, sizeof why), "way %d: %s %s", way, why,
+               mha_context_error(ctx));
+        memcpy(first, p->out.view.data, (size_t)count * sizeof *first);
+        expect(!problem_run(p, ctx) && !memcmp(first, p->out.view.data, (size_t)count * sizeof *first),
+               "way %d: another result the second time", way);
+        free(first);
+        mha_context_free(ctx);
+        problem_free(p);
+    }
+}
+
 /* Backward, from the softmax of the forward call and without it. */
 TEST(gradients_of_any_combination)
 {

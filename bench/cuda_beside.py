@@ -1,0 +1,285 @@
+"""Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
+
+    python3 bench/cuda_beside.py [decode] [small] [bias] [widths] [profile]
+
+Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
+with cuDNN, FlashAttention and the efficient kernel, and for biases flex_attention, compiled."""
+import ctypes
+import pathlib
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/parity"))
+import mha  # noqa: E402
+
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
+ROUNDS = 7
+
+
+class ContextOptions(ctypes.Structure):
+    """mha_context_options, whose functions the binding leaves out."""
+
+    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int), ("isa", ctypes.c_char_p)]
+    _fields_ += [(f"function{n}", ctypes.c_void_p) for n in range(5)]
+    _fields_ += [("error", ctypes.c_char_p), ("error_size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("stream", ctypes.c_void_p)]
+
+
+class Attention:
+    """The library's calls on a stream."""
+
+    def __init__(self, stream):
+        self.lib = mha.Library(pathlib.Path.cwd())
+        options = ContextOptions(size=ctypes.sizeof(ContextOptions), device=b"cuda", stream=stream.cuda_stream)
+        self.lib.mha_context_create(ctypes.byref(self.lib.context), ctypes.byref(options))
+
+    def options(self, **changes):
+        changes = {name: self.lib.view(x) if torch.is_tensor(x) else x for name, x in changes.items()}
+        return self.lib.defaults("attention", **changes)
+
+    def forward(self, out, q, k, v, softmax=None, **options):
+        extras = self.lib.struct["mha_attention_extras"]()
+        if softmax is not None:
+            extras.softmax = self.lib.view(softmax)
+        o = self.options(**options)
+        view = self.lib.view
+        self.lib.mha_attention_forward(
+            self.lib.context, view(out), ctypes.byref(extras), view(q), view(k), view(v), ctypes.byref(o)
+        )
+
+    def explain(self, out, q, k, v, **options):
+        plan = self.lib.struct["mha_attention_plan"]()
+        o, view = self.options(**options), self.lib.view
+        self.lib.mha_attention_explain(
+            self.lib.context, ctypes.byref(plan), view(out), None, view(q), view(k), view(v), ctypes.byref(o)
+        )
+        return plan.kernel.decode()
+
+    def backward(self, grads, dout, out, q, k, v, softmax, dbias=None, **options):
+        view = self.lib.view
+        g = self.lib.struct["mha_attention_gradients"](q=view(grads[0]), k=view(grads[1]), v=view(grads[2]))
+        if dbias is not None:
+            g.bias = view(dbias)
+        saved = self.lib.struct["mha_attention_saved"](q=view(q), k=view(k), v=view(v), out=view(out), softmax=view(softmax))
+        o = self.options(**options)
+        self.lib.mha_attention_backward(
+            self.lib.context, ctypes.byref(g), ctypes.byref(saved), view(dout), self.lib.struct["mha_tensor"](), ctypes.byref(o)
+        )
+
+
+stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+
+
+def captured(calls):
+    """A graph of the calls."""
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for call in calls:
+            call()
+    return graph
+
+
+def timed(ways):
+    """Median microseconds of a call of every way, whose graphs are replayed in turn; None for what failed."""
+    graphs = {}
+    for name, calls in ways.items():
+        try:
+            graphs[name] = captured(calls), len(calls)
+        except Exception as error:  # another backend does not take the shape
+            torch.cuda.synchronize()
+            print(f"  {name}: {str(error).splitlines()[0][:90]}")
+    times = {name: [] for name in graphs}
+    for _ in range(ROUNDS + 1):
+        for name, (graph, count) in graphs.items():
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            with torch.cuda.stream(stream):
+                start.record()
+                graph.replay()
+                end.record()
+            torch.cuda.synchronize()
+            times[name].append(start.elapsed_time(end) * 1000 / count)
+    return {name: statistics.median(each[1:]) for name, each in times.items()}
+
+
+def random(*sizes, dtype=torch.bfloat16):
+    return torch.randn(*sizes, device="cuda", dtype=dtype)
+
+
+def sdpa(backend, q, k, v, **options):
+    with sdpa_kernel(BACKENDS[backend]):
+        return F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def exact(q, k, v, bias=None, causal=False):
+    """Of the first sequence, in float64, head by head."""
+    share, rows = q.shape[1] // k.shape[1], []
+    for h in range(q.shape[1]):
+        s = q[0, h].double() @ k[0, h // share].double().T / q.shape[-1] ** 0.5
+        if bias is not None:
+            s = s + bias.expand(q.shape[0], q.shape[1], *bias.shape[-2:])[0, h].double()
+        if causal:
+            s = s.masked_fill(~torch.ones_like(s, dtype=torch.bool).tril(), float("-inf"))
+        rows.append(s.softmax(-1) @ v[0, h // share].double())
+    return torch.stack(rows)
+
+
+def error(got, want):
+    return ((got[0].double() - want).norm() / want.norm()).item()
+
+
+def decode(ours):
+    print("\ndecode: us (TB/s of keys and values)")
+    for B, H, G, T, D in [
+        (64, 32, 8, 8192, 128), (8, 32, 8, 8192, 128), (1, 32, 8, 8192, 128), (64, 32, 8, 1024, 128), (16, 16, 16, 4096, 64),
+        (1, 32, 8, 1024, 128), (1, 32, 8, 65536, 128)]:
+        bytes_each = 2 * B * G * T * D * 2
+        buffers = max(2, min(24, int(400e6 / bytes_each) + 1))
+        q, ks, vs = random(B, H, 1, D), [random(B, G, T, D) for _ in range(buffers)], [random(B, G, T, D) for _ in range(buffers)]
+        out = torch.full_like(q, float("nan"))
+        ways = {"mha": [lambda n=n: ours.forward(out, q, ks[n % buffers], vs[n % buffers]) for n in range(24)]}
+        for name in ("cudnn", "flash"):
+            ways[name] = [lambda n=n, name=name: sdpa(name, q, ks[n % buffers], vs[n % buffers], enable_gqa=True) for n in range(24)]
+        times = timed(ways)
+        with torch.cuda.stream(stream):
+            ours.forward(out, q, ks[0], vs[0])
+        torch.cuda.synchronize()
+        off = error(out, exact(q, ks[0], vs[0]))
+        line = "  ".join(f"{name} {t:8.2f} ({bytes_each / t / 1e6:4.2f})" for name, t in times.items())
+        print(f"  B{B:3} {H}/{G} {T:6} of {D:3}  {line}  error {off:.1e}")
+        del ks, vs
+        torch.cuda.empty_cache()
+
+
+def both_ways(ours, B, H, G, T, D, causal, bias=None, backends=("cudnn", "flash", "efficient"), flex=None, count=10, dbias=False):
+    """Forward and backward of one shape; times, and the error of results."""
+    q, k, v, dout = random(B, H, T, D), random(B, G, T, D), random(B, G, T, D), random(B, H, T, D)
+    out, grads = torch.empty_like(q), [torch.empty_like(x) for x in (q, k, v)]
+    softmax = torch.empty(B, H, T, 2, device="cuda")
+    options = {"causal": causal}
+    if bias is not None:
+        options["bias"] = bias
+    forward = {"mha": [lambda: ours.forward(out, q, k, v, softmax, **options)] * count}
+    sum_bias = torch.empty(bias.shape, device="cuda") if dbias else None
+    backward = {"mha": [lambda: ours.backward(grads, dout, out, q, k, v, softmax, dbias=sum_bias, **options)] * count}
+    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+    keep = []
+
+    def add(name, function):
+        forward[name] = [lambda: function(q, k, v)] * count
+        try:
+            with torch.cuda.stream(stream):
+                y = function(*leaves)
+            keep.append(y)
+            backward[name] = [lambda: torch.autograd.grad(y, leaves, dout, retain_graph=True)] * count
+        except Exception as why:
+            print(f"  {name}: {str(why).splitlines()[0][:90]}")
+
+    for name in backends:
+        add(name, lambda a, b, c, name=name: sdpa(name, a, b, c, is_causal=causal, enable_gqa=H != G))
+    if flex:
+        add("flex", flex)
+    with torch.cuda.stream(stream):
+        ours.forward(out, q, k, v, softmax, **options)
+    torch.cuda.synchronize()
+    off = error(out, exact(q, k, v, bias, causal)) if T <= 8192 else float("nan")
+    return timed(forward), timed(backward), off, ours.explain(out, q, k, v, **options)
+
+
+def table(name, times, flops, parts):
+    own = times["mha"]
+    others = {n: t for n, t in times.items() if n != "mha"}
+    best = min(others.values(), default=float("nan"))
+    line = "  ".join(f"{n} {t:8.1f} us {flops / t / 1e6:6.1f}" for n, t in times.items())
+    print(f"  {name:28} {line}  ratio {best / own:.2f}  {parts}")
+
+
+def small(ours):
+    print("\nsmall shapes: us, TFLOP/s, ratio to the best of PyTorch")
+    for name, B, H, T, D, causal in [
+        ("vit_b16 B32", 32, 12, 197, 64, False), ("vit_b16 B8", 8, 12, 197, 64, False), ("bert_base B8", 8, 12, 512, 64, False),
+        ("bert_base B32", 32, 12, 512, 64, False), ("gpt2_small B8", 8, 12, 1024, 64, True), ("gpt2_small B1", 1, 12, 1024, 64, True)]:
+        forward, backward, off, kernel = both_ways(ours, B, H, H, T, D, causal)
+        flops = 4 * B * H * T * T * D / (2 if causal else 1)
+        table(f"{name} forward", forward, flops, f"error {off:.1e} {kernel}")
+        table(f"{name} backward", backward, 2.5 * flops, "")
+
+
+def bias(ours):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    print("\nbias (H,T,T), B2 H16 T8192, beside flex_attention: us, TFLOP/s")
+    for D in (128, 64):
+        torch._dynamo.reset()
+        compiled = torch.compile(flex_attention, dynamic=False)
+        b = random(16, 8192, 8192)
+        flex = lambda q, k, v, b=b: compiled(q, k, v, score_mod=lambda s, _, h, i, j: s + b[h, i, j])
+        forward, backward, off, kernel = both_ways(ours, 2, 16, 16, 8192, D, False, bias=b, backends=(), flex=flex, count=3)
+        flops = 4 * 2 * 16 * 8192 * 8192 * D
+        table(f"D{D} forward", forward, flops, f"error {off:.1e} {kernel}")
+        table(f"D{D} backward", backward, 2.5 * flops, "")
+
+
+def widths(ours):
+    print("\nother widths, B2 H16 T8192: us, TFLOP/s, ratio to the best of PyTorch")
+    for D in (96, 256):
+        for causal in (False, True):
+            forward, backward, off, kernel = both_ways(ours, 2, 16, 16, 8192, D, causal, backends=("cudnn", "flash"), count=3)
+            flops = 4 * 2 * 16 * 8192 * 8192 * D / (2 if causal else 1)
+            table(f"D{D} {'causal ' if causal else ''}forward", forward, flops, f"error {off:.1e} {kernel}")
+            table(f"D{D} {'causal ' if causal else ''}backward", backward, 2.5 * flops, "")
+
+
+def profile(ours):
+    """Microseconds of single kernels."""
+    from torch.profiler import ProfilerActivity, profile as profiler
+
+    print("\nkernels, us each")
+    def run(name, calls):
+        with torch.cuda.stream(stream):
+            for call in calls:
+                call()
+            torch.cuda.synchronize()
+            with profiler(activities=[ProfilerActivity.CUDA]) as p:
+                for _ in range(10):
+                    for call in calls:
+                        call()
+                torch.cuda.synchronize()
+        for event in p.key_averages():
+            if event.device_time_total:
+                print(f"  {name:24} {event.device_time_total / event.count:9.2f} x{event.count / 10:4.1f}  {event.key[:90]}")
+
+    q, k, v = random(1, 32, 1, 128), random(1, 8, 8192, 128), random(1, 8, 8192, 128)
+    out = torch.empty_like(q)
+    run("decode B1 8k", [lambda: ours.forward(out, q, k, v), lambda: sdpa("cudnn", q, k, v, enable_gqa=True)])
+    for name, B, H, T, causal in [("vit_b16 B32", 32, 12, 197, False), ("gpt2_small B8", 8, 12, 1024, True)]:
+        a, b, c, d = (random(B, H, T, 64) for _ in range(4))
+        y, s, grads = torch.empty_like(a), torch.empty(B, H, T, 2, device="cuda"), [torch.empty_like(a) for _ in range(3)]
+        leaves = [x.clone().requires_grad_() for x in (a, b, c)]
+        with torch.cuda.stream(stream):
+            z = sdpa("cudnn", *leaves, is_causal=causal)
+        run(name, [lambda: ours.forward(y, a, b, c, s, causal=causal), lambda: sdpa("cudnn", a, b, c, is_causal=causal)])
+        run(name + " backward", [lambda: ours.backward(grads, d, y, a, b, c, s, causal=causal),
+                                 lambda: torch.autograd.grad(z, leaves, d, retain_graph=True)])
+
+
+def main():
+    parts = {"decode": decode, "small": small, "bias": bias, "widths": widths, "profile": profile}
+    torch.manual_seed(int.from_bytes(b"mha", "big"))
+    ours = Attention(stream)
+    for name in sys.argv[1:] or parts:
+        try:
+            parts[name](ours)
+        except Exception as why:
+            print(f"{name}: {type(why).__name__}: {why}")
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
