@@ -63,9 +63,8 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
     TRY(mha_cuda_map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
     TRY(mha_cuda_map(p->ctx, &c.o, out, 64));
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
-    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind],
-                         mha_cuda_forward_name(plan->type, plan->width, plan->kind), blocks, plan->threads,
-                         plan->shared};
+    mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind][plan->few], plan->kernel, blocks,
+                         plan->threads, plan->shared};
     return mha_cuda_start(p->ctx, &l, &c);
 }
 

@@ -7,14 +7,16 @@ enum { HEAD_WIDTHS = 2, TYPES = 2 };
 
 static const int widths[HEAD_WIDTHS] = {64, 128};
 
-const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind)
+const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
 {
     static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS] = {
         {{"forward_bf16_64", "forward_bf16_64_causal", "forward_bf16_64_options"},
          {"forward_bf16_128", "forward_bf16_128_causal", "forward_bf16_128_options"}},
         {{"forward_f16_64", "forward_f16_64_causal", "forward_f16_64_options"},
          {"forward_f16_128", "forward_f16_128_causal", "forward_f16_128_options"}}};
-    return names[type][width][kind];
+    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
+                                                                {"forward_f16_64_few", "forward_f16_64_causal_few"}};
+    return few && !width && kind != MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
 }
 
 const char *mha_cuda_decode_name(int type, int width)
@@ -49,7 +51,10 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
                                                          : MHA_CUDA_KINDS + 1];
 }
 
-int mha_cuda_forward_groups(int width, mha_cuda_kind kind) { return width || kind == MHA_CUDA_OPTIONS ? 2 : 3; }
+int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
+{
+    return width || few || kind == MHA_CUDA_OPTIONS ? 2 : 3;
+}
 
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
 
@@ -214,11 +219,20 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
         .keys = 128};
 }
 
+/* Whether tiles of 128 rows have so much fewer rows behind the last one than tiles of 192 that they are faster. What a row
+ * computes is the same in both. */
+static bool wastes_rows(int64_t rows)
+{
+    enum { MANY = 192, FEW = 128 };
+    return (int64_t)tiles_of(rows, FEW) * FEW * 16 < (int64_t)tiles_of(rows, MANY) * MANY * 15;
+}
+
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
     start(plan, p);
-    int groups = mha_cuda_forward_groups(plan->width, plan->kind);
-    plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind);
+    plan->few = wastes_rows(p->Tq);
+    int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
+    plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
     plan->rows = 64 * groups;
     plan->threads = 128 * (groups + 1);
     plan->row_tiles = tiles_of(p->Tq, plan->rows);

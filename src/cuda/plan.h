@@ -18,6 +18,7 @@ typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
     int width; /* 0: 64, 1: 128 */
     mha_cuda_kind kind;
+    bool few;            /* forward: tiles of fewer rows, of which fewer are wasted */
     const char *kernel;  /* the one that does most of the work */
     int32_t offset;      /* row i stands at i + offset; within [-Tq, Tk] */
     int32_t left, right; /* row i sees keys from i + left to i + right; likewise */
@@ -50,7 +51,7 @@ typedef enum mha_cuda_general_kernel {
 
 /* Names of kernels. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
-const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind);
+const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
@@ -68,8 +69,9 @@ mha_status mha_cuda_check_sizes(const mha_problem *p);
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 
-/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. */
-int mha_cuda_forward_groups(int width, mha_cuda_kind kind);
+/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. `few`: of the kernel with two where another one
+ * has three. */
+int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, int rows, int keys);

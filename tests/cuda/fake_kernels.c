@@ -22,10 +22,12 @@ static int width_of(const char *name) { return strstr(name, "_128") ? 128 : 64; 
 size_t fake_parameter_bytes(const char *name)
 {
     static const char *const kinds[] = {"bf16_64", "bf16_128", "f16_64", "f16_128"};
-    static const char *const forward[] = {"", "_causal"}, *const backward[] = {"", "_causal", "_prepare", "_convert"};
+    static const char *const forward[] = {"", "_causal", "_few", "_causal_few"}, *const backward[] = {"", "_causal",
+                                                                                                      "_prepare",
+                                                                                                      "_convert"};
     char known[64];
     for (int n = 0; n < 4; n++) {
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 4; k++) {
             snprintf(known, sizeof known, "forward_%s%s", kinds[n], forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
@@ -128,11 +130,12 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
 static const char *forward(const fake_launch *l)
 {
     const mha_cuda_forward *c = (const void *)l->parameter;
-    int D = width_of(l->name), rows = D == 64 ? 192 : 128;
+    int D = width_of(l->name), rows = D == 64 && !strstr(l->name, "_few") ? 192 : 128;
     fake_map q = map_of(&c->q), k = map_of(&c->k), v = map_of(&c->v), o = map_of(&c->o);
     if (q.half != begins(l->name, "forward_f16")) return "another type";
     if (c->row_tiles != up(c->Tq, rows) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
-    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (D == 64 ? 512 : 384)) return "blocks or threads";
+    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 ? 512 : 384))
+        return "blocks or threads";
     if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";
     if (!has_sizes(&q, D, c->Tq, c->H, c->B, (uint32_t)rows) || !has_sizes(&o, D, c->Tq, c->H, c->B, 64))
         return "q or out";

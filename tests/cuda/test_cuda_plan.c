@@ -79,7 +79,8 @@ TEST(tiles_and_scratch_of_forward_calls)
     a.options.causal = true;
     a.extras.lse = mha_tensor_3d(NULL, MHA_FLOAT32, 1, 3, 193);
     expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
-    expect(!strcmp(plan.kernel, "forward_f16_64_causal") && plan.rows == 192 && plan.threads == 512, "%s", plan.kernel);
+    expect(!strcmp(plan.kernel, "forward_f16_64_causal_few") && plan.rows == 128 && plan.threads == 384, "%s",
+           plan.kernel);
     expect(plan.row_tiles == 2 && plan.tiles == 6 && plan.section == 1 && scratch == 0, "section %d, scratch %zu",
            plan.section, scratch);
     a.extras.lse = mha_tensor_swap(mha_tensor_3d(NULL, MHA_FLOAT32, 1, 193, 3), 1, 2);
@@ -122,14 +123,36 @@ TEST(tiles_and_scratch_of_backward_calls)
     mha_context_free(ctx);
 }
 
+/* At D 64: tiles of 192 rows, or of 128 where 192 would leave much of the last one empty. */
+TEST(tiles_of_fewer_rows)
+{
+    static const struct {
+        int64_t rows;
+        int tile;
+    } cases[] = {{1, 128},   {128, 128},  {129, 192},  {192, 192}, {197, 128},
+                 {512, 128}, {1024, 128}, {1152, 192}, {8192, 192}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
+        for (int64_t D = 64; D <= 128; D += 64) {
+            mha_cuda_plan plan;
+            size_t scratch;
+            question a = ask(MHA_BFLOAT16, 1, 2, 2, cases[n].rows, 300, D);
+            expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+            expect(plan.rows == (D == 64 ? cases[n].tile : 128) && plan.threads == 2 * plan.rows + 128,
+                   "%lld rows of %lld: %s", (long long)cases[n].rows, (long long)D, plan.kernel);
+        }
+    mha_context_free(ctx);
+}
+
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + MHA_CUDA_GENERAL_KERNELS];
+    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
+    for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < 2; width++) {
             for (int kind = 0; kind < MHA_CUDA_KINDS; kind++) {
-                names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind);
+                names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
             }
             names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_FULL, MHA_CUDA_PREPARE);
