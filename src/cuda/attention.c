@@ -136,15 +136,14 @@ static mha_attention_plan describe_general(const mha_problem *p, const char *why
 
 static mha_attention_plan describe_decode(const mha_problem *p)
 {
-    int64_t splits = (p->Tk + MHA_CUDA_DECODE_KEYS - 1) / MHA_CUDA_DECODE_KEYS, units = splits * p->G * p->B;
-    int processors = mha_cuda_of(p->ctx)->processors;
+    int64_t splits = (p->Tk + MHA_CUDA_DECODE_KEYS - 1) / MHA_CUDA_DECODE_KEYS;
     mha_attention_plan a = {.isa = p->ctx->isa,
                             .kernel = mha_cuda_decode_name(p->q.type == MHA_FLOAT16, p->D > 64),
-                            .threads = (int)(units < processors ? units : processors),
+                            .threads = (int)(splits * p->G * p->B),
                             .tile_rows = MHA_CUDA_DECODE_ROWS,
                             .tile_keys = MHA_CUDA_DECODE_TILE,
-                            .pieces = units};
-    snprintf(a.why, sizeof a.why, "at most %d rows of a key head: units of %d keys, added up by the last of a head",
+                            .pieces = splits * p->G * p->B};
+    snprintf(a.why, sizeof a.why, "at most %d rows of a key head: its keys are shared by blocks of %d",
              MHA_CUDA_DECODE_ROWS, MHA_CUDA_DECODE_KEYS);
     return a;
 }

@@ -71,12 +71,11 @@ size_t mha_cuda_backward_shared(int width, int rows, int keys)
     return 2 * (2 * k * d + 3 * 2 * r * d + 2 * r * k) + 3 * 3 * r * sizeof(float) + BARRIERS;
 }
 
-/* Stages of K and V, two of rows, weights, and what warps tell each other. */
+/* Stages of K and V, the rows, and what warps tell each other. */
 size_t mha_cuda_decode_shared(int width)
 {
-    enum { PADDING = 8 };
-    size_t d = (size_t)width, stages = width > 64 ? 3 : 6, keys = MHA_CUDA_DECODE_TILE, rows = MHA_CUDA_DECODE_ROWS;
-    return 2 * (2 * stages * keys * d + rows * (2 * (d + PADDING) + keys + PADDING)) + BARRIERS;
+    size_t d = (size_t)width, stages = width > 64 ? 3 : 6;
+    return 2 * (2 * stages * MHA_CUDA_DECODE_TILE * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
 }
 
 /* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
