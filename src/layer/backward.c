@@ -163,8 +163,8 @@ static void lay_out(back *c, mha_arena *arena)
     const mha_pass *p = c->pass;
     const mha_layer_options *s = &p->layer->shape;
     mha_tensor *heads[] = {&c->dq, &c->dk, &c->dv}, like[] = {p->q, p->k, p->v}, rows;
-    bool half = s->compute == MHA_BFLOAT16, narrow = p->out_weight.type == MHA_BFLOAT16;
-    bool type_fits = half ? c->dout.type == MHA_BFLOAT16 : !(narrow && c->dout.type == MHA_BFLOAT16);
+    bool half = s->compute == MHA_BFLOAT16, wide = c->dout.type == MHA_FLOAT32; /* as in settle.c, fits() */
+    bool type_fits = half ? c->dout.type == MHA_BFLOAT16 : wide || c->dout.type != p->out_weight.type;
     int64_t widest = 0;
     bool fits = type_fits && mha_as_rows(&c->dresult, c->dout, p->out_across);
     bool padding = p->options.query_lengths.rank || mha_pass_has_strangers(p); /* which counts as zeros */
