@@ -174,16 +174,17 @@ mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *nam
 {
     const mha_cuda_device *d = mha_cuda_of(ctx);
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)t.data;
-    CUmemorytype kind = CU_MEMORYTYPE_HOST;
-    unsigned managed = 0;
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    unsigned kind = 0, managed = 0;
     int ordinal = d->ordinal;
-    CUresult result = d->driver.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    void *values[] = {&kind, &managed, &ordinal};
+    /* For memory that the driver does not know all are 0: the query of a single one is an error then, which tools report. */
+    CUresult result = d->driver.cuPointerGetAttributes(3, names, values, address);
     if (result && result != CUDA_ERROR_INVALID_VALUE) return mha_cuda_check(ctx, result, name);
-    if (result || kind == CU_MEMORYTYPE_HOST)
+    if (result || !kind || kind == CU_MEMORYTYPE_HOST)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is memory of the host, must be memory of cuda:%d", name,
                         d->ordinal);
-    d->driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
-    d->driver.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
     if (!managed && ordinal != d->ordinal)
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is memory of cuda:%d, must be memory of cuda:%d", name,
                         ordinal, d->ordinal);

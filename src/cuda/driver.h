@@ -34,7 +34,7 @@
     F(cuStreamDestroy)                   \
     F(cuStreamIsCapturing)               \
     F(cuThreadExchangeStreamCaptureMode) \
-    F(cuPointerGetAttribute)             \
+    F(cuPointerGetAttributes)            \
     F(cuTensorMapEncodeTiled)
 
 typedef struct mha_cuda_driver {

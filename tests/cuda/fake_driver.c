@@ -255,11 +255,13 @@ EXPORT CUresult cuMemGetInfo(size_t *bytes, size_t *all)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuPointerGetAttribute(void *value, CUpointer_attribute which, CUdeviceptr address)
+EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *which, void **values, CUdeviceptr address)
 {
-    if (block_of(address) < 0) return CUDA_ERROR_INVALID_VALUE;
-    unsigned number = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
-    memcpy(value, &number, sizeof number);
+    bool known = block_of(address) >= 0;
+    for (unsigned n = 0; n < count; n++) {
+        unsigned number = known && which[n] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
+        memcpy(values[n], &number, sizeof number);
+    }
     return CUDA_SUCCESS;
 }
 
