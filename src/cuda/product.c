@@ -52,8 +52,8 @@ static mha_status launch(mha_context *ctx, const mha_cuda_product *p, int kernel
 
 /* ---- Tensor cores ----------------------------------------------------------------------------------------------- */
 
-/* The tile that takes least time: how often the multiprocessors compute one, times its columns, times its depth and what
- * its results take, which another block's products hide where there are two. Measured rates, in percent, of each. */
+/* The tile that should take least time: how often the multiprocessors compute one, times its columns, times its depth and what
+ * its results take, which another block's products hide where there are two. Rates, in percent, and ends are estimates. */
 static int choose_tile(const mha_cuda_device *d, const mha_cuda_product *p)
 {
     static const int rates[MHA_CUDA_TILES_ALL] = {60, 90, 97, 100}, ends[MHA_CUDA_TILES_ALL] = {64, 64, 160, 160};
@@ -139,7 +139,7 @@ static mha_status start_few(mha_context *ctx, mha_cuda_product *p, factor a, fac
 static mha_status start_plain(mha_context *ctx, mha_cuda_product *p, factor a, factor b)
 {
     enum { SIZES = 3, ANYHOW = 4, SIDES = 5 };
-    static const int sizes[SIZES] = {128, 64, 32}, rates[SIZES] = {100, 60, 25}; /* percent, measured */
+    static const int sizes[SIZES] = {128, 64, 32}, rates[SIZES] = {100, 60, 25}; /* percent, estimates */
     const mha_cuda_device *d = mha_cuda_of(ctx);
     int best = 0, side = a.fours && b.fours ? side_of(a, b) : ANYHOW;
     double least = 0;
