@@ -71,9 +71,11 @@ struct part {
     int g, split, first, last, rows;
 };
 
-template <typename S, int D> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_decode &c, const part &p)
+/* Copies tiles n to n + count - 1, as many of them as there are. */
+template <typename S, int D>
+MHA_DEVICE void copy_tiles(S &s, const mha_cuda_decode &c, const part &p, int n, int count)
 {
-    for (int n = 0, j = p.first; j < p.last; n++, j += KEYS) {
+    for (int j = p.first + n * KEYS; count && j < p.last; n++, count--, j += KEYS) {
         int stage = n % S::STAGES;
         uint32_t full = shared_address(&s.full[stage]);
         barrier_wait(shared_address(&s.empty[stage]), n / S::STAGES % 2 ^ 1);
@@ -84,6 +86,20 @@ template <typename S, int D> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_dec
             copy_in(shared_address(s.k[stage]) + at, &c.k, full, panel * PANEL, row, p.g, p.s.key_batch);
             copy_in(shared_address(s.v[stage]) + at, &c.v, full, panel * PANEL, row, p.g, p.s.key_batch);
         }
+    }
+}
+
+/* The rows of a key head; zeros up to ROWS. A warp has a row at a time. */
+template <typename T, int D> MHA_DEVICE void bring_rows(shared_memory<T, D> &s, const general &g, const part &p)
+{
+    for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
+        int i = r % g.Tq;
+        bool there = r < p.rows && i < p.s.queries;
+        int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + r / g.Tq, p.s.query_row + i, 0) : 0;
+#pragma unroll
+        for (int d = threadIdx.x % 32; d < D; d += 32)
+            s.q[r * shared_memory<T, D>::QUERY_PITCH + d] =
+                there ? ((const T *)g.q.data)[from + d * g.q.stride[3]] : T(0.0f);
     }
 }
 
@@ -105,21 +121,29 @@ MHA_DEVICE bool is_plain(const general &c)
     return !c.mask.data && !c.bias.data && !c.slopes.data && c.softcap == 0;
 }
 
-/* The score of a row and a key from their product: -infinity if it is not visible, NaN if float32 did not hold it. */
-MHA_DEVICE float score_at(const general &c, const part &p, const row &r, int key, float dot, bool plain)
+/* A score with options: a function, so that the loop over tiles stays short. */
+__device__ __noinline__ float score_with_options(const general &c, int b, int64_t offset, row r, int key, float dot)
 {
-    if (plain) return key >= r.visible.low && key < r.visible.high ? fmaf(dot, 0.0f, dot * c.scale) : -INFINITY;
-    score<float> x = score_of<float>(c, p.s, r.head, r.i, key, r.visible, dot);
+    sequence s = {};
+    s.b = b, s.offset = offset;
+    score<float> x = score_of<float>(c, s, r.head, r.i, key, r.visible, dot);
     return x.visible ? x.masked : -INFINITY;
 }
 
-template <typename T, int D> MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, const part &p)
+/* The score of a row and a key from their product: -infinity if it is not visible, NaN if float32 did not hold it. */
+template <bool PLAIN> MHA_DEVICE float score_at(const general &c, const part &p, const row &r, int key, float dot)
+{
+    if (!PLAIN) return score_with_options(c, p.s.b, p.s.offset, r, key, dot);
+    return key >= r.visible.low && key < r.visible.high ? fmaf(dot, 0.0f, dot * c.scale) : -INFINITY;
+}
+
+template <typename T, int D, bool PLAIN>
+MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, const part &p)
 {
     typedef shared_memory<T, D> S;
     const general &g = c.g;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const row rows[2] = {row_of(g, p, lane / 4), row_of(g, p, lane / 4 + 8)};
-    bool plain = is_plain(g);
     float o[D / 8][4], reference[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     uint32_t q[D / 16][4];
 #pragma unroll
@@ -131,22 +155,24 @@ template <typename T, int D> MHA_DEVICE void compute_tiles(shared_memory<T, D> &
     for (int n = 0, j = p.first; j < p.last; n++, j += KEYS) {
         int stage = n % S::STAGES, own = warp * 16, key = j + own;
         uint32_t k = shared_address(s.k[stage]), v = shared_address(s.v[stage]), w[4];
-        float x[2][4] = {}, by[2] = {1, 1};
+        float x[2][4] = {}, odd[2][4] = {}, by[2] = {1, 1};
         barrier_wait(shared_address(&s.full[stage]), n / S::STAGES % 2);
 #pragma unroll
         for (int i = 0; i < D / 16; i++) { /* matrices: keys 0-7 and columns 0-7, 8-15; keys 8-15, likewise */
             uint32_t b[4];
             load_matrices(b, piece_at(k, own + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
-            multiply<T>(x[0], q[i], b[0], b[1]);
-            multiply<T>(x[1], q[i], b[2], b[3]);
+            multiply<T>(i % 2 ? odd[0] : x[0], q[i], b[0], b[1]); /* two short chains */
+            multiply<T>(i % 2 ? odd[1] : x[1], q[i], b[2], b[3]);
         }
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i / 4][i % 4] += odd[i / 4][i % 4];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float top = -INFINITY;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 float &y = x[i / 2][2 * h + i % 2];
-                y = score_at(g, p, rows[h], key + i / 2 * 8 + lane % 4 * 2 + i % 2, y, plain);
+                y = score_at<PLAIN>(g, p, rows[h], key + i / 2 * 8 + lane % 4 * 2 + i % 2, y);
                 top = fmaxf(top, y);
             }
             top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
@@ -242,24 +268,20 @@ template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
             c.softmax[2 * (first + r)] = -INFINITY, c.softmax[2 * (first + r) + 1] = 0;
         return;
     }
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 32 * WARPS) { /* the first tiles are on their way before anything else is done */
         for (int i = 0; i < S::STAGES; i++) {
             barrier_make(shared_address(&s.full[i]), 1);
             barrier_make(shared_address(&s.empty[i]), WARPS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
-    }
-    for (int n = threadIdx.x; n < ROWS * D; n += blockDim.x) {
-        int r = n / D, d = n % D, i = r % g.Tq;
-        bool there = r < p.rows && i < p.s.queries;
-        float x = there ? load(g.q, place(g.q, p.s.query_batch, p.g * g.share + r / g.Tq, p.s.query_row + i, d)) : 0;
-        s.q[r * S::QUERY_PITCH + d] = T(x);
-    }
+        copy_tiles<S, D>(s, c, p, 0, S::STAGES);
+    } else if (threadIdx.x < 32 * WARPS) bring_rows<T, D>(s, g, p);
     __syncthreads();
-    if (threadIdx.x / 32 == WARPS) {
-        if (threadIdx.x % 32 == 0) copy_tiles<S, D>(s, c, p);
-    } else compute_tiles<T, D>(s, c, p);
+    if (threadIdx.x == 32 * WARPS) copy_tiles<S, D>(s, c, p, S::STAGES, MHA_CUDA_DECODE_KEYS / KEYS);
+    else if (threadIdx.x > 32 * WARPS) return;
+    else if (is_plain(g)) compute_tiles<T, D, true>(s, c, p);
+    else compute_tiles<T, D, false>(s, c, p);
 }
 
 } // namespace
