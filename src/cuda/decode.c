@@ -11,18 +11,22 @@ static int32_t splits_of(const mha_problem *p)
 mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool run)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
-    int64_t rows = p->share * p->Tq, parts = mha_arena_times(p->B * p->G * splits_of(p), rows);
+    int64_t heads = p->B * p->G, rows = p->share * p->Tq, parts = mha_arena_times(heads * splits_of(p), rows);
     int type = p->q.type == MHA_FLOAT16, width = p->D > 64;
     mha_cuda_decode c = {.splits = splits_of(p)};
     MHA_TAKE(arena, c.sums, mha_arena_times(parts, p->D));
     MHA_TAKE(arena, c.softmax, mha_arena_times(parts, 2));
     if (!run) return MHA_OK;
     c.g = mha_cuda_describe_general(p);
+    c.counters = (int32_t *)(uintptr_t)d->counter; // NOLINT(performance-no-int-to-ptr)
     TRY(mha_cuda_map(p->ctx, &c.k, p->k, MHA_CUDA_DECODE_TILE));
     TRY(mha_cuda_map(p->ctx, &c.v, p->v, MHA_CUDA_DECODE_TILE));
-    mha_cuda_launch main = {d->decode[type][width], mha_cuda_decode_name(type, width), p->B * p->G * c.splits,
-                            MHA_CUDA_DECODE_THREADS, mha_cuda_decode_shared((int)p->D)};
-    mha_cuda_launch combine = {d->combine, "decode_combine", p->B * p->H * p->Tq, MHA_CUDA_GENERAL_THREADS, 0};
-    TRY(mha_cuda_start(p->ctx, &main, &c));
-    return mha_cuda_start(p->ctx, &combine, &c);
+    for (int64_t first = 0; first < heads; first += MHA_CUDA_COUNTERS) {
+        int64_t some = heads - first < MHA_CUDA_COUNTERS ? heads - first : MHA_CUDA_COUNTERS;
+        c.first_head = (int32_t)first;
+        mha_cuda_launch l = {d->decode[type][width], mha_cuda_decode_name(type, width), some * c.splits,
+                             MHA_CUDA_DECODE_THREADS, mha_cuda_decode_shared((int)p->D)};
+        TRY(mha_cuda_start(p->ctx, &l, &c));
+    }
+    return MHA_OK;
 }

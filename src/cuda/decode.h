@@ -8,9 +8,11 @@
 typedef struct mha_cuda_decode {
     CUtensorMap k, v; /* (B,G,Tk,D), in boxes of 64 columns and MHA_CUDA_DECODE_TILE rows */
     mha_cuda_general g;
-    int32_t splits; /* blocks of a key head */
-    float *sums;    /* (B,G,splits,share*Tq,D): weighted values of a block, and */
-    float *softmax; /* (B,G,splits,share*Tq,2): reference and sum of its weights */
+    int32_t splits;     /* blocks of a key head */
+    int32_t first_head; /* of the launch, of the key heads of all sequences */
+    int32_t *counters;  /* zeros, one for each key head of the launch: its blocks that are done */
+    float *sums;        /* (B,G,splits,share*Tq,D): weighted values of a block, and */
+    float *softmax;     /* (B,G,splits,share*Tq,2): reference and sum of its weights */
 } mha_cuda_decode;
 
 #endif

@@ -93,17 +93,17 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
     for (int n = 0; n < 4; n++)
         TRY(find(ctx, &d->decode[n / 2][n % 2], MHA_CUDA_M_decode, mha_cuda_decode_name(n / 2, n % 2),
                  mha_cuda_decode_shared(D[n % 2])));
-    TRY(find(ctx, &d->combine, MHA_CUDA_M_general_forward, "decode_combine", 0));
     return find_others(ctx, d);
 }
 
-/* The counter is 0 before any stream uses it. */
-static mha_status make_counter(mha_context *ctx, mha_cuda_device *d)
+/* The counters are 0 before any stream uses them. */
+static mha_status make_counters(mha_context *ctx, mha_cuda_device *d)
 {
     CUstream stream;
-    TRY(mha_cuda_check(ctx, d->driver.cuMemAlloc(&d->counter, 256), "has no memory for a counter"));
+    TRY(mha_cuda_check(ctx, d->driver.cuMemAlloc(&d->counter, 4 * (size_t)MHA_CUDA_COUNTERS),
+                       "has no memory for counters"));
     TRY(mha_cuda_check(ctx, d->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cannot make a stream"));
-    CUresult result = d->driver.cuMemsetD32Async(d->counter, 0, 64, stream);
+    CUresult result = d->driver.cuMemsetD32Async(d->counter, 0, MHA_CUDA_COUNTERS, stream);
     if (!result) result = d->driver.cuStreamSynchronize(stream);
     d->driver.cuStreamDestroy(stream);
     return mha_cuda_check(ctx, result, "cannot clear its memory");
@@ -113,7 +113,7 @@ static mha_status fill(mha_context *ctx, mha_cuda_device *d)
 {
     TRY(load_modules(ctx, d));
     TRY(find_kernels(ctx, d));
-    return make_counter(ctx, d);
+    return make_counters(ctx, d);
 }
 
 mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream)

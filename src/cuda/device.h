@@ -8,7 +8,8 @@
 #include "cuda/kernels.h"
 #include "cuda/plan.h"
 
-enum { MHA_CUDA_BLOCKS = 64 };
+/* Blocks of scratch, and counters. */
+enum { MHA_CUDA_BLOCKS = 64, MHA_CUDA_COUNTERS = 8192 };
 
 typedef struct mha_cuda_device {
     void *self; /* what the allocator returned for this struct */
@@ -21,9 +22,9 @@ typedef struct mha_cuda_device {
     CUfunction forward[2][2][MHA_CUDA_KINDS][2]; /* by type, width, kind and `few`; NULL: not in this build */
     CUfunction backward[2][2][MHA_CUDA_KINDS][MHA_CUDA_STEPS];
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
-    CUfunction decode[2][2], combine;          /* by type and width */
+    CUfunction decode[2][2];                   /* by type and width */
     CUfunction kernels[MHA_CUDA_KERNEL_COUNT]; /* kernels.h */
-    CUdeviceptr counter;                       /* an int32, 0 between calls */
+    CUdeviceptr counter;                       /* int32, MHA_CUDA_COUNTERS of them, 0 between calls */
 
     /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
     CUdeviceptr blocks[MHA_CUDA_BLOCKS];

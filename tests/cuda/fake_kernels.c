@@ -298,18 +298,18 @@ static const char *copy(const mha_cuda_copy *c)
     return NULL;
 }
 
-/* The first kernel writes parts and the second adds them up: here it does everything. */
 static const char *decode(const fake_launch *l)
 {
     const mha_cuda_decode *c = (const void *)l->parameter;
+    fake_map k = map_of(&c->k), v = map_of(&c->v);
     if (c->splits != up(c->g.Tk, MHA_CUDA_DECODE_KEYS)) return "splits";
-    if (strcmp(l->name, "decode_combine") != 0) {
-        fake_map k = map_of(&c->k), v = map_of(&c->v);
-        bool right = has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) &&
-                     has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE);
-        return right && (int)l->blocks == c->g.B * c->g.G * c->splits ? NULL : "a tensor's sizes, or blocks";
-    }
-    if ((int)l->blocks != c->g.B * c->g.H * c->g.Tq || l->threads != 256) return "blocks";
+    if (!has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) ||
+        !has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE))
+        return "a tensor's sizes";
+    if (c->first_head || (int)l->blocks != c->g.B * c->g.G * c->splits) return "blocks";
+    if (l->threads != MHA_CUDA_DECODE_THREADS) return "threads";
+    for (int n = 0; n < c->g.B * c->g.G; n++)
+        if (c->counters[n]) return "a counter is not 0";
     fake_general_forward(&c->g);
     return NULL;
 }

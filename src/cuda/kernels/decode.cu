@@ -1,8 +1,9 @@
 /* Attention of few rows against many keys, for bfloat16 and float16: what generating a token needs.
  *
  * The query heads of a key head read its keys together: up to 16 rows, the rows of one matrix product. A block has 512 keys
- * of a key head; one warp copies them, four compute, with 16 keys of every tile each. A second kernel (decode_combine) adds
- * up the blocks of a row in their order. Memory is what limits it: every key and value is read once. */
+ * of a key head; one warp copies them, four compute, with 16 keys of every tile each. Blocks write their sums to memory; the last
+ * block of a key head that is done adds them up in their order, so that bits depend on the number of keys alone. Memory is what
+ * limits it: every key and value is read once. */
 #include "decode.h"
 #include "general.cuh"
 #include "hopper.cuh"
@@ -10,7 +11,7 @@
 namespace
 {
 
-enum { WARPS = 4, KEYS = MHA_CUDA_DECODE_TILE, ROWS = MHA_CUDA_DECODE_ROWS };
+enum { WARPS = 4, KEYS = MHA_CUDA_DECODE_TILE, ROWS = MHA_CUDA_DECODE_ROWS, COMPUTE = 32 * WARPS };
 
 template <typename T, int D> struct shared_memory {
     enum { STAGES = D == 128 ? 3 : 6, QUERY_PITCH = D + 8 };
@@ -18,6 +19,7 @@ template <typename T, int D> struct shared_memory {
     alignas(1024) T v[STAGES][KEYS * D];
     alignas(16) T q[ROWS * QUERY_PITCH];
     float reference[WARPS][ROWS], sum[WARPS][ROWS];
+    int is_last;
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
 
@@ -65,11 +67,26 @@ MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int piece)
     return tile + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
 }
 
-/* A block's part: keys [first, last) of a key head. */
+/* A block's part: keys [first, last) of a key head, none if no row sees them; `parts` blocks of the head have keys, from block
+ * `lowest` on. */
 struct part {
     sequence s;
-    int g, split, first, last, rows;
+    int g, head, split, first, last, rows, lowest, parts; /* `head` of all sequences */
 };
+
+MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
+{
+    enum { EACH = MHA_CUDA_DECODE_KEYS };
+    const general &g = c.g;
+    int head = c.first_head + n / c.splits, split = n % c.splits;
+    part p = {sequence_of(g, head / g.G), head % g.G, head, split, 0, 0, g.share * g.Tq, 0, 0};
+    if (p.s.queries <= 0) return p;
+    int low = visible_keys(g, p.s, 0).low, high = visible_keys(g, p.s, p.s.queries - 1).high;
+    if (low >= high) return p;
+    p.first = max(split * EACH, low / KEYS * KEYS), p.last = min((split + 1) * EACH, high);
+    p.lowest = low / EACH, p.parts = (high - 1) / EACH - p.lowest + 1;
+    return p;
+}
 
 /* Copies tiles n to n + count - 1, as many of them as there are. */
 template <typename S, int D>
@@ -218,7 +235,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
 
     /* The warps' results, relative to the largest reference, go through memory that the tiles no longer need. */
     float *results = (float *)s.k;
-    group_sync(1, WARPS * 32);
+    group_sync(1, COMPUTE);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
@@ -229,9 +246,9 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
             *(float2 *)(results + (warp * ROWS + lane / 4 + 8 * h) * D + 8 * i + lane % 4 * 2) =
                 make_float2(o[i][2 * h], o[i][2 * h + 1]);
     }
-    group_sync(1, WARPS * 32);
-    int64_t first = (((int64_t)p.s.b * g.G + p.g) * c.splits + p.split) * p.rows;
-    for (int n = threadIdx.x; n < p.rows * D; n += WARPS * 32) {
+    group_sync(1, COMPUTE);
+    int64_t first = ((int64_t)p.head * c.splits + p.split) * p.rows;
+    for (int n = threadIdx.x; n < p.rows * D; n += COMPUTE) {
         int r = n / D;
         float top = -INFINITY, all = 0, x = 0;
         for (int i = 0; i < WARPS; i++) top = fmaxf(top, s.reference[i][r]);
@@ -245,30 +262,123 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
     }
 }
 
+/* ---- Results ---------------------------------------------------------------------------------------------------- */
+
+/* A row in float64, by a warp. */
+template <int D> __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
+{
+    const sequence s = sequence_of(c, b);
+    int lane = threadIdx.x % 32;
+    range r = visible_keys(c, s, i);
+    double top = c.sinks.data ? (double)load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY, sink = top, sum = 0;
+    double o[D / 32] = {};
+    for (int j = r.low + lane; j < r.high; j += 32) {
+        score<double> x = exact_score(c, s, h, i, j);
+        if (x.visible) top = fmax(top, x.masked);
+    }
+    for (int n = 16; n; n /= 2) top = fmax(top, __shfl_xor_sync(~0u, top, n));
+    for (int j = r.low; j < r.high; j += 32) {
+        double own = 0;
+        if (j + lane < r.high) {
+            score<double> x = exact_score(c, s, h, i, j + lane);
+            if (x.visible) own = exp(x.masked - top);
+        }
+        sum += own;
+        for (int n = 0; n < min(32, r.high - j); n++) {
+            double by = __shfl_sync(~0u, own, n);
+            int64_t at = place(c.v, s.key_batch, h / c.share, s.key_row + j + n, lane);
+            for (int e = 0; by != 0 && e < D / 32; e++) o[e] += by * load(c.v, at + 32 * e);
+        }
+    }
+    for (int n = 16; n; n /= 2) sum += __shfl_xor_sync(~0u, sum, n);
+    if (c.sinks.data) sum += exp(sink - top);
+    for (int e = 0; e < D / 32; e++)
+        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, lane + 32 * e), o[e] / sum);
+    if (lane == 0) store_softmax(c, s, h, i, {top, sum});
+}
+
+MHA_DEVICE void add(float4 &to, float by, float4 x)
+{
+    to.x = fmaf(by, x.x, to.x), to.y = fmaf(by, x.y, to.y), to.z = fmaf(by, x.z, to.z), to.w = fmaf(by, x.w, to.w);
+}
+
+/* Adds up what the blocks of block n's key head have found, in their order; LANES threads have a row together, four columns each.
+ * The sums may have been written by other multiprocessors: they are read past the first cache. */
+template <int D> __device__ __noinline__ void merge(const mha_cuda_decode &c, int n)
+{
+    enum { LANES = D / 4, LINES = COMPUTE / LANES };
+    const general &g = c.g;
+    const part p = part_of(c, n);
+    int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES * LANES;
+    unsigned members = LANES == 32 ? ~0u : 0xffffu << own;
+    int64_t first = ((int64_t)p.head * c.splits + p.lowest) * p.rows;
+    for (int from = 0; from < p.rows; from += LINES) {
+        int r = from + threadIdx.x / LANES, i = r % g.Tq, h = p.g * g.share + r / g.Tq;
+        bool there = r < p.rows && i < p.s.padded, sees = false;
+        const float2 *parts = (const float2 *)c.softmax + first + min(r, p.rows - 1);
+        const float4 *sums = (const float4 *)c.sums + (first + min(r, p.rows - 1)) * LANES + lane;
+        float top = -INFINITY, sum = 0, sink = -INFINITY;
+        float4 o = make_float4(0, 0, 0, 0);
+        for (int k = lane; k < p.parts; k += LANES) {
+            float2 part = __ldcg(parts + (int64_t)k * p.rows);
+            if (part.y != 0) top = fmaxf(top, part.x), sees = true;
+        }
+        for (int k = LANES / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
+        sees = __ballot_sync(~0u, sees) & members;
+        if (g.sinks.data && there) sink = load(g.sinks, place(g.sinks, 0, h, 0, 0));
+        top = fmaxf(top, sink);
+#pragma unroll 8
+        for (int k = 0; k < p.parts; k++) {
+            float2 part = __ldcg(parts + (int64_t)k * p.rows);
+            float4 x = __ldcg(sums + (int64_t)k * p.rows * LANES);
+            float by = part.y == 0 ? 0 : weight_of(part.x - top);
+            if (by != 0) add(o, by, x), sum = fmaf(by, part.y, sum);
+        }
+        if (sink > -INFINITY) sum += weight_of(sink - top);
+        bool lost = !isfinite(o.x + o.y + o.z + o.w) || !(sum > 0 && sum < INFINITY);
+        unsigned rows_lost = __ballot_sync(~0u, there && sees && lost);
+        if (there && !(rows_lost & members)) {
+            float by = sees ? 1 / sum : 0;
+            int64_t at = place(g.out, p.s.query_batch, h, p.s.query_row + i, 4 * lane);
+            store(g.out, at, o.x * by), store(g.out, at + g.out.stride[3], o.y * by);
+            store(g.out, at + 2 * g.out.stride[3], o.z * by), store(g.out, at + 3 * g.out.stride[3], o.w * by);
+            if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
+        }
+        for (int k = 0; k < 32; k += LANES) {
+            int lost_row = from + (threadIdx.x - threadIdx.x % 32 + k) / LANES;
+            if (rows_lost >> k & (members >> own))
+                finish_exactly<D>(g, p.s.b, p.g * g.share + lost_row / g.Tq, lost_row % g.Tq);
+        }
+    }
+}
+
+/* Whether this block is the last one of its head to come here, with its sums in memory. */
+template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, const part &p)
+{
+    group_sync(1, COMPUTE);
+    if (threadIdx.x == 0) {
+        int *counter = c.counters + (p.head - c.first_head);
+        __threadfence();
+        s.is_last = atomicAdd(counter, 1) == p.parts - 1;
+        if (s.is_last) *counter = 0; /* ready for the next call */
+        __threadfence();
+    }
+    group_sync(1, COMPUTE);
+    return s.is_last;
+}
+
 template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D> S;
     S &s = *(S *)memory;
     const general &g = c.g;
-    int split = blockIdx.x % c.splits, b = blockIdx.x / c.splits / g.G;
-    part p = {sequence_of(g, b), (int)(blockIdx.x / c.splits % g.G), split};
-    p.rows = g.share * g.Tq;
-    /* Of the block's keys those that a row sees by position. */
-    int low = p.s.length, high = 0;
-    for (int i = 0; i < p.s.queries; i++) {
-        range r = visible_keys(g, p.s, i);
-        if (r.low < r.high) low = min(low, r.low), high = max(high, r.high);
-    }
-    p.first = max(split * MHA_CUDA_DECODE_KEYS, low / KEYS * KEYS);
-    p.last = min((split + 1) * MHA_CUDA_DECODE_KEYS, high);
-    if (p.first >= p.last) {
-        int64_t first = (((int64_t)b * g.G + p.g) * c.splits + split) * p.rows;
-        for (int r = threadIdx.x; r < p.rows; r += blockDim.x)
-            c.softmax[2 * (first + r)] = -INFINITY, c.softmax[2 * (first + r) + 1] = 0;
+    const part p = part_of(c, blockIdx.x);
+    if (p.first >= p.last) { /* where no row sees a key, the first block says so */
+        if (!p.parts && p.split == 0 && threadIdx.x < COMPUTE) merge<D>(c, blockIdx.x);
         return;
     }
-    if (threadIdx.x == 32 * WARPS) { /* the first tiles are on their way before anything else is done */
+    if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
         for (int i = 0; i < S::STAGES; i++) {
             barrier_make(shared_address(&s.full[i]), 1);
             barrier_make(shared_address(&s.empty[i]), WARPS);
@@ -276,18 +386,19 @@ template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
         copy_tiles<S, D>(s, c, p, 0, S::STAGES);
-    } else if (threadIdx.x < 32 * WARPS) bring_rows<T, D>(s, g, p);
+    } else if (threadIdx.x < COMPUTE) bring_rows<T, D>(s, g, p);
     __syncthreads();
-    if (threadIdx.x == 32 * WARPS) copy_tiles<S, D>(s, c, p, S::STAGES, MHA_CUDA_DECODE_KEYS / KEYS);
-    else if (threadIdx.x > 32 * WARPS) return;
-    else if (is_plain(g)) compute_tiles<T, D, true>(s, c, p);
+    if (threadIdx.x == COMPUTE) copy_tiles<S, D>(s, c, p, S::STAGES, MHA_CUDA_DECODE_KEYS / KEYS);
+    if (threadIdx.x >= COMPUTE) return;
+    if (is_plain(g)) compute_tiles<T, D, true>(s, c, p);
     else compute_tiles<T, D, false>(s, c, p);
+    if (is_last(s, c, p)) merge<D>(c, blockIdx.x);
 }
 
 } // namespace
 
 #define KERNEL(NAME, T, D)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 2) NAME(const __grid_constant__ mha_cuda_decode c) \
+    extern "C" __global__ void __launch_bounds__(COMPUTE + 32, 2) NAME(const __grid_constant__ mha_cuda_decode c)   \
     {                                                                                                               \
         decode<T, D>(c);                                                                                            \
     }

@@ -1,5 +1,4 @@
 /* Forward attention for every type, width, layout and option, and the maps of weights and scores. */
-#include "decode.h"
 #include "general.cuh"
 
 namespace
@@ -205,51 +204,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) general_map(const __gri
             if (row < c.map.size[2] && key < c.map.size[3])
                 store(c.map, place(c.map, b, own, row, key), of_each > 1 ? sum[a][n] / of_each : sum[a][n]);
         }
-}
-
-/* Adds up what the blocks of a decode kernel have found for a row, in their order. A block of threads has a row; results that
- * are not finite are computed again. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) decode_combine(const __grid_constant__ mha_cuda_decode d)
-{
-    __shared__ workspace w;
-    const general &c = d.g;
-    int i = blockIdx.x % c.Tq, h = blockIdx.x / c.Tq % c.H, b = blockIdx.x / c.Tq / c.H, g = h / c.share;
-    int rows = c.share * c.Tq, row = h % c.share * c.Tq + i;
-    sequence s = sequence_of(c, b);
-    if (i >= s.padded) return;
-    int64_t first = ((int64_t)b * c.G + g) * d.splits * rows + row;
-    float sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY, top = -INFINITY, sum = 0, o = 0;
-    bool sees = false;
-    for (int n = threadIdx.x; n < d.splits; n += THREADS) {
-        float2 part = *(const float2 *)(d.softmax + 2 * (first + (int64_t)n * rows));
-        if (part.y != 0) top = fmaxf(top, part.x), sees = true;
-    }
-    sees = __syncthreads_or(sees);
-    top = fmaxf((float)block_max(w, top), sink);
-    for (int from = 0; sees && from < d.splits; from += THREADS) {
-        int n = from + threadIdx.x, count = min((int)THREADS, d.splits - from);
-        __syncthreads();
-        if (n < d.splits) {
-            float2 part = *(const float2 *)(d.softmax + 2 * (first + (int64_t)n * rows));
-            w.factors[threadIdx.x] = part.y == 0 ? 0 : expf(part.x - top);
-            w.weights[threadIdx.x / PITCH][threadIdx.x % PITCH] = w.factors[threadIdx.x] * part.y;
-        }
-        __syncthreads();
-        const float *from_sums = d.sums + (first + (int64_t)from * rows) * c.E + threadIdx.x;
-#pragma unroll 8
-        for (int k = 0; k < count; k++) {
-            float x = threadIdx.x < c.E && w.factors[k] != 0 ? from_sums[(int64_t)k * rows * c.E] : 0;
-            o = fmaf(w.factors[k], x, o);
-            sum += w.weights[k / PITCH][k % PITCH];
-        }
-    }
-    if (sees && sink > -INFINITY) sum += expf(sink - top);
-    bool lost = sees && (!isfinite(o) || !(sum > 0 && sum < INFINITY));
-    if (__syncthreads_or(lost)) {
-        finish_exactly(c, w, s, h, i, 0, c.E);
-        return;
-    }
-    if (threadIdx.x < c.E)
-        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, threadIdx.x), sees ? o / sum : 0.0f);
-    if (threadIdx.x == 0) store_softmax(c, s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
 }
