@@ -30,10 +30,10 @@ set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compil
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
-set(shared backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h view.h)
+set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
 foreach(name forward backward rows general_forward general_backward decode norm rotary extra_keys ops product product_half
-    product_plain)
+    product_plain stats stats_hopper stats_pairs)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${name}.cu -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"
@@ -44,7 +44,7 @@ endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
 set(sources attention.c cubins.c decode.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
-  product.c table.c)
+  product.c table.c attention/statistics.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
   ${PROJECT_SOURCE_DIR}/src/core/arena.c ${PROJECT_SOURCE_DIR}/src/attention/angles.c ${PROJECT_SOURCE_DIR}/src/attention/problem.c)

@@ -130,16 +130,18 @@ if(TARGET mha_cuda)
     set_target_properties(${program} PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
     add_dependencies(${program} mha_cuda)
   endforeach()
-  add_executable(test_cuda_options cuda/test_cuda_options.c)
-  target_link_libraries(test_cuda_options PRIVATE mha_cases mha_ref mha_flags m)
-  set_target_properties(test_cuda_options PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
-  add_dependencies(test_cuda_options mha_cuda)
+  foreach(program test_cuda_options test_cuda_stats)
+    add_executable(${program} cuda/${program}.c)
+    target_link_libraries(${program} PRIVATE mha_cases mha_ref mha_flags m)
+    set_target_properties(${program} PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
+    add_dependencies(${program} mha_cuda)
+  endforeach()
   # The same program over a driver without a GPU: the host side alone.
   set(src ${PROJECT_SOURCE_DIR}/src)
-  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_general.c cuda/fake_kernels.c cuda/fake_ops.c cuda/fake_backward.c
-    support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c ${src}/cuda/kernels.c
+  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_general.c cuda/fake_kernels.c cuda/fake_ops.c cuda/fake_backward.c cuda/fake_stats.c
+    support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c support/naive/stats.c ${src}/cuda/kernels.c
     ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
-    ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c)
+    ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c ${PROJECT_SOURCE_DIR}/ref/stats.c)
   set_target_properties(mha_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake)
   target_include_directories(mha_fake_driver PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
@@ -157,14 +159,15 @@ if(TARGET mha_cuda)
     foreach(name attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
         layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
-        ops_embedding ops_loss ops_norm nn_linear)
+        ops_embedding ops_loss ops_norm nn_linear stats)
       add_test(NAME cuda_host_${name} COMMAND test_${name})
       mha_label(cuda_host_${name} host)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
-    foreach(name layer product) # in memory of the fake GPU
-      add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name})
+    set(words_of_stats any_number softmax) # what needs no kernel with options
+    foreach(name layer product stats) # in memory of the fake GPU
+      add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
       set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT
         "MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
@@ -176,7 +179,7 @@ if(TARGET mha_cuda)
   target_link_libraries(example_cuda PRIVATE mha::mha mha_flags)
   file(GLOB gpus /dev/nvidia[0-9]*)
   if(gpus AND as_shipped)
-    foreach(program cuda cuda_finite cuda_layer cuda_options cuda_product)
+    foreach(program cuda cuda_finite cuda_layer cuda_options cuda_product cuda_stats)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()
@@ -185,7 +188,7 @@ if(TARGET mha_cuda)
         attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
         layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
-        ops_embedding ops_loss ops_norm nn_linear)
+        ops_embedding ops_loss ops_norm nn_linear stats stats_bits)
       add_test(NAME cuda_mirror_${name} COMMAND test_${name})
       mha_label(cuda_mirror_${name} cuda)
       set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)

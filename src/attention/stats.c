@@ -31,7 +31,8 @@ static mha_status check_sets(mha_stats_call *c)
     mha_tensor sets = c->options.sets;
     if (sets.type != MHA_BOOL)
         return mha_fail(c->problem.ctx, MHA_BAD_TYPE, "sets: is %s, must be bool", mha_type_name(sets.type));
-    if (sets.size[1] != c->problem.Tk && !(c->problem.options.key_starts.rank && sets.size[1] > c->problem.Tk))
+    bool ragged = c->problem.options.key_starts.rank; /* on a remote device, the longest sequence is not known */
+    if (sets.size[1] != c->problem.Tk && !(ragged && (sets.size[1] > c->problem.Tk || c->problem.ctx->backend->remote)))
         return mha_fail(c->problem.ctx, MHA_BAD_SHAPE, "sets: axis 1 is %lld, must be %lld of (S,Tk)", (ll)sets.size[1],
                         (ll)c->problem.Tk);
     return MHA_OK;
@@ -83,7 +84,6 @@ static mha_status make(mha_stats_call *c, mha_context *ctx, mha_role role, const
                        const mha_stats_options *stats_options)
 {
     if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
-    TRY(mha_need_host(ctx, "mha_attention_stats"));
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     *c = (mha_stats_call){.want = *stats, .options = MHA_STATS_DEFAULTS};
     extras.softmax = softmax;

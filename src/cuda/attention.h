@@ -2,13 +2,16 @@
 #ifndef MHA_CUDA_ATTENTION_H
 #define MHA_CUDA_ATTENTION_H
 
+#include "attention/stats.h"
 #include "cuda/general.h"
 #include "cuda/plan.h"
 
 mha_status mha_cuda_forward_call(const mha_problem *p);
 mha_status mha_cuda_backward_call(const mha_gradient_call *call);
+mha_status mha_cuda_stats_call(const mha_stats_call *call);
 mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *plan);
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
+mha_status mha_cuda_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
 
 /* The two kinds of kernels: take their scratch from the arena and then, if `run`, put their launches into the stream. */
 typedef mha_status mha_cuda_forward_path(const mha_problem *p, mha_arena *arena, bool run);
@@ -19,6 +22,9 @@ mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
 
 /* What the general kernels are told of a call, without scratch, gradients and maps. */
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p);
+
+/* The softmax of all rows to `rows`, without results. */
+mha_status mha_cuda_general_softmax(const mha_problem *p, double *rows);
 
 /* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0. */
 mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles);

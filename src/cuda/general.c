@@ -142,6 +142,13 @@ mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, in
     return start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
 }
 
+mha_status mha_cuda_general_softmax(const mha_problem *p, double *rows)
+{
+    mha_cuda_general c = mha_cuda_describe_general(p);
+    c.rows = rows, c.out = c.softmax = (mha_cuda_view){0};
+    return start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, 1, (int64_t)c.row_tiles * p->H * p->B);
+}
+
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 /* Without heads or sequences no row and no key belongs to one, and the other gradients are zeros. */

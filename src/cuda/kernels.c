@@ -1,4 +1,5 @@
 #include "cuda/kernels.h"
+#include "cuda/attention/statistics.h"
 #include "cuda/product.h"
 
 const char *mha_cuda_kernel_name(mha_cuda_kernel kernel)
@@ -37,6 +38,25 @@ mha_cuda_tile mha_cuda_tile_at(int n)
     return tiles[n];
 }
 
+/* Q, two stages of K, and sums of columns: shared_memory of stats_hopper.cu. */
+static mha_cuda_tile stats_tile(int width)
+{
+    enum { ROWS = 64 * MHA_CUDA_STATS_GROUPS, KEYS = MHA_CUDA_STATS_KEYS, THREADS = 128 * (MHA_CUDA_STATS_GROUPS + 1) };
+    size_t tiles = (size_t)(ROWS + 2 * KEYS) * (size_t)width * 2,
+           columns = (size_t)MHA_CUDA_STATS_GROUPS * 8 * KEYS * 4;
+    return (mha_cuda_tile){ROWS, KEYS, THREADS, 1, tiles + columns + 1024};
+}
+
+/* Q and K of eight heads, lse of their rows, and sums of pairs: shared_memory of stats_pairs.cu. */
+static mha_cuda_tile pairs_tile(int width)
+{
+    enum { HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, PAIRS = HEADS * (HEADS - 1) / 2 };
+    int groups = width > 64 ? 1 : 2, rows = 64 * groups;
+    size_t tiles = (size_t)HEADS * (size_t)((rows + KEYS) * width) * 2, lse = (size_t)HEADS * (size_t)rows * 4;
+    return (mha_cuda_tile){rows, KEYS, 128 * (groups + 1), 1,
+                           tiles + lse + (size_t)(4 * groups * 2 * PAIRS) * 8 + 1024};
+}
+
 mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
 {
     enum { BARRIERS = 16, EACH = 4 };
@@ -44,7 +64,10 @@ mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
                         few = {MHA_CUDA_FEW_ROWS, MHA_CUDA_FEW_COLUMNS, MHA_CUDA_FEW_THREADS, 1,
                                (size_t)MHA_CUDA_FEW_STAGES *
                                    ((MHA_CUDA_FEW_ROWS + MHA_CUDA_FEW_COLUMNS) * MHA_CUDA_FEW_DEPTH * EACH + BARRIERS)};
-    int n = (int)kernel - MHA_CUDA_K_product_bf16_64_nn;
+    int n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
+    if (n >= 0 && n < 4) return stats_tile(n % 2 ? 128 : 64);
+    if (n >= 4 && n < 8) return pairs_tile(n % 2 ? 128 : 64);
+    n = (int)kernel - MHA_CUDA_K_product_bf16_64_nn;
     if (kernel == MHA_CUDA_K_few_1 || kernel == MHA_CUDA_K_few_4) return few;
     if (n < 0 || n >= 2 * MHA_CUDA_TILE_KERNELS) return none;
     n %= MHA_CUDA_TILE_KERNELS;

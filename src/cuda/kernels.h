@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* K(module, name). The order counts where a family is indexed: norm_*_wide follows its narrow version; products are sorted
- * by type, columns and sides, plain ones by size and sides. */
+ * by type, columns and sides, plain ones by size and sides; statistics on tensor cores by type and width. */
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \
@@ -27,14 +27,20 @@
     MHA_CUDA_SIDES(K, product_plain, plain_128) K(product_plain, plain_128_xx)                                         \
     MHA_CUDA_SIDES(K, product_plain, plain_64) K(product_plain, plain_64_xx)                                           \
     MHA_CUDA_SIDES(K, product_plain, plain_32) K(product_plain, plain_32_xx)                                           \
-    K(product_plain, few_1) K(product_plain, few_4)
+    K(product_plain, few_1) K(product_plain, few_4)                                                                    \
+    K(stats, stats_prepare) K(stats, stats_rows) K(stats, stats_mass) K(stats, stats_pairs) K(stats, stats_sums)       \
+    K(stats, stats_heads)                                                                                              \
+    K(stats_hopper, stats_bf16_64) K(stats_hopper, stats_bf16_128)                                                     \
+    K(stats_hopper, stats_f16_64) K(stats_hopper, stats_f16_128)                                                       \
+    K(stats_pairs, stats_pairs_bf16_64) K(stats_pairs, stats_pairs_bf16_128)                                           \
+    K(stats_pairs, stats_pairs_f16_64) K(stats_pairs, stats_pairs_f16_128)
 /* clang-format on */
 
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
     M(forward) M(backward) M(rows) M(general_forward) M(general_backward) M(decode) M(norm) M(rotary) M(extra_keys)    \
-    M(ops) M(product) M(product_half) M(product_plain)
+    M(ops) M(product) M(product_half) M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */
 
 typedef enum mha_cuda_module {
@@ -70,7 +76,7 @@ typedef struct mha_cuda_tile {
 
 mha_cuda_tile mha_cuda_tile_at(int n);
 
-/* That of a kernel of products for the copy engine, or zeros. */
+/* That of a kernel of products or statistics for the copy engine, or zeros. */
 mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel);
 
 #endif

@@ -176,6 +176,24 @@ const char *mha_cuda_decode_obstacle(const mha_problem *p)
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
 
+const char *mha_cuda_stats_obstacle(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const mha_tensor all[] = {p->q, p->k};
+    const char *why = NULL;
+    bool known = false;
+    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    const obstacle others[] = {{o->mask.rank > 0, "mask"},
+                               {o->bias.rank > 0, "bias"},
+                               {o->softcap > 0, "softcap"},
+                               {o->alibi_slopes.rank > 0, "slopes"},
+                               {!known, "a width that is neither 64 nor 128"},
+                               {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
+                               {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
+    return why ? why : first_of(others, sizeof others / sizeof *others);
+}
+
 /* Kernels count with 32 bits. */
 mha_status mha_cuda_check_sizes(const mha_problem *p)
 {

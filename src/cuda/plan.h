@@ -62,6 +62,9 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
 /* The same for the decode kernels. */
 const char *mha_cuda_decode_obstacle(const mha_problem *p);
 
+/* The same for statistics on tensor cores. */
+const char *mha_cuda_stats_obstacle(const mha_problem *p);
+
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
 

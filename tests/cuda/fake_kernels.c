@@ -1,9 +1,11 @@
 #include "cuda/fake_kernels.h"
+#include "cuda/attention/statistics.h"
 #include "cuda/backward.h"
 #include "cuda/decode.h"
 #include "cuda/fake_backward.h"
 #include "cuda/fake_general.h"
 #include "cuda/fake_ops.h"
+#include "cuda/fake_stats.h"
 #include "cuda/forward.h"
 #include "cuda/rows.h"
 #include "support/numbers.h"
@@ -39,6 +41,7 @@ size_t fake_parameter_bytes(const char *name)
     if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
     if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
     if (begins(name, "general_")) return sizeof(mha_cuda_general);
+    if (begins(name, "stats_")) return sizeof(mha_cuda_stats);
     return strcmp(name, "copy") ? fake_ops_bytes(name) : sizeof(mha_cuda_copy);
 }
 
@@ -333,5 +336,6 @@ const char *fake_run(const fake_launch *l)
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward")) return backward(l);
     if (begins(l->name, "softmax")) return softmax(l);
+    if (begins(l->name, "stats")) return fake_stats(l);
     return strcmp(l->name, "copy") ? fake_ops_run(l) : copy((const void *)l->parameter);
 }

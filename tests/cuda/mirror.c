@@ -104,6 +104,44 @@ static mha_status explain_backward(const mha_gradient_call *call, mha_attention_
     return mirror_answer(p->ctx, status);
 }
 
+static void add_stats(spans *m, mha_stats *w, mha_stats_options *o)
+{
+    mha_tensor *const all[] = {&w->entropy,  &w->effective, &w->largest, &w->distance,   &w->mass,   &w->top_weights,
+                               &w->top_keys, &w->received,  &w->heatmap, &w->divergence, &w->cosine, &o->sets};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(m, all[n]);
+}
+
+static mha_status stats(const mha_stats_call *call)
+{
+    spans m = {.count = 0};
+    mha_stats_call d = *call;
+    mha_problem *p = &d.problem;
+    mha_attention_options o = given(&p->options);
+    mha_tensor *const all[] = {&p->q, &p->k, &p->extras.softmax};
+    if (p->ctx->rehearsing) return MHA_OK;
+    if (!d.want.heatmap.rank) d.want.heatmap = (mha_tensor)MHA_NO_TENSOR;
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(&m, all[n]);
+    add_stats(&m, &d.want, &d.options);
+    add_options(&m, &o);
+    spans_to_device(&m);
+    mha_status status =
+        mha_attention_stats(mirror_inner(p->ctx), &d.want, p->q, p->k, p->extras.softmax, &o, &d.options);
+    spans_to_host(&m);
+    return mirror_answer(p->ctx, status);
+}
+
+static mha_status explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
+{
+    const mha_problem *p = &call->problem;
+    mha_attention_options o = given(&p->options);
+    mha_stats want = call->want;
+    if (!want.heatmap.rank) want.heatmap = (mha_tensor)MHA_NO_TENSOR;
+    mha_status status = mha_attention_explain_stats(mirror_inner(p->ctx), plan, &want, p->q, p->k, p->extras.softmax,
+                                                    &o, &call->options);
+    plan->threads = 1;
+    return mirror_answer(p->ctx, status);
+}
+
 /* ---- The device ------------------------------------------------------------------------------------------------- */
 
 static const mha_backend mirror_backend = {
@@ -111,7 +149,9 @@ static const mha_backend mirror_backend = {
     .attention_forward = forward,
     .attention_explain = explain,
     .attention_explain_backward = explain_backward,
+    .attention_explain_stats = explain_stats,
     .attention_backward = backward,
+    .attention_stats = stats,
     .rotate = mirror_rotate,
     .rotary_tables = mirror_rotary_tables,
     .matmul = mirror_matmul,

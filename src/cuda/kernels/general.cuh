@@ -428,4 +428,31 @@ MHA_DEVICE void store_softmax(const general &c, const sequence &s, int h, int i,
     }
 }
 
+/* The softmax of the forward call, for a tile of rows; anew where float32 did not hold it, and where it is an lse, with a sum
+ * of 1, beyond `most`, of which float32 has lost too many bits. */
+MHA_DEVICE void take_softmax(const general &c, workspace &w, const sequence &s, int h, int first, float most)
+{
+    int i = first + threadIdx.x;
+    if (threadIdx.x < TILE) {
+        w.lost[threadIdx.x] = 0;
+        if (i < s.queries) {
+            double *row = numbers_of_row(c, s, h, i);
+            const float *from = (const float *)c.softmax.data + place(c.softmax, s.query_batch, h, s.query_row + i, 0);
+            float reference = from[0], sum = from[c.softmax.stride[3]];
+            row[MHA_CUDA_ROW_REFERENCE] = reference, row[MHA_CUDA_ROW_SUM] = sum;
+            w.lost[threadIdx.x] = sum != 0 && (!isfinite(reference) || (sum == 1 && fabsf(reference) > most));
+        }
+    }
+    __syncthreads();
+    for (int n = 0; n < TILE; n++) {
+        if (!w.lost[n]) continue;
+        softmax exact = exact_softmax(c, w, s, h, first + n);
+        if (threadIdx.x == 0) {
+            double *row = numbers_of_row(c, s, h, first + n);
+            row[MHA_CUDA_ROW_REFERENCE] = exact.reference, row[MHA_CUDA_ROW_SUM] = exact.sum;
+        }
+    }
+    __syncthreads();
+}
+
 #endif

@@ -287,32 +287,6 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
 
 /* ---- Before them ------------------------------------------------------------------------------------------------ */
 
-/* The softmax of the forward call, for a tile of rows; anew where float32 did not hold it. */
-MHA_DEVICE void take_softmax(const general &c, workspace &w, const sequence &s, int h, int first)
-{
-    int i = first + threadIdx.x;
-    if (threadIdx.x < TILE) {
-        w.lost[threadIdx.x] = 0;
-        if (i < s.queries) {
-            double *row = numbers_of_row(c, s, h, i);
-            const float *from = (const float *)c.softmax.data + place(c.softmax, s.query_batch, h, s.query_row + i, 0);
-            float reference = from[0], sum = from[c.softmax.stride[3]];
-            row[MHA_CUDA_ROW_REFERENCE] = reference, row[MHA_CUDA_ROW_SUM] = sum;
-            w.lost[threadIdx.x] = sum != 0 && !isfinite(reference);
-        }
-    }
-    __syncthreads();
-    for (int n = 0; n < TILE; n++) {
-        if (!w.lost[n]) continue;
-        softmax exact = exact_softmax(c, w, s, h, first + n);
-        if (threadIdx.x == 0) {
-            double *row = numbers_of_row(c, s, h, first + n);
-            row[MHA_CUDA_ROW_REFERENCE] = exact.reference, row[MHA_CUDA_ROW_SUM] = exact.sum;
-        }
-    }
-    __syncthreads();
-}
-
 /* dout . out of row i. */
 MHA_DEVICE void multiply_out(const general &c, workspace &w, const sequence &s, int h, int i)
 {
@@ -361,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const _
     int first = tile * TILE, i = first + threadIdx.x;
     bool own = threadIdx.x < TILE && i < s.queries;
     if (first >= s.queries) return;
-    if (c.softmax.data) take_softmax(c, w, s, h, first);
+    if (c.softmax.data) take_softmax(c, w, s, h, first, INFINITY);
     if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
     if (own) multiply_out(c, w, s, h, i);
     __syncthreads();

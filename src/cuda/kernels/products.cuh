@@ -10,16 +10,18 @@
 #define MHA_CUDA_PRODUCTS_CUH
 
 /* clang-format off */
-#define SUMS_8(s, i) "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), \
+#define SUMS_8_(s, i) "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), \
                      "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), "+f"(s[i + 7])
-#define SUMS_16(s) SUMS_8(s, 0), SUMS_8(s, 8)
-#define SUMS_48(s) SUMS_32_(s, 0), SUMS_8(s, 32), SUMS_8(s, 40)
+#define SUMS_8(s) SUMS_8_(s, 0)
+#define SUMS_16(s) SUMS_8_(s, 0), SUMS_8_(s, 8)
+#define SUMS_48(s) SUMS_32_(s, 0), SUMS_8_(s, 32), SUMS_8_(s, 40)
 #define SUMS_96(s) SUMS_32_(s, 0), SUMS_32_(s, 32), SUMS_32_(s, 64)
-#define SUMS_32_(s, i) SUMS_8(s, i), SUMS_8(s, i + 8), SUMS_8(s, i + 16), SUMS_8(s, i + 24)
+#define SUMS_32_(s, i) SUMS_8_(s, i), SUMS_8_(s, i + 8), SUMS_8_(s, i + 16), SUMS_8_(s, i + 24)
 #define SUMS_32(s) SUMS_32_(s, 0)
 #define SUMS_64(s) SUMS_32_(s, 0), SUMS_32_(s, 32)
 #define SUMS_128(s) SUMS_32_(s, 0), SUMS_32_(s, 32), SUMS_32_(s, 64), SUMS_32_(s, 96)
 
+#define NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define NUMBERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define NUMBERS_32 NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NUMBERS_48 NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
@@ -68,6 +70,8 @@ template <typename T, int COUNT> MHA_DEVICE void product_turned(float (&s)[COUNT
 template <typename T, int COUNT>
 MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add);
 
+PRODUCT_SHARED(product_shared, 0, 16, 8, __nv_bfloat16, "bf16", 8, 9, 10)
+PRODUCT_SHARED(product_shared, 0, 16, 8, __half, "f16", 8, 9, 10)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66)

@@ -66,7 +66,8 @@ static bool *ask_sets(const mha_stats_call *call)
     mha_tensor sets = call->options.sets;
     int64_t Tk = call->problem.Tk;
     bool *set = sets.rank ? array(sets.size[0] * Tk, sizeof *set) : NULL;
-    for (int64_t n = 0; set && n < sets.size[0] * Tk; n++) set[n] = naive_get(sets, n / Tk, n % Tk, 0, 0) != 0;
+    for (int64_t n = 0; set && n < sets.size[0] * Tk; n++)
+        set[n] = n % Tk < sets.size[1] && naive_get(sets, n / Tk, n % Tk, 0, 0) != 0;
     return set;
 }
 
