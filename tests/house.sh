@@ -24,7 +24,8 @@ may_see() {
         src/cpu/rows) echo src/core src/attention src/cpu/isa ;;
         src/cpu/ops) echo src/core src/cpu/isa src/cpu/rows ;;
         src/cpu) echo src/core src/cpu/isa src/cpu/engine src/cpu/matmul src/cpu/ops src/cpu/rows src/cpu/attention src/cpu/attention/backward src/cpu/attention/stats ;;
-        src/cuda) echo include src/core src/attention ;;
+        src/cuda) echo include src/core src/attention src/cuda/attention ;;
+        src/cuda/attention) echo src/core src/attention src/cuda ;;
         src/layer) echo src/core src/attention ;;
         nn/io) echo include ;;
         nn/ops) echo include ;;
