@@ -28,11 +28,12 @@ template <typename T, int D, int GROUPS> struct shared_memory {
     alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES];
 };
 
-/* The heads of a pass: those of two fours. The last ones may be missing; then others stand in for them. */
+/* The heads of a pass: those of two fours, or of one. The last ones may be missing; then others stand in for them. */
 struct pass {
-    int one, other; /* the first heads */
+    int one, other; /* the first heads; the same for one four */
     bool within;    /* heads of one four are compared as well */
     MHA_DEVICE int head(int n) const { return (n < 4 ? one : other) + n % 4; }
+    MHA_DEVICE int heads(int H) const { return other == one ? min(4, H - one) : min((int)HEADS, 4 + H - other); }
 };
 
 /* Pass n of all: pairs of fours, and the last four alone if their number is odd. A four meets its own heads in the pass
@@ -142,13 +143,13 @@ template <typename T, int D, int GROUPS>
 MHA_DEVICE void put_sums(shared_memory<T, D, GROUPS> &m, const stats &c, const sequence &s, const pass &p, int tile,
                          int who)
 {
-    int H = c.g.H;
+    int H = c.g.H, heads = p.heads(H);
     double *to = c.pair_sums + ((int64_t)s.b * c.pair_tiles + tile) * H * H * 2;
     for (int n = threadIdx.x % GROUP; n < PAIRS; n += GROUP) {
         int b = 1;
         while (b * (b + 1) / 2 <= n) b++;
         int a = n - b * (b - 1) / 2, x = p.head(a), y = p.head(b);
-        if ((a / 4 == b / 4 && !p.within) || x >= y || y >= H) continue;
+        if ((a / 4 == b / 4 && !p.within) || b >= heads) continue;
         for (int k = 0; k < 2; k++) {
             double sum = 0;
             for (int warp = 0; warp < 4; warp++) sum += m.sums[4 * who + warp][2 * n + k];
@@ -169,7 +170,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, GROUPS> &m, const stats &c, con
     range every = visible_to_row(c.g, s, top); /* what all rows of the warpgroup see */
     every.low = visible_to_row(c.g, s, min(top + 64, s.queries) - 1).low;
     pair_sums sums = {};
-    int heads = p.other == p.one ? 4 : min((int)HEADS, 4 + c.g.H - p.other); /* the last ones may be missing */
+    int heads = p.heads(c.g.H);
     for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
         int first = j * KEYS + lane % 4 * 2;
         bool whole = top + 64 <= s.queries && j * KEYS >= every.low && (j + 1) * KEYS <= every.high;
