@@ -163,9 +163,10 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * with D = E = 64 or 128 and scale > 0, full or causal, with windows, slopes, softcap and sinks, run on tensor cores if the
  * last stride is 1 and the others and addresses are multiples of 16 bytes, unless a gradient of slopes, sinks or dlse is
  * asked for. Statistics of such queries and keys run there, too, unless there is a mask, bias, softcap or slope, but for
- * heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor
- * cores, others in float32. Offsets, lengths, starts, positions and ids are not checked, because that would have to wait for
- * the GPU: the kernels keep them within the tensors, masks, maps and tables that they refer to. */
+ * heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general kernels, in float32. Products
+ * of two bfloat16 or two float16 factors run on tensor cores, others in float32. Offsets, lengths, starts, positions
+ * and ids are not checked, because that would have to wait for the GPU: the kernels keep them within the tensors, masks,
+ * maps and tables that they refer to. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
@@ -547,8 +548,9 @@ MHA_API void mha_stats_defaults(mha_stats_options *options, size_t size);
 
 /* Statistics of the weights of a forward call, from what it read and the `softmax` that it wrote: q, k and options as
  * they were, dropout aside. Without `softmax` (all zero) it is computed anew: no forward call is needed. Weights are
- * computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length, and on a GPU 8 bytes more for
- * each number of the heatmap. The bits are the same for any number of threads, and do not depend on what else is asked for. `stats_options` may be NULL: MHA_STATS_DEFAULTS.
+ * computed again, tile by tile, and never stored: scratch is O(B*H*T), whatever the length, and on a GPU 32 bytes more for
+ * each number of the heatmap. The bits are the same for any number of threads, and do not depend on what else is asked for.
+ * `stats_options` may be NULL: MHA_STATS_DEFAULTS.
  *
  * No result may overlap anything else. Returns as mha_attention_forward. */
 MHA_API mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_tensor q, mha_tensor k,

@@ -64,9 +64,10 @@ static bool maps_are_right(const char *name, const mha_cuda_stats *c)
 static const char *clear_sums(const mha_cuda_stats *c)
 {
     int64_t heads = (int64_t)c->g.B * c->g.H, cells = c->heat_sums ? c->heatmap.size[2] * c->heatmap.size[3] : 0;
+    int64_t words = heads * cells * MHA_CUDA_STATS_WORDS;
     if (c->received_pitch < c->g.Tk) return "the pitch of what keys receive";
     for (int64_t n = 0; c->received_sums && n < heads * c->received_pitch; n++) c->received_sums[n] = 0;
-    for (int64_t n = 0; n < heads * cells; n++) c->heat_sums[n] = 0;
+    for (int64_t n = 0; n < words; n++) c->heat_sums[n] = 0;
     for (int64_t n = 0; c->pair_sums && n < heads * c->pair_tiles * c->g.H * 2; n++) c->pair_sums[n] = 0;
     return NULL;
 }

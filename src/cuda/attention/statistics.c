@@ -49,7 +49,8 @@ static void lay_out(work *w, mha_arena *arena, const mha_stats_call *call)
     MHA_TAKE(arena, c->g.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
     c->received_pitch = up(p->Tk, MHA_CUDA_STATS_KEYS) * MHA_CUDA_STATS_KEYS;
     if (want->received.rank) MHA_TAKE(arena, c->received_sums, mha_arena_times(heads, c->received_pitch));
-    if (want->heatmap.rank) MHA_TAKE(arena, c->heat_sums, mha_element_count(want->heatmap));
+    if (want->heatmap.rank)
+        MHA_TAKE(arena, c->heat_sums, mha_arena_times(mha_element_count(want->heatmap), MHA_CUDA_STATS_WORDS));
     lay_tops(w, arena, call);
     if (w->pairs && !w->obstacle) MHA_TAKE(arena, c->lost_pairs, p->B * c->pair_tiles);
     if (!w->pairs) return;

@@ -5,16 +5,19 @@
 #include "../general.h"
 #include <cuda.h>
 
-/* What is kept of every row for pairs of heads, beside its softmax: places of `rows` that gradients use otherwise. */
+/* What is kept of every row beside its softmax: places of `rows` that gradients use otherwise. */
 enum {
-    MHA_CUDA_ROW_TOTAL = MHA_CUDA_ROW_DELTA, /* the sum of p */
-    MHA_CUDA_ROW_LOGS = MHA_CUDA_ROW_WORTH,  /* of p log p */
-    MHA_CUDA_ROW_SQUARES = MHA_CUDA_ROW_SINK /* and of p p */
+    MHA_CUDA_ROW_TOTAL = MHA_CUDA_ROW_DELTA,  /* the sum of p */
+    MHA_CUDA_ROW_LOGS = MHA_CUDA_ROW_WORTH,   /* of p log p */
+    MHA_CUDA_ROW_SQUARES = MHA_CUDA_ROW_SINK, /* of p p */
+    MHA_CUDA_ROW_EXACT =
+        MHA_CUDA_ROW_SLOPE /* 1: its softmax is that of scores in float64, which float32 may not have */
 };
 
 enum {
     MHA_CUDA_STATS_OTHERS = 4,     /* heads that a block of the general kernel compares with one */
     MHA_CUDA_STATS_NUMBERS = 2048, /* that a block turns from fixed point into float32 */
+    MHA_CUDA_STATS_WORDS = 4,      /* of a sum of the heatmap */
     MHA_CUDA_STATS_KEYS = 128,     /* of a tile on tensor cores; received_sums has whole tiles */
     MHA_CUDA_STATS_GROUPS = 3,     /* warpgroups of it, 64 rows each */
     MHA_CUDA_STATS_HEADS = 8,      /* compared at a time there */
@@ -41,7 +44,7 @@ typedef struct mha_cuda_stats {
      * them was no sum of weights. */
     int64_t *received_sums; /* (B,H,received_pitch) */
     int64_t received_pitch;
-    int64_t *heat_sums;  /* as heatmap, dense */
+    int64_t *heat_sums;  /* as heatmap, dense; WORDS for each, word n counts in units of 2^-(30 + 32 n): any float32 */
     int32_t *lost_pairs; /* (B,pair_tiles): tiles of rows that tensor cores could not compare; NULL: all are compared */
     double *pair_sums;   /* (B,pair_tiles,H,H,2): of u log u with u = p_a + p_b, and of p_a p_b; a < b */
 } mha_cuda_stats;

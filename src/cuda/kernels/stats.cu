@@ -21,7 +21,7 @@ typedef mha_cuda_stats stats;
 struct row_facts {
     range keys;
     float reference, inverse, log_sum;
-    bool held; /* by float32: the reference */
+    bool held; /* by float32: the reference, which then is that of scores in float32 */
 };
 
 MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
@@ -30,7 +30,7 @@ MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
     const double *row = numbers_of_row(c, s, h, i);
     double reference = row[MHA_CUDA_ROW_REFERENCE], sum = row[MHA_CUDA_ROW_SUM];
     return {visible_keys(c, s, i), (float)reference, sum != 0 ? (float)(1 / sum) : 0, sum != 0 ? (float)log(sum) : 0,
-            sum == 0 || (double)(float)reference == reference};
+            sum == 0 || (!row[MHA_CUDA_ROW_EXACT] && (double)(float)reference == reference)};
 }
 
 struct weight {
@@ -72,6 +72,28 @@ MHA_DEVICE void add_fixed(int64_t *to, float sum, int rows, int point)
 }
 
 MHA_DEVICE float from_fixed(int64_t sum, int point) { return sum < 0 ? NAN : (float)ldexp((double)sum, -point); }
+
+/* Sums of the heatmap are exact however small they are: digits of 32 bits in words of 64, without carries. The 24 bits of a
+ * float32 are part of two at most. */
+MHA_DEVICE int point_of_word(int n) { return 30 + 32 * n; }
+
+MHA_DEVICE void add_words(int64_t *to, float sum)
+{
+    double rest = sum;
+    for (int n = 0; n < MHA_CUDA_STATS_WORDS && rest != 0; n++) {
+        double units = floor(ldexp(rest, point_of_word(n)));
+        if (units == 0) continue;
+        atomicAdd((unsigned long long *)to + n, (unsigned long long)units);
+        rest -= ldexp(units, -point_of_word(n));
+    }
+}
+
+MHA_DEVICE float from_words(const int64_t *words)
+{
+    double sum = 0;
+    for (int n = MHA_CUDA_STATS_WORDS - 1; n >= 0; n--) sum += ldexp((double)words[n], -point_of_word(n));
+    return words[0] < 0 ? NAN : (float)sum;
+}
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
 
@@ -143,7 +165,7 @@ MHA_DEVICE void add_heat(const stats &c, const workspace &w, const sequence &s, 
     int key = threadIdx.x % TILE, lane = threadIdx.x % 32, row = threadIdx.x / TILE * (TILE / 4), end = row + TILE / 4;
     int64_t R = c.heatmap.size[2], C = c.heatmap.size[3];
     int64_t column = j + key < s.length ? (j + key) * C / s.length : -1;
-    int64_t *head = c.heat_sums + ((int64_t)s.b * c.g.H + h) * R * C;
+    int64_t *head = c.heat_sums + ((int64_t)s.b * c.g.H + h) * R * C * MHA_CUDA_STATS_WORDS;
     while (row < end && i + row < s.queries) {
         int64_t down = (i + row) * R / s.queries;
         float sum = 0;
@@ -151,17 +173,17 @@ MHA_DEVICE void add_heat(const stats &c, const workspace &w, const sequence &s, 
         for (; row < end && i + row < s.queries && (i + row) * R / s.queries == down; row++, count++)
             sum += w.weights[key][row];
         bool bad = !(sum >= 0 && sum <= 1.01f * count);
-        long long units = bad ? 0 : (long long)ldexp((double)sum, point_of(s));
+        if (bad) sum = 0;
         for (int d = 1; d < 32; d *= 2) {
-            long long other = __shfl_down_sync(~0u, units, d);
+            float other = __shfl_down_sync(~0u, sum, d);
             int64_t of = __shfl_down_sync(~0u, (long long)column, d);
-            if (lane + d < 32 && of == column) units += other;
+            if (lane + d < 32 && of == column) sum += other;
         }
         int64_t before = __shfl_up_sync(~0u, (long long)column, 1);
         if (column < 0) continue;
-        unsigned long long *to = (unsigned long long *)(head + down * C + column);
-        if (bad) atomicOr(to, 1ull << 63);
-        if (units && (lane == 0 || before != column)) atomicAdd(to, (unsigned long long)units);
+        int64_t *to = head + (down * C + column) * MHA_CUDA_STATS_WORDS;
+        if (bad) atomicOr((unsigned long long *)to, 1ull << 63);
+        if (lane == 0 || before != column) add_words(to, sum);
     }
 }
 
@@ -269,16 +291,21 @@ MHA_DEVICE void weigh_tile(const general &c, workspace &w, const sequence &s, in
 extern "C" __global__ void __launch_bounds__(THREADS, 2) stats_prepare(const __grid_constant__ mha_cuda_stats c)
 {
     __shared__ workspace w;
-    int64_t heads = (int64_t)c.g.H * c.g.B, cells = c.heat_sums ? heads * c.heatmap.size[2] * c.heatmap.size[3] : 0;
+    int64_t heads = (int64_t)c.g.H * c.g.B,
+            words = c.heat_sums ? heads * c.heatmap.size[2] * c.heatmap.size[3] * MHA_CUDA_STATS_WORDS : 0;
     int64_t keys = c.received_sums ? heads * c.received_pitch : 0, all = (int64_t)gridDim.x * THREADS;
     for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < keys; n += all) c.received_sums[n] = 0;
-    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < cells; n += all) c.heat_sums[n] = 0;
+    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < words; n += all) c.heat_sums[n] = 0;
     for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; c.lost_pairs && n < c.g.B * (int64_t)c.pair_tiles; n += all)
         c.lost_pairs[n] = 0;
-    if (!c.g.softmax.data || (int64_t)blockIdx.x >= c.g.row_tiles * heads) return;
+    if ((int64_t)blockIdx.x >= c.g.row_tiles * heads) return;
     int tile = blockIdx.x % c.g.row_tiles, h = blockIdx.x / c.g.row_tiles % c.g.H, b = blockIdx.x / c.g.row_tiles / c.g.H;
     sequence s = sequence_of(c.g, b);
-    if (tile * TILE < s.queries) take_softmax(c.g, w, s, h, tile * TILE, MHA_CUDA_STATS_MOST);
+    int first = tile * TILE, i = first + threadIdx.x;
+    if (first >= s.queries) return;
+    if (c.g.softmax.data) take_softmax(c.g, w, s, h, first, MHA_CUDA_STATS_MOST);
+    if (threadIdx.x < TILE && i < s.queries)
+        numbers_of_row(c.g, s, h, i)[MHA_CUDA_ROW_EXACT] = c.g.softmax.data && w.lost[threadIdx.x];
 }
 
 /* A block has a tile of rows of a head. The last tiles come first: under a causal mask they see most. */
@@ -383,7 +410,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) stats_sums(const __grid
                 from_fixed(c.received_sums[head * c.received_pitch + n], point_of(s));
         if (n < cells)
             ((float *)c.heatmap.data)[place(c.heatmap, b, h, n / c.heatmap.size[3], n % c.heatmap.size[3])] =
-                from_fixed(c.heat_sums[head * cells + n], point_of(s));
+                from_words(c.heat_sums + (head * cells + n) * MHA_CUDA_STATS_WORDS);
     }
 }
 

@@ -201,6 +201,18 @@ MHA_DEVICE double quad_sum(double x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+/* What the weights of a row and of its sink add up to: 1, but for roundings of its lse and of scores, which are common to all
+ * of them and count where scores are large. */
+MHA_DEVICE double whole_of(const stats &c, const sequence &s, int h, int row, double total)
+{
+    if (total == 0 || row >= s.queries) return 1;
+    if (!c.g.sinks.data) return total;
+    const double *numbers = numbers_of_row(c.g, s, h, row);
+    double lse = numbers[MHA_CUDA_ROW_REFERENCE] + log(numbers[MHA_CUDA_ROW_SUM]);
+    return total + exp(load(c.g.sinks, place(c.g.sinks, 0, h, 0, 0)) - lse);
+}
+
+/* Pairs of heads are compared with weights as they are, and so are the sums that are kept for them. */
 MHA_DEVICE void finish(const stats &c, const sequence &s, int h, int first, row_sums &sums)
 {
 #pragma unroll
@@ -213,9 +225,10 @@ MHA_DEVICE void finish(const stats &c, const sequence &s, int h, int first, row_
         largest = other <= largest ? largest : other;
         int row = first + 8 * half;
         if (threadIdx.x % 4 || row >= s.padded) continue;
-        put(c.entropy, s, h, row, 0 - logs);
-        put(c.effective, s, h, row, squares != 0 ? 1 / squares : 0);
-        put(c.largest, s, h, row, largest);
+        double whole = whole_of(c, s, h, row, total);
+        put(c.entropy, s, h, row, (total * log(whole) - logs) / whole);
+        put(c.effective, s, h, row, squares != 0 ? whole * whole / squares : 0);
+        put(c.largest, s, h, row, largest / whole);
         put(c.distance, s, h, row, total != 0 ? distance / total : 0);
         if (!c.sums_of_rows || row >= s.queries) continue;
         double *to = numbers_of_row(c.g, s, h, row);
