@@ -136,13 +136,13 @@ MHA_DEVICE void sum_columns(float *to, const float (&x)[KEYS / 2])
 }
 
 /* A thread adds what one key, of which there are `count`, has received from the 64 rows of its warpgroup. */
-MHA_DEVICE void add_column(int64_t *received, int count, int point, const float (&columns)[4][KEYS])
+MHA_DEVICE void add_column(int64_t *received, int count, double units, const float (&columns)[4][KEYS])
 {
     int key = threadIdx.x % GROUP;
     float sum = columns[0][key] + columns[1][key] + (columns[2][key] + columns[3][key]);
     if (sum == 0 || key >= count) return;
     unsigned long long *to = (unsigned long long *)received + key;
-    if (sum > 0 && sum <= 1.01f * 64) atomicAdd(to, (unsigned long long)ldexp((double)sum, point));
+    if (sum > 0 && sum <= 1.01f * 64) atomicAdd(to, (unsigned long long)((double)sum * units));
     else atomicOr(to, 1ull << 63);
 }
 
@@ -251,13 +251,14 @@ MHA_DEVICE void add_block(row_sums &sums, const block_sums &b, bool left, double
 /* What a warpgroup's 64 rows see: keys that one of them does, and keys that all of them do. */
 struct view_of_rows {
     range some, every;
-    int length, point;
-    int64_t at; /* position of the first */
+    int length;
+    double units; /* of sums over rows: how many are 1 */
+    int64_t at;   /* position of the first */
 };
 
 MHA_DEVICE view_of_rows look(const stats &c, const sequence &s, int top)
 {
-    view_of_rows v = {seen_by(c.g, s, top, 64), {0, 0}, s.length, point_of(s), top + s.offset};
+    view_of_rows v = {seen_by(c.g, s, top, 64), {0, 0}, s.length, ldexp(1.0, point_of(s)), top + s.offset};
     if (top + 64 > s.queries) return v;
     v.every = {visible_keys(c.g, s, top + 63).low, visible_keys(c.g, s, top).high};
     return v;
@@ -313,7 +314,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D> &m, const stats &c, int batch, 
             sums = so_far;
             continue;
         }
-        if (c.received_sums) add_column(received + key, v.length - key, v.point, columns);
+        if (c.received_sums) add_column(received + key, v.length - key, v.units, columns);
         add_block(sums, b, left, (double)(r.at - first - LAST));
     }
     finish(c, sequence_of(c.g, batch), t.head, row, sums);
