@@ -55,21 +55,21 @@ static bool check(const nn_generation *g, const nn_prompts *p, char *error, size
     const nn_decoder *d = g->decoder;
     for (int64_t b = 0; b < p->count; b++) {
         int64_t count = p->starts[b + 1] - p->starts[b];
-        if (count < 1) return snprintf(error, size, "prompt %lld: has no tokens", (long long)b), false;
+        if (count < 1) return snprintf(error, size, "prompt %lld: has no tokens", (long long)b + 1), false;
         if (g->s.max_length && count >= g->s.max_length) {
             snprintf(error, size, "prompt %lld: has %lld tokens, and max_length is %lld; say how many new ones to make",
-                     (long long)b, (long long)count, (long long)g->s.max_length);
+                     (long long)b + 1, (long long)count, (long long)g->s.max_length);
             return false;
         }
         if (count > d->capacity) {
-            snprintf(error, size, "prompt %lld: has %lld tokens; the model has %lld positions", (long long)b,
+            snprintf(error, size, "prompt %lld: has %lld tokens; the model has %lld positions", (long long)b + 1,
                      (long long)count, (long long)d->capacity);
             return false;
         }
         for (int64_t t = p->starts[b]; t < p->starts[b + 1]; t++)
             if (p->tokens[t] < 0 || p->tokens[t] >= d->vocabulary) {
                 snprintf(error, size, "prompt %lld: token %d is not below %lld, the size of the vocabulary",
-                         (long long)b, (int)p->tokens[t], (long long)d->vocabulary);
+                         (long long)b + 1, (int)p->tokens[t], (long long)d->vocabulary);
                 return false;
             }
     }
@@ -294,7 +294,7 @@ static bool fail(nn_generation *g, mha_context *ctx, int64_t b, const char *why)
 {
     char text[160];
     g->failed = true;
-    snprintf(text, sizeof text, "sequence %lld: %s", (long long)b, why);
+    snprintf(text, sizeof text, "sequence %lld: %s", (long long)b + 1, why);
     mha_context_fail(ctx, MHA_BAD_ARGUMENT, text);
     return false;
 }

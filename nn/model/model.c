@@ -355,7 +355,8 @@ int64_t nn_maps_lay(mha_tensor *maps, float *numbers, const nn_description *d, i
 
 /* ---- Logits ----------------------------------------------------------------------------------------------------- */
 
-const char nn_model_overflow[] = "the logits are not finite: sums of the model's numbers overflow";
+const char nn_model_overflow[] =
+    "the logits are not finite: a number of the model is not, or sums of its numbers overflow";
 
 int64_t nn_model_not_finite(const float *logits, int64_t count, int64_t classes)
 {

@@ -121,7 +121,7 @@ static mha_status take_prompts(mha_context *ctx, mha_generation *g, const mha_ge
         status = copy_prompts(ctx, "tokens", &g->encoder, &g->encoder_starts, in->tokens, in->starts, in->count, -1);
         for (int64_t b = 0; !status && b < in->count; b++)
             if (in->starts[b + 1] == in->starts[b])
-                status = nn_public_fail(ctx, MHA_BAD_ARGUMENT, "prompt %lld: has no tokens", (long long)b);
+                status = nn_public_fail(ctx, MHA_BAD_ARGUMENT, "prompt %lld: has no tokens", (long long)b + 1);
         return status ? status : start_decoder(ctx, g, in);
     }
     if (in->decoder_tokens || in->decoder_starts)

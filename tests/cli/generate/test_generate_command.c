@@ -159,7 +159,7 @@ TEST(wrong_use_is_one_line)
     expect_error("-p a --cache int8", "--cache");
     expect_error("--ids '1 x'", "'x' is not an id");
     expect_error("--ids ''", "there is no id");
-    expect_error("--ids 30", "prompt 0: token 30 is not below 30, the size of the vocabulary");
+    expect_error("--ids 30", "prompt 1: token 30 is not below 30, the size of the vocabulary");
     expect_error("--prompts /nowhere", "cannot open '/nowhere'");
     snprintf(args, sizeof args, "--prompts %s", in_folder("empty.txt"));
     expect_error(args, "has no prompt");

@@ -223,10 +223,10 @@ TEST(prompts_that_do_not_fit)
         int64_t starts[3];
         const char *says;
     } cases[] = {
-        {{1, 2}, {0, 2, 2}, "prompt 1: has no tokens"},
-        {{1, V}, {0, 1, 2}, "prompt 1: token 23 is not below 23, the size of the vocabulary"},
-        {{1, -1}, {0, 1, 2}, "prompt 1: token -1 is not below 23, the size of the vocabulary"},
-        {{1, 2, 3, 4, 5}, {0, 1, 5}, "prompt 1: has 4 tokens; the model has 3 positions"},
+        {{1, 2}, {0, 2, 2}, "prompt 2: has no tokens"},
+        {{1, V}, {0, 1, 2}, "prompt 2: token 23 is not below 23, the size of the vocabulary"},
+        {{1, -1}, {0, 1, 2}, "prompt 2: token -1 is not below 23, the size of the vocabulary"},
+        {{1, 2, 3, 4, 5}, {0, 1, 5}, "prompt 2: has 4 tokens; the model has 3 positions"},
     };
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         char error[200] = "";
@@ -252,7 +252,7 @@ TEST(errors_of_the_model_end_it)
         nn_generation *g = begin(&s, &f->d, 0, B);
         expect(nn_generation_step(g, ctx) && nn_generation_step(g, ctx), "%s", mha_context_error(ctx));
         expect(!nn_generation_step(g, ctx), "the third step");
-        const char *want = spoilt ? "sequence 0: the model's logits are not finite" : "the model is tired";
+        const char *want = spoilt ? "sequence 1: the model's logits are not finite" : "the model is tired";
         expect(!strcmp(mha_context_error(ctx), want), "\"%s\"", mha_context_error(ctx));
         expect(!nn_generation_step(g, ctx) && strstr(mha_context_error(ctx), "before"), "a step after that");
         expect(nn_generation_get(g, 0).count == 3, "%lld tokens", (long long)nn_generation_get(g, 0).count);

@@ -263,7 +263,7 @@ TEST(an_empty_prompt_is_the_first_token)
     mha_generation_free(g);
     s.model->generation.bos = -1;
     expect(mha_generation_create(s.ctx, &g, s.model, &in, NULL) == MHA_BAD_ARGUMENT && !g, "without a first token");
-    expect(!strcmp(mha_context_error(s.ctx), "prompt 0: has no tokens"), "%s", mha_context_error(s.ctx));
+    expect(!strcmp(mha_context_error(s.ctx), "prompt 1: has no tokens"), "%s", mha_context_error(s.ctx));
     mha_generation_free(NULL);
     scene_close(&s);
 }
@@ -329,9 +329,9 @@ TEST(inputs_that_do_not_fit)
     WRONG(in.features, mha_tensor_1d(features, MHA_FLOAT32, 4), "inputs.features: the model reads tokens");
     WRONG(in.decoder_tokens, tokens, "inputs.decoder_tokens: the model has no encoder; give tokens");
     in = (mha_generation_inputs){.count = 1, .tokens = many, .starts = all};
-    WRONG(o.seed, 0, "prompt 0: has 65 tokens; the model has 64 positions");
+    WRONG(o.seed, 0, "prompt 1: has 65 tokens; the model has 64 positions");
     in = (mha_generation_inputs){.count = 1, .tokens = large, .starts = one};
-    WRONG(o.seed, 0, "prompt 0: token 28 is not below 28, the size of the vocabulary");
+    WRONG(o.seed, 0, "prompt 1: token 28 is not below 28, the size of the vocabulary");
 }
 
 TEST(files_that_ask_for_too_much)
@@ -345,7 +345,7 @@ TEST(files_that_ask_for_too_much)
         {MHA_GENERATION_DEFAULTS, in, "{\"do_sample\": true, \"temperature\": 0}",
          "generation_config.json: temperature is 0; choose one to sample"},
         {MHA_GENERATION_DEFAULTS, in, "{\"max_length\": 4}",
-         "prompt 0: has 4 tokens, and max_length is 4; say how many new ones to make"},
+         "prompt 1: has 4 tokens, and max_length is 4; say how many new ones to make"},
     };
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) refused(false, &cases[n]);
     wrong pair = {MHA_GENERATION_DEFAULTS, in, "{}",
@@ -360,7 +360,7 @@ TEST(logits_that_are_not_finite)
     mha_generation *g = begin(&s, 0, 1, NULL);
     for (int64_t n = 0; n < s.model->count; n++) s.model->parameters[n] = NAN;
     expect(mha_generation_step(s.ctx, g) == MHA_BAD_ARGUMENT, "a model of NaN");
-    expect(!strcmp(mha_context_error(s.ctx), "sequence 0: the model's logits are not finite"), "%s",
+    expect(!strcmp(mha_context_error(s.ctx), "sequence 1: the model's logits are not finite"), "%s",
            mha_context_error(s.ctx));
     expect(mha_generation_run(s.ctx, g) != MHA_OK && mha_generation_get(g, 0).count == 4, "after that");
     mha_generation_free(g);
