@@ -1,6 +1,8 @@
 #include "families/llama2c.h"
 #include "io/failure.h"
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,25 +93,62 @@ static bool map_file(nn_llama2c *file, const char *path)
     return true;
 }
 
+/* Whether the file is as long as its seven numbers say. */
+static bool has_all(const nn_llama2c *file, const nn_description *d, const int32_t *n, const nn_failure *to)
+{
+    int64_t bytes = NUMBERS * (int64_t)sizeof *n + find(d, n, NN_PART_KINDS, 0) * (int64_t)sizeof(float);
+    if ((size_t)bytes == file->size) return true;
+    return nn_fail(to, "begins like a file of llama2.c that has %lld bytes, but has %zu; is it %s?", (long long)bytes,
+                   file->size, file->size < (size_t)bytes ? "cut short" : "another file");
+}
+
 bool nn_llama2c_open(nn_llama2c *file, nn_description *d, nn_bound *bound, const char *path, char *error,
                      size_t error_size)
 {
     int32_t n[NUMBERS];
+    const nn_failure to = {path, error, error_size};
     *file = (nn_llama2c){0};
     if (error_size) *error = 0;
     if (!map_file(file, path)) return false;
     memcpy(n, file->map, sizeof n);
-    bool ok = plausible(n);
-    if (ok) {
+    if (plausible(n)) {
         describe(d, n);
-        int64_t count = find(d, n, NN_PART_KINDS, 0);
-        ok = count <= INT64_MAX / 8 && (size_t)count == (file->size - sizeof n) / sizeof(float) &&
-             (file->size - sizeof n) % sizeof(float) == 0;
+        if (has_all(file, d, n, &to)) {
+            if (bind(bound, d, n, (const float *)(const void *)((const char *)file->map + sizeof n))) return true;
+            nn_fail(&to, "not enough memory for a model");
+        }
     }
-    if (ok && bind(bound, d, n, (const float *)(const void *)((const char *)file->map + sizeof n))) return true;
-    if (ok) nn_fail(&(nn_failure){path, error, error_size}, "not enough memory for a model");
     nn_llama2c_close(file);
     return false;
+}
+
+/* Whether a file begins as one of llama2.c does. */
+static bool begins_so(const char *path)
+{
+    int32_t n[NUMBERS];
+    nn_llama2c file = {0};
+    if (!map_file(&file, path)) return false;
+    memcpy(n, file.map, sizeof n);
+    nn_llama2c_close(&file);
+    return plausible(n);
+}
+
+bool nn_llama2c_find(char *path, size_t room, const char *folder)
+{
+    int found = 0;
+    char *one = malloc(room);
+    DIR *names = one ? opendir(folder) : NULL;
+    for (const struct dirent *e; names && (e = readdir(names));) {
+        const char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".bin") != 0 || snprintf(one, room, "%s/%s", folder, e->d_name) >= (int)room ||
+            !begins_so(one))
+            continue;
+        found++;
+        memcpy(path, one, strlen(one) + 1);
+    }
+    if (names) closedir(names);
+    free(one);
+    return found == 1;
 }
 
 void nn_llama2c_close(nn_llama2c *file)

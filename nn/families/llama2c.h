@@ -17,9 +17,14 @@ typedef struct nn_llama2c {
 } nn_llama2c;
 
 /* Whether a file is one; opens it then, mapped, with the description and the parts. False with one line in `error`, which is
- * empty if the file is something else. */
+ * empty if the file begins with something else. */
 bool nn_llama2c_open(nn_llama2c *file, nn_description *d, nn_bound *bound, const char *path, char *error,
                      size_t error_size);
+
+/* The path of the one file of a folder, NAME.bin, that begins as one of llama2.c does. False: there is none, or there are
+ * several. */
+bool nn_llama2c_find(char *path, size_t room, const char *folder);
+
 void nn_llama2c_close(nn_llama2c *file);
 
 #endif

@@ -1,8 +1,10 @@
-/* Opening a model: a folder as `transformers` saves it, a file of such a model, or a Vision Transformer's file. */
+/* Opening a model: a folder as `transformers` saves it, a file of such a model, one of llama2.c, or a Vision Transformer's
+ * file. */
 #include "families/timm.h"
 #include "io/failure.h"
 #include "public/check.h"
 #include "public/model.h"
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +134,32 @@ static bool open_llama2c(mha_context *ctx, mha_model **model, const char *path, 
     return true;
 }
 
+/* What a folder without config.json holds, for the message. */
+static mha_status no_config(mha_context *ctx, const char *path)
+{
+    char names[200] = "";
+    size_t length = 0;
+    bool more = false;
+    DIR *all = opendir(path);
+    for (const struct dirent *e; all && (e = readdir(all));) {
+        if (e->d_name[0] == '.') continue;
+        if (length + strlen(e->d_name) + 3 > sizeof names) more = true;
+        else length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", e->d_name);
+    }
+    if (all) closedir(all);
+    return nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no config.json, as the folder of a model does; it holds %s%s",
+                          path, *names ? names : "nothing", more ? ", ..." : "");
+}
+
+/* A folder without config.json: one file of llama2.c in it is its model. */
+static mha_status open_plain(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o)
+{
+    char file[4096];
+    mha_status status;
+    if (nn_llama2c_find(file, sizeof file, path) && open_llama2c(ctx, model, file, o, &status)) return status;
+    return no_config(ctx, path);
+}
+
 static mha_status open_folder(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o)
 {
     char error[500] = "";
@@ -140,7 +168,9 @@ static mha_status open_folder(mha_context *ctx, mha_model **model, const char *p
     char *config = path_of(path, "config.json");
     if (!config) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a path");
     mha_status status = MHA_OK;
-    if (!nn_config_open(&c, config, error, sizeof error) || !nn_shards_open(&shards, path, true, error, sizeof error))
+    if (access(config, F_OK) != 0) status = open_plain(ctx, model, path, o);
+    else if (!nn_config_open(&c, config, error, sizeof error) ||
+             !nn_shards_open(&shards, path, true, error, sizeof error))
         status = mha_context_fail(ctx, MHA_BAD_FILE, error);
     else if (nn_timm_is(&shards)) status = make_timm(ctx, model, &c, &shards, path, o);
     else status = make(ctx, model, &c, &shards, path, true, o);
