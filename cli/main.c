@@ -47,7 +47,7 @@ static void help(FILE *out)
           "  mha view vit.safetensors -o page.html\n"
           "                               an interactive page of the attention heads\n"
           "  mha inspect vit.safetensors  parts and tensors of a model; --diagram draws it\n"
-          "  mha generate stories15M -p \"Once upon a time\"\n"
+          "  mha generate ~/.cache/mha/stories15m -p \"Once upon a time\"\n"
           "                               continue a text\n"
           "  mha embed minilm \"A cat\" \"A kitten\"\n"
           "                               sentence embeddings and their cosines\n"

@@ -93,6 +93,21 @@ bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char 
     return tokenizer_open(tokenizer, ctx, model, given, false) || cli_error("%s", mha_context_error(ctx));
 }
 
+bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *tokenizer, int64_t vocabulary,
+                   bool quiet)
+{
+    mha_tokenizer_info about = {.size = sizeof about};
+    if (mha_tokenizer_about(ctx, tokenizer, &about)) return cli_error("%s: %s", command, mha_context_error(ctx));
+    int64_t more = about.tokens - vocabulary;
+    if (more > vocabulary / 32)
+        return cli_error("%s: the tokenizer has %lld tokens, but the model %lld; is it that of the model?", command,
+                         (long long)about.tokens, (long long)vocabulary);
+    if (-more > vocabulary / 32 && !quiet)
+        cli_print(stderr, "note: the tokenizer has %lld tokens, the model %lld; is it that of the model?\n",
+                  (long long)about.tokens, (long long)vocabulary);
+    return true;
+}
+
 /* ---- Probabilities ---------------------------------------------------------------------------------------------- */
 
 double language_log_sum(const float *logits, int64_t count)

@@ -33,6 +33,12 @@ bool language_ids(const cli_given *given, int32_t *ids, int64_t *count);
 /* Opens the tokenizer of a model, or the one that is given, with the defaults (tokenizer.h). */
 bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char *model, const char *given);
 
+/* Whether a tokenizer can be that of a model with so many tokens. Models pad their vocabularies, and tokens are added to
+ * tokenizers, so that up to a 32nd more or fewer are taken as the same. More are an error; fewer, which may be padding all
+ * the same, are a note on standard error unless `quiet`. */
+bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *tokenizer, int64_t vocabulary,
+                   bool quiet);
+
 /* log of the sum of exp(logit), over finite logits. */
 double language_log_sum(const float *logits, int64_t count);
 

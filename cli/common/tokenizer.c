@@ -23,5 +23,12 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     o.target = target;
     if (!given && !find(path, sizeof path, model))
         return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
-    return !mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o);
+    if (!mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o)) return true;
+    if (!given && strstr(mha_context_error(ctx), "has no file of a tokenizer")) {
+        char line[sizeof path + 120];
+        snprintf(line, sizeof line,
+                 "%s: has no tokenizer beside it, such as tokenizer.json; --tokenizer PATH gives one", model);
+        mha_context_fail(ctx, MHA_BAD_FILE, line);
+    }
+    return false;
 }

@@ -154,8 +154,10 @@ int eval_text(const eval_text_request *r)
     else {
         s.classes = about.classes;
         good = fits(r, &about) && choose_window(&s, r, &about) &&
-               language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) && language_read(&text, "eval", r->text) &&
-               (ids = encode(&s, ctx, r, tokenizer, &about, &text)) && score(&s, ctx, model, ids) && print(&s, r);
+               language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
+               language_fits(ctx, "eval", tokenizer, about.vocabulary, r->json) &&
+               language_read(&text, "eval", r->text) && (ids = encode(&s, ctx, r, tokenizer, &about, &text)) &&
+               score(&s, ctx, model, ids) && print(&s, r);
     }
     free(ids);
     nn_buffer_free(&text);

@@ -10,7 +10,7 @@
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha generate stories15M -p \"Once upon a time\"\n"
+         "  mha generate ~/.cache/mha/stories15m -p \"Once upon a time\"\n"
          "                        continue a text, token by token, on the terminal\n"
          "  mha generate llama -p \"The sea\" --temperature 0.8 --top-p 0.95 --seed 3\n"
          "                        a random text; the same one every time\n"
@@ -20,10 +20,12 @@ static void help(void)
          "\n"
          "Usage: mha generate MODEL -p TEXT [OPTIONS]\n"
          "  -p TEXT               the prompt; again for several, which run side by side\n"
-         "  --prompts FILE        one prompt per line ('-': standard input)\n"
+         "  --prompts FILE        one prompt per line ('-': standard input), without\n"
+         "                        empty lines\n"
          "  --ids IDS             a prompt of token ids, separated by spaces or commas\n" TOKENIZER_HELP
          "  --tokens N            most new tokens of a sequence (default: as the model's\n"
-         "                        file says, or 256)\n"
+         "                        file says, or 256); beyond the length that the model\n"
+         "                        was made for, a note says so\n"
          "  --min-tokens N        no end before so many new tokens\n"
          "  --greedy              always the most likely token\n"
          "  --sample              a random token by its probability; also chosen by the\n"
@@ -33,7 +35,8 @@ static void help(void)
          "  --top-p X             only the most likely tokens that together have X\n"
          "  --min-p X             only tokens with at least X times the probability of the\n"
          "                        most likely one\n"
-         "  --seed N              of the random numbers (default 0)\n"
+         "  --seed N              of the random numbers (default 0); without sampling it\n"
+         "                        changes nothing\n"
          "  --repetition-penalty X\n"
          "                        above 1: less likely to repeat tokens\n"
          "  --no-repeat-ngram N   never repeat N tokens in a row\n"
@@ -44,12 +47,13 @@ static void help(void)
          "  --stop-token ID       end with this token; again for several\n"
          "  --new-only            print the new text without its prompt\n"
          "  --json                print one JSON object at the end\n"
-         "  --quiet               no speed on standard error\n" CLI_HELP_DTYPE
+         "  --quiet               no speed and no notes on standard error\n" CLI_HELP_DTYPE
          "  --cache TYPE          type of keys and values: f32 (default) or bf16\n" CLI_HELP_THREADS "\n"
-         "MODEL is a folder as the transformers library saves it, or a file of such a\n"
-         "model. What is not given is as its generation_config.json says, else greedy.\n"
-         "Prompts of several lengths run without padding: a text is the same alone and in\n"
-         "any batch. Interrupting (Ctrl-C) prints what there is.\n"
+         "MODEL is a folder as the transformers library saves it, a file of such a model,\n"
+         "a file of llama2.c, or a folder with one of these and no config.json. What is\n"
+         "not given is as its generation_config.json says, else greedy. Prompts of unlike\n"
+         "length run without padding: a text is the same alone and in any batch.\n"
+         "Interrupting (Ctrl-C) prints what there is.\n"
          "\n"
          "JSON keys: model, seed, sequences: [{prompt, text, finish (end, stop, length,\n"
          "cancelled), score (of beams), prompt_tokens, tokens}], prompt_tokens,\n"
@@ -68,17 +72,17 @@ static const cli_option options[] = {
     CLI_NAME("--tokenizer", generate_request, tokenizer),
     CLI_NUMBER("--tokens", generate_request, tokens, 1, 1 << 30),
     CLI_NUMBER("--min-tokens", generate_request, least, 0, 1 << 30),
-    CLI_SET("--greedy", generate_request, method, MHA_GENERATE_GREEDY),
-    CLI_SET("--sample", generate_request, method, MHA_GENERATE_SAMPLE),
-    CLI_REAL("--temperature", generate_request, temperature, 1e-6, 1e6, "must be a number above 0"),
+    CLI_FLAG("--greedy", generate_request, greedy),
+    CLI_FLAG("--sample", generate_request, sample),
+    CLI_REAL("--temperature", generate_request, temperature, 1e-6, 1e6, "a number above 0"),
     CLI_NUMBER("--top-k", generate_request, top_k, 0, 1 << 30),
-    CLI_REAL("--top-p", generate_request, top_p, 0, 1, "must be a number from 0 to 1"),
-    CLI_REAL("--min-p", generate_request, min_p, 0, 1, "must be a number from 0 to 1"),
+    CLI_REAL("--top-p", generate_request, top_p, 0, 1, "a number from 0 to 1"),
+    CLI_REAL("--min-p", generate_request, min_p, 0, 1, "a number from 0 to 1"),
     CLI_NUMBER("--seed", generate_request, seed, 0, 0x1p53),
-    CLI_REAL("--repetition-penalty", generate_request, penalty, 1e-6, 1e6, "must be a number above 0"),
+    CLI_REAL("--repetition-penalty", generate_request, penalty, 1e-6, 1e6, "a number above 0"),
     CLI_NUMBER("--no-repeat-ngram", generate_request, ngram, 0, 1 << 30),
     CLI_NUMBER("--beams", generate_request, beams, 1, 1024),
-    CLI_REAL("--length-penalty", generate_request, length_penalty, -1000, 1000, "must be from -1000 to 1000"),
+    CLI_REAL("--length-penalty", generate_request, length_penalty, -1000, 1000, "a number from -1000 to 1000"),
     CLI_CHOICE("--early-stopping", generate_request, early, early_names),
     CLI_LIST("--stop", generate_request, stops),
     CLI_LIST("--stop-token", generate_request, stop_ids),
@@ -95,11 +99,30 @@ static const cli_option options[] = {
 /* Whether an option of sampling, or of beam search, was given. */
 static bool samples(const generate_request *r)
 {
-    return !isnan(r->temperature) || r->top_k >= 0 || !isnan(r->top_p) || !isnan(r->min_p);
+    return r->sample || !isnan(r->temperature) || r->top_k >= 0 || !isnan(r->top_p) || !isnan(r->min_p);
 }
-static bool searches(const generate_request *r)
+static bool shapes_beams(const generate_request *r) { return !isnan(r->length_penalty) || r->early != MHA_EARLY_AUTO; }
+static bool searches(const generate_request *r) { return r->beams > 1 || shapes_beams(r); }
+
+static bool needs_beams(const generate_request *r)
 {
-    return r->beams > 1 || !isnan(r->length_penalty) || r->early != MHA_EARLY_AUTO;
+    return cli_error("generate: %s is for beam search; it needs --beams N of at least 2",
+                     isnan(r->length_penalty) ? "--early-stopping" : "--length-penalty");
+}
+
+/* The way to choose tokens that the options name together. */
+static bool choose_method(generate_request *r)
+{
+    if (r->greedy && (samples(r) || r->seed >= 0))
+        return cli_error("generate: --greedy excludes --sample, --temperature, --top-k, --top-p, --min-p and --seed");
+    if (r->beams == 1 && shapes_beams(r)) return needs_beams(r);
+    if (searches(r) && (r->greedy || samples(r) || r->seed >= 0))
+        return cli_error("generate: beam search excludes --greedy, --sample and the options of sampling");
+    if (searches(r) && r->stops.count) return cli_error("generate: beam search ends at tokens; --stop is not for it");
+    if (samples(r)) r->method = MHA_GENERATE_SAMPLE;
+    else if (searches(r)) r->method = MHA_GENERATE_BEAMS;
+    else if (r->greedy || r->beams == 1) r->method = MHA_GENERATE_GREEDY;
+    return true;
 }
 
 static bool fits_together(generate_request *r)
@@ -109,17 +132,12 @@ static bool fits_together(generate_request *r)
         return cli_error("generate: missing a prompt: -p TEXT, --prompts FILE or --ids IDS");
     if (r->ids.count && (r->texts.count || r->file))
         return cli_error("generate: --ids excludes prompts that are texts");
-    if (r->method == MHA_GENERATE_GREEDY && samples(r))
-        return cli_error("generate: --greedy excludes --temperature, --top-k, --top-p and --min-p");
-    if (searches(r) && (r->method || samples(r)))
-        return cli_error("generate: beam search excludes --greedy, --sample and the options of sampling");
-    if (searches(r) && r->stops.count) return cli_error("generate: beam search ends at tokens; --stop is not for it");
+    if (r->tokens && r->least > r->tokens)
+        return cli_error("generate: --min-tokens %lld is more than --tokens %lld", (long long)r->least,
+                         (long long)r->tokens);
     for (int n = 0; n < r->stops.count; n++)
         if (!*r->stops.all[n]) return cli_error("generate: --stop: is empty");
-    if (!r->method && samples(r)) r->method = MHA_GENERATE_SAMPLE;
-    if (searches(r)) r->method = MHA_GENERATE_BEAMS;
-    if (r->beams == 1 && !r->method) r->method = MHA_GENERATE_GREEDY;
-    return true;
+    return choose_method(r);
 }
 
 static mha_generation_options options_of(const generate_request *r)
@@ -134,7 +152,7 @@ static mha_generation_options options_of(const generate_request *r)
     o.min_p = (float)r->min_p;
     o.repetition_penalty = (float)r->penalty;
     o.no_repeat_ngram = r->ngram;
-    o.seed = r->seed;
+    o.seed = r->seed < 0 ? 0 : (uint64_t)r->seed;
     o.beams = r->beams;
     o.length_penalty = (float)r->length_penalty;
     o.early_stopping = (mha_early_stopping)r->early;
@@ -148,13 +166,16 @@ static mha_generation_options options_of(const generate_request *r)
 
 /* The tokenizer that encodes prompts, and the one that decodes results: two, where a model has two vocabularies. Without
  * one, prompts are ids, and so are results. */
-static bool open_tokenizers(mha_context *ctx, const generate_request *r, bool encoder, mha_tokenizer **in,
-                            mha_tokenizer **out)
+static bool open_tokenizers(mha_context *ctx, const generate_request *r, const mha_model_info *about,
+                            mha_tokenizer **in, mha_tokenizer **out)
 {
+    bool encoder = about->encoder_blocks > 0;
     bool opened = tokenizer_open(in, ctx, r->model, r->tokenizer, false) &&
                   (!encoder || tokenizer_open(out, ctx, r->model, r->tokenizer, true));
-    if (opened || (r->ids.count && !r->tokenizer && !r->stops.count)) return true;
-    return cli_error("%s", mha_context_error(ctx));
+    if (opened)
+        return language_fits(ctx, "generate", *in, about->vocabulary, r->quiet) &&
+               (!encoder || language_fits(ctx, "generate", *out, about->classes, r->quiet));
+    return (r->ids.count && !r->tokenizer && !r->stops.count) || cli_error("%s", mha_context_error(ctx));
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
@@ -187,7 +208,7 @@ static bool run(mha_context *ctx, mha_generation *g, shown *s, generate_times *t
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &before);
     for (bool first = true; good && !mha_generation_finished(g); first = false) {
-        good = !mha_generation_step(ctx, g) || cli_error("generate: %s", mha_context_error(ctx));
+        good = !mha_generation_step(ctx, g);
         double now = cli_clock();
         *(first ? &t->prompt : &t->rest) += now - start;
         if (!first) t->rest_tokens = s->tokens - t->new_tokens;
@@ -199,7 +220,55 @@ static bool run(mha_context *ctx, mha_generation *g, shown *s, generate_times *t
     return good;
 }
 
-static int generate(mha_context *ctx, const generate_request *r, mha_model *model, bool encoder,
+/* The ids of --stop-token, to be freed; NULL after an error. */
+static int32_t *read_stops(const cli_list *given, int64_t vocabulary)
+{
+    size_t room = 1;
+    for (int n = 0; n < given->count; n++) room += strlen(given->all[n]) / 2 + 1;
+    int32_t *stops = malloc(room * sizeof *stops);
+    if (!stops) return cli_error("generate: not enough memory for the stop tokens"), NULL;
+    bool good = true;
+    for (int n = 0; good && n < given->count; n++) {
+        int64_t count = n;
+        const cli_given one = {"generate", "--stop-token", given->all[n]};
+        good = language_ids(&one, stops, &count);
+        if (good && count > n + 1) good = cli_error("generate: --stop-token takes one id; give it again for more");
+        if (good && stops[n] >= vocabulary)
+            good = cli_error("generate: --stop-token %d is not below %lld, the size of the vocabulary", stops[n],
+                             (long long)vocabulary);
+    }
+    if (good) return stops;
+    free(stops);
+    return NULL;
+}
+
+static bool create(mha_generation **g, mha_context *ctx, const generate_request *r, mha_model *model,
+                   const mha_generation_inputs *in, const mha_generation_options *o)
+{
+    mha_status status = mha_generation_create(ctx, g, model, in, o);
+    const char *why = mha_context_error(ctx);
+    if (!status) return true;
+    if (!r->beams && searches(r) && !strncmp(why, "options.beams:", 14)) return needs_beams(r);
+    if (status == MHA_NO_MEMORY && r->tokens)
+        return cli_error("generate: --tokens %lld: %s", (long long)r->tokens, why);
+    return cli_error("generate: %s", why);
+}
+
+/* A model without a limit goes on beyond the length that it was made for, though it was not trained for that. */
+static void note_length(const mha_generation *g, const generate_prompts *p, const mha_model_info *about)
+{
+    int64_t longest = 0;
+    for (int64_t n = 0; n < p->count; n++) {
+        int64_t prompt = p->starts[n + 1] - p->starts[n], all = mha_generation_get(g, n).count;
+        if (prompt > longest) longest = prompt;
+        if (all > longest) longest = all;
+    }
+    if (about->context && longest > about->context)
+        cli_print(stderr, "note: a sequence has %lld tokens; the model was made for %lld\n", (long long)longest,
+                  (long long)about->context);
+}
+
+static int generate(mha_context *ctx, const generate_request *r, mha_model *model, const mha_model_info *about,
                     const mha_tokenizer *decodes, const generate_prompts *p)
 {
     mha_generation *g = NULL;
@@ -207,35 +276,27 @@ static int generate(mha_context *ctx, const generate_request *r, mha_model *mode
     mha_generation_inputs in = {.count = p->count, .tokens = p->tokens, .starts = p->starts};
     shown s = {.streams = p->count == 1 && !r->json && decodes && p->text};
     generate_times t = {.prompt_tokens = p->starts[p->count]};
-    int32_t *stops = malloc((size_t)(r->stop_ids.count + 1) * sizeof *stops);
-    int status = CLI_USAGE;
-    if (!stops) {
-        cli_error("generate: not enough memory for the stop tokens");
-        goto out;
-    }
-    for (int n = 0; n < r->stop_ids.count; n++) {
-        int64_t count = 0;
-        const cli_given given = {"generate", "--stop-token", r->stop_ids.all[n]};
-        if (!language_ids(&given, &stops[n], &count)) goto out;
-    }
+    bool encoder = about->encoder_blocks > 0;
+    int32_t *stops = read_stops(&r->stop_ids, about->classes);
     o.stop_tokens = stops, o.stop_token_count = r->stop_ids.count;
     o.tokenizer = decodes, o.callback = watch, o.user = &s;
-    if (mha_generation_create(ctx, &g, model, &in, &o)) {
-        cli_error("generate: %s", mha_context_error(ctx));
-        goto out;
+    bool good = stops && create(&g, ctx, r, model, &in, &o);
+    if (good) {
+        if (s.streams && !r->new_only && !encoder) language_show(p->text[0], strlen(p->text[0]));
+        good = run(ctx, g, &s, &t);
+        if (s.streams) putchar('\n');
+        if (!good) cli_error("generate: %s", mha_context_error(ctx));
     }
-    if (s.streams && !r->new_only && !encoder) language_show(p->text[0], strlen(p->text[0]));
-    bool good = run(ctx, g, &s, &t);
-    if (s.streams) putchar('\n');
-    if (!good) goto out;
-    if (r->json) good = generate_print_json(g, p, r, &t);
-    else if (!s.streams) generate_print(g, p, r->new_only, encoder);
-    if (!r->quiet) fflush(stdout), generate_print_times(&t);
-    status = good ? CLI_OK : CLI_USAGE;
-out:
+    if (good && r->json) good = generate_print_json(g, p, r, &t);
+    else if (good && !s.streams) generate_print(g, p, r->new_only, encoder);
+    if (good && !r->quiet) {
+        fflush(stdout);
+        note_length(g, p, about);
+        generate_print_times(&t);
+    }
     mha_generation_free(g);
     free(stops);
-    return status;
+    return good ? CLI_OK : CLI_USAGE;
 }
 
 static int work(mha_context *ctx, const generate_request *r)
@@ -250,8 +311,8 @@ static int work(mha_context *ctx, const generate_request *r)
     if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
     else if (about.frames) cli_error("generate: %s: reads audio; use mha transcribe", r->model);
-    else if (open_tokenizers(ctx, r, about.encoder_blocks > 0, &in, &out) && generate_read(&p, ctx, r, in))
-        status = generate(ctx, r, model, about.encoder_blocks > 0, out ? out : in, &p);
+    else if (open_tokenizers(ctx, r, &about, &in, &out) && generate_read(&p, ctx, r, in))
+        status = generate(ctx, r, model, &about, out ? out : in, &p);
     generate_free(&p);
     mha_tokenizer_free(in);
     mha_tokenizer_free(out);
@@ -263,6 +324,7 @@ int cmd_generate(int argc, char **argv)
 {
     generate_request r = {.top_k = -1,
                           .ngram = -1,
+                          .seed = -1,
                           .least = -1,
                           .temperature = NAN,
                           .top_p = NAN,

@@ -8,11 +8,11 @@ typedef struct generate_request {
     const char *model, *tokenizer, *file; /* NULL if not given */
     cli_list texts, ids, stops, stop_ids;
     int64_t tokens, top_k, beams, ngram, least, threads;
-    uint64_t seed;
+    int64_t seed; /* -1 if not given */
     double temperature, top_p, min_p, penalty, length_penalty;
     int method, early; /* mha_generation_method, mha_early_stopping */
     mha_type type, cache;
-    bool json, new_only, quiet;
+    bool greedy, sample, json, new_only, quiet;
 } generate_request;
 
 /* What goes in: prompts as texts, where there are any, and as tokens. */

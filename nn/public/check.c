@@ -83,7 +83,8 @@ mha_status nn_public_tensor(mha_context *ctx, const mha_tensor *t, const char *n
 
 mha_status nn_public_reason(mha_context *ctx, const char *error)
 {
-    return mha_context_fail(ctx, strstr(error, "memory") ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, error);
+    bool memory = strstr(error, "memory") || strstr(error, "the allocator has no ");
+    return mha_context_fail(ctx, memory ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, error);
 }
 
 locale_t nn_public_locale_set(void)

@@ -1,4 +1,5 @@
-/* mha generate and the files of models: one of llama2.c by its folder, and one that is cut short. */
+/* mha generate and its files: a model of llama2.c by its folder, tokenizers that are missing or another model's, sequences
+ * longer than the model was made for, and numbers that are not finite. */
 #include "letters.h"
 
 /* A model of llama2.c with one block of two heads, in a folder; its file has `bytes` fewer than it needs. */
@@ -74,4 +75,68 @@ TEST(a_folder_without_a_model)
     const char *folder = in_folder("empty");
     expect(!mkdir(folder, 0700), "no folder");
     expect_error(folder, "--ids 3", "it holds nothing");
+}
+
+/* ---- Tokenizers ------------------------------------------------------------------------------------------------- */
+
+TEST(a_model_without_a_tokenizer)
+{
+    char file[300];
+    snprintf(file, sizeof file, "%s/tiny.bin", tiny("alone", 0));
+    expect_error(file, "-p a",
+                 "/tiny.bin: has no tokenizer beside it, such as tokenizer.json; --tokenizer PATH gives one");
+}
+
+TEST(a_tokenizer_of_another_model)
+{
+    char args[300], other[256];
+    const char *model = letters_make("letters", NULL);
+    snprintf(other, sizeof other, "%s", in_folder("other"));
+    expect(!mkdir(other, 0700), "no folder");
+    letters_file(other, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
+    snprintf(args, sizeof args, "-p a --tokens 2 --tokenizer %s", other);
+    const said *it = generate(model, args);
+    expect(it->status == 0 &&
+               strstr(it->err, "note: the tokenizer has 7 tokens, the model 30; is it that of the model?\n"),
+           "%s", it->err);
+    snprintf(args, sizeof args, "-p a --tokens 2 --quiet --tokenizer %s", other);
+    expect(!*generate(model, args)->err, "a note in spite of --quiet");
+    char words[400] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n";
+    for (int n = 0; n < 24; n++) snprintf(words + strlen(words), 16, "word%d\n", n);
+    letters_file(other, "vocab.txt", words);
+    expect_error(model, args, "the tokenizer has 31 tokens, but the model 30; is it that of the model?");
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------------------------- */
+
+TEST(a_note_says_that_a_sequence_is_longer_than_the_model_was_made_for)
+{
+    static const char note[] = "note: a sequence has 258 tokens; the model was made for 256\n";
+    const char *model = letters_make("long", NULL);
+    const said *it = generate(model, "-p ab --tokens 256 --min-tokens 256");
+    expect(it->status == 0 && !strncmp(it->err, note, sizeof note - 1), "%s", it->err);
+    it = generate(model, "-p ab --tokens 254 --min-tokens 254");
+    expect(it->status == 0 && one_line(it->err), "%s", it->err);
+    it = generate(model, "-p ab --tokens 256 --min-tokens 256 --quiet");
+    expect(it->status == 0 && !*it->err, "%s", it->err);
+}
+
+TEST(an_error_has_a_line_of_its_own)
+{
+    static const unsigned char nan[4] = {0, 0, 0xC0, 0x7F};
+    char path[300];
+    const char *model = letters_make("nan", NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors", model);
+    FILE *file = fopen(path, "r+b");
+    expect(file && !fseek(file, -4, SEEK_END) && fwrite(nan, 4, 1, file) == 1, "cannot spoil %s", path);
+    if (file) fclose(file);
+    const said *it = generate(model, "-p ab");
+    expect(it->status == 2 && !strcmp(it->out, "ab\n"), "\"%s\"", it->out);
+    expect(!strcmp(it->err, "mha: generate: sequence 1: the model's logits are not finite\n"), "%s", it->err);
+    char line[600];
+    letters_file(command_folder, "text.txt", "abc");
+    snprintf(line, sizeof line, "eval %s --text %s", model, in_folder("text.txt"));
+    it = command("LC_ALL=C", line);
+    expect(it->status == 2 && strstr(it->err, "not finite: a number of the model is not, or sums of its numbers"), "%s",
+           it->err);
 }

@@ -1,11 +1,9 @@
 /* Peak memory of `mha generate`: weights stay in the mapped file, in their own type, so a run takes little more than the file
  * and the cache. At most 1.15 of these: code, rows of a prompt, and scratch of products. */
-#include "cli/command.h"
 #include "checkpoint.h"
-#include "io/safetensors_write.h"
+#include "letters.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 enum { PROMPT = 64, NEW = 16, BLOCKS = 8, KV = 8 * 64 };
 
@@ -67,4 +65,17 @@ TEST(a_run_takes_little_more_than_the_file_and_the_cache)
             printf("        %s, %s: %.2f of the file and the cache\n", shapes[s].name, mha_type_name(types[t]),
                    peak() / (bytes + cache));
         }
+}
+
+TEST(more_tokens_than_there_is_memory_for)
+{
+    char line[900], err[1000];
+    const char *model = letters_make("much", NULL);
+    snprintf(line, sizeof line, "ulimit -v 4000000; %s generate %s -p a --tokens 1073741824 2>'%s'", COMMAND, model,
+             in_folder("much.err"));
+    int status = system(line);
+    slurp(in_folder("much.err"), err, sizeof err);
+    expect(WIFEXITED(status) && WEXITSTATUS(status) == 2 && one_line(err) &&
+               strstr(err, "mha: generate: --tokens 1073741824: "),
+           "%s", err);
 }
