@@ -121,6 +121,7 @@ TEST(wrong_use_is_one_line)
         {"--text text.txt --stride 0", "--stride must be a number from 1"},
         {"--text text.txt --window 8 --stride 8", "--stride 8 must be below the window, which has 8 tokens"},
         {"--text text.txt --tokenizer /nowhere", "/nowhere"},
+        {"--text text.txt --tokenizer vocab.txt", "the tokenizer has 31 tokens, but the model 30; is it that of"},
         {"--text text.txt --data d", "--text excludes --data, which is for images"},
         {"--text text.txt --part test", "--text excludes --part"},
         {"--text text.txt --without 1.1", "--text excludes --without"},
@@ -132,6 +133,9 @@ TEST(wrong_use_is_one_line)
         {"--tokenizer t", "--tokenizer belongs to --text FILE"},
     };
     const char *folder = model();
+    char words[400] = "[UNK]\n[CLS]\n[SEP]\n[MASK]\n[PAD]\n";
+    for (int n = 0; n < 26; n++) snprintf(words + strlen(words), 16, "word%d\n", n);
+    letters_file(command_folder, "vocab.txt", words);
     letters_file(command_folder, "one.txt", "a");
     letters_file(command_folder, "bad.txt", "ab\377");
     expect(chdir(command_folder) == 0, "no folder");
