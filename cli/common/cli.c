@@ -8,6 +8,7 @@
 #include "io/replace.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -107,13 +108,41 @@ bool cli_can_write(const char *path)
     return good;
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n >= m && strcmp(name + n - m, ending) == 0;
+}
+
+/* Whether it is a file that a model is made of, in its folder, where pages and pictures may lie as well. */
+static bool is_in_folder(const struct stat *to, const char *path)
+{
+    static const char *const endings[] = {".safetensors", ".json", ".bin", ".model", ".spm", ".txt"};
+    struct stat from;
+    bool in = false;
+    DIR *folder = opendir(path);
+    if (!folder) return false;
+    for (struct dirent *entry; !in && (entry = readdir(folder));)
+        for (size_t n = 0; !in && n < sizeof endings / sizeof *endings; n++)
+            in = ends_with(entry->d_name, endings[n]) && !fstatat(dirfd(folder), entry->d_name, &from, 0) &&
+                 is_same(to, &from);
+    closedir(folder);
+    return in;
+}
+
 bool cli_is_output(const char *command, const char *output, const char *path, const char *what)
 {
     struct stat to, from;
     if (stat(output, &to) || stat(path, &from)) return false; /* nothing to overwrite */
-    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return false;
-    cli_error("%s: the output %s is also the %s; choose another file", command, output, what);
-    return true;
+    bool same = is_same(&to, &from), in = !same && S_ISDIR(from.st_mode) && is_in_folder(&to, path);
+    if (same) cli_error("%s: the output %s is also the %s; choose another file", command, output, what);
+    if (in) cli_error("%s: the output %s is a file of the %s's folder; choose another file", command, output, what);
+    return same || in;
 }
 
 static int smaller(int a, int b) { return a < b ? a : b; }

@@ -61,8 +61,8 @@ double cli_clock(void);
  * not. */
 bool cli_can_write(const char *path);
 
-/* Whether `output` and `path` are the same file, so that writing would overwrite the command's input; if so, prints an
- * error that calls it `what`. */
+/* Whether `output` and `path` are the same file, or `path` is a folder and `output` a file of the model in it, so that writing
+ * would overwrite the command's input; if so, prints an error that calls it `what`. */
 bool cli_is_output(const char *command, const char *output, const char *path, const char *what);
 
 /* The candidate that is most similar to a misspelt `word`, or NULL if none is close. `candidates` ends with NULL. */

@@ -6,7 +6,6 @@
 #include "cli/common/session.h"
 #include "cli/prune/print.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -102,19 +101,13 @@ static const cli_option options[] = {
  * shards; prints an error if so. */
 static bool is_of_model(const char *output, const char *model)
 {
-    struct stat to, from;
+    struct stat about;
     char whole[PATH_MAX];
     if (cli_is_output("prune", output, model, "model")) return true;
-    DIR *folder = opendir(model);
-    if (!folder) return false;
     snprintf(whole, sizeof whole, "%s/model.safetensors", model);
-    bool over = output_same(output, whole), there = !stat(output, &to);
-    for (struct dirent *entry; !over && there && (entry = readdir(folder));)
-        over = entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &from, 0) &&
-               to.st_dev == from.st_dev && to.st_ino == from.st_ino;
-    closedir(folder);
-    if (over) cli_error("prune: the output %s is a file of the model's folder; choose another file", output);
-    return over;
+    if (stat(model, &about) || !S_ISDIR(about.st_mode) || !output_same(output, whole)) return false;
+    cli_error("prune: the output %s is a file of the model's folder; choose another file", output);
+    return true;
 }
 
 static bool check_request(const request *r)

@@ -139,3 +139,15 @@ TEST(wrong_use_is_one_line)
     const said *it = command("", line);
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "--text cannot be combined"), "%s", it->err);
 }
+
+TEST(a_file_of_the_model_is_not_written_over)
+{
+    char line[1000], before[4096], after[4096], path[300];
+    snprintf(path, sizeof path, "%s/config.json", model());
+    snprintf(line, sizeof line, "view %s --text abc -o %s", model(), path);
+    slurp(path, before, sizeof before);
+    const said *it = command("", line);
+    slurp(path, after, sizeof after);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "is a file of the model's folder"), "%s", it->err);
+    expect(*before && strcmp(before, after) == 0, "config.json has changed");
+}
