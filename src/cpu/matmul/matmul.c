@@ -279,7 +279,7 @@ static mha_status run(job *j)
     if (j->engine && j->N % j->kernels->lanes) j->in_place = false; /* it writes whole vectors */
     size_t shared = 0, stages = 0;
     if (j->engine && !j->once && j->M > FEW_ROWS && j->N >= SHARED_LEAST / j->K)
-        shared = mha_units_room(j->ctx, j->columns, &stages);
+        shared = mha_units_room(j->ctx, j->engine, j->columns, &stages);
     if (shared > SHARED_MOST) shared = 0;
     j->once |= shared > 0;
     plan(j);
@@ -289,7 +289,7 @@ static mha_status run(job *j)
     j->scratch = j->ctx->scratch + shared;
     if (shared) {
         j->packed = (float *)(void *)j->ctx->scratch;
-        mha_units_pack_all(j->ctx, j->packed, j->columns, j->scratch);
+        mha_units_pack_all(j->ctx, j->engine, j->packed, j->columns, j->scratch);
     }
     mha_parallel_run(j->ctx, j->tasks, matmul_task, j);
     return MHA_OK;

@@ -67,10 +67,10 @@ void mha_units_pack(const mha_engine *engine, uint16_t *to, mha_tensor columns, 
 /* Numbers of two bytes in the factors of N columns, for k up to `k`. */
 int64_t mha_units_size(const mha_engine *engine, int64_t N, int64_t k);
 
-/* All columns as factors of the context's engine, packed by all threads: bytes of the result, which is whole lines, and of
+/* All columns as factors of an engine, packed by all threads: bytes of the result, which is whole lines, and of
  * the stages that this takes. */
-size_t mha_units_room(mha_context *ctx, mha_tensor columns, size_t *stages);
-void mha_units_pack_all(mha_context *ctx, void *to, mha_tensor columns, void *stages);
+size_t mha_units_room(mha_context *ctx, const mha_engine *engine, mha_tensor columns, size_t *stages);
+void mha_units_pack_all(mha_context *ctx, const mha_engine *engine, void *to, mha_tensor columns, void *stages);
 
 static inline int64_t mha_smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t mha_ceiling(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }

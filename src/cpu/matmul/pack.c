@@ -156,10 +156,9 @@ mha_status mha_cpu_packed_about(mha_context *ctx, mha_packed_about *about, const
 }
 
 /* The work, but for `to` and `stages`, and how many tasks it is for. */
-static int plan(pack_job *p, mha_context *ctx, mha_tensor columns, mha_type a)
+static int plan(pack_job *p, mha_context *ctx, const mha_engine *engine, mha_tensor columns, mha_type a)
 {
     int64_t N = columns.size[0], K = columns.size[1];
-    const mha_engine *engine = mha_matmul_engine(ctx, a, columns.type, K);
     *p = (pack_job){.ctx = ctx, .engine = engine, .columns = columns, .type = mha_panels_type(a, columns.type)};
     p->task_floats = (size_t)mha_matmul_stage(engine);
     if (p->type != MHA_FLOAT32) p->task_floats += (size_t)ctx->kernels->panel_cols * MHA_MATMUL_DEPTH;
@@ -174,7 +173,7 @@ mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a
     pack_job p;
     float *panels;
     mha_packed_header *h = mha_packed_open(packed, &panels);
-    int tasks = plan(&p, ctx, mha_tensor_swap(b, 0, 1), a);
+    int tasks = plan(&p, ctx, mha_matmul_engine(ctx, a, b.type, b.size[0]), mha_tensor_swap(b, 0, 1), a);
     TRY(mha_scratch_reserve(ctx, p.task_floats * sizeof(float) * (size_t)tasks + MHA_ALIGNMENT));
     *h = (mha_packed_header){ctx->kernels, p.engine, a, b.type, b.size[0], b.size[1]};
     p.to = panels, p.stages = (float *)ctx->scratch;
@@ -182,17 +181,17 @@ mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a
     return MHA_OK;
 }
 
-size_t mha_units_room(mha_context *ctx, mha_tensor columns, size_t *stages)
+size_t mha_units_room(mha_context *ctx, const mha_engine *engine, mha_tensor columns, size_t *stages)
 {
     pack_job p;
-    *stages = (size_t)plan(&p, ctx, columns, MHA_BFLOAT16) * p.task_floats * sizeof(float);
-    return (size_t)mha_units_size(p.engine, columns.size[0], columns.size[1]) * sizeof(uint16_t);
+    *stages = (size_t)plan(&p, ctx, engine, columns, MHA_BFLOAT16) * p.task_floats * sizeof(float);
+    return (size_t)mha_units_size(engine, columns.size[0], columns.size[1]) * sizeof(uint16_t);
 }
 
-void mha_units_pack_all(mha_context *ctx, void *to, mha_tensor columns, void *stages)
+void mha_units_pack_all(mha_context *ctx, const mha_engine *engine, void *to, mha_tensor columns, void *stages)
 {
     pack_job p;
-    int tasks = plan(&p, ctx, columns, MHA_BFLOAT16);
+    int tasks = plan(&p, ctx, engine, columns, MHA_BFLOAT16);
     p.to = to, p.stages = stages;
     mha_parallel_run(ctx, tasks, pack_task, &p);
 }
