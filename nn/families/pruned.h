@@ -6,6 +6,9 @@
 
 #include "families/bind.h"
 
+/* Why a model cannot be without some heads of block l; NULL if it can. gone (H). */
+const char *nn_pruned_obstacle(const nn_description *d, const nn_family *family, int64_t l, const bool *gone);
+
 /* Writes such a checkpoint as one file with the config in its metadata. `views` are those of nn_bind_views; keep (heads),
  * counted through all blocks. Returns false with one line in `error`: also for heads that no file can be without. */
 bool nn_pruned_save(const char *path, const nn_description *d, const nn_family *family, const nn_bound *views,

@@ -95,6 +95,12 @@ TEST(a_hundred_thousand_threads)
     }
 }
 
+#ifdef __SANITIZE_THREAD__
+enum { TO_BE_HAD = 500 }; /* on Arm, gcc's thread sanitizer ends a process that has had a thousand threads */
+#else
+enum { TO_BE_HAD = INT_MAX };
+#endif
+
 /* A loop of the caller's may have any number of tasks; the pool still has no more threads than its context. */
 TEST(a_hundred_thousand_tasks)
 {
@@ -102,7 +108,7 @@ TEST(a_hundred_thousand_tasks)
     end_within_minutes();
     atomic_int *ran = calloc(TASKS, sizeof *ran);
     mha_context *ctx = pool_context(100000, NULL);
-    allow(INT_MAX);
+    allow(TO_BE_HAD);
     mha_context_run(ctx, TASKS, count_task, ran);
     expect(created <= 1023, "%d threads", created);
     int wrong = 0;
