@@ -11,6 +11,7 @@ extern const nn_name nn_llama_names[];
 /* Gemma's: gains less one, embeddings times sqrt(M), and in the later ones norms before and behind. */
 extern const nn_key nn_gemma_keys[];
 extern const nn_name nn_gemma_names[];
+extern const nn_name nn_gemma2_names[];
 
 /* attention_bias: q, k, v and the output have biases together; mlp_bias likewise. */
 extern const nn_key nn_attention_bias_keys[], nn_mlp_bias_keys[];

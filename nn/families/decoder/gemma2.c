@@ -1,7 +1,7 @@
 /* Gemma 2: norms before and behind the branches, caps, and windows in every other layer. */
 #include "families/lists.h"
 
-static const nn_name names[] = {
+const nn_name nn_gemma2_names[] = {
     {.name = "model.layers.{l}.post_attention_layernorm.weight", .part = NN_NORM1_OUT, .plus_one = true},
     {.name = "model.layers.{l}.pre_feedforward_layernorm.weight", .part = NN_NORM2, .plus_one = true},
     {.name = "model.layers.{l}.post_feedforward_layernorm.weight", .part = NN_NORM2_OUT, .plus_one = true},
@@ -19,7 +19,7 @@ static const nn_key keys[] = {
 const nn_family nn_family_gemma2 = {
     .type = "gemma2",
     .keys = {nn_llama_keys, nn_gemma_keys, keys},
-    .names = {names, nn_gemma_names, nn_llama_names, nn_lm_names},
+    .names = {nn_gemma2_names, nn_gemma_names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000},
     .window = {.layers = NN_SLIDES_EVEN, .key = "sliding_window", .absent = "4096"},
     .heads = {{"ForCausalLM", {NULL}, NULL}},

@@ -1,13 +1,6 @@
 /* Gemma 3: Gemma 2 with norms of queries and keys, and a rotary embedding of its own for windows. */
 #include "families/lists.h"
 
-static const nn_name names[] = {
-    {.name = "model.layers.{l}.post_attention_layernorm.weight", .part = NN_NORM1_OUT, .plus_one = true},
-    {.name = "model.layers.{l}.pre_feedforward_layernorm.weight", .part = NN_NORM2, .plus_one = true},
-    {.name = "model.layers.{l}.post_feedforward_layernorm.weight", .part = NN_NORM2_OUT, .plus_one = true},
-    {0},
-};
-
 static const nn_key keys[] = {
     {NULL, NN_CHOICE, NN_D(blocks.place), "2", NULL}, /* NN_NORM_BOTH */
     {"query_pre_attn_scalar", NN_ROOT_UNDER, NN_D(blocks.attention[0].scale), "256", NULL},
@@ -19,7 +12,7 @@ static const nn_key keys[] = {
 const nn_family nn_family_gemma3 = {
     .type = "gemma3_text",
     .keys = {nn_llama_keys, nn_gemma_keys, keys},
-    .names = {names, nn_gemma_names, nn_llama_names, nn_lm_names},
+    .names = {nn_gemma2_names, nn_gemma_names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 1000000, .local = 10000, .local_key = "rope_local_base_freq"},
     .window = {.layers = NN_SLIDES_BUT_EVERY,
                .key = "sliding_window",
