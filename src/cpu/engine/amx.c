@@ -26,6 +26,18 @@ static void open(void)
 
 static void close(void) { _tile_release(); }
 
+/* A tile, and the next one of its panel is asked for: from the second-level cache a tile takes as long as its product. */
+#define LOAD_NEXT(tile, from)        \
+    do {                             \
+        _tile_loadd(tile, from, 64); \
+        ask_for((from) + TILE);      \
+    } while (0)
+
+static inline __attribute__((always_inline)) void ask_for(const uint16_t *tile)
+{
+    for (int i = 0; i < SIDE; i++) __builtin_prefetch(tile + i * DEEP);
+}
+
 /* c (32,32), of which `high` tiles down and `wide` tiles across are wanted, 1 or 2 each: a b, on top of c if `onto`. */
 static inline __attribute__((always_inline)) void block(const int high, const int wide, const bool onto, float *c,
                                                         int64_t ldc, const uint16_t *a, const uint16_t *b,
@@ -46,12 +58,12 @@ static inline __attribute__((always_inline)) void block(const int high, const in
         if (high > 1 && wide > 1) _tile_zero(3);
     }
     for (int64_t s = 0; s < steps; s++, a += TILE, b += TILE) {
-        _tile_loadd(4, a, 64);
-        _tile_loadd(6, b, 64);
+        LOAD_NEXT(4, a);
+        LOAD_NEXT(6, b);
         _tile_dpbf16ps(0, 4, 6);
-        if (wide > 1) _tile_loadd(7, b + pitch, 64);
+        if (wide > 1) LOAD_NEXT(7, b + pitch);
         if (wide > 1) _tile_dpbf16ps(1, 4, 7);
-        if (high > 1) _tile_loadd(5, a + pitch, 64);
+        if (high > 1) LOAD_NEXT(5, a + pitch);
         if (high > 1) _tile_dpbf16ps(2, 5, 6);
         if (high > 1 && wide > 1) _tile_dpbf16ps(3, 5, 7);
     }

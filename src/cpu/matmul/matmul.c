@@ -22,7 +22,7 @@ enum {
     TILE_COLS = 256,     /* of a piece that has a tile */
     FEW_ROWS = 32,       /* of a piece: fewer are not worth a cut */
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
-    KEPT = 128 * 1024,   /* floats of a that a task keeps */
+    KEPT = 128 * 1024,   /* floats of a that a task keeps, or twice as many numbers of 16 bits */
     TASK_WORK = 1 << 17, /* multiply-adds that are worth a thread */
     /* b is packed once for all tasks from so many numbers on, up to so many bytes. */
     SHARED_LEAST = 1 << 17,
@@ -43,6 +43,7 @@ typedef struct job {
     int64_t rows, cols; /* of a piece */
     int64_t high;       /* rows of a that lie packed together: those of a piece, or `tall`, in whole panels */
     int64_t col_pieces;
+    int64_t together; /* pieces that a task takes at once: one, or all of the same rows, which it then packs once */
     int tasks;
     bool in_place;                        /* sums lie in c */
     bool kept;                            /* rows stay packed from piece to piece */
@@ -218,7 +219,8 @@ static void matmul_task(void *arg, int task)
     slice s = {0};
     lay_out(&s, &arena, j);
     if (j->engine) j->engine->open();
-    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) work_piece(j, &s, piece);
+    for (int64_t n; (n = mha_queue_take(&j->queue)) >= 0;)
+        for (int64_t i = 0; i < j->together; i++) work_piece(j, &s, n * j->together + i);
     if (j->engine) j->engine->close();
 }
 
@@ -233,15 +235,17 @@ static void cut(job *j)
     int64_t col_unit = j->engine ? MHA_MATMUL_UNIT : j->kernels->panel_cols;
     double work = (double)j->M * (double)j->N * (double)(j->K + 1) / TASK_WORK;
     j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
+    bool many = j->engine && j->once && j->M >= PIECES_PER_TASK * j->tasks * j->tall / 2; /* rows without columns do */
     for (;;) {
         j->rows = mha_round_up(mha_ceiling(j->M, row_cuts), row_unit);
         j->cols = mha_round_up(mha_ceiling(j->N, col_cuts), col_unit);
         j->col_pieces = mha_ceiling(j->N, j->cols);
-        j->queue.count = mha_ceiling(j->M, j->rows) * j->col_pieces;
+        j->together = many ? j->col_pieces : 1;
+        j->queue.count = mha_ceiling(j->M, j->rows) * (j->col_pieces / j->together);
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
         bool narrow =
             j->cols <= (j->once ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* packing columns asks for more of them */
-        if (j->rows > (narrow ? FEW_ROWS : j->tall)) row_cuts *= 2;
+        if (j->rows > (narrow ? FEW_ROWS : many ? j->tall / 2 : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
     }
@@ -255,7 +259,7 @@ static void plan(job *j)
     int64_t unit = j->engine ? MHA_ENGINE_ROWS : j->kernels->panel_rows;
     int64_t deep = mha_smaller(mha_matmul_depth(j->engine), j->K);
     j->high = mha_round_up(mha_smaller(j->rows, j->tall), unit);
-    j->kept = j->rows <= j->high && j->high * j->K <= KEPT && j->col_pieces > 1;
+    j->kept = j->rows <= j->high && j->high * j->K <= KEPT * (j->engine ? 2 : 1) && j->col_pieces > 1;
     int64_t a = j->high * (j->kept ? j->K : deep), b = deep * j->cols;
     if (j->engine) { /* a factor may be deeper than what it holds */
         a = mha_engine_size(j->high, deep) * (j->kept ? mha_ceiling(j->K, j->engine->depth) : 1) / 2;
