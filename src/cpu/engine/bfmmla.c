@@ -74,6 +74,8 @@ static void pack_along(uint16_t *to, const void *from, bool rounding, int64_t ld
     int64_t steps = ceiling(k, DEEP);
     for (int64_t r = 0; r < rows; r += PANEL)
         for (int64_t step = 0; step < steps; step += 2) {
+            if (!rounding && step % 8 == 0)
+                mha_engine_ask((const uint16_t *)from + (r + PANEL) * ldf, ldf, k, step, PANEL);
             uint16_t both[2 * PANEL * DEEP], *place = to + (r / PANEL * steps + step) * PANEL * DEEP;
             vh row[PANEL];
             for (int i = 0; i < PANEL; i++) {

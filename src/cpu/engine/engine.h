@@ -82,4 +82,15 @@ static inline int64_t mha_engine_size(int64_t rows, int64_t k)
            ((k + MHA_ENGINE_DEEP - 1) & ~(int64_t)(MHA_ENGINE_DEEP - 1));
 }
 
+/* Asks for `count` lines of memory from number `line` on, of rows of k numbers that lie `ldf` apart: in the order in which
+ * they lie, which is how memory is fastest. */
+static inline void mha_engine_ask(const uint16_t *from, int64_t ldf, int64_t k, int64_t line, int64_t count)
+{
+    int64_t lines = (k + MHA_ENGINE_DEEP - 1) / MHA_ENGINE_DEEP, row = line / lines, at = line % lines;
+    for (int64_t n = 0; n < count; n++) {
+        __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)((row * ldf + at * MHA_ENGINE_DEEP) * 2)), 0, 2);
+        if (++at == lines) at = 0, row++;
+    }
+}
+
 #endif

@@ -65,15 +65,35 @@ static void pack_left(uint16_t *to, const uint16_t *from, int64_t ldf, bool alon
         }
 }
 
-static void pack_right(uint16_t *to, const uint16_t *from, int64_t ldf, bool along, int64_t n, int64_t k)
+/* From (n,k), whose sixteen rows at a time are too many streams for the processor to foresee. */
+static void pack_along(uint16_t *to, const uint16_t *from, int64_t ldf, int64_t n, int64_t k)
 {
     __m512i x[SIDE];
     for (int64_t c = 0; c < n; c += SIDE)
         for (int64_t d = 0; d < k; d += DEEP, to += TILE) {
-            if (along) load_rows(x, from + c * ldf + d, ldf, n - c, k - d), transpose_pairs(x);
-            else load_columns(x, from + d * ldf + c, ldf, n - c, k - d);
+            mha_engine_ask(from + (c + SIDE) * ldf, ldf, k, d / DEEP * SIDE, SIDE);
+            load_rows(x, from + c * ldf + d, ldf, n - c, k - d);
+            transpose_pairs(x);
             store_tile(to, x);
         }
+}
+
+/* From (k,n), the whole width of 32 rows after another, so that no line is read twice. */
+static void pack_across(uint16_t *to, const uint16_t *from, int64_t ldf, int64_t n, int64_t k)
+{
+    __m512i x[SIDE];
+    for (int64_t d = 0; d < k; d += DEEP)
+        for (int64_t c = 0; c < n; c += SIDE) {
+            if (c % DEEP == 0) mha_engine_ask(from + (d + DEEP) * ldf + c, ldf, DEEP, 0, DEEP);
+            load_columns(x, from + d * ldf + c, ldf, n - c, k - d);
+            store_tile(to + (c / SIDE * tiles(k) + d / DEEP) * TILE, x);
+        }
+}
+
+static void pack_right(uint16_t *to, const uint16_t *from, int64_t ldf, bool along, int64_t n, int64_t k)
+{
+    if (along) pack_along(to, from, ldf, n, k);
+    else pack_across(to, from, ldf, n, k);
 }
 
 static inline __m512i round_two(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }

@@ -24,6 +24,7 @@ enum {
     PIECES_PER_TASK = 4, /* so that tasks end at about the same time */
     KEPT = 128 * 1024,   /* floats of a that a task keeps, or twice as many numbers of 16 bits */
     TASK_WORK = 1 << 17, /* multiply-adds that are worth a thread */
+    PACKING = 32,        /* multiply-adds that packing a number of b is worth */
     /* b is packed once for all tasks from so many numbers on, up to so many bytes. */
     SHARED_LEAST = 1 << 17,
     SHARED_MOST = 64 << 20
@@ -233,7 +234,8 @@ static void cut(job *j)
     int64_t row_cuts = mha_ceiling(j->M, most), col_cuts = mha_ceiling(j->N, wide);
     int64_t row_unit = j->engine ? 2 * MHA_ENGINE_ROWS : j->kernels->panel_rows;
     int64_t col_unit = j->engine ? MHA_MATMUL_UNIT : j->kernels->panel_cols;
-    double work = (double)j->M * (double)j->N * (double)(j->K + 1) / TASK_WORK;
+    bool few = !j->once && j->M <= FEW_ROWS; /* packing is most of the work then, and a piece has all rows */
+    double work = (double)(j->M + (few ? PACKING : 0)) * (double)j->N * (double)(j->K + 1) / TASK_WORK;
     j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
     bool many = j->engine && j->once && j->M >= PIECES_PER_TASK * j->tasks * j->tall / 2; /* rows without columns do */
     for (;;) {
@@ -243,8 +245,7 @@ static void cut(job *j)
         j->together = many ? j->col_pieces : 1;
         j->queue.count = mha_ceiling(j->M, j->rows) * (j->col_pieces / j->together);
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
-        bool narrow =
-            j->cols <= (j->once ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* packing columns asks for more of them */
+        bool narrow = j->cols <= (j->once || few ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* to pack is worth more */
         if (j->rows > (narrow ? FEW_ROWS : many ? j->tall / 2 : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
