@@ -1,5 +1,6 @@
 /* Tensor helpers: sizes, strides, names. */
 #include "support/harness.h"
+#include <string.h>
 
 #include <mha.h>
 
@@ -64,6 +65,32 @@ TEST(sizes_and_names_of_types)
         expect(mha_type_size((mha_type)others[n]) == 0, "type %d has a size", others[n]);
         expect(!strcmp(mha_type_name((mha_type)others[n]), "unknown type"), "type %d has a name", others[n]);
     }
+}
+
+/* Rows that are longer and shorter than what a task takes, dense and turned around, on several threads. */
+TEST(copies_of_every_shape)
+{
+    enum { MOST = 40000 };
+    static const int64_t shapes[][2] = {{1, 1},     {1, 8191},  {1, 8192}, {1, 8193},
+                                        {1, 40000}, {2, 20000}, {625, 64}, {13333, 3}};
+    static float from[MOST], to[MOST + 1];
+    mha_context *ctx;
+    mha_context_options options = MHA_CONTEXT_DEFAULTS;
+    options.threads = 3;
+    expect(!mha_context_create(&ctx, &options), "no context");
+    for (int64_t i = 0; i < MOST; i++) from[i] = (float)(i + 1);
+    for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
+        for (int turned = 0; turned < 2; turned++) {
+            int64_t rows = shapes[n][0], cols = shapes[n][1], wrong = 0;
+            mha_tensor source = turned ? mha_tensor_swap(mha_tensor_2d(from, MHA_FLOAT32, cols, rows), 0, 1)
+                                       : mha_tensor_2d(from, MHA_FLOAT32, rows, cols);
+            memset(to, 0, sizeof to);
+            mha_status status = mha_tensor_copy(ctx, mha_tensor_2d(to, MHA_FLOAT32, rows, cols), source);
+            for (int64_t i = 0; i < rows * cols; i++) wrong += to[i] != from[turned ? i % cols * rows + i / cols : i];
+            expect(!status && !wrong && to[rows * cols] == 0, "%s: %d of %d x %d are wrong", mha_status_name(status),
+                   (int)wrong, (int)rows, (int)cols);
+        }
+    mha_context_free(ctx);
 }
 
 TEST(no_tensor_is_all_zero)

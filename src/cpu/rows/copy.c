@@ -4,13 +4,14 @@
 #include "cpu/rows/rows.h"
 #include <string.h>
 
-enum { PIECE = 256, ROWS = 64, SUM = 4096 }; /* floats on the stack; rows, and floats of a sum, that a task takes */
+enum { PIECE = 256, TASK = 8192, SUM = 4096 }; /* floats on the stack; numbers that a task takes, and of a sum */
 
 typedef struct job {
     const mha_kernels *kernels;
     mha_tensor to, from; /* of four axes */
     bool add;
     int64_t rows;
+    int64_t high, wide; /* rows and columns of what a task takes: several rows, or a part of a long one */
     mha_queue queue;
 } job;
 
@@ -20,11 +21,11 @@ static char *element(mha_tensor t, int64_t row, int64_t k)
     return mha_at(t, b, i, j, k);
 }
 
-static void copy_row(const job *c, int64_t row)
+static void copy_row(const job *c, int64_t row, int64_t first, int64_t end)
 {
     float piece[PIECE], before[PIECE];
-    for (int64_t k = 0; k < c->to.size[3]; k += PIECE) {
-        int64_t n = c->to.size[3] - k < PIECE ? c->to.size[3] - k : PIECE;
+    for (int64_t k = first; k < end; k += PIECE) {
+        int64_t n = end - k < PIECE ? end - k : PIECE;
         char *to = element(c->to, row, k);
         mha_row_load(c->kernels, piece, element(c->from, row, k), c->from.type, c->from.stride[3], n);
         if (c->add) {
@@ -38,9 +39,13 @@ static void copy_row(const job *c, int64_t row)
 static void copy_task(void *arg, int task)
 {
     job *c = arg;
+    int64_t width = c->to.size[3], across = (width + c->wide - 1) / c->wide;
     (void)task;
-    for (int64_t piece; (piece = mha_queue_take(&c->queue)) >= 0;)
-        for (int64_t row = piece * ROWS; row < (piece + 1) * ROWS && row < c->rows; row++) copy_row(c, row);
+    for (int64_t piece; (piece = mha_queue_take(&c->queue)) >= 0;) {
+        int64_t row = piece / across * c->high, end = row + c->high, first = piece % across * c->wide;
+        for (; row < end && row < c->rows; row++)
+            copy_row(c, row, first, first + c->wide < width ? first + c->wide : width);
+    }
 }
 
 /* The view with its axes at the end of four, of which those in front have one element. */
@@ -82,7 +87,9 @@ void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add)
         return;
     }
     c.rows = c.to.size[0] * c.to.size[1] * c.to.size[2];
-    c.queue.count = (c.rows + ROWS - 1) / ROWS;
+    c.wide = c.to.size[3] < TASK ? c.to.size[3] : TASK;
+    c.high = TASK / c.wide;
+    c.queue.count = (c.rows + c.high - 1) / c.high * ((c.to.size[3] + c.wide - 1) / c.wide);
     mha_parallel_run(ctx, c.queue.count < ctx->threads ? (int)c.queue.count : ctx->threads, copy_task, &c);
 }
 
