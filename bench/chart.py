@@ -28,11 +28,12 @@ text { font-family: system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Hel
 .title { font-size: 22px; font-weight: 650; } .panel { font-size: 14px; font-weight: 650; } .pass { font-weight: 650; }
 .soft { fill: #5b6673; } .small { font-size: 10.5px; } .own { font-weight: 650; }
 .mha { fill: #2f6fed; } .openblas, .loop { fill: #aab4c2; } .torch { fill: #f0825a; }
-.llama { fill: #7d5bc4; }
+.llama { fill: #7d5bc4; } .onnx { fill: #2f9e6e; }
 """
 DARK = """
 text { fill: #e6edf3; stroke: #0d1117; } .page { fill: #0d1117; } .grid { stroke: #232a33; } .limit { stroke: #6e7885; }
 .soft { fill: #98a4b1; } .mha { fill: #5c96ff; } .openblas, .loop { fill: #566170; } .torch { fill: #e8744c; } .llama { fill: #a78be0; }
+.onnx { fill: #4fc08d; }
 """
 
 
@@ -63,12 +64,10 @@ def bars_of(row):
     found = [("mha", "mha", own, percent)]
     if row.get("peer_ms") and row["type"] == "f32":
         found.append((row["peer"], row["peer"], row["peer_ms"], percent * own / row["peer_ms"]))
-    if row["torch"].get("ms_median"):
-        theirs = row["torch"]["ms_median"]
-        found.append(("torch", "torch", theirs, percent * own / theirs))
-    if row.get("llama", {}).get("ms_median"):
-        theirs = row["llama"]["ms_median"]
-        found.append(("llama", "llama.cpp", theirs, percent * own / theirs))
+    for kind, name in (("torch", "torch"), ("llama", "llama.cpp"), ("onnx", "onnxruntime")):
+        theirs = row.get(kind, {}).get("ms_median")
+        if theirs:
+            found.append((kind, name, theirs, percent * own / theirs))
     return found
 
 
@@ -132,7 +131,7 @@ def draw_panel(x, top, width, rows, places, height):
 
 
 def draw_legend(y, kinds):
-    names = {"mha": "mha", "torch": "PyTorch", "llama": "llama.cpp"}
+    names = {"mha": "mha", "torch": "PyTorch", "llama": "llama.cpp", "onnx": "onnxruntime"}
     names.update({"openblas": "unfused over OpenBLAS", "loop": "unfused, plain loops"})
     parts, x = [], MARGIN
     for kind in (k for k in names if k in kinds):
@@ -161,7 +160,7 @@ def draw(rows, about):
     top, panel = 152, (WIDTH - 2 * MARGIN - LABELS - GAP * (len(types) - 1)) / len(types)
     whole = top + height + 56
     threads = f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}"
-    peers = "; ".join(words for words in (about["peer"], about["torch"]) if words)
+    peers = "; ".join(words for words in (about[key] for key in ("peer", "torch", "llama", "onnx")) if words)
     parts = [f'<rect class="page" width="{WIDTH}" height="{whole}" rx="12"/>']
     parts.append(text(MARGIN, 46, f"mha {about['version']} on {about['machine']}", "title"))
     parts.append(text(MARGIN, 70, f"{about['date']}  ·  {about['isa']}  ·  {threads}  ·  {limits(rows)}", "soft"))

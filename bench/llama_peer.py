@@ -97,10 +97,12 @@ def program():
 
 
 def ask(saved):
-    """Its answer as torch_peer.py gives one, or {} where there is no llama-bench or the model is no Llama."""
+    """Its answer as torch_peer.py gives one."""
     about = read_header(saved)[0]
-    if not program() or json.loads(about["config"])["model_type"] != "llama":
-        return {}
+    if not program():
+        return {"error": "llama-bench is not on the PATH"}
+    if json.loads(about["config"])["model_type"] != "llama":
+        return {"error": "only Llamas are written as GGUF"}
     path = saved + ".gguf"
     write_gguf(path, saved)
     prompt = about["pass"] == "prompt"

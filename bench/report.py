@@ -20,8 +20,11 @@ import llama_peer
 
 HERE = pathlib.Path(__file__).parent
 TOLERANCE = {"f32": 1e-4, "bf16": 4e-2, "f16": 5e-3}  # of the largest value, as in bench/arrays.c
+ONNX_TOLERANCE = {"f32": 1e-4, "f16": 4e-2}  # it adds up in float16
 TORCH_PATIENCE = 60  # seconds: some versions multiply 16-bit numbers one by one
 MODEL_PATIENCE = 150  # torch_vit.py lets a model be compiled
+ONNX_PATIENCE = 600  # it gets a copy of the weights
+NAMES = {"llama": "llama.cpp", "onnx": "onnxruntime", "torch": "torch"}  # of peers, by the key of their answers
 
 
 class Torch:
@@ -52,6 +55,18 @@ class Torch:
             self.process.kill()
             self.process.communicate()
         self.process = None
+
+
+def ask_onnx(python, path):
+    """The answer of onnx_peer.py."""
+    command = [python or "python3", "-B", HERE / "onnx_peer.py", path]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ONNX_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {ONNX_PATIENCE} s"}
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["failed"])[-1]}
+    return json.loads(done.stdout)
 
 
 def fail(message):
@@ -113,15 +128,15 @@ class Report:
         args = ["--dtype", dtype, *self.args, "--pass", which, "--shape", shape]
         peer = self.float32_peer({"pass": which, "shape": shape}) if "--peer" not in self.args else {}
         args += ["--peer", "none"] if peer else []
-        args += ["--save", folder] if self.torch.python or llama_peer.program() else []
+        args += ["--save", folder] if self.torch.python or is_language(which) else []
         printed, status = run_mha(self.mha, "bench", "--json", *args)
         self.failures += status != 0
         row = {**json.loads(printed), **peer, "type": dtype}
         path = os.path.join(folder, f"{which}-{shape}-{dtype}.safetensors")
         model = "images_per_s" in row or "tokens_per_s" in row
         row["torch"] = self.torch.ask(path, MODEL_PATIENCE if model else TORCH_PATIENCE)
-        if "tokens_per_s" in row and os.path.exists(path):
-            row["llama"] = llama_peer.ask(path)
+        if is_language(which):
+            row["llama"], row["onnx"] = llama_peer.ask(path), ask_onnx(self.torch.python, path)
         if os.path.exists(path):
             os.remove(path)
         self.compare(row)
@@ -131,29 +146,31 @@ class Report:
 
     def compare(self, row):
         """Results that differ are a failure; what a peer could not do is a remark."""
-        said = row["torch"]
-        if "error" in row.get("llama", {}):
-            self.remarks.setdefault(f"llama.cpp: {row['llama']['error']}", []).append(row["shape"])
         where = f"{row['shape']} {row['pass']} {row['type']}"
-        if "error" in said:
-            self.remarks.setdefault(f"torch: {said['error']}", []).append(where)
-        elif said and not said["difference"] <= TOLERANCE[row["type"]]:
-            print(f"dev: {where} differs from torch by {said['difference']:.2g}", file=sys.stderr)
-            self.failures += 1
-            if not math.isfinite(said["difference"]):
-                said["difference"] = None
+        for key, name in NAMES.items():
+            said = row.get(key, {})
+            tolerance = ONNX_TOLERANCE if key == "onnx" else TOLERANCE
+            if "error" in said:
+                self.remarks.setdefault(f"{name}: {said['error']}", []).append(where)
+            elif "difference" in said and not said["difference"] <= tolerance[row["type"]]:
+                print(f"dev: {where} differs from {name} by {said['difference']:.2g}", file=sys.stderr)
+                self.failures += 1
+                if not math.isfinite(said["difference"]):
+                    said["difference"] = None
 
     def run(self):
         jobs = self.jobs()
         with tempfile.TemporaryDirectory(prefix="bench-", dir=self.folder) as folder:
             for dtype in self.dtypes:
-                for number, (which, shape) in enumerate(jobs):
+                before = None
+                for which, shape in jobs:
                     row = self.measure(folder, dtype, which, shape)
                     if self.as_json:
                         print(json.dumps(row), flush=True)
                         continue
-                    if number == 0:
+                    if before != is_language(which):
                         print_head(row, self.torch.python)
+                    before = is_language(which)
                     print_row(row)
         self.torch.close()
 
@@ -168,13 +185,21 @@ def ratio(ms, row):
     return f"{times:.2f}x" if times < 100 else f"{min(times, 9999):.0f}x"
 
 
-def peer_name(row):
-    return "llama" if "tokens_per_s" in row else row.get("peer", "peer")
+def is_language(which):
+    return which in ("prompt", "generate")
 
 
-def peer_ms(row):
-    """Of llama.cpp for a language model, else of the BLAS."""
-    return row.get("llama", {}).get("ms_median") if "tokens_per_s" in row else row.get("peer_ms")
+def columns(row):
+    """(title, milliseconds) of the peers of a row."""
+    keys = ["llama", "onnx"] if is_language(row["pass"]) else []
+    first = [] if keys else [(row.get("peer", "peer"), row.get("peer_ms"))]
+    return first + [(key, row[key].get("ms_median")) for key in [*keys, "torch"]]
+
+
+def line(row, cells):
+    """A line of the table: a language model has a short name and one peer more."""
+    widths = "%-12s%-9s%9s%8s%13s%7s%7s%7s%8s" if is_language(row["pass"]) else "%-15s%-9s%10s%8s%13s%9s%7s%9s"
+    return widths % tuple(cells)
 
 
 def plural(threads):
@@ -183,8 +208,8 @@ def plural(threads):
 
 def print_head(row, python):
     print(f"\n{row['isa']}, {row['dtype']}, {plural(row['threads'])}")
-    names = ("shape", "pass", "ms", "rate", "of limit", peer_name(row), "torch" if python else "", "error")
-    print("\n%-15s%-9s%10s%8s%13s%9s%7s%9s" % names)
+    titles = [title if title != "torch" or python else "" for title, _ in columns(row)]
+    print("\n" + line(row, ["shape", "pass", "ms", "rate", "of limit", *titles, "error"]))
 
 
 def rate(row):
@@ -206,10 +231,10 @@ def error_of(row):
 
 def print_row(row):
     speed, unit = rate(row)
-    torch = ratio(row["torch"].get("ms_median"), row) if row["torch"] else ""
-    cells = (row["shape"], row["pass"], row["ms_median"], speed, unit, f"{share(row):.0f} %")
-    cells += (ratio(peer_ms(row), row), torch, error_of(row))
-    print("%-15s%-9s%10.3f%8.1f %-5s%7s%9s%7s%9s" % cells, flush=True)
+    digits = 2 if is_language(row["pass"]) else 3
+    ratios = [ratio(ms, row) if title != "torch" or row["torch"] else "" for title, ms in columns(row)]
+    cells = [row["shape"], row["pass"], f"{row['ms_median']:.{digits}f}", f"{speed:.1f}"]
+    print(line(row, [*cells, f" {unit:<5}{share(row):>5.0f} %", *ratios, error_of(row)]), flush=True)
 
 
 def largest(numbers):
@@ -223,7 +248,7 @@ def print_foot(report, about):
     said = [f"{peak:.0f} GFLOP/s {dtype}" for dtype, peak in peaks.items() if peak]
     said += [f"{read:.0f} GB/s read"] if read else []
     print(f"\n{about['machine']}, {about['date']}\nLimits, measured in the same run: {', '.join(said)}")
-    for text in (about["peer"], about["torch"], about["llama"]):
+    for text in (about["peer"], about["torch"], about["llama"], about["onnx"]):
         if text:
             print(f"Peer: {text}")
     print("2.00x: the peer takes twice our time. OpenBLAS and loops compute in float32.")
@@ -232,6 +257,8 @@ def print_foot(report, about):
     for dtype in report.dtypes:
         worst = largest(row["torch"].get("difference") for row in rows if row["type"] == dtype)
         told += [f"torch {dtype} {worst:.1e}"] if worst is not None else []
+        worst = largest(row.get("onnx", {}).get("difference") for row in rows if row["type"] == dtype)
+        told += [f"onnxruntime {dtype} {worst:.1e}"] if worst is not None else []
     if told:
         print("Largest differences: " + ", ".join(told))
     for remark, where in report.remarks.items():
@@ -249,6 +276,7 @@ def describe(report):
     hows = [r["torch"].get("how", "") for r in report.rows]
     compiled = ", models compiled" if "compiled" in hows else ""
     llama = next((r["llama"] for r in report.rows if "version" in r.get("llama", {})), None)
+    onnx = next((r["onnx"] for r in report.rows if "ms_median" in r.get("onnx", {})), None)
     peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
     return {
         "machine": info["processor"],
@@ -256,9 +284,10 @@ def describe(report):
         "isa": row["isa"],
         "threads": row["threads"],
         "version": info["version"],
-        "peer": "" if "tokens_per_s" in row else peer.get(row.get("peer"), ""),
+        "peer": "" if is_language(row["pass"]) else peer.get(row.get("peer"), ""),
         "torch": f"PyTorch {torch['version']}{compiled}" if torch else "",
         "llama": f"llama.cpp {llama['version']}" if llama else "",
+        "onnx": f"onnxruntime {onnx['version']}" if onnx else "",
     }
 
 
@@ -267,12 +296,18 @@ def tables(report, about):
     lines = []
     for dtype in report.dtypes:
         lines.append(f"## {dtype}, {plural(about['threads'])}, {about['isa']}, {about['machine']} ({about['date']})\n")
-        lines.append(f"Peers: {about['peer'] or 'none'}; {about['torch'] or 'no PyTorch'}. Ratio = peer / mha.\n")
-        lines.append(f"| pass | shape | mha ms | rate | of limit | {peer_name(report.rows[0])} | torch | error |")
-        lines.append("|---|---|---|---|---|---|---|---|")
+        peers = [about[key] for key in ("peer", "llama", "onnx", "torch") if about[key]]
+        lines.append(f"Peers: {'; '.join(peers) or 'none'}. Ratio = peer / mha.\n")
+        before = None
         for row in (r for r in report.rows if r["type"] == dtype):
+            titles = [title for title, _ in columns(row)]
+            if titles != before:
+                lines += [""] if before else []
+                lines.append(f"| pass | shape | mha ms | rate | of limit | {' | '.join(titles)} | error |")
+                lines.append("|---|---|---|---|---|" + "---|" * len(titles) + "---|")
+            before = titles
             speed, unit = rate(row)
-            ratios = f"{ratio(peer_ms(row), row)} | {ratio(row['torch'].get('ms_median'), row)}"
+            ratios = " | ".join(ratio(ms, row) for _, ms in columns(row))
             lines.append(
                 f"| {row['pass']} | {row['shape']} | {row['ms_median']:.4g} | {speed:.1f} {unit} "
                 f"| {share(row):.0f} % | {ratios} | {error_of(row)} |"

@@ -124,6 +124,35 @@ shows_tokens_a_second_beside_llama_cpp() {
         grep -q 'class="llama"' "$work/bench.svg" && grep -q '| generate | llama |' "$work/bench.md"
 }
 
+says_which_peers_are_missing() {
+    PATH=/usr/bin:/bin python3 -B "$report" "$work/mha_llama" "$work/no_onnx" --pass generate --dtype f32 >"$work/out" 2>"$work/err" ||
+        return 1
+    grep -q '^1 of 1 without llama.cpp: llama-bench is not on the PATH' "$work/out" &&
+        grep -q '^1 of 1 without onnxruntime: onnxruntime is not installed' "$work/out"
+}
+
+# An interpreter that answers for torch_peer.py and for onnx_peer.py.
+cat >"$work/no_onnx" <<'end'
+#!/bin/sh
+case $2 in
+*onnx_peer.py) echo 'onnxruntime is not installed' >&2 && exit 3 ;;
+esac
+read -r path && echo '{"peer": "torch", "version": "9.9", "how": "linear", "ms_median": 9, "ms_best": 9, "difference": 0}'
+end
+sed 's|echo .onnxruntime is.*exit 3|echo '"'"'{"version": "7.7", "ms_median": 6, "difference": DIFFERENCE}'"'"' \&\& exit|' "$work/no_onnx" >"$work/onnx"
+sed 's/DIFFERENCE/0.5/' "$work/onnx" >"$work/wrong_onnx"
+sed -i 's/DIFFERENCE/1e-6/' "$work/onnx"
+chmod +x "$work/no_onnx" "$work/onnx" "$work/wrong_onnx"
+
+shows_tokens_a_second_beside_onnxruntime() {
+    python3 -B "$report" "$work/mha_llama" "$work/onnx" --pass generate --dtype f32 >"$work/out" 2>"$work/err" || return 1
+    [ "$(wc -L <"$work/out")" -le 80 ] && grep -Eq '^llama +generate .* 90 % +[-0-9.x]+ +3.00x +4.50x ' "$work/out" &&
+        grep -q 'Peer: onnxruntime 7.7' "$work/out" && grep -q 'onnxruntime f32 1.0e-06' "$work/out" &&
+        grep -q 'class="onnx"' "$work/bench.svg" && grep -q '| llama | onnx | torch |' "$work/bench.md" || return 1
+    python3 -B "$report" "$work/mha_llama" "$work/wrong_onnx" --pass generate --dtype f32 >"$work/out" 2>"$work/err"
+    [ $? = 1 ] && grep -q 'llama generate f32 differs from onnxruntime by 0.5' "$work/err"
+}
+
 notices_when_results_differ() {
     run "$work/wrong_torch" --peer none --dtype f32
     [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
@@ -143,6 +172,8 @@ check leaves_a_chart_and_numbers
 check shows_torch
 check shows_images_a_second
 check shows_tokens_a_second_beside_llama_cpp
+check says_which_peers_are_missing
+check shows_tokens_a_second_beside_onnxruntime
 check notices_when_results_differ
 check refuses_wrong_use
 check leaves_nothing_else
