@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 import chart
-import llama_peer
+from peers import llama_peer
 
 HERE = pathlib.Path(__file__).parent
 TOLERANCE = {"f32": 1e-4, "bf16": 4e-2, "f16": 5e-3}  # of the largest value, as in bench/arrays.c
@@ -38,7 +38,7 @@ class Torch:
             return {}
         if not self.process:
             self.process = subprocess.Popen(
-                [self.python, "-B", HERE / "torch_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [self.python, "-B", HERE / "peers/torch_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
         self.process.stdin.write(f"{path}\n")
         self.process.stdin.flush()
@@ -59,7 +59,7 @@ class Torch:
 
 def ask_onnx(python, path):
     """The answer of onnx_peer.py."""
-    command = [python or "python3", "-B", HERE / "onnx_peer.py", path]
+    command = [python or "python3", "-B", HERE / "peers/onnx_peer.py", path]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ONNX_PATIENCE, check=False)
     except subprocess.TimeoutExpired:
