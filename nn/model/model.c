@@ -245,7 +245,7 @@ const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn
     s->hidden = decoder ? m->call.decoder_hidden : m->call.encoder_hidden;
     if (!check_sequences(side, ctx, &from, batch->B, T)) return NULL;
     for (int64_t b = 0; b < batch->B; b++) {
-        int64_t count = length_of(&from, T, b), all = past_of(&from, b) + count;
+        int64_t count = from.lengths ? from.lengths[b] : length_of(&from, T, b), all = past_of(&from, b) + count;
         if (count && all > longest) longest = all;
     }
     if (decoder && m->call.horizon > longest) longest = m->call.horizon;

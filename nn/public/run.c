@@ -251,7 +251,7 @@ typedef struct run {
     sizes s;
     nn_batch batch;
     int32_t *tokens, *types, *decoder_tokens;
-    float *features, *hidden[2];
+    float *features;
 } run;
 
 static mha_status load(run *r, const mha_model_inputs *in)
@@ -285,54 +285,133 @@ static mha_status load(run *r, const mha_model_inputs *in)
     return nn_public_net(r->ctx, m, r->s.B, r->s.T[0], r->s.T[1]);
 }
 
-static mha_status give_hidden(run *r, bool decoder, mha_tensor to)
+/* Sequences that go through the model in one pass, and where their results go. */
+typedef struct group {
+    int64_t first, B;
+    mha_tensor *maps; /* (attentions), or NULL */
+    mha_stats *stats; /* (attentions), or NULL */
+    float *hidden[2]; /* of the encoder and of the decoder; or NULL */
+} group;
+
+/* The sequences of the group, of a tensor whose axis `axis` counts sequences. */
+static mha_tensor part_of(const group *g, mha_tensor t, int axis)
 {
-    const nn_blocks_config *b = &side_of(r->m, decoder)->blocks;
-    if (!r->hidden[decoder]) return MHA_OK;
-    return mha_tensor_copy(
-        r->ctx, to, mha_tensor_4d(r->hidden[decoder], MHA_FLOAT32, b->depth + 1, r->s.B, r->s.T[decoder], b->width));
+    if (!t.rank || !t.data) return t;
+    t.data = (char *)t.data + (size_t)(g->first * t.stride[axis]) * mha_type_size(t.type);
+    t.size[axis] = g->B;
+    return t;
 }
 
-static mha_status give(run *r, const float *logits)
+static nn_sequences sequences_of(const group *g, nn_sequences s, const nn_input_config *c)
+{
+    if (s.tokens) s.tokens += g->first * s.T;
+    if (s.types) s.types += g->first * s.T;
+    if (s.lengths) s.lengths += g->first;
+    if (s.features) s.features += g->first * c->bins * 2 * s.T;
+    if (s.images) s.images += g->first * c->channels * c->rows * c->columns;
+    return s;
+}
+
+/* How far the group goes: as long as sequences have the same rotary embedding, which may depend on their length. */
+static int64_t sequences_together(const run *r, int64_t first)
+{
+    bool decoder = has(r->m, true);
+    const nn_sequences *s = decoder ? &r->batch.decoder : &r->batch.encoder;
+    int64_t end = first, B = r->s.B, regime = 0;
+    for (; end < B; end++) {
+        int64_t now = nn_model_regime(r->m->net, s->lengths ? s->lengths[end] : s->T);
+        if (end > first && now != regime) break;
+        regime = now;
+    }
+    return end - first;
+}
+
+static mha_status give_hidden(const run *r, const group *g, bool decoder, mha_tensor to)
+{
+    const nn_blocks_config *b = &side_of(r->m, decoder)->blocks;
+    if (!g->hidden[decoder]) return MHA_OK;
+    return mha_tensor_copy(
+        r->ctx, part_of(g, to, 1),
+        mha_tensor_4d(g->hidden[decoder], MHA_FLOAT32, b->depth + 1, g->B, r->s.T[decoder], b->width));
+}
+
+static mha_status give(const run *r, const group *g, const float *logits)
 {
     const mha_model *m = r->m;
     bool last = has(m, true), pair = last && has(m, false);
-    int64_t classes = nn_public_classes(m), B = r->s.B, T = m->d.output.pool ? 1 : r->s.T[last];
+    int64_t classes = nn_public_classes(m), T = m->d.output.pool ? 1 : r->s.T[last];
     const int64_t *lengths = last && pair ? NULL : (last ? r->batch.decoder : r->batch.encoder).lengths;
-    for (int64_t b = 0; b < B; b++) {
-        int64_t rows = m->d.output.pool || !lengths ? T : lengths[b];
+    for (int64_t b = 0; b < g->B; b++) {
+        int64_t rows = m->d.output.pool || !lengths ? T : lengths[g->first + b];
         if (nn_model_not_finite(logits + b * T * classes, rows, classes))
             return mha_context_fail(r->ctx, MHA_BAD_ARGUMENT, nn_model_overflow);
     }
-    mha_status status = give_hidden(r, last, r->out->hidden);
-    if (!status && pair) status = give_hidden(r, false, r->out->encoder_hidden);
+    mha_status status = give_hidden(r, g, last, r->out->hidden);
+    if (!status && pair) status = give_hidden(r, g, false, r->out->encoder_hidden);
     if (status || !r->out->logits.rank) return status;
-    return mha_tensor_copy(r->ctx, r->out->logits,
-                           m->d.output.pool ? mha_tensor_2d(logits, MHA_FLOAT32, B, classes)
-                                            : mha_tensor_3d(logits, MHA_FLOAT32, B, T, classes));
+    return mha_tensor_copy(r->ctx, part_of(g, r->out->logits, 0),
+                           m->d.output.pool ? mha_tensor_2d(logits, MHA_FLOAT32, g->B, classes)
+                                            : mha_tensor_3d(logits, MHA_FLOAT32, g->B, T, classes));
 }
 
-static mha_status pass(run *r)
+/* Memory for hidden states, and the group's part of what the pass itself writes. */
+static bool make_room(const run *r, group *g)
 {
     bool last = has(r->m, true), pair = last && has(r->m, false);
     const mha_tensor *wanted[] = {pair   ? &r->out->encoder_hidden
                                   : last ? NULL
                                          : &r->out->hidden,
                                   last ? &r->out->hidden : NULL};
+    size_t count = (size_t)mha_model_attention_count(r->m);
     for (int n = 0; n < 2; n++) {
         const nn_blocks_config *b = &side_of(r->m, n)->blocks;
         if (!wanted[n] || !wanted[n]->rank) continue;
-        r->hidden[n] = malloc((size_t)((b->depth + 1) * r->s.B * r->s.T[n] * b->width + 1) * sizeof(float));
-        if (!r->hidden[n]) return nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
+        g->hidden[n] = malloc((size_t)((b->depth + 1) * g->B * r->s.T[n] * b->width + 1) * sizeof(float));
+        if (!g->hidden[n]) return false;
     }
-    nn_call call = {.maps = r->out->maps,
-                    .stats = r->out->stats,
-                    .stats_options = r->out->stats_options,
-                    .encoder_hidden = r->hidden[0],
-                    .decoder_hidden = r->hidden[1]};
+    if (r->out->maps && !(g->maps = malloc(count * sizeof *g->maps))) return false;
+    if (r->out->stats && !(g->stats = malloc(count * sizeof *g->stats))) return false;
+    for (size_t n = 0; n < count; n++) {
+        mha_tensor stats[STATS];
+        if (g->maps) g->maps[n] = part_of(g, r->out->maps[n], 0);
+        if (!g->stats) continue;
+        memcpy(stats, &r->out->stats[n], sizeof stats);
+        for (int i = 0; i < STATS; i++) stats[i] = part_of(g, stats[i], 0);
+        memcpy(&g->stats[n], stats, sizeof stats);
+    }
+    return true;
+}
+
+static mha_status pass(const run *r, group g)
+{
+    const mha_model *m = r->m;
+    mha_status status = MHA_NO_MEMORY;
+    if (!make_room(r, &g)) nn_public_fail(r->ctx, status, "not enough memory for hidden states");
+    else {
+        nn_batch batch = {.B = g.B,
+                          .encoder = sequences_of(&g, r->batch.encoder, &m->d.encoder.input),
+                          .decoder = sequences_of(&g, r->batch.decoder, &m->d.decoder.input)};
+        nn_call call = {.maps = g.maps,
+                        .stats = g.stats,
+                        .stats_options = r->out->stats_options,
+                        .encoder_hidden = g.hidden[0],
+                        .decoder_hidden = g.hidden[1]};
+        const float *logits = nn_model_forward(m->net, r->ctx, &batch, &call);
+        status = logits ? give(r, &g, logits) : nn_public_reason(r->ctx, mha_context_error(r->ctx));
+    }
+    free(g.maps), free(g.stats), free(g.hidden[0]), free(g.hidden[1]);
+    return status;
+}
+
+static mha_status pass_all(run *r)
+{
+    mha_status status = MHA_OK;
     if (r->m->parameters) nn_model_changed(r->m->net); /* parameters may have been written since the last run */
-    const float *logits = nn_model_forward(r->m->net, r->ctx, &r->batch, &call);
-    return logits ? give(r, logits) : nn_public_reason(r->ctx, mha_context_error(r->ctx));
+    for (group g = {.first = 0}; !status && g.first < r->s.B; g.first += g.B) {
+        g.B = sequences_together(r, g.first);
+        status = pass(r, g);
+    }
+    return status;
 }
 
 mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
@@ -347,8 +426,7 @@ mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_out
     run r = {.ctx = ctx, .m = model, .out = outputs};
     if ((status = check_all(ctx, model, &r.s, outputs, inputs))) return status;
     status = load(&r, inputs);
-    if (!status) status = pass(&r);
-    free(r.tokens), free(r.types), free(r.decoder_tokens);
-    free(r.features), free(r.hidden[0]), free(r.hidden[1]);
+    if (!status) status = pass_all(&r);
+    free(r.tokens), free(r.types), free(r.decoder_tokens), free(r.features);
     return status;
 }
