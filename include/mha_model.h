@@ -153,6 +153,9 @@ typedef struct mha_model_outputs {
 /* Runs the model over B sequences. No output may overlap anything else, the model's parameters included. Logits that are
  * not finite are an error: sums of the model's numbers have overflowed, or an image has a pixel that is not finite. Maps
  * and statistics have been written then. Rows of logits and hidden states past the length of a sequence hold anything.
+ * The results of a sequence have the same bits alone and in any batch. Rotary embeddings that depend on the length of a
+ * sequence (dynamic, LongRoPE) follow its own length, and sequences with unlike ones run one group after another: if one
+ * overflows, those of the groups before it have been written.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_OVERLAP, MHA_TOO_LARGE, MHA_NO_MEMORY or
  * MHA_NO_DEVICE. */
 MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
@@ -832,9 +835,11 @@ MHA_API mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smalle
 /* ---- 12 · Ablation ---------------------------------------------------------------------------------------------- */
 
 /* Switches heads off: the columns of Wo of every head n with off[n], counted through all attentions, are set to zero in
- * the parameters, so that the output of the head counts as zero from now on, also in a file that is saved. All heads of a
- * block may be off. The model has its old size; mha_model_prune makes a smaller one. `count` is how many numbers `off`
- * has, all heads of the model. Returns MHA_OK or MHA_BAD_ARGUMENT. */
+ * the parameters, so that the output of the head counts as zero from now on, also in a file that is saved. Where the
+ * parameters lie in a file, the model gets copies of the weights concerned; generations that exist keep the heads, and
+ * mha_model_save_pruned writes those of the file. All heads of a block may be off. The model has its old size;
+ * mha_model_prune makes a smaller one. `count` is how many numbers `off` has, all heads of the model. Only models with one
+ * stack of blocks. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count);
 
 typedef struct mha_ablate_options {

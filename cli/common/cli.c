@@ -181,7 +181,8 @@ const char *cli_closest(const char *word, const char *const *candidates)
 
 int cli_unknown_option(const char *command, const char *option, const char *const *options)
 {
-    const char *near = cli_closest(option, options);
+    bool letter = option[0] == '-' && option[1] && !option[2]; /* any other letter would be near */
+    const char *near = letter ? NULL : cli_closest(option, options);
     if (option[0] != '-') cli_error("%s: unexpected argument '%s'; see 'mha %s --help'", command, option, command);
     else if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
     else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);

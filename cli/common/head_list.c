@@ -51,6 +51,15 @@ bool *head_list_parse(const cli_given *g, const session *s)
     return NULL;
 }
 
+bool head_list_off(bool **off, const session *s, const char *without)
+{
+    const cli_given given = {s->command, "--without", without};
+    if (!without) return true;
+    if (!(*off = head_list_parse(&given, s))) return false;
+    if (!mha_model_switch_off(s->ctx, s->model, *off, s->about.heads)) return true;
+    return cli_error("%s: %s", s->from->file, mha_context_error(s->ctx));
+}
+
 void head_list_print(const bool *named, const mha_model *model, int indent)
 {
     enum { WIDTH = 78 };

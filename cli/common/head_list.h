@@ -10,6 +10,10 @@
  * exist or one head twice. To be freed. */
 bool *head_list_parse(const cli_given *given, const session *s);
 
+/* Switches the heads of the list `without` off in the model of the session; *off is NULL if `without` is, and to be freed.
+ * Prints an error and returns false on failure. */
+bool head_list_off(bool **off, const session *s, const char *without);
+
 /* Prints "head 2.4", or "heads 2.4, 3.1 and 3.2", from column `indent` on, without a newline at the end; lines have at
  * most 78 columns. */
 void head_list_print(const bool *named, const mha_model *model, int indent);

@@ -21,7 +21,8 @@ static void help(void)
          "  mha eval vit.safetensors --json\n"
          "                        the same as JSON\n"
          "  mha eval ~/.cache/mha/stories15m --text story.txt\n"
-         "                        loss and perplexity of a language model on a text\n"
+         "                        loss and perplexity of a language model on a text;\n"
+         "                        --without works here, too\n"
          "\n"
          "Usage: mha eval FILE [OPTIONS]\n"
          "       mha eval MODEL --text FILE [OPTIONS]\n"
@@ -59,7 +60,7 @@ static void help(void)
          "classes: [{label, images, answers, correct, precision, recall}],\n"
          "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
          "of_label}]. An answer is the predicted class. With --text: model, text, window,\n"
-         "stride, windows, tokens, scored (tokens), bytes, loss, perplexity,\n"
+         "without, stride, windows, tokens, scored (tokens), bytes, loss, perplexity,\n"
          "bits_per_byte, seconds, tokens_per_second (read, windows overlap), threads,\n"
          "isa, dtype.");
 }
@@ -145,17 +146,6 @@ static bool reads_images(const session *s)
     return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
 }
 
-/* Switches heads off in the model; *off is NULL if none were named, and to be freed. Prints an error and returns false on
- * failure. */
-static bool switch_off(bool **off, const session *s, const char *without)
-{
-    const cli_given given = {"eval", "--without", without};
-    if (!without) return true;
-    if (!(*off = head_list_parse(&given, s))) return false;
-    if (!mha_model_switch_off(s->ctx, s->model, *off, s->about.heads)) return true;
-    return cli_error("%s: %s", s->from->file, mha_context_error(s->ctx));
-}
-
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 static bool fits_together(const request *r)
@@ -166,10 +156,9 @@ static bool fits_together(const request *r)
         return cli_error("eval: %s belongs to --text FILE", t->window   ? "--window"
                                                             : t->stride ? "--stride"
                                                                         : "--tokenizer");
-    if (t->text && (r->from.folder || r->part >= 0 || r->without || r->from.heads))
+    if (t->text && (r->from.folder || r->part >= 0 || r->from.heads))
         return cli_error("eval: --text excludes %s, which is for images", r->from.folder ? "--data"
                                                                           : r->part >= 0 ? "--part"
-                                                                          : r->without   ? "--without"
                                                                                          : MODEL_HEADS);
     return true;
 }
@@ -179,7 +168,7 @@ static int eval_images(const request *r, mha_data_part part)
     session s;
     eval_scores scores = {.confusion = NULL};
     bool *off = NULL;
-    bool ok = session_open(&s, "eval", &r->from) && reads_images(&s) && switch_off(&off, &s, r->without) &&
+    bool ok = session_open(&s, "eval", &r->from) && reads_images(&s) && head_list_off(&off, &s, r->without) &&
               session_open_data(&s, part == MHA_DATA_TEST) && evaluate(&scores, &s, part);
     if (ok) {
         eval_setting asked = {r->from.file,
@@ -208,6 +197,6 @@ int cmd_eval(int argc, char **argv)
     int stop = cli_parse("eval", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     if (!fits_together(&r)) return CLI_USAGE;
-    r.text.model = r.from.file, r.text.threads = r.from.threads, r.text.type = r.from.type, r.text.json = r.json;
+    r.text.from = r.from, r.text.without = r.without, r.text.json = r.json;
     return r.text.text ? eval_text(&r.text) : eval_images(&r, r.part < 0 ? MHA_DATA_TEST : (mha_data_part)r.part);
 }

@@ -1,5 +1,6 @@
 /* mha eval --text: the loss of a decoder on a text, in windows that overlap. */
 #include "cli/eval/text.h"
+#include "cli/common/head_list.h"
 #include "cli/common/language.h"
 
 #include <math.h>
@@ -21,10 +22,11 @@ typedef struct scores {
 
 static bool fits(const eval_text_request *r, const mha_model_info *about)
 {
-    if (!about->vocabulary) return cli_error("eval: %s: does not read text", r->model);
+    if (!about->vocabulary) return cli_error("eval: %s: does not read text", r->from.file);
     if (about->decoder_only && about->causal && about->head && !about->pooled && about->classes >= about->vocabulary)
         return true;
-    return cli_error("eval: %s: --text needs a decoder that predicts the next token, such as GPT-2 or Llama", r->model);
+    return cli_error("eval: %s: --text needs a decoder that predicts the next token, such as GPT-2 or Llama",
+                     r->from.file);
 }
 
 /* The ids of the text; NULL after an error. To be freed. */
@@ -104,65 +106,84 @@ static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *
 
 /* ---- Output ----------------------------------------------------------------------------------------------------- */
 
-static bool print(const scores *s, const eval_text_request *r)
+static double loss_of(const scores *s) { return s->loss / (double)s->scored; }
+static double bits_of(const scores *s) { return s->loss / (log(2) * (double)s->bytes); }
+static double speed_of(const scores *s) { return s->seconds > 0 ? (double)s->read / s->seconds : 0; }
+static const char *type_of(const eval_text_request *r) { return r->from.type == MHA_BFLOAT16 ? "bf16" : "f32"; }
+
+static bool print_text(const scores *s, const eval_text_request *r, const session *of, const bool *off)
 {
-    double loss = s->loss / (double)s->scored, bits = s->loss / (log(2) * (double)s->bytes);
-    double speed = s->seconds > 0 ? (double)s->read / s->seconds : 0;
-    const char *type = r->type == MHA_BFLOAT16 ? "bf16" : "f32";
-    if (!r->json) {
-        cli_print(stdout, "  model          %s\n", r->model);
-        cli_print(stdout, "  text           %s: %lld tokens, %lld scored, %lld bytes\n", r->text, (long long)s->tokens,
-                  (long long)s->scored, (long long)s->bytes);
-        printf("  windows        %lld of up to %lld tokens, in steps of %lld\n\n", (long long)s->windows,
-               (long long)s->window, (long long)s->stride);
-        printf("  loss           %.4f\n  perplexity     %.4f\n  bits per byte  %.4f\n", loss, exp(loss), bits);
-        printf("  speed          %.0f tokens/s: %.2f s, %d thread%s, %s on %s\n", speed, s->seconds, s->threads,
-               s->threads == 1 ? "" : "s", type, s->isa);
-        return true;
+    enum { COLUMN = 17 };
+    cli_print(stdout, "  model          %s\n", r->from.file);
+    if (off) {
+        printf("  without        ");
+        head_list_print(off, of->model, COLUMN);
+        printf("\n");
     }
+    cli_print(stdout, "  text           %s: %lld tokens, %lld scored, %lld bytes\n", r->text, (long long)s->tokens,
+              (long long)s->scored, (long long)s->bytes);
+    printf("  windows        %lld of up to %lld tokens, in steps of %lld\n\n", (long long)s->windows,
+           (long long)s->window, (long long)s->stride);
+    printf("  loss           %.4f\n  perplexity     %.4f\n  bits per byte  %.4f\n", loss_of(s), exp(loss_of(s)),
+           bits_of(s));
+    printf("  speed          %.0f tokens/s: %.2f s, %d thread%s, %s on %s\n", speed_of(s), s->seconds, s->threads,
+           s->threads == 1 ? "" : "s", type_of(r), s->isa);
+    return true;
+}
+
+static void put_off(nn_buffer *out, const session *of, const bool *off)
+{
+    int64_t n = 0, named = 0;
+    nn_buffer_puts(out, ",\n  \"without\": [");
+    for (int64_t l = 0; off && l < of->about.blocks; l++)
+        for (int64_t h = 0; h < mha_model_attention_get(of->model, l).heads; h++)
+            if (off[n++])
+                nn_buffer_printf(out, "%s{\"block\": %lld, \"head\": %lld}", named++ ? ", " : "", (long long)l + 1,
+                                 (long long)h + 1);
+    nn_buffer_puts(out, "]");
+}
+
+static bool print_json(const scores *s, const eval_text_request *r, const session *of, const bool *off)
+{
     nn_buffer out = {0};
     nn_buffer_puts(&out, "{\n  \"model\": ");
-    language_quote(&out, r->model, strlen(r->model));
+    language_quote(&out, r->from.file, strlen(r->from.file));
     nn_buffer_puts(&out, ",\n  \"text\": ");
     language_quote(&out, r->text, strlen(r->text));
+    put_off(&out, of, off);
     nn_buffer_printf(&out, ",\n  \"window\": %lld,\n  \"stride\": %lld,\n  \"windows\": %lld,\n  \"tokens\": %lld,\n",
                      (long long)s->window, (long long)s->stride, (long long)s->windows, (long long)s->tokens);
     nn_buffer_printf(&out,
                      "  \"scored\": %lld,\n  \"bytes\": %lld,\n  \"loss\": %.9g,\n  \"perplexity\": %.9g,\n"
                      "  \"bits_per_byte\": %.9g,\n  \"seconds\": %.6f,\n  \"tokens_per_second\": %.2f,\n"
                      "  \"threads\": %d,\n  \"isa\": \"%s\",\n  \"dtype\": \"%s\"\n}\n",
-                     (long long)s->scored, (long long)s->bytes, loss, fmin(exp(loss), 1e300), bits, s->seconds, speed,
-                     s->threads, s->isa, type);
+                     (long long)s->scored, (long long)s->bytes, loss_of(s), fmin(exp(loss_of(s)), 1e300), bits_of(s),
+                     s->seconds, speed_of(s), s->threads, s->isa, type_of(r));
     return language_put(&out, "eval");
 }
 
 int eval_text(const eval_text_request *r)
 {
-    mha_model_options o = MHA_MODEL_DEFAULTS;
-    mha_model_info about = {.size = sizeof about};
-    mha_model *model = NULL;
+    session of;
     mha_tokenizer *tokenizer = NULL;
     nn_buffer text = {0};
     int32_t *ids = NULL;
-    mha_context *ctx = cli_context_of((int)r->threads);
-    if (!ctx) return CLI_USAGE;
-    scores s = {.threads = mha_context_threads(ctx), .isa = mha_context_isa(ctx)};
-    bool good = false;
-    o.compute = r->type;
-    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
-        cli_error("%s", mha_context_error(ctx));
-    else {
-        s.classes = about.classes;
-        good = fits(r, &about) && choose_window(&s, r, &about) &&
-               language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
-               language_fits(ctx, "eval", tokenizer, about.vocabulary, r->json) &&
-               language_read(&text, "eval", r->text) && (ids = encode(&s, ctx, r, tokenizer, &about, &text)) &&
-               score(&s, ctx, model, ids) && print(&s, r);
+    bool *off = NULL;
+    scores s = {0};
+    bool good = session_open(&of, "eval", &r->from);
+    if (good) {
+        s.threads = mha_context_threads(of.ctx), s.isa = mha_context_isa(of.ctx), s.classes = of.about.classes;
+        good = fits(r, &of.about) && choose_window(&s, r, &of.about) &&
+               language_tokenizer(of.ctx, &tokenizer, r->from.file, r->tokenizer) &&
+               language_fits(of.ctx, "eval", tokenizer, of.about.vocabulary, r->json) &&
+               language_read(&text, "eval", r->text) && (ids = encode(&s, of.ctx, r, tokenizer, &of.about, &text)) &&
+               head_list_off(&off, &of, r->without) && score(&s, of.ctx, of.model, ids) &&
+               (r->json ? print_json(&s, r, &of, off) : print_text(&s, r, &of, off));
     }
     free(ids);
+    free(off);
     nn_buffer_free(&text);
     mha_tokenizer_free(tokenizer);
-    mha_model_free(model);
-    mha_context_free(ctx);
+    session_close(&of);
     return good ? CLI_OK : CLI_USAGE;
 }

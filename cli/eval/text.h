@@ -2,12 +2,13 @@
 #ifndef EVAL_TEXT_H
 #define EVAL_TEXT_H
 
-#include <mha_model.h>
+#include "cli/common/session.h"
 
 typedef struct eval_text_request {
-    const char *model, *text, *tokenizer; /* `text` is a file; `tokenizer` NULL: the one beside the model */
-    int64_t window, stride, threads;      /* 0: as the model has positions; half the window; all */
-    mha_type type;
+    session_from from;
+    const char *text, *tokenizer; /* `text` is a file; `tokenizer` NULL: the one beside the model */
+    const char *without;          /* heads to switch off, as head_list_parse reads them; or NULL */
+    int64_t window, stride;       /* 0: as the model has positions; half the window */
     bool json;
 } eval_text_request;
 

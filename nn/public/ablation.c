@@ -5,22 +5,11 @@
 #include "public/data.h"
 #include "public/model.h"
 #include <stdlib.h>
+#include <string.h>
 
-mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count)
+static void clear_block(mha_model *model, const bool *off)
 {
-    mha_status status;
     nn_part part;
-    if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_context_fail(ctx, MHA_OK, "");
-    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, off, "off")) ||
-        (status = nn_public_block(ctx, model)))
-        return status;
-    int64_t heads = nn_description_all_heads(&model->d);
-    if (nn_description_is_pair(&model->d))
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "only models with one stack of blocks can lose single heads");
-    if (count != heads)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
-                              (long long)heads);
     int64_t D = nn_blocks_head_width(&nn_description_last(&model->d)->blocks);
     for (nn_parts w = nn_parts_of(&model->d); nn_parts_next(&w, &part);) {
         if (part.kind != NN_PROJ) continue;
@@ -28,6 +17,62 @@ mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *
             if (off[i % part.columns / D]) model->parameters[part.first + i] = 0;
         off += part.columns / D;
     }
+}
+
+/* A dense copy (rows,columns) of a weight, with zeros in the columns of the heads that are off; NULL without memory. */
+static char *cleared(mha_context *ctx, mha_tensor *weight, const nn_part *part, const bool *off, int64_t D)
+{
+    size_t size = mha_type_size(weight->type), row = (size_t)part->columns * size, head = (size_t)D * size;
+    char *copy = malloc((size_t)part->rows * row);
+    if (!copy) return NULL;
+    mha_tensor to = *weight;
+    to.data = copy;
+    for (int axis = to.rank - 1; axis >= 0; axis--)
+        to.stride[axis] = axis == to.rank - 1 ? 1 : to.stride[axis + 1] * to.size[axis + 1];
+    if (mha_tensor_copy(ctx, to, *weight)) return free(copy), NULL;
+    for (int64_t r = 0; r < part->rows; r++)
+        for (int64_t h = 0; h < part->columns / D; h++)
+            if (off[h]) memset(copy + (size_t)r * row + (size_t)h * head, 0, head);
+    *weight = to;
+    return copy;
+}
+
+/* Weights that lie in a file stay as they are: those of blocks with a head that is off are replaced by copies. */
+static mha_status replace_weights(mha_context *ctx, mha_model *m, const bool *off)
+{
+    nn_part part;
+    nn_parts w = nn_parts_of(&m->d);
+    int64_t D = nn_blocks_head_width(&nn_description_last(&m->d)->blocks);
+    if (!m->replaced) m->replaced = calloc((size_t)m->bound.count, sizeof *m->replaced);
+    if (!m->replaced) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
+    nn_model_free(m->net);
+    m->net = NULL;
+    for (int64_t n = 0; nn_parts_next(&w, &part); n++) {
+        bool any = false;
+        if (part.kind != NN_PROJ) continue;
+        for (int64_t h = 0; h < part.columns / D; h++) any = any || off[h];
+        char *copy = any ? cleared(ctx, &m->bound.part[n], &part, off, D) : NULL;
+        if (any && !copy) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
+        if (copy) free(m->replaced[n]), m->replaced[n] = copy;
+        off += part.columns / D;
+    }
+    return MHA_OK;
+}
+
+mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count)
+{
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, off, "off"))) return status;
+    int64_t heads = nn_description_all_heads(&model->d);
+    if (nn_description_is_pair(&model->d))
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "only models with one stack of blocks can lose single heads");
+    if (count != heads)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
+                              (long long)heads);
+    if (!model->parameters) return replace_weights(ctx, model, off);
+    clear_block(model, off);
     return MHA_OK;
 }
 

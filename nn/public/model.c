@@ -89,6 +89,8 @@ void mha_model_free(mha_model *model)
     free(model->parameters);
     free(model->parts);
     free(model->part_decoder);
+    for (int64_t n = 0; model->replaced && n < model->bound.count; n++) free(model->replaced[n]);
+    free(model->replaced);
     nn_bound_free(&model->bound);
     nn_shards_close(&model->shards);
     nn_llama2c_close(&model->llama2c);

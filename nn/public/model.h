@@ -20,6 +20,7 @@ struct mha_model {
     nn_shards shards;
     nn_llama2c llama2c; /* or the one file of this kind */
     nn_bound bound;
+    char **replaced; /* (parts): copies of weights, for heads that are off, or NULL; or NULL */
     char assumed[120];
     nn_vit_part *parts; /* (part_count) */
     bool *part_decoder; /* (part_count), of a family: whether it belongs to the decoder; or NULL */
@@ -42,8 +43,8 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
 /* How many tokens the positions of an input are for; 0: it has no limit. */
 int64_t nn_public_positions(const nn_input_config *in);
 
-/* Makes `net` large enough for B sequences of so many tokens. Makes `net` and `pixels` large enough for B sequences, and `hidden` too if it is needed; and loads images
- * (B,channels,rows,columns) of checked sizes into `pixels`. */
+/* Makes `net` large enough for B sequences of so many tokens. Makes `net` and `pixels` large enough for B sequences, and
+ * `hidden` too if it is needed; and loads images (B,channels,rows,columns) of checked sizes into `pixels`. */
 int64_t nn_public_classes(const mha_model *m); /* width of a row of results */
 mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens);
 mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden);

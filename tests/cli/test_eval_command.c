@@ -336,6 +336,7 @@ TEST(wrong_use)
 {
     REFUSE("eval", "eval: missing model; usage: mha eval FILE");
     REFUSE("eval a b", "eval: unexpected argument 'b'; see 'mha eval --help'");
+    REFUSE("eval a -x", "eval: unknown option '-x'; 'mha eval --help' lists them");
     REFUSE("eval a --dat d", "eval: unknown option '--dat'; did you mean '--data'?");
     REFUSE("eval a --zzzzzzzzz", "eval: unknown option '--zzzzzzzzz'; 'mha eval --help' lists them");
     REFUSE("eval a --json=yes", "eval: unknown option '--json=yes'; did you mean '--json'?");

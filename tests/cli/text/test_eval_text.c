@@ -86,11 +86,31 @@ TEST(the_terminal_shows_the_same)
     expect(strstr(it->out, "54 scored, 54 bytes") && strstr(it->out, "tokens/s"), "%s", it->out);
 }
 
+/* The loss without a head is that of the model that `mha prune` writes without it. */
+TEST(heads_can_be_off)
+{
+    char line[900];
+    double whole = number(eval("--json"), "loss");
+    snprintf(line, sizeof line, "prune %s --without 1.2 -o %s", model(), in_folder("pruned.safetensors"));
+    expect(command("LC_ALL=C", line)->status == 0, "prune");
+    int at = snprintf(line, sizeof line, "eval %s ", in_folder("pruned.safetensors"));
+    at += snprintf(line + at, sizeof line - (size_t)at, "--text %s --json ", in_folder("text.txt"));
+    snprintf(line + at, sizeof line - (size_t)at, "--tokenizer %s", model());
+    double pruned = number(command("LC_ALL=C", line), "loss");
+    const said *it = eval("--json --without 1.2");
+    expect_near(it, "loss", pruned);
+    expect(strstr(it->out, "\"without\": [{\"block\": 1, \"head\": 2}]") != NULL, "%s", it->out);
+    expect(fabs(pruned - whole) > 1e-3, "the head makes no difference, which this test could not see");
+    it = eval("--without 1.2");
+    expect(strstr(it->out, "  without        head 1.2\n") != NULL, "%s", it->out);
+}
+
 TEST(json_has_the_documented_keys)
 {
     static const char *const keys[] = {
-        "model", "text",       "window",        "stride",  "windows",           "tokens",  "scored", "bytes",
-        "loss",  "perplexity", "bits_per_byte", "seconds", "tokens_per_second", "threads", "isa",    "dtype"};
+        "model",   "text",  "without", "window",     "stride",        "windows", "tokens",
+        "scored",  "bytes", "loss",    "perplexity", "bits_per_byte", "seconds", "tokens_per_second",
+        "threads", "isa",   "dtype"};
     const said *it = eval("--json --dtype bf16 --threads 1");
     for (size_t n = 0; n < sizeof keys / sizeof *keys; n++) expect(*json_field(it->out, keys[n]), "no key %s", keys[n]);
     it = command("LC_ALL=C", "eval --help");
@@ -124,7 +144,8 @@ TEST(wrong_use_is_one_line)
         {"--text text.txt --tokenizer vocab.txt", "the tokenizer has 31 tokens, but the model 30; is it that of"},
         {"--text text.txt --data d", "--text excludes --data, which is for images"},
         {"--text text.txt --part test", "--text excludes --part"},
-        {"--text text.txt --without 1.1", "--text excludes --without"},
+        {"--text text.txt --without 9.1", "there is no head 9.1"},
+        {"--text text.txt --without x", "--without must list heads as block.head"},
         {"--text text.txt --model-heads 2", "--text excludes --model-heads"},
         {"", "the model reads text; give it one with --text FILE"},
         {"--without 1.1", "the model reads text; give it one with --text FILE"},

@@ -328,22 +328,6 @@ TEST(losses_without_heads_are_those_of_models_without_them)
     mha_context_free(ctx);
 }
 
-/* Parameters that lie in a file cannot be changed. */
-TEST(heads_of_mapped_models_cannot_be_switched_off)
-{
-    const bool off[6] = {true};
-    mha_context *ctx = make_context(1);
-    mha_model *m = random_model(false, true, 0.3f, 5);
-    float *parameters = m->parameters;
-    m->parameters = NULL;
-    expect(mha_model_switch_off(ctx, m, off, 6) == MHA_BAD_ARGUMENT &&
-               strstr(mha_context_error(ctx), "parameters lie in its files"),
-           "%s", mha_context_error(ctx));
-    m->parameters = parameters;
-    mha_model_free(m);
-    mha_context_free(ctx);
-}
-
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 TEST(words_of_cross_attention)
