@@ -161,6 +161,16 @@ typedef struct mha_model_outputs {
 MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_model_outputs *outputs,
                                  const mha_model_inputs *inputs);
 
+/* A picture from a PNG or PGM file as the model reads it, prepared as the library of the checkpoint does: resized, cropped
+ * at the centre, rescaled and normalised, as preprocessor_config.json in the model's folder says (the image processors of
+ * ViT, DeiT and BiT), or pretrained_cfg in timm's config.json.
+ *
+ *   image (channels,rows,columns), for mha_model_run      seen (rows,columns,3): the pixels before they are rescaled, or NULL
+ *
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also if no file says how, or in a way that is not supported) or MHA_BAD_FILE. */
+MHA_API mha_status mha_model_picture(mha_context *ctx, const mha_model *model, float *image, unsigned char *seen,
+                                     const char *path);
+
 /* ---- 3 · Parameters --------------------------------------------------------------------------------------------- */
 
 /* A parameter under the name that its family gives it, such as "blocks.0.attn.qkv.weight". */

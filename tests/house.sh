@@ -38,7 +38,7 @@ may_see() {
         nn/families/*) echo nn/families ;;
         nn/families) echo include nn/io nn/model ;;
         nn/generate) echo include nn/io nn/ops nn/model ;;
-        nn/public) echo include nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate ;;
+        nn/public) echo include nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate nn/public/vision ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/model/stack nn/families nn/train ;;
         nn/inspect/text) echo include nn/model ;;
         nn/public/text) echo include nn/ops nn/model nn/inspect/text nn/public ;;

@@ -24,6 +24,8 @@ static void help(void)
          "                        two test images, with the maps of the last block's heads\n"
          "  mha classify vit.safetensors photo.png --fit\n"
          "                        an image of any size, normalized like MNIST\n"
+         "  mha classify vit-base-patch16-224 photo.png\n"
+         "                        a picture in colours\n"
          "\n"
          "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
@@ -41,7 +43,9 @@ static void help(void)
          "  -o FILE               output file for --format png or svg\n" CLI_HELP_COLOR MODEL_HELP_HEADS
          "  --json                print one JSON object\n"
          "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
-         "        image, from 0 (write ./7 for a file named 7)\n"
+         "        image, from 0 (write ./7 for a file named 7). A model in colours takes\n"
+         "        pictures of any size and prepares them as its library does: see\n"
+         "        preprocessor_config.json in its folder, or timm's config.json\n"
          "\n"
          "The map of a head is the class token's row of its attention weights, or the mean\n"
          "of all rows for a model with mean pooling. JSON keys: model, images: [{image,\n"
@@ -53,7 +57,7 @@ static void help(void)
          "Contributions are what a part adds to the logit of each class on the direct\n"
          "path, through the final norm, with the image's own deviation, and the\n"
          "classification head; all parts of all blocks add up to the logits. Models with\n"
-         "norms behind attention and MLP have none.");
+         "norms behind attention and MLP have none, nor have models in colours.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
@@ -183,7 +187,9 @@ static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *mo
     if (!images) cli_error("out of memory");
     for (int i = 0; images && i < r->images.count; i++) {
         images[i].name = all[i].name;
-        if (heads_view_make(&images[i].view, ctx, model, all[i].pixels, error, sizeof error)) continue;
+        if (all[i].values ? heads_view_make_from(&images[i].view, ctx, model, all[i].values, error, sizeof error)
+                          : heads_view_make(&images[i].view, ctx, model, all[i].pixels, error, sizeof error))
+            continue;
         cli_error("%s: %s: %s", r->from.file, all[i].name, error);
         free_images(images, r->images.count);
         images = NULL;
@@ -191,10 +197,11 @@ static maps_image *predict_all(mha_context *ctx, const request *r, mha_model *mo
     return images;
 }
 
-/* The logits of a model with norms behind attention and MLP are no sum of what heads add. */
+/* The logits of a model with norms behind attention and MLP are no sum of what heads add; and those of pictures in
+ * colours are not taken apart. */
 static bool has_contributions(const request *r, const mha_model_info *model)
 {
-    return r->heads && strcmp(model->norm_place, "before") == 0;
+    return r->heads && model->channels == 1 && strcmp(model->norm_place, "before") == 0;
 }
 
 /* What heads add to the logits of all images. Prints an error and returns NULL on failure. */
@@ -259,6 +266,10 @@ static bool check_page(const request *r)
 /* Prints an error and returns false if the request does not fit the model. */
 static bool check_request(const request *r, const mha_model_info *model)
 {
+    if (!model->channels) return cli_error("classify: %s: does not read images", r->from.file);
+    if (r->page && model->channels > 1)
+        return cli_error("classify: --sheet is for models of grey images, %s reads %" PRId64 " channels", r->from.file,
+                         model->channels);
     if (r->block <= model->blocks) return true;
     return cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks,
                      r->from.file, r->block);

@@ -91,9 +91,31 @@ static void invert(nn_image *picture, const char *word, input_invert when)
     if (when == INVERT_AUTO) cli_error("%s: inverted, because the border is light (--invert no turns this off)", word);
 }
 
+/* A picture in colours, as the library of the checkpoint prepares it. */
+static bool add_picture(input_images *e, input_image *to, const mha_model_info *in)
+{
+    size_t pixels = (size_t)(in->rows * in->columns);
+    unsigned char *seen = malloc(3 * pixels);
+    bool ok = true;
+    to->values = calloc(pixels, (size_t)in->channels * sizeof *to->values);
+    if (e->fit || e->invert != INVERT_AUTO)
+        ok = cli_error("%s: %s is for digits; %s says how pictures are prepared", e->command,
+                       e->fit ? "--fit" : "--invert", e->file);
+    else if (!seen || !to->values) ok = cli_error("out of memory");
+    else if (mha_model_picture(e->ctx, e->model, to->values, seen, to->word))
+        ok = cli_error("%s", mha_context_error(e->ctx));
+    for (size_t i = 0; ok && seen && i < pixels; i++) {
+        const unsigned char *p = seen + 3 * i;
+        to->pixels[i] = (unsigned char)((299u * p[0] + 587u * p[1] + 114u * p[2] + 500) / 1000);
+    }
+    free(seen);
+    return ok && name_it(to, "%s", to->word);
+}
+
 static bool add_file(input_images *e, input_image *to)
 {
     mha_model_info in = model_about(e->ctx, e->model);
+    if (in.channels > 1) return add_picture(e, to, &in);
     nn_image picture;
     char error[600];
     bool ok = nn_image_open(&picture, to->word, error, sizeof error);
@@ -125,6 +147,7 @@ void input_images_free(input_images *e)
     for (int i = 0; i < e->count; i++) {
         free(e->all[i].name);
         free(e->all[i].pixels);
+        free(e->all[i].values);
     }
     free(e->all);
     mha_data_free(e->set);

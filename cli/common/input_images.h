@@ -18,7 +18,8 @@ extern const cli_name input_inverts[]; /* of --invert */
 typedef struct input_image {
     const char *word;      /* the argument; "" for an image that was chosen by default */
     char *name;            /* for display */
-    unsigned char *pixels; /* (rows,columns) of the model */
+    unsigned char *pixels; /* (rows,columns) of the model; of a picture in colours, its luminance */
+    float *values;         /* (channels,rows,columns) of a picture in colours, as mha_model_run reads it; else NULL */
     int64_t index;         /* in the test set; -1 for a file */
     int label;             /* -1 if unknown */
 } input_image;

@@ -30,16 +30,16 @@ static void softmax(heads_view *view, const float *logits)
         view->probabilities[c] = (float)(exp((double)logits[c] - (double)logits[view->best]) / sum);
 }
 
-/* weights (T,T) of one head; the class token, if there is one, is token 0. */
+/* weights (T,T) of one head; the class token, if there is one, is token 0, and patches are the last ones. */
 static void read_out(heads_view *view, int64_t n, const float *weights, bool mean)
 {
-    int64_t patches = view->rows * view->columns, T = view->tokens;
+    int64_t patches = view->rows * view->columns, T = view->tokens, first = T - patches;
     float *map = view->map + n * patches;
     if (!mean) view->itself[n] = weights[0];
     for (int64_t j = 0; j < patches; j++) {
         double sum = 0;
-        for (int64_t i = 0; mean && i < T; i++) sum += (double)weights[i * T + j];
-        map[j] = mean ? (float)(sum / (double)T) : weights[1 + j];
+        for (int64_t i = 0; mean && i < T; i++) sum += (double)weights[i * T + first + j];
+        map[j] = mean ? (float)(sum / (double)T) : weights[first + j];
     }
 }
 
@@ -50,18 +50,17 @@ void heads_view_pixels(float *out, const unsigned char *image, int64_t count)
 
 /* Memory of one run. */
 typedef struct scratch {
-    float *weights, *pixels, *logits; /* weights: block after block (H,T,T) */
-    mha_tensor *maps;                 /* (blocks) */
+    float *weights, *logits; /* weights: block after block (H,T,T) */
+    mha_tensor *maps;        /* (blocks) */
 } scratch;
 
 static bool make_scratch(scratch *s, const heads_view *view, const mha_model_info *about)
 {
     size_t T = (size_t)about->tokens;
     *s = (scratch){.weights = calloc((size_t)about->heads, T * T * sizeof(float)),
-                   .pixels = calloc((size_t)(about->rows * about->columns), sizeof(float)),
                    .logits = calloc((size_t)about->classes, sizeof(float)),
                    .maps = calloc((size_t)about->blocks, sizeof *s->maps)};
-    if (!s->weights || !s->pixels || !s->logits || !s->maps) return false;
+    if (!s->weights || !s->logits || !s->maps) return false;
     for (int64_t b = 0; b < view->blocks; b++)
         s->maps[b] = mha_tensor_4d(s->weights + view->first[b] * view->tokens * view->tokens, MHA_FLOAT32, 1,
                                    heads_view_in(view, b), view->tokens, view->tokens);
@@ -72,11 +71,28 @@ bool heads_view_make(heads_view *view, mha_context *ctx, mha_model *model, const
                      size_t error_size)
 {
     mha_model_info about = {.size = sizeof about};
-    scratch s = {0};
-    const char *why = NULL;
     *view = (heads_view){0};
     if (mha_model_about(ctx, model, &about) || about.channels != 1) {
         snprintf(error, error_size, "only Vision Transformers for grey images have maps of patches");
+        return false;
+    }
+    float *values = calloc((size_t)(about.rows * about.columns), sizeof *values);
+    if (values) heads_view_pixels(values, image, about.rows * about.columns);
+    else snprintf(error, error_size, "not enough memory for the image");
+    bool made = values && heads_view_make_from(view, ctx, model, values, error, error_size);
+    free(values);
+    return made;
+}
+
+bool heads_view_make_from(heads_view *view, mha_context *ctx, mha_model *model, const float *values, char *error,
+                          size_t error_size)
+{
+    mha_model_info about = {.size = sizeof about};
+    scratch s = {0};
+    const char *why = NULL;
+    *view = (heads_view){0};
+    if (mha_model_about(ctx, model, &about) || !about.channels || !about.pooled || !about.head) {
+        snprintf(error, error_size, "only Vision Transformers with a classifier have predictions for images");
         return false;
     }
     *view = (heads_view){.blocks = about.blocks,
@@ -87,16 +103,15 @@ bool heads_view_make(heads_view *view, mha_context *ctx, mha_model *model, const
     if (!make_room(view, model, &about) || !make_scratch(&s, view, &about))
         why = "not enough memory for the weights of the heads";
     if (!why) {
-        mha_model_inputs in = {.images = mha_tensor_4d(s.pixels, MHA_FLOAT32, 1, 1, about.rows, about.columns)};
+        mha_model_inputs in = {.images =
+                                   mha_tensor_4d(values, MHA_FLOAT32, 1, about.channels, about.rows, about.columns)};
         mha_model_outputs out = {.logits = mha_tensor_2d(s.logits, MHA_FLOAT32, 1, about.classes), .maps = s.maps};
-        heads_view_pixels(s.pixels, image, about.rows * about.columns);
         if (mha_model_run(ctx, model, &out, &in)) why = mha_context_error(ctx);
         else softmax(view, s.logits);
         for (int64_t n = 0; !why && n < about.heads; n++)
             read_out(view, n, s.weights + n * about.tokens * about.tokens, !about.class_token);
     }
     free(s.weights);
-    free(s.pixels);
     free(s.logits);
     free(s.maps);
     if (!why) return true;

@@ -28,6 +28,9 @@ typedef struct heads_view {
  * to be freed then. */
 bool heads_view_make(heads_view *view, mha_context *ctx, mha_model *model, const unsigned char *image, char *error,
                      size_t error_size);
+/* The same with values (channels,rows,columns), as mha_model_run reads them. */
+bool heads_view_make_from(heads_view *view, mha_context *ctx, mha_model *model, const float *values, char *error,
+                          size_t error_size);
 void heads_view_free(heads_view *view); /* a zeroed one is legal */
 
 /* The pixels of an image of bytes, from 0 to 1, as mha_model_run reads them. */

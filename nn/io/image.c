@@ -38,18 +38,31 @@ static unsigned char *read_all(nn_source *from, size_t *size)
     return bytes;
 }
 
-bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size)
+static bool parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
+                     size_t error_size);
+
+static bool open_as(nn_image *out, int channels, const char *path, char *error, size_t error_size)
 {
     nn_source from;
     size_t size = 0;
     unsigned char *bytes = nn_source_open(&from, path, error, error_size) ? read_all(&from, &size) : NULL;
-    bool ok = !from.failed && nn_image_parse(out, bytes, size, path, error, error_size);
+    bool ok = !from.failed && parse_as(out, channels, bytes, size, path, error, error_size);
     nn_source_close(&from);
     free(bytes);
     return ok;
 }
 
-bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, char *why, size_t why_size)
+bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size)
+{
+    return open_as(out, 1, path, error, error_size);
+}
+
+bool nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size)
+{
+    return open_as(out, 3, path, error, error_size);
+}
+
+bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, int channels, char *why, size_t why_size)
 {
     *out = (nn_image){0};
     if (!rows || !columns)
@@ -58,7 +71,7 @@ bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, char *why, si
         snprintf(why, why_size,
                  "an image of %" PRIu64 " x %" PRIu64 " is too large: a side has %d at most, all of it %d pixels",
                  columns, rows, NN_IMAGE_SIDE_MOST, NN_IMAGE_PIXELS_MOST);
-    else if (!(out->pixels = malloc((size_t)(rows * columns))))
+    else if (!(out->pixels = malloc((size_t)(rows * columns) * (size_t)channels)))
         snprintf(why, why_size, "not enough memory for its pixels");
     else *out = (nn_image){(int64_t)rows, (int64_t)columns, out->pixels};
     return out->pixels;
@@ -173,7 +186,7 @@ static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
                     "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64
                     " follow the header; the file is truncated",
                     (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
-    if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, why, why_size)) return false;
+    if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, 1, why, why_size)) return false;
     if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;
     skip_space(t);
     return t->at == t->end ||
@@ -182,26 +195,42 @@ static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
 
 /* ---- Both formats ----------------------------------------------------------------------------------------------- */
 
-static bool parse(nn_image *out, const unsigned char *bytes, size_t size, char *why, size_t why_size)
+/* Grey pixels as three channels that are alike. */
+static bool spread(nn_image *out, char *why, size_t why_size)
+{
+    nn_image grey = *out;
+    bool good = nn_image_make(out, (uint64_t)grey.rows, (uint64_t)grey.columns, 3, why, why_size);
+    for (int64_t i = 0; good && i < 3 * grey.rows * grey.columns; i++) out->pixels[i] = grey.pixels[i / 3];
+    nn_image_free(&grey);
+    return good;
+}
+
+static bool parse(nn_image *out, int channels, const unsigned char *bytes, size_t size, char *why, size_t why_size)
 {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     text t = {bytes, bytes + size};
     if (!size) return fail(why, why_size, "it is empty");
     if (size > 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '5') && (is_space(bytes[2]) || bytes[2] == '#'))
-        return parse_pgm(out, &t, why, why_size);
+        return parse_pgm(out, &t, why, why_size) && (channels == 1 || spread(out, why, why_size));
     if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
-        return nn_image_png_parse(out, bytes, size, why, why_size);
+        return nn_image_png_parse(out, channels, bytes, size, why, why_size);
     return fail(why, why_size, "neither a PNG nor a PGM (P2 or P5)");
+}
+
+static bool parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
+                     size_t error_size)
+{
+    char why[240] = "";
+    *out = (nn_image){0};
+    if (parse(out, channels, bytes, size, why, sizeof why)) return true;
+    nn_image_free(out);
+    if (error_size) snprintf(error, error_size, "%s: %s", name, why);
+    return false;
 }
 
 bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
 {
-    char why[240] = "";
-    *out = (nn_image){0};
-    if (parse(out, bytes, size, why, sizeof why)) return true;
-    nn_image_free(out);
-    if (error_size) snprintf(error, error_size, "%s: %s", name, why);
-    return false;
+    return parse_as(out, 1, bytes, size, name, error, error_size);
 }
 
 bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,

@@ -1,4 +1,4 @@
-/* Small grey image files: PGM, and PNG if built with libpng.
+/* Small image files, grey or in colours: PGM, and PNG if built with libpng.
  *
  *     nn_image picture;
  *     if (!nn_image_open(&picture, "seven.png", error, sizeof error)) puts(error);
@@ -22,13 +22,17 @@ enum { NN_IMAGE_SIDE_MOST = 16384, NN_IMAGE_PIXELS_MOST = 1 << 25, NN_IMAGE_BYTE
 
 typedef struct nn_image {
     int64_t rows, columns;
-    unsigned char *pixels; /* (rows,columns): 0 black, 255 white */
+    unsigned char *pixels; /* (rows,columns): 0 black, 255 white; or (rows,columns,3): red, green, blue */
 } nn_image;
 
 /* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages). Returns false on error, with
  * one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
 bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size);
 bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
+
+/* The same in colours, as Pillow's convert("RGB") gives them: alpha is ignored, and so are colour profiles. A PNG of 16 bits
+ * per channel, or with a gamma that is not that of sRGB, is refused. */
+bool nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size);
 
 /* A zeroed image is legal. */
 void nn_image_free(nn_image *picture);

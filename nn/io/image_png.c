@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef MHA_HAS_PNG
 
@@ -21,7 +22,26 @@ static unsigned char grey_of(const unsigned char *rgba)
     return (unsigned char)((luminance * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_size)
+static uint32_t number_at(const unsigned char *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* What libpng would change in colours, and other libraries do not; NULL: nothing. Chunks are length, name, data, checksum. */
+static const char *colour_problem(const unsigned char *bytes, size_t size)
+{
+    enum { DEPTH = 24, FIRST = 8, AROUND = 12, SRGB = 45455, NEAR = 455 };
+    if (size > DEPTH && bytes[DEPTH] == 16) return "it has 16 bits per channel; save it with 8";
+    for (size_t at = FIRST; at + AROUND + 4 <= size; at += AROUND + number_at(bytes + at)) {
+        if (memcmp(bytes + at + 4, "IDAT", 4) == 0 || memcmp(bytes + at + 4, "sRGB", 4) == 0) return NULL;
+        if (memcmp(bytes + at + 4, "gAMA", 4) != 0) continue;
+        uint32_t gamma = number_at(bytes + at + 8);
+        if (gamma > SRGB + NEAR || gamma < SRGB - NEAR) return "it has a gamma of its own; save it as sRGB";
+    }
+    return NULL;
+}
+
+static bool read_pixels(nn_image *out, int channels, png_image *png, char *why, size_t why_size)
 {
     unsigned char *rgba = malloc((size_t)(out->rows * out->columns) * 4);
     if (!rgba) {
@@ -32,13 +52,16 @@ static bool read_pixels(nn_image *out, png_image *png, char *why, size_t why_siz
     png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit samples without other information are sRGB, like 8-bit ones */
     bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
     if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png->message);
-    for (int64_t i = 0; ok && i < out->rows * out->columns; i++) out->pixels[i] = grey_of(rgba + 4 * i);
+    for (int64_t i = 0; ok && i < out->rows * out->columns; i++) {
+        if (channels == 1) out->pixels[i] = grey_of(rgba + 4 * i);
+        else memcpy(out->pixels + 3 * i, rgba + 4 * i, 3);
+    }
     free(rgba);
     return ok;
 }
 
 /* An uncompressed pixel takes at least one bit. */
-bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
+bool nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, char *why, size_t why_size)
 {
     png_image png = {.version = PNG_IMAGE_VERSION};
     bool ok = png_image_begin_read_from_memory(&png, bytes, size);
@@ -49,7 +72,10 @@ bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why
                  size, (uint32_t)png.width, (uint32_t)png.height);
         ok = false;
     }
-    ok = ok && nn_image_make(out, png.height, png.width, why, why_size) && read_pixels(out, &png, why, why_size);
+    const char *problem = ok && channels > 1 ? colour_problem(bytes, size) : NULL;
+    if (problem) snprintf(why, why_size, "%s", problem);
+    ok = ok && !problem && nn_image_make(out, png.height, png.width, channels, why, why_size) &&
+         read_pixels(out, channels, &png, why, why_size);
     png_image_free(&png);
     return ok;
 }
@@ -79,9 +105,9 @@ static const char no_png[] = "PNG needs a build with libpng (Debian: libpng-dev)
 
 bool nn_image_knows_png(void) { return false; }
 
-bool nn_image_png_parse(nn_image *out, const void *bytes, size_t size, char *why, size_t why_size)
+bool nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, char *why, size_t why_size)
 {
-    (void)out, (void)bytes, (void)size;
+    (void)out, (void)channels, (void)bytes, (void)size;
     snprintf(why, why_size, "%s; use a PGM instead", no_png);
     return false;
 }

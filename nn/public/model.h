@@ -2,6 +2,7 @@
 #ifndef NN_PUBLIC_MODEL_H
 #define NN_PUBLIC_MODEL_H
 
+#include "data/picture.h"
 #include "families/bind.h"
 #include "families/llama2c.h"
 #include "families/vit_model.h"
@@ -34,6 +35,9 @@ struct mha_model {
     int64_t context;                 /* tokens of the longest sequences, as the file says; 0 if it does not */
     nn_generation_config generation; /* defaults, if there is no generation_config.json */
     nn_speech_config speech;         /* likewise */
+    bool pictures;                   /* there is one way to prepare pictures: */
+    nn_picture_config picture;
+    char picture_problem[240]; /* else why not, or "" */
 };
 
 /* A model over a description and a block of parameters, which is the model's from now on, also on error. */

@@ -4,6 +4,7 @@
 #include "io/failure.h"
 #include "public/check.h"
 #include "public/model.h"
+#include "public/vision/picture_keys.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,28 @@ static bool read_generation(mha_model *m, const nn_config *c, const char *folder
     nn_config_free(&own);
     free(path);
     return good;
+}
+
+/* How pictures are prepared: preprocessor_config.json of the folder, or what timm's config.json says. What is not known is
+ * an error for those who come with a picture. */
+static void read_pictures(mha_model *m, const nn_config *timm, const char *folder)
+{
+    const nn_input_config *in = &m->d.encoder.input;
+    nn_config own = {0};
+    nn_failure to = {folder, m->picture_problem, sizeof m->picture_problem};
+    if (!m->d.encoder.blocks.depth || in->kind != NN_INPUT_PATCHES) return;
+    char *path = folder ? path_of(folder, "preprocessor_config.json") : NULL;
+    if (timm) {
+        to.name = timm->name;
+        m->pictures = nn_config_find(timm, "pretrained_cfg").text &&
+                      nn_picture_read_timm(&m->picture, timm, in->rows, in->columns, &to);
+    } else if (path && access(path, F_OK) == 0 &&
+               nn_config_open(&own, path, m->picture_problem, sizeof m->picture_problem)) {
+        to.name = path;
+        m->pictures = nn_picture_read_transformers(&m->picture, &own, &to);
+    }
+    nn_config_free(&own);
+    free(path);
 }
 
 static bool list_parts(mha_model *m)
@@ -105,8 +128,11 @@ static mha_status make_timm(mha_context *ctx, mha_model **model, const nn_config
     char error[500] = "", text[NN_TIMM_TEXT];
     nn_config own = {0};
     if (nn_timm_config(text, shards, c, o->heads, &(nn_failure){name, error, sizeof error}) &&
-        nn_config_text(&own, text, name, error, sizeof error))
-        return make(ctx, model, &own, shards, name, false, o);
+        nn_config_text(&own, text, name, error, sizeof error)) {
+        mha_status status = make(ctx, model, &own, shards, name, false, o);
+        if (!status && c) read_pictures(*model, c, NULL);
+        return status;
+    }
     nn_shards_close(shards);
     return mha_context_fail(ctx, MHA_BAD_FILE, error);
 }
@@ -134,19 +160,23 @@ static bool open_llama2c(mha_context *ctx, mha_model **model, const char *path, 
     return true;
 }
 
+static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
+
 /* What a folder without config.json holds, for the message. */
 static mha_status no_config(mha_context *ctx, const char *path)
 {
     char names[200] = "";
     size_t length = 0;
     bool more = false;
-    DIR *all = opendir(path);
-    for (const struct dirent *e; all && (e = readdir(all));) {
-        if (e->d_name[0] == '.') continue;
-        if (length + strlen(e->d_name) + 3 > sizeof names) more = true;
-        else length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", e->d_name);
+    struct dirent **all = NULL;
+    int count = scandir(path, &all, is_shown, alphasort);
+    for (int n = 0; n < count; n++) {
+        const char *name = all[n]->d_name;
+        if (more || length + strlen(name) + 3 > sizeof names) more = true;
+        else length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", name);
+        free(all[n]);
     }
-    if (all) closedir(all);
+    free(all);
     return nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no config.json, as the folder of a model does; it holds %s%s",
                           path, *names ? names : "nothing", more ? ", ..." : "");
 }
@@ -173,7 +203,7 @@ static mha_status open_folder(mha_context *ctx, mha_model **model, const char *p
              !nn_shards_open(&shards, path, true, error, sizeof error))
         status = mha_context_fail(ctx, MHA_BAD_FILE, error);
     else if (nn_timm_is(&shards)) status = make_timm(ctx, model, &c, &shards, path, o);
-    else status = make(ctx, model, &c, &shards, path, true, o);
+    else if (!(status = make(ctx, model, &c, &shards, path, true, o))) read_pictures(*model, NULL, path);
     nn_config_free(&c);
     free(config);
     return status;

@@ -36,7 +36,9 @@ for folder in "$work"/*/; do
     "$mha" conformance "$folder" >"$work/log"
     count
 done
-for script in speech.py rotary.py; do # which run the command themselves
+scripts="speech.py rotary.py"
+if "$python" -c 'import PIL' 2>/dev/null; then scripts="$scripts pictures.py"; else echo '  -     pictures: no Pillow'; fi
+for script in $scripts; do # which run the command themselves
     echo "$script $seed"
     "$python" -B "$here/$script" "$mha" "$seed" >"$work/log" 2>"$work/err" || tail -n 3 "$work/err"
     count
