@@ -11,7 +11,7 @@ typedef struct bench_oracle {
     double *numbers; /* the parameters */
 } bench_oracle;
 
-/* False if there is not enough memory; nothing needs to be freed then. */
+/* The description must stay. False if there is not enough memory; nothing needs to be freed then. */
 bool bench_oracle_make(bench_oracle *o, const nn_description *d, const float *parameters);
 void bench_oracle_free(bench_oracle *o);
 

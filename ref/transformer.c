@@ -34,13 +34,6 @@ int64_t ref_length(const ref_stack *s, int64_t b) { return s->lengths ? s->lengt
 
 const ref_stack *ref_last(const ref_transformer *t) { return t->decoder.depth ? &t->decoder : &t->encoder; }
 
-int64_t ref_transformer_rows(const ref_transformer *t)
-{
-    return t->pool == REF_POOL_NONE ? t->B * ref_last(t)->T : t->B;
-}
-
-int64_t ref_transformer_columns(const ref_transformer *t) { return t->classes ? t->classes : ref_last(t)->width; }
-
 /* ---- Operations ------------------------------------------------------------------------------------------------- */
 
 void ref_linear(double *y, const double *x, const double *w, const double *b, int64_t rows, int64_t N, int64_t K)
@@ -114,10 +107,16 @@ int64_t ref_table_width(const ref_stack *s) { return s->table_width ? s->table_w
 /* Number w of the row that is added at position n. */
 static double position(const ref_pass *p, int64_t n, int64_t w)
 {
-    int64_t W = ref_table_width(p->s), half = W / 2;
+    int64_t W = p->s->width_first ? p->s->width : ref_table_width(p->s), half = W / 2;
+    if (p->s->positions == REF_WAVES) {
+        half = (W + 1) / 2;
+        double wave = (double)n / pow(10000, 2 * (double)(w % half) / (double)W);
+        return n == p->s->padding_place ? 0 : w < half ? sin(wave) : cos(wave);
+    }
     if (p->s->positions == REF_LEARNED) return ref_part(p->t, p->s->at[REF_POSITIONS], true)[n * W + w];
     if (p->s->positions == REF_NO_POSITIONS) return 0;
-    if (w >= 2 * half) return 0; /* the last number, if W is odd */
+    if (n == p->s->padding_place) return 0; /* that of padding */
+    if (w >= 2 * half) return 0;            /* the last number, if W is odd */
     double angle = (double)n / pow(10000, half > 1 ? (double)(w % half) / (double)(half - 1) : 0);
     return w < half ? sin(angle) : cos(angle);
 }
@@ -138,14 +137,29 @@ static void embed_patch(const ref_pass *p, double *e, int64_t b, int64_t t)
 {
     const ref_stack *s = p->s;
     int64_t W = ref_table_width(s), P = ref_pixels(s);
-    if (s->class_token && t == 0) {
-        memcpy(e, ref_part(p->t, s->at[REF_CLASS_TOKEN], true), (size_t)W * sizeof *e);
+    int64_t first = s->class_token + s->second_token;
+    if (t < first) {
+        int at = t || !s->class_token ? REF_SECOND_TOKEN : REF_CLASS_TOKEN;
+        memcpy(e, ref_part(p->t, s->at[at], true), (size_t)W * sizeof *e);
         return;
     }
     double *pixels = ref_zeros(P);
-    ref_patch(p, pixels, b, t - s->class_token);
+    ref_patch(p, pixels, b, t - first);
     ref_linear(e, pixels, ref_part(p->t, s->at[REF_PATCH], true), ref_part(p->t, s->at[REF_PATCH_BIAS], true), 1, W, P);
     free(pixels);
+}
+
+/* Adds positions to rows (B*T,W) of sequence b. */
+static void add_positions(const ref_pass *p, double *e, int64_t W, int64_t b)
+{
+    const ref_stack *s = p->s;
+    int64_t padded = 0;
+    for (int64_t t = 0; t < ref_length(s, b); t++) {
+        bool padding = s->padding >= 0 && s->tokens[b * s->T + t] == s->padding;
+        padded += padding;
+        int64_t place = padding ? s->padding_place : s->first_position + t - padded;
+        for (int64_t w = 0; w < W; w++) e[(b * s->T + t) * W + w] += position(p, place, w);
+    }
 }
 
 void ref_embed(const ref_pass *p, double *e)
@@ -153,12 +167,12 @@ void ref_embed(const ref_pass *p, double *e)
     const ref_stack *s = p->s;
     int64_t W = ref_table_width(s);
     memset(e, 0, (size_t)(ref_rows(p) * W) * sizeof *e);
-    for (int64_t b = 0; b < p->t->B; b++)
-        for (int64_t t = 0; t < ref_length(s, b); t++) {
-            double *row = e + (b * s->T + t) * W;
-            (s->patches ? embed_patch : embed_token)(p, row, b, t);
-            for (int64_t w = 0; w < W; w++) row[w] += position(p, s->first_position + t, w);
-        }
+    for (int64_t b = 0; b < p->t->B; b++) {
+        if (s->bins) ref_frames(p, e + b * s->T * W, b);
+        for (int64_t t = 0; !s->bins && t < ref_length(s, b); t++)
+            (s->patches ? embed_patch : embed_token)(p, e + (b * s->T + t) * W, b, t);
+        if (!s->width_first) add_positions(p, e, W, b);
+    }
 }
 
 void ref_input(const ref_pass *p, double *x, const double *e)
@@ -172,6 +186,7 @@ void ref_input(const ref_pass *p, double *x, const double *e)
         ref_linear(x, n, ref_part(p->t, s->at[REF_INPUT_PROJECTION], true),
                    ref_part(p->t, s->at[REF_INPUT_PROJECTION_BIAS], s->table_bias), ref_rows(p), s->width, W);
     else memcpy(x, n, (size_t)count * sizeof *n);
+    for (int64_t b = 0; s->width_first && b < p->t->B; b++) add_positions(p, x, s->width, b);
     free(n);
 }
 
@@ -185,7 +200,32 @@ double ref_alibi_slope(int64_t h, int64_t H)
     return pow(2, -8 * (double)(2 * (h - n) + 1) / (double)(2 * n));
 }
 
-ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, double **slopes)
+/* What depends on the place of a token: ALiBi, T5's bias, and scaled rotary embeddings. */
+static void add_extras(const ref_pass *p, const ref_heads *h, bool cross, ref_layer *l, ref_extras *extras)
+{
+    int64_t w = h->rotary_width ? h->rotary_width : h->head_width, H = l->H, B = p->t->B;
+    *extras = (ref_extras){.slopes = h->alibi ? ref_zeros(B * H) : NULL};
+    for (int64_t n = 0; h->alibi && n < B * H; n++) extras->slopes[n] = ref_alibi_slope(n % H, H);
+    l->attention.alibi_slopes = extras->slopes;
+    if (!cross && p->s->relative_buckets) {
+        l->attention.bias = extras->bias = ref_zeros(B * H * l->Tq * l->Tk);
+        ref_relative_bias(p, extras->bias, H);
+    }
+    if (cross || !(h->rotary_base > 0) || !h->rotary.scaling) return;
+    l->rotary_base = 0;
+    l->rotary_multiplier = h->rotary.multiplier;
+    l->rotary_frequencies = extras->frequencies = ref_zeros(w / 2);
+    ref_rotary_frequencies(extras->frequencies, h, w, p->s->longest);
+}
+
+void ref_extras_free(ref_extras *extras)
+{
+    free(extras->slopes);
+    free(extras->frequencies);
+    free(extras->bias);
+}
+
+ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, ref_extras *extras)
 {
     const ref_transformer *t = p->t;
     const ref_heads *h = branch == REF_CROSS ? &p->block->cross : &p->block->self;
@@ -201,15 +241,15 @@ ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x
     l.out_weight = ref_part(t, at[REF_PROJECTION], true);
     l.out_bias = ref_part(t, at[REF_PROJECTION_BIAS], h->out_bias);
     l.q_norm = ref_part(t, at[REF_Q_NORM], h->qk_norm > 0), l.k_norm = ref_part(t, at[REF_K_NORM], h->qk_norm > 0);
-    l.norm_epsilon = h->qk_norm;
+    l.q_norm_bias = ref_part(t, at[REF_Q_NORM_BIAS], h->qk_norm > 0 && h->qk_norm_bias);
+    l.k_norm_bias = ref_part(t, at[REF_K_NORM_BIAS], h->qk_norm > 0 && h->qk_norm_bias);
+    l.norm_epsilon = h->qk_norm, l.norm_centred = h->qk_norm_centred, l.norm_span = h->qk_norm_span;
     l.rotary_base = h->rotary_base, l.rotary_width = h->rotary_width, l.rotary_interleaved = h->rotary_interleaved;
     l.attention = (ref_attention){.queries = s->lengths, .keys = from->lengths, .scale = h->scale};
     l.attention.softcap = h->softcap, l.attention.causal = h->causal;
     l.attention.window_left = h->window_left, l.attention.window_right = h->window_right;
     l.attention.sinks = ref_part(t, at[REF_SINKS], h->sinks);
-    *slopes = h->alibi ? ref_zeros(t->B * l.H) : NULL;
-    for (int64_t n = 0; h->alibi && n < t->B * l.H; n++) (*slopes)[n] = ref_alibi_slope(n % l.H, l.H);
-    l.attention.alibi_slopes = *slopes;
+    add_extras(p, h, branch == REF_CROSS, &l, extras);
     return l;
 }
 
@@ -244,18 +284,22 @@ static void mlp(const ref_pass *p, double *y, const double *x)
 void ref_apply(const ref_pass *p, ref_branch branch, double *y, const double *x)
 {
     if (branch == REF_MLP) {
-        mlp(p, y, x);
+        (p->s->experts ? ref_experts : mlp)(p, y, x);
         return;
     }
-    double *slopes;
-    ref_layer l = ref_attention_of(p, branch, x, &slopes);
+    ref_extras extras;
+    ref_layer l = ref_attention_of(p, branch, x, &extras);
     ref_layer_forward(&l, y, branch == REF_CROSS ? p->block->cross.maps : p->block->self.maps, NULL);
-    free(slopes);
+    ref_extras_free(&extras);
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------------------------- */
 
-bool ref_norm_before(const ref_stack *s) { return s->place == REF_BEFORE || s->place == REF_BOTH; }
+bool ref_norm_before(const ref_pass *p, ref_branch branch)
+{
+    if (p->s->bare_start && p->block == p->s->blocks && branch == REF_SELF) return false;
+    return p->s->place == REF_BEFORE || p->s->place == REF_BOTH;
+}
 bool ref_norm_after(const ref_stack *s) { return s->place == REF_AFTER || s->place == REF_BOTH; }
 bool ref_norm_behind(const ref_stack *s) { return s->place == REF_BEHIND; }
 
@@ -284,6 +328,13 @@ ref_norm ref_final_norm(const ref_stack *s)
     return (ref_norm){s->at[REF_FINAL_NORM], s->at[REF_FINAL_NORM_BIAS], s->width};
 }
 
+/* What a branch gives, times its vector. */
+static void scale_branch(const ref_pass *p, ref_branch branch, double *b)
+{
+    const double *scale = ref_part(p->t, p->block->at[branch][REF_SCALE], p->s->branch_scale);
+    for (int64_t n = 0; scale && n < ref_rows(p) * p->s->width; n++) b[n] *= scale[n % p->s->width];
+}
+
 /* a = n(x) or x,  b = f(a),  c = n'(b) or b,  s = x + r c,  to = n(s) or s. */
 void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *from)
 {
@@ -291,10 +342,12 @@ void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *fr
     int64_t count = ref_rows(p) * s->width;
     double *a = ref_zeros(count), *b = ref_zeros(count);
     ref_norm norm = ref_norm_first_of(p, branch);
-    if (ref_norm_before(s)) ref_norm_rows(p, norm, a, from);
-    ref_apply(p, branch, b, ref_norm_before(s) ? a : from);
+    memcpy(a, from, (size_t)count * sizeof *a);
+    if (ref_norm_before(p, branch)) ref_norm_rows(p, norm, a, from);
+    ref_apply(p, branch, b, a);
     if (ref_norm_after(s)) ref_norm_rows(p, ref_norm_after_of(p, branch), b, b);
-    memcpy(to, from, (size_t)count * sizeof *to);
+    scale_branch(p, branch, b);
+    memcpy(to, s->from_norm ? a : from, (size_t)count * sizeof *to);
     ref_add(to, s->residual, b, count);
     if (ref_norm_behind(s)) ref_norm_rows(p, norm, to, to);
     free(a);
@@ -307,11 +360,14 @@ static void parallel_block(const ref_pass *p, double *to, const double *from)
     int64_t count = ref_rows(p) * p->s->width;
     double *a = ref_zeros(count), *b = ref_zeros(count);
     memcpy(to, from, (size_t)count * sizeof *to);
-    ref_norm_rows(p, ref_norm_first_of(p, REF_SELF), a, from);
+    memcpy(a, from, (size_t)count * sizeof *a);
+    if (ref_norm_before(p, REF_SELF)) ref_norm_rows(p, ref_norm_first_of(p, REF_SELF), a, from);
     ref_apply(p, REF_SELF, b, a);
+    scale_branch(p, REF_SELF, b);
     ref_add(to, p->s->residual, b, count);
     ref_norm_rows(p, ref_norm_of_mlp(p), a, from);
     ref_apply(p, REF_MLP, b, a);
+    scale_branch(p, REF_MLP, b);
     ref_add(to, p->s->residual, b, count);
     free(a);
     free(b);
@@ -350,46 +406,7 @@ void ref_stack_forward(const ref_pass *p, double *hidden)
     if (s->final_norm) ref_norm_rows(p, ref_final_norm(s), last + count, last);
 }
 
-/* ---- Output ----------------------------------------------------------------------------------------------------- */
-
-void ref_pool_rows(const ref_pass *p, double *h, const double *x)
-{
-    int64_t M = p->s->width, T = p->s->T;
-    ref_pool pool = p->t->pool;
-    for (int64_t b = 0; b < p->t->B; b++) {
-        int64_t length = ref_length(p->s, b);
-        for (int64_t t = 0; t < length; t++) {
-            double *to = h + (pool == REF_POOL_NONE ? b * T + t : b) * M;
-            double share = pool == REF_POOL_NONE    ? 1
-                           : pool == REF_POOL_FIRST ? t == 0
-                           : pool == REF_POOL_LAST  ? t == length - 1
-                                                    : 1 / (double)length;
-            ref_add(to, share, x + (b * T + t) * M, M);
-        }
-    }
-}
-
-/* Whether row n of the result belongs to a token. */
-static bool is_real(const ref_transformer *t, int64_t n)
-{
-    const ref_stack *s = ref_last(t);
-    return t->pool != REF_POOL_NONE || n % s->T < ref_length(s, n / s->T);
-}
-
-/* out (rows,columns) from h (rows,M). */
-static void output(const ref_transformer *t, double *out, const double *h)
-{
-    int64_t M = ref_last(t)->width, C = ref_transformer_columns(t), rows = ref_transformer_rows(t);
-    if (t->classes)
-        ref_linear(out, h, ref_part(t, t->tied ? ref_last(t)->at[REF_TOKENS] : t->output, true),
-                   ref_part(t, t->bias_at, t->bias), rows, C, M);
-    else memcpy(out, h, (size_t)(rows * M) * sizeof *out);
-    for (int64_t n = 0; n < rows * C; n++) {
-        if (t->classes) out[n] *= t->scale;
-        if (t->classes && t->softcap > 0) out[n] = t->softcap * tanh(out[n] / t->softcap);
-        if (!is_real(t, n / C)) out[n] = 0;
-    }
-}
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
 
 void ref_transformer_forward(const ref_transformer *t, double *out, double *encoder_hidden, double *decoder_hidden)
 {
@@ -408,10 +425,7 @@ void ref_transformer_forward(const ref_transformer *t, double *out, double *enco
         if (given[n]) memcpy(given[n], hidden[n], (size_t)((p.s->depth + 2) * count) * sizeof *rows);
     }
     p.s = ref_last(t);
-    double *h = ref_zeros(ref_transformer_rows(t) * p.s->width);
-    ref_pool_rows(&p, h, rows);
-    output(t, out, h);
-    free(h);
+    ref_output(&p, out, rows);
     free(hidden[0]);
     free(hidden[1]);
 }

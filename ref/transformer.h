@@ -5,9 +5,12 @@
  *
  *     tokens     e = scale * tokens[id] + types[type]
  *     patches    e = Wp pixels + bp              pixels by channel, row, column; the class token before them
- *     both       e = e + positions[p]            p = first_position + t; sinusoidal: sines, then cosines
+ *     frames     u = gelu(conv(W1, features) + b1), e = gelu(conv(W2, u) + b2)    over 3 frames, the second in steps of 2
+ *     all        e = e + positions[p]            p = first_position + t, where t does not count tokens of padding, which
+ *                                                stand before the first position; sinusoidal: sines, then cosines
  *                e = norm(e)
- *                x = Wi e + bi                   or x = e; each of these where the stack has it
+ *                x = Wi e + bi                   or x = e; each of these where the stack has it; with `width_first`,
+ *                                                positions are added to x
  *
  * Blocks then apply attention, cross-attention (in a decoder behind an encoder) and MLP in turn, each as f in
  *
@@ -15,11 +18,19 @@
  *     both      x = x + r n'(f(n(x)))            after     x = x + r n(f(x))
  *     parallel  x = x + r f(n1(x)) + r g(n2(x))  f: attention, g: MLP; n2 is n1 with `one_norm`; no cross-attention
  *
+ * where f(y) may be multiplied by a vector, the first norm of the first block may be missing, and with `from_norm` the
+ * sum starts from n(x).
+ *
  *     mlp(y) = W2 a(W1 y + b1) + b2              or, gated, W2 (a(Wg y + bg) * (W1 y + b1)) + b2
+ *     mlp(y) = sum_e p_e mlp_e(y)                p: softmax of the largest few of Wr y + br, 0 for the other experts
  *
  * and the result is read from the last stack, after its final norm:
  *
+ *     h = norm(a(Wt h + bt))                     where there are such a product and norm
  *     logits = cap(scale * (Wh h + bh))          cap(z) = softcap * tanh(z / softcap)
+ *
+ * The backward pass is for models without experts, frames, relative positions, padding tokens, a transform, `width_first`,
+ * `from_norm`, branch scales, a second token before patches and the pools from REF_POOL_BOTH on.
  *
  * Rows at and past the length of a sequence are seen by nobody and counted nowhere. */
 #ifndef REF_TRANSFORMER_H
@@ -37,9 +48,18 @@ typedef enum ref_activation {
     REF_QUICK_GELU,
     REF_RELU_SQUARED
 } ref_activation;
-typedef enum ref_position_kind { REF_NO_POSITIONS, REF_LEARNED, REF_SINUSOIDAL } ref_position_kind;
+typedef enum ref_position_kind { REF_NO_POSITIONS, REF_LEARNED, REF_SINUSOIDAL, REF_WAVES } ref_position_kind;
 typedef enum ref_place { REF_BEFORE, REF_BEHIND, REF_BOTH, REF_AFTER } ref_place;
-typedef enum ref_pool { REF_POOL_NONE, REF_POOL_FIRST, REF_POOL_MEAN, REF_POOL_LAST } ref_pool;
+typedef enum ref_pool {
+    REF_POOL_NONE,
+    REF_POOL_FIRST,
+    REF_POOL_MEAN,
+    REF_POOL_LAST,
+    REF_POOL_BOTH, /* the first row and the mean of the others, side by side */
+    REF_POOL_TWO,  /* the mean of the logits of the first row and of the second, which has a product of its own */
+    REF_POOL_REST  /* the mean of all rows but the first */
+} ref_pool;
+typedef enum ref_scaling { REF_AS_IS, REF_LINEAR_SCALING, REF_DYNAMIC, REF_YARN, REF_LLAMA3, REF_LONG } ref_scaling;
 
 /* ---- Where parameters start ------------------------------------------------------------------------------------- */
 
@@ -48,6 +68,11 @@ enum {
     REF_PATCH,            /* (M,P) */
     REF_PATCH_BIAS,       /* (M) */
     REF_CLASS_TOKEN,      /* (M) */
+    REF_SECOND_TOKEN,     /* (M) */
+    REF_CONV1,            /* (M,bins*3) */
+    REF_CONV1_BIAS,       /* (M) */
+    REF_CONV2,            /* (M,M*3) */
+    REF_CONV2_BIAS,       /* (M) */
     REF_TOKENS,           /* (vocabulary,W) */
     REF_POSITIONS,        /* (positions,W) */
     REF_TYPES,            /* (types,W) */
@@ -55,6 +80,7 @@ enum {
     REF_INPUT_NORM_BIAS,  /* (W) */
     REF_INPUT_PROJECTION, /* (M,W): Wi */
     REF_INPUT_PROJECTION_BIAS,
+    REF_RELATIVE,        /* (buckets,H) */
     REF_FINAL_NORM,      /* (M) */
     REF_FINAL_NORM_BIAS, /* (M) */
     REF_STACK_PARTS
@@ -69,6 +95,7 @@ enum {
     REF_NORM_BIAS,     /* (M) */
     REF_NORM_OUT,      /* (M): n' */
     REF_NORM_OUT_BIAS, /* (M) */
+    REF_SCALE,         /* (M): of what the branch gives */
 
     REF_Q,          /* (H*D,M) */
     REF_K,          /* (G*D,M); of cross-attention (G*D,Me), Me: width of the encoder */
@@ -78,9 +105,11 @@ enum {
     REF_V_BIAS,     /* (G*D) */
     REF_PROJECTION, /* (M,H*D) */
     REF_PROJECTION_BIAS,
-    REF_Q_NORM, /* (D) */
-    REF_K_NORM, /* (D) */
-    REF_SINKS,  /* (H) */
+    REF_Q_NORM, /* (D), or (H*D) */
+    REF_K_NORM, /* (D), or (G*D) */
+    REF_Q_NORM_BIAS,
+    REF_K_NORM_BIAS,
+    REF_SINKS, /* (H) */
     REF_BRANCH_PARTS,
 
     REF_GATE = REF_Q, /* (mlp,M) */
@@ -88,10 +117,20 @@ enum {
     REF_FC1, /* (mlp,M) */
     REF_FC1_BIAS,
     REF_FC2, /* (M,mlp) */
-    REF_FC2_BIAS
+    REF_FC2_BIAS,
+    REF_ROUTER, /* (experts,M); the parts above then are those of the first expert, those of the others behind them */
+    REF_ROUTER_BIAS
 };
 
 /* ---- The model and its input ------------------------------------------------------------------------------------ */
+
+/* Frequencies f_i = base^(-2i/w) of a rotary embedding, and what becomes of them: see ref_rotary_frequencies. */
+typedef struct ref_scaled_rotary {
+    ref_scaling scaling;
+    double factor, slow, fast, trained, multiplier;
+    bool truncate;
+    const float *divisors[2]; /* (w/2) for sequences up to `trained`, and for longer ones */
+} ref_scaled_rotary;
 
 typedef struct ref_heads {
     int64_t heads, kv_heads, head_width; /* H, G, D */
@@ -102,7 +141,11 @@ typedef struct ref_heads {
     double rotary_base;                /* 0: no rotary embedding */
     int64_t rotary_width;              /* 0: D */
     bool rotary_interleaved;
-    double qk_norm; /* epsilon; 0: no norm of queries and keys */
+    ref_scaled_rotary rotary;
+    double qk_norm;       /* epsilon; 0: no norm of queries and keys */
+    bool qk_norm_centred; /* LayerNorm, */
+    bool qk_norm_bias;    /* with a bias */
+    int qk_norm_span;     /* as norm_span of a layer */
     bool in_bias, out_bias, sinks;
     bool alibi;   /* slopes: see ref_alibi_slope */
     double *maps; /* (B,H,Tq,Tk): the weights are left here; or NULL */
@@ -119,22 +162,30 @@ typedef struct ref_stack {
     /* Input. */
     bool patches; /* else tokens */
     int64_t rows, columns, channels, patch;
-    bool class_token;
+    bool class_token, second_token;
+    int64_t bins; /* of audio frames; 0: none */
     bool types;
+    int64_t padding, padding_place; /* a token that is not counted, and its position; -1: none */
     ref_position_kind positions;
     double scale;
     bool input_norm;
     int64_t table_width; /* W; 0: M, without a projection */
     bool table_bias;     /* bi */
+    bool width_first;
 
     /* Blocks. */
     int64_t mlp;
+    int64_t experts, experts_used; /* 0: one MLP */
+    bool expert_bias;
+    double clamp; /* gated: a(min(g, clamp)) * (max(min(u, clamp), -clamp) + 1); 0: none */
+    int64_t relative_buckets, relative_distance; /* T5's bias; 0: none */
     bool gated, mlp_bias;
     ref_activation activation;
     bool rms, norm_bias; /* RMS norms; LayerNorms with a bias */
     double epsilon;
     ref_place place;
     bool parallel, one_norm, final_norm;
+    bool bare_start, from_norm, branch_scale;
     double residual; /* r */
     const ref_block *blocks;
     int64_t at[REF_STACK_PARTS]; /* -1: not there */
@@ -144,6 +195,8 @@ typedef struct ref_stack {
     const int32_t *tokens;  /* (B,T) */
     const int32_t *type;    /* (B,T); NULL: 0 */
     const double *images;   /* (B,channels,rows,columns) */
+    const double *features; /* (B,bins,2*T) */
+    int64_t longest;        /* tokens of the longest sequence, which some rotary embeddings depend on */
     const int64_t *lengths; /* (B), from 1 to T; NULL: T */
     int64_t first_position;
 } ref_stack;
@@ -156,8 +209,13 @@ typedef struct ref_transformer {
     ref_pool pool;
     bool tied; /* Wh is REF_TOKENS of the last stack */
     bool bias;
-    double scale, softcap;   /* of logits: 1 and 0 for none */
-    int64_t output, bias_at; /* where Wh (classes,M) and bh (classes) start */
+    double scale, softcap;       /* of logits: 1 and 0 for none */
+    int64_t output, bias_at;     /* where Wh (classes,M) and bh (classes) start */
+    int64_t second, second_bias; /* those of REF_POOL_TWO */
+    int64_t transform;           /* width of the product before; 0: none */
+    bool transform_bias, transform_norm;
+    ref_activation transform_activation;
+    int64_t transform_at, transform_bias_at, transform_norm_at, transform_norm_bias_at;
 
     const double *parameters; /* (count) */
     int64_t count;
@@ -224,8 +282,33 @@ int64_t ref_table_width(const ref_stack *s);
 void ref_embed(const ref_pass *p, double *e);
 void ref_input(const ref_pass *p, double *x, const double *e);
 
-/* The attention of a branch over x (B*T,M). slopes: memory to free after use, or NULL. */
-ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, double **slopes);
+/* The attention of a branch over x (B*T,M), and memory to free after use, each or NULL. */
+typedef struct ref_extras {
+    double *slopes, *frequencies, *bias;
+} ref_extras;
+ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x, ref_extras *extras);
+void ref_extras_free(ref_extras *extras);
+
+/* ---- Parts that few models have (transformer_parts.c) ------------------------------------------------------------- */
+
+/* out (w/2) of a sequence of `tokens` tokens:
+ *
+ *     linear     f_i / factor
+ *     dynamic    from tokens > trained on, with a base of base * (factor tokens / trained - (factor - 1))^(w/(w-2))
+ *     YaRN       f_i / factor where the pair turns less than `slow` times in `trained` tokens, f_i where it turns more than
+ *                `fast` times, in between in proportion to i; `truncate`: the bounds of i are whole numbers
+ *     Llama 3    the same, in proportion to how often it turns
+ *     long       f_i / divisors[tokens > trained][i] */
+void ref_rotary_frequencies(double *out, const ref_heads *h, int64_t w, int64_t tokens);
+
+/* bias (B,H,Tq,Tk): a number for each head and range of distances, as in T5. */
+void ref_relative_bias(const ref_pass *p, double *bias, int64_t H);
+
+/* Rows (T,M) of the features of sequence b. */
+void ref_frames(const ref_pass *p, double *e, int64_t b);
+
+/* y (B*T,M): a mixture of experts. */
+void ref_experts(const ref_pass *p, double *y, const double *x);
 
 /* y (B*T,M) = f(x) for a branch of the block. Of an MLP, unless NULL: g (B*T,mlp), what the gate multiplies, z
  * (B*T,mlp), and h (B*T,mlp), what goes into W2. */
@@ -234,7 +317,7 @@ void ref_hidden(const ref_pass *p, double *g, double *z, double *h, const double
 
 /* Whether branches have a norm before f, after f, and behind the sum; the norm that places other than REF_BOTH have,
  * and the one after f. */
-bool ref_norm_before(const ref_stack *s);
+bool ref_norm_before(const ref_pass *p, ref_branch branch);
 bool ref_norm_after(const ref_stack *s);
 bool ref_norm_behind(const ref_stack *s);
 ref_norm ref_norm_first_of(const ref_pass *p, ref_branch branch);
@@ -253,8 +336,11 @@ ref_norm ref_final_norm(const ref_stack *s);
 /* hidden (depth+2,B*T,M) of a stack. */
 void ref_stack_forward(const ref_pass *p, double *hidden);
 
-/* h (rows,M), what logits are computed from, of the stack's final rows x (B*T,M). */
+/* h (rows,M), or (rows,2M) of REF_POOL_BOTH: what logits are computed from, of the stack's final rows x (B*T,M). */
 void ref_pool_rows(const ref_pass *p, double *h, const double *x);
+
+/* The result, of the same rows x. */
+void ref_output(const ref_pass *p, double *out, const double *x);
 
 /* The stack that the result is read from. */
 const ref_stack *ref_last(const ref_transformer *t);

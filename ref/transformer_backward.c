@@ -92,8 +92,8 @@ static double slope(ref_activation a, double z)
 static void attention_back(const ref_pass *p, ref_branch branch, double *dx, const double *dy, const double *x)
 {
     const int64_t *at = p->block->at[branch];
-    double *slopes;
-    ref_layer l = ref_attention_of(p, branch, x, &slopes);
+    ref_extras extras;
+    ref_layer l = ref_attention_of(p, branch, x, &extras);
     int64_t queries = l.B * l.Tq * l.M, keys = l.B * l.Tk * l.Mk;
     double *query = ref_zeros(queries), *key = ref_zeros(keys), *value = ref_zeros(keys);
     ref_layer_gradients g = {.query = query, .key = key, .value = value};
@@ -103,6 +103,8 @@ static void attention_back(const ref_pass *p, ref_branch branch, double *dx, con
     g.out_weight = gradient(p, at[REF_PROJECTION], true);
     g.out_bias = gradient(p, at[REF_PROJECTION_BIAS], l.out_bias);
     g.q_norm = gradient(p, at[REF_Q_NORM], l.q_norm), g.k_norm = gradient(p, at[REF_K_NORM], l.k_norm);
+    g.q_norm_bias = gradient(p, at[REF_Q_NORM_BIAS], l.q_norm_bias);
+    g.k_norm_bias = gradient(p, at[REF_K_NORM_BIAS], l.k_norm_bias);
     g.sinks = gradient(p, at[REF_SINKS], l.attention.sinks);
     ref_layer_backward(&l, dy, &g); /* writes; no part of an attention is used twice */
     double *dsource = branch == REF_CROSS ? p->dmemory : dx;
@@ -112,7 +114,7 @@ static void attention_back(const ref_pass *p, ref_branch branch, double *dx, con
     free(query);
     free(key);
     free(value);
-    free(slopes);
+    ref_extras_free(&extras);
 }
 
 /* dx += the gradient by x of the MLP, from dy:
@@ -162,7 +164,7 @@ static void step_back(const ref_pass *p, ref_branch branch, double *d, const dou
     double *a = ref_zeros(count), *b = ref_zeros(count), *sum = ref_zeros(count);
     double *da = ref_zeros(count), *db = ref_zeros(count), *dc = ref_zeros(count), *ds = ref_zeros(count);
     memcpy(a, x, size);
-    if (ref_norm_before(s)) ref_norm_rows(p, norm, a, x);
+    if (ref_norm_before(p, branch)) ref_norm_rows(p, norm, a, x);
     ref_apply(p, branch, b, a);
     if (ref_norm_behind(s)) { /* without a norm after f: c is b */
         memcpy(sum, x, size);
@@ -176,7 +178,7 @@ static void step_back(const ref_pass *p, ref_branch branch, double *d, const dou
     else memcpy(db, dc, size);
     apply_back(p, branch, da, db, a);
     memcpy(d, ds, size);
-    if (ref_norm_before(s)) norm_back(p, norm, d, da, x);
+    if (ref_norm_before(p, branch)) norm_back(p, norm, d, da, x);
     else ref_add(d, 1, da, count);
     double *all[] = {a, b, sum, da, db, dc, ds};
     for (int n = 0; n < 7; n++) free(all[n]);
@@ -191,9 +193,12 @@ static void parallel_back(const ref_pass *p, double *d, const double *x)
     ref_add(db, p->s->residual, d, count);
     for (int n = 0; n < 2; n++) {
         double *a = ref_zeros(count), *da = ref_zeros(count);
-        ref_norm_rows(p, norms[n], a, x);
-        apply_back(p, n ? REF_MLP : REF_SELF, da, db, a);
-        norm_back(p, norms[n], d, da, x);
+        ref_branch branch = n ? REF_MLP : REF_SELF;
+        ref_add(a, 1, x, count);
+        if (ref_norm_before(p, branch)) ref_norm_rows(p, norms[n], a, x);
+        apply_back(p, branch, da, db, a);
+        if (ref_norm_before(p, branch)) norm_back(p, norms[n], d, da, x);
+        else ref_add(d, 1, da, count);
         free(a);
         free(da);
     }
@@ -318,6 +323,8 @@ static void pool_back(const ref_pass *p, double *d, const double *dh)
         case REF_POOL_MEAN:
             for (int64_t t = 0; t < length; t++) ref_add(d + (b * T + t) * M, 1 / (double)length, dh + b * M, M);
             break;
+        default:
+            abort(); /* forward only */
         }
     }
 }

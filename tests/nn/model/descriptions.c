@@ -5,7 +5,20 @@
 
 /* ---- Descriptions ----------------------------------------------------------------------------------------------- */
 
-static nn_attention_config draw_attention(rng *r, int64_t head_width)
+/* Rotary embeddings that depend on the length of a sequence change only in encoders: a cache keeps its keys. */
+static nn_rotary_config draw_rotary(rng *r, bool decoder)
+{
+    nn_rotary_config to = {.scaling = (nn_rotary_scaling)rng_between(r, 0, NN_ROTARY_LONG), .multiplier = 1};
+    to.factor = rng_chance(r, 0.5) ? 4 : 1.5;
+    to.trained = decoder ? 64 : rng_between(r, 2, 12);
+    to.slow = 0.05 + 0.2 * (double)rng_between(r, 0, 3), to.fast = to.slow + 1;
+    to.truncate = rng_chance(r, 0.5);
+    if (rng_chance(r, 0.4)) to.multiplier = 1.2;
+    for (int i = 0; i < NN_ROTARY_MOST; i++) to.divisors[0][i] = 1 + 0.1f * (float)i, to.divisors[1][i] = 2 + (float)i;
+    return to;
+}
+
+static nn_attention_config draw_attention(rng *r, int64_t head_width, bool decoder)
 {
     nn_attention_config a = NN_ATTENTION_DEFAULTS;
     if (rng_chance(r, 0.3)) a.window_left = rng_between(r, 0, 5);
@@ -15,7 +28,13 @@ static nn_attention_config draw_attention(rng *r, int64_t head_width)
     if (rng_chance(r, 0.4)) a.rotary_base = rng_chance(r, 0.5) ? 10000 : 100;
     if (rng_chance(r, 0.4)) a.rotary_width = rng_chance(r, 0.5) ? head_width : 2;
     a.rotary_interleaved = rng_chance(r, 0.5);
-    if (rng_chance(r, 0.3)) a.qk_norm = 1e-3f;
+    bool wide = (a.rotary_width ? a.rotary_width : head_width) > 2; /* dynamic: w - 2 is divided by */
+    if (a.rotary_base > 0 && wide && rng_chance(r, 0.5)) a.rotary = draw_rotary(r, decoder);
+    a.scale_by_block = rng_chance(r, 0.2);
+    if (rng_chance(r, 0.4)) a.qk_norm = 1e-3f;
+    a.qk_norm_kind = rng_chance(r, 0.5) ? MHA_NORM_LAYER : MHA_NORM_RMS;
+    a.qk_norm_span = (mha_norm_span)rng_between(r, 0, MHA_NORM_ALL_HEADS);
+    a.qk_norm_bias = rng_chance(r, 0.5);
     a.in_bias = rng_chance(r, 0.6);
     a.out_bias = rng_chance(r, 0.6);
     a.alibi = rng_chance(r, 0.25);
@@ -23,7 +42,7 @@ static nn_attention_config draw_attention(rng *r, int64_t head_width)
     return a;
 }
 
-static void draw_heads(nn_blocks_config *b, rng *r)
+static void draw_heads(nn_blocks_config *b, rng *r, bool decoder)
 {
     int64_t D = 2 * rng_between(r, 1, 4);
     b->kv_heads = rng_between(r, 1, 3);
@@ -36,7 +55,7 @@ static void draw_heads(nn_blocks_config *b, rng *r)
         b->head_width = 0;
     }
     if (b->kv_heads == b->heads && rng_chance(r, 0.5)) b->kv_heads = 0;
-    for (int n = 0; n < 2; n++) b->attention[n] = draw_attention(r, D);
+    for (int n = 0; n < 2; n++) b->attention[n] = draw_attention(r, D, decoder);
     for (int64_t l = 0; l < b->depth; l++) {
         b->block[l].kind = (int32_t)(l % 2);
         if (b->attention[l % 2].alibi || !rng_chance(r, 0.3)) continue;
@@ -48,17 +67,18 @@ static void draw_heads(nn_blocks_config *b, rng *r)
 static void draw_blocks(nn_blocks_config *b, rng *r, uint64_t n, bool decoder, bool crosses)
 {
     b->depth = rng_between(r, 1, 3);
-    draw_heads(b, r);
+    draw_heads(b, r, decoder);
     b->mlp = rng_between(r, 5, 30);
     b->gated = rng_chance(r, 0.5);
     b->mlp_bias = rng_chance(r, 0.6);
-    b->activation = (mha_activation)(n % 5);
+    b->activation = (mha_activation)(n % (MHA_RELU_SQUARED + 1));
     b->norm = rng_chance(r, 0.4) ? NN_RMS_NORM : NN_LAYER_NORM;
     b->norm_bias = rng_chance(r, 0.7);
     b->epsilon = rng_chance(r, 0.5) ? 1e-5f : 1e-3f;
     b->place = (nn_norm_place)(n % 4);
     b->parallel = b->place == NN_NORM_BEFORE && !crosses && rng_chance(r, 0.6);
     b->one_norm = b->parallel && rng_chance(r, 0.5);
+    b->bare_start = b->place == NN_NORM_BEFORE && !b->one_norm && rng_chance(r, 0.3);
     b->final_norm = b->place != NN_NORM_BEHIND && rng_chance(r, 0.7);
     b->causal = rng_chance(r, decoder ? 0.9 : 0.1);
     if (rng_chance(r, 0.3)) b->residual = 0.6f;
@@ -66,7 +86,7 @@ static void draw_blocks(nn_blocks_config *b, rng *r, uint64_t n, bool decoder, b
 
 static void draw_input(nn_input_config *in, rng *r, uint64_t n, bool patches)
 {
-    in->position_kind = (nn_position_kind)(n % 3);
+    in->position_kind = (nn_position_kind)(n % 4);
     if (patches) {
         in->kind = NN_INPUT_PATCHES;
         in->channels = rng_between(r, 1, 3);
@@ -112,6 +132,60 @@ nn_description description_random(rng *r, uint64_t n, stacks which)
         draw_input(&d.decoder.input, r, n + n / 13, false);
     }
     draw_output(&d, r, n);
+    return d;
+}
+
+static void add_blocks(nn_blocks_config *b, rng *r)
+{
+    if (rng_chance(r, 0.5)) {
+        b->experts = rng_between(r, 1, 5);
+        b->experts_used = rng_between(r, 1, b->experts);
+        b->expert_bias = rng_chance(r, 0.5);
+        if (b->gated && rng_chance(r, 0.5)) b->clamp = 0.7f;
+    }
+    b->branch_scale = rng_chance(r, 0.4);
+    b->from_norm = b->place == NN_NORM_BEFORE && !b->parallel && rng_chance(r, 0.4);
+    if (!rng_chance(r, 0.4)) return;
+    b->attention[0].relative_buckets = 2 * rng_between(r, 2, 6);
+    b->attention[0].relative_distance = b->attention[0].relative_buckets + rng_between(r, 1, 5);
+    for (int64_t l = 0; l < b->depth; l++) b->block[l].heads = b->block[l].kv_heads = 0; /* which share the bias */
+}
+
+static void add_input(nn_input_config *in, rng *r, bool decoder)
+{
+    if (in->kind == NN_INPUT_PATCHES) {
+        in->norm = rng_chance(r, 0.3);
+        in->distilled = in->class_token && rng_chance(r, 0.6);
+    } else if (!decoder && rng_chance(r, 0.3)) {
+        in->kind = NN_INPUT_FRAMES;
+        in->bins = rng_between(r, 1, 6);
+        in->positions = rng_between(r, 1, 7);
+        in->first_position = in->vocabulary = in->token_types = in->width = 0;
+        in->norm = false, in->scale = 1;
+    } else {
+        in->width_first = in->width && !in->norm && rng_chance(r, 0.7);
+        if (in->first_position && in->position_kind && rng_chance(r, 0.7)) in->padding = 1;
+    }
+}
+
+nn_description description_random_forward(rng *r, uint64_t n, stacks which)
+{
+    nn_description d = description_random(r, n, which);
+    nn_stack_config *const sides[] = {&d.encoder, &d.decoder}, *last = &sides[which != ENCODER_ONLY][0];
+    nn_output_config *o = &d.output;
+    for (int k = 0; k < 2; k++) {
+        if (!sides[k]->blocks.depth) continue;
+        add_blocks(&sides[k]->blocks, r);
+        add_input(&sides[k]->input, r, k);
+    }
+    if (o->tied && (last->input.kind || last->input.width)) o->tied = false;
+    bool two = nn_input_tokens(&last->input) > 2; /* rows beside the first, in every sequence */
+    if (o->classes && two && !o->tied) o->pool = (nn_pool)(NN_POOL_BOTH + n / 3 % 3);
+    if (o->classes && o->pool != NN_POOL_TWO && rng_chance(r, 0.5)) {
+        if (!o->tied) o->transform = rng_between(r, 2, 15);
+        o->transform_bias = rng_chance(r, 0.5), o->transform_norm = rng_chance(r, 0.5);
+        o->transform_activation = (mha_activation)(n % (MHA_RELU_SQUARED + 1));
+    }
     return d;
 }
 
@@ -174,12 +248,13 @@ static void draw_sequences(model_case *c, int n, rng *r, int64_t tokens, bool pa
     nn_sequences *s = n ? &c->batch.decoder : &c->batch.encoder;
     ref_stack *k = n ? &c->oracle.ref.decoder : &c->oracle.ref.encoder;
     int64_t B = c->batch.B, pixels = B * in->channels * in->rows * in->columns;
-    if (in->kind == NN_INPUT_PATCHES) {
+    if (in->kind == NN_INPUT_FRAMES) pixels = B * in->bins * 2 * nn_input_tokens(in);
+    if (in->kind != NN_INPUT_TOKENS) {
         c->images[n] = array(pixels, sizeof(float));
         c->pixels[n] = array(pixels, sizeof(double));
         for (int64_t i = 0; i < pixels; i++) c->pixels[n][i] = (double)(c->images[n][i] = (float)rng_normal(r));
         s->T = nn_input_tokens(in);
-        s->images = c->images[n];
+        *(in->kind == NN_INPUT_FRAMES ? &s->features : &s->images) = c->images[n];
     } else {
         s->T = rng_between(r, 1, tokens);
         c->tokens[n] = array(B * s->T, sizeof(int32_t));
@@ -195,8 +270,13 @@ static void draw_sequences(model_case *c, int n, rng *r, int64_t tokens, bool pa
         s->lengths = padded ? c->lengths[n] : NULL;
         s->first_position = rng_chance(r, 0.2) ? 3 : 0;
     }
-    k->T = s->T, k->tokens = s->tokens, k->type = s->types, k->images = c->pixels[n], k->lengths = s->lengths;
+    k->T = s->T, k->tokens = s->tokens, k->type = s->types, k->images = k->features = c->pixels[n];
+    k->lengths = s->lengths;
     k->first_position = in->first_position + s->first_position;
+    for (int64_t b = 0; b < B; b++) {
+        int64_t length = s->first_position + (s->lengths ? s->lengths[b] : s->T);
+        if (length > k->longest) k->longest = length;
+    }
 }
 
 model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t tokens, bool padded)
@@ -208,7 +288,7 @@ model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t 
     c->parameters = array(c->count, sizeof(float));
     list_parts(c);
     draw_parameters(c, r);
-    if (!bench_oracle_make(&c->oracle, d, c->parameters)) exit(1);
+    if (!bench_oracle_make(&c->oracle, &c->d, c->parameters)) exit(1);
     c->oracle.ref.B = B;
     if (d->encoder.blocks.depth) draw_sequences(c, 0, r, tokens, padded);
     if (d->decoder.blocks.depth) draw_sequences(c, 1, r, tokens, padded);

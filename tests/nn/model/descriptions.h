@@ -13,6 +13,9 @@ typedef enum stacks { ENCODER_ONLY, DECODER_ONLY, ENCODER_DECODER, STACKS } stac
 /* Description n of a generator: the kinds of norms, activations, positions and pools take turns, the rest is drawn. */
 nn_description description_random(rng *r, uint64_t n, stacks which);
 
+/* The same with parts that have no backward pass: experts, audio frames, relative positions, other pools, ... */
+nn_description description_random_forward(rng *r, uint64_t n, stacks which);
+
 /* One line about it. Returns `text`. */
 const char *description_words(const nn_description *d, char *text, size_t size);
 
@@ -30,8 +33,8 @@ typedef struct model_case {
 
     int32_t *tokens[2], *types[2];
     int64_t *lengths[2];
-    float *images[2];
-    double *pixels[2]; /* the images, for the oracle */
+    float *images[2];  /* or features */
+    double *pixels[2]; /* the same for the oracle */
 } model_case;
 
 /* A batch of B sequences. Of stacks that read tokens they have up to `tokens` tokens, some of them fewer if `padded`. */

@@ -41,16 +41,19 @@ static void stop(machine *m)
     mha_context_free(m->ctx);
 }
 
-/* Case n of a test: descriptions take turns in having an encoder, a decoder and both. */
-static model_case *case_make(uint64_t seed, uint64_t n, bool padded)
+/* Case n of a test: descriptions take turns in having an encoder, a decoder and both; `all`: also with parts that have no
+ * backward pass. */
+static model_case *case_of(uint64_t seed, uint64_t n, bool padded, bool all)
 {
     rng r = rng_make(seed, n);
     char text[160];
-    nn_description d = description_random(&r, n, (stacks)(n % STACKS));
+    nn_description d = (all ? description_random_forward : description_random)(&r, n, (stacks)(n % STACKS));
     const char *problem = nn_description_problem(&d, text, sizeof text);
     if (!expect(!problem, "description %d: %s", (int)n, problem)) exit(1);
     return model_case_make(&d, &r, rng_between(&r, 1, 3), TOKENS, padded);
 }
+
+static model_case *case_make(uint64_t seed, uint64_t n, bool padded) { return case_of(seed, n, padded, false); }
 
 static double largest(const double *x, int64_t count)
 {
@@ -162,9 +165,9 @@ static void wanted_free(wanted *w)
     for (int n = 0; n < 7; n++) free(all[n]);
 }
 
-static void check_forward(uint64_t n, bool training)
+static void check_forward(uint64_t n, bool training, bool all)
 {
-    model_case *c = case_make(31, n, n / 3 % 2);
+    model_case *c = case_of(31, n, n / 3 % 2, all);
     if (!training || description_trains(&c->d)) {
         machine m = start(c, c->batch.B + (int64_t)(n % 2), training, 2);
         wanted w = solve(c);
@@ -189,12 +192,17 @@ static void check_forward(uint64_t n, bool training)
 
 TEST(forward_is_the_oracles)
 {
-    for (uint64_t n = 0; n < (uint64_t)cases_from(CASES); n++) check_forward(n, false);
+    for (uint64_t n = 0; n < (uint64_t)cases_from(CASES); n++) check_forward(n, false, false);
+}
+
+TEST(forward_of_all_parts_is_the_oracles)
+{
+    for (uint64_t n = 0; n < (uint64_t)cases_from(2 * CASES); n++) check_forward(n, false, true);
 }
 
 TEST(forward_for_training_is_the_oracles)
 {
-    for (uint64_t n = 0; n < (uint64_t)cases_from(CASES); n++) check_forward(n, true);
+    for (uint64_t n = 0; n < (uint64_t)cases_from(CASES); n++) check_forward(n, true, false);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
