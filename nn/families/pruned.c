@@ -13,6 +13,7 @@ typedef struct cut {
     const nn_safetensors_tensor *tensor;
     int64_t size[2], left[2];
     bool *gone[2]; /* (rows), (columns); NULL: none */
+    bool checked;
 } cut;
 
 /* The parts that have numbers of each head: along which axis, and whether of those that share keys and values. */
@@ -163,6 +164,22 @@ static bool save(const char *path, cut *cuts, int64_t count, const nn_buffer *co
     return good;
 }
 
+/* Whether all numbers of a tensor that the model reads are finite. A type that is not one of floats has no others. */
+static bool is_finite(cut *c)
+{
+    const nn_safetensors_tensor *t = c->tensor;
+    bool wide = t->dtype == NN_SAFETENSORS_F32, brain = t->dtype == NN_SAFETENSORS_BF16;
+    bool half = t->dtype == NN_SAFETENSORS_F16, good = true;
+    if (c->checked || !(wide || brain || half)) return true;
+    c->checked = true;
+    for (size_t i = 0; good && i < (size_t)t->count; i++) {
+        uint32_t bits = 0, exponent = wide ? 0x7f800000 : brain ? 0x7f80 : 0x7c00;
+        memcpy(&bits, (const char *)t->data + i * (wide ? 4 : 2), wide ? 4 : 2);
+        good = (bits & exponent) != exponent;
+    }
+    return good;
+}
+
 bool nn_pruned_save(const char *path, const nn_description *d, const nn_family *family, const nn_bound *views,
                     const nn_config *config, const nn_shards *shards, const bool *keep, char *error, size_t error_size)
 {
@@ -178,11 +195,16 @@ bool nn_pruned_save(const char *path, const nn_description *d, const nn_family *
     for (int64_t t = 0; good && t < count; t++) {
         const nn_safetensors_tensor *tensor = nn_shards_get(shards, t);
         int64_t rows = tensor->rank && tensor->shape[0] ? tensor->shape[0] : 1, columns = tensor->count / rows;
-        cuts[t] = (cut){tensor, {rows, columns}, {rows, columns}, {NULL, NULL}};
+        cuts[t] = (cut){tensor, {rows, columns}, {rows, columns}, {NULL, NULL}, false};
     }
-    for (nn_parts w = nn_parts_of(d); good && nn_parts_next(&w, &part); n++)
+    const char *broken = NULL;
+    for (nn_parts w = nn_parts_of(d); good && nn_parts_next(&w, &part); n++) {
+        cut *c = find(cuts, count, &views->part[n]);
+        if (c && !broken && !is_finite(c)) broken = c->tensor->name;
         if (part.block >= 0) good = mark_part(cuts, count, b, &part, &views->part[n], keep + part.block * b->heads);
+    }
     if (!good) nn_fail(&to, "out of memory");
+    else if (broken) good = nn_fail(&to, "%s contains values that are not finite", broken);
     else {
         write_config(&text, config, b, keep);
         good = save(path, cuts, count, &text, &to);

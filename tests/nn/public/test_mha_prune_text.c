@@ -95,7 +95,8 @@ static const bench_language shapes[] = {
      "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false}"},
 };
 
-static mha_model *make_model(mha_context *ctx, const bench_language *shape, mha_type type)
+/* `broken`: the last number of a weight is NaN. */
+static mha_model *make_model(mha_context *ctx, const bench_language *shape, mha_type type, bool broken)
 {
     char error[600] = "", path[] = "/tmp/mha-whole-test.safetensors";
     bench_checkpoint c = {0};
@@ -104,6 +105,11 @@ static mha_model *make_model(mha_context *ctx, const bench_language *shape, mha_
     const nn_safetensors_pair note = {"config", shape->config};
     bench_setting set = {.ctx = ctx, .type = type, .compute = MHA_FLOAT32};
     bool good = bench_checkpoint_make(&c, &set, shape, error) && c.count <= 64;
+    if (good && broken) {
+        mha_tensor t = c.stored[c.count - 1].tensor;
+        size_t size = mha_type_size(t.type), last = (size_t)(t.size[0] * (t.rank > 1 ? t.size[1] : 1)) - 1;
+        memset((char *)t.data + last * size, 0xff, size);
+    }
     for (int64_t n = 0; good && n < c.count; n++)
         items[n] = nn_safetensors_item_view(c.stored[n].name, c.stored[n].tensor);
     good = good && nn_safetensors_write(path, items, (size_t)c.count, &note, 1, error, sizeof error);
@@ -118,7 +124,7 @@ TEST(a_file_without_heads_is_the_model_with_them_off)
     mha_context *ctx = context();
     for (int s = 0; s < 2; s++)
         for (int t = 0; t < 2; t++) {
-            mha_model *m = make_model(ctx, &shapes[s], t ? MHA_BFLOAT16 : MHA_FLOAT32);
+            mha_model *m = make_model(ctx, &shapes[s], t ? MHA_BFLOAT16 : MHA_FLOAT32, false);
             if (m) expect(try_model(ctx, shapes[s].name, m), "%s: %s", shapes[s].name, mha_context_error(ctx));
             mha_model_free(m);
         }
@@ -129,7 +135,7 @@ TEST(a_file_without_heads_is_the_model_with_them_off)
 TEST(what_cannot_be_removed_is_refused)
 {
     mha_context *ctx = context();
-    mha_model *m = make_model(ctx, &shapes[0], MHA_FLOAT32), *smaller = NULL;
+    mha_model *m = make_model(ctx, &shapes[0], MHA_FLOAT32, false), *smaller = NULL;
     bool keep[12] = {false};
     expect(mha_model_save_pruned(ctx, m, out, keep, 11) == MHA_BAD_ARGUMENT, "eleven of twelve heads");
     expect(mha_model_save_pruned(ctx, m, out, keep, 12) == MHA_BAD_FILE &&
@@ -145,6 +151,21 @@ TEST(what_cannot_be_removed_is_refused)
     mha_model_free(smaller);
     mha_model_free(m);
     remove(out);
+    mha_context_free(ctx);
+}
+
+TEST(numbers_that_are_not_finite_are_named)
+{
+    mha_context *ctx = context();
+    for (int t = 0; t < 3; t++) {
+        mha_model *m = make_model(ctx, &shapes[1], (mha_type[]){MHA_FLOAT32, MHA_BFLOAT16, MHA_FLOAT16}[t], true);
+        bool keep[12];
+        for (int n = 0; n < 12; n++) keep[n] = n > 1;
+        expect(mha_model_save_pruned(ctx, m, out, keep, 12) == MHA_BAD_FILE &&
+                   strstr(mha_context_error(ctx), "contains values that are not finite") && access(out, F_OK) != 0,
+               "%s", mha_context_error(ctx));
+        mha_model_free(m);
+    }
     mha_context_free(ctx);
 }
 
