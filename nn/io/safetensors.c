@@ -246,6 +246,15 @@ nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_s
     return file;
 }
 
+void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)from, map = (uintptr_t)file->map;
+    if (!file->map || begin < map || begin + bytes > map + file->map_size) return;
+    size_t skipped = (size_t)(-begin & (page - 1)); /* the mapping starts with a page */
+    if (bytes >= skipped + page)
+        madvise((char *)file->map + (begin - map) + skipped, (bytes - skipped) / page * page, MADV_DONTNEED);
+}
+
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
 {
     content from = {.to = {path, error, error_size}};

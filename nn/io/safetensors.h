@@ -75,6 +75,10 @@ nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_
 /* The same without reading the data: the file is mapped, and its pages are read when they are used. A file that is
  * truncated by someone else while it is mapped ends the process with SIGBUS. */
 nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size);
+
+/* Lets pages of a mapped file go, those that lie between these bytes as a whole: they are read again where they are needed.
+ * Nothing happens to memory that is not of the mapping. */
+void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t bytes);
 nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 
 /* NULL is legal. */

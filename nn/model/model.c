@@ -63,6 +63,7 @@ static bool fill(nn_model *m, mha_context *ctx, const mha_tensor *parts, char *e
     bool ok = nn_weights_create(&m->weights, &m->d, m->parameters, parts) && make_side(m, ctx, false) &&
               make_side(m, ctx, true) &&
               nn_output_create(&m->output, &m->d, &m->weights, o->batch, last->rows, o->training);
+    m->weights.copied = o->copied, m->weights.copied_arg = o->copied_arg;
     int64_t memory =
         m->side[0].there && m->side[1].there && o->training ? m->side[0].stack.rows * m->d.encoder.blocks.width : 0;
     if (ok && memory) m->dmemory = malloc((size_t)memory * sizeof(float));

@@ -76,6 +76,11 @@ typedef struct nn_model_options {
     int64_t encoder_tokens, decoder_tokens; /* the most tokens of a sequence; 0 where the stack reads patches */
     bool training;                          /* calls can be followed by nn_model_backward */
     int64_t encoder_batch; /* the most sequences of the encoder, where each serves several of the decoder; 0: batch */
+
+    /* Of nn_model_create_over: called with a weight of which products read a copy from now on, so that memory which can be
+     * read again, such as that of a mapped file, need not stay. Or NULL. */
+    void (*copied)(const void *arg, mha_tensor weight);
+    const void *copied_arg;
 } nn_model_options;
 
 typedef struct nn_model nn_model;

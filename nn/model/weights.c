@@ -61,8 +61,11 @@ void nn_weights_round(nn_weights *w, mha_context *ctx)
                         mha_tensor_1d(w->weight[0].value.data, MHA_FLOAT32, w->half_count));
         return;
     }
-    for (int64_t n = 0; n < w->count; n++)
-        if (is_rounded(w, n)) mha_tensor_copy(ctx, w->weight[n].factor, w->weight[n].value);
+    for (int64_t n = 0; n < w->count; n++) {
+        if (!is_rounded(w, n)) continue;
+        mha_tensor_copy(ctx, w->weight[n].factor, w->weight[n].value);
+        if (w->copied) w->copied(w->copied_arg, w->weight[n].value);
+    }
 }
 
 void nn_weights_find(const nn_weights *w, bool decoder, int64_t l, const nn_weight **found)

@@ -21,6 +21,8 @@ typedef struct nn_weights {
     nn_weight *weight; /* (count) */
     uint16_t *halves;  /* the copies; or NULL */
     int64_t half_count;
+    void (*copied)(const void *arg, mha_tensor weight); /* as in nn_model_options */
+    const void *copied_arg;
     bool whole; /* the values are one block of float32 numbers, and the copies one block as well */
 } nn_weights;
 

@@ -31,8 +31,10 @@ const nn_generation_config *nn_public_generation_config(const mha_model *m) { re
 mha_status nn_public_network(mha_context *ctx, nn_model **net, const mha_model *m, const nn_model_options *options)
 {
     char error[240] = "";
-    *net = m->parameters ? nn_model_create(ctx, &m->d, m->parameters, options, error, sizeof error)
-                         : nn_model_create_over(ctx, &m->d, m->bound.part, options, error, sizeof error);
+    nn_model_options o = *options;
+    o.copied = nn_public_copied, o.copied_arg = m;
+    *net = m->parameters ? nn_model_create(ctx, &m->d, m->parameters, &o, error, sizeof error)
+                         : nn_model_create_over(ctx, &m->d, m->bound.part, &o, error, sizeof error);
     return *net ? MHA_OK : nn_public_reason(ctx, error);
 }
 

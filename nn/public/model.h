@@ -49,6 +49,9 @@ int64_t nn_public_positions(const nn_input_config *in);
 
 /* Makes `net` large enough for B sequences of so many tokens. Makes `net` and `pixels` large enough for B sequences, and
  * `hidden` too if it is needed; and loads images (B,channels,rows,columns) of checked sizes into `pixels`. */
+/* For nn_model_options: lets pages of the model's files go. `model` is a mha_model. */
+void nn_public_copied(const void *model, mha_tensor weight);
+
 int64_t nn_public_classes(const mha_model *m); /* width of a row of results */
 mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens);
 mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden);

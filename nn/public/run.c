@@ -181,10 +181,23 @@ int64_t nn_public_classes(const mha_model *m)
     return m->d.output.classes ? m->d.output.classes : nn_output_width(&m->d, true);
 }
 
+void nn_public_copied(const void *model, mha_tensor weight)
+{
+    const mha_model *m = model;
+    int64_t last = 0;
+    for (int axis = 0; axis < weight.rank; axis++) last += (weight.size[axis] - 1) * weight.stride[axis];
+    for (int64_t n = 0; n < m->shards.count; n++)
+        nn_safetensors_forget(m->shards.file[n], weight.data, (size_t)(last + 1) * mha_type_size(weight.type));
+}
+
 mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens)
 {
     char error[240] = "";
-    nn_model_options options = {.batch = B, .encoder_tokens = encoder_tokens, .decoder_tokens = decoder_tokens};
+    nn_model_options options = {.batch = B,
+                                .encoder_tokens = encoder_tokens,
+                                .decoder_tokens = decoder_tokens,
+                                .copied = nn_public_copied,
+                                .copied_arg = m};
     bool fits = m->net && B <= m->batch && encoder_tokens <= m->tokens[0] && decoder_tokens <= m->tokens[1];
     if (fits) return MHA_OK;
     nn_model_free(m->net);
