@@ -197,6 +197,14 @@ static bool applies(const nn_config *c, const nn_key *k)
     return nn_fact_truth(nn_config_find(c, k->when + inverse), &truth) && truth != inverse;
 }
 
+/* What to say of a key that is not supported, and what would work where there is such a thing. */
+static const char *advice_for(const char *key)
+{
+    return strcmp(key, "quantization_config") == 0
+               ? "which is not supported; use the checkpoint in float32, bfloat16 or float16 that it was made from"
+               : "which is not supported";
+}
+
 static bool apply_size(const reading *r, const nn_key *k)
 {
     const nn_safetensors_tensor *t = nn_shards_find(r->shards, k->name);
@@ -215,7 +223,7 @@ static bool apply(const reading *r, const nn_key *k)
     else if (!said && k->absent) f = nn_fact_of(k->absent, strlen(k->absent));
     if (!f.text) return nn_fail(&r->to, "has no %s", k->name && !other ? k->name : k->absent + 1);
     if (k->form == NN_ONLY)
-        return !said || nn_fact_is_null(f) || nn_fact_is(f, k->absent) || refuse(r, k, f, "which is not supported");
+        return !said || nn_fact_is_null(f) || nn_fact_is(f, k->absent) || refuse(r, k, f, advice_for(k->name));
     return nn_fact_is_null(f) || set(r, k, f);
 }
 

@@ -107,6 +107,10 @@ static bool refuse_length(content *from, const unsigned char length[8], uint64_t
 {
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
+    if (memcmp(length, "GGUF", 4) == 0)
+        return nn_fail(&from->to,
+                       "is a GGUF file, which cannot be read; open the folder with safetensors files that it "
+                       "was made from");
     if (other && memcmp(length, "PK\3\4", 4) == 0)
         return nn_fail(&from->to, "not a safetensors file but a zip, such as torch.save writes; save it with "
                                   "safetensors.torch.save_file");

@@ -170,15 +170,19 @@ static mha_status no_config(mha_context *ctx, const char *path)
     bool more = false;
     struct dirent **all = NULL;
     int count = scandir(path, &all, is_shown, alphasort);
+    bool gguf = false;
     for (int n = 0; n < count; n++) {
-        const char *name = all[n]->d_name;
+        const char *name = all[n]->d_name, *dot = strrchr(name, '.');
+        gguf = gguf || (dot && strcmp(dot, ".gguf") == 0);
         if (more || length + strlen(name) + 3 > sizeof names) more = true;
         else length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", name);
         free(all[n]);
     }
     free(all);
-    return nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no config.json, as the folder of a model does; it holds %s%s",
-                          path, *names ? names : "nothing", more ? ", ..." : "");
+    return nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no config.json, as the folder of a model does; it holds %s%s%s",
+                          path, *names ? names : "nothing", more ? ", ..." : "",
+                          gguf ? "; GGUF files cannot be read, the safetensors files that they were made from can"
+                               : "");
 }
 
 /* A folder without config.json: one file of llama2.c in it is its model. */

@@ -356,6 +356,8 @@ TEST(other_kinds_of_files_are_called_so)
         {"Some text, as of a README.", 26, "not a safetensors file"},
         {"PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 28,
          "not a safetensors file but a zip, such as torch.save writes; save it with safetensors.torch.save_file"},
+        {"GGUF\3\0\0\0\5\0\0\0\0\0\0\0", 16,
+         "is a GGUF file, which cannot be read; open the folder with safetensors files that it was made from"},
         {"\x80\2\x8a\x0al\xfc\x9c"
          "F\xf9 j\xa8P\x19.\x80",
          16, "not a safetensors file"}, /* torch.save as it was */
