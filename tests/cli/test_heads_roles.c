@@ -161,7 +161,7 @@ TEST(errors_are_one_line_and_nothing_leaks)
     REFUSE("heads m.safetensors --data none --roles", "none: No such file or directory");
     REFUSE("heads m.safetensors --roles=yes", "heads: unknown option '--roles=yes'; did you mean '--roles'?");
     REFUSE("heads m.safetensors --data d --roles yes", "heads: unexpected argument 'yes'; see 'mha heads --help'");
-    expect(!heads(FIND_LEAKS, "--sample 9 --format svg --out leaks.svg")->status, "leaks");
+    expect(!heads("", "--sample 9 --format svg --out leaks.svg")->status, "leaks");
     const said *it = heads("", "--format svg --out h.svg");
     expect(strncmp(it->out, "wrote the maps of 4 heads to h.svg\n", 35) == 0 && strstr(it->out, "Roles of heads"),
            "with a picture: %.200s", it->out);

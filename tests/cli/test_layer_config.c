@@ -62,7 +62,7 @@ static const said *layer(const char *args)
 {
     char line[400];
     snprintf(line, sizeof line, "layer %s", args);
-    return command(FIND_LEAKS, line);
+    return command("", line);
 }
 
 #define LLAMA  "llama x -o y --prefix layers.0.self_attn. "

