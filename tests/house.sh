@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 breaches=0
 breach() { echo "$*" && breaches=$((breaches + 1)); }
 files() { git ls-files -co --exclude-standard -- "$@" | while read -r file; do [ ! -f "$file" ] || echo "$file"; done; }
-code() { files '*.c' '*.h' '*.def' '*.inc' '*.cpp' '*.sh' '*.py' '*.cmake' '*.txt' '*.in' '*.json' \
+code() { files '*.c' '*.h' '*.def' '*.inc' '*.cpp' '*.sh' '*.py' '*.pyi' '*.toml' '*.cmake' '*.txt' '*.in' '*.json' \
     '*.js' '*.mjs' '*.css' '*.html' dev .ci/run; }
 
 # Arrows point one way: what the files of a folder may include beside those of their own folder. Tests may see
@@ -50,6 +50,7 @@ may_see() {
         cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench nn/io cli/common cli/draw ;;
         cli) echo include cli/common ;;
+        bindings/python/src) echo include ;;
         *) echo anything ;;
     esac
 }

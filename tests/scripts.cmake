@@ -27,6 +27,10 @@ if(as_shipped)
     "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
   mha_label(install host)
 
+  # The Python package, where its extension is built.
+  add_test(NAME python COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR})
+  mha_label(python host)
+
   # The rules of generation and beam search beside those of `transformers`, where there is a Python that has it.
   add_executable(generate_replay nn/generate/replay.c)
   target_link_libraries(generate_replay PRIVATE mha_nn mha_flags m)

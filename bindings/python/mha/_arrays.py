@@ -1,0 +1,117 @@
+"""Results in the caller's kind of array.
+
+A kind has ``empty(shape, like)``, memory for a result with the type of the array ``like``; ``floats(shape)`` and
+``ints(shape)``, float32 and int64; and ``give(result)``, which makes it an array of the caller's. Inputs are read by the
+extension, whatever their kind.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+class _Numpy:
+    @staticmethod
+    def empty(shape: tuple, like: Any) -> np.ndarray:
+        return np.empty(shape, like.dtype)
+
+    @staticmethod
+    def floats(shape: tuple) -> np.ndarray:
+        return np.empty(shape, np.float32)
+
+    @staticmethod
+    def ints(shape: tuple) -> np.ndarray:
+        return np.empty(shape, np.int64)
+
+    @staticmethod
+    def give(result: Any) -> Any:
+        return result
+
+
+class _Torch:
+    def __init__(self, torch: Any):
+        self._torch = torch
+
+    def empty(self, shape: tuple, like: Any) -> Any:
+        return self._torch.empty(shape, dtype=like.dtype)
+
+    def floats(self, shape: tuple) -> Any:
+        return self._torch.empty(shape, dtype=self._torch.float32)
+
+    def ints(self, shape: tuple) -> Any:
+        return self._torch.empty(shape, dtype=self._torch.int64)
+
+    @staticmethod
+    def give(result: Any) -> Any:
+        return result
+
+
+class _Exchange(_Numpy):
+    """Libraries whose arrays are not written to, such as JAX: NumPy's memory, passed on with from_dlpack."""
+
+    def __init__(self, array: Any):
+        self._namespace = array.__array_namespace__()
+        self._dtype = array.dtype
+
+    @staticmethod
+    def empty(shape: tuple, like: Any) -> np.ndarray:
+        name = str(like.dtype)
+        return np.empty(shape, name if name in ("float16", "float32") else np.float32)
+
+    def give(self, result: Any) -> Any:
+        given = self._namespace.from_dlpack(result)
+        return given.astype(self._dtype) if str(self._dtype) == "bfloat16" and result.dtype == np.float32 else given
+
+
+_numpy = _Numpy()
+_torch: _Torch | None = None
+
+
+def _torch_kind(array: Any) -> _Torch:
+    """PyTorch is imported already: the array is a tensor of it."""
+    global _torch
+    import torch.utils.dlpack
+
+    if _torch is None:
+        from mha import _mha
+
+        _torch = _Torch(torch)
+        _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+    if array.requires_grad and torch.is_grad_enabled():
+        raise ValueError("an array requires grad: use mha.torch, whose functions are differentiable, or .detach()")
+    return _torch
+
+
+def kind_of(array: Any, name: str) -> Any:
+    """The kind of an array; TypeError for what is none."""
+    if type(array) is np.ndarray:
+        return _numpy
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _torch_kind(array)
+    if isinstance(array, np.ndarray):
+        return _numpy
+    if hasattr(array, "__dlpack__") and hasattr(array, "__array_namespace__"):
+        return _Exchange(array)
+    raise TypeError(f"{name}: must be an array, not {type(array)}")
+
+
+def sizes(array: Any, name: str, axes: str) -> tuple:
+    """The shape of an array that must have these axes, such as "B,H,Tq,D"."""
+    shape = getattr(array, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name}: must be an array, not {type(array)}")
+    if len(shape) != axes.count(",") + 1:
+        raise ValueError(f"{name}: has shape {tuple(shape)}, must be ({axes})")
+    return tuple(shape)
+
+
+def whole_numbers(array: Any) -> Any:
+    """Lengths and offsets may be lists."""
+    if not isinstance(array, (list, tuple)):
+        return array
+    made = np.asarray(array)
+    return made.astype(np.int64) if made.dtype.kind in "iu" or made.size == 0 else made

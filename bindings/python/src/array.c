@@ -1,0 +1,253 @@
+#include "array.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* ---- what all of them share ------------------------------------------------------------------------------------- */
+
+static int refuse(PyObject *kind, const char *name, const char *rule)
+{
+    PyErr_Format(kind, "%s: %s", name, rule);
+    return -1;
+}
+
+/* The type of an array as its library calls it, for messages: "float64". */
+static int refuse_type(const char *name, PyObject *object)
+{
+    PyErr_Clear();
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    if (!dtype) return refuse(PyExc_TypeError, name, "its numbers have a type that mha does not read");
+    PyErr_Format(PyExc_TypeError, "%s: is %S, must be float32, bfloat16, float16, bool, int64 or int32", name, dtype);
+    Py_DECREF(dtype);
+    return -1;
+}
+
+static const size_t width[] = {
+    [MHA_FLOAT32] = 4, [MHA_BFLOAT16] = 2, [MHA_FLOAT16] = 2, [MHA_BOOL] = 1, [MHA_INT64] = 8, [MHA_INT32] = 4};
+
+/* Sets all but the axes of a tensor. Libraries give arrays without numbers no address; the library wants one. */
+static int set_tensor(mha_tensor *t, void *data, mha_type type, int64_t rank, bool empty, const char *name)
+{
+    static double nothing;
+    if (rank > 4) return refuse(PyExc_ValueError, name, "has more than 4 axes");
+    if (!data && !empty) return refuse(PyExc_ValueError, name, "has no memory");
+    if (empty) data = &nothing;
+    if ((uintptr_t)data % width[type]) return refuse(PyExc_ValueError, name, "its memory is not aligned; copy it");
+    t->data = data, t->type = type, t->rank = (int)rank;
+    return 0;
+}
+
+/* ---- the buffer protocol ---------------------------------------------------------------------------------------- */
+
+/* Characters of a buffer's format; an 'l' has the size of the platform. */
+static const struct {
+    char letter;
+    Py_ssize_t size;
+    mha_type type;
+} formats[] = {{'f', 4, MHA_FLOAT32}, {'e', 2, MHA_FLOAT16}, {'?', 1, MHA_BOOL}, {'l', 8, MHA_INT64},
+               {'q', 8, MHA_INT64},   {'i', 4, MHA_INT32},   {'l', 4, MHA_INT32}};
+
+static bool is_little(void)
+{
+    const uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first == 1;
+}
+
+/* 0, or -1 with an exception set. */
+static int read_format(const Py_buffer *b, PyObject *object, const char *name, mha_type *type)
+{
+    const char *letter = b->format ? b->format : "B";
+    const char foreign = is_little() ? '>' : '<';
+    if (*letter == foreign || (*letter == '!' && foreign == '>'))
+        return refuse(PyExc_ValueError, name,
+                      "has the byte order of another machine; use .astype(a.dtype.newbyteorder('='))");
+    if (*letter && strchr("@=<>!", *letter)) letter++;
+    for (size_t n = 0; n < sizeof formats / sizeof *formats; n++)
+        if (letter[0] == formats[n].letter && !letter[1] && b->itemsize == formats[n].size) {
+            *type = formats[n].type;
+            return 0;
+        }
+    return refuse_type(name, object);
+}
+
+static int read_axes(mha_tensor *t, const Py_buffer *b, const char *name)
+{
+    for (int n = 0; n < t->rank; n++) {
+        t->size[n] = b->shape[n];
+        t->stride[n] = b->strides[n] / b->itemsize;
+        if (b->shape[n] > 1 && b->strides[n] % b->itemsize)
+            return refuse(PyExc_ValueError, name, "has a stride that is not a multiple of its numbers; copy it");
+    }
+    return 0;
+}
+
+/* Of a buffer that holds numbers of `type`, or of what its format says if that is NULL. */
+static int read_buffer(array *a, PyObject *object, const char *name, bool writable, const mha_type *type)
+{
+    mha_type found = type ? *type : MHA_FLOAT32;
+    if (writable && a->buffer.readonly) return refuse(PyExc_ValueError, name, "is read-only");
+    if (!type && read_format(&a->buffer, object, name, &found)) return -1;
+    if (set_tensor(&a->tensor, a->buffer.buf, found, a->buffer.ndim, a->buffer.len == 0, name)) return -1;
+    return read_axes(&a->tensor, &a->buffer, name);
+}
+
+/* NumPy gives no buffer of the bfloat16 of ml_dtypes, but one of the same bits as uint16. */
+static int read_bfloat16(array *a, PyObject *object, const char *name, bool writable)
+{
+    static const mha_type type = MHA_BFLOAT16;
+    PyErr_Clear();
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *called = dtype ? PyObject_Str(dtype) : NULL;
+    bool is = called && !PyUnicode_CompareWithASCIIString(called, "bfloat16");
+    Py_XDECREF(dtype);
+    Py_XDECREF(called);
+    if (!is) return refuse_type(name, object);
+    PyObject *bits = PyObject_CallMethod(object, "view", "s", "uint16");
+    if (!bits) return -1;
+    int status = PyObject_GetBuffer(bits, &a->buffer, PyBUF_RECORDS_RO);
+    Py_DECREF(bits); /* the buffer holds it */
+    return status ? -1 : read_buffer(a, object, name, writable, &type);
+}
+
+static int read_exporter(array *a, PyObject *object, const char *name, bool writable)
+{
+    if (PyObject_GetBuffer(object, &a->buffer, PyBUF_RECORDS_RO)) return read_bfloat16(a, object, name, writable);
+    return read_buffer(a, object, name, writable, NULL);
+}
+
+/* ---- DLPack ----------------------------------------------------------------------------------------------------- */
+
+/* The structs of DLPack 0.x, which every exporter gives to who asks without a version. */
+typedef struct dl_tensor {
+    void *data;
+    struct {
+        int32_t type, id;
+    } device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape;
+    int64_t *strides; /* in elements; NULL: dense */
+    uint64_t byte_offset;
+} dl_tensor;
+
+enum { DL_CPU = 1 };
+static const struct {
+    uint8_t code, bits;
+    mha_type type;
+} dl_types[] = {{2, 32, MHA_FLOAT32}, {4, 16, MHA_BFLOAT16}, {2, 16, MHA_FLOAT16},
+                {6, 8, MHA_BOOL},     {0, 64, MHA_INT64},    {0, 32, MHA_INT32}};
+
+static int read_dl_tensor(mha_tensor *to, const dl_tensor *dl, PyObject *object, const char *name)
+{
+    size_t n = 0, types = sizeof dl_types / sizeof *dl_types;
+    while (n < types && (dl_types[n].code != dl->dtype.code || dl_types[n].bits != dl->dtype.bits)) n++;
+    if (n == types || dl->dtype.lanes != 1) return refuse_type(name, object);
+    bool empty = false;
+    int64_t dense = 1;
+    for (int axis = dl->ndim - 1; axis >= 0; axis--) {
+        empty |= dl->shape[axis] == 0;
+        if (axis < 4) to->size[axis] = dl->shape[axis], to->stride[axis] = dl->strides ? dl->strides[axis] : dense;
+        dense *= dl->shape[axis];
+    }
+    void *data = dl->data ? (char *)dl->data + dl->byte_offset : NULL;
+    return set_tensor(to, data, dl_types[n].type, dl->ndim, empty, name);
+}
+
+/* The capsule stays as it is: when it goes, so does what it holds. */
+static int read_capsule(array *a, PyObject *object, const char *name)
+{
+    const dl_tensor *dl = PyCapsule_GetPointer(a->owner, "dltensor");
+    if (!dl) return -1;
+    if (dl->device.type != DL_CPU) return refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
+    return read_dl_tensor(&a->tensor, dl, object, name);
+}
+
+/* What lies elsewhere should not be asked for its memory. */
+static int check_device(PyObject *object, const char *name)
+{
+    int type, id;
+    PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+    bool read = device && PyArg_ParseTuple(device, "ii", &type, &id);
+    Py_XDECREF(device);
+    if (!read) return -1;
+    return type == DL_CPU ? 0 : refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
+}
+
+static int read_dlpack(array *a, PyObject *object, const char *name, bool writable)
+{
+    if (writable) return refuse(PyExc_TypeError, name, "must be an array of NumPy or PyTorch to be written to");
+    if (check_device(object, name)) return -1;
+    a->owner = PyObject_CallMethod(object, "__dlpack__", NULL);
+    return a->owner ? read_capsule(a, object, name) : -1;
+}
+
+/* ---- PyTorch ---------------------------------------------------------------------------------------------------- */
+
+/* A tensor's own __dlpack__ is written in Python and takes ten times as long as the function that it ends in. */
+static PyObject *torch_tensor, *torch_parameter, *to_dlpack, *is_neg;
+
+int array_start(void) { return (is_neg = PyUnicode_InternFromString("is_neg")) ? 0 : -1; }
+
+PyObject *array_know_torch(PyObject *module, PyObject *arguments)
+{
+    PyObject *tensor, *parameter, *function;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "OOO:know_torch", &tensor, &parameter, &function)) return NULL;
+    Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(function);
+    Py_XDECREF(torch_tensor), Py_XDECREF(torch_parameter), Py_XDECREF(to_dlpack);
+    torch_tensor = tensor, torch_parameter = parameter, to_dlpack = function;
+    Py_RETURN_NONE;
+}
+
+static bool is_torch(PyObject *object)
+{
+    PyObject *type = (PyObject *)Py_TYPE(object);
+    return torch_tensor && (type == torch_tensor || type == torch_parameter);
+}
+
+/* Views whose numbers are the negated ones of their memory: DLPack does not know them. */
+static int check_sign(PyObject *object, const char *name)
+{
+    PyObject *value = PyObject_CallMethodObjArgs(object, is_neg, NULL);
+    int negated = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return negated > 0 ? refuse(PyExc_ValueError, name, "is a negated view; use .resolve_neg()") : negated;
+}
+
+static int read_torch(array *a, PyObject *object, const char *name)
+{
+    if (check_sign(object, name)) return -1;
+    a->owner = PyObject_CallFunctionObjArgs(to_dlpack, object, NULL);
+    if (a->owner) return read_capsule(a, object, name);
+    PyErr_Clear();
+    return refuse(PyExc_ValueError, name, "is a tensor without dense memory on the CPU, or of an unknown type");
+}
+
+/* ---- any of them ------------------------------------------------------------------------------------------------ */
+
+static int read_any(array *a, PyObject *object, const char *name, bool writable)
+{
+    if (is_torch(object)) return read_torch(a, object, name);
+    if (PyObject_CheckBuffer(object)) return read_exporter(a, object, name, writable);
+    if (PyObject_HasAttrString(object, "__dlpack__")) return read_dlpack(a, object, name, writable);
+    PyErr_Format(PyExc_TypeError, "%s: must be an array, not %R", name, (PyObject *)Py_TYPE(object));
+    return -1;
+}
+
+int array_read(array *a, PyObject *object, const char *name, bool writable)
+{
+    memset(a, 0, sizeof *a);
+    if (!read_any(a, object, name, writable)) return 0;
+    array_release(a);
+    return -1;
+}
+
+void array_release(array *a)
+{
+    if (a->buffer.obj) PyBuffer_Release(&a->buffer);
+    Py_CLEAR(a->owner);
+}

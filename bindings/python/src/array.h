@@ -1,0 +1,19 @@
+/* Arrays of the caller as tensors: views of their memory, never copies. */
+#ifndef MHA_PYTHON_ARRAY_H
+#define MHA_PYTHON_ARRAY_H
+
+#include "module.h"
+
+typedef struct array {
+    mha_tensor tensor;
+    Py_buffer buffer; /* without an obj: none */
+    PyObject *owner;  /* the capsule of DLPack; or NULL */
+} array;
+
+/* Reads an array: something with the buffer protocol (NumPy), a tensor of PyTorch, or something with __dlpack__. `name` is the
+ * argument that an exception talks about. With `writable`, memory that is read-only is refused.
+ * 0, or -1 with an exception set; then there is nothing to release. */
+int array_read(array *a, PyObject *object, const char *name, bool writable);
+void array_release(array *a);
+
+#endif

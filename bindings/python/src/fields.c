@@ -1,0 +1,141 @@
+#include "fields.h"
+
+int fields_start(field *table)
+{
+    for (; table->name; table++)
+        if (!(table->interned = PyUnicode_InternFromString(table->name))) return -1;
+    return 0;
+}
+
+/* By the address of the name, or by its letters. */
+static const field *find(const field *table, PyObject *name, bool letters)
+{
+    for (; table->name; table++)
+        if (letters ? !PyUnicode_Compare(table->interned, name) : table->interned == name) return table;
+    return NULL;
+}
+
+/* Names of a call are nearly always interned, so that their addresses suffice. */
+static const field *find_any(const field *table, const field *more, PyObject *name)
+{
+    for (int letters = 0; letters < 2; letters++) {
+        const field *f = find(table, name, letters);
+        if (!f) f = find(more, name, letters);
+        if (f) return f;
+    }
+    return NULL;
+}
+
+/* Replaces an exception of a conversion by one that names the argument. */
+static int refuse(const field *f, const char *what, PyObject *value)
+{
+    bool range = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    PyErr_Clear();
+    if (range) PyErr_Format(PyExc_ValueError, "%s: %R is out of range", f->name, value);
+    else PyErr_Format(PyExc_TypeError, "%s: must be %s, not %R", f->name, what, (PyObject *)Py_TYPE(value));
+    return -1;
+}
+
+static int read_array(fields_held *held, const field *f, void *at, PyObject *value)
+{
+    if (held->count == FIELDS_MOST_ARRAYS) return PyErr_SetString(PyExc_TypeError, "too many arrays"), -1;
+    array *a = &held->arrays[held->count];
+    if (array_read(a, value, f->name, f->kind == FIELD_OUTPUT)) return -1;
+    held->count++;
+    *(mha_tensor *)at = a->tensor;
+    return 0;
+}
+
+static int read_whole(const field *f, void *at, PyObject *value)
+{
+    PyObject *number = PyNumber_Index(value);
+    if (!number) return refuse(f, "a whole number", value);
+    if (f->kind == FIELD_UNSIGNED) *(uint64_t *)at = PyLong_AsUnsignedLongLong(number);
+    else if (f->kind == FIELD_COUNT) *(int *)at = (int)PyLong_AsLong(number);
+    else *(int64_t *)at = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? refuse(f, "a whole number", value) : 0;
+}
+
+static int read_value(fields_held *held, const field *f, void *at, PyObject *value)
+{
+    int truth;
+    double number;
+    switch (f->kind) {
+    case FIELD_INPUT:
+    case FIELD_NEEDED:
+    case FIELD_OUTPUT:
+        return read_array(held, f, at, value);
+    case FIELD_BOOL:
+        if ((truth = PyObject_IsTrue(value)) < 0) return refuse(f, "True or False", value);
+        *(bool *)at = truth > 0;
+        return 0;
+    case FIELD_FLOAT:
+        number = PyFloat_AsDouble(value);
+        if (PyErr_Occurred()) return refuse(f, "a number", value);
+        *(float *)at = (float)number;
+        return 0;
+    case FIELD_MORE:
+        return PyErr_SetString(PyExc_TypeError, "more: must be a dict"), -1;
+    case FIELD_INT:
+    case FIELD_COUNT:
+    case FIELD_UNSIGNED:
+        break;
+    }
+    return read_whole(f, at, value);
+}
+
+/* All arrays that a call needs have been given. */
+static int check_needed(const void *to, const field *table)
+{
+    for (; table->name; table++)
+        if (table->kind == FIELD_NEEDED && !((const mha_tensor *)((const char *)to + table->at))->data) {
+            PyErr_Format(PyExc_TypeError, "%s: must be an array, not None", table->name);
+            return -1;
+        }
+    return 0;
+}
+
+/* What the arguments of one call go to. */
+typedef struct reading {
+    fields_held *held;
+    void *to;
+    const field *table, *more;
+} reading;
+
+static int read_named(const reading *r, PyObject *name, PyObject *value);
+
+static int read_dict(const reading *r, PyObject *dict)
+{
+    Py_ssize_t at = 0;
+    PyObject *name, *value;
+    while (PyDict_Next(dict, &at, &name, &value))
+        if (read_named(r, name, value)) return -1;
+    return 0;
+}
+
+static int read_named(const reading *r, PyObject *name, PyObject *value)
+{
+    if (Py_IsNone(value)) return 0;
+    const field *f = find_any(r->table, r->more, name);
+    if (!f) return PyErr_Format(PyExc_TypeError, "there is no argument %R", name), -1;
+    if (f->kind == FIELD_MORE && PyDict_CheckExact(value)) return read_dict(r, value);
+    return read_value(r->held, f, (char *)r->to + f->at, value);
+}
+
+int fields_read(fields_held *held, void *to, const field *table, const field *more, PyObject *const *arguments,
+                Py_ssize_t positional, PyObject *names)
+{
+    const reading r = {held, to, table, more};
+    held->count = 0;
+    if (positional) return PyErr_SetString(PyExc_TypeError, "arguments must be given by name"), -1;
+    Py_ssize_t count = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t n = 0; n < count; n++)
+        if (read_named(&r, PyTuple_GetItem(names, n), arguments[n])) return -1;
+    return check_needed(to, table);
+}
+
+void fields_release(fields_held *held)
+{
+    while (held->count > 0) array_release(&held->arrays[--held->count]);
+}

@@ -1,0 +1,31 @@
+/* mha._mha: the library's calls, with arrays of Python as tensors. The package's Python is what people use. */
+#include "module.h"
+
+static PyObject *isa(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    mha_context *ctx = context_get(0);
+    return ctx ? PyUnicode_FromString(mha_context_isa(ctx)) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"isa", isa, METH_NOARGS, "The instruction set that calls use."},
+    {"know_torch", array_know_torch, METH_VARARGS, "Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack)."},
+    {NULL, NULL, 0, NULL}};
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "mha._mha", .m_doc = "The calls of libmha.",
+                                 .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__mha(void);
+PyMODINIT_FUNC PyInit__mha(void)
+{
+    if (array_start() || attention_start()) return NULL;
+    PyObject *module = PyModule_Create(&definition);
+    if (!module) return NULL;
+    if (PyModule_AddFunctions(module, attention_methods) ||
+        PyModule_AddStringConstant(module, "version", mha_version())) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

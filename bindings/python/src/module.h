@@ -1,0 +1,30 @@
+/* What the files of the extension share: exceptions, and the context of the calling thread. Only the limited API of CPython
+ * 3.11 is used, so that one build serves every later version. */
+#ifndef MHA_PYTHON_MODULE_H
+#define MHA_PYTHON_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+#include <mha.h>
+
+/* The context of this thread, with so many threads for its loops (0: the number of processors). It is made by the first call,
+ * and again when the number changes, and ends with the thread. NULL with an exception set on error. */
+mha_context *context_get(int threads);
+
+/* Sets the exception that belongs to a status, with the context's line as its text. Returns NULL. */
+PyObject *raise_status(mha_context *ctx, mha_status status);
+
+/* The functions of each file, for the table of the module. */
+extern PyMethodDef attention_methods[];
+
+/* Makes what these functions need. 0, or -1 with an exception set. */
+int array_start(void);
+int attention_start(void);
+
+/* Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack). */
+PyObject *array_know_torch(PyObject *module, PyObject *arguments);
+
+#endif
