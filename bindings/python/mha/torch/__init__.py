@@ -1,0 +1,15 @@
+"""What belongs to PyTorch: differentiable attention, a drop-in for nn.MultiheadAttention, and ways to use them in existing models.
+
+Tensors are those of the CPU, in float32, bfloat16 or float16. Calls use ``torch.get_num_threads()`` threads.
+
+>>> import torch, mha.torch
+>>> q = torch.ones(1, 2, 3, 4, requires_grad=True)
+>>> mha.torch.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+>>> q.grad.shape
+torch.Size([1, 2, 3, 4])
+"""
+
+from mha.torch._sdpa import scaled_dot_product_attention
+from mha.torch._use import use
+
+__all__ = ["scaled_dot_product_attention", "use"]

@@ -1,0 +1,44 @@
+"""mha inside existing models."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Iterator
+
+import torch
+from torch.nn import functional
+
+from mha.torch._sdpa import _FLOATS, scaled_dot_product_attention
+
+_pytorch = functional.scaled_dot_product_attention
+
+
+@functools.wraps(scaled_dot_product_attention)
+def _chosen(query, key, value, *arguments, **named):
+    """mha for what it computes; PyTorch for the rest, such as float64 and tensors on a GPU."""
+    ours = all(type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cpu and x.dtype in _FLOATS for x in (query, key, value))
+    return (scaled_dot_product_attention if ours else _pytorch)(query, key, value, *arguments, **named)
+
+
+@contextlib.contextmanager
+def use() -> Iterator[None]:
+    """Replaces ``torch.nn.functional.scaled_dot_product_attention`` by mha's inside a ``with`` block, in all threads.
+
+    What mha does not compute (tensors on a GPU, float64, subclasses of tensors) goes to PyTorch as before. Models that hold a
+    reference to PyTorch's function are not reached.
+
+    >>> import torch, mha.torch
+    >>> layer = torch.nn.MultiheadAttention(8, 2)
+    >>> x = torch.ones(3, 1, 8)
+    >>> with mha.torch.use():
+    ...     out, _ = layer(x, x, x, need_weights=False)
+    >>> out.shape
+    torch.Size([3, 1, 8])
+    """
+    before = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = _chosen
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = before

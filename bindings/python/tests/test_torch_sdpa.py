@@ -1,0 +1,250 @@
+"""mha.torch.scaled_dot_product_attention beside PyTorch's in float64."""
+
+import doctest
+import importlib
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import mha.torch  # noqa: E402
+
+sdpa = mha.torch.scaled_dot_product_attention
+pytorch = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(3)
+
+
+def leaves(*shapes, dtype=torch.float32):
+    return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+
+def double(x):
+    return x.detach().double().requires_grad_(x.requires_grad) if x is not None and x.is_floating_point() else x
+
+
+def compare(inputs, mask=None, tolerance=2e-6, **options):
+    """The result, and all gradients, the mask's included."""
+    exact, exact_mask = [double(x) for x in inputs], double(mask)
+    out, want = sdpa(*inputs, mask, **options), pytorch(*exact, exact_mask, **options)
+    assert out.dtype == inputs[0].dtype and out.shape == want.shape
+    assert (out - want).abs().max() < tolerance
+    dout = torch.randn_like(out)
+    out.backward(dout)
+    want.backward(dout.double())
+    for x, y in zip((*inputs, mask), (*exact, exact_mask)):
+        if x is not None and x.requires_grad:
+            assert x.grad.dtype == x.dtype and (x.grad - y.grad).abs().max() < 2 * tolerance
+
+
+@pytest.mark.parametrize("name", ["mha.torch", "mha.torch._sdpa", "mha.torch._use"])
+def test_doctests(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "q, k, v",
+    [
+        ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 6)),
+        ((5, 8), (7, 8), (7, 6)),
+        ((3, 7, 8), (3, 5, 8), (3, 5, 8)),
+        ((2, 1, 3, 5, 8), (2, 1, 3, 7, 8), (2, 1, 3, 7, 6)),
+        ((2, 3, 5, 8), (1, 3, 7, 8), (1, 3, 7, 8)),
+        ((2, 3, 5, 8), (2, 1, 7, 8), (2, 1, 7, 8)),
+    ],
+)
+def test_shapes(q, k, v, causal):
+    compare(leaves(q, k, v), is_causal=causal)
+
+
+def test_groups_and_scale():
+    compare(leaves((2, 6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)), enable_gqa=True, scale=0.2)
+    with pytest.raises(ValueError, match="^key: has 2 heads"):
+        sdpa(*leaves((2, 6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)))
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (2, 1, 5, 7), (2, 3, 5, 7), (3, 5, 7), (1, 7)])
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_masks(shape, kind):
+    mask = torch.rand(shape) < 0.7 if kind == "bool" else torch.randn(shape, requires_grad=True)
+    compare(leaves((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8)), mask)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (3, 5, 7), (2, 2, 1, 5, 7), (2, 2, 3, 5, 7)])
+def test_masks_of_five_axes(shape):
+    compare(leaves((2, 2, 3, 5, 8), (2, 2, 3, 7, 8), (2, 2, 3, 7, 8)), torch.randn(shape, requires_grad=True))
+
+
+def test_dead_rows():
+    inputs = leaves((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4))
+    compare(inputs, torch.tensor([[True] * 3, [False] * 3, [True, False, True]]))
+    assert (inputs[0].grad[0, 0, 1] == 0).all()
+    compare(inputs_again := leaves(*[(1, 1, 3, 4)] * 3), torch.full((3, 3), -torch.inf).triu(1) - torch.inf)
+    assert (inputs_again[2].grad == 0).all()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
+def test_half(dtype, tolerance):
+    mask = torch.randn(5, 7).to(dtype).requires_grad_()
+    compare(leaves((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), dtype=dtype), mask, tolerance)
+
+
+def test_strides():
+    rows = torch.randn(2, 5, 3, 8).requires_grad_()
+    q = rows.transpose(1, 2)
+    out = sdpa(q, q.flip(3), q)
+    want = pytorch(*(x.double() for x in (q, q.flip(3), q)))
+    assert (out - want).abs().max() < 2e-6 and out.stride() == q.stride()
+
+
+@pytest.mark.filterwarnings("ignore:Input")  # that it is float32
+def test_gradcheck():
+    inputs = leaves((1, 2, 3, 4), (1, 2, 4, 4), (1, 2, 4, 4), (3, 4))
+    torch.autograd.gradcheck(sdpa, inputs, eps=1e-2, atol=1e-3, rtol=1e-2, nondet_tol=0)
+
+
+def test_only_what_needs_a_gradient():
+    q, k, v = torch.randn(1, 1, 3, 4, requires_grad=True), torch.randn(1, 1, 3, 4), torch.randn(1, 1, 3, 4)
+    sdpa(q, k, v).sum().backward()
+    assert q.grad is not None and k.grad is None
+    with torch.no_grad():
+        assert not sdpa(q, k, v).requires_grad
+    assert not sdpa(k, k, v).requires_grad
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(torch.autograd.grad(sdpa(q, k, v).sum(), q, create_graph=True)[0].sum(), q)
+
+
+def test_dropout():
+    q = torch.randn(1, 2, 64, 8, requires_grad=True)
+    eye = torch.eye(64).expand(1, 2, 64, 64)
+    torch.manual_seed(1)
+    one, two = (sdpa(q, q, eye, dropout_p=0.5) for _ in range(2))
+    torch.manual_seed(1)
+    again = sdpa(q, q, eye, dropout_p=0.5)
+    assert (one == again).all() and (one != two).any() and 0.4 < (one == 0).float().mean() < 0.6
+    assert abs(one.sum(-1).mean() - 1) < 0.1
+    # The gradient of the values is that of the weights that were kept.
+    v = eye.clone().requires_grad_()
+    torch.manual_seed(1)
+    sdpa(q, q, v, dropout_p=0.5).backward(eye)
+    assert (v.grad - one.transpose(-1, -2)).abs().max() < 1e-6
+    assert (sdpa(q, q, eye, dropout_p=1.0) == 0).all()
+
+
+def test_autocast():
+    q = torch.randn(1, 2, 5, 8, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert sdpa(q, q, q, torch.zeros(5, 5)).dtype == torch.bfloat16
+        compare_out = pytorch(q, q, q)
+    assert (sdpa(*[q.bfloat16()] * 3) - compare_out).abs().max() < 3e-2
+
+
+def test_threads_follow_pytorch():
+    q = torch.randn(2, 4, 100, 16)
+    want, threads = sdpa(q, q, q), torch.get_num_threads()
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        assert (sdpa(q, q, q) == want).all()
+    torch.set_num_threads(threads)
+
+
+def test_operators():
+    options = (False, None, 0.0, 0)
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static",
+             "test_aot_dispatch_dynamic")  # fmt: skip
+    q, k, v, bias = leaves((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 6), (3, 5))
+    for mask in (None, bias, torch.rand(3, 5) < 0.5):
+        torch.library.opcheck(torch.ops.mha.attention.default, (q, k, v, mask, *options), test_utils=tests)
+    out, softmax = (x.detach() for x in torch.ops.mha.attention(q, k, v, bias, *options))
+    arguments = (out, q.detach(), k.detach(), v.detach(), bias.detach(), out, softmax, *options, True)
+    torch.library.opcheck(torch.ops.mha.attention_backward.default, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_operator_has_the_bits_of_eager_calls():
+    one, two = leaves((1, 2, 3, 4)), leaves((1, 2, 3, 4))
+    two[0].data.copy_(one[0])
+    eager = sdpa(one[0], one[0], one[0], is_causal=True)
+    op = torch.ops.mha.attention(two[0], two[0], two[0], None, True, None, 0.0, 0)[0]
+    assert (eager == op).all()
+    eager.sum().backward(), op.sum().backward()
+    assert (one[0].grad == two[0].grad).all()
+
+
+def test_compile_and_export():
+    class Net(torch.nn.Module):
+        def forward(self, q, mask):
+            return sdpa(q * 2, q, q + 1, mask).sum()
+
+    q, mask = torch.randn(2, 2, 5, 8, requires_grad=True), torch.randn(5, 5, requires_grad=True)
+    net = Net()
+    net(q, mask).backward()
+    want = net(q, mask), q.grad.clone(), mask.grad.clone()
+    q.grad = mask.grad = None
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    got = compiled(q, mask)
+    got.backward()
+    assert (got - want[0]).abs() < 1e-4 and (q.grad - want[1]).abs().max() < 1e-5
+    assert (mask.grad - want[2]).abs().max() < 1e-5
+    exported = torch.export.export(net, (q, mask))
+    assert any("mha.attention" in str(node.target) for node in exported.graph.nodes)
+    assert (exported.module()(q, mask) - want[0]).abs() < 1e-4
+
+
+def test_functional_transforms():
+    q = torch.randn(2, 2, 5, 8)
+    want = torch.autograd.grad(pytorch(p := q.double().requires_grad_(), p, p).sum(), p)[0]
+    assert (torch.func.grad(lambda x: sdpa(x, x, x).sum())(q) - want).abs().max() < 1e-5
+
+
+def test_use():
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+    x = torch.randn(2, 5, 16)
+    want = layer(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(5))
+    calls = []
+    original, mha.torch._ops.attention = mha.torch._ops.attention, lambda *a: calls.append(a) or original(*a)
+    try:
+        with mha.torch.use():
+            got = layer(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(5))
+            assert torch.nn.functional.scaled_dot_product_attention(*[x.double()] * 3).dtype == torch.float64
+    finally:
+        mha.torch._ops.attention = original
+    assert calls and (got - want).abs().max() < 1e-5
+    assert torch.nn.functional.scaled_dot_product_attention is pytorch
+    with pytest.raises(ZeroDivisionError), mha.torch.use():
+        1 / 0
+    assert torch.nn.functional.scaled_dot_product_attention is pytorch
+
+
+X = torch.zeros(1, 1, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "name, value, kind",
+    [
+        *[(name, bad, kind) for name in ("query", "key", "value")
+          for bad, kind in ((None, TypeError), (X.double(), TypeError), (X.long(), TypeError), (X[0, 0, 0], ValueError),
+                            (X[:, :, :, :0], ValueError))],
+        ("key", X[0], ValueError),
+        ("value", X[0], ValueError),
+        ("key", X[..., :3], ValueError),
+        ("value", X[:, :, :2], ValueError),
+        ("key", X.half(), TypeError),
+        ("attn_mask", torch.zeros(3, 2), ValueError),
+        ("attn_mask", torch.zeros(3, 3, dtype=torch.int64), TypeError),
+        ("attn_mask", torch.zeros(1, 1, 1, 3, 3), ValueError),
+        ("dropout_p", 1.5, ValueError),
+        ("dropout_p", -0.5, ValueError),
+        ("scale", float("inf"), ValueError),
+    ],
+)  # fmt: skip
+def test_errors(name, value, kind):
+    with pytest.raises(kind, match=rf"^{name}: "):
+        sdpa(**{"query": X, "key": X, "value": X, name: value})
+
+
+def test_mask_and_causal():
+    with pytest.raises(ValueError, match="^attn_mask: "):
+        sdpa(X, X, X, torch.zeros(3, 3), is_causal=True)
