@@ -7,9 +7,19 @@ Tensors are those of the CPU, in float32, bfloat16 or float16. Calls use ``torch
 >>> mha.torch.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
 >>> q.grad.shape
 torch.Size([1, 2, 3, 4])
+
+Models of the transformers library take ``attn_implementation="mha"`` if transformers was imported before this module, or after
+:func:`register_transformers`.
 """
 
+import sys
+
+from mha.torch._module import MultiheadAttention
 from mha.torch._sdpa import scaled_dot_product_attention
+from mha.torch._transformers import register as register_transformers
 from mha.torch._use import use
 
-__all__ = ["scaled_dot_product_attention", "use"]
+if "transformers" in sys.modules:
+    register_transformers()
+
+__all__ = ["MultiheadAttention", "register_transformers", "scaled_dot_product_attention", "use"]

@@ -14,36 +14,36 @@ from mha import _mha
 
 _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
 
-_OPTIONS = "bool causal, float? scale, float dropout, int seed"
+OPTIONS = "bool causal, float? scale, float dropout, int seed"
 library = torch.library.Library("mha", "DEF")
-library.define(f"attention(Tensor q, Tensor k, Tensor v, Tensor? bias, {_OPTIONS}) -> (Tensor out, Tensor softmax)")
+library.define(f"attention(Tensor q, Tensor k, Tensor v, Tensor? bias, {OPTIONS}) -> (Tensor out, Tensor softmax)")
 library.define(
-    f"attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, Tensor softmax, {_OPTIONS}, "
+    f"attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, Tensor softmax, {OPTIONS}, "
     "bool bias_gradient) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)"
 )
 
 
-def _visibility(bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def visibility(bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """A mask and a bias, of which one is None."""
     if bias is None:
         return None, None
     return (bias, None) if bias.dtype is torch.bool else (None, bias)
 
 
-def _result(q: Tensor, v: Tensor) -> Tensor:
+def result(q: Tensor, v: Tensor) -> Tensor:
     """(B,H,Tq,E), laid out as q is: heads that lie side by side, as projections leave them, do so in the result."""
     return torch.empty_like(q) if q.size(3) == v.size(3) else q.new_empty((q.size(0), q.size(1), q.size(2), v.size(3)))
 
 
-def _rows(q: Tensor) -> Tensor:
+def rows(q: Tensor) -> Tensor:
     """(B,H,Tq,2): the softmax of rows."""
     return torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32, device=q.device)
 
 
 def forward(q, k, v, bias, causal, scale, dropout, seed):
     """The result, and the softmax of its rows, which the backward pass reads."""
-    out, softmax = _result(q, v), _rows(q)
-    mask, added = _visibility(bias)
+    out, softmax = result(q, v), rows(q)
+    mask, added = visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout,
                  seed=seed, threads=torch.get_num_threads())  # fmt: skip
     return out, softmax
@@ -51,8 +51,8 @@ def forward(q, k, v, bias, causal, scale, dropout, seed):
 
 def infer(q, k, v, bias, causal, scale, dropout, seed):
     """The result alone, for calls without a gradient."""
-    out = _result(q, v)
-    mask, added = _visibility(bias)
+    out = result(q, v)
+    mask, added = visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout, seed=seed,
                  threads=torch.get_num_threads())  # fmt: skip
     return out
@@ -60,7 +60,7 @@ def infer(q, k, v, bias, causal, scale, dropout, seed):
 
 def backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bias_gradient):
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    mask, added = _visibility(bias)
+    mask, added = visibility(bias)
     dbias = torch.empty(added.shape, dtype=torch.float32) if bias_gradient else None
     _mha.backward(q=q, k=k, v=v, out=out, dout=dout, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, mask=mask, bias=added,
                   causal=causal, scale=scale, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
@@ -68,7 +68,7 @@ def backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bi
 
 
 def _fake_forward(q, k, v, bias, causal, scale, dropout, seed):
-    return _result(q, v), _rows(q)
+    return result(q, v), rows(q)
 
 
 def _fake_backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bias_gradient):

@@ -12,7 +12,7 @@ from mha.torch import _ops
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
-def _seed(dropout_p: float) -> int:
+def seed_of(dropout_p: float) -> int:
     """From PyTorch's generator, so that torch.manual_seed decides about dropout."""
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"dropout_p: {dropout_p} is not from 0 to 1")
@@ -39,7 +39,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
         raise ValueError(f"attn_mask: has {attn_mask.dim()} axes, query only {query.dim()}")
 
 
-def _lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     """In the type of autocast, where that is on."""
     if not torch.is_autocast_enabled("cpu"):
         return tensors
@@ -97,8 +97,8 @@ def scaled_dot_product_attention(
     tensor(True)
     """
     if torch.is_autocast_enabled("cpu"):
-        query, key, value, attn_mask = _lower(query, key, value, attn_mask)
-    options = (is_causal, scale, dropout_p, _seed(dropout_p) if dropout_p else 0)
+        query, key, value, attn_mask = lower(query, key, value, attn_mask)
+    options = (is_causal, scale, dropout_p, seed_of(dropout_p) if dropout_p else 0)
     try:
         if _is_usual(query, key, value, attn_mask, is_causal):
             return _ops.attention(query, key, value, attn_mask, *options)

@@ -1,0 +1,75 @@
+"""attn_implementation="mha" for models of the transformers library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha.torch import _ops
+from mha.torch._sdpa import seed_of
+from mha.torch._weights import attention_weights
+
+
+def _sum(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """A position bias and a mask as one tensor that is added."""
+    if mask is None or bias is None:
+        return bias if mask is None else mask
+    return bias.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else bias + mask
+
+
+def _weights_wanted(more: dict) -> bool:
+    """Some models do not pass output_attentions on: then transformers collects the weights that layers return."""
+    if more.get("output_attentions"):
+        return True
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:
+        return False
+    return any(name.endswith("attentions") for name in _active_collector.get() or ())
+
+
+def attention_forward(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    **more: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """(B,Tq,H,E), and with ``output_attentions`` the weights (B,H,Tq,Tk). Query heads may share keys."""
+    for name in ("softcap", "s_aux"):
+        if more.get(name) is not None:
+            raise ValueError(f"{name}: attn_implementation='mha' does not support it yet; use 'eager'")
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(causal) and attention_mask is None and query.size(2) > 1
+    if causal and position_bias is not None:
+        hidden = torch.ones(query.size(2), key.size(2), dtype=torch.bool).triu(1)
+        attention_mask, causal = ~hidden, False
+    bias = _sum(attention_mask, position_bias)
+    options = (causal, scaling, dropout, seed_of(dropout) if dropout else 0)
+    if _weights_wanted(more):
+        out, weights = attention_weights(query, key, value, bias, *options, False)
+    else:
+        out, weights = _ops.attention(query, key, value, bias, *options), None
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def register() -> bool:
+    """Makes "mha" an attention implementation of transformers. Returns whether transformers is installed.
+
+    ``import mha.torch`` calls it if transformers has been imported before; call it yourself otherwise.
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+    except ImportError:
+        return False
+    AttentionInterface.register("mha", attention_forward)
+    AttentionMaskInterface.register("mha", sdpa_mask)
+    return True
