@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/processors.h"
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void *default_allocate(void *user, size_t bytes)
@@ -148,7 +149,10 @@ void mha_context_run(mha_context *ctx, int tasks, void (*task)(void *arg, int in
 
 mha_status mha_context_fail(mha_context *ctx, mha_status status, const char *text)
 {
-    return ctx ? mha_fail(ctx, status, "%s", text ? text : "") : status;
+    char line[sizeof ctx->error]; /* a copy: the text may be the context's own line */
+    if (!ctx) return status;
+    snprintf(line, sizeof line, "%s", text ? text : "");
+    return mha_fail(ctx, status, "%s", line);
 }
 
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)

@@ -226,6 +226,8 @@ TEST(messages_of_libraries_above)
     snprintf(want, sizeof want, "%.511s", text);
     expect(mha_context_fail(ctx, MHA_BAD_SHAPE, "a model has %d layers") == MHA_BAD_SHAPE, "another status");
     expect(strcmp(mha_context_error(ctx), "a model has %d layers") == 0, "'%s'", mha_context_error(ctx));
+    mha_context_fail(ctx, MHA_FULL, mha_context_error(ctx)); /* the same line with another status */
+    expect(strcmp(mha_context_error(ctx), "a model has %d layers") == 0, "its own line: '%s'", mha_context_error(ctx));
     mha_context_fail(ctx, MHA_BAD_SHAPE, text);
     expect(strcmp(mha_context_error(ctx), want) == 0, "cut to %zu bytes", strlen(mha_context_error(ctx)));
     mha_context_fail(ctx, MHA_BAD_SHAPE, NULL);
