@@ -9,19 +9,27 @@ read where it lies, with any strides, as float32, bfloat16 or float16. Results a
 >>> mha.attention(q, q, q, causal=True).shape
 (1, 2, 3, 4)
 
-:mod:`mha.torch` has what belongs to PyTorch.
+:class:`Model` runs checkpoints of transformers without PyTorch, and :mod:`mha.torch` has what belongs to PyTorch.
 """
 
 from mha._attention import Gradients, attention, attention_backward, attention_varlen
+from mha._model import Attention, Generated, Head, Model
 from mha._stats import Stats, stats
 from mha._threads import get_num_threads, set_num_threads
+from mha._tokenizer import Token, Tokenizer
 from mha import _mha
 
 __version__: str = _mha.version
 
 __all__ = [
+    "Attention",
+    "Generated",
     "Gradients",
+    "Head",
+    "Model",
     "Stats",
+    "Token",
+    "Tokenizer",
     "attention",
     "attention_backward",
     "attention_varlen",

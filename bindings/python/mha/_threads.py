@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mha import _mha
+
 _threads = 0
 
 
@@ -30,3 +32,4 @@ def set_num_threads(threads: int) -> None:
     if not 0 <= threads <= 1024:
         raise ValueError(f"threads: {threads} is not from 0 to 1024")
     _threads = int(threads)
+    _mha.set_threads(_threads)

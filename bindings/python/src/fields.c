@@ -76,7 +76,10 @@ static int read_value(fields_held *held, const field *f, void *at, PyObject *val
         *(float *)at = (float)number;
         return 0;
     case FIELD_MORE:
-        return PyErr_SetString(PyExc_TypeError, "more: must be a dict"), -1;
+    case FIELD_DOUBLE:
+    case FIELD_TEXT:
+    case FIELD_ID:
+        return refuse(f, "a dict", value);
     case FIELD_INT:
     case FIELD_COUNT:
     case FIELD_UNSIGNED:
@@ -133,6 +136,39 @@ int fields_read(fields_held *held, void *to, const field *table, const field *mo
     for (Py_ssize_t n = 0; n < count; n++)
         if (read_named(&r, PyTuple_GetItem(names, n), arguments[n])) return -1;
     return check_needed(to, table);
+}
+
+static PyObject *value_of(const void *at, field_kind kind)
+{
+    switch (kind) {
+    case FIELD_BOOL:
+        return PyBool_FromLong(*(const bool *)at);
+    case FIELD_INT:
+        return PyLong_FromLongLong(*(const int64_t *)at);
+    case FIELD_COUNT:
+        return PyLong_FromLong(*(const int *)at);
+    case FIELD_ID:
+        return PyLong_FromLong(*(const int32_t *)at);
+    case FIELD_FLOAT:
+        return PyFloat_FromDouble((double)*(const float *)at);
+    case FIELD_DOUBLE:
+        return PyFloat_FromDouble(*(const double *)at);
+    case FIELD_TEXT:
+        return Py_BuildValue("z", *(const char *const *)at);
+    default:
+        return PyErr_SetString(PyExc_SystemError, "a field that is no result"), NULL;
+    }
+}
+
+PyObject *fields_dict(const void *from, const field *table)
+{
+    PyObject *dict = PyDict_New();
+    for (; dict && table->name; table++) {
+        PyObject *value = value_of((const char *)from + table->at, table->kind);
+        if (!value || PyDict_SetItem(dict, table->interned, value)) Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
 }
 
 void fields_release(fields_held *held)

@@ -13,7 +13,12 @@ typedef enum field_kind {
     FIELD_INT,      /* int64_t */
     FIELD_COUNT,    /* int */
     FIELD_UNSIGNED, /* uint64_t */
-    FIELD_MORE      /* a dict of more arguments, which costs less than a call with ** */
+    FIELD_MORE,     /* a dict of more arguments, which costs less than a call with ** */
+
+    /* Of results alone. */
+    FIELD_DOUBLE,
+    FIELD_TEXT, /* const char *; NULL is None */
+    FIELD_ID    /* int32_t */
 } field_kind;
 
 typedef struct field {
@@ -37,5 +42,8 @@ typedef struct fields_held { /* the arrays of a call, until it is over */
 int fields_read(fields_held *held, void *to, const field *table, const field *more, PyObject *const *arguments,
                 Py_ssize_t positional, PyObject *names);
 void fields_release(fields_held *held);
+
+/* The fields of a struct as a dict. NULL with an exception set. */
+PyObject *fields_dict(const void *from, const field *table);
 
 #endif

@@ -19,13 +19,13 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "mha._mha", .m
 PyMODINIT_FUNC PyInit__mha(void);
 PyMODINIT_FUNC PyInit__mha(void)
 {
-    if (array_start() || attention_start()) return NULL;
+    if (array_start() || attention_start() || model_start() || tokenizer_start() || generation_start()) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    if (PyModule_AddFunctions(module, attention_methods) ||
-        PyModule_AddStringConstant(module, "version", mha_version())) {
-        Py_DECREF(module);
-        return NULL;
-    }
+    PyMethodDef *tables[] = {attention_methods, model_methods, tokenizer_methods, generation_methods};
+    int status = PyModule_AddStringConstant(module, "version", mha_version());
+    for (size_t n = 0; !status && n < sizeof tables / sizeof *tables; n++)
+        status = PyModule_AddFunctions(module, tables[n]);
+    if (status) Py_CLEAR(module);
     return module;
 }

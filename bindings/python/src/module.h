@@ -18,11 +18,14 @@ mha_context *context_get(int threads);
 PyObject *raise_status(mha_context *ctx, mha_status status);
 
 /* The functions of each file, for the table of the module. */
-extern PyMethodDef attention_methods[];
+extern PyMethodDef attention_methods[], model_methods[], tokenizer_methods[], generation_methods[];
 
 /* Makes what these functions need. 0, or -1 with an exception set. */
 int array_start(void);
 int attention_start(void);
+int model_start(void);
+int tokenizer_start(void);
+int generation_start(void);
 
 /* Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack). */
 PyObject *array_know_torch(PyObject *module, PyObject *arguments);

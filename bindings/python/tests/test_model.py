@@ -1,0 +1,208 @@
+"""mha.Model and mha.Tokenizer beside the transformers and tokenizers libraries, on small random models."""
+
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+import mha  # noqa: E402
+
+TEXT = "The cat sat on the mat. The dog sat on the log, and the cat saw the dog. Naïve café, 42 dogs! " * 4
+
+
+def byte_level():
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator([TEXT], vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A folder with a random GPT-2 and its tokenizer."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0,
+                                     eos_token_id=0, attn_implementation="eager")  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).eval()
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.2)
+    model.save_pretrained(folder)
+    tokenizer = byte_level()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder, model, tokenizer
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    config = transformers.BertConfig(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                                     num_attention_heads=4, max_position_embeddings=32)  # fmt: skip
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    model.save_pretrained(folder)
+    return folder, model
+
+
+def test_about(gpt2):
+    model = mha.Model(gpt2[0])
+    assert model.info["family"] == "gpt2" and model.info["blocks"] == 2 and model.info["causal"]
+    assert [a["heads"] for a in model.attentions] == [4, 4]
+    assert isinstance(model.description, dict) and "gpt2" in repr(model) and "BPE" in repr(model.tokenizer)
+
+
+def test_logits_hidden_and_maps(gpt2):
+    folder, theirs, tokenizer = gpt2
+    model = mha.Model(folder)
+    text = "The cat sat on"
+    ids = tokenizer.encode(text).ids
+    with torch.no_grad():
+        want = theirs(torch.tensor([ids]), output_attentions=True, output_hidden_states=True)
+    for inputs in (text, ids, np.array(ids)):
+        np.testing.assert_allclose(model.logits(inputs), want.logits[0].numpy(), atol=2e-4)
+    hidden = model.hidden(text)
+    for n in range(3):
+        np.testing.assert_allclose(hidden[n], want.hidden_states[n][0].numpy(), atol=2e-4)
+    found = model.attention(text)
+    assert "".join(found.tokens) == text
+    for got, map in zip(found.maps, want.attentions, strict=True):
+        np.testing.assert_allclose(got, map[0].numpy(), atol=2e-5)
+
+
+def test_batches_have_the_bits_of_single_texts(gpt2):
+    model = mha.Model(gpt2[0])
+    texts = ["The cat", "The dog sat on the log"]
+    for got, text in zip(model.logits(texts), texts, strict=True):
+        assert (got == model.logits(text)).all()
+
+
+def test_generate(gpt2):
+    folder, theirs, tokenizer = gpt2
+    model = mha.Model(folder)
+    ids = tokenizer.encode("The cat").ids
+    want = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0].tolist()[len(ids) :]
+    want = [id for id in want if id != 0]
+    text = model.generate("The cat", method="greedy", max_new_tokens=12)
+    assert text == tokenizer.decode(want)
+    assert "".join(model.stream("The cat", method="greedy", max_new_tokens=12)) == text
+    assert model.generate(["The cat", "The dog sat"], method="greedy", max_new_tokens=12)[0] == text
+    one, two, other = (model.generate("The", method="sample", temperature=2.0, seed=s, max_new_tokens=20) for s in (1, 1, 2))
+    assert one == two != other
+    letter = text[len(text) // 2]
+    assert model.generate("The cat", method="greedy", max_new_tokens=12, stop=letter) == text[: text.index(letter)]
+
+
+def test_generate_without_a_tokenizer(bert, gpt2, tmp_path):
+    import shutil
+
+    for name in ("config.json", "model.safetensors", "generation_config.json"):
+        shutil.copy(gpt2[0] / name, tmp_path)
+    model = mha.Model(tmp_path)
+    found = model.generate([5, 6, 7], method="greedy", max_new_tokens=3)
+    assert found.text is None and found.tokens[:3] == [5, 6, 7] and found.prompt == 3
+    assert found.finish in ("length", "end") and len(found.tokens) <= 6
+    with pytest.raises(ValueError):
+        model.logits("text")
+    assert mha.Model(tmp_path, tokenizer=gpt2[0] / "tokenizer.json").logits("The cat").shape[1] == 300
+
+
+def test_heads(gpt2):
+    heads = mha.Model(gpt2[0]).heads(TEXT, window=16, windows=4)
+    assert len(heads) == 8 and {(h.block, h.head) for h in heads} == {(b, h) for b in range(2) for h in range(4)}
+    assert all(isinstance(h.words, str) and 0 < h.entropy <= h.uniform for h in heads)
+
+
+def test_embed(bert):
+    folder, theirs = bert
+    model = mha.Model(folder)
+    rows = [[3, 4, 5, 6], [7, 8]]
+    got = model.embed(rows)
+    for one, row in zip(got, rows):
+        with torch.no_grad():
+            want = theirs(torch.tensor([row])).last_hidden_state[0]
+        np.testing.assert_allclose(one, torch.nn.functional.normalize(want.mean(0), dim=0).numpy(), atol=1e-5)
+        np.testing.assert_allclose(model.embed(row, pool="first", normalize=False), want[0].numpy(), atol=1e-5)
+
+
+def test_vision(tmp_path):
+    torch.manual_seed(2)
+    config = transformers.ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+                                    image_size=8, patch_size=4, num_channels=3, num_labels=5)  # fmt: skip
+    theirs = transformers.ViTForImageClassification(config).eval()
+    theirs.save_pretrained(tmp_path)
+    model = mha.Model(tmp_path)
+    images = np.random.default_rng(0).random((2, 3, 8, 8), np.float32)
+    with torch.no_grad():
+        pixels = (torch.from_numpy(images) - model.info["mean"]) / model.info["deviation"]
+        want = theirs(pixels).logits.numpy()
+    np.testing.assert_allclose(model.logits(images), want, atol=1e-4)
+    np.testing.assert_allclose(model.logits(images[1]), want[1], atol=1e-4)
+    with pytest.raises(ValueError, match="^inputs: "):
+        model.embed("text")
+
+
+def test_tokenizer(gpt2):
+    folder, _, theirs = gpt2
+    tokenizer = mha.Tokenizer(folder)
+    for text in ("", "The cat", " naïve  CAFÉ\n\t42", "日本 🙂", "a <|endoftext|> b", "with\0zero"):
+        assert tokenizer.encode(text) == theirs.encode(text).ids
+        assert tokenizer.decode(theirs.encode(text).ids, special=True) == theirs.decode(theirs.encode(text).ids, False)
+    assert len(tokenizer) == theirs.get_vocab_size() and tokenizer.piece(0) == "<|endoftext|>" and tokenizer.piece(10**6) is None
+    assert 0 not in tokenizer.encode("<|endoftext|>", literal=True)
+    tokens = tokenizer.tokens("The cat")
+    assert "".join(token.text for token in tokens) == "The cat" and tokens[0].id == tokenizer.encode("The cat")[0]
+
+
+def test_threads_share_a_model(gpt2):
+    model = mha.Model(gpt2[0])
+    want, got = model.logits("The cat sat"), []
+    workers = [threading.Thread(target=lambda: got.append(model.logits("The cat sat"))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(got) == 4 and all((one == want).all() for one in got)
+
+
+def test_generation_outlives_its_model(gpt2):
+    pieces = mha.Model(gpt2[0]).stream("The cat", method="greedy", max_new_tokens=6)
+    first = next(pieces)
+    assert first + "".join(pieces) == mha.Model(gpt2[0]).generate("The cat", method="greedy", max_new_tokens=6)
+
+
+@pytest.mark.parametrize(
+    "call, kind, text",
+    [
+        (lambda m: mha.Model("/nowhere"), ValueError, "/nowhere"),
+        (lambda m: mha.Model(None), TypeError, None),
+        (lambda m: mha.Model("a\0b"), ValueError, None),
+        (lambda m: mha.Tokenizer("/nowhere"), ValueError, "/nowhere"),
+        (lambda m: m.logits([1, 300]), ValueError, "300"),
+        (lambda m: m.logits([1, -1]), ValueError, "-1"),
+        (lambda m: m.logits([1.5]), TypeError, "^tokens: "),
+        (lambda m: m.logits([1 << 40]), ValueError, "^tokens: "),
+        (lambda m: m.logits([]), ValueError, "no tokens"),
+        (lambda m: m.logits(""), ValueError, "no tokens"),
+        (lambda m: m.logits(["a", None]), TypeError, "^tokens: "),
+        (lambda m: m.logits([1] * 65), ValueError, "64"),
+        (lambda m: m.attention(["a", "b"]), ValueError, "^text: "),
+        (lambda m: m.embed("a", pool="last"), ValueError, "^pool: "),
+        (lambda m: m.generate("a", method="guess"), ValueError, "^method: "),
+        (lambda m: m.generate("a", temperature=-1.0), ValueError, "temperature"),
+        (lambda m: m.generate("a", colour="red"), TypeError, "colour"),
+        (lambda m: m.generate("a", stop=[1]), TypeError, None),
+        (lambda m: m.generate("a", stop=[""]), ValueError, "stop_strings"),
+        (lambda m: m.heads("a"), ValueError, None),
+        (lambda m: m.tokenizer.encode(None), TypeError, "^text: "),
+        (lambda m: m.tokenizer.encode("\ud800"), ValueError, None),
+        (lambda m: m.tokenizer.decode("text"), TypeError, "^ids: "),
+        (lambda m: mha._mha.model_run(m.tokenizer._handle, None), ValueError, None),
+        (lambda m: mha._mha.model_run(m._handle, [None]), ValueError, "^maps: "),
+        (lambda m: mha._mha.generation_create(m._handle, None, (), starts=None), TypeError, "^starts: "),
+    ],
+)  # fmt: skip
+def test_errors(gpt2, call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(mha.Model(gpt2[0]))
