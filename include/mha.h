@@ -149,10 +149,11 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
 /* "cuda:N" is NVIDIA GPU N, of compute capability 9.0 (Hopper), and "cuda" the first one. It needs NVIDIA's driver and
  * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. The data of tensors is
- * memory of the GPU: host pointers are refused. Calls return when their kernels are in the stream, never wait, and can be
- * captured in a CUDA graph, which is then replayed in the order of the stream and before the context is freed: its scratch
- * on the GPU grows, and stays until then. All calls of this header and of mha_ops.h work there and take everything that they
- * take on the CPU, but for packed matrices, which return MHA_UNSUPPORTED; only mha_cross_entropy waits, for its result.
+ * memory of the GPU, from mha_device_allocate or any other allocator: host pointers are refused. Calls return when their
+ * kernels are in the stream, never wait, and can be captured in a CUDA graph, which is then replayed in the order of the
+ * stream and before the context is freed: its scratch on the GPU grows, and stays until then. All calls of this header and of
+ * mha_ops.h work there and take everything that they take on the CPU, but for packed matrices, which return
+ * MHA_UNSUPPORTED; only mha_cross_entropy, whose result is the host's, and the functions for memory below wait.
  *
  * Layers, tapes and caches that are made with such a context lie on the GPU; they may outlive it, and contexts of another
  * device refuse them. A block of parameters or gradients, and all tensors, are memory of the GPU; only the lengths of a
@@ -184,6 +185,35 @@ MHA_API const char *mha_context_error(const mha_context *ctx);
  * Where a context for it cannot be made, the line says why. Any thread.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (text is NULL), MHA_NO_DEVICE or MHA_DEVICE_ERROR. */
 MHA_API mha_status mha_device_describe(const char *device, char *text, size_t size);
+
+/* Memory of the context's device, for programs that do not bring their own:
+ *
+ *     void *x;
+ *     if (mha_device_allocate(ctx, &x, bytes)) puts(mha_context_error(ctx));
+ *     mha_device_write(ctx, x, numbers, bytes);
+ *     ...                                           calls with mha_tensor_4d(x, ...)
+ *     mha_device_read(ctx, numbers, x, bytes);      also waits for the calls
+ *     mha_device_release(ctx, x);
+ *
+ * On the CPU it comes from the context's allocator, on cuda from the driver, aligned to 256 bytes. Its contents are
+ * undefined; 0 bytes are legal. The caller owns it: it may be used with every context of the device and outlive the one
+ * that it was made with, and is released with any context of the same device and allocator. `release` waits for the device
+ * and takes what `allocate` gave; NULL is legal. If `allocate` fails, *memory is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (a NULL pointer) or MHA_NO_MEMORY. */
+MHA_API mha_status mha_device_allocate(mha_context *ctx, void **memory, size_t bytes);
+MHA_API void mha_device_release(mha_context *ctx, void *memory);
+
+/* Copies bytes of the host into memory of the device, or back. On cuda the copy is in the order of the context's stream, after
+ * the calls before it, and has finished when the function returns; it cannot be made while the stream is captured. Contexts
+ * with other streams are not waited for. The host's side may be any memory, the device's side any memory of the device.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (NULL, or memory of the host where the device's is needed), MHA_TOO_LARGE or, on cuda,
+ * MHA_DEVICE_ERROR, which may be that of an earlier call. */
+MHA_API mha_status mha_device_write(mha_context *ctx, void *to, const void *from, size_t bytes);
+MHA_API mha_status mha_device_read(mha_context *ctx, void *to, const void *from, size_t bytes);
+
+/* Waits until all calls with this context have finished, on cuda for its stream; not while that is captured. On the CPU they
+ * have when they return. Returns MHA_OK, MHA_BAD_ARGUMENT (ctx is NULL) or, on cuda, MHA_DEVICE_ERROR, of any call before. */
+MHA_API mha_status mha_device_wait(mha_context *ctx);
 
 /* The device ("cpu" or "cuda"), the instruction set and the number of threads that this context uses. */
 MHA_API const char *mha_context_device(const mha_context *ctx);

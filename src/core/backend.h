@@ -52,6 +52,12 @@ typedef struct mha_backend {
     mha_status (*check_memory)(mha_context *ctx, mha_tensor t, const char *name);
     mha_status (*finish)(mha_context *ctx);
 
+    /* Copies of bytes from and to the host, in the order of the stream, finished when they return; and waiting for everything
+     * before. NULL where the memory is the host's. */
+    mha_status (*write)(mha_context *ctx, void *to, const void *from, size_t bytes);
+    mha_status (*read)(mha_context *ctx, void *to, const void *from, size_t bytes);
+    mha_status (*wait)(mha_context *ctx);
+
     /* Attention, of checked calls: attention/problem.h, gradient.h, stats.h. */
     mha_status (*attention_forward)(const struct mha_problem *problem);
     mha_status (*attention_explain)(const struct mha_problem *problem, mha_attention_plan *plan);

@@ -191,6 +191,32 @@ mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *nam
     return MHA_OK;
 }
 
+/* A copy goes into the stream, behind the calls before it; the host's memory may be pageable, so it is waited for. */
+static mha_status transfer(mha_context *ctx, CUdeviceptr to, void *host, CUdeviceptr from, const void *given,
+                           size_t bytes)
+{
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    TRY(mha_cuda_enter(ctx));
+    CUresult result = CUDA_SUCCESS;
+    if (given) result = d->driver.cuMemcpyHtoDAsync(to, given, bytes, d->stream);
+    if (host) result = d->driver.cuMemcpyDtoHAsync(host, from, bytes, d->stream);
+    if (!result) result = d->driver.cuStreamSynchronize(d->stream);
+    mha_cuda_leave(ctx);
+    return mha_cuda_check(ctx, result, bytes ? "cannot copy" : "a call failed");
+}
+
+mha_status mha_cuda_write(mha_context *ctx, void *to, const void *from, size_t bytes)
+{
+    return transfer(ctx, (CUdeviceptr)(uintptr_t)to, NULL, 0, from, bytes);
+}
+
+mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t bytes)
+{
+    return transfer(ctx, 0, to, (CUdeviceptr)(uintptr_t)from, NULL, bytes);
+}
+
+mha_status mha_cuda_wait(mha_context *ctx) { return transfer(ctx, 0, NULL, 0, NULL, 0); }
+
 mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base)
 {
     mha_cuda_device *d = mha_cuda_of(ctx);

@@ -54,6 +54,11 @@ void mha_cuda_leave(mha_context *ctx);
 /* Checks that a tensor that is given lies in memory of this GPU. */
 mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *name);
 
+/* For the table: copies from and to the host, and waiting. */
+mha_status mha_cuda_write(mha_context *ctx, void *to, const void *from, size_t bytes);
+mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t bytes);
+mha_status mha_cuda_wait(mha_context *ctx);
+
 /* Scratch of so many bytes at `base`. */
 mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base);
 

@@ -29,6 +29,7 @@
     F(cuMemFree)                         \
     F(cuMemsetD32Async)                  \
     F(cuMemcpyDtoHAsync)                 \
+    F(cuMemcpyHtoDAsync)                 \
     F(cuStreamCreate)                    \
     F(cuStreamSynchronize)               \
     F(cuStreamDestroy)                   \

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MOST = 4096, DEPTH = 16, NODES = 64, ALL = 64 << 20 }; /* blocks, contexts, launches of a graph, bytes */
+enum { MOST = 4096, DEPTH = 16, NODES = 256, ALL = 64 << 20 }; /* blocks, contexts, launches of a graph, bytes */
 
 struct CUfunc_st {
     char name[48];
@@ -30,7 +31,7 @@ static struct {
 } memory[MOST];
 
 static struct CUfunc_st functions[256];
-static int function_count, modules, streams, graphs, retained, depth;
+static int function_count, modules, streams, events, graphs, retained, depth;
 static CUcontext stack[DEPTH];
 static char primary;
 static CUstream capturing;
@@ -58,9 +59,10 @@ __attribute__((destructor)) static void look_for_leaks(void)
 {
     int blocks = 0;
     for (int n = 0; n < MOST; n++) blocks += memory[n].address != NULL;
-    if (!blocks && !modules && !streams && !graphs && retained <= 1 && depth <= 1) return;
-    fprintf(stderr, "fake driver: left: %d blocks, %d modules, %d streams, %d graphs, %d contexts, a stack of %d\n",
-            blocks, modules, streams, graphs, retained, depth);
+    if (!blocks && !modules && !streams && !events && !graphs && retained <= 1 && depth <= 1) return;
+    fprintf(stderr,
+            "fake driver: left: %d blocks, %d modules, %d streams, %d events, %d graphs, %d contexts, a stack of %d\n",
+            blocks, modules, streams, events, graphs, retained, depth);
     _Exit(1);
 }
 
@@ -98,10 +100,20 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
 {
-    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? (is("old") ? 8 : 9)
-             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 4
-                                                                   : 0;
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR  ? (is("old") ? 8 : 9)
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? 4
+             : which == CU_DEVICE_ATTRIBUTE_CLOCK_RATE              ? 1000000 /* kHz */
+             : which == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE       ? 500000
+             : which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH ? 64
+                                                                    : 0;
     return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
+{
+    (void)device;
+    snprintf(id, (size_t)size, "no such bus"); /* so that the clock of another GPU is not asked for */
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
@@ -233,6 +245,12 @@ EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUst
     return cuMemcpyDtoH(to, from, bytes);
 }
 
+EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    if (capturing && stream == capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return cuMemcpyHtoD(to, from, bytes);
+}
+
 EXPORT CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes)
 {
     CUresult result = inside(to, bytes);
@@ -349,7 +367,7 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType typ
     return CUDA_SUCCESS;
 }
 
-/* ---- Streams and graphs ----------------------------------------------------------------------------------------- */
+/* ---- Streams, events and graphs ----------------------------------------------------------------------------------------- */
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 {
@@ -375,6 +393,39 @@ EXPORT CUresult cuStreamDestroy(CUstream stream)
 {
     streams--;
     free(stream);
+    return CUDA_SUCCESS;
+}
+
+/* An event is the time at which it was recorded. */
+EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    events++;
+    *event = calloc(1, sizeof(struct timespec));
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventDestroy(CUevent event)
+{
+    events--;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)stream;
+    timespec_get((struct timespec *)(void *)event, TIME_UTC);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventSynchronize(CUevent event) { return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+
+#undef cuEventElapsedTime /* the name that every version exports */
+EXPORT CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    const struct timespec *a = (const void *)from, *b = (const void *)to;
+    *ms = (float)(1e3 * (double)(b->tv_sec - a->tv_sec) + 1e-6 * (double)(b->tv_nsec - a->tv_nsec));
     return CUDA_SUCCESS;
 }
 
