@@ -117,6 +117,12 @@ static const cli_option *positional(const cli_option *options, int n)
 
 static int unknown(const char *command, const char *word, const cli_option *options)
 {
+    static const char device[] = "--device";
+    size_t length = strcspn(word, "=");
+    if (length == sizeof device - 1 && strncmp(word, device, length) == 0) {
+        cli_error("%s: --device is for bench, layer and conformance; whole models run on the CPU", command);
+        return CLI_USAGE + 1;
+    }
     const char *names[OPTIONS_MOST + 2] = {"--help"};
     int count = 1;
     for (const cli_option *o = options; o->name && count <= OPTIONS_MOST; o++)

@@ -1,5 +1,5 @@
 /* mha conformance DIR: runs every case of a folder, one line per case. */
-#include "cli/common/options.h"
+#include "cli/common/device.h"
 #include "cli/conformance/conformance.h"
 #include "cli/conformance/model.h"
 #include "cli/conformance/onnx.h"
@@ -123,9 +123,12 @@ static void help(void)
     puts("Examples:\n"
          "  mha conformance vectors/onnx           run every case in the folder\n"
          "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
+         "  mha conformance --device cuda DIR      the same on an NVIDIA GPU\n"
          "  mha conformance tokenizers             run the cases of tokenizers\n"
          "\n"
-         "Usage: mha conformance DIR\n"
+         "Usage: mha conformance DIR [OPTIONS]\n" CLI_HELP_DEVICE
+         "                        for cases of ONNX operators; whole models and tokenizers\n"
+         "                        run on the CPU\n"
          "\n"
          "Runs the cases in DIR, sorted by name, and prints one line per case: ok or\n"
          "FAILED, the name, and the reason of a failure on a second line. The last line\n"
@@ -151,14 +154,25 @@ static void help(void)
 }
 
 typedef struct request {
-    const char *folder, *second; /* NULL if not given */
+    const char *folder, *second, *device; /* NULL if not given */
 } request;
 
-static const cli_option options[] = {CLI_TEXT("DIR", request, folder), CLI_TEXT("DIR", request, second), CLI_END};
+static const cli_option options[] = {CLI_TEXT("DIR", request, folder), CLI_TEXT("DIR", request, second),
+                                     CLI_DEVICE(request, device), CLI_END};
+
+/* Whether the device can run all cases. Prints an error if not. */
+static bool check_device(const request *r, const names *cases)
+{
+    for (size_t i = 0; device_is_gpu(r->device) && i < cases->count; i++)
+        if (!is_onnx(r->folder, cases->name[i]))
+            return cli_error("conformance: --device %s is for cases of ONNX operators; '%s/%s' runs on the CPU",
+                             r->device, r->folder, cases->name[i]);
+    return true;
+}
 
 int cmd_conformance(int argc, char **argv)
 {
-    request r = {NULL, NULL};
+    request r = {NULL, NULL, NULL};
     int stop = cli_parse("conformance", argc, argv, options, help, &r), status = CLI_USAGE;
     if (stop) return stop - 1;
     if (!r.folder) cli_error("conformance: missing folder; usage: mha conformance DIR");
@@ -167,9 +181,9 @@ int cmd_conformance(int argc, char **argv)
 
     names cases = {0};
     conformance_count count = {0, 0};
-    mha_context *ctx = cli_context();
+    mha_context *ctx = device_context(r.device, 0);
     if (!ctx) goto out;
-    if (!list_cases(&cases, r.folder)) goto out;
+    if (!list_cases(&cases, r.folder) || !check_device(&r, &cases)) goto out;
     for (size_t i = 0; i < cases.count; i++)
         kinds[kind_of(r.folder, cases.name[i])].run(ctx, r.folder, cases.name[i], &count);
     printf("%zu passed, %zu failed\n", count.passed, count.failed);

@@ -17,6 +17,7 @@
  *
  * A mask whose last axis is shorter than the keys is padded with "masked", even if it has length 1, where broadcasting
  * might be expected: this follows the ONNX definition. */
+#include "cli/common/device.h"
 #include "cli/conformance/onnx.h"
 
 #include <math.h>
@@ -180,6 +181,19 @@ static bool make_y(onnx_case *c, mha_tensor q, mha_tensor v, mha_tensor *y)
     return true;
 }
 
+/* The call, on the context's device. Results are in the tensors that were given. */
+static bool call(onnx_case *c, mha_tensor y, mha_attention_extras extras, mha_tensor q, mha_tensor k, mha_tensor v,
+                 mha_attention_options options)
+{
+    device_copies there = {.ctx = c->ctx};
+    mha_tensor *const given[] = {&q, &k, &v, &options.mask, &options.bias, &options.key_lengths, &options.offsets};
+    for (size_t n = 0; n < sizeof given / sizeof *given; n++) device_give(&there, given[n]);
+    device_give_result(&there, &y);
+    device_give_result(&there, &extras.scores);
+    if (!there.status) there.status = mha_attention_forward(c->ctx, y, &extras, q, k, v, &options);
+    return device_end(&there) || onnx_fail(c, "%s", mha_context_error(c->ctx));
+}
+
 static bool compare_all(onnx_case *c, mha_tensor y, mha_tensor k, mha_tensor v, mha_tensor scores)
 {
     bool passed = onnx_compare(c, Y, y.data);
@@ -213,7 +227,6 @@ bool onnx_attention(onnx_case *c)
     }
     options.scale = a.scale;
     options.softcap = a.softcap;
-    if (mha_attention_forward(c->ctx, y, &extras, q, all_k, all_v, &options))
-        return onnx_fail(c, "%s", mha_context_error(c->ctx));
+    if (!call(c, y, extras, q, all_k, all_v, options)) return false;
     return compare_all(c, y, all_k, all_v, extras.scores);
 }

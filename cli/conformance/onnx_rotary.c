@@ -2,6 +2,7 @@
  *
  * With position_ids (B,T) the caches are tables (P,w/2), one row per position; otherwise they are (B,T,w/2), one row
  * per row of the input. The input is (B,H,T,D), or (B,T,H*D) with num_heads, viewed as (B,H,T,D) by strides. */
+#include "cli/common/device.h"
 #include "cli/conformance/onnx.h"
 
 enum { INPUT, COS, SIN, POSITIONS };
@@ -9,6 +10,19 @@ enum { INPUT, COS, SIN, POSITIONS };
 static const char *const inputs[] = {"input", "cos_cache", "sin_cache", "position_ids", NULL};
 static const char *const outputs[] = {"output", NULL};
 static const char *const attributes[] = {"interleaved", "num_heads", "rotary_embedding_dim", NULL};
+
+/* The call, on the context's device. The result is in the tensor that was given. */
+static bool call(onnx_case *c, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin, mha_rotary_options options)
+{
+    device_copies there = {.ctx = c->ctx};
+    device_give(&there, &x);
+    device_give(&there, &cos);
+    device_give(&there, &sin);
+    device_give(&there, &options.positions);
+    device_give_result(&there, &out);
+    if (!there.status) there.status = mha_rotary_apply(c->ctx, out, x, cos, sin, &options);
+    return device_end(&there) || onnx_fail(c, "%s", mha_context_error(c->ctx));
+}
 
 bool onnx_rotary(onnx_case *c)
 {
@@ -33,6 +47,5 @@ bool onnx_rotary(onnx_case *c)
     options.width = width;
     if (input->rank == 3)
         out = mha_tensor_swap(mha_tensor_4d(out.data, out.type, x.size[0], x.size[2], x.size[1], x.size[3]), 1, 2);
-    if (mha_rotary_apply(c->ctx, out, x, cos, sin, &options)) return onnx_fail(c, "%s", mha_context_error(c->ctx));
-    return onnx_compare(c, 0, out.data);
+    return call(c, out, x, cos, sin, options) && onnx_compare(c, 0, out.data);
 }

@@ -1,5 +1,5 @@
 /* mha layer: runs a layer from one file on inputs from another, and writes the results to a third. */
-#include "cli/common/options.h"
+#include "cli/common/device.h"
 #include "cli/common/wording.h"
 #include "cli/layer/run.h"
 
@@ -79,7 +79,7 @@ static void help(void)
          "  --intermediates       also write q, k and v as attention reads them (after\n"
          "                        norm and rotary embedding) and heads, the result of each\n"
          "                        head before concatenation\n"
-         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_THREADS);
+         "  --grad                also write gradients, from INPUT's grad_output\n" CLI_HELP_DEVICE CLI_HELP_THREADS);
     help_files();
 }
 
@@ -115,6 +115,7 @@ static const cli_option options[] = {
     CLI_REAL("--rotary-base", layer_request, load.rotary_base, DBL_MIN, DBL_MAX, "a number above 0"),
     CLI_CHOICE("--weights", layer_request, weights, weights),
     CLI_THREADS(layer_request, threads),
+    CLI_DEVICE(layer_request, device),
     CLI_TEXT("--config", layer_request, load.config),
     CLI_SET("--causal", layer_request, causal, LAYER_CAUSAL),
     CLI_SET("--no-causal", layer_request, causal, LAYER_NOT_CAUSAL),
@@ -215,8 +216,9 @@ int cmd_layer(int argc, char **argv)
     mha_layer_file_info info = {.size = sizeof info};
     layer_input in = {0};
     nn_safetensors *input = NULL;
-    mha_context *ctx = cli_context_of((int)r.threads);
-    if (!ctx || !open_layer(&file, &info, ctx, &r)) goto out;
+    mha_context *ctx = cli_context_of((int)r.threads), *gpu = NULL;
+    if (!ctx || (device_is_gpu(r.device) && !(gpu = device_context(r.device, 0)))) goto out;
+    if (!open_layer(&file, &info, ctx, &r)) goto out;
     mha_layer *layer = mha_layer_file_layer(file);
     input = nn_safetensors_open(r.input, error, sizeof error);
     if (!input) {
@@ -227,13 +229,14 @@ int cmd_layer(int argc, char **argv)
     if (info.not_finite) /* only a warning: the user may be looking for the cause */
         cli_error("%s: %lld of %lld parameters are not finite", r.layer, (long long)info.not_finite,
                   (long long)info.parameters);
-    if (!layer_run(ctx, file, &in, &r)) goto out;
+    if (!layer_run(gpu ? gpu : ctx, file, &in, &r)) goto out;
     print_settings(layer, &info, &r);
     status = CLI_OK;
 out:
     layer_input_free(&in);
     nn_safetensors_free(input);
     mha_layer_file_free(file);
+    mha_context_free(gpu);
     mha_context_free(ctx);
     return status;
 }

@@ -1,6 +1,6 @@
 /* Runs the layer forward, and backward on request, and writes the results. */
 #include "cli/layer/run.h"
-#include "cli/common/cli.h"
+#include "cli/common/device.h"
 #include "io/safetensors_write.h"
 
 #include <stdio.h>
@@ -29,6 +29,7 @@ typedef struct making {
     mha_attention_extras extras;
     mha_layer_gradients gradients;
     mha_tensor output;
+    int64_t parameters;         /* how many numbers the layer has */
     nn_safetensors_item *items; /* RESULTS, and one per parameter */
     size_t item_count;
     void *owned[OWNED];
@@ -110,36 +111,85 @@ static bool list_parameters(making *m, const mha_layer_file *file)
 static bool make_gradients(making *m, const mha_layer_file *file)
 {
     const mha_layer_inputs *t = &m->in->tensors;
-    int64_t count = 0;
     if (!make(m, &m->gradients.query, "grad.query", 3, t->query.size)) return false;
     if (t->key.data && !make(m, &m->gradients.key, "grad.key", 3, t->key.size)) return false;
     if (t->value.data && !make(m, &m->gradients.value, "grad.value", 3, t->value.size)) return false;
-    /* cannot fail: the layer was created with these options */
-    mha_layer_parameter_count(m->ctx, &count, mha_layer_shape(mha_layer_file_layer(file)));
-    m->gradients.parameters = own(m, layer_zeros(1, &count).data, "the gradients of parameters");
+    m->gradients.parameters = own(m, layer_zeros(1, &m->parameters).data, "the gradients of parameters");
     return m->gradients.parameters && list_parameters(m, file);
+}
+
+/* ---- Computing --------------------------------------------------------------------------------------------------- */
+
+/* A call with everything in memory of the device. */
+typedef struct calling {
+    mha_layer *layer;
+    mha_tensor output, grad_output;
+    mha_attention_extras extras;
+    mha_layer_inputs inputs;
+    mha_attention_options options;
+    mha_layer_gradients gradients;
+} calling;
+
+static mha_status call(mha_context *ctx, const calling *c, bool backward)
+{
+    mha_tape *tape = NULL;
+    mha_status status = backward ? mha_tape_create(ctx, &tape) : MHA_OK;
+    if (!status) status = mha_layer_forward(ctx, c->layer, c->output, &c->extras, &c->inputs, &c->options, tape);
+    if (!status && backward) status = mha_layer_backward(ctx, c->layer, &c->gradients, c->grad_output, tape);
+    mha_tape_free(tape);
+    return status;
+}
+
+/* Puts the tensors of a call on the device of the context: inputs, then results. */
+static void give_all(device_copies *there, calling *c, int64_t parameters)
+{
+    mha_tensor block = mha_tensor_1d(c->gradients.parameters, MHA_FLOAT32, parameters);
+    mha_tensor *const given[] = {&c->inputs.query, &c->inputs.key, &c->inputs.value, &c->options.bias, &c->grad_output};
+    mha_tensor *const results[] = {&c->output,        &c->extras.weights, &c->extras.q, &c->extras.k,
+                                   &c->extras.v,      &c->extras.heads,   &block,       &c->gradients.query,
+                                   &c->gradients.key, &c->gradients.value};
+    for (size_t n = 0; n < sizeof given / sizeof *given; n++) device_give(there, given[n]);
+    for (size_t n = 0; n < sizeof results / sizeof *results; n++) device_give_result(there, results[n]);
+    c->gradients.parameters = block.data;
+}
+
+/* A layer with the parameters of one of the host, in memory of the context's device. */
+static mha_status copy_layer(mha_context *ctx, mha_layer **copy, const mha_layer *layer, int64_t parameters)
+{
+    mha_status status = mha_layer_create(ctx, copy, mha_layer_shape(layer), NULL);
+    if (status) return status;
+    void *to = mha_layer_view(*copy, NULL).q_weight.data;
+    return mha_device_write(ctx, to, mha_layer_view(layer, NULL).q_weight.data, (size_t)parameters * sizeof(float));
 }
 
 static bool compute(making *m, mha_layer *layer, const layer_request *r)
 {
-    mha_attention_options options = mha_layer_attention(layer);
-    mha_tape *tape = NULL;
-    if (r->causal) options.causal = r->causal == LAYER_CAUSAL;
-    options.dropout = 0; /* deterministic */
-    options.bias = m->in->bias;
-    mha_status status = r->grad ? mha_tape_create(m->ctx, &tape) : MHA_OK;
-    if (!status) status = mha_layer_forward(m->ctx, layer, m->output, &m->extras, &m->in->tensors, &options, tape);
-    if (!status && r->grad) status = mha_layer_backward(m->ctx, layer, &m->gradients, m->in->grad_output, tape);
-    if (status) cli_error("%s: %s", r->input, mha_context_error(m->ctx));
-    mha_tape_free(tape);
-    return !status;
+    calling c = {layer,       m->output, m->in->grad_output, m->extras, m->in->tensors, mha_layer_attention(layer),
+                 m->gradients};
+    device_copies there = {.ctx = m->ctx};
+    mha_layer *copy = NULL;
+    if (r->causal) c.options.causal = r->causal == LAYER_CAUSAL;
+    c.options.dropout = 0; /* deterministic */
+    c.options.bias = m->in->bias;
+    if (device_is_gpu(mha_context_device(m->ctx))) {
+        there.status = copy_layer(m->ctx, &copy, layer, m->parameters);
+        c.layer = copy;
+    }
+    give_all(&there, &c, m->parameters);
+    if (!there.status) there.status = call(m->ctx, &c, r->grad);
+    bool done = device_end(&there) || cli_error("%s: %s", r->input, mha_context_error(m->ctx));
+    mha_layer_free(copy);
+    return done;
 }
 
 bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *in, const layer_request *r)
 {
-    making m = {.ctx = ctx, .in = in};
     mha_layer *layer = mha_layer_file_layer(file);
     char error[400];
+    int64_t parameters = 0;
+    /* cannot fail: the layer was created with these options */
+    mha_layer_parameter_count(ctx, &parameters, mha_layer_shape(layer));
+    making m = {.ctx = ctx, .in = in, .parameters = parameters};
     m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_parameter_count(file), sizeof *m.items), "the results");
     bool ok = m.items && make_results(&m, mha_layer_shape(layer), r->weights);
     if (ok && r->intermediates) ok = make_intermediates(&m, mha_layer_shape(layer));

@@ -15,7 +15,8 @@ typedef struct layer_request {
     layer_weights weights;
     layer_causal causal;
     bool grad, intermediates;
-    int64_t threads; /* 0 for all */
+    int64_t threads;    /* 0 for all */
+    const char *device; /* NULL for the CPU */
 } layer_request;
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
@@ -46,8 +47,8 @@ mha_tensor layer_zeros(int rank, const int64_t *size);
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Runs the layer and writes the output file. On failure prints an error, returns false and leaves the file unchanged.
- * */
+/* Runs the layer on the device of the context and writes the output file. On failure prints an error, returns false and
+ * leaves the file unchanged. */
 bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *in, const layer_request *r);
 
 #endif

@@ -28,7 +28,8 @@ static float number(int stream, int64_t i) { return (float)((i * 37 + stream * 1
 static const said *run(const char *settings, const char *args)
 {
     char line[600];
-    snprintf(line, sizeof line, "layer %s", args);
+    const char *device = getenv("MHA_BACKEND"); /* cuda: on a GPU */
+    snprintf(line, sizeof line, "layer %s%s%s", args, device ? " --device " : "", device ? device : "");
     return command(settings, line);
 }
 
