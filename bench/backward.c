@@ -1,5 +1,6 @@
 /* Backward: forward once, a check against the oracle, then the clock, then the peer. */
 #include "backward.h"
+#include "gpu/gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,17 +8,17 @@ static mha_tensor view(const backward *b, int which)
 {
     const bench_shape *s = b->shape;
     bool keys = which == K || which == V || which == DK || which == DV;
-    return mha_tensor_4d(b->a[which].typed, b->a[which].type, s->B, keys ? s->G : s->H, keys ? s->Tk : s->Tq, s->D);
+    return mha_tensor_4d(b->a[which].data, b->a[which].type, s->B, keys ? s->G : s->H, keys ? s->Tk : s->Tq, s->D);
 }
 
 static mha_tensor lse_view(const backward *b)
 {
-    return mha_tensor_3d(b->lse.typed, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq);
+    return mha_tensor_3d(b->lse.data, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq);
 }
 
 static mha_tensor softmax_view(const backward *b)
 {
-    return mha_tensor_4d(b->softmax.typed, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq, 2);
+    return mha_tensor_4d(b->softmax.data, MHA_FLOAT32, b->shape->B, b->shape->H, b->shape->Tq, 2);
 }
 
 static void forward(backward *b)
@@ -71,11 +72,11 @@ static void measure_peer(bench_result *result, const backward *b)
 static void measure(bench_result *result, backward *b)
 {
     const bench_shape *s = b->shape;
-    run(b);
     *result = (bench_result){.max_error = backward_error(b), .peer_ms = NAN, .peer_error = NAN};
     bench_time(b->set, run, b, &result->ms_median, &result->ms_best);
     double flops = 10.0 * (double)(s->B * s->H * s->Tq) * (double)(s->Tk * s->D) * (s->causal ? 0.5 : 1.0);
     result->gflops = flops / result->ms_median * 1e-6;
+    result->mhz = b->set->gpu ? bench_gpu_clock(b->set->gpu) : 0;
     result->scratch_bytes = mha_context_scratch(b->set->ctx);
     measure_peer(result, b);
 }
@@ -84,9 +85,41 @@ static bool save(const backward *b, char error[200])
 {
     static const char *const names[ARRAYS] = {"q", "k", "v", "out", "dout", "dq", "dk", "dv"};
     bench_saved all[ARRAYS];
-    for (int n = 0; n < ARRAYS; n++) all[n] = (bench_saved){names[n], view(b, n)};
+    for (int n = 0; n < ARRAYS; n++) {
+        all[n] = (bench_saved){names[n], view(b, n)};
+        all[n].tensor.data = b->a[n].typed;
+    }
     return bench_save(b->set, (bench_about){.pass = "backward", .shape = b->shape->name, .causal = b->shape->causal},
                       all, ARRAYS, error);
+}
+
+static bool place(backward *b)
+{
+    bool done = bench_array_place(&b->lse, b->set, 1) && bench_array_place(&b->softmax, b->set, 1);
+    for (int n = 0; n < ARRAYS; n++) done = done && bench_array_place(&b->a[n], b->set, 1);
+    return done;
+}
+
+/* What the check and the file need. */
+static bool fetch(backward *b)
+{
+    bool done = bench_array_fetch(&b->lse, b->set) && bench_array_fetch(&b->a[OUT], b->set);
+    for (int n = DQ; n <= DV; n++) done = done && bench_array_fetch(&b->a[n], b->set);
+    return done;
+}
+
+static bool work(bench_result *result, backward *b, char error[200])
+{
+    const char *name = b->shape->name;
+    bool done = place(b);
+    if (done) forward(b);
+    if (done && !b->status) run(b);
+    done = done && !b->status && fetch(b);
+    if (!done) snprintf(error, 200, "%s: %s", name, mha_context_error(b->set->ctx));
+    if (!done) return false;
+    measure(result, b);
+    if (isnan(result->ms_median)) snprintf(error, 200, "%s: %s", name, bench_gpu_error(b->set->gpu));
+    return !isnan(result->ms_median) && save(b, error);
 }
 
 bool bench_backward(bench_result *result, const bench_setting *set, const bench_shape *s, char error[200])
@@ -100,10 +133,7 @@ bool bench_backward(bench_result *result, const bench_setting *set, const bench_
         done = bench_array_make(&b.a[n], long_one ? keys : queries, set->type, input ? (uint64_t)n + 1 : 0) && done;
     }
     if (!done) snprintf(error, 200, "%s: not enough memory", s->name);
-    if (done) forward(&b);
-    if (done && !b.status) measure(result, &b);
-    if (b.status) snprintf(error, 200, "%s: %s", s->name, mha_context_error(set->ctx));
-    done = done && !b.status && save(&b, error);
+    done = done && work(result, &b, error);
     bench_array_free(&b.lse);
     bench_array_free(&b.softmax);
     for (int n = 0; n < ARRAYS; n++) bench_array_free(&b.a[n]);

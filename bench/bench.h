@@ -8,9 +8,10 @@ typedef struct bench_shape {
     const char *name, *what;
     int64_t B, H, G, Tq, Tk, D;
     bool causal;
+    bool large; /* for GPUs; on the CPU measured only by name */
 } bench_shape;
 
-/* The shapes of attention in the field, small to large; a name of NULL ends them. */
+/* The shapes of attention in the field, small to large, then those for GPUs; a name of NULL ends them. */
 extern const bench_shape bench_shapes[];
 
 /* Steps of a decoder: few queries, bound by reading keys and values. */
@@ -78,9 +79,13 @@ const bench_blas *bench_loops(void);
 void bench_multiply(const bench_blas *blas, float *c, bool left, bool right, int64_t m, int64_t n, int64_t k,
                     float alpha, const float *a, const float *b);
 
+/* A GPU to measure on: gpu/gpu.h. */
+typedef struct bench_gpu bench_gpu;
+
 /* How to measure. */
 typedef struct bench_setting {
     mha_context *ctx;
+    bench_gpu *gpu; /* of the context; NULL on the CPU */
     mha_type type;
     const bench_blas *blas; /* of the peer; NULL: no peer */
     const char *save;       /* a folder that keeps arrays and results, or NULL */
@@ -104,6 +109,7 @@ typedef struct bench_result {
     double max_error;   /* against the oracle over samples, as a share of the largest value; NAN: no memory for it */
     double peer_ms;     /* the peer's median in float32 on as many threads, NAN if not run */
     double peer_error;  /* the largest difference to the peer's results, as a share of the largest of them */
+    double mhz;         /* the clock of a GPU at work; 0 on the CPU, NAN if it is not known */
     size_t scratch_bytes;
 } bench_result;
 
@@ -163,7 +169,8 @@ const char *bench_type_word(mha_type type);
 /* Seconds of a clock that never goes back. */
 double bench_now(void);
 
-/* Runs for so many seconds, at least three times, and gives the median and the best of a run in milliseconds. */
+/* Runs for so many seconds, at least three times, and gives the median and the best of a run in milliseconds. On a GPU, runs
+ * only put kernels into its stream, and the times are those of the kernels; NAN if that fails (bench_gpu_error). */
 void bench_time(const bench_setting *set, void (*run)(void *arg), void *arg, double *median, double *best);
 
 /* The same for several, which take turns: median and best (count) of each. At most BENCH_TURNS. */
@@ -184,12 +191,20 @@ typedef struct bench_array {
     void *typed;
     int64_t count;
     mha_type type;
+    void *data;       /* for calls: `typed`, or copies of it on a GPU */
+    int64_t copies;   /* how many, one behind another */
+    mha_context *ctx; /* of that GPU; NULL: none */
 } bench_array;
 
 /* `count` numbers that look like activations, the same on every machine; with seed 0 room for results. */
 bool bench_array_make(bench_array *array, int64_t count, mha_type type, uint64_t seed);
 void bench_array_scale(bench_array *array, double power); /* all of it times a power of two */
 void bench_array_free(bench_array *array);
+
+/* Copies an array to the GPU of a setting, `copies` times, and back, from the first copy; nothing on the CPU. False if
+ * memory is short or the driver reports an error, of which the context has the message. */
+bool bench_array_place(bench_array *array, const bench_setting *set, int64_t copies);
+bool bench_array_fetch(bench_array *array, const bench_setting *set);
 double bench_array_get(const bench_array *array, int64_t i); /* from `typed` */
 
 /* The largest difference of attention's results to the oracle over rows spread across all of them, as a share of the

@@ -1,5 +1,6 @@
 /* Forward: a check against the oracle on sampled rows, then the clock, then the peer. */
 #include "bench.h"
+#include "gpu/gpu.h"
 #include "ref.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,17 +11,25 @@ typedef struct forward {
     const bench_setting *set;
     const bench_shape *shape;
     bench_array q, k, v, out;
+    int64_t turn; /* calls take the copies of keys and values in turn */
     mha_status status;
 } forward;
 
-static mha_tensor rows(const forward *f, const bench_array *a)
+static mha_tensor rows(const forward *f, const bench_array *a, const void *data)
 {
-    return mha_tensor_4d(a->typed, a->type, f->shape->B, f->shape->H, f->shape->Tq, f->shape->D);
+    return mha_tensor_4d(data, a->type, f->shape->B, f->shape->H, f->shape->Tq, f->shape->D);
 }
 
-static mha_tensor keys(const forward *f, const bench_array *a)
+static mha_tensor keys(const forward *f, const bench_array *a, const void *data)
 {
-    return mha_tensor_4d(a->typed, a->type, f->shape->B, f->shape->G, f->shape->Tk, f->shape->D);
+    return mha_tensor_4d(data, a->type, f->shape->B, f->shape->G, f->shape->Tk, f->shape->D);
+}
+
+/* The copy whose turn it is. */
+static mha_tensor keys_now(const forward *f, const bench_array *a)
+{
+    int64_t bytes = a->count * (int64_t)mha_type_size(a->type);
+    return keys(f, a, (const char *)a->data + f->turn % a->copies * bytes);
 }
 
 static void run(void *arg)
@@ -28,8 +37,9 @@ static void run(void *arg)
     forward *f = arg;
     mha_attention_options options = MHA_ATTENTION_DEFAULTS;
     options.causal = f->shape->causal;
-    f->status = mha_attention_forward(f->set->ctx, rows(f, &f->out), NULL, rows(f, &f->q), keys(f, &f->k),
-                                      keys(f, &f->v), &options);
+    f->status = mha_attention_forward(f->set->ctx, rows(f, &f->out, f->out.data), NULL, rows(f, &f->q, f->q.data),
+                                      keys_now(f, &f->k), keys_now(f, &f->v), &options);
+    f->turn++;
 }
 
 double bench_forward_error(const bench_shape *s, const bench_array *q_all, const bench_array *k_all,
@@ -95,6 +105,7 @@ static void measure(bench_result *result, forward *f)
     result->gflops = flops / result->ms_median * 1e-6;
     double bytes = 2.0 * (double)f->k.count * (double)mha_type_size(f->k.type);
     result->gbytes = bench_is_decode(s) ? bytes / result->ms_median * 1e-6 : 0;
+    result->mhz = f->set->gpu ? bench_gpu_clock(f->set->gpu) : 0;
     result->scratch_bytes = mha_context_scratch(f->set->ctx);
     measure_peer(result, f);
 }
@@ -103,9 +114,39 @@ static bool save(const forward *f, char error[200])
 {
     bench_about about = {
         .pass = bench_is_decode(f->shape) ? "decode" : "forward", .shape = f->shape->name, .causal = f->shape->causal};
-    bench_saved all[] = {
-        {"q", rows(f, &f->q)}, {"k", keys(f, &f->k)}, {"v", keys(f, &f->v)}, {"out", rows(f, &f->out)}};
+    bench_saved all[] = {{"q", rows(f, &f->q, f->q.typed)},
+                         {"k", keys(f, &f->k, f->k.typed)},
+                         {"v", keys(f, &f->v, f->v.typed)},
+                         {"out", rows(f, &f->out, f->out.typed)}};
     return bench_save(f->set, about, all, 4, error);
+}
+
+/* As many copies of keys and values as a cache of the GPU cannot hold; a decoder reads other ones in every layer. */
+static int64_t copies_of(const forward *f)
+{
+    static const int64_t enough = INT64_C(400) << 20;
+    int64_t bytes = 2 * f->k.count * (int64_t)mha_type_size(f->k.type);
+    return bench_is_decode(f->shape) ? enough / bytes + 1 : 1;
+}
+
+static bool place(forward *f)
+{
+    int64_t copies = copies_of(f);
+    return bench_array_place(&f->q, f->set, 1) && bench_array_place(&f->k, f->set, copies) &&
+           bench_array_place(&f->v, f->set, copies) && bench_array_place(&f->out, f->set, 1);
+}
+
+static bool work(bench_result *result, forward *f, char error[200])
+{
+    const char *name = f->shape->name;
+    bool done = place(f);
+    if (done) run(f);
+    done = done && !f->status && bench_array_fetch(&f->out, f->set);
+    if (!done) snprintf(error, 200, "%s: %s", name, mha_context_error(f->set->ctx));
+    if (!done) return false;
+    measure(result, f);
+    if (isnan(result->ms_median)) snprintf(error, 200, "%s: %s", name, bench_gpu_error(f->set->gpu));
+    return !isnan(result->ms_median) && save(f, error);
 }
 
 bool bench_forward(bench_result *result, const bench_setting *set, const bench_shape *s, char error[200])
@@ -115,11 +156,7 @@ bool bench_forward(bench_result *result, const bench_setting *set, const bench_s
     bool done = bench_array_make(&f.q, others, set->type, 1) && bench_array_make(&f.k, long_ones, set->type, 2) &&
                 bench_array_make(&f.v, long_ones, set->type, 3) && bench_array_make(&f.out, others, set->type, 0);
     if (!done) snprintf(error, 200, "%s: not enough memory", s->name);
-    if (done) run(&f);
-    if (f.status) snprintf(error, 200, "%s: %s", s->name, mha_context_error(set->ctx));
-    done = done && !f.status;
-    if (done) measure(result, &f);
-    done = done && save(&f, error);
+    done = done && work(result, &f, error);
     bench_array *all[] = {&f.q, &f.k, &f.v, &f.out};
     for (int i = 0; i < 4; i++) bench_array_free(all[i]);
     return done;

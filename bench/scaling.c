@@ -110,7 +110,7 @@ static bool measure(scaling *s, bench_growth *to, bench_way way, char error[200]
 static void measure_unfused(const scaling *s, bench_growth *to)
 {
     const bench_size *z = &s->size;
-    bench_shape shape = {"scaling", "", 1, z->H, z->H, z->T, z->T, z->D, false};
+    bench_shape shape = {"scaling", "", 1, z->H, z->H, z->T, z->T, z->D, false, false};
     double least = (double)z->T * (double)z->T * sizeof(float);
     size_t bytes = 0;
     if (!s->set.blas) return;
@@ -144,7 +144,7 @@ bool bench_scaling(bench_growth *to, const bench_setting *set, const bench_size 
 {
     scaling s = {.set = *set, .size = *size};
     int64_t count = size->H * size->T * size->D;
-    bench_shape shape = {"scaling", "", 1, size->H, size->H, size->T, size->T, size->D, false};
+    bench_shape shape = {"scaling", "", 1, size->H, size->H, size->T, size->T, size->D, false, false};
     *to = (bench_growth){.ms = {NAN, NAN, NAN}, .extra = {NAN, NAN, NAN}};
     to->arrays = 4.0 * (double)count * (double)mha_type_size(set->type);
     bool done = bench_array_make(&s.q, count, set->type, 1) && bench_array_make(&s.k, count, set->type, 2) &&

@@ -1,5 +1,6 @@
 /* The clock. */
 #include "bench.h"
+#include "gpu/gpu.h"
 #include <stdlib.h>
 #include <time.h>
 
@@ -39,7 +40,8 @@ void bench_time_turns(const bench_setting *set, int count, void (*const *run)(vo
 
 void bench_time(const bench_setting *set, void (*run)(void *arg), void *arg, double *median, double *best)
 {
-    bench_time_turns(set, 1, &run, arg, median, best);
+    if (set->gpu) bench_gpu_time(set, run, arg, median, best);
+    else bench_time_turns(set, 1, &run, arg, median, best);
 }
 
 double bench_time_peer(const bench_setting *set, void (*run)(void *arg), void *arg)

@@ -42,13 +42,14 @@ may_see() {
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/model/stack nn/families nn/train ;;
         nn/inspect/text) echo include nn/model ;;
         nn/public/text) echo include nn/ops nn/model nn/inspect/text nn/public ;;
-        bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
+        bench/gpu) echo include bench ;;
+        bench) echo include bench/gpu src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io ;;
         cli/common) echo include nn/io cli/draw ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
         cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
         cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw ;;
-        cli/bench) echo include bench nn/io cli/common cli/draw ;;
+        cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
         cli) echo include cli/common ;;
         bindings/python/src) echo include ;;
         *) echo anything ;;

@@ -157,8 +157,11 @@ if(TARGET mha_cuda)
     add_test(NAME cuda_host COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/host.sh $<TARGET_FILE:test_cuda>
       $<TARGET_FILE_DIR:mha_fake_driver> $<TARGET_FILE:mha_command>)
     mha_label(cuda_host host)
+    add_test(NAME cuda_host_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/commands.sh $<TARGET_FILE:mha_command>
+      $<TARGET_FILE_DIR:mha_fake_driver>)
+    mha_label(cuda_host_commands host)
     # The host side of the general and decode kernels, and of the layer's.
-    foreach(name attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
+    foreach(name device_memory layer_command attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
         layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
         ops_embedding ops_loss ops_norm nn_linear stats)
@@ -175,19 +178,26 @@ if(TARGET mha_cuda)
         "MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
   endif()
-  # The example is linked with the driver, which a machine without a GPU does not have.
-  add_library(example_cuda OBJECT ${PROJECT_SOURCE_DIR}/examples/cuda_attention.c)
-  target_include_directories(example_cuda SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
+  add_executable(example_cuda ${PROJECT_SOURCE_DIR}/examples/cuda_attention.c)
   target_link_libraries(example_cuda PRIVATE mha::mha mha_flags)
+  set_target_properties(example_cuda PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
+  add_dependencies(example_cuda mha_cuda)
   file(GLOB gpus /dev/nvidia[0-9]*)
   if(gpus AND as_shipped)
     foreach(program cuda cuda_finite cuda_layer cuda_options cuda_product cuda_stats)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()
+    add_test(NAME cuda_example COMMAND example_cuda)
+    set_tests_properties(cuda_example PROPERTIES LABELS cuda
+      PASS_REGULAR_EXPRESSION "kernel forward_bf16_128_causal: 512 pieces of 128 rows\nout.0. = 0.500, dv.0. = 1.000\n")
+    if(MHA_COMMAND)
+      add_test(NAME cuda_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/commands.sh $<TARGET_FILE:mha_command>)
+      mha_label(cuda_commands cuda)
+    endif()
     # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper; and of the layer.
-    foreach(name attention_batches attention_hidden attention_huge attention_pairs attention_properties attention_random
-        attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
+    foreach(name device_memory layer_command attention_batches attention_hidden attention_huge attention_pairs
+        attention_properties attention_random attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
         layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
         ops_embedding ops_loss ops_norm nn_linear stats stats_bits)

@@ -1,6 +1,7 @@
 /* mha bench: verifies the library, then times it against the limits of the machine and a peer. */
 #include "cli/bench/print.h"
-#include "cli/common/options.h"
+#include "cli/common/device.h"
+#include "gpu/gpu.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JOBS_MOST = 64 };
+enum { JOBS_MOST = 64, NOT_GIVEN = -1 };
 
 typedef struct request {
     const char *shape, *isa, *save; /* NULL for all, for the best one, for nowhere */
-    mha_type type;
-    int64_t threads; /* 0 for all */
-    int pass;        /* BENCH_PASSES for all */
+    const char *device;             /* NULL for the CPU */
+    int type;                       /* mha_type, or NOT_GIVEN */
+    int64_t threads;                /* 0 for all */
+    int pass;                       /* BENCH_PASSES for all */
     const bench_blas *blas;
     double seconds;
     int64_t batch;          /* 0 for the model's own */
@@ -92,6 +94,7 @@ static const cli_option options[] = {
     CLI_OWN("--shape", parse_shape),
     CLI_OWN("--pass", parse_pass),
     CLI_CHOICE("--dtype", request, type, types),
+    CLI_DEVICE(request, device),
     CLI_THREADS(request, threads),
     CLI_TEXT("--isa", request, isa),
     CLI_OWN("--peer", parse_peer),
@@ -141,6 +144,17 @@ static bool check_language(const request *r)
     return true;
 }
 
+/* Options and passes that only the CPU has. */
+static bool check_device(const request *r)
+{
+    const char *given = r->isa ? "--isa" : r->threads ? "--threads" : r->peer_chosen ? "--peer" : NULL;
+    if (!device_is_gpu(r->device)) return true;
+    if (given) return cli_error("bench: %s is for the CPU and does not go with --device %s", given, r->device);
+    if (r->pass <= BENCH_DECODE || r->pass == BENCH_PASSES) return true;
+    return cli_error("bench: --device %s measures the passes forward, backward and decode; %s runs on the CPU",
+                     r->device, bench_pass_names[r->pass]);
+}
+
 static int64_t length_of(const request *r) { return r->length ? r->length : 65536; }
 
 /* ---- The list of measurements ------------------------------------------------------------------------------------ */
@@ -161,14 +175,21 @@ static bool is_model(const request *r)
     return named || (!r->shape && (r->pass == BENCH_TRAIN || r->pass == BENCH_INFER));
 }
 
-/* Lists the measurements and returns their number. Prints an error and returns 0 if the shape has no such pass. */
-static int plan(bench_job jobs[JOBS_MOST], const request *r)
+static int plan_attention(bench_job jobs[JOBS_MOST], const request *r)
 {
     int n = 0;
+    bool large = device_is_gpu(r->device) || r->shape;
     for (const bench_shape *s = bench_shapes; s->name; s++)
-        n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s});
+        if (!s->large || large)
+            n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s});
     for (const bench_shape *s = bench_shapes; s->name; s++)
-        if (!bench_is_decode(s)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
+        if (!bench_is_decode(s) && (!s->large || large)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
+    return n;
+}
+
+/* What only the CPU runs. */
+static int plan_others(bench_job jobs[JOBS_MOST], int n, const request *r)
+{
     for (const bench_product *s = bench_products; s->name; s++)
         n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
     for (const bench_layer *s = bench_layers; s->name; s++)
@@ -181,7 +202,18 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
         n = add(jobs, n, r, (bench_job){BENCH_PROMPT, s->name, s});
         n = add(jobs, n, r, (bench_job){BENCH_GENERATE, s->name, s});
     }
-    if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_error("bench: models are measured in f32 and bf16 only");
+    return n;
+}
+
+/* Lists the measurements and returns their number. Prints an error and returns 0 if there are none. */
+static int plan(bench_job jobs[JOBS_MOST], const request *r)
+{
+    bool gpu = device_is_gpu(r->device);
+    int n = plan_attention(jobs, r);
+    if (!gpu) n = plan_others(jobs, n, r);
+    if (!n && gpu)
+        cli_error("bench: --device %s measures shapes of attention; '%s' runs on the CPU", r->device, r->shape);
+    else if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_error("bench: models are measured in f32 and bf16 only");
     else if (!n) cli_error("bench: %s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
     return n;
 }
@@ -222,56 +254,81 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
     return right ? CLI_OK : CLI_FAILED;
 }
 
-static mha_context *make_context(const request *r)
+static mha_context *make_context(const request *r, bench_gpu *gpu)
 {
-    char error[200];
+    char error[400];
     mha_context_options how = MHA_CONTEXT_DEFAULTS;
     mha_context *ctx = NULL;
     how.threads = (int)r->threads;
     how.isa = r->isa;
+    how.device = r->device;
+    how.stream = gpu ? bench_gpu_stream(gpu) : NULL;
     how.error = error;
     how.error_size = sizeof error;
     if (mha_context_create(&ctx, &how)) cli_error("bench: %s", error);
     return ctx;
 }
 
+/* Opens the device: the GPU, if it is one, and the context. Prints an error and returns false on failure. */
+static bool open_device(bench_setting *set, const request *r)
+{
+    char error[200];
+    if (device_is_gpu(r->device)) {
+        if (!device_is_there(r->device)) return false;
+        const char *colon = strchr(r->device, ':'); /* cuda:N is there, so N is a number */
+        set->gpu = bench_gpu_open(colon ? (int)strtol(colon + 1, NULL, 10) : 0, error);
+        if (!set->gpu) return cli_error("bench: --device %s", error);
+    }
+    set->ctx = make_context(r, set->gpu);
+    return set->ctx;
+}
+
+static void close_device(bench_setting *set)
+{
+    mha_context_free(set->ctx);
+    bench_gpu_close(set->gpu);
+}
+
+static int run(bench_setting *set, const request *r, const bench_job *jobs, int count)
+{
+    int status = CLI_OK;
+    if (r->pass == BENCH_SCALING) return bench_run_scaling(set, length_of(r), r->chart, r->json);
+    bench_limits limits = set->gpu ? bench_gpu_limits(set->gpu, set->type) : bench_measure_limits(set);
+    if (!set->gpu && isnan(limits.read_gbytes)) {
+        cli_error("bench: not enough memory to measure the read bandwidth");
+        return CLI_FAILED;
+    }
+    if (!r->json) bench_print_head(set, &limits, is_language(r));
+    for (int i = 0; i < count; i++) status |= measure(set, &limits, &jobs[i], r->json);
+    return status;
+}
+
 int cmd_bench(int argc, char **argv)
 {
-    request r = {.type = MHA_FLOAT32, .compute = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
+    request r = {.type = NOT_GIVEN, .compute = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
     bench_job jobs[JOBS_MOST];
-    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count = 0, status = CLI_OK;
+    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count = 0, status = CLI_USAGE;
     if (stop) return stop - 1;
-    if (!check_scaling(&r) || !check_language(&r) || (r.pass != BENCH_SCALING && !(count = plan(jobs, &r))))
+    if (r.type == NOT_GIVEN) r.type = device_is_gpu(r.device) ? MHA_BFLOAT16 : MHA_FLOAT32;
+    if (!check_device(&r) || !check_scaling(&r) || !check_language(&r) ||
+        (r.pass != BENCH_SCALING && !(count = plan(jobs, &r))))
         return CLI_USAGE;
     if (r.list && r.pass == BENCH_SCALING) return bench_list_sizes(length_of(&r)), CLI_OK;
     if (r.list) {
         for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
         return CLI_OK;
     }
-    bench_setting set = {.ctx = make_context(&r),
-                         .type = r.type,
-                         .compute = is_language(&r) ? r.compute : r.type,
+    mha_type type = (mha_type)r.type;
+    bench_setting set = {.type = type,
+                         .compute = is_language(&r) ? r.compute : type,
                          .blas = r.blas,
                          .save = r.save,
                          .seconds = r.seconds,
                          .batch = r.batch,
                          .prompt = r.prompt ? r.prompt : 512,
                          .tokens = r.tokens ? r.tokens : 32};
-    if (!set.ctx) return CLI_USAGE;
-    if (!r.peer_chosen) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
-    if (r.pass == BENCH_SCALING) {
-        status = bench_run_scaling(&set, length_of(&r), r.chart, r.json);
-        mha_context_free(set.ctx);
-        return status;
-    }
-    bench_limits limits = bench_measure_limits(&set);
-    if (isnan(limits.read_gbytes)) {
-        cli_error("bench: not enough memory to measure the read bandwidth");
-        mha_context_free(set.ctx);
-        return CLI_FAILED;
-    }
-    if (!r.json) bench_print_head(&set, &limits, is_language(&r));
-    for (int i = 0; i < count; i++) status |= measure(&set, &limits, &jobs[i], r.json);
-    mha_context_free(set.ctx);
+    if (!r.peer_chosen && !device_is_gpu(r.device)) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
+    if (open_device(&set, &r)) status = run(&set, &r, jobs, count);
+    close_device(&set);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Output of mha bench: a table, or one JSON object per line. */
 #include "cli/bench/print.h"
-#include "cli/common/options.h"
+#include "cli/common/device.h"
+#include "gpu/gpu.h"
 
 #include <stdio.h>
 
@@ -19,6 +20,16 @@ static void help_language(void)
          "--json: prompt, tokens, compute, tokens_per_s, tokens_per_s_best.");
 }
 
+static void help_gpu(void)
+{
+    puts("\nOn a GPU: forward, backward and decode. Calls are captured as a CUDA graph whose\n"
+         "replays are timed by events, at least 20 ms in a row: the time of the kernels.\n"
+         "Keys and values of decode are as many as no cache holds. The limit is that of\n"
+         "the tensor cores (float32: the float32 units) and of the memory at the highest\n"
+         "clocks; MHz is the clock while it was measured. --json has sm_mhz instead of\n"
+         "threads.");
+}
+
 static void help_scaling(void)
 {
     puts("\nScaling: attention over T from 64 to 65536 (8 heads, width 64), then over the\n"
@@ -32,7 +43,7 @@ static void help_scaling(void)
          "time_exponent, memory_exponent. Values that were not measured are null.");
 }
 
-void bench_help(void)
+static void help_options(void)
 {
     puts("Examples:\n"
          "  mha bench             everything, float32, all threads\n"
@@ -45,6 +56,8 @@ void bench_help(void)
          "                        training speed in images per second\n"
          "  mha bench --pass generate --shape gpt2_124m\n"
          "                        new tokens per second of a language model\n"
+         "  mha bench --device cuda\n"
+         "                        attention on an NVIDIA GPU, in bfloat16\n"
          "  mha bench --pass scaling -o scaling.svg\n"
          "                        time and memory over T, heads and width, as a chart\n"
          "\n"
@@ -52,7 +65,7 @@ void bench_help(void)
          "  --shape NAME          one of the shapes below, or all (default)\n"
          "  --pass PASS           forward, backward, decode, gemm, layer, train, infer,\n"
          "                        all of these (default), or generate, prompt, scaling\n"
-         "  --dtype TYPE          f32 (default), bf16 or f16\n" CLI_HELP_THREADS
+         "  --dtype TYPE          f32 (default), bf16 (default on a GPU) or f16\n" CLI_HELP_DEVICE CLI_HELP_THREADS
          "  --isa NAME            instruction set (default: the best one available)\n"
          "  --peer PEER           openblas, loop or none (default: openblas if it is\n"
          "                        installed, otherwise loop)\n"
@@ -66,17 +79,31 @@ void bench_help(void)
          "  --length N            of scaling: the largest T (65536)\n"
          "  --list                print the passes and shapes, one per line, and exit;\n"
          "                        generate, prompt and scaling only if --pass names them\n"
-         "  --json                print one JSON object per measurement\n"
-         "\n"
-         "Attention shapes:");
-    for (const bench_shape *s = bench_shapes; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+         "  --json                print one JSON object per measurement\n");
+}
+
+static void help_shapes(void)
+{
+    puts("Attention shapes:");
+    for (const bench_shape *s = bench_shapes; s->name; s++)
+        if (!s->large) printf("  %-15s%s\n", s->name, s->what);
+    puts("\nFor GPUs, and on the CPU by --shape only:");
+    for (const bench_shape *s = bench_shapes; s->name; s++)
+        if (s->large) printf("  %-15s%s\n", s->name, s->what);
     puts("\nMatrix product shapes:");
     for (const bench_product *s = bench_products; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nMulti-head layers:");
     for (const bench_layer *s = bench_layers; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
     puts("\nModels (float32 and bfloat16):");
     for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
+}
+
+void bench_help(void)
+{
+    help_options();
+    help_shapes();
     help_language();
+    help_gpu();
     help_scaling();
     puts("\n"
          "Each measurement is verified against a float64 oracle on samples, then timed:\n"
@@ -111,9 +138,11 @@ static double read_limit(const bench_limits *limits, const bench_result *b)
 
 void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job, const bench_result *b)
 {
-    printf("{\"shape\": \"%s\", \"dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %d, \"isa\": \"%s\"", job->name,
-           mha_type_name(set->type), bench_pass_names[job->pass], mha_context_threads(set->ctx),
+    printf("{\"shape\": \"%s\", \"dtype\": \"%s\", \"pass\": \"%s\", \"device\": \"%s\", \"isa\": \"%s\"", job->name,
+           mha_type_name(set->type), bench_pass_names[job->pass], mha_context_device(set->ctx),
            mha_context_isa(set->ctx));
+    if (set->gpu) print_number("sm_mhz", "%.0f", b->mhz);
+    else printf(", \"threads\": %d", mha_context_threads(set->ctx));
     print_number("ms_median", "%.6g", b->ms_median);
     print_number("ms_best", "%.6g", b->ms_best);
     print_number("gflops", "%.5g", b->gflops);
@@ -139,8 +168,20 @@ void bench_print_json(const bench_setting *set, const bench_limits *limits, cons
     printf(", \"scratch_bytes\": %zu}\n", b->scratch_bytes);
 }
 
+static void print_gpu_head(const bench_setting *set, const bench_limits *limits)
+{
+    printf("%s, %s: %.0f TFLOP/s and %.2f TB/s at its highest clock, %.0f MHz\n", mha_context_isa(set->ctx),
+           mha_type_name(set->type), limits->peak_gflops * 1e-3, limits->read_gbytes * 1e-3,
+           bench_gpu_highest_clock(set->gpu));
+    printf("\n%-15s%-10s%10s%9s%13s%12s%10s\n", "shape", "pass", "ms", "rate", "of limit", "MHz", "error");
+}
+
 void bench_print_head(const bench_setting *set, const bench_limits *limits, bool language)
 {
+    if (set->gpu) {
+        print_gpu_head(set, limits);
+        return;
+    }
     int threads = mha_context_threads(set->ctx);
     printf("%s, %s, %d thread%s: %.1f GFLOP/s of multiply-adds, %.1f GB/s read\n", mha_context_isa(set->ctx),
            mha_type_name(set->type), threads, threads == 1 ? "" : "s", limits->peak_gflops, limits->read_gbytes);
@@ -182,11 +223,13 @@ void bench_print_row(const bench_limits *limits, const bench_job *job, const ben
         print_language_row(job, b, share);
         return;
     }
-    printf("%-15s%-10s%10.3f", job->name, bench_pass_names[job->pass], b->ms_median);
-    print_cell(9, "%.1f", b->images > 0 ? b->images : reads ? b->gbytes : b->gflops);
-    printf(" %s", b->images > 0 ? "img/s" : reads ? "GB/s " : "GF/s ");
+    bool gpu = b->mhz != 0, tera = gpu && !reads;
+    printf(gpu ? "%-15s%-10s%10.4f" : "%-15s%-10s%10.3f", job->name, bench_pass_names[job->pass], b->ms_median);
+    print_cell(9, "%.1f", b->images > 0 ? b->images : reads ? b->gbytes : tera ? b->gflops * 1e-3 : b->gflops);
+    printf(" %s", b->images > 0 ? "img/s" : reads ? "GB/s " : tera ? "TF/s " : "GF/s ");
     print_cell(7, "%.0f %%", 100 * share);
-    print_cell(12, "%.2fx", b->peer_ms / b->ms_median);
+    if (gpu) print_cell(12, "%.0f", b->mhz);
+    else print_cell(12, "%.2fx", b->peer_ms / b->ms_median);
     print_cell(10, "%.1e", b->max_error);
     printf("\n");
 }

@@ -183,6 +183,37 @@ TEST(info_json_is_valid_and_true)
     mha_context_free(ctx);
 }
 
+/* Exit 2, nothing on standard output, and one line that contains `says`. */
+static void refuses(const char *args, const char *says)
+{
+    const said *it = command("", args);
+    const char *end = strchr(it->err, '\n');
+    expect(it->status == 2 && !*it->out && end && !end[1] && strstr(it->err, says), "%s: exit %d: %s", args, it->status,
+           it->err);
+}
+
+TEST(a_device_is_used_or_refused)
+{
+    static const char *const others[] = {"demo",  "train",    "eval",       "classify", "heads",
+                                         "prune", "view",     "inspect",    "generate", "embed",
+                                         "fill",  "tokenize", "transcribe", "explain",  "info"};
+    static const char *const users[] = {"bench --shape vit_b16", "layer a b -o c", "conformance ."};
+    char args[200], line[400];
+    for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
+        snprintf(args, sizeof args, n % 2 ? "%s --device cuda" : "%s --device=cuda", others[n]);
+        refuses(args, "--device is for bench, layer and conformance; whole models run on the CPU");
+    }
+    bool gpu = mha_device_describe("cuda", line, sizeof line) == MHA_OK;
+    for (int n = 0; n < 3; n++) {
+        snprintf(args, sizeof args, "%s --device tpu", users[n]);
+        refuses(args, "mha: --device tpu: there is none called 'tpu'; there are cpu, cuda and cuda:N");
+        snprintf(args, sizeof args, "%s --device cuda", users[n]);
+        if (!gpu) refuses(args, strncmp(line, "device: ", 8) == 0 ? line + 8 : line);
+        snprintf(args, sizeof args, "%s --device ''", users[n]);
+        refuses(args, "--device");
+    }
+}
+
 TEST(a_forced_instruction_set_is_used_or_refused)
 {
     for (int i = 0; i < mha_isa_count(); i++) {
