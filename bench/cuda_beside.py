@@ -1,23 +1,32 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
     python3 bench/cuda_beside.py [decode] [small] [bias] [widths] [profile]
+    python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
-with cuDNN, FlashAttention and the efficient kernel, and for biases flex_attention, compiled."""
+with cuDNN, FlashAttention and the efficient kernel, and for biases flex_attention, compiled. With "answer" it is the peer of
+`./dev bench --device cuda`: it reads paths of files of `mha bench --save` and answers each with a line of JSON; BUILD is the
+folder of the library."""
 import ctypes
+import json
 import pathlib
 import statistics
 import sys
+import warnings
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/parity"))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/parity"))
 import mha  # noqa: E402
+import torch_peer  # noqa: E402
 
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
 ROUNDS = 7
+# PyTorch warns of every reason why a backend does not take a shape; tables leave the backend out instead.
+warnings.filterwarnings("ignore", category=UserWarning, module=__name__)
 
 
 class ContextOptions(ctypes.Structure):
@@ -31,8 +40,8 @@ class ContextOptions(ctypes.Structure):
 class Attention:
     """The library's calls on a stream."""
 
-    def __init__(self, stream):
-        self.lib = mha.Library(pathlib.Path.cwd())
+    def __init__(self, stream, build="build"):
+        self.lib = mha.Library(ROOT / "include", build)
         options = ContextOptions(size=ctypes.sizeof(ContextOptions), device=b"cuda", stream=stream.cuda_stream)
         self.lib.mha_context_create(ctypes.byref(self.lib.context), ctypes.byref(options))
 
@@ -86,17 +95,17 @@ def captured(calls):
     return graph
 
 
-def timed(ways):
-    """Median microseconds of a call of every way, whose graphs are replayed in turn; None for what failed."""
+def timed(ways, failed=lambda name, why: print(f"  {name}: {why[:90]}"), rounds=ROUNDS):
+    """Median microseconds of a call of every way, whose graphs are replayed in turn; without those that failed."""
     graphs = {}
     for name, calls in ways.items():
         try:
             graphs[name] = captured(calls), len(calls)
         except Exception as error:  # another backend does not take the shape
             torch.cuda.synchronize()
-            print(f"  {name}: {str(error).splitlines()[0][:90]}")
+            failed(name, str(error).splitlines()[0])
     times = {name: [] for name in graphs}
-    for _ in range(ROUNDS + 1):
+    for _ in range(rounds + 1):
         for name, (graph, count) in graphs.items():
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             with torch.cuda.stream(stream):
@@ -269,7 +278,97 @@ def profile(ours):
                                  lambda: torch.autograd.grad(z, leaves, d, retain_graph=True)])
 
 
+# ---- The peer of ./dev bench --device cuda ----------------------------------------------------------------------------
+
+
+def calls_of(q, k, parts):
+    """How many calls a graph has: ten, but only three where a call takes milliseconds. `parts`: the operations relative to forward."""
+    flops = parts * 4 * q.numel() * k.shape[2]
+    return max(3, min(10, int(5e12 / flops)))
+
+
+def forward_ways(ours, t, causal):
+    """Calls of every way, over as many copies of keys and values as no cache holds if there are few queries."""
+    q, out = t["q"], torch.empty_like(t["q"])
+    bytes_each = 2 * t["k"].nbytes
+    copies = int(400e6 / bytes_each) + 1 if q.shape[2] <= 8 else 1
+    ks, vs = [t["k"].clone() for _ in range(copies)], [t["v"].clone() for _ in range(copies)]
+    torch.cuda.synchronize()  # what the other stream copied
+    count = max(calls_of(q, t["k"], 1), min(copies, 24))
+    options = {"is_causal": causal, "enable_gqa": q.shape[1] != ks[0].shape[1]}
+    ways = {"mha": [lambda n=n: ours.forward(out, q, ks[n % copies], vs[n % copies], causal=causal) for n in range(count)]}
+    for name in BACKENDS:
+        ways[name] = [lambda n=n, name=name: sdpa(name, q, ks[n % copies], vs[n % copies], **options) for n in range(count)]
+    return ways
+
+
+def backward_ways(ours, t, causal):
+    """The same for gradients; without the backends that have none."""
+    q, k, v, dout, out = (t[name] for name in ("q", "k", "v", "dout", "out"))
+    softmax = torch.empty(*q.shape[:3], 2, device="cuda")
+    grads = [torch.empty_like(x) for x in (q, k, v)]
+    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+    torch.cuda.synchronize()  # what the other stream copied
+    with torch.cuda.stream(stream):
+        ours.forward(out, q, k, v, softmax, causal=causal)
+    count = calls_of(q, k, 2.5)
+    ways = {"mha": [lambda: ours.backward(grads, dout, out, q, k, v, softmax, causal=causal)] * count}
+    for name in BACKENDS:
+        try:
+            with torch.cuda.stream(stream):
+                y = sdpa(name, *leaves, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+        except RuntimeError:
+            continue
+        ways[name] = [lambda y=y: torch.autograd.grad(y, leaves, dout, retain_graph=True)] * count
+    return ways
+
+
+def theirs(name, t, about):
+    """PyTorch's results and ours, by the files' names."""
+    causal = about["causal"] == "1"
+    inputs = [t[x].detach().clone().requires_grad_(about["pass"] == "backward") for x in "qkv"]
+    out = sdpa(name, *inputs, is_causal=causal, enable_gqa=t["q"].shape[1] != t["k"].shape[1])
+    if about["pass"] != "backward":
+        return [(t["out"], out)]
+    return list(zip([t["dq"], t["dk"], t["dv"]], torch.autograd.grad(out, inputs, t["dout"])))
+
+
+def answer(ours, path):
+    """What report.py prints beside `mha bench`: milliseconds of every way in turns, and how far results are apart."""
+    t, about = torch_peer.load(path)
+    t = {name: x.cuda() for name, x in t.items()}
+    failed = {}
+    ways = (backward_ways if about["pass"] == "backward" else forward_ways)(ours, t, about["causal"] == "1")
+    times = {name: us / 1000 for name, us in timed(ways, failed.setdefault, rounds=5).items()}
+    del ways
+    best = min((name for name in times if name != "mha"), key=times.get, default=None)
+    said = {"peer": "torch", "version": torch.__version__.split("+")[0], "cudnn": torch.backends.cudnn.version()}
+    if not best:
+        return {**said, "error": next(iter(failed.values()), "no backend takes this shape")}
+    apart = max(torch_peer.difference(a, b) for a, b in theirs(best, t, about))
+    return {**said, "how": best, "ms_median": times[best], "ms": times, "failed": failed, "difference": apart}
+
+
+def serve(build):
+    """One answer for each line; `build` is the folder of the library."""
+    ours = None
+    for line in sys.stdin:
+        try:
+            if not stream:
+                raise RuntimeError("this PyTorch has no CUDA")
+            ours = ours or Attention(stream, build)
+            said = answer(ours, line.strip())
+        except Exception as problem:
+            said = {"peer": "torch", "version": torch.__version__, "error": (str(problem).splitlines() or [""])[0]}
+        print(json.dumps(said), flush=True)
+        if stream:
+            torch.cuda.empty_cache()
+
+
 def main():
+    if sys.argv[1:2] == ["answer"]:
+        serve(sys.argv[2])
+        return
     parts = {"decode": decode, "small": small, "bias": bias, "widths": widths, "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)

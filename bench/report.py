@@ -3,7 +3,8 @@
     python3 report.py MHA PYTHON [ARG...]      PYTHON: one that can import torch, or ''; ARGs go to `mha bench`
 
 Measurements take turns: ours and OpenBLAS's in one process, then PyTorch's on the arrays that the first one saved, so
-that nothing runs beside what is timed. Leaves, in the folder of MHA, bench.json (a line a measurement), bench.md
+that nothing runs beside what is timed. With --device cuda PyTorch's part is cuda_beside.py, which times our kernels again, in
+turns with those of PyTorch's backends, and there is no chart. Leaves, in the folder of MHA, bench.json (a line a measurement), bench.md
 (tables for docs/SPEED.md) and bench.svg. Exit 1 if results differ, 2 on wrong use."""
 import datetime
 import json
@@ -28,17 +29,20 @@ NAMES = {"llama": "llama.cpp", "onnx": "onnxruntime", "torch": "torch"}  # of pe
 
 
 class Torch:
-    """The process of torch_peer.py. One that takes too long is ended, and the next question starts another."""
+    """The process of torch_peer.py or, for a GPU, of cuda_beside.py. One that takes too long is ended, and the next question
+    starts another."""
 
-    def __init__(self, python):
+    def __init__(self, python, build=None):
+        """`build`: the folder of our library, for a GPU."""
         self.python, self.process = python, None
+        self.script = ["cuda_beside.py", "answer", build] if build else ["peers/torch_peer.py"]
 
     def ask(self, path, patience):
         if not self.python:
             return {}
         if not self.process:
             self.process = subprocess.Popen(
-                [self.python, "-B", HERE / "peers/torch_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [self.python, "-B", HERE / self.script[0], *self.script[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
         self.process.stdin.write(f"{path}\n")
         self.process.stdin.flush()
@@ -99,6 +103,13 @@ def take_option(args, name):
     return value
 
 
+def is_gpu(args):
+    """Whether they choose a device other than the CPU."""
+    given = [args[n + 1] for n, word in enumerate(args[:-1]) if word == "--device"]
+    given += [word.split("=", 1)[1] for word in args if word.startswith("--device=")]
+    return bool(given) and given[-1] != "cpu"
+
+
 # ---- Measuring ----------------------------------------------------------------------------------------------------
 
 
@@ -107,8 +118,10 @@ class Report:
         self.as_json = "--json" in args
         self.args = [word for word in args if word != "--json"]
         chosen = take_option(self.args, "--dtype")
-        self.dtypes = [chosen] if chosen else ["f32", "bf16"]
-        self.mha, self.torch, self.folder = mha, Torch(python), pathlib.Path(mha).parent
+        self.gpu = is_gpu(self.args)
+        self.dtypes = [chosen] if chosen else ["bf16"] if self.gpu else ["f32", "bf16"]
+        self.mha, self.folder = mha, pathlib.Path(mha).parent
+        self.torch = Torch(python, self.folder if self.gpu else None)
         self.rows, self.failures, self.remarks = [], 0, {}
 
     def jobs(self):
@@ -160,18 +173,20 @@ class Report:
 
     def run(self):
         jobs = self.jobs()
-        with tempfile.TemporaryDirectory(prefix="bench-", dir=self.folder) as folder:
+        temporary = tempfile.TemporaryDirectory(prefix="bench-", dir=self.folder)
+        with temporary as folder, open(self.folder / "bench.json", "w", encoding="utf-8") as numbers:
             for dtype in self.dtypes:
                 before = None
                 for which, shape in jobs:
                     row = self.measure(folder, dtype, which, shape)
+                    print(json.dumps(row), file=numbers, flush=True)
                     if self.as_json:
                         print(json.dumps(row), flush=True)
                         continue
                     if before != is_language(which):
-                        print_head(row, self.torch.python)
+                        (print_gpu_head if self.gpu else print_head)(row, self.torch.python)
                     before = is_language(which)
-                    print_row(row)
+                    (print_gpu_row if self.gpu else print_row)(row)
         self.torch.close()
 
 
@@ -237,8 +252,46 @@ def print_row(row):
     print(line(row, [*cells, f" {unit:<5}{share(row):>5.0f} %", *ratios, error_of(row)]), flush=True)
 
 
+BACKENDS = ("cudnn", "flash", "efficient")
+
+
+def print_gpu_head(row, python):
+    peers = ("cudnn", "flash", "effic.") if python else ("", "", "")
+    print(f"\n{row['isa']}, {row['dtype']}")
+    print("\n%-15s%-9s%9s%7s%10s%7s%7s%7s%9s" % ("shape", "pass", "ms", "rate", "of limit", *peers, "error"))
+
+
+def beside(row, backend):
+    """The time of a backend of PyTorch divided by ours, both measured in turns."""
+    ms = row["torch"].get("ms", {})
+    return f"{ms[backend] / ms['mha']:.2f}x" if backend in ms and "mha" in ms else "-"
+
+
+def print_gpu_row(row):
+    speed, unit = rate(row)
+    speed, unit = (speed / 1e3, unit.replace("G", "T"))
+    ratios = [beside(row, backend) if row["torch"] else "" for backend in BACKENDS]
+    cells = (row["shape"], row["pass"], row["ms_median"], speed, unit, f"{share(row):.0f}%", *ratios, error_of(row))
+    print("%-15s%-9s%9.4f%7.2f %-4s%5s%7s%7s%7s%9s" % cells, flush=True)
+
+
 def largest(numbers):
     return max((n for n in numbers if n is not None), default=None)
+
+
+def print_gpu_foot(report, about):
+    rows = report.rows
+    clocks = [row["sm_mhz"] for row in rows if row.get("sm_mhz")]
+    print(f"\n{about['machine']}, {about['date']}")
+    if clocks:
+        print(f"Clock while measured: {min(clocks):.0f} to {max(clocks):.0f} MHz")
+    if about["torch"]:
+        print(f"Peer: {about['torch']}\n2.00x: the peer takes twice our time. CUDA graphs, replayed in turns.")
+    off = largest(row["torch"].get("difference") for row in rows)
+    if off is not None:
+        print(f"Largest difference: torch {off:.1e}")
+    for remark, where in report.remarks.items():
+        print(f"{len(where)} of {len(rows)} without {remark}"[:80])
 
 
 def print_foot(report, about):
@@ -275,17 +328,19 @@ def describe(report):
     torch = next((r["torch"] for r in report.rows if "how" in r["torch"]), None)
     hows = [r["torch"].get("how", "") for r in report.rows]
     compiled = ", models compiled" if "compiled" in hows else ""
+    cudnn = f", cuDNN {torch['cudnn']}" if torch and torch.get("cudnn") else ""
+    gpu = next((g["description"] for g in info["gpus"]), "") if report.gpu else ""
     llama = next((r["llama"] for r in report.rows if "version" in r.get("llama", {})), None)
     onnx = next((r["onnx"] for r in report.rows if "ms_median" in r.get("onnx", {})), None)
     peer = {"openblas": f"OpenBLAS {row.get('peer_version')}", "loop": "loop, plain C, since OpenBLAS is not here"}
     return {
-        "machine": info["processor"],
+        "machine": gpu or info["processor"],
         "date": datetime.date.today().isoformat(),
         "isa": row["isa"],
-        "threads": row["threads"],
+        "threads": row.get("threads"),
         "version": info["version"],
         "peer": "" if is_language(row["pass"]) else peer.get(row.get("peer"), ""),
-        "torch": f"PyTorch {torch['version']}{compiled}" if torch else "",
+        "torch": f"PyTorch {torch['version']}{compiled}{cudnn}" if torch else "",
         "llama": f"llama.cpp {llama['version']}" if llama else "",
         "onnx": f"onnxruntime {onnx['version']}" if onnx else "",
     }
@@ -316,6 +371,22 @@ def tables(report, about):
     return "\n".join(lines)
 
 
+def gpu_tables(report, about):
+    """The same for a GPU."""
+    lines = [f"## {report.dtypes[0]}, {about['machine']} ({about['date']})\n"]
+    lines.append(f"{about['torch'] or 'No PyTorch'}, as CUDA graphs in turns. Ratio = peer / mha.\n")
+    lines.append("| pass | shape | mha ms | rate | of limit | cudnn | flash | efficient | error |")
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for row in report.rows:
+        speed, unit = rate(row)
+        ratios = " | ".join(beside(row, backend) for backend in BACKENDS)
+        lines.append(
+            f"| {row['pass']} | {row['shape']} | {row['ms_median']:.4g} | {speed / 1e3:.2f} {unit.replace('G', 'T')} "
+            f"| {share(row):.0f} % | {ratios} | {error_of(row)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def main():
     mha, python, *args = sys.argv[1:]
     if "--help" in args or "-h" in args or "--list" in args:
@@ -334,13 +405,14 @@ def main():
         sys.exit(130)
     about = describe(report)
     folder = report.folder
-    (folder / "bench.json").write_text("".join(json.dumps(row) + "\n" for row in report.rows), encoding="utf-8")
-    (folder / "bench.md").write_text(tables(report, about), encoding="utf-8")
-    (folder / "bench.svg").write_text(chart.draw(report.rows, about), encoding="utf-8")
+    (folder / "bench.md").write_text((gpu_tables if report.gpu else tables)(report, about), encoding="utf-8")
+    if not report.gpu:
+        (folder / "bench.svg").write_text(chart.draw(report.rows, about), encoding="utf-8")
     if not report.as_json:
-        print_foot(report, about)
+        (print_gpu_foot if report.gpu else print_foot)(report, about)
     sys.stdout.flush()
-    print(f"dev: drawn in {folder}/bench.svg; tables in bench.md, numbers in bench.json beside it", file=sys.stderr)
+    drawn = "tables in" if report.gpu else f"drawn in {folder}/bench.svg; tables in"
+    print(f"dev: {drawn} {folder}/bench.md, numbers in bench.json beside it", file=sys.stderr)
     sys.exit(1 if report.failures else 0)
 
 

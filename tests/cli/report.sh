@@ -152,6 +152,47 @@ shows_tokens_a_second_beside_onnxruntime() {
     [ $? = 1 ] && grep -q 'llama generate f32 differs from onnxruntime by 0.5' "$work/err"
 }
 
+# Measurements on a GPU, of which the last one fails with --all; and a PyTorch whose kernels were timed beside ours.
+cat >"$work/mha_gpu" <<'end'
+#!/usr/bin/env python3
+import json, sys
+if "info" in sys.argv:
+    sys.exit(print('{"processor": "P", "version": "0", "gpus": [{"device": "cuda:0", "description": "A GPU"}]}'))
+if "--list" in sys.argv:
+    sys.exit(print("forward a_shape\ndecode a_shape" + ("\nforward broken" if "--all" in sys.argv else "")))
+shape, which = (sys.argv[sys.argv.index(option) + 1] for option in ("--shape", "--pass"))
+if shape == "broken":
+    sys.exit(2)
+rate = {"gb_per_s": 4290.0, "percent_of_bandwidth": 89} if which == "decode" else {"gflops": 665230.0, "percent_of_peak": 62}
+print(json.dumps({"shape": shape, "pass": which, "dtype": "bfloat16", "device": "cuda", "isa": "sm_90a", "sm_mhz": 1605,
+                  "ms_median": 0.5, "max_error": 1e-4, **rate}))
+end
+cat >"$work/torch_gpu" <<'end'
+#!/bin/sh
+[ "${2##*/}" = cuda_beside.py ] && [ "$3" = answer ] || exit 1
+while read -r path; do
+    echo '{"peer": "torch", "version": "9.9", "cudnn": 91900, "how": "cudnn", "ms_median": 0.4, "difference": 1e-3,' \
+        '"ms": {"mha": 0.4, "cudnn": 0.5, "flash": 0.8}}'
+done
+end
+chmod +x "$work/mha_gpu" "$work/torch_gpu"
+
+# The ratios are those of the times that were measured in turns, 0.5 / 0.4 and 0.8 / 0.4.
+shows_kernels_beside_ours_on_a_gpu() {
+    rm -f "$work/bench.svg"
+    python3 -B "$report" "$work/mha_gpu" "$work/torch_gpu" --device cuda >"$work/out" 2>"$work/err" || return 1
+    [ "$(wc -L <"$work/out")" -le 80 ] && [ ! -e "$work/bench.svg" ] && [ "$(wc -l <"$work/bench.json")" = 2 ] &&
+        grep -Eq '^a_shape +forward +0.5000 +665.23 TF/s +62% +1.25x +2.00x +- +1.0e-04$' "$work/out" &&
+        grep -Eq '^a_shape +decode +0.5000 +4.29 TB/s +89% +1.25x +2.00x +- +1.0e-04$' "$work/out" &&
+        grep -q '^Peer: PyTorch 9.9, cuDNN 91900$' "$work/out" && grep -q '^A GPU, ' "$work/out" &&
+        grep -q '^| forward | a_shape | 0.5 | 665.23 TF/s | 62 % | 1.25x | 2.00x | - | 1.0e-04 |$' "$work/bench.md"
+}
+
+keeps_the_numbers_of_a_run_that_ends_early() {
+    python3 -B "$report" "$work/mha_gpu" "$work/torch_gpu" --device=cuda --all >"$work/out" 2>"$work/err"
+    [ $? = 2 ] && [ "$(grep -c '^a_shape ' "$work/out")" = 2 ] && [ "$(wc -l <"$work/bench.json")" = 2 ]
+}
+
 notices_when_results_differ() {
     run "$work/wrong_torch" --peer none --dtype f32
     [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
@@ -173,6 +214,8 @@ check shows_images_a_second
 check shows_tokens_a_second_beside_llama_cpp
 check says_which_peers_are_missing
 check shows_tokens_a_second_beside_onnxruntime
+check shows_kernels_beside_ours_on_a_gpu
+check keeps_the_numbers_of_a_run_that_ends_early
 check notices_when_results_differ
 check refuses_wrong_use
 check leaves_nothing_else

@@ -34,10 +34,11 @@ class Error(Exception):
 class Library:
     """The header's functions are its methods, the header's structs are in `struct`, by their names in C."""
 
-    def __init__(self, prefix):
+    def __init__(self, prefix, libraries=None):
+        """`libraries`: the folder of libmha.so, if it is another one, such as that of a build."""
         header = next(pathlib.Path(prefix).rglob("mha.h")).read_text(encoding="utf-8")
         self.text = re.sub(r"/\*.*?\*/", "", header, flags=re.S).replace("\\\n", " ")
-        self.dll = ctypes.CDLL(str(next(pathlib.Path(prefix).rglob("libmha.so"))))
+        self.dll = ctypes.CDLL(str(next(pathlib.Path(libraries or prefix).rglob("libmha.so"))))
         self.struct, self.constant = {}, {}
         self.read_enums()
         self.read_structs()
