@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests/parity"))
+sys.path[:0] = [str(ROOT / "tests/parity"), str(ROOT / "bench/peers")]
 import mha  # noqa: E402
 import torch_peer  # noqa: E402
 
