@@ -33,6 +33,7 @@ bool texts_open(texts *t, mha_context *ctx, mha_model *model, const texts_from *
     *t = (texts){.ctx = ctx, .model = model, .from = from};
     mha_model_about(ctx, model, &about);
     t->pair = about.encoder_blocks > 0;
+    if (about.frames) return cli_error("%s: %s: the model reads audio, not text", from->command, from->model);
     if (!about.vocabulary) return cli_error("%s: %s: the model does not read text", from->command, from->model);
     if (!tokenizer_open(&t->in, ctx, from->model, from->tokenizer, false) ||
         (t->pair && !tokenizer_open(&t->out, ctx, from->model, from->tokenizer, true)))
@@ -124,16 +125,20 @@ static bool take_lines(texts *t, int stack, const char *text, size_t length, con
     return lines || cli_error("%s: %s: has no text; each line is a source", t->from->command, name);
 }
 
-/* Sequences that have been generated, of `all` tokens together. */
+/* Sequences that have been generated, of `all` tokens together. The model has not read their last token, for which it may have
+ * no position. */
 static bool keep_targets(texts *t, const mha_generation *g, int64_t all)
 {
+    mha_model_info about = {.size = sizeof about};
+    mha_model_about(t->ctx, t->model, &about);
     t->tokens[1] = malloc((size_t)(all + 1) * sizeof **t->tokens);
     t->starts[1] = calloc((size_t)t->count + 1, sizeof **t->starts);
     if (!t->tokens[1] || !t->starts[1]) return no_memory(t);
     for (int64_t b = 0; b < t->count; b++) {
         mha_generated one = mha_generation_get(g, b);
-        memcpy(t->tokens[1] + t->starts[1][b], one.tokens, (size_t)one.count * sizeof *one.tokens);
-        t->starts[1][b + 1] = t->starts[1][b] + one.count;
+        int64_t most = about.positions, count = most && one.count > most ? most : one.count;
+        memcpy(t->tokens[1] + t->starts[1][b], one.tokens, (size_t)count * sizeof *one.tokens);
+        t->starts[1][b + 1] = t->starts[1][b] + count;
     }
     return true;
 }

@@ -311,6 +311,9 @@ static int work(mha_context *ctx, const generate_request *r)
     if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
     else if (about.frames) cli_error("generate: %s: reads audio; use mha transcribe", r->model);
+    else if (!about.vocabulary) cli_error("generate: %s: does not read text", r->model);
+    else if (!about.decoder_only && !about.encoder_blocks)
+        cli_error("generate: %s: cannot generate; it has no decoder", r->model);
     else if (open_tokenizers(ctx, r, &about, &in, &out) && generate_read(&p, ctx, r, in))
         status = generate(ctx, r, model, &about, out ? out : in, &p);
     generate_free(&p);

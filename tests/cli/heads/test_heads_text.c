@@ -184,6 +184,10 @@ TEST(pairs_have_three_tables)
                "%s", it->out);
         expect((int)widest_line(it->out) <= 80, "%d columns", (int)widest_line(it->out));
     }
+    /* A target of as many tokens as there are positions, and one more that the model has not read. */
+    snprintf(line, sizeof line, "heads %s/hf/bart --text %s --tokenizer %s/tokenizer.json", models,
+             in_folder("lines.txt"), model());
+    expect(command("LC_ALL=C", line)->status == 0, "%s", command("LC_ALL=C", line)->err);
     snprintf(line, sizeof line, "heads %s/hf/t5 --text %s --tokenizer %s/tokenizer.json --target %s", models,
              in_folder("lines.txt"), model(), in_folder("one.txt"));
     const said *it = command("", line);
@@ -191,6 +195,9 @@ TEST(pairs_have_three_tables)
     snprintf(line, sizeof line, "heads %s/hf/vit --text %s", models, in_folder("lines.txt"));
     it = command("", line);
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "does not read text"), "%s", it->err);
+    snprintf(line, sizeof line, "heads %s/hf/whisper --text %s", models, in_folder("lines.txt"));
+    it = command("", line);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "reads audio, not text"), "%s", it->err);
 }
 
 static void expect_error(const char *args, const char *why)
