@@ -1,8 +1,8 @@
-"""llama.cpp on the Llamas of `mha bench --pass generate` and `--pass prompt`: writes the weights of a saved file as GGUF
+"""llama.cpp on the language models of `mha bench --pass generate` and `--pass prompt`: writes the weights of a saved file as GGUF
 and runs `llama-bench`, which is looked for on PATH. It draws its own tokens and keeps its results to itself, so times are
 compared, results are not."""
+import array
 import json
-import math
 import os
 import shutil
 import struct
@@ -10,9 +10,9 @@ import subprocess
 
 ALIGNMENT = 32
 UINT32, FLOAT32, STRING = 4, 6, 8  # types of metadata
-TYPES = {"f32": 0, "f16": 1, "bf16": 30}  # of tensors; vectors are float32
+TYPES = {"F32": 0, "F16": 1, "BF16": 30}  # of tensors
 FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32}
-NAMES = {
+LLAMA = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
@@ -26,6 +26,22 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+GPT2 = {
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+    "ln_1": "attn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "ln_2": "ffn_norm",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
+# The names of tensors, what comes before those of a block, and which are stored (in, out), by family.
+FAMILIES = {
+    "llama": (LLAMA, "model.layers.", ()),
+    "gpt2": (GPT2, "transformer.h.", (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")),
+}
 
 
 def text(words):
@@ -37,8 +53,7 @@ def pair(key, kind, value):
     return text(key) + struct.pack("<I", kind) + packed
 
 
-def pairs(config, dtype):
-    """What llama.cpp has to know; there is no tokenizer."""
+def llama_numbers(config):
     numbers = {
         "context_length": config["max_position_embeddings"],
         "embedding_length": config["hidden_size"],
@@ -48,19 +63,44 @@ def pairs(config, dtype):
         "attention.head_count_kv": config["num_key_value_heads"],
         "vocab_size": config["vocab_size"],
     }
-    found = [pair("general.architecture", STRING, "llama"), pair("tokenizer.ggml.model", STRING, "none")]
+    return numbers, {"attention.layer_norm_rms_epsilon": config["rms_norm_eps"], "rope.freq_base": config["rope_theta"]}
+
+
+def gpt2_numbers(config):
+    numbers = {
+        "context_length": config["n_positions"],
+        "embedding_length": config["n_embd"],
+        "block_count": config["n_layer"],
+        "feed_forward_length": config["n_inner"],
+        "attention.head_count": config["n_head"],
+        "vocab_size": config["vocab_size"],
+    }
+    return numbers, {"attention.layer_norm_epsilon": config.get("layer_norm_epsilon", 1e-5)}
+
+
+def pairs(config, dtype):
+    """What llama.cpp has to know; there is no tokenizer."""
+    family = config["model_type"]
+    numbers, reals = (llama_numbers if family == "llama" else gpt2_numbers)(config)
+    found = [pair("general.architecture", STRING, family), pair("tokenizer.ggml.model", STRING, "none")]
     found += [pair("general.file_type", UINT32, FILE_TYPES[dtype])]
-    found += [pair(f"llama.{key}", UINT32, value) for key, value in numbers.items()]
-    found += [pair("llama.attention.layer_norm_rms_epsilon", FLOAT32, config["rms_norm_eps"])]
-    return found + [pair("llama.rope.freq_base", FLOAT32, config["rope_theta"])]
+    found += [pair(f"{family}.{key}", UINT32, value) for key, value in numbers.items()]
+    return found + [pair(f"{family}.{key}", FLOAT32, value) for key, value in reals.items()]
 
 
-def name_of(name):
-    stem = name[: -len(".weight")]
-    if not stem.startswith("model.layers."):
-        return f"{NAMES[stem]}.weight"
-    _, _, block, rest = stem.split(".", 3)
-    return f"blk.{block}.{NAMES[rest]}.weight"
+def name_of(name, family):
+    names, blocks, _ = FAMILIES[family]
+    stem, kind = name.rsplit(".", 1)
+    if not stem.startswith(blocks):
+        return f"{names[stem]}.{kind}"
+    block, rest = stem[len(blocks) :].split(".", 1)
+    return f"blk.{block}.{names[rest]}.{kind}"
+
+
+def swapped(data, shape, size):
+    """The bytes of a matrix with rows and columns swapped."""
+    numbers = array.array("H" if size == 2 else "I", data)
+    return b"".join(numbers[column :: shape[1]].tobytes() for column in range(shape[1]))
 
 
 def read_header(path):
@@ -73,23 +113,26 @@ def read_header(path):
 def write_gguf(path, saved):
     """The tensors of a saved file, in its order and one at a time."""
     about, header, begin = read_header(saved)
-    tensors = [(entry["data_offsets"], name, entry["shape"]) for name, entry in header.items()]
-    tensors = sorted(tensor for tensor in tensors if not tensor[1].startswith("bench."))
-    head = pairs(json.loads(about["config"]), about["dtype"])
-    infos, at, sizes = b"", 0, []
-    for _, name, shape in tensors:
-        kind = TYPES[about["dtype"] if len(shape) > 1 else "f32"]
-        infos += text(name_of(name)) + struct.pack("<I", len(shape))
-        infos += b"".join(struct.pack("<Q", size) for size in reversed(shape)) + struct.pack("<IQ", kind, at)
-        sizes.append(math.prod(shape) * (2 if kind else 4))
-        at += -(-sizes[-1] // ALIGNMENT) * ALIGNMENT
+    config = json.loads(about["config"])
+    family = config["model_type"]
+    tensors = [(entry["data_offsets"], name, entry) for name, entry in header.items() if not name.startswith("bench.")]
+    tensors.sort(key=lambda tensor: tensor[0])
+    head = pairs(config, about["dtype"])
+    infos, at = b"", 0
+    for (first, end), name, entry in tensors:
+        shape = entry["shape"][::-1] if name.endswith(FAMILIES[family][2]) else entry["shape"]
+        infos += text(name_of(name, family)) + struct.pack("<I", len(shape))
+        infos += b"".join(struct.pack("<Q", size) for size in reversed(shape)) + struct.pack("<IQ", TYPES[entry["dtype"]], at)
+        at += -(-(end - first) // ALIGNMENT) * ALIGNMENT
     with open(saved, "rb") as source, open(path, "wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(head)) + b"".join(head) + infos)
         file.write(bytes(-file.tell() % ALIGNMENT))
-        for ((first, _), _, _), size in zip(tensors, sizes):
+        for (first, end), name, entry in tensors:
             source.seek(begin + first)
-            file.write(source.read(size))
-            file.write(bytes(-size % ALIGNMENT))
+            data = source.read(end - first)
+            swaps = name.endswith(FAMILIES[family][2])
+            file.write(swapped(data, entry["shape"], 4 if entry["dtype"] == "F32" else 2) if swaps else data)
+            file.write(bytes((first - end) % ALIGNMENT))
 
 
 def program():
@@ -101,8 +144,6 @@ def ask(saved):
     about = read_header(saved)[0]
     if not program():
         return {"error": "llama-bench is not on the PATH"}
-    if json.loads(about["config"])["model_type"] != "llama":
-        return {"error": "only Llamas are written as GGUF"}
     path = saved + ".gguf"
     write_gguf(path, saved)
     prompt = about["pass"] == "prompt"
