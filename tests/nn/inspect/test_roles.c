@@ -200,12 +200,12 @@ static void shuffle_all(nn_evidence *to, const nn_evidence *e, uint64_t seed)
 }
 
 /* Of 400 models of 16 shuffled heads, less than 1 % have any role that is significant, let alone named; the level of the
- * test is half of that. A sample of 100 models may have two. And p is a probability: one in ten tests has a p_alone up
+ * test is half of that. A sample of the models may have two. And p is a probability: one in ten tests has a p_alone up
  * to 0.1. */
 TEST(shuffled_data_have_no_roles)
 {
     enum { SHUFFLES = 199 };
-    int models = sample_size() > 1 ? 100 : 400, most = sample_size() > 1 ? 2 : 3;
+    int models = (int)cases_from(400), most = sample_size() > 1 ? 2 : 3;
     mha_context *ctx = context_of(2);
     garden g = {.images = 30, .heads = NN_ROLES, .seed = 5, .strength = 2, .noise = 0.5f};
     nn_evidence e, other;

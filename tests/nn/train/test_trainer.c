@@ -7,12 +7,19 @@
 #include "support/numbers.h"
 #include "train/trainer.h"
 
-static nn_mnist *digits(void)
+/* The same for all tests: to draw them takes as long as some steps of training. */
+static nn_mnist *drawn;
+
+static void free_digits(void) { nn_mnist_free(drawn); }
+
+static const nn_mnist *digits(void)
 {
     char error[240] = "";
-    nn_mnist *set = nn_digits_make(1200, 300, 5, error, sizeof error);
-    if (!expect(set != NULL, "%s", error)) exit(1);
-    return set;
+    if (drawn) return drawn;
+    drawn = nn_digits_make(1200, 300, 5, error, sizeof error);
+    if (!expect(drawn != NULL, "%s", error)) exit(1);
+    atexit(free_digits);
+    return drawn;
 }
 
 static nn_description small(void)
@@ -77,7 +84,7 @@ static void go(nn_trainer *t, mha_context *ctx, int steps)
 TEST(digits_are_learnt)
 {
     bool whole = sample_size() == 1;
-    nn_mnist *set = digits();
+    const nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
     rig g;
     nn_trainer *t = open_trainer(&g, ctx, set);
@@ -95,14 +102,13 @@ TEST(digits_are_learnt)
     expect(held.count == 200 && (!whole || held.correct > 155), "%lld of 200 held out", (long long)held.correct);
     nn_trainer_free(t);
     mha_context_free(ctx);
-    nn_mnist_free(set);
 }
 
 /* A run has the rates of the schedule that it was told. */
 TEST(schedules_are_kept_to)
 {
     char error[240] = "";
-    nn_mnist *set = digits();
+    const nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     for (int kind = NN_SCHEDULE_CONSTANT; kind <= NN_SCHEDULE_ONE_CYCLE; kind++) {
         nn_trainer_options options = quick();
@@ -125,7 +131,6 @@ TEST(schedules_are_kept_to)
         nn_trainer_free(t);
     }
     mha_context_free(ctx);
-    nn_mnist_free(set);
 }
 
 /* So many steps, or a quarter of them where every step takes long. */
@@ -133,7 +138,7 @@ static int few(int steps) { return sample_size() > 1 ? (steps + 3) / 4 : steps; 
 
 TEST(the_same_bits_on_any_number_of_threads)
 {
-    nn_mnist *set = digits();
+    const nn_mnist *set = digits();
     float *want = NULL;
     const int threads[] = {1, 2, 7};
     for (int n = 0; n < 3; n++) {
@@ -151,13 +156,12 @@ TEST(the_same_bits_on_any_number_of_threads)
         mha_context_free(ctx);
     }
     free(want);
-    nn_mnist_free(set);
 }
 
 /* Parameters, moments, average and the number of steps are all there is to keep. */
 TEST(going_on_is_not_having_stopped)
 {
-    nn_mnist *set = digits();
+    const nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
     rig g[3];
     nn_trainer *whole = open_trainer(&g[0], ctx, set), *first = open_trainer(&g[1], ctx, set),
@@ -178,12 +182,11 @@ TEST(going_on_is_not_having_stopped)
     nn_trainer_free(first);
     nn_trainer_free(then);
     mha_context_free(ctx);
-    nn_mnist_free(set);
 }
 
 TEST(what_cannot_be_trained)
 {
-    nn_mnist *set = digits();
+    const nn_mnist *set = digits();
     mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     char error[240];
 #define REFUSE(change, line)                                                                        \
@@ -218,5 +221,4 @@ TEST(what_cannot_be_trained)
     expect(nn_trainer_step(t, ctx, &report) == NN_TRAINER_DIVERGED && t->step == 2 && t->parameters[8] == kept, "NaN");
     nn_trainer_free(t);
     mha_context_free(ctx);
-    nn_mnist_free(set);
 }
