@@ -21,17 +21,19 @@ static const char *device(void)
 
 const char *isa_next(const char *name)
 {
-    const char *wanted = getenv("MHA_ISAS"), *best = NULL;
+    enum { MOST = 16 };
+    const char *wanted = getenv("MHA_ISAS"), *names[MOST];
+    int first = 0, count = 0;
     if (!strcmp(device(), "naive")) return name ? NULL : "naive";
     if (!strcmp(device(), "cuda")) return name ? NULL : "sm_90a";
-    bool best_alone = wanted && !strcmp(wanted, "best"), seen = !name;
-    for (int n = 0; n < mha_isa_count(); n++) {
-        mha_isa isa = mha_isa_get(n);
-        if (isa.available) best = isa.name;
-        if (seen && isa.available && !best_alone) return isa.name;
-        if (name && !strcmp(isa.name, name)) seen = true;
-    }
-    return best_alone && !name ? best : NULL;
+    for (int n = 0; n < mha_isa_count() && count < MOST; n++)
+        if (mha_isa_get(n).available) names[count++] = mha_isa_get(n).name;
+    if (wanted && !strcmp(wanted, "best")) first = count - 1;
+    if (wanted && !strcmp(wanted, "vector") && count > 1) first = 1; /* plain C is the first and always there */
+    if (!name) return names[first];
+    for (int n = first; n < count - 1; n++)
+        if (!strcmp(names[n], name)) return names[n + 1];
+    return NULL;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */

@@ -10,8 +10,8 @@
 #include <mha.h>
 
 /* Runs its body for each instruction set that this machine has; `isa` is the name. With MHA_ISAS=best in the environment,
- * for the best of them alone: threads share memory in the same way whatever the instructions are. The naive device has no
- * instruction sets: its one name is "naive"; that of a GPU is "sm_90a". */
+ * for the best of them alone: threads share memory in the same way whatever the instructions are. With MHA_ISAS=vector, for
+ * all but plain C. The naive device has no instruction sets: its one name is "naive"; that of a GPU is "sm_90a". */
 #define for_each_isa(isa) for (const char *isa = isa_next(NULL); isa; isa = isa_next(isa))
 
 /* The first available instruction set after `name`, NULL at the end. */
