@@ -36,10 +36,10 @@ def test_dlpack_in_and_out(normal):
     out, weights = mha.attention(*[Foreign(q)] * 3, return_weights=True)
     assert type(out) is type(weights) is Foreign
     assert (out.array == mha.attention(q, q, q)).all()
-    before = sys.getrefcount(rows)
+    before = sys.getrefcount(q)
     for _ in range(10):
         mha.attention(Foreign(q), q, q)
-    assert sys.getrefcount(rows) == before
+    assert sys.getrefcount(q) == before
 
 
 def test_dlpack_elsewhere(normal):

@@ -78,6 +78,13 @@ def test_batches_have_the_bits_of_single_texts(gpt2):
         assert (got == model.logits(text)).all()
 
 
+def test_padding_changes_nothing(bert):
+    model = mha.Model(bert[0])
+    rows = [[3, 4, 5, 6], [7, 8]]
+    for got, row in zip(model.hidden(rows), rows, strict=True):
+        assert (got == model.hidden(row)).all()
+
+
 def test_generate(gpt2):
     folder, theirs, tokenizer = gpt2
     model = mha.Model(folder)
