@@ -2,6 +2,8 @@
 
 import doctest
 import importlib
+import pathlib
+import tomllib
 
 import numpy as np
 import pytest
@@ -25,6 +27,14 @@ def near(got, want, tolerance=2e-6):
 @pytest.mark.parametrize("name", ["mha", "mha._attention", "mha._stats", "mha._threads"])
 def test_doctests(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_recipes_and_version():
+    here = pathlib.Path(__file__).parent
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    assert torch and doctest.testfile(str(here.parent / "README.md"), module_relative=False).failed == 0
+    assert tomllib.loads((here.parents[2] / "pyproject.toml").read_text())["project"]["version"] == mha.__version__
 
 
 def test_plain(qkv):

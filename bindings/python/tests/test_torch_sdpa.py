@@ -215,6 +215,9 @@ def test_use():
     assert torch.nn.functional.scaled_dot_product_attention is pytorch
     with pytest.raises(ZeroDivisionError), mha.torch.use():
         1 / 0
+    used = mha.torch.use()
+    assert torch.nn.functional.scaled_dot_product_attention is not pytorch
+    used.restore()
     assert torch.nn.functional.scaled_dot_product_attention is pytorch
 
 

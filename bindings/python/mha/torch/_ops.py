@@ -36,13 +36,14 @@ def result(q: Tensor, v: Tensor) -> Tensor:
 
 
 def rows(q: Tensor) -> Tensor:
-    """(B,H,Tq,2): the softmax of rows."""
+    """(B,H,Tq,2): the softmax of rows, on the device of q."""
     return torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32, device=q.device)
 
 
 def forward(q, k, v, bias, causal, scale, dropout, seed):
     """The result, and the softmax of its rows, which the backward pass reads."""
-    out, softmax = result(q, v), rows(q)
+    out = result(q, v)
+    softmax = torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32)
     mask, added = visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout,
                  seed=seed, threads=torch.get_num_threads())  # fmt: skip

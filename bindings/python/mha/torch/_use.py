@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from typing import Iterator
 
 import torch
 from torch.nn import functional
@@ -21,9 +19,9 @@ def _chosen(query, key, value, *arguments, **named):
     return (scaled_dot_product_attention if ours else _pytorch)(query, key, value, *arguments, **named)
 
 
-@contextlib.contextmanager
-def use() -> Iterator[None]:
-    """Replaces ``torch.nn.functional.scaled_dot_product_attention`` by mha's inside a ``with`` block, in all threads.
+class use:
+    """Replaces ``torch.nn.functional.scaled_dot_product_attention`` by mha's, in all threads: from the call on, or inside a ``with``
+    block, whose end restores what was there before, as :meth:`restore` does.
 
     What mha does not compute (tensors on a GPU, float64, subclasses of tensors) goes to PyTorch as before. Models that hold a
     reference to PyTorch's function are not reached.
@@ -36,9 +34,16 @@ def use() -> Iterator[None]:
     >>> out.shape
     torch.Size([3, 1, 8])
     """
-    before = functional.scaled_dot_product_attention
-    functional.scaled_dot_product_attention = _chosen
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = before
+
+    def __init__(self) -> None:
+        self._before = functional.scaled_dot_product_attention
+        functional.scaled_dot_product_attention = _chosen
+
+    def restore(self) -> None:
+        functional.scaled_dot_product_attention = self._before
+
+    def __enter__(self) -> use:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.restore()
