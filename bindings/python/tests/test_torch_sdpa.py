@@ -151,6 +151,28 @@ def test_threads_follow_pytorch():
     torch.set_num_threads(threads)
 
 
+class Items(torch.utils.data.Dataset):
+    """Computes attention in the worker that loads an item."""
+
+    def __init__(self, q):
+        self.q = q
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, n):
+        return sdpa(self.q * n, self.q, self.q)
+
+
+def test_workers_of_a_loader():
+    q = torch.randn(1, 2, 64, 8)
+    want = [sdpa(q * n, q, q) for n in range(4)]  # starts threads in the parent
+    loader = torch.utils.data.DataLoader(Items(q), batch_size=None, num_workers=2, timeout=60,
+                                         multiprocessing_context="fork")  # fmt: skip
+    for got, one in zip(loader, want, strict=True):
+        assert (got == one).all()
+
+
 def test_operators():
     options = (False, None, 0.0, 0)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static",
