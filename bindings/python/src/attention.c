@@ -12,6 +12,7 @@ typedef struct call {
     mha_stats_options stats_options;
     mha_attention_options options;
     int align, threads;
+    bool alike;  /* do nothing and return False unless q, k and v have the same type, B and H, and E is D */
     bool packed; /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
 } call;
 
@@ -34,6 +35,7 @@ static field options[] = {{"scale", FIELD_FLOAT, AT(options.scale), NULL},
                           {"dropout", FIELD_FLOAT, AT(options.dropout), NULL},
                           {"seed", FIELD_UNSIGNED, AT(options.dropout_seed), NULL},
                           {"threads", FIELD_COUNT, AT(threads), NULL},
+                          {"alike", FIELD_BOOL, AT(alike), NULL},
                           {"packed", FIELD_BOOL, AT(packed), NULL},
                           {"more", FIELD_MORE, 0, NULL},
                           {NULL, FIELD_BOOL, 0, NULL}};
@@ -106,6 +108,16 @@ static void unpack_all(call *c)
     for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) unpack(rows[n]);
 }
 
+static bool is_alike(const call *c)
+{
+    const mha_tensor *all[] = {&c->q, &c->k, &c->v};
+    for (int n = 0; n < 3; n++)
+        if (all[n]->rank != 4 || all[n]->type != c->q.type || all[n]->size[0] != c->q.size[0] ||
+            all[n]->size[1] != c->q.size[1])
+            return false;
+    return c->v.size[3] == c->q.size[3];
+}
+
 static mha_status run_forward(mha_context *ctx, const call *c)
 {
     return mha_attention_forward(ctx, c->out, &c->extras, c->q, c->k, c->v, &c->options);
@@ -130,9 +142,13 @@ static PyObject *run(mha_status (*operation)(mha_context *, const call *), const
     fields_held held;
     mha_context *ctx = NULL;
     mha_status status = MHA_OK;
+    bool skip = false;
     if (!fields_read(&held, &c, table, options, arguments, positional, names) && (ctx = context_get(c.threads))) {
         c.options.align = (mha_align)c.align;
         if (c.packed) unpack_all(&c);
+        skip = c.alike && !is_alike(&c);
+    }
+    if (ctx && !skip) {
         Py_BEGIN_ALLOW_THREADS;
         status = operation(ctx, &c);
         Py_END_ALLOW_THREADS;
@@ -140,7 +156,7 @@ static PyObject *run(mha_status (*operation)(mha_context *, const call *), const
     fields_release(&held);
     if (!ctx) return NULL;
     if (status) return raise_status(ctx, status);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(!skip);
 }
 
 static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)

@@ -75,6 +75,8 @@ def test_torch_that_is_refused():
     for text, k in cases.items():
         with pytest.raises((ValueError, TypeError), match=text):
             mha.attention(x, k, x)
+    with pytest.raises(ValueError, match="^out: is a negated"):
+        mha.attention(x, x, x, out=torch._neg_view(x.clone()))
     with pytest.raises(ValueError, match="mha.torch"):
         mha.attention(x.clone().requires_grad_(), x, x)
 

@@ -6,6 +6,8 @@ transforms see; in eager mode an autograd.Function calls the same code with less
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.utils.dlpack
 from torch import Tensor
@@ -57,6 +59,19 @@ def infer(q, k, v, bias, causal, scale, dropout, seed):
     _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout, seed=seed,
                  threads=torch.get_num_threads())  # fmt: skip
     return out
+
+
+def quick(q, k, v, bias, causal, scale, dropout, seed):
+    """``infer`` for the usual call, in which q, k and v are alike, with the least overhead; None for any other call."""
+    if not is_eager(q, k, v, bias) or (causal and bias is not None) or torch._C._are_functorch_transforms_active():
+        return None
+    if needs_gradient(q, k, v, bias):
+        return None
+    out = torch.empty_like(q)
+    mask, added = visibility(bias)
+    done = _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout, seed=seed,
+                        alike=True, threads=torch.get_num_threads())  # fmt: skip
+    return out if done else None
 
 
 def backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bias_gradient):
@@ -132,8 +147,8 @@ class Transformed(torch.autograd.Function):
     backward = staticmethod(_op_gradients)
 
 
-def _plain(tensor: Tensor | None) -> bool:
-    return tensor is None or type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
+def _plain(tensor: Any) -> bool:
+    return type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
 
 
 def is_eager(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
@@ -144,7 +159,13 @@ def is_eager(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
         and _plain(q)
         and _plain(k)
         and _plain(v)
-        and _plain(bias)
+        and (bias is None or _plain(bias))
+    )
+
+
+def needs_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and (
+        q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad)
     )
 
 
@@ -154,7 +175,5 @@ def attention(q, k, v, bias, causal, scale, dropout, seed):
         return Transformed.apply(q, k, v, bias, causal, scale, dropout, seed)[0]
     if not is_eager(q, k, v, bias):
         return torch.ops.mha.attention(q, k, v, bias, causal, scale, dropout, seed)[0]
-    gradient = torch.is_grad_enabled() and (
-        q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad)
-    )
-    return (Attention.apply if gradient else infer)(q, k, v, bias, causal, scale, dropout, seed)
+    run = Attention.apply if needs_gradient(q, k, v, bias) else infer
+    return run(q, k, v, bias, causal, scale, dropout, seed)
