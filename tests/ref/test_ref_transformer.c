@@ -124,6 +124,7 @@ static ref_heads draw_heads(rng *r, bool causal)
 static ref_stack draw_stack(rng *r, uint64_t n, bool crosses)
 {
     ref_stack k = {.depth = rng_between(r, 1, BLOCKS), .width = 2 * rng_between(r, 2, 3), .scale = 1, .residual = 1};
+    k.padding = k.padding_place = -1;
     k.patches = !crosses && rng_chance(r, 0.3);
     k.T = rng_between(r, 2, 4);
     if (k.patches) {
@@ -323,6 +324,7 @@ static subject *plain(int64_t M, ref_place where)
     subject *s = array(1, sizeof *s);
     ref_stack *k = &s->t.encoder;
     *k = (ref_stack){.depth = 1, .width = M, .mlp = M, .scale = 1, .residual = 0.5, .rms = true, .place = where};
+    k->padding = k->padding_place = -1;
     k->T = 1;
     k->epsilon = 1e-300;
     k->blocks = s->blocks[0];
