@@ -117,6 +117,22 @@ static const char *options_obstacle(const mha_problem *p)
     return first_of(all, sizeof all / sizeof *all);
 }
 
+static const char *options_obstacle_backward(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    const obstacle all[] = {
+        {o->mask.rank > 0, "mask"},
+        {o->bias.rank > 0, "bias"},
+        {o->dropout > 0, "dropout"},
+        {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
+        {o->align == MHA_ALIGN_OFFSET, "offsets"},
+        {p->extras.weights.rank > 0, "weights"},
+        {p->extras.scores.rank > 0, "scores"},
+        {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
+        {has_options(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
+    return first_of(all, sizeof all / sizeof *all);
+}
+
 /* The copy engine takes rows of 16-bit numbers, in steps of 16 bytes. */
 static const char *view_obstacle(const mha_problem *p, mha_tensor t)
 {
@@ -134,14 +150,26 @@ static const char *view_obstacle(const mha_problem *p, mha_tensor t)
     return (uintptr_t)t.data % 16 ? "an address that is not a multiple of 16 bytes" : NULL;
 }
 
-const char *mha_cuda_obstacle(const mha_problem *p)
+/* The tensors that both directions read and write. */
+static const char *views_obstacle(const mha_problem *p)
 {
     const mha_tensor all[] = {p->q, p->k, p->v, p->out};
     const char *why = NULL;
-    bool known = false;
-    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
-    if (!why && (!known || p->D != p->E)) why = "widths that are not both 64 or both 128";
+    return why;
+}
+
+static bool is_known_width(int64_t width)
+{
+    bool known = false;
+    for (int n = 0; n < HEAD_WIDTHS; n++) known |= width == widths[n];
+    return known;
+}
+
+const char *mha_cuda_obstacle(const mha_problem *p)
+{
+    const char *why = views_obstacle(p);
+    if (!why && (!is_known_width(p->D) || p->D != p->E)) why = "widths that are not both 64 or both 128";
     return why ? why : options_obstacle(p);
 }
 
@@ -155,7 +183,10 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {call->dlse.rank > 0, "dlse"},
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
-    const char *why = mha_cuda_obstacle(p);
+    const char *why = views_obstacle(p);
+    if (!why && (!is_known_width(p->D) || p->D != p->E)) why = "widths that are not both 64 or both 128";
+    if (!why) why = options_obstacle_backward(p);
+    if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
@@ -164,12 +195,10 @@ const char *mha_cuda_decode_obstacle(const mha_problem *p)
 {
     const mha_tensor all[] = {p->k, p->v};
     const char *why = NULL;
-    bool known = false;
-    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
     const obstacle others[] = {{mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
                                {p->q.type == MHA_FLOAT32, "float32"},
-                               {!known || p->D != p->E, "widths that are not both 64 or both 128"},
+                               {!is_known_width(p->D) || p->D != p->E, "widths that are not both 64 or both 128"},
                                {p->options.dropout > 0, "dropout"},
                                {p->extras.weights.rank || p->extras.scores.rank, "weights or scores"},
                                {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
@@ -181,14 +210,12 @@ const char *mha_cuda_stats_obstacle(const mha_problem *p)
     const mha_attention_options *o = &p->options;
     const mha_tensor all[] = {p->q, p->k};
     const char *why = NULL;
-    bool known = false;
-    for (int n = 0; n < HEAD_WIDTHS; n++) known |= p->D == widths[n];
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
     const obstacle others[] = {{o->mask.rank > 0, "mask"},
                                {o->bias.rank > 0, "bias"},
                                {o->softcap > 0, "softcap"},
                                {o->alibi_slopes.rank > 0, "slopes"},
-                               {!known, "a width that is neither 64 nor 128"},
+                               {!is_known_width(p->D), "a width that is neither 64 nor 128"},
                                {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
                                {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
     return why ? why : first_of(others, sizeof others / sizeof *others);
