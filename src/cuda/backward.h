@@ -11,7 +11,8 @@ typedef struct mha_cuda_backward {
     CUtensorMap k, v;     /* (B,G,Tk,D) */
     CUtensorMap dk, dv;   /* (B,G,Tk,D) */
     mha_cuda_rows out, d_o, keys, values, dq;
-    const float *lse; /* (B,H,Tq) */
+    float *lse;            /* (B,H,Tq) */
+    mha_cuda_view softmax; /* of the forward call, from which lse is computed; or none: lse is there */
     float *
         bounds; /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key, infinite if one is not
                          finite */
@@ -25,6 +26,7 @@ typedef struct mha_cuda_backward {
     int32_t bound_tiles; /* of a key head, 512 keys each */
     int32_t section;     /* key heads that are worked on together */
     int32_t together;    /* key tiles that begin with the same row tile */
+    int32_t parts;       /* dQ in order: blocks that share a key head, 1 or key_tiles; their sums are (parts,B,H,...) */
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
     int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
@@ -37,8 +39,10 @@ typedef struct mha_cuda_backward {
     float nearest, farthest; /* offset - right and offset - left: keys that are so far behind a row are visible */
     const float *slopes;
     int64_t slope_batch, slope_head;
-    int32_t *lost_rows; /* (B,H,row_tiles): whether dQ of a tile has to be computed again; lost_keys for dK and dV */
-    int32_t *any;       /* whether anything has */
+    int32_t
+        *lost_rows; /* (B,H,row_tiles): whether dQ of a tile has to be computed again, lost_keys for dK and dV; also if
+                           dQ is summed in order */
+    int32_t *any;   /* whether anything has */
 } mha_cuda_backward;
 
 #endif

@@ -86,6 +86,13 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
     }
+    for (int n = 0; n < 2 * MHA_CUDA_OPTIONS * MHA_CUDA_STEPS; n++) {
+        int type = n / MHA_CUDA_STEPS / MHA_CUDA_OPTIONS, kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
+        mha_cuda_step step = (mha_cuda_step)(n % MHA_CUDA_STEPS);
+        TRY(find(ctx, &d->brief[type][kind][step], MHA_CUDA_M_backward_brief,
+                 mha_cuda_brief_name(type, (mha_cuda_kind)kind, step),
+                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[0], backward_rows[0], 128) : 0));
+    }
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],
                  n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,
@@ -304,7 +311,7 @@ mha_allocator mha_cuda_allocator(int ordinal)
 
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
-mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void *parameter)
+static mha_status start(mha_context *ctx, const mha_cuda_launch *l, const void *parameter, bool is_early)
 {
     mha_cuda_device *d = mha_cuda_of(ctx);
     union {
@@ -314,10 +321,29 @@ mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void
     void *arguments[] = {argument.out};
     if (!l->kernel) return mha_fail(ctx, MHA_UNSUPPORTED, "libmha-cuda.so: was built without the kernel %s", l->name);
     if (ctx->rehearsing || !l->blocks) return MHA_OK;
-    return mha_cuda_check(ctx,
-                          d->driver.cuLaunchKernel(l->kernel, (unsigned)l->blocks, 1, 1, (unsigned)l->threads, 1, 1,
-                                                   (unsigned)l->shared, d->stream, arguments, NULL),
-                          l->name);
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {.gridDimX = (unsigned)l->blocks,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = (unsigned)l->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)l->shared,
+                             .hStream = d->stream,
+                             .attrs = &early,
+                             .numAttrs = is_early};
+    return mha_cuda_check(ctx, d->driver.cuLaunchKernelEx(&config, l->kernel, arguments, NULL), l->name);
+}
+
+mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *l, const void *parameter)
+{
+    return start(ctx, l, parameter, false);
+}
+
+mha_status mha_cuda_start_early(mha_context *ctx, const mha_cuda_launch *l, const void *parameter)
+{
+    return start(ctx, l, parameter, true);
 }
 
 mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,

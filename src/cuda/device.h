@@ -21,6 +21,7 @@ typedef struct mha_cuda_device {
     CUmodule modules[MHA_CUDA_MODULE_COUNT];
     CUfunction forward[2][2][MHA_CUDA_KINDS][2]; /* by type, width, kind and `few`; NULL: not in this build */
     CUfunction backward[2][2][MHA_CUDA_KINDS][MHA_CUDA_STEPS];
+    CUfunction brief[2][MHA_CUDA_OPTIONS][MHA_CUDA_STEPS]; /* backward, by type and kind */
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
     CUfunction decode[2][2];                   /* by type and width */
     CUfunction kernels[MHA_CUDA_KERNEL_COUNT]; /* kernels.h */
@@ -79,6 +80,9 @@ typedef struct mha_cuda_launch {
 
 /* Puts a kernel into the stream; its one parameter is the struct at `parameter`. */
 mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *launch, const void *parameter);
+
+/* The same for a kernel that starts before the one before it has ended, for which it waits itself. */
+mha_status mha_cuda_start_early(mha_context *ctx, const mha_cuda_launch *launch, const void *parameter);
 
 /* One of the general kernels. */
 mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,

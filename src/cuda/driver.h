@@ -24,7 +24,7 @@
     F(cuModuleUnload)                    \
     F(cuModuleGetFunction)               \
     F(cuFuncSetAttribute)                \
-    F(cuLaunchKernel)                    \
+    F(cuLaunchKernelEx)                  \
     F(cuMemAlloc)                        \
     F(cuMemFree)                         \
     F(cuMemsetD32Async)                  \

@@ -92,19 +92,13 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
-/* lse of the forward call: from its softmax, or from another forward pass. */
+/* lse of the forward call from another forward pass, if its softmax is not given. */
 static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
 {
-    if (!p->extras.softmax.rank) {
-        mha_cuda_plan plan;
-        mha_cuda_plan_forward(&plan, p);
-        return forward(p, &plan, dense_like(p->out, s->out), s->lse, s->lost_anew);
-    }
-    mha_cuda_softmax c = {s->lse, mha_cuda_view_of((mha_tensor)MHA_NO_TENSOR), mha_cuda_view_of(p->extras.softmax),
-                          p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_softmax_get], "softmax_get",
-                         mha_cuda_blocks_for(c.rows), 256, 0};
-    return mha_cuda_start(p->ctx, &l, &c);
+    if (p->extras.softmax.rank) return MHA_OK;
+    mha_cuda_plan plan;
+    mha_cuda_plan_forward(&plan, p);
+    return forward(p, &plan, dense_like(p->out, s->out), s->lse, s->lost_anew);
 }
 
 static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan, const mha_gradient_call *call,
@@ -121,6 +115,7 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .values = rows_of(p->v),
                              .dq = rows_of(dq),
                              .lse = s->lse,
+                             .softmax = mha_cuda_view_of(p->extras.softmax),
                              .bounds = s->bounds,
                              .rows = s->rows_about,
                              .sums = s->sums,
@@ -136,11 +131,13 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .bound_tiles = plan->bound_tiles,
                              .section = plan->section,
                              .together = TOGETHER,
+                             .parts = plan->parts,
                              .causal = plan->kind == MHA_CUDA_CAUSAL,
                              .queries = rows_of(p->q),
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
-                             .lost_keys = s->lost_keys};
+                             .lost_keys = s->lost_keys,
+                             .lost_rows = s->lost_rows};
     TRY(mha_cuda_map(p->ctx, &c->q, p->q, plan->rows));
     TRY(mha_cuda_map(p->ctx, &c->d_out, call->dout, plan->rows));
     TRY(mha_cuda_map(p->ctx, &c->k, p->k, plan->keys));
@@ -160,22 +157,28 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
     c->cap = f.cap, c->cap_inverse = f.cap_inverse, c->cap_twice = -2 * f.cap;
     c->nearest = (float)(plan->offset - plan->right), c->farthest = (float)(plan->offset - plan->left);
     c->slopes = f.slopes, c->slope_batch = f.slope_batch, c->slope_head = f.slope_head;
-    c->lost_rows = s->lost_rows, c->any = s->any;
+    c->any = s->any;
 }
 
 static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
 {
     enum { THREADS = 256 }; /* of the kernels before and after */
-    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B;
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B,
+            tiles = key_heads * c->key_tiles + heads * c->row_tiles;
+    bool whole = plan->brief && plan->parts == 1;
     const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
         [MHA_CUDA_PREPARE] = {.blocks = key_heads * c->bound_tiles + heads * c->row_tiles, .threads = THREADS},
         [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-        [MHA_CUDA_CONVERT] = {.blocks = key_heads * c->key_tiles + heads * c->row_tiles, .threads = THREADS}};
+        [MHA_CUDA_CONVERT] = {.blocks = whole ? key_heads : tiles, .threads = THREADS}};
     for (int step = 0; step < MHA_CUDA_STEPS; step++) {
         mha_cuda_launch l = steps[step];
-        l.kernel = mha_cuda_of(ctx)->backward[plan->type][plan->width][plan->kind][step];
-        l.name = mha_cuda_backward_name(plan->type, plan->width, plan->kind, (mha_cuda_step)step);
-        TRY(mha_cuda_start(ctx, &l, c));
+        mha_cuda_step own = (mha_cuda_step)step;
+        l.kernel = plan->brief ? d->brief[plan->type][plan->kind][step]
+                               : d->backward[plan->type][plan->width][plan->kind][step];
+        l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->kind, own)
+                             : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
+        TRY(step ? mha_cuda_start_early(ctx, &l, c) : mha_cuda_start(ctx, &l, c));
     }
     return MHA_OK;
 }

@@ -9,7 +9,7 @@
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \
-    K(rows, softmax_put) K(rows, softmax_get) K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)               \
+    K(rows, softmax_put) K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
     K(rows, column_sums) K(rows, add_sums)                                                                             \
     K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \
@@ -39,8 +39,8 @@
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
-    M(forward) M(backward) M(rows) M(general_forward) M(general_backward) M(decode) M(norm) M(rotary) M(extra_keys)    \
-    M(ops) M(product) M(product_half) M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
+    M(forward) M(backward) M(backward_brief) M(rows) M(general_forward) M(general_backward) M(decode) M(norm)          \
+    M(rotary) M(extra_keys) M(ops) M(product) M(product_half) M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */
 
 typedef enum mha_cuda_module {

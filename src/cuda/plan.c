@@ -51,6 +51,20 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
                                                          : MHA_CUDA_KINDS + 1];
 }
 
+const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step)
+{
+#define NAMES(kernel)                                                  \
+    {                                                                  \
+        kernel, kernel "_causal", kernel "_prepare", kernel "_convert" \
+    }
+    static const char *const names[TYPES][MHA_CUDA_OPTIONS + 2] = {NAMES("backward_bf16_64_brief"),
+                                                                   NAMES("backward_f16_64_brief")};
+#undef NAMES
+    return names[type][step == MHA_CUDA_MAIN      ? (int)kind
+                       : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
+                                                  : MHA_CUDA_OPTIONS + 1];
+}
+
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
 {
     return width || few || kind == MHA_CUDA_OPTIONS ? 2 : 3;
@@ -286,8 +300,18 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     plan->shared = mha_cuda_forward_shared((int)p->D, plan->rows, plan->keys);
 }
 
+/* Whether one block for all keys of a head takes at most half as long again as one for each of its tiles, which have to write
+ * their parts of dQ and leave them to be added. What is added is the same, so that the number of heads decides nothing else. */
+static bool is_whole(int64_t heads, int64_t tiles)
+{
+    enum { PROCESSORS = 132 };
+    int64_t whole = tiles_of(heads, PROCESSORS) * tiles, split = tiles_of(heads * tiles, PROCESSORS);
+    return 2 * whole <= 3 * split;
+}
+
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
+    enum { BRIEF = 1024 }; /* rows and keys */
     start(plan, p);
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = plan->width ? 64 : 128;
@@ -298,6 +322,12 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
     plan->section = section_of(p->B * p->G, p->Tq * p->D * 8 * p->share);
     plan->shared = mha_cuda_backward_shared((int)p->D, plan->rows, plan->keys);
+    plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
+    if (!plan->brief) return;
+    plan->kernel = mha_cuda_brief_name(plan->type, plan->kind, MHA_CUDA_MAIN);
+    plan->parts = is_whole(p->B * p->G, plan->key_tiles) ? 1 : plan->key_tiles;
+    plan->bound_tiles = 0;
+    plan->tiles = (int32_t)(plan->parts * p->G * p->B);
 }
 
 /* ---- Scratch ---------------------------------------------------------------------------------------------------- */
@@ -332,13 +362,14 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     if (!g->q.rank) s->dq = mha_arena_take(arena, queries, HALF);
     if (!g->k.rank) s->dk = mha_arena_take(arena, keys, HALF);
     if (!g->v.rank) s->dv = mha_arena_take(arena, keys, HALF);
-    MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
+    int64_t parts = !plan->brief ? 1 : plan->key_tiles > 1 ? plan->parts : 0;
+    if (!plan->brief) MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
-    MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, plan->rows * p->D));
+    if (parts) MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * p->D));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
+    if (plan->brief || plan->kind == MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, row_tiles);
     if (plan->kind != MHA_CUDA_OPTIONS) return;
     MHA_TAKE(arena, s->any, 1);
-    MHA_TAKE(arena, s->lost_rows, row_tiles);
     MHA_TAKE(arena, s->lost_anew, heads * (p->Tq / 64 + 4)); /* tiles of a forward call have up to 192 rows */
     MHA_TAKE(arena, s->numbers, mha_arena_times(heads * p->Tq, MHA_CUDA_ROW_NUMBERS));
 }

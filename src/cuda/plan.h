@@ -19,6 +19,8 @@ typedef struct mha_cuda_plan {
     int width; /* 0: 64, 1: 128 */
     mha_cuda_kind kind;
     bool few;            /* forward: tiles of fewer rows, of which fewer are wasted */
+    bool brief;          /* backward: few keys, dQ summed in the order of their tiles */
+    int32_t parts;       /* of `brief`: blocks that share a key head, 1 or key_tiles */
     const char *kernel;  /* the one that does most of the work */
     int32_t offset;      /* row i stands at i + offset; within [-Tq, Tk] */
     int32_t left, right; /* row i sees keys from i + left to i + right; likewise */
@@ -54,6 +56,7 @@ extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
+const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step); /* of `brief`: width 64 */
 
 /* What of a call the kernels of Hopper cannot do; NULL if nothing. */
 const char *mha_cuda_obstacle(const mha_problem *p);
@@ -86,10 +89,11 @@ typedef struct mha_cuda_scratch {
     float *lse;         /* (B,H,Tq), dense */
     void *out;          /* (B,H,Tq,D): the forward pass of a backward call without a softmax */
     void *dq, *dk, *dv; /* gradients that are computed and not asked for */
-    float *bounds;      /* (B,G,bound_tiles,2) */
+    float *bounds;      /* (B,G,bound_tiles,2); none if brief */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
-    int32_t *sums;      /* (B,H,row_tiles,rows*D) */
-    int32_t *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward, (B,H,row_tiles) backward */
+    int32_t *sums;      /* (B,H,row_tiles,rows*D); if brief, for each of the parts, or none for a single key tile */
+    int32_t
+        *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
     int32_t *lost_anew; /* of that forward pass, with options */
     int32_t *any;       /* one: whether anything is lost, with options */
     double *numbers;    /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */

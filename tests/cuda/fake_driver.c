@@ -325,19 +325,25 @@ static CUresult run(const fake_launch *launch)
     return why ? complain(launch->name, why) : CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads,
-                               unsigned threads_y, unsigned threads_z, unsigned shared, CUstream stream,
-                               void **parameters, void **extra)
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
-    fake_launch l = {.blocks = x, .threads = threads, .shared = shared};
+    fake_launch l = {.blocks = config->gridDimX,
+                     .threads = config->blockDimX,
+                     .shared = config->sharedMemBytes,
+                     .early = config->numAttrs};
+    CUstream stream = config->hStream;
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!x || y != 1 || z != 1 || threads_y != 1 || threads_z != 1 || threads > 1024 || extra)
+    if (!l.blocks || config->gridDimY != 1 || config->gridDimZ != 1 || config->blockDimY != 1 ||
+        config->blockDimZ != 1 || l.threads > 1024 || extra)
         return complain(function->name, "blocks or threads");
-    if (shared > 48 * 1024 && (int)shared > function->shared) return complain(function->name, "shared memory");
+    if (l.early && (config->attrs->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+                    !config->attrs->value.programmaticStreamSerializationAllowed))
+        return complain(function->name, "attributes");
+    if (l.shared > 48 * 1024 && (int)l.shared > function->shared) return complain(function->name, "shared memory");
     snprintf(l.name, sizeof l.name, "%s", function->name);
     memcpy(l.parameter, parameters[0], fake_parameter_bytes(l.name));
     if (!capturing || stream != capturing) return run(&l);
-    if (captured->count == NODES) return complain("cuLaunchKernel", "too many nodes");
+    if (captured->count == NODES) return complain("cuLaunchKernelEx", "too many nodes");
     captured->launches[captured->count++] = l;
     return CUDA_SUCCESS;
 }

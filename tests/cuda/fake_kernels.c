@@ -24,16 +24,16 @@ static int width_of(const char *name) { return strstr(name, "_128") ? 128 : 64; 
 size_t fake_parameter_bytes(const char *name)
 {
     static const char *const kinds[] = {"bf16_64", "bf16_128", "f16_64", "f16_128"};
-    static const char *const forward[] = {"", "_causal", "_few", "_causal_few"}, *const backward[] = {"", "_causal",
-                                                                                                      "_prepare",
-                                                                                                      "_convert"};
+    static const char *const forward[] = {"", "_causal", "_few", "_causal_few"};
+    static const char *const backward[] = {"",       "_causal",       "_prepare",       "_convert",
+                                           "_brief", "_brief_causal", "_brief_prepare", "_brief_convert"};
     char known[64];
     for (int n = 0; n < 4; n++) {
         for (int k = 0; k < 4; k++) {
             snprintf(known, sizeof known, "forward_%s%s", kinds[n], forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 8; k++) {
             snprintf(known, sizeof known, "backward_%s%s", kinds[n], backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
@@ -159,6 +159,15 @@ static char *plain_row(mha_cuda_rows t, int64_t b, int64_t h, int64_t row)
     return (char *)t.data + 2 * (b * t.batch + h * t.head + row * t.row);
 }
 
+static float lse_of(const mha_cuda_backward *c, int64_t head, int64_t row)
+{
+    const int64_t *stride = c->softmax.stride;
+    const float *pair = c->softmax.data;
+    if (!pair) return c->lse[head * c->Tq + row];
+    pair += head / c->H * stride[0] + head % c->H * stride[1] + row * stride[2];
+    return pair[stride[3]] > 0 ? *pair + logf(pair[stride[3]]) : -INFINITY;
+}
+
 /* Every number of scratch is written, and what the other kernels need is kept: lse and delta of rows. */
 static void prepare(const mha_cuda_backward *c, int D, bool half)
 {
@@ -169,18 +178,34 @@ static void prepare(const mha_cuda_backward *c, int D, bool half)
             int64_t head = tile / c->row_tiles, row = tile % c->row_tiles * rows + r;
             float *about = c->rows + tile * 3 * rows + r;
             double delta = 0;
-            for (int d = 0; d < D; d++) c->sums[(tile * rows + r) * D + d] = 0;
+            for (int d = 0; c->bounds && d < D; d++) c->sums[(tile * rows + r) * D + d] = 0;
+            if (!c->bounds) c->lost_rows[tile] = 0;
             about[0] = INFINITY, about[rows] = 0, about[2 * rows] = 1;
             if (row >= c->Tq) continue;
             for (int d = 0; d < D; d++)
                 delta += number_at(plain_row(c->out, head / c->H, head % c->H, row), d, half) *
                          number_at(plain_row(c->d_o, head / c->H, head % c->H, row), d, half);
-            about[0] = c->lse[head * c->Tq + row];
+            about[0] = lse_of(c, head, row);
             about[rows] = (float)delta;
         }
 }
 
-/* All of one key head; dQ goes to `sums`, as float numbers. */
+/* The numbers of a row of dQ go to `sums`, as float, to that of the last part if there are several, or to dQ itself. */
+static void send_dq(const mha_cuda_backward *c, int D, int64_t head, int64_t row, bool half, const double *dq)
+{
+    int rows = rows_of_tile(D);
+    int64_t tiles = (int64_t)c->B * c->H * c->row_tiles, tile = head * c->row_tiles + row / rows;
+    for (int d = 0; d < D; d++) {
+        int64_t at = (tile * rows + row % rows) * D + d;
+        if (c->parts == 1) number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, dq[d]);
+        for (int part = 0; c->parts != 1 && part < (c->parts ? c->parts : 1); part++) {
+            float x = part < c->parts - 1 ? 0 : (float)dq[d];
+            memcpy(&c->sums[part * tiles * rows * D + at], &x, sizeof x);
+        }
+    }
+}
+
+/* All of one key head. */
 static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b, int g)
 {
     fake_map q = map_of(&c->q), d_out = map_of(&c->d_out), k = map_of(&c->k), v = map_of(&c->v), dk = map_of(&c->dk),
@@ -203,10 +228,7 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b,
                     dq[d] += ds * K[j * D + d];
                 }
             }
-            for (int d = 0; d < D; d++) {
-                float x = (float)dq[d];
-                memcpy(&c->sums[(tile * rows + r) * D + d], &x, sizeof x);
-            }
+            send_dq(c, D, (int64_t)b * c->H + h, i, q.half, dq);
         }
         free(Q);
         free(dO);
@@ -225,12 +247,17 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b,
 static void convert(const mha_cuda_backward *c, int D, bool half)
 {
     int rows = rows_of_tile(D);
-    for (int64_t n = 0; n < (int64_t)c->B * c->H * c->Tq; n++) {
+    int64_t all = (int64_t)c->B * c->H * c->row_tiles * rows * D;
+    for (int64_t n = 0; c->parts != 1 && n < (int64_t)c->B * c->H * c->Tq; n++) {
         int64_t head = n / c->Tq, row = n % c->Tq, at = ((head * c->row_tiles + row / rows) * rows + row % rows) * D;
         for (int d = 0; d < D; d++) {
-            float x;
-            memcpy(&x, &c->sums[at + d], sizeof x);
-            number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, (double)x);
+            double sum = 0;
+            for (int part = 0; part < (c->parts ? c->parts : 1); part++) {
+                float x;
+                memcpy(&x, &c->sums[part * all + at + d], sizeof x);
+                sum += (double)x;
+            }
+            number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, sum);
         }
     }
 }
@@ -246,19 +273,22 @@ static const char *backward(const fake_launch *l)
         if (maps[n].half != half) return "another type";
         if (!has_sizes(&maps[n], D, n < 2 ? c->Tq : c->Tk, n < 2 ? c->H : c->G, c->B, box)) return "a tensor's sizes";
     }
-    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, 128) || c->bound_tiles != up(c->Tk, 512))
-        return "tiles";
+    bool brief = strstr(l->name, "_brief");
+    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, 128)) return "tiles";
+    if (c->bound_tiles != (brief ? 0 : up(c->Tk, 512)) || !c->bounds != brief) return "bounds";
+    if (brief ? c->parts != 1 && c->parts != c->key_tiles : c->parts) return "parts";
+    if (l->early == (strstr(l->name, "prepare") != NULL)) return "starts early";
     if (c->section < 1 || c->section > c->G * c->B || c->H % c->G) return "section or group";
     if (strstr(l->name, "prepare")) {
         if ((int)l->blocks != c->G * c->B * c->bound_tiles + c->row_tiles * c->H * c->B || l->threads != 256)
             return "blocks";
         prepare(c, D, half);
     } else if (strstr(l->name, "convert")) {
-        if ((int)l->blocks != c->G * c->B * c->key_tiles + c->H * c->B * c->row_tiles || l->threads != 256)
-            return "blocks";
+        int tiles = c->G * c->B * c->key_tiles + c->H * c->B * c->row_tiles;
+        if ((int)l->blocks != (c->parts == 1 ? c->G * c->B : tiles) || l->threads != 256) return "blocks";
         convert(c, D, half);
     } else {
-        if ((int)l->blocks != c->key_tiles * c->G * c->B || l->threads != 384) return "blocks";
+        if ((int)l->blocks != (brief ? c->parts : c->key_tiles) * c->G * c->B || l->threads != 384) return "blocks";
         for (int n = 0; n < c->B * c->G; n++) backward_head(c, strstr(l->name, "causal"), D, n / c->G, n % c->G);
     }
     return NULL;
@@ -275,13 +305,11 @@ static int64_t place(const mha_cuda_view *v, int64_t row)
 static const char *softmax(const fake_launch *l)
 {
     const mha_cuda_softmax *c = (const void *)l->parameter;
-    bool put = !strcmp(l->name, "softmax_put");
     float *lse = c->as_lse.data, *pair = c->as_softmax.data;
     for (int64_t n = 0; n < c->rows; n++) {
         int64_t at = pair ? place(&c->as_softmax, n) : 0, next = at + c->as_softmax.stride[3];
-        if (put && lse) lse[place(&c->as_lse, n)] = c->lse[n];
-        if (put && pair) pair[at] = c->lse[n], pair[next] = isinf(c->lse[n]) ? 0 : 1;
-        if (!put && pair) c->lse[n] = pair[next] > 0 ? pair[at] + logf(pair[next]) : -INFINITY;
+        if (lse) lse[place(&c->as_lse, n)] = c->lse[n];
+        if (pair) pair[at] = c->lse[n], pair[next] = isinf(c->lse[n]) ? 0 : 1;
     }
     return NULL;
 }

@@ -19,6 +19,7 @@ typedef struct fake_map {
 typedef struct fake_launch {
     char name[48];
     unsigned blocks, threads, shared;
+    bool early; /* before the kernel before it has ended */
     _Alignas(128) unsigned char parameter[4096];
 } fake_launch;
 

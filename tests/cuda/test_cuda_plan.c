@@ -96,14 +96,14 @@ TEST(tiles_and_scratch_of_backward_calls)
     mha_context *ctx = remote_context();
     mha_cuda_plan plan = {.kernel = ""};
     size_t scratch = 0, less = 0;
-    question a = ask(MHA_BFLOAT16, 2, 4, 2, 100, 513, 64);
+    question a = ask(MHA_BFLOAT16, 2, 4, 2, 100, 1025, 64);
     a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 100, 2);
     expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
     expect(!strcmp(plan.kernel, "backward_bf16_64") && plan.rows == 128 && plan.keys == 128 && plan.threads == 384,
            "%s", plan.kernel);
-    expect(plan.row_tiles == 1 && plan.key_tiles == 5 && plan.bound_tiles == 2 && plan.tiles == 5 * 4, "%d tiles",
+    expect(plan.row_tiles == 1 && plan.key_tiles == 9 && plan.bound_tiles == 3 && plan.tiles == 9 * 4, "%d tiles",
            plan.tiles);
-    size_t rows = 8 * 128, own = 8 * 100 * 4 + 4 * 2 * 2 * 4 + rows * 3 * 4 + rows * 64 * 4;
+    size_t rows = 8 * 128, own = 8 * 100 * 4 + 4 * 3 * 2 * 4 + rows * 3 * 4 + rows * 64 * 4;
     expect(scratch >= own && scratch < own + 4 * 64, "scratch is %zu, must be about %zu", scratch, own);
     less = scratch;
     a.extras.softmax.rank = 0;
@@ -112,7 +112,7 @@ TEST(tiles_and_scratch_of_backward_calls)
            scratch);
     less = scratch;
     a.gradients.k = (mha_tensor)MHA_NO_TENSOR;
-    expect(!plan_backward(ctx, &a, &plan, &scratch) && scratch >= less + 4 * 513 * 64 * 2, "without dk: %zu", scratch);
+    expect(!plan_backward(ctx, &a, &plan, &scratch) && scratch >= less + 4 * 1025 * 64 * 2, "without dk: %zu", scratch);
 
     a = ask(MHA_FLOAT16, 1, 1, 1, 65, 1, 128);
     a.options.causal = true;
@@ -120,6 +120,36 @@ TEST(tiles_and_scratch_of_backward_calls)
     expect(!strcmp(plan.kernel, "backward_f16_128_causal") && plan.rows == 64 && plan.row_tiles == 2, "%s",
            plan.kernel);
     expect(plan.shared <= 227 * 1024, "%zu bytes of shared memory", plan.shared);
+    mha_context_free(ctx);
+}
+
+/* Few keys: sums of dQ in order, by a block for a head or, if there are few heads, for each of its tiles. */
+TEST(tiles_and_scratch_of_brief_backward_calls)
+{
+    static const struct {
+        int64_t batch, rows, keys, width;
+        int parts, sums; /* parts 0: not brief */
+    } cases[] = {{32, 197, 197, 64, 1, 1}, {8, 197, 197, 64, 1, 1},   {8, 512, 512, 64, 1, 1},
+                 {1, 512, 512, 64, 4, 4},  {8, 1024, 1024, 64, 1, 1}, {1, 1024, 1024, 64, 8, 8},
+                 {1, 1024, 128, 64, 1, 0}, {1, 1024, 1025, 64, 0, 1}, {1, 1025, 64, 64, 0, 1},
+                 {8, 197, 197, 128, 0, 1}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_cuda_plan plan = {.kernel = ""};
+        size_t scratch = 0;
+        int64_t B = cases[n].batch, D = cases[n].width, T = cases[n].rows;
+        question a = ask(MHA_BFLOAT16, B, 12, 12, T, cases[n].keys, D);
+        a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, B, 12, T, 2);
+        expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+        int parts = cases[n].parts;
+        expect(plan.brief == (parts > 0) && plan.parts == parts && plan.brief == (strstr(plan.kernel, "brief") != NULL),
+               "case %zu: %s, %d parts", n, plan.kernel, plan.parts);
+        expect(plan.tiles == (plan.brief ? parts : plan.key_tiles) * 12 * B, "case %zu: %d tiles", n, plan.tiles);
+        size_t rows = (size_t)(12 * B * plan.row_tiles * plan.rows),
+               own = (size_t)(B * 12 * T) * 4 + rows * (3 + (size_t)(cases[n].sums * D)) * 4;
+        expect(scratch >= own && scratch < own + own / 100 + 1024, "case %zu: scratch is %zu, must be about %zu", n,
+               scratch, own);
+    }
     mha_context_free(ctx);
 }
 
@@ -146,7 +176,7 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + 4 + MHA_CUDA_GENERAL_KERNELS];
+    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -158,6 +188,11 @@ TEST(names_of_kernels_are_all_different)
             names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_FULL, MHA_CUDA_PREPARE);
             names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_CAUSAL, MHA_CUDA_CONVERT);
         }
+    for (int n = 0; n < 8; n++)
+        names[count++] = mha_cuda_brief_name(n / 4, (mha_cuda_kind)(n % 2),
+                                             n % 4 < 2    ? MHA_CUDA_MAIN
+                                             : n % 4 == 2 ? MHA_CUDA_PREPARE
+                                                          : MHA_CUDA_CONVERT);
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++) names[count++] = mha_cuda_general_names[n];
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);

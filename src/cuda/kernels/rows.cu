@@ -41,16 +41,6 @@ KERNEL softmax_put(const __grid_constant__ mha_cuda_softmax c)
     }
 }
 
-/* And from the caller's softmax back to lse. */
-KERNEL softmax_get(const __grid_constant__ mha_cuda_softmax c)
-{
-    for (int64_t row = first_number(); row < c.rows; row += all_threads()) {
-        const float *from = (const float *)c.as_softmax.data + place_of_row(c.as_softmax, row);
-        float sum = from[c.as_softmax.stride[3]];
-        c.lse[row] = sum > 0 ? from[0] + logf(sum) : -INFINITY;
-    }
-}
-
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */
 
 /* Four numbers side by side. */
