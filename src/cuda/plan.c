@@ -311,7 +311,7 @@ static bool is_whole(int64_t heads, int64_t tiles)
 
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
-    enum { BRIEF = 1024 }; /* rows and keys */
+    enum { BRIEF = 512 }; /* rows and keys: beyond, one block for a head is slower than many that add integers */
     start(plan, p);
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = plan->width ? 64 : 128;

@@ -129,10 +129,8 @@ TEST(tiles_and_scratch_of_brief_backward_calls)
     static const struct {
         int64_t batch, rows, keys, width;
         int parts, sums; /* parts 0: not brief */
-    } cases[] = {{32, 197, 197, 64, 1, 1}, {8, 197, 197, 64, 1, 1},   {8, 512, 512, 64, 1, 1},
-                 {1, 512, 512, 64, 4, 4},  {8, 1024, 1024, 64, 1, 1}, {1, 1024, 1024, 64, 8, 8},
-                 {1, 1024, 128, 64, 1, 0}, {1, 1024, 1025, 64, 0, 1}, {1, 1025, 64, 64, 0, 1},
-                 {8, 197, 197, 128, 0, 1}};
+    } cases[] = {{32, 197, 197, 64, 1, 1}, {8, 197, 197, 64, 1, 1}, {8, 512, 512, 64, 1, 1}, {1, 512, 512, 64, 4, 4},
+                 {1, 512, 128, 64, 1, 0},  {1, 512, 513, 64, 0, 1}, {1, 513, 64, 64, 0, 1},  {8, 197, 197, 128, 0, 1}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         mha_cuda_plan plan = {.kernel = ""};
