@@ -7,19 +7,21 @@
 #include <stdint.h>
 
 typedef struct mha_cuda_backward {
-    CUtensorMap q, d_out; /* (B,H,Tq,D), in boxes of 64 columns */
-    CUtensorMap k, v;     /* (B,G,Tk,D) */
-    CUtensorMap dk, dv;   /* (B,G,Tk,D) */
+    CUtensorMap q, d_out; /* (B,H,Tq,D) and (B,H,Tq,E), in boxes of 64 columns */
+    CUtensorMap k, v;     /* (B,G,Tk,D) and (B,G,Tk,E) */
+    CUtensorMap dk, dv;   /* likewise */
     mha_cuda_rows out, d_o, keys, values, dq;
     float *lse;            /* (B,H,Tq) */
     mha_cuda_view softmax; /* of the forward call, from which lse is computed; or none: lse is there */
     float *
         bounds; /* (B,G,bound_tiles,2): the largest norm of a value, the largest number of a key, infinite if one is not
                          finite */
-    float *rows;   /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
-    int32_t *sums; /* (B,H,tiles,rows of a tile * D): dQ over that power and the scale, in pairs of 64 bits */
-    float scale;   /* of scores; above 0 */
+    float *rows; /* (B,H,tiles,3,rows of a tile): lse in units of log 2, delta, and the power of dQ's integers */
+    int32_t *
+        sums; /* (B,H,tiles,rows of a tile * width of the kernel): dQ over that power and the scale, in pairs of 64 bits */
+    float scale; /* of scores; above 0 */
     int32_t Tq, Tk, H, G, B;
+    int32_t D, E;        /* widths: multiples of 8 up to that of the kernel */
     int32_t offset;      /* row i sees keys up to i + offset */
     int32_t row_tiles;   /* of a query head */
     int32_t key_tiles;   /* of a key head */

@@ -180,6 +180,9 @@ static bool is_known_width(int64_t width)
     return known;
 }
 
+/* The copy engine fills rows with zeros up to the width of a kernel. */
+static bool can_fill(int64_t width) { return width > 0 && width <= 128 && width % 8 == 0; }
+
 const char *mha_cuda_obstacle(const mha_problem *p)
 {
     const char *why = views_obstacle(p);
@@ -198,7 +201,7 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
-    if (!why && (!is_known_width(p->D) || p->D != p->E)) why = "widths that are not both 64 or both 128";
+    if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
@@ -267,7 +270,7 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
-        .width = p->D == widths[1],
+        .width = p->D > widths[0] || p->E > widths[0],
         .kind = has_options(p) ? MHA_CUDA_OPTIONS
                 : o->causal    ? MHA_CUDA_CAUSAL
                                : MHA_CUDA_FULL,
@@ -320,8 +323,8 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->key_tiles = tiles_of(p->Tk, plan->keys);
     plan->bound_tiles = tiles_of(p->Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
-    plan->section = section_of(p->B * p->G, p->Tq * p->D * 8 * p->share);
-    plan->shared = mha_cuda_backward_shared((int)p->D, plan->rows, plan->keys);
+    plan->section = section_of(p->B * p->G, p->Tq * widths[plan->width] * 8 * p->share);
+    plan->shared = mha_cuda_backward_shared(widths[plan->width], plan->rows, plan->keys);
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;
     plan->kernel = mha_cuda_brief_name(plan->type, plan->kind, MHA_CUDA_MAIN);
@@ -354,18 +357,17 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     enum { HALF = 2, ROW_KINDS = 3 }; /* bytes of an element; lse, delta and power of a row */
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
-    int64_t queries = mha_element_count(p->q), keys = mha_element_count(p->k), heads = p->B * p->H;
-    int64_t row_tiles = heads * plan->row_tiles;
+    int64_t heads = p->B * p->H, row_tiles = heads * plan->row_tiles;
     *s = (mha_cuda_scratch){0};
     MHA_TAKE(arena, s->lse, heads * p->Tq);
-    if (!p->extras.softmax.rank) s->out = mha_arena_take(arena, queries, HALF);
-    if (!g->q.rank) s->dq = mha_arena_take(arena, queries, HALF);
-    if (!g->k.rank) s->dk = mha_arena_take(arena, keys, HALF);
-    if (!g->v.rank) s->dv = mha_arena_take(arena, keys, HALF);
+    if (!p->extras.softmax.rank) s->out = mha_arena_take(arena, mha_element_count(p->out), HALF);
+    if (!g->q.rank) s->dq = mha_arena_take(arena, mha_element_count(p->q), HALF);
+    if (!g->k.rank) s->dk = mha_arena_take(arena, mha_element_count(p->k), HALF);
+    if (!g->v.rank) s->dv = mha_arena_take(arena, mha_element_count(p->v), HALF);
     int64_t parts = !plan->brief ? 1 : plan->key_tiles > 1 ? plan->parts : 0;
     if (!plan->brief) MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
-    if (parts) MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * p->D));
+    if (parts) MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * widths[plan->width]));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
     if (plan->brief || plan->kind == MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, row_tiles);
     if (plan->kind != MHA_CUDA_OPTIONS) return;

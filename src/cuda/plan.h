@@ -16,7 +16,7 @@ typedef enum mha_cuda_kind { MHA_CUDA_FULL, MHA_CUDA_CAUSAL, MHA_CUDA_OPTIONS, M
 
 typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
-    int width; /* 0: 64, 1: 128 */
+    int width; /* 0: 64, 1: 128; backward the next larger one */
     mha_cuda_kind kind;
     bool few;            /* forward: tiles of fewer rows, of which fewer are wasted */
     bool brief;          /* backward: few keys, dQ summed in the order of their tiles */
@@ -87,11 +87,11 @@ size_t mha_cuda_decode_shared(int width);
 /* Scratch of a call: what is not needed is NULL. */
 typedef struct mha_cuda_scratch {
     float *lse;         /* (B,H,Tq), dense */
-    void *out;          /* (B,H,Tq,D): the forward pass of a backward call without a softmax */
+    void *out;          /* (B,H,Tq,E): the forward pass of a backward call without a softmax */
     void *dq, *dk, *dv; /* gradients that are computed and not asked for */
     float *bounds;      /* (B,G,bound_tiles,2); none if brief */
     float *rows_about;  /* (B,H,row_tiles,3,rows) */
-    int32_t *sums;      /* (B,H,row_tiles,rows*D); if brief, for each of the parts, or none for a single key tile */
+    int32_t *sums;      /* (B,H,row_tiles,rows*width); if brief, for each of the parts, or none for a single key tile */
     int32_t
         *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
     int32_t *lost_anew; /* of that forward pass, with options */

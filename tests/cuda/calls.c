@@ -9,8 +9,8 @@
 const char *shape_text(shape s)
 {
     static char text[200];
-    snprintf(text, sizeof text, "%s D%lld %s%s B%lld H%lld/%lld %lldx%lld %s", mha_type_name(s.type), (long long)s.D,
-             s.causal ? "causal" : "full",
+    snprintf(text, sizeof text, "%s D%lld E%lld %s%s B%lld H%lld/%lld %lldx%lld %s", mha_type_name(s.type),
+             (long long)s.D, (long long)s.E, s.causal ? "causal" : "full",
              !s.causal                       ? ""
              : s.align == MHA_ALIGN_TOP_LEFT ? " top left"
                                              : " bottom right",
@@ -23,11 +23,16 @@ const char *shape_text(shape s)
 
 static bool of_keys(int tensor) { return tensor == K || tensor == V || tensor == DK || tensor == DV; }
 
+static int64_t width_of(shape s, int tensor)
+{
+    return tensor == V || tensor == DV || tensor == OUT || tensor == DOUT ? s.E : s.D;
+}
+
 static mha_tensor view(shape s, int tensor, void *data)
 {
-    int64_t heads = of_keys(tensor) ? s.G : s.H, length = of_keys(tensor) ? s.Tk : s.Tq;
-    if (s.layout == BHTD) return mha_tensor_4d(data, s.type, s.B, heads, length, s.D);
-    return mha_tensor_swap(mha_tensor_4d(data, s.type, s.B, length, heads, s.D), 1, 2);
+    int64_t heads = of_keys(tensor) ? s.G : s.H, length = of_keys(tensor) ? s.Tk : s.Tq, width = width_of(s, tensor);
+    if (s.layout == BHTD) return mha_tensor_4d(data, s.type, s.B, heads, length, width);
+    return mha_tensor_swap(mha_tensor_4d(data, s.type, s.B, length, heads, width), 1, 2);
 }
 
 /* Element n of (B,H,T,D), in the memory of a view. */
@@ -66,13 +71,14 @@ void call_poison(call *c)
 
 call call_make(shape s, rng *r)
 {
+    if (!s.E) s.E = s.D;
     call c = {.shape = s, .options = MHA_ATTENTION_DEFAULTS};
     int64_t rows = s.B * s.H * s.Tq;
     c.options.causal = s.causal;
     c.options.align = s.align;
     if (s.scale != 0) c.options.scale = s.scale;
     for (int n = 0; n < TENSORS; n++) {
-        c.count[n] = s.B * (of_keys(n) ? s.G * s.Tk : s.H * s.Tq) * s.D;
+        c.count[n] = s.B * (of_keys(n) ? s.G * s.Tk : s.H * s.Tq) * width_of(s, n);
         c.device[n] = gpu_make((size_t)c.count[n] * 2);
         c.view[n] = view(s, n, c.device[n]);
         c.exact[n] = array(c.count[n] + 1, sizeof(double));
@@ -129,7 +135,7 @@ void call_solve(call *c)
                        .Tq = s.Tq,
                        .Tk = s.Tk,
                        .D = s.D,
-                       .E = s.D,
+                       .E = s.E,
                        .q = c->exact[Q],
                        .k = c->exact[K],
                        .v = c->exact[V],

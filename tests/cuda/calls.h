@@ -8,7 +8,7 @@
 typedef enum layout { BHTD, BTHD } layout;
 
 typedef struct shape {
-    int64_t B, H, G, Tq, Tk, D;
+    int64_t B, H, G, Tq, Tk, D, E; /* E 0: as D */
     mha_type type;
     bool causal;
     mha_align align;
@@ -23,7 +23,7 @@ typedef struct call {
     shape shape;
     int64_t count[TENSORS];
     void *device[TENSORS];    /* 16-bit numbers in the order of the layout */
-    mha_tensor view[TENSORS]; /* (B,H,T,D) of them */
+    mha_tensor view[TENSORS]; /* (B,H,T,D) or (B,H,T,E) of them */
     double *exact[TENSORS];   /* (B,H,T,D): inputs, and what the oracle makes of them */
     double *lse_exact;        /* (B,H,Tq) */
     float *lse, *softmax;     /* device */

@@ -169,20 +169,20 @@ static float lse_of(const mha_cuda_backward *c, int64_t head, int64_t row)
 }
 
 /* Every number of scratch is written, and what the other kernels need is kept: lse and delta of rows. */
-static void prepare(const mha_cuda_backward *c, int D, bool half)
+static void prepare(const mha_cuda_backward *c, int width, bool half)
 {
-    int rows = rows_of_tile(D);
+    int rows = rows_of_tile(width);
     for (int64_t n = 0; n < (int64_t)c->B * c->G * c->bound_tiles * 2; n++) c->bounds[n] = 1;
     for (int64_t tile = 0; tile < (int64_t)c->B * c->H * c->row_tiles; tile++)
         for (int r = 0; r < rows; r++) {
             int64_t head = tile / c->row_tiles, row = tile % c->row_tiles * rows + r;
             float *about = c->rows + tile * 3 * rows + r;
             double delta = 0;
-            for (int d = 0; c->bounds && d < D; d++) c->sums[(tile * rows + r) * D + d] = 0;
+            for (int d = 0; c->bounds && d < width; d++) c->sums[(tile * rows + r) * width + d] = 0;
             if (!c->bounds) c->lost_rows[tile] = 0;
             about[0] = INFINITY, about[rows] = 0, about[2 * rows] = 1;
             if (row >= c->Tq) continue;
-            for (int d = 0; d < D; d++)
+            for (int d = 0; d < c->E; d++)
                 delta += number_at(plain_row(c->out, head / c->H, head % c->H, row), d, half) *
                          number_at(plain_row(c->d_o, head / c->H, head % c->H, row), d, half);
             about[0] = lse_of(c, head, row);
@@ -191,28 +191,28 @@ static void prepare(const mha_cuda_backward *c, int D, bool half)
 }
 
 /* The numbers of a row of dQ go to `sums`, as float, to that of the last part if there are several, or to dQ itself. */
-static void send_dq(const mha_cuda_backward *c, int D, int64_t head, int64_t row, bool half, const double *dq)
+static void send_dq(const mha_cuda_backward *c, int width, int64_t head, int64_t row, bool half, const double *dq)
 {
-    int rows = rows_of_tile(D);
+    int rows = rows_of_tile(width);
     int64_t tiles = (int64_t)c->B * c->H * c->row_tiles, tile = head * c->row_tiles + row / rows;
-    for (int d = 0; d < D; d++) {
-        int64_t at = (tile * rows + row % rows) * D + d;
+    for (int d = 0; d < c->D; d++) {
+        int64_t at = (tile * rows + row % rows) * width + d;
         if (c->parts == 1) number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, dq[d]);
         for (int part = 0; c->parts != 1 && part < (c->parts ? c->parts : 1); part++) {
             float x = part < c->parts - 1 ? 0 : (float)dq[d];
-            memcpy(&c->sums[part * tiles * rows * D + at], &x, sizeof x);
+            memcpy(&c->sums[part * tiles * rows * width + at], &x, sizeof x);
         }
     }
 }
 
 /* All of one key head. */
-static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b, int g)
+static void backward_head(const mha_cuda_backward *c, bool causal, int width, int b, int g)
 {
     fake_map q = map_of(&c->q), d_out = map_of(&c->d_out), k = map_of(&c->k), v = map_of(&c->v), dk = map_of(&c->dk),
              dv = map_of(&c->dv);
-    int group = c->H / c->G, rows = rows_of_tile(D);
+    int group = c->H / c->G, rows = rows_of_tile(width), D = c->D, E = c->E;
     double *K = head_of(&k, b, g), *V = head_of(&v, b, g), *dK = array((int64_t)c->Tk * D, sizeof *dK),
-           *dV = array((int64_t)c->Tk * D, sizeof *dV);
+           *dV = array((int64_t)c->Tk * E, sizeof *dV);
     for (int h = g * group; h < (g + 1) * group; h++) {
         double *Q = head_of(&q, b, h), *dO = head_of(&d_out, b, h);
         for (int64_t i = 0; i < c->Tq; i++) {
@@ -221,22 +221,22 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b,
             double dq[128] = {0};
             for (int64_t j = 0; j < keys_seen(causal, i, c->offset, c->Tk); j++) {
                 double p = exp((double)c->scale * dot(Q + i * D, K + j * D, D) - (double)about[0]);
-                double ds = p * (dot(dO + i * D, V + j * D, D) - (double)about[rows]) * (double)c->scale;
+                double ds = p * (dot(dO + i * E, V + j * E, E) - (double)about[rows]) * (double)c->scale;
+                for (int d = 0; d < E; d++) dV[j * E + d] += p * dO[i * E + d];
                 for (int d = 0; d < D; d++) {
-                    dV[j * D + d] += p * dO[i * D + d];
                     dK[j * D + d] += ds * Q[i * D + d];
                     dq[d] += ds * K[j * D + d];
                 }
             }
-            send_dq(c, D, (int64_t)b * c->H + h, i, q.half, dq);
+            send_dq(c, width, (int64_t)b * c->H + h, i, q.half, dq);
         }
         free(Q);
         free(dO);
     }
     for (int64_t j = 0; j < c->Tk; j++)
-        for (int d = 0; d < D; d++) {
-            number_put(row_at(&dk, b, g, j), d, dk.half, dK[j * D + d]);
-            number_put(row_at(&dv, b, g, j), d, dv.half, dV[j * D + d]);
+        for (int d = 0; d < width; d++) {
+            if (d < D) number_put(row_at(&dk, b, g, j), d, dk.half, dK[j * D + d]);
+            if (d < E) number_put(row_at(&dv, b, g, j), d, dv.half, dV[j * E + d]);
         }
     free(K);
     free(V);
@@ -244,13 +244,14 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int D, int b,
     free(dV);
 }
 
-static void convert(const mha_cuda_backward *c, int D, bool half)
+static void convert(const mha_cuda_backward *c, int width, bool half)
 {
-    int rows = rows_of_tile(D);
-    int64_t all = (int64_t)c->B * c->H * c->row_tiles * rows * D;
+    int rows = rows_of_tile(width);
+    int64_t all = (int64_t)c->B * c->H * c->row_tiles * rows * width;
     for (int64_t n = 0; c->parts != 1 && n < (int64_t)c->B * c->H * c->Tq; n++) {
-        int64_t head = n / c->Tq, row = n % c->Tq, at = ((head * c->row_tiles + row / rows) * rows + row % rows) * D;
-        for (int d = 0; d < D; d++) {
+        int64_t head = n / c->Tq, row = n % c->Tq,
+                at = ((head * c->row_tiles + row / rows) * rows + row % rows) * width;
+        for (int d = 0; d < c->D; d++) {
             double sum = 0;
             for (int part = 0; part < (c->parts ? c->parts : 1); part++) {
                 float x;
@@ -265,13 +266,16 @@ static void convert(const mha_cuda_backward *c, int D, bool half)
 static const char *backward(const fake_launch *l)
 {
     const mha_cuda_backward *c = (const void *)l->parameter;
-    int D = width_of(l->name), rows = rows_of_tile(D);
+    int width = width_of(l->name), rows = rows_of_tile(width);
     bool half = begins(l->name, "backward_f16");
     fake_map maps[] = {map_of(&c->q), map_of(&c->d_out), map_of(&c->k), map_of(&c->v), map_of(&c->dk), map_of(&c->dv)};
+    if (c->D > width || c->E > width || c->D % 8 || c->E % 8) return "widths";
     for (int n = 0; n < 6; n++) {
+        bool of_values = n == 1 || n == 3 || n == 5;
         uint32_t box = n < 2 ? (uint32_t)rows : n < 4 ? 128 : 64;
         if (maps[n].half != half) return "another type";
-        if (!has_sizes(&maps[n], D, n < 2 ? c->Tq : c->Tk, n < 2 ? c->H : c->G, c->B, box)) return "a tensor's sizes";
+        if (!has_sizes(&maps[n], of_values ? c->E : c->D, n < 2 ? c->Tq : c->Tk, n < 2 ? c->H : c->G, c->B, box))
+            return "a tensor's sizes";
     }
     bool brief = strstr(l->name, "_brief");
     if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, 128)) return "tiles";
@@ -282,14 +286,14 @@ static const char *backward(const fake_launch *l)
     if (strstr(l->name, "prepare")) {
         if ((int)l->blocks != c->G * c->B * c->bound_tiles + c->row_tiles * c->H * c->B || l->threads != 256)
             return "blocks";
-        prepare(c, D, half);
+        prepare(c, width, half);
     } else if (strstr(l->name, "convert")) {
         int tiles = c->G * c->B * c->key_tiles + c->H * c->B * c->row_tiles;
         if ((int)l->blocks != (c->parts == 1 ? c->G * c->B : tiles) || l->threads != 256) return "blocks";
-        convert(c, D, half);
+        convert(c, width, half);
     } else {
         if ((int)l->blocks != (brief ? c->parts : c->key_tiles) * c->G * c->B || l->threads != 384) return "blocks";
-        for (int n = 0; n < c->B * c->G; n++) backward_head(c, strstr(l->name, "causal"), D, n / c->G, n % c->G);
+        for (int n = 0; n < c->B * c->G; n++) backward_head(c, strstr(l->name, "causal"), width, n / c->G, n % c->G);
     }
     return NULL;
 }

@@ -26,7 +26,7 @@ said an_old_gpu old 'device: cuda:0, Fake GPU, has compute capability 8.0; the k
 
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
-MHA_SAMPLE=${MHA_SAMPLE_HOST:-24} "$test" boundary unlike grouped no_keys slices lse_with some_gradients are_added graph no_memory current \
+MHA_SAMPLE=${MHA_SAMPLE_HOST:-24} "$test" boundary unlike grouped other_widths no_keys slices lse_with some_gradients are_added graph no_memory current \
     host not_there too_little >"$log" 2>&1
 status=$?
 sed '$d' "$log"

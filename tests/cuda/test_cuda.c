@@ -64,6 +64,21 @@ TEST(grouped_heads_and_layouts)
     mha_context_free(ctx);
 }
 
+/* Narrower heads, and values unlike keys: sums of dQ in order and in integers. */
+TEST(heads_of_other_widths)
+{
+    static const int64_t widths[][2] = {{16, 16}, {8, 64}, {40, 24}, {64, 128}, {128, 72}, {80, 80}, {104, 8}};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 7 * 8; n++) {
+        shape s = {.B = 2, .H = 4, .G = 2, .Tq = n / 4 % 2 ? 530 : 150, .Tk = 200, .type = types[n % 2]};
+        s.D = widths[n / 8][0], s.E = widths[n / 8][1];
+        s.causal = n / 2 % 2, s.layout = n % 3 ? BHTD : BTHD;
+        check_shape(ctx, s, 350 + (uint64_t)n);
+    }
+    mha_context_free(ctx);
+}
+
 TEST(long_sequences)
 {
     mha_context *ctx = make_context(NULL);

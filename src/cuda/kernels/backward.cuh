@@ -16,6 +16,8 @@
  * another (c.parts is 1), or, if there are few heads, blocks own a tile each and keep what they have to add (c.parts is the
  * number of tiles) for `convert`, which does the same additions. So the bits do not depend on the number of heads.
  *
+ * Heads of other widths, multiples of 8, run on the next larger kernel: the copy engine fills tiles with zeros and cuts results.
+ *
  * The kernels of a call start early (programmatic dependent launch): each waits for the one before it itself. */
 #ifndef MHA_CUDA_BACKWARD_CUH
 #define MHA_CUDA_BACKWARD_CUH
@@ -268,7 +270,7 @@ MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], int 
                 z[place] = step == 0 ? y[0] : step == 1 ? y[1] : step == 2 ? y[2] : y[3];
             }
             int column = (QUERIES == 128 ? 0 : who * 64) + (i + lane % 4) * 8;
-            if (own < c.Tq) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
+            if (own < c.Tq && column < c.D) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
         }
     }
 }
@@ -601,9 +603,9 @@ __device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch
     double top = -INFINITY, sum = 0;
     if (!is_far(lse)) return (double)lse;
     for (int j = 0; j < keys; j++)
-        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)));
+        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)));
     for (int j = 0; j < keys; j++)
-        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j)) - top);
+        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)) - top);
     return top + log(sum);
 }
 
@@ -618,7 +620,7 @@ MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, in
                                        const careful_row<D> &v)
 {
     double p = exp(careful_score((double)c.scale, q, k) - lse);
-    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row)))};
+    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row, c.E)))};
 }
 
 /* Eight numbers of 16 bits, and as float. */
@@ -639,8 +641,11 @@ template <int LANES> MHA_DEVICE float sum_lanes(float x)
     return x;
 }
 
-template <typename T> MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int batch, int head, int row, int column)
+/* Zeros behind the last column. */
+template <typename T>
+MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int batch, int head, int row, int column, int width)
 {
+    if (column >= width) return make_uint4(0, 0, 0, 0);
     return *(const uint4 *)((const T *)t.data + batch * t.batch + head * t.head + row * t.row + column);
 }
 
@@ -657,8 +662,8 @@ template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward 
         int key = block * BOUND_KEYS + r + threadIdx.x / LANES;
         float squares = 0;
         if (key < c.Tk) {
-            widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8));
-            widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8));
+            widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8, c.D));
+            widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8, c.E));
             for (int i = 0; i < 8; i++) {
                 number = fmaxf(number, fabsf(k[i]) < INFINITY ? fabsf(k[i]) : INFINITY);
                 if (fabsf(v[i]) < INFINITY) squares += v[i] * v[i];
@@ -705,8 +710,8 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
     for (int r = 0; r < PASSES; r++) {
         int row = first + r * ROWS + own;
         if (row >= c.Tq) continue;
-        both[r][0] = load_eight<T>(c.out, batch, head, row, lane * 8);
-        both[r][1] = load_eight<T>(c.d_o, batch, head, row, lane * 8);
+        both[r][0] = load_eight<T>(c.out, batch, head, row, lane * 8, c.E);
+        both[r][1] = load_eight<T>(c.d_o, batch, head, row, lane * 8, c.E);
     }
     if (WAY == INTEGERS) { /* zeros for the warps of which a row is there */
         int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
@@ -764,49 +769,52 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const
 
 /* Numbers of a row to memory. */
 template <typename T, int D>
-MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<D> &x)
+MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<D> &x, int width)
 {
     T *to = (T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
-    for (int k = 0; k < D / 64; k++) *(uint32_t *)(to + 64 * k) = pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]);
+    for (int k = 0; k < D / 64; k++)
+        if ((int)threadIdx.x % 32 * 2 + 64 * k < width)
+            *(uint32_t *)(to + 64 * k) = pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]);
 }
 
 /* dQ of a tile of rows, a warp for each. */
 template <typename T, int D, int QUERIES>
-MHA_DEVICE void rows_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+__device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
 {
     int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
         int keys = keys_seen(c, row);
-        careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row);
-        careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row);
+        careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
+        careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
         double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
         for (int j = 0; j < keys; j++) {
-            careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j),
-                           v = careful_load<T, D>(c.values, batch, own, j);
+            careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j, c.D),
+                           v = careful_load<T, D>(c.values, batch, own, j, c.E);
             careful_add(sum, careful_weight<T, D>(c, batch, head, row, lse, q, k, d, v).ds * (double)c.scale, k);
         }
-        careful_store<T>(c.dq, batch, head, row, sum);
+        careful_store<T>(c.dq, batch, head, row, sum, c.D);
     }
 }
 
 /* dK and dV of a tile of keys, a warp for each. */
-template <typename T, int D> MHA_DEVICE void keys_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+template <typename T, int D>
+__device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
 {
     int group = c.H / c.G;
     for (int key = tile * KEYS + threadIdx.x / 32; key < min(c.Tk, (tile + 1) * KEYS); key += 8) {
-        careful_row<D> dk = {{0}}, dv = {{0}}, k = careful_load<T, D>(c.keys, batch, head, key);
-        careful_row<D> v = careful_load<T, D>(c.values, batch, head, key);
+        careful_row<D> dk = {{0}}, dv = {{0}}, k = careful_load<T, D>(c.keys, batch, head, key, c.D);
+        careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
         for (int n = head * group; n < (head + 1) * group; n++)
             for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
-                careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row);
-                careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row);
+                careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
+                careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
                 double lse = careful_lse<T, D>(c, batch, n, row, q);
                 careful_pair x = careful_weight<T, D>(c, batch, n, row, lse, q, k, d, v);
                 careful_add(dk, x.ds * (double)c.scale, q);
                 careful_add(dv, x.p, d);
             }
-        careful_store<T>(c.grad_k, batch, head, key, dk);
-        careful_store<T>(c.grad_v, batch, head, key, dv);
+        careful_store<T>(c.grad_k, batch, head, key, dk, c.D);
+        careful_store<T>(c.grad_v, batch, head, key, dv, c.E);
     }
 }
 

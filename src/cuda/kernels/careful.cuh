@@ -18,19 +18,21 @@ template <int N> MHA_DEVICE bool is_lost(const float (&x)[N])
     return zero != 0;
 }
 
-/* A row of D numbers: lane l has the pairs 64 k + 2 l. */
+/* A row of D numbers: lane l has the pairs 64 k + 2 l, and zeros behind the last one. */
 template <int D> struct careful_row {
-    double x[D / 32];
+    enum { PAIRS = (D + 63) / 64, COUNT = 2 * PAIRS };
+    double x[COUNT];
 };
 
 template <typename T, int D>
-MHA_DEVICE careful_row<D> careful_load(const mha_cuda_rows &t, int batch, int head, int row)
+MHA_DEVICE careful_row<D> careful_load(const mha_cuda_rows &t, int batch, int head, int row, int width = D)
 {
     careful_row<D> r;
     const T *from = (const T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
 #pragma unroll
-    for (int k = 0; k < D / 64; k++) {
-        float2 both = pair_of<T>::get(*(const uint32_t *)(from + 64 * k));
+    for (int k = 0; k < careful_row<D>::PAIRS; k++) {
+        bool inside = (int)threadIdx.x % 32 * 2 + 64 * k < width;
+        float2 both = pair_of<T>::get(inside ? *(const uint32_t *)(from + 64 * k) : 0);
         r.x[2 * k] = both.x, r.x[2 * k + 1] = both.y;
     }
     return r;
@@ -41,7 +43,7 @@ template <int D> MHA_DEVICE double careful_dot(const careful_row<D> &a, const ca
 {
     double sum = 0;
 #pragma unroll
-    for (int i = 0; i < D / 32; i++) sum += a.x[i] * b.x[i];
+    for (int i = 0; i < careful_row<D>::COUNT; i++) sum += a.x[i] * b.x[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
     return sum;
 }
@@ -55,7 +57,7 @@ template <int D> MHA_DEVICE double careful_score(double scale, const careful_row
 template <int D> MHA_DEVICE void careful_add(careful_row<D> &to, double by, const careful_row<D> &x)
 {
 #pragma unroll
-    for (int i = 0; i < D / 32; i++) to.x[i] += by * x.x[i];
+    for (int i = 0; i < careful_row<D>::COUNT; i++) to.x[i] += by * x.x[i];
 }
 
 /* To a tile in shared memory whose panels are `panel` bytes apart. */
@@ -64,7 +66,7 @@ template <typename T, int D> MHA_DEVICE void careful_put(uint32_t to, int panel,
     int lane = threadIdx.x % 32;
     uint32_t at = to + row * ROW_BYTES + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
 #pragma unroll
-    for (int k = 0; k < D / 64; k++)
+    for (int k = 0; k < careful_row<D>::PAIRS; k++)
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + k * panel),
                      "r"(pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]))
                      : "memory");
