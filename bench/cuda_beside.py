@@ -213,7 +213,8 @@ def small(ours):
     print("\nsmall shapes: us, TFLOP/s, ratio to the best of PyTorch")
     for name, B, H, T, D, causal in [
         ("vit_b16 B32", 32, 12, 197, 64, False), ("vit_b16 B8", 8, 12, 197, 64, False), ("bert_base B8", 8, 12, 512, 64, False),
-        ("bert_base B32", 32, 12, 512, 64, False), ("gpt2_small B8", 8, 12, 1024, 64, True), ("gpt2_small B1", 1, 12, 1024, 64, True)]:
+        ("bert_base B32", 32, 12, 512, 64, False), ("gpt2_small B8", 8, 12, 1024, 64, True), ("gpt2_small B1", 1, 12, 1024, 64, True),
+        ("vit_mnist B256", 256, 4, 50, 16, False)]:
         forward, backward, off, kernel = both_ways(ours, B, H, H, T, D, causal)
         flops = 4 * B * H * T * T * D / (2 if causal else 1)
         table(f"{name} forward", forward, flops, f"error {off:.1e} {kernel}")
