@@ -154,7 +154,9 @@ TEST(gradients_of_any_combination)
     long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES / 2);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
         rng r = rng_make(seed, (uint64_t)n);
-        gradient_case c = gradient_plain(draw(&r));
+        attention_case forward = draw(&r);
+        if (rng_chance(&r, 0.4)) forward.D = 8 * rng_between(&r, 1, 16), forward.E = 8 * rng_between(&r, 1, 16);
+        gradient_case c = gradient_plain(forward);
         char why[300] = "", text[1400];
         c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
         c.type_dout = c.forward.type_q;
