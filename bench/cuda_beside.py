@@ -1,6 +1,6 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
-    python3 bench/cuda_beside.py [decode] [small] [bias] [widths] [profile]
+    python3 bench/cuda_beside.py [decode] [small] [bias] [widths] [options] [profile]
     python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
@@ -246,6 +246,75 @@ def widths(ours):
             table(f"D{D} {'causal ' if causal else ''}backward", backward, 2.5 * flops, "")
 
 
+def forward_only(ours, name, q, k, v, flops, others, count=3, want=None, **options):
+    """The forward call with options beside `others`, by name; `want`: results of the first sequence in float64."""
+    out = torch.full((*q.shape[:-1], v.shape[-1]), float("nan"), device="cuda", dtype=q.dtype)
+    run = lambda: ours.forward(out, q, k, v, **options)
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.synchronize()
+    off = float("nan") if want is None else error(out, want)
+    ways = {"mha": [run] * count, **{n: [call] * count for n, call in others.items()}}
+    table(name, timed(ways), flops, f"error {off:.1e} {ours.explain(out, q, k, v, **options)}")
+
+
+def options(ours):
+    """Forward calls with bias, masks, lengths, dropout and other widths, beside flex_attention and cuDNN."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    print("\noptions, forward: us, TFLOP/s, ratio to the best of PyTorch")
+    B, H, T = 2, 16, 8192
+
+    def compiled():
+        torch._dynamo.reset()
+        return torch.compile(flex_attention, dynamic=False)
+
+    for D in (128, 64):
+        q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
+        flops = 4 * B * H * T * T * D
+        for dtype in (torch.bfloat16, torch.float32):
+            b, flex = random(H, T, T, dtype=dtype), compiled()
+            call = lambda b=b, flex=flex: flex(q, k, v, score_mod=lambda s, _, h, i, j: s + b[h, i, j])
+            kind = "bfloat16" if dtype == torch.bfloat16 else "float32"
+            forward_only(ours, f"D{D} bias {kind} (H,T,T)", q, k, v, flops, {"flex": call}, want=exact(q, k, v, b), bias=b)
+            del b
+        mask, flex = torch.rand(T, T, device="cuda") < 0.7, compiled()
+        call = lambda mask=mask, flex=flex: flex(
+            q, k, v, score_mod=lambda s, _, h, i, j: torch.where(mask[i, j], s, -float("inf")))
+        hidden = torch.zeros(T, T, device="cuda").masked_fill(~mask, -float("inf"))
+        forward_only(ours, f"D{D} mask (T,T)", q, k, v, flops, {"flex": call}, want=exact(q, k, v, hidden), mask=mask)
+        dropped = {"flash": lambda: sdpa("flash", q, k, v, dropout_p=0.1)}
+        forward_only(ours, f"D{D} dropout 0.1", q, k, v, flops, dropped, dropout=0.1)
+
+        lengths = torch.tensor([T, T // 2 - 77], device="cuda", dtype=torch.int32)
+        flex = compiled()
+        seen = create_block_mask(lambda b, h, i, j: j < lengths[b], B, None, T, T, device="cuda")
+        call = lambda flex=flex, seen=seen: flex(q, k, v, block_mask=seen)
+        forward_only(ours, f"D{D} key_lengths", q, k, v, 4 * H * T * int(lengths.sum()) * D, {"flex": call}, want=exact(q, k, v),
+                     key_lengths=lengths)
+        sizes = [8192, 3000, 2048, 1500, 1024, 512, 77, 31]
+        starts = torch.tensor([sum(sizes[:n]) for n in range(len(sizes) + 1)], device="cuda", dtype=torch.int32)
+        total = int(starts[-1])
+        owner = torch.repeat_interleave(torch.arange(len(sizes), device="cuda"), torch.tensor(sizes, device="cuda"))
+        x, y, z = random(1, H, total, D), random(1, H, total, D), random(1, H, total, D)
+        for causal in (False, True):
+            flex = compiled()
+            rule = (lambda b, h, i, j: (owner[i] == owner[j]) & (i >= j)) if causal else (lambda b, h, i, j: owner[i] == owner[j])
+            seen = create_block_mask(rule, 1, None, total, total, device="cuda")
+            call = lambda flex=flex, seen=seen: flex(x, y, z, block_mask=seen)
+            forward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z,
+                         4 * H * sum(n * n for n in sizes) * D // (2 if causal else 1), {"flex": call}, query_starts=starts,
+                         key_starts=starts, causal=causal)
+        del q, k, v, x, y, z
+        torch.cuda.empty_cache()
+    for D in (96, 80, 40):
+        q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
+        for causal in (False, True):
+            others = {name: lambda name=name: sdpa(name, q, k, v, is_causal=causal) for name in ("cudnn", "flash")}
+            forward_only(ours, f"D{D}{' causal' if causal else ''}", q, k, v, 4 * B * H * T * T * D // (2 if causal else 1), others,
+                         want=exact(q, k, v, causal=causal), causal=causal)
+
+
 def profile(ours):
     """Microseconds of single kernels."""
     from torch.profiler import ProfilerActivity, profile as profiler
@@ -370,7 +439,7 @@ def main():
     if sys.argv[1:2] == ["answer"]:
         serve(sys.argv[2])
         return
-    parts = {"decode": decode, "small": small, "bias": bias, "widths": widths, "profile": profile}
+    parts = {"decode": decode, "small": small, "bias": bias, "widths": widths, "options": options, "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)
     for name in sys.argv[1:] or parts:

@@ -30,10 +30,10 @@ set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compil
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
-set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h view.h)
+set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-foreach(name forward backward backward_brief rows general_forward general_backward decode norm rotary extra_keys ops product
-    product_half product_plain stats stats_hopper stats_pairs)
+foreach(name forward spans backward backward_brief rows general_forward general_backward decode norm rotary extra_keys ops
+    product product_half product_plain stats stats_hopper stats_pairs)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${name}.cu -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"

@@ -71,16 +71,25 @@ static mha_status find_others(mha_context *ctx, mha_cuda_device *d)
     return MHA_OK;
 }
 
+static mha_status find_forward(mha_context *ctx, mha_cuda_device *d)
+{
+    enum { OF_TYPE = MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_FORWARD_KINDS };
+    for (int n = 0; n < 2 * 2 * OF_TYPE; n++) {
+        int few = n % 2, type = n / 2 / OF_TYPE, width = n / 2 / MHA_CUDA_FORWARD_KINDS % MHA_CUDA_FORWARD_WIDTHS;
+        mha_cuda_kind kind = (mha_cuda_kind)(n / 2 % MHA_CUDA_FORWARD_KINDS);
+        TRY(find(ctx, &d->forward[type][width][kind][few], MHA_CUDA_M_forward,
+                 mha_cuda_forward_name(type, width, kind, few), mha_cuda_forward_shared(width, kind, few)));
+    }
+    return MHA_OK;
+}
+
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
     static const int D[2] = {64, 128}, backward_rows[2] = {128, 64};
+    TRY(find_forward(ctx, d));
     for (int n = 0; n < 4 * MHA_CUDA_KINDS; n++) {
         int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
-        for (int few = 0; few < 2; few++)
-            TRY(find(ctx, &d->forward[type][width][kind][few], MHA_CUDA_M_forward,
-                     mha_cuda_forward_name(type, width, kind, few),
-                     mha_cuda_forward_shared(D[width], 64 * mha_cuda_forward_groups(width, kind, few), 128)));
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], MHA_CUDA_M_backward,
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),

@@ -2,7 +2,7 @@
 #ifndef MHA_CUDA_FORWARD_H
 #define MHA_CUDA_FORWARD_H
 
-#include "view.h"
+#include "spans.h"
 #include <cuda.h>
 #include <stdint.h>
 
@@ -12,6 +12,7 @@ typedef struct mha_cuda_forward {
     int32_t *counter;       /* 0; tiles that blocks take beyond their first */
     float scale;            /* of scores, times log2(e); above 0 */
     int32_t Tq, Tk, H, B;
+    int32_t D, E;      /* widths: up to that of the kernel */
     int32_t group;     /* query heads of a key head */
     int32_t offset;    /* row i sees keys up to i + offset */
     int32_t row_tiles; /* of a head */
@@ -19,8 +20,13 @@ typedef struct mha_cuda_forward {
     int32_t tiles;     /* of all heads */
     mha_cuda_rows queries, keys, values;
 
-    /* For the kernels with options. */
+    /* For the kernels with options and those with maps. */
+    mha_cuda_view as_lse, as_softmax; /* in place of lse: float32 (B,H,Tq,1) and (B,H,Tq,2), or none */
+    mha_cuda_rows results;            /* out */
+    const mha_cuda_span *spans;       /* the tiles of rows of all sequences; NULL: sequences are alike */
+    const int32_t *span_count;
     int32_t left, right;             /* row i sees keys from i + left to i + right */
+    float scale_after;               /* of scores once they are modified: 1, or scale if nothing is */
     int32_t modified;                /* whether there is a cap or a slope */
     float cap, cap_inverse;          /* times log2(e), and 2 log2(e) scale / softcap; or 0 */
     const float *slopes;             /* or NULL */
@@ -28,6 +34,17 @@ typedef struct mha_cuda_forward {
     const float *sinks;              /* or NULL */
     int64_t sink_head;               /* stride */
     int32_t *lost;                   /* (B,H,row_tiles * rows of a tile / 64): rows whose results are not finite */
+
+    /* For the kernels with maps. */
+    CUtensorMap bias_map;          /* of bias, in boxes of 64 rows and 128 bytes */
+    mha_cuda_view bias, mask;      /* (B,H,Tq,Tk), stride 0 where they broadcast; or none */
+    int32_t bias_stages;           /* tiles of bias in shared memory; 0: it is read as it is */
+    int32_t bias_batch, bias_head; /* 0 or 1: whether it has more than one */
+    int32_t mask_pairs;            /* two keys that lie side by side can be read together */
+    float bias_by;                 /* what it is multiplied by before it is added to scores */
+    float kept;                    /* 1 / (1 - dropout) */
+    uint64_t dropped;              /* weights whose number is less are dropped */
+    uint64_t seed, stream;
 } mha_cuda_forward;
 
 #endif

@@ -5,20 +5,6 @@
 
 static int32_t up(int64_t count, int64_t size) { return (int32_t)((count + size - 1) / size); }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* How many rows (axis 2) or keys (axis 3) a sequence of a ragged batch has at most: not more than the maps that it is
- * looked up in. The host cannot read its length. */
-static int64_t most_of(const mha_problem *p, int axis, int64_t rows)
-{
-    const mha_tensor all[] = {p->options.mask, p->options.bias, p->extras.scores};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
-        if (all[n].rank && all[n].size[axis] > 1) rows = least(rows, all[n].size[axis]);
-    mha_tensor weights = p->extras.weights;
-    if (weights.rank) rows = least(rows, weights.size[weights.rank - 4 + axis]);
-    return rows;
-}
-
 static mha_cuda_view per_head(mha_tensor t)
 {
     /* (H) or (B,H) as (B,H,1,1) */
@@ -30,13 +16,12 @@ static mha_cuda_view per_head(mha_tensor t)
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    bool ragged_queries = o->query_starts.rank, ragged_keys = o->key_starts.rank;
     mha_cuda_general c = {.B = (int32_t)p->B,
                           .H = (int32_t)p->H,
                           .G = (int32_t)p->G,
                           .share = (int32_t)p->share,
-                          .Tq = (int32_t)(ragged_queries ? most_of(p, 2, p->Tq) : p->Tq),
-                          .Tk = (int32_t)(ragged_keys ? most_of(p, 3, p->Tk) : p->Tk),
+                          .Tq = (int32_t)mha_cuda_most_of(p, 2),
+                          .Tk = (int32_t)mha_cuda_most_of(p, 3),
                           .D = (int32_t)p->D,
                           .E = (int32_t)p->E,
                           .rows_of_q = (int32_t)p->q.size[2],

@@ -15,16 +15,22 @@ static mha_tensor dense_like(mha_tensor t, void *data)
     return mha_tensor_4d(data, t.type, t.size[0], t.size[1], t.size[2], t.size[3]);
 }
 
+static mha_tensor dense_lse(const mha_problem *p, float *data)
+{
+    return mha_tensor_3d(data, MHA_FLOAT32, p->B, p->H, p->Tq);
+}
+
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
 static const double log2_e = 1.4426950408889634;
 
 /* What the kernels with options are told beyond the others. */
-static void add_options(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, int32_t *lost)
+static void add_options(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan)
 {
     const mha_attention_options *o = &p->options;
     c->left = plan->left, c->right = plan->right;
     c->modified = o->softcap > 0 || o->alibi_slopes.rank;
+    c->scale_after = c->modified ? 1 : c->scale;
     if (o->softcap > 0) {
         c->cap = (float)(o->softcap * log2_e);
         c->cap_inverse = (float)(2 * log2_e * o->scale / o->softcap);
@@ -34,20 +40,103 @@ static void add_options(mha_cuda_forward *c, const mha_problem *p, const mha_cud
         c->slope_batch = o->alibi_slopes.stride[0], c->slope_head = o->alibi_slopes.stride[1];
     }
     if (o->sinks.rank) c->sinks = o->sinks.data, c->sink_head = o->sinks.stride[1];
-    c->lost = lost;
 }
 
-/* The attention of `p`, with results at `out` and `lse`, which is dense or NULL. */
-static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_tensor out, float *lse, int32_t *lost)
+/* Whether the copy engine takes a bias: tiles of 64 rows and 128 keys. */
+static bool has_bias_tiles(mha_tensor bias)
+{
+    enum { STEP = 16 };
+    const int64_t each = (int64_t)mha_type_size(bias.type), most = INT64_C(1) << 40;
+    bool good = bias.size[2] > 1 && bias.size[3] > 1 && bias.stride[3] == 1 && (uintptr_t)bias.data % STEP == 0;
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t bytes = bias.stride[axis] * each;
+        good = good && (bias.size[axis] == 1 || (bytes > 0 && bytes % STEP == 0 && bytes < most));
+    }
+    return good;
+}
+
+/* What the kernels with maps are told beyond those with options. */
+static mha_status add_maps(mha_cuda_forward *c, const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    mha_tensor mask = o->mask, bias = o->bias;
+    const mha_cuda_general general = mha_cuda_describe_general(p);
+    c->kept = p->kept, c->dropped = general.dropped, c->seed = general.seed, c->stream = general.stream;
+    c->mask = general.mask, c->bias = general.bias;
+    if (mask.rank)
+        c->mask_pairs = mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % 2 == 0 &&
+                        mask.stride[0] % 2 == 0 && mask.stride[1] % 2 == 0 && mask.stride[2] % 2 == 0;
+    c->bias_map = c->q; /* not used without tiles */
+    if (!bias.rank) return MHA_OK;
+    c->bias_by = (float)(c->modified ? log2_e : 1 / (double)o->scale);
+    c->bias_batch = bias.size[0] > 1, c->bias_head = bias.size[1] > 1;
+    if (!has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
+    c->bias_stages = bias.type == MHA_FLOAT32 ? 1 : 2;
+    return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
+}
+
+/* The tiles of rows of sequences that are not alike. */
+static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, const mha_cuda_scratch *s)
+{
+    const mha_cuda_general general = mha_cuda_describe_general(p);
+    mha_cuda_spans c = {.spans = s->spans,
+                        .count = s->span_count,
+                        .B = general.B,
+                        .Tq = general.Tq,
+                        .Tk = general.Tk,
+                        .rows = plan->rows,
+                        .row_tiles = plan->row_tiles,
+                        .align = general.align,
+                        .causal = general.causal,
+                        .query_rows = p->q.size[2],
+                        .key_rows = p->k.size[2],
+                        .window_left = general.window_left,
+                        .window_right = general.window_right,
+                        .offsets = general.offsets,
+                        .query_lengths = general.query_lengths,
+                        .key_lengths = general.key_lengths,
+                        .query_starts = general.query_starts,
+                        .key_starts = general.key_starts};
+    mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_forward_spans], "forward_spans",
+                         ((int64_t)c.B * c.row_tiles + MHA_CUDA_SPAN_THREADS - 1) / MHA_CUDA_SPAN_THREADS,
+                         MHA_CUDA_SPAN_THREADS, 0};
+    return mha_cuda_start(p->ctx, &l, &c);
+}
+
+/* Where results go. lse is dense or none for the kernels without options. */
+typedef struct targets {
+    mha_tensor out, lse, softmax;
+    int32_t *lost;
+} targets;
+
+/* What the kernels with options and those with maps are told beyond the others. */
+static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
+                          const mha_cuda_scratch *s)
+{
+    add_options(c, p, plan);
+    c->as_lse = mha_cuda_view_of(to->lse), c->as_softmax = mha_cuda_view_of(to->softmax);
+    c->results = rows_of(to->out);
+    c->lost = to->lost;
+    if (plan->spans) {
+        c->spans = s->spans, c->span_count = s->span_count;
+        TRY(find_spans(p, plan, s));
+    }
+    return plan->kind == MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
+}
+
+/* The attention of `p`. */
+static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
-    mha_cuda_forward c = {.lse = lse,
+    mha_cuda_forward c = {.lse = to->lse.data,
                           .counter = (int32_t *)(uintptr_t)d->counter, // NOLINT(performance-no-int-to-ptr)
                           .scale = (float)(p->options.scale * log2_e),
                           .Tq = (int32_t)p->Tq,
                           .Tk = (int32_t)p->Tk,
                           .H = (int32_t)p->H,
                           .B = (int32_t)p->B,
+                          .D = (int32_t)p->D,
+                          .E = (int32_t)p->E,
                           .group = (int32_t)p->share,
                           .offset = plan->offset,
                           .row_tiles = plan->row_tiles,
@@ -56,12 +145,12 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, mha_t
                           .queries = rows_of(p->q),
                           .keys = rows_of(p->k),
                           .values = rows_of(p->v)};
-    if (plan->kind == MHA_CUDA_OPTIONS) add_options(&c, p, plan, lost);
-    bool keys = p->Tk > 0; /* without keys their maps are not used */
+    bool keys = mha_element_count(p->k) > 0; /* without keys their maps are not used */
     TRY(mha_cuda_map(p->ctx, &c.q, p->q, plan->rows));
     TRY(mha_cuda_map(p->ctx, &c.k, keys ? p->k : p->q, plan->keys));
     TRY(mha_cuda_map(p->ctx, &c.v, keys ? p->v : p->q, plan->keys));
-    TRY(mha_cuda_map(p->ctx, &c.o, out, 64));
+    TRY(mha_cuda_map(p->ctx, &c.o, to->out, 64));
+    if (plan->kind >= MHA_CUDA_OPTIONS) TRY(add_all(&c, p, plan, to, s));
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
     mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind][plan->few], plan->kernel, blocks,
                          plan->threads, plan->shared};
@@ -85,9 +174,16 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
     mha_cuda_plan_forward(&plan, p);
     mha_cuda_lay_forward(&s, arena, &plan, p);
     if (!run || !plan.tiles) return MHA_OK;
-    TRY(forward(p, &plan, p->out, s.lse ? s.lse : p->extras.lse.data, s.lost_rows));
+    mha_problem own = *p;
+    targets to = {p->out, p->extras.lse, p->extras.softmax, s.lost_rows};
+    if (s.lse) to.lse = dense_lse(p, s.lse);
+    if (s.q) {
+        own.q = dense_like(p->q, s.q);
+        TRY(mha_cuda_copy_tensor(p->ctx, own.q, p->q, false));
+    }
+    TRY(forward(&own, &plan, &to, &s));
     if (s.lse) TRY(put_softmax(p, s.lse));
-    return s.lost_rows ? mha_cuda_general_repair(p, s.lost_rows, plan.row_tiles * plan.rows / 64) : MHA_OK;
+    return s.lost_rows ? mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64) : MHA_OK;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -98,7 +194,8 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
     if (p->extras.softmax.rank) return MHA_OK;
     mha_cuda_plan plan;
     mha_cuda_plan_forward(&plan, p);
-    return forward(p, &plan, dense_like(p->out, s->out), s->lse, s->lost_anew);
+    targets to = {dense_like(p->out, s->out), dense_lse(p, s->lse), MHA_NO_TENSOR, s->lost_anew};
+    return forward(p, &plan, &to, s);
 }
 
 static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan, const mha_gradient_call *call,
@@ -153,7 +250,7 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
                                  const mha_cuda_scratch *s)
 {
     mha_cuda_forward f = {0};
-    add_options(&f, p, plan, NULL);
+    add_options(&f, p, plan);
     c->left = f.left, c->right = f.right;
     c->scale_log2 = (float)(p->options.scale * log2_e);
     c->cap = f.cap, c->cap_inverse = f.cap_inverse, c->cap_twice = -2 * f.cap;

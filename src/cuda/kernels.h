@@ -11,7 +11,7 @@
 #define MHA_CUDA_KERNELS(K)                                                                                            \
     K(rows, softmax_put) K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
-    K(rows, column_sums) K(rows, add_sums)                                                                             \
+    K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
     K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \
     K(norm, norm_columns) K(norm, norm_back)                                                                           \
     K(rotary, rotary) K(rotary, rotary_tables)                                                                         \
@@ -39,8 +39,9 @@
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
-    M(forward) M(backward) M(backward_brief) M(rows) M(general_forward) M(general_backward) M(decode) M(norm)          \
-    M(rotary) M(extra_keys) M(ops) M(product) M(product_half) M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
+    M(forward) M(spans) M(backward) M(backward_brief) M(rows) M(general_forward) M(general_backward) M(decode)         \
+    M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) M(product_plain) M(stats) M(stats_hopper)        \
+    M(stats_pairs)
 /* clang-format on */
 
 typedef enum mha_cuda_module {

@@ -1,7 +1,8 @@
 #include "cuda/plan.h"
 #include "cuda/general.h"
+#include "cuda/spans.h"
 
-enum { HEAD_WIDTHS = 2, TYPES = 2 };
+enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS, TYPES = 2 };
 
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
@@ -9,14 +10,17 @@ static const int widths[HEAD_WIDTHS] = {64, 128};
 
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
 {
-    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS] = {
-        {{"forward_bf16_64", "forward_bf16_64_causal", "forward_bf16_64_options"},
-         {"forward_bf16_128", "forward_bf16_128_causal", "forward_bf16_128_options"}},
-        {{"forward_f16_64", "forward_f16_64_causal", "forward_f16_64_options"},
-         {"forward_f16_128", "forward_f16_128_causal", "forward_f16_128_options"}}};
+#define NAMES(kernel)                                               \
+    {                                                               \
+        kernel, kernel "_causal", kernel "_options", kernel "_maps" \
+    }
+    static const char *const names[TYPES][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_FORWARD_KINDS] = {
+        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96")},
+        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96")}};
+#undef NAMES
     static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
                                                                 {"forward_f16_64_few", "forward_f16_64_causal_few"}};
-    return few && !width && kind != MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
+    return few && !width && kind < MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
 }
 
 const char *mha_cuda_decode_name(int type, int width)
@@ -67,15 +71,19 @@ const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step
 
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
 {
-    return width || few || kind == MHA_CUDA_OPTIONS ? 2 : 3;
+    return width || few || kind >= MHA_CUDA_OPTIONS ? 2 : 3;
 }
 
-enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
+enum { FORWARD_KEYS = 128 }; /* keys of a block */
+enum { BARRIERS = 1024 };    /* at least the bytes of barriers and single numbers behind the tiles */
 
-/* Q and results, two stages of K and V. */
-size_t mha_cuda_forward_shared(int width, int rows, int keys)
+/* Q and two stages of K and V; and results, or tiles of bias. */
+size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 {
-    return 2 * (size_t)(2 * rows * width + 4 * keys * width) + BARRIERS;
+    size_t columns = width ? 128 : 64, groups = (size_t)mha_cuda_forward_groups(width, kind, few),
+           q = 64 * groups * columns;
+    size_t others = kind == MHA_CUDA_MAPS ? groups * MHA_CUDA_MAP_BYTES : 2 * q;
+    return 2 * (q + (size_t)4 * FORWARD_KEYS * columns) + others + BARRIERS;
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS. */
@@ -118,16 +126,9 @@ static bool has_options(const mha_problem *p)
 static const char *options_obstacle(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    const obstacle all[] = {
-        {o->mask.rank > 0, "mask"},
-        {o->bias.rank > 0, "bias"},
-        {o->dropout > 0, "dropout"},
-        {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
-        {o->align == MHA_ALIGN_OFFSET, "offsets"},
-        {p->extras.weights.rank > 0, "weights"},
-        {p->extras.scores.rank > 0, "scores"},
-        {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-        {has_options(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
+    const obstacle all[] = {{p->extras.weights.rank > 0, "weights"},
+                            {p->extras.scores.rank > 0, "scores"},
+                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"}};
     return first_of(all, sizeof all / sizeof *all);
 }
 
@@ -186,7 +187,7 @@ static bool can_fill(int64_t width) { return width > 0 && width <= 128 && width 
 const char *mha_cuda_obstacle(const mha_problem *p)
 {
     const char *why = views_obstacle(p);
-    if (!why && (!is_known_width(p->D) || p->D != p->E)) why = "widths that are not both 64 or both 128";
+    if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
     return why ? why : options_obstacle(p);
 }
 
@@ -252,6 +253,18 @@ mha_status mha_cuda_check_sizes(const mha_problem *p)
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------ */
 
+int64_t mha_cuda_most_of(const mha_problem *p, int axis)
+{
+    const mha_attention_options *o = &p->options;
+    const mha_tensor all[] = {o->mask, o->bias, p->extras.scores}, weights = p->extras.weights;
+    int64_t rows = axis == 2 ? p->Tq : p->Tk;
+    if (!(axis == 2 ? o->query_starts : o->key_starts).rank) return rows;
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (all[n].rank && all[n].size[axis] > 1 && all[n].size[axis] < rows) rows = all[n].size[axis];
+    int64_t shown = weights.rank ? weights.size[weights.rank - 4 + axis] : rows;
+    return shown < rows ? shown : rows;
+}
+
 static int32_t tiles_of(int64_t count, int64_t size) { return (int32_t)((count + size - 1) / size); }
 
 static int32_t clamp(int64_t x, int64_t low, int64_t high) { return (int32_t)(x < low ? low : x > high ? high : x); }
@@ -263,10 +276,16 @@ static int32_t section_of(int64_t heads, int64_t bytes)
     return clamp(bytes > 0 ? CACHE / bytes : heads, 1, heads > 1 ? heads : 1);
 }
 
+/* Whether there is something that the host would have to read from device memory. */
+static bool has_spans(const mha_problem *p)
+{
+    return !mha_sequences_are_alike(&p->options) || p->options.align == MHA_ALIGN_OFFSET;
+}
+
 static void start(mha_cuda_plan *plan, const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    int64_t offset = p->B ? mha_sequence_get(p, 0).offset : 0; /* there are no starts that would have to be read */
+    int64_t offset = p->B && !has_spans(p) ? mha_sequence_get(p, 0).offset : 0;
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
@@ -290,17 +309,25 @@ static bool wastes_rows(int64_t rows)
 
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
+    const mha_attention_options *o = &p->options;
+    int64_t widest = p->D > p->E ? p->D : p->E, Tq = mha_cuda_most_of(p, 2);
     start(plan, p);
-    plan->few = wastes_rows(p->Tq);
+    plan->width = widest <= 64 ? 0 : widest <= 96 ? 2 : 1;
+    plan->spans = has_spans(p);
+    if (o->mask.rank || o->bias.rank || o->dropout > 0) plan->kind = MHA_CUDA_MAPS;
+    else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
+    plan->few = wastes_rows(Tq);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
     plan->rows = 64 * groups;
     plan->threads = 128 * (groups + 1);
-    plan->row_tiles = tiles_of(p->Tq, plan->rows);
+    plan->row_tiles = tiles_of(Tq, plan->rows);
     plan->key_tiles = tiles_of(p->Tk, plan->keys);
     plan->tiles = (int32_t)(plan->row_tiles * p->H * p->B);
-    plan->section = section_of(p->B * p->H, p->Tk * p->D * 4);
-    plan->shared = mha_cuda_forward_shared((int)p->D, plan->rows, plan->keys);
+    /* With spans, the keys of all sequences of a head count. */
+    plan->section = plan->spans ? section_of(p->H, p->k.size[0] * p->k.size[2] * (p->D + p->E) * 2)
+                                : section_of(p->B * p->H, p->Tk * (p->D + p->E) * 2);
+    plan->shared = mha_cuda_forward_shared(plan->width, plan->kind, plan->few);
 }
 
 /* Whether one block for all keys of a head takes at most half as long again as one for each of its tiles, which have to write
@@ -343,12 +370,25 @@ bool mha_cuda_is_dense(mha_tensor t)
     return true;
 }
 
+static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
+{
+    if (!plan->spans) return;
+    MHA_TAKE(arena, s->spans, p->B * plan->row_tiles);
+    MHA_TAKE(arena, s->span_count, 1);
+}
+
 void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
     *s = (mha_cuda_scratch){0};
     bool direct = !p->extras.softmax.rank && (!p->extras.lse.rank || mha_cuda_is_dense(p->extras.lse));
-    if (!direct) MHA_TAKE(arena, s->lse, p->B * p->H * p->Tq);
-    if (plan->kind == MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, (int64_t)plan->tiles * plan->rows / 64);
+    lay_spans(s, arena, plan, p);
+    if (plan->kind < MHA_CUDA_OPTIONS) {
+        if (!direct) MHA_TAKE(arena, s->lse, p->B * p->H * p->Tq);
+        return;
+    }
+    MHA_TAKE(arena, s->lost_rows, (int64_t)plan->tiles * plan->rows / 64);
+    if (mha_same_view(p->out, p->q) && p->output_role == MHA_OUTPUT) /* q is read again where something is lost */
+        s->q = mha_arena_take(arena, mha_element_count(p->q), mha_type_size(p->q.type));
 }
 
 void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,

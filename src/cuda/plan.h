@@ -10,14 +10,25 @@
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
-/* What the rows of a Hopper kernel see: all keys, those up to their position, or what windows, slopes, a softcap and sinks
- * say. */
-typedef enum mha_cuda_kind { MHA_CUDA_FULL, MHA_CUDA_CAUSAL, MHA_CUDA_OPTIONS, MHA_CUDA_KINDS } mha_cuda_kind;
+/* What the rows of a Hopper kernel see: all keys, those up to their position, or what windows, slopes, a softcap, sinks and,
+ * forward, unlike sequences say. Forward kernels have one more kind: the same with bias, mask and dropout. */
+typedef enum mha_cuda_kind {
+    MHA_CUDA_FULL,
+    MHA_CUDA_CAUSAL,
+    MHA_CUDA_OPTIONS,
+    MHA_CUDA_KINDS,
+    MHA_CUDA_MAPS = MHA_CUDA_KINDS,
+    MHA_CUDA_FORWARD_KINDS
+} mha_cuda_kind;
+
+/* Widths of heads that there are kernels for: those of all, and one more forward. */
+enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_FORWARD_WIDTHS = 3 };
 
 typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
-    int width; /* 0: 64, 1: 128; backward the next larger one */
+    int width; /* 0: 64, 1: 128, and forward 2: 96; the next larger one that there is */
     mha_cuda_kind kind;
+    bool spans;          /* forward: sequences are not alike, and a kernel finds their tiles */
     bool few;            /* forward: tiles of fewer rows, of which fewer are wasted */
     bool brief;          /* backward: few keys, dQ summed in the order of their tiles */
     int32_t parts;       /* of `brief`: blocks that share a key head, 1 or key_tiles */
@@ -71,6 +82,10 @@ const char *mha_cuda_stats_obstacle(const mha_problem *p);
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
 
+/* How many rows (axis 2) or keys (axis 3) a sequence has at most. In a ragged batch not more than the maps that it is looked
+ * up in: the host cannot read its length. */
+int64_t mha_cuda_most_of(const mha_problem *p, int axis);
+
 /* Fill the plan of a call without obstacles. */
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
@@ -80,7 +95,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 
 /* Bytes of shared memory. */
-size_t mha_cuda_forward_shared(int width, int rows, int keys);
+size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
 size_t mha_cuda_backward_shared(int width, int rows, int keys);
 size_t mha_cuda_decode_shared(int width);
 
@@ -94,10 +109,13 @@ typedef struct mha_cuda_scratch {
     int32_t *sums;      /* (B,H,row_tiles,rows*width); if brief, for each of the parts, or none for a single key tile */
     int32_t
         *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
-    int32_t *lost_anew; /* of that forward pass, with options */
-    int32_t *any;       /* one: whether anything is lost, with options */
-    double *numbers;    /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
-    int32_t *lost_keys; /* (B,G,key_tiles) */
+    struct mha_cuda_span *spans; /* forward, sequences that are not alike: (B,row_tiles) of them */
+    int32_t *span_count;         /* one: how many there are */
+    void *q;                     /* forward, with options, results in place of q: a dense copy of it */
+    int32_t *lost_anew;          /* of that forward pass, with options */
+    int32_t *any;                /* one: whether anything is lost, with options */
+    double *numbers;             /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
+    int32_t *lost_keys;          /* (B,G,key_tiles) */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

@@ -6,9 +6,7 @@
 #include "cuda/fake_general.h"
 #include "cuda/fake_ops.h"
 #include "cuda/fake_stats.h"
-#include "cuda/forward.h"
 #include "cuda/rows.h"
-#include "support/numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,25 +17,26 @@
 
 static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
 
-static int width_of(const char *name) { return strstr(name, "_128") ? 128 : 64; }
+static int width_of(const char *name) { return strstr(name, "_128") ? 128 : strstr(name, "_96") ? 96 : 64; }
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const kinds[] = {"bf16_64", "bf16_128", "f16_64", "f16_128"};
-    static const char *const forward[] = {"", "_causal", "_few", "_causal_few"};
+    static const char *const widths[] = {"bf16_64", "bf16_128", "f16_64", "f16_128", "bf16_96", "f16_96"};
+    static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps"};
     static const char *const backward[] = {"",       "_causal",       "_prepare",       "_convert",
                                            "_brief", "_brief_causal", "_brief_prepare", "_brief_convert"};
     char known[64];
-    for (int n = 0; n < 4; n++) {
-        for (int k = 0; k < 4; k++) {
-            snprintf(known, sizeof known, "forward_%s%s", kinds[n], forward[k]);
+    for (int n = 0; n < 6; n++) {
+        for (int k = 0; k < 6; k++) {
+            snprintf(known, sizeof known, "forward_%s%s", widths[n], forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; k < 8; k++) {
-            snprintf(known, sizeof known, "backward_%s%s", kinds[n], backward[k]);
+        for (int k = 0; n < 4 && k < 8; k++) {
+            snprintf(known, sizeof known, "backward_%s%s", widths[n], backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
     }
+    if (!strcmp(name, "forward_spans")) return sizeof(mha_cuda_spans);
     if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
     if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
     if (begins(name, "general_")) return sizeof(mha_cuda_general);
@@ -47,38 +46,13 @@ size_t fake_parameter_bytes(const char *name)
 
 /* ---- Tensors ---------------------------------------------------------------------------------------------------- */
 
-static fake_map map_of(const CUtensorMap *from)
-{
-    fake_map m;
-    memcpy(&m, from, sizeof m);
-    return m;
-}
-
-static char *row_at(const fake_map *m, int64_t b, int64_t h, int64_t t)
-{
-    return m->data + (uint64_t)b * m->stride[2] + (uint64_t)h * m->stride[1] + (uint64_t)t * m->stride[0];
-}
-
-static double number_at(const char *row, int64_t d, bool half)
-{
-    uint16_t bits;
-    memcpy(&bits, row + 2 * d, sizeof bits);
-    return half ? float16_to(bits) : bfloat16_to(bits);
-}
-
-static void number_put(char *row, int64_t d, bool half, double x)
-{
-    uint16_t bits = half ? float16_from(x) : bfloat16_from(x);
-    memcpy(row + 2 * d, &bits, sizeof bits);
-}
-
 /* All rows of a head, (T,D). */
 static double *head_of(const fake_map *m, int64_t b, int64_t h)
 {
     int64_t T = (int64_t)m->size[1], D = (int64_t)m->size[0];
     double *x = array(T * D + 1, sizeof *x);
     for (int64_t t = 0; t < T; t++)
-        for (int64_t d = 0; d < D; d++) x[t * D + d] = number_at(row_at(m, b, h, t), d, m->half);
+        for (int64_t d = 0; d < D; d++) x[t * D + d] = fake_number(fake_row(m, b, h, t), d, m->half);
     return x;
 }
 
@@ -107,8 +81,8 @@ static int64_t keys_seen(bool causal, int64_t row, int32_t offset, int32_t Tk)
 
 static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
 {
-    fake_map q = map_of(&c->q), k = map_of(&c->k), v = map_of(&c->v), o = map_of(&c->o);
-    int64_t D = (int64_t)q.size[0];
+    fake_map q = fake_map_of(&c->q), k = fake_map_of(&c->k), v = fake_map_of(&c->v), o = fake_map_of(&c->o);
+    int64_t D = c->D, E = c->E;
     double *Q = head_of(&q, b, h), *K = c->Tk ? head_of(&k, b, h / c->group) : NULL,
            *V = c->Tk ? head_of(&v, b, h / c->group) : NULL, *s = array(c->Tk + 1, sizeof *s);
     for (int64_t i = 0; i < c->Tq; i++) {
@@ -118,9 +92,9 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
         for (int64_t j = 0; j < seen; j++) {
             double w = exp2(s[j] - top);
             sum += w;
-            for (int64_t d = 0; d < D; d++) out[d] += w * V[j * D + d];
+            for (int64_t d = 0; d < E; d++) out[d] += w * V[j * E + d];
         }
-        for (int64_t d = 0; d < D; d++) number_put(row_at(&o, b, h, i), d, o.half, seen ? out[d] / sum : 0);
+        for (int64_t d = 0; d < E; d++) fake_put(fake_row(&o, b, h, i), d, o.half, seen ? out[d] / sum : 0);
         if (c->lse)
             c->lse[((int64_t)b * c->H + h) * c->Tq + i] = seen ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
     }
@@ -130,23 +104,38 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
     free(s);
 }
 
+/* Whether the maps of a call are those of its tensors: in a ragged batch all rows of all sequences lie in one. */
+static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows)
+{
+    fake_map q = fake_map_of(&c->q), k = fake_map_of(&c->k), v = fake_map_of(&c->v), o = fake_map_of(&c->o);
+    int64_t queries = (int64_t)q.size[1], keys = (int64_t)k.size[1], B = (int64_t)q.size[3], C = (int64_t)k.size[3];
+    if (q.half != half) return "another type";
+    if (!c->spans && (queries != c->Tq || B != c->B || (c->Tk && (keys != c->Tk || C != c->B)))) return "rows";
+    if (!has_sizes(&q, c->D, queries, c->H, B, (uint32_t)rows) || !has_sizes(&o, c->E, queries, c->H, B, 64))
+        return "q or out";
+    if (c->Tk &&
+        (!has_sizes(&k, c->D, keys, c->H / c->group, C, 128) || !has_sizes(&v, c->E, keys, c->H / c->group, C, 128)))
+        return "k or v";
+    return NULL;
+}
+
 static const char *forward(const fake_launch *l)
 {
     const mha_cuda_forward *c = (const void *)l->parameter;
-    int D = width_of(l->name), rows = D == 64 && !strstr(l->name, "_few") ? 192 : 128;
-    fake_map q = map_of(&c->q), k = map_of(&c->k), v = map_of(&c->v), o = map_of(&c->o);
-    if (q.half != begins(l->name, "forward_f16")) return "another type";
-    if (c->row_tiles != up(c->Tq, rows) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
+    bool options = strstr(l->name, "_options") || strstr(l->name, "_maps");
+    int D = width_of(l->name), rows = D == 64 && !options && !strstr(l->name, "_few") ? 192 : 128;
+    int widest = c->D > c->E ? c->D : c->E;
+    const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows);
+    if (why) return why;
+    if (widest > D || (D > 64 && widest <= (D == 96 ? 64 : 96))) return "the width of another kernel";
+    if ((!c->spans && c->row_tiles != up(c->Tq, rows)) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
     if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 ? 512 : 384))
         return "blocks or threads";
     if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";
-    if (!has_sizes(&q, D, c->Tq, c->H, c->B, (uint32_t)rows) || !has_sizes(&o, D, c->Tq, c->H, c->B, 64))
-        return "q or out";
-    if (c->Tk &&
-        (!has_sizes(&k, D, c->Tk, c->H / c->group, c->B, 128) || !has_sizes(&v, D, c->Tk, c->H / c->group, c->B, 128)))
-        return "k or v";
     if (*c->counter) return "the counter is not 0";
-    for (int n = 0; n < c->B * c->H; n++) forward_head(c, strstr(l->name, "causal"), n / c->H, n % c->H);
+    if (options) fake_forward_options(c, rows);
+    else
+        for (int n = 0; n < c->B * c->H; n++) forward_head(c, strstr(l->name, "causal"), n / c->H, n % c->H);
     return NULL;
 }
 
@@ -183,8 +172,8 @@ static void prepare(const mha_cuda_backward *c, int width, bool half)
             about[0] = INFINITY, about[rows] = 0, about[2 * rows] = 1;
             if (row >= c->Tq) continue;
             for (int d = 0; d < c->E; d++)
-                delta += number_at(plain_row(c->out, head / c->H, head % c->H, row), d, half) *
-                         number_at(plain_row(c->d_o, head / c->H, head % c->H, row), d, half);
+                delta += fake_number(plain_row(c->out, head / c->H, head % c->H, row), d, half) *
+                         fake_number(plain_row(c->d_o, head / c->H, head % c->H, row), d, half);
             about[0] = lse_of(c, head, row);
             about[rows] = (float)delta;
         }
@@ -197,7 +186,7 @@ static void send_dq(const mha_cuda_backward *c, int width, int64_t head, int64_t
     int64_t tiles = (int64_t)c->B * c->H * c->row_tiles, tile = head * c->row_tiles + row / rows;
     for (int d = 0; d < c->D; d++) {
         int64_t at = (tile * rows + row % rows) * width + d;
-        if (c->parts == 1) number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, dq[d]);
+        if (c->parts == 1) fake_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, dq[d]);
         for (int part = 0; c->parts != 1 && part < (c->parts ? c->parts : 1); part++) {
             float x = part < c->parts - 1 ? 0 : (float)dq[d];
             memcpy(&c->sums[part * tiles * rows * width + at], &x, sizeof x);
@@ -208,8 +197,8 @@ static void send_dq(const mha_cuda_backward *c, int width, int64_t head, int64_t
 /* All of one key head. */
 static void backward_head(const mha_cuda_backward *c, bool causal, int width, int b, int g)
 {
-    fake_map q = map_of(&c->q), d_out = map_of(&c->d_out), k = map_of(&c->k), v = map_of(&c->v), dk = map_of(&c->dk),
-             dv = map_of(&c->dv);
+    fake_map q = fake_map_of(&c->q), d_out = fake_map_of(&c->d_out), k = fake_map_of(&c->k), v = fake_map_of(&c->v),
+             dk = fake_map_of(&c->dk), dv = fake_map_of(&c->dv);
     int group = c->H / c->G, rows = rows_of_tile(width), D = c->D, E = c->E;
     double *K = head_of(&k, b, g), *V = head_of(&v, b, g), *dK = array((int64_t)c->Tk * D, sizeof *dK),
            *dV = array((int64_t)c->Tk * E, sizeof *dV);
@@ -235,8 +224,8 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int width, in
     }
     for (int64_t j = 0; j < c->Tk; j++)
         for (int d = 0; d < width; d++) {
-            if (d < D) number_put(row_at(&dk, b, g, j), d, dk.half, dK[j * D + d]);
-            if (d < E) number_put(row_at(&dv, b, g, j), d, dv.half, dV[j * E + d]);
+            if (d < D) fake_put(fake_row(&dk, b, g, j), d, dk.half, dK[j * D + d]);
+            if (d < E) fake_put(fake_row(&dv, b, g, j), d, dv.half, dV[j * E + d]);
         }
     free(K);
     free(V);
@@ -258,7 +247,7 @@ static void convert(const mha_cuda_backward *c, int width, bool half)
                 memcpy(&x, &c->sums[part * all + at + d], sizeof x);
                 sum += (double)x;
             }
-            number_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, sum);
+            fake_put(plain_row(c->dq, head / c->H, head % c->H, row), d, half, sum);
         }
     }
 }
@@ -268,7 +257,8 @@ static const char *backward(const fake_launch *l)
     const mha_cuda_backward *c = (const void *)l->parameter;
     int width = width_of(l->name), rows = rows_of_tile(width);
     bool half = begins(l->name, "backward_f16");
-    fake_map maps[] = {map_of(&c->q), map_of(&c->d_out), map_of(&c->k), map_of(&c->v), map_of(&c->dk), map_of(&c->dv)};
+    fake_map maps[] = {fake_map_of(&c->q), fake_map_of(&c->d_out), fake_map_of(&c->k),
+                       fake_map_of(&c->v), fake_map_of(&c->dk),    fake_map_of(&c->dv)};
     if (c->D > width || c->E > width || c->D % 8 || c->E % 8) return "widths";
     for (int n = 0; n < 6; n++) {
         bool of_values = n == 1 || n == 3 || n == 5;
@@ -336,7 +326,7 @@ static const char *copy(const mha_cuda_copy *c)
 static const char *decode(const fake_launch *l)
 {
     const mha_cuda_decode *c = (const void *)l->parameter;
-    fake_map k = map_of(&c->k), v = map_of(&c->v);
+    fake_map k = fake_map_of(&c->k), v = fake_map_of(&c->v);
     if (c->splits != up(c->g.Tk, MHA_CUDA_DECODE_KEYS)) return "splits";
     if (!has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) ||
         !has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE))
@@ -353,7 +343,7 @@ static const char *general(const fake_launch *l)
 {
     const mha_cuda_general *c = (const void *)l->parameter;
     if (l->threads != MHA_CUDA_GENERAL_THREADS) return "threads";
-    if (c->only) return "nothing is lost here";
+    if (c->only) return begins(l->name, "general_forward") ? NULL : "nothing is lost here";
     if (begins(l->name, "general_map")) fake_general_map(c);
     else if (!begins(l->name, "general_forward")) fake_general_backward(l->name, c);
     else if ((int)l->blocks != c->row_tiles * c->H * c->B * c->slices) return "blocks";
@@ -365,6 +355,7 @@ const char *fake_run(const fake_launch *l)
 {
     if (begins(l->name, "decode")) return decode(l);
     if (begins(l->name, "general")) return general(l);
+    if (begins(l->name, "forward_spans")) return fake_spans(l);
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward")) return backward(l);
     if (begins(l->name, "softmax")) return softmax(l);

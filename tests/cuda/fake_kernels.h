@@ -2,9 +2,11 @@
 #ifndef FAKE_KERNELS_H
 #define FAKE_KERNELS_H
 
-#include <cuda.h>
+#include "cuda/forward.h"
+#include "support/numbers.h"
+
 #include <stdbool.h>
-#include <stdint.h>
+#include <string.h>
 
 /* What the fake driver puts into the bytes of a tensor map. */
 typedef struct fake_map {
@@ -14,6 +16,32 @@ typedef struct fake_map {
     uint32_t rows;      /* of a box */
     bool half;          /* float16, otherwise bfloat16 */
 } fake_map;
+
+/* The description of a tensor, one of its rows, and numbers of a row. */
+static inline fake_map fake_map_of(const CUtensorMap *from)
+{
+    fake_map m;
+    memcpy(&m, from, sizeof m);
+    return m;
+}
+
+static inline char *fake_row(const fake_map *m, int64_t b, int64_t h, int64_t t)
+{
+    return m->data + (uint64_t)b * m->stride[2] + (uint64_t)h * m->stride[1] + (uint64_t)t * m->stride[0];
+}
+
+static inline double fake_number(const char *row, int64_t d, bool half)
+{
+    uint16_t bits;
+    memcpy(&bits, row + 2 * d, sizeof bits);
+    return half ? float16_to(bits) : bfloat16_to(bits);
+}
+
+static inline void fake_put(char *row, int64_t d, bool half, double x)
+{
+    uint16_t bits = half ? float16_from(x) : bfloat16_from(x);
+    memcpy(row + 2 * d, &bits, sizeof bits);
+}
 
 /* How a kernel was started. */
 typedef struct fake_launch {
@@ -28,5 +56,11 @@ size_t fake_parameter_bytes(const char *name);
 
 /* Runs a kernel. Returns NULL, or what is wrong with the way it was started. */
 const char *fake_run(const fake_launch *launch);
+
+/* The kernel that finds the tiles of rows of sequences that are not alike. */
+const char *fake_spans(const fake_launch *launch);
+
+/* A forward kernel with options or with maps, whose tiles have so many rows. */
+void fake_forward_options(const mha_cuda_forward *c, int rows);
 
 #endif

@@ -1,5 +1,6 @@
-/* The kernels of Hopper with options and those for few rows, beside the oracle: windows, slopes, softcap and sinks with any
- * alignment, on rows and keys of several tiles. Inputs are new in every run; MHA_SEED repeats one, and MHA_CASE one case of it. */
+/* The kernels of Hopper with options, with maps and those for few rows, beside the oracle: windows, slopes, softcap and sinks
+ * with any alignment, sequences of unlike lengths, bias, masks and dropout, on rows and keys of several tiles. Inputs are new in
+ * every run; MHA_SEED repeats one, and MHA_CASE one case of it. */
 #include "support/gradients.h"
 #include "support/harness.h"
 
@@ -36,35 +37,81 @@ static attention_case draw(rng *r)
     return c;
 }
 
-/* The kernel with options is what runs. */
-static bool runs_with_options(const problem *p, mha_context *ctx)
+static int64_t any_width(rng *r)
 {
-    mha_attention_plan plan;
-    return !mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options) &&
-           strstr(plan.kernel, "_options");
+    static const int64_t usual[] = {64, 96, 128};
+    return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 2)] : 8 * rng_between(r, 1, 16);
 }
 
-TEST(any_combination_of_options)
+/* Sequences that are not alike, and maps of pairs. */
+static attention_case draw_maps(rng *r)
 {
-    if (!there()) return;
+    attention_case c = draw(r);
+    c.D = any_width(r), c.E = rng_chance(r, 0.6) ? c.D : any_width(r);
+    if (rng_chance(r, 0.6)) c.alibi = 0, c.softcap = 0, c.sinks = false, c.window_left = c.window_right = -1;
+    if (rng_chance(r, 0.3)) c.align = MHA_ALIGN_OFFSET, c.offset = rng_between(r, -100, 300);
+    c.lengths = rng_chance(r, 0.4);
+    c.padding = rng_chance(r, 0.4);
+    c.ragged_q = rng_chance(r, 0.3);
+    c.ragged_k = rng_chance(r, 0.3);
+    if (rng_chance(r, 0.4)) c.mask = (broadcast){4, (unsigned)rng_between(r, 0, 15)};
+    if (rng_chance(r, 0.5)) c.bias = (broadcast){4, (unsigned)rng_between(r, 0, 15)};
+    c.type_bias = (mha_type)rng_between(r, MHA_FLOAT32, MHA_FLOAT16);
+    c.bias_hides = rng_chance(r, 0.5);
+    c.layout_maps = rng_chance(r, 0.7) ? LAYOUT_DENSE : (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY);
+    if (rng_chance(r, 0.2)) c.dropout = 0.3f, c.dropout_seed = c.data_seed, c.dropout_stream = c.data_seed << 8;
+    c.lse = rng_chance(r, 0.5), c.softmax = rng_chance(r, 0.3);
+    c.poison = rng_chance(r, 0.3);
+    return c;
+}
+
+/* Which kernel has to run. */
+static const char *kind_of(const attention_case *c, const problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    bool maps = o->mask.rank || o->bias.rank || c->dropout > 0;
+    bool options = c->alibi || c->softcap > 0 || c->sinks || c->window_left >= 0 || c->window_right >= 0;
+    options = options || o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
+              c->align == MHA_ALIGN_OFFSET;
+    return maps ? "_maps" : options ? "_options" : "";
+}
+
+/* Beside the oracle, and the right kernel runs: one case in `cases` that `draw_case` makes. */
+static void check_drawn(attention_case (*draw_case)(rng *r), uint64_t from)
+{
     uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
     long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
     printf("    MHA_SEED=%llu\n", (unsigned long long)seed);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
-        rng r = rng_make(seed, (uint64_t)n);
-        attention_case c = draw(&r);
+        rng r = rng_make(seed, from + (uint64_t)n);
+        attention_case c = draw_case(&r);
         problem *p = problem_make(&c);
         mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        mha_attention_plan plan = {.kernel = ""};
         char why[300] = "", text[900];
         case_describe(&c, text, sizeof text);
         problem_solve(p);
         mha_status status = problem_run(p, ctx);
         expect(!status && problem_check(p, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
                status ? mha_context_error(ctx) : "", text);
-        expect(runs_with_options(p, ctx), "case %lld: another kernel\n      %s", n, text);
+        status =
+            mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
+        expect(!status && strstr(plan.kernel, "forward_") && strstr(plan.kernel, kind_of(&c, p)) &&
+                   !strstr(plan.kernel, "general"),
+               "case %lld: %s, not %s\n      %s", n, plan.kernel, kind_of(&c, p), text);
         mha_context_free(ctx);
         problem_free(p);
     }
+}
+
+TEST(any_combination_of_options)
+{
+    if (there()) check_drawn(draw, 0);
+}
+
+TEST(any_combination_of_maps_and_sequences)
+{
+    if (there()) check_drawn(draw_maps, 9000);
 }
 
 /* Few rows against many keys, with everything that decides what they see. */

@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "cuda/plan.h"
 #include "cuda/schedule.h"
+#include "cuda/spans.h"
 #include "support/harness.h"
 
 /* A context whose memory the host cannot read, as that of a GPU. It has no device behind it. */
@@ -175,15 +176,18 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * 2 * (2 * MHA_CUDA_KINDS + 2) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
+    const char
+        *names[2 * 3 * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 2) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
-        for (int width = 0; width < 2; width++) {
-            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++) {
+        for (int width = 0; width < MHA_CUDA_FORWARD_WIDTHS; width++)
+            for (int kind = 0; kind < MHA_CUDA_FORWARD_KINDS; kind++)
                 names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
+    for (int type = 0; type < 2; type++)
+        for (int width = 0; width < 2; width++) {
+            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
-            }
             names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_FULL, MHA_CUDA_PREPARE);
             names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_CAUSAL, MHA_CUDA_CONVERT);
         }
@@ -235,15 +239,9 @@ static void expect_obstacle(mha_context *ctx, const question *a, const char *wan
 TEST(what_needs_the_general_kernels)
 {
     mha_context *ctx = remote_context();
-    mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 64, 64);
-    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
-    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3), map = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64);
-    const char *widths = "widths that are not both 64 or both 128", *sequences = "lengths or starts of sequences";
+    mha_tensor map = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64);
+    const char *widths = "widths that are not multiples of 8 up to 128";
     const char *strides = "strides that the copy engine cannot take";
-    OBSTACLE("mask", a.options.mask = pairs);
-    OBSTACLE("bias", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
-    OBSTACLE("dropout", a.options.dropout = 0.5f);
-    OBSTACLE("results in place of q, with options", a.options.alibi_slopes = row, a.q.data = a.out.data = (void *)16);
     OBSTACLE("weights", a.extras.weights = map);
     OBSTACLE("scores", a.extras.scores = map);
     OBSTACLE("a scale that is not above 0 and below 1e30", a.options.scale = -1);
@@ -251,19 +249,71 @@ TEST(what_needs_the_general_kernels)
     OBSTACLE("float32", a = ask(MHA_FLOAT32, 1, 1, 1, 9, 9, 64));
     OBSTACLE("types that are not alike", a.v.type = MHA_FLOAT16);
     OBSTACLE("float32", a.out.type = MHA_FLOAT32);
-    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
-    OBSTACLE(widths, a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 128),
-             a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 128));
+    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 1, 1, 84));
+    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
+    OBSTACLE(widths, a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 192),
+             a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 192));
     OBSTACLE(strides, a.k.stride[3] = 2);
     OBSTACLE(strides, a.k.stride[2] = 68);
     OBSTACLE(strides, a.k.stride[0] = 0);
     OBSTACLE(strides, a.q.stride[1] = -64);
     OBSTACLE("an address that is not a multiple of 16 bytes", a.q.data = (void *)20);
-    OBSTACLE(sequences, a.options.key_lengths = lengths);
-    OBSTACLE(sequences, a.options.query_lengths = lengths);
-    OBSTACLE(sequences, a.options.query_starts = starts, a.q.size[0] = a.out.size[0] = 1);
-    OBSTACLE(sequences, a.options.key_starts = starts, a.k.size[0] = a.v.size[0] = 1);
-    OBSTACLE("offsets", a.options.offsets = lengths, a.options.align = MHA_ALIGN_OFFSET);
+    mha_context_free(ctx);
+}
+
+#define KERNEL(name, ...)                                                                                        \
+    do {                                                                                                         \
+        mha_cuda_plan plan = {.kernel = ""};                                                                     \
+        size_t scratch = 0;                                                                                      \
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 64);                                                   \
+        __VA_ARGS__;                                                                                             \
+        expect(!plan_forward(ctx, &a, &plan, &scratch) && !strcmp(plan.kernel, name), "%s, not %s", plan.kernel, \
+               name);                                                                                            \
+        expect(plan.shared <= 227 * 1024, "%s: %zu bytes of shared memory", name, plan.shared);                  \
+    } while (0)
+
+TEST(kernels_of_forward_calls)
+{
+    mha_context *ctx = remote_context();
+    mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 500, 300);
+    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
+    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
+    KERNEL("forward_bf16_64_few", (void)a);
+    KERNEL("forward_bf16_64_causal_few", a.options.causal = true);
+    KERNEL("forward_bf16_64_options", a.options.alibi_slopes = row);
+    KERNEL("forward_bf16_64_options", a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_64_options", a.options.query_lengths = lengths);
+    KERNEL("forward_bf16_64_options", a.options.query_starts = starts, a.q.size[0] = a.out.size[0] = 1);
+    KERNEL("forward_bf16_64_options", a.options.key_starts = starts, a.k.size[0] = a.v.size[0] = 1);
+    KERNEL("forward_bf16_64_options", a.options.offsets = lengths, a.options.align = MHA_ALIGN_OFFSET);
+    KERNEL("forward_bf16_64_maps", a.options.mask = pairs);
+    KERNEL("forward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
+    KERNEL("forward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_96", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
+    KERNEL("forward_bf16_96_causal", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
+    KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);
+    KERNEL("forward_bf16_128_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.mask = pairs);
+    KERNEL("forward_bf16_64_few", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 8));
+    KERNEL("forward_bf16_128", a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 300, 128),
+           a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 500, 128));
+    mha_context_free(ctx);
+}
+
+/* Sequences that are not alike: the tiles of all of them are found on the device. */
+TEST(scratch_of_sequences_that_are_not_alike)
+{
+    mha_context *ctx = remote_context();
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0;
+    question a = ask(MHA_BFLOAT16, 1, 4, 2, 1000, 1000, 128);
+    a.options.query_starts = a.options.key_starts = mha_tensor_1d((void *)16, MHA_INT32, 4);
+    a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 1, 4, 1000, 2);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.spans, "%s", mha_context_error(ctx));
+    expect(plan.row_tiles == 8 && plan.tiles == 8 * 4 * 3, "%d tiles", plan.tiles);
+    size_t own = 3 * 8 * sizeof(mha_cuda_span) + 4 + 3 * 4 * 16 * 4;
+    expect(scratch >= own && scratch < own + 3 * 64, "scratch is %zu, must be about %zu", scratch, own);
+    a.options.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 300, 1);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.row_tiles == 3, "a bias of 300 rows: %d", plan.row_tiles);
     mha_context_free(ctx);
 }
 

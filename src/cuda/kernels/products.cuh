@@ -80,6 +80,8 @@ PRODUCT_SHARED(product_turned, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_REGISTERS(64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)
 PRODUCT_REGISTERS(64, 32, __half, "f16", 32, 33, 34, 35, 36, 37)
+PRODUCT_REGISTERS(96, 48, __nv_bfloat16, "bf16", 48, 49, 50, 51, 52, 53)
+PRODUCT_REGISTERS(96, 48, __half, "f16", 48, 49, 50, 51, 52, 53)
 PRODUCT_REGISTERS(128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)
 PRODUCT_REGISTERS(128, 64, __half, "f16", 64, 65, 66, 67, 68, 69)
 

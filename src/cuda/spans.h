@@ -1,0 +1,32 @@
+/* Tiles of rows of a batch whose sequences are not alike, for the forward kernels; the same for the host and the device. */
+#ifndef MHA_CUDA_SPANS_H
+#define MHA_CUDA_SPANS_H
+
+#include "view.h"
+
+/* A tile of rows of a sequence, in a batch whose sequences are not alike. */
+typedef struct mha_cuda_span {
+    int32_t row, batch;              /* its first row, counted in the sequence, and the sequence */
+    int32_t queries, padded, length; /* rows of the sequence without padding and with it, and its keys */
+    int32_t query_row, key_row;      /* where the sequence lies in q and out, and in k and v */
+    int32_t query_batch, key_batch;
+    int32_t offset, left, right; /* as below; left and right within [-Tq, Tk] */
+} mha_cuda_span;
+
+/* What the kernel that finds them is told. */
+typedef struct mha_cuda_spans {
+    mha_cuda_span *spans; /* up to B * row_tiles; tiles with many rows before them first */
+    int32_t *count;       /* so many there are */
+    int32_t B, Tq, Tk;    /* Tq and Tk: what a sequence has at most */
+    int32_t rows;         /* of a tile */
+    int32_t row_tiles;    /* of Tq rows */
+    int32_t align, causal;
+    int64_t query_rows, key_rows;      /* sizes of axis 2 of q and k */
+    int64_t window_left, window_right; /* -1: unlimited */
+    mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
+} mha_cuda_spans;
+
+enum { MHA_CUDA_SPAN_THREADS = 256 };       /* of a block of the kernel that finds spans */
+enum { MHA_CUDA_MAP_BYTES = 64 * 128 * 4 }; /* shared memory of a warpgroup for tiles of bias */
+
+#endif
