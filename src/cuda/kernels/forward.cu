@@ -164,50 +164,84 @@ MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &
     }
 }
 
+/* The number of the next tile of a block. */
+MHA_DEVICE int next_number(const mha_cuda_forward &c, int tiles)
+{
+    int n = atomicAdd(c.counter, 1) + gridDim.x;
+    if (n == tiles + (int)gridDim.x - 1) *c.counter = 0; /* everybody has what it gets: ready for the next call */
+    return n;
+}
+
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
 {
     slot k, v, next;
     uint32_t turn = 0;
-    const int tiles = tiles_of<KIND>(c);
     for (int n = blockIdx.x;;) {
         int stage = next.stage(), now = n;
         barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
-        s.number[stage] = n < tiles ? n : -1;
-        if (KIND >= OPTIONS && n < tiles) put_tile<ROWS, KEYS, KIND>(s.tiles[stage], c, n);
+        s.number[stage] = n < c.tiles ? n : -1;
         barrier_arrive(shared_address(&s.tile_full[stage]));
         next.next();
-        if (n >= tiles) break;
-        n = atomicAdd(c.counter, 1) + gridDim.x;
-        if (n == tiles + (int)gridDim.x - 1) *c.counter = 0; /* everybody has what it gets: ready for the next call */
-        if constexpr (KIND < OPTIONS)
-            copy_tile<S, ROWS, KEYS, KIND>(s, c, tile_of<ROWS, KEYS, KIND>(c, now), k, v, turn);
-        else copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], k, v, turn);
+        if (n >= c.tiles) break;
+        n = next_number(c, c.tiles);
+        copy_tile<S, ROWS, KEYS, KIND>(s, c, tile_of<ROWS, KEYS, KIND>(c, now), k, v, turn);
     }
 }
 
-/* Another thread brings the tiles of bias, each warpgroup's by themselves. */
-template <typename S, int CONSUMERS, int KEYS> MHA_DEVICE void copy_maps(S &s, const mha_cuda_forward &c)
+/* With options, tiles take more registers than one thread has for both: one finds them, */
+template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void find_tiles(S &s, const mha_cuda_forward &c)
+{
+    for (slot next;; next.next()) {
+        int stage = next.stage();
+        barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
+        int tiles = tiles_of<KIND>(c), n = next.count ? next_number(c, tiles) : (int)blockIdx.x;
+        bool there = n < tiles;
+        s.number[stage] = there ? n : -1;
+        if (there) put_tile<ROWS, KEYS, KIND>(s.tiles[stage], c, n);
+        barrier_arrive(shared_address(&s.tile_full[stage]));
+        if (!there) break;
+    }
+}
+
+/* and one copies them. */
+template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_tiles(S &s, const mha_cuda_forward &c)
+{
+    slot k, v, next;
+    uint32_t turn = 0;
+    for (;; next.next()) {
+        int stage = next.stage();
+        barrier_wait(shared_address(&s.tile_full[stage]), next.parity());
+        if (s.number[stage] < 0) break;
+        copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], k, v, turn);
+        barrier_arrive(shared_address(&s.tile_empty[stage]));
+    }
+}
+
+/* The rows of a warpgroup of block j of bias, the `count`th that it gets. 128 bytes are 32 numbers, or 64 in two stages. */
+template <typename S, int KEYS>
+MHA_DEVICE void copy_map(S &s, const mha_cuda_forward &c, const volatile tile &t, int j, int who, uint32_t count)
+{
+    const int stage = map_stage(count, c.bias_stages), bytes = MHA_CUDA_MAP_BYTES / c.bias_stages;
+    uint32_t full = shared_address(&s.map_full[who][stage]), to = shared_address(s.maps[who]) + stage * bytes;
+    barrier_wait(shared_address(&s.map_empty[who][stage]), map_parity(count, c.bias_stages) ^ 1);
+    barrier_expect(full, bytes);
+#pragma unroll 1
+    for (int key = j * KEYS; key < (j + 1) * KEYS; key += 32 * c.bias_stages, to += MAP_PANEL)
+        copy_in(to, &c.bias_map, full, key, t.row + who * 64, t.head * c.bias_head, t.batch * c.bias_batch);
+}
+
+/* Other threads bring the tiles of bias, one for each warpgroup. */
+template <typename S, int KEYS> MHA_DEVICE void copy_maps(S &s, const mha_cuda_forward &c, int who)
 {
     slot next;
     uint32_t count = 0;
-    const int each = c.bias.type == FLOAT32 ? 4 : 2, panels = KEYS * each / ROW_BYTES, bytes = 64 * KEYS * each;
-    for (;;) {
+    for (;; next.next()) {
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
         if (s.number[next.stage()] < 0) break;
         const volatile tile &t = s.tiles[next.stage()];
-        for (int j = c.bias_stages ? t.blocks - 1 : -1; j >= 0; j--, count++)
-            for (int who = 0; who < CONSUMERS; who++) {
-                int stage = map_stage(count, c.bias_stages);
-                uint32_t full = shared_address(&s.map_full[who][stage]);
-                barrier_wait(shared_address(&s.map_empty[who][stage]), map_parity(count, c.bias_stages) ^ 1);
-                barrier_expect(full, bytes);
-                for (int panel = 0; panel < panels; panel++)
-                    copy_in(shared_address(s.maps[who]) + stage * bytes + panel * MAP_PANEL, &c.bias_map, full,
-                            (t.first + j) * KEYS + panel * (ROW_BYTES / each), t.row + who * 64,
-                            t.head * c.bias_head, t.batch * c.bias_batch);
-            }
+        for (int j = t.first + (c.bias_stages ? t.blocks : 0) - 1; j >= t.first; j--, count++)
+            copy_map<S, KEYS>(s, c, t, j, who, count);
         barrier_arrive(shared_address(&s.tile_empty[next.stage()]));
-        next.next();
     }
 }
 
@@ -683,12 +717,18 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> layout;
     layout &s = *(layout *)memory;
     static_assert(sizeof(layout) <= 227 * 1024, "more shared memory than a block can have");
+    static_assert(KIND != MAPS || CONSUMERS == 2, "two threads bring bias");
+    /* What the warpgroups have of registers together does not grow once a block runs. */
+    enum { FEW = CONSUMERS == 3 ? 32 : 24, MANY = CONSUMERS == 3 ? 160 : 240, GROUPS = CONSUMERS + 1 };
+    static_assert(FEW + CONSUMERS * MANY <= 65536 / (GROUP * GROUPS) / 8 * 8 * GROUPS, "they would wait for ever");
+    /* Who reads a tile: the warpgroups, with options the thread that copies, with maps those that bring the bias. */
+    const int arrivals = CONSUMERS + (KIND >= OPTIONS) + (KIND == MAPS ? CONSUMERS : 0);
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&s.q_full), 1);
         barrier_make(shared_address(&s.q_empty), CONSUMERS);
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&s.tile_full[i]), 1);
-            barrier_make(shared_address(&s.tile_empty[i]), CONSUMERS + (KIND == MAPS));
+            barrier_make(shared_address(&s.tile_empty[i]), arrivals);
             barrier_make(shared_address(&s.k_full[i]), 1);
             barrier_make(shared_address(&s.v_full[i]), 1);
             barrier_make(shared_address(&s.k_empty[i]), CONSUMERS);
@@ -703,12 +743,17 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        registers_give<CONSUMERS == 3 || KIND >= OPTIONS ? 32 : 24>();
-        if (threadIdx.x == 0) copy_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
+        registers_give<FEW>();
+        if constexpr (KIND < OPTIONS) {
+            if (threadIdx.x == 0) copy_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
+        } else {
+            if (threadIdx.x == 0) copy_found_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
+            if (threadIdx.x == 32) find_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
+        }
         if constexpr (KIND == MAPS)
-            if (threadIdx.x == 32) copy_maps<layout, CONSUMERS, KEYS>(s, c);
+            if (threadIdx.x == 64 || threadIdx.x == 96) copy_maps<layout, KEYS>(s, c, threadIdx.x / 32 - 2);
     } else {
-        registers_take<CONSUMERS == 3 ? 160 : 240>();
+        registers_take<MANY>();
         compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, threadIdx.x / GROUP - 1);
     }
 }
