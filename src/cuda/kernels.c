@@ -38,13 +38,13 @@ mha_cuda_tile mha_cuda_tile_at(int n)
     return tiles[n];
 }
 
-/* Q, two stages of K, and sums of columns: shared_memory of stats_hopper.cu. */
+/* Q, stages of K, sums of rows and of columns: shared_memory of stats_hopper.cu. */
 static mha_cuda_tile stats_tile(int width)
 {
-    enum { ROWS = 64 * MHA_CUDA_STATS_GROUPS, KEYS = MHA_CUDA_STATS_KEYS, THREADS = 128 * (MHA_CUDA_STATS_GROUPS + 1) };
-    size_t tiles = (size_t)(ROWS + 2 * KEYS) * (size_t)width * 2,
-           columns = (size_t)MHA_CUDA_STATS_GROUPS * 8 * KEYS * 4;
-    return (mha_cuda_tile){ROWS, KEYS, THREADS, 1, tiles + columns + 1024};
+    enum { ROWS = MHA_CUDA_STATS_ROWS, KEYS = MHA_CUDA_STATS_KEYS, COMPUTE = 128 * MHA_CUDA_STATS_GROUPS, SUMS = 16 };
+    size_t tiles = (size_t)(ROWS + MHA_CUDA_STATS_STAGES * KEYS) * (size_t)width * 2;
+    size_t rows = (size_t)SUMS * COMPUTE * 8, columns = (size_t)MHA_CUDA_STATS_SLOTS * (COMPUTE / 32) * KEYS * 4;
+    return (mha_cuda_tile){ROWS, KEYS, COMPUTE + 128, 1, tiles + rows + columns + 1024};
 }
 
 /* Q and K of eight heads, lse of their rows, and sums of pairs: shared_memory of stats_pairs.cu. */

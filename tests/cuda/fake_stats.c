@@ -33,7 +33,7 @@ static int64_t blocks_of(const char *name, const mha_cuda_stats *c)
     if (!strcmp(name, "stats_sums")) return heads * up(keys > cells ? keys : cells, MHA_CUDA_STATS_NUMBERS);
     if (!strcmp(name, "stats_heads")) return heads * c->g.H;
     if (begins(name, "stats_pairs")) return up(c->g.Tq, strstr(name, "_128") ? 64 : 128) * passes * c->g.B;
-    return up(c->g.Tq, 64 * MHA_CUDA_STATS_GROUPS) * heads;
+    return up(c->g.Tq, MHA_CUDA_STATS_ROWS) * heads;
 }
 
 static unsigned threads_of(const char *name)
@@ -48,7 +48,7 @@ static bool maps_are_right(const char *name, const mha_cuda_stats *c)
     const CUtensorMap *maps[2] = {&c->q, &c->k};
     const mha_cuda_view *views[2] = {&c->g.q, &c->g.k};
     bool pairs = begins(name, "stats_pairs"), good = true;
-    const uint32_t rows[2] = {pairs ? (strstr(name, "_128") ? 64 : 128) : 64 * MHA_CUDA_STATS_GROUPS,
+    const uint32_t rows[2] = {pairs ? (strstr(name, "_128") ? 64 : 128) : MHA_CUDA_STATS_BOX,
                               pairs ? MHA_CUDA_STATS_PAIR_KEYS : MHA_CUDA_STATS_KEYS};
     for (int n = 0; n < 2; n++) {
         fake_map m;

@@ -116,7 +116,6 @@ static mha_cuda_kernel kernel_of(mha_cuda_kernel first, const mha_problem *p)
 /* Rows and what keys receive, on tensor cores; what is left is none then. */
 static mha_status start_fast_rows(work *w, const mha_problem *p, mha_cuda_stats *rest)
 {
-    enum { ROWS = 64 * MHA_CUDA_STATS_GROUPS };
     const mha_cuda_view none = {0};
     mha_cuda_stats fast = w->c;
     bool grid = w->c.grid_columns > 0;
@@ -126,9 +125,10 @@ static mha_status start_fast_rows(work *w, const mha_problem *p, mha_cuda_stats 
     if (!w->pairs && !fast.entropy.data && !fast.effective.data && !fast.largest.data && !fast.distance.data &&
         !fast.received.data)
         return MHA_OK;
-    TRY(mha_cuda_map(p->ctx, &fast.q, p->q, ROWS));
+    TRY(mha_cuda_map(p->ctx, &fast.q, p->q, MHA_CUDA_STATS_BOX));
     TRY(mha_cuda_map(p->ctx, &fast.k, p->k, MHA_CUDA_STATS_KEYS));
-    return start(p->ctx, kernel_of(MHA_CUDA_K_stats_bf16_64, p), &fast, up(w->c.g.Tq, ROWS) * p->H * p->B);
+    return start(p->ctx, kernel_of(MHA_CUDA_K_stats_bf16_64, p), &fast,
+                 up(w->c.g.Tq, MHA_CUDA_STATS_ROWS) * p->H * p->B);
 }
 
 static mha_status start_rows(work *w, const mha_problem *p)

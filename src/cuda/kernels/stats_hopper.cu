@@ -1,12 +1,13 @@
 /* Statistics of heads on tensor cores, for bfloat16 and float16: rows, and what keys receive.
  *
- * A block has a tile of 64 * GROUPS rows of a head. One warpgroup copies: it has the copy engine bring Q and then, key block
- * by key block, K into a ring of STAGES. The others compute 64 rows each: S = Q K^T, and from the softmax of each row, which
- * is known, p = 2^(scale S - lse) in units of log 2. Sums over the keys of a block are float32, sums over blocks float64.
+ * A block has a tile of ROWS rows of a head. In the first warpgroup one warp has the copy engine bring Q and then, key block by key
+ * block, K into a ring of STAGES. The other warpgroups compute 128 rows each, as two halves of 64: S = Q K^T, and from the softmax of
+ * each row, which is known, p = 2^(scale S - lse) in units of log 2. While one half is weighed, the product of the other runs.
+ * Sums over the keys of FOLD blocks are float32, sums over those float64 in shared memory.
  *
  * For each weight: one multiply-add and one exponential for p, four operations for sums of rows (p, p log p, p p, p d) and a
- * maximum, and some two for what its key receives: sums over the 16 rows of a warp by exchange between lanes, then over
- * warps through shared memory, in fixed point into memory. */
+ * maximum, and some two for what its key receives: sums over the 32 rows of a warp by exchange between lanes go to a ring of
+ * SLOTS in shared memory; two warps of the first warpgroup add up those of all warps, in fixed point into memory. */
 #include "attention/statistics.h"
 #include "careful.cuh"
 #include "general.cuh"
@@ -16,16 +17,27 @@ namespace
 
 typedef mha_cuda_stats stats;
 
-enum { GROUP = 128, STAGES = 2, GROUPS = MHA_CUDA_STATS_GROUPS, ROWS = 64 * GROUPS, KEYS = MHA_CUDA_STATS_KEYS };
-enum { LAST = KEYS - 7 };  /* of a thread's keys, counted from its first */
-enum { OWN = 1 };          /* number of the first barrier of a warpgroup's own threads */
-const float HIDDEN = -1e4; /* log2 of a weight that is 0: finite, so that its product with 0 is */
+enum { GROUP = 128, GROUPS = MHA_CUDA_STATS_GROUPS, COMPUTE = GROUP * GROUPS, WARPS = COMPUTE / 32 };
+enum { ROWS = MHA_CUDA_STATS_ROWS, BOX = MHA_CUDA_STATS_BOX, KEYS = MHA_CUDA_STATS_KEYS, OWN_ROWS = ROWS / GROUPS };
+enum { STAGES = MHA_CUDA_STATS_STAGES, SLOTS = MHA_CUDA_STATS_SLOTS, FOLD = 4 };
+enum { LAST = KEYS - 7 };                                /* of a thread's keys, counted from its first */
+enum { TOTAL, LOGS, SQUARES, DISTANCE, SUMS };           /* of a row */
+enum kind { LEFT, RIGHT, MIXED };                        /* of a row: where keys stand; MIXED: and some may be hidden */
+const float HIDDEN = -1e4;                               /* log2 of a weight that is 0: finite, so that its product with 0 is */
+
+/* Keys that 64 rows see: one of them some, and where all rows see all keys, those before every row and behind it. */
+struct sight {
+    range some, left, right;
+    int length, queries;
+};
 
 template <typename T, int D> struct shared_memory {
     alignas(1024) T q[ROWS * D];
     alignas(1024) T k[STAGES][KEYS * D];
-    float columns[GROUPS][2][4][KEYS];
-    alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES];
+    double sums[2 * 2 * SUMS][COMPUTE]; /* of a thread's four rows */
+    float columns[SLOTS][WARPS][KEYS];
+    alignas(16) sight seen[GROUPS][2];
+    alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES], columns_full[SLOTS], columns_empty[SLOTS];
 };
 
 /* Keys [low,high) that one of the rows from `row` on may see, at most `rows` of them. */
@@ -34,6 +46,17 @@ MHA_DEVICE range seen_by(const general &c, const sequence &s, int row, int rows)
     if (row >= s.queries) return {0, 0};
     range first = visible_keys(c, s, row), last = visible_keys(c, s, min(row + rows, s.queries) - 1);
     return {first.low, max(first.low, last.high)};
+}
+
+MHA_DEVICE sight look(const general &c, const sequence &s, int top)
+{
+    sight v = {seen_by(c, s, top, 64), {0, 0}, {0, 0}, s.length, s.queries};
+    if (top + 64 > s.queries) return v;
+    int low = visible_keys(c, s, top + 63).low, high = visible_keys(c, s, top).high;
+    int64_t at = top + s.offset;
+    v.left = {low, (int)limit(at + 1, 0, high)};
+    v.right = {(int)limit(at + 63, low, s.length), high};
+    return v;
 }
 
 /* A tile: its first row, its head, and the key blocks that it sees. */
@@ -51,9 +74,11 @@ MHA_DEVICE tile tile_of(const stats &c, const sequence &s, int row, int head)
 template <typename T, int D> MHA_DEVICE void copy_tiles(shared_memory<T, D> &m, const stats &c, const sequence &s, const tile &t)
 {
     barrier_expect(shared_address(&m.q_full), ROWS * D * 2);
-    for (int panel = 0; panel < D / PANEL; panel++)
-        copy_in(shared_address(m.q) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&m.q_full), panel * PANEL,
-                (int)s.query_row + t.row, t.head, s.query_batch);
+    for (int n = 0; n < ROWS / BOX * (D / PANEL); n++) {
+        int panel = n / (ROWS / BOX), box = n % (ROWS / BOX);
+        copy_in(shared_address(m.q) + (panel * ROWS + box * BOX) * ROW_BYTES, &c.q, shared_address(&m.q_full), panel * PANEL,
+                (int)s.query_row + t.row + box * BOX, t.head, s.query_batch);
+    }
     for (int j = t.first, n = 0; j < t.end; j++, n++) {
         int stage = n % STAGES;
         uint32_t full = shared_address(&m.k_full[stage]);
@@ -65,128 +90,175 @@ template <typename T, int D> MHA_DEVICE void copy_tiles(shared_memory<T, D> &m, 
     }
 }
 
-/* ---- Sums ------------------------------------------------------------------------------------------------------- */
-
-/* Of a thread's two rows, r and r + 8 of its warp's 16. */
-struct row_sums {
-    double total[2], logs[2], squares[2], distance[2];
-    float largest[2];
-};
-
-/* Where a thread's rows stand. */
-struct place_of_rows {
-    int row;       /* the first, in the sequence; the second is 8 more */
-    range keys[2]; /* that they see */
-    float lse[2];  /* in units of log 2; NaN where float32 does not hold it, so that the careful path is taken */
-    int64_t at;    /* position of the first */
-};
-
-/* Parts of a block of keys. */
-struct block_sums {
-    float total[2], logs[2], squares[2], distance[2], largest[2];
-};
-
-/* Scores become weights, and their sums. Number i of a thread belongs to row i / 2 % 2 and key i / 4 * 8 + i % 2 from
- * `first` on. LEFT: all keys stand before all rows or at them, and distances count from the last key of the thread. */
-template <bool MASKED, bool LEFT>
-MHA_DEVICE void weigh(float (&x)[KEYS / 2], block_sums &b, const place_of_rows &r, int first, float scale)
-{
-    float ahead = (float)(r.at - first);
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float total = 0, logs = 0, squares = 0, distance = 0, largest = 0;
-#pragma unroll
-        for (int n = 0; n < KEYS / 4; n++) {
-            int i = n / 2 * 4 + 2 * h + n % 2, key = n / 2 * 8 + n % 2;
-            float e = fmaf(x[i], scale, -r.lse[h]);
-            if (MASKED && (first + key >= r.keys[h].high || first + key < r.keys[h].low)) e = HIDDEN;
-            float p = exp2_fast(e);
-            x[i] = p;
-            total += p;
-            logs = fmaf(p, e, logs);
-            squares = fmaf(p, p, squares);
-            largest = fmaxf(largest, p);
-            distance = fmaf(p, LEFT ? (float)(LAST - key) : fabsf(ahead + (8 * h - key)), distance);
-        }
-        b.total[h] = total, b.logs[h] = logs, b.squares[h] = squares, b.distance[h] = distance, b.largest[h] = largest;
-    }
-}
+/* ---- Columns ---------------------------------------------------------------------------------------------------- */
 
 MHA_DEVICE int point_of(const sequence &s) { return 29 + __clz(s.queries); } /* as in stats.cu */
 
-/* Sums over the 16 rows of a warp: each lane gives half of what it has away, three times. */
-MHA_DEVICE void sum_columns(float *to, const float (&x)[KEYS / 2])
+/* Weights of two rows are added to a thread's sums of 16 keys. */
+MHA_DEVICE void add_columns(float (&s)[KEYS / 4], const float (&x)[KEYS / 2])
 {
-    int lane = threadIdx.x % 32;
-    float s[KEYS / 4];
 #pragma unroll
-    for (int n = 0; n < KEYS / 4; n++) s[n] = x[n / 2 * 4 + n % 2] + x[n / 2 * 4 + 2 + n % 2];
-#pragma unroll
-    for (int half = KEYS / 8, bit = 16; bit >= 4; half /= 2, bit /= 2) {
-        bool upper = lane & bit;
-#pragma unroll
-        for (int n = 0; n < half; n++) {
-            float give = upper ? s[n] : s[n + half], keep = upper ? s[n + half] : s[n];
-            s[n] = keep + __shfl_xor_sync(~0u, give, bit);
-        }
-    }
-    int first = lane / 4 * 16 + lane % 4 * 2; /* what is left: two blocks of eight columns, two of each */
-#pragma unroll
-    for (int n = 0; n < 4; n += 2) *(float2 *)&to[first + n / 2 * 8] = make_float2(s[n], s[n + 1]);
+    for (int n = 0; n < KEYS / 4; n++) s[n] += x[n / 2 * 4 + n % 2] + x[n / 2 * 4 + 2 + n % 2];
 }
 
-/* A thread adds what one key, of which there are `count`, has received from the 64 rows of its warpgroup. */
-MHA_DEVICE void add_column(int64_t *received, int count, double units, const float (&columns)[4][KEYS])
+/* A lane gives half of its sums to the lane that differs in a bit, and adds what it gets to the other half. */
+template <int HALF, int BIT> MHA_DEVICE void exchange(float (&s)[KEYS / 4])
 {
-    int key = threadIdx.x % GROUP;
-    float sum = columns[0][key] + columns[1][key] + (columns[2][key] + columns[3][key]);
-    if (sum == 0 || key >= count) return;
-    unsigned long long *to = (unsigned long long *)received + key;
-    if (sum > 0 && sum <= 1.01f * 64) atomicAdd(to, (unsigned long long)((double)sum * units));
-    else atomicOr(to, 1ull << 63);
+    bool upper = threadIdx.x & BIT;
+#pragma unroll
+    for (int n = 0; n < HALF; n++) {
+        float give = upper ? s[n] : s[n + HALF], keep = upper ? s[n + HALF] : s[n];
+        s[n] = keep + __shfl_xor_sync(~0u, give, BIT);
+    }
+}
+
+/* Sums over the rows of a warp: a lane keeps those of keys 2 lane and 2 lane + 1. */
+MHA_DEVICE float2 sum_columns(float (&s)[KEYS / 4])
+{
+    exchange<KEYS / 8, 16>(s);
+    exchange<KEYS / 16, 8>(s);
+    exchange<KEYS / 32, 4>(s);
+    return make_float2(s[0], s[1]);
+}
+
+/* The sums of a warp, to the slot of key block n of the tile. */
+template <typename S> MHA_DEVICE void put_columns(S &m, float (&s)[KEYS / 4], int n)
+{
+    int slot = n % SLOTS, lane = threadIdx.x % 32, warp = threadIdx.x / 32 - GROUP / 32;
+    float2 both = sum_columns(s);
+    barrier_wait(shared_address(&m.columns_empty[slot]), (n / SLOTS + 1) % 2);
+    *(float2 *)&m.columns[slot][warp][2 * lane] = both;
+    __syncwarp();
+    if (lane == 0) barrier_arrive(shared_address(&m.columns_full[slot]));
+}
+
+/* What keys receive from all rows of the tile: a thread, of KEYS, has a key of each block. */
+template <typename S> MHA_DEVICE void add_up_columns(S &m, const stats &c, const sequence &s, const tile &t, int key)
+{
+    int64_t *received = c.received_sums + ((int64_t)s.b * c.g.H + t.head) * c.received_pitch;
+    double units = ldexp(1.0, point_of(s));
+    for (int j = t.first, n = 0; j < t.end; j++, n++) {
+        int slot = n % SLOTS, at = j * KEYS + key;
+        float sum = 0;
+        barrier_wait(shared_address(&m.columns_full[slot]), n / SLOTS % 2);
+#pragma unroll
+        for (int warp = 0; warp < WARPS; warp++) sum += m.columns[slot][warp][key];
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.columns_empty[slot]));
+        if (sum == 0 || at >= s.length) continue;
+        unsigned long long *to = (unsigned long long *)received + at;
+        if (sum > 0 && sum <= 1.01f * ROWS) atomicAdd(to, (unsigned long long)((double)sum * units));
+        else atomicOr(to, 1ull << 63);
+    }
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
 
+/* A thread's rows: r and r + 8 of its warp's 16 in each half. */
+struct place_of_rows {
+    int row;         /* the first, in the sequence; others are 8, 64 and 72 more */
+    range keys;      /* that it sees, where there is no end of keys or rows */
+    float offset;    /* of its position */
+    float lse[2][2]; /* in units of log 2; NaN where float32 does not hold it, so that the careful path is taken */
+};
+
+/* Sums of two rows. */
+struct row_sums {
+    float total[2], logs[2], squares[2], distance[2], largest[2];
+};
+
+/* Scores become weights, and their sums. Number i of a thread belongs to row i / 2 % 2 and key i / 4 * 8 + i % 2 from
+ * `first` on. Distances count from the thread's last key or first, if all keys are on one side of all rows. */
+template <kind KIND, int HALF>
+MHA_DEVICE row_sums weigh(float (&x)[KEYS / 2], row_sums b, const place_of_rows &r, const sight &seen, int first, float scale)
+{
+    float ahead = (float)(r.row + 64 * HALF - first) + r.offset;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int more = 64 * HALF + 8 * h, low = 0, high = 0;
+        if (KIND == MIXED && r.row + more < seen.queries)
+            low = r.keys.low + more - first, high = min(seen.length, r.keys.high + more) - first;
+        float total = 0, distance = 0;
+#pragma unroll
+        for (int n = 0; n < KEYS / 4; n++) {
+            int i = n / 2 * 4 + 2 * h + n % 2, key = n / 2 * 8 + n % 2;
+            float e = fmaf(x[i], scale, -r.lse[HALF][h]);
+            if (KIND == MIXED && (key >= high || key < low)) e = HIDDEN;
+            float p = exp2_fast(e), d = KIND == LEFT ? (float)(LAST - key) : (float)key;
+            if (KIND == MIXED) d = fabsf(ahead + (8 * h - key));
+            x[i] = p;
+            total += p;
+            b.logs[h] = fmaf(p, e, b.logs[h]);
+            b.squares[h] = fmaf(p, p, b.squares[h]);
+            b.largest[h] = fmaxf(b.largest[h], p);
+            distance = fmaf(p, d, distance);
+        }
+        if (KIND == LEFT) distance = fmaf(total, ahead + (8 * h - LAST), distance);
+        if (KIND == RIGHT) distance = fmaf(total, -(ahead + 8 * h), distance);
+        b.total[h] += total, b.distance[h] += distance;
+    }
+    return b;
+}
+
+/* Adds what has come together to the sums in float64. */
+MHA_DEVICE void fold(double (*sums)[COMPUTE], row_sums &b)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        double(*to)[COMPUTE] = sums + h * SUMS;
+        *to[TOTAL] += b.total[h], *to[SQUARES] += b.squares[h], *to[DISTANCE] += b.distance[h];
+        *to[LOGS] = fma((double)b.logs[h], 0.69314718055994530942, *to[LOGS]);
+        b.total[h] = b.logs[h] = b.squares[h] = b.distance[h] = 0;
+    }
+}
+
 MHA_DEVICE place_of_rows find_rows(const stats &c, const sequence &s, int h, int row)
 {
-    place_of_rows r;
-    r.row = row, r.at = row + s.offset;
+    enum { FAR = 4096 }; /* beyond the ends of keys, whatever is added */
+    place_of_rows r = {row, {-FAR, s.length}, (float)s.offset, {}};
+    int64_t position = row + s.offset;
+    if (c.g.causal) r.keys.high = (int)limit(position + 1, -FAR, r.keys.high);
+    if (c.g.window_right >= 0) r.keys.high = (int)limit(position + c.g.window_right + 1, -FAR, r.keys.high);
+    if (c.g.window_left >= 0) r.keys.low = (int)limit(position - c.g.window_left, -FAR, s.length);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int i = row + 8 * half;
-        r.keys[half] = visible_to_row(c.g, s, i), r.lse[half] = -HIDDEN;
+    for (int n = 0; n < 4; n++) {
+        int i = row + n / 2 * 64 + n % 2 * 8;
+        float &lse = r.lse[n / 2][n % 2];
+        lse = -HIDDEN;
         if (i >= s.queries) continue;
         const double *numbers = numbers_of_row(c.g, s, h, i);
         double reference = numbers[MHA_CUDA_ROW_REFERENCE], sum = numbers[MHA_CUDA_ROW_SUM];
         if (sum != 0)
-            r.lse[half] = fabs(reference) <= MHA_CUDA_STATS_MOST
-                              ? (float)((reference + log(sum)) * 1.4426950408889634)
-                              : NAN;
+            lse = fabs(reference) <= MHA_CUDA_STATS_MOST ? (float)((reference + log(sum)) * 1.4426950408889634) : NAN;
     }
     return r;
 }
 
-/* The same block of keys in float64, where a score is not finite: a thread has the same rows and keys. */
-__device__ __noinline__ void weigh_carefully(const stats &c, int b, int h, int top, int first, row_sums &sums)
+/* Blocks of keys from a score that is not finite on, in float64: a thread has the same rows, from `top` on, and keys. Returns the
+ * largest weights. */
+__device__ __noinline__ float2 weigh_carefully(const stats &c, int b, int h, int top, int first, int end, float2 largest,
+                                               double (*sums)[COMPUTE])
 {
     sequence s = sequence_of(c.g, b);
-    place_of_rows r = find_rows(c, s, h, top);
-    for (int n = 0; n < KEYS / 2; n++) {
-        int half = n / (KEYS / 4), key = first + n % (KEYS / 4) / 2 * 8 + n % 2, row = r.row + 8 * half;
-        if (row >= s.queries || key < r.keys[half].low || key >= r.keys[half].high) continue;
+    for (int n = 0; n < 2 * (end - first); n++) {
+        int half = n % 2, key = first + n / 2, row = top + 8 * half;
+        range seen = visible_to_row(c.g, s, row);
+        double(*to)[COMPUTE] = sums + half * SUMS;
+        float &most = half ? largest.y : largest.x;
+        if (key / 2 % 4 != threadIdx.x % 4 || key < seen.low || key >= seen.high) continue;
         const double *numbers = numbers_of_row(c.g, s, h, row);
         double e = exact_score(c.g, s, h, row, key).masked - numbers[MHA_CUDA_ROW_REFERENCE] - log(numbers[MHA_CUDA_ROW_SUM]);
         double p = exp(e);
-        sums.total[half] += p, sums.squares[half] += p * p, sums.distance[half] += p * llabs(r.at + 8 * half - key);
-        if (p != 0) sums.logs[half] += p * e;
-        if (!((float)p <= sums.largest[half])) sums.largest[half] = (float)p;
+        *to[TOTAL] += p, *to[SQUARES] += p * p, *to[DISTANCE] += p * llabs(row + s.offset - key);
+        if (p != 0) *to[LOGS] += p * e;
+        if (!((float)p <= most)) most = (float)p;
         if (!c.received_sums || p == 0) continue;
-        unsigned long long *to =
+        unsigned long long *received =
             (unsigned long long *)c.received_sums + ((int64_t)s.b * c.g.H + h) * c.received_pitch + key;
-        if (p > 0 && p <= 1.01) atomicAdd(to, (unsigned long long)ldexp(p, point_of(s)));
-        else atomicOr(to, 1ull << 63);
+        if (p > 0 && p <= 1.01) atomicAdd(received, (unsigned long long)ldexp(p, point_of(s)));
+        else atomicOr(received, 1ull << 63);
     }
+    return largest;
 }
 
 MHA_DEVICE void put(const view &t, const sequence &s, int h, int i, double x)
@@ -213,59 +285,27 @@ MHA_DEVICE double whole_of(const stats &c, const sequence &s, int h, int row, do
 }
 
 /* Pairs of heads are compared with weights as they are, and so are the sums that are kept for them. */
-MHA_DEVICE void finish(const stats &c, const sequence &s, int h, int first, row_sums &sums)
+MHA_DEVICE void finish_row(const stats &c, const sequence &s, int h, int row, const double (*sums)[COMPUTE], float largest)
 {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        double total = quad_sum(sums.total[half]), logs = quad_sum(sums.logs[half]);
-        double squares = quad_sum(sums.squares[half]), distance = quad_sum(sums.distance[half]);
-        float largest = sums.largest[half], other = __shfl_xor_sync(~0u, largest, 1);
-        largest = other <= largest ? largest : other;
-        other = __shfl_xor_sync(~0u, largest, 2);
-        largest = other <= largest ? largest : other;
-        int row = first + 8 * half;
-        if (threadIdx.x % 4 || row >= s.padded) continue;
-        double whole = whole_of(c, s, h, row, total);
-        put(c.entropy, s, h, row, (total * log(whole) - logs) / whole);
-        put(c.effective, s, h, row, squares != 0 ? whole * whole / squares : 0);
-        put(c.largest, s, h, row, largest / whole);
-        put(c.distance, s, h, row, total != 0 ? distance / total : 0);
-        if (!c.sums_of_rows || row >= s.queries) continue;
-        double *to = numbers_of_row(c.g, s, h, row);
-        to[MHA_CUDA_ROW_TOTAL] = total, to[MHA_CUDA_ROW_LOGS] = logs, to[MHA_CUDA_ROW_SQUARES] = squares;
-    }
+    double total = quad_sum(*sums[TOTAL]), logs = quad_sum(*sums[LOGS]);
+    double squares = quad_sum(*sums[SQUARES]), distance = quad_sum(*sums[DISTANCE]);
+    float other = __shfl_xor_sync(~0u, largest, 1);
+    largest = other <= largest ? largest : other;
+    other = __shfl_xor_sync(~0u, largest, 2);
+    largest = other <= largest ? largest : other;
+    if (threadIdx.x % 4 || row >= s.padded) return;
+    double whole = whole_of(c, s, h, row, total);
+    put(c.entropy, s, h, row, (total * log(whole) - logs) / whole);
+    put(c.effective, s, h, row, squares != 0 ? whole * whole / squares : 0);
+    put(c.largest, s, h, row, largest / whole);
+    put(c.distance, s, h, row, total != 0 ? distance / total : 0);
+    if (!c.sums_of_rows || row >= s.queries) return;
+    double *to = numbers_of_row(c.g, s, h, row);
+    to[MHA_CUDA_ROW_TOTAL] = total, to[MHA_CUDA_ROW_LOGS] = logs, to[MHA_CUDA_ROW_SQUARES] = squares;
 }
 
-/* `beyond` is how far the first row stands behind the key that distances count from. */
-MHA_DEVICE void add_block(row_sums &sums, const block_sums &b, bool left, double beyond)
-{
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        sums.total[h] += b.total[h], sums.squares[h] += b.squares[h];
-        sums.logs[h] = fma((double)b.logs[h], 0.69314718055994530942, sums.logs[h]);
-        sums.distance[h] += fma((double)b.total[h], left ? beyond + 8 * h : 0.0, (double)b.distance[h]);
-        sums.largest[h] = fmaxf(sums.largest[h], b.largest[h]);
-    }
-}
-
-/* What a warpgroup's 64 rows see: keys that one of them does, and keys that all of them do. */
-struct view_of_rows {
-    range some, every;
-    int length;
-    double units; /* of sums over rows: how many are 1 */
-    int64_t at;   /* position of the first */
-};
-
-MHA_DEVICE view_of_rows look(const stats &c, const sequence &s, int top)
-{
-    view_of_rows v = {seen_by(c.g, s, top, 64), {0, 0}, s.length, ldexp(1.0, point_of(s)), top + s.offset};
-    if (top + 64 > s.queries) return v;
-    v.every = {visible_keys(c.g, s, top + 63).low, visible_keys(c.g, s, top).high};
-    return v;
-}
-
-template <typename T, int D>
-MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint64_t q, uint64_t k)
+/* S of 64 rows and a block of keys, asynchronously. */
+template <typename T, int D> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint64_t q, uint64_t k)
 {
     products_begin();
 #pragma unroll
@@ -273,51 +313,85 @@ MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint64_t q, uint64_t k)
         product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
                           i > 0);
     products_commit();
-    products_wait<0>();
-    touch(x);
 }
 
-template <typename T, int D>
+/* Half a warpgroup's rows and a block of keys, whose products are in x. `good` is where the keys end whose scores were finite
+ * for the warp. */
+template <bool COLUMNS, int HALF>
+MHA_DEVICE void add_block(const sight &seen, const place_of_rows &r, int key, float scale, float (&x)[KEYS / 2], row_sums &sums,
+                          float (&columns)[KEYS / 4], int &good)
+{
+    int first = key + threadIdx.x % 4 * 2;
+    row_sums b;
+    if (key >= seen.some.high || key + KEYS <= seen.some.low || key >= good) return;
+    if (key >= seen.left.low && key + KEYS <= seen.left.high) b = weigh<LEFT, HALF>(x, sums, r, seen, first, scale);
+    else if (key >= seen.right.low && key + KEYS <= seen.right.high) b = weigh<RIGHT, HALF>(x, sums, r, seen, first, scale);
+    else b = weigh<MIXED, HALF>(x, sums, r, seen, first, scale);
+    if (__any_sync(~0u, !isfinite(b.logs[0] + b.logs[1]))) {
+        good = key;
+        return;
+    }
+    sums = b;
+    if (COLUMNS) add_columns(columns, x);
+}
+
+/* What is left to do for half of a warpgroup's rows, and their results. */
+template <int HALF>
+MHA_DEVICE void finish(const stats &c, int batch, const tile &t, int row, double (*all)[COMPUTE], row_sums &b, int good)
+{
+    double(*sums)[COMPUTE] = all + 2 * HALF * SUMS;
+    float2 largest = make_float2(b.largest[0], b.largest[1]);
+    fold(sums, b);
+    if (good < t.end * KEYS) largest = weigh_carefully(c, batch, t.head, row, good, t.end * KEYS, largest, sums);
+    const sequence s = sequence_of(c.g, batch);
+    finish_row(c, s, t.head, row, sums, largest.x);
+    finish_row(c, s, t.head, row + 8, sums + SUMS, largest.y);
+}
+
+template <typename T, int D, bool COLUMNS>
 MHA_DEVICE void compute_tile(shared_memory<T, D> &m, const stats &c, int batch, const tile &t, int who)
 {
-    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, top = t.row + who * 64;
-    int row = top + warp * 16 + lane / 4;
-    place_of_rows r;
-    view_of_rows v;
-    {
-        sequence s = sequence_of(c.g, batch);
-        r = find_rows(c, s, t.head, row);
-        v = look(c, s, top);
+    int thread = threadIdx.x % GROUP, row = t.row + who * OWN_ROWS + thread / 32 * 16 + thread % 32 / 4;
+    int good[2] = {INT32_MAX, INT32_MAX};
+    const place_of_rows r = find_rows(c, sequence_of(c.g, batch), t.head, row);
+    row_sums one = {}, other = {};
+    float scale = (float)(c.g.scale * 1.4426950408889634), x[KEYS / 2], y[KEYS / 2];
+    double(*sums)[COMPUTE] = (double(*)[COMPUTE])(&m.sums[0][threadIdx.x - GROUP]);
+    uint64_t q = factor(shared_address(m.q) + who * OWN_ROWS * ROW_BYTES, 0), half = 64 * ROW_BYTES >> 4;
+    for (int n = 0; n < 4 * SUMS; n++) *sums[n] = 0;
+    if (t.first < t.end) {
+        barrier_wait(shared_address(&m.q_full), 0);
+        barrier_wait(shared_address(&m.k_full[0]), 0);
+        multiply<T, D>(x, q, factor(shared_address(m.k[0]), 0));
+        products_wait<0>();
+        touch(x);
     }
-    row_sums sums = {};
-    float scale = (float)(c.g.scale * 1.4426950408889634);
-    uint64_t q = factor(shared_address(m.q) + who * 64 * ROW_BYTES, 0);
-    int64_t *received = c.received_sums + ((int64_t)batch * c.g.H + t.head) * c.received_pitch;
-    if (t.first < t.end) barrier_wait(shared_address(&m.q_full), 0);
     for (int j = t.first, n = 0; j < t.end; j++, n++) {
-        int stage = n % STAGES, key = j * KEYS, first = key + lane % 4 * 2;
-        float x[KEYS / 2];
-        block_sums b;
-        barrier_wait(shared_address(&m.k_full[stage]), n / STAGES % 2);
-        multiply<T, D>(x, q, factor(shared_address(m.k[stage]), 0));
+        int stage = n % STAGES, next = j + 1 < t.end ? n + 1 : n; /* behind the last block, a product that nobody reads */
+        float columns[KEYS / 4] = {};
+        multiply<T, D>(y, q + half, factor(shared_address(m.k[stage]), 0));
+        add_block<COLUMNS, 0>(m.seen[who][0], r, j * KEYS, scale, x, one, columns, good[0]);
+        products_wait<0>();
+        touch(y);
         if (thread == 0) barrier_arrive(shared_address(&m.k_empty[stage]));
-        if (key >= v.some.high || key + KEYS <= v.some.low) continue;
-        bool whole = key >= v.every.low && key + KEYS <= v.every.high, left = whole && key + KEYS - 1 <= v.at;
-        if (left) weigh<false, true>(x, b, r, first, scale);
-        else if (whole) weigh<false, false>(x, b, r, first, scale);
-        else weigh<true, false>(x, b, r, first, scale);
-        float(&columns)[4][KEYS] = m.columns[who][n % 2];
-        if (c.received_sums) sum_columns(columns[warp], x);
-        if (group_any(OWN + who, GROUP, !isfinite(b.logs[0] + b.logs[1]))) {
-            row_sums so_far = sums; /* a copy: what a function is given the address of leaves the registers */
-            weigh_carefully(c, batch, t.head, row, first, so_far);
-            sums = so_far;
-            continue;
-        }
-        if (c.received_sums) add_column(received + key, v.length - key, v.units, columns);
-        add_block(sums, b, left, (double)(r.at - first - LAST));
+        barrier_wait(shared_address(&m.k_full[next % STAGES]), next / STAGES % 2);
+        multiply<T, D>(x, q, factor(shared_address(m.k[next % STAGES]), 0));
+        add_block<COLUMNS, 1>(m.seen[who][1], r, j * KEYS, scale, y, other, columns, good[1]);
+        products_wait<0>();
+        touch(x);
+        if (COLUMNS) put_columns(m, columns, n);
+        if (n % FOLD == FOLD - 1) fold(sums, one), fold(sums + 2 * SUMS, other);
     }
-    finish(c, sequence_of(c.g, batch), t.head, row, sums);
+    finish<0>(c, batch, t, row, sums, one, good[0]);
+    finish<1>(c, batch, t, row + 64, sums, other, good[1]);
+}
+
+/* The warpgroup that does not compute: its first warp copies, the next two have a key of each block for each thread. */
+template <typename T, int D> MHA_DEVICE void help(shared_memory<T, D> &m, const stats &c, const sequence &s, const tile &t)
+{
+    int key = threadIdx.x - 32;
+    if (threadIdx.x == 0 && t.first < t.end) copy_tiles<T, D>(m, c, s, t);
+    if (c.received_sums && key >= 0 && key < KEYS) add_up_columns(m, c, s, t, key);
 }
 
 template <typename T, int D> MHA_DEVICE void run(const stats &c)
@@ -325,8 +399,8 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
     extern __shared__ __align__(1024) unsigned char memory[];
     shared_memory<T, D> &m = *(shared_memory<T, D> *)memory;
     int heads = c.g.H * c.g.B, tiles = gridDim.x / heads; /* the longest rows come first */
-    int row = (tiles - 1 - blockIdx.x / heads) * ROWS, h = blockIdx.x % heads % c.g.H;
-    sequence s = sequence_of(c.g, blockIdx.x % heads / c.g.H);
+    int row = (tiles - 1 - blockIdx.x / heads) * ROWS, h = blockIdx.x % heads % c.g.H, batch = blockIdx.x % heads / c.g.H;
+    sequence s = sequence_of(c.g, batch);
     tile t = tile_of(c, s, row, h);
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&m.q_full), 1);
@@ -334,16 +408,23 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
             barrier_make(shared_address(&m.k_full[i]), 1);
             barrier_make(shared_address(&m.k_empty[i]), GROUPS);
         }
+        for (int i = 0; i < SLOTS; i++) {
+            barrier_make(shared_address(&m.columns_full[i]), WARPS);
+            barrier_make(shared_address(&m.columns_empty[i]), KEYS / 32);
+        }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
     }
+    int n = threadIdx.x - GROUP;
+    if (n >= 0 && n < 2 * GROUPS) m.seen[n / 2][n % 2] = look(c.g, s, row + n * 64);
     __syncthreads();
     if (threadIdx.x < GROUP) {
         registers_give<56>();
-        if (threadIdx.x == 0 && t.first < t.end) copy_tiles<T, D>(m, c, s, t);
+        help<T, D>(m, c, s, t);
     } else {
         registers_take<152>();
-        compute_tile<T, D>(m, c, blockIdx.x % heads / c.g.H, t, threadIdx.x / GROUP - 1);
+        if (c.received_sums) compute_tile<T, D, true>(m, c, batch, t, threadIdx.x / GROUP - 1);
+        else compute_tile<T, D, false>(m, c, batch, t, threadIdx.x / GROUP - 1);
     }
 }
 
