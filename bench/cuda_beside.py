@@ -1,6 +1,6 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
-    python3 bench/cuda_beside.py [decode] [small] [bias] [widths] [options] [profile]
+    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [options] [profile]
     python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
@@ -58,6 +58,11 @@ class Attention:
         self.lib.mha_attention_forward(
             self.lib.context, view(out), ctypes.byref(extras), view(q), view(k), view(v), ctypes.byref(o)
         )
+
+    def stats(self, results, q, k, softmax, **options):
+        want = self.lib.struct["mha_stats"](**{name: self.lib.view(x) for name, x in results.items()})
+        o, view = self.options(**options), self.lib.view
+        self.lib.mha_attention_stats(self.lib.context, ctypes.byref(want), view(q), view(k), view(softmax), ctypes.byref(o), None)
 
     def explain(self, out, q, k, v, **options):
         plan = self.lib.struct["mha_attention_plan"]()
@@ -164,6 +169,24 @@ def decode(ours):
         print(f"  B{B:3} {H}/{G} {T:6} of {D:3}  {line}  error {off:.1e}")
         del ks, vs
         torch.cuda.empty_cache()
+
+
+def stats(ours):
+    print("\nstatistics: ms (times the forward call)")
+    for B, H, T, D, causal in [
+        (1, 8, 65536, 64, True), (1, 8, 16384, 64, False), (1, 8, 16384, 128, True), (2, 12, 8192, 64, True), (1, 16, 8192, 64, True)]:
+        q, k, v = (random(B, H, T, D) for _ in range(3))
+        out, softmax = torch.empty_like(q), torch.empty(B, H, T, 2, device="cuda")
+        rows = {name: torch.empty(B, H, T, device="cuda") for name in ("entropy", "effective", "largest", "distance")}
+        columns = {"received": torch.empty(B, H, T, device="cuda")}
+        pairs = {name: torch.empty(B, H, H, device="cuda") for name in ("divergence", "cosine")}
+        wanted = {"rows": rows, "columns": rows | columns, "pairs": rows | columns | pairs}
+        ways = {"forward": [lambda: ours.forward(out, q, k, v, softmax, causal=causal)]}
+        for name, results in wanted.items():
+            ways[name] = [lambda results=results: ours.stats(results, q, k, softmax, causal=causal)]
+        times = timed(ways)
+        print(f"  B{B} H{H} T{T} D{D}{' causal' if causal else ''}:",
+              "  ".join(f"{name} {t / 1000:.3f} ({t / times['forward']:.2f})" for name, t in times.items()))
 
 
 def both_ways(ours, B, H, G, T, D, causal, bias=None, backends=("cudnn", "flash", "efficient"), flex=None, count=10, dbias=False):
@@ -439,7 +462,7 @@ def main():
     if sys.argv[1:2] == ["answer"]:
         serve(sys.argv[2])
         return
-    parts = {"decode": decode, "small": small, "bias": bias, "widths": widths, "options": options, "profile": profile}
+    parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "options": options, "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)
     for name in sys.argv[1:] or parts:
