@@ -94,11 +94,14 @@ template <typename T, int D> MHA_DEVICE void copy_tiles(shared_memory<T, D> &m, 
 
 MHA_DEVICE int point_of(const sequence &s) { return 29 + __clz(s.queries); } /* as in stats.cu */
 
-/* Weights of two rows are added to a thread's sums of 16 keys. */
-MHA_DEVICE void add_columns(float (&s)[KEYS / 4], const float (&x)[KEYS / 2])
+/* Weights of two rows are added to a thread's sums of 16 keys, or are the first ones. */
+template <bool FIRST> MHA_DEVICE void add_columns(float (&s)[KEYS / 4], const float (&x)[KEYS / 2])
 {
 #pragma unroll
-    for (int n = 0; n < KEYS / 4; n++) s[n] += x[n / 2 * 4 + n % 2] + x[n / 2 * 4 + 2 + n % 2];
+    for (int n = 0; n < KEYS / 4; n++) {
+        float both = x[n / 2 * 4 + n % 2] + x[n / 2 * 4 + 2 + n % 2];
+        s[n] = FIRST ? both : s[n] + both;
+    }
 }
 
 /* A lane gives half of its sums to the lane that differs in a bit, and adds what it gets to the other half. */
@@ -332,7 +335,7 @@ MHA_DEVICE void add_block(const sight &seen, const place_of_rows &r, int key, fl
         return;
     }
     sums = b;
-    if (COLUMNS) add_columns(columns, x);
+    if (COLUMNS) add_columns<HALF == 0>(columns, x);
 }
 
 /* What is left to do for half of a warpgroup's rows, and their results. */
@@ -423,8 +426,9 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
         help<T, D>(m, c, s, t);
     } else {
         registers_take<152>();
-        if (c.received_sums) compute_tile<T, D, true>(m, c, batch, t, threadIdx.x / GROUP - 1);
-        else compute_tile<T, D, false>(m, c, batch, t, threadIdx.x / GROUP - 1);
+        int who = __shfl_sync(~0u, (int)threadIdx.x / GROUP, 0) - 1; /* or the compiler does not know that a warp has one */
+        if (c.received_sums) compute_tile<T, D, true>(m, c, batch, t, who);
+        else compute_tile<T, D, false>(m, c, batch, t, who);
     }
 }
 
