@@ -17,10 +17,6 @@ namespace
 typedef mha_cuda_stats stats;
 
 enum { GROUP = 128, HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, STAGES = HEADS };
-#ifndef STATS_POLY
-#define STATS_POLY 2
-#endif
-enum { BY_POLYNOMIAL = STATS_POLY }; /* logarithms of KEYS / 2: multiply-adds have time while the other unit computes the rest */
 enum { PAIRS = HEADS * (HEADS - 1) / 2, FLUSH = 128, OWN = 1 };
 
 template <typename T, int D, int GROUPS> struct shared_memory {
@@ -87,21 +83,6 @@ MHA_DEVICE float log2_fast(float x)
     return y;
 }
 
-/* The same by multiply-adds, for normal numbers: of a number between 1 / sqrt(2) and sqrt(2) by a polynomial, with an error of
- * 3e-7, and its exponent. */
-MHA_DEVICE float log2_polynomial(float x)
-{
-    int bits = __float_as_int(x), exponent = (bits - 0x3f3504f3) & 0xff800000;
-    float t = __int_as_float(bits - exponent) - 1, y = 0x1.5d75a2p-3f;
-    y = fmaf(y, t, -0x1.173e26p-2f);
-    y = fmaf(y, t, 0x1.30659cp-2f);
-    y = fmaf(y, t, -0x1.6f93b2p-2f);
-    y = fmaf(y, t, 0x1.ebff06p-2f);
-    y = fmaf(y, t, -0x1.71582ep-1f);
-    y = fmaf(y, t, 0x1.7154c4p+0f);
-    return fmaf(y, t, (float)exponent * 0x1p-23f);
-}
-
 struct pair_sums {
     float logs[PAIRS], dots[PAIRS];
 };
@@ -120,8 +101,7 @@ template <bool WITHIN> MHA_DEVICE void compare(const float (&p)[HEADS][KEYS / 2]
 #pragma unroll
             for (int i = 0; i < KEYS / 2; i++) {
                 float u = p[a][i] + p[b][i];
-                float log = i * BY_POLYNOMIAL % (KEYS / 2) < BY_POLYNOMIAL ? log2_polynomial(u) : log2_fast(u);
-                s.logs[n] = fmaf(u, log, s.logs[n]);
+                s.logs[n] = fmaf(u, log2_fast(u), s.logs[n]);
                 s.dots[n] = fmaf(p[a][i], p[b][i], s.dots[n]);
             }
         }
