@@ -2,7 +2,8 @@
  *
  * A block has a tile of 64 * GROUPS rows and eight heads, two fours of the call's. One warpgroup copies: Q of all eight,
  * which stays, and then K of one head after another, 16 keys of each. The others compute 64 rows each: the weights of eight
- * heads for the same rows and keys are in the registers of one thread, which compares all of them. A pair takes one
+ * heads for the same rows and keys are in the registers of one thread, which compares all of them. As soon as a head has been
+ * compared with all others, its next product begins in the same registers and runs beside the other comparisons. A pair takes one
  * logarithm for each two weights; with all pairs of eight heads that is 3.5 for each weight and its exponential, and they
  * share a unit that does 16 in a cycle.
  *
@@ -16,16 +17,16 @@ namespace
 
 typedef mha_cuda_stats stats;
 
-enum { GROUP = 128, HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, STAGES = HEADS };
+enum { GROUP = 128, HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, STAGES = 2 };
 enum { PAIRS = HEADS * (HEADS - 1) / 2, FLUSH = 128, OWN = 1 };
 
 template <typename T, int D, int GROUPS> struct shared_memory {
     enum { ROWS = 64 * GROUPS };
     alignas(1024) T q[HEADS][ROWS * D];
-    alignas(1024) T k[STAGES][KEYS * D];
+    alignas(1024) T k[STAGES][HEADS][KEYS * D];
     float lse[HEADS][ROWS];
     double sums[4 * GROUPS][2 * PAIRS];
-    alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES];
+    alignas(8) uint64_t q_full, k_full[STAGES][HEADS], k_empty[STAGES];
 };
 
 /* The heads of a pass: those of two fours, or of one. The last ones may be missing; then others stand in for them. */
@@ -59,22 +60,21 @@ MHA_DEVICE void copy_tiles(shared_memory<T, D, GROUPS> &m, const stats &c, const
         for (int panel = 0; panel < D / PANEL; panel++)
             copy_in(shared_address(m.q[n]) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&m.q_full), panel * PANEL,
                     (int)s.query_row + row, min(p.head(n), c.g.H - 1), s.query_batch);
-    for (int j = blocks.low, turn = 1; j < blocks.high; j++, turn ^= 1)
-        for (int n = 0; n < HEADS; n++) {
-            uint32_t full = shared_address(&m.k_full[n]);
-            barrier_wait(shared_address(&m.k_empty[n]), turn);
+    for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
+        int stage = n % STAGES;
+        barrier_wait(shared_address(&m.k_empty[stage]), (n / STAGES + 1) % 2);
+        for (int h = 0; h < HEADS; h++) {
+            uint32_t full = shared_address(&m.k_full[stage][h]);
             barrier_expect(full, KEYS * D * 2);
             for (int panel = 0; panel < D / PANEL; panel++)
-                copy_in(shared_address(m.k[n]) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL,
-                        (int)s.key_row + j * KEYS, min(p.head(n), c.g.H - 1) / c.g.share, s.key_batch);
+                copy_in(shared_address(m.k[stage][h]) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL,
+                        (int)s.key_row + j * KEYS, min(p.head(h), c.g.H - 1) / c.g.share, s.key_batch);
         }
+    }
 }
 
 /* `factor` of an address that is divided by 16, which has 14 bits. */
-MHA_DEVICE uint64_t factor_at(uint32_t place)
-{
-    return (uint64_t)((8 * ROW_BYTES >> 4) | 1u << 30) << 32 | place;
-}
+MHA_DEVICE uint64_t factor_at(uint32_t place) { return (uint64_t)((8 * ROW_BYTES >> 4) | 1u << 30) << 32 | place; }
 
 MHA_DEVICE float log2_fast(float x)
 {
@@ -87,29 +87,23 @@ struct pair_sums {
     float logs[PAIRS], dots[PAIRS];
 };
 
-/* Head after head, as far as there are heads. Without these branches the compiler would compute logarithms so far ahead that
- * registers do not suffice. */
-template <bool WITHIN> MHA_DEVICE void compare(const float (&p)[HEADS][KEYS / 2], pair_sums &s, int heads)
+/* A head and others: [first,last). */
+template <int HEAD, int FIRST, int LAST> MHA_DEVICE void compare(const float (&p)[HEADS][KEYS / 2], pair_sums &s)
 {
 #pragma unroll
-    for (int b = 1; b < HEADS; b++) {
-        if (b >= heads) break;
+    for (int b = FIRST; b < LAST; b++) {
+        int n = b * (b - 1) / 2 + HEAD;
 #pragma unroll
-        for (int a = 0; a < b; a++) {
-            if (!WITHIN && a / 4 == b / 4) continue;
-            int n = b * (b - 1) / 2 + a;
-#pragma unroll
-            for (int i = 0; i < KEYS / 2; i++) {
-                float u = p[a][i] + p[b][i];
-                s.logs[n] = fmaf(u, log2_fast(u), s.logs[n]);
-                s.dots[n] = fmaf(p[a][i], p[b][i], s.dots[n]);
-            }
+        for (int i = 0; i < KEYS / 2; i++) {
+            float u = p[HEAD][i] + p[b][i];
+            s.logs[n] = fmaf(u, log2_fast(u), s.logs[n]);
+            s.dots[n] = fmaf(p[HEAD][i], p[b][i], s.dots[n]);
         }
     }
 }
 
-/* Adds what the lanes of a warp have to its sums in float64; a lane has a pair. */
-MHA_DEVICE void flush(double *to, pair_sums &s)
+/* Adds what the lanes of a warp have to its sums in float64; a lane has a pair. Returns whether its own are not finite. */
+MHA_DEVICE bool flush(double *to, pair_sums &s)
 {
     int own = threadIdx.x % 32;
     float logs = 0, dots = 0;
@@ -121,22 +115,40 @@ MHA_DEVICE void flush(double *to, pair_sums &s)
         s.logs[n] = s.dots[n] = 0;
     }
     if (own < PAIRS) to[2 * own] += logs, to[2 * own + 1] += dots;
+    return !isfinite(logs + dots);
 }
 
-/* Scores of a head become weights. A tiny number on top keeps logarithms finite. */
+/* Scores of a head become weights, and NaN if they are not finite: also that of -infinity, which may be a sum that overflowed on
+ * its way. A tiny number on top keeps logarithms finite. */
 template <bool MASKED>
-MHA_DEVICE float weigh(float (&x)[KEYS / 2], float scale, const float (&lse)[2], const range (&keys)[2], int first)
+MHA_DEVICE void weigh(float (&x)[KEYS / 2], float scale, const float (&lse)[2], const range (&keys)[2], int first)
 {
-    float zero = 0;
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
         int h = i / 2 % 2, key = first + i / 4 * 8 + i % 2;
         float e = fmaf(x[i], scale, -lse[h]);
         if (MASKED && (key >= keys[h].high || key < keys[h].low)) e = -1e4f;
-        zero = fmaf(e, 0.0f, zero);
-        x[i] = exp2_fast(e) + 0x1p-100f;
+        x[i] = fmaf(e, 0.0f, exp2_fast(e)) + 0x1p-100f;
     }
-    return zero;
+}
+
+/* Of all heads; the next head's lse of a row is `pitch` numbers behind. */
+MHA_DEVICE void weigh_heads(float (&p)[HEADS][KEYS / 2], float scale, const float *lse, int pitch,
+                            const range (&keys)[2], int first, bool whole)
+{
+    float own[HEADS][2];
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        touch(p[h]);
+        own[h][0] = lse[h * pitch], own[h][1] = lse[h * pitch + 8];
+    }
+    if (whole) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) weigh<false>(p[h], scale, own[h], keys, first);
+    } else {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) weigh<true>(p[h], scale, own[h], keys, first);
+    }
 }
 
 template <typename T, int D, int GROUPS>
@@ -158,54 +170,64 @@ MHA_DEVICE void put_sums(shared_memory<T, D, GROUPS> &m, const stats &c, const s
     }
 }
 
+/* What a warpgroup's product of head H needs: the places of Q and K of the first head in shared memory, divided by 16. */
+template <typename T, int D, int GROUPS, int H> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint32_t q, uint32_t k)
+{
+    enum { ROWS = 64 * GROUPS };
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < D / 16; i++)
+        product_shared<T>(x, factor_at(q + ((H * ROWS * D * 2 + i / 4 * ROWS * ROW_BYTES) >> 4) + i % 4 * 2),
+                          factor_at(k + ((H * KEYS * D * 2 + i / 4 * KEYS * ROW_BYTES) >> 4) + i % 4 * 2), i > 0);
+    products_commit();
+}
+
+/* A head is compared with the later ones, and its next product begins: no later comparison needs its weights. */
+template <typename T, int D, int GROUPS, int H>
+MHA_DEVICE void compare_and_go_on(shared_memory<T, D, GROUPS> &m, float (&p)[HEADS][KEYS / 2], pair_sums &s,
+                                  bool within, bool across, uint32_t q, int next)
+{
+    if constexpr (H % 4 != 3)
+        if (within) compare<H, H + 1, H / 4 * 4 + 4>(p, s);
+    if constexpr (H < 4)
+        if (across) compare<H, 4, HEADS>(p, s);
+    int stage = next % STAGES;
+    uint32_t k = shared_address(m.k[stage]) >> 4;
+    asm volatile("" : "+r"(q), "+r"(k)); /* opaque, or the compiler keeps the places of all factors in registers */
+    barrier_wait(shared_address(&m.k_full[stage][H]), next / STAGES % 2);
+    multiply<T, D, GROUPS, H>(p[H], q, k);
+    if constexpr (H + 1 < HEADS) compare_and_go_on<T, D, GROUPS, H + 1>(m, p, s, within, across, q, next);
+}
+
 template <typename T, int D, int GROUPS>
 MHA_DEVICE void compute_tile(shared_memory<T, D, GROUPS> &m, const stats &c, const sequence &s, const pass &p, int row,
                              range blocks, int who)
 {
-    enum { ROWS = 64 * GROUPS };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, top = row + who * 64;
     int at = who * 64 + warp * 16 + lane / 4, bad = 0;
-    float scale = (float)(c.g.scale * 1.4426950408889634), p_all[HEADS][KEYS / 2];
+    float scale = (float)(c.g.scale * 1.4426950408889634), p_all[HEADS][KEYS / 2] = {};
     const range keys[2] = {visible_to_row(c.g, s, row + at), visible_to_row(c.g, s, row + at + 8)};
     range every = visible_to_row(c.g, s, top); /* what all rows of the warpgroup see */
     every.low = visible_to_row(c.g, s, min(top + 64, s.queries) - 1).low;
     pair_sums sums = {};
-    int heads = p.heads(c.g.H);
-    for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
-        int first = j * KEYS + lane % 4 * 2;
-        bool whole = top + 64 <= s.queries && j * KEYS >= every.low && (j + 1) * KEYS <= every.high;
-        if (n == 0) barrier_wait(shared_address(&m.q_full), 0);
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) barrier_wait(shared_address(&m.k_full[h]), n % 2);
-        products_begin();
-        uint32_t base = shared_address(&m) >> 4; /* opaque, or the compiler keeps the places of all factors in registers */
-        asm volatile("" : "+r"(base));
-#pragma unroll
-        for (int h = 0; h < HEADS; h++)
-#pragma unroll
-            for (int i = 0; i < D / 16; i++)
-                product_shared<T>(p_all[h],
-                                  factor_at(base + ((h * ROWS * D * 2 + i / 4 * ROWS * ROW_BYTES) >> 4) + i % 4 * 2 + who * (64 * ROW_BYTES >> 4)),
-                                  factor_at(base + ((HEADS * ROWS * D * 2 + h * KEYS * D * 2 + i / 4 * KEYS * ROW_BYTES) >> 4) + i % 4 * 2),
-                                  i > 0);
-        products_commit();
-        products_wait<0>();
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) touch(p_all[h]);
-        if (thread == 0)
-            for (int h = 0; h < HEADS; h++) barrier_arrive(shared_address(&m.k_empty[h]));
-        float zero = 0;
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            const float lse[2] = {m.lse[h][at], m.lse[h][at + 8]};
-            zero += whole ? weigh<false>(p_all[h], scale, lse, keys, first) : weigh<true>(p_all[h], scale, lse, keys, first);
-        }
-        bad |= zero != 0;
-        if (p.within) compare<true>(p_all, sums, heads);
-        else compare<false>(p_all, sums, heads);
-        if (n % FLUSH == FLUSH - 1) flush(m.sums[4 * who + warp], sums);
+    bool across = p.heads(c.g.H) > 4;
+    uint32_t q = (shared_address(m.q) + who * 64 * ROW_BYTES) >> 4;
+    if (blocks.low < blocks.high) {
+        barrier_wait(shared_address(&m.q_full), 0);
+        compare_and_go_on<T, D, GROUPS, 0>(m, p_all, sums, false, false, q, 0);
     }
-    flush(m.sums[4 * who + warp], sums);
+    for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
+        int first = j * KEYS + lane % 4 * 2,
+            next = j + 1 < blocks.high ? n + 1 : n; /* behind the last block, products that nobody reads */
+        bool whole = top + 64 <= s.queries && j * KEYS >= every.low && (j + 1) * KEYS <= every.high;
+        products_wait<0>();
+        if (thread == 0) barrier_arrive(shared_address(&m.k_empty[n % STAGES]));
+        weigh_heads(p_all, scale, &m.lse[0][at], 64 * GROUPS, keys, first, whole);
+        compare_and_go_on<T, D, GROUPS, 0>(m, p_all, sums, p.within, across, q, next);
+        if (n % FLUSH == FLUSH - 1) bad |= flush(m.sums[4 * who + warp], sums);
+    }
+    products_wait<0>();
+    bad |= flush(m.sums[4 * who + warp], sums);
     bad = group_any(OWN + who, GROUP, bad);
     if (top / 64 >= c.pair_tiles) return;
     put_sums(m, c, s, p, top / 64, who);
@@ -241,11 +263,12 @@ template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
     range blocks = {seen.low / KEYS, max(seen.low / KEYS, (seen.high + KEYS - 1) / KEYS)};
     for (int n = threadIdx.x; n < HEADS * ROWS; n += THREADS_ALL)
         m.lse[n / ROWS][n % ROWS] = lse_of(c.g, s, min(p.head(n / ROWS), c.g.H - 1), row + n % ROWS);
-    for (int n = threadIdx.x; n < 4 * GROUPS * 2 * PAIRS; n += THREADS_ALL) m.sums[n / (2 * PAIRS)][n % (2 * PAIRS)] = 0;
+    for (int n = threadIdx.x; n < 4 * GROUPS * 2 * PAIRS; n += THREADS_ALL)
+        m.sums[n / (2 * PAIRS)][n % (2 * PAIRS)] = 0;
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&m.q_full), 1);
         for (int i = 0; i < STAGES; i++) {
-            barrier_make(shared_address(&m.k_full[i]), 1);
+            for (int h = 0; h < HEADS; h++) barrier_make(shared_address(&m.k_full[i][h]), 1);
             barrier_make(shared_address(&m.k_empty[i]), GROUPS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -253,20 +276,22 @@ template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        registers_give<56>();
+        registers_give<40>();
         if (threadIdx.x == 0 && blocks.low < blocks.high) copy_tiles<T, D, GROUPS>(m, c, s, p, row, blocks);
     } else {
-        registers_take<224>();
-        compute_tile<T, D, GROUPS>(m, c, s, p, row, blocks, threadIdx.x / GROUP - 1);
+        registers_take<232>();
+        int who = __shfl_sync(~0u, (int)threadIdx.x / GROUP, 0) - 1; /* or the compiler does not know that a warp has one */
+        compute_tile<T, D, GROUPS>(m, c, s, p, row, blocks, who);
     }
 }
 
 } // namespace
 
-#define KERNEL(NAME, T, D, GROUPS)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1) NAME(const __grid_constant__ mha_cuda_stats c) \
-    {                                                                                                                   \
-        run<T, D, GROUPS>(c);                                                                                           \
+#define KERNEL(NAME, T, D, GROUPS)                                       \
+    extern "C" __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1) \
+        NAME(const __grid_constant__ mha_cuda_stats c)                   \
+    {                                                                    \
+        run<T, D, GROUPS>(c);                                            \
     }
 
 KERNEL(stats_pairs_bf16_64, __nv_bfloat16, 64, 2)
