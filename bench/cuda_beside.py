@@ -273,6 +273,7 @@ def forward_only(ours, name, q, k, v, flops, others, count=3, want=None, **optio
     """The forward call with options beside `others`, by name; `want`: results of the first sequence in float64."""
     out = torch.full((*q.shape[:-1], v.shape[-1]), float("nan"), device="cuda", dtype=q.dtype)
     run = lambda: ours.forward(out, q, k, v, **options)
+    torch.cuda.synchronize()  # what the other stream fills
     with torch.cuda.stream(stream):
         run()
     torch.cuda.synchronize()

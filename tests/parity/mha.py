@@ -24,7 +24,7 @@ SCALARS = {
     "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t,
 }
-TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4}
+TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.bool: 3, torch.int64: 4, torch.int32: 5}
 
 
 class Error(Exception):
