@@ -140,7 +140,7 @@ if(TARGET mha_cuda)
   endforeach()
   # The same program over a driver without a GPU: the host side alone.
   set(src ${PROJECT_SOURCE_DIR}/src)
-  add_library(mha_fake_driver SHARED cuda/fake_driver.c cuda/fake_forward.c cuda/fake_general.c cuda/fake_kernels.c cuda/fake_ops.c cuda/fake_backward.c cuda/fake_stats.c
+  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/stats.c
     support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c support/naive/stats.c ${src}/cuda/kernels.c
     ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
     ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c ${PROJECT_SOURCE_DIR}/ref/stats.c)

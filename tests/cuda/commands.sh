@@ -1,7 +1,7 @@
 #!/bin/sh
 # The command with --device cuda: conformance, bench, and what is said about GPUs and commands that cannot be used.
 #
-#     commands.sh COMMAND [FOLDER_OF_THE_DRIVER]      the folder: that of a driver without a GPU (fake_driver.c)
+#     commands.sh COMMAND [FOLDER_OF_THE_DRIVER]      the folder: that of a driver without a GPU (fake/driver.c)
 set -u
 command=$1 fake=${2:-}
 [ -z "$fake" ] || export LD_LIBRARY_PATH="$fake" MHA_FAKE_GPU=new

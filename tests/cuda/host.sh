@@ -1,5 +1,5 @@
 #!/bin/sh
-# The host side of the plug-in over a driver without a GPU (fake_driver.c): a sample of the tests of attention, and what is
+# The host side of the plug-in over a driver without a GPU (fake/driver.c): a sample of the tests of attention, and what is
 # said about GPUs that are not there.
 #
 #     host.sh TEST_CUDA FOLDER_OF_THE_DRIVER COMMAND

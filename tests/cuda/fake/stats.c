@@ -1,6 +1,6 @@
-#include "cuda/fake_stats.h"
+#include "cuda/fake/stats.h"
 #include "cuda/attention/statistics.h"
-#include "cuda/fake_backward.h"
+#include "cuda/fake/backward.h"
 #include "support/naive/naive.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef FAKE_STATS_H
 #define FAKE_STATS_H
 
-#include "cuda/fake_kernels.h"
+#include "cuda/fake/kernels.h"
 
 const char *fake_stats(const fake_launch *launch);
 

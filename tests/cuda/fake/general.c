@@ -1,4 +1,4 @@
-#include "cuda/fake_general.h"
+#include "cuda/fake/general.h"
 #include "core/philox.h"
 #include "support/numbers.h"
 

@@ -1,10 +1,10 @@
 /* A libcuda.so.1 without a GPU, so that the host side of the plug-in is tested everywhere: device memory is the host's,
- * kernels are plain loops (fake_kernels.c) that run when they are launched or when their graph is replayed. It is strict
+ * kernels are plain loops (fake/kernels.c) that run when they are launched or when their graph is replayed. It is strict
  * where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps have
  * their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
  *
  * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0. */
-#include "cuda/fake_kernels.h"
+#include "cuda/fake/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

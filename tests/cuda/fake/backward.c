@@ -1,4 +1,4 @@
-#include "cuda/fake_backward.h"
+#include "cuda/fake/backward.h"
 #include "support/naive/naive.h"
 
 #include <string.h>

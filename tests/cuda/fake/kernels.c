@@ -1,11 +1,11 @@
-#include "cuda/fake_kernels.h"
+#include "cuda/fake/kernels.h"
 #include "cuda/attention/statistics.h"
 #include "cuda/backward.h"
 #include "cuda/decode.h"
-#include "cuda/fake_backward.h"
-#include "cuda/fake_general.h"
-#include "cuda/fake_ops.h"
-#include "cuda/fake_stats.h"
+#include "cuda/fake/backward.h"
+#include "cuda/fake/general.h"
+#include "cuda/fake/ops.h"
+#include "cuda/fake/stats.h"
 #include "cuda/rows.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ size_t fake_parameter_bytes(const char *name)
 {
     static const char *const widths[] = {"bf16_64", "bf16_128", "f16_64", "f16_128", "bf16_96", "f16_96"};
     static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps"};
-    static const char *const backward[] = {"",       "_causal",       "_prepare",       "_convert",
+    static const char *const backward[] = {"",       "_causal",       "_options",       "_prepare",      "_convert",
                                            "_brief", "_brief_causal", "_brief_prepare", "_brief_convert"};
     char known[64];
     for (int n = 0; n < 6; n++) {
@@ -31,7 +31,7 @@ size_t fake_parameter_bytes(const char *name)
             snprintf(known, sizeof known, "forward_%s%s", widths[n], forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; n < 4 && k < 8; k++) {
+        for (int k = 0; n < 4 && k < 9; k++) {
             snprintf(known, sizeof known, "backward_%s%s", widths[n], backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
@@ -141,6 +141,8 @@ static const char *forward(const fake_launch *l)
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
+typedef enum sight { FULL, CAUSAL, OPTIONS } sight; /* what rows see */
+
 static int rows_of_tile(int D) { return D == 64 ? 128 : 64; }
 
 static char *plain_row(mha_cuda_rows t, int64_t b, int64_t h, int64_t row)
@@ -162,13 +164,15 @@ static void prepare(const mha_cuda_backward *c, int width, bool half)
 {
     int rows = rows_of_tile(width);
     for (int64_t n = 0; n < (int64_t)c->B * c->G * c->bound_tiles * 2; n++) c->bounds[n] = 1;
+    for (int64_t n = 0; c->any && n < (int64_t)c->B * c->G * c->key_tiles; n++) c->lost_keys[n] = 0;
+    if (c->any) *c->any = 0;
     for (int64_t tile = 0; tile < (int64_t)c->B * c->H * c->row_tiles; tile++)
         for (int r = 0; r < rows; r++) {
             int64_t head = tile / c->row_tiles, row = tile % c->row_tiles * rows + r;
             float *about = c->rows + tile * 3 * rows + r;
             double delta = 0;
             for (int d = 0; c->bounds && d < width; d++) c->sums[(tile * rows + r) * width + d] = 0;
-            if (!c->bounds) c->lost_rows[tile] = 0;
+            if (c->lost_rows) c->lost_rows[tile] = 0;
             about[0] = INFINITY, about[rows] = 0, about[2 * rows] = 1;
             if (row >= c->Tq) continue;
             for (int d = 0; d < c->E; d++)
@@ -194,8 +198,37 @@ static void send_dq(const mha_cuda_backward *c, int width, int64_t head, int64_t
     }
 }
 
+/* The keys that a row sees. */
+typedef struct span {
+    int64_t first, end;
+} span;
+
+static span keys_of(const mha_cuda_backward *c, sight of, int64_t i)
+{
+    if (of != OPTIONS) return (span){0, keys_seen(of == CAUSAL, i, c->offset, c->Tk)};
+    int64_t first = i + c->left > 0 ? i + c->left : 0, end = i + c->right + 1;
+    return (span){first, end < c->Tk ? end : c->Tk};
+}
+
+/* The score of a product, and how much it grows with the product. */
+static double score_of(const mha_cuda_backward *c, sight of, double product, int b, int h, int64_t behind,
+                       double *growth)
+{
+    const double log2_e = 1.4426950408889634;
+    double score = (double)c->scale * product;
+    *growth = (double)c->scale;
+    if (of == OPTIONS && c->cap > 0) {
+        double part = tanh(product * (double)c->cap_inverse / (2 * log2_e));
+        score = (double)c->cap / log2_e * part;
+        *growth *= 1 - part * part;
+    }
+    if (of == OPTIONS && c->slopes)
+        score -= (double)c->slopes[b * c->slope_batch + h * c->slope_head] * fabs((double)behind);
+    return score;
+}
+
 /* All of one key head. */
-static void backward_head(const mha_cuda_backward *c, bool causal, int width, int b, int g)
+static void backward_head(const mha_cuda_backward *c, sight of, int width, int b, int g)
 {
     fake_map q = fake_map_of(&c->q), d_out = fake_map_of(&c->d_out), k = fake_map_of(&c->k), v = fake_map_of(&c->v),
              dk = fake_map_of(&c->dk), dv = fake_map_of(&c->dv);
@@ -208,9 +241,11 @@ static void backward_head(const mha_cuda_backward *c, bool causal, int width, in
             int64_t tile = ((int64_t)b * c->H + h) * c->row_tiles + i / rows, r = i % rows;
             const float *about = c->rows + tile * 3 * rows + r;
             double dq[128] = {0};
-            for (int64_t j = 0; j < keys_seen(causal, i, c->offset, c->Tk); j++) {
-                double p = exp((double)c->scale * dot(Q + i * D, K + j * D, D) - (double)about[0]);
-                double ds = p * (dot(dO + i * E, V + j * E, E) - (double)about[rows]) * (double)c->scale;
+            span seen = keys_of(c, of, i);
+            for (int64_t j = seen.first; j < seen.end; j++) {
+                double growth, x = score_of(c, of, dot(Q + i * D, K + j * D, D), b, h, i + c->offset - j, &growth);
+                double p = exp(x - (double)about[0]);
+                double ds = p * (dot(dO + i * E, V + j * E, E) - (double)about[rows]) * growth;
                 for (int d = 0; d < E; d++) dV[j * E + d] += p * dO[i * E + d];
                 for (int d = 0; d < D; d++) {
                     dK[j * D + d] += ds * Q[i * D + d];
@@ -283,7 +318,8 @@ static const char *backward(const fake_launch *l)
         convert(c, width, half);
     } else {
         if ((int)l->blocks != (brief ? c->parts : c->key_tiles) * c->G * c->B || l->threads != 384) return "blocks";
-        for (int n = 0; n < c->B * c->G; n++) backward_head(c, strstr(l->name, "causal"), width, n / c->G, n % c->G);
+        sight of = strstr(l->name, "_options") ? OPTIONS : strstr(l->name, "causal") ? CAUSAL : FULL;
+        for (int n = 0; n < c->B * c->G; n++) backward_head(c, of, width, n / c->G, n % c->G);
     }
     return NULL;
 }
@@ -343,6 +379,7 @@ static const char *general(const fake_launch *l)
 {
     const mha_cuda_general *c = (const void *)l->parameter;
     if (l->threads != MHA_CUDA_GENERAL_THREADS) return "threads";
+    if (c->any && !*c->any) return NULL; /* nothing is lost */
     if (c->only) return begins(l->name, "general_forward") ? NULL : "nothing is lost here";
     if (begins(l->name, "general_map")) fake_general_map(c);
     else if (!begins(l->name, "general_forward")) fake_general_backward(l->name, c);

@@ -1,6 +1,6 @@
 /* The forward kernels with options and with maps. */
 #include "core/philox.h"
-#include "cuda/fake_kernels.h"
+#include "cuda/fake/kernels.h"
 #include "mha.h"
 
 #include <math.h>

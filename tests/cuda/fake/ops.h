@@ -2,7 +2,7 @@
 #ifndef FAKE_OPS_H
 #define FAKE_OPS_H
 
-#include "cuda/fake_kernels.h"
+#include "cuda/fake/kernels.h"
 
 /* The bytes of such a kernel's parameter; 0 if there is none of that name. */
 size_t fake_ops_bytes(const char *name);
