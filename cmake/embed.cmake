@@ -1,8 +1,8 @@
 # The page's parts as bytes in a C file: the frame, the styles, the script.
 #
-#     cmake -DVIEWER=viewer -DOUT=view_files.c -P embed.cmake
+#     cmake -DWEB=web -DOUT=view_files.c -P embed.cmake
 #
-# Styles are joined in the order of their names, scripts in the order of files.txt.
+# Styles and scripts are joined in the order of files.txt.
 cmake_minimum_required(VERSION 3.22)
 
 # One array from files, behind each other.
@@ -19,12 +19,12 @@ function(embed name)
   file(APPEND ${OUT}.new "const size_t ${name}_size = ${size};\nconst unsigned char ${name}[] = {\n${hex}0};\n\n")
 endfunction()
 
-file(STRINGS ${VIEWER}/files.txt scripts)
-list(TRANSFORM scripts PREPEND ${VIEWER}/)
-file(GLOB styles ${VIEWER}/*.css)
-list(SORT styles)
-file(WRITE ${OUT}.new "/* Made of viewer/ by cmake/embed.cmake. */\n#include \"cli/view/page.h\"\n\n")
-embed(view_frame ${VIEWER}/page.html)
+file(STRINGS ${WEB}/files.txt styles REGEX "css$")
+file(STRINGS ${WEB}/files.txt scripts REGEX "js$")
+list(TRANSFORM styles PREPEND ${WEB}/)
+list(TRANSFORM scripts PREPEND ${WEB}/)
+file(WRITE ${OUT}.new "/* Made of web/ by cmake/embed.cmake. */\n#include \"cli/view/page.h\"\n\n")
+embed(view_frame ${WEB}/page.html)
 embed(view_style ${styles})
 embed(view_script ${scripts})
 file(RENAME ${OUT}.new ${OUT})

@@ -1,17 +1,17 @@
-/* The page of `mha view`: one HTML file with the viewer and its data in it.
+/* The page of `mha view`: one HTML file with its scripts and its data in it.
  *
  *     nn_buffer data = {0};
  *     nn_buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
  *     if (!view_page_write("page.html", "vit.safetensors", &data, &bytes, error, sizeof error)) puts(error);
  *
- * The template is viewer/page.html, whose comments mark the insertion points. The data are one JSON object inside a
+ * The template is web/page.html, whose comments mark the insertion points. The data are one JSON object inside a
  * <script>, so it must not contain '<': all text goes through view_string. */
 #ifndef VIEW_PAGE_H
 #define VIEW_PAGE_H
 
 #include "io/buffer.h"
 
-/* The files of viewer/, embedded by the build (cmake/embed.cmake). Each is followed by a 0, which is not counted. */
+/* The files of web/, embedded by the build (cmake/embed.cmake). Each is followed by a 0, which is not counted. */
 extern const unsigned char view_frame[], view_style[], view_script[];
 extern const size_t view_frame_size, view_style_size, view_script_size;
 

@@ -1,5 +1,5 @@
 /* mha view MODEL --text: the page has the tokens of the text, the weights of mha_model_run and words for every head; wrong
- * use is one line, and no page is written. tests/view looks at such pages in a browser. */
+ * use is one line, and no page is written. tests/web looks at such pages in a browser. */
 #include "../generate/letters.h"
 #include "../page.h"
 
