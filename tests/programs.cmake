@@ -76,7 +76,7 @@ function(mha_fuzz path)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/include)
   if(MHA_FUZZ)
     target_sources(${name} PRIVATE ${sources})
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/nn/io/safetensors.c PROPERTIES COMPILE_DEFINITIONS _DEFAULT_SOURCE)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/nn/io/file_map.c PROPERTIES COMPILE_DEFINITIONS _DEFAULT_SOURCE)
     target_compile_definitions(${name} PRIVATE MHA_FUZZ)
     target_compile_options(${name} PRIVATE ${sanitizers} -g)
     target_link_options(${name} PRIVATE ${sanitizers})
@@ -88,11 +88,11 @@ function(mha_fuzz path)
     add_dependencies(tests_isa ${name})
   endif()
 endfunction()
-mha_fuzz(nn/io/fuzz_safetensors io/failure.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c)
+mha_fuzz(nn/io/fuzz_safetensors io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c)
 file(GLOB family_sources RELATIVE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/nn/families/*/*.c)
 mha_fuzz(nn/families/fuzz_config ${family_sources} families/config.c families/describe.c families/pruned_keys.c families/rotary_keys.c families/shards.c
   families/table.c families/window_keys.c model/description.c model/parts.c generate/config.c generate/speech.c
-  io/failure.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c)
+  io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c)
 mha_fuzz(nn/data/fuzz_wav io/failure.c io/printable.c io/source.c data/wav.c)
 
 # The fuzz target of tokenizers, likewise. The library's files are compiled into it, too.

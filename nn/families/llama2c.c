@@ -1,11 +1,11 @@
 #include "families/llama2c.h"
 #include "io/failure.h"
+#include "io/file_map.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,9 +86,9 @@ static bool map_file(nn_llama2c *file, const char *path)
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool there = descriptor >= 0 && fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) &&
                  about.st_size > (off_t)(NUMBERS * sizeof(int32_t));
-    void *map = there ? mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
+    void *map = there ? nn_file_map(descriptor, (size_t)about.st_size) : NULL;
     if (descriptor >= 0) close(descriptor);
-    if (map == MAP_FAILED) return false;
+    if (!map) return false;
     *file = (nn_llama2c){map, (size_t)about.st_size};
     return true;
 }
@@ -153,6 +153,6 @@ bool nn_llama2c_find(char *path, size_t room, const char *folder)
 
 void nn_llama2c_close(nn_llama2c *file)
 {
-    if (file->map) munmap(file->map, file->size);
+    nn_file_unmap(file->map, file->size);
     *file = (nn_llama2c){0};
 }

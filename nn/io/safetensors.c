@@ -6,6 +6,7 @@
  * tensors, only those that do not lie at a multiple of their element's size are copied. */
 #include "io/safetensors.h"
 #include "io/failure.h"
+#include "io/file_map.h"
 #include "io/safetensors_header.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -237,26 +237,20 @@ nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_s
     int descriptor = open_file(&from, path);
     if (descriptor < 0) return NULL;
     size_t size = (size_t)from.size;
-    void *map = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : NULL;
+    void *map = size ? nn_file_map(descriptor, size) : NULL;
+    if (size && !map) nn_fail(&from.to, "cannot be mapped: %s", strerror(errno));
     close(descriptor);
-    if (map == MAP_FAILED) {
-        nn_fail(&from.to, "cannot be mapped: %s", strerror(errno));
-        return NULL;
-    }
+    if (size && !map) return NULL;
     from.bytes = map;
     nn_safetensors *file = read_all(&from);
     if (file) file->map = map, file->map_size = size;
-    else if (map) munmap(map, size);
+    else nn_file_unmap(map, size);
     return file;
 }
 
 void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t bytes)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)from, map = (uintptr_t)file->map;
-    if (!file->map || begin < map || begin + bytes > map + file->map_size) return;
-    size_t skipped = (size_t)(-begin & (page - 1)); /* the mapping starts with a page */
-    if (bytes >= skipped + page)
-        madvise((char *)file->map + (begin - map) + skipped, (bytes - skipped) / page * page, MADV_DONTNEED);
+    nn_file_map_forget(file->map, file->map_size, from, bytes);
 }
 
 nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
@@ -283,7 +277,7 @@ void nn_safetensors_free(nn_safetensors *file)
     if (!file) return;
     nn_safetensors_header_free(&file->header);
     free(file->block);
-    if (file->map) munmap(file->map, file->map_size);
+    nn_file_unmap(file->map, file->map_size);
     free(file);
 }
 

@@ -30,13 +30,13 @@ static int count_threads(const mha_context_options *options)
     return threads < MHA_MOST_THREADS ? threads : MHA_MOST_THREADS;
 }
 
-/* The handles of the pool's threads lie behind the context, so that starting them takes no memory of the allocator. */
+/* The pool lies behind the context, so that starting its threads takes no memory of the allocator. */
 mha_status mha_context_make(mha_context **ctx, const mha_context_options *options, mha_choice choice)
 {
     mha_allocator allocator = options->allocator;
     if (!allocator.allocate) allocator = (mha_allocator){default_allocate, default_release, NULL};
     int threads = count_threads(options), workers = options->parallel.run ? 0 : threads - 1;
-    size_t bytes = sizeof(mha_context) + (size_t)workers * sizeof(mha_worker);
+    size_t own = mha_align_up(sizeof(mha_context)), bytes = own + mha_pool_bytes(workers);
     void *memory = allocator.allocate(allocator.user, bytes + MHA_ALIGNMENT);
     if (!memory) return MHA_NO_MEMORY;
     mha_context *made = align(memory);
@@ -51,7 +51,7 @@ mha_status mha_context_make(mha_context **ctx, const mha_context_options *option
                           .isa = choice.isa,
                           .kernels = choice.kernels,
                           .engine = choice.engine};
-    mha_pool_make(&made->pool, (mha_worker *)(made + 1), workers);
+    made->pool = mha_pool_make((char *)made + own, workers);
     *ctx = made;
     return MHA_OK;
 }
@@ -61,7 +61,7 @@ void mha_context_free(mha_context *ctx)
     if (!ctx) return;
     mha_allocator allocator = ctx->allocator;
     if (ctx->backend->close) ctx->backend->close(ctx);
-    mha_pool_end(&ctx->pool);
+    mha_pool_end(ctx->pool);
     mha_context_trim(ctx);
     allocator.release(allocator.user, ctx->self);
 }
@@ -159,7 +159,7 @@ void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int i
 {
     if (tasks == 1) task(arg, 0);
     else if (ctx->parallel.run) ctx->parallel.run(ctx->parallel.user, tasks, task, arg);
-    else mha_pool_run(&ctx->pool, tasks, task, arg);
+    else mha_pool_run(ctx->pool, tasks, task, arg);
 }
 
 typedef struct each {

@@ -47,7 +47,7 @@ struct mha_context {
     bool rehearsing;  /* operations check their arguments and reserve their scratch, and do nothing */
     bool trusting;    /* the memory of tensors has been checked: a call is made of several */
     char error[512];
-    mha_pool pool; /* runs loops where `parallel` has no `run` */
+    mha_pool *pool; /* runs loops where `parallel` has no `run` */
 };
 
 enum { MHA_MOST_THREADS = 1024 }; /* of a context: scratch grows with their number */

@@ -40,6 +40,10 @@ bool mha_device_is_cpu(const char *name);
 /* The number of "cuda" or "cuda:N"; -1 for every other name. */
 int mha_device_ordinal(const char *name);
 
+/* The plug-in for "cuda", valid for good; NULL if there is none, with the reason at `why`. plugin.c asks the dynamic
+ * loader; plugin_none.c is for platforms without one. */
+const mha_plugin *mha_plugin_find(char *why, size_t size);
+
 /* A context, or a line, of a device that is not the CPU. On error the reason is at `why` or `text`. */
 mha_status mha_device_context(mha_context **ctx, const mha_context_options *options, char *why, size_t size);
 mha_status mha_device_line(const char *name, char *text, size_t size);

@@ -15,10 +15,52 @@
  * between the last check and the sleep. */
 #include "core/pool.h"
 #include "core/processors.h"
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A worker, and the share of each loop that is its own. */
+typedef struct mha_worker {
+    _Alignas(64) struct mha_pool *pool;
+    pthread_t thread;
+    atomic_ullong taken; /* the number of the last loop whose share somebody has taken */
+} mha_worker;
+
+/* What the caller writes, what workers write and what is for sleeping each have their own cache line. */
+struct mha_pool {
+    /* The loop: its number, and in the lowest 16 bits how many shares it has. Share n has the tasks n, n + shares, ...;
+     * whoever has taken one may read the rest. */
+    _Alignas(64) atomic_ullong loop;
+    atomic_bool stop; /* workers shall return */
+    mha_task *task;
+    void *arg;
+    int tasks;
+
+    /* The end of the loop. */
+    _Alignas(64)
+        atomic_ullong left; /* shares from 1 on that nobody has taken, times 2^32, and those that are not done */
+    atomic_bool waiting;    /* the caller sleeps until all are done */
+
+    /* Sleep. */
+    _Alignas(64) atomic_int sleepers; /* workers that sleep until there is a loop */
+    pthread_mutex_t mutex;
+    pthread_cond_t begin, end;
+
+    /* Read and written between loops. */
+    _Alignas(64) atomic_bool busy; /* a loop is running, or another thread is at this point */
+    atomic_bool alone;             /* no worker has taken part in the last loop */
+    bool crowded;                  /* more threads than processors: spinning would keep others from working */
+    atomic_int process;            /* that the workers belong to: those of the parent do not exist in a child */
+    atomic_int started;            /* workers that there are */
+    int most;                      /* that there may be */
+    int refused;                   /* loops to wait before asking for threads again, after the system gave none */
+    mha_worker workers[];          /* (most) */
+};
 
 enum {
     WORKER_SPINS = 50000,   /* nanoseconds that a worker looks for the next loop before it sleeps, at first */
@@ -32,13 +74,17 @@ enum {
 /* In `left`. */
 static const unsigned long long UNTAKEN = 1ULL << 32;
 
-void mha_pool_make(mha_pool *pool, mha_worker *workers, int most)
+size_t mha_pool_bytes(int most) { return sizeof(mha_pool) + (size_t)most * sizeof(mha_worker); }
+
+mha_pool *mha_pool_make(void *memory, int most)
 {
-    *pool = (mha_pool){.workers = workers, .most = most};
-    for (int n = 0; n < most; n++) workers[n] = (mha_worker){.pool = pool};
+    mha_pool *pool = memory;
+    *pool = (mha_pool){.most = most};
+    for (int n = 0; n < most; n++) pool->workers[n] = (mha_worker){.pool = pool};
     pool->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool->begin = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool->end = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    return pool;
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------------- */
@@ -221,7 +267,7 @@ static bool may_be_child(const mha_pool *pool)
 void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg)
 {
     int wanted = tasks - 1 < pool->most ? tasks - 1 : pool->most;
-    if (wanted >= 1 && may_be_child(pool) && is_child(pool)) mha_pool_make(pool, pool->workers, pool->most);
+    if (wanted >= 1 && may_be_child(pool) && is_child(pool)) mha_pool_make(pool, pool->most);
     if (wanted < 1 || atomic_exchange(&pool->busy, true)) {
         run_alone(tasks, task, arg);
         return;
