@@ -239,7 +239,7 @@ MHA_API mha_status mha_context_fail(mha_context *ctx, mha_status status, const c
 
 /* One instruction set that this library knows, whether or not this build and this machine have it. */
 typedef struct mha_isa {
-    const char *name;  /* "scalar", "neon", "neon_bf16", "avx2", "avx512", "avx512_bf16", "amx" */
+    const char *name;  /* "scalar", "neon", "neon_bf16", "wasm", "avx2", "avx512", "avx512_bf16", "amx" */
     const char *needs; /* the processor features it wants, for people */
     bool built;        /* its kernels are in this build */
     bool available;    /* built, and the processor and the operating system have it: it may be forced */

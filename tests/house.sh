@@ -28,6 +28,7 @@ may_see() {
         src/cuda/attention) echo src/core src/attention src/cuda ;;
         src/layer) echo src/core src/attention ;;
         nn/io) echo include ;;
+        nn/io/wasi) echo nn/io ;;
         nn/ops) echo include ;;
         nn/layer) echo include nn/io ;;
         nn/text) echo include nn/io ;;
@@ -51,7 +52,7 @@ may_see() {
         cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw ;;
         cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
         cli) echo include cli/common ;;
-        bindings/python/src) echo include ;;
+        bindings/python/src | web/engine) echo include ;;
         *) echo anything ;;
     esac
 }

@@ -7,6 +7,18 @@ if(MHA_COMMAND)
   mha_label(explain_command host)
 endif()
 
+# Kernels, layers and operations as WebAssembly, in node. Plain C, which runs everywhere, runs in the tests of kernels alone.
+if(as_shipped AND TARGET mha_wasm)
+  include(wasm/programs.cmake)
+  foreach(program IN LISTS wasm_programs)
+    string(REGEX MATCH "^.*/(.*):(.*)" program ${program})
+    add_test(NAME wasm_${CMAKE_MATCH_1} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wasm/run.sh
+      ${MHA_WASM_FOLDER}/tests/wasm/test_${CMAKE_MATCH_1}.wasm)
+    set_tests_properties(wasm_${CMAKE_MATCH_1} PROPERTIES ENVIRONMENT "MHA_SAMPLE=${CMAKE_MATCH_2};MHA_ISAS=vector")
+    mha_label(wasm_${CMAKE_MATCH_1} host)
+  endforeach()
+endif()
+
 if(as_shipped)
   # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
   add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)

@@ -2,7 +2,8 @@
  *
  * A processor that has the instructions is not enough on x86: the operating system must save the wide registers when
  * it switches threads, which XCR0 tells. The tiles of AMX it saves only for a process that has asked for them. On
- * 64-bit Arm, NEON is part of the architecture. */
+ * 64-bit Arm, NEON is part of the architecture. A module of WebAssembly with instructions that the engine lacks is refused
+ * before it runs, so one that runs has all of its sets. */
 #include "core/device.h"
 #include "core/options.h"
 #include "cpu/engine/engine.h"
@@ -100,6 +101,11 @@ static const struct {
 #else
     {"neon", "64-bit Arm", NULL, NULL, NULL},
     {"neon_bf16", "64-bit Arm, BF16", NULL, NULL, NULL},
+#endif
+#if defined(__wasm__)
+    {"wasm", "WebAssembly SIMD", &mha_kernels_wasm, NULL, always},
+#else
+    {"wasm", "WebAssembly SIMD", NULL, NULL, NULL},
 #endif
 #if defined(__x86_64__)
     {"avx2", "AVX2, FMA, F16C", &mha_kernels_avx2, NULL, has_avx2},

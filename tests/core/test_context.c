@@ -53,9 +53,11 @@ TEST(instruction_sets)
 TEST(instruction_sets_of_other_machines)
 {
 #if defined(__aarch64__)
-    const char *here[] = {"neon"}, *elsewhere[] = {"avx2", "avx512"};
+    const char *here[] = {"neon"}, *elsewhere[] = {"avx2", "avx512", "wasm"};
 #elif defined(__x86_64__)
-    const char *here[] = {"avx2", "avx512"}, *elsewhere[] = {"neon"};
+    const char *here[] = {"avx2", "avx512"}, *elsewhere[] = {"neon", "wasm"};
+#elif defined(__wasm__)
+    const char *here[] = {"wasm"}, *elsewhere[] = {"neon", "avx2", "avx512"};
 #else
     const char *here[] = {"scalar"}, *elsewhere[] = {"neon"};
 #endif

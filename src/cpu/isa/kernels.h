@@ -48,6 +48,7 @@ typedef struct mha_kernels {
 
 extern const mha_kernels mha_kernels_scalar;
 extern const mha_kernels mha_kernels_neon;
+extern const mha_kernels mha_kernels_wasm;
 extern const mha_kernels mha_kernels_avx2;
 extern const mha_kernels mha_kernels_avx512;
 

@@ -1,0 +1,3 @@
+#define ISA wasm
+#include "cpu/isa/vec_wasm.h"
+#include "cpu/isa/bodies.h"

@@ -1,0 +1,246 @@
+/* Models and their runs. */
+#include "web/engine/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+mha_context *page_context;
+static char message[600];
+
+PAGE_API(page_error) const char *page_error(void) { return message; }
+
+int page_fail(const char *text)
+{
+    snprintf(message, sizeof message, "%s", text);
+    return -1;
+}
+
+int page_check(mha_status status) { return status ? page_fail(mha_context_error(page_context)) : 0; }
+
+/* For engine.js. */
+PAGE_API(page_allocate) void *page_allocate(size_t bytes) { return malloc(bytes); }
+PAGE_API(page_free) void page_free(void *memory) { free(memory); }
+
+/* ---- Models ----------------------------------------------------------------------------------------------------- */
+
+PAGE_API(page_close) void page_close(page *p)
+{
+    if (!p) return;
+    mha_model_free(p->model);
+    for (int kind = 0; kind < PAGE_KINDS; kind++) free(p->rooms[kind].numbers);
+    free(p);
+}
+
+PAGE_API(page_open) page *page_open(const char *path, int heads)
+{
+    mha_context_options context = MHA_CONTEXT_DEFAULTS;
+    mha_model_options options = MHA_MODEL_DEFAULTS;
+    context.error = message, context.error_size = sizeof message;
+    if (!page_context && mha_context_create(&page_context, &context)) return NULL;
+    page *p = calloc(1, sizeof *p);
+    if (!p) return page_fail("not enough memory for a model"), NULL;
+    p->about.size = sizeof p->about;
+    options.heads = heads;
+    if (!page_check(mha_model_open(page_context, &p->model, path, &options)) &&
+        !page_check(mha_model_about(page_context, p->model, &p->about)))
+        return p;
+    page_close(p);
+    return NULL;
+}
+
+PAGE_API(page_blocks) int page_blocks(const page *p) { return (int)p->about.blocks; }
+
+PAGE_API(page_switch_off) int page_switch_off(page *p, const unsigned char *off, int count)
+{
+    bool *all = calloc((size_t)count + 1, sizeof *all);
+    if (!all) return page_fail("not enough memory for heads");
+    for (int n = 0; n < count; n++) all[n] = off[n];
+    int failed = page_check(mha_model_switch_off(page_context, p->model, all, count));
+    free(all);
+    return failed;
+}
+
+PAGE_API(page_parameter) const float *page_parameter(const page *p, const char *name)
+{
+    mha_tensor t = mha_model_parameter_find(p->model, name).tensor;
+    return t.type == MHA_FLOAT32 ? t.data : NULL;
+}
+
+PAGE_API(page_parameter_numbers) int page_parameter_numbers(const page *p, const char *name)
+{
+    mha_tensor t = mha_model_parameter_find(p->model, name).tensor;
+    int count = t.rank > 0;
+    for (int axis = 0; axis < t.rank; axis++) count *= (int)t.size[axis];
+    return count;
+}
+
+/* ---- Results ---------------------------------------------------------------------------------------------------- */
+
+PAGE_API(page_numbers) const float *page_numbers(const page *p, int kind)
+{
+    return kind >= 0 && kind < PAGE_KINDS ? p->rooms[kind].numbers : NULL;
+}
+
+float *page_take(page *p, page_kind kind, int64_t count)
+{
+    struct page_room *r = &p->rooms[kind];
+    if (r->count == count && r->numbers) return r->numbers;
+    free(r->numbers);
+    r->numbers = calloc((size_t)count + 1, sizeof(float));
+    r->count = r->numbers ? count : 0;
+    if (!r->numbers) page_fail("not enough memory for the results");
+    return r->numbers;
+}
+
+/* The softmax of rows of logits. */
+static void normalize(float *out, const float *logits, int64_t rows, int64_t classes)
+{
+    for (int64_t r = 0; r < rows; r++, out += classes, logits += classes) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t c = 0; c < classes; c++)
+            if ((double)logits[c] > most) most = (double)logits[c];
+        for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - most);
+        for (int64_t c = 0; c < classes; c++) out[c] = (float)(exp((double)logits[c] - most) / sum);
+    }
+}
+
+/* Statistics of the rows of every head, and where those of an attention are. */
+typedef struct rows {
+    float *entropy, *effective, *largest, *distance; /* (heads,T) */
+    float *divergences;
+} rows;
+
+static mha_stats stats_of(const rows *r, int64_t first, int64_t pairs, int64_t H, int64_t T)
+{
+    mha_stats s = MHA_NO_STATS;
+    s.entropy = mha_tensor_3d(r->entropy + first * T, MHA_FLOAT32, 1, H, T);
+    s.effective = mha_tensor_3d(r->effective + first * T, MHA_FLOAT32, 1, H, T);
+    s.largest = mha_tensor_3d(r->largest + first * T, MHA_FLOAT32, 1, H, T);
+    s.distance = mha_tensor_3d(r->distance + first * T, MHA_FLOAT32, 1, H, T);
+    s.divergence = mha_tensor_3d(r->divergences + pairs, MHA_FLOAT32, 1, H, H);
+    return s;
+}
+
+/* Means over rows; distances are those of patches. */
+static void average(float *to, const rows *r, int64_t heads, int64_t T, int64_t first)
+{
+    const float *from[4] = {r->entropy, r->effective, r->largest, r->distance};
+    for (int64_t h = 0; h < heads; h++)
+        for (int n = 0; n < 4; n++) {
+            double sum = 0;
+            for (int64_t t = n == 3 ? first : 0; t < T; t++) sum += (double)from[n][h * T + t];
+            to[h * 4 + n] = (float)(sum / (double)(n == 3 ? T - first : T));
+        }
+}
+
+/* ---- Running ---------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    page *p;
+    mha_model_inputs in;
+    mha_model_outputs out;
+    mha_tensor *maps; /* (attentions) */
+    mha_stats *stats; /* (attentions) */
+    rows rows;
+    float *memory; /* of entropy, largest and distance */
+    int64_t heads, T, first;
+} run;
+
+/* Places for what is wanted of every attention; false if there is no memory. */
+static bool make_room(run *r, int wanted)
+{
+    page *p = r->p;
+    int64_t count = mha_model_attention_count(p->model), T = r->T, pairs = 0, first = 0;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t H = mha_model_attention_get(p->model, n).heads;
+        pairs += H * H;
+    }
+    float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, r->heads * T * T) : NULL;
+    if (wanted > 0 && (!maps || !(r->maps = calloc((size_t)count, sizeof *r->maps)))) return false;
+    if (wanted > 1) {
+        r->stats = calloc((size_t)count, sizeof *r->stats);
+        r->memory = calloc((size_t)(3 * r->heads * T), sizeof(float));
+        r->rows = (rows){r->memory, page_take(p, PAGE_EFFECTIVE, r->heads * T), r->memory + r->heads * T,
+                         r->memory + 2 * r->heads * T, page_take(p, PAGE_DIVERGENCES, pairs)};
+        if (!r->stats || !r->memory || !r->rows.effective || !r->rows.divergences) return false;
+    }
+    pairs = 0;
+    for (int64_t n = 0; n < count; n++) {
+        int64_t H = mha_model_attention_get(p->model, n).heads;
+        if (r->maps) r->maps[n] = mha_tensor_4d(maps + first * T * T, MHA_FLOAT32, 1, H, T, T);
+        if (r->stats) r->stats[n] = stats_of(&r->rows, first, pairs, H, T);
+        first += H, pairs += H * H;
+    }
+    return true;
+}
+
+static int run_model(run *r, int wanted)
+{
+    page *p = r->p;
+    const mha_model_info *m = &p->about;
+    int64_t rows = m->pooled ? 1 : r->T, T = r->T;
+    mha_stats_options options = MHA_STATS_DEFAULTS;
+    if (m->patch) options.grid_columns = m->columns / m->patch, options.grid_first = m->class_token;
+    r->heads = m->heads, r->first = m->patch ? m->class_token : 0;
+    float *logits = page_take(p, PAGE_LOGITS, rows * m->classes);
+    float *shares = page_take(p, PAGE_PROBABILITIES, rows * m->classes);
+    float *hidden = page_take(p, PAGE_HIDDEN, (m->blocks + 1) * T * m->width);
+    float *means = wanted > 1 ? page_take(p, PAGE_STATISTICS, r->heads * 4) : NULL;
+    int failed = !logits || !shares || !hidden || (wanted > 1 && !means) || !make_room(r, wanted);
+    if (failed) page_fail("not enough memory for the results");
+    r->out.logits = m->pooled ? mha_tensor_2d(logits, MHA_FLOAT32, 1, m->classes)
+                              : mha_tensor_3d(logits, MHA_FLOAT32, 1, T, m->classes);
+    r->out.hidden = mha_tensor_4d(hidden, MHA_FLOAT32, m->blocks + 1, 1, T, m->width);
+    r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &options;
+    if (!failed) failed = page_check(mha_model_run(page_context, p->model, &r->out, &r->in));
+    if (!failed) {
+        normalize(shares, logits, rows, m->classes);
+        if (means) average(means, &r->rows, r->heads, T, r->first);
+    }
+    free(r->maps), free(r->stats), free(r->memory);
+    return failed ? -1 : 0;
+}
+
+/* An image of bytes as the model reads it, to be freed; NULL, and a message, if there is no memory. */
+static float *load(const page *p, const unsigned char *pixels)
+{
+    int64_t count = p->about.rows * p->about.columns;
+    float *image = malloc((size_t)(count + 1) * sizeof *image);
+    for (int64_t i = 0; image && i < count; i++) image[i] = (float)pixels[i] / 255.0f;
+    if (!image) page_fail("not enough memory for an image");
+    return image;
+}
+
+PAGE_API(page_run) int page_run(page *p, const unsigned char *pixels, int wanted)
+{
+    float *image = load(p, pixels);
+    if (!image) return -1;
+    run r = {.p = p, .T = p->about.tokens};
+    r.in.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, p->about.rows, p->about.columns);
+    int failed = run_model(&r, wanted);
+    free(image);
+    return failed;
+}
+
+PAGE_API(page_run_tokens) int page_run_tokens(page *p, const int32_t *ids, int count, int wanted)
+{
+    run r = {.p = p, .T = count};
+    r.in.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count);
+    return run_model(&r, wanted);
+}
+
+PAGE_API(page_contributions) int page_contributions(page *p, const unsigned char *pixels)
+{
+    const mha_model_info *m = &p->about;
+    int64_t parts = m->heads + m->blocks + 2;
+    float *out = page_take(p, PAGE_CONTRIBUTIONS, parts * m->classes), *image = load(p, pixels);
+    mha_model_inputs in = {.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, m->rows, m->columns)};
+    int failed = !out || !image
+                     ? -1
+                     : page_check(mha_model_contributions(page_context, p->model,
+                                                          mha_tensor_3d(out, MHA_FLOAT32, 1, parts, m->classes), &in));
+    free(image);
+    return failed;
+}

@@ -1,0 +1,114 @@
+/* What the page of `mha view` computes with: the library, compiled to WebAssembly. engine.js calls these functions; they
+ * see what mha_model.h declares and nothing else of the library, as the command does.
+ *
+ *     page *p = page_open("/model.safetensors", 0);
+ *     if (!p || page_run(p, pixels, PAGE_MAPS)) puts(page_error());
+ *     const float *logits = page_numbers(p, PAGE_LOGITS);
+ *
+ * Results stay in memory of the page until the next call that computes them. Calls that can fail return 0, or -1 with a
+ * line in page_error. */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include <mha_model.h>
+
+/* Exported by the module under its own name. */
+#define PAGE_API(name) __attribute__((export_name(#name)))
+
+typedef struct page page;
+
+/* Kinds of results, as engine.js counts them. T is the tokens of the run, L the blocks, "heads" those of all blocks. */
+typedef enum page_kind {
+    PAGE_LOGITS,        /* (classes), or (T,classes) */
+    PAGE_PROBABILITIES, /* the softmax of each row of logits */
+    PAGE_HIDDEN,        /* (L+1,T,M), as in mha_model_outputs */
+    PAGE_MAPS,          /* (heads,T,T) */
+    PAGE_STATISTICS,    /* (heads,4): entropy, effective, largest, distance, means over rows */
+    PAGE_DIVERGENCES,   /* (H,H) for each block */
+    PAGE_EFFECTIVE,     /* (heads,T) */
+    PAGE_ROLLOUT,       /* (L,T,T) */
+    PAGE_CONTRIBUTIONS, /* (heads+L+2,classes), as mha_model_contributions */
+    /* Of one block, page_block: */
+    PAGE_NORM1,   /* (T,M): what attention reads */
+    PAGE_Q,       /* (H,T,D) */
+    PAGE_K,       /* (G,T,D) */
+    PAGE_V,       /* (G,T,D) */
+    PAGE_SCORES,  /* (H,T,T), scaled; -infinity where a key is not visible */
+    PAGE_WEIGHTS, /* (H,T,T) */
+    PAGE_HEADS,   /* (H,T,D), without gates */
+    PAGE_CONCAT,  /* (T,H*D), times gates */
+    PAGE_OUT,     /* (T,M): of attention */
+    PAGE_MID,     /* (T,M): the residual stream between attention and MLP */
+    PAGE_NORM2,   /* (T,M): what the MLP reads */
+    PAGE_MLP,     /* (T,hidden width) */
+    PAGE_MLP_OUT, /* (T,M) */
+    PAGE_Y,       /* (T,M): the input of the next block */
+    PAGE_KINDS
+} page_kind;
+
+/* ---- engine.c: models and their runs ------------------------------------------------------------------------------ */
+
+/* The message of the last call that failed. */
+const char *page_error(void);
+
+/* Opens a model; `heads` as in mha_model_options. NULL on error. */
+page *page_open(const char *path, int heads);
+void page_close(page *p); /* NULL is legal */
+int page_blocks(const page *p);
+
+/* Switches off the heads n with off[n], counted through all blocks; for good. */
+int page_switch_off(page *p, const unsigned char *off, int count);
+
+/* A parameter, and how many numbers it has; NULL and 0 if there is none of that name. */
+const float *page_parameter(const page *p, const char *name);
+int page_parameter_numbers(const page *p, const char *name);
+
+/* Runs the model on an image of bytes (rows,columns), or on tokens: logits, probabilities, hidden states and, if wanted is 1
+ * or more, maps; if it is 2, also statistics, divergences and effective. */
+int page_run(page *p, const unsigned char *pixels, int wanted);
+int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
+
+/* What each part adds to the logits of the image. */
+int page_contributions(page *p, const unsigned char *pixels);
+
+/* The numbers of a kind, where they lie; NULL if there are none. */
+const float *page_numbers(const page *p, int kind);
+
+/* ---- block.c: one block, step by step ------------------------------------------------------------------------------ */
+
+/* All that lies between the input x (T,M) of block b and its output, with gates (H). */
+int page_block(page *p, int b, const float *x, int T, const float *gates);
+
+/* ---- rollout.c: attention rollout ---------------------------------------------------------------------------------- */
+
+/* From the maps (heads,T,T) of a run: each block keeps half of its input and takes the other half from the mean of its
+ * heads that are not off,
+ *
+ *     A_b = 0.5 mean of weights + 0.5 I, rows divided by their sum      R_b = A_b R_(b-1),  R_0 = I
+ *
+ * and a block without heads passes on its input. */
+int page_rollout(page *p, const float *maps, int T, const unsigned char *off);
+
+/* ---- Inside ---------------------------------------------------------------------------------------------------------- */
+
+struct page {
+    mha_model *model;
+    mha_model_info about;
+    struct page_room {
+        float *numbers;
+        int64_t count;
+    } rooms[PAGE_KINDS];
+};
+
+extern mha_context *page_context; /* one for all */
+
+/* Room for numbers of a kind; NULL, and a message, if there is no memory. */
+float *page_take(page *p, page_kind kind, int64_t count);
+
+/* 0 for MHA_OK; else leaves the message of the context and returns -1. */
+int page_check(mha_status status);
+
+/* Leaves a message and returns -1. */
+int page_fail(const char *text);
+
+#endif
