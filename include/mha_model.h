@@ -66,10 +66,12 @@ typedef struct mha_model_options {
     size_t size;      /* of this struct */
     int64_t heads;    /* heads per block, for files that do not say; 0: as the file says, and they must not differ */
     mha_type compute; /* MHA_FLOAT32, or MHA_BFLOAT16: factors of products are rounded to bfloat16 */
+    bool gaps; /* of models of the transformers library, tensors may be missing or be no part of the model, which can be
+                  inspected then, but not run */
 } mha_model_options;
 
 /* clang-format off */
-#define MHA_MODEL_DEFAULTS {sizeof(mha_model_options), 0, MHA_FLOAT32}
+#define MHA_MODEL_DEFAULTS {sizeof(mha_model_options), 0, MHA_FLOAT32, false}
 /* clang-format on */
 
 MHA_API void mha_model_defaults(mha_model_options *options, size_t size);
@@ -85,7 +87,7 @@ MHA_API void mha_model_free(mha_model *model); /* NULL is legal */
 typedef struct mha_model_info {
     size_t size;           /* of this struct, set by the caller; the rest is filled in */
     const char *family;    /* "vit" */
-    int64_t parameters;    /* how many numbers */
+    int64_t parameters;    /* how many numbers; those that several parts share count once */
     int64_t blocks;        /* L */
     int64_t width;         /* M */
     int64_t mlp;           /* width of the hidden layer */
@@ -112,11 +114,17 @@ typedef struct mha_model_info {
     bool decoder_only; /* its one stack is a decoder */
     bool pooled;       /* one row of logits for each sequence; else for each token */
     bool head;         /* logits are those of a head; else they are the rows of the last block, `width` numbers each */
-    int64_t positions; /* most tokens of a sequence that goes in; 0: no limit, as with a rotary embedding */
-    int64_t context;   /* most tokens that it was made for, as its file says, limit or not; 0: the file does not say */
+    int64_t
+        positions; /* most tokens of a sequence that goes in, of the decoder where the encoder reads audio; 0: no limit,
+                          as with a rotary embedding */
+    int64_t context; /* most tokens that it was made for, as its file says, limit or not; 0: the file does not say */
     int64_t bins, frames; /* of features, where it reads audio */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
+
+/* The name of class n, from 0, as the model's config.json has it (id2label); NULL if it does not say. Valid as long as the
+ * model. */
+MHA_API const char *mha_model_label(const mha_model *model, int64_t n);
 
 /* All of the description as one JSON object, for programs: what goes in, the blocks, what comes out. Valid as long as
  * the model. NULL if there was no memory for it when the model was made. */
@@ -175,8 +183,12 @@ MHA_API mha_status mha_model_picture(mha_context *ctx, const mha_model *model, f
 
 /* A parameter under the name that its family gives it, such as "blocks.0.attn.qkv.weight". */
 typedef struct mha_model_parameter {
-    const char *name;  /* valid as long as the model */
-    mha_tensor tensor; /* float32, dense, where it lies: it may be written */
+    const char *name; /* valid as long as the model */
+    mha_tensor
+        tensor; /* float32, dense, where it lies: it may be written. Of models of other libraries, as the file has
+                           it: of any type, with strides, and to be read only; without data if it is missing */
+    const char *source; /* the tensor of the file that it is, or is a part of; NULL if it has the parameter's name */
+    int64_t same;       /* the number of an earlier parameter that is the same numbers; -1: none */
 } mha_model_parameter;
 
 /* How many there are, and number n: all zero if there is none. In the order in which they are saved. */
@@ -185,6 +197,11 @@ MHA_API mha_model_parameter mha_model_parameter_get(const mha_model *model, int6
 
 /* The one with that name; all zero if there is none. */
 MHA_API mha_model_parameter mha_model_parameter_find(const mha_model *model, const char *name);
+
+/* Names of tensors, from 0, valid as long as the model; NULL beyond the last. Those that the model needs and its files lack,
+ * where options.gaps let it be opened; and those that its files have and the model does not use. */
+MHA_API const char *mha_model_missing(const mha_model *model, int64_t n);
+MHA_API const char *mha_model_unused(const mha_model *model, int64_t n);
 
 /* Where parameter n belongs. */
 typedef struct mha_model_place {

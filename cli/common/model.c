@@ -5,13 +5,10 @@
 
 #include <stdio.h>
 
-bool model_open(mha_model **model, mha_context *ctx, const char *path, int64_t heads, mha_type type, char *error,
+bool model_open(mha_model **model, mha_context *ctx, const char *path, const mha_model_options *options, char *error,
                 size_t error_size)
 {
-    mha_model_options options = MHA_MODEL_DEFAULTS;
-    options.heads = heads;
-    options.compute = type;
-    if (mha_model_open(ctx, model, path, &options)) {
+    if (mha_model_open(ctx, model, path, options)) {
         static const wording words[] = {{"give options.heads", "give " MODEL_HEADS " N"}, {NULL, NULL}};
         wording_apply(error, error_size, mha_context_error(ctx), words);
         return false;
@@ -28,13 +25,15 @@ mha_model_info model_about(mha_context *ctx, const mha_model *model)
     return about;
 }
 
-const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model)
+const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model, bool decoder)
 {
-    int64_t least = mha_model_attention_get(model, 0).heads, most = least;
-    for (int64_t n = 1; n < mha_model_attention_count(model); n++) {
-        int64_t heads = mha_model_attention_get(model, n).heads;
-        if (heads < least) least = heads;
-        if (heads > most) most = heads;
+    int64_t least = 0, most = 0, count = mha_model_attention_count(model);
+    bool pair = count && mha_model_attention_get(model, count - 1).cross;
+    for (int64_t n = 0; n < count; n++) {
+        mha_model_attention a = mha_model_attention_get(model, n);
+        if (pair && a.decoder != decoder) continue;
+        if (!least || a.heads < least) least = a.heads;
+        if (a.heads > most) most = a.heads;
     }
     if (least < most) snprintf(out, MODEL_WORDS, "%lld to %lld heads", (long long)least, (long long)most);
     else snprintf(out, MODEL_WORDS, "%lld head%s", (long long)most, most == 1 ? "" : "s");

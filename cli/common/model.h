@@ -19,16 +19,16 @@ enum { MODEL_HEADS_MOST = 1 << 20 };
 #define MODEL_HELP_HEADS "  --model-heads N       heads per block, if FILE does not specify it\n"
 /* clang-format on */
 
-/* Opens a model; `heads` is the value of the option, or 0; `type` that of matrix products. Notes on standard error what was
- * assumed. Returns false on error, with one line in `error`. */
-bool model_open(mha_model **model, mha_context *ctx, const char *path, int64_t heads, mha_type type, char *error,
+/* Opens a model. Notes on standard error what was assumed. Returns false on error, with one line in `error`. */
+bool model_open(mha_model **model, mha_context *ctx, const char *path, const mha_model_options *options, char *error,
                 size_t error_size);
 
 /* What is known of an open model. */
 mha_model_info model_about(mha_context *ctx, const mha_model *model);
 
-/* "4 heads", or "2 to 4 heads" if blocks differ. Returns `out`. */
+/* "4 heads", or "2 to 4 heads" if blocks differ; of a model with two stacks, of the decoder's or the encoder's. Returns
+ * `out`. */
 enum { MODEL_WORDS = 80 };
-const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model);
+const char *model_heads_words(char out[MODEL_WORDS], const mha_model *model, bool decoder);
 
 #endif

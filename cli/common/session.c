@@ -6,8 +6,9 @@ bool session_open(session *s, const char *command, const session_from *from)
     char error[600];
     *s = (session){.command = command, .from = from, .ctx = cli_context_of((int)from->threads)};
     if (!s->ctx) return false;
-    if (!model_open(&s->model, s->ctx, from->file, from->heads, from->type, error, sizeof error))
-        return cli_error("%s", error);
+    mha_model_options o = MHA_MODEL_DEFAULTS;
+    o.heads = from->heads, o.compute = from->type, o.gaps = from->gaps;
+    if (!model_open(&s->model, s->ctx, from->file, &o, error, sizeof error)) return cli_error("%s", error);
     s->about = model_about(s->ctx, s->model);
     return true;
 }

@@ -14,6 +14,7 @@ typedef struct session_from {
     const char *file, *folder; /* the model; the data set, NULL for data_default */
     int64_t heads, threads;    /* 0 for those of the file, and for all */
     mha_type type;             /* of the matrix products */
+    bool gaps;                 /* tensors may be missing or left over: the model is not run */
 } session_from;
 
 typedef struct session {

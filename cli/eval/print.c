@@ -68,7 +68,7 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
             "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
-            m->blocks, model_heads_words(text, set->model), m->width, m->patch, m->patch, m->parameters);
+            m->blocks, model_heads_words(text, set->model, true), m->width, m->patch, m->patch, m->parameters);
     if (set->off) {
         put_name(t, "without");
         head_list_print(set->off, set->model, INDENT + NAME);

@@ -101,7 +101,7 @@ static void put_attention(pen *p)
     mha_model_attention a = mha_model_attention_get(p->s->model, 0);
     char heads[MODEL_WORDS], title[FLOW_TEXT];
     int cut[3];
-    put_heads(p, cut, model_heads_words(heads, p->s->model));
+    put_heads(p, cut, model_heads_words(heads, p->s->model, true));
     snprintf(title, sizeof title, "softmax(Q K\u1d40 / \u221a%lld)", (long long)a.width);
     int weights = put(p, FLOW_DATA, 0.5, title, "(%s, %lld, %lld)", heads, (long long)i->tokens, (long long)i->tokens);
     p->f->nodes[weights].copies = p->f->nodes[cut[0]].copies;

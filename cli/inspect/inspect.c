@@ -2,6 +2,7 @@
 #include "cli/inspect/inspect.h"
 #include "cli/common/diagram.h"
 #include "cli/common/options.h"
+#include "cli/common/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +16,22 @@ static void help(void)
          "  mha inspect vit.safetensors --diagram -o vit.svg\n"
          "                        the data flow with its shapes, as a picture\n"
          "\n"
-         "Usage: mha inspect FILE [OPTIONS]\n"
+         "Usage: mha inspect MODEL [OPTIONS]\n"
          "  --all                 list the tensors of every block; by default, blocks of\n"
          "                        the same shapes are listed once\n"
-         "  --json                print one JSON object\n" DIAGRAM_HELP MODEL_HELP_HEADS CLI_HELP_COLOR
-         "\n" MODEL_HELP_FILE "\n"
-         "JSON keys: file, family, parameters, assumed, description (the result of\n"
-         "mha_model_describe), parts: [{stack, block (null for none), part, parameters}],\n"
-         "tensors: [{name, stack, block, part, shape, parameters}].");
+         "  --json                print one JSON object\n" DIAGRAM_HELP MODEL_HELP_HEADS CLI_HELP_COLOR "\n"
+         "MODEL   a folder as the transformers library saves it, one of its safetensors\n"
+         "        files, a checkpoint of llama2.c, a Vision Transformer with timm's tensor\n"
+         "        names or as saved by 'mha train'. Tensors of a folder that are missing or\n"
+         "        left over are listed, and the exit status is 1 if one is missing. Tensors\n"
+         "        that share their numbers count once\n"
+         "\n"
+         "JSON keys: file, family, parameters, assumed, labels, tokenizer: {kind, format,\n"
+         "tokens} (or null), missing, left_over (names of tensors), description (the\n"
+         "result of mha_model_describe), parts: [{stack, block (null for none), part,\n"
+         "parameters}], tensors: [{name, stack, block, part, shape, parameters, type,\n"
+         "source (the name in the file), same (an earlier tensor that has the same\n"
+         "numbers, or null)}].");
 }
 
 typedef struct request {
@@ -43,7 +52,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
 
 static bool fits_together(const request *r)
 {
-    if (!r->file) return cli_error("inspect: missing FILE; usage: mha inspect FILE");
+    if (!r->file) return cli_error("inspect: missing MODEL; usage: mha inspect MODEL");
     if (r->json && r->diagram) return cli_error("inspect: --json and --diagram exclude each other");
     if (r->all && (r->json || r->diagram))
         return cli_error("inspect: --all is for the tree; %s",
@@ -51,20 +60,39 @@ static bool fits_together(const request *r)
     return diagram_can_write("inspect", r->diagram, r->out, r->file);
 }
 
+/* The tokenizer beside a model that reads or writes text. */
+static void look_for_tokenizer(inspect_tokenizer *k, const session *s)
+{
+    mha_tokenizer *tokenizer = NULL;
+    *k = (inspect_tokenizer){.about = {.size = sizeof k->about}};
+    if (!s->about.vocabulary && !s->about.frames) return;
+    k->there = tokenizer_open(&tokenizer, s->ctx, s->from->file, NULL, false) &&
+               !mha_tokenizer_about(s->ctx, tokenizer, &k->about);
+    if (!k->there && !strstr(mha_context_error(s->ctx), "has no tokenizer"))
+        snprintf(k->problem, sizeof k->problem, "%s", mha_context_error(s->ctx));
+    mha_tokenizer_free(tokenizer);
+}
+
 static int print(const request *r, const session *s)
 {
+    inspect_tokenizer k;
+    if (r->diagram && !s->about.patch) {
+        cli_error("inspect: --diagram draws Vision Transformers; %s is none", r->file);
+        return CLI_USAGE;
+    }
     if (r->diagram) {
         static flow f;
         inspect_flow(&f, s);
         return diagram_write(&f, r->out);
     }
-    if (r->json && !inspect_print_json(s)) {
+    look_for_tokenizer(&k, s);
+    if (r->json && !inspect_print_json(s, &k)) {
         cli_error("inspect: not enough memory for the JSON");
         return CLI_USAGE;
     }
     term t = term_detect(r->when);
-    if (!r->json) inspect_print_tree(s, &t, r->all);
-    return CLI_OK;
+    if (!r->json) inspect_print_tree(s, &t, &k, r->all);
+    return mha_model_missing(s->model, 0) ? CLI_FAILED : CLI_OK;
 }
 
 int cmd_inspect(int argc, char **argv)
@@ -73,7 +101,7 @@ int cmd_inspect(int argc, char **argv)
     int stop = cli_parse("inspect", argc, argv, options, help, &r);
     if (stop) return stop - 1;
     if (!fits_together(&r)) return CLI_USAGE;
-    session_from from = {.file = r.file, .heads = r.heads, .threads = 1, .type = MHA_FLOAT32};
+    session_from from = {.file = r.file, .heads = r.heads, .threads = 1, .type = MHA_FLOAT32, .gaps = true};
     session s;
     int code = session_open(&s, "inspect", &from) ? print(&r, &s) : CLI_USAGE;
     session_close(&s);

@@ -6,6 +6,8 @@
 #include "cli/draw/flow.h"
 #include "cli/draw/term.h"
 
+#include <mha_text.h>
+
 enum { INSPECT_NUMBER = 32 };
 
 /* A number with commas: 241,482. Returns `out`. */
@@ -20,11 +22,21 @@ int64_t inspect_numbers(const mha_tensor *t); /* how many */
 /* Whether two places are the same part of the model. */
 bool inspect_same(const mha_model_place *a, const mha_model_place *b);
 
-/* Prints the description and the tree. Blocks of the same shapes are one branch unless `all` is set. */
-void inspect_print_tree(const session *s, const term *t, bool all);
+/* The tokenizer that lies beside a model. */
+typedef struct inspect_tokenizer {
+    bool there;
+    mha_tokenizer_info about; /* if there is one; */
+    char problem[400];        /* else why it cannot be read, or "" */
+} inspect_tokenizer;
+
+/* Prints what the model is. */
+void inspect_print_about(const session *s, const term *t, const inspect_tokenizer *k);
+
+/* Prints that and the tree. Blocks of the same shapes are one branch unless `all` is set. */
+void inspect_print_tree(const session *s, const term *t, const inspect_tokenizer *k, bool all);
 
 /* Prints everything as one JSON object. Returns false if memory ran out. */
-bool inspect_print_json(const session *s);
+bool inspect_print_json(const session *s, const inspect_tokenizer *k);
 
 /* The diagram of the model. */
 void inspect_flow(flow *f, const session *s);

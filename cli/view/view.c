@@ -170,7 +170,9 @@ static void say_written(const request *r, const char *about, size_t bytes)
 static bool open_model(mha_model **model, mha_context *ctx, const request *r)
 {
     char error[600];
-    if (model_open(model, ctx, r->file, r->heads, MHA_FLOAT32, error, sizeof error)) return true;
+    mha_model_options o = MHA_MODEL_DEFAULTS;
+    o.heads = r->heads;
+    if (model_open(model, ctx, r->file, &o, error, sizeof error)) return true;
     bool weights = view_weights_are_in(r->file, ctx);
     return cli_error("%s%s", error, weights ? "; for attention weights: 'mha view --attention FILE -o PAGE'" : "");
 }

@@ -18,10 +18,29 @@ typedef struct binding {
     const nn_head *head;
     const nn_config *config;
     const nn_shards *shards;
-    bool *used; /* (tensors) */
-    bool views; /* nothing is copied */
+    bool *used;    /* (tensors) */
+    bool views;    /* nothing is copied */
+    nn_gaps *gaps; /* or NULL */
     nn_failure fail;
 } binding;
+
+/* ---- Lists ------------------------------------------------------------------------------------------------------ */
+
+static bool add_name(const binding *b, nn_names *to, const char *name)
+{
+    char **more = realloc(to->all, (size_t)(to->count + 1) * sizeof *more), *copy = strdup(name);
+    if (more) to->all = more;
+    if (more && copy) return (more[to->count++] = copy);
+    free(copy);
+    return nn_fail(&b->fail, "out of memory");
+}
+
+void nn_names_free(nn_names *n)
+{
+    for (int64_t i = 0; i < n->count; i++) free(n->all[i]);
+    free(n->all);
+    *n = (nn_names){0};
+}
 
 /* ---- Names ------------------------------------------------------------------------------------------------------ */
 
@@ -231,7 +250,7 @@ static bool copy(const binding *b, float *to, mha_tensor view, const nn_name *na
 }
 
 /* One tensor for each head, one behind another. */
-static bool gather_heads(binding *b, float *to, const nn_part *p, const nn_name *name, bool *found)
+static bool gather_heads(binding *b, int64_t n, float *to, const nn_part *p, const nn_name *name, bool *found)
 {
     const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
     int64_t D = nn_blocks_head_width(c);
@@ -244,20 +263,22 @@ static bool gather_heads(binding *b, float *to, const nn_part *p, const nn_name 
         if (!t) return *found = false, true;
         mark(b, t);
         if (!view_of(b, &view, t, &s) || !copy(b, to + h * D, view, name)) return false;
+        if (!h) b->to->source[n] = t, b->to->at[n] = view.data;
     }
     return *found = true;
 }
 
-static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *p, const nn_name *name, bool *found)
+static bool bind_name(binding *b, int64_t n, float *room, const nn_part *p, const nn_name *name, bool *found)
 {
     char text[NAME];
+    mha_tensor *part = &b->to->part[n];
     mha_tensor copied =
         p->columns ? mha_tensor_2d(room, MHA_FLOAT32, p->rows, p->columns) : mha_tensor_1d(room, MHA_FLOAT32, p->rows);
     *found = false;
     if (name->cut == NN_EACH && b->views) return nn_fail(&b->fail, "its heads lie in tensors of their own");
     if (name->cut == NN_EACH) {
         *part = copied;
-        return gather_heads(b, room, p, name, found);
+        return gather_heads(b, n, room, p, name, found);
     }
     spell(b, text, name->name, p, 0);
     const nn_safetensors_tensor *t = look_up(b, text);
@@ -266,6 +287,7 @@ static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *
     *found = true;
     mark(b, t);
     if (!view_of(b, part, t, &s)) return false;
+    b->to->source[n] = t, b->to->at[n] = part->data;
     if (stays(p) || b->views) return true;
     if (!copy(b, room, *part, name)) return false;
     *part = copied;
@@ -273,30 +295,35 @@ static bool bind_name(binding *b, mha_tensor *part, float *room, const nn_part *
 }
 
 /* Tries one list of names. */
-static bool bind_list(binding *b, mha_tensor *part, float *room, const nn_part *p, const nn_name *list, bool *found,
+static bool bind_list(binding *b, int64_t n, float *room, const nn_part *p, const nn_name *list, bool *found,
                       const nn_name **last)
 {
     for (; list && list->name && !*found; list++) {
         if (list->part != p->kind || (list->encoder == p->decoder)) continue;
         *last = list;
-        if (!bind_name(b, part, room, p, list, found)) return false;
+        if (!bind_name(b, n, room, p, list, found)) return false;
     }
     return true;
 }
 
-static bool bind_part(binding *b, mha_tensor *part, float *room, const nn_part *p)
+static bool bind_part(binding *b, int64_t number, float *room, const nn_part *p)
 {
+    mha_tensor *part = &b->to->part[number];
     const nn_name *last = NULL;
     bool found = false;
     char text[NAME] = "", own[NN_PART_NAME];
-    if (b->head && !bind_list(b, part, room, p, b->head->names, &found, &last)) return false;
+    if (b->head && !bind_list(b, number, room, p, b->head->names, &found, &last)) return false;
     for (int n = 0; n < NN_FAMILY_LISTS && !found; n++)
-        if (!bind_list(b, part, room, p, b->family->names[n], &found, &last)) return false;
+        if (!bind_list(b, number, room, p, b->family->names[n], &found, &last)) return false;
     if (found) return true;
     if (last) spell(b, text, last->name, p, 0);
-    if (!last || last->missing == NN_REQUIRED)
-        return nn_fail(&b->fail, "%s is missing", last ? text : nn_part_name(own, p));
-    if (stays(p)) return nn_fail(&b->fail, "%s is missing", text);
+    if (!last || last->missing == NN_REQUIRED || stays(p)) {
+        const char *name = last ? text : nn_part_name(own, p);
+        *part = p->columns ? mha_tensor_2d(NULL, MHA_FLOAT32, p->rows, p->columns)
+                           : mha_tensor_1d(NULL, MHA_FLOAT32, p->rows);
+        if (b->gaps && b->gaps->allowed) return add_name(b, &b->gaps->missing, name);
+        return nn_fail(&b->fail, "%s is missing", name);
+    }
     if (b->views) return true;
     for (int64_t i = 0; i < nn_part_numbers(p); i++) room[i] = last->missing == NN_ONES ? 1 : 0;
     *part =
@@ -328,7 +355,9 @@ static bool check_rest(const binding *b)
     const char *first = NULL;
     for (int64_t n = 0; n < nn_shards_tensors(b->shards); n++) {
         const char *name = nn_shards_get(b->shards, n)->name;
-        if (b->used[n] || is_unused(b->family, name)) continue;
+        if (b->used[n]) continue;
+        if (b->gaps && !add_name(b, &b->gaps->unused, name)) return false;
+        if (is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
         if (!first) first = name;
         more++;
     }
@@ -349,13 +378,15 @@ static bool bind_all(binding b)
         if (!stays(&part)) numbers += nn_part_numbers(&part);
     to->part = calloc((size_t)to->count + 1, sizeof *to->part);
     to->copies = malloc((size_t)(b.views ? 1 : numbers + 1) * sizeof *to->copies);
+    to->source = calloc((size_t)to->count + 1, sizeof *to->source);
+    to->at = calloc((size_t)to->count + 1, sizeof *to->at);
     b.used = calloc((size_t)nn_shards_tensors(b.shards) + 1, sizeof *b.used);
-    bool ok = to->part && to->copies && b.used;
+    bool ok = to->part && to->copies && to->source && to->at && b.used;
     if (!ok) nn_fail(&b.fail, "out of memory");
     nn_parts w = nn_parts_of(d);
     for (int64_t n = 0; ok && n < to->count; n++) {
         nn_parts_next(&w, &part);
-        ok = bind_part(&b, &to->part[n], to->copies + at, &part);
+        ok = bind_part(&b, n, to->copies + at, &part);
         if (!stays(&part) && !b.views) at += nn_part_numbers(&part);
     }
     ok = ok && check_rest(&b);
@@ -365,21 +396,24 @@ static bool bind_all(binding b)
 }
 
 bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,
-             const nn_config *config, const nn_shards *shards, const char *name, char *error, size_t error_size)
+             const nn_config *config, const nn_shards *shards, nn_gaps *gaps, const char *name, char *error,
+             size_t error_size)
 {
-    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, false, {name, error, error_size}});
+    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, false, gaps, {name, error, error_size}});
 }
 
 bool nn_bind_views(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family,
                    const nn_head *head, const nn_config *config, const nn_shards *shards, const char *name, char *error,
                    size_t error_size)
 {
-    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, true, {name, error, error_size}});
+    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, true, NULL, {name, error, error_size}});
 }
 
 void nn_bound_free(nn_bound *b)
 {
     free(b->part);
     free(b->copies);
+    free((void *)b->source);
+    free((void *)b->at);
     *b = (nn_bound){0};
 }

@@ -387,8 +387,8 @@ const char *nn_part_role(nn_part_kind kind)
         return "input";
     case OUTPUT:
         return "output";
-    case END:
-        return "final norm";
+    case END: /* a table of relative positions belongs to all blocks, as others do */
+        return kind == NN_RELATIVE ? "input" : "final norm";
     case BLOCK:
         break;
     }

@@ -43,6 +43,8 @@ static mha_status replace_weights(mha_context *ctx, mha_model *m, const bool *of
     nn_part part;
     nn_parts w = nn_parts_of(&m->d);
     int64_t D = nn_blocks_head_width(&nn_description_last(&m->d)->blocks);
+    mha_status status = nn_public_whole(ctx, m);
+    if (status) return status;
     if (!m->replaced) m->replaced = calloc((size_t)m->bound.count, sizeof *m->replaced);
     if (!m->replaced) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
     nn_model_free(m->net);

@@ -32,6 +32,8 @@ mha_status nn_public_network(mha_context *ctx, nn_model **net, const mha_model *
 {
     char error[240] = "";
     nn_model_options o = *options;
+    mha_status status = nn_public_whole(ctx, m);
+    if (status) return status;
     o.copied = nn_public_copied, o.copied_arg = m;
     *net = m->parameters ? nn_model_create(ctx, &m->d, m->parameters, &o, error, sizeof error)
                          : nn_model_create_over(ctx, &m->d, m->bound.part, &o, error, sizeof error);

@@ -89,6 +89,10 @@ void mha_model_free(mha_model *model)
     free(model->parameters);
     free(model->parts);
     free(model->part_decoder);
+    free(model->same);
+    nn_names_free(&model->gaps.missing);
+    nn_names_free(&model->gaps.unused);
+    nn_names_free(&model->labels);
     for (int64_t n = 0; model->replaced && n < model->bound.count; n++) free(model->replaced[n]);
     free(model->replaced);
     nn_bound_free(&model->bound);
@@ -152,11 +156,18 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .decoder_only = !model->d.encoder.blocks.depth,
                           .pooled = model->d.output.pool != NN_POOL_NONE,
                           .head = model->d.output.classes > 0,
-                          .positions = first->input.kind == NN_INPUT_TOKENS ? nn_public_positions(&first->input) : 0,
+                          .positions = frames                                 ? nn_public_positions(&s->input)
+                                       : first->input.kind == NN_INPUT_TOKENS ? nn_public_positions(&first->input)
+                                                                              : 0,
                           .context = model->context,
                           .bins = frames ? first->input.bins : 0,
                           .frames = frames ? 2 * first->input.positions : 0};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
+}
+
+const char *mha_model_label(const mha_model *model, int64_t n)
+{
+    return model && n >= 0 && n < model->labels.count ? model->labels.all[n] : NULL;
 }
 
 const char *mha_model_describe(const mha_model *model) { return model ? model->json : NULL; }
@@ -167,12 +178,14 @@ int64_t mha_model_parameter_count(const mha_model *model) { return model ? model
 
 mha_model_parameter mha_model_parameter_get(const mha_model *model, int64_t n)
 {
-    mha_model_parameter part = {NULL, MHA_NO_TENSOR};
+    mha_model_parameter part = {NULL, MHA_NO_TENSOR, NULL, -1};
     if (!model || n < 0 || n >= model->part_count) return part;
     const nn_vit_part *p = &model->parts[n];
     part.name = p->name;
     if (!model->parameters) {
         part.tensor = model->bound.part[n];
+        if (model->bound.source && model->bound.source[n]) part.source = model->bound.source[n]->name;
+        if (model->same) part.same = model->same[n];
         return part;
     }
     part.tensor = (mha_tensor){.data = model->parameters + p->first, .type = MHA_FLOAT32, .rank = p->rank};
@@ -190,6 +203,21 @@ mha_model_parameter mha_model_parameter_find(const mha_model *model, const char 
     int64_t n = 0, count = mha_model_parameter_count(model);
     while (name && n < count && strcmp(model->parts[n].name, name) != 0) n++;
     return mha_model_parameter_get(model, name ? n : -1);
+}
+
+static const char *name_of(const nn_names *names, int64_t n)
+{
+    return n >= 0 && n < names->count ? names->all[n] : NULL;
+}
+
+const char *mha_model_missing(const mha_model *model, int64_t n)
+{
+    return model ? name_of(&model->gaps.missing, n) : NULL;
+}
+
+const char *mha_model_unused(const mha_model *model, int64_t n)
+{
+    return model ? name_of(&model->gaps.unused, n) : NULL;
 }
 
 mha_model_place mha_model_parameter_place(const mha_model *model, int64_t n)

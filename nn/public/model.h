@@ -21,11 +21,14 @@ struct mha_model {
     nn_shards shards;
     nn_llama2c llama2c; /* or the one file of this kind */
     nn_bound bound;
+    nn_gaps gaps;
+    int64_t *same;   /* (part_count), of a family: an earlier part that is the same numbers, or -1; or NULL */
     char **replaced; /* (parts): copies of weights, for heads that are off, or NULL; or NULL */
     char assumed[120];
     nn_vit_part *parts; /* (part_count) */
     bool *part_decoder; /* (part_count), of a family: whether it belongs to the decoder; or NULL */
     int64_t part_count;
+    nn_names labels; /* of classes, if the config has one for each; else none */
     char *json;
     nn_model *net;            /* for up to `batch` sequences; made by the first run that needs it */
     int64_t batch, tokens[2]; /* of it: sequences, tokens of the encoder and of the decoder */
@@ -60,6 +63,9 @@ mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images);
 /* Opens a folder or file of a family of transformers. False: it is none. */
 bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
                            mha_status *status);
+
+/* MHA_BAD_ARGUMENT if tensors are missing. */
+mha_status nn_public_whole(mha_context *ctx, const mha_model *model);
 
 /* MHA_BAD_ARGUMENT unless the parameters are one block, which can be changed, saved and trained. */
 mha_status nn_public_block(mha_context *ctx, const mha_model *model);

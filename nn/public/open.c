@@ -62,6 +62,37 @@ static void read_pictures(mha_model *m, const nn_config *timm, const char *folde
     free(path);
 }
 
+typedef struct spot {
+    const void *at;
+    int64_t count, part;
+} spot;
+
+static int by_place(const void *a, const void *b)
+{
+    const spot *x = a, *y = b;
+    if (x->at != y->at) return (uintptr_t)x->at < (uintptr_t)y->at ? -1 : 1;
+    if (x->count != y->count) return x->count < y->count ? -1 : 1;
+    return x->part < y->part ? -1 : x->part > y->part;
+}
+
+/* Parts that are the same numbers: of a tied embedding, of blocks that share their weights. */
+static bool find_same(mha_model *m)
+{
+    spot *spots = calloc((size_t)m->part_count + 1, sizeof *spots);
+    m->same = calloc((size_t)m->part_count + 1, sizeof *m->same);
+    for (int64_t n = 0; spots && n < m->part_count; n++)
+        spots[n] = (spot){m->bound.at ? m->bound.at[n] : m->bound.part[n].data, m->parts[n].count, n};
+    if (spots) qsort(spots, (size_t)m->part_count, sizeof *spots, by_place);
+    for (int64_t n = 0; spots && m->same && n < m->part_count; n++) {
+        bool same = n && spots[n].at && spots[n].at == spots[n - 1].at && spots[n].count == spots[n - 1].count;
+        int64_t earlier = same ? spots[n - 1].part : -1;
+        m->same[spots[n].part] = same && m->same[earlier] >= 0 ? m->same[earlier] : earlier;
+        if (!same) m->count += spots[n].count;
+    }
+    free(spots);
+    return spots && m->same;
+}
+
 static bool list_parts(mha_model *m)
 {
     nn_part part;
@@ -76,9 +107,8 @@ static bool list_parts(mha_model *m)
         nn_part_name(to->name, &part);
         to->kind = part.kind, to->block = part.block, to->count = nn_part_numbers(&part);
         m->part_decoder[n] = part.decoder;
-        m->count += to->count;
     }
-    return true;
+    return find_same(m);
 }
 
 static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool ok, const char *error)
@@ -90,6 +120,24 @@ static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool
     mha_model_free(m);
     return ok ? nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model")
               : mha_context_fail(ctx, MHA_BAD_FILE, error);
+}
+
+/* The names of classes, {"0": "cat", ...}, of a model that has classes; none if one is missing. */
+static void read_labels(mha_model *m, const nn_config *c)
+{
+    nn_fact labels = nn_config_find(c, "id2label");
+    int64_t count = m->d.output.classes;
+    char key[24], name[400];
+    if (m->d.output.pool == NN_POOL_NONE || nn_fact_count(labels) != count) return;
+    m->labels.all = calloc((size_t)count + 1, sizeof *m->labels.all);
+    for (int64_t n = 0; m->labels.all && n < count; n++) {
+        snprintf(key, sizeof key, "%lld", (long long)n);
+        if (!nn_fact_string(nn_fact_find(labels, key), name, sizeof name) || !(m->labels.all[n] = strdup(name))) {
+            nn_names_free(&m->labels);
+            return;
+        }
+        m->labels.count++;
+    }
 }
 
 /* From what config.json says and the tensors that are open. They are the model's, or closed on error. */
@@ -112,12 +160,14 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     bool ok = nn_family_describe(&m->d, &m->family, &m->head, c, &m->shards, error, sizeof error);
     if (ok && m->family->own_head) m->d.output.tied = !nn_shards_find(&m->shards, m->family->own_head);
     m->d.bfloat16 = o->compute == MHA_BFLOAT16;
+    if (ok) read_labels(m, c);
     if (!nn_fact_int(nn_config_find(c, "max_position_embeddings|n_positions"), &m->context)) m->context = 0;
     if (ok && o->heads && o->heads != nn_description_last(&m->d)->blocks.heads)
         ok = false, snprintf(error, sizeof error, "options.heads: is %lld, but %s has %lld", (long long)o->heads, name,
                              (long long)nn_description_last(&m->d)->blocks.heads);
     ok = ok && read_generation(m, c, folder ? name : NULL, error, sizeof error);
-    ok = ok && nn_bind(&m->bound, ctx, &m->d, m->family, m->head, c, &m->shards, name, error, sizeof error);
+    m->gaps.allowed = o->gaps;
+    ok = ok && nn_bind(&m->bound, ctx, &m->d, m->family, m->head, c, &m->shards, &m->gaps, name, error, sizeof error);
     return finish(ctx, model, m, ok, error);
 }
 
@@ -264,6 +314,13 @@ bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path
         return true;
     }
     return open_file(ctx, model, path, o, status) || open_llama2c(ctx, model, path, o, status);
+}
+
+mha_status nn_public_whole(mha_context *ctx, const mha_model *model)
+{
+    const nn_names *missing = &model->gaps.missing;
+    if (!missing->count) return MHA_OK;
+    return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: %s is missing; it can only be inspected", missing->all[0]);
 }
 
 mha_status nn_public_block(mha_context *ctx, const mha_model *model)

@@ -199,7 +199,8 @@ mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t enco
                                 .copied = nn_public_copied,
                                 .copied_arg = m};
     bool fits = m->net && B <= m->batch && encoder_tokens <= m->tokens[0] && decoder_tokens <= m->tokens[1];
-    if (fits) return MHA_OK;
+    mha_status status = nn_public_whole(ctx, m);
+    if (fits || status) return status;
     nn_model_free(m->net);
     m->batch = 0;
     m->net = m->parameters ? nn_model_create(ctx, &m->d, m->parameters, &options, error, sizeof error)

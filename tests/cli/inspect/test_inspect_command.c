@@ -100,7 +100,8 @@ TEST(json_has_every_tensor)
     expect(count_of(tensors, "\"name\"") == 4 + 2 * 12 + 2 + 2 && count_of(parts, "\"part\"") == 1 + 2 * 3 + 1 + 1,
            "%d tensors of %d parts", count_of(tensors, "\"name\""), count_of(parts, "\"part\""));
     expect(strstr(tensors, "{\"name\": \"blocks.1.attn.qkv.weight\", \"stack\": \"encoder\", \"block\": 1, "
-                           "\"part\": \"attention\", \"shape\": [36, 12], \"parameters\": 432}"),
+                           "\"part\": \"attention\", \"shape\": [36, 12], \"parameters\": 432, "
+                           "\"type\": \"float32\", \"source\": \"blocks.1.attn.qkv.weight\", \"same\": null}"),
            "%s", tensors);
     expect(strstr(tensors, "{\"name\": \"head.bias\", \"stack\": \"\", \"block\": null, \"part\": \"output\", "),
            "output");
@@ -134,7 +135,7 @@ TEST(wrong_use_is_one_line)
     static const struct {
         const char *args, *says;
     } wrong[] = {
-        {"inspect", "mha: inspect: missing FILE; usage: mha inspect FILE\n"},
+        {"inspect", "mha: inspect: missing MODEL; usage: mha inspect MODEL\n"},
         {"inspect absent", "mha: absent: No such file or directory\n"},
         {"inspect m x", "mha: inspect: unexpected argument 'x'; see 'mha inspect --help'\n"},
         {"inspect m --json --diagram", "mha: inspect: --json and --diagram exclude each other\n"},

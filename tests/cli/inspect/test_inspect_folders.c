@@ -1,0 +1,147 @@
+/* mha inspect of folders as `transformers` saves them: the tokenizer, tensors that are missing or left over, types and names of
+ * the file, numbers that are shared; and that a model with gaps is not run. */
+#include "../generate/letters.h"
+#include "../page.h"
+
+#include <mha_model.h>
+
+static const char *model(void)
+{
+    static char path[256];
+    if (!*path) snprintf(path, sizeof path, "%s", letters_make("letters", NULL));
+    return path;
+}
+
+static const said *inspect(const char *args)
+{
+    char line[600];
+    snprintf(line, sizeof line, "inspect %s %s", model(), args);
+    return command("LC_ALL=C", line);
+}
+
+/* The folder's config.json with that many layers, and with those words in it. */
+static void configure(int layers, const char *words)
+{
+    char text[800];
+    snprintf(text, sizeof text,
+             "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 30,"
+             " \"hidden_size\": 16, \"num_hidden_layers\": %d, \"num_attention_heads\": 2, \"intermediate_size\": 24,"
+             " \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-6, \"eos_token_id\": 29%s}",
+             layers, words);
+    letters_file(model(), "config.json", text);
+}
+
+TEST(a_folder_and_its_tokenizer)
+{
+    configure(2, "");
+    const said *it = inspect("");
+    expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, "\n  tokenizer   BPE of 30 tokens (tokenizer.json)\n"), "%s", it->out);
+    expect(strstr(it->out, "\n  input       tokens of a vocabulary of 30\n              made for up to 256 tokens\n"),
+           "%s", it->out);
+    expect(strstr(it->out, "MLP of width 24, gated, activation silu") && strstr(it->out, "float32\n"), "%s", it->out);
+    expect(!strstr(it->out, "missing") && !strstr(it->out, "left over"), "%s", it->out);
+    it = inspect("--json");
+    expect(!strcmp(json_field(it->out, "missing"), "[]") && !strcmp(json_field(it->out, "left_over"), "[]"), "%s",
+           it->out);
+    expect(strstr(it->out, "{\"kind\": \"BPE\", \"format\": \"tokenizer.json\", \"tokens\": 30}"), "%s", it->out);
+    expect(strstr(it->out, "\"source\": \"model.layers.1.self_attn.o_proj.weight\""), "%s", it->out);
+}
+
+TEST(tensors_that_are_missing)
+{
+    static char missing[1 << 14];
+    configure(3, "");
+    const said *it = inspect("");
+    expect(it->status == 1 && !*it->err, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, "\n  missing     model.layers.2.input_layernorm.weight, ") &&
+               strstr(it->out, " and 6 more\n"),
+           "%s", it->out);
+    it = inspect("--json");
+    snprintf(missing, sizeof missing, "%.16000s", json_field(it->out, "missing"));
+    expect(it->status == 1 && count_of(missing, "model.layers.2.") == 9, "%s", missing);
+    char line[400];
+    snprintf(line, sizeof line, "generate %s -p a", model());
+    it = command("LC_ALL=C", line);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "model.layers.2.input_layernorm.weight is missing"),
+           "%s", it->err);
+}
+
+TEST(tensors_that_are_left_over)
+{
+    static char rest[1 << 14];
+    configure(1, "");
+    const said *it = inspect("--json");
+    snprintf(rest, sizeof rest, "%.16000s", json_field(it->out, "left_over"));
+    expect(it->status == 0 && count_of(rest, "model.layers.1.") == 9 && count_of(rest, "model.") == 9, "%s", rest);
+    it = inspect("");
+    expect(strstr(it->out, "\n  left over   model.layers.1."), "%s", it->out);
+    char line[400];
+    snprintf(line, sizeof line, "generate %s -p a", model());
+    it = command("LC_ALL=C", line);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "no part of this model"), "%s", it->err);
+    configure(2, ", \"tie_word_embeddings\": true");
+    it = inspect("");
+    expect(it->status == 0 && strstr(it->out, "\n  left over   lm_head.weight\n"), "%s", it->out);
+}
+
+TEST(a_model_with_gaps_is_not_run)
+{
+    mha_context *ctx = NULL;
+    mha_model *m = NULL;
+    mha_model_options o = MHA_MODEL_DEFAULTS;
+    int32_t ids[2] = {1, 2};
+    float logits[2 * LETTERS];
+    configure(3, "");
+    o.gaps = true;
+    if (!expect(!mha_context_create(&ctx, NULL) && !mha_model_open(ctx, &m, model(), &o), "cannot open")) return;
+    mha_model_inputs in = {.tokens = mha_tensor_2d(ids, MHA_INT32, 1, 2)};
+    mha_model_outputs out = {.logits = mha_tensor_3d(logits, MHA_FLOAT32, 1, 2, LETTERS)};
+    expect(mha_model_run(ctx, m, &out, &in) == MHA_BAD_ARGUMENT, "it runs");
+    expect(strstr(mha_context_error(ctx), "is missing; it can only be inspected"), "%s", mha_context_error(ctx));
+    expect(mha_model_missing(m, 8) && !mha_model_missing(m, 9) && !mha_model_missing(m, -1), "missing");
+    mha_model_free(m);
+    mha_context_free(ctx);
+    configure(2, "");
+}
+
+/* Of T5 both stacks read one table of tokens; blocks of ALBERT share their weights; experts are one line. */
+TEST(shared_numbers_count_once)
+{
+    static const struct {
+        const char *name, *says[3];
+        long long parameters;
+    } models[] = {
+        {"t5",
+         {"decoder.tokens                           (97, 32)              shared", "encoder     2 blocks",
+          "\n  decoder\n"},
+         40416},
+        {"albert",
+         {"blocks 1 to 2, all alike                                              0   0.0%", "shared", "block 0"},
+         11345},
+        {"mixtral", {"decoder.blocks.{l}.{e}.mlp.gate.weight (48, 32)", "4 experts", "gated"}, 49632}};
+    const char *folder = getenv("MHA_MODELS");
+    if (!folder) {
+        not_given("MHA_MODELS names no folder with hf/");
+        return;
+    }
+    for (size_t n = 0; n < sizeof models / sizeof *models; n++) {
+        char line[600], count[40];
+        snprintf(line, sizeof line, "inspect %s/hf/%s", folder, models[n].name);
+        const said *it = command("LC_ALL=C", line);
+        expect(it->status == 0 && widest_line(it->out) <= 80, "%s: %zu columns", models[n].name, widest_line(it->out));
+        for (int i = 0; i < 3; i++)
+            expect(strstr(it->out, models[n].says[i]), "%s: no '%s' in %s", models[n].name, models[n].says[i], it->out);
+        snprintf(count, sizeof count, "parameters  %lld,%03lld, ", models[n].parameters / 1000,
+                 models[n].parameters % 1000);
+        expect(strstr(it->out, count), "%s: no '%s' in %s", models[n].name, count, it->out);
+    }
+}
+
+TEST(a_diagram_is_for_images)
+{
+    configure(2, "");
+    const said *it = inspect("--diagram");
+    expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "draws Vision Transformers"), "%s",
+           it->err);
+}
