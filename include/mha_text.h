@@ -365,13 +365,16 @@ MHA_API mha_generated mha_generation_get(const mha_generation *g, int64_t sequen
  *
  * Sequences of tokens, one behind another: sequence b is tokens starts[b] to starts[b+1] - 1. For a model with one stack, a
  * sequence that is longer than a window is cut into windows, without the rest that does not fill one; a shorter one is a
- * window of its own. For a model with two stacks, a sequence is a source and its target, and is not cut. */
+ * window of its own. For a model with two stacks, a sequence is a source and its target, and is not cut. Of a model that
+ * reads audio, the heads of the decoder and of its cross-attention are surveyed; the maps of an encoder over 1500 frames
+ * would take 9 MB for each head. */
 typedef struct mha_text {
     int64_t count;                 /* sequences, at least 1 */
     const int32_t *tokens;         /* of the encoder, where the model has two stacks */
     const int64_t *starts;         /* (count+1) */
     const int32_t *decoder_tokens; /* of its decoder, likewise, with the token that it starts with */
     const int64_t *decoder_starts; /* (count+1) */
+    mha_tensor features;           /* of an encoder of audio, in place of tokens: any float type (count,bins,frames) */
 } mha_text;
 
 typedef struct mha_text_options {
@@ -408,7 +411,8 @@ typedef struct mha_text_survey_info {
     bool same;             /* they have the same length */
     int64_t repeats;       /* sequences of repeated tokens; 0 also if the model has too few positions, */
     int64_t repeat_length; /* and their tokens before they are repeated */
-    int64_t heads;         /* of all attentions together */
+    int64_t heads;         /* of all attentions together, without an encoder of audio */
+    bool audio;            /* the keys of cross-attention are frames */
 } mha_text_survey_info;
 MHA_API mha_status mha_text_survey_about(mha_context *ctx, const mha_text_survey *survey, mha_text_survey_info *info);
 
@@ -451,7 +455,9 @@ MHA_API mha_status mha_text_survey_about(mha_context *ctx, const mha_text_survey
  *     single source tokens        the largest weight is at least 1/2
  *     all tokens equally          the entropy is within 0.2 of the uniform one
  *     follows the order           monotone is at least 0.7
- *     by content                  none of these */
+ *     by content                  none of these
+ *
+ * with "frame" in place of "source token" or "token" if the model reads audio. */
 typedef struct mha_text_head {
     size_t size;              /* of this struct, set by the caller; the rest is filled in */
     int64_t attention;        /* as in mha_model.h, section 4 */
@@ -472,7 +478,7 @@ typedef struct mha_text_head {
     const char *words; /* valid as long as the survey */
 } mha_text_head;
 
-/* Head n, counted through all attentions. MHA_BAD_ARGUMENT if there is none. */
+/* Head n, counted through all attentions of the survey. MHA_BAD_ARGUMENT if there is none. */
 MHA_API mha_status mha_text_head_get(mha_context *ctx, const mha_text_survey *survey, int64_t n, mha_text_head *head);
 
 /* The mean map (queries,keys) of head n over all windows; with windows of unlike length, the map of the first. Valid as long

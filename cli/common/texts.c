@@ -21,9 +21,10 @@ static bool no_memory(const texts *t) { return cli_error("%s: not enough memory 
 /* Tokens of the model's vocabulary that are neither special nor without a piece. */
 static bool mark_drawn(texts *t, int64_t vocabulary)
 {
+    const mha_tokenizer *of = t->in ? t->in : t->out;
     if (!(t->drawn = calloc((size_t)vocabulary + 1, sizeof *t->drawn))) return no_memory(t);
     for (int64_t n = 0; n < vocabulary; n++)
-        t->drawn[n] = mha_tokenizer_piece(t->in, n, NULL) && !mha_tokenizer_is_special(t->in, n);
+        t->drawn[n] = mha_tokenizer_piece(of, n, NULL) && !mha_tokenizer_is_special(of, n);
     return true;
 }
 
@@ -33,12 +34,17 @@ bool texts_open(texts *t, mha_context *ctx, mha_model *model, const texts_from *
     *t = (texts){.ctx = ctx, .model = model, .from = from};
     mha_model_about(ctx, model, &about);
     t->pair = about.encoder_blocks > 0;
-    if (about.frames) return cli_error("%s: %s: the model reads audio, not text", from->command, from->model);
-    if (!about.vocabulary) return cli_error("%s: %s: the model does not read text", from->command, from->model);
-    if (!tokenizer_open(&t->in, ctx, from->model, from->tokenizer, false) ||
+    if (about.frames && !from->audio)
+        return cli_error("%s: %s: the model reads audio; give it some with --audio FILE.wav", from->command,
+                         from->model);
+    if (!about.frames && from->audio)
+        return cli_error("%s: %s: does not read audio; a Whisper does", from->command, from->model);
+    if (!about.frames && !about.vocabulary)
+        return cli_error("%s: %s: the model does not read text", from->command, from->model);
+    if ((!about.frames && !tokenizer_open(&t->in, ctx, from->model, from->tokenizer, false)) ||
         (t->pair && !tokenizer_open(&t->out, ctx, from->model, from->tokenizer, true)))
         return cli_error("%s", mha_context_error(ctx));
-    return mark_drawn(t, about.vocabulary);
+    return mark_drawn(t, about.frames ? about.classes : about.vocabulary);
 }
 
 void texts_close(texts *t)
@@ -50,6 +56,7 @@ void texts_close(texts *t)
         free(t->starts[s]);
     }
     free(t->drawn);
+    free(t->features);
     *t = (texts){0};
 }
 
@@ -181,4 +188,72 @@ bool texts_take(texts *t, const char *text, size_t length, const char *name, con
                        .decoder_tokens = t->tokens[1],
                        .decoder_starts = t->starts[1]};
     return true;
+}
+
+/* ---- Sounds ----------------------------------------------------------------------------------------------------- */
+
+/* The features of all windows of a sound. */
+static bool take_windows(texts *t, const mha_sound *sound, const char *path, const mha_model_info *about)
+{
+    int64_t samples, window = about->frames * MHA_SPEECH_HOP, numbers = about->bins * about->frames;
+    const float *all = mha_sound_samples(sound, &samples);
+    t->count = (samples + window - 1) / window;
+    if (t->count > t->from->lines) t->count = t->from->lines;
+    t->features = malloc((size_t)(t->count * numbers + 1) * sizeof *t->features);
+    if (!t->features) return cli_error("%s: not enough memory for the features of %s", t->from->command, path);
+    for (int64_t n = 0; n < t->count; n++) {
+        int64_t left = samples - n * window;
+        mha_tensor to = mha_tensor_3d(t->features + n * numbers, MHA_FLOAT32, 1, about->bins, about->frames);
+        if (mha_speech_features(t->ctx, to, all + n * window, left < window ? left : window))
+            return cli_error("%s: %s: %s", t->from->command, path, mha_context_error(t->ctx));
+    }
+    t->of = (mha_text){.count = t->count,
+                       .features = mha_tensor_3d(t->features, MHA_FLOAT32, t->count, about->bins, about->frames)};
+    t->frames = about->frames / 2;
+    return true;
+}
+
+/* What the model hears in each window, behind its prompt. */
+static bool transcribe(texts *t, const mha_speech_prompt *prompt)
+{
+    mha_generation *g = NULL;
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    int32_t *tokens = malloc((size_t)(t->count * prompt->count + 1) * sizeof *tokens);
+    int64_t *starts = calloc((size_t)t->count + 1, sizeof *starts), all = 0;
+    bool ok = tokens && starts;
+    for (int64_t n = 0; ok && n < t->count; n++) {
+        memcpy(tokens + n * prompt->count, prompt->tokens, (size_t)prompt->count * sizeof *tokens);
+        starts[n + 1] = (n + 1) * prompt->count;
+    }
+    if (!ok) no_memory(t);
+    mha_generation_inputs in = {
+        .count = t->count, .decoder_tokens = tokens, .decoder_starts = starts, .features = t->of.features};
+    o.method = MHA_GENERATE_GREEDY;
+    o.max_new_tokens = t->from->new_tokens;
+    if (ok && (mha_generation_create(t->ctx, &g, t->model, &in, &o) || mha_generation_run(t->ctx, g)))
+        ok = cli_error("%s: %s", t->from->command, mha_context_error(t->ctx));
+    for (int64_t n = 0; ok && n < t->count; n++) all += mha_generation_get(g, n).count;
+    ok = ok && keep_targets(t, g, all);
+    mha_generation_free(g);
+    free(tokens);
+    free(starts);
+    return ok;
+}
+
+bool texts_hear(texts *t, const char *path)
+{
+    mha_sound *sound = NULL;
+    mha_speech_prompt prompt = {.size = sizeof prompt};
+    mha_model_info about = {.size = sizeof about};
+    mha_model_about(t->ctx, t->model, &about);
+    bool ok = !mha_sound_open(t->ctx, &sound, path) || cli_error("%s: %s", t->from->command, mha_context_error(t->ctx));
+    ok = ok && take_windows(t, sound, path, &about);
+    mha_sound_free(sound);
+    mha_tensor first = mha_tensor_3d(t->features, MHA_FLOAT32, 1, about.bins, about.frames);
+    if (ok && mha_speech_start(t->ctx, &prompt, t->model, first, NULL))
+        ok = cli_error("%s: %s: %s", t->from->command, t->from->model, mha_context_error(t->ctx));
+    ok = ok && transcribe(t, &prompt);
+    t->of.decoder_tokens = t->tokens[1];
+    t->of.decoder_starts = t->starts[1];
+    return ok;
 }

@@ -7,17 +7,19 @@
  *
  * A model with one stack reads the whole text as one sequence, without the special tokens that the tokenizer adds at its
  * sides; they are in `before` and `after`, for each window of the text. For a model with two stacks each line is a source, with
- * its special tokens, and its target is a line of another text, or what the model generates. */
+ * its special tokens, and its target is a line of another text, or what the model generates. A model that reads audio takes a
+ * sound, window by window, and what it hears there. */
 #ifndef TEXTS_H
 #define TEXTS_H
 
-#include <mha_text.h>
+#include <mha_speech.h>
 
 enum { TEXTS_SIDE = 16, TEXTS_FILE_MOST = 1 << 28 };
 
 typedef struct texts_from {
     const char *command, *model, *tokenizer; /* the last may be NULL */
     int64_t lines, new_tokens;               /* of a model with two stacks: the most lines, and generated tokens */
+    bool audio;                              /* the source is a sound */
 } texts_from;
 
 typedef struct texts {
@@ -31,8 +33,10 @@ typedef struct texts {
     int64_t count;
     int32_t before[TEXTS_SIDE], after[TEXTS_SIDE];
     int64_t before_count, after_count;
-    bool *drawn; /* (vocabulary): tokens that are not special */
-    mha_text of; /* all of the above for the library */
+    bool *drawn;     /* (vocabulary): tokens that are not special */
+    float *features; /* (count,bins,frames) of a sound */
+    int64_t frames;  /* that the encoder attends to, of a window of a sound; else 0 */
+    mha_text of;     /* all of the above for the library */
 } texts;
 
 /* Opens the tokenizers. Prints an error and returns false on failure. Must be closed in either case. */
@@ -43,6 +47,9 @@ void texts_close(texts *t);
  * Prints an error and returns false on failure. */
 bool texts_take(texts *t, const char *text, size_t length, const char *name, const char *target, size_t target_length,
                 const char *target_name);
+
+/* Reads a WAV file, at most t->from->lines windows of it, and transcribes it. Prints an error and returns false on failure. */
+bool texts_hear(texts *t, const char *path);
 
 /* Sides and drawn tokens, as options of a survey. */
 void texts_options(const texts *t, mha_text_options *o);

@@ -29,7 +29,7 @@ typedef struct request {
     bool roles;
 
     /* Of a text model. */
-    const char *text, *target, *tokenizer, *relations;
+    const char *text, *audio, *target, *tokenizer, *relations;
     int64_t window, seed;
 } request;
 
@@ -52,6 +52,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
                                      CLI_NUMBER("--heads", request, from.heads, 1, MODEL_HEADS_MOST),
                                      CLI_NAME("--text", request, text),
+                                     CLI_NAME("--audio", request, audio),
                                      CLI_NAME("--target", request, target),
                                      CLI_NAME("--relations", request, relations),
                                      CLI_NAME("--tokenizer", request, tokenizer),
@@ -125,6 +126,7 @@ static bool heads_of_text(const request *r)
     session s;
     text_request how = {.from = &r->from,
                         .text = r->text,
+                        .audio = r->audio,
                         .target = r->target,
                         .tokenizer = r->tokenizer,
                         .relations = r->relations,
@@ -144,8 +146,10 @@ static bool heads_of_text(const request *r)
 
 static bool reads_images(const session *s)
 {
-    if (!s->about.vocabulary) return true;
-    return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
+    if (s->about.frames)
+        return cli_error("%s: the model reads audio; give it some with --audio FILE.wav", s->from->file);
+    if (s->about.vocabulary) return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
+    return true;
 }
 
 static bool heads(const request *r)
@@ -177,19 +181,22 @@ static bool fits_together(const request *r)
                         : r->roles             ? "--roles"
                         : r->from.heads        ? MODEL_HEADS
                                                : NULL;
-    bool reads = r->text || r->relations;
+    bool reads = r->text || r->audio || r->relations;
     if (reads && image) return cli_error("heads: %s is for models of images, not for text models", image);
-    if (r->text && r->relations) return cli_error("heads: --text and --relations exclude each other");
-    if (!r->text && (r->target || r->window))
+    if (!!r->text + !!r->audio + !!r->relations > 1)
+        return cli_error("heads: %s and %s exclude each other", r->text ? "--text" : "--audio",
+                         r->relations ? "--relations" : "--audio");
+    if (!r->text && (r->target || (r->window && !r->audio)))
         return cli_error("heads: %s needs --text FILE", r->target ? "--target" : "--window");
-    if (!reads && r->tokenizer) return cli_error("heads: --tokenizer needs --text FILE or --relations FILE");
+    if (!reads && r->tokenizer)
+        return cli_error("heads: --tokenizer needs --text FILE, --audio FILE or --relations FILE");
     if (r->relations && (r->ablate || r->format != MAPS_TERMINAL || r->sort))
         return cli_error("heads: %s needs --text FILE", r->ablate ? "--ablate" : r->sort ? "--sort" : "--format");
-    if (r->text && r->sort == HEADS_BY_IMPORTANCE)
+    if (reads && r->sort == HEADS_BY_IMPORTANCE)
         return cli_error(
             "heads: --sort importance, or worth, is for models of images; with --text choose block, entropy, "
             "distance, induction, previous or first");
-    if (!r->text && r->sort >= HEADS_BY_INDUCTION)
+    if (!r->text && !r->audio && r->sort >= HEADS_BY_INDUCTION)
         return cli_error("heads: --sort induction, previous and first are for text models: --text FILE");
     return true;
 }
@@ -204,8 +211,12 @@ int cmd_heads(int argc, char **argv)
     else if (r.ablate && r.format != MAPS_TERMINAL)
         cli_error("heads: --ablate prints tables without maps; leave out --ablate or --format");
     else if (maps_can_write("heads", r.format, r.out,
-                            (const char *[]){r.from.file, r.text ? r.text : r.relations, r.target, NULL}) &&
-             (r.text || r.relations ? heads_of_text(&r) : heads(&r)))
+                            (const char *[]){r.from.file,
+                                             r.text    ? r.text
+                                             : r.audio ? r.audio
+                                                       : r.relations,
+                                             r.target, NULL}) &&
+             (r.text || r.audio || r.relations ? heads_of_text(&r) : heads(&r)))
         return CLI_OK;
     return CLI_USAGE;
 }

@@ -29,6 +29,8 @@ static void help_examples(void)
          "                        induction, ...\n"
          "  mha heads marian --text english.txt --target german.txt\n"
          "                        alignment of source and target by cross-attention\n"
+         "  mha heads whisper --audio talk.wav\n"
+         "                        where the decoder of a Whisper looks in the sound\n"
          "  mha heads bert --relations en.conllu\n"
          "                        the head that finds subjects, objects, ... most often\n");
 }
@@ -37,6 +39,7 @@ static void help_options(void)
 {
     puts("Usage: mha heads FILE [OPTIONS]\n"
          "       mha heads MODEL --text TEXT [OPTIONS]\n"
+         "       mha heads MODEL --audio FILE.wav [OPTIONS]\n"
          "       mha heads MODEL --relations FILE [OPTIONS]\n"
          "Options of all models:\n"
          "  --sort KEY            sort the table by block (default), entropy or distance;\n"
@@ -68,6 +71,9 @@ static void help_text_options(void)
          "  --text TEXT           a text file. It is cut into windows; the rest that fills\n"
          "                        none is not used. For a model with encoder and decoder,\n"
          "                        each line is a source\n"
+         "  --audio FILE.wav      a sound of 16000 samples per second, for a model that reads\n"
+         "                        audio: the heads of its decoder, and of cross-attention\n"
+         "                        from what it transcribes to the frames\n"
          "  --window N            tokens of a window, with those that the tokenizer adds\n"
          "                        (default: 128)\n"
          "  --target TARGET       one target per line, of a model with two stacks\n"
@@ -106,7 +112,7 @@ static void help_json(void)
 
 static void help_text(void)
 {
-    puts("With --text, JSON keys: model, text, survey: {tokens, windows, window (null: of\n"
+    puts("With --text, JSON keys: model, text (or audio), survey: {tokens, windows, window (null: of\n"
          "unlike length), repeats, repeat_length, heads: [{attention (encoder, decoder or\n"
          "cross), block, head, entropy, uniform, effective, largest, distance, self,\n"
          "previous, next, first, last, duplicate, induction, chance, position, content,\n"

@@ -31,9 +31,10 @@ static bool take_heads(text_survey *s, mha_context *ctx)
 static bool measure(text_survey *s, const texts *t, const mha_text_options *o, const text_request *r)
 {
     double start = cli_clock();
-    *s = (text_survey){.pair = t->pair, .tokens = t->of.starts[t->count]};
+    *s = (text_survey){.pair = t->pair, .tokens = (t->frames ? t->starts[1] : t->starts[0])[t->count]};
     if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx))
         return cli_error("%s: %s", r->from->file, mha_context_error(t->ctx));
+    s->audio = s->info.audio;
     if (s->window && !s->pair) s->unused = s->tokens - s->info.windows * (s->window - o->before_count - o->after_count);
     s->seconds = cli_clock() - start;
     return true;
@@ -56,7 +57,8 @@ static bool print_json(const text_request *r, const text_survey *s, const text_a
     bool whole = !object.failed;
     if (whole) {
         printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from->file));
-        printf(", \"text\": %s,\n\"survey\": ", nn_json_quote(quoted, sizeof quoted, r->text));
+        printf(", \"%s\": %s,\n\"survey\": ", r->audio ? "audio" : "text",
+               nn_json_quote(quoted, sizeof quoted, r->audio ? r->audio : r->text));
         fwrite(object.bytes, 1, object.size, stdout);
         printf("}\n");
     }
@@ -74,7 +76,8 @@ static bool show(const text_request *r, const text_survey *s, const text_ablatio
     term t = term_detect(r->when);
     if (r->format != MAPS_TERMINAL)
         cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
-    else if (!text_table(&t, s, r->sort, r->from->file, r->text) || (a && !text_ablation_table(&t, a, s)))
+    else if (!text_table(&t, s, r->sort, r->from->file, r->audio ? r->audio : r->text) ||
+             (a && !text_ablation_table(&t, a, s)))
         return cli_error("not enough memory for the table");
     return true;
 }
@@ -88,15 +91,25 @@ static bool names_file(const char *text)
     return cli_error("heads: --text names a file with the text, and there is none called '%s'", text);
 }
 
+/* Reads the text, or the sound, into `t`. */
+static bool take(const text_request *r, texts *t)
+{
+    size_t length = 0, target_length = 0;
+    if (r->audio) return texts_hear(t, r->audio);
+    char *text = names_file(r->text) ? texts_read(r->text, &length) : NULL;
+    char *target = text && r->target ? texts_read(r->target, &target_length) : NULL;
+    bool ok = text && (target || !r->target) && texts_take(t, text, length, r->text, target, target_length, r->target);
+    free(text);
+    free(target);
+    return ok;
+}
+
 static bool work(const text_request *r, texts *t)
 {
     mha_text_options o = MHA_TEXT_DEFAULTS;
     text_survey s = {0};
     text_ablation a = {0};
-    size_t length = 0, target_length = 0;
-    char *text = names_file(r->text) ? texts_read(r->text, &length) : NULL;
-    char *target = text && r->target ? texts_read(r->target, &target_length) : NULL;
-    bool ok = text && (target || !r->target) && texts_take(t, text, length, r->text, target, target_length, r->target);
+    bool ok = take(r, t);
     if (ok) texts_options(t, &o);
     o.window = r->window;
     o.windows = r->windows ? r->windows : r->ablate ? ABLATED : WINDOWS;
@@ -105,8 +118,6 @@ static bool work(const text_request *r, texts *t)
          show(r, &s, r->ablate ? &a : NULL);
     text_ablation_free(&a);
     forget(&s);
-    free(text);
-    free(target);
     return ok;
 }
 
@@ -117,7 +128,8 @@ bool text_heads(const text_request *r, session *s)
                        .model = r->from->file,
                        .tokenizer = r->tokenizer,
                        .lines = r->windows ? r->windows : WINDOWS,
-                       .new_tokens = r->window ? r->window : NEW_TOKENS};
+                       .new_tokens = r->window ? r->window : NEW_TOKENS,
+                       .audio = r->audio != NULL};
     bool ok = texts_open(&t, s->ctx, s->model, &from) && work(r, &t);
     texts_close(&t);
     return ok;

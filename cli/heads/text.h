@@ -11,8 +11,8 @@
 
 typedef struct text_request {
     const session_from *from;
-    const char *text, *target, *tokenizer, *relations, *out; /* files; NULL if not given */
-    int64_t window, windows;                                 /* 0 if not given */
+    const char *text, *audio, *target, *tokenizer, *relations, *out; /* files; NULL if not given */
+    int64_t window, windows;                                         /* 0 if not given */
     uint64_t seed;
     heads_sort sort;
     maps_format format;
@@ -30,7 +30,7 @@ typedef struct text_survey {
     mha_text_head *heads;   /* (info.heads), attention after attention */
     int64_t tokens, window; /* of the text; of a window, or 0 with unlike lengths */
     int64_t unused;         /* tokens of the text that are in no window */
-    bool pair;
+    bool pair, audio;
     double seconds;
 } text_survey;
 

@@ -88,8 +88,8 @@ static void put_title(const term *t, const text_survey *s, const char *file, con
     term_left(t, NAME, TERM_FAINT, "model");
     cli_print(stdout, "%s: %" PRId64 " head%s\n", file, s->info.heads, plural(s->info.heads));
     printf("%*s", INDENT, "");
-    term_left(t, NAME, TERM_FAINT, "text");
-    const char *what = s->pair ? "line" : "window";
+    term_left(t, NAME, TERM_FAINT, s->audio ? "audio" : "text");
+    const char *what = s->pair && !s->audio ? "line" : "window";
     cli_print(stdout, "%s: %" PRId64 " token%s", text, s->tokens, plural(s->tokens));
     printf("; %" PRId64 " %s%s", s->info.windows, what, plural(s->info.windows));
     if (s->window && !s->pair) printf(" of %" PRId64, s->window);
@@ -149,8 +149,8 @@ static void put_foot(const text_survey *s)
                INDENT, "", INDENT, "", h->chance);
     if (last->cross)
         printf("%*slargest: mean of a query's largest weight; in order: correlation of a target\n"
-               "%*stoken's place and that of its source tokens\n",
-               INDENT, "", INDENT, "");
+               "%*stoken's place and that of its %s\n",
+               INDENT, "", INDENT, "", s->audio ? "frames" : "source tokens");
 }
 
 bool text_table(const term *t, const text_survey *s, heads_sort sort, const char *file, const char *text)

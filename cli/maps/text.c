@@ -16,12 +16,25 @@ static maps_map part_of(float **at, const float *map, int64_t rows, int64_t colu
     return part;
 }
 
-static void fill(maps_panel *p, float **at, const mha_text_survey *survey, int64_t n, const mha_text_head *h)
+/* The same of a map over many frames: a column is the sum over those that are next to each other. */
+static maps_map pooled(float **at, const float *map, int64_t rows, int64_t columns)
+{
+    int64_t skip = rows > 1, high = rows < SHOWN ? rows : SHOWN, by = (columns + SHOWN - 1) / SHOWN;
+    int64_t wide = (columns + by - 1) / by;
+    maps_map part = {*at, high - skip, wide};
+    for (int64_t i = skip; i < high; i++, *at += wide)
+        for (int64_t j = 0; j < columns; j++) (*at)[j / by] += map[i * columns + j];
+    return part;
+}
+
+static void fill(maps_panel *p, float **at, const mha_text_survey *survey, int64_t n, const mha_text_head *h,
+                 bool audio)
 {
     int64_t queries, keys, tokens;
     const float *map = mha_text_survey_map(survey, n, &queries, &keys);
     const float *repeat = mha_text_survey_repeat_map(survey, n, &tokens);
-    *p = (maps_panel){.map = {part_of(at, map, queries, keys, SHOWN)}, .starts_row = h->head == 0};
+    *p = (maps_panel){.starts_row = h->head == 0};
+    p->map[0] = h->cross && audio ? pooled(at, map, queries, keys) : part_of(at, map, queries, keys, SHOWN);
     if (repeat) p->map[1] = part_of(at, repeat, tokens, tokens, REPEATED);
     snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
     snprintf(p->note, sizeof p->note, "%s", h->words);
@@ -43,7 +56,7 @@ bool maps_of_text(const char *path, maps_format format, const char *file, const 
     if (!ok) snprintf(error, error_size, "%s: not enough memory for the maps of %" PRId64 " heads", path, info->heads);
     float *at = numbers;
     for (int64_t n = 0; ok && n < info->heads; n++) {
-        fill(&panels[n], &at, survey, n, &heads[n]);
+        fill(&panels[n], &at, survey, n, &heads[n], info->audio);
         if (heads[n].head + 1 > most) most = heads[n].head + 1;
     }
     if (info->same)
@@ -54,7 +67,10 @@ bool maps_of_text(const char *path, maps_format format, const char *file, const 
                  info->windows == 1 ? "" : "s");
     maps_sheet sheet = {
         .title = info->same ? "Mean attention maps" : "Attention maps",
-        .about = {about, "each row is a query token, from the second on; each column a key token",
+        .about = {about,
+                  info->audio
+                      ? "each row is a query token, from the second on; columns of cross-attention are spans of time"
+                      : "each row is a query token, from the second on; each column a key token",
                   info->repeats ? "left: of the text, the first 40 tokens; right: of repeated random tokens" : NULL},
         .panels = panels,
         .count = info->heads,

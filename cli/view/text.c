@@ -112,7 +112,29 @@ static bool take_tokens(scene *s, bool decoder_only)
            take_words(s, &s->sides[1], t->out);
 }
 
+/* The frames of a sound, by their time, and what the model hears in it: the first window. */
+static bool take_sound(scene *s)
+{
+    texts *t = &s->texts;
+    side *frames = &s->sides[0], *heard = &s->sides[1];
+    if (!texts_hear(t, s->v->audio)) return false;
+    if (!take_ids(heard, NULL, 0, t->tokens[1], t->starts[1][1], NULL, 0) || !take_words(s, heard, t->out))
+        return false;
+    frames->T = t->frames;
+    frames->words = calloc((size_t)frames->T + 1, sizeof *frames->words);
+    frames->bytes = malloc((size_t)(frames->T + 1) * WORD);
+    if (!frames->words || !frames->bytes) return no_memory();
+    for (int64_t n = 0; n < frames->T; n++) {
+        frames->words[n] = frames->bytes + n * WORD;
+        snprintf(frames->words[n], WORD, "%.2f s", (double)(2 * n * MHA_SPEECH_HOP) / MHA_SPEECH_RATE);
+    }
+    return true;
+}
+
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
+
+/* Whether there is a map of an attention: an encoder of audio has too many frames for one. */
+static bool is_shown(const scene *s, const mha_model_attention *a) { return a->decoder || !s->texts.frames; }
 
 static bool run(scene *s)
 {
@@ -122,6 +144,7 @@ static bool run(scene *s)
     for (int pass = 0; s->maps && pass < 2; pass++) {
         for (int64_t n = 0, at = 0; n < count; n++, all = at) {
             mha_model_attention a = mha_model_attention_get(m, n);
+            if (!is_shown(s, &a)) continue;
             int64_t Tq = s->sides[a.decoder].T, Tk = a.cross ? s->sides[0].T : Tq;
             if (pass) s->maps[n] = mha_tensor_4d(s->numbers + at, MHA_FLOAT32, 1, a.heads, Tq, Tk);
             at += a.heads * Tq * Tk;
@@ -130,8 +153,13 @@ static bool run(scene *s)
     }
     if (!s->maps || !s->numbers) return no_memory();
     bool decoder_only = !s->sides[0].T;
-    mha_model_inputs in = {.tokens = mha_tensor_2d(s->sides[decoder_only].ids, MHA_INT32, 1, s->sides[decoder_only].T)};
+    const side *first = &s->sides[decoder_only];
+    mha_model_inputs in = {0};
     mha_model_outputs out = {.maps = s->maps};
+    if (s->texts.frames) {
+        const mha_tensor *of = &s->texts.of.features;
+        in.features = mha_tensor_3d(s->texts.features, MHA_FLOAT32, 1, of->size[1], of->size[2]);
+    } else in.tokens = mha_tensor_2d(first->ids, MHA_INT32, 1, first->T);
     if (s->texts.pair) in.decoder_tokens = mha_tensor_2d(s->sides[1].ids, MHA_INT32, 1, s->sides[1].T);
     if (mha_model_run(s->texts.ctx, s->texts.model, &out, &in))
         return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
@@ -147,8 +175,10 @@ static bool describe(scene *s)
     texts_options(&s->texts, &o);
     if (mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o))
         return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
-    for (int64_t n = 0; n < mha_model_attention_count(s->texts.model); n++)
-        heads += mha_model_attention_get(s->texts.model, n).heads;
+    for (int64_t n = 0; n < mha_model_attention_count(s->texts.model); n++) {
+        mha_model_attention a = mha_model_attention_get(s->texts.model, n);
+        if (is_shown(s, &a)) heads += a.heads;
+    }
     if (!(s->head_words = calloc((size_t)heads + 1, sizeof *s->head_words))) return no_memory();
     for (int64_t n = 0; n < heads && !mha_text_head_get(s->texts.ctx, s->survey, n, &h); n++)
         s->head_words[n] = h.words;
@@ -163,12 +193,14 @@ typedef struct set {
     int64_t first, count, heads, heads_before; /* attentions; heads of each, the most; heads of those before */
 } set;
 
-/* The attentions of a kind, which lie side by side. Returns false if the model has none. */
-static bool find_set(set *to, const mha_model *m)
+/* The attentions of a kind that are shown, which lie side by side. Returns false if there are none. */
+static bool find_set(set *to, const scene *s)
 {
+    const mha_model *m = s->texts.model;
     int64_t before = 0;
     for (int64_t n = 0; n < mha_model_attention_count(m); n++) {
         mha_model_attention a = mha_model_attention_get(m, n);
+        if (!is_shown(s, &a)) continue;
         if (a.decoder == to->decoder && a.cross == to->cross) {
             if (!to->count++) to->first = n, to->heads_before = before;
             if (a.heads > to->heads) to->heads = a.heads;
@@ -217,7 +249,7 @@ static bool put_object(nn_buffer *out, const scene *s)
                       {.name = "Cross-attention", .decoder = true, .cross = true}};
     int64_t count = 0, done = 0;
     bool there[SETS], ok = true;
-    for (int n = 0; n < SETS; n++) count += there[n] = find_set(&sets[n], s->texts.model);
+    for (int n = 0; n < SETS; n++) count += there[n] = find_set(&sets[n], s);
     mha_model_info about = model_about(s->texts.ctx, s->texts.model);
     nn_buffer_puts(out, "{\"kind\":\"text\",\"title\":");
     view_string(out, view_title(s->v->file));
@@ -254,14 +286,20 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     char error[600];
     scene s = {.v = v};
     nn_buffer data = {0};
-    texts_from from = {
-        .command = "view", .model = v->file, .tokenizer = v->tokenizer, .lines = 1, .new_tokens = NEW_TOKENS};
-    bool ok = texts_open(&s.texts, ctx, model, &from) && take_tokens(&s, model_about(ctx, model).decoder_only) &&
-              run(&s) && describe(&s) && put_object(&data, &s);
+    texts_from from = {.command = "view",
+                       .model = v->file,
+                       .tokenizer = v->tokenizer,
+                       .lines = 1,
+                       .new_tokens = NEW_TOKENS,
+                       .audio = v->audio != NULL};
+    bool ok = texts_open(&s.texts, ctx, model, &from) &&
+              (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
+              describe(&s) && put_object(&data, &s);
     if (ok && !view_page_write(v->page, view_title(v->file), &data, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     mha_model_info m = model_about(ctx, model);
-    snprintf(about, room, "%" PRId64 " heads, %" PRId64 " tokens", m.heads, s.sides[0].T + s.sides[1].T);
+    if (v->audio) snprintf(about, room, "%" PRId64 " tokens over %" PRId64 " frames", s.sides[1].T, s.sides[0].T);
+    else snprintf(about, room, "%" PRId64 " heads, %" PRId64 " tokens", m.heads, s.sides[0].T + s.sides[1].T);
     nn_buffer_free(&data);
     scene_close(&s);
     return ok;

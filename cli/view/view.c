@@ -26,9 +26,12 @@ static void help(void)
          "                        attention weights of any model\n"
          "  mha view stories15M.bin --text \"A cat saw a cat.\" -o page.html\n"
          "                        a text model: matrix and lines between tokens, all heads\n"
+         "  mha view whisper --audio talk.wav -o page.html\n"
+         "                        what a Whisper hears, and where in the sound\n"
          "\n"
          "Usage: mha view FILE [IMAGE...] -o PAGE [OPTIONS]\n"
          "       mha view MODEL --text TEXT -o PAGE [OPTIONS]\n"
+         "       mha view MODEL --audio FILE.wav -o PAGE [OPTIONS]\n"
          "       mha view --attention FILE -o PAGE [OPTIONS]\n"
          "  -o PAGE               the HTML file; it is replaced atomically\n"
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
@@ -46,6 +49,8 @@ static void help(void)
          "  --tokens WORDS        a text file with one token per line\n"
          "  --text TEXT           show what a text model's heads attend to in this text,\n"
          "                        such as \"$(cat FILE)\"\n"
+         "  --audio FILE.wav      show where the decoder of a model that reads audio looks in\n"
+         "                        the first 30 seconds of a sound\n"
          "  --target TEXT         what the decoder reads, of a model with an encoder\n"
          "                        (default: what the model generates)\n" TOKENIZER_HELP "\n" MODEL_HELP_FILE
          "        (--heads is an alias of --model-heads). With --attention, weights\n"
@@ -67,7 +72,7 @@ static void help(void)
 
 typedef struct request {
     const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL if not given */
-    const char *text, *target, *tokenizer;
+    const char *text, *audio, *target, *tokenizer;
     cli_list images;
     bool fit;
     int64_t heads;  /* per block; 0 for those of the file */
@@ -102,6 +107,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
                                      CLI_CHOICE("--first-axis", request, first_axis, axes),
                                      CLI_TEXT("--tokens", request, tokens),
                                      CLI_NAME("--text", request, text),
+                                     CLI_TEXT("--audio", request, audio),
                                      CLI_NAME("--target", request, target),
                                      CLI_NAME("--tokenizer", request, tokenizer),
                                      CLI_END};
@@ -125,6 +131,7 @@ static bool has_negative(int argc, char **argv)
 static bool check_request(const request *r)
 {
     const char *odd = r->text           ? "--text"
+                      : r->audio        ? "--audio"
                       : r->folder       ? "--data"
                       : r->fit          ? "--fit"
                       : r->heads        ? MODEL_HEADS
@@ -135,8 +142,10 @@ static bool check_request(const request *r)
     else if (r->attention && odd) cli_error("view: %s cannot be combined with --attention", odd);
     else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
         cli_error("view: %s needs --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
-    else if (r->text && image) cli_error("view: %s is for models of images, not for --text", image);
-    else if (!r->text && (r->target || r->tokenizer))
+    else if (r->text && r->audio) cli_error("view: --text and --audio exclude each other");
+    else if ((r->text || r->audio) && image)
+        cli_error("view: %s is for models of images, not for %s", image, r->text ? "--text" : "--audio");
+    else if (!r->text && (r->target || (r->tokenizer && !r->audio)))
         cli_error("view: %s needs --text", r->target ? "--target" : "--tokenizer");
     else if (!r->page)
         cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
@@ -144,6 +153,7 @@ static bool check_request(const request *r)
         bool over = cli_is_output("view", r->page, r->file ? r->file : r->attention, r->file ? "model" : "weights");
         for (int i = 0; !over && i < r->images.count; i++)
             over = cli_is_output("view", r->page, r->images.all[i], "image");
+        if (r->audio) over = over || cli_is_output("view", r->page, r->audio, "sound");
         return !over && !(r->tokens && cli_is_output("view", r->page, r->tokens, "list of tokens"));
     }
     return false;
@@ -194,7 +204,9 @@ static bool show_model(mha_context *ctx, const request *r)
         .command = "view", .file = r->file, .ctx = ctx, .folder = r->folder, .invert = r->invert, .fit = r->fit};
     bool ok = open_model(&model, ctx, r);
     e.model = model;
-    if (ok && model_about(ctx, model).vocabulary)
+    if (ok && model_about(ctx, model).frames)
+        ok = cli_error("%s: the model reads audio; give it some with --audio FILE.wav", r->file);
+    else if (ok && model_about(ctx, model).vocabulary)
         ok = cli_error("%s: the model reads text; give it one with --text TEXT", r->file);
     ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, model, &e);
     if (ok) {
@@ -213,11 +225,17 @@ static bool show_model(mha_context *ctx, const request *r)
 /* Prints an error and returns false on failure. */
 static bool show_text(mha_context *ctx, const request *r)
 {
-    if (!access(r->text, F_OK)) cli_error("view: --text is the text itself; the file '%s' is not read", r->text);
+    if (r->text && !access(r->text, F_OK))
+        cli_error("view: --text is the text itself; the file '%s' is not read", r->text);
     size_t bytes = 0;
     char about[200];
     mha_model *model = NULL;
-    view_text v = {.file = r->file, .page = r->page, .text = r->text, .target = r->target, .tokenizer = r->tokenizer};
+    view_text v = {.file = r->file,
+                   .page = r->page,
+                   .text = r->text,
+                   .audio = r->audio,
+                   .target = r->target,
+                   .tokenizer = r->tokenizer};
     bool ok = open_model(&model, ctx, r) && view_text_write(&v, ctx, model, &bytes, about, sizeof about);
     if (ok) say_written(r, about, bytes);
     mha_model_free(model);
@@ -256,7 +274,7 @@ static int view(const request *r)
 {
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
     if (!ctx) return CLI_USAGE;
-    bool ok = r->attention ? show_weights(ctx, r) : r->text ? show_text(ctx, r) : show_model(ctx, r);
+    bool ok = r->attention ? show_weights(ctx, r) : r->text || r->audio ? show_text(ctx, r) : show_model(ctx, r);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

@@ -19,9 +19,16 @@ enum { NN_TEXT_BATCH = 8, NN_TEXT_MAPS = 1 << 26 };
 typedef struct nn_text_sequence {
     const int32_t *tokens[2];
     int64_t T[2];
+    const float *features; /* (bins,2*T[0]): of an encoder of audio, in place of tokens; else NULL */
 } nn_text_sequence;
 
-/* Sequence n, with the weights (H,Tq,Tk) of each attention, in the order of nn_description_attention. */
+/* Whether the weights of an attention are computed: those of an encoder of audio, with its many frames, are not. */
+bool nn_text_has_maps(const nn_description *d, const nn_attention_place *a);
+
+/* As nn_maps_lay, for the attentions that have weights; the others have none. */
+int64_t nn_text_maps_lay(mha_tensor *maps, float *numbers, const nn_description *d, int64_t B, const int64_t T[2]);
+
+/* Sequence n, with the weights (H,Tq,Tk) of each attention, in the order of nn_description_attention; or NULL. */
 typedef void nn_text_visit(void *arg, int64_t n, const float *const *maps);
 
 typedef struct nn_text_pass {
@@ -29,6 +36,7 @@ typedef struct nn_text_pass {
     nn_model *net;
     int64_t batch; /* the most sequences that run together */
     int32_t *tokens[2];
+    float *features; /* (batch,bins,2*T) of an encoder of audio */
     float *numbers;
     mha_tensor *maps;   /* (attentions) */
     const float **each; /* (attentions): of one sequence */

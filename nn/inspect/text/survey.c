@@ -197,8 +197,8 @@ static void plan_heads(nn_text_survey *s, const nn_description *d)
     int64_t n = 0;
     for (int64_t a = 0; a < nn_description_attentions(d); a++) {
         nn_attention_place place = nn_description_attention(d, a);
-        for (int64_t h = 0; h < place.heads; h++, n++) {
-            s->heads[n] = (nn_text_head){.place = place, .attention = a, .head = h};
+        for (int64_t h = 0; h < place.heads && nn_text_has_maps(d, &place); h++, n++) {
+            s->heads[n] = (nn_text_head){.place = place, .attention = a, .head = h, .audio = s->audio};
             int64_t Tq = s->T[place.decoder], Tk = place.cross ? s->T[0] : Tq;
             s->map_from[n + 1] = s->map_from[n] + Tq * Tk;
             s->repeat_from[n + 1] = s->repeat_from[n] + (place.cross ? 0 : s->R[place.decoder] * s->R[place.decoder]);
@@ -208,8 +208,12 @@ static void plan_heads(nn_text_survey *s, const nn_description *d)
 
 static bool prepare(look *k, nn_text_survey *s, const nn_description *d, const nn_text_plan *plan)
 {
-    *s =
-        (nn_text_survey){.count = nn_description_all_heads(d), .sequences = plan->count, .repeats = plan->repeat_count};
+    *s = (nn_text_survey){.sequences = plan->count, .repeats = plan->repeat_count};
+    for (int64_t a = 0; a < nn_description_attentions(d); a++) {
+        nn_attention_place place = nn_description_attention(d, a);
+        if (nn_text_has_maps(d, &place)) s->count += place.heads;
+        else s->audio = true;
+    }
     memcpy(s->T, plan->sequences[0].T, sizeof s->T);
     if (plan->repeat_count) memcpy(s->R, plan->repeats[0].T, sizeof s->R);
     s->same = true;
@@ -217,7 +221,7 @@ static bool prepare(look *k, nn_text_survey *s, const nn_description *d, const n
     *k = (look){.d = d, .plan = plan, .s = s, .tallies = calloc((size_t)s->count, sizeof *k->tallies)};
     s->heads = calloc((size_t)s->count, sizeof *s->heads);
     s->map_from = calloc((size_t)s->count + 1, sizeof *s->map_from);
-    s->maps = calloc((size_t)nn_maps_lay(NULL, NULL, d, 1, s->T[0], s->T[1]) + 1, sizeof *s->maps);
+    s->maps = calloc((size_t)nn_text_maps_lay(NULL, NULL, d, 1, s->T) + 1, sizeof *s->maps);
     s->repeat_from = calloc((size_t)s->count + 1, sizeof *s->repeat_from);
     if (!k->tallies || !s->heads || !s->map_from || !s->maps || !s->repeat_from) return false;
     plan_heads(s, d);

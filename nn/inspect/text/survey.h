@@ -23,6 +23,7 @@ enum {
 typedef struct nn_text_head {
     nn_attention_place place; /* its attention */
     int64_t attention, head;  /* from 0 */
+    bool audio;               /* the keys of cross-attention are frames */
     double entropy, uniform;  /* of a row, in nats; and that of equal weights on the visible keys */
     double effective, largest;
     double distance, uniform_distance;        /* of a query and its keys, in tokens; and with equal weights */
@@ -36,7 +37,8 @@ typedef struct nn_text_head {
 } nn_text_head;
 
 typedef struct nn_text_survey {
-    int64_t count;       /* heads of all attentions */
+    int64_t count;       /* heads of all attentions that have weights */
+    bool audio;          /* the encoder, whose heads have none, reads audio */
     nn_text_head *heads; /* (count), attention after attention */
     int64_t sequences, repeats;
     int64_t T[2];         /* tokens of each sequence; with unlike lengths, those of the first */

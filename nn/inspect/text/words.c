@@ -18,10 +18,11 @@ static void name_offset(char *out, int64_t offset)
 
 static const char *of_cross(const nn_text_head *h)
 {
-    if (at_least(h->first, 0.5)) return "the first source token";
-    if (at_least(h->last, 0.5)) return "the last source token";
-    if (at_least(h->largest, 0.5)) return at_least(h->monotone, 0.7) ? "aligned, in order" : "single source tokens";
-    if (h->uniform - h->entropy < 0.2) return "all tokens equally";
+    if (at_least(h->first, 0.5)) return h->audio ? "the first frame" : "the first source token";
+    if (at_least(h->last, 0.5)) return h->audio ? "the last frame" : "the last source token";
+    if (at_least(h->largest, 0.5) && at_least(h->monotone, 0.7)) return "aligned, in order";
+    if (at_least(h->largest, 0.5)) return h->audio ? "single frames" : "single source tokens";
+    if (h->uniform - h->entropy < 0.2) return h->audio ? "all frames equally" : "all tokens equally";
     return at_least(h->monotone, 0.7) ? "follows the order" : "by content";
 }
 

@@ -63,7 +63,8 @@ mha_status mha_text_survey_about(mha_context *ctx, const mha_text_survey *survey
                                 .same = s->same,
                                 .repeats = s->repeats,
                                 .repeat_length = s->repeats ? survey->length : 0,
-                                .heads = s->count};
+                                .heads = s->count,
+                                .audio = s->audio};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_text_survey_info");
 }
 

@@ -14,6 +14,12 @@ static const nn_input_config *input_of(const mha_model *m, int stack)
     return stack ? &m->d.decoder.input : &m->d.encoder.input;
 }
 
+/* Whether the encoder reads audio. */
+static bool hears(const mha_model *m)
+{
+    return m->d.encoder.blocks.depth && m->d.encoder.input.kind == NN_INPUT_FRAMES;
+}
+
 /* ---- Checks ----------------------------------------------------------------------------------------------------- */
 
 static mha_status check_ids(mha_context *ctx, const int32_t *ids, int64_t count, int64_t vocabulary, const char *name)
@@ -41,16 +47,24 @@ static mha_status check_sequences(mha_context *ctx, const mha_model *m, const mh
     return check_ids(ctx, tokens + starts[0], starts[text->count] - starts[0], input_of(m, stack)->vocabulary, name);
 }
 
+static mha_status check_features(mha_context *ctx, const mha_model *m, const mha_text *text)
+{
+    const nn_input_config *in = input_of(m, 0);
+    const int64_t want[4] = {text->count, in->bins, 2 * in->positions, 0};
+    if (!text->features.data) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "text.features: the model reads audio");
+    return nn_public_tensor(ctx, &text->features, "text.features", "(count,bins,frames)", 3, want);
+}
+
 mha_status nn_windows_check(mha_context *ctx, const mha_model *m, const mha_text *text)
 {
     mha_status status;
     int first = m->d.encoder.blocks.depth ? 0 : 1;
     if ((status = nn_public_need(ctx, m, "model")) || (status = nn_public_need(ctx, text, "text"))) return status;
-    if (input_of(m, first)->kind != NN_INPUT_TOKENS)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "the model reads %s, not text",
-                              input_of(m, first)->kind == NN_INPUT_PATCHES ? "images" : "audio");
+    if (input_of(m, first)->kind == NN_INPUT_PATCHES)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "the model reads images, not text");
     if (text->count < 1) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "text: has no sequence");
-    if ((status = check_sequences(ctx, m, text, first, false)) || !is_pair(m)) return status;
+    status = hears(m) ? check_features(ctx, m, text) : check_sequences(ctx, m, text, first, false);
+    if (status || !is_pair(m)) return status;
     return check_sequences(ctx, m, text, 1, true);
 }
 
@@ -128,7 +142,9 @@ static mha_status take_pairs(nn_windows *w, mha_context *ctx, const mha_model *m
     for (int64_t b = 0; b < text->count; b++) {
         if (b * most / text->count == (b + 1) * most / text->count) continue;
         nn_text_sequence *to = &w->sequences[w->count++];
-        for (int s = 0; s < 2; s++) {
+        const nn_input_config *in = input_of(m, 0);
+        if (hears(m)) to->T[0] = in->positions, to->features = w->features + b * in->bins * 2 * in->positions;
+        for (int s = hears(m); s < 2; s++) {
             to->tokens[s] = tokens[s] + starts[s][b];
             to->T[s] = starts[s][b + 1] - starts[s][b];
             if (to->T[s] > nn_text_positions(input_of(m, s)))
@@ -146,15 +162,17 @@ static mha_status take_pairs(nn_windows *w, mha_context *ctx, const mha_model *m
  * Returns them, to be freed, or NULL without memory. */
 static int32_t *tokens_to_draw(int64_t *count, const mha_model *m, const mha_text *text, const mha_text_options *o)
 {
-    int first = m->d.encoder.blocks.depth ? 0 : 1;
+    int first = m->d.encoder.blocks.depth && !hears(m) ? 0 : 1;
+    const int32_t *tokens = hears(m) ? text->decoder_tokens : text->tokens;
+    const int64_t *starts = hears(m) ? text->decoder_starts : text->starts;
     int64_t vocabulary = input_of(m, first)->vocabulary, common = vocabulary, distinct = 0;
     if (is_pair(m) && input_of(m, 1)->vocabulary < common) common = input_of(m, 1)->vocabulary;
     int32_t *from = malloc((size_t)vocabulary * sizeof *from);
     bool *seen = calloc((size_t)vocabulary, sizeof *seen);
     *count = 0;
-    for (int64_t i = text->starts[0]; seen && i < text->starts[text->count]; i++) {
-        distinct += !seen[text->tokens[i]] && text->tokens[i] < common;
-        seen[text->tokens[i]] = true;
+    for (int64_t i = starts[0]; seen && i < starts[text->count]; i++) {
+        distinct += !seen[tokens[i]] && tokens[i] < common;
+        seen[tokens[i]] = true;
     }
     for (int64_t n = 0; from && seen && n < common; n++)
         if (distinct >= OWN ? seen[n] : !o->drawn || o->drawn[n]) from[(*count)++] = (int32_t)n;
@@ -180,7 +198,7 @@ static void draw(int32_t *to, int64_t length, int32_t *from, int64_t count, uint
 static int64_t repeat_length(const mha_model *m, const mha_text_options *o)
 {
     int64_t length = o->repeat_length ? o->repeat_length : REPEAT;
-    for (int s = 0; s < 2; s++) {
+    for (int s = hears(m); s < 2; s++) {
         if (!(s ? &m->d.decoder : &m->d.encoder)->blocks.depth) continue;
         int64_t sides = s && is_pair(m) ? 1 : o->before_count + o->after_count;
         int64_t room = (nn_text_positions(input_of(m, s)) - sides) / 2;
@@ -201,7 +219,8 @@ static void repeat(nn_windows *w, const mha_model *m, const mha_text *text, cons
         at += 2 * w->length;
         draw(twice, w->length, from, from_count, o->seed, (uint64_t)w->repeats);
         memcpy(twice + w->length, twice, (size_t)w->length * sizeof *twice);
-        put_window(to, first, &at, o, twice, 2 * w->length);
+        if (hears(m)) to->features = w->features, to->T[0] = input_of(m, 0)->positions; /* of the first sound */
+        else put_window(to, first, &at, o, twice, 2 * w->length);
         if (!is_pair(m)) continue;
         to->tokens[1] = at;
         put(&at, text->decoder_tokens + text->decoder_starts[0], 1);
@@ -259,6 +278,14 @@ static mha_status make(nn_windows *w, mha_context *ctx, mha_model *m, const mha_
     w->tokens = malloc((size_t)((is_pair(m) ? 0 : w->count * w->window) + 1) * sizeof *w->tokens);
     if (!w->sequences || !w->tokens)
         return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the windows of the text");
+    if (hears(m)) {
+        const nn_input_config *in = input_of(m, 0);
+        w->features = malloc((size_t)(text->count * in->bins * 2 * in->positions) * sizeof *w->features);
+        if (!w->features) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the features");
+        mha_tensor to = mha_tensor_3d(w->features, MHA_FLOAT32, text->count, in->bins, 2 * in->positions);
+        mha_status copied = mha_tensor_copy(ctx, to, text->features);
+        if (copied) return copied;
+    }
     mha_status status = is_pair(m) ? take_pairs(w, ctx, m, text) : cut(w, ctx, m, text, o, w->tokens);
     if (!status && repeats) status = add_repeats(w, ctx, m, text, o);
     if (status) return status;
@@ -289,5 +316,6 @@ void nn_windows_free(nn_windows *w)
     free(w->sequences);
     free(w->tokens);
     free(w->random);
+    free(w->features);
     *w = (nn_windows){0};
 }

@@ -14,6 +14,7 @@ typedef struct nn_windows {
     int64_t begin[2], length;    /* of the latter, as nn_text_plan has them */
     int64_t longest[2];          /* tokens of a sequence */
     int32_t *tokens, *random;    /* of the windows, and of the latter */
+    float *features;             /* (count of the text,bins,frames) of an encoder of audio */
 } nn_windows;
 
 /* Checks a text and its options, and cuts it; also makes the model's net large enough. Repeated tokens are made on

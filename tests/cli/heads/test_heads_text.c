@@ -197,7 +197,8 @@ TEST(pairs_have_three_tables)
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "does not read text"), "%s", it->err);
     snprintf(line, sizeof line, "heads %s/hf/whisper --text %s", models, in_folder("lines.txt"));
     it = command("", line);
-    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "reads audio, not text"), "%s", it->err);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "give it some with --audio FILE.wav"), "%s",
+           it->err);
 }
 
 static void expect_error(const char *args, const char *why)
@@ -219,7 +220,7 @@ TEST(wrong_use_is_one_line)
     make_texts();
     expect_error("", "give it one with --text FILE");
     expect_error("--window 20", "--window needs --text FILE");
-    expect_error("--tokenizer x", "--tokenizer needs --text FILE or --relations FILE");
+    expect_error("--tokenizer x", "--tokenizer needs --text FILE, --audio FILE or --relations FILE");
     expect_error("--sort induction", "--text FILE");
     expect_error("--text 'once upon'", "--text names a file with the text, and there is none called 'once upon'");
     expect_error("--text /dev/null/x", "/dev/null/x");
