@@ -84,11 +84,10 @@ static void spell(const binding *b, char out[NAME], const char *name, const nn_p
 static const nn_safetensors_tensor *look_up(const binding *b, const char *name)
 {
     char other[NAME + 64];
-    const char *prefix = b->family->prefix;
+    const char *prefix = b->family->prefix ? b->family->prefix : "model.";
     const nn_safetensors_tensor *t = nn_shards_find(b->shards, name);
-    if (!t && prefix && strncmp(name, prefix, strlen(prefix)) == 0)
-        t = nn_shards_find(b->shards, name + strlen(prefix));
-    if (!t && prefix) {
+    if (!t && strncmp(name, prefix, strlen(prefix)) == 0) t = nn_shards_find(b->shards, name + strlen(prefix));
+    if (!t) {
         snprintf(other, sizeof other, "%s%s", prefix, name);
         t = nn_shards_find(b->shards, other);
     }

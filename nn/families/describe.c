@@ -120,8 +120,8 @@ static bool set_whole(const reading *r, const nn_key *k, nn_fact f)
         if (truth) *to = (*to * 2 / 3 + 7) / 8 * 8;
         return true;
     }
-    if (k->form == NN_LABELS) x = nn_fact_count(f);
-    if (k->form == NN_LABELS ? x < 0 : !nn_fact_int(f, &x)) return refuse(r, k, f, "must be a whole number");
+    bool listed = k->form == NN_LABELS && (x = nn_fact_count(f)) >= 0;
+    if (!listed && !nn_fact_int(f, &x)) return refuse(r, k, f, "must be a whole number");
     if (k->form == NN_CHOICE) *(int *)(void *)to = (int)x;
     else if (k->form == NN_UNLIKE) *to = x == (int64_t)width_of(r, k) ? 0 : x;
     else *to = k->form == NN_MORE ? *to + x : k->form == NN_MANY ? *to * x : x;
@@ -274,6 +274,7 @@ static void take_stored_positions(nn_description *d, const nn_shards *shards)
     nn_input_config *in[] = {&d->encoder.input, &d->decoder.input};
     for (int n = 0; n < 2; n++) {
         const nn_safetensors_tensor *t = nn_shards_find(shards, names[n]);
+        if (!t) t = nn_shards_find(shards, names[n] + strlen("model.")); /* of a model without a head */
         if (!t || t->rank != 2 || in[n]->position_kind != NN_POSITIONS_WAVES) continue;
         in[n]->position_kind = NN_POSITIONS_LEARNED;
         in[n]->positions = t->shape[0];

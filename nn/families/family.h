@@ -27,7 +27,7 @@ typedef enum nn_form {
     NN_UNDER_ROOT, /* float: 1 / sqrt(M) if true */
     NN_TIMES,      /* int64_t: x M, rounded down */
     NN_SWIGLU,     /* int64_t: (2/3 of what it is), rounded up to 8, if true */
-    NN_LABELS,     /* int64_t: how many members the object has */
+    NN_LABELS,     /* int64_t: how many members the object has; or a number */
     NN_SIZES,      /* int64_t twice: a number, or [rows, columns] */
     NN_MORE,       /* int64_t: x is added to it */
     NN_MANY,       /* int64_t: it is multiplied by x */
@@ -137,7 +137,7 @@ typedef struct nn_family {
     const nn_name *names[NN_FAMILY_LISTS]; /* tried in this order */
     nn_rotary_keys rotary;
     nn_window_keys window;
-    const char *prefix;        /* a first part that names may lack, or have: "bert." */
+    const char *prefix;        /* a first part that names may lack, or have: "bert."; NULL: "model." */
     const char *const *unused; /* ends of names of tensors that are no part of the computation; NULL-terminated */
     const char *own_head;      /* a tensor that says whether the head is tied: it is if the tensor is absent; or NULL */
     const char *groups;        /* ALBERT: the key of the number of groups that blocks share their weights in */

@@ -3,7 +3,8 @@ the kind of its answers, and a function that draws the keys of config.json. Ever
 drawn; sizes are small, and widths are often not multiples of 8."""
 from random import Random
 
-ACTS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "silu", "swish", "relu", "relu2", "tanh")
+ACTS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "silu", "swish", "relu", "relu2", "tanh",
+        "linear", "gelu_python", "gelu_python_tanh", "gelu_accurate")
 ROPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
@@ -155,15 +156,15 @@ def gpt2(r):
     return dict(TOKENS, vocab_size=r.randint(60, 140), n_positions=r.randint(25, 50), n_embd=h * d, n_head=h,
                 n_layer=r.randint(1, 3), n_inner=r.choice((None, r.randint(20, 60))), activation_function=r.choice(ACTS),
                 layer_norm_epsilon=r.eps(), scale_attn_weights=r.flag(), scale_attn_by_inverse_layer_idx=r.flag(),
-                tie_word_embeddings=r.flag())
+                tie_word_embeddings=r.flag(), reorder_and_upcast_attn=r.flag())
 
 
-def opt(r):
+def opt(r, narrow=True):
     h, _, d = r.heads((3, 5, 8, 11))
     return dict(TOKENS, vocab_size=r.randint(60, 140), hidden_size=h * d, num_attention_heads=h, ffn_dim=r.randint(20, 60),
                 num_hidden_layers=r.randint(1, 3), max_position_embeddings=r.randint(25, 50),
                 do_layer_norm_before=r.flag(), _remove_final_layer_norm=r.flag(), enable_bias=r.flag(),
-                word_embed_proj_dim=r.choice((h * d, r.randint(5, 30))), activation_function=r.choice(ACTS),
+                word_embed_proj_dim=r.choice((h * d, r.randint(5, 30) if narrow else h * d)), activation_function=r.choice(ACTS),
                 layer_norm_elementwise_affine=r.flag(), tie_word_embeddings=r.flag())
 
 
@@ -281,10 +282,11 @@ def whisper(r):
 def vit(r, square=False, **more):
     keys = bert(r)
     patch = r.choice((2, 3, 4))
+    patches = r.choice((patch, [patch, patch]))
     size = [patch * r.randint(2, 5), patch * r.randint(2, 5)]
     return dict({k: keys[k] for k in ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size",
                                       "hidden_act", "layer_norm_eps", "id2label")},
-                image_size=size[0] if square or r.flag() else size, patch_size=patch, num_channels=r.randint(1, 4),
+                image_size=size[0] if square or r.flag() else size, patch_size=patches, num_channels=r.randint(1, 4),
                 qkv_bias=r.flag()) | more
 
 
@@ -348,6 +350,24 @@ IMAGES = {
     "dinov2": ("Dinov2ForImageClassification", dinov2),
 }
 
+# Models without a head, whose answers are the rows of their last block.
+HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel", "ForImageClassification")
+
+
+def bare(model):
+    for head in HEADS:
+        model = model.removesuffix(head)
+    return {"Gemma3": "Gemma3Text"}.get(model, model) + "Model"
+
+
+BASES = {
+    **{f"{name}_base": (bare(model), "base", draw) for name, (model, draw) in CAUSAL.items()},
+    "opt_base": ("OPTModel", "base", lambda r: opt(r, narrow=False)),  # rows of another width are refused
+    **{f"{name}_base": (f"{model}Model", "base", draw) for name, (model, draw) in BERTS.items()},
+    **{f"{name}_base": (bare(model), "base_pair", draw) for name, (model, draw) in PAIRS.items()},
+    **{f"{name}_base": (bare(model), "base_image", draw) for name, (model, draw) in IMAGES.items() if name != "deit_teacher"},
+}
+
 # Name: (class, kind of answers, drawing of a configuration).
 FAMILIES = {
     **{name: (model, "decoder", draw) for name, (model, draw) in CAUSAL.items()},
@@ -355,4 +375,5 @@ FAMILIES = {
     **{f"{name}_classifier": (f"{model}ForSequenceClassification", "encoder", draw) for name, (model, draw) in BERTS.items()},
     **{name: (model, "pair", draw) for name, (model, draw) in PAIRS.items()},
     **{name: (model, "image", draw) for name, (model, draw) in IMAGES.items()},
+    **BASES,
 }

@@ -2,7 +2,7 @@
 and expected.safetensors beside it, computed in float64.
 
     python tests/families/oracle.py DIR [--seed N] [--only NAME,...] [--sample K] [--count N] [--spelling 4|5] [--dtype T]
-                                    [--shards] [--check]
+                                    [--shards] [--base] [--check]
     python tests/families/oracle.py -      runs of which standard input has the arguments, one per line
 
 prints the seed and the name of every folder. The same seed writes the same folders. The kinds of expected.safetensors:
@@ -13,6 +13,7 @@ prints the seed and the name of every folder. The same seed writes the same fold
     pair     input_ids, attention_mask (2,11) or input_features, decoder_input_ids (2,7) -> logits, encoder_hidden,
              encoder_attentions.N, decoder_attentions.N, cross_attentions.N, greedy, beam4: 10 new tokens at most
     image    pixel_values -> logits, attentions.N
+    base     models without a head: as encoder, but logits are the rows of the last block; base_pair and base_image likewise
 
 Models whose answers move by more than rounding when their weights do (a near tie of two tokens or experts) are drawn
 again, so that float32 arithmetic must give the same tokens. --check loads each folder again with the library."""
@@ -28,7 +29,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from configs import FAMILIES, Draw
+from configs import BASES, FAMILIES, Draw
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -119,18 +120,27 @@ def filled(sequences, config, length=11):
     return out
 
 
-def pair(model, r):
-    c = model.config
+def sources(c, r):
+    """What an encoder reads: features, or tokens of which row 1 is padded."""
     if c.model_type == "whisper":
         shape = 2, c.num_mel_bins, 2 * c.max_source_positions
         numbers = torch.tensor([r.gauss(0, 1) for _ in range(shape[0] * shape[1] * shape[2])])
-        given = dict(input_features=numbers.view(shape).float().double())
-    else:
-        ids = tokens(r, 2, 11, c.vocab_size)
-        mask = torch.ones_like(ids)
-        mask[1, -3:] = 0
-        ids[mask == 0] = c.pad_token_id
-        given = dict(input_ids=ids, attention_mask=mask)
+        return dict(input_features=numbers.view(shape).float().double())
+    ids = tokens(r, 2, 11, c.vocab_size)
+    mask = torch.ones_like(ids)
+    mask[1, -3:] = 0
+    ids[mask == 0] = c.pad_token_id
+    return dict(input_ids=ids, attention_mask=mask)
+
+
+def stacks(out):
+    return dict(encoder_hidden=out.encoder_last_hidden_state, **number("encoder_attentions", out.encoder_attentions),
+                **number("decoder_attentions", out.decoder_attentions), **number("cross_attentions", out.cross_attentions))
+
+
+def pair(model, r):
+    c = model.config
+    given = sources(c, r)
     vocabularies = c.vocab_size, getattr(c, "decoder_vocab_size", c.vocab_size)
     start = tokens(r, 2, 7, vocabularies[1])
     out = model(**given, decoder_input_ids=start, output_attentions=True)
@@ -140,21 +150,44 @@ def pair(model, r):
         model, **given, do_sample=False, num_beams=n, length_penalty=1.0, max_new_tokens=10, use_cache=not shallow)
         for n in (1, 4))
     c.vocab_size = vocabularies[0]
-    return dict(given, decoder_input_ids=start, logits=out.logits, encoder_hidden=out.encoder_last_hidden_state,
-                greedy=filled(greedy, c), beam4=filled(beam4, c), **number("encoder_attentions", out.encoder_attentions),
-                **number("decoder_attentions", out.decoder_attentions), **number("cross_attentions", out.cross_attentions))
+    return dict(given, decoder_input_ids=start, logits=out.logits, greedy=filled(greedy, c), beam4=filled(beam4, c), **stacks(out))
+
+
+def picture(c, r):
+    h, w = c.image_size if isinstance(c.image_size, (list, tuple)) else (c.image_size, c.image_size)
+    pixels = torch.tensor([r.gauss(0, 1) for _ in range(2 * c.num_channels * h * w)])
+    return pixels.view(2, -1, h, w).float().double()
 
 
 def image(model, r):
-    size = model.config.image_size
-    h, w = size if isinstance(size, (list, tuple)) else (size, size)
-    pixels = torch.tensor([r.gauss(0, 1) for _ in range(2 * model.config.num_channels * h * w)])
-    pixels = pixels.view(2, -1, h, w).float().double()
+    pixels = picture(model.config, r)
     out = model(pixels, output_attentions=True)
     return dict(pixel_values=pixels, logits=out.logits, **number("attentions", out.attentions))
 
 
-KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, image=image)
+def base(model, r):
+    ids = tokens(r, 2, 13, model.config.vocab_size)
+    mask = torch.ones_like(ids)
+    mask[1, -4:] = batch_dependent(model.config)
+    ids[mask == 0] = model.config.pad_token_id
+    out = model(ids, attention_mask=mask, output_attentions=True)
+    return dict(input_ids=ids, attention_mask=mask, logits=out.last_hidden_state, **number("attentions", out.attentions))
+
+
+def base_pair(model, r):
+    given = sources(model.config, r)
+    start = tokens(r, 2, 7, getattr(model.config, "decoder_vocab_size", model.config.vocab_size))
+    out = model(**given, decoder_input_ids=start, output_attentions=True)
+    return dict(given, decoder_input_ids=start, logits=out.last_hidden_state, **stacks(out))
+
+
+def base_image(model, r):
+    pixels = picture(model.config, r)
+    out = model(pixels, output_attentions=True)
+    return dict(pixel_values=pixels, logits=out.last_hidden_state, **number("attentions", out.attentions))
+
+
+KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, image=image, base=base, base_pair=base_pair, base_image=base_image)
 
 
 def steady(a, b):
@@ -171,6 +204,9 @@ def version4(path, r):
     c = json.loads(path.read_text())
     kind, rope = c["model_type"], c.pop("rope_parameters", None)
     c.update(torch_dtype=c.pop("dtype"), transformers_version="4.57.1")
+    if "id2label" in c and r.flag():  # as some people write it
+        c["num_labels"] = len(c.pop("id2label"))
+        del c["label2id"]
     if kind == "t5":
         c["tie_word_embeddings"] = c.pop("scale_decoder_outputs")
     if kind == "modernbert":
@@ -208,7 +244,7 @@ def build(name, r, dtype):
         config = model_class.config_class(**draw(r))
         config._attn_implementation = config._experts_implementation = "eager"
         model = model_class(config).eval()
-        if config.model_type == "t5" and not config.scale_decoder_outputs and r.flag():  # as the files of version 1.1
+        if hasattr(model, "lm_head") and config.model_type == "t5" and not config.scale_decoder_outputs and r.flag():  # as the files of version 1.1
             model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         seed, inputs = r.getrandbits(32), r.getrandbits(32)
         randomize(model, seed, dtype)
@@ -232,7 +268,7 @@ def write(folder, name, r, args):
         version4(folder / "config.json", r)
     numbers = {k: (t.float() if t.is_floating_point() else t.long()).contiguous().clone() for k, t in answers.items()}
     save_file(numbers, folder / "expected.safetensors",
-              dict(kind=kind, seed=str(args.seed), made_by=f"transformers {transformers.__version__}"))
+              dict(kind=kind.removeprefix("base_"), seed=str(args.seed), made_by=f"transformers {transformers.__version__}"))
     if args.check:
         again = type(model).from_pretrained(folder, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).double().eval()
         got = KINDS[kind](again, Draw(inputs))
@@ -245,6 +281,7 @@ def run(words):
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: a new one each time")
     parser.add_argument("--only", help="names of families, with commas between them: " + ", ".join(FAMILIES))
+    parser.add_argument("--base", action="store_true", help="models without a head")
     parser.add_argument("--sample", type=int, default=1, metavar="K", help="one in K of these")
     parser.add_argument("--count", type=int, default=1, help="models per family")
     parser.add_argument("--spelling", default="5", choices=("4", "5"), help="of config.json: version of transformers")
@@ -252,7 +289,7 @@ def run(words):
     parser.add_argument("--shards", action="store_true", help="split the weights over several files with an index")
     parser.add_argument("--check", action="store_true", help="load each folder again and compare")
     args = parser.parse_args(words)
-    names = args.only.split(",") if args.only else list(FAMILIES)
+    names = args.only.split(",") if args.only else [n for n in FAMILIES if (n in BASES) == args.base]
     for name in names:
         if name not in FAMILIES:
             parser.error(f"no family {name}; there are {', '.join(FAMILIES)}")

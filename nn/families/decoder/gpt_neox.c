@@ -50,6 +50,7 @@ const nn_family nn_family_gpt_neox = {
     .keys = {keys},
     .names = {names},
     .rotary = {.theta = 10000, .theta_key = "rotary_emb_base", .part = 0.25, .part_key = "rotary_pct"},
+    .prefix = "gpt_neox.",
     .unused = unused,
     .heads = {{"ForCausalLM", {NULL}, NULL}},
 };

@@ -105,8 +105,8 @@ static const nn_name class_names[] = {
     {0},
 };
 
-static const char *const unused[] = {"albert.pooler.weight",
-                                     "albert.pooler.bias",
+static const char *const unused[] = {"pooler.weight",
+                                     "pooler.bias",
                                      "predictions.decoder.weight",
                                      "predictions.decoder.bias",
                                      "predictions.bias",

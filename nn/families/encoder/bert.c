@@ -74,7 +74,7 @@ static const nn_name masked_names[] = {
 };
 
 const nn_key nn_class_keys[] = {
-    {"id2label", NN_LABELS, NN_O(classes), "[0,1]", NULL},
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
     {NULL, NN_CHOICE, NN_O(pool), "1", NULL}, /* NN_POOL_FIRST */
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {"hidden_size", NN_INT, NN_O(transform), NULL, NULL},

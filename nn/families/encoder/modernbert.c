@@ -68,7 +68,7 @@ static const nn_name masked_names[] = {
 };
 
 static const nn_key class_keys[] = {
-    {"id2label", NN_LABELS, NN_O(classes), "[0,1]", NULL},
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
     {"classifier_pooling", NN_POOL, NN_O(pool), "\"cls\"", NULL},
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {"hidden_size", NN_INT, NN_O(transform), NULL, NULL},

@@ -91,7 +91,7 @@ const nn_name nn_bart_names[] = {
 };
 
 /* Copies of what is tied, and tables that are computed. */
-const char *const nn_pair_unused[] = {"model.shared.weight",
+const char *const nn_pair_unused[] = {"shared.weight",
                                       "lm_head.weight",
                                       "proj_out.weight",
                                       "embed_tokens.weight",

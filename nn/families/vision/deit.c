@@ -4,7 +4,7 @@
 static const nn_key keys[] = {{NULL, NN_TRUTH, NN_E(input.distilled), "true", NULL}, {0}};
 
 static const nn_key teacher_keys[] = {
-    {"id2label", NN_LABELS, NN_O(classes), "[0,1]", NULL},
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
     {NULL, NN_CHOICE, NN_O(pool), "5", NULL}, /* NN_POOL_TWO */
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {0},

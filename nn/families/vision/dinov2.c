@@ -13,7 +13,7 @@ static const nn_key keys[] = {
 };
 
 static const nn_key class_keys[] = {
-    {"id2label", NN_LABELS, NN_O(classes), "[0,1]", NULL},
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
     {NULL, NN_CHOICE, NN_O(pool), "4", NULL}, /* NN_POOL_BOTH */
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {0},

@@ -19,7 +19,7 @@ const nn_key nn_vit_keys[] = {
 };
 
 const nn_key nn_label_keys[] = {
-    {"id2label", NN_LABELS, NN_O(classes), "[0,1]", NULL},
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
     {NULL, NN_CHOICE, NN_O(pool), "1", NULL}, /* NN_POOL_FIRST */
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {0},
