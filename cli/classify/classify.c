@@ -48,8 +48,9 @@ static void help(void)
          "        preprocessor_config.json in its folder, or timm's config.json\n"
          "\n"
          "The map of a head is the class token's row of its attention weights, or the mean\n"
-         "of all rows for a model with mean pooling. JSON keys: model, images: [{image,\n"
-         "label (or null), answer, probabilities, heads (with --heads): [{block, head,\n"
+         "of all rows for a model with mean pooling. JSON keys: model, labels (names of\n"
+         "the classes, as config.json has them, or empty), images: [{image, label (or\n"
+         "null), answer, probabilities, heads (with --heads): [{block, head,\n"
          "strongest, row, column, patches, itself, map}], logits and contributions (with\n"
          "--heads, or null): {embedding, heads: [{block, head, logits}], mlps: [block],\n"
          "biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
@@ -117,11 +118,12 @@ static int64_t blocks_of(const request *r, int64_t blocks, int64_t *first)
     return r->all_blocks ? blocks : *first + 1;
 }
 
-static void print_text(const term *t, const request *r, const mha_model_info *model, const input_image *e,
-                       const heads_view *view, const contribution *c)
+static void print_text(const term *t, const request *r, const session *s, const input_image *e, const heads_view *view,
+                       const contribution *c)
 {
+    const mha_model_info *model = &s->about;
     int64_t first, end = blocks_of(r, model->blocks, &first);
-    heads_drawing d = {e->name, e->pixels, model->rows, model->columns, view, e->label};
+    heads_drawing d = {e->name, e->pixels, model->rows, model->columns, view, e->label, s->model};
     heads_draw_answer(t, &d);
     bool here = r->heads && r->format == MAPS_TERMINAL;
     for (int64_t b = first; here && b < end; b++) heads_draw_block(t, view, b, !model->class_token);
@@ -226,16 +228,21 @@ static void free_all(contribution *parts, int count)
 }
 
 /* `parts` may be NULL. */
-static void print_all(const request *r, const mha_model_info *model, const input_image *all, const maps_image *images,
+static void print_all(const request *r, const session *s, const input_image *all, const maps_image *images,
                       const contribution *parts)
 {
     char quoted[1200];
     term t = term_detect(r->when);
-    if (r->json) printf("{\"model\": %s, \"images\": [", nn_json_quote(quoted, sizeof quoted, r->from.file));
+    if (r->json) {
+        printf("{\"model\": %s, \"labels\": [", nn_json_quote(quoted, sizeof quoted, r->from.file));
+        for (int64_t n = 0; mha_model_label(s->model, n); n++)
+            printf("%s%s", n ? ", " : "", nn_json_quote(quoted, sizeof quoted, mha_model_label(s->model, n)));
+        printf("], \"images\": [");
+    }
     for (int i = 0; i < r->images.count; i++) {
         const contribution *c = parts ? &parts[i] : NULL;
-        if (r->json) print_json(r, model, &all[i], &images[i].view, c, i == 0);
-        else print_text(&t, r, model, &all[i], &images[i].view, c);
+        if (r->json) print_json(r, &s->about, &all[i], &images[i].view, c, i == 0);
+        else print_text(&t, r, s, &all[i], &images[i].view, c);
     }
     if (r->json) printf("\n]}\n");
 }
@@ -268,8 +275,9 @@ static bool check_request(const request *r, const mha_model_info *model)
 {
     if (!model->channels) return cli_error("classify: %s: does not read images", r->from.file);
     if (r->page && model->channels > 1)
-        return cli_error("classify: --sheet is for models of grey images, %s reads %" PRId64 " channels", r->from.file,
-                         model->channels);
+        return cli_error("classify: --sheet is for models of grey images, %s reads %" PRId64
+                         " channels; --heads shows the maps of its heads",
+                         r->from.file, model->channels);
     if (r->block <= model->blocks) return true;
     return cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks,
                      r->from.file, r->block);
@@ -291,7 +299,7 @@ static bool classify(const request *r)
          (!has_contributions(r, &s.about) || (parts = measure_all(s.ctx, r, s.model, e.all))) &&
          (!r->page || view_model_write(r->page, &bytes, s.ctx, s.model, &e)) &&
          (!r->out || write_maps(r, &s.about, maps));
-    if (ok) print_all(r, &s.about, e.all, maps, parts);
+    if (ok) print_all(r, &s, e.all, maps, parts);
     if (ok && r->out && !r->json) cli_print(stdout, "  wrote the attention maps to %s\n\n", r->out);
     if (ok && r->page && !r->json)
         cli_print(stdout, "  wrote the page of all heads to %s; open it in a browser\n\n", r->page);

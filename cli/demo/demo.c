@@ -248,8 +248,8 @@ static bool show_heads(const show *s, mha_model *model)
     const unsigned char *image = mha_data_image(s->data, MHA_DATA_TEST, index);
     if (!heads_view_make(&view, s->ctx, model, image, error, sizeof error)) return cli_error("%s", error);
     snprintf(name, sizeof name, "Test image %" PRId64 ", and where each head looks", index);
-    heads_drawing d = {name,           image, s->set.rows,
-                       s->set.columns, &view, (int)mha_data_label(s->data, MHA_DATA_TEST, index)};
+    heads_drawing d = {
+        name, image, s->set.rows, s->set.columns, &view, (int)mha_data_label(s->data, MHA_DATA_TEST, index), model};
     heads_draw_digit(&s->term, &d);
     heads_view_free(&view);
     return true;

@@ -2,9 +2,11 @@
 #include "cli/draw/heads_draw.h"
 #include "cli/draw/picture.h"
 #include "cli/draw/scale.h"
+#include "io/printable.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { WIDTH = 80, INDENT = 2, GAP = 2 };
 
@@ -13,6 +15,30 @@ static void spaces(int n) { printf("%*s", n, ""); }
 /* ---- The prediction --------------------------------------------------------------------------------------------- */
 
 enum { PICTURE = 28, BESIDE = INDENT + PICTURE + 3, BAR = 34, BARS = 10, ABOVE = 3 }; /* ABOVE: lines above the bars */
+enum {
+    NUMBER = 4,
+    NAMED = 22,
+    NAME = 200
+}; /* columns of a class's number, or of its name, for which bars are shorter */
+
+/* The name of a class, of at most so many columns; its number if it has none of its own. */
+static const char *class_name(char out[NAME], const heads_drawing *d, int class, int columns)
+{
+    const char *label = d->model ? mha_model_label(d->model, class) : NULL;
+    if (label && strncmp(label, "LABEL_", 6) == 0) label = NULL; /* what transformers calls classes without a name */
+    if (label && *label) {
+        nn_printable(out, NAME, label);
+        out[term_fitting(out, columns)] = 0;
+    } else snprintf(out, NAME, "%d", class);
+    return out;
+}
+
+static bool has_names(const heads_drawing *d)
+{
+    char name[NAME];
+    class_name(name, d, 0, NAMED);
+    return strcmp(name, "0") != 0;
+}
 
 /* The classes with a bar: all, or the most likely ones in order. */
 static int choose_classes(int chosen[BARS], const heads_view *v)
@@ -35,23 +61,25 @@ static int choose_classes(int chosen[BARS], const heads_view *v)
 }
 
 /* A bar in eighths of a column, or in whole columns without UTF-8. */
-static void draw_bar(const term *t, double value)
+static void draw_bar(const term *t, double value, int width)
 {
     static const char *const parts[] = {"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"};
-    int eighths = value > 0 ? (int)lround(8 * BAR * fmin(value, 1)) : 0;
+    int eighths = value > 0 ? (int)lround(8 * width * fmin(value, 1)) : 0;
     if (!t->utf8) eighths = (eighths + 4) / 8 * 8;
     for (int i = 0; i < eighths / 8; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
     fputs(parts[eighths % 8], stdout);
-    spaces(BAR - (eighths + 7) / 8);
+    spaces(width - (eighths + 7) / 8);
 }
 
-static void draw_class(const term *t, const heads_view *v, int class, int label)
+static void draw_class(const term *t, const heads_drawing *d, int class)
 {
-    char name[16];
+    const heads_view *v = d->view;
+    char name[NAME];
     bool best = class == v->best;
-    snprintf(name, sizeof name, "%d", class);
-    term_left(t, 4, best || class == label ? TERM_BOLD : TERM_FAINT, name);
-    draw_bar(t, (double)v->probabilities[class]);
+    int field = has_names(d) ? NAMED : NUMBER;
+    class_name(name, d, class, field - 1);
+    term_left(t, field, best || class == d->label ? TERM_BOLD : TERM_FAINT, name);
+    draw_bar(t, (double)v->probabilities[class], BAR + NUMBER - field);
     term_number(t, 7, 2, best ? TERM_BOLD : TERM_PLAIN, 100 * (double)v->probabilities[class]);
     term_left(t, 0, TERM_FAINT, " %");
 }
@@ -59,12 +87,11 @@ static void draw_class(const term *t, const heads_view *v, int class, int label)
 /* The lines above the bars. */
 static void draw_verdict(const term *t, const heads_drawing *d, int line)
 {
-    char text[80];
+    char text[NAME];
     const heads_view *v = d->view;
     if (line == 0) {
-        snprintf(text, sizeof text, "%d", v->best);
         printf("predicted ");
-        term_left(t, 0, TERM_BOLD, text);
+        term_left(t, 0, TERM_BOLD, class_name(text, d, v->best, NAMED));
         printf(" with %.2f %%", 100 * (double)v->probabilities[v->best]);
     } else if (line == 1 && d->label >= 0) {
         printf("label %d: ", d->label);
@@ -88,7 +115,7 @@ void heads_draw_answer(const term *t, const heads_drawing *d)
         bool beside = i == 0 || (i == 1 && d->label >= 0) || (i >= ABOVE && i < ABOVE + count);
         if (beside) spaces(BESIDE - INDENT - p.width);
         if (i < ABOVE) draw_verdict(t, d, i);
-        else if (i < ABOVE + count) draw_class(t, d->view, chosen[i - ABOVE], d->label);
+        else if (i < ABOVE + count) draw_class(t, d, chosen[i - ABOVE]);
         printf("\n");
     }
     printf("\n");

@@ -15,7 +15,8 @@ typedef struct heads_drawing {
     const unsigned char *image; /* (rows,columns), 0 for paper, 255 for ink */
     int64_t rows, columns;
     const heads_view *view;
-    int label; /* -1 if unknown */
+    int label;              /* -1 if unknown */
+    const mha_model *model; /* whose labels name the classes; NULL: they have numbers */
 } heads_drawing;
 
 /* The image, and beside it the prediction, the label and a bar for each of the (ten most likely) classes. */

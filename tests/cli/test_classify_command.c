@@ -381,6 +381,62 @@ TEST(a_model_without_numbers)
     small_free(&v);
 }
 
+/* A folder in colours with these names of classes, over the weights of MHA_MODELS/hf/vit. */
+static bool make_colours(const char *folder, const char *const names[5])
+{
+    char path[600], target[600];
+    FILE *file;
+    snprintf(target, sizeof target, "%s/hf/vit/model.safetensors", getenv("MHA_MODELS"));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    mkdir(folder, 0700);
+    if (!expect(symlink(target, path) == 0, "no link to %s", target)) return false;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (!expect((file = fopen(path, "w")) != NULL, "%s", path)) return false;
+    fputs("{\"architectures\": [\"ViTForImageClassification\"], \"model_type\": \"vit\", \"hidden_size\": 32,"
+          " \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 48, \"image_size\": 16,"
+          " \"patch_size\": 4, \"num_channels\": 3, \"id2label\": {",
+          file);
+    for (int n = 0; n < 5; n++) fprintf(file, "%s\"%d\": \"%s\"", n ? ", " : "", n, names[n]);
+    fputs("}}", file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/preprocessor_config.json", folder);
+    if (!expect((file = fopen(path, "w")) != NULL, "%s", path)) return false;
+    fputs("{\"image_processor_type\": \"ViTImageProcessor\", \"do_resize\": true, \"size\": {\"height\": 16, "
+          "\"width\": 16}, \"do_rescale\": true, \"do_normalize\": true, \"image_mean\": [0.5, 0.5, 0.5],"
+          " \"image_std\": [0.5, 0.5, 0.5]}",
+          file);
+    return fclose(file) == 0;
+}
+
+TEST(classes_have_the_names_of_the_config)
+{
+    static const char *const names[] = {"tabby, tabby cat, of more columns than fit", "\\u001b[31mred", "\\u72ac",
+                                        "fox", "owl"},
+                             *const plain[] = {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"};
+    if (!prepare()) return;
+    if (!getenv("MHA_MODELS")) {
+        not_given("MHA_MODELS names no folder with hf/");
+        return;
+    }
+    if (!make_colours("named", names) || !make_colours("numbered", plain)) return;
+    const said *it = classify("named a.pgm"); /* the dog has two columns and three bytes */
+    expect(it->status == 0 && !*it->err && widest_line(it->out) <= 81, "exit %d: %s", it->status, it->err);
+    expect(strstr(it->out, " tabby, tabby cat, of ") && strstr(it->out, " fox ") && strstr(it->out, " \xe7\x8a\xac "),
+           "%s", it->out);
+    expect(strstr(it->out, "\\x1b[31mred") && !strchr(it->out, 27), "%s", it->out);
+    int best = -1;
+    it = classify("named a.pgm --json");
+    if (expect(it->status == 0, "%s", it->err)) best = (int)strtol(json_field(image_of(it, 0), "answer"), NULL, 10);
+    expect(!strcmp(json_element(json_field(it->out, "labels"), 3), "\"fox\""), "%s", it->out);
+    it = classify("numbered a.pgm");
+    char says[60];
+    snprintf(says, sizeof says, "predicted %d with ", best);
+    expect(it->status == 0 && strstr(it->out, says) && !strstr(it->out, "LABEL_"), "%s", it->out);
+    it = classify("named a.pgm --sheet p.html");
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "--heads shows the maps of its heads"), "%s",
+           it->err);
+}
+
 TEST(nothing_is_leaked)
 {
     if (!prepare()) return;
