@@ -171,13 +171,55 @@ MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_m
 
 /* A picture from a PNG or PGM file as the model reads it, prepared as the library of the checkpoint does: resized, cropped
  * at the centre, rescaled and normalised, as preprocessor_config.json in the model's folder says (the image processors of
- * ViT, DeiT and BiT), or pretrained_cfg in timm's config.json.
+ * ViT, DeiT and BiT), or pretrained_cfg in timm's config.json. For a model of grey images without such a file it is
+ * taken as a digit and prepared by mha_model_fit with its defaults.
  *
  *   image (channels,rows,columns), for mha_model_run      seen (rows,columns,3): the pixels before they are rescaled, or NULL
  *
- * Returns MHA_OK, MHA_BAD_ARGUMENT (also if no file says how, or in a way that is not supported) or MHA_BAD_FILE. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also if no file says how, or in a way that is not supported), MHA_BAD_FILE (also if
+ * there is no ink) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_picture(mha_context *ctx, const mha_model *model, float *image, unsigned char *seen,
                                      const char *path);
+
+typedef enum mha_when { MHA_WHEN_AUTO, MHA_WHEN_YES, MHA_WHEN_NO } mha_when;
+
+typedef struct mha_fit_options {
+    size_t size;     /* of this struct */
+    mha_when fit;    /* AUTO: unless the picture has the model's size and looks like MNIST's; NO: never */
+    mha_when invert; /* AUTO: if the ink is darker than the paper; YES: it is; NO: it is lighter */
+} mha_fit_options;
+
+/* clang-format off */
+#define MHA_FIT_DEFAULTS {sizeof(mha_fit_options), MHA_WHEN_AUTO, MHA_WHEN_AUTO}
+/* clang-format on */
+
+MHA_API void mha_fit_defaults(mha_fit_options *options, size_t size);
+
+/* What was found in a picture, and done with it. */
+typedef struct mha_fit {
+    size_t size;                      /* of this struct, set by the caller; the rest is filled in */
+    bool blank;                       /* there is no ink */
+    bool inverted;                    /* the ink was darker than the paper */
+    bool fitted;                      /* false: the result has the bytes of the picture, or of the inverted picture */
+    bool thickened;                   /* strokes were too thin */
+    int64_t top, left, rows, columns; /* of the ink, in pixels of the picture */
+    const char *doubt; /* why it may not be a digit, for people; "" if nothing speaks against it. Static */
+} mha_fit;
+
+/* A drawing, scan or photograph of one digit, as a model of grey images reads it: light ink on black, the ink's bounding
+ * box scaled to 20/28 of the sides with its aspect ratio kept, and its centre of mass moved to the middle, as far as all
+ * ink stays inside. The paper may be dark or light, grey, unevenly lit and noisy; specks are removed, and strokes
+ * thinner than MNIST's are thickened.
+ *
+ *   out (model rows,model columns), bytes: divide by 255.0f for mha_model_run      fit: what was found, or NULL
+ *   pixels (rows,columns,channels), bytes from 0, black, to 255: 1 channel is grey, 3 are red, green and blue, 4 with alpha
+ *
+ * A picture without ink gives a black image and fit->blank. `options` NULL means MHA_FIT_DEFAULTS.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a model of other images), MHA_BAD_SHAPE (also for a picture of another size,
+ * if it is not to be fitted), MHA_TOO_LARGE or MHA_NO_MEMORY. */
+MHA_API mha_status mha_model_fit(mha_context *ctx, const mha_model *model, unsigned char *out, mha_fit *fit,
+                                 const unsigned char *pixels, int64_t rows, int64_t columns, int64_t channels,
+                                 const mha_fit_options *options);
 
 /* ---- 3 · Parameters --------------------------------------------------------------------------------------------- */
 

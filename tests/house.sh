@@ -34,6 +34,7 @@ may_see() {
         nn/text) echo include nn/io ;;
         nn/text/files | nn/text/train) echo include nn/io nn/text ;;
         nn/data) echo include nn/io nn/ops ;;
+        nn/data/fit) echo nn/io ;;
         nn/model) echo include nn/ops nn/data nn/model/stack ;;
         nn/model/stack) echo include nn/ops nn/model ;;
         nn/families/*) echo nn/families ;;
@@ -42,6 +43,7 @@ may_see() {
         nn/public) echo include nn/io nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate nn/public/vision ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/model/stack nn/families nn/train ;;
         nn/inspect/text) echo include nn/model ;;
+        nn/public/vision) echo include nn/io nn/data nn/data/fit nn/families nn/public ;;
         nn/public/text) echo include nn/ops nn/model nn/inspect/text nn/public ;;
         bench/gpu) echo include bench ;;
         bench) echo include bench/gpu src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;

@@ -22,7 +22,7 @@ static void help(void)
          "                        the image, the prediction and the probabilities\n"
          "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
          "                        two test images, with the maps of the last block's heads\n"
-         "  mha classify vit.safetensors photo.png --fit\n"
+         "  mha classify vit.safetensors photo.png\n"
          "                        an image of any size, normalized like MNIST\n"
          "  mha classify vit-base-patch16-224 photo.png\n"
          "                        a picture in colours\n"
@@ -32,19 +32,14 @@ static void help(void)
          "                        the folder of './dev data mnist', or else 'synthetic'\n"
          "  --heads               show the attention map of each head of a block, and what\n"
          "                        it adds to the logits of the two most likely classes\n"
-         "  --block N             the block for --heads, from 1, or 'all' (default: last)\n"
-         "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"
-         "                        auto (default: if the border is light), yes or no\n"
-         "  --fit                 fit the digit to the model's input: scale the bounding\n"
-         "                        box of the ink to 20/28 of the side, centre its mass,\n"
-         "                        map paper to 0 and the strongest ink to 255\n"
+         "  --block N             the block for --heads, from 1, or 'all' (default: last)\n" INPUT_IMAGES_HELP
          "  --sheet PAGE          also write the page of 'mha view' with these images\n"
          "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
          "  -o FILE               output file for --format png or svg\n" CLI_HELP_COLOR MODEL_HELP_HEADS
          "  --json                print one JSON object\n"
-         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
-         "        image, from 0 (write ./7 for a file named 7). A model in colours takes\n"
-         "        pictures of any size and prepares them as its library does: see\n"
+         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM file of any size, or the index of a test image, from 0\n"
+         "        (write ./7 for a file named 7). Models of grey images take it as a\n"
+         "        digit; a model in colours prepares it as its library does: see\n"
          "        preprocessor_config.json in its folder, or timm's config.json\n"
          "\n"
          "The map of a head is the class token's row of its attention weights, or the mean\n"
@@ -67,9 +62,9 @@ typedef struct request {
     session_from from;
     const char *page, *out; /* NULL if not given */
     cli_list images;
-    bool heads, all_blocks, fit, json;
+    bool heads, all_blocks, json;
     int64_t block; /* from 1; 0 for the last */
-    input_invert invert;
+    mha_when fit, invert;
     maps_format format;
     term_when when;
 } request;
@@ -99,10 +94,10 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_NAME("--data", request, from.folder),
                                      CLI_FLAG("--heads", request, heads),
                                      CLI_OWN("--block", parse_block),
-                                     CLI_CHOICE("--invert", request, invert, input_inverts),
+                                     CLI_CHOICE("--invert", request, invert, input_whens),
                                      CLI_COLOR(request, when),
                                      CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
-                                     CLI_FLAG("--fit", request, fit),
+                                     CLI_CHOICE("--fit", request, fit, input_whens),
                                      CLI_TEXT("--sheet", request, page),
                                      CLI_OWN("--format", parse_format),
                                      CLI_OUT(request, out),
@@ -288,12 +283,12 @@ static bool classify(const request *r)
     session s;
     maps_image *maps = NULL;
     contribution *parts = NULL;
-    input_images e = {.command = "classify", .file = r->from.file, .folder = r->from.folder, .invert = r->invert};
+    input_images e = {
+        .command = "classify", .file = r->from.file, .folder = r->from.folder, .fit = r->fit, .invert = r->invert};
     size_t bytes = 0;
     bool ok = session_open(&s, "classify", &r->from) && check_request(r, &s.about);
     e.ctx = s.ctx;
     e.model = s.model;
-    e.fit = r->fit;
     for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(&e, r->images.all[i]);
     ok = ok && (maps = predict_all(s.ctx, r, s.model, e.all)) &&
          (!has_contributions(r, &s.about) || (parts = measure_all(s.ctx, r, s.model, e.all))) &&

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cli_name input_inverts[] = {{"auto", INVERT_AUTO}, {"yes", INVERT_YES}, {"no", INVERT_NO}, {NULL, 0}};
+const cli_name input_whens[] = {{"auto", MHA_WHEN_AUTO}, {"yes", MHA_WHEN_YES}, {"no", MHA_WHEN_NO}, {NULL, 0}};
 
 static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
 
@@ -82,15 +82,6 @@ bool input_images_add_some(input_images *e, int each)
     return true;
 }
 
-static void invert(nn_image *picture, const char *word, input_invert when)
-{
-    enum { MIDDLE = 127 };
-    bool light = nn_image_border(picture) > MIDDLE;
-    if (when == INVERT_NO || (when == INVERT_AUTO && !light)) return;
-    nn_image_invert(picture);
-    if (when == INVERT_AUTO) cli_error("%s: inverted, because the border is light (--invert no turns this off)", word);
-}
-
 /* A picture in colours, as the library of the checkpoint prepares it. */
 static bool add_picture(input_images *e, input_image *to, const mha_model_info *in)
 {
@@ -98,7 +89,7 @@ static bool add_picture(input_images *e, input_image *to, const mha_model_info *
     unsigned char *seen = malloc(3 * pixels);
     bool ok = true;
     to->values = calloc(pixels, (size_t)in->channels * sizeof *to->values);
-    if (e->fit || e->invert != INVERT_AUTO)
+    if (e->fit || e->invert)
         ok = cli_error("%s: %s is for digits; %s says how pictures are prepared", e->command,
                        e->fit ? "--fit" : "--invert", e->file);
     else if (!seen || !to->values) ok = cli_error("out of memory");
@@ -112,26 +103,45 @@ static bool add_picture(input_images *e, input_image *to, const mha_model_info *
     return ok && name_it(to, "%s", to->word);
 }
 
+/* Says what was done with an image, and whether it may be something else. */
+static void print_fit(const input_images *e, const char *word, const mha_fit *f, const mha_model_info *in)
+{
+    if (f->fitted)
+        cli_error("%s: fitted to %" PRId64 " x %" PRId64 ": %sthe digit, %" PRId64 " x %" PRId64
+                  " pixels, is scaled and centred%s%s",
+                  word, in->columns, in->rows, f->inverted ? "dark ink is inverted, " : "", f->columns, f->rows,
+                  f->thickened ? ", its strokes are thickened" : "",
+                  e->fit == MHA_WHEN_AUTO ? " (--fit no turns this off)" : "");
+    else if (f->inverted && e->invert == MHA_WHEN_AUTO)
+        cli_error("%s: inverted, because the ink is darker than the paper (--invert no turns this off)", word);
+    if (*f->doubt && e->fit != MHA_WHEN_NO) cli_error("%s: this may not be a digit: %s", word, f->doubt);
+}
+
+/* Prints an error and returns false if there is nothing to see. */
+static bool fit_file(const input_images *e, input_image *to, const nn_image *picture, const mha_model_info *in)
+{
+    mha_fit found = {.size = sizeof found};
+    mha_fit_options o = MHA_FIT_DEFAULTS;
+    o.fit = e->fit;
+    o.invert = e->invert;
+    if (mha_model_fit(e->ctx, e->model, to->pixels, &found, picture->pixels, picture->rows, picture->columns, 1, &o))
+        return cli_error("%s: %s", to->word, mha_context_error(e->ctx));
+    if (found.blank && e->fit != MHA_WHEN_NO)
+        return cli_error("%s: there is no ink in the image%s", to->word,
+                         picture->rows == in->rows && picture->columns == in->columns ? "; --fit no takes it as it is"
+                                                                                      : "");
+    print_fit(e, to->word, &found, in);
+    return true;
+}
+
 static bool add_file(input_images *e, input_image *to)
 {
     mha_model_info in = model_about(e->ctx, e->model);
     if (in.channels > 1) return add_picture(e, to, &in);
     nn_image picture;
     char error[600];
-    bool ok = nn_image_open(&picture, to->word, error, sizeof error);
-    if (!ok) return cli_error("%s", error);
-    bool same = picture.rows == in.rows && picture.columns == in.columns;
-    if (!same && !e->fit) {
-        cli_error("%s: the image is %" PRId64 " x %" PRId64 " pixels, the model needs %" PRId64 " x %" PRId64
-                  "; --fit resizes it",
-                  to->word, picture.columns, picture.rows, in.columns, in.rows);
-        ok = false;
-    } else {
-        invert(&picture, to->word, e->invert);
-        if (!e->fit) memcpy(to->pixels, picture.pixels, (size_t)(in.rows * in.columns));
-        else if (!(ok = nn_image_fit(to->pixels, in.rows, in.columns, &picture)))
-            cli_error("%s: --fit found no ink in the image", to->word);
-    }
+    if (!nn_image_open(&picture, to->word, error, sizeof error)) return cli_error("%s", error);
+    bool ok = fit_file(e, to, &picture, &in);
     nn_image_free(&picture);
     return ok && name_it(to, "%s", to->word);
 }

@@ -11,9 +11,16 @@
 #include "cli/common/data.h"
 #include "cli/common/options.h"
 
-typedef enum input_invert { INVERT_AUTO, INVERT_YES, INVERT_NO } input_invert;
+extern const cli_name input_whens[]; /* mha_when, of --fit and --invert */
 
-extern const cli_name input_inverts[]; /* of --invert */
+/* The option column is 24 characters wide. */
+#define INPUT_IMAGES_HELP                                                                \
+    "  --fit WHEN            make an image look like MNIST's: scale the bounding box\n"  \
+    "                        of the ink to 20/28 of the side, centre its mass, map\n"    \
+    "                        paper to 0 and ink to 255, remove specks, thicken thin\n"   \
+    "                        strokes: auto (default: if it does not look so), yes, no\n" \
+    "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"     \
+    "                        auto (default: if it is darker than the paper), yes, no\n"
 
 typedef struct input_image {
     const char *word;      /* the argument; "" for an image that was chosen by default */
@@ -28,9 +35,8 @@ typedef struct input_images {
     const char *command, *file; /* for messages: the command and the model file */
     mha_context *ctx;
     const mha_model *model;
-    const char *folder;  /* of the data set; NULL for data_default */
-    input_invert invert; /* for files: turn dark ink on light paper into light ink on dark */
-    bool fit;            /* for files: resize an image of another size */
+    const char *folder;   /* of the data set; NULL for data_default */
+    mha_when fit, invert; /* for files: as in mha_fit_options */
     mha_data *set;
     input_image *all;
     int count;

@@ -37,10 +37,7 @@ static void help(void)
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
          "                        the folder of './dev data mnist', or else 'synthetic'\n"
          "  --image IMAGE         same as IMAGE\n"
-         "  --index N             test image N, from 0\n"
-         "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"
-         "                        auto (default: if the border is light), yes or no\n"
-         "  --fit                 resize images to the model's input, as in 'classify'\n" MODEL_HELP_HEADS
+         "  --index N             test image N, from 0\n" INPUT_IMAGES_HELP MODEL_HELP_HEADS
          "  --attention FILE      show attention weights instead of a model\n"
          "  --tensor NAME         the tensor with the weights (default: 'attention' or\n"
          "                        'weights', or the only one with three or four axes)\n"
@@ -60,8 +57,7 @@ static void help(void)
          "        tensor NAME under 'NAME.axes', such as 'batch,heads,queries,keys'.\n"
          "        'mha layer --weights' writes the axes, so that its batch is shown as\n"
          "        sequences, not as layers\n"
-         "IMAGE   a PNG or PGM file of the model's input size, or the index of a test\n"
-         "        image, from 0\n"
+         "IMAGE   a PNG or PGM file of any size, or the index of a test image, from 0\n"
          "\n"
          "The page is a single file that needs no network; open it in a browser. That of\n"
          "a Vision Transformer runs the model itself, so heads can be switched off\n"
@@ -74,10 +70,9 @@ typedef struct request {
     const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL if not given */
     const char *text, *audio, *target, *tokenizer;
     cli_list images;
-    bool fit;
     int64_t heads;  /* per block; 0 for those of the file */
     int first_axis; /* 0 if not given */
-    input_invert invert;
+    mha_when fit, invert;
 } request;
 
 static bool parse_index(const cli_given *given, void *to)
@@ -98,8 +93,8 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
                                      CLI_NAME("--data", request, folder),
                                      CLI_LIST("--image", request, images),
                                      CLI_OWN("--index", parse_index),
-                                     CLI_CHOICE("--invert", request, invert, input_inverts),
-                                     CLI_FLAG("--fit", request, fit),
+                                     CLI_CHOICE("--invert", request, invert, input_whens),
+                                     CLI_CHOICE("--fit", request, fit, input_whens),
                                      CLI_NUMBER(MODEL_HEADS, request, heads, 1, MODEL_HEADS_MOST),
                                      CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
                                      CLI_TEXT("--attention", request, attention),

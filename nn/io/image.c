@@ -83,6 +83,32 @@ void nn_image_free(nn_image *picture)
     *picture = (nn_image){0};
 }
 
+/* ---- Grey ------------------------------------------------------------------------------------------------------- */
+
+static unsigned luminance(const unsigned char *p) { return (299u * p[0] + 587u * p[1] + 114u * p[2] + 500) / 1000; }
+
+/* The grey value behind transparent pixels (count,4). */
+static unsigned backdrop(const unsigned char *pixels, int64_t count)
+{
+    uint64_t opaque = 0, light = 0;
+    for (int64_t i = 0; i < count; i++) {
+        opaque += pixels[4 * i + 3];
+        light += (uint64_t)pixels[4 * i + 3] * luminance(pixels + 4 * i);
+    }
+    bool mostly = 2 * opaque < 255 * (uint64_t)count; /* transparent */
+    return mostly && light > 127 * opaque ? 0 : 255;
+}
+
+void nn_image_to_grey(unsigned char *out, const unsigned char *pixels, int64_t count, int channels)
+{
+    unsigned behind = channels == 4 ? backdrop(pixels, count) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const unsigned char *p = pixels + i * channels;
+        unsigned alpha = channels == 4 ? p[3] : 255, grey = channels == 1 ? *p : luminance(p);
+        out[i] = (unsigned char)((grey * alpha + behind * (255 - alpha) + 127) / 255);
+    }
+}
+
 /* ---- PGM -------------------------------------------------------------------------------------------------------- */
 
 typedef struct text {

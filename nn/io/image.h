@@ -6,8 +6,8 @@
  *     nn_image_free(&picture);
  *
  * The format is detected from the content, not from the name; a PGM may be gzipped. A PGM is P2 or P5 with any maximum
- * below 65536; samples are scaled to 0 to 255 and rounded. A PNG of any kind is converted to 8-bit sRGB, composited
- * over white, and converted to grey by luminance, 0.299 red + 0.587 green + 0.114 blue. Sizes are checked against the
+ * below 65536; samples are scaled to 0 to 255 and rounded. A PNG of any kind is converted to 8-bit sRGB and then to grey,
+ * as nn_image_to_grey does. Sizes are checked against the
  * limits below and against the length of the file before memory is allocated. Errors are one line such as
  *
  *     seven.pgm: 28 x 28 samples need 784 bytes, but 300 follow the header; the file is truncated */
@@ -47,15 +47,8 @@ bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t r
 bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
                         char *error, size_t error_size);
 
-/* The mean of the pixels along the four borders: an estimate of the paper's brightness, to detect dark ink on light
- * paper. */
-double nn_image_border(const nn_image *picture);
-void nn_image_invert(nn_image *picture);
-
-/* Normalizes an image like MNIST, for light ink on dark paper: grey values are stretched from the border's mean to the
- * brightest pixel; the bounding box of pixels at least a quarter as bright is scaled, with its aspect ratio kept and by
- * area averaging, to 20/28 of the new sides; its centre of mass is moved to the centre, as far as the frame allows. out
- * (rows,columns). Returns false if there is no ink. */
-bool nn_image_fit(unsigned char *out, int64_t rows, int64_t columns, const nn_image *picture);
+/* Luminance, 0.299 red + 0.587 green + 0.114 blue, of `count` pixels of 1 (copied), 3 or 4 channels. The fourth is alpha;
+ * what is behind is white, or black if most of the picture is transparent and the rest is light: light ink on nothing. */
+void nn_image_to_grey(unsigned char *out, const unsigned char *pixels, int64_t count, int channels);
 
 #endif

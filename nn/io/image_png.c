@@ -1,5 +1,5 @@
 /* PNG with libpng's simplified interface, which reports errors in a struct instead of using longjmp. It decodes to
- * 8-bit red, green, blue and alpha; compositing and conversion to grey are done here. */
+ * 8-bit red, green, blue and alpha. */
 #include "io/image_png.h"
 #include "io/replace.h"
 
@@ -15,12 +15,6 @@
 enum { DEFLATE_RATIO = 1032 }; /* deflate's maximum ratio: 258 bytes in two bits */
 
 bool nn_image_knows_png(void) { return true; }
-
-static unsigned char grey_of(const unsigned char *rgba)
-{
-    unsigned luminance = (299u * rgba[0] + 587u * rgba[1] + 114u * rgba[2] + 500) / 1000, alpha = rgba[3];
-    return (unsigned char)((luminance * alpha + 255 * (255 - alpha) + 127) / 255);
-}
 
 static uint32_t number_at(const unsigned char *p)
 {
@@ -52,10 +46,9 @@ static bool read_pixels(nn_image *out, int channels, png_image *png, char *why, 
     png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit samples without other information are sRGB, like 8-bit ones */
     bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
     if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png->message);
-    for (int64_t i = 0; ok && i < out->rows * out->columns; i++) {
-        if (channels == 1) out->pixels[i] = grey_of(rgba + 4 * i);
-        else memcpy(out->pixels + 3 * i, rgba + 4 * i, 3);
-    }
+    if (ok && channels == 1) nn_image_to_grey(out->pixels, rgba, out->rows * out->columns, 4);
+    for (int64_t i = 0; ok && channels > 1 && i < out->rows * out->columns; i++)
+        memcpy(out->pixels + 3 * i, rgba + 4 * i, 3);
     free(rgba);
     return ok;
 }

@@ -144,7 +144,8 @@ TEST(maps_are_those_of_the_heads)
 
 TEST(dark_ink_is_inverted)
 {
-    static const char line[] = "mha: dark.pgm: inverted, because the border is light (--invert no turns this off)\n";
+    static const char line[] =
+        "mha: dark.pgm: inverted, because the ink is darker than the paper (--invert no turns this off)\n";
     unsigned char dark[PIXELS];
     char error[300] = "";
     if (!prepare()) return;
@@ -156,10 +157,10 @@ TEST(dark_ink_is_inverted)
     it = classify("m.safetensors dark.pgm --json --invert yes");
     expect(!*it->err, "%s", it->err);
     expect_answer(it, 0, &cls, set->test.images, "null");
-    it = classify("m.safetensors dark.pgm --json --invert no");
+    it = classify("m.safetensors dark.pgm --json --fit no --invert no");
     expect(!*it->err, "%s", it->err);
     expect_answer(it, 0, &cls, dark, "null");
-    it = classify("m.safetensors a.pgm 0 --data d --json --invert auto");
+    it = classify("m.safetensors a.pgm 0 --data d --json --invert auto --fit auto");
     expect(!*it->err, "%s", it->err);
 }
 
@@ -169,21 +170,44 @@ TEST(a_picture_is_made_to_fit)
     static unsigned char large[LARGE * LARGE];
     unsigned char want[PIXELS];
     char error[300] = "";
+    nn_fit found;
     if (!prepare()) return;
     for (int i = 0; i < LARGE * LARGE; i++)
         large[i] = (unsigned char)(255 - nn_mnist_image(set, &set->test, 4)[i / LARGE / 5 * 28 + i % LARGE / 5]);
     expect(nn_image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
-    REFUSE("classify m.safetensors large.pgm",
-           "large.pgm: the image is 140 x 140 pixels, the model needs 28 x 28; --fit resizes it");
+    REFUSE("classify m.safetensors large.pgm --fit no",
+           "large.pgm: the image is 140 x 140 pixels, the model needs 28 x 28, unless it is fitted");
     nn_image picture = {LARGE, LARGE, large};
-    nn_image_invert(&picture);
-    expect(nn_image_fit(want, 28, 28, &picture), "no ink");
-    const said *it = classify("m.safetensors large.pgm --fit --json");
-    expect(strstr(it->err, "inverted") && one_line(it->err), "%s", it->err);
+    expect(nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO) && found.fitted, "no ink");
+    const said *it = classify("m.safetensors large.pgm --json");
+    expect(strstr(it->err, "mha: large.pgm: fitted to 28 x 28: dark ink is inverted, the digit, ") == it->err &&
+               strstr(it->err, "(--fit no turns this off)\n") && one_line(it->err),
+           "%s", it->err);
     expect_answer(it, 0, &cls, want, "null");
-    memset(large, 0, LARGE * LARGE);
-    expect(nn_image_write_pgm("paper.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
-    REFUSE("classify m.safetensors paper.pgm --fit", "paper.pgm: --fit found no ink in the image");
+    picture = (nn_image){28, 28, set->test.images};
+    expect(nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_YES, NN_WHEN_AUTO) && found.fitted, "not fitted");
+    it = classify("m.safetensors a.pgm --json --fit yes");
+    expect(strstr(it->err, "fitted to 28 x 28: the digit, ") && !strstr(it->err, "--fit no"), "%s", it->err);
+    expect_answer(it, 0, &cls, want, "null");
+}
+
+TEST(what_is_no_digit_is_called_so)
+{
+    enum { SHEET = 90 };
+    static unsigned char sheet[SHEET * SHEET];
+    char error[300] = "";
+    if (!prepare()) return;
+    expect(nn_image_write_pgm("paper.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
+    expect(nn_image_write_pgm("black.pgm", sheet, 28, 28, error, sizeof error), "%s", error);
+    REFUSE("classify m.safetensors a.pgm paper.pgm", "paper.pgm: there is no ink in the image");
+    REFUSE("classify m.safetensors black.pgm", "black.pgm: there is no ink in the image; --fit no takes it as it is");
+    const said *it = classify("m.safetensors black.pgm --fit no --json");
+    expect(!it->status && !*it->err, "%s", it->err);
+    for (int i = 0; i < SHEET * SHEET; i++) sheet[i] = abs(i / SHEET - 45) < 20 && abs(i % SHEET - 45) < 20 ? 255 : 0;
+    expect(nn_image_write_pgm("square.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
+    it = classify("m.safetensors square.pgm --json");
+    expect(!it->status && strstr(it->err, "mha: square.pgm: this may not be a digit: the ink fills its frame"), "%s",
+           it->err);
 }
 
 TEST(a_png_is_read)
@@ -269,7 +293,8 @@ TEST(maps_are_drawn_where_the_heads_look)
 /* That of mha view, with the images of the command line. */
 TEST(the_page_is_that_of_view)
 {
-    static const char *const words[] = {"'a&b.safetensors' 3 a.pgm --data d", "m.safetensors a.pgm --invert yes"};
+    static const char *const words[] = {"'a&b.safetensors' 3 a.pgm --data d",
+                                        "m.safetensors a.pgm --invert yes --fit no"};
     if (!prepare()) return;
     expect(system("cp m.safetensors 'a&b.safetensors'") == 0, "no name");
     const said *it;
@@ -316,6 +341,7 @@ TEST(wrong_use)
            "classify: --block must be a number from 1 to 1000000, not 'last'");
     REFUSE("classify m.safetensors a.pgm --block 3", "classify: --block must be from 1 to 2 for m.safetensors, not 3");
     REFUSE("classify m.safetensors a.pgm --invert maybe", "classify: --invert must be auto, yes or no, not 'maybe'");
+    REFUSE("classify m.safetensors a.pgm --fit --json", "classify: --fit must be auto, yes or no, not '--json'");
     REFUSE("classify m.safetensors a.pgm --color blue", "classify: --color must be auto, always or never, not 'blue'");
 }
 
@@ -356,7 +382,7 @@ TEST(other_models)
     config.encoder.blocks.heads = 3;
     expect(nn_image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
     if (small_make(&v, &config, "wide.safetensors")) {
-        const said *it = classify("wide.safetensors wide.pgm --heads");
+        const said *it = classify("wide.safetensors wide.pgm --heads --fit no");
         expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
         expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
         expect(count_of(it->out, " %\n") == 11, "%d bars", count_of(it->out, " %\n"));

@@ -109,7 +109,8 @@ TEST(bad_models)
 TEST(bad_images)
 {
     if (!prepare()) return;
-    REFUSE("m.safetensors b.pgm" TO, "b.pgm: the image is 56 x 14 pixels, the model needs 28 x 28; --fit resizes it");
+    REFUSE("m.safetensors b.pgm --fit no" TO,
+           "b.pgm: the image is 56 x 14 pixels, the model needs 28 x 28, unless it is fitted");
     REFUSE("m.safetensors a.pgm none.pgm" TO, "none.pgm: No such file or directory");
     REFUSE("m.safetensors --image m.safetensors" TO, "m.safetensors: neither a PNG nor a PGM (P2 or P5)");
     REFUSE("m.safetensors --index 70 --data d" TO, "view: no test image 70; d has images 0 to 69");
@@ -317,7 +318,7 @@ TEST(nothing_is_leaked)
 {
     if (!prepare()) return;
     static const char *const wrong[] = {
-        "view m.safetensors b.pgm -o p.html", "view --attention m.safetensors -o p.html",
+        "view m.safetensors b.pgm --fit no -o p.html", "view --attention m.safetensors -o p.html",
         "view --attention odd.safetensors -o p.html", "view --attention w.safetensors --tokens a.pgm -o p.html"};
     write_odd(NN_SAFETENSORS_F32, 10, 0.4f);
     write_weights("w.safetensors", "attention", NN_SAFETENSORS_F32, (const int64_t[]){2, 3, 3}, 3, NULL, 0);

@@ -3,7 +3,6 @@
  * papers become digits as MNIST has them.
  *
  * The allocator is wrapped (-Wl,--wrap in files.cmake): it knows the largest block that was asked for. */
-#include "data/digits.h"
 #include "io/image.h"
 #include "support/numbers.h"
 #include "support/saving.h"
@@ -382,113 +381,23 @@ TEST(a_shaken_file_does_no_harm)
 #endif
 }
 
-/* ---- Fitting ---------------------------------------------------------------------------------------------------- */
+/* ---- Grey ------------------------------------------------------------------------------------------------------- */
 
-enum { SIDE = NN_DIGITS_SIDE, PIXELS = SIDE * SIDE };
-
-typedef struct ink {
-    int top, left, bottom, right; /* of what is at least a quarter as bright as can be */
-    double y, x;                  /* its centre of mass, from the middle */
-} ink;
-
-static ink ink_of(const unsigned char *pixels)
+TEST(what_is_behind_follows_from_the_ink)
 {
-    ink found = {SIDE, SIDE, 0, 0, 0, 0};
-    double sum = 0;
-    for (int i = 0; i < PIXELS; i++) {
-        int y = i / SIDE, x = i % SIDE;
-        sum += pixels[i];
-        found.y += pixels[i] * (y + 0.5 - SIDE / 2.0);
-        found.x += pixels[i] * (x + 0.5 - SIDE / 2.0);
-        if (pixels[i] < 64) continue;
-        if (y < found.top) found.top = y;
-        if (x < found.left) found.left = x;
-        if (y >= found.bottom) found.bottom = y + 1;
-        if (x >= found.right) found.right = x + 1;
-    }
-    found.y /= sum;
-    found.x /= sum;
-    return found;
-}
-
-/* A digit on a large sheet: `zoom` times as large, somewhere, on paper and in ink of other grey values, with noise. */
-static nn_image photograph(const unsigned char *digit, int zoom, int paper, int most, rng *r)
-{
-    nn_image p = {SIDE * zoom + 40, SIDE * zoom + 90, NULL};
-    p.pixels = array(p.rows * p.columns, 1);
-    int64_t top = rng_between(r, 1, 38), left = rng_between(r, 1, 88);
-    for (int64_t i = 0; i < p.rows * p.columns; i++) {
-        int64_t y = i / p.columns - top, x = i % p.columns - left;
-        bool inside = y >= 0 && x >= 0 && y < SIDE * zoom && x < SIDE * zoom;
-        int grey = inside ? digit[y / zoom * SIDE + x / zoom] : 0;
-        p.pixels[i] = (unsigned char)(paper + grey * (most - paper) / 255 + (int)rng_between(r, 0, 3));
-    }
-    return p;
-}
-
-/* Whatever was done to it, it is the same digit, as bright, as large and in the middle. */
-TEST(a_photograph_becomes_a_digit)
-{
-    unsigned char digit[PIXELS], first[PIXELS], again[PIXELS];
-    rng r = rng_make(1, 13);
-    for (int i = 0; i < 20; i++) {
-        nn_digits_draw(digit, i % 10, 1, NN_DIGITS_TEST, (uint64_t)i);
-        nn_image plain = {SIDE, SIDE, digit}, photo = photograph(digit, 2 + i % 7, 20 + i, 150 + 5 * i, &r);
-        expect(nn_image_fit(first, SIDE, SIDE, &plain) && nn_image_fit(again, SIDE, SIDE, &photo), "no ink");
-        for (int which = 0; which < 2; which++) {
-            ink k = ink_of(which ? again : first);
-            int longer = k.bottom - k.top > k.right - k.left ? k.bottom - k.top : k.right - k.left;
-            expect(longer >= 19 && longer <= 20, "digit %d: %d long", i % 10, longer);
-            expect(fabs(k.y) <= 0.55 && fabs(k.x) <= 0.55, "digit %d: middle at %.2f %.2f", i % 10, k.y, k.x);
-        }
-        double off = 0;
-        for (int n = 0; n < PIXELS; n++) off += abs(first[n] - again[n]);
-        expect(off / PIXELS < 6, "digit %d: the photograph is off by %.2f a pixel", i % 10, off / PIXELS);
-        nn_image_free(&photo);
-    }
-}
-
-/* A block with a long thin tail at one side: its centre of mass cannot come to the middle, for the tail would be cut
- * off. A frame of other sides has its own box. */
-TEST(a_fit_keeps_all_ink)
-{
-    enum { ROWS = 56, COLUMNS = 84, LONG = 60 };
-    static unsigned char out[ROWS * COLUMNS];
-    for (int turn = 0; turn < 2; turn++) {
-        nn_image p = {100, 100, array(100 * 100, 1)};
-        for (int y = 40; y < 60; y++)
-            for (int x = 20; x < 30; x++) p.pixels[y * 100 + (turn ? 99 - x : x)] = 255;
-        for (int x = 20; x < 80; x++) p.pixels[50 * 100 + (turn ? 99 - x : x)] = 255;
-        expect(nn_image_fit(out, ROWS, COLUMNS, &p), "no ink");
-        int sum = 0, left = COLUMNS, right = 0;
-        for (int i = 0; i < ROWS * COLUMNS; i++) {
-            sum += out[i];
-            if (out[i] && i % COLUMNS < left) left = i % COLUMNS;
-            if (out[i] && i % COLUMNS >= right) right = i % COLUMNS + 1;
-        }
-        expect(right - left == LONG && (turn ? left == 0 : right == COLUMNS), "turn %d: from %d to %d", turn, left,
-               right);
-        expect(sum == (200 + 50) * 255, "turn %d: ink of %d", turn, sum);
-        nn_image_free(&p);
-    }
-}
-
-TEST(paper_alone_is_no_digit)
-{
-    unsigned char out[PIXELS];
-    nn_image p = {30, 30, array(900, 1)};
-    expect(!nn_image_fit(out, SIDE, SIDE, &p), "fitted nothing");
-    memset(p.pixels, 200, 900);
-    expect(!nn_image_fit(out, SIDE, SIDE, &p), "fitted paper");
-    nn_image_free(&p);
-}
-
-TEST(the_border_says_what_is_paper)
-{
-    unsigned char pixels[] = {10, 20, 30, 40, 99, 50, 60, 70, 80}, row[] = {1, 2, 6};
-    nn_image p = {3, 3, pixels}, flat = {1, 3, row}, tall = {3, 1, row};
-    expect(nn_image_border(&p) == 45, "%g", nn_image_border(&p));
-    expect(nn_image_border(&flat) == 3 && nn_image_border(&tall) == 3, "%g", nn_image_border(&flat));
-    nn_image_invert(&p);
-    expect(pixels[4] == 156 && nn_image_border(&p) == 210, "%d", pixels[4]);
+    unsigned char out[4];
+    static const unsigned char dark[] = {10, 10, 10, 255, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 0};
+    static const unsigned char light[] = {250, 250, 250, 255, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 0};
+    static const unsigned char paper[] = {250, 250, 250, 255, 240, 240, 240, 255, 255, 255, 255, 255, 0, 0, 0, 0};
+    static const unsigned char rgb[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9};
+    nn_image_to_grey(out, dark, 4, 4);
+    expect(!memcmp(out, (unsigned char[]){10, 255, 255, 255}, 4), "dark ink: %d on %d", out[0], out[1]);
+    nn_image_to_grey(out, light, 4, 4);
+    expect(!memcmp(out, (unsigned char[]){250, 0, 0, 0}, 4), "light ink: %d on %d", out[0], out[1]);
+    nn_image_to_grey(out, paper, 4, 4);
+    expect(!memcmp(out, (unsigned char[]){250, 240, 255, 255}, 4), "a corner of light paper: %d", out[3]);
+    nn_image_to_grey(out, rgb, 4, 3);
+    expect(!memcmp(out, (unsigned char[]){76, 150, 29, 9}, 4), "colours: %d %d %d %d", out[0], out[1], out[2], out[3]);
+    nn_image_to_grey(out, rgb, 4, 1);
+    expect(!memcmp(out, rgb, 4), "grey was changed");
 }

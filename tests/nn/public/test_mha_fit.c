@@ -1,0 +1,135 @@
+/* mha_model_fit and mha_model_picture with digits: the bytes are those of nn_fit_digit, channels become grey, and wrong
+ * arguments are refused. */
+#include "data/digits.h"
+#include "data/fit/fit.h"
+#include "digit_model.h"
+
+enum { SIDE = 28, PIXELS = SIDE * SIDE, LARGE = 5 * SIDE };
+
+static mha_context *ctx;
+static mha_model *model;
+
+static bool prepare(void)
+{
+    nn_description d = digit_description();
+    if (!ctx) ctx = make_context(1);
+    if (!model) model = digit_model(ctx, &d, NULL);
+    return model;
+}
+
+__attribute__((destructor)) static void clean_up(void)
+{
+    mha_model_free(model);
+    mha_context_free(ctx);
+}
+
+/* A digit on a large sheet: (LARGE,LARGE,channels), dark ink on white; with four channels, on nothing. To be freed. */
+static unsigned char *sheet(int channels)
+{
+    unsigned char digit[PIXELS], *pixels = malloc((size_t)LARGE * LARGE * (size_t)channels);
+    nn_digits_draw(digit, 3, 1, NN_DIGITS_TEST, 3);
+    for (int i = 0; i < LARGE * LARGE; i++) {
+        unsigned char ink = digit[i / LARGE / 5 * SIDE + i % LARGE / 5];
+        memset(pixels + i * channels, channels == 4 ? 0 : 255 - ink, (size_t)channels);
+        if (channels == 4) pixels[4 * i + 3] = ink;
+    }
+    return pixels;
+}
+
+TEST(a_digit_comes_out_of_any_channels)
+{
+    unsigned char want[PIXELS], got[PIXELS], *grey = sheet(1);
+    nn_fit as;
+    nn_image picture = {LARGE, LARGE, grey};
+    if (!prepare()) return;
+    expect(nn_fit_digit(want, SIDE, SIDE, &as, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
+    for (int channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
+        mha_fit fit = {.size = sizeof fit};
+        unsigned char *pixels = sheet(channels);
+        mha_status status = mha_model_fit(ctx, model, got, &fit, pixels, LARGE, LARGE, channels, NULL);
+        expect(!status, "%d channels: %s", channels, mha_context_error(ctx));
+        expect(!memcmp(got, want, PIXELS), "%d channels: another image", channels);
+        expect(fit.fitted && fit.inverted && !fit.blank && !*fit.doubt, "%d channels: other words", channels);
+        expect(fit.rows == as.rows && fit.columns == as.columns && fit.top == as.top && fit.left == as.left,
+               "%d channels: %d x %d at %d, %d", channels, (int)fit.columns, (int)fit.rows, (int)fit.left,
+               (int)fit.top);
+        free(pixels);
+    }
+    free(grey);
+}
+
+TEST(options_are_followed)
+{
+    unsigned char got[PIXELS], pixels[PIXELS] = {0};
+    mha_fit fit = {.size = sizeof fit};
+    mha_fit_options o = MHA_FIT_DEFAULTS;
+    if (!prepare()) return;
+    expect(!mha_model_fit(ctx, model, got, &fit, pixels, SIDE, SIDE, 1, &o) && fit.blank, "black is not blank");
+    for (int i = 0; i < PIXELS; i++) pixels[i] = (unsigned char)(i % 251);
+    o.fit = MHA_WHEN_NO, o.invert = MHA_WHEN_NO;
+    expect(!mha_model_fit(ctx, model, got, NULL, pixels, SIDE, SIDE, 1, &o) && !memcmp(got, pixels, PIXELS), "%s",
+           mha_context_error(ctx));
+    o.invert = MHA_WHEN_YES;
+    expect(!mha_model_fit(ctx, model, got, NULL, pixels, SIDE, SIDE, 1, &o) && got[5] == 255 - pixels[5], "%s",
+           mha_context_error(ctx));
+}
+
+/* Nothing is written on error. */
+static void refuse(mha_status want, const char *says, int64_t rows, int64_t columns, int64_t channels,
+                   const mha_fit_options *o, size_t size)
+{
+    unsigned char got[PIXELS], pixels[4] = {0};
+    mha_fit fit = {.size = size};
+    memset(got, 77, sizeof got);
+    mha_status status = mha_model_fit(ctx, model, got, &fit, pixels, rows, columns, channels, o);
+    expect(status == want && strstr(mha_context_error(ctx), says), "status %d: '%s', not '%s'", (int)status,
+           mha_context_error(ctx), says);
+    for (int i = 0; i < PIXELS; i++)
+        if (!expect(got[i] == 77, "something was written")) return;
+}
+
+TEST(wrong_arguments)
+{
+    mha_fit_options o = MHA_FIT_DEFAULTS, zero = {0};
+    unsigned char out[PIXELS], pixels[4] = {0};
+    size_t size = sizeof(mha_fit);
+    if (!prepare()) return;
+    refuse(MHA_BAD_SHAPE, "pixels: must be (rows,columns,channels) with 1, 3 or 4 channels", 0, 1, 1, NULL, size);
+    refuse(MHA_BAD_SHAPE, "with 1, 3 or 4 channels", 1, 1, 2, NULL, size);
+    refuse(MHA_TOO_LARGE, "pixels: a side has 16384 at most", 1, 20000, 1, NULL, size);
+    refuse(MHA_BAD_ARGUMENT, "mha_fit", 1, 1, 1, NULL, 0);
+    refuse(MHA_BAD_ARGUMENT, "MHA_FIT_DEFAULTS", 1, 1, 1, &zero, size);
+    o.invert = (mha_when)7;
+    refuse(MHA_BAD_ARGUMENT, "must be MHA_WHEN_AUTO, YES or NO", 1, 1, 1, &o, size);
+    o.invert = MHA_WHEN_AUTO, o.fit = MHA_WHEN_NO;
+    refuse(MHA_BAD_SHAPE, "the image is 2 x 1 pixels, the model needs 28 x 28, unless it is fitted", 1, 2, 1, &o, size);
+    expect(mha_model_fit(ctx, NULL, out, NULL, pixels, 1, 1, 1, NULL) == MHA_BAD_ARGUMENT, "no model");
+    expect(mha_model_fit(ctx, model, NULL, NULL, pixels, 1, 1, 1, NULL) == MHA_BAD_ARGUMENT, "no out");
+    expect(mha_model_fit(ctx, model, out, NULL, NULL, 1, 1, 1, NULL) == MHA_BAD_ARGUMENT, "no pixels");
+    expect(mha_model_fit(NULL, model, out, NULL, pixels, 1, 1, 1, NULL) == MHA_BAD_ARGUMENT, "no context");
+}
+
+/* A file of a digit, by mha_model_picture. */
+TEST(a_file_becomes_a_digit)
+{
+    unsigned char want[PIXELS], seen[3 * PIXELS], *grey = sheet(1);
+    float image[PIXELS];
+    char path[300], error[300] = "";
+    const char *folder = getenv("TMPDIR");
+    if (!prepare()) return;
+    snprintf(path, sizeof path, "%s/mha_fit_%d.pgm", folder ? folder : "/tmp", (int)getpid());
+    expect(nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(!mha_model_fit(ctx, model, want, NULL, grey, LARGE, LARGE, 1, NULL), "%s", mha_context_error(ctx));
+    expect(!mha_model_picture(ctx, model, image, seen, path), "%s", mha_context_error(ctx));
+    for (int i = 0; i < PIXELS; i++)
+        expect(image[i] == (float)want[i] / 255.0f && seen[3 * i] == want[i] && seen[3 * i + 2] == want[i],
+               "pixel %d: %g", i, (double)image[i]);
+    memset(grey, 9, (size_t)LARGE * LARGE);
+    expect(nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(mha_model_picture(ctx, model, image, seen, path) == MHA_BAD_FILE &&
+               strstr(mha_context_error(ctx), ": there is no ink in the image"),
+           "%s", mha_context_error(ctx));
+    remove(path);
+    expect(mha_model_picture(ctx, model, image, seen, path) == MHA_BAD_FILE, "a file that is gone");
+    free(grey);
+}
