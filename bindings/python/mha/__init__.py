@@ -13,7 +13,13 @@ read where it lies, with any strides, as float32, bfloat16 or float16. Results a
 """
 
 from mha._attention import Gradients, attention, attention_backward, attention_varlen
-from mha._model import Attention, Generated, Head, Model
+from mha._data import Data, Score, Step, Trained, train
+from mha._generate import Generated
+from mha._heads import Attention, Head, HeadMap, Heads, ImageHead
+from mha._language import Filled, TextScore
+from mha._model import Class, Model
+from mha._page import Page, view
+from mha._speech import Said, Transcript
 from mha._stats import Stats, stats
 from mha._threads import get_num_threads, set_num_threads
 from mha._tokenizer import Token, Tokenizer
@@ -23,17 +29,32 @@ __version__: str = _mha.version
 
 __all__ = [
     "Attention",
+    "Class",
+    "Data",
+    "Filled",
     "Generated",
     "Gradients",
     "Head",
+    "HeadMap",
+    "Heads",
+    "ImageHead",
     "Model",
+    "Page",
+    "Said",
+    "Score",
     "Stats",
+    "Step",
+    "TextScore",
     "Token",
     "Tokenizer",
+    "Trained",
+    "Transcript",
     "attention",
     "attention_backward",
     "attention_varlen",
     "get_num_threads",
     "set_num_threads",
     "stats",
+    "train",
+    "view",
 ]

@@ -1,4 +1,4 @@
-/* Models: open, what they are, run, what their heads attend to. */
+/* Models: open, what they are, run. */
 #include "fields.h"
 #include "handles.h"
 
@@ -19,11 +19,14 @@ static field about_fields[] = {{"family", FIELD_TEXT, AT(family), NULL},
                                {"patch", FIELD_INT, AT(patch), NULL},
                                {"mean", FIELD_FLOAT, AT(mean), NULL},
                                {"deviation", FIELD_FLOAT, AT(deviation), NULL},
+                               {"class_token", FIELD_BOOL, AT(class_token), NULL},
                                {"causal", FIELD_BOOL, AT(causal), NULL},
                                {"assumed", FIELD_TEXT, AT(assumed), NULL},
+                               {"file_bytes", FIELD_INT, AT(file_bytes), NULL},
                                {"vocabulary", FIELD_INT, AT(vocabulary), NULL},
                                {"encoder_blocks", FIELD_INT, AT(encoder_blocks), NULL},
                                {"encoder_width", FIELD_INT, AT(encoder_width), NULL},
+                               {"decoder_only", FIELD_BOOL, AT(decoder_only), NULL},
                                {"pooled", FIELD_BOOL, AT(pooled), NULL},
                                {"head", FIELD_BOOL, AT(head), NULL},
                                {"positions", FIELD_INT, AT(positions), NULL},
@@ -41,32 +44,6 @@ static field attention_fields[] = {{"block", FIELD_INT, AT(block), NULL},
                                    {"cross", FIELD_BOOL, AT(cross), NULL},
                                    {NULL, FIELD_BOOL, 0, NULL}};
 #undef AT
-#define AT(field) offsetof(mha_text_head, field)
-static field head_fields[] = {{"attention", FIELD_INT, AT(attention), NULL},
-                              {"block", FIELD_INT, AT(block), NULL},
-                              {"head", FIELD_INT, AT(head), NULL},
-                              {"decoder", FIELD_BOOL, AT(decoder), NULL},
-                              {"cross", FIELD_BOOL, AT(cross), NULL},
-                              {"words", FIELD_TEXT, AT(words), NULL},
-                              {"entropy", FIELD_DOUBLE, AT(entropy), NULL},
-                              {"uniform", FIELD_DOUBLE, AT(uniform), NULL},
-                              {"effective", FIELD_DOUBLE, AT(effective), NULL},
-                              {"largest", FIELD_DOUBLE, AT(largest), NULL},
-                              {"distance", FIELD_DOUBLE, AT(distance), NULL},
-                              {"itself", FIELD_DOUBLE, AT(self), NULL},
-                              {"previous", FIELD_DOUBLE, AT(previous), NULL},
-                              {"next", FIELD_DOUBLE, AT(next), NULL},
-                              {"first", FIELD_DOUBLE, AT(first), NULL},
-                              {"last", FIELD_DOUBLE, AT(last), NULL},
-                              {"duplicate", FIELD_DOUBLE, AT(duplicate), NULL},
-                              {"induction", FIELD_DOUBLE, AT(induction), NULL},
-                              {"chance", FIELD_DOUBLE, AT(chance), NULL},
-                              {"position", FIELD_DOUBLE, AT(position), NULL},
-                              {"content", FIELD_DOUBLE, AT(content), NULL},
-                              {"monotone", FIELD_DOUBLE, AT(monotone), NULL},
-                              {NULL, FIELD_BOOL, 0, NULL}};
-#undef AT
-
 /* The arguments of a run. */
 typedef struct run_call {
     mha_model_inputs in;
@@ -81,35 +58,17 @@ static field run_fields[] = {{"images", FIELD_INPUT, AT(in.images), NULL},
                              {"decoder_tokens", FIELD_INPUT, AT(in.decoder_tokens), NULL},
                              {"logits", FIELD_OUTPUT, AT(out.logits), NULL},
                              {"hidden", FIELD_OUTPUT, AT(out.hidden), NULL},
+                             {"encoder_hidden", FIELD_OUTPUT, AT(out.encoder_hidden), NULL},
                              {NULL, FIELD_BOOL, 0, NULL}};
-#undef AT
-
-/* The arguments of a survey of heads. */
-typedef struct survey_call {
-    mha_text_options options;
-    mha_tensor tokens, starts, decoder_tokens, decoder_starts;
-} survey_call;
-#define AT(field) offsetof(survey_call, field)
-static field survey_fields[] = {{"tokens", FIELD_NEEDED, AT(tokens), NULL},
-                                {"starts", FIELD_NEEDED, AT(starts), NULL},
-                                {"decoder_tokens", FIELD_INPUT, AT(decoder_tokens), NULL},
-                                {"decoder_starts", FIELD_INPUT, AT(decoder_starts), NULL},
-                                {"window", FIELD_INT, AT(options.window), NULL},
-                                {"windows", FIELD_INT, AT(options.windows), NULL},
-                                {"repeats", FIELD_INT, AT(options.repeats), NULL},
-                                {"seed", FIELD_UNSIGNED, AT(options.seed), NULL},
-                                {NULL, FIELD_BOOL, 0, NULL}};
 #undef AT
 
 int model_start(void)
 {
-    field *tables[] = {about_fields, attention_fields, head_fields, run_fields, survey_fields};
+    field *tables[] = {about_fields, attention_fields, run_fields};
     int status = 0;
     for (size_t n = 0; !status && n < sizeof tables / sizeof *tables; n++) status = fields_start(tables[n]);
     return status;
 }
-
-static void release(PyObject *capsule) { mha_model_free(handle_model(capsule)); }
 
 /* (path, heads, bfloat16) -> capsule */
 static PyObject *open_model(PyObject *module, PyObject *arguments)
@@ -127,10 +86,7 @@ static PyObject *open_model(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS;
     status = mha_model_open(ctx, &model, path, &options);
     Py_END_ALLOW_THREADS;
-    if (status) return raise_status(ctx, status);
-    PyObject *capsule = PyCapsule_New(model, HANDLE_MODEL, release);
-    if (!capsule) mha_model_free(model);
-    return capsule;
+    return status ? raise_status(ctx, status) : handle_wrap_model(model);
 }
 
 static PyObject *about(PyObject *module, PyObject *capsule)
@@ -224,63 +180,26 @@ static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t po
     Py_RETURN_NONE;
 }
 
-static PyObject *heads_of(mha_context *ctx, const mha_text_survey *survey)
+/* (capsule, path, pixels (channels,rows,columns), seen (rows,columns,3)): reads a picture as the model wants it. */
+static PyObject *picture(PyObject *module, PyObject *arguments)
 {
-    PyObject *list = PyList_New(0);
-    mha_text_head head = {.size = sizeof head};
-    for (int64_t n = 0; list && !mha_text_head_get(ctx, survey, n, &head); n++) {
-        PyObject *dict = fields_dict(&head, head_fields);
-        if (!dict || PyList_Append(list, dict)) Py_CLEAR(list);
-        Py_XDECREF(dict);
-    }
-    return list;
-}
-
-static int check_text(const survey_call *c)
-{
-    bool pair = c->decoder_tokens.data != NULL;
-    if (handle_check_vector(&c->tokens, MHA_INT32, "tokens") || handle_check_vector(&c->starts, MHA_INT64, "starts"))
-        return -1;
-    if (pair && (handle_check_vector(&c->decoder_tokens, MHA_INT32, "decoder_tokens") ||
-                 handle_check_vector(&c->decoder_starts, MHA_INT64, "decoder_starts")))
-        return -1;
-    return 0;
-}
-
-static mha_status survey_text(mha_context *ctx, mha_text_survey **survey, mha_model *model, const survey_call *c)
-{
-    mha_text text = {.count = c->starts.size[0] - 1,
-                     .tokens = c->tokens.data,
-                     .starts = c->starts.data,
-                     .decoder_tokens = c->decoder_tokens.data,
-                     .decoder_starts = c->decoder_starts.data};
-    return mha_text_survey_make(ctx, survey, model, &text, &c->options);
-}
-
-/* (capsule, named arguments) -> list of heads */
-static PyObject *heads(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
-{
-    survey_call c = {.options = MHA_TEXT_DEFAULTS};
-    fields_held held = {.count = 0};
-    mha_text_survey *survey = NULL;
-    mha_status status = MHA_OK;
+    PyObject *capsule, *pixels;
+    const char *path;
+    array image;
+    mha_status status;
     (void)module;
-    if (positional != 1) return PyErr_SetString(PyExc_TypeError, "a model, and arguments by name"), NULL;
-    mha_model *model = handle_model(arguments[0]);
+    if (!PyArg_ParseTuple(arguments, "OsO:model_picture", &capsule, &path, &pixels)) return NULL;
+    const mha_model *model = handle_model(capsule);
     mha_context *ctx = model ? handle_context() : NULL;
-    if (ctx && (fields_read(&held, &c, survey_fields, survey_fields, arguments + 1, 0, names) || check_text(&c)))
-        ctx = NULL;
-    if (ctx) {
-        Py_BEGIN_ALLOW_THREADS;
-        status = survey_text(ctx, &survey, model, &c);
-        Py_END_ALLOW_THREADS;
-    }
-    fields_release(&held);
-    if (!ctx) return NULL;
+    mha_model_info info = {.size = sizeof info};
+    if (!ctx || array_read(&image, pixels, "pixels", true)) return NULL;
+    status = mha_model_about(ctx, model, &info);
+    if (!status && handle_check_size(&image.tensor, MHA_FLOAT32, info.channels * info.rows * info.columns, "pixels"))
+        return array_release(&image), NULL;
+    if (!status) status = mha_model_picture(ctx, model, image.tensor.data, NULL, path);
+    array_release(&image);
     if (status) return raise_status(ctx, status);
-    PyObject *list = heads_of(ctx, survey);
-    mha_text_survey_free(survey);
-    return list;
+    Py_RETURN_NONE;
 }
 
 PyMethodDef model_methods[] = {
@@ -289,6 +208,6 @@ PyMethodDef model_methods[] = {
     {"model_describe", describe, METH_O, "mha_model_describe"},
     {"model_attentions", attentions, METH_O, "mha_model_attention_get"},
     {"model_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, "mha_model_run"},
-    {"model_heads", (PyCFunction)(void (*)(void))heads, METH_FASTCALL | METH_KEYWORDS, "mha_text_survey_make"},
+    {"model_picture", picture, METH_VARARGS, "mha_model_picture"},
     {"set_threads", handle_set_threads, METH_O, "The threads of calls of models and tokenizers."},
     {NULL, NULL, 0, NULL}};

@@ -19,10 +19,14 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "mha._mha", .m
 PyMODINIT_FUNC PyInit__mha(void);
 PyMODINIT_FUNC PyInit__mha(void)
 {
-    if (array_start() || attention_start() || model_start() || tokenizer_start() || generation_start()) return NULL;
+    int (*const starts[])(void) = {array_start,      attention_start, model_start, tokenizer_start,
+                                   generation_start, survey_start,    data_start};
+    for (size_t n = 0; n < sizeof starts / sizeof *starts; n++)
+        if (starts[n]()) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    PyMethodDef *tables[] = {attention_methods, model_methods, tokenizer_methods, generation_methods};
+    PyMethodDef *tables[] = {attention_methods, model_methods,      parameter_methods, survey_methods,
+                             tokenizer_methods, generation_methods, speech_methods,    data_methods};
     int status = PyModule_AddStringConstant(module, "version", mha_version());
     for (size_t n = 0; !status && n < sizeof tables / sizeof *tables; n++)
         status = PyModule_AddFunctions(module, tables[n]);

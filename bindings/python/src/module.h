@@ -18,7 +18,8 @@ mha_context *context_get(int threads);
 PyObject *raise_status(mha_context *ctx, mha_status status);
 
 /* The functions of each file, for the table of the module. */
-extern PyMethodDef attention_methods[], model_methods[], tokenizer_methods[], generation_methods[];
+extern PyMethodDef attention_methods[], model_methods[], parameter_methods[], survey_methods[], tokenizer_methods[],
+    generation_methods[], speech_methods[], data_methods[];
 
 /* Makes what these functions need. 0, or -1 with an exception set. */
 int array_start(void);
@@ -26,6 +27,8 @@ int attention_start(void);
 int model_start(void);
 int tokenizer_start(void);
 int generation_start(void);
+int survey_start(void);
+int data_start(void);
 
 /* Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack). */
 PyObject *array_know_torch(PyObject *module, PyObject *arguments);

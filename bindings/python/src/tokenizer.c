@@ -22,17 +22,20 @@ int tokenizer_start(void) { return fields_start(about_fields); }
 
 static void release(PyObject *capsule) { mha_tokenizer_free(handle_tokenizer(capsule)); }
 
-/* (path) -> capsule */
+/* (path, the target's vocabulary, text as it is) -> capsule */
 static PyObject *open_tokenizer(PyObject *module, PyObject *arguments)
 {
     const char *path;
+    int target, cased;
+    mha_tokenizer_options options = MHA_TOKENIZER_DEFAULTS;
     mha_tokenizer *tokenizer = NULL;
     mha_status status;
     mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "s:tokenizer_open", &path)) return NULL;
+    if (!ctx || !PyArg_ParseTuple(arguments, "spp:tokenizer_open", &path, &target, &cased)) return NULL;
+    options.target = target != 0, options.cased = cased != 0;
     Py_BEGIN_ALLOW_THREADS;
-    status = mha_tokenizer_open(ctx, &tokenizer, path, NULL);
+    status = mha_tokenizer_open(ctx, &tokenizer, path, &options);
     Py_END_ALLOW_THREADS;
     if (status) return raise_status(ctx, status);
     PyObject *capsule = PyCapsule_New(tokenizer, HANDLE_TOKENIZER, release);
@@ -144,9 +147,60 @@ static PyObject *piece(PyObject *module, PyObject *arguments)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
 }
 
+/* (capsule, piece) -> id or -1 */
+static PyObject *id_of(PyObject *module, PyObject *arguments)
+{
+    PyObject *capsule;
+    const char *text;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "Os:tokenizer_id", &capsule, &text)) return NULL;
+    const mha_tokenizer *tokenizer = handle_tokenizer(capsule);
+    return tokenizer ? PyLong_FromLong(mha_tokenizer_id(tokenizer, text)) : NULL;
+}
+
+/* (capsule, count) -> a byte for each id below the count: 1 for those that have a piece and are not special, else 0 */
+static PyObject *ordinary(PyObject *module, PyObject *arguments)
+{
+    PyObject *capsule;
+    long long count;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "OL:tokenizer_ordinary", &capsule, &count)) return NULL;
+    const mha_tokenizer *tokenizer = handle_tokenizer(capsule);
+    if (!tokenizer) return NULL;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count);
+    char *to = bytes ? PyBytes_AsString(bytes) : NULL;
+    for (int64_t id = 0; to && id < count; id++)
+        to[id] = mha_tokenizer_piece(tokenizer, id, NULL) && !mha_tokenizer_is_special(tokenizer, id);
+    return bytes;
+}
+
+/* (path, text, tokens, least, special token) -> the number of tokens */
+static PyObject *train(PyObject *module, PyObject *arguments)
+{
+    const char *path, *text;
+    Py_ssize_t length;
+    long long tokens, least;
+    int64_t made = 0;
+    mha_tokenizer_train_options options = MHA_TOKENIZER_TRAIN_DEFAULTS;
+    mha_status status;
+    mha_context *ctx = handle_context();
+    (void)module;
+    if (!ctx || !PyArg_ParseTuple(arguments, "ss#LLs:tokenizer_train", &path, &text, &length, &tokens, &least,
+                                  &options.special))
+        return NULL;
+    options.tokens = tokens, options.least = least;
+    Py_BEGIN_ALLOW_THREADS;
+    status = mha_tokenizer_train(ctx, path, text, (size_t)length, &options, &made);
+    Py_END_ALLOW_THREADS;
+    return status ? raise_status(ctx, status) : PyLong_FromLongLong(made);
+}
+
 PyMethodDef tokenizer_methods[] = {{"tokenizer_open", open_tokenizer, METH_VARARGS, "mha_tokenizer_open"},
                                    {"tokenizer_about", about, METH_O, "mha_tokenizer_about"},
                                    {"tokenizer_encode", encode, METH_VARARGS, "mha_encoding_make"},
                                    {"tokenizer_decode", decode, METH_VARARGS, "mha_tokenizer_decode"},
                                    {"tokenizer_piece", piece, METH_VARARGS, "mha_tokenizer_piece"},
+                                   {"tokenizer_id", id_of, METH_VARARGS, "mha_tokenizer_id"},
+                                   {"tokenizer_ordinary", ordinary, METH_VARARGS, "mha_tokenizer_is_special"},
+                                   {"tokenizer_train", train, METH_VARARGS, "mha_tokenizer_train"},
                                    {NULL, NULL, 0, NULL}};
