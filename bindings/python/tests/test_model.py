@@ -11,6 +11,7 @@ pytest.importorskip("tokenizers")
 import mha  # noqa: E402
 from models import TEXT, byte_level  # noqa: E402
 
+
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
     """A folder with a random GPT-2 and its tokenizer."""
